@@ -121,8 +121,8 @@ const ourText = (r: Rule): string =>
 const split = (text: string): string[] => (text === '' ? [] : text.split(','));
 
 /**
- * Whether a strategy of DTensor is one of our rules, after cutting or adding up what is replicated
- * for nothing.
+ * Tells whether a strategy of DTensor is one of our rules, after cutting or adding up what is
+ * replicated for nothing.
  */
 function covered(
   rules: readonly Rule[],

@@ -21,7 +21,7 @@ export class ProgressView {
     for (const id of ['q-fault', 'q-numbers', 'q-chart']) byId(id, HTMLElement).hidden = true;
   }
 
-  /** Whether there is a plan to stop with. */
+  /** Tells whether there is a plan to stop with. */
   get hasPlan(): boolean {
     return this.moments.some(({ seconds }) => seconds !== null);
   }

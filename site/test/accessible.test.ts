@@ -1,6 +1,6 @@
 /**
- * Whether everybody can use the page: what axe-core finds in each view, wide and narrow, light and
- * dark; and the keyboard.
+ * Everybody can use the page: axe-core finds no fault in any view, wide or narrow, light or dark, and
+ * the keyboard reaches every control.
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

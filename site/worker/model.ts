@@ -86,7 +86,7 @@ function count<K extends string>(name: K, text: string): Partial<Record<K, numbe
   return { [name]: value } as Record<K, number>;
 }
 
-/** Whether a file is the config of a model, as Hugging Face publishes it. */
+/** Tells whether a file is the config of a model, as Hugging Face publishes it. */
 function isConfig({ name, bytes }: GivenFile): boolean {
   if (!name.endsWith('.json') || bytes.length > 1 << 20) return false;
   return /"(model_type|architectures)"/.test(new TextDecoder().decode(bytes));

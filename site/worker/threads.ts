@@ -18,7 +18,7 @@ export function threadCount(): number {
   return Math.max(1, Math.min(MOST, navigator.hardwareConcurrency));
 }
 
-/** Whether this worker is such a thread; then it does its task from now on. */
+/** Tells whether this worker is such a thread; then it does its task from now on. */
 export function runsAsThread(): boolean {
   if (!self.name.startsWith(NAME)) return false;
   const task = TASKS[self.name.slice(NAME.length)];

@@ -1,6 +1,6 @@
 /**
- * Losses as lines for the top of a file. In: losses, whose names are data. Out: one line each,
- * without the sign of a comment.
+ * Writes losses as lines for the top of a file, without the sign of a comment. Names in losses are
+ * data.
  */
 import { pyComment } from './python-text.ts';
 import type { ExportLoss } from './target.ts';

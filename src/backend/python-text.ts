@@ -90,8 +90,8 @@ export class PyNames {
 }
 
 /**
- * What stands at the top of a file, line by line, without the sign of a comment. No date: equal
- * plans give equal bytes.
+ * The lines at the top of a file, without the sign of a comment. They hold no date: equal plans
+ * give equal bytes.
  */
 export function headLines({ plan, mesh, planHash }: ExportSource, target: string): string[] {
   return [

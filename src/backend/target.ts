@@ -1,7 +1,7 @@
 /**
- * What an export target is. In: a plan with its graph. Out: files, and what of the plan they cannot
- * say. A target is a plain record, one file each below this folder; `targets.ts` lists them and
- * `export.ts` is the door.
+ * Defines an export target: a plain record that turns a plan with its graph into files and a list
+ * of losses. Each target is one file below this folder; `targets.ts` lists them and `export.ts`
+ * calls them.
  */
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
@@ -13,8 +13,8 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import type { Plan } from '../plan/record/types.ts';
 
 /**
- * What targets read of a plan; a plan without prices, drawn or written by hand, can be exported
- * too.
+ * The part of a plan that targets read; a plan without prices, drawn or written by hand, can be
+ * exported too.
  */
 export type ExportedPlan = Pick<
   Plan,
@@ -22,7 +22,7 @@ export type ExportedPlan = Pick<
 > &
   Partial<Pick<Plan, 'objective' | 'greedySeconds' | 'memory'>>;
 
-/** What every target is given. */
+/** The input of every target. */
 export interface ExportSource {
   readonly plan: ExportedPlan;
   readonly mesh: DeviceMesh;
@@ -32,8 +32,8 @@ export interface ExportSource {
   readonly graph: Graph;
   readonly table: OperatorTable;
   /**
-   * `sha256:...` of the plan folder, or `unhashed` of a plan that was never written: stands in the
-   * head of files.
+   * `sha256:...` of the plan folder, or `unhashed` of a plan that was never written; it is written
+   * in the head of files.
    */
   readonly planHash: string;
   /** The per-device program, lowered at the first call. @throws what `lower` throws */
@@ -42,11 +42,11 @@ export interface ExportSource {
 
 /** Something that the plan says and the files of a target do not. */
 export interface ExportLoss {
-  /** What it is about: a parameter, a node, a mesh dim, or the whole plan. */
+  /** The item of the loss: a parameter, a node, a mesh dim, or the whole plan. */
   readonly item: string;
-  /** What the plan says there. */
+  /** The plan's statement on the item. */
   readonly planned: string;
-  /** What the files say or what the engine will do instead, and why. */
+  /** The statement of the files on the item, or the behaviour of the engine, and why. */
   readonly instead: string;
 }
 
@@ -57,13 +57,13 @@ export interface ExportFile {
   readonly text: string;
 }
 
-/** What a target wrote. */
+/** The files and losses of a target. */
 export interface ExportResult {
   /** The first is what is printed where no folder is given. */
   readonly files: readonly ExportFile[];
   /** Empty where the files mean exactly the plan. */
   readonly losses: readonly ExportLoss[];
-  /** What the reader of the files should know; one sentence each, printed on stderr. */
+  /** Notes for the reader of the files; one sentence each, printed on stderr. */
   readonly notes?: readonly string[];
 }
 
@@ -84,7 +84,7 @@ export interface OrderOptions {
    */
   readonly order?: 'program' | 'simulated';
   /**
-   * Of the simulated order: most bytes of a bucket of collectives, as
+   * For the simulated order, the most bytes of a bucket of collectives, as
    * `SimulateOptions.bucketBytes`. Default `auto`.
    */
   readonly bucketBytes?: number | 'auto';
@@ -92,19 +92,19 @@ export interface OrderOptions {
 
 /** One engine or format that plans are written for. */
 export interface ExportTarget {
-  /** As `--target` takes it. */
+  /** The name in `--target`. */
   readonly name: string;
   /** One line for the list of targets. */
   readonly summary: string;
   /** Versions of the engine that the files were tried with, `torch 2.13`. */
   readonly triedWith: readonly string[];
   /**
-   * Writes the files and lists every loss; it never refuses for a loss, the door does.
+   * Writes the files and lists every loss; it never refuses for a loss, `export.ts` does.
    *
    * @throws E_UNSUPPORTED, with the node, for what there is no text for at all
    */
   readonly write: (source: ExportSource, options?: OrderOptions) => ExportResult;
-  /** Whether it takes `OrderOptions`. */
+  /** True if it takes `OrderOptions`. */
   readonly ordered?: true;
   /**
    * Files that hold the written program against the uncut one at small sizes; present where a

@@ -18,7 +18,7 @@ tuneRuntime();
 let failed: NodeJS.ErrnoException | undefined;
 const remember = (error: NodeJS.ErrnoException): void => void (failed ??= error);
 process.stdout.on('error', remember);
-// Where this fails there is no place left to say so.
+// Where stderr itself fails, the failure cannot be reported.
 process.stderr.on('error', () => undefined);
 
 const stderr = (text: string): void => {
@@ -41,7 +41,7 @@ const streams = {
   isTerminal: process.stderr.isTTY === true,
 };
 
-// What was written last may fail only after the command is done.
+// The last write may fail after the command is done.
 process.on('exit', () => {
   if (failed === undefined || failed.code === 'EPIPE') return;
   const error = new ShardwrightError(

@@ -4,7 +4,7 @@ import { gapOf } from '../solver/problem/cost.ts';
 import { type Problem, type Solution, type SolverStep, STEP_ABOUT } from '../solver/types.ts';
 import type { ContestOptions } from './options.ts';
 
-/** Where an event comes from. */
+/** The source of an event. */
 type Phase = 'reduce' | 'search' | 'finish' | 'close' | 'parts' | 'certify';
 
 /** The last event of a phase, and the seconds at which it came. */

@@ -116,7 +116,7 @@ async function searchAndClose(
   const few = model.count <= FEW_VARIABLES;
   const last = deadline === Infinity ? Infinity : deadline - LAST_SHARE * 1000 * limit;
   let partsPatience = PARTS_PATIENCE;
-  /** Whether the bound is to be raised by parts now, and where it may. */
+  /** Tells whether the bound is to be raised by parts now, and where it may. */
   const splits = ({ bound, rounds, cost: objective }: Findings): boolean => {
     if (options.close === false || bound === undefined || bound.unconverged) return false;
     if (objective - Math.max(bound.best, parts.best) < 0.5) return false;

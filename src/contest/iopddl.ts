@@ -27,7 +27,7 @@ const FORBIDDEN = 1e18;
 
 function show(value: unknown): string {
   if (value === undefined) return 'nothing';
-  // What is in it may nest deeper than can be written.
+  // Its contents may nest deeper than can be written.
   if (Array.isArray(value)) return `a list of ${value.length}`;
   if (typeof value === 'object' && value !== null) return 'an object';
   const text = typeof value === 'bigint' ? `${value}` : JSON.stringify(value);

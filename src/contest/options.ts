@@ -29,8 +29,8 @@ export interface ContestOptions extends Pick<
    */
   readonly rounds?: number;
   /**
-   * Whether the exact engine may close small models (at most a minute without a time limit), and the
-   * bound of others be raised by parts. Default true.
+   * True if the exact engine may close small models (at most a minute without a time limit), and
+   * the bound of others be raised by parts. Default true.
    */
   readonly close?: boolean;
 }

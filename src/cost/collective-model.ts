@@ -33,12 +33,13 @@ export interface CostRecord {
 }
 
 /**
- * What the price of a redistribution by a literal preset's formula depends on beside the shardings.
+ * Facts about a tensor, in addition to its shardings, that the formula of a literal preset needs to
+ * price its redistribution.
  */
 export interface LiteralMove {
   /** Bytes of the whole tensor. */
   readonly bytes: number;
-  /** Whether the tensor is contiguous; a copy is charged once if it is not. */
+  /** True if the tensor is contiguous; a copy is charged once if it is not. */
   readonly contiguous: boolean;
 }
 
@@ -56,7 +57,7 @@ export interface CollectiveModel {
    * shards (DTensor).
    */
   readonly byteRule: 'ceil' | 'fraction';
-  /** Whether collectives over mesh dims of size 1 cost anything (a literal preset may say so). */
+  /** True if collectives over mesh dims of size 1 cost anything (a literal preset may say so). */
   readonly chargesUnitDims: boolean;
   /**
    * Seconds of one collective over the flattened group of the mesh dims. Monotone in bytes; 0 for

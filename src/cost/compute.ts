@@ -21,24 +21,26 @@ import type { CostRecord } from './collective-model.ts';
 const FREE_CLASSES: ReadonlySet<string> = new Set(['view', 'control']);
 
 /**
- * What of a call reaches memory where a compiler joins calls into kernels: shares of its tensors at
- * any sizes. An input of which half is read elsewhere in the kernel has .5, one that is read twice
- * 2.
+ * The part of a call's traffic that reaches memory where a compiler joins calls into kernels, as
+ * shares of its tensors at any sizes. An input of which half is read elsewhere in the kernel has
+ * .5; one that is read twice has 2.
  */
 export interface CallTraffic {
   /** By tensor input. */
   readonly inputs: readonly number[];
   /** By result. */
   readonly outputs: readonly number[];
-  /** Kernels that the call stands for; 0 inside one that another call stands for. */
+  /**
+   * The number of kernels of the call; 0 for a call that runs inside the kernel of another call.
+   */
   readonly kernels: number;
   /** Read besides, by tensor input, where the rows that the call reduces are cut over devices. */
   readonly cut?: readonly number[];
 }
 
-/** What the program says of a call beside its operator and sizes. */
+/** Facts that the program states about a call, in addition to its operator and sizes. */
 export interface CallFacts {
-  /** What the call moves in a compiled program; absent: the call is a kernel of its own. */
+  /** The traffic of the call in a compiled program; absent: the call is a kernel of its own. */
   readonly traffic?: CallTraffic | undefined;
   /**
    * By tensor input of a product: whether it lies column by column in memory; absent: not known.
@@ -46,7 +48,7 @@ export interface CallFacts {
   readonly turned?: readonly boolean[] | undefined;
 }
 
-/** What a preset adds to the roofline. */
+/** Corrections that a preset adds to the roofline. */
 export interface ComputeOptions extends CallFacts {
   /**
    * Share of the matrix peak that a fused attention kernel reaches, where the cluster has no

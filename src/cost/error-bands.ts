@@ -1,16 +1,18 @@
 /**
- * How far the model that decides is off, as a band around a prediction. In: `data/validation.json`,
- * which scripts/validation-figures.ts makes of bench/predictions.csv. Out: for a machine and a kind
- * of model the range in which eight of ten measured steps lie, the probability that a predicted
- * peak fits, and the difference below which two plans of one model cannot be told apart. `about`
- * says which runs were predicted by constants that were fitted without their family.
+ * States the errors of the price model as a band around a prediction. For a machine and a kind of
+ * model, `data/validation.json` gives the range of eight in ten measured steps, the probability
+ * that a predicted peak fits, and the difference below which two plans of one model are equal
+ * within the error. scripts/validation-figures.ts makes the file from bench/predictions.csv;
+ * `about` says which runs were predicted by constants that were fitted without their family.
  */
 
 import * as z from 'zod';
 
 import { packageData } from '../platform/platform.ts';
 
-/** Of measured over predicted: below `p10` lies one of ten, below `p90` nine of ten. */
+/**
+ * Quantiles of measured over predicted: one run of ten lies below `p10`, nine of ten below `p90`.
+ */
 export interface Quantiles {
   readonly p10: number;
   readonly p50: number;
@@ -18,8 +20,8 @@ export interface Quantiles {
 }
 
 /**
- * What prices a step: `step` puts it together as `compare MODEL` does, `calls` adds up calls as
- * `plan` does.
+ * The function that prices a step: `step` composes it as `compare MODEL` does, `calls` adds up
+ * calls as `plan` does.
  */
 export type PricedBy = 'step' | 'calls';
 
@@ -87,11 +89,11 @@ export interface MeasuredErrors {
   readonly experts: boolean;
   readonly runs: number;
   readonly sources: readonly string[];
-  /** Of step times: mean and median of the absolute error, null without a timed run. */
+  /** Errors of step times: mean and median of the absolute error, null without a timed run. */
   readonly mape: number | null;
   readonly medianApe: number | null;
   readonly memoryRuns: number;
-  /** Of memory peaks: median of the absolute error. */
+  /** The error of memory peaks: the median of the absolute error. */
   readonly memoryMedianApe: number | null;
 }
 
@@ -153,7 +155,7 @@ export function fidelity(): Fidelity {
   return (known ??= schema.parse(JSON.parse(packageData('validation.json'))));
 }
 
-/** What errors depend on. */
+/** The circumstances that errors depend on. */
 export interface Circumstances {
   readonly accelerator: string;
   readonly experts: boolean;
@@ -184,7 +186,7 @@ export function poolText({ accelerator, experts, hosts }: ErrorPool): string {
   return `${models}${where}${hosts === null ? '' : hosts === 'one' ? ', one host' : ', several hosts'}`;
 }
 
-/** Whether a model routes tokens to experts, by the names of its parameters. */
+/** Tells whether a model routes tokens to experts, by the names of its parameters. */
 export function hasExperts(parameters: readonly string[]): boolean {
   return parameters.some((name) => /(^|[._])experts?([._]|$)/.test(name));
 }

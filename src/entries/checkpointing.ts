@@ -1,7 +1,7 @@
 /**
- * The entry `shardwright/checkpointing`: which forward results a backward pass keeps and which it
- * computes again. Graphs or chains of stages go in with a budget in bytes; what is kept, the
- * seconds and the peak in bytes come out.
+ * The entry `shardwright/checkpointing` decides which forward results a backward pass keeps and
+ * which it computes again. It takes graphs or chains of stages with a budget in bytes, and gives
+ * the kept results, the seconds and the peak in bytes.
  *
  * @module shardwright/checkpointing
  */

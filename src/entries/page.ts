@@ -1,7 +1,7 @@
 /**
- * The entry of the page that runs the planner in a browser (`site/`): a model goes in by name, by
- * file or as a program; its plan, report and files come out, and the drawings of notations. It
- * imports nothing of Node.
+ * The entry of the page that runs the planner in a browser (`site/`). It loads a model by name,
+ * from a file or from a program, makes its plan, report and files, and draws notations. It imports
+ * nothing of Node.
  */
 export { exportSource } from '../backend/target.ts';
 export { parseBytes } from '../cli/input/flags/read.ts';

@@ -1,8 +1,8 @@
 /**
- * `--target torch-dtensor`: calls of `parallelize_module` and `fully_shard`, where a plan is one of
- * theirs. In: a plan. Out: `parallelize.py` and `placements.json`. DTensor then chooses the
- * collectives itself: measured, it ran other ones than the plan and up to six times the bytes;
- * `--target torch` runs the plan as it is.
+ * `--target torch-dtensor` writes calls of `parallelize_module` and `fully_shard` where a plan can
+ * be expressed by them, in `parallelize.py` and `placements.json`. DTensor then chooses the
+ * collectives itself: measured, it ran other collectives than the plan and up to six times the
+ * bytes; `--target torch` runs the plan as it is.
  */
 import { lossLines } from '../backend/loss-lines.ts';
 import { headLines, pyString, pyTuple } from '../backend/python-text.ts';
@@ -112,7 +112,7 @@ function write(source: ExportSource): ExportResult {
   };
 }
 
-/** What node-by-node propagation would cost more, where the plan has that price. */
+/** The extra price of node-by-node propagation, where the plan has that price. */
 function propagatedPrice({ plan }: ExportSource): string | undefined {
   const { greedySeconds, objective } = plan;
   if (greedySeconds === null || greedySeconds === undefined || objective === undefined)

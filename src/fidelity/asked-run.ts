@@ -31,7 +31,7 @@ const CHECKPOINT: Readonly<Record<RecomputeMode, Checkpoint>> = {
   full: 'full',
 };
 
-/** What is asked for a measured run, under the plan of its row or one that leaves less open. */
+/** The question for a measured run, under the plan of its row or a more definite one. */
 export function askedRun(
   { id, shape, system, devices, clusterText, framework }: MeasuredRun,
   plan: ParallelPlan,

@@ -1,8 +1,7 @@
 /**
- * Fits constants by coordinate search. In: constants to start from, the names that may move, what
- * is to be lowered. Out: the best constants found. Names are tried up and down by a factor, which
- * shrinks from one round to the next. Deterministic: a move counts only where it lowers the loss,
- * up is tried before down, and of equal moves the first is taken.
+ * Fits named constants by coordinate search, to lower a loss. Names are tried up and down by a
+ * factor, which shrinks from one round to the next. The search is deterministic: a move counts only
+ * where it lowers the loss, up is tried before down, and of equal moves the first is taken.
  */
 
 /** Seconds, shares and factors of a model by name. */
@@ -11,7 +10,7 @@ type Constants<N extends string> = Readonly<Record<N, number>>;
 interface Search<C, N> {
   readonly start: C;
   readonly free: readonly N[];
-  /** What is lowered. */
+  /** The loss that is lowered. */
   readonly loss: (constants: C) => number;
   /** Factors of the rounds, the largest first. */
   readonly factors: readonly number[];

@@ -1,7 +1,7 @@
 /**
- * Families of public measured runs: sources that share a laboratory, a trainer and machines, so
- * that an error of one row says something of the next. In: the name of a source. Out: its family.
- * Only errors are put together by it; no price reads it.
+ * Groups public measured runs into families: sources that share a laboratory, a trainer and
+ * machines, so that the error of one row predicts the error of the next. Only the statistics of
+ * errors use the families; no price reads them.
  */
 
 const FAMILIES: readonly (readonly [string, RegExp])[] = [

@@ -1,7 +1,7 @@
 /**
- * Predicts a measured training run by what `compare --layout` would say of its layout. In: a run of
- * a table. Out: seconds and bytes of the deciding model, or the reason why it has no price. What a
- * row leaves open (recomputation, the size of a microbatch) is what fits by the same model.
+ * Predicts the seconds and bytes of a measured training run with the model behind `compare
+ * --layout`, or gives the reason why the run has no price. Facts that a row does not state
+ * (recomputation, the size of a microbatch) are chosen so that the run fits by the same model.
  */
 
 import { usableMemoryBytes } from '../cost/hardware/cluster.ts';
@@ -21,7 +21,7 @@ export interface PredictedRun {
   readonly run: MeasuredRun;
   readonly asked: AskedRun;
   readonly seconds: number;
-  /** Tensors of the fullest device; what the process holds beside them is the headroom's. */
+  /** Tensors of the fullest device; the other memory of the process belongs to the headroom. */
   readonly peakBytes: number;
   /** Within the device less its headroom. */
   readonly fits: boolean;

@@ -1,8 +1,8 @@
 /**
- * Fits the constants of a machine and its host again on somebody's own runs. In: a table of runs as
- * `validate` reads it, and the cluster that is asked about. Out: the constants, what changed, and
- * the errors before, after, and on runs that were left out of the fit. Constants stay as shipped
- * where left-out runs are not predicted better.
+ * Fits the constants of a machine and its host again on a user's own runs, a table as `validate`
+ * reads it, for the cluster in question. It gives the constants, the changes, and the errors
+ * before, after, and on runs that were left out of the fit. Constants stay as shipped where
+ * left-out runs are not predicted better.
  */
 
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
@@ -17,8 +17,8 @@ import { type MeasuredRun, parseRuns } from './runs.ts';
 import { predictedSeconds, type RunInParts, runsInParts } from './runs-under.ts';
 
 /**
- * What a machine and its host decide; the other constants are of software and of hardware that all
- * have.
+ * The constants that a machine and its host decide; the others belong to software, and to hardware
+ * that all have.
  */
 const OF_THE_MACHINE = [
   'tailMean',
@@ -148,7 +148,7 @@ function remembered(says: Says): Says {
   };
 }
 
-/** What moving constants costs. */
+/** The penalty of moving constants. */
 function moveOf(constants: FittedConstants): number {
   return OF_THE_MACHINE.reduce(
     (sum, name) => sum + PRICE_OF_A_MOVE * Math.abs(Math.log(constants[name] / FITTED[name])),
@@ -157,8 +157,8 @@ function moveOf(constants: FittedConstants): number {
 }
 
 /**
- * What is left out together: whole groups where there are enough, because runs of one group are
- * alike.
+ * The runs that are left out together: whole groups where there are enough, because runs of one
+ * group are alike.
  */
 function foldsOf(rows: readonly Timed[]): {
   readonly by: Refit['leftOut']['by'];

@@ -1,8 +1,7 @@
 /**
- * Measured runs as the deciding model has them, each program placed once and priced at several
- * points of the fitted constants, so that other constants cost next to nothing: compute is linear
- * in products of them. In: rows of a table. Out: rows with their seconds under any constants.
- * Routed experts keep the shipped constants.
+ * Prices measured runs with the deciding model under any constants: each program is placed once and
+ * priced at several points of the fitted constants, so that other constants cost next to nothing,
+ * because compute is linear in products of them. Routed experts keep the shipped constants.
  */
 
 import { clocksOf } from '../cost/kernels/clocks.ts';
@@ -68,7 +67,7 @@ export async function* runsInParts(
 
 const SCALED: ReadonlySet<string> = new Set(['compute', 'products', 'attentionSeconds']);
 
-/** The same record with its seconds of compute put together anew. */
+/** The same record with its seconds of compute composed again. */
 function mixed<T>(list: readonly T[], of: (values: readonly number[]) => number): T {
   const [first] = list;
   if (Array.isArray(first))

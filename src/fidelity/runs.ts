@@ -35,7 +35,7 @@ export interface MeasuredRun {
   readonly clusterText: string;
   readonly framework: FrameworkName;
   readonly devices: number;
-  /** What decides whether two rows may be compared: dimensions, batch, devices, dtype. */
+  /** The facts that two rows must share to be compared: dimensions, batch, devices, dtype. */
   readonly comparable: string;
   /** Measured step time; undefined for rows that ran out of memory. */
   readonly stepSeconds?: number;

@@ -42,7 +42,7 @@ interface SoftwareText {
   readonly recompute: string;
   readonly gpuType: string;
   readonly cluster: Cluster;
-  /** What jobs on the machine do where the row does not say. */
+  /** The default of the jobs on the machine, where the row does not say. */
   readonly blockingLaunches?: boolean;
   readonly column: (name: SoftwareColumn) => string;
 }
@@ -52,7 +52,7 @@ interface StatedFramework {
   readonly name: FrameworkName;
   /** Year and month of a release as a number, 26.06; 0 where none is stated. */
   readonly version: number;
-  /** What had to be assumed. */
+  /** The assumption that had to be made. */
   readonly assumption?: string;
 }
 
@@ -117,7 +117,7 @@ export function softwareOf(
     savedOperandBytes: framework.savesNarrow ? savedOperandBytes(narrow) : 2,
     groupedExperts: graphs,
     expertTokensOnce: expertTokensOnce(row, stated),
-    // `moe_a2a_overlap` stands in Bridge's recipes with whole graphs (with
+    // `moe_a2a_overlap` is set in Bridge's recipes with whole graphs (with
     // `cutedsl_fused_grouped_mlp`), without stages too, and in those of interleaved pipelines whose
     // experts span hosts: the other microbatch is there.
     expertOverlap:
@@ -138,7 +138,7 @@ export function softwareOf(
   };
 }
 
-/** What prices of a step depend on in the software of a run. */
+/** The facts about the software of a run that the prices of a step depend on. */
 export function stepSoftware(system: TrainingSystem): StepSoftware {
   const { matmulUnit, overlap, gradientBytes, bucket, state } = system;
   const {
@@ -243,7 +243,9 @@ function bytes(row: SoftwareText, name: SoftwareColumn): number | undefined {
   );
 }
 
-/** Whether the host waits for each kernel: as the row says, else as jobs on its machine do. */
+/**
+ * Tells whether the host waits for each kernel: as the row says, else as jobs on its machine do.
+ */
 function blockingLaunches(row: SoftwareText): boolean {
   const text = row.column('blocking_launches');
   if (text === '') return row.blockingLaunches === true;
@@ -279,8 +281,8 @@ function tensorOverlap(
 }
 
 /**
- * Whether tokens cross to a host once for all its experts (DeepEP, HybridEP). By default: HybridEP
- * in Bridge since 26.02, and what the row's extras say elsewhere.
+ * Tells whether tokens cross to a host once for all its experts (DeepEP, HybridEP). By default:
+ * HybridEP in Bridge since 26.02, and what the row's extras say elsewhere.
  */
 function expertTokensOnce(row: SoftwareText, { name, version }: StatedFramework): boolean {
   const stated = row.column('dispatcher').toLowerCase();

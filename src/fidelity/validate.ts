@@ -1,7 +1,6 @@
 /**
- * Sets predictions of measured training runs beside what was measured, by source and by group of
- * comparable runs. In: a table of runs, or predictions that are there already. Out: rank, regret
- * and errors of the deciding model and of the baselines.
+ * Compares predictions of measured training runs with the measurements, by source and by group of
+ * comparable runs: rank, regret and errors of the deciding model and of the baselines.
  */
 
 import { fitProbability } from '../cost/error-bands.ts';
@@ -14,7 +13,7 @@ import { type MeasuredRun, parseRuns, type SkippedRun } from './runs.ts';
 /** A plan is safe when its predicted peak fits the device with this probability. */
 export const SAFE = 0.9;
 
-/** What was predicted of a run. */
+/** The prediction of a run. */
 export interface RunPrediction {
   readonly run: MeasuredRun;
   readonly seconds: number;
@@ -141,7 +140,8 @@ export function validationOf(
 }
 
 /**
- * Whether a predicted peak is within the device, and whether it is so with the probability `SAFE`.
+ * Tells whether a predicted peak is within the device, and whether it is so with the probability
+ * `SAFE`.
  */
 export function fitsDevice({ run, peakBytes }: RunPrediction): {
   readonly fits: boolean;

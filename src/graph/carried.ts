@@ -1,7 +1,7 @@
 /**
- * In: a graph. Out: which placeholder each returned value belongs to. A gradient belongs to the
- * tensor that it is of, a mutation to the tensor that it replaces, a new state to the state that it
- * replaces. States share the role name of their parameter (`state "fc1.weight" "exp_avg"`), so a
+ * Finds the placeholder that each returned value belongs to. A gradient belongs to the tensor that
+ * it is the gradient of, a mutation to the tensor that it replaces, a new state to the state that
+ * it replaces. States share the role name of their parameter (`state "fc1.weight" "exp_avg"`), so a
  * role name alone never finds a placeholder of a whole train step.
  */
 

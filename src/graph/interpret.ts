@@ -5,7 +5,10 @@ import { indexGraph } from './order.ts';
 import type { Graph, Node } from './types.ts';
 import { getOwn } from './value.ts';
 
-/** What one analysis knows of a value: a type, a flag, a number, an array of numbers. */
+/**
+ * The values that one analysis has for the names of a graph: types, flags, numbers or arrays of
+ * numbers.
+ */
 export interface Frame<V> {
   readonly graph: Graph;
   /** Value of a name that is defined before the node in hand. */

@@ -120,7 +120,7 @@ function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void
     lintBody(getOwn(graph.subgraphs, name)!, retype, depth + 1);
 }
 
-/** What a number would be written as that is no integer: no symbol has such a name. */
+/** Texts of numbers that are not integers: no symbol has such a name. */
 const NO_SIZE = /^[+-]?(nan|inf(inity)?|[\d.]+(e[+-]?\d+)?)$/i;
 
 /** Sizes are integers or symbols, and the bytes of a tensor can be counted exactly. */
@@ -169,9 +169,7 @@ function checkTypes(graph: Graph, retype: Retype): void {
   });
 }
 
-/**
- * Equal, where a `none` inside a stated tuple stands for a result that the source does not type.
- */
+/** Equal, where a `none` inside a stated tuple means a result that the source does not type. */
 function agrees(stated: ValueType, ours: ValueType): boolean {
   if (stated.kind === 'tuple' && ours.kind === 'tuple') {
     if (stated.items.length > ours.items.length) return false;
@@ -399,7 +397,7 @@ function slotName(output: Output): string {
     : `${output.role} ${output.of}`;
 }
 
-/** A gradient that is added up in float32 beside a parameter of 16 bits. */
+/** Tells whether a gradient is added up in float32 for a parameter of 16 bits. */
 function isWidened(gradient: ValueType, parameter: ValueType): boolean {
   if (gradient.kind !== 'tensor' || parameter.kind !== 'tensor' || gradient.dtype !== 'f32')
     return false;

@@ -1,7 +1,7 @@
 /**
- * Regions of per-device code. In: a `local_map` call. Out: its parts, and the types of one device's
- * pieces: an axis that cuts a dim divides it. Structure only; what the types mean is no matter of
- * this room.
+ * Reads regions of per-device code: the parts of a `local_map` call and the types of one device's
+ * pieces, where an axis that cuts a dim divides it. It handles the structure only and not the
+ * meaning of the types.
  */
 import type { Arg, Node, ValueType } from './types.ts';
 import { getOwn, isGraphRef, isList, tensorType } from './value.ts';

@@ -123,8 +123,8 @@ export function lastUses(graph: Graph): Int32Array {
 }
 
 /**
- * Execution order of nodes that may stand in any order: operands first, otherwise as given. An
- * order that is legal already comes back unchanged. Iterative, linear.
+ * Execution order of nodes that may be in any order: operands first, otherwise as given. An order
+ * that is legal already comes back unchanged. Iterative, linear.
  *
  * @throws E_GRAPH_LINT for an undefined or repeated name, or a cycle (named in full)
  */

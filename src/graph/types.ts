@@ -1,7 +1,7 @@
 /**
  * The graph record: straight-line, typed, plain data. Nodes are in execution order; control flow is
  * a call whose bodies are `subgraphs`. Nothing here is mutated after building: a pass makes a new
- * graph. The room knows no operators.
+ * graph. This folder knows no operators.
  */
 
 export const DTYPES = [
@@ -146,7 +146,7 @@ export type Role =
   'parameter' | 'buffer' | 'constant' | 'input' | 'tangent' | 'state' | 'key' | 'arg';
 export type Phase = 'forward' | 'backward' | 'optimizer';
 
-/** Whether a forward value is kept for the backward pass or computed there again. */
+/** The fate of a forward value: it is kept for the backward pass or computed there again. */
 export type Retention = 'save' | 'recompute';
 
 export interface NodeMeta {
@@ -166,7 +166,7 @@ export interface NodeMeta {
   readonly phase?: Phase;
   /** A forward value that only the backward pass needs. */
   readonly savedOnly?: boolean;
-  /** What the user wants of a forward value: saved for the backward pass, or recomputed there. */
+  /** The user's wish for a forward value: saved for the backward pass, or recomputed there. */
   readonly save?: Retention;
   /** Module path, `layers.0.mlp`. */
   readonly path?: string;

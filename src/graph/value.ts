@@ -162,7 +162,7 @@ export function contiguousStride(shape: readonly Dim[]): number[] | null {
   return stride;
 }
 
-/** Whether `stride` is the row-major one for `shape`. */
+/** Tells whether `stride` is the row-major one for `shape`. */
 export function isContiguousStride(shape: readonly Dim[], stride: readonly Dim[]): boolean {
   let step = 1;
   let known = true;

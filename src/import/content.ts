@@ -144,7 +144,7 @@ function readSwgraph(text: string, options: ImportOptions): Graph {
   return options.name === undefined ? graph : { ...graph, name: options.name };
 }
 
-/** Rules compute with numbers: where a size has no example, the stated type stands. */
+/** Rules compute with numbers: where a size has no example, the stated type is kept. */
 function sized(infer: Infer | undefined): Retype | undefined {
   if (infer === undefined) return undefined;
   return (node, typeOf) => {
@@ -220,7 +220,10 @@ function readFx(text: string, format: Format, options: ImportOptions): Graph {
   return complete(stated?.dims === undefined ? made : { ...made, dims: stated.dims });
 }
 
-/** A repro of Inductor: types of the inputs stand behind the class, all others follow. */
+/**
+ * Reads a repro of Inductor: the types of the inputs come after the class, and all others follow
+ * from them.
+ */
 function readRepro(text: string, parts: ReproParts, options: ImportOptions): Graph {
   const parsed = parseFx(text, options.file, parts.classEnd, parts.classStart);
   const { root, notes } = reproInputs(parsed.root, parts, parsed.scanner);

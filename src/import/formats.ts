@@ -20,7 +20,7 @@ export const FORMATS = {
 export type Format = keyof typeof FORMATS;
 export const FORMAT_NAMES = Object.keys(FORMATS) as Format[];
 
-/** What `importGraph` reads in this version. */
+/** The formats that `importGraph` reads in this version. */
 export const READABLE: readonly Format[] = [
   'fx',
   'exported-program',

@@ -1,6 +1,6 @@
 /**
- * What goes into an import and what comes out, for every format: options, the imported graph with
- * its counts, and the form of a format's reader.
+ * Defines the interface of all importers: options, the imported graph with its counts, and the
+ * reader of a format.
  */
 
 import type { Graph } from '../graph/types.ts';
@@ -57,7 +57,7 @@ export interface Imported {
   readonly counts?: ProgramCounts;
 }
 
-/** What reads a format that has a room of its own, from its bytes or from its text. */
+/** A reader of a format with a folder of its own, which reads bytes or text. */
 export type ForeignReader =
   | {
       readonly kind: 'binary';

@@ -1,9 +1,8 @@
 /**
- * What a typed program could say with fewer collectives. In: a graph with verbs, regions of
- * per-device code among them. Out: one sentence for each place: casts that several branches or all
- * trips of a loop repeat, sums that are reduced before they are added, reductions of which a piece
- * is kept, inputs of a region that it casts to R itself. Source: the rules of thumb of the
- * spmd_types design notes.
+ * Advises on collectives that a typed program can save, one sentence for each place in a graph with
+ * verbs and regions of per-device code: casts that several branches or all trips of a loop repeat,
+ * sums that are reduced before they are added, reductions of which only a piece is kept, inputs of
+ * a region that it casts to R itself. Source: the rules of thumb of the spmd_types design notes.
  */
 import { placeholdersOf } from '../graph/control.ts';
 import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';
@@ -20,7 +19,7 @@ import { type AxisType, cutOf, isAxisType } from '../mesh/local-types/types.ts';
 import { spmdName } from '../ops/spmd/operators.ts';
 import { typeIn } from './typed.ts';
 
-/** Where fewer collectives would do, and what to write. */
+/** A place where fewer collectives are enough, and the edit that saves them. */
 export interface Advice {
   /** The nodes that it speaks of; those of a body as `body/node`. */
   readonly nodes: readonly string[];

@@ -1,6 +1,6 @@
 /**
- * Types of all values of a graph. In: a graph, a mesh, what a cut means. Out: a type for every
- * value, as JAX prints it too, and every law that is broken, none repaired.
+ * Derives the types of all values of a graph on a mesh, as JAX prints them too, and lists every law
+ * that is broken. It repairs none.
  */
 import { ShardwrightError } from '../errors.ts';
 import { placeholdersOf } from '../graph/control.ts';

@@ -1,10 +1,9 @@
 /**
- * What an operator means under each mode, on one mesh axis. In: a call and the types of its
- * operands. Out: the types of its results, the redistributions that the mode makes by itself, and
- * whether it is an error there. `auto` is DTensor: whatever the operands are, the cheapest rule is
- * taken and its redistributions are inserted. `explicit` is JAX with shardings in types: a slice or
- * the reduction of a result is made where only one thing can be meant. `strict` inserts nothing.
- * `manual` acts on pieces.
+ * Gives the meaning of an operator on one mesh axis under each mode: the types of its results, the
+ * redistributions that the mode makes by itself, and whether the call is an error. `auto` is
+ * DTensor: whatever the operands are, the cheapest rule is taken and its redistributions are
+ * inserted. `explicit` is JAX with shardings in types: a slice or the reduction of a result is made
+ * where there is only one possible meaning. `strict` inserts nothing. `manual` acts on pieces.
  */
 import { type AxisType, chunksOf } from '../mesh/local-types/types.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
@@ -81,8 +80,8 @@ const slotText = (slot: RuleSlot): string =>
       : `S(${slot.dim})`;
 
 /**
- * What it takes to bring an operand to a slot; undefined where it cannot be. Costs are bytes, of a
- * slice a trifle; a pending sum is reduced whole, as DTensor does.
+ * The redistribution that brings an operand to a slot; undefined where there is none. Costs are
+ * bytes, and a slice costs next to nothing; a pending sum is reduced whole, as DTensor does.
  */
 function moved(
   type: OperandType,
@@ -159,7 +158,7 @@ function auto(
   };
 }
 
-/** Whether the rule stands at these sizes, and its pending results are sums or averages. */
+/** Tells whether the rule stands at these sizes, and its pending results are sums or averages. */
 function holds(ctx: TypedContext, rule: Rule, ranks: number): boolean {
   return (
     standsAt(ctx, rule, ranks) &&
@@ -169,7 +168,7 @@ function holds(ctx: TypedContext, rule: Rule, ranks: number): boolean {
 
 const NORMALISED = /softmax/;
 
-/** As JAX types explicit shardings. */
+/** Types a call by JAX's rules of explicit shardings. */
 function explicit(
   record: OperatorRecord,
   ctx: TypedContext,

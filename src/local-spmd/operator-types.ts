@@ -25,10 +25,11 @@ import type { Rule } from '../ops/record/rule.ts';
 export type OperandType = AxisType | 'number';
 
 /**
- * What a dim that an axis cuts means to an operator. `manual`: nothing, operators act on the pieces
- * (V). `strict`: operators act on the whole value, and a cut must be one that the operator passes
- * on. `auto` and `explicit`: as `strict`, with redistributions that nobody wrote (`modes.ts`).
- * `lint`: pieces of whose cut it is known, so that what differs from the whole shows.
+ * The meaning for an operator of a dim that an axis cuts. `manual`: none, operators act on the
+ * pieces (V). `strict`: operators act on the whole value, and a cut must be one that the operator
+ * passes on. `auto` and `explicit`: as `strict`, with redistributions that nobody wrote
+ * (`modes.ts`). `lint`: operators act on pieces whose cut is known, so that a difference from the
+ * whole shows.
  */
 export type Meaning = 'manual' | 'strict' | 'auto' | 'explicit' | 'lint';
 
@@ -305,7 +306,10 @@ class RuleSearch {
     });
   }
 
-  /** Whether the cuts inside of merged dims, which depend on the axes before, are the operands'. */
+  /**
+   * Tells whether the cuts inside of merged dims, which depend on the axes before, are the
+   * operands'.
+   */
   private isHeld(a: number): boolean {
     return this.operands[a].every(
       (type, i) => type === 'number' || this.product.codeOn(i, a) === this.codeOf(type),
@@ -393,7 +397,7 @@ class RuleSearch {
   }
 }
 
-/** Whether a rule passes cuts on at the sizes of a call, over so many ranks. */
+/** Tells whether a rule passes cuts on at the sizes of a call, over so many ranks. */
 export function standsAt(ctx: TypedContext, rule: Rule, ranks: number): boolean {
   const product = new RowProduct(
     spaceOf([{ size: ranks, meaning: 'strict' }]),

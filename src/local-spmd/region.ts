@@ -1,8 +1,7 @@
 /**
- * A region of per-device code while it is made. In: its body as the program wrote it, the types
- * that its inputs have, what its results are claimed to be. Out: the body with every cast written
- * in, the types of all its values, and the claims as they hold; or the error that says which cast
- * is missing. Source: `shard_map` of JAX with `check_vma`.
+ * Builds a region of per-device code from its body, the types of its inputs and the claims about
+ * its results. Every cast is written into the body, all values get types, and the claims are
+ * checked; an error says which cast is missing. Source: `shard_map` of JAX with `check_vma`.
  */
 import { ShardwrightError } from '../errors.ts';
 import type { Graph, Node, ValueRef } from '../graph/types.ts';
@@ -21,7 +20,7 @@ import {
 import { Typer } from './typer.ts';
 
 /**
- * What the spec of a result says on an axis; undefined where it says nothing, so that the value
+ * The claim of a result's spec on an axis; undefined where it claims nothing, so that the value
  * must be equal there.
  */
 export type Claim = AxisType | undefined;
@@ -80,7 +79,7 @@ export function checkRegion(table: OperatorTable, region: RegionInput): CheckedR
   return { body, outSpecs, ...namesOf(again, body) };
 }
 
-/** What results are when they leave, and the casts that make them so. */
+/** The types of results as they leave the region, and the casts that give them these types. */
 class Leaving {
   readonly casts: InsertedCast[][] = [];
 

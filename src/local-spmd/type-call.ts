@@ -1,7 +1,4 @@
-/**
- * Type of one call on one mesh axis, for tests and tools. In: a call with the types of its
- * operands. Out: one type for each result.
- */
+/** Types one call on one mesh axis, for tests and tools. */
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { ValueType } from '../graph/types.ts';
 import { tensorInputs } from '../ops/record/context.ts';

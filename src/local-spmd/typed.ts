@@ -76,9 +76,9 @@ export interface Typing {
   readonly axes: readonly TypedAxis[];
   readonly violations: Violation[];
   readonly casts: InsertedCast[];
-  /** Of verbs that take several types: the one that the operand has, by graph and node. */
+  /** For verbs that take several types, the type of the operand, by graph and node. */
   readonly settled: Map<Graph, Map<string, AxisType>>;
-  /** Whether casts from I may be inserted. */
+  /** True if casts from I may be inserted. */
   readonly autoCast: boolean;
   everywhere(type: Known): readonly Known[];
   /** Types a body on these inputs. */

@@ -1,9 +1,9 @@
 /**
- * Types of all values of a program, per mesh axis. In: a graph, the axes with what a cut means on
- * each (pieces inside a `local_map`, the whole value outside), and the types of the inputs. Out: a
- * type for every value, and what breaks a law with the cast that solves it. Where casts are
- * inserted (an I next to a V becomes V), the places are listed, so that they can be written into
- * the program. Source: the typing rules of the package spmd_types and of JAX's `shard_map`.
+ * Derives the types of all values of a program for each mesh axis, from the types of the inputs and
+ * the meaning of a cut on each axis (pieces inside a `local_map`, the whole value outside). It
+ * lists each violation of a law with the cast that solves it, and the places where casts are
+ * inserted (an I next to a V becomes V), so that they can be written into the program. Source: the
+ * typing rules of the package spmd_types and of JAX's `shard_map`.
  */
 import { internalError } from '../errors.ts';
 import { type Frame, interpret } from '../graph/interpret.ts';
@@ -44,7 +44,7 @@ export interface CallTypes {
 }
 
 export interface TyperOptions {
-  /** An I beside a V or an R takes its type by a cast. Default true. */
+  /** An I next to a V or an R takes its type by a cast. Default true. */
   readonly autoCast?: boolean;
   /**
    * Sums over a dim that a global axis cuts may stay pending without saying so, as plans leave
@@ -57,7 +57,7 @@ export class Typer implements Typing {
   readonly violations: Violation[] = [];
   readonly casts: InsertedCast[] = [];
   readonly settled = new Map<Graph, Map<string, AxisType>>();
-  /** What modes do by themselves, in order. */
+  /** Redistributions that modes make by themselves, in order. */
   readonly implicit: ImplicitMove[] = [];
   /** By graph (a body that runs in two types has those of its last run), then by name. */
   readonly types = new Map<Graph, Map<string, Typed>>();
@@ -278,7 +278,7 @@ export class Typer implements Typing {
   ): { readonly typing: CallTypes } | { readonly conflict: Conflict } {
     const { meaning, size, name } = this.axes[a];
     const made = typeInMode(meaning as Mode, record, ctx, given, size);
-    // What is completed by name is left pending.
+    // A value that is completed by name stays pending.
     if (this.isClaimed(graph, node, a)) {
       const [plain] = typeOperator(record, ctx, [{ size, meaning: 'strict' }], [given.map(data)]);
       if ('typing' in plain && plain.typing.pending === true)
@@ -405,7 +405,9 @@ export class Typer implements Typing {
     return graph.nodes[position.get(name) ?? -1]?.kind === 'placeholder';
   }
 
-  /** Whether every use of a value leaves its sum over an axis to a later reduction by name. */
+  /**
+   * Tells whether every use of a value leaves its sum over an axis to a later reduction by name.
+   */
   private isClaimed(graph: Graph, node: Node, axis: number): boolean {
     const { position, userStart, users, returned } = indexGraph(graph);
     const at = position.get(node.name) ?? -1;

@@ -1,6 +1,6 @@
 /**
- * Types as programs write them. In: a word (`'S(0)'`), or the slot of a sharding rule (`S(0)`, `R`,
- * `P`), so that one set of names serves rules and types. Out: the type.
+ * Reads types as programs write them: a word (`'S(0)'`), or the slot of a sharding rule (`S(0)`,
+ * `R`, `P`), so that one set of names serves rules and types.
  */
 import { ShardwrightError } from '../errors.ts';
 import { type TypeSpec } from '../mesh/local-types/spec.ts';

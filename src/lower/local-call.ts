@@ -1,5 +1,5 @@
 /**
- * One call of the lowering. In: a global call with placed arguments. Out: its local arguments and
+ * Lowers one call: from its global arguments with their placements to its local arguments and
  * results.
  */
 import { internalError, ShardwrightError } from '../errors.ts';

@@ -1,7 +1,4 @@
-/**
- * A graph and its dataflow go in; out come the names that the unsharded program has for the members
- * of a tuple.
- */
+/** Finds the names that the unsharded program has for the members of a tuple. */
 import type { Graph } from '../graph/types.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 

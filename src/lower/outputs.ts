@@ -1,6 +1,6 @@
 /**
- * Outputs of the lowering. In: values with their planned placements. Out: what the per-device
- * program returns, moved as soon as it is made.
+ * Writes the outputs of the per-device program: values at their planned placements, moved as soon
+ * as they are made.
  */
 import { ownersOfOutputs } from '../graph/carried.ts';
 import type { Graph, Node, NodeMeta, Output } from '../graph/types.ts';
@@ -23,7 +23,7 @@ interface OutputSite {
 }
 
 export class OutputWriter {
-  /** Of the outputs that were written; null for what has no placement. */
+  /** Shardings of the outputs that were written; null for an output without a placement. */
   readonly shardings: (number | null)[] = [];
   /**
    * Planned outputs by position in the graph's, those of them that are moved by value, and the
@@ -45,7 +45,7 @@ export class OutputWriter {
     });
   }
 
-  /** What the program returns, each at its planned placement. */
+  /** The values that the program returns, each at its planned placement. */
   write(frame: Frame): Output[] {
     const ownerOf = ownersOfOutputs(this.site.graph);
     return this.site.flow.outputs.map(({ output }, i): Output => {
@@ -95,8 +95,8 @@ export class OutputWriter {
 }
 
 /**
- * Of redistributions. One that the backward pass needs may serve forward values that are taken
- * again there, so it has no phase.
+ * Metadata of a redistribution. One that the backward pass needs may also serve forward values that
+ * are recomputed there, so it has no phase of its own.
  */
 export function moveMeta({ meta }: Node, phase: 'forward' | 'backward'): NodeMeta {
   return {

@@ -1,6 +1,4 @@
-/**
- * Promised collectives. In: a plan. Out: the collectives that its per-device program must contain.
- */
+/** Lists the collectives that the per-device program of a plan must contain. */
 import { COLLECTIVE_KINDS, type CollectiveKind } from '../cost/collective-model.ts';
 import { internalError } from '../errors.ts';
 import { parseMesh } from '../mesh/devices/mesh.ts';
@@ -18,22 +16,23 @@ export interface PromisedCollective {
   readonly kind: CollectiveKind;
   readonly meshDims: readonly number[];
   /**
-   * As the plan lists it; null for a collective inside an operator's rule, which the plan gives
+   * The bytes in the plan; null for a collective inside an operator's rule, which the plan gives
    * only seconds for.
    */
   readonly bytes: number | null;
   /** Bodies in each run of which it runs once, by scope of the opened graph; 0 is the program. */
   readonly scopes: readonly number[];
   /**
-   * Of a collective in a branch inside a region: the body that it stands in, which is run or not.
+   * For a collective in a branch inside a region, the body that contains it, which may or may not
+   * run.
    */
   readonly body?: string;
 }
 
 /**
- * What a plan promises to communicate, read from the plan: the collectives of its redistributions,
- * and those inside the rules that its placements take. Groups of one device communicate nothing.
- * What a body communicates is promised for each of its runs.
+ * The communication that a plan promises: the collectives of its redistributions, and those inside
+ * the rules that its placements take. Groups of one device communicate nothing. The communication
+ * of a body is promised for each of its runs.
  */
 export function promisedCollectives(
   { listed: graph, opened }: PlannedProgram,

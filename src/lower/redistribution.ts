@@ -1,6 +1,6 @@
 /**
- * Redistributions as nodes. In: a planned redistribution. Out: the collectives that were priced, in
- * the per-device program.
+ * Writes planned redistributions as nodes of the per-device program: the collectives that were
+ * priced.
  */
 import {
   isFree,

@@ -1,6 +1,4 @@
-/**
- * Rules of a call. In: the placements of a call. Out: the rule that it takes on each mesh dim.
- */
+/** Finds the rule that a call takes on each mesh dim, from its placements. */
 import { internalError } from '../errors.ts';
 import { Partial } from '../mesh/placements/partials/partial.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
@@ -46,7 +44,7 @@ function is(placement: Placement | null, slot: RuleSlot): boolean {
     case 'replicate':
       return placement.kind === 'replicate';
     case 'shard':
-      // Of whatever kind: what a rule asks of a cut was settled when the call was expanded.
+      // A cut of any kind matches: its needs were checked when the call was expanded.
       return placement.dim === slot.dim;
     case 'partial':
       return placement instanceof Partial && placement.op === slot.op;

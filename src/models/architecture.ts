@@ -1,5 +1,6 @@
 /**
- * What a family makes of a config: sizes for people, and a program for each batch, length and form.
+ * The interface of a model family: from a config it makes sizes for people, and a program for each
+ * batch, length and form.
  */
 
 import type { DType } from '../graph/types.ts';
@@ -66,9 +67,9 @@ export interface Architecture {
   readonly rowParameters?: number;
   /** Parameters that are stored and never trained. */
   readonly frozen?: readonly string[];
-  /** Whether positions are a table: a longer sequence is then refused. */
+  /** True if positions are a table: a longer sequence is then refused. */
   readonly learnedPositions?: boolean;
-  /** What is left out or assumed, for the notes of the graph. */
+  /** Omissions and assumptions, for the notes of the graph. */
   readonly notes?: readonly string[];
 }
 

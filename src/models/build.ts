@@ -63,7 +63,7 @@ export function dtypeNamed(text: string): DType {
 
 /**
  * The graph of a model: logits (or the last hidden state), or loss and gradients. Parameters carry
- * the names of the checkpoint; the sizes that were chosen and the defaults that were taken stand in
+ * the names of the checkpoint; the sizes that were chosen and the defaults that were taken are in
  * the notes of the graph.
  *
  * @throws E_LIMIT for sizes out of range, E_TYPE for a sequence that a table of positions does not
@@ -95,9 +95,9 @@ export function buildModel(config: ModelConfig, options: BuildOptions = {}): Gra
   const rows = padding === undefined ? {} : { vocabulary: padding.rows };
   const { inputs, run } = architecture.program({ batch, seq, dtype, training, layers, ...rows });
   const table = options.table ?? builtinOperators();
-  // The programs here are our own and pure: the second trace and the guards on property traffic
-  // have nothing to find, and no call of them stands in a line of the user's, for which the whole
-  // stack of every call would be searched.
+  // The programs here are our own and pure. The second trace and the guards on property traffic
+  // would find nothing, and no call comes from a line of the user's, for which the whole stack of
+  // every call would be searched.
   const traced = trace((given) => run(given), inputs, {
     name: options.name ?? config.type,
     table,

@@ -89,7 +89,7 @@ export function readModelConfig(record: JsonRecord, file?: string): ModelConfig 
   };
 }
 
-/** Whether a text looks like a config: for telling it from other JSON files. */
+/** Tells whether a text looks like a config: for telling it from other JSON files. */
 export function looksLikeConfig(record: JsonRecord): boolean {
   return typeof record.model_type === 'string' || Array.isArray(record.architectures);
 }

@@ -52,8 +52,9 @@ export function parseConfigText(text: string, file?: string): JsonRecord {
 }
 
 /**
- * Where `JSON.parse` stopped. Engines state the offset, or quote the text around the unexpected
- * character, which then stands in the middle of the quote; without either it is the end.
+ * The offset where `JSON.parse` stopped. Engines state the offset, or quote the text around the
+ * unexpected character, which is then in the middle of the quote; without either it is the end of
+ * the text.
  */
 function faultOffset(text: string, message: string): number {
   const stated = /position (\d+)/.exec(message)?.[1];
@@ -106,7 +107,7 @@ export class ConfigReader {
   count(names: string | readonly string[], fallback?: number): number {
     return this.whole(names, 1, MAX_COUNT, fallback);
   }
-  /** As `count`, from 0. */
+  /** Reads a count that may be 0. */
   countFromZero(names: string | readonly string[], fallback?: number): number {
     return this.whole(names, 0, MAX_COUNT, fallback);
   }

@@ -10,7 +10,7 @@ import { parseMesh } from '../mesh/devices/mesh.ts';
 import { countText } from '../units.ts';
 import type { ModelConfig } from './families.ts';
 
-/** What is asked: a multiple of `multiple` for each of `tensor` ranks. */
+/** The padding that is asked for: a multiple of `multiple` for each of `tensor` ranks. */
 export interface VocabularyPad {
   /** 128 as a rule; 1 pads nothing, whatever the ranks. */
   readonly multiple: number;
@@ -18,7 +18,7 @@ export interface VocabularyPad {
   readonly tensor?: number;
 }
 
-/** What was padded; recorded in the request of a plan. */
+/** The padding that was done; recorded in the request of a plan. */
 export interface VocabularyPadding {
   readonly multiple: number;
   readonly tensor: number;
@@ -100,8 +100,7 @@ export function paddingText({
 }
 
 /**
- * `, of them padding: 36,096`, empty where nothing is padded; what stands behind a count of
- * parameters.
+ * The suffix of a count of parameters, `, of them padding: 36,096`; empty where nothing is padded.
  */
 export function ofThemPadding(parameters = 0): string {
   return parameters === 0 ? '' : `, of them padding: ${countText(parameters)}`;

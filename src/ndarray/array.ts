@@ -49,8 +49,8 @@ export class NDArray {
   readonly size: number;
 
   /**
-   * Element `[i, j]` stands at `offset + i * strides[0] + j * strides[1]` of `storage`, which must
-   * not be written.
+   * Element `[i, j]` is at `offset + i * strides[0] + j * strides[1]` of `storage`, which must not
+   * be written.
    */
   constructor(
     readonly dtype: ElementType,
@@ -58,7 +58,7 @@ export class NDArray {
     readonly strides: readonly number[],
     readonly offset: number,
     readonly storage: Float64Array,
-    /** Of a complex array, of the same shape. */
+    /** The imaginary part of a complex array, of the same shape. */
     readonly imaginary?: NDArray,
   ) {
     // A function for real arrays that is handed a complex one ends here, instead of dropping the
@@ -250,7 +250,9 @@ export function copyFlat(x: NDArray): Float64Array {
   return out;
 }
 
-/** A matrix whose columns stand in a row each, in tiles: both sides stay in the cache. */
+/**
+ * Copies a matrix whose columns are stored as rows, in tiles, so that both sides stay in the cache.
+ */
 function copyTransposed(
   out: Float64Array,
   source: Float64Array,

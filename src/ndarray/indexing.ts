@@ -71,8 +71,8 @@ export function scatter(
 }
 
 /**
- * What `x[indices]` reads: the shape of the result and for each of its elements the position in
- * `x`.
+ * The elements that `x[indices]` reads: the shape of the result and for each of its elements the
+ * position in `x`.
  */
 interface IndexedBlock {
   readonly shape: readonly number[];
@@ -81,7 +81,7 @@ interface IndexedBlock {
 
 /**
  * Index arrays by dim of `x`, null where the dim is taken whole. They broadcast together; their
- * dims stand where the indexed dims were if those are neighbours, else in front.
+ * dims replace the indexed dims if those are neighbours, and come first otherwise.
  */
 export function indexedBlock(
   shape: readonly number[],

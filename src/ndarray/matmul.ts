@@ -94,7 +94,7 @@ export function matmul(a: NDArray, b: NDArray): NDArray {
 }
 
 /**
- * `bmk,kn->bmn`: any two operands; a letter stands once in an operand. Letters of one operand only
+ * `bmk,kn->bmn`: any two operands; a letter is used once in an operand. Letters of one operand only
  * are summed first, the rest is one batched product.
  */
 export function einsum(equation: string, a: NDArray, b: NDArray): NDArray {

@@ -25,7 +25,7 @@ export interface ElementCall {
   readonly writes?: readonly { readonly result: number; readonly to: Arg }[];
 }
 
-/** Whether a target is a list operator. */
+/** Tells whether a target is a list operator. */
 export function isListOperator(target: string): boolean {
   return /^aten\._((amp_)?foreach_|fused_adamw?_?\.)/.test(target);
 }

@@ -114,7 +114,7 @@ class Counter {
   }
 }
 
-/** Whether all operands have sizes that are numbers or have an example. */
+/** Tells whether all operands have sizes that are numbers or have an example. */
 function isSized(node: Node, frame: Frame<ValueType>): boolean {
   let sized = true;
   eachOperand(node, (name) => {

@@ -13,7 +13,7 @@ import { parseRulesFile, ruleRecord, rulesOf } from './rules/rules-file.ts';
 interface RegisterOptions {
   /** Take the place of what is registered under these names already. */
   readonly replace?: boolean;
-  /** Where the registration stands, for error messages; default the file and line of the caller. */
+  /** The place of the registration, for error messages; default the file and line of the caller. */
   readonly site?: string;
 }
 
@@ -32,10 +32,10 @@ const BUILT_IN = 'built in';
 
 /** Operators and rules of the user, on top of the built-in ones. */
 export class OperatorRegistry {
-  /** What took the place of something, in order. */
+  /** The replacements so far, in order. */
   readonly replaced: Replacement[] = [];
   private readonly records: Map<string, OperatorRecord>;
-  /** Where names, aliases included, and rules (`rule NAME`) were registered. */
+  /** The places where names, aliases included, and rules (`rule NAME`) were registered. */
   private readonly sites = new Map<string, string>();
   /** Canonical name by name or alias. */
   private readonly owner = new Map<string, string>();

@@ -15,7 +15,7 @@ export function tensorMeta(type: ValueType): TensorMeta | undefined {
   };
 }
 
-/** Of all nodes whose value is a tensor, by name. */
+/** The types of all nodes whose value is a tensor, by name. */
 export function tensorMetas(graph: Graph): Map<string, TensorMeta> {
   const metas = new Map<string, TensorMeta>();
   for (const node of graph.nodes) {

@@ -1,6 +1,6 @@
 /**
- * Takes a graph and gives which operands of its products lie column by column in memory: transposed
- * views of what lies row by row.
+ * Finds the operands of a graph's products that lie column by column in memory: transposed views of
+ * tensors that lie row by row.
  */
 
 import { isLaidOut } from '../cost/kernels/alignment.ts';
@@ -41,7 +41,7 @@ export function turnedOperands(
   }
   return found;
 
-  /** Whether a view lies column by column. */
+  /** Tells whether a view lies column by column. */
   function isTurned({ target, args, type }: Node): boolean {
     const [source] = args;
     if (source === undefined || !isRef(source)) return false;
@@ -49,13 +49,13 @@ export function turnedOperands(
     const rank = tensorMeta(type)?.shape.length ?? 0;
     if (/^aten\.(t|transpose|permute)\./.test(target))
       return swapsLast(target, args.slice(1), rank) !== before;
-    // What keeps both dims keeps their order in memory; other views are of tensors that lie row by
-    // row.
+    // A view that keeps both dims keeps their order in memory; other views are of tensors that lie
+    // row by row.
     return before && /^aten\.(detach|alias|unsqueeze|expand|squeeze)/.test(target);
   }
 }
 
-/** Whether a transposition exchanges the last two dims. */
+/** Tells whether a transposition exchanges the last two dims. */
 function swapsLast(target: string, args: readonly unknown[], rank: number): boolean {
   if (rank < 2) return false;
   if (target.startsWith('aten.t.')) return true;

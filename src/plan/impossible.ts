@@ -42,10 +42,10 @@ export async function explainImpossible(
 }
 
 /**
- * What states alone need is a budget that works where the budget limits states, and a lower bound
- * where it limits the peak; there the fastest plan with as few states has a peak that is enough.
+ * The memory of the states alone is a budget that works where the budget limits states, and a lower
+ * bound where it limits the peak; there the fastest plan with as few states has a sufficient peak.
  *
- * @param stateBytes the least that states need, where it is known
+ * @param stateBytes the least memory of the states, where it is known
  */
 async function leastBudget(
   prepared: Pick<Prepared, 'question' | 'left' | 'model'>,

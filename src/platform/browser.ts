@@ -91,7 +91,7 @@ function noFiles(path: string): ShardwrightError {
   });
 }
 
-/** Where the page's scripts lie: a stack frame elsewhere is the user's. */
+/** The folder of the page's scripts: a stack frame elsewhere is the user's. */
 export function libraryFolder(): string {
   return import.meta.url.slice(0, import.meta.url.lastIndexOf('/') + 1);
 }

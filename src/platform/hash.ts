@@ -1,7 +1,7 @@
 /**
- * SHA-256, MD5 and CRC-32 in plain JavaScript, for a page: its own hashes give promises, and the
- * planner's callers wait for none. In: text in UTF-8, or bytes. Out: hexadecimal digits, or a
- * number. Source: FIPS 180-4, RFC 1321, RFC 1952 §8.
+ * Computes SHA-256, MD5 and CRC-32 of UTF-8 text or bytes in plain JavaScript, for a page: the
+ * page's own hashes give promises, and the planner's callers do not wait. Source: FIPS 180-4, RFC
+ * 1321, RFC 1952 §8.
  */
 
 /**

@@ -18,7 +18,7 @@ import { decodeUtf8 } from '../utf8.ts';
 const MOST_FILE_BYTES = 256 * 2 ** 20;
 
 interface ReadOptions {
-  /** What the file is to be, for messages: `plan`, `cluster file`. */
+  /** The role of the file, for messages: `plan`, `cluster file`. */
   readonly what?: string;
   /** Code of a file that is not there or cannot be read; default `E_IO`. */
   readonly code?: string;

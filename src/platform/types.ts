@@ -1,7 +1,7 @@
 /**
- * What the planner asks of the machine that it runs on: files, threads, hashes, gzip and a clock.
- * `node.ts` and `browser.ts` each give all of it, `platform.ts` is the one that is imported; a
- * bundle for a page takes `browser.ts` in the place of `node.ts`.
+ * Defines the services of the machine that the planner runs on: files, threads, hashes, gzip and a
+ * clock. `node.ts` and `browser.ts` each provide all of them, and everything imports `platform.ts`;
+ * a bundle for a page takes `browser.ts` instead of `node.ts`.
  */
 
 /** A thread, as far as the planner uses one. */
@@ -15,7 +15,7 @@ export interface Thread {
   removeAllListeners(): unknown;
   postMessage(message: unknown): void;
   terminate(): Promise<unknown>;
-  /** Whether the program waits for the thread at its end. */
+  /** Tells whether the program waits for the thread at its end. */
   ref(): void;
   unref(): void;
 }
@@ -24,25 +24,25 @@ export interface Thread {
 export interface ThreadPort {
   postMessage(message: unknown): void;
   /**
-   * Where this thread runs in the one that asks, a listener may be waited for: its fault is the
+   * Where this thread runs in the thread that asks, a listener may be waited for: its fault is the
    * thread's.
    */
   on<T>(event: 'message', listen: (message: T) => void | Promise<void>): unknown;
 }
 
-/** What a thread runs. */
+/** The code of a thread. */
 export interface ThreadCode {
   /** `import.meta.url` of the module that starts it. */
   readonly from: string;
   /** File of the thread, relative to `from`. */
   readonly file: string;
   /**
-   * What that file does, for a platform that runs it in the thread that asks; absent where only
-   * several threads are worth it.
+   * The function of that file, for a platform that runs it in the thread that asks; absent where
+   * only several threads are worth it.
    */
   readonly body?: () => Promise<(port: ThreadPort, data: never) => void | Promise<void>>;
   /**
-   * What that file does, by name, for a platform whose threads all load one file; absent: it needs
+   * The name of that function, for a platform whose threads all load one file; absent: it needs
    * shared memory, or is short.
    */
   readonly task?: string;

@@ -1,7 +1,6 @@
 /**
- * Gzip in plain JavaScript, for a page. In: packed bytes and a limit. Out: unpacked bytes, or
- * undefined past the limit; the checksum and length of every member are held to what its trailer
- * says (RFC 1952).
+ * Unpacks gzip in plain JavaScript, for a page, up to a limit of bytes: undefined past the limit.
+ * The checksum and length of every member are checked against its trailer (RFC 1952).
  */
 import { Gunzip } from 'fflate';
 

@@ -1,8 +1,7 @@
 /**
- * What becomes of the results that the backward pass wants. In: the name of a policy, or modules
- * that are recomputed. Out: what of it the routed experts do and what the rest of a program.
- * Modules have the names of Megatron-Core's `--recompute-modules` (0.16,
- * `TransformerConfig.recompute_modules`), which has no name for the activation of a dense
+ * Splits a policy, or the modules that are recomputed, into the part for the routed experts and the
+ * part for the rest of a program. Modules have the names of Megatron-Core's `--recompute-modules`
+ * (0.16, `TransformerConfig.recompute_modules`), which has no name for the activation of a dense
  * feed-forward layer: here `act`.
  */
 
@@ -36,7 +35,7 @@ export type RecomputeModule = (typeof RECOMPUTE_MODULES)[number];
 export type ModuleSet = RecomputeModule | `${RecomputeModule}+${string}`;
 export type Checkpoint = Policy | ModuleSet;
 
-/** What a whole module recomputes besides itself. */
+/** Modules that are recomputed with a whole module. */
 const COVERS: Readonly<Partial<Record<RecomputeModule, readonly RecomputeModule[]>>> = {
   mlp: ['act'],
   moe: ['moe_act', 'shared_experts'],
@@ -58,18 +57,18 @@ export function isPolicy(checkpoint: Checkpoint): checkpoint is Policy {
   return (POLICIES as readonly string[]).includes(checkpoint);
 }
 
-/** What a program without routed experts does of it. */
+/** The part of a checkpoint for a program without routed experts. */
 export function programPart(checkpoint: Checkpoint): Checkpoint {
   if (isPolicy(checkpoint)) return checkpoint;
   const modules = modulesOf(checkpoint).map((m) => (m === 'moe' ? 'shared_experts' : m));
   return moduleSet(modules.filter((m) => m !== 'moe_act'));
 }
 
-/** Of routed experts: the policies, and their activation functions alone. */
+/** The parts for routed experts: the policies, and their activation functions alone. */
 export const ROUTED_PARTS = [...POLICIES, 'moe_act'] as const;
 export type RoutedPart = (typeof ROUTED_PARTS)[number];
 
-/** What routed experts do of it. */
+/** The part of a checkpoint for routed experts. */
 export function routedPart(checkpoint: Checkpoint): RoutedPart {
   if (isPolicy(checkpoint)) return checkpoint;
   const modules = modulesOf(checkpoint);

@@ -154,7 +154,7 @@ export function placeAttention(
     takes(attention, input, REPLICATE_CODE);
     moves.add(attention);
   }
-  // What the backward pass reads of the output it reads as attention left it.
+  // The backward pass reads the output as attention left it.
   const isForward = (user: number): boolean =>
     flow.phases[user] === 'forward' && !isKept(model, users, user);
   if (!isContext)
@@ -279,7 +279,7 @@ function codeThrough(
 
 /** The calls that read each value, with the place where they do. */
 class Users {
-  /** Those of value v are at `first[v]` up to `first[v + 1]` of the lists. */
+  /** The uses of value v are at `first[v]` up to `first[v + 1]` of the lists. */
   private readonly first: Int32Array;
   private readonly nodes: Int32Array;
   private readonly inputs: Int32Array;
@@ -312,7 +312,7 @@ class Users {
 
 const NO_VALUES = new Int32Array(0);
 
-/** Whether a node of the forward pass hands on what only the backward pass reads. */
+/** Tells whether a node of the forward pass hands on what only the backward pass reads. */
 function isKept({ flow }: Model, users: Users, n: number): boolean {
   const readers = [...flow.results[n]].flatMap((value) => (value < 0 ? [] : users.of(value)));
   return readers.length > 0 && readers.every(([user]) => flow.phases[user] === 'backward');

@@ -93,11 +93,11 @@ interface MetNode {
    * 1 for each input that is a parameter or a view of one; undefined where the whole is not sliced.
    */
   readonly fixed: Int32Array | undefined;
-  /** What was left of its values; undefined: all. */
+  /** The values that were left before; undefined: all. */
   readonly before: Readonly<Uint8Array> | undefined;
 }
 
-/** What the walk does at a node. */
+/** The action of the walk at a node. */
 interface Locked {
   /** 1 for every value to keep; undefined: nothing is taken away. */
   readonly keeps?: Uint8Array;

@@ -32,7 +32,7 @@ export interface ModulePreset {
   readonly computedOutput: Placement;
   /** Layout in which the module hands the output out. */
   readonly output: Placement;
-  /** Whether callers get the local tensor and not a distributed one. */
+  /** True if callers get the local tensor and not a distributed one. */
   readonly useLocalOutput: boolean;
 }
 
@@ -121,11 +121,10 @@ export function modulePreset(
 }
 
 /**
- * The pins that a table of styles means for the parameters of a graph: `parallelize_module(module,
- * mesh, {fqn: style})`. Names are module paths; `*` stands for one part, as in
- * `layers.*.attention.wq`. A weight used by an embedding lookup belongs to an embedding, a weight
- * of one dim to a norm, any other to a linear module; one that is not transposed before its product
- * is stored [in, out].
+ * The pins of a table of styles for the parameters of a graph: `parallelize_module(module, mesh,
+ * {fqn: style})`. Names are module paths; `*` matches one part, as in `layers.*.attention.wq`. A
+ * weight used by an embedding lookup belongs to an embedding, a weight of one dim to a norm, any
+ * other to a linear module; one that is not transposed before its product is stored [in, out].
  *
  * @returns one pin for each parameter of a named module, in the order of the graph
  * @throws E_MESH unless the mesh has one dim, E_REF for a path that names no module with
@@ -178,7 +177,7 @@ export function parallelizeModule(
 /**
  * `fully_shard`: the parameter cut on its first dim by one more mesh dim, after what tensor
  * parallelism cut. On (dp, tp) a weight `RS(0)` becomes `S(0)[1]S(0)[0]`, in DTensor's words `_S(0,
- * tp)S(0)`. With a replicate dim beside the shard dim (HSDP) the former stays R.
+ * tp)S(0)`. With a replicate dim next to the shard dim (HSDP) the former stays R.
  *
  * @throws E_MESH for an unknown mesh dim, E_PLACEMENT when it cuts something already
  */
@@ -234,7 +233,7 @@ function isValue(arg: Arg | undefined): arg is Extract<Arg, { kind: 'value' }> {
   return typeof arg === 'object' && arg !== null && 'kind' in arg && arg.kind === 'value';
 }
 
-/** Whether a path with `*` for single parts names the module. */
+/** Tells whether a path with `*` for single parts names the module. */
 function matches(path: string, name: string): boolean {
   const wanted = path.split('.');
   const parts = name.split('.');

@@ -52,9 +52,9 @@ export function inputCut(part: Part): 'batch' | 'sequence' | undefined {
   }
 }
 
-/** Whether a part is one of tensor parallelism. */
+/** Tells whether a part is one of tensor parallelism. */
 export const isTensor = (part: Part): boolean => part.startsWith('tensor');
-/** Whether a part stores parameters cut on their first dim. */
+/** Tells whether a part stores parameters cut on their first dim. */
 export const storesCut = (part: Part): boolean => part.endsWith('fsdp');
 
 export interface Recipe {

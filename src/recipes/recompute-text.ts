@@ -1,6 +1,6 @@
 /**
- * Says what of a plan is recomputed in the backward pass. In: a policy or modules, and how many
- * layers. Out: words.
+ * Writes in words which part of a plan, a policy or modules on a number of layers, is recomputed in
+ * the backward pass.
  */
 
 import { type Checkpoint, modulesOf } from './checkpoints.ts';

@@ -15,7 +15,7 @@ export interface NamedRecipe {
   readonly name: string;
   /** Names of its mesh dims, outermost first. */
   readonly axes: readonly string[];
-  /** What each axis does; absent for a recipe that is no choice of the planning problem. */
+  /** The action of each axis; absent for a recipe that is not a choice of the planning problem. */
   readonly parts?: readonly Part[];
   /** Why it has no parts. */
   readonly outside?: string;
@@ -217,7 +217,7 @@ const ALIASES: Readonly<Record<string, string>> = {
   'zero-3': 'fsdp',
 };
 
-/** Whether a recipe has this name or this alias. */
+/** Tells whether a recipe has this name or this alias. */
 export function isRecipeName(name: string): boolean {
   return Object.hasOwn(ALIASES, name) || NAMED_RECIPES.some((p) => p.name === name);
 }

@@ -5,8 +5,8 @@ import type { InputRoles } from './inputs/roles.ts';
 import { attentionNodes } from './key-values.ts';
 
 /**
- * Whether plans may cut the program along its sequence: some input has a dim that becomes the rows
- * of fused attention, and dims that views merge may be cut in strides, without which rows of
+ * Tells whether plans may cut the program along its sequence: some input has a dim that becomes the
+ * rows of fused attention, and dims that views merge may be cut in strides, without which rows of
  * several sequences are one dim that is cut between them only.
  */
 export function isCutAlongSequence(model: Model, roles: InputRoles): boolean {

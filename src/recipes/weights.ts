@@ -8,9 +8,9 @@ import type { Graph } from '../graph/types.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 
 /**
- * What Megatron does with a weight: cut it on `dim`, or keep it whole. The dim of an expert weight
- * is that of the experts; `inner` is the dim inside each expert that is the output of its first
- * product and the input of its second.
+ * Megatron's treatment of a weight: cut on `dim`, or whole. The dim of an expert weight is that of
+ * the experts; `inner` is the dim inside each expert that is the output of its first product and
+ * the input of its second.
  */
 export type WeightRole =
   | { readonly kind: 'column' | 'row' | 'vocabulary'; readonly dim: number }
@@ -27,9 +27,9 @@ const EXPERTS = /(^|[._])experts([._]|$)/;
 const TOKENS = /(^|[._])(embed_tokens|wte|word_embeddings|tok_embeddings)([._]|$)/;
 
 /**
- * Megatron's role of every parameter, by node index. Column and row are told by name; which of a
- * matrix's dims is the output is told by the program: a weight that is transposed before its
- * product is stored [out, in], one that is not [in, out].
+ * Megatron's role of every parameter, by node index. Names decide column and row; the program
+ * decides which of a matrix's dims is the output: a weight that is transposed before its product is
+ * stored [out, in], one that is not [in, out].
  */
 export function weightRoles(graph: Graph, flow: Dataflow): Map<number, WeightRole> {
   const roles = new Map<number, WeightRole>();

@@ -1,6 +1,6 @@
 /**
- * What the data ranks of a layout do with parameters, gradients and optimizer states: nothing, ZeRO
- * 1 or 2 (arXiv:1910.02054), all of it sharded, or sharded inside replicas.
+ * Lists the ways in which the data ranks of a layout handle parameters, gradients and optimizer
+ * states: unsharded, ZeRO 1 or 2 (arXiv:1910.02054), all of it sharded, or sharded inside replicas.
  */
 export const STATE_MODES = ['dp', 'zero1', 'zero2', 'fsdp', 'hsdp'] as const;
 export type StateMode = (typeof STATE_MODES)[number];
@@ -10,7 +10,7 @@ export type StateMode = (typeof STATE_MODES)[number];
  * threads.
  */
 export interface DataRanks {
-  /** As in `LayoutSizes`. */
+  /** Sizes as in `LayoutSizes`. */
   readonly sizes: Readonly<Record<'pp' | 'dp_replicate' | 'dp_shard' | 'cp' | 'tp' | 'ep', number>>;
   readonly mode: StateMode;
   readonly context: 'cp' | 'ring' | 'ulysses';

@@ -12,12 +12,12 @@ import type { Prepared } from '../plan/prepare/prepared.ts';
 import { holdsPeak } from '../plan/request/request.ts';
 
 /**
- * ZeRO-1 and ZeRO-2 beside a data-parallel plan. In the planning problem gradients and optimizer
- * states follow their parameter, so these two are no choice of it: they are priced from the choice
- * of `dp`, each gradient's all-reduce made a reduce-scatter and an all-gather of the updated
- * parameter, and their states are those of arXiv:1910.02054, figure 1. A shard counts as the
- * largest one. Where the preset charges redistributions by a formula, the difference is that of the
- * collectives which run.
+ * Prices ZeRO-1 and ZeRO-2 from a data-parallel plan. In the planning problem gradients and
+ * optimizer states follow their parameter, so these two are not choices of it: they are priced from
+ * the choice of `dp`, each gradient's all-reduce made a reduce-scatter and an all-gather of the
+ * updated parameter, and their states are those of arXiv:1910.02054, figure 1. A shard counts as
+ * the largest one. Where the preset charges redistributions by a formula, the difference is that of
+ * the collectives which run.
  *
  * @param choice of the plan `dp`
  */

@@ -61,8 +61,8 @@ function escapeHtml(text: string): string {
 }
 
 /**
- * JSON that may stand inside a script element: no `<`, and no line separators that old parsers trip
- * over.
+ * JSON that is safe inside a script element: it has no `<`, and no line separators, on which old
+ * parsers fail.
  */
 export function scriptJson(value: unknown): string {
   return JSON.stringify(value)

@@ -1,6 +1,6 @@
 /**
- * Runs a graph on one device. In: a graph and one value for each placeholder. Out: what it returns.
- * Regions of per-device code run on virtual devices of their own.
+ * Evaluates a graph on one device with a value for each placeholder. Regions of per-device code run
+ * on virtual devices of their own.
  */
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';

@@ -1,8 +1,9 @@
 /**
- * The off/on run of per-device code. In: one program traced on axes of size 1 and on larger ones,
- * and the whole inputs of both. Out: the first value that differs: pieces that join to the whole
- * one on no dim, addends that do not add up to it, replicas that are not it. It finds what types do
- * not claim, such as a sum over a rank's own rows that was meant to be over all.
+ * Compares a program of per-device code traced on axes of size 1 with the same program traced on
+ * larger axes, on the whole inputs of both, and reports the first value that differs: pieces that
+ * join to the whole one on no dim, addends that do not add up to it, replicas that differ from it.
+ * It finds faults that types do not see, such as a sum over a rank's own rows that was meant to be
+ * over all.
  */
 import { internalError } from '../errors.ts';
 import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';
@@ -22,7 +23,7 @@ export interface OffOnDifference {
   /** Node of the region, or the region itself for its result. */
   readonly node: string;
   readonly region: string;
-  /** What its values on the ranks are said to be, `{dp: V}` by axis. */
+  /** The claimed type of its values on the ranks, `{dp: V}` by axis. */
   readonly type: LocalType;
   readonly source?: string;
 }
@@ -115,7 +116,8 @@ function regionRuns(
 }
 
 /**
- * Whether all that is made of a value is read as addends in the end, so that it may be one already.
+ * Tells whether all that is made of a value is read as addends in the end, so that it may be one
+ * already.
  */
 function becomesAddends(body: Graph, name: string, axis: string): boolean {
   if (body.outputs.some(({ value }) => value === name)) return false;
@@ -132,8 +134,8 @@ function becomesAddends(body: Graph, name: string, axis: string): boolean {
 }
 
 /**
- * What the values of all ranks may be together, by what they are on each axis: pieces have no
- * stated dim, so each is tried.
+ * The possible whole values of all ranks together, by the type on each axis: pieces have no stated
+ * dim, so each is tried.
  */
 function assembled(
   byRank: readonly NDArray[],

@@ -22,9 +22,9 @@ const SHOWN = 5;
 /**
  * Refuses a program with operators that cannot be evaluated, before any work.
  *
- * @param unknown what the plan does with operators without a record; for those that run whole a
+ * @param unknown the plan's treatment of operators without a record; for those that run whole a
  *   stand-in is run
- * @throws E_NO_KERNEL that names each of them, with how often and where it stands first
+ * @throws E_NO_KERNEL that names each of them, with its count and its first place
  */
 export function refuseUnevaluated(
   graph: Graph,
@@ -85,7 +85,7 @@ export function constantsAsInputs(graph: Graph): Graph {
 }
 
 interface ReduceOptions extends ShrinkOptions {
-  /** Of the inputs. Default 0. */
+  /** The seed of the inputs. Default 0. */
   readonly seed?: number;
 }
 

@@ -62,7 +62,7 @@ export function preferredOptimum(
 }
 
 /**
- * Messages by edge (those of edges between the same two variables stand with the first), and the
+ * Messages by edge (those of edges between the same two variables are with the first), and the
  * bound that they prove.
  */
 function messagesOf(
@@ -78,7 +78,7 @@ function messagesOf(
     target: () => objective,
     stopped: () => false,
   });
-  // What the shifts prove is the bound of the last sweep, which is not always the best one.
+  // The shifts prove the bound of the last sweep, which is not always the best one.
   const bound = messages.sweep();
   return { shifts: shiftsOf(net, messages, Infinity), bound };
 }
@@ -296,8 +296,8 @@ function largest(costs: Float64Array): number {
 
 /**
  * Weight of the cost (first) and of each level, so that one unit of a level outweighs all of the
- * later ones. The last levels have none where exact sums have no room for them; undefined where not
- * even the first has one.
+ * later ones. The last levels have none where exact sums cannot hold them; undefined where not even
+ * the first has one.
  */
 function weightsOf(
   levels: number,

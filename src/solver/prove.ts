@@ -24,8 +24,8 @@ export function solveNow(problem: Problem, options: SolveOptions = {}): Solution
 }
 
 function run(asked: Problem, options: SolveOptions, variant: boolean): Solution {
-  // Among choices of equal cost the smallest is only found where costs are told apart to the last
-  // unit.
+  // Among choices of equal cost the smallest is only found where costs are distinguished to the
+  // last unit.
   const problem = options.ties === 'lexicographic' ? { ...asked, tolerance: 0 } : asked;
   const prepared =
     options.prepared instanceof PreparedProblem && options.prepared.isOf(problem)
@@ -116,7 +116,7 @@ function answer(
     const { choice, proven } = relaxed;
     const objective = cheap(choice, true);
     assertFeasible(problem, choice, objective);
-    // Of a folded problem without a certificate only the short network's bound is known.
+    // For a folded problem without a certificate, only the short network's bound is known.
     const bound =
       proven === undefined && relaxed.folded
         ? -Infinity
@@ -250,7 +250,7 @@ function answer(
   };
 }
 
-/** What a problem is, in a few words. */
+/** Describes a problem in a few words. */
 function sizesOf({ domains, edges, rows = [], usage }: Problem): string {
   const names = rows.map(({ name }) => name);
   if (usage !== undefined) names.push('usage over time');
@@ -311,7 +311,7 @@ export class NoChoiceInTime extends Error {
 }
 
 /**
- * Answers a question that this room asks about a variant of a problem: no explanation, no second
+ * Answers a question that the solver asks about a variant of a problem: no explanation, no second
  * search.
  */
 function solveVariant(problem: Problem, options: SolveOptions): Solution {

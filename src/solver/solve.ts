@@ -1,7 +1,7 @@
 /**
- * The door of the solver: `solve(problem, options)`. In: a problem (MAP inference in a pairwise
- * Markov random field with linear rows and usage over time), limits, starts. Out: a choice that the
- * checker evaluated, a lower bound, and the certificate of that bound.
+ * The entry of the solver, `solve(problem, options)`. A problem is MAP inference in a pairwise
+ * Markov random field with linear rows and usage over time. The answer is a choice that the checker
+ * evaluated, a lower bound, and the certificate of that bound.
  */
 import { solveWithLibrary, withSecondOpinion } from './milp/dispatch.ts';
 import { solveNow } from './prove.ts';

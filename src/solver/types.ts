@@ -134,7 +134,7 @@ export interface SolveOptions {
   /** Is told what every step came to, when it ends. */
   readonly onStep?: (step: SolverStep) => void;
   /**
-   * Whether a certificate is built and replayed; default true. Without it the answer is at most
+   * True if a certificate is built and replayed; default true. Without it the answer is at most
    * `feasible` and its bound is uncertified.
    */
   readonly certify?: boolean;
@@ -204,9 +204,9 @@ export interface SolverStep {
   /** Steps that it is a part of. */
   readonly level: number;
   readonly step: StepName;
-  /** What the step is, in a few words. */
+  /** The step in a few words. */
   readonly about: string;
-  /** What it came to. */
+  /** The result of the step. */
   readonly outcome: string;
   /**
    * Work of it and its parts, in the unit of `SolveOptions.workLimit`: sweeps and labels count,
@@ -217,7 +217,7 @@ export interface SolverStep {
   /** Values of all variables and cells of all tables that it left. */
   readonly values?: number;
   readonly cells?: number;
-  /** Of the best choice so far; absent before there is one. */
+  /** The cost of the best choice so far; absent before there is one. */
   readonly cost?: number;
   /** The best lower bound so far, not yet certified; absent before there is one. */
   readonly bound?: number;
@@ -268,16 +268,16 @@ export interface Solution {
    * `neighbourhood-search`, `highs`, `javascript-lp-solver`.
    */
   readonly solver: string;
-  /** What other engines report, such as HiGHS' own "Optimal": evidence, never proof. */
+  /** Reports of other engines, such as HiGHS' own "Optimal": evidence, never proof. */
   readonly evidence?: readonly string[];
   /**
-   * What javascript-lp-solver reports on a small problem that our own engine has closed. The clock
-   * ends it, so that it may be missing: it is for the reader, and no part of a record that equal
+   * The report of javascript-lp-solver on a small problem that our own engine has closed. The clock
+   * ends it, so that it may be missing: it is for the reader, and not part of a record that equal
    * requests must make equal.
    */
   readonly secondOpinion?: string;
   readonly seconds: number;
-  /** What the engine did: eliminations computed and found, largest table, branch nodes. */
+  /** The engine's work: eliminations computed and found, largest table, branch nodes. */
   readonly statistics: Readonly<Record<string, number>>;
   /**
    * `infeasible` only: names of an irreducible set of conflicting rows, or variables with empty

@@ -22,15 +22,15 @@ import type { TensorMeta } from '../ops/record/record.ts';
 import { inOnePiece, R, type Rule, type RuleSlot, type ShardSlot } from '../ops/record/rule.ts';
 
 /**
- * Asks the rules of one call whether given input shardings may stand as they are, and what comes
- * out. Nothing is moved: this is the strict reading, for eager checks and for kinds of placement
- * that the planner does not enumerate. A rule takes any slicing kind; what it demands of it is one
- * of three things:
+ * Asks the rules of one call whether given input shardings are allowed as they are, and for the
+ * shardings of the results. Nothing is moved: this is the strict reading, for eager checks and for
+ * kinds of placement that the planner does not enumerate. A rule takes any slicing kind; what it
+ * demands of it is one of three things:
  *
- *  - any: the index only passes through, and the same cut stands on the output dim;
- *  - same: tensors that share the index have equal placements, cut by the mesh dims in the same
- *    order;
- *  - even: every rank holds equally many rows.
+ * - any: the index only passes through, and the same cut is on the output dim;
+ * - same: tensors that share the index have equal placements, cut by the mesh dims in the same
+ *   order;
+ * - even: every rank holds equally many rows.
  */
 interface Admitted {
   /** The rule taken on each mesh dim. */
@@ -85,8 +85,8 @@ export function admit(
     outputs: outputs.map((o) => o && R),
     origin: 'base',
   };
-  // What a view makes of a later dim is strides, which the strict reading does not make: the dim is
-  // to be whole.
+  // A later dim becomes strides under a view, which the strict reading does not make: the dim must
+  // be whole.
   const list = [replicate, ...rules.flatMap((r) => inOnePiece(r) ?? [])];
   const candidates: Rule[][] = [];
   for (let m = 0; m < mesh.rank; m++) {
@@ -241,7 +241,7 @@ function namesOf(mesh: DeviceMesh, cuts: readonly OneCut[]): string {
   return cuts.map((cut) => `${mesh.names[cut.meshDim]} ${cut.placement.text}`).join(', ');
 }
 
-/** Whether a slot that needs even or whole units gets them. */
+/** Tells whether a slot that needs even or whole units gets them. */
 function unevenness(call: Call, t: number, slot: ShardSlot): string | undefined {
   const { mesh, inputs, given } = call;
   const size = inputs[t].shape[slot.dim];

@@ -13,11 +13,12 @@ import type { Rule } from '../ops/record/rule.ts';
 
 /**
  * Discovery: the rules of one call with their shard slots filled by the cuts that its inputs really
- * have. A rule with shard slots stands once for every kind of cut that occurs, plain shards first,
- * then strided ones by ascending split factor, then others by their text; without any cut among the
- * inputs it is left out. Rules without shard slots stay as they are, so that pending reductions are
- * at hand even when all inputs are replicated. A dim that is cut by several mesh dims in another
- * order than theirs counts as its mesh view, which writes the order with strided cuts.
+ * have. A rule with shard slots is taken once for every kind of cut that occurs, plain shards
+ * first, then strided ones by ascending split factor, then others by their text; without any cut
+ * among the inputs it is left out. Rules without shard slots stay as they are, so that pending
+ * reductions are at hand even when all inputs are replicated. A dim that is cut by several mesh
+ * dims in another order than theirs counts as its mesh view, which writes the order with strided
+ * cuts.
  */
 export interface FillOptions {
   /** `found` (default): the cuts that occur; `all`: plain shards as well. */
@@ -27,7 +28,7 @@ export interface FillOptions {
 }
 
 export interface FilledRules {
-  /** What `Row.rule` counts; 0 is the all-replicate rule. */
+  /** The rules that `Row.rule` counts; 0 is the all-replicate rule. */
   readonly rules: readonly Rule[];
   readonly rows: readonly Row[];
 }

@@ -41,13 +41,13 @@ interface CompareModelOptions {
   readonly slice?: { readonly index: number; readonly count: number };
   /** Prices also what a bound says is not the best, so that plans can be counted. */
   readonly exhaustive?: boolean;
-  /** Whether the answer says what would change it; default true. */
+  /** True if the answer says what would change it; default true. */
   readonly whatIf?: boolean;
   /** Threads; default as many as there are cores, 1: none besides this one. */
   readonly threads?: number;
   /** File that keeps what was priced. */
   readonly resume?: string;
-  /** Of the whole comparison; default: none. */
+  /** The deadline of the whole comparison; default: none. */
   readonly deadline?: Deadline;
   /** Called when a plan is priced: from then on there is something to answer with. */
   readonly onPlan?: () => void;

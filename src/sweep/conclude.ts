@@ -203,7 +203,7 @@ function nextBest(
   });
 }
 
-/** What became of the plans whose experts are cut. */
+/** A note on the plans whose experts are cut. */
 function cutsNote({ worse, beaten }: CutsLeftOut, priced: SweepResult['priced']): string {
   const count = priced.filter(
     ({ row }) => row.kind.free !== true && (row.sizes.etp ?? 1) > 1,
@@ -216,7 +216,10 @@ function cutsNote({ worse, beaten }: CutsLeftOut, priced: SweepResult['priced'])
   );
 }
 
-/** What gradients are kept and summed in, where that is not the dtype of their parameters. */
+/**
+ * A note on the dtype that gradients are kept and summed in, where that is not the dtype of their
+ * parameters.
+ */
 function gradientNote({ state, system }: SweepResult['composer']): string[] {
   if (state?.gradient === undefined) return [];
   const summed =

@@ -15,10 +15,10 @@ const ROWS = 64;
 /**
  * The free optimum on the model dims of the best plans: every tensor of a data rank's program may
  * lie as it likes over them, and stages and data ranks are as the plan has them. It is solved for
- * the priced layers with what the data ranks of the best of these plans add to each parameter;
- * memory, stages and overlap inside the program are not in that problem, so in all a recipe on the
- * same mesh with the same state sharding may be cheaper. Its placements are choices of the same
- * program: the optimum then has them, and is never more expensive than a recipe beside it.
+ * the priced layers with the costs that the data ranks of the best of these plans add to each
+ * parameter; memory, stages and overlap inside the program are not in that problem, so in all a
+ * recipe on the same mesh with the same state sharding may be cheaper. Its placements are choices
+ * of the same program: the optimum then has them, and is never more expensive than a recipe on it.
  */
 export async function withOptima(
   result: SweepResult,

@@ -30,14 +30,14 @@ const ALIASES: Readonly<Record<string, string>> = {
 const SIZED = /^(ep|etp)([1-9][0-9]*)$/;
 
 /**
- * Which plans are wanted: names as `compare` prints them, in any order of their parts; absent: all.
- * `etp` alone: all whose experts are cut. The sizes of an expert mesh may stand behind their parts,
+ * The plans that are wanted: names as `compare` prints them, in any order of their parts; absent:
+ * all. `etp` alone: all whose experts are cut. The sizes of an expert mesh may follow their parts,
  * as in `fsdp+tp+sp+ep4+etp2`.
  */
 interface WantedPlans extends AskedPlans {
   readonly optimum: boolean;
   /**
-   * Whether experts that are cut are named: then each of their plans is priced, promising or not.
+   * True if experts that are cut are named: then each of their plans is priced, promising or not.
    */
   readonly expertTensor: boolean;
 }

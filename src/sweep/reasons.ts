@@ -1,7 +1,7 @@
 /**
- * Says of the plans of a sweep what they send and why they are not the best. In: the result of a
- * sweep, its best plan. Out: compared plans that say so when they are asked: of tens of thousands a
- * table shows a few, and only JSON has all.
+ * Explains the plans of a sweep: the messages that they send, and the reasons why they are not the
+ * best. The explanations are made when they are asked for: a table shows a few of tens of
+ * thousands, and only JSON has all.
  */
 
 import type { ComparedPlan } from '../recipes/compare/comparison.ts';
@@ -127,7 +127,7 @@ export function coreOf(
   return result.cores.get(coreKey(coreRequest(row.sizes, row.kind, tuning.microbatch)));
 }
 
-/** Of plans of one program, mesh and way to keep states. */
+/** The key of plans with one program, mesh and way to keep states. */
 function keyOf(priced: PricedRow): string {
   const { sizes, kind } = priced.like ?? priced.row;
   const { pp, dp_replicate, dp_shard, cp, tp } = sizes;

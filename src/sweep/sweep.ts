@@ -59,7 +59,7 @@ export interface SweepResult {
   readonly cores: ReadonlyMap<string, CoreCost>;
   readonly routed: ReadonlyMap<string, RoutedCosts>;
   readonly beaten: number;
-  /** What the deadline left out, one sentence each. */
+  /** The questions that the deadline left out, one sentence each. */
   readonly notAsked: readonly string[];
   /**
    * Seconds that no recipe is below, priced or not; absent where all were asked, and where nothing
@@ -72,7 +72,7 @@ export interface SweepResult {
    */
   readonly cutsLeftOut?: CutsLeftOut;
   readonly composer: Composer;
-  /** Of parameters and activations. */
+  /** The dtype of parameters and activations. */
   readonly dtype: DType;
 }
 
@@ -82,12 +82,12 @@ interface SweepOptions {
   readonly cluster: Cluster;
   readonly kinds: LayerKinds;
   readonly pool: SweepPool;
-  /** Whether a plan of this name is wanted. */
+  /** Tells whether a plan of this name is wanted. */
   readonly wants?: (row: LayoutRow) => boolean;
   /** Plans that are asked for with the sizes of their expert mesh (`meshRows`). */
   readonly asked?: AskedPlans;
   /**
-   * Whether plans with cut experts are asked for by name, so that all of them are priced
+   * True if plans with cut experts are asked for by name, so that all of them are priced
    * (`sweep/step/expert-cuts.ts`).
    */
   readonly expertTensor?: boolean;
@@ -148,7 +148,7 @@ class Sweep {
     );
   }
 
-  /** Whether plans with cut experts are priced last, and only where they may be worth it. */
+  /** Tells whether plans with cut experts are priced last, and only where they may be worth it. */
   private get choosesCuts(): boolean {
     return (
       this.tensorFolds.length > 0 &&
@@ -255,7 +255,7 @@ class Sweep {
           ? []
           : [{ core, routed }];
       });
-      // What becomes of other programs is said of the plans with whole experts.
+      // The fate of other programs is reported with the plans of whole experts.
       if (programs.length === 0) continue;
       const others = lessCut({ ep, etp }, experts);
       if (others.some((fold) => programs.every((p) => isWorse(row, fold, p.routed, composer))))
@@ -478,7 +478,7 @@ function isCut({ sizes: { etp = 1 } }: LayoutRow): boolean {
   return etp > 1;
 }
 
-/** What the axes of a program do, without their sizes. */
+/** The roles of a program's axes, without their sizes. */
 function cutText({ axes }: CoreRequest): string {
   return axes.map((a) => `${a.name}:${a.part ?? 'free'}`).join();
 }

@@ -21,8 +21,8 @@ const MICROBATCHES = [1, 2, 4] as const;
 const RUNNERS_UP = 48;
 
 /**
- * What the answer would be with a little more memory, faster links between hosts, half the batch:
- * the nearest plans priced again.
+ * The answer with a little more memory, faster links between hosts, or half the batch: the nearest
+ * plans priced again.
  */
 export async function whatIf(
   question: SweepQuestion,
@@ -78,7 +78,7 @@ export async function whatIf(
   return out;
 }
 
-/** What is chosen for a plan beside its mesh. */
+/** The settings that are chosen for a plan in addition to its mesh. */
 function settingsText({ tuning, figures }: PricedRow): string {
   const { microbatch, schedule, chunks, checkpoint } = tuning;
   const { microbatches, unitsAgain, place } = figures;
@@ -88,7 +88,9 @@ function settingsText({ tuning, figures }: PricedRow): string {
   return [run, ...pipeline, recomputeText({ checkpoint, unitsAgain })].join(', ');
 }
 
-/** What is priced again of a plan: of an optimum with the placements of a recipe, that recipe. */
+/**
+ * The row to price again for a plan: for an optimum with the placements of a recipe, that recipe.
+ */
 function recipeRow({ row, like }: PricedRow): LayoutRow {
   return like ?? row;
 }

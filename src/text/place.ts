@@ -1,6 +1,6 @@
 /**
- * Places in a text, for errors: an offset goes in; its line and column and the line around it come
- * out. And the limits of all readers.
+ * Finds places in a text for errors: the line and column of an offset, and the line around it. It
+ * also holds the limits of all readers.
  */
 
 import type { ErrorDetails, SourcePosition } from '../errors.ts';

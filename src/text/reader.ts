@@ -1,5 +1,5 @@
 /**
- * What the readers of compiler texts (MLIR, jaxpr, HLO) share: a position, tokens read by character
+ * Shared by the readers of compiler texts (MLIR, jaxpr, HLO): a position, tokens read by character
  * codes where one is asked for, errors with line and column, and the limits. Blanks and comments
  * count nowhere but inside strings. Nesting is counted here, so that no text can exhaust the stack.
  */
@@ -31,9 +31,9 @@ export abstract class TextReader {
 
   /** Advice of an error that has no better one. */
   protected abstract readonly advice: string;
-  /** What begins a comment that reaches to the end of its line. */
+  /** The mark that begins a comment to the end of its line. */
   protected abstract readonly comment: string;
-  /** Whether the character belongs to names. */
+  /** Tells whether the character belongs to names. */
   protected abstract isWordCode(c: number): boolean;
 
   error(
@@ -106,7 +106,7 @@ export abstract class TextReader {
     return this.pos >= this.end;
   }
 
-  /** Whether `token` (punctuation) stands here. */
+  /** Tells whether `token` (punctuation) is at the position. */
   peek(token: string): boolean {
     this.skip();
     return this.pos < this.end && this.text.startsWith(token, this.pos);
@@ -122,7 +122,7 @@ export abstract class TextReader {
     if (!this.accept(token)) this.expected(`'${token}'`);
   }
 
-  /** Whether the word stands here as a whole. */
+  /** Tells whether the word is here as a whole. */
   peekWord(word: string): boolean {
     return this.peek(word) && !this.isWordCode(this.text.charCodeAt(this.pos + word.length));
   }
@@ -138,7 +138,7 @@ export abstract class TextReader {
   }
 
   /**
-   * End of the name whose first character stands at `from`. @throws E_LIMIT beyond 4,096 characters
+   * The end of the name whose first character is at `from`. @throws E_LIMIT beyond 4,096 characters
    */
   protected wordEnd(from: number): number {
     let at = from;

@@ -1,5 +1,5 @@
 /**
- * What the readers of short notations share (placements, layouts, einshard, einsum steps, pipeline
+ * Shared by the readers of short notations (placements, layouts, einshard, einsum steps, pipeline
  * layouts): a text and a place in it, words and patterns that are taken from left to right, and a
  * limit on the length. Errors are those of each notation, at that place.
  */
@@ -28,14 +28,14 @@ export abstract class NotationScanner {
   }
 
   /**
-   * What separates words and counts nowhere. A notation in which blanks have meaning leaves `lead`
-   * empty.
+   * Tells whether a character separates words and has no meaning of its own. A notation in which
+   * blanks have meaning leaves `lead` empty.
    */
   protected isBlank(char: string): boolean {
     return /\s/.test(char);
   }
 
-  /** @throws E_SYNTAX: what was expected here, and what stands here */
+  /** @throws E_SYNTAX with the expected text and the text found here */
   abstract fail(expected: string, hint?: string): never;
 
   get done(): boolean {
@@ -52,7 +52,7 @@ export abstract class NotationScanner {
     this.at = position;
   }
 
-  /** The character that stands here; the empty text at the end. */
+  /** The character at the place; the empty text at the end. */
   peek(): string {
     return this.text[this.at] ?? '';
   }
@@ -64,12 +64,12 @@ export abstract class NotationScanner {
     return this.at > from;
   }
 
-  /** Skips what may stand before a word. */
+  /** Skips the characters that may precede a word. */
   protected lead(): void {
     this.blanks();
   }
 
-  /** Whether the word comes next; nothing is taken. */
+  /** Tells whether the word comes next; nothing is taken. */
   ahead(word: string): boolean {
     this.lead();
     return this.text.startsWith(word, this.at);
@@ -85,7 +85,7 @@ export abstract class NotationScanner {
     if (!this.take(word)) this.fail(`'${word}'`);
   }
 
-  /** What a sticky pattern matches here. */
+  /** The match of a sticky pattern at the place. */
   match(pattern: RegExp): string | undefined {
     this.lead();
     pattern.lastIndex = this.at;

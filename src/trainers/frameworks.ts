@@ -1,7 +1,7 @@
 /**
- * What the trainers of published runs do by default: in goes the `framework` of a row (or, where
- * the table has none, the facts of the row that give it away), out comes a profile. Which features
- * there are follows the frameworks' documentation.
+ * The defaults of the trainers of published runs, as a profile for the `framework` of a row (or,
+ * where the table has none, for the facts of the row that give the trainer away). The list of
+ * features follows the frameworks' documentation.
  */
 import type { StepSoftware } from '../cost/kernels/software.ts';
 import type { StateBytes } from '../cost/memory/state-bytes.ts';
@@ -27,14 +27,14 @@ export interface Framework {
    * missing.
    */
   readonly recomputesWhole: boolean;
-  /** Gradient and parameter collectives beside the compute. */
+  /** Gradient and parameter collectives overlap with compute. */
   readonly overlap: boolean;
   readonly dropout: boolean;
   /** Narrow operands are saved for the backward pass as they were cast. */
   readonly savesNarrow: boolean;
   /**
-   * Share of tensor-parallel collectives beside products where the row says nothing; none of 4-bit
-   * products in TE.
+   * The share of tensor-parallel collectives that overlap with products where the row does not say;
+   * TE overlaps none of its 4-bit products.
    */
   readonly tensorOverlap: number;
   /** Bytes per element of gradients as data ranks sum them. */
@@ -56,7 +56,7 @@ export interface Framework {
   readonly microbatchOfEachStage?: { readonly until: number };
   /** Bytes per parameter element. */
   readonly state: StateBytes;
-  /** What may be recomputed where the row does not say, least first. */
+  /** The recomputations that are possible where the row does not say, least first. */
   readonly silentRecompute: readonly RecomputeMode[];
 }
 
@@ -77,7 +77,7 @@ const EAGER: Framework = {
   silentRecompute: ['none', 'selective', 'full'],
 };
 /**
- * Weights in 16 bits beside a float32 master copy; gradients are added up in float32
+ * Weights in 16 bits with a float32 master copy; gradients are added up in float32
  * (`--accumulate-allreduce-grads-in-fp32`).
  */
 const MASTER: StateBytes = { parameter: 2, gradient: 4, optimizer: 12 };
@@ -113,7 +113,7 @@ const NEMO: Framework = { ...MEGATRON_CORE, tensorOverlap: 1 };
 export const FRAMEWORKS = {
   torchtitan: { ...EAGER, microbatchOfEachStage: { until: 2025 } },
   /**
-   * Stage 3 keeps 16-bit weights beside the master copy, and scatters gradients in 16 bits
+   * Stage 3 keeps 16-bit weights in addition to the master copy, and scatters gradients in 16 bits
    * (`communication_data_type`).
    */
   deepspeed: {

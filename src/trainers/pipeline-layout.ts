@@ -10,7 +10,8 @@ import { NotationScanner } from '../text/scanner.ts';
 export type LayoutPart = 'E' | 't' | 'm' | 'L';
 
 /**
- * What every stage holds, in order; with virtual stages these go round the devices chunk by chunk.
+ * The contents of every stage, in order; with virtual stages these go round the devices chunk by
+ * chunk.
  */
 export type PipelineLayout = readonly (readonly LayoutPart[])[];
 

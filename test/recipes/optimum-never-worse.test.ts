@@ -86,7 +86,7 @@ function twoLayers(model: ModelName, devices: number): Graph {
 interface Point {
   readonly zoo: NamedRecipe;
   readonly priced: Priced;
-  /** Whether the recipe leaves a variable this value. */
+  /** Tells whether the recipe leaves a variable this value. */
   readonly allows: (variable: number, value: number) => boolean;
 }
 

@@ -14,7 +14,7 @@ export interface Flavour {
   readonly forbidden: number;
   /** Number of linear rows; 0 for none. */
   readonly rows: number;
-  /** Whether pieces of usage over time under one limit are added. */
+  /** True if pieces of usage over time under one limit are added. */
   readonly usage?: boolean;
   /**
    * How tight rows and limit are: 0 only the least amounts fit, 1 everything does; below 0 nothing

@@ -99,7 +99,7 @@ export function peakOf(plain: PlainProblem, x: readonly number[]): number {
   return peak;
 }
 
-/** Whether all linear rows hold. */
+/** Tells whether all linear rows hold. */
 export function rowsHold(plain: PlainProblem, x: readonly number[]): boolean {
   return (plain.rows ?? []).every(
     (row) => row.variables.reduce((sum, v, k) => sum + row.amounts[k][x[v]], 0) <= row.bound,

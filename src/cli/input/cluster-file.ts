@@ -1,4 +1,4 @@
-/** Takes `--cluster`, `--calibration` and `--collectives` and gives the text of the cluster. */
+/** Reads `--cluster`, `--calibration` and `--collectives` into the text of one cluster. */
 
 import { basename } from 'node:path';
 
@@ -17,11 +17,12 @@ interface MeasuredFiles {
 }
 
 /**
- * What `--cluster` names: the text of a JSON file, or the name of a node design as it is; with
- * `--calibration` and `--collectives` the cluster file of that cluster as it was measured.
+ * The cluster that `--cluster` names: the text of a JSON file, or the name of a node design. With
+ * `--calibration` and `--collectives` it is the cluster file of that cluster with its measurements.
  *
- * @throws E_IO for a file that cannot be read, E_CLUSTER, E_CALIBRATION and E_COLLECTIVES for one
- *   that is no cluster, no calibration of this cluster or no table of collectives, with its name
+ * @throws E_IO for a file that cannot be read; E_CLUSTER, E_CALIBRATION and E_COLLECTIVES, with its
+ *   name, for a file that is not a cluster, not a calibration of this cluster or not a table of
+ *   collectives
  */
 export function clusterText(
   nameOrFile: string,
@@ -43,7 +44,7 @@ export function clusterText(
   return text;
 }
 
-/** What `work` gives; what it refuses with `code` names the file. */
+/** Runs `work`; an error with `code` then names the file. */
 function named<T>(file: string, code: string, work: () => T): T {
   try {
     return work();

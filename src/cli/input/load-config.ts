@@ -25,10 +25,10 @@ export interface BuildOptions extends SizeOptions {
   readonly tensor?: number;
 }
 
-/** What a config was made into. */
+/** The graph that a config was built into. */
 export interface BuiltModel {
   readonly graph: Graph;
-  /** Of the vocabulary, where it was asked for. */
+  /** The padding of the vocabulary, where it was asked for. */
   readonly padding?: VocabularyPadding;
 }
 
@@ -107,7 +107,7 @@ function configText(bytes: Uint8Array, format: string | undefined): string | und
       ? decodeUtf8(content)
       : undefined;
   } catch {
-    // What is wrong with another kind of file is the business of the importer, which reads it next.
+    // The importer reads other kinds of files next, and reports their faults.
     return undefined;
   }
 }

@@ -1,4 +1,4 @@
-/** Takes the files of `--ops` and gives the operator table with the user's rules added. */
+/** Reads the files of `--ops` and adds the user's rules to the operator table. */
 
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';

@@ -73,7 +73,10 @@ export async function traceScript(
   return isPerDevice(graph) ? traced({ mesh }) : graph;
 }
 
-/** Whether the mesh of the trace stands in the program: sizes of pieces, and of axes. */
+/**
+ * Tells whether the program depends on the mesh of its trace, by the sizes of its pieces or by its
+ * axes.
+ */
 function isPerDevice({ nodes, subgraphs }: Graph): boolean {
   const speaks = ({ target }: Graph['nodes'][number]): boolean =>
     target === LOCAL_MAP || spmdName(target) !== undefined;

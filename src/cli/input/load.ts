@@ -1,6 +1,6 @@
 /**
- * Takes a model argument (file, stdin, script, config, name) and gives its graph with the
- * corrections made on the way.
+ * Loads the graph of a model argument (file, stdin, script, config or name) and applies the
+ * corrections that flags ask for.
  */
 
 import { basename } from 'node:path';
@@ -28,9 +28,9 @@ import { operatorsWith } from './load-operators.ts';
 import { readModelFile } from './read-model-file.ts';
 import { isScript } from './script-name.ts';
 
-/** What corrects a file, and what is built where there is none. */
+/** Flags that correct a graph read from a file, and flags of a model that is built. */
 interface LoadOptions extends Partial<Given<typeof MODEL_FLAGS>>, BuildOptions {
-  /** What the per-device code of a program is traced on. */
+  /** The mesh on which the per-device code of a program is traced. */
   readonly mesh?: string;
 }
 
@@ -42,7 +42,7 @@ interface LoadedModel {
   readonly table: OperatorTable;
   readonly format: string;
   readonly counts?: ProgramCounts;
-  /** Of the vocabulary of a model that was built, where it was asked for. */
+  /** The padding of a built model's vocabulary, where it was asked for. */
   readonly padding?: VocabularyPadding;
 }
 

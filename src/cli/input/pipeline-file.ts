@@ -12,7 +12,7 @@ import type { PlanFolder } from '../../plan/record/folder.ts';
 import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
 import { pipelineOfPlan, type PlanPipeline } from '../../sweep/pipeline/plan.ts';
 
-/** The stages of a plan, beside it. */
+/** The file with the pipeline stages of a plan, in the same folder. */
 export const PIPELINE_FILE = 'pipeline.json';
 
 const pipelineSchema = z.strictObject({
@@ -40,8 +40,8 @@ const pipelineSchema = z.strictObject({
 });
 
 /**
- * The stages beside a plan; undefined where it has none. @throws E_TYPE with the path of what does
- * not fit
+ * The pipeline stages in the folder of a plan; undefined where it has none. @throws E_TYPE with the
+ * path of the field that does not fit
  */
 export function pipelineOf({ pipeline }: PlanFolder): PlanPipeline | undefined {
   if (pipeline === undefined) return undefined;

@@ -11,7 +11,7 @@ import { fileText, readFileBytes } from '../../platform/read-file.ts';
 /** Bytes of a table, unpacked, at most. */
 const UNPACKED_LIMIT = 64 * 2 ** 20;
 
-/** What `use` makes of the table. @throws E_IO; E_CSV of `use` with the file */
+/** Runs `use` on the table of runs. @throws E_IO; E_CSV of `use` with the file */
 export async function withRunsTable<T>(
   path: string,
   use: (text: string) => Promise<T>,

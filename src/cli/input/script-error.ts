@@ -1,6 +1,6 @@
 /**
- * What goes wrong in a program of the user is the user's to mend: one line with the place, and no
- * word of a defect here.
+ * Turns an error in a program of the user into one line with its place, for the user to fix. It is
+ * not reported as a defect of Shardwright.
  */
 
 import { existsSync, readFileSync } from 'node:fs';
@@ -14,9 +14,9 @@ import { shownFile } from '../../trace/errors/position.ts';
 const LIBRARY = dirname(dirname(dirname(fileURLToPath(import.meta.url)))) + sep;
 
 /**
- * The error to show for what a program of the user threw while it was loaded or run. Errors of the
- * library stay what they are, and so does one whose first frame stands in the library: that is a
- * defect of ours.
+ * The error to show when a program of the user threw while it was loaded or run. Errors of the
+ * library stay what they are, and so does one whose first frame is in the library: that is a defect
+ * of ours.
  *
  * @param file absolute path of the program
  */

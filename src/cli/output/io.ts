@@ -5,14 +5,14 @@
 
 import { ShardwrightError } from '../../errors.ts';
 
-/** What a process has to write to: stdout is the answer, stderr the progress. */
+/** The streams of a process: stdout is the answer, stderr the progress. */
 export interface CliStreams {
   readonly stdout: (text: string) => void;
   readonly stderr: (text: string) => void;
   readonly isTerminal: boolean;
 }
 
-/** Where a command writes. */
+/** The streams that a command writes to. */
 export interface CliIo extends CliStreams {
   /** A line of progress; on a terminal it takes the place of the one before. */
   readonly progress: (line: string) => void;
@@ -52,7 +52,7 @@ function visible(text: string): string {
   return text.replace(OBEYED, codeOf);
 }
 
-/** Of a text that is one line: it cannot pass for two. */
+/** Makes a text one line, so that it cannot pass for two. */
 function oneLine(text: string): string {
   return visible(text).replace(/[\r\n]/g, codeOf);
 }
@@ -99,7 +99,7 @@ export function* jsonPieces(value: unknown): Generator<string> {
     } else {
       piece += `${head}[`;
       for (let i = 0; i < inner.length; i++) {
-        // As JSON has it: a list has no holes.
+        // JSON lists have no holes: an absent item is written `null`.
         piece +=
           (i === 0 ? '' : ',') + ((JSON.stringify(inner[i]) as string | undefined) ?? 'null');
         if (piece.length < PIECE) continue;

@@ -1,6 +1,6 @@
 /**
- * `progress.json` in a plan folder: the solver's steps on the way to the plan. It stands beside
- * `plan.json` because it has clock times, and equal requests give equal plan files.
+ * Writes and reads `progress.json` in a plan folder: the solver's steps on the way to the plan. It
+ * is a file of its own because it has clock times, and equal requests give equal plan files.
  */
 
 import { createHash } from 'node:crypto';
@@ -56,10 +56,11 @@ export function progressText(
 }
 
 /**
- * The steps beside a plan, and whether they are those of this plan; undefined where there are none.
+ * The solver's steps in the folder of a plan, and whether they belong to this plan; undefined where
+ * there are none.
  *
  * @param path plan folder, or the plan file in it
- * @throws E_SYNTAX, E_TYPE with the path of what does not fit
+ * @throws E_SYNTAX, E_TYPE with the path of the field that does not fit
  */
 export function readProgress(path: string): WrittenProgress | undefined {
   const folder = statSync(path).isDirectory() ? path : dirname(path);

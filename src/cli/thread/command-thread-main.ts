@@ -1,13 +1,13 @@
 /**
- * The side of a command's thread: goes in what `run-in-thread.ts` starts it with; what it prints
- * and its exit code go back as messages.
+ * Runs a command in its thread. `run-in-thread.ts` starts it; its output and its exit code go back
+ * as messages.
  */
 import type { MessagePort } from 'node:worker_threads';
 
 import { runCli } from '../program.ts';
 import { SharedSignal, watched } from './run-control.ts';
 
-/** What a thread is started with. */
+/** The data that a thread is started with. */
 export interface ThreadStart {
   readonly argv: readonly string[];
   readonly isTerminal: boolean;
@@ -20,7 +20,7 @@ export interface ThreadStart {
   readonly at: bigint;
 }
 
-/** What a thread says. */
+/** The messages of a thread. */
 export type ThreadMessage =
   | { readonly kind: 'stdout' | 'stderr'; readonly text: string }
   /** Its time limit, as what is left of it. */

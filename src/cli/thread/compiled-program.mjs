@@ -1,9 +1,9 @@
 /**
- * The whole command line as one script beside the code that V8 made of it, so that a command
- * neither finds a hundred modules nor compiles them. In: the command line. Out: its program, or
- * nothing where the build left no code for this V8 and its flags: then the caller loads the
- * modules, which do the same. The build keeps the code of the Node that built, in `dist/compiled`;
- * the published package has none. Plain JavaScript, because a thread starts with it.
+ * Loads the whole command line as one script with the code that V8 made of it, so that a command
+ * neither finds a hundred modules nor compiles them. Where the build left no code for this V8 and
+ * its flags, the caller loads the modules, which do the same. The build keeps the code of the Node
+ * that built, in `dist/compiled`; the published package has none. It is plain JavaScript, because a
+ * thread starts with it.
  *
  * Source: "Code caching for JavaScript developers" of v8.dev, on `cachedData`.
  */
@@ -47,8 +47,8 @@ export function codeFile() {
 }
 
 /**
- * What follows the code in its file: the script's path, which is in the code too, and stands in
- * stacks. A checkout that was moved has no code until it is built again.
+ * The bytes after the code in its file: the script's path, which the code contains and stack traces
+ * show. A checkout that was moved has no code until it is built again.
  *
  * @param {URL} folder
  */

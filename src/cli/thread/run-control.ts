@@ -1,10 +1,10 @@
 /**
- * What may end a command before it is done: a signal, and its time limit. Goes in: when the process
- * began, and two words shared with the thread that hears signals (`run-in-thread.ts`). Comes out: a
- * `Deadline`, which everything asks that takes long.
+ * Makes the `Deadline` of a command: a signal or its time limit may end it before it is done, and
+ * every long computation asks the deadline. A signal arrives through two words of memory shared
+ * with the thread that receives signals (`run-in-thread.ts`).
  *
- * Source: Node gives signals to the main thread's event loop only, and a planner that computes lets
- * no event through: hence the words in shared memory.
+ * Source: Node gives signals to the event loop of the main thread only, and a planner that computes
+ * lets no event through; hence the words in shared memory.
  */
 import { interrupted } from '../../errors.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
@@ -28,7 +28,10 @@ export interface RunControl {
   readonly answers: () => void;
 }
 
-/** Of a run that nobody watches, such as one inside another program: its limit counts from now. */
+/**
+ * The control of a run that nobody watches, such as one inside another program: its limit counts
+ * from now.
+ */
 export function unwatched(): RunControl {
   const since = performance.now();
   return {
@@ -38,10 +41,10 @@ export function unwatched(): RunControl {
 }
 
 /**
- * Of a run in a thread.
+ * The control of a run in a thread.
  *
  * @param since when the process began, by this thread's `performance.now()`
- * @param tell is told the seconds that are left when the command knows its limit
+ * @param tell is called with the seconds that are left when the command knows its limit
  */
 export function watched(
   words: Int32Array,

@@ -1,12 +1,11 @@
 /**
  * Rounds a bound to a choice that keeps the row whose price weighs most, by dynamic programming
- * over a spanning forest of the variables. The messages of the bound stand for the edges off the
- * forest, the prices for all other rows. Every value of a variable has a front of labels (cost,
- * usage of the row) of its subtree, at most one in a class of usage; the fronts of children merge
- * as in a knapsack. Usage is summed as it is, never rounded down, so that what is found always
- * fits. In: a model's dual after a sweep. Out: a choice. Work is counted; no clock decides. Source:
- * H. Kellerer, U. Pferschy, D. Pisinger, "Knapsack Problems", 2004, chapters 2 and 6 (labels
- * trimmed to classes).
+ * over a spanning forest of the variables. The messages of the bound replace the edges off the
+ * forest, the prices all other rows. Every value of a variable has a front of labels (cost, usage
+ * of the row) of its subtree, at most one in a class of usage; the fronts of children merge as in a
+ * knapsack. Usage is summed as it is, never rounded down, so that the choice always fits. Work is
+ * counted; no clock decides. Source: H. Kellerer, U. Pferschy, D. Pisinger, "Knapsack Problems",
+ * 2004, chapters 2 and 6 (labels trimmed to classes).
  */
 import type { Model } from '../model/model.ts';
 import { type Front, FrontMerger, type MergedFront } from './label-fronts.ts';
@@ -56,12 +55,12 @@ class ForestKnapsack {
   private readonly model: Model;
   private readonly order: readonly ForestNode[];
   private readonly onForest: Uint8Array;
-  /** What the messages take from the cells of an edge, by value of its ends. */
+  /** The amounts that the messages take from the cells of an edge, by value of its ends. */
   private readonly toFirst: Float64Array;
   private readonly toSecond: Float64Array;
   private readonly firstAt: Int32Array;
   private readonly secondAt: Int32Array;
-  /** Cost of every value beside the forest, and its usage of the row. */
+  /** The cost of every value outside the forest, and its usage of the row. */
   private readonly cost: Float64Array;
   private readonly usage: Float64Array;
   private readonly capacity: number;
@@ -192,7 +191,7 @@ class ForestKnapsack {
   }
 
   /**
-   * What the edges off the forest to decided variables cost beyond the messages that stand for
+   * The cost of the edges off the forest to decided variables beyond the messages that replace
    * them.
    */
   private offForest(i: number, value: number, choice: Int32Array): number {

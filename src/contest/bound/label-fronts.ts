@@ -1,8 +1,7 @@
 /**
- * Fronts of labels (cost, usage of a row): of all sums of two fronts, or of all of several, at most
- * one label in a class of usage stays, the cheapest, and the label of least usage. In: fronts. Out:
- * a front. Its labels have the usage of what they stand for, not that of their class, so that no
- * error adds up.
+ * Keeps fronts of labels (cost, usage of a row): of all sums of two fronts, or of all of several,
+ * at most one label in a class of usage stays, the cheapest, and the label of least usage. Labels
+ * have their own usage, not that of their class, so that no error adds up.
  */
 
 /** Labels by ascending usage; every one is cheaper than those before it. */

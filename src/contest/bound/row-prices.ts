@@ -1,6 +1,6 @@
 /**
  * Prices of the rows by exponentiated gradient: a row that is used beyond its capacity becomes more
- * expensive by a factor, one with room to spare cheaper. Steps are relative to the capacity, so no
+ * expensive by a factor, one below its capacity cheaper. Steps are relative to the capacity, so no
  * scale has to be guessed; rows join lazily, the most exceeded one of every window of time. One
  * message sweep per step: prices and messages converge together.
  */
@@ -19,7 +19,7 @@ const MEMORY = 0.6;
 const FIRST = 1e-4;
 
 /**
- * Where an ascent begins: prices and messages of an earlier one, and the steps that it counts as
+ * The start of an ascent: prices and messages of an earlier one, and the steps that it counts as
  * done.
  */
 export interface AscentStart {

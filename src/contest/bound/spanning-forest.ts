@@ -1,8 +1,7 @@
 /**
- * A spanning forest of the variables of a model, of the edges of largest weight. In: a model, a
- * weight for every edge. Out: the forest in an order in which parents stand before their children.
- * Ties go to the edge that comes first. Source: J. Kruskal, "On the shortest spanning subtree of a
- * graph", Proc. AMS 1956.
+ * Finds the spanning forest of a model's variables with the edges of largest weight, in an order in
+ * which parents come before their children. Ties go to the edge that comes first. Source: J.
+ * Kruskal, "On the shortest spanning subtree of a graph", Proc. AMS 1956.
  */
 import type { Model } from '../model/model.ts';
 

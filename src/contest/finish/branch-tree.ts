@@ -46,7 +46,7 @@ const SURPLUS_COST = 1000;
  * do.
  */
 const ENOUGH = 1.1;
-/** What counts as a whole number. */
+/** The tolerance of a whole number. */
 const WHOLE = 1e-6;
 /** Prices below this part of the largest worth of a row are left out. */
 const LEAST_SHARE = 1e-6;
@@ -82,8 +82,8 @@ class Planner {
   constructor(highs: Highs, job: TreeJob) {
     const { model, source, cost, rows } = job;
     this.job = job;
-    // Nothing is deleted: a leaf stands on its own prices, and deletions would stand on those of
-    // the bound.
+    // Nothing is deleted: a leaf relies on its own prices, and deletions would rely on those of the
+    // bound.
     this.fixed = fix(model, source, Infinity);
     this.program = finishProgram(this.fixed, rows, cost - this.fixed.bound, SURPLUS_COST);
     // Half a unit below the incumbent still rounds up to it.
@@ -94,7 +94,7 @@ class Planner {
     this.lpRows = this.program.rows;
     this.lp = openProgram(highs, this.program, false);
     this.lp.options.set({ output_flag: false, objective_bound: ENOUGH * this.target });
-    // What the usage of every value is worth at the prices of the bound: splits are made along it.
+    // The worth of every value's usage at the prices of the bound: splits are made along it.
     this.use = new Float64Array(model.unary.length);
     priceValues(model, source.lambda, new Float64Array(model.rows + 1), this.use);
     for (let v = 0; v < this.use.length; v++)

@@ -32,14 +32,14 @@ export interface Branching {
   readonly root: BranchingNode;
 }
 
-/** What closing is to do. */
+/** The job of closing a gap. */
 export interface ClosingJob {
   readonly problem: Problem;
   readonly choice: Int32Array;
   readonly rows: readonly CertificateRow[];
   /** One price per row, in units of 2^-20. */
   readonly prices: readonly bigint[];
-  /** Where known: how to branch, with prices for every leaf, instead of `rows` and `prices`. */
+  /** A known way to branch, with prices for every leaf, instead of `rows` and `prices`. */
   readonly plan?: Branching;
   /** Milliseconds since the epoch. */
   readonly deadline: number;
@@ -48,7 +48,7 @@ export interface ClosingJob {
 export interface Closing {
   readonly choice: Int32Array;
   readonly objective: number;
-  /** What the checker accepted. */
+  /** The bound that the checker accepted. */
   readonly bound: number;
   readonly certificate: Certificate;
   readonly nodes: number;
@@ -60,7 +60,7 @@ const MOST_ROWS = 40;
 /** Most rows that are added after one attempt. */
 const MOST_FRESH = 4;
 
-/** What its thread does. */
+/** The work of its thread. */
 export function closeThread(port: ThreadPort, job: ClosingJob): void {
   port.postMessage({ answer: close(job) });
 }

@@ -43,7 +43,8 @@ const CLOSE_MILLISECONDS = 60_000;
 type Bounded = Findings & { readonly bound: BoundReport };
 
 /**
- * What HiGHS reported of the reduced model, and the size of its last program. Evidence, no proof.
+ * The report of HiGHS on the reduced model, and the size of its last program. It is evidence and
+ * not a proof.
  */
 interface Finished {
   readonly word: string;
@@ -74,7 +75,7 @@ export class Endgame {
     return this.wasFinished;
   }
 
-  /** Whether HiGHS says that nothing is cheaper. */
+  /** Tells whether HiGHS says that nothing is cheaper. */
   get done(): boolean {
     return this.finishRows !== undefined;
   }
@@ -138,8 +139,8 @@ export class Endgame {
 
   /**
    * Runs the exact engine; gives up at the deadline (milliseconds since the epoch) or when told to
-   * stop. Where HiGHS says that nothing is cheaper, a plan of branching is made beside it and
-   * carried out, too: whichever proves it first ends both.
+   * stop. Where HiGHS says that nothing is cheaper, a plan of branching is also made and carried
+   * out: whichever proves it first ends both.
    */
   async close(found: Findings, limit: number): Promise<void> {
     if (!hasBound(found)) return;
@@ -159,7 +160,7 @@ export class Endgame {
       if (tree !== undefined)
         await this.attempt({ ...common, rows: [], prices: [], plan: branchingOf(reduced, tree) });
     };
-    // What the plain attempt proves at all it proves early, and the plan needs the machine.
+    // A proof by the plain attempt comes early or not at all, and the plan needs the machine.
     const early = {
       ...plain,
       deadline: Math.min(deadline, milliseconds() + PLAIN_SHARE * (deadline - milliseconds())),

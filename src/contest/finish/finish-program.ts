@@ -75,7 +75,7 @@ export function finishProgram(
   for (const t of rows) {
     const row = memoryRow(fixed, valueColumn, t);
     row.indices.forEach((column, k) => writer.entry(column, row.values[k]));
-    // Costs are moved by this price, so room that is left over is paid for.
+    // Costs are moved by this price, so unused capacity is paid for.
     units.push(row.unit);
     slacks.push(writer.column((scale * lambda[t]) / row.unit, Math.max(0, row.upper)));
     writer.entry(slacks[slacks.length - 1], 1);
@@ -135,7 +135,7 @@ export function startOf(
 }
 
 /**
- * The choice that a solution of the program stands for; undefined where some variable has no value
+ * The choice that a solution of the program represents; undefined where some variable has no value
  * near 1.
  */
 export function choiceOf(

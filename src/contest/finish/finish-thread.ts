@@ -1,7 +1,7 @@
 /**
- * What the finisher's thread does: `finish`, or, on a job with `kind: 'plan'`, `branchTree`. HiGHS
- * is one long call, and past its memory it poisons the thread that it runs in. Posts `{ update: {
- * choice, cost } }` for every better choice and `{ answer }` at the end.
+ * Runs the finisher's jobs in a thread: `finish`, or, on a job with `kind: 'plan'`, `branchTree`.
+ * HiGHS is one long call, and past its memory it poisons the thread that it runs in. The thread
+ * posts `{ update: { choice, cost } }` for every better choice and `{ answer }` at the end.
  */
 import type { ThreadPort } from '../../platform/types.ts';
 import { branchTree, type TreeJob } from './branch-tree.ts';

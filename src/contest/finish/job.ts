@@ -6,11 +6,11 @@
 import { monotonicMilliseconds as milliseconds, startThread } from '../../platform/platform.ts';
 import type { ThreadCode } from '../../platform/types.ts';
 
-/** What may end a job early. */
+/** Limits that may end a job early. */
 export interface JobLimits {
   /** Milliseconds since the epoch; Infinity for none. */
   readonly deadline: number;
-  /** Whether the job is to stop at once. */
+  /** Tells whether the job is to stop at once. */
   readonly stopped: () => boolean;
 }
 

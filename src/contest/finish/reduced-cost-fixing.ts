@@ -37,7 +37,7 @@ export interface Fixed {
 
 /** Sweeps that settle the messages before they are used. */
 const SWEEPS = 2;
-/** Deleting starts this far beyond the limit, in parts of the objective: room for rounding. */
+/** Deletions start this far beyond the limit, in parts of the objective: a margin for rounding. */
 const ROOM = 1e-12;
 
 /**

@@ -51,7 +51,7 @@ export class BlockSearch {
   /** Price part of every value: prices times amounts. */
   readonly price: Float64Array;
   /**
-   * What a value seems to cost beyond the best one of its variable (marginals of the bound), to
+   * The apparent cost of a value beyond the best one of its variable (marginals of the bound), to
    * choose candidates.
    */
   readonly hint: Float64Array;

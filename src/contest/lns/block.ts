@@ -11,8 +11,8 @@ import { Arena } from '../../solver/store/kernels.ts';
 import { arrange } from './order.ts';
 
 /**
- * Where all blocks of a thread keep their tables. A block's tables live from `begin` to the last
- * `minimise`, and blocks are worked on one after the other, so that one memory does for all.
+ * The memory of the tables of all blocks of a thread. A block's tables live from `begin` to the
+ * last `minimise`, and blocks are worked on one after the other, so that one memory is enough.
  */
 const tables = new Arena();
 /** Numbers past the end of a table that a kernel may look at. */
@@ -24,7 +24,7 @@ const LOOK_EVERY = 2e6;
 interface Factor {
   /** Local variables, the one that is eliminated first last. */
   vars: number[];
-  /** Where the cells begin; row-major over `vars`. */
+  /** The place where the cells begin; row-major over `vars`. */
   at: number;
 }
 
@@ -41,7 +41,7 @@ export class Block {
   /** Number of candidates of each local variable, and the candidate that is the present value. */
   readonly sizes: Int32Array;
   readonly present: Int32Array;
-  /** Where the candidate costs of each local variable begin in `costs`. */
+  /** The places in `costs` where the candidate costs of each local variable begin. */
   readonly start: Int32Array;
   costs = new Float64Array(4096);
   /** Result: the chosen candidate of each local variable. */
@@ -65,7 +65,7 @@ export class Block {
   private edgeEnd = 0;
   private sumAt = 0;
   private lastAt = 0;
-  /** What was summed to eliminate each variable, in the order of the sum. */
+  /** The tables that were summed to eliminate each variable, in the order of the sum. */
   private readonly plan: (readonly Strided[])[] = [];
   private readonly sums: Float64Array[] = [];
   private readonly buckets: Factor[][] = [];

@@ -6,8 +6,7 @@
  * exceeded rows rise and those of slack rows fall, and a copy of it is repaired and settled under
  * the true rows.
  *
- * In: a model, a seed, the shared state of the search. Out: its best feasible choice. A descent
- * depends on its seed and on what it receives, never on the clock.
+ * A descent depends on its seed and on what it receives, never on the clock.
  */
 import { priceValues, usageOf } from '../bound/trws.ts';
 import type { Model } from '../model/model.ts';
@@ -47,7 +46,7 @@ const LEAST_STEP = 1e-3;
 const LARGEST_STEP = 0.5;
 /** Price that a row without one begins with, as a share of all prices. */
 const FIRST_SHARE = 1e-3;
-/** A priced row with more room than this is slack. */
+/** A priced row with more unused capacity than this is slack. */
 const SLACK = 1e-3;
 /** Most moves of a round: tiny models are not worth more. */
 const MOST_STEPS = 100;
@@ -129,8 +128,8 @@ export class LargeBlockDescent {
   }
 
   /**
-   * Descends until `work` more cells have been looked at or it is told to stop; the last move may
-   * exceed that.
+   * Descends until `work` more cells have been looked at or it is stopped; the last move may exceed
+   * that.
    */
   run(work: number): void {
     const until = this.work + work;
@@ -273,7 +272,7 @@ export class LargeBlockDescent {
     const { usage } = this.relaxed;
     let sum = 0;
     for (const price of this.lambda) sum += price;
-    // Of neighbouring exceeded rows the most exceeded one stands for all.
+    // Of neighbouring exceeded rows the most exceeded one represents all.
     const exceeded = new Set<number>();
     for (let t = 0; t < rows; t++) {
       let worst = -1;

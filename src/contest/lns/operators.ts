@@ -1,8 +1,7 @@
 /**
  * Adaptive large neighbourhood search (S. Ropke and D. Pisinger, Transportation Science 2006):
- * operators choose blocks and are drawn by what they gained per unit of work. In: a model, a seed,
- * the shared state of the search. Out: its best feasible choice. It depends on its seed and on what
- * it receives between rounds, never on the clock.
+ * operators choose blocks and are drawn by their gain per unit of work. The search depends on its
+ * seed and on what it receives between rounds, never on the clock.
  */
 import { priceValues } from '../bound/trws.ts';
 import type { Model } from '../model/model.ts';
@@ -112,7 +111,7 @@ const ATTEMPTS = 6;
 /** Best choices of earlier walks that are kept to be injected. */
 const MOST_ELITES = 6;
 
-/** What a member receives between rounds. */
+/** The state that a member receives between rounds. */
 export interface SharedState {
   readonly choice: Int32Array;
   readonly cost: number;

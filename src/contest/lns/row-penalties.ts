@@ -27,7 +27,7 @@ export class RowPenalties {
     const penalty = this.rows.get(row) ?? { low: 0, high: Infinity, now: 0 };
     this.rows.set(row, penalty);
     const { high, now } = penalty;
-    // What is too high together with another row may be too low alone.
+    // A penalty that is too high together with another row may be too low alone.
     penalty.low = Math.min(now, high);
     penalty.now = high < Infinity ? (penalty.low + high) / 2 : now > 0 ? GROWTH * now : first;
     return penalty.now - now;

@@ -30,8 +30,8 @@ export interface DraftVariable {
   /** Original variables that are functions of this one: `map[value]` is the original value. */
   members: { readonly variable: number; map: Int32Array }[];
   /**
-   * What every value at the beginning is now: itself, or the value that replaces it; -1 for values
-   * of no choice at all.
+   * The present place of every value of the beginning: itself, or the value that replaces it; -1
+   * for values of no choice at all.
    */
   place: Int32Array;
 }
@@ -42,7 +42,7 @@ export interface Draft {
   /** Original variables whose value is settled; -1 elsewhere. */
   readonly settled: Int32Array;
   constant: number;
-  /** What the rows still admit; one entry per row. */
+  /** The capacity that each row still has. */
   capacity: Float64Array;
   /** Number of rows that are times; the linear rows of the problem follow them. */
   timeRows: number;

@@ -10,7 +10,7 @@ export interface Evaluated {
   readonly cost: number;
   /** The time that exceeds the usage limit most, or -1. */
   readonly worstTime: number;
-  /** Whether some linear row is exceeded. */
+  /** True if some linear row is exceeded. */
   readonly breaksRow: boolean;
 }
 

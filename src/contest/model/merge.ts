@@ -9,7 +9,7 @@ import type { Problem } from '../../solver/types.ts';
 interface Join {
   readonly edge: number;
   readonly isBackward: boolean;
-  /** Whether values have lost their partners since the join before. */
+  /** True if values have lost their partners since the join before. */
   readonly afterDeletions: boolean;
 }
 

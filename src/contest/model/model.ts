@@ -24,11 +24,11 @@ export interface Model {
   readonly first: Int32Array;
   readonly second: Int32Array;
   /**
-   * Where the table of an edge begins in `cells`; row-major over (first, second). Equal tables are
-   * stored once.
+   * The place in `cells` where the table of an edge begins; row-major over (first, second). Equal
+   * tables are stored once.
    */
   readonly table: Int32Array;
-  /** Where the transposed table begins in `cells`. */
+  /** The place in `cells` where the transposed table begins. */
   readonly transposed: Int32Array;
   readonly cells: Float64Array;
   /** Incidences of variable i: incident[i] .. incident[i + 1] - 1. */
@@ -49,7 +49,7 @@ export interface Model {
   readonly segment: Int32Array;
   readonly lo: Int32Array;
   readonly hi: Int32Array;
-  /** Where the amounts of a segment begin in `amounts`, one per value of its variable. */
+  /** The place in `amounts` where the amounts of a segment begin, one per value of its variable. */
   readonly amount: Int32Array;
   readonly amounts: Float64Array;
 }

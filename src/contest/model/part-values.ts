@@ -1,7 +1,7 @@
 /**
- * The values that the choices of a part can have: those of its side of the split less all that then
- * have no partner in some table (arc consistency), as the checker leaves them out, too. In: marks
- * of values (as in `model.start`) and a split. Out: the marks of both sides.
+ * Marks the values that the choices of a part can have, for both sides of a split: those of its
+ * side without all that then have no partner in some table (arc consistency), as the checker leaves
+ * them out, too. Marks are as in `model.start`.
  */
 import type { Model } from './model.ts';
 
@@ -44,7 +44,7 @@ export class PartValues {
     return [this.prune(one), this.prune(two)];
   }
 
-  /** Whether some variable has no value left. */
+  /** Tells whether some variable has no value left. */
   isEmpty(live: Uint8Array): boolean {
     const { start, count } = this.model;
     for (let i = 0; i < count; i++)

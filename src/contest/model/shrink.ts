@@ -176,7 +176,7 @@ function dominated(draft: Draft, v: DraftVariable, i: number): Dominated {
     }
     if (work > WORK / 4) break;
   }
-  // What replaces a value may have been replaced after it.
+  // The replacement of a value may have been replaced after it.
   for (let d = 0; d < v.size; d++) while (dead[by[d]] === 1) by[d] = by[by[d]];
   return { dead, by, work };
 }

@@ -54,8 +54,8 @@ const MOST_CHANGES = 64;
 
 /**
  * Moves every segment's least amount into the capacity, then drops rows that cannot be exceeded or
- * that another row implies, and numbers the rest anew. Returns false when some row cannot be kept
- * by any choice.
+ * that another row implies, and renumbers the rest. Returns false when some row cannot be kept by
+ * any choice.
  */
 export function pruneRows(draft: Draft): boolean {
   const rows = draft.capacity.length;
@@ -121,7 +121,7 @@ function dropImplied(draft: Draft, keep: Uint8Array): void {
     }
     return low < segments.length && segments[low].lo <= t ? segments[low].amounts : zero;
   };
-  /** Whether row t implies row s; `changed` holds the variables that may differ. */
+  /** Tells whether row t implies row s; `changed` holds the variables that may differ. */
   const implies = (t: number, s: number, changed: Iterable<number>): boolean => {
     if (capacity[t] > capacity[s]) return false;
     for (const i of changed) {

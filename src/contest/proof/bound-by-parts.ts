@@ -1,7 +1,7 @@
 /**
  * Raises the bound of a run by parts (`parts.ts`), in a thread of its own. The parts are those of a
- * model with all values, so that nothing has to be carried back from the reduced one. In: findings
- * of the search. Out: the least bound over the parts, and its certificate.
+ * model with all values, so that nothing has to be carried back from the reduced one. It gives the
+ * least bound over the parts, and its certificate.
  */
 import type { ThreadCode } from '../../platform/types.ts';
 import type { Certificate, Problem } from '../../solver/types.ts';

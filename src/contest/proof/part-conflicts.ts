@@ -1,8 +1,8 @@
 /**
- * Splits where the bound of a part is below the cost of its rounding although no row is to blame:
- * messages that run around a cycle leave several values of a variable equally good, and some table
- * then costs more than its least cell whichever are taken. In: a dual after its last sweep, and the
- * values of the part. Out: splits of the ends of the tables that the rounding pays most for.
+ * Finds splits where the bound of a part is below the cost of its rounding although no row is to
+ * blame: messages that run around a cycle leave several values of a variable equally good, and some
+ * table then costs more than its least cell whichever are taken. It splits the ends of the tables
+ * that the rounding pays most for.
  */
 import type { Dual } from '../bound/trws.ts';
 import type { Split } from '../model/part-values.ts';
@@ -37,8 +37,8 @@ export function conflictSplits(dual: Dual, live: Uint8Array): Split[] {
         const cell = isFirst ? reduced.cell(e, a, partner) : reduced.cell(e, partner, a);
         return live[start[variable] + a] === 1 && cell - least <= excess / 2;
       });
-      // What agrees with the other end against what does not; and the rounded value against all
-      // others.
+      // The split separates the values that agree with the other end from those that do not, and
+      // the rounded value from all others.
       add(
         variable,
         near.map((a) => start[variable] + a),

@@ -1,9 +1,9 @@
 /**
- * Where to split a part of all choices. In: how often each value was among the least ones while
- * prices rose (weights, an average of the sub-problems' solutions that tends to a fractional
- * solution of the relaxation), and what the usage of each value is worth. Out: a variable and the
- * values of one side. Source: F. Barahona and R. Anbil, "The volume algorithm", Math. Programming
- * 2000.
+ * Decides where to split a part of all choices: on which variable, with which values on one side.
+ * It uses how often each value was among the least ones while prices rose (weights, an average of
+ * the sub-problems' solutions that tends to a fractional solution of the relaxation), and the worth
+ * of each value's usage. Source: F. Barahona and R. Anbil, "The volume algorithm", Math.
+ * Programming 2000.
  */
 import type { Model } from '../model/model.ts';
 import type { Split } from '../model/part-values.ts';
@@ -11,14 +11,14 @@ import type { Split } from '../model/part-values.ts';
 /** A side needs this share of a variable's weight to count as wanted by the relaxation. */
 const SHARE = 0.02;
 
-/** What a part knows of its values, all as in `model.start`. */
+/** Facts about the values of a part, all as in `model.start`. */
 export interface PartView {
   /** 1 for values of the part. */
   readonly live: Uint8Array;
   readonly weights: Float64Array;
   /** Worth of the usage of every value at the prices of the part. */
   readonly worth: Float64Array;
-  /** What every value costs beyond the least one of its variable. */
+  /** The cost of every value beyond the least one of its variable. */
   readonly marginal: Float64Array;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Writes a tree of parts down as branches of a certificate. In: the bound of the whole model that
- * the parts began at, and the tree. Out: the certificate, whose leaves have the prices of their
- * parts as integers, and their messages or the sweeps that find them.
+ * Writes a tree of parts, with the bound of the whole model at which they began, as branches of a
+ * certificate. The leaves have the prices of their parts as integers, and their messages or the
+ * sweeps that find them.
  */
 import type { Certificate, Problem } from '../../solver/types.ts';
 import { Dual } from '../bound/trws.ts';

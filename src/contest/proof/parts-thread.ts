@@ -1,6 +1,5 @@
 /**
- * What the thread of a bound by parts does: `boundByParts` on its job. Posts `{ answer }`, the tree
- * of parts, at the end.
+ * Runs `boundByParts` on a job in a thread, and posts `{ answer }`, the tree of parts, at the end.
  */
 import type { ThreadPort } from '../../platform/types.ts';
 import { boundByParts, type PartsJob } from './parts.ts';

@@ -1,11 +1,11 @@
 /**
- * A bound by parts: all choices are split in two by the values of one variable, and each part is
+ * Bounds by parts: all choices are split in two by the values of one variable, and each part is
  * bounded by a dual ascent of its own, which begins at the prices and messages of the part that it
  * came from. The least bound over the parts holds for all choices; the part that has it is split
  * next (best-first branch and bound with a Lagrangian bound). Parts whose bound reaches the best
- * choice are closed. In: a model, prices and messages, the cost of the best choice. Out: the tree
- * of parts. Floating point: a certificate is written and checked elsewhere. Source: A. Geoffrion,
- * "Lagrangean relaxation for integer programming", Math. Programming Study 2, 1974.
+ * choice are closed. Bounds are floating point: a certificate is written and checked elsewhere.
+ * Source: A. Geoffrion, "Lagrangean relaxation for integer programming", Math. Programming Study 2,
+ * 1974.
  */
 import { monotonicMilliseconds as milliseconds } from '../../platform/platform.ts';
 import { type AscentStart, PriceAscent } from '../bound/row-prices.ts';
@@ -51,7 +51,7 @@ const STEPS_DONE = 60;
 const MOST_STEPS = 60;
 const PATIENCE = 20;
 const GAIN = 0.002;
-/** What is left of a weight after a step. */
+/** The share of a weight that remains after a step. */
 const KEPT = 0.97;
 /** Numbers (messages and prices) that the parts may keep, and most parts. */
 const MOST_NUMBERS = 2 ** 23;
@@ -66,7 +66,7 @@ const SMALL_CELLS = 2 ** 20;
 const MOST_TRIALS = 8;
 const TRIAL_STEPS = 6;
 /**
- * What the better side of a split counts beside the worse one: a side that ends at once is worth
+ * The weight of the better side of a split against the worse one: a side that ends at once is worth
  * little if the other gains nothing.
  */
 const BETTER_SIDE = 0.01;
@@ -241,8 +241,8 @@ class PartAscents {
   }
 
   /**
-   * A part without a choice: the price of one row alone bounds it above the best choice, with room
-   * for rounding.
+   * A part without a choice: the price of one row alone bounds it above the best choice, with a
+   * margin for rounding.
    */
   private overfull(
     live: Uint8Array,
@@ -291,7 +291,10 @@ class PartAscents {
   }
 }
 
-/** Whether a sweep of a model is so short that splits may be tried and messages be found again. */
+/**
+ * Tells whether a sweep of a model is so short that splits may be tried and messages be found
+ * again.
+ */
 export function isSmall({ first, second, sizes }: Model): boolean {
   let cells = 0;
   for (let e = 0; e < first.length; e++) cells += sizes[first[e]] * sizes[second[e]];

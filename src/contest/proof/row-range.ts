@@ -1,8 +1,8 @@
 /**
- * The least and the most that the choices of a part use of every row. A row that even the least
- * usage exceeds shows that the part holds no choice: a high price of that row alone bounds it above
- * any cost, where an ascent would need many steps. A row that not even the most usage exceeds needs
- * no price. In: a model and marks of values. Out: the rows.
+ * Computes the least and the most usage of every row by the choices of a part. A row that even the
+ * least usage exceeds shows that the part holds no choice: a high price of that row alone bounds it
+ * above any cost, where an ascent would need many steps. A row that not even the most usage exceeds
+ * needs no price.
  */
 import type { Model } from '../model/model.ts';
 

@@ -13,7 +13,7 @@ import { AdaptiveSearch, type SharedState } from '../lns/operators.ts';
 import { leastUsage, repair } from '../lns/repair.ts';
 import type { Model } from '../model/model.ts';
 
-/** What a member is to do in one round. */
+/** The work of a member in one round. */
 export type Orders =
   | { readonly kind: 'rest' }
   | { readonly kind: 'bound'; readonly work: number; readonly objective: number }
@@ -24,7 +24,7 @@ export type Orders =
       readonly generation: number;
     };
 
-/** What a member reports after a round. */
+/** The report of a member after a round. */
 export interface Report {
   readonly kind: Orders['kind'];
   /** The best feasible choice of the member; absent if it has none. */
@@ -51,7 +51,7 @@ export interface BoundReport {
   readonly unconverged: boolean;
   /** The bound still rises fast: worth more than a search. */
   readonly rising: boolean;
-  /** What the last `RISING_SWEEPS` sweeps gained. */
+  /** The gain of the last `RISING_SWEEPS` sweeps. */
   readonly recent: number;
   /** The bound gained too little for too long. */
   readonly stalled: boolean;
@@ -217,7 +217,7 @@ export class Member {
     };
   }
 
-  /** Whether the last `sweeps` sweeps gained less than a share of the bound. */
+  /** Tells whether the last `sweeps` sweeps gained less than a share of the bound. */
   private gainsLess(sweeps: number, share: number): boolean {
     const past = this.history.at(-1 - sweeps);
     const best = this.history.at(-1);

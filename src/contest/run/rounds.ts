@@ -1,9 +1,8 @@
 /**
- * The rounds of the anytime search: every member follows its schedule (`schedule.ts`), and the
+ * Runs the rounds of the anytime search: every member follows its schedule (`schedule.ts`), and the
  * first one also raises the bound: alone at first, because search under unconverged prices runs
- * into traps, and every few rounds once they have converged. In: a model and a feasible choice.
- * Out: the best choice and the best bound. Everything is counted in cells and rounds; the clock
- * only says when to stop.
+ * into traps, and every few rounds once they have converged. Everything is counted in cells and
+ * rounds; the clock only says when to stop.
  */
 import { monotonicMilliseconds as milliseconds } from '../../platform/platform.ts';
 import type { Model } from '../model/model.ts';
@@ -76,7 +75,7 @@ export async function search(
   const schedules = seeds.map((_, k) => new Schedule(large, k % 2 === 0));
   const stopped = (): boolean => Atomics.load(control, 0) !== 0 || milliseconds() > deadline;
   let best: Findings = { choice, cost, bound: undefined, rounds: 0 };
-  // Where schedules start: the latest rounding of the bound, else the first choice.
+  // The start of schedules: the latest rounding of the bound, else the first choice.
   let start: Priced = { choice, cost };
   try {
     while (best.rounds < options.rounds && !stopped()) {
@@ -111,7 +110,7 @@ export async function search(
   }
 }
 
-/** Whether the first member works on the bound in this round. */
+/** Tells whether the first member works on the bound in this round. */
 function isDue({ bound, best, tight }: Outlook, rounds: number, large: boolean): boolean {
   if (bound.rising || (!large && !bound.stalled)) return true;
   if (tight && !bound.stalled && bound.recent > SETTLED * (best.cost - bound.best)) return true;

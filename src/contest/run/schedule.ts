@@ -1,13 +1,13 @@
 /**
  * The restart schedule of a large neighbourhood search: small blocks until they gain little, then
  * large-block descents until they gain nothing, then both once more with the best choices of all
- * members injected, which unites what each of them does best. Then the member restarts, because a
- * descent ends in the valley in which it began. Prices stay as they were at the start: prices of a
- * bound that is still rising lead elsewhere than converged ones, and often to better places. Where
- * the bound is tight, its converged prices decide nearly all, and descents gain nothing: such a
+ * members injected, which unites the strengths of all. Then the member restarts, because a descent
+ * ends in the valley in which it began. Prices stay as they were at the start: prices of a bound
+ * that is still rising lead elsewhere than converged ones, and often to better places. Where the
+ * bound is tight, its converged prices decide nearly all, and descents gain nothing: such a
  * schedule has small blocks only, at the prices of the latest bound, then small blocks with
- * injected choices. In: the report of the member after every round. Out: its orders for the next
- * one. No clock decides.
+ * injected choices. A schedule answers the report of its member after every round with the orders
+ * for the next one. No clock decides.
  */
 import type { BoundReport, Orders, Report } from './member.ts';
 
@@ -19,14 +19,14 @@ export interface Priced {
   readonly cost: number;
 }
 
-/** What a schedule knows before a round. */
+/** The facts that a schedule knows before a round. */
 export interface Outlook {
   readonly bound: BoundReport;
   /** The cheapest choice of all. */
   readonly best: Priced;
   /** The best choice and those of all schedules, past and present. */
   readonly elites: readonly Int32Array[];
-  /** Where a schedule may restart. */
+  /** The choice at which a schedule may restart. */
   readonly start: Priced;
   /**
    * The bound lies close to the best choice: what is left is decided by converged prices and by
@@ -98,7 +98,7 @@ export class Schedule {
     return this.hasEnded;
   }
 
-  /** What the member is to do in a round of `work` cells. */
+  /** The work of the member in a round of `work` cells. */
   orders(work: number, { bound, best, elites, start, tight }: Outlook): Orders {
     this.tight = this.descends && tight;
     if (this.descends && !tight) this.prices ??= bound;

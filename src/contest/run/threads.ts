@@ -1,6 +1,6 @@
 /**
- * The threads of the portfolio: this thread, or worker threads. Both give the same reports; only
- * the time differs. In: a model, one seed a member. Out: a function that runs one round of orders.
+ * Runs rounds of orders on the threads of the portfolio, with one seed for each member: this
+ * thread, or worker threads. Both give the same reports; only the time differs.
  */
 import {
   monotonicMilliseconds as milliseconds,
@@ -17,7 +17,7 @@ interface MemberThreads {
   readonly close: () => Promise<void>;
 }
 
-/** What ends a round early. */
+/** The conditions that end a round early. */
 interface Clock {
   /** Milliseconds since the epoch; Infinity for no limit. */
   readonly deadline: number;

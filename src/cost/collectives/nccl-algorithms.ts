@@ -48,7 +48,7 @@ function nodeBucket(nodes: number): 0 | 1 | 2 {
   return nodes === 1 ? 0 : nodes === 2 ? 1 : 2;
 }
 
-/** Whether the algorithm serves the collective on these links. */
+/** Tells whether the algorithm serves the collective on these links. */
 export function eligible(
   algorithm: Algorithm,
   kind: ReductionKind,

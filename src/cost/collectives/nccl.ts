@@ -22,14 +22,14 @@ import { ncclConstants, ncclFamily } from './nccl-constants.ts';
 import { formulaMicros } from './nccl-literal.ts';
 
 /**
- * The preset `nccl`: what collectives really cost on a cluster.
+ * The preset `nccl`: the times that collectives take on a cluster.
  *
  * - Inside a scale-up domain: measured times where the accelerator's links were measured, else the
  *   formulas.
  * - Across nodes: the least time over NCCL's algorithms and protocols, with the cluster's own link
  *   rates. Every group over nodes is limited by the network cards of its devices, two-node groups
- *   too; no dents of single sizes, no latency beside the hops: so are NCCL's model and the measured
- *   rows of rings over nodes (`data/nccl.json`, `measuredRows`).
+ *   too; no dents of single sizes, no latency apart from the hops: so are NCCL's model and the
+ *   measured rows of rings over nodes (`data/nccl.json`, `measuredRows`).
  * - An all_gather or reduce_scatter across nodes is never more expensive than the all_reduce that
  *   could stand in for it, and an all_reduce never more expensive than a reduce_scatter and an
  *   all_gather.
@@ -85,8 +85,8 @@ export function ncclModel(cluster: Cluster, mesh: DeviceMesh): CollectiveModel {
 }
 
 /**
- * What groups on one cluster cost, and their curves: meshes of any shape have groups of the same
- * few kinds.
+ * The prices of groups on one cluster, with their curves. Meshes of any shape have groups of the
+ * same few kinds.
  */
 interface ClusterCurves {
   readonly facts: GroupPricing;
@@ -102,7 +102,7 @@ function curvesOn(cluster: Cluster): ClusterCurves {
 }
 
 /**
- * What hops take longer over levels above the host than the constants of NCCL say: as many hops as
+ * Seconds that hops across levels above the host add to the constants of NCCL: as many hops as
  * there are hosts, at most one for a message.
  */
 function furtherSeconds(
@@ -207,7 +207,7 @@ function groupPricing(cluster: Cluster): GroupPricing {
 }
 
 /**
- * Whether the preset knows the collectives of a cluster: the links of its accelerator were
+ * Tells whether the preset knows the collectives of a cluster: the links of its accelerator were
  * measured, NCCL has constants for its generation, or its chips are rings of a torus. For any other
  * accelerator the preset assumes the constants of Hopper.
  */

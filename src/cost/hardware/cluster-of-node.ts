@@ -1,6 +1,6 @@
 /**
- * A node design of `data/hardware.json` goes in; its cluster comes out, with the source of each
- * figure and what is assumed where nobody measured.
+ * Makes the cluster of a node design in `data/hardware.json`, with the source of each figure and a
+ * list of the figures that were assumed because nobody measured them.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -164,7 +164,10 @@ function torusOf(accelerator: AcceleratorFacts): TorusLinks | undefined {
     hopSeconds: ici.hop_latency_us * MICRO,
   };
 }
-/** Where no largest torus is published: the cube root of 9216 chips, as a multiple of 4. */
+/**
+ * The largest torus of TPU v7x is not published: this is the cube root of 9216 chips, as a multiple
+ * of 4.
+ */
 const TPU7X_AXIS = 20;
 
 const INTER_EFFICIENCY_SOURCE = 'Calculon network file of an InfiniBand cluster: efficiency 0.9';

@@ -1,7 +1,7 @@
 /**
- * The form of a user's cluster file: JSON with what a device can do, the links by level, and what
- * running it takes. In: parsed JSON. Out: the fields, checked; a list of levels is read into hosts,
- * trays and the links between them. Times in seconds, rates in bytes or FLOPs per second.
+ * The schema of a user's cluster file: JSON with the abilities of a device, the links by level, and
+ * the cost of operation. A list of levels is read into hosts, trays and the links between them.
+ * Times are in seconds, rates in bytes or FLOPs per second.
  */
 
 import * as z from 'zod';
@@ -17,7 +17,10 @@ export const INTER_EFFICIENCY = 0.9;
 export const LAUNCH_SECONDS = 4e-6;
 export const MATMUL_LAUNCH_SECONDS = 9e-6;
 
-/** What can be priced: beyond, times overflow or vanish, and a plan would be one of rounding. */
+/**
+ * The range of rates that can be priced. Outside of it times overflow or vanish, and rounding would
+ * decide the plan.
+ */
 const rate = z.number().min(1).max(1e24);
 const share = z.number().min(1e-6).max(1);
 const seconds = z.number().nonnegative().max(1e18);
@@ -87,7 +90,7 @@ export const clusterFileSchema = z.strictObject({
   attentionShares: z.strictObject({ forwardShare: share, backwardShare: share }).optional(),
   collectiveTable: collectiveTableSchema.optional(),
   sources: z.record(z.string(), z.string()).optional(),
-  /** What a record that we printed assumes. */
+  /** Assumptions of a cluster record that we printed. */
   assumptions: z.array(z.string()).optional(),
 });
 

@@ -1,6 +1,6 @@
 /**
- * What a cluster is: the `Cluster` record that all prices are computed from, and the memory that a
- * plan may fill on its devices. Memory in bytes, rates in bytes or FLOP per second.
+ * Defines the `Cluster` record that all prices are computed from, and the memory that a plan may
+ * fill on its devices. Memory is in bytes, rates are in bytes or FLOP per second.
  */
 
 import type { CollectiveRow } from './collective-table.ts';
@@ -27,7 +27,7 @@ export interface Cluster {
   readonly memoryEfficiency: number;
   /** Power limit of a device over its rated power, where a user's file states one. */
   readonly powerShare?: number;
-  /** What running it takes: price, power, failures. */
+  /** The cost of operation: price, power, failures. */
   readonly operation?: Operation;
   /** Devices of one scale-up domain (NVLink, xGMI): a host, or a rack. */
   readonly devicesPerHost: number;
@@ -50,8 +50,8 @@ export interface Cluster {
    */
   readonly levels?: readonly NetworkLevel[];
   /**
-   * Of chips that are linked to their neighbours in a torus; absent where a switch or a full mesh
-   * links them.
+   * The torus that links chips to their neighbours; absent where a switch or a full mesh links
+   * them.
    */
   readonly torus?: TorusLinks;
   /** Start of any collective. */
@@ -72,9 +72,9 @@ export interface Cluster {
    * them first.
    */
   readonly collectiveTable?: readonly CollectiveRow[];
-  /** Where each constant comes from, by field name. */
+  /** The source of each constant, by field name. */
   readonly sources: Readonly<Record<string, string>>;
-  /** What was assumed for want of a figure, one sentence each; printed with every plan. */
+  /** The assumptions for figures that are not known, one sentence each; every plan prints them. */
   readonly assumptions: readonly string[];
 }
 
@@ -127,7 +127,7 @@ export interface NetworkLevel extends LinkLevel {
    * to others.
    */
   readonly oversubscription: number;
-  /** Whether devices at the same place of their hosts have switches of their own. */
+  /** True if devices at the same place of their hosts have switches of their own. */
   readonly rails: boolean;
 }
 
@@ -135,8 +135,8 @@ export interface NetworkLevel extends LinkLevel {
 export const HEADROOM = 0.05;
 
 /**
- * What limits the bytes of a device: a budget, or a share of its memory that is held back instead
- * of the cluster's.
+ * Limits on the bytes of a device: a budget, or a share of its memory to hold back instead of the
+ * cluster's.
  */
 interface MemoryLimits {
   readonly memoryBytes?: number;

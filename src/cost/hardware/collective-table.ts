@@ -1,12 +1,12 @@
 /**
- * Measured collectives of a user's own cluster, as a table of text: a header `Group Size Collective
- * 1MB 2MB ... 2048MB`, a line of dashes, and a row for each group, number of devices and
- * collective, its times in milliseconds. Sizes are the *input* of one rank: of an all_gather its
- * own piece, not what comes out.
+ * Reads the measured collectives of a user's own cluster from a table of text: a header `Group Size
+ * Collective 1MB 2MB ... 2048MB`, a line of dashes, and a row for each group, number of devices and
+ * collective, with its times in milliseconds. Sizes are the *input* of one rank: for an all_gather
+ * its own piece, not the result.
  *
- * A group is a mesh dim by its name, some of them in mesh order (`dp,tp`), or `intra` and `inter`:
- * groups inside one host, and over several. A row with a name counts before one of `intra` or
- * `inter`.
+ * A group is a mesh dim by its name, several of them in mesh order (`dp,tp`), or `intra` and
+ * `inter`: groups inside one host, and over several. A row with a name has priority over one of
+ * `intra` or `inter`.
  */
 
 import * as z from 'zod';
@@ -50,7 +50,7 @@ export interface CollectiveRow {
   readonly seconds: readonly number[];
 }
 
-/** What no two rows of a table share. */
+/** The key of a row: no two rows of a table share it. */
 export function collectiveRowKey({
   group,
   devices,

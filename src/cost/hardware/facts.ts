@@ -1,7 +1,7 @@
 /**
- * What `data/hardware.json` says of one accelerator and of one node design. Interfaces, not types
- * inferred from the schema: the package's public types lead here, and zod is linked into it and not
- * installed beside it.
+ * The facts about one accelerator and one node design in `data/hardware.json`. They are interfaces
+ * and not types inferred from the schema: the package's public types lead here, and zod is linked
+ * into the package and not installed with it.
  */
 
 /** An accelerator: memory, rates and links, with the codes of their sources. */

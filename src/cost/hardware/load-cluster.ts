@@ -1,6 +1,6 @@
 /**
- * The name of a node design, or the JSON text of a user's file, goes in; the `Cluster` comes out. A
- * text that does not fit is refused.
+ * Loads the `Cluster` of a node design by its name, or of the JSON text of a user's file. A text
+ * that does not fit is refused.
  */
 
 import * as z from 'zod';

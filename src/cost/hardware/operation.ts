@@ -1,7 +1,7 @@
 /**
- * What running a cluster takes besides time: the price of a device-hour, watts, failures. In: the
- * field `operation` of a cluster file, or a node design. Out: the figures that are stated; nothing
- * is assumed here.
+ * The cost of operating a cluster in addition to time: the price of a device-hour, watts, failures.
+ * The figures are those that a cluster file (its field `operation`) or a node design states;
+ * nothing is assumed here.
  */
 
 import * as z from 'zod';
@@ -15,13 +15,13 @@ export interface Price {
   readonly currency: string;
 }
 
-/** What a cluster states of its operation. */
+/** The facts that a cluster states about its operation. */
 export interface Operation {
-  /** Of one device for one hour. */
+  /** The price of one device for one hour. */
   readonly pricePerDeviceHour?: Price | undefined;
-  /** Of one board, at work. */
+  /** Watts of one board at work. */
   readonly deviceWatts?: number | undefined;
-  /** Of a host or rack besides its boards. */
+  /** Watts of a host or rack without its boards. */
   readonly hostWatts?: number | undefined;
   /** Power of the site over that of its hosts. */
   readonly pue?: number | undefined;
@@ -76,8 +76,8 @@ export const operationSchema = z.strictObject({
 });
 
 /**
- * What a node design states: rated power of the board, and what the rated power of the system
- * leaves for the rest of the host.
+ * The operation of a node design: the rated power of the board, and the part of the system's rated
+ * power that is left for the rest of the host.
  */
 export function operationOfNode(node: NodeFacts, accelerator: AcceleratorFacts): Operation {
   const { tdp_W: deviceWatts } = accelerator;

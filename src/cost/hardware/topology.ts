@@ -1,8 +1,8 @@
 /**
- * How the devices of a mesh lie on the hosts of a cluster. In: a cluster and the sizes of a mesh.
- * Out: how many devices of each host (or rack) the mesh uses, what stays idle, and the hosts that
- * its groups touch. A rack of 72 that is asked for 256 devices lends 64 of each of four racks, so
- * that no group of a mesh dim is torn.
+ * Places the devices of a mesh on the hosts of a cluster: the number of devices that the mesh uses
+ * on each host (or rack), those that stay idle, and the hosts that its groups touch. A rack of 72
+ * that is asked for 256 devices lends 64 of each of four racks, so that no group of a mesh dim is
+ * torn.
  */
 
 import { groupLevels, hostLevel } from '../../mesh/devices/levels.ts';
@@ -11,7 +11,7 @@ import { countedText } from '../../units.ts';
 import { type CollectiveKind, type GroupTopology, groupTopology } from '../collective-model.ts';
 import type { Cluster } from './cluster.ts';
 
-/** What packing asks of a cluster. */
+/** The facts about a cluster that packing needs. */
 export type Hosts = Pick<Cluster, 'devicesPerHost' | 'devicesPerTray' | 'usedPerHost'>;
 
 /**
@@ -69,7 +69,7 @@ export function tornText({ devicesPerHost }: Hosts, inners: readonly number[]): 
   return `${bad} inner devices neither divide a host of ${devicesPerHost} nor fill whole ones`;
 }
 
-/** What a job holds of a cluster. */
+/** The part of a cluster that a job holds. */
 export interface Allocation {
   readonly hosts: number;
   readonly usedPerHost: number;

@@ -54,7 +54,7 @@ export function torusSeconds(
   }
 }
 
-/** Whether an axis of this size is a ring. */
+/** Tells whether an axis of this size is a ring. */
 function closes(axis: number, torus: TorusLinks): boolean {
   return axis > 2 && axis % torus.wrapMultiple === 0;
 }

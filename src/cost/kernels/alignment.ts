@@ -24,7 +24,7 @@ const OPERANDS: Readonly<Record<string, readonly [string, string]>> = {
 };
 const SIXTEEN_BITS: ReadonlySet<DType> = new Set<DType>(['bf16', 'f16']);
 
-/** Whether a call is a product whose operands' order in memory has a price. */
+/** Tells whether a call is a product whose operands' order in memory has a price. */
 export function isLaidOut(record: OperatorRecord): boolean {
   return Object.hasOwn(OPERANDS, record.name);
 }

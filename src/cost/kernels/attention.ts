@@ -22,7 +22,10 @@ const SKIPPING: readonly (readonly [RegExp, AttentionShares])[] = [
   [/cudnn_attention/, { forwardShare: 0.54, backwardShare: 0.46 }],
 ];
 
-/** What of the FLOPs of a call a kernel does, and at which share of the peak. */
+/**
+ * The share of a call's FLOPs that the kernel does, and the share of the peak at which it does
+ * them.
+ */
 export interface AttentionRate {
   readonly part: number;
   readonly share: number;

@@ -47,7 +47,7 @@ export function memoryCall(
   return { seconds, kernels };
 }
 
-/** What a product is in its program. */
+/** The role of a matrix product in its program. */
 export interface ProductRole {
   /**
    * Runs on the narrow unit where the software has one: products with weights inside the layers.

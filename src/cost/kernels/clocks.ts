@@ -6,7 +6,7 @@
 import type { Cluster } from '../hardware/cluster.ts';
 import { FITTED, type FittedConstants } from './fitted.ts';
 
-/** What the power of a device does to its clocks. */
+/** The effect of a device's power on its clocks. */
 export interface Clocks {
   /** Clocks fall under sustained matrix work (devices of 500 W and more). */
   readonly powerLimited: boolean;

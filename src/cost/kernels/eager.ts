@@ -54,8 +54,8 @@ export function eagerWork(record: OperatorRecord, ctx: TypedContext): BodyTraffi
 }
 
 /**
- * Whether a softmax reads its rows from memory in every pass; along an inner dim columns stay in
- * caches.
+ * Tells whether a softmax reads its rows from memory in every pass; along an inner dim columns stay
+ * in caches.
  */
 function hasLongRows(ctx: TypedContext): boolean {
   const { dtype, shape } = ctx.inputs[0];
@@ -70,8 +70,8 @@ function softmaxAgain(ctx: TypedContext): number {
 }
 
 /**
- * A softmax multiplies gradient and result in a kernel before, whose product stands in for the
- * gradient; what is summed over long rows is read again for the result.
+ * A softmax first multiplies gradient and result in a kernel whose product replaces the gradient;
+ * values that are summed over long rows are read again for the result.
  */
 function softmaxBackward(ctx: TypedContext, bytes: number, isLog: boolean): BodyTraffic {
   const gradient = metaBytes(ctx.inputs[0]);

@@ -24,8 +24,8 @@ export interface FittedConstants {
    */
   readonly tailShare: number;
   /**
-   * What of that the efficiency curve already holds, on average over the shapes that it was fitted
-   * on.
+   * The part of the tail that the efficiency curve already holds, on average over the shapes that
+   * it was fitted on.
    */
   readonly tailMean: number;
   /** Pointwise traffic of frameworks without fused kernels, relative to those that have them. */

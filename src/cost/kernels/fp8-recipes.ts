@@ -1,9 +1,9 @@
 /**
- * Recipes of training in fp8. In: a recipe and the device. Out: what its casts move, what they
- * leave in memory, which of its numbers devices agree on, and what states stay. Products with
+ * Recipes of training in fp8: the bytes that the casts of a recipe move on a device, the bytes that
+ * they leave in memory, the scales that devices agree on, and the states that stay. Products with
  * weights inside the layers take fp8 operands; attention, norms, routers, embedding, head and loss
- * stay in 16 bits, weights have 16 bits and a float32 master copy. Sources: Transformer Engine 2
- * (`common/recipe`, `quantization.py`), OCP Microscaling Formats 1.0, DeepSeek-V3
+ * stay in 16 bits, and weights have 16 bits and a float32 master copy. Sources: Transformer Engine
+ * 2 (`common/recipe`, `quantization.py`), OCP Microscaling Formats 1.0, DeepSeek-V3
  * (arXiv:2412.19437, section 3.3).
  */
 
@@ -21,9 +21,9 @@ const SCALES: Readonly<Record<Fp8Recipe, number>> = {
 };
 
 /**
- * Of the four operands of a plain layer three come from a norm or an activation function, whose
- * kernel in vendors' libraries reads and casts at once (`LayerNormLinear`, `LayerNormMLP`);
- * attention's result is cast by a kernel of its own.
+ * Three of the four operands of a plain layer come from a norm or an activation function, whose
+ * kernel in vendors' libraries reads and casts at once (`LayerNormLinear`, `LayerNormMLP`). The
+ * result of attention is cast by a kernel of its own.
  */
 const FUSED_CASTS = 3 / 4;
 
@@ -41,7 +41,7 @@ export function inFp8(
   const reads =
     (recipe === 'current' || recipe === 'rowwise' ? 2 : 1) -
     (software.castWeightsKept ? FUSED_CASTS : 0);
-  // Of software that was by another recipe nothing stays.
+  // The fields of an earlier recipe are dropped.
   const { fp8Recipe: _, largest: _l, sentBytes: _s, gatheredBytes: _g, ...plain } = software;
   const state: Partial<StateBytes> | undefined =
     recipe === 'deepseek' ? { parameter: 2, gradient: 4, optimizer: 8 } : software.state;
@@ -64,14 +64,16 @@ export function inFp8(
 }
 
 /**
- * What trainers take where nothing is named: scales of small blocks where products read them, else
- * of a tensor's present values.
+ * The recipe that trainers use where none is named: scales of small blocks where products read
+ * them, else the scale of a tensor's present values.
  */
 export function defaultRecipe(accelerator: string): Fp8Recipe {
   return /^(B|GB)\d/.test(accelerator) ? 'mxfp8' : 'current';
 }
 
-/** What software in fp8 is taken to do, one sentence; undefined where it runs nothing in fp8. */
+/**
+ * One sentence on the assumed behaviour of software in fp8; undefined where it runs nothing in fp8.
+ */
 export function fp8Text(software: StepSoftware | undefined): string | undefined {
   if (software?.fp8Recipe === undefined) return undefined;
   const {

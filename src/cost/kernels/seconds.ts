@@ -1,8 +1,8 @@
 /**
- * Seconds of kernels on a device: products of matrices by efficiency, waves of tiles and clocks
- * under load; fused attention by the share of the peak that its kernels reach; everything else by
- * memory traffic. In: FLOPs, bytes, sizes, the machine. Out: seconds on the device, without gaps
- * and host time. Everything that prices a training step adds these up.
+ * Prices the kernels of a device in seconds, without gaps and host time: products of matrices by
+ * efficiency, waves of tiles and clocks under load; fused attention by the share of the peak that
+ * its kernels reach; everything else by memory traffic. Every price of a training step is a sum of
+ * these.
  */
 
 import type { Cluster } from '../hardware/cluster.ts';

@@ -39,11 +39,11 @@ export interface StepSoftware {
   readonly blockingLaunches?: boolean;
   /** Dropout masks are made and kept. */
   readonly dropout: boolean;
-  /** Gradient and parameter collectives run beside the compute. */
+  /** Gradient and parameter collectives overlap with compute. */
   readonly overlap: boolean;
   /**
-   * Share of the tensor-parallel gathers and scatters that run in parts beside the product that
-   * they adjoin (async TP, userbuffers); 0 where none do.
+   * The share of the tensor-parallel gathers and scatters that overlap in parts with the product
+   * next to them (async TP, userbuffers); 0 where none do.
    */
   readonly tensorOverlap: number;
   /**
@@ -69,8 +69,8 @@ export interface StepSoftware {
    */
   readonly savedOperandBytes?: number;
   /**
-   * Bytes of cast weights (and of the same turned around) that stay beside each element of a
-   * weight; absent: none.
+   * Bytes of cast weights (and of the same transposed) that are kept for each element of a weight;
+   * absent: none.
    */
   readonly keptWeightBytes?: number;
   /**
@@ -112,9 +112,9 @@ export interface StepSoftware {
 }
 
 /**
- * Software where nothing is stated: today's trainers with kernels made for the device
- * (FlashAttention-3, fused norms and activations), launched by an eager host, states moved beside
- * compute.
+ * The software that is assumed where none is stated: today's trainers with kernels made for the
+ * device (FlashAttention-3, fused norms and activations), launched by an eager host, with states
+ * moved during compute.
  */
 export const DEFAULT_SOFTWARE: StepSoftware = {
   flashAttention: true,

@@ -11,7 +11,7 @@ export interface LiveInterval {
   readonly start: number;
   readonly end: number;
   readonly bytes: number;
-  /** What the buffer is, for reports. */
+  /** The kind of the buffer, for reports. */
   readonly kind?: MemoryKind;
   readonly name?: string;
 }

@@ -5,7 +5,9 @@ import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 export const OPTIMIZERS = ['none', 'sgd', 'adam', 'adamw-mixed'] as const;
 export type Optimizer = (typeof OPTIMIZERS)[number];
 
-/** What gradients are added up, summed and kept in, by the names of trainers' flags. */
+/**
+ * The dtypes that gradients are accumulated, summed and kept in, by the names of trainers' flags.
+ */
 export const GRADIENTS = ['fp32', 'bf16'] as const;
 export type Gradients = (typeof GRADIENTS)[number];
 const GRADIENT_DTYPE: Readonly<Record<Gradients, DType>> = { fp32: 'f32', bf16: 'bf16' };
@@ -34,10 +36,10 @@ const TRAINABLE: ReadonlySet<DType> = new Set<DType>([
 
 /**
  * Bytes per parameter element by optimizer: `sgd` keeps one momentum, `adam` two moments, all in
- * the parameter's dtype; `adamw-mixed` keeps a float32 master copy and two float32 moments beside
- * narrower weights (for weights of four bytes and more the weights are the master). Elements that
- * cannot have a gradient (integers) carry none. Table: ZeRO (arXiv:1910.02054) section 3,
- * Megatron-LM distributed optimizer.
+ * the parameter's dtype; `adamw-mixed` keeps a float32 master copy and two float32 moments in
+ * addition to narrower weights (for weights of four bytes and more the weights are the master).
+ * Elements that cannot have a gradient (integers) carry none. Table: ZeRO (arXiv:1910.02054)
+ * section 3, Megatron-LM distributed optimizer.
  *
  * @param gradientDtype dtype in which gradients are kept, default the parameter's (Megatron keeps
  *   float32)

@@ -25,11 +25,11 @@ interface Moved {
 }
 
 /**
- * What a redistribution adds to the objective. Under most presets that is what its steps cost, so
- * charges and the `Redistributor` agree. A preset that copies another planner literally charges by
- * that planner's formula (`CollectiveModel.redistributionSeconds`) whatever steps then run;
- * placements that the other planner does not have are charged as they run, and what cannot run is
- * refused under every preset.
+ * Charges redistributions to the objective. Under most presets a redistribution is charged the
+ * price of its steps, so charges and the `Redistributor` agree. A preset that copies another
+ * planner literally charges by that planner's formula (`CollectiveModel.redistributionSeconds`),
+ * whatever steps then run; placements that the other planner does not have are charged as they run,
+ * and a redistribution that cannot run is refused under every preset.
  */
 export class RedistributionCharges {
   /** By bytes and layout of the tensor, then by the pair of shardings. */
@@ -42,7 +42,7 @@ export class RedistributionCharges {
     readonly redistributor: Redistributor,
   ) {}
 
-  /** Whether some redistribution is charged by a formula and not by its steps. */
+  /** Tells whether some redistribution is charged by a formula and not by its steps. */
   get byFormula(): boolean {
     return this.redistributor.model.redistributionSeconds !== undefined;
   }

@@ -68,7 +68,7 @@ function checkPlain(sharding: Sharding): void {
     );
 }
 
-/** What a change of one mesh dim is called; undefined for changes that DTensor refuses. */
+/** The name of a change of one mesh dim; undefined for changes that DTensor refuses. */
 export function stepKind(
   from: Placement,
   to: Placement,
@@ -137,7 +137,7 @@ export class GreedyPlanner {
     return { from, to, seconds, steps, collectives, peakBytes, text };
   }
 
-  /** What the step moves, as the state graph would say it. */
+  /** The price slot of the step, as the state graph would have it. */
   private slot(
     kind: PriceSlot['kind'],
     m: number,

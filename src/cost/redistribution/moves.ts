@@ -1,6 +1,6 @@
 /**
- * What steps between placement states may do: which axes together, which tensor dims, which
- * reductions from R.
+ * States which steps between placement states are allowed: which axes may move together, on which
+ * tensor dims, and which reductions may start from R.
  */
 
 import type { Placement } from '../../mesh/placements/placement.ts';
@@ -30,7 +30,7 @@ export function reachedDims(rank: number, axes: number, cut: ReadonlySet<number>
 }
 
 /**
- * Whether a tensor that every rank holds can be read as operands of the reduction without
+ * Tells whether a tensor that every rank holds can be read as operands of the reduction without
  * communication: a value is taken apart as its kind says, an index tensor becomes a masked lookup.
  */
 export function madeFromReplicate(p: Placement, n: number): boolean {
@@ -45,8 +45,8 @@ export function isLookup(p: Placement): boolean {
 const SUM = partialCode('sum');
 const AVG = partialCode('avg');
 /**
- * Whether two pending mesh dims may be reduced in one collective, by their kind codes: one kind, or
- * sum and avg.
+ * Tells whether two pending mesh dims may be reduced in one collective, by their kind codes: one
+ * kind, or sum and avg.
  */
 export function reduceTogether(a: number, b: number): boolean {
   return a === b || ((a === SUM || a === AVG) && (b === SUM || b === AVG));

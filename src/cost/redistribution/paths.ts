@@ -1,6 +1,6 @@
 /**
- * Shortest paths from one state of a compressed graph whose prices stand behind slots. Typed arrays
- * only.
+ * Finds the shortest paths from one state of a compressed graph whose prices are behind slots. It
+ * uses typed arrays only.
  */
 export class PathFinder {
   private readonly heap: Int32Array;
@@ -76,9 +76,9 @@ export class PathFinder {
 }
 
 /**
- * What the paths of least price are made of: for every state the least sum of each part along any
- * of them. Where several paths cost the same each part is that of the path that has least of it, so
- * that the parts together never exceed a path.
+ * The composition of the paths of least price: for every state, the least sum of each part along
+ * any of them. Where several paths cost the same each part is that of the path with the least of
+ * it, so that the parts together never exceed a path.
  *
  * @param source where the paths begin; others may be as near as it, by steps without a price
  * @param dist prices as `PathFinder.from` gives them
@@ -103,7 +103,7 @@ export function partsAlong(
   const place = new Int32Array(dist.length);
   for (let at = 0; at < order.length; at++) place[order[at]] = at;
   for (const sum of sums) sum[source] = 0;
-  // One pass is enough but for steps without a price, whose two ends stand in any order.
+  // One pass is enough unless there are steps without a price, whose two ends may be in any order.
   for (let again = true; again;) {
     again = false;
     for (let at = 0; at < order.length && dist[order[at]] !== Infinity; at++) {

@@ -42,7 +42,7 @@ export class PlacementStates {
    */
   protected readonly digits = new Map<number, number>();
   protected readonly weights: readonly number[];
-  /** Whether numbers of states are exact; else texts are used. */
+  /** True if numbers of states are exact; else texts are used. */
   protected readonly exact: boolean;
 
   /**
@@ -130,7 +130,7 @@ export class PlacementStates {
     return this.dimOfCode(this.codeAt(state, axis));
   }
 
-  /** Whether any kind of the graph cuts otherwise than in ceil chunks. */
+  /** Tells whether any kind of the graph cuts otherwise than in ceil chunks. */
   get hasSpecialCuts(): boolean {
     return this.specialCodes.length > 0;
   }

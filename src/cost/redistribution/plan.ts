@@ -1,6 +1,6 @@
 /**
- * What the redistribution planner answers: the steps from one sharding of a tensor to another, with
- * their bytes and seconds.
+ * The answer of the redistribution planner: the steps from one sharding of a tensor to another,
+ * with their bytes and seconds.
  */
 
 import type { CollectiveKind } from '../collective-model.ts';
@@ -26,14 +26,15 @@ export interface RedistributionStep {
   /** Sharding after the step. */
   readonly to: number;
   /**
-   * Of a permutation: who sends to whom, by source; ranks that keep their tile send to themselves.
+   * For a permutation, the sender and receiver of every tile, by source; ranks that keep their tile
+   * send to themselves.
    */
   readonly pairs?: readonly SourceTarget[];
 }
 
 /**
- * Whether a step does nothing on the devices: it has another name, a group of one, or shows a part
- * of what is there.
+ * Tells whether a step does nothing on the devices: it has another name, a group of one, or shows a
+ * part of what is there.
  */
 export function isFree({ kind, groupSize, bytes }: RedistributionStep): boolean {
   return kind === 'relabel' || groupSize === 1 || (kind === 'slice' && bytes === 0);
@@ -53,7 +54,7 @@ export interface RedistributionPlan {
   readonly text: string;
 }
 
-/** What decides between ways of equal price. */
+/** The order between ways of equal price. */
 export interface Rank {
   readonly collectives: number;
   readonly steps: number;
@@ -61,8 +62,8 @@ export interface Rank {
 }
 
 /**
- * Whether a way comes before another of equal price: fewer collectives, fewer steps, then by its
- * text.
+ * Tells whether a way comes before another of equal price: fewer collectives, fewer steps, then by
+ * its text.
  */
 export function before(a: Rank, b: Rank): boolean {
   if (a.collectives !== b.collectives) return a.collectives < b.collectives;

@@ -1,5 +1,5 @@
 /**
- * What the steps of redistribution plans cost for one tensor type: exact byte counts, collectives,
+ * Prices the steps of redistribution plans for one tensor type: exact byte counts, collectives,
  * local copies.
  */
 
@@ -22,10 +22,11 @@ export interface MovedType {
 }
 
 /**
- * Types with equal keys have equal prices: beside the total only sizes that the mesh may cut
+ * Types with equal keys have equal prices: apart from the total, only sizes that the mesh may cut
  * unevenly matter.
  *
- * @param product devices that may cut one dim: product of the mesh dims that take part
+ * @param product number of devices that may cut one dim: the product of the mesh dims that take
+ *   part
  */
 export function sizeKey(type: MovedType, product: number): string {
   let total = type.itemBytes;
@@ -50,7 +51,7 @@ export function dimClasses(type: MovedType, product: number): string[] {
   );
 }
 
-/** Whether pieces along a dim are contiguous in memory: every dim before it has size 1. */
+/** Tells whether pieces along a dim are contiguous in memory: every dim before it has size 1. */
 function leads(shape: readonly number[], dim: number): boolean {
   for (let d = 0; d < dim; d++) if (shape[d] !== 1) return false;
   return true;
@@ -151,9 +152,9 @@ export class SlotPricing {
   }
 
   /**
-   * Whether what the last cut of a dim takes apart is not one run in memory: pieces of an inner
-   * dim, and pieces of the leading dim that take rows here and there (`_S(0, 2)`). Putting such
-   * pieces together copies as well.
+   * Tells whether what the last cut of a dim takes apart is not one run in memory: pieces of an
+   * inner dim, and pieces of the leading dim that take rows here and there (`_S(0, 2)`). Putting
+   * such pieces together copies as well.
    */
   private copies(cuts: CutSignature, dim: number, type: MovedType): boolean {
     if (!leads(type.shape, dim)) return true;
@@ -164,7 +165,7 @@ export class SlotPricing {
     return special.reduce((n, cut) => n * cut.before, 1) === cuts.pieces[dim];
   }
 
-  /** Whether every piece of a dim is equally large. */
+  /** Tells whether every piece of a dim is equally large. */
   private divides(cuts: CutSignature, dim: number, size: number): boolean {
     if (size % cuts.pieces[dim] !== 0) return false;
     return cuts.special.every(

@@ -45,13 +45,13 @@ interface KnownGraph {
 }
 
 interface TypePrices {
-  /** What prices depend on. */
+  /** The key of everything that prices depend on. */
   readonly key: string;
   readonly finder: PathFinder;
   readonly graph: StateGraph;
   readonly prices: Float64Array;
   readonly symmetry: DimSymmetry;
-  /** Distances by source state, for sources that stand for their orbit. */
+  /** Distances by source state, for sources that represent their orbit. */
   readonly rows: (Float64Array | undefined)[];
   known: number;
   /** By split: the parts of each slot; by source state those of the best plans from there. */
@@ -134,8 +134,8 @@ export class Redistributor {
     const width = toIds.length;
     const out = new Float64Array(fromIds.length * width);
     const ids: number[] = [];
-    // Sources repeat where a producer's placement stands beside each copy of it: their rows are
-    // found once.
+    // Sources repeat where the placement of a producer appears with each copy of it: their rows are
+    // computed once.
     const rowOf = new Map<number, number>();
     for (let i = 0; i < fromIds.length; i++) {
       if (rowOf.has(fromIds[i])) continue;
@@ -175,8 +175,8 @@ export class Redistributor {
   }
 
   /**
-   * What of the seconds between some shardings falls to each part. Sums of one split are kept, so
-   * that it is asked once for each step.
+   * Splits the seconds between some shardings into their parts. Sums of one split are kept, so that
+   * the split is asked once for each step.
    */
   parts(type: MovedType, ids: readonly number[], split: StepSplit): PartsOfRoutes {
     const prices = this.pricesOf(type, ids);

@@ -19,7 +19,7 @@ export class Refusals {
   readonly busy: number[] = [];
   /** Mesh dims whose operands are pending. */
   readonly pending: number[] = [];
-  /** Those whose operands nobody makes of equal values, or only of indices. */
+  /** Kinds whose operands cannot be made from equal values, or only from indices. */
   readonly unmakeable: number[] = [];
   /** Kinds that shape the state graph: all but R and plain shards. */
   readonly kinds: number[] = [];
@@ -37,7 +37,7 @@ export class Refusals {
     private readonly viaReplicate: boolean,
   ) {}
 
-  /** Whether a change is refused. */
+  /** Tells whether a change is refused. */
   refused(from: number, to: number): boolean {
     this.read(from);
     this.read(to);

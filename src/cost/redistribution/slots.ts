@@ -1,6 +1,6 @@
 /**
- * What the steps of a state graph cost, apart from the tensor: equal steps share a slot, and a type
- * prices each slot once.
+ * Names the prices of the steps of a state graph, apart from the tensor: equal steps share a slot,
+ * and a tensor type prices each slot once.
  */
 
 import type { CollectiveKind } from '../collective-model.ts';
@@ -38,7 +38,9 @@ export interface CutSignature {
   readonly special: readonly SpecialCut[];
 }
 
-/** What a step costs, apart from the tensor: equal slots have equal prices. */
+/**
+ * The facts that decide the price of a step, apart from the tensor: equal slots have equal prices.
+ */
 export interface PriceSlot {
   readonly kind: StepKind;
   /** Mesh dims of the flattened group, ascending. */
@@ -59,7 +61,7 @@ export interface PriceSlot {
   readonly evenDims: readonly number[];
 }
 
-/** Whether a step communicates. */
+/** Tells whether a step communicates. */
 export function communicates(slot: PriceSlot): boolean {
   return slot.kind !== 'slice' && slot.kind !== 'to_partial' && slot.devices > 1;
 }

@@ -248,8 +248,8 @@ export class StateGraph extends PlacementStates {
   }
 
   /**
-   * Whether a replicated axis may be read as operands of a pending reduction. One device holds the
-   * only operand.
+   * Tells whether a replicated axis may be read as operands of a pending reduction. One device
+   * holds the only operand.
    */
   private mayBecome(
     axis: number,
@@ -305,8 +305,8 @@ export class StateGraph extends PlacementStates {
   }
 
   /**
-   * What an axis decides of the tile number: its kind and the step of its coordinate. Equal digits
-   * stay put.
+   * The contribution of an axis to the tile number: its kind and the step of its coordinate. Tiles
+   * with equal digits do not move.
    */
   private digit(s: number, axis: number): number {
     const code = this.codeAt(s, axis);

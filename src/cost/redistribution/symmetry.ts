@@ -11,9 +11,9 @@ import type { StateGraph } from './states.ts';
  * source of each orbit is searched; the others read its row through a permutation of states.
  */
 interface Relabelling {
-  /** The state that stands for the orbit of the source. */
+  /** The state that represents the orbit of the source. */
   readonly canonical: number;
-  /** Where each state goes under the exchange that takes the source to `canonical`. */
+  /** The image of each state under the exchange that takes the source to `canonical`. */
   readonly states: Int32Array;
 }
 
@@ -21,9 +21,9 @@ interface Relabelling {
 interface AxisExchange {
   readonly a: number;
   readonly b: number;
-  /** Where each state goes. */
+  /** The image of each state. */
   readonly states: Int32Array;
-  /** Where each price slot goes. */
+  /** The image of each price slot. */
   readonly slots: Int32Array;
 }
 
@@ -82,7 +82,8 @@ export class DimSymmetry {
   }
 
   /**
-   * The smallest of the states that stand for the images of a state under exchanges of mesh dims.
+   * The smallest state among the representatives of the images of a state under exchanges of mesh
+   * dims.
    */
   private best(state: number): Relabelling {
     if (this.group.length === 1) return this.find(state).relabelling;

@@ -1,7 +1,7 @@
 /**
- * What a training run takes. In: the seconds of a step, the hosts that it holds, what the cluster
- * states of its operation, and the tokens of the whole run. Out: wall time with failures,
- * device-hours, money, energy, and tokens for each of them.
+ * Computes the cost of a training run from the seconds of a step, the hosts that it holds, the
+ * operation of the cluster and the tokens of the run: wall time with failures, device-hours, money,
+ * energy, and tokens for each of them.
  *
  * Failures come at random, as often as there are devices. A job that writes a checkpoint every `t`
  * seconds of work needs, for each of them, `M e^(R/M) (e^((t + w)/M) - 1)` seconds (J. T. Daly, "A
@@ -18,42 +18,42 @@ export interface RunQuestion {
   readonly devices: number;
   readonly stepSeconds: number;
   readonly tokensPerStep: number;
-  /** Of the whole run. */
+  /** Tokens of the whole run. */
   readonly tokens: number;
   readonly allocation: Allocation;
   readonly operation: Operation;
 }
 
-/** What a run takes. */
+/** The cost of a run. */
 export interface RunCost {
   readonly tokens: number;
   readonly steps: number;
-  /** Of the steps alone. */
+  /** Seconds of the steps alone. */
   readonly stepsSeconds: number;
   /** With checkpoints, lost work and restarts. */
   readonly wallSeconds: number;
   /** Share of the wall time that the steps are, 0..1. */
   readonly goodput: number;
-  /** Of all devices that are held, idle ones of their trays and hosts too. */
+  /** Hours of all devices that are held, with idle ones of their trays and hosts. */
   readonly deviceHours: number;
   /** Absent where no price is known. */
   readonly price?: Price;
   /** Absent where no rated power is known. */
   readonly energyMegawattHours?: number;
   readonly tokensPerSecond: number;
-  /** Of one unit of the currency; absent where no price is known. */
+  /** Tokens for one unit of the currency; absent where no price is known. */
   readonly tokensPerCurrency?: number;
   readonly betweenFailuresSeconds: number;
   readonly checkpointEverySeconds: number;
   readonly checkpointWriteSeconds: number;
   readonly restartSeconds: number;
-  /** What was assumed for want of a figure, one sentence each. */
+  /** The assumptions for figures that are not known, one sentence each. */
   readonly assumptions: readonly string[];
 }
 
 /**
- * Of one device: 419 unexpected interruptions in 54 days on 16,384 H100s (arXiv:2407.21783, section
- * 3.3.4).
+ * Hours of one device between failures: 419 unexpected interruptions in 54 days on 16,384 H100s
+ * (arXiv:2407.21783, section 3.3.4).
  */
 const HOURS_BETWEEN_FAILURES = (16_384 * 54 * 24) / 419;
 const CHECKPOINT_WRITE_SECONDS = 60;
@@ -85,7 +85,7 @@ export function goodput(
   );
 }
 
-/** What a run of so many tokens takes. */
+/** Computes the cost of a run of so many tokens. */
 export function runCost({
   devices,
   stepSeconds,

@@ -17,7 +17,7 @@ export interface TransformerShape {
   readonly headDim: number;
   /** Width of the MLP, of the dense layers. */
   readonly ffn: number;
-  /** Gate and up projection beside each other (swiglu). */
+  /** The layer has a gate and an up projection (swiglu). */
   readonly gated: boolean;
   readonly vocab: number;
   readonly sequence: number;
@@ -41,7 +41,7 @@ export interface TransformerShape {
 interface LatentShape {
   readonly query: number;
   readonly keyValue: number;
-  /** Rotated part of a query and key, beside `headDim`. */
+  /** The rotated part of a query and key, in addition to `headDim`. */
   readonly rotary: number;
 }
 
@@ -56,9 +56,9 @@ interface ExpertShape {
 }
 
 /**
- * What is recomputed in the backward pass: nothing, the cheap modules (norms, activation functions,
- * products up from a latent), the attention core, all but the products with weights, every second
- * operator's worth, everything.
+ * The work that the backward pass does again: nothing, the cheap modules (norms, activation
+ * functions, products up from a latent), the attention core, all but the products with weights,
+ * every second operator's worth, everything.
  */
 export type RecomputeMode = 'none' | 'modules' | 'core' | 'products' | 'selective' | 'full';
 
@@ -114,11 +114,11 @@ export interface TrainingSystem {
   readonly compiled: boolean;
   /** The host waits for each kernel before it launches the next. */
   readonly blockingLaunches?: boolean;
-  /** Gradient and parameter collectives run beside the compute. */
+  /** Gradient and parameter collectives overlap with compute. */
   readonly overlap: boolean;
   /**
-   * Share of the tensor-parallel gathers and scatters that run in parts beside the product that
-   * they adjoin (async TP, userbuffers); 0 where none do.
+   * The share of the tensor-parallel gathers and scatters that overlap in parts with the product
+   * next to them (async TP, userbuffers); 0 where none do.
    */
   readonly tensorOverlap: number;
   /**
@@ -136,7 +136,7 @@ export interface TrainingSystem {
    * each expert.
    */
   readonly expertTokensOnce: boolean;
-  /** Exchange of experts' tokens runs beside the compute of another microbatch. */
+  /** The exchange of experts' tokens overlaps with the compute of another microbatch. */
   readonly expertOverlap: boolean;
   /** State of the optimizer lives in the host's memory. */
   readonly offloadedOptimizer: boolean;

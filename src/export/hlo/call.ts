@@ -1,7 +1,7 @@
 /**
- * One ATen call while it is written in HLO. In: the call bound to its schema, and the values of its
- * tensors. Out: helpers that lowerings share (operands by name, type promotion, numbers that differ
- * from device to device). Types of results are those that the operator's own record infers.
+ * One ATen call, bound to its schema, while it is lowered to HLO. It has the helpers that lowerings
+ * share: operands by name, type promotion, numbers that differ from device to device. Types of
+ * results are those that the operator's own record infers.
  */
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, Node } from '../../graph/types.ts';
@@ -63,7 +63,7 @@ export class HloCall {
     return this.values[i] ?? this.missing(`tensor ${i}`);
   }
 
-  /** Whether some argument is an integer that differs from rank to rank. */
+  /** Tells whether some argument is an integer that differs from rank to rank. */
   rankVaries(): boolean {
     const varies = (arg: Arg): boolean => {
       if (isList(arg)) return arg.some(varies);
@@ -114,7 +114,7 @@ export class HloCall {
     return given.map((dim) => (dim < 0 ? dim + rank : dim));
   }
 
-  /** Whether the operator has an argument of that name. */
+  /** Tells whether the operator has an argument of that name. */
   takes(name: string): boolean {
     return this.record.schema.some((s) => s.name === name);
   }
@@ -127,7 +127,7 @@ export class HloCall {
       : getOwn(this.node.kwargs, name);
   }
 
-  /** What an integer argument is on each rank, where it differs between them. */
+  /** The value of an integer argument on each rank, where it differs between ranks. */
   byRank(name: string): readonly number[] | undefined {
     const arg = this.raw(name);
     if (

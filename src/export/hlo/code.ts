@@ -1,8 +1,8 @@
 /**
- * Programs as lists of HLO instructions. In: calls of the methods of `HloCode`, one an instruction.
- * Out: plain records with static shapes that a printer turns into JAX or into StableHLO text. Names
- * and meaning of the operations are those of the StableHLO specification; `rank_value` and the
- * collectives are the only ones that ask which device runs them.
+ * Builds programs as lists of HLO instructions, one for each call of a method of `HloCode`. The
+ * instructions are plain records with static shapes that a printer turns into JAX or into StableHLO
+ * text. Names and meaning of the operations are those of the StableHLO specification; only
+ * `rank_value` and the collectives depend on the device that runs them.
  */
 import { internalError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
@@ -31,7 +31,7 @@ export interface Instruction {
   readonly outputs: readonly Val[];
   /** Regions: branches, condition and step of a loop, a reducer. */
   readonly bodies: readonly HloBody[];
-  /** What the plan calls it, for readers. */
+  /** The name in the plan, for readers. */
   readonly note?: string;
 }
 
@@ -56,7 +56,7 @@ export class HloCode {
   private instructions: Instruction[] = [];
   private splats = new Map<string, Val>();
   private count = 0;
-  /** Stands beside the instructions that are written from here on. */
+  /** The note of the instructions that are written from here on. */
   note: string | undefined;
 
   get code(): readonly Instruction[] {
@@ -205,7 +205,7 @@ export class HloCode {
     return this.one('broadcast_in_dim', [x], x.dtype, shape, { broadcast_dimensions: dims });
   }
 
-  /** As numpy broadcasts: dims are matched from the last on. */
+  /** Broadcasts as numpy does: dims are matched from the last one on. */
   broadcast(x: Val, shape: readonly number[]): Val {
     const from = shape.length - x.shape.length;
     return this.broadcastInDim(
@@ -353,7 +353,7 @@ export class HloCode {
     return this.reshape(this.reduce(x, reducer, dimensions), kept);
   }
 
-  /** What a reduction starts from. */
+  /** The value that a reduction starts from. */
   unit(reducer: Reducer, dtype: DType): Val {
     switch (reducer) {
       case 'add':

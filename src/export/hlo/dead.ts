@@ -1,7 +1,4 @@
-/**
- * Instructions that something reads. In: instructions and what is returned. Out: those that lead to
- * it, in their order.
- */
+/** Keeps the instructions that the returned values depend on, in their order. */
 import type { HloBody, Instruction, Val } from './code.ts';
 
 interface Living {

@@ -1,7 +1,7 @@
 /**
- * A graph as HLO. In: a graph of ATen or StableHLO calls with fixed sizes, the whole program or the
- * part of one device. Out: its instructions, inputs and outputs. Control flow becomes the control
- * flow of HLO; calls of functions are written in line.
+ * Lowers a graph of ATen or StableHLO calls with fixed sizes to HLO instructions, for the whole
+ * program or the part of one device. Control flow becomes the control flow of HLO; calls of
+ * functions are inlined.
  */
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { scanPositions } from '../../graph/control.ts';
@@ -44,11 +44,14 @@ interface HloOptions {
   readonly mesh?: DeviceMesh;
   /** A scan as one instruction, or written as a while loop. Default `scan`. */
   readonly loops?: 'scan' | 'while';
-  /** What a call of the outermost graph reads in place of an operand: a constraint on it. */
+  /**
+   * Gives the value that a call of the outermost graph reads for an operand: a constraint on the
+   * operand.
+   */
   readonly use?: (hlo: HloCode, node: Node, input: number, value: Val) => Val;
-  /** What takes the place of a result of a call of the outermost graph. */
+  /** Gives the value that replaces a result of a call of the outermost graph. */
   readonly made?: (hlo: HloCode, node: Node, result: number, value: Val) => Val;
-  /** What is returned in place of an output. */
+  /** Gives the value that is returned for an output. */
   readonly returned?: (hlo: HloCode, output: number, value: Val) => Val;
 }
 
@@ -305,7 +308,7 @@ class Writer {
     });
   }
 
-  /** Values that a body returns for these inputs, written where the code stands. */
+  /** Values that a body returns for these inputs, inlined at the call. */
   private inline(body: Graph, inputs: readonly Val[], captured: readonly Val[]): (Val | null)[] {
     const scope: Scope = new Map();
     const given = [...inputs, ...captured];

@@ -1,7 +1,7 @@
 /**
- * Calls of the StableHLO vocabulary as HLO instructions. In: a call whose arguments have the names
- * of the records of `src/ops/stablehlo`. Out: the instruction of the same name. One line an
- * operation: the attributes that it has.
+ * Turns calls of the StableHLO vocabulary, whose arguments have the names of the records in
+ * `src/ops/stablehlo`, into HLO instructions of the same names. The table has one line for each
+ * operation: its attributes.
  */
 import { internalError } from '../../errors.ts';
 import type { Arg, DType } from '../../graph/types.ts';
@@ -155,7 +155,7 @@ function sameStarts({ hlo }: HloCall, inputs: Val[], first: number): void {
   for (let i = first; i < inputs.length; i++) inputs[i] = hlo.convert(inputs[i], 'i64');
 }
 
-/** Lists that were left out stand for ones, or zeros for padding. */
+/** A list that was left out means ones, or zeros for padding. */
 function defaults(
   op: string,
   attributes: Record<string, AttributeValue>,

@@ -1,6 +1,5 @@
 /**
- * The text of `check.py`, which runs `program.py` and `reference.py` on the same numbers. In:
- * nothing. Out: Python.
+ * The Python text of `check.py`, which runs `program.py` and `reference.py` on the same numbers.
  */
 export const CHECK = `"""Runs the sharded program beside the one that was not cut, on the same random numbers.
 

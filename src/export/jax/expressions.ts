@@ -1,7 +1,6 @@
 /**
- * HLO instructions as expressions of `jax.lax`. In: one instruction and the texts of its operands.
- * Out: a Python expression. Source: the reference of jax.lax in JAX 0.10. Constants stand in the
- * expressions that read them.
+ * Writes an HLO instruction as a Python expression of `jax.lax`. Constants are written inside the
+ * expressions that read them. Source: the reference of jax.lax in JAX 0.10.
  */
 import { pyBool, pyFloat, pyString, pyTuple } from '../../backend/python-text.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
@@ -483,7 +482,7 @@ function scatteredExtreme(
   );
 }
 
-/** Whether a collective is written as another kind, of which JAX has one. */
+/** Tells whether a collective is written as another kind, of which JAX has one. */
 export function writtenKind(kind: string, reduce: string | undefined): string {
   if (kind === 'reduce_scatter' && reduce !== 'sum' && reduce !== 'avg') return 'all_to_all';
   return kind === 'all_reduce' && reduce === 'product' ? 'all_gather' : kind;

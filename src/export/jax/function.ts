@@ -1,7 +1,6 @@
 /**
- * HLO as a Python function of JAX. In: instructions, inputs and outputs. Out: the lines of one
- * function. Every value has the name of its node where it has one; constants are written where they
- * are read.
+ * Writes HLO instructions as a Python function of JAX. Every value has the name of its node where
+ * it has one; constants are written where they are read.
  */
 import { PyNames, pyTuple } from '../../backend/python-text.ts';
 import type { HloBody, Instruction, Val } from '../hlo/code.ts';
@@ -10,7 +9,7 @@ import { expression, JAX_TYPES, pyNumber, type Texts, tuple } from './expression
 
 interface FunctionText {
   readonly lines: readonly string[];
-  /** Whether some line asks which device runs it. */
+  /** True if some line asks which device runs it. */
   readonly readsRank: boolean;
 }
 
@@ -110,7 +109,7 @@ class FunctionWriter {
     this.line(depth, `${this.targets(instruction, targets)} = ${text}`);
   }
 
-  /** What stands left of the sign: a scan gives the carries and the stacked rows apart. */
+  /** The targets of an assignment: a scan gives the carries and the stacked rows separately. */
   private targets({ op, attributes, outputs }: Instruction, names: readonly string[]): string {
     if (op === 'scan') {
       const carries = Number(attributes['carries']);

@@ -1,7 +1,7 @@
 /**
- * Names of inputs and their specs as few patterns. In: specs by name. Out: rules, of which the
- * first that is found in a name holds. Numbers of layers become `\d+` where all layers agree; names
- * that differ only at the front share their ending.
+ * Writes the specs of many named inputs as a few rules. The first rule whose pattern is found in a
+ * name holds. Numbers of layers become `\d+` where all layers agree; names that differ only at the
+ * front share their ending.
  */
 import type { SpecOf } from './shardings.ts';
 

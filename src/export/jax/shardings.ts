@@ -1,7 +1,6 @@
 /**
- * Placements of inputs and outputs as PartitionSpecs. In: a plan. Out: one spec for each input and
- * output, or the loss where there is none. Source: `jax.sharding.PartitionSpec`: mesh dims of each
- * tensor dim, major first.
+ * Writes the placements of inputs and outputs as PartitionSpecs, or gives the loss where there is
+ * none. Source: `jax.sharding.PartitionSpec`: mesh dims of each tensor dim, major first.
  */
 import type { ExportFile, ExportLoss, ExportSource, ReadPlacements } from '../../backend/target.ts';
 import { ShardwrightError } from '../../errors.ts';
@@ -19,7 +18,7 @@ export interface SpecOf {
   readonly node: string;
   readonly role: string;
   readonly shape: readonly number[];
-  /** As Python writes it, `P("dp", None)`; `None` for an output that is absent. */
+  /** The spec as Python writes it, `P("dp", None)`; `None` for an output that is absent. */
   readonly spec: string;
   readonly placement: string;
   readonly loss?: ExportLoss;

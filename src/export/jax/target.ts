@@ -1,8 +1,8 @@
 /**
- * `--target jax`: the per-device program of a plan for `jax.shard_map`. In: a plan. Out:
- * `program.py` (what each device runs, and the shardings of inputs and outputs), `reference.py`
- * (the program before it was cut), `shardings.json`, `collectives.json` and `check.py`, which runs
- * the two beside each other. Source: JAX 0.10, `jax.shard_map`, `jax.lax`.
+ * `--target jax` writes the per-device program of a plan for `jax.shard_map`: `program.py` (the
+ * program of each device, and the shardings of inputs and outputs), `reference.py` (the program
+ * before it was cut), `shardings.json`, `collectives.json` and `check.py`, which runs both and
+ * compares them. Source: JAX 0.10, `jax.shard_map`, `jax.lax`.
  */
 import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines, pyList, pyString, pyTuple } from '../../backend/python-text.ts';
@@ -203,7 +203,7 @@ interface CollectiveRecord {
   readonly unread?: true;
 }
 
-/** In program order; those of a loop stand once, as in the compiled text. */
+/** Collectives are in program order; those of a loop are listed once, as in the compiled text. */
 function collectivesJson({ graph, mesh }: DeviceProgram, unread: ReadonlySet<string>): string {
   const list: CollectiveRecord[] = [];
   const walk = (of: DeviceProgram['graph']): void => {

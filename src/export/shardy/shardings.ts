@@ -1,7 +1,7 @@
 /**
- * Placements in the words of Shardy and of GSPMD. In: a sharding on a mesh. Out: its text, or the
- * reason why there is none. Source: the Shardy dialect (axes of each dim, major first); XLA's
- * HloSharding (`devices=[2,4]<=[8]`).
+ * Writes a sharding on a mesh in the words of Shardy and of GSPMD, or gives the reason why there is
+ * no such text. Source: the Shardy dialect (axes of each dim, major first); XLA's HloSharding
+ * (`devices=[2,4]<=[8]`).
  */
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { isPending, type Sharding } from '../../mesh/sharding/sharding.ts';

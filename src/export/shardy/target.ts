@@ -1,7 +1,7 @@
 /**
- * `--target shardy` and `--target gspmd`: the whole program as StableHLO, with the placements of
- * the plan as shardings of inputs and results and as constraints where a value is redistributed;
- * XLA's partitioner puts the collectives. In: a plan. Out: `program.mlir` and `shardings.json`.
+ * `--target shardy` and `--target gspmd` write the whole program as StableHLO, with the placements
+ * of the plan as shardings of inputs and results and as constraints where a value is redistributed;
+ * XLA's partitioner inserts the collectives. The files are `program.mlir` and `shardings.json`.
  */
 import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';
@@ -110,7 +110,10 @@ function write(notation: Notation, source: ExportSource): ExportResult {
   };
 }
 
-/** Where the redistributions of an input end; undefined where it is read as it is. */
+/**
+ * The placement in which the redistributions of an input end; undefined where the input is read
+ * without one.
+ */
 function destination(node: PlannedNode | undefined, input: number): string | undefined {
   return node?.redistributions.findLast((r) => r.input === input)?.to;
 }

@@ -1,7 +1,7 @@
 /**
- * HLO instructions as StableHLO text. In: instructions, and what stands beside inputs and results.
- * Out: one module with the function `main`. Source: the StableHLO specification, in the forms that
- * JAX 0.10 prints and reads.
+ * Writes HLO instructions, with the attributes of inputs and results, as the StableHLO text of one
+ * module with the function `main`. Source: the StableHLO specification, in the forms that JAX 0.10
+ * prints and reads.
  */
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';

@@ -1,6 +1,6 @@
 /**
- * The text of `check.py`, which runs the plan's program on real processes beside the uncut one. In:
- * nothing. Out: Python.
+ * The Python text of `check.py`, which runs the plan's program on real processes and compares it
+ * with the uncut program.
  */
 export const CHECK = `"""Runs the plan at small sizes on real processes, and the program before it was cut in each of them, on the same numbers.
 

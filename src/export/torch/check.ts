@@ -1,7 +1,7 @@
 /**
- * Files that hold the exported program against one process. In: a plan with its graph. Out:
- * `check.py`, and below `check/` the plan's program at small sizes beside the program before it was
- * cut. Placements are those of the plan; only sizes are smaller.
+ * Writes the files that check the exported program against one process: `check.py`, and below
+ * `check/` the plan's program at small sizes with the program before it was cut. Placements are
+ * those of the plan; only sizes are smaller.
  */
 import { headLines } from '../../backend/python-text.ts';
 import { type ExportFile, type ExportSource, exportSource } from '../../backend/target.ts';

@@ -30,8 +30,8 @@ export interface ProgramOrder {
   /** Absent: as the plan lists the calls, one by one. */
   readonly order?: CallOrder;
   /**
-   * A step of calls in this order, and the most bytes of its tensors, each collective's operands
-   * beside its results; absent where nothing was simulated.
+   * The step of the calls in this order, and the most bytes of its tensors, counting each
+   * collective's operands together with its results; absent where nothing was simulated.
    */
   readonly seconds?: number;
   readonly peakBytes?: number;
@@ -173,8 +173,8 @@ export function splitInOrder(program: DeviceProgram, order: CallOrder | undefine
         names.flatMap((name) => byName.get(name) ?? []),
       ))
         for (const { name } of members) buckets.set(name, members);
-    // The members of a simulated bucket stand side by side; of several kinds, those of each kind do
-    // then.
+    // The members of a simulated bucket are neighbours; in a bucket of several kinds, those of each
+    // kind are.
     const isWritten = new Set<string>();
     return nodes.flatMap((node) => {
       if (isWritten.has(node.name)) return [];

@@ -1,7 +1,6 @@
 /**
- * What collectives allocate where parts are uneven. In: tasks in their order, and the calls that
- * they are. Out: the same tasks, with the padded parts that are sent as tensors of their own, and
- * what comes back as large as it comes.
+ * Adds the memory that collectives allocate where parts are uneven: the padded parts that are sent
+ * become tensors of their own in the list of tasks, and results have the size in which they arrive.
  */
 import { isRef } from '../../graph/value.ts';
 import { collectiveKind } from '../../lower/program/collectives.ts';

@@ -1,7 +1,6 @@
 /**
- * What lies beside `program.py`: placements of all that goes in and comes out. In: the lowered
- * program. Out: a JSON record that holds in every JSON reader. Source of DTensor's words:
- * `torch.distributed.tensor.placement_types`.
+ * Writes the placements of all inputs and outputs of `program.py` as a JSON record that every JSON
+ * reader can read. Source of DTensor's words: `torch.distributed.tensor.placement_types`.
  */
 import type { ExportedPlan } from '../../backend/target.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
@@ -31,7 +30,7 @@ interface PlacedTensor {
   readonly shape: readonly number[];
   /** Strides of the captured tensor in elements, where they are not row-major. */
   readonly stride?: readonly number[];
-  /** As the plan writes it, `S(0)R`. */
+  /** The placement as the plan writes it, `S(0)R`. */
   readonly placement: string;
   /**
    * One word for each mesh dim as DTensor has them: `R`, `S(0)`, `_S(0, 2)`, `P(sum)`; null where

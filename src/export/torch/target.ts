@@ -1,7 +1,6 @@
 /**
- * `--target torch`: the plan as a program that PyTorch runs. In: a plan with its graph. Out:
- * `program.py`, the placements of all that goes in and comes out, and the communication. Nothing is
- * lost: what is written is the lowered program.
+ * `--target torch` writes the lowered program of a plan for PyTorch: `program.py`, the placements
+ * of all inputs and outputs, and the communication. Nothing is lost.
  */
 import { headLines, pyComment } from '../../backend/python-text.ts';
 import type {

@@ -1,13 +1,13 @@
-/** Remembers where names stand in a graph text, for errors that appear after parsing. */
+/** Remembers the places of names in a graph text, for errors that appear after parsing. */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../types.ts';
 import type { GraphReader } from './token.ts';
 
 /**
- * Where the names of one graph text stand, so that a rule that is broken (checked after reading, on
- * the record) is told at its line and column: an undefined value where it is read, a second
- * definition where it stands, a wrong type at the type.
+ * Places of the names in one graph text. A rule that is checked after reading, on the record, is
+ * then reported at its line and column: an undefined value where it is read, a second definition at
+ * that definition, a wrong type at the type.
  */
 export class Places {
   private readonly defined = new Map<string, { readonly at: number; readonly typeAt: number }>();
@@ -60,8 +60,8 @@ export class Places {
 export type PlacedGraphs = (readonly [graph: Graph, places: Places])[];
 
 /**
- * Runs a check of the whole graph; its error is told at the place in the innermost graph that fails
- * alone.
+ * Runs a check of the whole graph; its error is reported at the place in the innermost graph that
+ * fails alone.
  */
 export function checkedAt(placed: PlacedGraphs, check: (graph: Graph) => void): void {
   const [whole] = placed[placed.length - 1];

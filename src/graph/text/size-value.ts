@@ -33,8 +33,8 @@ export interface SizeRange {
 }
 
 /**
- * The size that a dim stands at where none is stated: the least admissible one of at least 8, else
- * the least; undefined for none.
+ * The size of a dim where none is stated: the least admissible one of at least 8, else the least;
+ * undefined where no size is admissible.
  */
 export function usualSize({ min, max, multiple = 1 }: SizeRange): number | undefined {
   const first = Math.ceil(min / multiple) * multiple;

@@ -5,14 +5,14 @@ import { getOwn, isList, symText } from '../value.ts';
 import { sizeNames, sizeValue, usualSize } from './size-value.ts';
 
 /**
- * Examples of symbolic sizes in graph text. A type says `f32[s0, 128]`; the size that `s0` had
- * stands once, on its `dim` line (`example 8`), or nowhere where it is the usual one. A size whose
- * example does not follow from these says so: `s0=5`.
+ * Examples of symbolic sizes in graph text. A type says `f32[s0, 128]`; the size that `s0` had is
+ * stated once, on its `dim` line (`example 8`), or not at all where it is the usual one. A size
+ * whose example does not follow from these states it: `s0=5`.
  */
 export interface ExampleSizes {
   /** Example by name of a dim. */
   readonly values: ReadonlyMap<string, number>;
-  /** What the line of a dim ends in: ` example 5`, ` example none`; absent for the usual size. */
+  /** The end of the line of a dim: ` example 5`, ` example none`; absent for the usual size. */
   readonly stated: ReadonlyMap<string, string>;
 }
 

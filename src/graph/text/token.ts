@@ -33,7 +33,7 @@ export class GraphReader {
     this.fail(`expected ${what}, found ${this.found()}`);
   }
 
-  /** What stands at the position, for messages. */
+  /** The text at the position, for messages. */
   found(): string {
     if (this.pos >= this.text.length) return 'the end of the text';
     if (this.text[this.pos] === '\n') return 'the end of the line';
@@ -87,7 +87,7 @@ export class GraphReader {
     if (!this.accept(char)) this.expected(`'${char}'`);
   }
 
-  /** Accepts the word if it stands here as a whole. */
+  /** Accepts the word if it is here as a whole. */
   word(word: string): boolean {
     this.blanks();
     if (!this.text.startsWith(word, this.pos)) return false;

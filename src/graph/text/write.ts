@@ -158,8 +158,8 @@ function tagText(node: Node, source: boolean, size: SizeText): string {
 }
 
 /**
- * A property of tensor types as text, nested like the tuple they stand in; null where no tensor has
- * it.
+ * A property of tensor types as text, nested like the tuple that holds them; null where no tensor
+ * has it.
  */
 function nested(type: ValueType, text: (tensor: TensorType) => string | null): string | null {
   if (type.kind === 'tensor') return text(type);

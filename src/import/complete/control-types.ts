@@ -5,8 +5,8 @@ import type { Arg, Graph, TensorType, ValueType } from '../../graph/types.ts';
 import { sameType, typeText } from '../../graph/value.ts';
 
 /**
- * What is wrong with the types at the boundary of a control-flow call, as a sentence; undefined
- * where nothing is.
+ * One sentence on the fault in the types at the boundary of a control-flow call; undefined where
+ * there is none.
  */
 export function controlMismatch(
   call: {

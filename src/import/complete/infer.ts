@@ -1,4 +1,7 @@
-/** What readers ask of the operators: takes a call with operand types, gives result types. */
+/**
+ * The interface through which readers ask for operators: result types for a call with operand
+ * types.
+ */
 
 import type { Arg, ValueType } from '../../graph/types.ts';
 import { type ElementCall, elementCalls, isListOperator } from '../../ops/list-operators.ts';
@@ -11,11 +14,11 @@ export interface CallToInfer {
   readonly args: readonly Arg[];
   readonly kwargs: Readonly<Record<string, Arg>>;
   readonly name: string;
-  /** What the text states as the result. */
+  /** The result type that the text states. */
   readonly type?: ValueType | undefined;
 }
 
-/** What a reader asks of the operators. */
+/** The questions of a reader about operators. */
 export interface Infer {
   /**
    * Type of a call by the operator's own rule; undefined where the operator is not known. May throw

@@ -36,16 +36,16 @@ function isMutation(node: Node): boolean {
 const VIEW =
   /^aten\.(view|_unsafe_view|reshape|flatten|unflatten|transpose|permute|t|numpy_T|mT|movedim|expand|expand_as|unsqueeze|squeeze|slice|narrow|select|diagonal|split|split_with_sizes|chunk|unbind|detach|alias|as_strided|contiguous|to|view_as)\./;
 
-/** What is changed in place, under all its names. */
+/** A value that is changed in place, under all its names. */
 interface Version {
-  /** The value that its names stand for now. */
+  /** The present value of its names. */
   current: string;
   /** The call that changed its memory through another name since. */
   staleBy?: string;
 }
 
 class Mutations {
-  /** Of the older names of what was changed; one object for all of them. */
+  /** The versions by their older names; names of one value share one object. */
   private readonly now = new Map<string, Version>();
   private readonly byCurrent = new Map<string, Version>();
   /** First value of the memory that a value is in. */

@@ -1,6 +1,6 @@
 /**
- * Where a node comes from in the user's program, out of the metadata that torch's exporters write
- * as text.
+ * Finds the place of a node in the user's program from the metadata that torch's exporters write as
+ * text.
  */
 
 /** `key,fqn,class` entries joined by `;`, the deepest last; the root has an empty name. */

@@ -19,7 +19,7 @@ import {
  * `as_strided` and `as_strided_scatter` speak of memory; a graph here speaks of values. Where the
  * strides are those of a view (an order of dims, other sizes, rows of a dim), the call is written
  * as that view: permute, view, slice, expand, and the scatter as slices that are overwritten. The
- * result keeps its name; in front of it stand the steps.
+ * result keeps its name; the steps come before it.
  *
  * @throws E_UNSUPPORTED where elements overlap or skip in a way that no view has
  */

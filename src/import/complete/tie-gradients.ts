@@ -5,9 +5,9 @@ import type { Graph, Node, Output, ValueRef } from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';
 
 /**
- * In: a graph whose ties are stated. Out: the same with one gradient for each tied weight: a text
- * that lists the names of one tensor apart returns a gradient for each, and their sum is the
- * gradient of the tensor. It stands in the slot of the first name; the others are empty.
+ * Joins the gradients of tied weights. A text that lists the names of one tensor separately returns
+ * a gradient for each name, and their sum is the gradient of the tensor. The sum takes the slot of
+ * the first name; the others are empty.
  *
  * @throws E_TYPE where the program updates a weight under two of its names
  */

@@ -1,4 +1,4 @@
-/** Turns a graph that returns new states beside its results into a training step. */
+/** Turns a graph that returns new states in addition to its results into a training step. */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Output } from '../../graph/types.ts';
@@ -6,10 +6,10 @@ import { sameType, typeText } from '../../graph/value.ts';
 import { countedText } from '../../units.ts';
 
 /**
- * In: a graph that returns new values beside its results. Out: the same, where those that stand
- * first replace the inputs that stand first: `(parameters, states, data) -> (parameters, states,
- * loss)`, as a functional train step is written in JAX. Outputs and inputs are paired in order for
- * as long as their types are equal.
+ * Turns a graph that returns new values in addition to its results into a training step: the first
+ * outputs replace the first inputs, as in `(parameters, states, data) -> (parameters, states,
+ * loss)`, the form of a functional train step in JAX. Outputs and inputs are paired in order for as
+ * long as their types are equal.
  *
  * @throws E_TYPE where the first output does not have the type of the first input
  */

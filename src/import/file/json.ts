@@ -1,6 +1,6 @@
 /**
- * JSON reader for files from strangers: integers stay exact beyond 2^53 (as bigint), objects have
- * no prototype, keys stand once, nesting is limited, and every refusal has its line and column.
+ * Reads JSON files of unknown origin: integers stay exact beyond 2^53 (as bigint), objects have no
+ * prototype, keys are unique, nesting is limited, and every refusal has its line and column.
  * `JSON.parse` promises none of these.
  */
 

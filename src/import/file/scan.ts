@@ -38,14 +38,14 @@ export class Scanner {
    */
   commentStart = -1;
   commentEnd = -1;
-  /** Last comment that stands alone on its line, -1 before the first. */
+  /** The last comment alone on its line, -1 before the first. */
   loneComment = -1;
   private depth = 0;
 
   constructor(
     readonly text: string,
     readonly file: string | undefined,
-    /** Where the text ends; behind it may stand a signature. */
+    /** The end of the text; a signature may follow it. */
     private readonly limit = text.length,
   ) {}
 
@@ -205,7 +205,7 @@ export class Scanner {
     return this.text.slice(this.start, this.end);
   }
 
-  /** Whether the current token is this name. */
+  /** Tells whether the current token is this name. */
   is(word: string): boolean {
     return (
       this.kind === NAME &&
@@ -214,7 +214,7 @@ export class Scanner {
     );
   }
 
-  /** Whether the current token is of this kind. */
+  /** Tells whether the current token is of this kind. */
   at(kind: number): boolean {
     return this.kind === kind;
   }

@@ -18,7 +18,10 @@ interface ExportedParts {
   readonly classEnd: number;
 }
 
-/** Where the class ends and the signature starts; the whole text where no signature follows. */
+/**
+ * The place where the class ends and the signature starts; the whole text where no signature
+ * follows.
+ */
 export function signatureStart(text: string): ExportedParts {
   const head = text.indexOf('ExportedProgram:');
   const classStart = text.indexOf('\n', head) + 1;

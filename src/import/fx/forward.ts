@@ -161,7 +161,7 @@ export class ForwardBody {
         'functionalize the graph first (AOTAutograd does)',
       );
     else scanner.expected(`'=', ':' or ','`);
-    // Behind ';' stand freed names or further declarations.
+    // Freed names or further declarations follow ';'.
     while (scanner.at(59)) {
       scanner.next();
       if (scanner.at(NEWLINE) || scanner.at(END)) break;

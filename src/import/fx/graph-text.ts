@@ -17,9 +17,9 @@ const MAX_NESTING = 256;
 
 /**
  * Reads `str(graph)`: `%mm : [num_users=2] = call_function[target=torch.ops.aten.mm.default](args =
- * (%x, %w), kwargs = {})`. Bodies follow behind lines `# subgraph NAME`. Strings stand there
- * without quotes, so that one with a comma can have several readings; such a text is refused unless
- * the operator admits only one.
+ * (%x, %w), kwargs = {})`. Bodies follow lines `# subgraph NAME`. Strings have no quotes there, so
+ * that one with a comma can have several readings; such a text is refused unless the operator
+ * admits only one.
  *
  * @param inputs types of the placeholders by name, as annotations (`f32[8, 16]`); the text mostly
  *   has none
@@ -322,7 +322,7 @@ class GraphText extends LineReader {
     this.pos = pos;
     const literal = literalOf(word);
     if (literal !== undefined) return literal;
-    // A device stands without `device(...)`; autocast takes its kind as a string.
+    // A device is written without `device(...)`; autocast takes its kind as a string.
     if (
       /^(cpu|cuda|meta|xpu|mps|hpu|xla)(:\d{1,6})?$/.test(word) &&
       target !== 'wrap_with_autocast'

@@ -231,8 +231,8 @@ export class GraphMaker {
   }
 
   /**
-   * Whether the operator itself is unknown; one that is known may well refuse an operand without a
-   * type.
+   * Tells whether the operator itself is unknown; one that is known may well refuse an operand
+   * without a type.
    */
   private isUnknown(draft: FxNode, typeOf: (name: string) => ValueType): boolean {
     if (
@@ -250,8 +250,8 @@ export class GraphMaker {
   }
 
   /**
-   * Whether an operand has no type because an operator before it is unknown, which will be told at
-   * the end.
+   * Tells whether an operand has no type because an operator before it is unknown, which will be
+   * told at the end.
    */
   private readsUntyped(draft: FxNode): boolean {
     if (this.untyped.size === 0) return false;
@@ -293,13 +293,13 @@ export class GraphMaker {
     try {
       const control = controlCall(draft, subgraphs, typeOf);
       if (control !== undefined) return control.result;
-      // Indexing of a tensor, as Dynamo prints it, has no rule: its stated type stands.
+      // Indexing of a tensor, as Dynamo prints it, has no rule: its stated type is kept.
       if (
         this.infer === undefined ||
         (draft.target === 'operator.getitem' && draft.type !== undefined)
       )
         return undefined;
-      // Rules compute with numbers: a stated type in symbols stands as it is.
+      // Rules compute with numbers: a stated type in symbols is kept as it is.
       if (readsSymbols(draft, typeOf) || (draft.type !== undefined && isSymbolic(draft.type))) {
         if (draft.type === undefined) return inferSymbolic(this.infer, draft, typeOf);
         this.unchecked++;

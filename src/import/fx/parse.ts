@@ -1,6 +1,5 @@
 /**
- * Reads `print_readable()` text: the classes and their order; `forward.ts` reads what stands in
- * them.
+ * Reads `print_readable()` text: the classes and their order; `forward.ts` reads their contents.
  */
 
 import { END, NAME, NEWLINE, Scanner } from '../file/scan.ts';

@@ -1,4 +1,6 @@
-/** What the parser hands on: the text as plain records, names resolved, types and roles not yet. */
+/**
+ * The records of the parser: the text with its names resolved, before types and roles are known.
+ */
 
 import type { Arg, Retention, ValueType } from '../../graph/types.ts';
 

@@ -21,7 +21,7 @@ export interface ReproParts {
 const MAX_RANK = 64;
 const MAX_LIST = 10_000;
 
-/** Where the class stands; undefined for a text without `class Repro`. */
+/** The place of the class; undefined for a text without `class Repro`. */
 export function reproParts(text: string): ReproParts | undefined {
   const classStart = text.startsWith('class Repro(') ? 0 : text.indexOf('\nclass Repro(') + 1;
   if (classStart === 0 && !text.startsWith('class Repro(')) return undefined;
@@ -65,7 +65,7 @@ export function reproInputs(
 }
 
 interface Made {
-  /** Of the comment behind the line. */
+  /** The name in the comment after the line. */
   readonly name: string | undefined;
   readonly type: ValueType;
   readonly at: number;
@@ -219,7 +219,7 @@ class ArgumentReader {
     );
   }
 
-  /** What a tensor reads lies within its storage. */
+  /** Checks that the elements of a tensor lie within its storage. */
   private checkBytes(
     storage: Part,
     shape: readonly Dim[],
@@ -290,7 +290,7 @@ class ArgumentReader {
       const text = code.slice(start, to);
       const lead = text.length - text.trimStart().length;
       if (text.trim() !== '') args.push({ text: text.trim(), at: base + start + lead });
-      // A comma may stand behind the last value only.
+      // A comma may follow the last value only.
       else if (code[to] === ',') scanner.fail('E_SYNTAX', `expected a value, found ','`, base + to);
       if (args.length > MAX_LIST)
         scanner.fail('E_LIMIT', `more than ${MAX_LIST} values in one list`, base + start);

@@ -10,9 +10,9 @@ import type { Signature } from './graph.ts';
 import type { FxClass, FxInput } from './record.ts';
 
 /**
- * What the inputs and outputs of an FX text are to the program. Expanded joint texts say it in
- * comments; otherwise it is worked out from the producer's conventions and marked `inferred`, with
- * a sentence in the notes.
+ * The roles of the inputs and outputs of an FX text in the program. Expanded joint texts state them
+ * in comments; otherwise they are inferred from the producer's conventions and marked `inferred`,
+ * with a sentence in the notes.
  */
 export function signatureOf(root: FxClass, scanner: Scanner): Signature {
   const described = root.inputs.some((input) => input.descriptor !== undefined);

@@ -189,8 +189,8 @@ const rowMajor = (rank: number): number[] => Array.from({ length: rank }, (_, i)
 const CHANNELS_LAST = [1, 3, 2, 0];
 
 /**
- * Whether the elements fill their memory in this order of the dims; dims of one element may have
- * any stride.
+ * Tells whether the elements fill their memory in this order of the dims; dims of one element may
+ * have any stride.
  */
 function followsOrder({ shape, stride }: Strided, order: readonly number[]): boolean {
   let step = 1;
@@ -202,7 +202,7 @@ function followsOrder({ shape, stride }: Strided, order: readonly number[]): boo
   return true;
 }
 
-/** Whether the elements fill their memory once, in some order of the dims. */
+/** Tells whether the elements fill their memory once, in some order of the dims. */
 function isDense({ shape, stride }: Strided): boolean {
   const order = shape.map((_, d) => d).filter((d) => shape[d] !== 1);
   return followsOrder(

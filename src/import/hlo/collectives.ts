@@ -24,7 +24,7 @@ type CollectiveKind = (typeof COLLECTIVE_KINDS)[number];
 /** One collective of a compiled program. */
 export interface HloCollective {
   readonly kind: CollectiveKind;
-  /** Name of the instruction, and of the computation that it stands in. */
+  /** Name of the instruction, and of the computation that contains it. */
   readonly name: string;
   readonly computation: string;
   /**
@@ -42,7 +42,7 @@ export interface HloCollective {
   readonly pairs?: readonly (readonly [source: number, target: number])[];
 }
 
-/** What a compiled program (HLO text) runs: instructions by opcode, and its collectives. */
+/** The contents of a compiled program (HLO text): instructions by opcode, and its collectives. */
 export interface HloSummary {
   readonly name: string;
   /** Instructions over all computations, each once. */
@@ -61,8 +61,9 @@ export interface HloOptions extends UnpackLimits {
 }
 
 /**
- * What XLA made of a program: operations and collectives of HLO text (`--xla_dump_hlo_as_text`, or
- * `compiled.as_text()` in JAX), packed or not. Types and bytes are those of one device.
+ * Summarises a program as XLA compiled it: operations and collectives of HLO text
+ * (`--xla_dump_hlo_as_text`, or `compiled.as_text()` in JAX), packed or not. Types and bytes are
+ * those of one device.
  *
  * @throws E_SYNTAX, E_REF, E_DUP, E_TYPE, E_LIMIT with line and column; E_ARCHIVE, E_ENCODING
  */

@@ -68,7 +68,7 @@ function iotaGroups(reader: HloReader): number[][] {
   return Array.from({ length: groups }, (_, g) => [...ids.subarray(g * size, (g + 1) * size)]);
 }
 
-/** `[2,4]T(1,0)`: the devices 0, 1, ... shaped, transposed and counted anew. */
+/** `[2,4]T(1,0)`: the devices 0, 1, ... shaped, transposed and numbered again. */
 function iota(reader: HloReader): Int32Array {
   reader.skip();
   const at = reader.pos;

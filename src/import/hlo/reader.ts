@@ -57,7 +57,7 @@ export class HloReader extends TextReader {
     return new HloReader(this.text, this.file, span.from, span.to);
   }
 
-  /** Comments stand between slashes and stars, as in long tuples. */
+  /** Comments are between slashes and stars, as in long tuples. */
   override skip(): void {
     for (;;) {
       super.skip();
@@ -156,7 +156,7 @@ export class HloReader extends TextReader {
       const c = this.text[this.pos];
       if (c === ',' || c === '\n') return;
       if (c === ')' || c === ']' || c === '}') {
-        // The end of a computation stands apart.
+        // The bracket that ends a computation is on its own line.
         if (c === '}' && /\s/.test(this.text[this.pos - 1])) return;
         this.fail(`'${c}' closes no bracket`);
       }
@@ -190,7 +190,10 @@ export class HloReader extends TextReader {
     );
   }
 
-  /** Over the bracket that stands here, to behind its counterpart; attributes stand on one line. */
+  /**
+   * Skips from the bracket at the position to the place after its counterpart; attributes are on
+   * one line.
+   */
   brackets(onOneLine = false): void {
     const start = this.pos;
     const open: Bracket[] = [];

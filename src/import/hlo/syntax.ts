@@ -27,7 +27,7 @@ export interface HloInstruction {
   readonly opcode: string;
   /** Names of instructions of the same computation; empty for constants and parameters. */
   readonly operands: readonly string[];
-  /** Values as they stand in the text, by key. */
+  /** Values as they are in the text, by key. */
   readonly attributes: ReadonlyMap<string, Span>;
 }
 

@@ -1,6 +1,6 @@
 /**
- * One jaxpr becoming a graph. An equation gives one node that carries its primitive in
- * `meta.original`; what is needed beside it (constants for literals, reads of tuples) are helper
+ * Builds the graph of one jaxpr. An equation gives one node that carries its primitive in
+ * `meta.original`; other nodes that it needs (constants for literals, reads of tuples) are helper
  * nodes without.
  */
 
@@ -56,7 +56,7 @@ export class GraphOfJaxpr {
   });
   /** Names of bodies, by what was asked for. */
   private readonly kept = new Map<string, Map<Graph, string>>();
-  /** What each conversion converts. */
+  /** The value that each conversion converts. */
   readonly converted = new Map<string, Arg>();
   size = 0;
   private readonly scope = new Map<string, string>();
@@ -172,7 +172,7 @@ export class GraphOfJaxpr {
     );
   }
 
-  /** A node beside that of an equation. */
+  /** A helper node of an equation. */
   helper(
     target: string,
     args: readonly Arg[],
@@ -272,7 +272,7 @@ export class GraphOfJaxpr {
     return ours;
   }
 
-  /** What the bodies of control flow return is what the binders say. */
+  /** Checks that the bodies of control flow return the types of the binders. */
   private checkBodies(
     equation: Equation,
     call: {

@@ -1,6 +1,6 @@
 /**
- * What the lowerings of all primitives share: what they are, what they read of an equation, and the
- * one that knows nothing.
+ * Shared by the lowerings of all primitives: their type, their access to an equation, and the
+ * lowering of an unknown primitive.
  */
 
 import type { Arg, DType } from '../../graph/types.ts';

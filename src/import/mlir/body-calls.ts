@@ -50,7 +50,7 @@ export class BodyCalls extends BodyScope {
     });
   }
 
-  /** What the text says of where an operation comes from. */
+  /** The origin of an operation as the text states it. */
   private meta(operation: Operation): NodeMeta {
     const { name: original, location } = operation;
     const line = this.context.line(operation.at);

@@ -1,6 +1,6 @@
 /**
- * Names and values of one region or function in the making: what ids stand for, and the nodes so
- * far.
+ * Names and values of one region or function while it is built: the meaning of ids, and the nodes
+ * so far.
  */
 
 import { type ShardwrightError, suggestion } from '../../errors.ts';
@@ -27,7 +27,7 @@ export interface Lowered {
   readonly size: number;
 }
 
-/** What all bodies of a module share. */
+/** State that all bodies of a module share. */
 export interface LoweringContext {
   readonly values: AttributeValues;
   readonly shardings: StatedShardings | undefined;
@@ -43,7 +43,7 @@ export interface LoweringContext {
   typeOf(type: MlirTensor): TensorType;
 }
 
-/** A value in scope: the tensors that it stands for (several of a tuple), by result. */
+/** A value in scope: its tensors (several for a tuple), by result. */
 export interface Entry {
   readonly types: readonly MlirType[];
   /** Node that makes the results; a tuple node is read through getitem. */
@@ -59,7 +59,7 @@ export class BodyScope {
   protected readonly nodes: Node[] = [];
   protected readonly scope = new Map<string, Entry>();
   private readonly names = new NodeNames();
-  /** What each conversion converts. */
+  /** The value that each conversion converts. */
   protected readonly converted = new Map<string, ValueRef>();
   protected readonly nodeTypes = new Map<string, ValueType>();
   protected readonly subgraphs: Record<string, Graph> = {};

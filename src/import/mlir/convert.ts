@@ -20,8 +20,8 @@ interface Conversion {
   /** Attributes by name; a second entry renames. */
   readonly attributes?: Readonly<Record<string, AttributeKind | readonly [AttributeKind, string]>>;
   /**
-   * What the result type tells: always, or `dtype?` only where it differs from that of the first
-   * operand.
+   * The parts of the result type that become arguments: always, or `dtype?` only where it differs
+   * from that of the first operand.
    */
   readonly result?: readonly ('dtype' | 'shape' | 'dtype?')[];
   /** Keyword of each region; `reducer` names a simple body and keeps any other as `body`. */
@@ -230,7 +230,7 @@ export function convertCall(
   return { args, kwargs };
 }
 
-/** What only the types tell: sizes of groups, the result of a generator. */
+/** Arguments that only the types show: sizes of groups, the result of a generator. */
 function special(
   base: string,
   put: (name: string, value: Arg) => void,

@@ -3,7 +3,7 @@
 import { TERMINATORS } from './reducer.ts';
 import type { MlirModule, Operation } from './syntax/syntax.ts';
 
-/** What `inspect` counts of a program: every operation of every function once. */
+/** The counts that `inspect` prints of a program: every operation of every function once. */
 export interface ProgramCounts {
   readonly nodes: number;
   /** By name in the file, `stablehlo.add`, `func.call`. */

@@ -1,5 +1,5 @@
 /**
- * One graph in the making: what the names of the file stand for, and the calls that its operators
+ * One graph while it is built: the meaning of the file's names, and the calls that its operators
  * become.
  */
 

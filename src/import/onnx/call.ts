@@ -1,4 +1,4 @@
-/** What the lowering of one ONNX node may read and write. */
+/** The interface of the lowering of one ONNX node: all that it may read and write. */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, Dim, DType, Graph, TensorType } from '../../graph/types.ts';
@@ -14,7 +14,7 @@ export interface OnnxOperand {
   readonly constant?: Constant;
 }
 
-/** What lowering of one ONNX node may do; made by `builder.ts`. */
+/** The services that the lowering of one ONNX node may use; made by `builder.ts`. */
 export interface Builder {
   /** Adds a call and returns its tensor result. @throws E_TYPE when it does not fit the operator */
   emit(target: string, args: readonly Arg[], kwargs?: Readonly<Record<string, Arg>>): OnnxOperand;
@@ -25,7 +25,7 @@ export interface Builder {
   constant(value: Constant): OnnxOperand;
 }
 
-/** What lowering of control flow may do. */
+/** The services that the lowering of control flow may use. */
 export interface BodyBuilder extends Builder {
   /** Values of the graph around that this body reads, in order of first use. */
   readonly captured: readonly OnnxOperand[];

@@ -1,4 +1,4 @@
-/** What all graphs of one ONNX model share while they are lowered. */
+/** State that all graphs of one ONNX model share while they are lowered. */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { NodeMeta, TensorType } from '../../graph/types.ts';
@@ -7,7 +7,7 @@ import type { Infer } from '../complete/infer.ts';
 import { sourcePosition } from '../complete/origin.ts';
 import type { OnnxModel, OnnxNode } from './file/model.ts';
 
-/** What all graphs of one model share. */
+/** State that all graphs of one model share. */
 export class ModelContext {
   private readonly unknown = new Map<string, { count: number; readonly first: number }>();
   private readonly types = new Map<string, TensorType>();

@@ -17,7 +17,7 @@ interface OnnxOptions {
   readonly infer?: Infer;
 }
 
-/** What the file itself holds: nodes of the main graph, operators, initializers. */
+/** Counts of the file itself: nodes of the main graph, operators, initializers. */
 interface OnnxCounts {
   readonly nodes: number;
   readonly ops: Readonly<Record<string, number>>;

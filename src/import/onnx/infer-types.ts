@@ -1,7 +1,7 @@
 /**
- * Types of ONNX values. In: one of the aten calls that an ONNX operator becomes, the types of its
- * operands. Out: the type of its result by the operator's own rule, in symbols where an operand has
- * a symbolic dim. Inputs and unknown operators have the types that the file states (`lower.ts`).
+ * Infers the types of ONNX values by the rule of the aten call that an ONNX operator becomes, in
+ * symbols where an operand has a symbolic dim. Inputs and unknown operators have the types that the
+ * file states (`lower.ts`).
  */
 import { controlCall } from '../../graph/control.ts';
 import type { Arg, Graph, ValueType } from '../../graph/types.ts';

@@ -13,7 +13,7 @@ const MAX_NODES = 2_000_000;
 const MAX_BODY_DEPTH = 256;
 const SYM_VALUES = ['sym_int_values', 'sym_bool_values', 'sym_float_values'] as const;
 
-/** What all graphs of one program share: places by number, for errors, and interned types. */
+/** State that all graphs of one program share: places by number, for errors, and interned types. */
 export class ProgramReader {
   readonly types = new Types();
   readonly places: Place[] = [];
@@ -38,8 +38,8 @@ export class ProgramReader {
 
 /**
  * One graph. The format has neither `getitem` nor `get_attr` nodes: the names of several outputs
- * *are* those of the getitems, and bodies stand inline. Both are made again here, so that counts
- * and names are those of the FX graph.
+ * *are* those of the getitems, and bodies are inline. Both are restored here, so that counts and
+ * names are those of the FX graph.
  */
 class BodyReader {
   private readonly inputs: FxInput[] = [];

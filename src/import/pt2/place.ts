@@ -33,8 +33,7 @@ export class Place {
   }
 
   /**
-   * The error at this place; the path stands in the message too, as JSON has no lines worth
-   * showing.
+   * The error at this place; the path is also in the message, as JSON has no lines worth showing.
    */
   error(code: string, message: string, hint?: string, node?: string): ShardwrightError {
     const { path } = this;

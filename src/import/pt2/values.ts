@@ -88,7 +88,7 @@ const ARG_KEYS = [
   'as_operator',
 ];
 
-/** What arguments may refer to. */
+/** The names that arguments may refer to. */
 export interface Scope {
   has(name: string): boolean;
   names(): Iterable<string>;

@@ -42,7 +42,7 @@ const LINK_MODE = 0xa000;
  * Members of an archive by name, in the order of its directory.
  *
  * @throws E_ARCHIVE for a cut, encrypted or multi-disk archive, for names that are absolute, hold
- *   `..` or stand twice, and for links; E_LIMIT for too many members
+ *   `..` or are repeated, and for links; E_LIMIT for too many members
  */
 export function zipDirectory(
   bytes: Uint8Array,

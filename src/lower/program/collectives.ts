@@ -81,13 +81,13 @@ export function groupOf(mesh: DeviceMesh, meshDims: readonly number[], rank: num
 export interface CollectiveCall {
   readonly kind: CollectiveKind;
   readonly meshDims: readonly number[];
-  /** Of reductions. */
+  /** The operation of a reduction. */
   readonly op?: ReduceOp;
-  /** Of a permutation: member to which each member sends. */
+  /** For a permutation, the member to which each member sends. */
   readonly targets?: readonly number[];
 }
 
-/** What a collective call of a program says. */
+/** Reads a collective call of a program. */
 export function readCollective(
   mesh: DeviceMesh,
   target: string,

@@ -1,6 +1,6 @@
 /**
- * The emitter of per-device programs. In: calls with local arguments. Out: nodes, each typed on
- * every rank.
+ * Writes the nodes of per-device programs from calls with local arguments, each typed on every
+ * rank.
  */
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
@@ -54,7 +54,7 @@ export function ref(name: string): ValueRef {
  * inference, so that a size which does not fit on some rank is found when the program is made.
  */
 export class Emitter {
-  /** Where nodes are written from here on. */
+  /** The section that receives nodes from here on. */
   section: Section = emptySection();
   /** Meta data of the nodes that are written from here on. */
   meta: NodeMeta = {};
@@ -123,7 +123,7 @@ export class Emitter {
     return { name, members };
   }
 
-  /** Whether a value was written as one of the backward phase. */
+  /** Tells whether a value was written as one of the backward phase. */
   isBackward(name: string): boolean {
     return this.backward.has(name);
   }
@@ -185,8 +185,8 @@ export class Emitter {
   }
 
   /**
-   * A call without operands that is the same wherever it stands in a section, written once; it
-   * belongs to no phase.
+   * A call without operands that is the same anywhere in a section, written once; it belongs to no
+   * phase.
    */
   once(key: string, target: string, args: readonly Arg[], options: EmitOptions = {}): string {
     const { shared } = this.section;

@@ -1,7 +1,4 @@
-/**
- * Frames of the lowering. In: names of global values. Out: their local values with the placement
- * that each has.
- */
+/** Keeps the names of global values during the lowering, with their local values and placements. */
 import type { Node } from '../../graph/types.ts';
 import type { Graph } from '../../graph/types.ts';
 import { type Emitter, emptySection, type Section } from './emitter.ts';
@@ -13,8 +10,8 @@ export interface Placed {
 }
 
 /**
- * The program or one body of it while it is written. A body is a graph of its own: what it uses of
- * the code around it comes in as an input, however deep it stands.
+ * The program or one body of it while it is written. A body is a graph of its own: a value that it
+ * uses from the code around it comes in as an input, at any depth.
  */
 export class Frame {
   readonly section: Section = emptySection();
@@ -22,7 +19,7 @@ export class Frame {
   readonly owned = new Map<number, Placed>();
   /** Copies that several uses here share. */
   readonly copies = new Map<string, Placed>();
-  /** The bodies that stand in it, by name. */
+  /** The bodies in it, by name. */
   readonly bodies = new Map<string, Graph>();
   /** Inputs that the call hands over in each run, in order. */
   readonly inputs: Node[] = [];
@@ -36,7 +33,7 @@ export class Frame {
     readonly parent: Frame | undefined,
   ) {}
 
-  /** Where a value is as seen from here: in this body, or around it. */
+  /** Finds a value from here: in this body, or in those around it. */
   find(value: number): Placed | undefined {
     const own = this.owned.get(value);
     if (own !== undefined || this.parent === undefined) return own;

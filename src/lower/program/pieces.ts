@@ -1,6 +1,4 @@
-/**
- * Pieces of tensor dims. In: a sharding of a dim. Out: the rows that each rank holds.
- */
+/** Computes the rows of a tensor dim that each rank holds under a sharding. */
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { StridedShard } from '../../mesh/placements/shards/strided.ts';
@@ -21,7 +19,7 @@ export interface Piece {
   readonly rows: RankInt;
 }
 
-/** Where the local tensors of shardings lie in the global ones, by rank. */
+/** Places of the local tensors of shardings in the global ones, by rank. */
 export class Pieces {
   private readonly known = new Map<string, Piece>();
 

@@ -8,8 +8,8 @@ import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { argAtRank, dimAtRank } from './rank-int.ts';
 
 /**
- * What every device runs: a graph of local calls and explicit collectives, and beside it what the
- * graph means in terms of the unsharded program. Nothing communicates but the collective nodes
+ * The program that every device runs: a graph of local calls and explicit collectives, and the
+ * meaning of its values in terms of the unsharded program. Only the collective nodes communicate
  * (`collectives.ts` has their vocabulary).
  */
 export interface DeviceProgram {
@@ -17,11 +17,11 @@ export interface DeviceProgram {
   readonly mesh: DeviceMesh;
   readonly space: ShardingSpace;
   /**
-   * Value on each rank of the integers that differ from rank to rank; they stand in the graph as
-   * symbolic sizes. Empty if every cut is even and nothing counts rows.
+   * Value on each rank of the integers that differ from rank to rank; they are symbolic sizes in
+   * the graph. Empty if every cut is even and nothing counts rows.
    */
   readonly symbols: ReadonlyMap<string, readonly number[]>;
-  /** Where the tensors of the unsharded program are, by its names, in its order. */
+  /** Places of the tensors of the unsharded program, by its names, in its order. */
   readonly values: readonly ProgramValue[];
   /**
    * Shardings of what the program returns, by position in `graph.outputs`; null where it returns
@@ -41,13 +41,13 @@ export interface DeviceProgram {
 
 /** A step of a redistribution that does something: it moves or copies elements. */
 export interface Redistributed {
-  /** As the redistribution planner calls it, `all_gather` or `slice`. */
+  /** The kind as the redistribution planner names it, `all_gather` or `slice`. */
   readonly kind: string;
   /** Name of the local value after the step. */
   readonly local: string;
 }
 
-/** What a control-flow call of the program was in the unsharded one. */
+/** The call of the unsharded program that a control-flow call of the program comes from. */
 export interface ProgramCall {
   readonly name: string;
   /**
@@ -75,7 +75,7 @@ export interface ProgramValue {
   readonly sharding: number;
   /** Global shape. */
   readonly shape: readonly number[];
-  /** Whether it stands in a body, so that it has a value for every run of that. */
+  /** True if it is in a body, so that it has a value for every run of that. */
   readonly inBody: boolean;
 }
 

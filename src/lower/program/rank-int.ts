@@ -1,5 +1,5 @@
 /**
- * Integers that differ from rank to rank. In: one value a rank. Out: a number, or a symbol with a
+ * Writes integers that differ from rank to rank: a number where all are equal, or a symbol with a
  * table of values.
  */
 import { internalError } from '../../errors.ts';
@@ -8,7 +8,7 @@ import { isList } from '../../graph/value.ts';
 
 /**
  * Integers of a per-device program that differ from rank to rank: sizes of uneven shards, first
- * rows, offsets. One program serves all ranks, so such an integer stands in it as a symbolic size
+ * rows, offsets. One program serves all ranks, so such an integer is a symbolic size in it
  * (`rows(10, dp)`), and a table says what the symbol is on each rank. Its example value is that of
  * rank 0, whose shards are never the short ones.
  */
@@ -73,7 +73,7 @@ export class RankSymbols {
   private readonly byValues = new Map<string, string>();
   private readonly table = new Map<string, readonly number[]>();
 
-  /** What each symbol is on each rank. */
+  /** The value of each symbol on each rank. */
   get values(): ReadonlyMap<string, readonly number[]> {
     return this.table;
   }
@@ -90,7 +90,7 @@ export class RankSymbols {
       : { kind: 'size', size: { sym: this.symbol(value), example: value.values[0] } };
   }
 
-  /** Whether an argument differs from rank to rank. */
+  /** Tells whether an argument differs from rank to rank. */
   varies(arg: Arg): boolean {
     if (isList(arg)) return arg.some((member) => this.varies(member));
     if (arg === null || typeof arg !== 'object') return false;

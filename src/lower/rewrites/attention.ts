@@ -1,6 +1,4 @@
-/**
- * Local form of attention. In: a causal call with cut rows. Out: a call with an explicit mask.
- */
+/** Rewrites causal attention with cut rows to a call with an explicit mask. */
 import type { Rewrite, Rewrites } from '../local-call.ts';
 import { ref } from '../program/emitter.ts';
 

@@ -1,6 +1,5 @@
 /**
- * Local form of embeddings. In: a call whose table is cut by rows. Out: masked reads and writes of
- * own rows.
+ * Rewrites embeddings whose table is cut by rows to masked reads and writes of a rank's own rows.
  */
 import type { Rewrite, Rewrites } from '../local-call.ts';
 import { ref } from '../program/emitter.ts';

@@ -1,6 +1,4 @@
-/**
- * Local form of factories. In: a call that makes a tensor. Out: the piece that each rank makes.
- */
+/** Rewrites calls that make tensors, so that each rank makes its piece. */
 import type { Arg, DType } from '../../graph/types.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { ref } from '../program/emitter.ts';

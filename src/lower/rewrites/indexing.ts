@@ -1,6 +1,4 @@
-/**
- * Local form of indexing. In: reads and writes with the indexed dim cut. Out: masked local calls.
- */
+/** Rewrites reads and writes with the indexed dim cut to masked local calls. */
 import type { Arg } from '../../graph/types.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { ref } from '../program/emitter.ts';

@@ -1,7 +1,4 @@
-/**
- * Local form of losses. In: a call with cut rows. Out: local sums over the global number of
- * elements.
- */
+/** Rewrites losses with cut rows to local sums over the global number of elements. */
 import { elements } from '../../ops/record/record.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { dividedBy, divisor } from './reduction.ts';

@@ -1,7 +1,4 @@
-/**
- * Masked rows. In: indices into a cut dim. Out: local indices and the mask of the rows that a rank
- * has.
- */
+/** Turns indices into a cut dim into local indices and the mask of the rows that a rank has. */
 import type { Arg } from '../../graph/types.ts';
 import { type Emitter, ref } from '../program/emitter.ts';
 import type { Piece } from '../program/pieces.ts';
@@ -100,7 +97,7 @@ export function zeroed(emit: Emitter, value: string, mask: string, name: string)
   return emit.call('aten.masked_fill.Scalar', [ref(value), ref(mask), 0], { name });
 }
 
-/** Whether some rank has no rows of a dim. */
+/** Tells whether some rank has no rows of a dim. */
 export function someEmpty(rows: RankInt): boolean {
   return typeof rows === 'number'
     ? rows === 0

@@ -1,6 +1,6 @@
 /**
- * Local form of the negative log likelihood. In: a call with cut batch or classes. Out: local calls
- * and reduced weights.
+ * Rewrites the negative log likelihood with cut batch or classes to local calls and reduced
+ * weights.
  */
 import type { Arg } from '../../graph/types.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';

@@ -1,7 +1,4 @@
-/**
- * Local form of norms. In: a group norm with cut batch or channels. Out: a call with the sizes of
- * the rank.
- */
+/** Rewrites group norms with cut batch or channels to calls with the sizes of the rank. */
 import type { Rewrite, Rewrites } from '../local-call.ts';
 
 /** Group norms name their sizes: batch rows, channels and groups that the rank has. */

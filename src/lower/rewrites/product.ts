@@ -1,7 +1,4 @@
-/**
- * Local form of products. In: convolutions and grouped products with cut groups or rows. Out: calls
- * with local sizes.
- */
+/** Rewrites convolutions and grouped products with cut groups or rows to calls with local sizes. */
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { ref } from '../program/emitter.ts';
 import { combine, minus, plus, type RankInt } from '../program/rank-int.ts';

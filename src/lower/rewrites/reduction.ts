@@ -1,6 +1,5 @@
 /**
- * Local form of reductions. In: a reduction over a cut dim. Out: local results whose sum over the
- * ranks is the global one.
+ * Rewrites reductions over a cut dim to local results whose sum over the ranks is the global one.
  */
 import { elements } from '../../ops/record/record.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
@@ -19,8 +18,8 @@ function reducedDims(call: LocalCall): number[] {
 }
 
 /**
- * What a local sum is divided by so that the pending reduction over the ranks is the mean: the
- * global count, less the mesh dims that are averaged over.
+ * The divisor of a local sum that makes the pending reduction over the ranks the mean: the global
+ * count, divided by the mesh dims that are averaged over.
  */
 export function divisor(call: LocalCall, count: number): number {
   let ranks = 1;

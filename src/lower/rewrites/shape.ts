@@ -1,7 +1,4 @@
-/**
- * Local form of shape calls. In: a call with sizes as arguments. Out: the same call with local
- * sizes.
- */
+/** Rewrites calls with sizes as arguments to the same calls with local sizes. */
 import { UPSAMPLE_GRADIENTS } from '../../ops/aten/movement/upsample.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { ref } from '../program/emitter.ts';

@@ -1,6 +1,6 @@
 /**
- * Local form of softmax. In: a call whose normalised dim is cut. Out: row maxima and sums that are
- * reduced over the ranks.
+ * Rewrites softmax whose normalised dim is cut to row maxima and sums that are reduced over the
+ * ranks.
  */
 import type { Arg, DType } from '../../graph/types.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';

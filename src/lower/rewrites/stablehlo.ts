@@ -1,7 +1,4 @@
-/**
- * Local form of StableHLO calls. In: calls with cut operands or results. Out: calls with the sizes
- * of the rank.
- */
+/** Rewrites StableHLO calls with cut operands or results to calls with the sizes of the rank. */
 import type { Arg } from '../../graph/types.ts';
 import { isList } from '../../graph/value.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';

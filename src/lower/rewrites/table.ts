@@ -1,6 +1,4 @@
-/**
- * The table of local forms. In: an operator name. Out: the rewrite that makes its call local.
- */
+/** Lists, for each operator name, the rewrite that makes its call local. */
 import { internalError } from '../../errors.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { attentionRewrites } from './attention.ts';

@@ -1,6 +1,5 @@
 /**
- * What types claim of local values. In: a typed value and its local name. Out: the axes on which
- * its replicas are equal (I or R).
+ * Finds the axes on which the type of a local value claims that its replicas are equal (I or R).
  */
 import type { Graph } from '../../graph/types.ts';
 import { isTuple } from '../../local-spmd/typed.ts';

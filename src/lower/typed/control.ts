@@ -1,6 +1,6 @@
 /**
- * Calls with bodies of a typed program (`call`, `cond`, `while_loop`, `scan`, `map`). In: one call,
- * and how its operands and bodies are written. Out: the local call, with bodies of local calls.
+ * Writes calls with bodies of a typed program (`call`, `cond`, `while_loop`, `scan`, `map`) as
+ * local calls with bodies of local calls.
  */
 import { internalError } from '../../errors.ts';
 import { scanPositions } from '../../graph/control.ts';
@@ -11,7 +11,7 @@ import { type Emitter, type LocalType, ref } from '../program/emitter.ts';
 /** A value of the program that is written: its name, or those of its members. */
 export type Local = { readonly name: string } | { readonly items: readonly Local[] };
 
-/** Where a call stands, and how the writer of the program writes what it is made of. */
+/** The place of a call, and the writer of its operands and bodies. */
 interface ControlSite {
   readonly emit: Emitter;
   /** Local name of an operand. */
@@ -34,7 +34,7 @@ interface ControlSite {
   readonly called: (name: string, bodies: readonly string[], origins: readonly string[]) => void;
 }
 
-/** Calls with bodies: a plain call stands written out, others keep their bodies. */
+/** Writes calls with bodies: a plain call is inlined, others keep their bodies. */
 export function eraseControl(graph: Graph, node: Node, site: ControlSite): Local | undefined {
   const { emit } = site;
   const { args, target } = node;

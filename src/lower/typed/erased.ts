@@ -1,6 +1,6 @@
 /**
- * Types stripped from a program, and why a collective of it is there. In: a typed graph. Out: the
- * per-device program; the chain of values from a collective to the operator that made it necessary.
+ * Strips the types from a typed graph, which gives the per-device program, and explains why a
+ * collective is there by the chain of values from it to the operator that made it necessary.
  */
 import { ShardwrightError } from '../../errors.ts';
 import { LOCAL_MAP } from '../../graph/local-map.ts';
@@ -16,7 +16,7 @@ import { builtinOperators } from '../../ops/builtin.ts';
 import { spmdName } from '../../ops/spmd/operators.ts';
 import { type ErasedProgram, eraseTypes } from './erase.ts';
 
-/** As `CheckOptions`; the mode is `strict`. */
+/** The options of `CheckOptions` without the mode, which is `strict`. */
 export type EraseOptions = Omit<CheckOptions, 'mode'>;
 
 /**
@@ -48,7 +48,7 @@ function meshOf(graph: Graph, { mesh }: EraseOptions): ReturnType<typeof parseMe
 export interface Cause {
   readonly node: string;
   readonly target: string;
-  /** As JAX prints it. */
+  /** The type as JAX prints it. */
   readonly type: string;
   readonly because: string;
   readonly source?: string;

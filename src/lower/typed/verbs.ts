@@ -1,8 +1,7 @@
 /**
- * The verbs of typed per-device code as nodes of the per-device program. In: a local value, a verb
- * with its types, a mesh dim. Out: the local value after it: the collective of the verb, a slice,
- * zeros, or nothing. What is written is what redistributions write (`../redistribution.ts`): a
- * stack of V pieces is a cut of a new dim 0.
+ * Writes the verbs of typed per-device code as nodes of the per-device program: the collective of
+ * the verb, a slice, zeros, or nothing. The nodes are those that redistributions write
+ * (`../redistribution.ts`): a stack of V pieces is a cut of a new dim 0.
  */
 import type { RedistributionStep } from '../../cost/redistribution/plan.ts';
 import { internalError } from '../../errors.ts';

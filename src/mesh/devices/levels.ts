@@ -1,6 +1,6 @@
 /**
- * Where the groups of mesh dims lie in the machine. Hardware is data here: units of so many
- * consecutive device ids, the smallest first, such as 8 devices a host and 64 a rack.
+ * Finds the place of the groups of mesh dims in the machine. Hardware is data here: units of so
+ * many consecutive device ids, the smallest first, such as 8 devices a host and 64 a rack.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -32,7 +32,7 @@ export interface GroupLevels {
     readonly members: number;
   }[];
   /**
-   * Whether every group has one member in each unit of the first level that it touches, all at the
+   * True if every group has one member in each unit of the first level that it touches, all at the
    * same place of their units: rail-aligned traffic, which a rail-wired network carries without
    * crossing rails. False for groups inside one unit.
    */

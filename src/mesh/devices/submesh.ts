@@ -119,7 +119,7 @@ export function unflattenDim(
   );
 }
 
-/** Whether two meshes hold the same devices, in whatever order. */
+/** Tells whether two meshes hold the same devices, in whatever order. */
 export function sameDevices(a: DeviceMesh, b: DeviceMesh): boolean {
   if (a.size !== b.size) return false;
   const ids = new Set(a.devices);

@@ -1,9 +1,9 @@
 /**
  * The verbs of typed per-device code: two without communication (`convert` keeps the meaning of a
  * value and may slice it, `reinterpret` keeps its bytes and may change what they mean) and four
- * collectives. In: a verb with the types before and after. Out: the row of the table, with the
- * verbs of its gradient; or the error that says what was meant. Source: the calculus of the package
- * spmd_types; every transpose preserves the pairing of a value with its gradient.
+ * collectives. The table gives the row of a verb with the types before and after it and the verbs
+ * of its gradient, or an error with the verb that was probably meant. Source: the calculus of the
+ * package spmd_types; every transpose preserves the pairing of a value with its gradient.
  */
 import { ShardwrightError } from '../../errors.ts';
 import { type AxisType, cutOf, gradientType } from './types.ts';
@@ -39,7 +39,7 @@ interface Row {
   readonly expert?: true;
   /** The gradient's verbs, first applied first. */
   readonly gradient: readonly Cell[];
-  /** Of a row that wants the expert flag: what it does, and what is usually meant. */
+  /** For a row that wants the expert flag: its effect, and the verb that is usually meant. */
   readonly does?: string;
   readonly usual?: string;
 }

@@ -1,7 +1,7 @@
 /**
- * Types of a value on all axes as a program writes them. In: a PartitionSpec as JAX writes it
- * (`P(None, "tp")`), or a record (`{ dp: 'S(0)', tp: 'P' }`). Out: one type for each axis that it
- * names, checked against mesh and shape.
+ * Reads the types of a value on all axes as a program writes them: a PartitionSpec as JAX writes it
+ * (`P(None, "tp")`), or a record (`{ dp: 'S(0)', tp: 'P' }`). It gives one type for each axis that
+ * is named, checked against mesh and shape.
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';

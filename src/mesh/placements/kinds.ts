@@ -11,7 +11,7 @@ export interface PlacementKind {
   /** The `kind` of its placements. */
   readonly kind: string;
   /**
-   * Words that start its texts: a capital letter, then letters and digits; a `_` may stand before.
+   * Words that start its texts: a capital letter, then letters and digits; a `_` may come first.
    */
   readonly words: readonly string[];
   /** Reads what follows the word and makes the placement. */
@@ -124,7 +124,7 @@ export class PlacementKinds {
   }
 }
 
-/** Whether a text is two or more words one after the other. */
+/** Tells whether a text is two or more words one after the other. */
 function isSequence(text: string, words: readonly string[]): boolean {
   // reach[i]: the first i characters are whole words.
   const reach = new Uint8Array(text.length + 1);

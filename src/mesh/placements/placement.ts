@@ -22,7 +22,7 @@ export interface Placement {
    */
   readonly chunks: number;
   /**
-   * Whether the rows that a rank holds are always one run of the dim: along the leading dim its
+   * True if the rows that a rank holds are always one run of the dim: along the leading dim its
    * part is then a view of the whole.
    */
   readonly oneRun: boolean;
@@ -32,7 +32,7 @@ export interface Placement {
    */
   readonly identity?: object | undefined;
   /**
-   * Whether it can cut any number of rows over any number of ranks: `refusal` is then always
+   * True if it can cut any number of rows over any number of ranks: `refusal` is then always
    * undefined.
    */
   readonly anySize: boolean;
@@ -54,7 +54,7 @@ export interface Placement {
    * nothing take rank 0's.
    */
   join<T>(parts: readonly ArrayLike<T>[], size: number): T[];
-  /** Whether every one of `n` ranks holds equally many rows. */
+  /** Tells whether every one of `n` ranks holds equally many rows. */
   isEven(size: number, n: number): boolean;
   /** Why `size` rows cannot be cut this way over `n` ranks; undefined when they can. */
   refusal(size: number, n: number): string | undefined;

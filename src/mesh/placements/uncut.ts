@@ -2,7 +2,7 @@
 
 import type { Placement } from './placement.ts';
 
-/** What all kinds that cut nothing have in common: every rank holds every row. */
+/** The base class of all kinds that cut nothing: every rank holds every row. */
 export abstract class Uncut implements Placement {
   abstract readonly kind: string;
   abstract readonly text: string;

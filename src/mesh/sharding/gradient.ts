@@ -1,10 +1,8 @@
 /**
- * Takes a redistribution of data and gives the transposed redistribution of its gradient.
- *
- * The gradient of a redistribution is the transposed redistribution: from what the gradient of the
- * target is, to what the gradient of the source must be. Pieces have
- * gradients in the same pieces; an addend of a pending sum has the gradient of the sum, which all
- * ranks hold. Equal data is one of two: invariant, one value with one gradient; or reduced, a value
+ * Takes a redistribution of data and gives the transposed redistribution of its gradient: from the
+ * sharding of the target's gradient to the sharding that the source's gradient must have. Pieces
+ * have gradients in the same pieces; an addend of a pending sum has the gradient of the sum, which
+ * all ranks hold. Equal data is either invariant, one value with one gradient, or reduced, a value
  * that every rank uses for itself, so that the gradients are addends of a pending sum.
  */
 
@@ -15,7 +13,7 @@ import type { Placement } from '../placements/placement.ts';
 import { REPLICATE } from '../placements/replicate.ts';
 import { isPending, Sharding } from './sharding.ts';
 
-/** Where equal data has a pending gradient. */
+/** Options on the gradients of equal data: where they are pending. */
 export interface GradientOptions {
   /**
    * Mesh dims on which the source's equal data is reduced; the others are invariant, as in DTensor.

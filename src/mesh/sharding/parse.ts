@@ -13,7 +13,7 @@ import { Scanner, shown } from '../placements/scan.ts';
 import { fromMeshView } from './mesh-view.ts';
 import { Sharding } from './sharding.ts';
 
-/** What a text of placements is read for. */
+/** The context in which a text of placements is read. */
 export interface ParseOptions {
   /** Rank of the tensor: negative dims are counted from it, and larger dims are refused. */
   readonly rank?: number;

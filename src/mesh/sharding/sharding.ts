@@ -17,7 +17,7 @@ import { REPLICATE } from '../placements/replicate.ts';
 export class Sharding {
   /** Mesh dims that cut each tensor dim, first cut first; only cut dims have an entry. */
   readonly orders: ReadonlyMap<number, readonly number[]>;
-  /** Whether every tensor dim is cut in mesh order. */
+  /** True if every tensor dim is cut in mesh order. */
   readonly inMeshOrder: boolean;
   /**
    * `S(0)R`; positions are printed where the order is not mesh order: `S(0)[1]S(0)[0]`. Equal iff
@@ -25,7 +25,7 @@ export class Sharding {
    */
   readonly text: string;
   /**
-   * As `text`, with positions on every tensor dim that several mesh dims cut: `S(0)[0]S(0)[1]R`
+   * The text with positions on every tensor dim that several mesh dims cut: `S(0)[0]S(0)[1]R`
    * (plans print this).
    */
   readonly orderedText: string;
@@ -101,7 +101,7 @@ export class Sharding {
     );
   }
 
-  /** Whether some placement belongs to a run-time object, so that equal texts may differ. */
+  /** Tells whether some placement belongs to a run-time object, so that equal texts may differ. */
   get hasIdentities(): boolean {
     return this.placements.some((p) => p.identity !== undefined);
   }
@@ -123,12 +123,12 @@ export class Sharding {
 
 const NONE: readonly number[] = [];
 
-/** Whether a placement is a pending reduction of any kind. */
+/** Tells whether a placement is a pending reduction of any kind. */
 export function isPending(p: Placement): p is Pending {
   return p instanceof Pending;
 }
 
-/** Whether two pending reductions may stand on one tensor: the same one, or sum with avg. */
+/** Tells whether one tensor may have two pending reductions: the same one, or sum with avg. */
 export function pendingTogether(a: Placement, b: Placement): boolean {
   return isPending(a) && isPending(b) && a.standsWith(b) && b.standsWith(a);
 }
@@ -150,10 +150,10 @@ function checkPending(placements: readonly Placement[]): void {
 }
 
 /**
- * Whether every rank can hold at least one row: each tensor dim is at least as long as the product
- * of the mesh dims that cut it; a strided cut wants its factor times the product up to itself. A
- * cut of a dim that the tensor does not have is not shardable, nor is one that its kind refuses
- * (units that do not add up to the size).
+ * Tells whether every rank can hold at least one row: each tensor dim is at least as long as the
+ * product of the mesh dims that cut it; a strided cut wants its factor times the product up to
+ * itself. A cut of a dim that the tensor does not have is not shardable, nor is one that its kind
+ * refuses (units that do not add up to the size).
  */
 export function shardable(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[]): boolean {
   for (const [dim, order] of sharding.orders) {
@@ -169,8 +169,8 @@ export function shardable(sharding: Sharding, mesh: DeviceMesh, shape: readonly 
 }
 
 /**
- * Whether every cut gives every rank equally many rows, in equal chunks: the size divides by the
- * product of the mesh dims that cut it, times the factor of a strided cut for the product up to
+ * Tells whether every cut gives every rank equally many rows, in equal chunks: the size divides by
+ * the product of the mesh dims that cut it, times the factor of a strided cut for the product up to
  * itself; other kinds are asked.
  */
 export function evenlyShardable(
@@ -191,9 +191,9 @@ export function evenlyShardable(
 }
 
 /**
- * Whether each dim with a strided cut gives every rank equally many rows: the pieces of others are
- * no even stride of one another, and no program of one device is written for them. Dims in plain
- * chunks may be uneven.
+ * Tells whether each dim with a strided cut gives every rank equally many rows: the pieces of
+ * others are no even stride of one another, and no program of one device is written for them. Dims
+ * in plain chunks may be uneven.
  */
 export function strideEvenly(
   sharding: Sharding,
@@ -239,7 +239,7 @@ export function refusedCut(
   return undefined;
 }
 
-/** Whether every rank holds at least one row of a dim. */
+/** Tells whether every rank holds at least one row of a dim. */
 export function fillsAllRanks(
   sharding: Sharding,
   mesh: DeviceMesh,

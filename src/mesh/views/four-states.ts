@@ -7,8 +7,8 @@ import type { Placement } from '../placements/placement.ts';
 import { isPending } from '../sharding/sharding.ts';
 
 /**
- * The four states in which a mesh dim can hold a tensor, and what they are called elsewhere. The
- * mesh view of this library keeps the data only, so its `R` stands for both I and R; the dim view
+ * The four states in which a mesh dim can hold a tensor, with their names in other systems. The
+ * mesh view of this library describes the data only, so its `R` covers both I and R; the dim view
  * and the rules of gradients tell them apart.
  */
 export type State = 'S' | 'I' | 'R' | 'P';
@@ -25,7 +25,7 @@ export const VOCABULARIES: readonly Vocabulary[] = [
   'spmd-types',
 ];
 
-/** What the names speak of. */
+/** The tensor and mesh dim that the names describe. */
 interface StateSubject {
   /** Name of the mesh dim. */
   readonly axis: string;
@@ -67,7 +67,7 @@ export function gradientState(state: State): State {
   return ({ S: 'S', I: 'I', R: 'P', P: 'R' } as const)[state];
 }
 
-/** What the ranks along the mesh dim hold. */
+/** The data that the ranks along the mesh dim hold. */
 function stateData(state: State): string {
   return {
     S: 'different slices',
@@ -77,7 +77,7 @@ function stateData(state: State): string {
   }[state];
 }
 
-/** States that a placement may stand for: a replicated value is I or R, undecided. */
+/** The states that a placement may mean: a replicated value is I or R, undecided. */
 export function statesOf(p: Placement): readonly State[] {
   if (isPending(p)) return ['P'];
   return p.dim === undefined ? ['I', 'R'] : ['S'];

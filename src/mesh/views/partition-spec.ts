@@ -95,7 +95,7 @@ export class PartitionSpec {
 
 const AXIS = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
-/** Whether a sharding text is in this notation: `P(sum)` and `P()` are placements. */
+/** Tells whether a sharding text is in this notation: `P(sum)` and `P()` are placements. */
 export function isPartitionSpec(text: string): boolean {
   return /^\s*(?:PartitionSpec\s*\(|P\s*\(\s*(?:["'(]|None\b|unreduced\b|reduced\b))/.test(text);
 }

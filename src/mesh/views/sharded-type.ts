@@ -13,7 +13,7 @@ import { PartitionSpec } from './partition-spec.ts';
 export class ShardedType {
   /** Equal iff the types are. */
   readonly text: string;
-  /** As many dims as the shape. */
+  /** The spec, with as many dims as the shape. */
   readonly spec: PartitionSpec;
 
   /**

@@ -16,7 +16,7 @@ interface Given {
   readonly eps?: number;
 }
 
-/** What all decoder configs state. @throws E_TYPE when the heads do not fit */
+/** Reads the fields that all decoder configs state. @throws E_TYPE when the heads do not fit */
 function common(config: ConfigReader, given: Given = {}): DecoderConfig {
   const width = config.size('hidden_size');
   const heads = config.size('num_attention_heads', given.heads);

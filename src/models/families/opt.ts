@@ -36,7 +36,7 @@ export const OPT: Family = {
 
     const layer = (x: Tensor, dtype: DType): Tensor => {
       const norm = (name: string, y: Tensor): Tensor => layerNorm(name, y, width, EPS, dtype);
-      // Norms stand before each part, or behind each sum.
+      // A norm comes before each part, or after each sum.
       const part = (name: string, y: Tensor, body: (z: Tensor) => Tensor): Tensor =>
         first ? y.add(body(norm(name, y))) : norm(name, y.add(body(y)));
       const seen = part('self_attn_layer_norm', x, (y) =>

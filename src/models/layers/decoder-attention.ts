@@ -12,12 +12,12 @@ import type { DecoderConfig, LatentAttention } from './decoder-config.ts';
 import { OffsetRMSNorm } from './norms.ts';
 import { pairsToHalves, rotatePart } from './rotary.ts';
 
-/** What the layers of one kind share: positions, and which keys a query sees. */
+/** Tensors that layers of one kind share: positions, and the keys that a query sees. */
 export interface Sight {
   readonly turn: Rotation;
   /** Absent: all keys up to the query's own position. */
   readonly mask?: Tensor;
-  /** As `mask` and always there, for attention that is written out. */
+  /** The mask, always present, for attention that is written out. */
   readonly written?: Tensor;
 }
 

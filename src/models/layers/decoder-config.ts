@@ -1,4 +1,4 @@
-/** What a decoder of the Llama kind is made of; the families differ in nothing else. */
+/** Defines the config of a decoder of the Llama kind; the families differ in nothing else. */
 
 import type { Activation } from '../../trace/nn/feed-forward.ts';
 
@@ -66,7 +66,7 @@ export interface DecoderConfig {
   readonly sandwich: boolean;
   /** One weight for q, k, v and one for gate, up. */
   readonly fused: boolean;
-  /** Of the scores; 1 / sqrt(headWidth) by default. */
+  /** The scale of the scores; 1 / sqrt(headWidth) by default. */
   readonly scale?: number;
   readonly embeddingScale?: number;
   readonly attentionCap?: number;
@@ -81,6 +81,6 @@ export interface DecoderConfig {
   readonly windowed: (layer: number) => boolean;
   readonly latent?: LatentAttention;
   readonly experts?: ExpertsConfig;
-  /** Whether the feed-forward layer of a layer is routed. */
+  /** Tells whether the feed-forward layer of a layer is routed. */
   readonly routed: (layer: number) => boolean;
 }

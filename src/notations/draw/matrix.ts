@@ -7,11 +7,11 @@
 
 import { ShardwrightError } from '../../errors.ts';
 
-/** What stands between two neighbouring rows or columns. */
+/** The gap between two neighbouring rows or columns. */
 export interface Gap {
   /** Level of the outermost dim that changes here. */
   readonly level: number;
-  /** Whether a cut runs through it. */
+  /** True if a cut runs through it. */
   readonly cut: boolean;
 }
 
@@ -33,7 +33,7 @@ export interface Drawing {
   readonly columnGaps: readonly Gap[];
 }
 
-/** Where each dim is cut: between slices p-1 and p for every p of the list, or everywhere. */
+/** The cuts of each dim: between slices p-1 and p for every p of the list, or everywhere. */
 export type Cuts = ReadonlyMap<number, readonly number[] | 'all'>;
 
 /** Cells of one drawing. A page of 256 x 256 is already past reading. */

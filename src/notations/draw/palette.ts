@@ -1,8 +1,8 @@
 /**
  * Colours of drawings. Fills are P. Tol's "light" scheme (SRON/EPS/TN/09-002), made for dark text
  * on coloured cells and kept apart under the common colour-vision deficiencies; the same fills
- * serve light and dark pages, since the ink on them is always dark. Colour never stands alone:
- * every cell also says in text what it holds.
+ * serve light and dark pages, since the ink on them is always dark. Colour is never the only sign:
+ * every cell also has its contents as text.
  */
 export const FILLS: readonly string[] = [
   '#77aadd',

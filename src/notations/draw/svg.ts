@@ -7,7 +7,7 @@ import { DARK, FILL_INK, FILLS, LIGHT, OVERLAYS, themeRules } from './palette.ts
 interface SvgOptions {
   /** Heading, also read out by screen readers. */
   readonly title: string;
-  /** What a cell shows, in one sentence: caption and part of the description. */
+  /** One sentence on the contents of a cell: caption and part of the description. */
   readonly caption?: string;
   /**
    * Devices that hold each element (by row-major number), as text: cells of one text get one

@@ -6,7 +6,7 @@ import type { Drawing, Gap } from './matrix.ts';
 /**
  * A drawing as plain text.
  *
- * Cells are right-justified to one width, at least 2. Between columns stands one space (level 0),
+ * Cells are right-justified to one width, at least 2. Columns are separated by one space (level 0),
  * three (level 1), or level-1 colons with two spaces on both sides; between rows nothing, an empty
  * line, or level-1 lines of dots. A cut turns the middle of a gap between columns into bars and the
  * gap between rows into a line of dashes, with + where two cuts of one level meet.
@@ -15,7 +15,7 @@ export function drawText(drawing: Drawing): string {
   let width = 2;
   for (const row of drawing.cells)
     for (const cell of row) width = Math.max(width, cell.text.length);
-  // A cut of the innermost dim makes room for its bar at every place of that dim, so that columns
+  // A cut of the innermost dim leaves space for its bar at every place of that dim, so that columns
   // stay in step.
   const innermost = drawing.columnGaps.some((g) => g.level === 0 && g.cut) ? 3 : 1;
   const columns = drawing.columnGaps.map((gap) => columnGap(gap, innermost));
@@ -84,7 +84,8 @@ function pushGapLines(
 }
 
 /**
- * Where a line between rows crosses a gap between columns: what is of a higher level stays whole.
+ * The crossing of a line between rows and a gap between columns: the one of a higher level stays
+ * whole.
  */
 function crossing(gap: Gap, column: ColumnGap, fill: string): string {
   const { mark, text, level } = column;

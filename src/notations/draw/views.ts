@@ -1,4 +1,7 @@
-/** What the cells of a drawing show: values, offsets of a layout, or the devices of a placement. */
+/**
+ * Gives the texts in the cells of a drawing: values, offsets of a layout, or the devices of a
+ * placement.
+ */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
@@ -105,7 +108,7 @@ export function placementDrawing(
   return { drawing: matrixOfMatrices(shape, (element) => holders[element], cuts), holders };
 }
 
-/** What the cells of a pending reduction say, for a caption. */
+/** A note on the cells of a pending reduction, for a caption. */
 export function pendingNote(pending: Placement): string {
   return pending.text === 'P(sum)'
     ? 'joined by + are devices with an addend each (a pending sum)'

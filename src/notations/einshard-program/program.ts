@@ -407,7 +407,7 @@ function lettersOf(left: ReturnType<typeof parseEinshard>['left']): string | und
   return out;
 }
 
-/** Whether names of a tensor's dims do not contradict the letters of an operand. */
+/** Tells whether names of a tensor's dims do not contradict the letters of an operand. */
 function agrees(own: string | undefined, letters: string): boolean {
   return (
     own === undefined ||

@@ -208,7 +208,7 @@ class StepScan extends NotationScanner {
     return out;
   }
 
-  /** Where the next word begins. */
+  /** The place where the next word begins. */
   private start(): number {
     this.blanks();
     return this.at;

@@ -1,8 +1,8 @@
 /**
- * What an einshard expression means on N devices. With F the product of the unstarred numbers, B
- * that of the starred bases and k stars: F divides N, B divides N/F, and every star stands for the
- * same q, the integer k-th root of N/(F B). Without stars F is N. The mesh has one dim for each
- * element on the right, as written, row-major over the devices.
+ * Resolves an einshard expression on N devices. With F the product of the unstarred numbers, B that
+ * of the starred bases and k stars: F divides N, B divides N/F, and every star means the same q,
+ * the integer k-th root of N/(F B). Without stars F is N. The mesh has one dim for each element on
+ * the right, as written, row-major over the devices.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -43,9 +43,9 @@ interface ResolveOptions {
   readonly shape?: readonly number[];
 }
 
-/** As many devices as a DeviceMesh may have. */
+/** The most devices that a DeviceMesh may have. */
 const MAX_DEVICES = 1 << 24;
-/** Most tensor dims that an ellipsis may stand for. */
+/** The most tensor dims that an ellipsis may cover. */
 const MAX_RANK = 64;
 
 /**
@@ -101,7 +101,7 @@ export function einshardLocalShape(einshard: Einshard, shape: readonly number[])
   return shape.map((size, d) => size / einshard.axes[einshard.axisOfDim[d]].size);
 }
 
-/** A refusal that names an element and where it stands. */
+/** A refusal that names an element and its place. */
 function refuse(
   expression: EinshardExpression,
   element: LeftElement | RightElement,

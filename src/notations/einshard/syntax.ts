@@ -92,7 +92,7 @@ export function elementText(element: LeftElement | RightElement): string {
   return `${name ?? ''}${base === 1 && !bare ? '' : base}${starred ? '*' : ''}`;
 }
 
-/** Whether a sharding text is in this notation: no other has an arrow. */
+/** Tells whether a sharding text is in this notation: no other has an arrow. */
 export function isEinshard(text: string): boolean {
   return text.includes('->');
 }

@@ -1,7 +1,7 @@
 /**
- * An einsum on a mesh in words. In: an equation and where its operands are. Out: lines that name
- * each letter, its class, who has it and what follows from cutting it, the result, and what each
- * gradient owes.
+ * Explains an einsum on a mesh in words: lines that name each letter, its class, the operands that
+ * have it and the effect of cutting it, then the placement of the result, and the reductions that
+ * each gradient owes.
  */
 
 import { classify, parseEinsum } from '../../ops/rules/equation.ts';
@@ -59,7 +59,7 @@ function letterLines({ equation, axes, operands, inputs }: EinsumSharding): stri
   });
 }
 
-/** Whether a state such as `S(1)` or `_S(1, 2)` cuts that dim. */
+/** Tells whether a state such as `S(1)` or `_S(1, 2)` cuts that dim. */
 const cutsDim = (state: string, dim: number): boolean =>
   new RegExp(`^_?S\\(${dim}[,)]`).test(state);
 

@@ -1,7 +1,6 @@
 /**
- * Gradients of an einsum. In: an equation and the position of an operand. Out: the einsum that
- * computes its gradient, which is the same equation with the letters of that operand and of the
- * result swapped. Source: E. Yang, "Computing sharding with einsum".
+ * Makes the einsum that computes the gradient of an operand: the same equation with the letters of
+ * that operand and of the result swapped. Source: E. Yang, "Computing sharding with einsum".
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -11,16 +10,16 @@ import { type EinsumEquation, lettersOf, parseEinsum, repeats } from '../../ops/
 export interface EinsumGradient {
   /** `bo,oi->bi` for operand 0 of `bi,oi->bo`. */
   readonly equation: string;
-  /** What stands at each position: the gradient of the result, or the operand of that position. */
+  /** The operand at each position: the gradient of the result, or the operand of that position. */
   readonly operands: readonly ('gradient' | number)[];
 }
 
 /**
- * The einsum of the gradient of operand `k`: the gradient of the result stands in its place.
+ * The einsum of the gradient of operand `k`: the gradient of the result takes its place.
  *
  * @throws E_SYNTAX for an equation that cannot be read; E_EINSUM where there is no operand `k`, or
  *   the swap is not the gradient: an operand repeats a letter (its gradient lies on a diagonal), or
- *   a letter stands in one operand alone (it must be expanded)
+ *   a letter is in one operand alone (it must be expanded)
  */
 export function einsumBackward(equation: string, k: number): EinsumGradient {
   const read = parseEinsum(equation);

@@ -1,7 +1,7 @@
 /**
- * Where the operands of an einsum are. In: for each operand the state on each mesh dim, as text.
- * Out: the same by letters, with the order in which mesh dims cut one letter. States are S, I, R
- * and P of `four-states.ts`.
+ * Reads the placements of an einsum's operands, a text for each state on each mesh dim, and gives
+ * them by letters, with the order in which mesh dims cut one letter. States are S, I, R and P of
+ * `four-states.ts`.
  */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
@@ -19,7 +19,7 @@ export type EinsumSpec = string | Readonly<Record<string, string>>;
 /** State on one mesh dim. */
 export interface LetterState {
   readonly kind: State;
-  /** Of a cut. */
+  /** The letter of a cut. */
   readonly letter?: string;
   /** Chunks that are cut each, of a strided cut; 1 of a plain one. */
   readonly chunks?: number;

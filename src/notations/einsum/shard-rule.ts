@@ -1,8 +1,7 @@
 /**
- * Sharding of an einsum on a mesh, with its gradients. In: an equation and where its operands are.
- * Out: where the result is, what had to be done to operands, and the reductions that each gradient
- * owes. The rules of a mesh dim are those by which operators are planned. Source: E. Yang,
- * "Computing sharding with einsum".
+ * Shards an einsum on a mesh with its gradients: the placement of the result, the moves of operands
+ * before the product, and the reductions that each gradient owes. The rules of a mesh dim are those
+ * by which operators are planned. Source: E. Yang, "Computing sharding with einsum".
  */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
@@ -45,7 +44,7 @@ export interface ShardRuleOptions {
 type EinsumStepKind =
   'cast' | 'slice' | 'all_gather' | 'all_reduce' | 'reduce_scatter' | 'all_to_all' | 'redistribute';
 
-/** What happens to an operand before the product. Casts and slices are free. */
+/** A move of an operand before the product. Casts and slices are free. */
 export interface EinsumStep {
   readonly operand: string;
   /**
@@ -61,7 +60,7 @@ export interface EinsumStep {
 export interface EinsumFault {
   readonly axis: string;
   readonly message: string;
-  /** What to write. */
+  /** The edit that fixes it. */
   readonly fix: string;
 }
 
@@ -77,7 +76,7 @@ export interface OwedCollective {
 /** The gradient of one operand: where the einsum leaves it, and which reductions it still owes. */
 export interface OperandGradient {
   readonly operand: string;
-  /** Of the gradient; undefined where it is no einsum. */
+  /** The equation of the gradient; undefined where it is not an einsum. */
   readonly equation: string | undefined;
   /** Why it is none. */
   readonly refused: string | undefined;
@@ -87,8 +86,8 @@ export interface OperandGradient {
 }
 
 /**
- * Where the result of an einsum is for operands that are placed, the moves before it, and what
- * gradients owe.
+ * The placement of an einsum's result for operands that are placed, the moves before it, and the
+ * reductions that gradients owe.
  */
 export interface EinsumSharding {
   readonly equation: string;
@@ -105,10 +104,10 @@ export interface EinsumSharding {
 }
 
 /**
- * Where the result of an einsum is, and what its gradients owe, from where the operands are. Where
- * a mesh dim has no rule for the operands as they are, the rule that needs fewest collectives is
- * taken, then fewest slices, then the first; sizes are not known, so nothing is priced (`plan`
- * does).
+ * Shards an einsum whose operands are placed: the placement of its result, and the reductions that
+ * its gradients owe. Where a mesh dim has no rule for the operands as they are, the rule that needs
+ * fewest collectives is taken, then fewest slices, then the first; sizes are not known, so nothing
+ * is priced (`plan` does).
  *
  * @throws E_SYNTAX for an equation or a state that cannot be read, E_PLACEMENT for a state that an
  *   operand cannot have
@@ -229,7 +228,7 @@ interface Choice {
   readonly output: LetterState;
 }
 
-/** What two averages do together is no type. */
+/** The product of two averages has no type. */
 const sumsOnly = (r: Rule): boolean =>
   r.inputs.every((slot) => slot?.kind !== 'partial' || slot.op === P('sum').op);
 
@@ -308,7 +307,7 @@ function reordered(
   operands.forEach((letters, k) => {
     for (const letter of new Set(letters)) {
       const cutting = choices.flatMap((c, axis) => (c.inputs[k].letter === letter ? [axis] : []));
-      // What was cut before keeps its order; what is cut now lies inside it.
+      // An earlier cut keeps its order; a new cut lies inside it.
       const before = (placed[k].order.get(letter) ?? []).filter((axis) => cutting.includes(axis));
       const order = [...before, ...cutting.filter((axis) => !before.includes(axis))];
       const text = order.map((axis) => axes[axis]).join(', ');

@@ -57,7 +57,7 @@ export function reverseTree(tree: IntTree): IntTree {
   return isTuple(tree) ? tree.map((t) => reverseTree(t)).reverse() : tree;
 }
 
-/** Whether two trees have the same nesting. */
+/** Tells whether two trees have the same nesting. */
 export function sameNesting(a: IntTree, b: IntTree): boolean {
   if (!isTuple(a) || !isTuple(b)) return isTuple(a) === isTuple(b);
   return a.length === b.length && a.every((t, i) => sameNesting(t, b[i]));

@@ -44,7 +44,7 @@ function leftColex(a: Layout, refuse: () => never): Layout {
   let covered = 1;
   modes.forEach(({ size, stride, index }, i) => {
     if (stride < covered || stride % covered !== 0) refuse();
-    // What lies between the modes below and this one.
+    // The gap between the modes below and this one.
     if (stride > covered) {
       out.push({ size: stride / covered, stride: next });
       next *= stride / covered;
@@ -109,8 +109,8 @@ export function collision(a: Layout, order: Order): string | undefined {
 }
 
 /**
- * Whether the strides alone show that no two coordinates meet: each is beyond what all smaller ones
- * reach together.
+ * Tells whether the strides alone show that no two coordinates meet: each is beyond what all
+ * smaller ones reach together.
  */
 function plainlyInjective(a: Layout): boolean {
   let reach = 0;

@@ -45,7 +45,7 @@ export function meshAxis(
   return { name: label, layout };
 }
 
-/** Whether axes can be used together. */
+/** Tells whether axes can be used together. */
 export function areOrthogonal(axes: readonly MeshAxis[]): boolean {
   return culprits(axes) === undefined;
 }
@@ -71,8 +71,8 @@ export function checkOrthogonal(axes: readonly MeshAxis[]): void {
 }
 
 /**
- * Whether two axes of any meshes over the same devices meet: some group of one shares two devices
- * with a group of the other. Needs no layout, so it holds for every table.
+ * Tells whether two axes of any meshes over the same devices meet: some group of one shares two
+ * devices with a group of the other. Needs no layout, so it holds for every table.
  */
 export function groupsMeet(
   a: DeviceMesh,

@@ -68,8 +68,8 @@ export class LayoutScanner extends NotationScanner {
 
   /**
    * The second argument of a function by mode: a layout; a list `<3:4, 8:2>` with one part for each
-   * mode, `_` where the mode is left alone; or a bare shape, which stands for its sizes with stride
-   * 1, mode by mode.
+   * mode, `_` where the mode is left alone; or a bare shape, which means its sizes with stride 1,
+   * mode by mode.
    */
   tiler(): Tiler {
     return this.tilerAt(0);
@@ -167,7 +167,7 @@ export class LayoutScanner extends NotationScanner {
     return this.placed(column, () => new Layout(shape, stride));
   }
 
-  /** A layout that is refused says where it stands. */
+  /** An error about a layout states its place. */
   private placed(column: number, make: () => Layout): Layout {
     try {
       return make();

@@ -11,7 +11,7 @@ import { concat, Layout } from './layout.ts';
  */
 export type Tiler = Layout | IntTree | null | readonly Tiler[];
 
-/** What a tiler is: nothing, one layout, or a list by mode. */
+/** The kinds of tilers: nothing, one layout, or a list by mode. */
 type TilerView =
   | { readonly kind: 'nothing' }
   | { readonly kind: 'layout'; readonly layout: Layout }

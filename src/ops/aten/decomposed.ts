@@ -14,7 +14,7 @@ import { complexSpecs } from './elementwise/complex.ts';
 
 const front = (dim: number, rank: number): number => (dim < 0 ? dim + rank : dim);
 
-/** What a loss does with the losses of the elements: 0 keeps them, 1 averages, 2 adds. */
+/** Reduces the losses of the elements as the loss asks: 0 keeps them, 1 averages, 2 adds. */
 function reduced({ b, ctx }: Body, losses: ValueRef): ValueRef {
   const how = ctx.int('reduction');
   if (how === 0) return losses;
@@ -200,7 +200,7 @@ function aminmax(body: Body): readonly ValueRef[] {
   return [least, most];
 }
 
-/** Whether each element is among the test elements. */
+/** Tells whether each element is among the test elements. */
 function isin(body: Body): ValueRef {
   const { b, ctx } = body;
   const [x, tests] = [body.x('elements'), body.x('test_elements')];

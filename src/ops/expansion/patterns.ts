@@ -68,8 +68,8 @@ export function patternsOf(ids: Iterable<number>, space: ShardingSpace): CutPatt
 }
 
 /**
- * Whether a sharding has a cut of another kind than plain shards, or an order that is one in the
- * mesh view.
+ * Tells whether a sharding has a cut of another kind than plain shards, or an order that is one in
+ * the mesh view.
  */
 function mayStride(space: ShardingSpace, id: number): boolean {
   for (let m = 0; m < space.meshRank; m++) if (space.kindAt(id, m) >= FIRST_OTHER_CODE) return true;
@@ -89,7 +89,7 @@ export function gathered(byInput: readonly (readonly CutPattern[])[]): Patterns 
   };
 }
 
-/** Whether the producer of input `t` can leave it with a strided cut on a dim. */
+/** Tells whether the producer of input `t` can leave it with a strided cut on a dim. */
 export function hasCut(patterns: Patterns, t: number, dim: number, cut: Placement): boolean {
   const text = cut.withDim(0).text;
   return (

@@ -40,7 +40,7 @@ export interface ProductOptions {
    */
   readonly patterns?: Patterns | 'any';
   /**
-   * Whether a merged dim is cut in order only: its first part by outer mesh dims, in strides by the
+   * True if a merged dim is cut in order only: its first part by outer mesh dims, in strides by the
    * inner ones.
    */
   readonly stridesInside?: boolean;
@@ -49,7 +49,7 @@ export interface ProductOptions {
    * every rule.
    */
   readonly unitDims?: 'replicate' | 'expand';
-  /** Whether strided cuts must divide their dim, see `strideEvenly`; default that they need not. */
+  /** True if strided cuts must divide their dim, see `strideEvenly`; default that they need not. */
   readonly evenStrides?: boolean;
   /**
    * Most stretches of neighbouring mesh dims (those of one device apart) that take different rows,
@@ -79,7 +79,7 @@ const idsOf = new WeakMap<ShardingSpace, Map<number, number>>();
 export class RowProduct {
   /** Rows taken, by mesh dim. */
   readonly picked: number[];
-  /** Whether two combinations may be one strategy. */
+  /** True if two combinations may be one strategy. */
   readonly mayRepeat: boolean;
   private readonly sizes: readonly number[];
   private readonly width: number;
@@ -101,7 +101,7 @@ export class RowProduct {
   private readonly runs: number[];
   private readonly mostRuns: number;
   private readonly ids: Map<number, number>;
-  /** Cuts that stand wherever rules take them, named for dim 0. */
+  /** Cuts that are taken wherever rules accept them, named for dim 0. */
   private readonly free: ReadonlySet<string>;
 
   constructor(
@@ -227,8 +227,8 @@ export class RowProduct {
   }
 
   /**
-   * Whether a view would cut the first part of a merged dim after a mesh dim before has cut it in
-   * strides.
+   * Tells whether a view would cut the first part of a merged dim after a mesh dim before has cut
+   * it in strides.
    */
   private cutsAfterStride(key: number, slot: RuleSlot, code: number): boolean {
     if (slot?.kind !== 'shard' || slot.inside === null || code >= FIRST_OTHER_CODE) return false;
@@ -248,8 +248,8 @@ export class RowProduct {
   }
 
   /**
-   * Whether the rows taken on all mesh dims pass what needs all of them: units, evenness and ties;
-   * other cuts' own sizes.
+   * Tells whether the rows taken on all mesh dims pass what needs all of them: units, evenness and
+   * ties; other cuts' own sizes.
    */
   complete(): boolean {
     const last = this.sizes.length;
@@ -301,7 +301,7 @@ export class RowProduct {
   }
 
   /**
-   * Whether a tensor can have these kinds on the mesh dims: a row for each piece, one kind of
+   * Tells whether a tensor can have these kinds on the mesh dims: a row for each piece, one kind of
    * pending reduction.
    */
   stands(codes: readonly number[], meta: TensorMeta): boolean {
@@ -349,8 +349,8 @@ export class RowProduct {
   }
 
   /**
-   * Whether every strided cut is one that an input can have, or that a view makes here. What it is
-   * on one mesh dim follows from the others, so that only whole patterns say anything.
+   * Tells whether every strided cut is one that an input can have, or that a view makes here. What
+   * it is on one mesh dim follows from the others, so that only whole patterns say anything.
    */
   private knownPatterns(): boolean {
     const { patterns } = this.options;
@@ -374,7 +374,8 @@ export class RowProduct {
   }
 
   /**
-   * Whether a rule taken here makes the cuts of a result's dim: a view that merges dims into it.
+   * Tells whether a rule taken here makes the cuts of a result's dim: a view that merges dims into
+   * it.
    */
   private isMade(t: number, dim: number): boolean {
     return this.picked.some((r) => {
@@ -400,19 +401,19 @@ export class RowProduct {
     return true;
   }
 
-  /** Whether a dim is cut otherwise than in ceil chunks. */
+  /** Tells whether a dim is cut otherwise than in ceil chunks. */
   private hasSpecial(key: number, dim: number): boolean {
     return this.digits(key).some(
       (code) => code >= FIRST_OTHER_CODE && this.space.dimOfCode(code) === dim,
     );
   }
 
-  /** Whether all ranks hold equally many rows of every dim. */
+  /** Tells whether all ranks hold equally many rows of every dim. */
   private even(meta: TensorMeta, key: number): boolean {
     return evenlyShardable(this.sharding(key), this.space.mesh, meta.shape);
   }
 
-  /** Whether two dims are cut by the same mesh dims in the same ways. */
+  /** Tells whether two dims are cut by the same mesh dims in the same ways. */
   private sameCuts(key: number, dim: number, otherKey: number, otherDim: number): boolean {
     const { space } = this;
     const other = this.digits(otherKey);

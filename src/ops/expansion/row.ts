@@ -6,9 +6,7 @@
 import type { TensorMeta } from '../record/record.ts';
 import type { RuleSlot, ShardSlot } from '../record/rule.ts';
 
-/**
- * A rule on one mesh dim: its slots for inputs and outputs, and the kind codes that they stand for.
- */
+/** A rule on one mesh dim: its slots for inputs and outputs, and their kind codes. */
 export interface Row {
   readonly rule: number;
   readonly slots: readonly RuleSlot[];
@@ -16,7 +14,7 @@ export interface Row {
   /** The slots that cut, see `shardsOf`. */
   readonly shards: readonly ShardPlace[];
   /**
-   * Whether a slot cuts inside the indices of other dims: its code depends on the mesh dims before.
+   * True if a slot cuts inside the indices of other dims: its code depends on the mesh dims before.
    */
   readonly strided: boolean;
 }
@@ -28,7 +26,7 @@ interface ShardPlace {
   readonly mates: readonly { readonly t: number; readonly slot: ShardSlot }[];
 }
 
-/** Where a rule cuts, and which of its cuts belong together. */
+/** The cuts of a rule, and which of them belong together. */
 export function shardsOf(slots: readonly RuleSlot[]): ShardPlace[] {
   const cuts = slots.flatMap((slot, t) => (slot?.kind === 'shard' ? [{ t, slot }] : []));
   return cuts.map(({ t, slot }, i) => ({
@@ -39,15 +37,16 @@ export function shardsOf(slots: readonly RuleSlot[]): ShardPlace[] {
 }
 
 /**
- * Whether a slot asks nothing of a cut but to be the same, or even, where its tie group needs it.
+ * Tells whether a slot asks nothing of a cut but to be the same, or even, where its tie group needs
+ * it.
  */
 export function takesAnyCut(slot: ShardSlot): boolean {
   return slot.slicing !== 'contiguous' && !slot.scaled && slot.unit === 1;
 }
 
 /**
- * What a row asks beyond equal cuts: its slots with needs of their own, and the pairs that are
- * tied.
+ * The conditions of a row beyond equal cuts: its slots with needs of their own, and the pairs that
+ * are tied.
  */
 export interface RowNeeds {
   readonly singles: readonly { readonly t: number; readonly slot: ShardSlot }[];
@@ -61,7 +60,7 @@ export interface RowNeeds {
   readonly dead: boolean;
 }
 
-/** Whether two rows have the same kinds in every place. */
+/** Tells whether two rows have the same kinds in every place. */
 export function someLookEqual(rows: readonly Row[]): boolean {
   if (rows.length > 64) return new Set(rows.map((row) => row.codes.join())).size < rows.length;
   for (let a = 0; a < rows.length; a++)

@@ -137,7 +137,7 @@ function keyed(random: RandomStream, key: EvaluatedArg | undefined): RandomStrea
     : random;
 }
 
-/** Whether calls of an operator can be evaluated, on real or on complex numbers. */
+/** Tells whether calls of an operator can be evaluated, on real or on complex numbers. */
 export function hasKernel({ name, kernel }: OperatorRecord): boolean {
   return (kernel ?? kernelOf(name) ?? complexKernelOf(name)) !== undefined;
 }

@@ -52,7 +52,7 @@ export interface OpContext {
   dtype(name: string): DType | undefined;
   /** A Scalar argument, or undefined when None. */
   scalar(name: string): ScalarArg | undefined;
-  /** Whether the call has the argument with a value other than None. */
+  /** Tells whether the call has the argument with a value other than None. */
   has(name: string): boolean;
   /** Throws `E_TYPE` with the operator's name before the message. */
   fail(message: string, hint?: string): never;

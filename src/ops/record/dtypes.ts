@@ -67,7 +67,7 @@ function promoteIntegers(a: DType, b: DType): DType {
   return unsigned === 8 ? 'i16' : unsigned === 16 ? 'i32' : 'i64';
 }
 
-/** What takes part in a promotion. */
+/** The operands of a promotion. */
 interface Operands {
   readonly tensors: readonly { readonly dtype: DType; readonly shape: readonly number[] }[];
   readonly scalars: readonly ScalarArg[];

@@ -18,7 +18,7 @@ export interface CallNode {
   readonly args: readonly Arg[];
   readonly kwargs: Readonly<Record<string, Arg>>;
   /**
-   * What the graph states as the result: chooses among the forms that an operator has on different
+   * The result that the graph states: it chooses among the forms that an operator has on different
    * devices.
    */
   readonly type?: ValueType | undefined;
@@ -125,7 +125,8 @@ function resultsOf(
 }
 
 /**
- * Whether a stated type is one of these results; a result that nothing reads has no stated type.
+ * Tells whether a stated type is one of these results; a result that nothing reads has no stated
+ * type.
  */
 function states(stated: ValueType, results: readonly (TensorMeta | null)[]): boolean {
   const items = stated.kind === 'tuple' ? stated.items : [stated];

@@ -21,8 +21,8 @@ interface Inside {
 }
 
 /**
- * What the local argument or body must change to when the op runs on shards; null slots are absent
- * tensors.
+ * The change that the local argument or body needs when the op runs on shards; null slots are
+ * absent tensors.
  */
 export interface ShardSlot {
   readonly kind: 'shard';
@@ -50,7 +50,7 @@ export interface ShardSlot {
    * divides evenly.
    */
   readonly scaled: boolean;
-  /** Of a dim that a view merges or splits: where the cut lies in it. */
+  /** The place of the cut inside a dim that a view merges or splits. */
   readonly inside: Inside | null;
 }
 interface ReplicateSlot {
@@ -81,7 +81,7 @@ export interface CollectiveSite {
   readonly node: string;
   readonly from: string;
   readonly to: string;
-  /** What it makes, as JAX prints it. */
+  /** The type of its result, as JAX prints it. */
   readonly type: string;
   readonly source?: string;
   /** In a branch of a condition: its runs, as the branch is counted, in one run of the region. */
@@ -103,8 +103,9 @@ export interface Rule {
    */
   readonly rewrite?: string;
   /**
-   * Mesh dims, by name, that the rule is for: it stands on no others, and on these only rules that
-   * name them stand. Of regions of per-device code, whose specs say what they are on their axes.
+   * Mesh dims, by name, that the rule is for: other mesh dims do not take it, and these take only
+   * rules that name them. Regions of per-device code use it, whose specs state the types on their
+   * axes.
    */
   readonly axes?: readonly string[];
   /**
@@ -113,8 +114,8 @@ export interface Rule {
    */
   readonly collectives?: readonly InternalCollective[];
   /**
-   * What the rewritten body moves, where it is several calls in place of the operator's own kernel;
-   * absent: what the operator moves.
+   * The traffic of the rewritten body, where it is several calls instead of the operator's own
+   * kernel; absent: the traffic of the operator.
    */
   readonly body?: (local: TypedContext) => BodyTraffic;
 }
@@ -127,7 +128,8 @@ export interface BodyTraffic {
 }
 
 /**
- * Of the body with the most traffic among the rules that a strategy takes, one for each mesh dim.
+ * The traffic of the body with the most, among the rules that a strategy takes, one for each mesh
+ * dim.
  */
 export function bodyTraffic(
   rules: readonly (Rule | undefined)[],
@@ -212,7 +214,7 @@ export function slotText(slot: RuleSlot): string {
     : `S(${slot.dim})`;
 }
 
-/** Whether a slot cuts in chunks of other dims, and not in one piece. */
+/** Tells whether a slot cuts in chunks of other dims, and not in one piece. */
 export function isStrided(slot: ShardSlot): boolean {
   return (slot.inside?.dims.length ?? 0) > 0;
 }

@@ -245,7 +245,7 @@ interface GroupedSlot {
   readonly group: number;
 }
 
-/** What the values of the body hold after the first steps. */
+/** The placements of the body's values after the first steps. */
 class State {
   constructor(
     readonly slots: ReadonlyMap<string, GroupedSlot>,

@@ -13,7 +13,7 @@ interface Letters {
 }
 
 /**
- * The letters of a call. Without an arrow the result has those that stand once, in alphabetical
+ * The letters of a call. Without an arrow the result has those that occur once, in alphabetical
  * order. @throws E_TYPE
  */
 export function letters(ctx: OpContext): Letters {

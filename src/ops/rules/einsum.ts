@@ -21,9 +21,9 @@ interface EinsumOptions {
 }
 
 /**
- * Every single-dim rule of an equation: nothing cut, each letter cut where it stands, and a pending
- * sum or average of one operand. `mk,kn->mn` has 8. The operators that are products have these
- * rules.
+ * Every single-dim rule of an equation: nothing cut, each letter cut wherever it occurs, and a
+ * pending sum or average of one operand. `mk,kn->mn` has 8. The operators that are products have
+ * these rules.
  *
  * @throws E_SYNTAX as `parseEinsum`
  */

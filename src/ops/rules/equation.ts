@@ -1,6 +1,6 @@
 /**
- * The letters of an einsum equation. In: text such as `abi,aoi->abo`. Out: its operands and result,
- * and the class of every letter: batch, contraction, free or broadcast. Source: E. Yang, "Computing
+ * Reads the letters of an einsum equation such as `abi,aoi->abo`: its operands and result, and the
+ * class of every letter: batch, contraction, free or broadcast. Source: E. Yang, "Computing
  * sharding with einsum".
  */
 
@@ -19,9 +19,9 @@ const MAX_TEXT = 4096;
 
 /**
  * Reads an equation: letters for the dims of each operand, commas between operands, an arrow,
- * letters of the result. A letter may stand twice in an operand (a diagonal), not in the result.
+ * letters of the result. A letter may occur twice in an operand (a diagonal), not in the result.
  *
- * @throws E_SYNTAX with the column of what cannot be read
+ * @throws E_SYNTAX with the column of the text that cannot be read
  */
 export function parseEinsum(text: string): EinsumEquation {
   const fail = (at: number, message: string): never => {
@@ -68,9 +68,9 @@ export interface LetterClasses {
   readonly batch: readonly string[];
   /** In operands, not in the result: summed over. */
   readonly contraction: readonly string[];
-  /** Of each operand, its letters of the result that some other operand lacks. */
+  /** For each operand, its letters of the result that some other operand lacks. */
   readonly free: readonly (readonly string[])[];
-  /** Of each operand, the letters of the result that it lacks: it is broadcast along them. */
+  /** For each operand, the letters of the result that it lacks: it is broadcast along them. */
   readonly broadcast: readonly (readonly string[])[];
 }
 
@@ -98,7 +98,7 @@ export function lettersOf(operands: readonly string[]): string[] {
   return [...new Set(operands.join(''))];
 }
 
-/** Whether the letter stands twice in one operand. */
+/** Tells whether the letter occurs twice in one operand. */
 export function repeats(operand: string, letter: string): boolean {
   return operand.indexOf(letter) !== operand.lastIndexOf(letter);
 }

@@ -1,7 +1,7 @@
 /**
- * What the validator finds and we keep as it is, with the reason. A finding is explained by the
- * first entry that its operator, its rule, its call and the kind of finding match; a test reads the
- * list and fails for a finding without entry, and for an entry that nothing needs any more.
+ * Lists findings of the validator that we keep as they are, with the reason. A finding is explained
+ * by the first entry that matches its operator, its rule, its call and its kind. A test reads the
+ * list and fails for a finding without an entry, and for an entry that nothing needs any more.
  */
 export interface Explanation {
   /**

@@ -1,8 +1,8 @@
 /**
- * What functions do to pending reductions: the groups of rules that elementwise operators and
- * reductions share. A kind passes through f when f(reduce(x_r)) = reduce(f(x_r)) for every split of
- * x over the ranks. On bools a pending `or` is `bor` and a pending `and` is `band`; sums and
- * averages of bools do not exist.
+ * States which pending reductions pass through which functions: the groups of rules that
+ * elementwise operators and reductions share. A kind passes through f when f(reduce(x_r)) =
+ * reduce(f(x_r)) for every split of x over the ranks. On bools a pending `or` is `bor` and a
+ * pending `and` is `band`; sums and averages of bools do not exist.
  */
 
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
@@ -65,7 +65,7 @@ export function linearIn(name?: string, origin: 'base' | 'ext' = 'ext'): Extra {
 /** Unary and non-decreasing: the maximum of the values is the value of the maximum. */
 export const nonDecreasing: Extra = (ctx) => [onePartial(ctx, 0, 'max'), onePartial(ctx, 0, 'min')];
 
-/** As `nonDecreasing`, where PyTorch 2.13 has no such rule. */
+/** Rules like `nonDecreasing`, where PyTorch 2.13 has none. */
 export const nonDecreasingExt: Extra = (ctx) => [
   onePartial(ctx, 0, 'max', 'max', 'ext'),
   onePartial(ctx, 0, 'min', 'min', 'ext'),
@@ -104,7 +104,7 @@ export function castKinds(ctx: TypedContext): Rule[] {
 }
 
 /**
- * `c1 * self + c2 * other` with tensors: the sums join; averages and extremes pass beside a
+ * `c1 * self + c2 * other` with tensors: the sums join; averages and extremes pass next to a
  * replicated operand.
  */
 export function additiveRules(
@@ -152,7 +152,7 @@ function extremes(ctx: TypedContext, i: number, c: number, origin: 'base' | 'ext
 }
 
 /**
- * An operand that is only added, times `c`, to a function of the others: averages pass beside
+ * An operand that is only added, times `c`, to a function of the others: averages pass next to
  * replicated others, extremes by the sign of c.
  */
 export function addedOperand(ctx: TypedContext, name: string, c: number): Rule[] {
@@ -162,8 +162,8 @@ export function addedOperand(ctx: TypedContext, name: string, c: number): Rule[]
 }
 
 /**
- * `maximum` (or `minimum`, or logaddexp with no kind): extremes beside a replicated operand, and
- * its own kind jointly.
+ * `maximum` (or `minimum`, or logaddexp with no kind): extremes pass next to a replicated operand,
+ * and its own kind jointly.
  */
 export function latticeRules(ctx: TypedContext, own: 'max' | 'min' | null): Rule[] {
   if (ctx.inputs.length < 2) return [...nonDecreasing(ctx)];

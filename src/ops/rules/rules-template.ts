@@ -7,9 +7,9 @@ import { isList, isRef, typeText } from '../../graph/value.ts';
 const textOf = (type: ValueType): string => typeText(type, ({ example = 1 }) => String(example));
 
 /**
- * A call of an operator that has no record -> the text of a rules file (`rules-file.ts`) that gives
- * it one: the operator runs whole on every device until rules are added. Results are typed like the
- * first operand of the same type; where there is none, the type itself stands there.
+ * The text of a rules file (`rules-file.ts`) that gives a record to each operator without one: the
+ * operator runs whole on every device until rules are added. Results are typed like the first
+ * operand of the same type; where there is none, the type itself is written.
  */
 export function rulesTemplate(calls: readonly Node[], typeOf: (name: string) => ValueType): string {
   const operators = calls.map((node) => {

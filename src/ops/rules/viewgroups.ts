@@ -20,7 +20,7 @@ export type DimSpec =
       readonly groupShape: readonly number[];
       readonly id: number;
     }
-  /** A dim of size 1 that no input dim stands behind. */
+  /** A dim of size 1 without an input dim. */
   | { readonly kind: 'singleton' };
 
 /**
@@ -142,7 +142,7 @@ function emptyGroups(from: readonly number[], to: readonly number[]): DimSpec[] 
 }
 
 /**
- * Where one mesh dim may cut a view: input dim, output dim, and whether the cut must be even on
+ * The cuts of a view by one mesh dim: input dim, output dim, and whether the cut must be even on
  * both sides. Evenness is asked of the product of all mesh dims that cut the dim, so that blocks of
  * rows stay whole blocks.
  */
@@ -151,8 +151,8 @@ interface ViewCut {
   readonly output: number;
   readonly even: boolean;
   /**
-   * Of dims merged into one, or of one that is split: the side that has the one dim, and the dims
-   * of the other side before the one that is cut. Each of their indices holds a piece of its own on
+   * For dims merged into one, or one that is split: the side that has the one dim, and the dims of
+   * the other side before the one that is cut. Each of their indices holds a piece of its own on
    * every rank.
    */
   readonly inside?: { readonly merged: 'input' | 'output'; readonly dims: readonly number[] };

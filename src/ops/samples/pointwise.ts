@@ -45,8 +45,8 @@ const DOMAIN: Readonly<Record<string, string>> = {
 const INTEGERS = /^(bitwise_|__)/;
 
 /**
- * What the schema alone does not tell: arguments with a meaning of their own. By name with
- * overload, in-place forms too.
+ * Samples that the schema alone does not give: arguments with a meaning of their own. They are
+ * listed by name with overload, in-place forms too.
  */
 const OWN: Readonly<Record<string, readonly string[]>> = {
   'nan_to_num.default': ['x[6,5]', 'x[6,5], 1.0, 2.0, -2.0'],
@@ -109,7 +109,7 @@ const OWN: Readonly<Record<string, readonly string[]>> = {
   'logical_not.default': ['few[6,5]', 'bits[6,5]', 'i64[6,5]'],
 };
 
-/** Operators whose samples stand with their families. */
+/** Operators whose samples are listed with their families. */
 export const ELSEWHERE =
   /_loss_backward$|^binary_cross_entropy_backward$|^native_dropout_backward$/;
 

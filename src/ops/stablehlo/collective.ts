@@ -123,7 +123,7 @@ const allToAll = defineOp('stablehlo.all_to_all', {
 });
 
 /**
- * Data that changes rank unchanged. A rank without a source gets zeros, so only sums pass beside
+ * Data that changes rank unchanged. A rank without a source gets zeros, so only sums pass next to
  * cuts.
  */
 function moving(name: string, schema: string): OperatorRecord {

@@ -81,7 +81,7 @@ const isBool = (ctx: TypedContext): boolean => ctx.inputs[0].dtype === 'b8';
 const hard = { cost: TRANSCENDENTAL };
 
 /**
- * and, or of bools: either pending kind passes beside a replicated operand, the own kind on both.
+ * and, or of bools: either pending kind passes next to a replicated operand, the own kind on both.
  */
 const logic =
   (own: 'bor' | 'band'): Extra =>

@@ -93,7 +93,7 @@ function gatherRules(ctx: TypedContext): Rule[] {
   batched.forEach((dim, i) => {
     const out = batchOf.get(withIndices[i]);
     if (out !== undefined && shape[dim] > 1 && indices[withIndices[i]] === shape[dim])
-      // A window of one row needs a row to stand on.
+      // A window of one row needs at least one row.
       rules.push(rule([S(dim, { filled: true }), S(withIndices[i])], [S(out)]));
   });
   for (const [dim, out] of batchOf)

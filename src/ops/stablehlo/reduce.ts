@@ -72,8 +72,8 @@ function pendingInputs(reducer: string, dtype: DType): Rule[] {
   const join = joins(reducer, dtype);
   if (join === undefined) return [];
   const rules = [rule([P(join), P(join)], [P(join)])];
-  // An average of sums over the same initial value; an extreme beside a value that every rank takes
-  // part with.
+  // An average of sums over the same initial value, or an extreme next to a value that every rank
+  // takes part with.
   if (join === 'sum' && linearKinds(dtype).includes('avg'))
     rules.push(rule([P('avg'), R], [P('avg')], { origin: 'ext' }));
   if (join !== 'sum') rules.push(rule([P(join), R], [P(join)]));

@@ -148,7 +148,7 @@ const bitcastConvert = defineOp('stablehlo.bitcast_convert', {
       before === after ? shape : before > after ? [...shape, before / after] : shape.slice(0, -1);
     if (before < after && shape.at(-1) !== after / before)
       ctx.fail(`the last dim must have ${after / before} elements`);
-    // What the call states as its result follows from the operand: a rank's piece of it too.
+    // The stated result of the call follows from the operand, and so does that of a rank's piece.
     return [{ dtype: to, shape: expected }];
   },
   shard: (ctx) => {

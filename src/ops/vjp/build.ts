@@ -128,8 +128,8 @@ export class CallBuilder {
   }
 
   /**
-   * Whether the elements of a value lie in another order than row-major, as far as its stride or
-   * its making tells.
+   * Tells whether the elements of a value lie in another order than row-major, as far as its stride
+   * or its making tells.
    */
   isStrided(ref: ValueRef): boolean {
     return !isRowMajor(this.orderOf(ref));

@@ -152,8 +152,8 @@ function attentionOrder(table: OperatorTable, target: string): MemoryOrder {
 }
 
 /**
- * Whether a reshape only splits dims (and adds or drops dims of size 1). Then it is a view of any
- * layout; merging dims needs their elements to lie one after the other.
+ * Tells whether a reshape only splits dims (and adds or drops dims of size 1). Then it is a view of
+ * any layout; merging dims needs their elements to lie one after the other.
  */
 export function splitsOnly(from: readonly number[], to: readonly number[]): boolean {
   const sizes = from.filter((n) => n !== 1);

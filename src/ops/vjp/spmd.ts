@@ -52,7 +52,7 @@ export const spmdVjps: Vjps = {
       ]);
     },
   }),
-  // What is left to a later sum is R in the gradient, as every addend's gradient is.
+  // A value that is left to a later sum is R in the gradient, because every addend's gradient is.
   [spmdTarget('out_partial')]: (call) => ({ x: () => call.g() }),
   [spmdTarget('assert_type')]: (call) => ({ x: () => call.g() }),
 };

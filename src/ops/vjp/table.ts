@@ -68,7 +68,7 @@ const CUT: ReadonlySet<string> = new Set(
   ].flatMap((line) => line.split(' ').map((name) => `aten.${name}`)),
 );
 
-/** Whether an operator passes no gradient although operand and result are real numbers. */
+/** Tells whether an operator passes no gradient although operand and result are real numbers. */
 export function cutsGradient(name: string): boolean {
   return CUT.has(name);
 }

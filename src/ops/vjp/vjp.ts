@@ -89,7 +89,7 @@ export class VjpCall {
     return this.grads[index] !== undefined;
   }
 
-  /** Whether the gradient of a tensor argument is asked for. */
+  /** Tells whether the gradient of a tensor argument is asked for. */
   wants(name: string): boolean {
     return this.wanted(name);
   }

@@ -162,7 +162,7 @@ export class Backward {
     return typeof given === 'function' ? { vjp: given } : (given ?? vjpOf(name));
   }
 
-  /** Whether an operand or a result has complex numbers. */
+  /** Tells whether an operand or a result has complex numbers. */
   private isComplex(node: Node): boolean {
     const names = new Set([node.name]);
     eachOperand(node, (name) => names.add(name));

@@ -94,7 +94,7 @@ export class ForwardCopy {
     if (ctx === undefined) return;
     const from = this.calls.made.length;
     const { save, ...meta } = node.meta;
-    // What a composite is made of is recomputed with it; `save` is for its result, see `retained`.
+    // The parts of a composite are recomputed with it; `save` is for its result, see `retained`.
     this.calls.meta = save === 'recompute' ? node.meta : meta;
     const active = (name: string): boolean => {
       const arg = call.arg(name);
@@ -115,7 +115,7 @@ export class ForwardCopy {
     this.nodes.push(node);
   }
 
-  /** The operand's name stands for the new value from here on. */
+  /** From here on the operand's name means the new value. */
   private replaceInPlace(original: Node, functional: Node): void {
     const [target] = original.args;
     if (target !== undefined && isRef(target)) {

@@ -131,8 +131,8 @@ function withBodies(node: Node, bodies: ReadonlyMap<string, string>): Node {
 }
 
 /**
- * Names of backward values beside the forward ones: a saved value keeps its name, a new one gets a
- * free one.
+ * Names of backward values that avoid the forward ones: a saved value keeps its name, a new one
+ * gets a free one.
  */
 class Names {
   private readonly used: Set<string>;

@@ -36,8 +36,8 @@ export type { Wanted } from './wanted.ts';
 /** Which gradients are taken, and of what. */
 export interface JointOptions {
   /**
-   * What gradients are returned of: all parameters (default), parameters and inputs, or these (role
-   * or node names).
+   * The values that gradients are returned for: all parameters (default), parameters and inputs, or
+   * these (role or node names).
    */
   readonly wrt?: Wanted;
   /**
@@ -213,7 +213,7 @@ function givenOf(
   };
 }
 
-/** Updated buffers and new states stand before the user outputs. */
+/** Updated buffers and new states come before the user outputs. */
 function rank(output: Output): number {
   return output.role === 'mutation' ? 0 : output.role === 'newstate' ? 1 : 2;
 }

@@ -6,8 +6,8 @@ import { eachGraphRef, setOwn, without } from '../../graph/value.ts';
 
 /**
  * Sets phases: a call is `backward` if it depends on a tangent or on one of the constants that
- * stand for one (`seeds`), else `forward`; a forward call that only gradients need is `savedOnly`.
- * A stated phase `optimizer` stays.
+ * replace one (`seeds`), else `forward`; a forward call that only gradients need is `savedOnly`. A
+ * stated phase `optimizer` stays.
  */
 export function stampJointPhases(graph: Graph, seeds: ReadonlySet<string>): Graph {
   const { nodes } = graph;

@@ -9,7 +9,7 @@ import { drawsWithoutKey } from '../control/loops/hoist-invariants.ts';
 import { backwardStart } from '../plannable/weight-views.ts';
 
 /**
- * What the user's tags do to a joint graph. A value tagged `recompute` is made a second time in the
+ * Applies the user's tags to a joint graph. A value tagged `recompute` is made a second time in the
  * backward pass, so that the first is not kept; the recomputed node counts as backward and names
  * the first. A value tagged `save` keeps its tag, which forbids every later pass to run it again.
  *

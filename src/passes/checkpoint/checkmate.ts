@@ -1,8 +1,8 @@
 /**
  * Optimal rematerialisation of a whole graph: the integer program of Checkmate (Jain et al.,
  * arXiv:1910.02653, section 4). Stage t computes node t for the first time, and any earlier nodes
- * once more; what stands in memory between two stages is chosen. Columns grow with the square of
- * the nodes: a block of a model, not a model.
+ * once more; the solver chooses the values in memory between two stages. Columns grow with the
+ * square of the nodes: a block of a model, not a model.
  */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
@@ -18,12 +18,12 @@ export interface RematGraph {
   }[];
 }
 
-/** What one stage does; positions of nodes, ascending. */
+/** The work of one stage; positions of nodes, ascending. */
 export interface RematStage {
   /** In memory from the stage before. */
   readonly kept: readonly number[];
   /**
-   * Computed in this order; each stands in memory until its last use in the stage, or longer where
+   * Computed in this order; each stays in memory until its last use in the stage, or longer where
    * the next keeps it.
    */
   readonly computed: readonly number[];
@@ -34,7 +34,7 @@ export type RematResult =
   | {
       /** `feasible`: the time limit came before the proof. */
       readonly status: 'optimal' | 'feasible';
-      /** Of all evaluations. */
+      /** Seconds of all evaluations. */
       readonly seconds: number;
       readonly peakBytes: number;
       readonly stages: readonly RematStage[];
@@ -53,7 +53,7 @@ const TIME_LIMIT_SECONDS = 180;
 const MOST_NODES = 100;
 /** Rows of memory are brought to this size: solvers keep rows to an absolute tolerance. */
 const ROW_SCALE = 1e3;
-/** What a followed schedule may be above the limit for the solver's tolerance, as a share. */
+/** The share by which a followed schedule may exceed the limit, for the solver's tolerance. */
 const SLACK = 1e-6;
 
 /**
@@ -253,7 +253,7 @@ class Program {
     };
   }
 
-  /** What the columns of an answer say. */
+  /** Reads the stages from the columns of an answer. */
   stages(values: Float64Array): RematStage[] {
     const on = (columns: readonly number[]): number[] =>
       columns.flatMap((column, i) => (Math.round(values[column]) === 1 ? [i] : []));

@@ -1,6 +1,6 @@
 /**
- * What a choice of kept values costs: time to compute the rest again, and memory, at the end of the
- * forward pass or with what the backward pass recomputes on the way.
+ * Computes the cost of a choice of kept values: the time to compute the rest again, and the memory,
+ * at the end of the forward pass or with the values that the backward pass recomputes on the way.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -21,7 +21,7 @@ export interface RecomputeGraph {
 }
 
 /**
- * What it costs to keep a set of values: seconds of recomputation, bytes kept, and the peak of the
+ * The cost of keeping a set of values: seconds of recomputation, bytes kept, and the peak of the
  * backward pass in bytes.
  */
 export interface KeepEvaluation {

@@ -31,7 +31,7 @@ export interface ModuleStatistics {
   readonly parameterBytes: number;
   /** Gradients of parameters that exist when its backward pass begins, before sharding. */
   readonly gradientTotalBytes: number;
-  /** What its forward pass leaves for the backward pass, inputs and outputs apart. */
+  /** Bytes that its forward pass leaves for the backward pass, without inputs and outputs. */
   readonly savedBytes: number;
   /** Activations of the whole program that are alive when its forward pass is over. */
   readonly aliveBytes: number;
@@ -171,7 +171,7 @@ interface Frame {
   readonly nested: readonly (readonly [number, number])[];
   /** Bytes at each module that no choice changes. */
   readonly fixedBytes: Float64Array;
-  /** What the rows are counted in. */
+  /** The unit in which the rows are counted. */
   readonly unitBytes: number;
 }
 
@@ -360,8 +360,8 @@ function peakBytes({ fixedBytes }: Pick<Frame, 'fixedBytes'>, freedBytes: Float6
 }
 
 /**
- * What the solver's columns say, made exact: ratios by module, checked against nesting and budget
- * by the formulas above.
+ * Makes the answer in the solver's columns exact: ratios by module, checked against nesting and
+ * budget by the formulas above.
  */
 function withinBudget(
   frame: Frame,
@@ -380,7 +380,7 @@ function withinBudget(
     for (const c of candidates) bytes[c.module] = freed(c, ratios[c.module]);
     return peakBytes(frame, bytes);
   };
-  // A module that the budget does not need stands there only because it costs nothing.
+  // A module that the budget does not need is only in the list because it costs nothing.
   for (const c of candidates) {
     const ratio = ratios[c.module];
     if (ratio === 0) continue;

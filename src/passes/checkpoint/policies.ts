@@ -74,7 +74,7 @@ const EXPENSIVE: ReadonlySet<OpClass> = new Set<OpClass>(['matmul', 'attention']
 /**
  * The narrow points of a forward pass: values that everything computed later from weights depends
  * on, alone. In a transformer these are the sums of the residual stream. Of several without a
- * matmul or attention between them the smallest stands, the first of equals; those after the last
+ * matmul or attention between them the smallest is taken, the first of equals; those after the last
  * matmul are left out.
  *
  * @returns names in program order

@@ -1,6 +1,6 @@
 /**
- * What it costs to discard a share of a region's results: operators are given up in the order of
- * bytes freed a second, and the staircase that this draws is laid under a convex line of two
+ * Computes the cost of discarding a share of a region's results: operators are given up in the
+ * order of bytes freed a second, and the resulting staircase is bounded by a convex line of two
  * pieces, which a linear program can hold (the trade-off curve of PyTorch's
  * `torch.distributed._tools.sac_estimator`).
  */
@@ -57,13 +57,12 @@ export function recomputeCurve(ops: readonly RegionOp[]): RecomputeCurve {
   return { bytes, seconds, points };
 }
 
-/** What PyTorch moves every point to the right by. */
+/** The shift by which PyTorch moves every point to the right. */
 const SHIFT = 0.01;
 
 /**
- * At most two lines whose larger value stands for the curve. Each point takes the seconds of the
- * next one, because a share between two steps costs the later: an upper estimate, as PyTorch makes
- * it.
+ * At most two lines whose larger value replaces the curve. Each point takes the seconds of the next
+ * one, because a share between two steps costs the later: an upper estimate, as PyTorch makes it.
  */
 export function curveLines({ points }: RecomputeCurve): CurveLine[] {
   if (points.length < 2) return [];

@@ -17,8 +17,8 @@ interface RecomputedGraph {
 
 /**
  * Recomputes forward nodes in the backward pass instead of keeping their results. Each recomputed
- * node (named after the first with `_recomputed`) stands right before the first backward node that
- * needs it, with the recomputed nodes it needs before it; what is not named is kept. Recomputation
+ * node (named after the first with `_recomputed`) comes right before the first backward node that
+ * needs it, with the recomputed nodes it needs before it; all other values are kept. Recomputation
  * so becomes a part of the program: it is placed, priced, lowered and verified as every other node
  * is. A node that nothing needs is not written.
  *

@@ -27,8 +27,8 @@ const MOVES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Whether a forward call may be recomputed in the backward pass; operators without a record never
- * may.
+ * Tells whether a forward call may be recomputed in the backward pass; operators without a record
+ * never may.
  */
 export function mayRecompute(
   target: string,

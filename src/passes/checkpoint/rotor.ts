@@ -20,7 +20,7 @@ export interface ChainStage {
   readonly backwardTemporarySlots?: number;
 }
 
-/** What to do, in order; stages count from 0. */
+/** The actions, in order; stages count from 0. */
 export interface ChainStep {
   /** Forward keeping its input, forward dropping its input, forward saving everything, backward. */
   readonly kind: 'forward-keep' | 'forward-drop' | 'forward-save' | 'backward';
@@ -120,7 +120,7 @@ export function rotor(
   return { seconds: total, steps: unfold(choice, at, n, budget, x, saved) };
 }
 
-/** Slots beside the input of stage i that the stages i..k cannot do without. */
+/** Slots, in addition to the input of stage i, that the stages i..k need. */
 function leastSlots(
   i: number,
   k: number,
@@ -154,7 +154,7 @@ function unfold(
     }
     const { i, k, m } = task;
     const j = choice[at(i, k, m)];
-    // What comes later goes on the stack first.
+    // The later work goes on the stack first.
     if (j === -1) {
       if (i <= n) {
         stack.push({ kind: 'backward', stage: i - 1 });

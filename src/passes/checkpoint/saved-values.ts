@@ -88,8 +88,7 @@ function cut(values: readonly ForwardValue[], banned: (v: ForwardValue) => boole
   const sinks: number[] = [];
   const edges: (readonly [number, number])[] = [];
   values.forEach((v, i) => {
-    // A value that is not recomputed is either kept or not there: its inputs cannot stand in for
-    // it.
+    // A value that is not recomputed is either kept or absent: its inputs cannot replace it.
     if (v.isInput === true || v.once === true || banned(v)) sources.push(i);
     if (v.readInBackward === true) sinks.push(i);
     for (const j of v.inputs) edges.push([j, i]);

@@ -5,12 +5,12 @@ import { baseName, type GraphBuilder } from '../../graph/build.ts';
 import type { Arg, Graph, Node, NodeMeta, ValueRef } from '../../graph/types.ts';
 import { getOwn, isList, isRef, NO_KWARGS, setOwn } from '../../graph/value.ts';
 
-/** What an old name stands for in the graph that is written. */
+/** The meaning of old names in the graph that is written. */
 type Names = ReadonlyMap<string, Arg>;
 
 /**
- * Copies nodes of one graph into another that is being built: operands by what they stand for now,
- * bodies under free names. A body that is one object is written once.
+ * Copies nodes of one graph into another that is being built: operands by their new values, bodies
+ * under free names. A body that is one object is written once.
  */
 export class BodyWriter {
   private readonly bodies = new Map<Graph, string>();
@@ -79,15 +79,12 @@ export class BodyWriter {
   }
 }
 
-/**
- * A node that stands for the name of a body, as FX graphs have them; calls refer to the body
- * itself.
- */
+/** A node that means the name of a body, as FX graphs have them; calls refer to the body itself. */
 export function isBodyName(node: Node, graph: Graph): boolean {
   return node.kind === 'get_attr' && getOwn(graph.subgraphs, node.target) !== undefined;
 }
 
-/** The argument with names replaced by what they stand for. */
+/** The argument with names replaced by their meaning. */
 export function mapArg(
   arg: Arg,
   names: Names,

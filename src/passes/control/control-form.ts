@@ -10,7 +10,7 @@ import { getOwn, isGraphRef, isList } from '../../graph/value.ts';
 
 export interface BranchForm {
   readonly kind: 'branch';
-  /** What decides; null for a plain call. */
+  /** The deciding value; null for a plain call. */
   readonly test: Arg;
   readonly bodies: readonly { readonly name: string; readonly graph: Graph }[];
   readonly operands: readonly Arg[];

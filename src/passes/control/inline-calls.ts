@@ -8,10 +8,10 @@ import { getOwn, isGraphRef, isList, isRef, setOwn } from '../../graph/value.ts'
 const MAX_NODES = 2_000_000;
 
 /**
- * Writes out every `call`: the callee's nodes stand where the call was, named `call_node`. Reads of
- * the call's results become names of what the callee returns. Bodies of other control flow stay
- * bodies, with their own calls written out. Given shardings of callees come along. A graph without
- * calls is returned as it is.
+ * Writes out every `call`: the callee's nodes replace the call, named `call_node`. Reads of the
+ * call's results become names of the callee's results. Bodies of other control flow stay bodies,
+ * with their own calls written out. Given shardings of callees come along. A graph without calls is
+ * returned as it is.
  *
  * @throws E_LIMIT when the result would have more than 2,000,000 nodes
  */
@@ -39,7 +39,7 @@ class Inliner {
   private readonly names = new Set<string>();
   private readonly subgraphs: Record<string, Graph> = {};
   private readonly given: GivenSharding[] = [];
-  /** What each name of the old graph is called now. */
+  /** The new name of each name of the old graph. */
   private readonly renamed = new Map<string, string>();
   /** Results of each call, by its name. */
   private readonly results = new Map<string, readonly (string | null)[]>();

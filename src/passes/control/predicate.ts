@@ -15,11 +15,11 @@ import type { CallBuilder } from '../../ops/vjp/build.ts';
 import { type BranchForm, controlForm, scanLength, type WhileForm } from './control-form.ts';
 import { rewriteControl, type Site } from './rewrite-control.ts';
 
-/** What runs on the side of a branch that is not taken. */
+/** Options on the work of the branch that is not taken. */
 export interface PredicateOptions {
   readonly table?: OperatorTable;
   /**
-   * What floating operands of the untaken side are; default 1. Integers become 0, truth values
+   * The value of floating operands on the untaken side; default 1. Integers become 0, truth values
    * stay.
    */
   readonly safeValue?: number;

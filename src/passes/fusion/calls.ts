@@ -1,6 +1,6 @@
 /**
- * Takes a graph and gives its calls with the values that they read and write; views are the values
- * that they look at.
+ * Lists the calls of a graph with the values that they read and write; a view is the value that it
+ * looks at.
  */
 
 import type { CallTraffic } from '../../cost/compute.ts';
@@ -20,7 +20,7 @@ export interface Value {
   readonly count: number;
 }
 
-/** What a call reads of a value, through views. */
+/** A read of a value by a call, through views. */
 export interface Use {
   readonly value: number;
   /** Share of the value that the views show, at most 1. */
@@ -36,9 +36,9 @@ export interface Call {
   readonly at: number;
   /** Undefined where a library runs the call. */
   readonly form: LoopForm | undefined;
-  /** Of a call of a library that is not what it is when it runs alone. */
+  /** The traffic of a library call where it differs from that of the call alone. */
   readonly own: CallTraffic | undefined;
-  /** What is compiled together: a phase, and a body of its loops. */
+  /** The part of the program that is compiled together: a phase, and a body of its loops. */
   readonly phase: string;
   /** By tensor input, in the order of the schema. */
   readonly uses: readonly Use[];

@@ -1,8 +1,8 @@
 /**
- * Takes a graph and gives what a compiler makes of it: which calls run as one kernel, what of each
- * call then reaches memory, and the compute seconds with and without. The graph itself is left as
- * it is: fusion changes prices, not placements. The rules are those of PyTorch's Inductor
- * (`loop-forms.ts`, `joined-loops.ts`, `written.ts`).
+ * Predicts how a compiler runs a graph: the calls that it joins into one kernel, the part of each
+ * call's traffic that then reaches memory, and the compute seconds with and without. The graph
+ * itself is unchanged: fusion changes prices, not placements. The rules are those of PyTorch's
+ * Inductor (`loop-forms.ts`, `joined-loops.ts`, `written.ts`).
  */
 
 import { type CallTraffic, computeCost, type ComputeOptions } from '../../cost/compute.ts';
@@ -25,9 +25,9 @@ export interface FusedGroup {
 }
 
 /**
- * What of each call reaches memory once a compiler has joined calls, by the name of its node. Calls
- * that a library runs as they are (products, attention, sorts) are not in it, and views have no
- * kernel.
+ * The part of each call's traffic that reaches memory once a compiler has joined calls, by the name
+ * of its node. Calls that a library runs (products, attention, sorts) are not in it, and views have
+ * no kernel.
  *
  * @param scopeOf the body that a node of an opened graph runs in; absent: the program is a straight
  *   line
@@ -79,7 +79,7 @@ export interface FusedSeconds {
 }
 
 /**
- * Compute seconds of a graph if a compiler joined its calls, beside those of its calls one by one.
+ * Compute seconds of a graph if a compiler joined its calls, with those of its calls one by one.
  */
 export function fusedComputeSeconds(
   graph: Graph,

@@ -1,8 +1,8 @@
 /**
- * Takes calls and gives the loops that run as one kernel. As PyTorch's Inductor joins them: loops
- * over the same elements, one of which reads what the other writes, or that read the same; a
- * reduction over rows takes in what runs before and behind it over the same rows. Nothing is joined
- * across phases, nor where a kernel would wait for itself.
+ * Finds the loops that run as one kernel, as PyTorch's Inductor joins them: loops over the same
+ * elements, one of which reads the values that the other writes, or that read the same; a reduction
+ * over rows includes the loops before and after it over the same rows. Nothing is joined across
+ * phases, nor where a kernel would wait for itself.
  */
 
 import type { Call, CallGraph } from './calls.ts';
@@ -67,8 +67,8 @@ export function joinedLoops({ calls, values }: CallGraph): Int32Array {
   }
 
   /**
-   * Joins the kernel `from` to `to`, which reads it, where they loop over the same and nothing
-   * stands between.
+   * Joins the kernel `from` to `to`, which reads it, where they loop over the same elements and
+   * nothing runs between them.
    */
   function merge(from: number, to: number): void {
     const [a, b] = [units[from], units[to]];
@@ -88,7 +88,7 @@ export function joinedLoops({ calls, values }: CallGraph): Int32Array {
     b.last = Math.max(a.last, b.last);
   }
 
-  /** Whether a unit reads, over others, what `target` writes. */
+  /** Tells whether a unit reads, over others, what `target` writes. */
   function waitsFor(unit: number, target: number): boolean {
     const seen = new Set<number>();
     const stack = [unit];
@@ -134,8 +134,8 @@ function widen(unit: Unit, over: Over, rows: number): void {
 }
 
 /**
- * Whether a loop fits a kernel: over the same elements in the same rows, or over the rows that it
- * reduces to.
+ * Tells whether a loop fits a kernel: over the same elements in the same rows, or over the rows
+ * that it reduces to.
  */
 function isSameLoop(
   unit: { readonly over: Over; readonly count: number; readonly rows: number },

@@ -20,7 +20,7 @@ export interface LoopForm {
   /** Rows that it reduces over; `count` where it reduces nothing. */
   readonly rows: number;
   /**
-   * Whether results have the size of the loop, in a pass of their own behind the reduction: softmax
+   * True if results have the size of the loop, in a pass of their own behind the reduction: softmax
    * and norms.
    */
   readonly whole: boolean;
@@ -36,8 +36,8 @@ export interface LoopForm {
   /** Bytes that are read by lookups, as a share of the bytes of the results. */
   readonly lookups?: number;
   /**
-   * Sums over rows beside those of each row, as gradients of a norm's weights: each block's part of
-   * them is added up by a kernel more.
+   * The loop sums over rows in addition to the sums of each row, as gradients of a norm's weights
+   * do: one more kernel adds up each block's part of them.
    */
   readonly sumsRows?: true;
 }

@@ -1,7 +1,7 @@
 /**
- * Takes calls and their kernels and gives what of each call reaches memory. A kernel reads what
- * lies outside once, or once for each pass over rows that no cache keeps, and writes what is read
- * outside. A tensor that several calls of it read counts for the first.
+ * Computes the part of each call's traffic that reaches memory. A kernel reads outside values once,
+ * or once for each pass over rows that no cache keeps, and writes the values that are read outside.
+ * A tensor that several calls of it read counts for the first.
  */
 
 import type { CallTraffic } from '../../cost/compute.ts';
@@ -166,7 +166,7 @@ class Kernel {
     return pass + (form?.whole === true ? 1 : 0);
   }
 
-  /** Whether rows of a tensor of so many bytes leave the caches between passes. */
+  /** Tells whether rows of a tensor of so many bytes leave the caches between passes. */
   private isLong(bytes: number): boolean {
     return (bytes * this.width) / this.count > KEPT_ROW_BYTES;
   }

@@ -1,7 +1,6 @@
 /**
- * Takes calls and their kernels and gives the values that are written to memory. As Inductor does,
- * a loop that another kernel needs is made again there rather than written, where it reads few
- * tensors.
+ * Finds the values that are written to memory. As Inductor does, a loop that another kernel needs
+ * is computed again there rather than written, where it reads few tensors.
  */
 
 import type { CallGraph, Use } from './calls.ts';
@@ -15,7 +14,7 @@ export interface Source {
   readonly part: number;
 }
 
-/** What is in memory, and where everything else is read from. */
+/** The values in memory, and the values in memory that each other value is computed from. */
 export class Memory {
   private readonly written: Set<number>;
   private readonly graph: CallGraph;
@@ -41,12 +40,12 @@ export class Memory {
       if (this.behind(value, 1).length > READS_MADE_AGAIN) this.written.add(value);
   }
 
-  /** Whether a loop has to write a value. */
+  /** Tells whether a loop has to write a value. */
   isWritten(value: number): boolean {
     return this.written.has(value);
   }
 
-  /** What is read from memory for a value that the kernel does not hold. */
+  /** The values read from memory for a value that the kernel does not hold. */
   sources({ value, part }: Use): Source[] {
     return value < 0 ? [] : this.behind(value, part);
   }

@@ -1,8 +1,7 @@
 /**
- * What the body of a region of per-device code does on one device. In: the body, the cuts that it
- * passes on, local sizes of its operands. Out: its FLOPs, bytes and collectives at those sizes,
- * loops by their trips, branches as they are counted: an axis that is none of the region's own
- * makes every value of the body smaller that is cut on it.
+ * Counts the work of the body of a region of per-device code on one device: its FLOPs, bytes and
+ * collectives at local sizes, loops by their trips, branches by their weights. An axis that is not
+ * one of the region's own shrinks every value of the body that is cut on it.
  */
 import { scanPositions } from '../../graph/control.ts';
 import { type Arg, DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
@@ -164,7 +163,7 @@ export class BodyWork {
     return { ...sum, collectives };
   }
 
-  /** What a value of the body is on the axis of a cut. */
+  /** The type of a value of the body on the axis of a cut. */
   private cutOn({ typer }: BodyCut, body: Graph, name: string, item: number): string | undefined {
     const typed: Typed | undefined = typer.types.get(body)?.get(name);
     const own = typed !== undefined && isTuple(typed) ? typed.items[item] : typed;

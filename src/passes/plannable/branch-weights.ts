@@ -1,7 +1,6 @@
 /**
- * How much each branch of a condition counts. In: a `cond` or `case` and its branches. Out: a
- * weight for each, the runs of it in one run of the call: the probabilities that the program
- * states, else 1 for the branch with the most FLOPs.
+ * Weighs the branches of a `cond` or `case`: the runs of each in one run of the call. These are the
+ * probabilities that the program states, else 1 for the branch with the most FLOPs.
  */
 import { statedProbability } from '../../graph/control.ts';
 import type { Graph, Node } from '../../graph/types.ts';

@@ -1,8 +1,8 @@
 /**
- * How often the nodes of an opened graph run: scopes nest, each runs so many times for every run of
- * the scope around it, and every node stands in one. Scope 0 is the program, which runs once. A
- * node may be a mark that places values and never runs itself (a carry, the meeting of branches):
- * what is moved to it is moved as often as its scope runs.
+ * Counts the runs of the nodes of an opened graph: scopes nest, each runs so many times for every
+ * run of the scope around it, and every node is in one. Scope 0 is the program, which runs once. A
+ * node may be a mark that places values and never runs itself (a carry, the meeting of branches): a
+ * value is moved to a mark as often as its scope runs.
  */
 export class Loops {
   private readonly parent: number[] = [-1];
@@ -40,7 +40,7 @@ export class Loops {
     return this.scopes.get(node) ?? 0;
   }
 
-  /** Whether a node only places values. */
+  /** Tells whether a node only places values. */
   isMark(node: string): boolean {
     return this.marks.has(node);
   }

@@ -1,13 +1,13 @@
 /**
- * What stood where before the bodies of a program were put in line: the way back from an opened
- * graph to its calls.
+ * Records the calls and bodies of a program before its bodies were inlined: the way back from an
+ * opened graph to its calls.
  */
 
 import type { Arg, Graph, Node } from '../../graph/types.ts';
 
-/** A body in line: its nodes stand one after another. */
+/** An inlined body: its nodes are consecutive. */
 export interface OpenedBody {
-  /** Name in `subgraphs` of the graph that the call stands in. */
+  /** Its name in `subgraphs` of the graph of the call. */
   readonly name: string;
   readonly graph: Graph;
   readonly scope: number;
@@ -15,13 +15,14 @@ export interface OpenedBody {
   readonly start: number;
   readonly end: number;
   /**
-   * What it returns, in the opened graph; a literal where the body returns an operand that is one.
+   * The values that it returns, in the opened graph; a literal where the body returns an operand
+   * that is one.
    */
   readonly returns: readonly (Arg | undefined)[];
 }
 
 interface RegionParts {
-  /** The call as it stands in its own graph. */
+  /** The call in its own graph. */
   readonly call: Node;
   /** Its name in the opened program, were it still there. */
   readonly prefix: string;
@@ -51,9 +52,9 @@ export type Region = RegionParts &
         readonly kind: 'scan';
         readonly length: number;
         readonly carries: readonly Arg[];
-        /** Scanned tensors with the marks that stand for one row. */
+        /** Scanned tensors with the marks that represent one row. */
         readonly rows: readonly { readonly from: Arg; readonly row: Arg }[];
-        /** What is stacked: the marks of one row and of the whole. */
+        /** Stacked results: the marks of one row and of the whole. */
         readonly stacks: readonly ({ readonly row: string; readonly whole: string } | undefined)[];
       }
     | {

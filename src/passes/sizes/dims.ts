@@ -25,7 +25,7 @@ export interface ValueAxes {
 export interface AxisCall {
   readonly node: Node;
   readonly ctx: TypedContext;
-  /** As `ctx.inputs` and `ctx.outputs`. */
+  /** Shapes of the inputs and outputs, in the order of `ctx.inputs` and `ctx.outputs`. */
   readonly inputs: readonly (readonly number[])[];
   readonly outputs: readonly (readonly number[])[];
 }
@@ -43,7 +43,7 @@ export function shapeOf(type: TensorType): number[] {
   return type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)));
 }
 
-/** The nodes of a program and of all its bodies, each with the graph that it stands in. */
+/** The nodes of a program and of all its bodies, each with its graph. */
 export function programNodes(graph: Graph): ProgramNode[] {
   const own = graph.nodes.map((node) => ({ node, graph }));
   return [
@@ -96,7 +96,7 @@ export class ProgramAxes {
     return this.sizes[axis];
   }
 
-  /** The one axis that stands for all that are the same. */
+  /** The one axis that represents all equal axes. */
   find(axis: number): number {
     let at = axis;
     while (this.parent[at] !== at) at = this.parent[at] = this.parent[this.parent[at]];
@@ -403,7 +403,7 @@ function flatAxes(axes: ValueAxes): (readonly number[])[] {
   return axes.items.length > 0 ? axes.items.flatMap(flatAxes) : [axes.dims];
 }
 
-/** Values that a call reads, in order of its arguments, each time that it stands there. */
+/** Visits the values that a call reads, in order of its arguments, each time that they occur. */
 function eachRef(node: Node, visit: (name: string) => void): void {
   const walk = (arg: Node['args'][number]): void => {
     if (isList(arg)) arg.forEach(walk);

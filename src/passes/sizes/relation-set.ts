@@ -1,6 +1,6 @@
 /**
- * What the sizes of a program must satisfy: in go relations of axes as they are found, out comes
- * each of them once.
+ * Collects the relations between the sizes of a program: each relation of axes is kept once,
+ * however often it is found.
  */
 
 import type { Node } from '../../graph/types.ts';
@@ -19,7 +19,7 @@ export interface Relation {
   /** Further factor of the right side of a product, or of the left side of a shift. */
   readonly times?: number;
   readonly by?: number;
-  /** Of windows. A kernel that is a literal and no size stands here. */
+  /** The slide of a window. A kernel that is a literal and not a size is in it. */
   readonly slide?: Slide & { readonly kernel?: number };
 }
 

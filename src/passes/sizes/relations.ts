@@ -1,7 +1,7 @@
 /**
- * What the sizes of a program must satisfy whatever they are. In go calls with the axes of their
- * dims, out come relations of axes: views need products, joins and slices need sums, padding needs
- * a difference, windows need their count.
+ * Finds the relations that the sizes of a program satisfy at all values, from its calls with the
+ * axes of their dims: views need products, joins and slices need sums, padding needs a difference,
+ * windows need their count.
  */
 
 import { LOCAL_MAP } from '../../graph/local-map.ts';

@@ -161,7 +161,7 @@ function shrunkWith(
   }
 }
 
-/** What became of each size; a size that stands for several things may have become several. */
+/** The new value of each size; a size with several meanings may have become several sizes. */
 function sizesOf(relations: SizeRelations, chosen: ReadonlyMap<number, number>): Shrunk['sizes'] {
   const pairs = new Map<string, { from: number; to: number }>();
   for (const axis of relations.axes) {

@@ -150,7 +150,7 @@ function stablehloWindows(
     relations.fix(axis);
 }
 
-/** Whether a window reaches from every row back to the first one, or on to the last. */
+/** Tells whether a window reaches from every row back to the first one, or on to the last. */
 export function cumulative(width: number, rows: number, low: number, high: number): boolean {
   return width === rows && rows > 1 && low + high === rows - 1 && (low === 0 || high === 0);
 }

@@ -12,7 +12,7 @@ export interface Slide {
 interface SlidDim extends Slide {
   readonly size: number;
   readonly kernel: number;
-  /** Whether the kernel is a size of a weight, and no literal. */
+  /** True if the kernel is a size of a weight, and no literal. */
   readonly weighted: boolean;
   /** Windows: size of the result. */
   readonly count: number;

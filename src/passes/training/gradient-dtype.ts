@@ -1,8 +1,7 @@
 /**
- * Gradients in the dtype in which they are summed. In: a joint graph and a dtype. Out: the graph
- * whose gradients of 16 bits are widened to float32 where they are made, before data ranks sum
- * them, as trainers do that add microbatches up so (Megatron's `main_grad`); the calls that do
- * that.
+ * Widens gradients of 16 bits to float32 where they are made, before data ranks sum them, as
+ * trainers do that accumulate microbatches in float32 (Megatron's `main_grad`). It gives the graph
+ * and the calls that widen.
  */
 
 import { GraphBuilder } from '../../graph/build.ts';

@@ -43,7 +43,7 @@ export interface Optimizer {
   readonly name: string;
   /** Names of its states per parameter. */
   readonly states: readonly string[];
-  /** Whether it needs the number of the step. */
+  /** True if it needs the number of the step. */
   readonly counts: boolean;
   /** Values that all parameters share, made once from the number of the step. */
   shared?(b: CallBuilder, step: ValueRef): Readonly<Record<string, ValueRef>>;

@@ -18,9 +18,9 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { CallBuilder } from '../../ops/vjp/build.ts';
 import { type Optimizer, stateType } from './optimizer.ts';
 
-/** What a training step returns beside the new parameters and states. */
+/** Results of a training step in addition to the new parameters and states. */
 export interface TrainStepOptions {
-  /** Whether the gradients stay among the outputs. Default false. */
+  /** True if the gradients stay among the outputs. Default false. */
   readonly keepGradients?: boolean;
   /** Operators; the built-in ones by default. */
   readonly table?: OperatorTable;
@@ -151,7 +151,7 @@ function trainedParameters(joint: Graph, placeholders: readonly Node[]): Trained
   });
 }
 
-/** States of a parameter, the master copy among them, in the order in which they stand. */
+/** States of a parameter, the master copy among them, in their order. */
 function stateNames(optimizer: Optimizer, dtype: DType): readonly string[] {
   return stateType(dtype) === dtype ? optimizer.states : ['master', ...optimizer.states];
 }

@@ -1,7 +1,6 @@
 /**
- * The evaluation of a choice: the plan that it makes, recomputed nodes in its graph, and where its
- * memory peaks. In: a choice of the rematerialization problem. Out: its plan, the seconds and the
- * true peak memory.
+ * Evaluates a choice of the rematerialization problem: its plan, with recomputed nodes in its
+ * graph, its seconds and its true peak memory.
  */
 import { peakOf } from '../../cost/memory/peak.ts';
 import { internalError } from '../../errors.ts';
@@ -84,7 +83,7 @@ export class PeakEvaluator {
   }
 
   /**
-   * The node of the graph without recomputed nodes that stands for a node: the next one in program
+   * The node of the graph without recomputed nodes that represents a node: the next one in program
    * order.
    */
   private nodeOf(model: Model, node: number): number {

@@ -20,7 +20,7 @@ import { PeakProblems } from './rows/peak-problems.ts';
 const HEAVY_ACTIVATIONS = 1 / 8;
 const HEAVY_LAYERS = 2;
 
-/** Whether the budget is likely to bind at the peak. */
+/** True if the budget is likely to bind at the peak. */
 interface FarOver {
   /** What a search under the peak begins with; absent where the question is open. */
   readonly over?: OverBudget;

@@ -2,7 +2,7 @@
  * Heuristic tightening of the search for a plan within a budget, beyond what is valid for every
  * plan: how large a copy in flight may be, and by how much rows of program points are tighter than
  * the budget. A tightening is a guess and no cutting plane: one that leaves no plan is undone, in
- * part or whole. In: the excess that a plan has. Out: limits for the next problem.
+ * part or whole. The excess of a plan gives the limits for the next problem.
  */
 
 /** Times that a tightening which leaves no plan is undone. */
@@ -21,7 +21,7 @@ export class HeuristicTightening {
     return this.largest;
   }
 
-  /** Whether every plan within the budget is left. */
+  /** Tells whether every plan within the budget is left. */
   get isLoose(): boolean {
     return this.largest === Infinity && [...this.slacks.values()].every((bytes) => bytes === 0);
   }

@@ -47,12 +47,15 @@ const STATE_SHARES = [1, 0.5, 0.25, 0.125];
 const TIGHT_NODES = 4000;
 /** Rounds of solving and following. */
 const ROUNDS = 12;
-/** What a bound is lowered by beside the excess, per round, as a share of the budget. */
+/**
+ * The amount by which a bound is lowered in each round in addition to the excess, as a share of the
+ * budget.
+ */
 const ROUND_SHARE = 2 ** -12;
 /** Rows at a time: the price search of one row is far quicker than of several. */
 const MOST_ROWS = 2;
 /**
- * Copies of this share of the budget are left out where they stand in the way; smaller excesses
+ * Copies of this share of the budget are left out where they exceed the budget; smaller excesses
  * tighten a row.
  */
 const LARGE_COPY = 1 / 32;
@@ -66,11 +69,11 @@ const ANCHORS_EVERY = [1, 2, 4, 8, 16, 32];
 /** Times that anchors are moved onto what the node at the peak reads. */
 const ANCHOR_MOVES = 1;
 
-/** What a search may choose among. */
+/** The decisions among which a search may choose. */
 interface Scope {
-  /** What of the rematerialization problem may be chosen. */
+  /** The part of the rematerialization problem that may be chosen. */
   readonly restrict: (remat: RematProblem) => CompactProblem;
-  /** Whether copies in flight may be left out of the search to make room. */
+  /** True if copies in flight may be left out of the search to free memory. */
   readonly mayLimit: boolean;
   /** Nodes whose results are kept for certain. */
   readonly anchors?: Uint8Array;
@@ -88,7 +91,7 @@ interface Built {
   readonly copyBytes: number;
   readonly remat: RematProblem;
   readonly restricted: CompactProblem;
-  /** What the solves of one problem under other rows share. */
+  /** Preparation that the solves of one problem under other rows share. */
   readonly shared: PreparedProblem;
   readonly least: Map<number, number>;
   /** By program point what some choice takes of its row; Infinity where none was found. */
@@ -147,10 +150,10 @@ export class PeakMemoryPlanner {
       rounds: 0,
       open: 0,
     };
-    // What plain two stages find is an answer of the rematerialization problem too. Tight ones are
-    // a search of their own: the joint search asks for them where the plain ones find nothing or
-    // its own answer is not proven good enough, so that on programs of up to `TIGHT_NODES` nodes it
-    // is never worse than sharding first.
+    // The answer of the two plain stages is an answer of the rematerialization problem too. Tight
+    // ones are a search of their own: the joint search asks for them where the plain ones find
+    // nothing or its own answer is not proven good enough, so that on programs of up to
+    // `TIGHT_NODES` nodes it is never worse than sharding first.
     const joins = options.mode === 'joint';
     let stage = options.recompute
       ? await this.twoStage(first, joins ? STATE_SHARES.slice(0, 1) : STATE_SHARES, effort)
@@ -202,7 +205,7 @@ export class PeakMemoryPlanner {
     };
   }
 
-  /** Whether a plan is within the gap asked for of the bound. */
+  /** Tells whether a plan is within the gap asked for of the bound. */
   private isGood(plan: FittingPlan | undefined, { boundSeconds }: Proven): boolean {
     return plan === undefined
       ? boundSeconds === Infinity
@@ -439,7 +442,7 @@ export class PeakMemoryPlanner {
     const { problems } = this;
     const remat = problems.all();
     let neededBytes = 0;
-    // What one node alone holds may be what does not fit, at a point that no search came to.
+    // The bytes of one node alone may exceed the budget, at a point that no search came to.
     const heaviest = problems.heaviestNode();
     for (const point of new Set(heaviest < 0 ? points : [...points, heaviest])) {
       if (this.deadline.isOver) break;
@@ -451,7 +454,7 @@ export class PeakMemoryPlanner {
 
   /** The least amount of a row over all choices; Infinity when there is none. */
   private async leastOf(problem: Problem, row: LinearRow, effort: Effort): Promise<number> {
-    // A user is told this number: it ends at the least gap.
+    // The user sees this number, so the solve ends at the least gap.
     const solution = await this.solve(rowAsCost(problem, row), [], effort, true, undefined, false);
     if (solution === undefined) return 0;
     return solution.status === 'infeasible' ? Infinity : solution.bound;

@@ -1,8 +1,7 @@
 /**
- * Solves one problem of a search under a peak memory budget, within counted work. In: a problem
- * with memory rows, starts, work. Out: a choice, a bound and, if asked for, its proof. Where the
- * gap stays open, neighbourhood search looks for a better choice, and the proof runs again from
- * there with more work.
+ * Solves one problem with memory rows of a search under a peak memory budget, within counted work,
+ * and gives a choice, a bound and, if asked for, its proof. Where the gap stays open, neighbourhood
+ * search looks for a better choice, and the proof runs again from there with more work.
  */
 import type { PreparedProblem } from '../../solver/search/prepared.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
@@ -26,7 +25,7 @@ export interface RowsOptions {
   readonly workShare: number;
   /** Expensive steps are left out where the gap is one with which the request could live. */
   readonly endsEarly: boolean;
-  /** Whether a problem that stays above the gap of the request is searched further. */
+  /** True if a problem that stays above the gap of the request is searched further. */
   readonly improves: boolean;
   readonly shared?: PreparedProblem;
 }

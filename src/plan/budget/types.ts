@@ -20,18 +20,18 @@ export interface MemoryPlanResult {
   readonly boundSeconds: number;
   /** Lower bound on the budget of any plan; only when none was found. */
   readonly neededBytes?: number;
-  /** Whether the bound was replayed by the checker. */
+  /** True if the bound was replayed by the checker. */
   readonly certified: boolean;
   /** Its proof, and the nodes at which memory is a row of the problem that it is about. */
   readonly proof?: NonNullable<PlanCertificate['within']>;
   /** Subproblems solved. */
   readonly rounds: number;
-  /** Whether the time limit ended the search. */
+  /** True if the time limit ended the search. */
   readonly isOutOfTime: boolean;
 }
 
 export interface MemoryPlanOptions {
-  /** Whether forward results may be recomputed. */
+  /** True if forward results may be recomputed. */
   readonly recompute: boolean;
   /**
    * `two-stage`: placements are those of the first stage; `joint`: both are chosen at once, from
@@ -43,13 +43,14 @@ export interface MemoryPlanOptions {
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: Progress) => void;
   /**
-   * Of the whole solve, which this is a stage of. Default: the request's time limit, from now on.
+   * The deadline of the whole solve that this is a stage of. Default: the request's time limit,
+   * from now on.
    */
   readonly deadline?: Deadline;
 }
 
 /**
- * What problems may take, and what they took so far: the one record that the steps of a search
+ * Limits on the work of problems, and the work so far: the one record that the steps of a search
  * write.
  */
 export interface Effort {

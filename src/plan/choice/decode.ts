@@ -1,6 +1,6 @@
 /**
- * Decoding. In: a model and a choice. Out: the placements of every node and the redistributions
- * between them.
+ * Decodes a choice of a model into the placements of every node and the redistributions between
+ * them.
  */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import { drawsNumbers } from '../../ops/record/record.ts';
@@ -19,7 +19,7 @@ import type {
 import { Routes } from './routes.ts';
 import { plannedSteps } from './steps.ts';
 
-/** What a choice means: the placements of every node and the redistributions between them. */
+/** The meaning of a choice: the placements of every node and the redistributions between them. */
 export interface Decoded {
   readonly computeSeconds: number;
   readonly communicationSeconds: number;
@@ -136,7 +136,7 @@ export function decode(model: Model, choice: Int32Array): Decoded {
   };
 }
 
-/** What a runtime needs of a node beside its placements. */
+/** Facts about a node that a runtime needs in addition to its placements. */
 function runtimeFacts(
   model: Model,
   n: number,

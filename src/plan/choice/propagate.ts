@@ -1,6 +1,6 @@
 /**
- * The greedy baseline and starting placements. In: a model and its problem. Out: choices that never
- * look ahead. Source: node-by-node propagation, as an eager tensor library shards.
+ * Makes choices that never look ahead: the greedy baseline and starting placements. Source:
+ * node-by-node propagation, as an eager tensor library shards.
  */
 import type { Problem } from '../../solver/types.ts';
 import type { Model } from '../model/model.ts';
@@ -90,9 +90,9 @@ function incidentEdges(problem: Problem): Int32Array[] {
 }
 
 /**
- * Where propagation starts when nobody says: inputs cut on dim 0 by as many outer mesh dims as
- * divide it, parameters replicated, or, when that does not fit the memory row, every parameter in
- * the placement of least bytes. Values that the problem forbids (pins) are not taken.
+ * The start of propagation where the user gives none: inputs cut on dim 0 by as many outer mesh
+ * dims as divide it, parameters replicated, or, when that does not fit the memory row, every
+ * parameter in the placement of least bytes. Values that the problem forbids (pins) are not taken.
  */
 export function defaultStart(model: Model, problem: Problem): Map<number, number> {
   const { graph, space, strategies, nodeVariable } = model;

@@ -1,6 +1,4 @@
-/**
- * Random plans. In: a model, a seed. Out: a feasible plan, for tests of the lowering.
- */
+/** Draws a random feasible plan of a model from a seed, for tests of the lowering. */
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
 import type { Model, Use } from '../model/model.ts';
@@ -56,7 +54,7 @@ function drawChoice(model: Model, seed: number, pendingCarries: boolean): Int32A
   };
   for (const use of model.uses) {
     add(use.variable, use);
-    // What a body hands to its next trip: mostly made after the carry is placed.
+    // A value that a body hands to its next trip is mostly made after the carry is placed.
     const maker = nodeVariable[flow.values[use.value].node];
     if (use.at.kind === 'carry' && maker !== use.variable) add(maker, use);
   }
@@ -69,7 +67,8 @@ function drawChoice(model: Model, seed: number, pendingCarries: boolean): Int32A
     ];
   };
   /**
-   * Whether both ends of a use can be as they are drawn; an end that is not drawn yet lies ahead.
+   * Tells whether both ends of a use can be as they are drawn; an end that is not drawn yet lies
+   * ahead.
    */
   const reachable = (use: Use): boolean => {
     if (use.at.kind === 'carry') {
@@ -93,7 +92,7 @@ function drawChoice(model: Model, seed: number, pendingCarries: boolean): Int32A
       choice[variable] = choice[partner];
       return;
     }
-    // What a placeholder's placement decides of gradients lies ahead and is always possible.
+    // The effect of a placeholder's placement on gradients comes later and is always possible.
     const own = (uses.get(variable) ?? []).filter(
       (use) => use.at.kind === 'input' || !isPlaceholder(model, variable),
     );

@@ -1,6 +1,6 @@
 /**
- * What planning answers. In: a prepared request, a choice with its bound. Out: the plan with what
- * it was made from, or why there is none.
+ * Makes the answer of planning from a prepared request and a choice with its bound: the plan with
+ * the data that it was made from, or the reason why there is none.
  */
 import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
@@ -59,13 +59,13 @@ export interface PlannedResult {
   readonly graph: Graph;
   readonly choice: Int32Array;
   /**
-   * What the choice is a choice of: the given request, or, with recomputed nodes in the graph, that
-   * of the new graph.
+   * The request that the choice belongs to: the given one, or, with recomputed nodes in the graph,
+   * that of the new graph.
    */
   readonly prepared: Prepared;
   /** `Solution.secondOpinion`: the plan does not have it. */
   readonly secondOpinion?: string;
-  /** What proves the bound of the plan, for `checkPlan`. */
+  /** The proof of the plan's bound, for `checkPlan`. */
   readonly certificate: PlanCertificate;
 }
 
@@ -102,7 +102,7 @@ export interface Candidate {
   readonly memory: PlanMemoryTimeline | undefined;
 }
 
-/** Whether the peak is within the budget, where the budget limits it. */
+/** Tells whether the peak is within the budget, where the budget limits it. */
 export function keepsBudget({ prepared, memory }: Candidate): boolean {
   const { request, budgetBytes } = prepared.question;
   return !holdsPeak(request) || memory === undefined || timelinePeakBytes(memory) <= budgetBytes;

@@ -1,6 +1,4 @@
-/**
- * Routes. In: a plan. Out: the redistributions that bring a value to each of its uses.
- */
+/** Finds the redistributions of a plan that bring a value to each of its uses. */
 import type { Model, Use } from '../model/model.ts';
 
 /** One redistribution on the way of a value to a use. */
@@ -12,7 +10,7 @@ export interface Hop {
    * nothing moves.
    */
   readonly copy?: 'made' | 'reused';
-  /** Of a shared copy: copies are numbered in the order in which they are made. */
+  /** The number of a shared copy: copies are numbered in the order in which they are made. */
   readonly copyId?: number;
 }
 

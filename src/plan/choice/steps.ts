@@ -1,7 +1,6 @@
 /**
- * Steps of a redistribution as a plan lists them. In: a redistribution as it was priced. Out: for
- * each step what a runtime needs to execute it: the placement after it, the tensor dims, the
- * reductions, and who sends to whom.
+ * Lists the steps of a redistribution with the facts that a runtime needs to execute each: the
+ * placement after it, the tensor dims, the reductions, and the senders and receivers.
  */
 import type { RedistributionPlan } from '../../cost/redistribution/plan.ts';
 import { Partial } from '../../mesh/placements/partials/partial.ts';

@@ -1,7 +1,6 @@
 /**
- * What the memory timelines of all plans of one model share. In: a model, its operators. Out: the
- * uses in program order, what each node does with storage, and memos of bytes and of redistribution
- * steps by type and placement.
+ * Shared by the memory timelines of all plans of one model: the uses in program order, the effect
+ * of each node on storage, and memos of bytes and of redistribution steps by type and placement.
  */
 import { isFree } from '../../cost/redistribution/plan.ts';
 import { ownersOfOutputs } from '../../graph/carried.ts';

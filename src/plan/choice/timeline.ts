@@ -1,6 +1,6 @@
 /**
- * The memory timeline of a plan. In: a model, a choice. Out: the intervals in which every tensor,
- * copy and state is alive.
+ * Computes the memory timeline of a plan: the intervals in which every tensor, copy and state is
+ * alive.
  */
 import { type LiveInterval, type MemoryKind, peakOf } from '../../cost/memory/peak.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -14,23 +14,23 @@ import { push, type TimelineBasis, timelineBasis } from './timeline-basis.ts';
  * each node first brings its inputs where it wants them, one redistribution step a point, and then
  * runs, one point more.
  *
- *  - Every tensor counts its largest local shard. It lives from the point that makes it to the last
- *    that reads it.
- *  - Views share the storage of what they look at and keep it alive, all of it. So do slices that
- *    take a run of rows of the leading dim; any other slice of a redistribution (`S(1)`, `_S(0,
- *    2)`) writes a copy, as it is priced.
- *  - Parameters, buffers and optimizer state live throughout, inputs of the program too (they are
- *    the caller's).
- *  - Gradients and other outputs are brought to their placement as soon as they are made, and live
- *    to the end. What replaces an input (a new parameter, a new state, an updated buffer) is
- *    written over it once nobody reads the old value any more.
- *  - Every step of a redistribution holds its operand and its result; a shared copy lives to its
- *    last user.
+ * - Every tensor counts its largest local shard. It lives from the point that makes it to the last
+ *   that reads it.
+ * - Views share the storage of their source and keep it alive, all of it. So do slices that take a
+ *   run of rows of the leading dim; any other slice of a redistribution (`S(1)`, `_S(0, 2)`) writes
+ *   a copy, as it is priced.
+ * - Parameters, buffers and optimizer state live throughout, inputs of the program too (they are
+ *   the caller's).
+ * - Gradients and other outputs are brought to their placement as soon as they are made, and live
+ *   to the end. What replaces an input (a new parameter, a new state, an updated buffer) is written
+ *   over it once nobody reads the old value any more.
+ * - Every step of a redistribution holds its operand and its result; a shared copy lives to its
+ *   last user.
  *
  * Not counted: workspace inside kernels, buffers of collectives inside operators' own rules, the
- * allocator's slack (a cluster reserves memory for that). A loop body stands once in line, and what
- * its trips share is there through all of them: what it reads from outside, what one trip hands to
- * the next, and the whole of what the trips stack (`region-lives.ts`).
+ * allocator's slack (a cluster reserves memory for that). A loop body is inlined once, and the
+ * values that its trips share are alive through all of them: values read from outside, values that
+ * one trip hands to the next, and whole stacked results (`region-lives.ts`).
  */
 export interface PlanMemoryTimeline {
   readonly intervals: readonly LiveInterval[];
@@ -69,13 +69,13 @@ class Walk {
   private readonly ofCopy = new Map<number, Buffer>();
   private readonly toEnd = new Set<Buffer>();
   /**
-   * What replaces an input, with the storage of that input, which ends with its last reader until
-   * `toEnd` prolongs it.
+   * Values that replace an input, with the storage of that input, which ends with its last reader
+   * until `toEnd` prolongs it.
    */
   private readonly untilRead: [Buffer, Buffer][] = [];
   /**
-   * Storage that a call with bodies holds up to its last node, by that node; and the point at which
-   * its first node stands.
+   * Storage that a call with bodies holds up to its last node, by that node; and the point of its
+   * first node.
    */
   private readonly held = new Map<number, Set<Buffer>>();
   private readonly pointAt = new Map<number, number>();
@@ -237,7 +237,7 @@ class Walk {
         continue;
       }
       const { node } = this.model.flow.values[use.value];
-      // What a call with bodies does not change is moved before it.
+      // A value that a call with bodies does not change is moved before the call.
       const before =
         use.at.kind === 'input' ? this.pointAt.get(this.basis.lives.heldFrom(node, n)) : undefined;
       for (const { bytes, text } of this.basis.stepsOf(use.value, from, to)) {

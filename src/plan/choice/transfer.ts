@@ -1,5 +1,5 @@
 /**
- * Transfer. In: a plan, its request prepared at other sizes. Out: the same placements, with the
+ * Transfers a plan to its request prepared at other sizes: the same placements, with the
  * redistributions of those sizes.
  */
 import { ShardwrightError } from '../../errors.ts';

@@ -18,10 +18,10 @@ import { propagate } from './propagate.ts';
 import { recost } from './recost.ts';
 import { type PlanMemoryTimeline, planTimeline } from './timeline.ts';
 
-/** What a plan says it was made by: its prices are those of this program. */
+/** The producer that a plan states: its prices are those of this program. */
 export const PRODUCER = `shardwright ${VERSION}`;
 
-/** What a plan is written from. */
+/** The data that a plan is written from. */
 type WrittenFrom = Pick<Prepared, 'model' | 'left' | 'question' | 'notes'>;
 
 /** Writes the plan of a solution; throws when its re-costed seconds are not those of the solver. */
@@ -37,7 +37,7 @@ export function writePlan(
     model: { collectives, table },
   } = prepared;
   const decoded = decode(model, solution.choice);
-  // A redistributor of its own: the re-check asks every price anew.
+  // The re-check uses a redistributor of its own, which computes every price again.
   const fresh = new RedistributionCharges(new Redistributor(model.space, collectives));
   const { graph, flow, space, cluster } = model;
   const recheckedSeconds = recost(
@@ -91,9 +91,9 @@ export function writePlan(
 }
 
 /**
- * What was proven in units, said in seconds. Where rounding, with what the bound was allowed to
- * stay below the cost, is more than a negligible share of the step, the step is the re-costed one,
- * and the bound is lowered by what rounding can hide: nothing is optimal then.
+ * Converts a proof in units to seconds. Where rounding, together with the gap that the bound was
+ * allowed, is more than a negligible share of the step, the step is the re-costed one, and the
+ * bound is lowered by what rounding can hide: nothing is optimal then.
  *
  * @throws E_INTERNAL where the re-costed seconds are not those of the solver
  */
@@ -138,7 +138,8 @@ export function blurSeconds({
 }
 
 /**
- * What the timeline adds to the states, and replaces where it is what counts against the budget.
+ * The fields of the memory record that the timeline adds to the states, or replaces where it counts
+ * against the budget.
  */
 function timelineOf(
   { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,

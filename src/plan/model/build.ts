@@ -1,6 +1,6 @@
 /**
- * Builds the planning model. In: strategies, prices and options of a graph (`BuildInput`). Out: the
- * model with its problem.
+ * Builds the planning model of a graph, with its problem, from strategies, prices and options
+ * (`BuildInput`).
  */
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import { shareCopies } from './copies.ts';

@@ -21,8 +21,8 @@ export interface BuildInput {
   /** The operators of the graph. */
   readonly table: OperatorTable;
   /**
-   * How often each node runs, what bodies hand to their next trip, and where they stand; absent for
-   * a straight-line program.
+   * The number of runs of each node, the values that bodies hand to their next trip, and the places
+   * of bodies; absent for a straight-line program.
    */
   readonly opened?: Pick<OpenedGraph, 'loops' | 'carries' | 'origins' | 'regions' | 'notes'>;
   readonly flow: Dataflow;
@@ -36,8 +36,8 @@ export interface BuildInput {
   /** Nodes that take what they read where it is made (`gradientCasts`); absent: none. */
   readonly inPlace?: ReadonlySet<number>;
   /**
-   * What the program says of calls beside operator and sizes, by the name of their node; absent:
-   * nothing.
+   * Facts that the program states about calls in addition to operator and sizes, by the name of
+   * their node; absent: none.
    */
   readonly facts?: ReadonlyMap<string, CallFacts>;
   readonly sharing: boolean;

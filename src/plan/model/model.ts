@@ -47,7 +47,7 @@ export interface Model {
   readonly strategies: StrategyTable;
   readonly space: ShardingSpace;
   readonly cluster: Cluster;
-  /** What redistributions add to the objective. */
+  /** The charges of redistributions in the objective. */
   readonly charges: RedistributionCharges;
   /** The steps that they take. */
   readonly redistributor: Redistributor;
@@ -61,7 +61,7 @@ export interface Model {
   readonly roundingSeconds: number;
   /** Prices above it were forbidden; absent: none were. */
   readonly ceilingSeconds?: number;
-  /** What each variable and each edge of the problem stands for. */
+  /** The meaning of each variable and each edge of the problem. */
   readonly variables: readonly Variable[];
   readonly edges: readonly ModelEdge[];
   /** Variable of each node, -1 for a node that is another name of a value. */
@@ -71,13 +71,13 @@ export interface Model {
   /** Seconds of each strategy, per node content. */
   readonly nodeSeconds: ReadonlyMap<number, NodeSeconds>;
   /**
-   * What the program says of calls beside operator and sizes, by the name of their node; absent:
-   * nothing.
+   * Facts that the program states about calls in addition to operator and sizes, by the name of
+   * their node; absent: none.
    */
   readonly facts?: ReadonlyMap<string, CallFacts>;
   /** State bytes of each parameter's placements, by node index. */
   readonly stateBytes: ReadonlyMap<number, StateBytes>;
-  /** What the user states of inputs: their batch and sequence dims, by name. */
+  /** The batch and sequence dims of inputs that the user states, by name. */
   readonly statedDims?: StatedDims;
 }
 
@@ -105,7 +105,7 @@ export interface Use {
   readonly at:
     | { readonly kind: 'input'; readonly node: number; readonly input: number }
     | { readonly kind: 'output'; readonly output: number }
-    /** What a body hands to its next trip: it must end in the placement of this carry. */
+    /** A value that a body hands to its next trip: it must end in the placement of this carry. */
     | { readonly kind: 'carry'; readonly node: number };
   readonly phase: string;
   /** Scope of `opened.loops` in which the value is moved for this use; 0 is the program. */
@@ -114,7 +114,7 @@ export interface Use {
   readonly times: number;
   /** Distinct demanded shardings, and for each value of the variable the position of its demand. */
   readonly demands: SpecList;
-  /** Whether the value is used where it lies: a gradient is cast before it is summed. */
+  /** True if the value is used where it lies: a gradient is cast before it is summed. */
   readonly stays?: true;
   /** Copy that serves this use, -1 where the value has none in this phase. */
   readonly copy: number;

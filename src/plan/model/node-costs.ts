@@ -1,7 +1,4 @@
-/**
- * Seconds of strategies. In: the strategies of a node, the cluster. Out: compute and collective
- * seconds of each strategy.
- */
+/** Prices the strategies of a node on a cluster: compute and collective seconds of each. */
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import { internalError } from '../../errors.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';

@@ -1,11 +1,11 @@
 /**
- * How long control flow holds values. In: the graph with its bodies in line, and where each body
- * stands. Out: by reader, the node up to which what it reads is alive, and the stacks of loops.
+ * Finds how long control flow holds values, in a graph whose bodies are inlined: by reader, the
+ * node up to which a value that it reads is alive, and the stacks of loops.
  *
- * A body stands once in line and runs trip after trip, so the last reader in line is not the last
- * one in time: what a loop reads from outside is there until its last trip, and so is what one trip
- * hands to the next. What the trips stack is there in whole from the first trip on, although its
- * node stands behind the body. A branching holds its operands until it returns.
+ * A body is inlined once and runs trip after trip, so the last reader in the list is not the last
+ * one in time: a value that a loop reads from outside is alive until its last trip, and so is a
+ * value that one trip hands to the next. A stacked result is there in whole from the first trip on,
+ * although its node comes after the body. A condition holds its operands until it returns.
  */
 import type { Graph } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';

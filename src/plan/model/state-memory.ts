@@ -1,5 +1,5 @@
 /**
- * State memory. In: parameters, buffers, optimizer. Out: state bytes by placement and the memory
+ * Computes state bytes by placement for parameters, buffers and optimizer states, and the memory
  * row of the problem.
  */
 import { defaultOptimizer, gradientDtype, stateBytes } from '../../cost/memory/state-bytes.ts';

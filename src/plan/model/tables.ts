@@ -1,7 +1,4 @@
-/**
- * Tables of the problem. In: vectors, maps and costs in seconds. Out: the integer problem, with its
- * rounding error.
- */
+/** Builds the integer problem from vectors, maps and costs in seconds, with its rounding error. */
 import type { ChargedType, RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
@@ -142,7 +139,8 @@ export class TableBuilder {
   /**
    * The problem in integers. One unit is a nanosecond divided by a power of two, chosen so that the
    * sum of every term's largest price stays below 2^52, and each price below 2^46: sums are then
-   * exact in doubles, and what stands for any cost in a message is more than each of them.
+   * exact in doubles, and the value that means "any cost" in a message is greater than each of
+   * them.
    *
    * @param ceilingSeconds a price above it is forbidden
    * @throws E_LIMIT where prices are too far apart to be added
@@ -214,8 +212,8 @@ export class TableBuilder {
 }
 
 /**
- * A problem in integer units, what its variables and edges stand for, and how far its units can be
- * from seconds.
+ * A problem in integer units, the meaning of its variables and edges, and the largest distance of
+ * its units from seconds.
  */
 type BuiltProblem = Pick<
   Model,

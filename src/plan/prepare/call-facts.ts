@@ -1,6 +1,6 @@
 /**
- * Takes a request and a program and gives what the program says of its calls beside operators and
- * sizes: what they move where it is compiled, and how operands of products lie in memory.
+ * Collects facts that the program states about its calls in addition to operators and sizes: their
+ * traffic where the program is compiled, and the memory order of the operands of products.
  */
 
 import type { CallFacts } from '../../cost/compute.ts';
@@ -12,7 +12,7 @@ import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import { turnedOperands } from '../../passes/turned.ts';
 import type { PricedRequest } from '../request/request.ts';
 
-/** What the plan says of prices of compiled programs. */
+/** The plan's note on prices of compiled programs. */
 export const COMPILED_NOTE =
   'Calls are priced as torch.compile (Inductor) joins them (--compiled): loops over the same ' +
   'elements are one kernel, softmax and norms with what is around them. Where a plan moves a ' +

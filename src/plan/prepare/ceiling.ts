@@ -1,7 +1,6 @@
 /**
- * In: a model whose prices are so far apart that whole units cannot tell the cheap ones apart, and
- * what a request leaves of its problem. Out: the seconds of a plan that is known, above which no
- * single price can be part of an optimal plan.
+ * Finds the seconds of a known plan, above which no single price can be part of an optimal plan. It
+ * serves models whose prices are so far apart that whole units cannot tell the cheap ones apart.
  */
 import { leastTotal } from '../../solver/problem/cost.ts';
 import { NoChoiceInTime, solveNow } from '../../solver/solve.ts';

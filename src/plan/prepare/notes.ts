@@ -133,7 +133,7 @@ function programNotes(model: Model, request: PlanRequest): string[] {
   ];
 }
 
-/** What counts against the budget, by what becomes of activation memory. */
+/** Notes on the bytes that count against the budget, by the treatment of activation memory. */
 const ACTIVATION_NOTES = {
   off:
     'The budget limits the states alone, parameters, gradients, optimizer state and buffers; ' +
@@ -162,7 +162,7 @@ function turnedMesh({ space: { mesh }, cluster }: Model): string | undefined {
   return dims.map(({ name, size }) => `${name}=${size}`).join(',');
 }
 
-/** What became of the shardings that the program states. */
+/** Notes on the shardings that the program states. */
 function statedNotes(
   { shardings }: PlanRequest,
   given: GivenPins,

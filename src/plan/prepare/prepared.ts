@@ -11,7 +11,7 @@ import type { GivenPins } from '../restrict/given-pins.ts';
 export interface Question {
   /** An applied checkpoint policy is part of `program`, and no longer of the request. */
   readonly request: PricedRequest;
-  /** What a plan folder keeps: the program with its bodies. `model.graph` lists each body in line. */
+  /** The program in a plan folder, with its bodies. `model.graph` has each body inlined. */
   readonly program: Graph;
   /** Shardings that the program states; they are pins unless the request ignores them. */
   readonly given: GivenPins;
@@ -45,6 +45,6 @@ export interface Prepared {
    * whose peak binds, may need them. Variables and values are the same.
    */
   readonly allPrices?: Prepared;
-  /** What was assumed, one sentence each. */
+  /** Assumptions, one sentence each. */
   readonly notes: readonly string[];
 }

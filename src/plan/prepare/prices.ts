@@ -1,4 +1,4 @@
-/** Takes what is asked for and gives the prices of its moves, and of bodies, on a mesh. */
+/** Makes the prices of a request on a mesh: those of its redistributions and of its bodies. */
 
 import type { CollectiveModel } from '../../cost/collective-model.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';

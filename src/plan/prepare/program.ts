@@ -25,7 +25,9 @@ export function plannableProgram(original: Graph, setting: Setting): Graph {
   return summedIn(checkpointed(plannable(original, operators), setting), request, operators);
 }
 
-/** Whether a policy chooses what is recomputed; `auto` and `two-stage` leave it to the search. */
+/**
+ * Tells whether a policy chooses what is recomputed; `auto` and `two-stage` leave it to the search.
+ */
 export function isPolicy(checkpoint: PlanRequest['checkpoint']): checkpoint is CheckpointPolicy {
   return checkpoint === 'full' || checkpoint === 'selective' || typeof checkpoint === 'number';
 }

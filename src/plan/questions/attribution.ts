@@ -1,6 +1,5 @@
 /**
- * Attribution. In: a model and two choices. Out: the terms of the objective that differ, in
- * seconds.
+ * Attributes the difference of two choices of a model to the terms of the objective, in seconds.
  */
 import type { Model } from '../model/model.ts';
 
@@ -64,7 +63,7 @@ export function edgeCost(model: Model, e: number, first: number, second: number)
   return table.costs[row * table.columns + column];
 }
 
-/** What a variable stands for, in words. */
+/** The meaning of a variable, in words. */
 function variableName(model: Model, variable: number): string {
   const v = model.variables[variable];
   if (v.kind === 'node') return `run ${model.graph.nodes[v.node].name}`;
@@ -74,7 +73,7 @@ function variableName(model: Model, variable: number): string {
 }
 
 /**
- * What an edge stands for: the making of a shared copy, a move from a producer to a use, or a tie.
+ * The meaning of an edge: the making of a shared copy, a move from a producer to a use, or a tie.
  */
 export function edgeName(model: Model, e: number): string {
   const { copies, uses, edges, problem } = model;

@@ -1,8 +1,8 @@
 /**
- * Whether a written plan is what it says: every field is compared with what follows from its graph
- * and its request, the plan is re-costed from its placements, and the certificate is replayed.
- * Nothing is solved. What no one can derive, the solver's name and the words of other engines,
- * stands under the hash of the plan alone.
+ * Checks that a written plan is consistent: it compares every field with the value that follows from
+ * the graph and the request, computes the cost of the placements again, and replays the certificate.
+ * It solves nothing. Only the hash of the plan protects the fields that nobody can derive: the name of
+ * the solver and the messages of other engines.
  */
 import { ShardwrightError } from '../../errors.ts';
 import { parseGraph } from '../../graph/text/parse.ts';
@@ -43,7 +43,7 @@ export interface PlanDifference {
   readonly follows: unknown;
 }
 
-/** What `checkPlan` found. */
+/** The findings of `checkPlan`. */
 export interface PlanCheck {
   /** Empty where the plan is what it says. */
   readonly differences: readonly PlanDifference[];
@@ -54,7 +54,7 @@ export interface PlanCheck {
   readonly checkedBy: string;
   /** Seconds of the plan, re-costed from its placements. */
   readonly recheckedSeconds: number;
-  /** What the certificate proves: no plan of the request takes less. */
+  /** The bound that the certificate proves: no plan of the request takes less. */
   readonly boundSeconds: number;
   /**
    * Numbers of the certificates that were replayed; 0 where only the sum of all least prices is a
@@ -137,7 +137,7 @@ export function checkPlan(
   const { proof: derived, assumptions: notes, producer: here, ...others } = follows;
   compared.value('$', fields, others);
   compareProof(compared, plan, derived);
-  // What the search says of its answer, beside what follows from the request alone.
+  // The search may add notes on its answer to those that follow from the request alone.
   const extra = new Set([KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST, TIE_BREAK]);
   compared.value(
     '$.assumptions',
@@ -212,7 +212,9 @@ interface Proven {
   readonly leastBytes: number;
 }
 
-/** What the certificates prove, each replayed on its own problem, which is made anew. */
+/**
+ * The bound that the certificates prove, each replayed on its own problem, which is built again.
+ */
 function provenBound(
   prepared: Prepared,
   certificate: PlanCertificate | undefined,
@@ -335,7 +337,7 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Whether a number is above another, whatever rounding says. */
+/** Tells whether a number is above another, whatever rounding says. */
 function isAbove(a: number, b: number): boolean {
   return a > b + ROUNDING * Math.max(Math.abs(a), Math.abs(b));
 }

@@ -1,6 +1,6 @@
 /**
- * Explanation of one node. In: a plan and its graph. Out: every strategy of the node, with its cost
- * beside the chosen one.
+ * Explains one node of a plan: every strategy of the node, with its cost next to that of the chosen
+ * one.
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
@@ -21,7 +21,7 @@ import { attribute, type Term } from './attribution.ts';
 import { LocalCosts } from './local-costs.ts';
 import { changeRequest } from './what-if.ts';
 
-/** How a strategy stands beside the chosen one while everything around it stays. */
+/** The rank of a strategy against the chosen one while everything around it stays. */
 export type CandidateClass =
   'CHOSEN' | 'TIE' | 'COSTLIER' | 'CHEAPER' | 'OVER BUDGET' | 'UNAVAILABLE';
 
@@ -31,16 +31,16 @@ interface Candidate {
   readonly spec: string;
   readonly class: CandidateClass;
   /**
-   * Seconds more than the chosen strategy, neighbours fixed, shared copies chosen anew; null where
-   * unavailable.
+   * Seconds more than the chosen strategy, with neighbours fixed and shared copies chosen again;
+   * null where unavailable.
    */
   readonly localSeconds: number | null;
   readonly computeSeconds: number;
   /** Collectives inside the operator's own rule. */
   readonly internalSeconds: number;
-  /** Those collectives; of a region of per-device code the calls of its body. */
+  /** Those collectives; for a region of per-device code the calls of its body. */
   readonly inside: readonly PlannedInside[];
-  /** What bringing its inputs there adds, and what taking its results from there costs. */
+  /** The cost of bringing its inputs there, and of taking its results from there. */
   readonly inSeconds: number | null;
   readonly outSeconds: number | null;
   /** Bytes per device above the budget, where it is over. */
@@ -56,7 +56,7 @@ export interface NodeExplanation {
   readonly strategies: readonly Candidate[];
   /** No re-solve can save more than this: the proven bound minus the plan's seconds, at most 0. */
   readonly globalAtLeastSeconds: number;
-  /** Limits that stand in the way of a cheaper or equal candidate, one sentence each. */
+  /** Limits that exclude a cheaper or equal candidate, one sentence each. */
   readonly limits: readonly string[];
 }
 
@@ -98,7 +98,7 @@ export function reopen(
 }
 
 /**
- * The strategies of a node with what each would cost where it stands, cheapest first.
+ * The strategies of a node with the cost of each in its place, cheapest first.
  *
  * @param name of a node, of a parameter or of an input
  * @throws E_REF, with the nearest names, for a name that the graph does not have
@@ -222,7 +222,7 @@ function limitsOf(candidates: readonly Candidate[], plan: Plan, counted: string)
 /** The answer to "what if this node were placed so": the plan solved again with the pin. */
 export interface Forced {
   readonly spec: string;
-  /** What changed in the request. */
+  /** The changes of the request. */
   readonly changes: readonly string[];
   readonly plan: Plan;
   /** Seconds more than the plan that was asked about. */

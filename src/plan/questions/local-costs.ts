@@ -1,11 +1,11 @@
 /**
- * Incremental cost of one node. In: a model, a choice, a variable. Out: what each value of the
- * variable costs with its neighbours fixed.
+ * Computes the incremental cost of one node: the cost of each value of a variable with its
+ * neighbours fixed.
  */
 import type { Model } from '../model/model.ts';
 import { edgeCost, edgeName } from './attribution.ts';
 
-/** What the edges of a node cost, in units of the problem. */
+/** The cost of the edges of a node, in units of the problem. */
 interface Around {
   /** Moves of its inputs; of a copy that it shares with others, what this node adds to it. */
   readonly into: number;
@@ -17,13 +17,13 @@ interface Around {
 
 interface End {
   readonly edge: number;
-  /** Whether the node asked about is the first end. */
+  /** True if the node asked about is the first end. */
   readonly first: boolean;
 }
 
 /**
  * One node with everything around it fixed, but the shared copies of its inputs and results: those
- * follow the placements that they are copies of, so they are chosen anew, each for itself (no two
+ * follow the placements that they are copies of, so they are chosen again, each for itself (no two
  * copies meet).
  */
 export class LocalCosts {

@@ -1,6 +1,6 @@
 /**
- * The frontier of seconds and peak memory. In: a graph and a request. Out: the plans that no other
- * plan found beats in both.
+ * Finds the frontier of seconds and peak memory of a request: the plans that no other plan found
+ * beats in both.
  */
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { ShardwrightError } from '../../errors.ts';
@@ -51,7 +51,7 @@ export interface FrontierMiss {
   readonly budgetBytes: number;
   /** `infeasible`: proven. `not found`: the search gave up or ran out of time. */
   readonly status: 'infeasible' | 'not found';
-  /** What contradicts what, where it is infeasible. */
+  /** The conflicting constraints, where it is infeasible. */
   readonly conflict?: readonly string[];
 }
 

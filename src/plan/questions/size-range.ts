@@ -1,7 +1,4 @@
-/**
- * Plans over a range of sizes. In: a graph with symbolic sizes. Out: plans at both ends of the
- * range.
- */
+/** Makes plans of a graph with symbolic sizes at both ends of a range of sizes. */
 import { ShardwrightError } from '../../errors.ts';
 import type { SizeValues } from '../../graph/text/size-value.ts';
 import type { Graph } from '../../graph/types.ts';
@@ -17,7 +14,7 @@ import { type ShardOptions, shardPrepared } from '../shard.ts';
 /** A plan at one end of the sizes that its program admits. */
 export interface RangeEnd {
   readonly sizes: Readonly<Record<string, number>>;
-  /** Step time of the plan's placements at these sizes; null where they cannot stand. */
+  /** Step time of the plan's placements at these sizes; null where they are not possible. */
   readonly seconds: number | null;
   /** Why not. */
   readonly refused?: string;

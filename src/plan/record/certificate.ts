@@ -1,6 +1,6 @@
 /**
- * What proves the bound of a plan: the certificates of the problems behind it, as plain data, and
- * those problems made anew from the graph and the request. In a plan folder it is
+ * Defines the proof of a plan's bound: the certificates of the problems behind it, as plain data.
+ * The problems themselves are built again from the graph and the request. In a plan folder it is
  * `certificate.json.gz`.
  */
 import * as z from 'zod';
@@ -15,16 +15,16 @@ import { schemaOf } from './schema-type.ts';
  */
 export interface PlanCertificate {
   readonly version: 1;
-  /** Of the problem without rows of peak memory. */
+  /** The certificate of the problem without rows of peak memory. */
   readonly free?: Certificate;
   /** With `objective: 'parameter-memory'`: that no plan needs fewer bytes of parameters. */
   readonly leastBytes?: Certificate;
-  /** Where peak memory binds: the problem with the memory at some program points as rows. */
+  /** For a peak memory that binds, the problem with the memory at some program points as rows. */
   readonly within?: {
     /** Nodes at which memory is a row. */
     readonly moments: readonly string[];
     /**
-     * Those of them whose rows count the largest of all tensors that share a storage; absent where
+     * Those nodes whose rows count the largest of all tensors that share a storage; absent where
      * none does.
      */
     readonly storages?: readonly string[];
@@ -68,7 +68,10 @@ const planCertificate = schemaOf<PlanCertificate>()(
   }),
 );
 
-/** What `solve --certificate` writes. @throws E_TYPE with the path of what does not fit */
+/**
+ * Reads the file that `solve --certificate` writes. @throws E_TYPE with the path of the field that
+ * does not fit
+ */
 export function asCertificate(value: unknown, file: string): Certificate {
   return checked(certificate, value, file);
 }

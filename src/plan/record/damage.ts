@@ -11,7 +11,7 @@ import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { LowerablePlan } from './planned.ts';
 import type { PlannedOutput, PlannedRedistribution } from './types.ts';
 
-/** What a plan is a plan of. */
+/** The program that a plan belongs to. */
 interface PlannedOf {
   readonly graph: Graph;
   readonly flow: Dataflow;
@@ -26,9 +26,11 @@ export function refuseDamaged(plan: Pick<LowerablePlan, 'nodes' | 'outputs'>, of
 }
 
 /**
- * What the next step reads in place of an input, and a gradient, has the placement of that input.
+ * Checks that a value which the next step reads instead of an input, and a gradient, has the
+ * placement of that input.
  *
- * @param owner place of that input among the nodes; undefined for an output that is nobody's
+ * @param owner place of that input among the nodes; undefined for an output that belongs to no
+ *   input
  * @throws E_PLAN when the plan could not be run a second time
  */
 export function refuseChangedReturn(

@@ -1,6 +1,6 @@
 /**
- * Comparison of two plans of one model. In: the plans alone. Out: what differs in seconds, memory,
- * placements and collectives.
+ * Compares two plans of one model, from the plans alone: differences in seconds, memory, placements
+ * and collectives.
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { Plan, PlannedInside, PlannedRedistribution } from './types.ts';
@@ -31,7 +31,7 @@ export interface PlanDiff {
     readonly a: number;
     readonly b: number;
   }[];
-  /** What else differs: mesh, cluster, settings of the request. */
+  /** The other differences: mesh, cluster, settings of the request. */
   readonly request: readonly { readonly key: string; readonly a: string; readonly b: string }[];
 }
 
@@ -117,9 +117,9 @@ const FORMULA = "the preset's formula beyond what runs";
 const ROUNDING = "rounding to the solver's unit";
 
 /**
- * What changed from plan `a` to plan `b`.
+ * The changes from plan `a` to plan `b`.
  *
- * @param parameterNodes nodes that stand for parameters, which are listed under the parameters' own
+ * @param parameterNodes nodes that read parameters, which are listed under the parameters' own
  *   names
  * @throws E_PLAN where the plans have no parameter and no node in common
  */

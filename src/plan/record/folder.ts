@@ -1,6 +1,6 @@
 /**
- * Plan folders. In: a plan, its program and certificate, or the texts of a folder. Out: texts with
- * hashes, or the checked plan.
+ * Writes a plan, its program and certificate as the texts of a plan folder with hashes, and reads
+ * and checks the texts of a folder.
  */
 import * as z from 'zod';
 
@@ -29,14 +29,14 @@ import { paddingSchema, readPlan } from './schema.ts';
 import { schemaOf } from './schema-type.ts';
 import type { Plan } from './types.ts';
 
-/** The texts of a plan folder; a plan file alone has nothing beside it. */
+/** The texts of a plan folder; a plan file alone has only its own text. */
 export interface PlanTexts {
   readonly plan: string;
   readonly graph?: string;
   readonly request?: string;
-  /** Of `certificate.json.gz`, unpacked. */
+  /** The unpacked text of `certificate.json.gz`. */
   readonly certificate?: string;
-  /** Of `pipeline.json`: the stages of `plan --pp`. */
+  /** The text of `pipeline.json`: the stages of `plan --pp`. */
   readonly pipeline?: string;
 }
 
@@ -52,14 +52,14 @@ export interface PlanFolder {
   readonly graph?: Graph;
   readonly request?: PlanRequest;
   readonly certificate?: PlanCertificate;
-  /** What `pipeline.json` says, and whether it is the file that was written beside the plan. */
+  /** The contents of `pipeline.json`, and whether it is the file that was written with the plan. */
   readonly pipeline?: { readonly said: unknown; readonly isAsWritten: boolean };
-  /** Whether the plan is the one that was written, by its own hash; absent where it states none. */
+  /** True if the plan is the one that was written, by its own hash; absent where it states none. */
   readonly isAsWritten?: boolean;
 }
 
 /**
- * What a plan folder holds. The plan has the hashes of the other texts and of itself; clock times
+ * The texts of a plan folder. The plan has the hashes of the other texts and of itself; clock times
  * are left out, so that equal requests give equal bytes.
  */
 export function planTexts(
@@ -92,7 +92,7 @@ export function planTexts(
 }
 
 /**
- * SHA-256 of a plan with the hashes of what lies beside it, without its own. White space does not
+ * SHA-256 of a plan with the hashes of the files next to it, without its own. White space does not
  * count.
  */
 function contentHash({ hashes, ...plan }: Plan): string {
@@ -188,7 +188,7 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
     ...(certificate !== undefined
       ? { certificate: readCertificate(certificate, 'certificate.json.gz') }
       : {}),
-    // Not held to its hash yet: the check names the field that is another.
+    // The hash is not checked yet: the check names the field that differs.
     ...(pipeline !== undefined
       ? {
           pipeline: {

@@ -1,6 +1,6 @@
 /**
- * The planned program. In: the graph that the user gave, a plan. Out: the graph that was planned,
- * with what the plan says about it.
+ * Makes the planned program from the graph that the user gave and its plan: the graph that was
+ * planned, with the statements of the plan on it.
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
@@ -10,7 +10,7 @@ import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import { plannable } from '../../passes/plannable/plannable.ts';
 import type { Plan } from './types.ts';
 
-/** What of a plan the lowering reads. */
+/** The part of a plan that the lowering reads. */
 export type LowerablePlan = Pick<Plan, 'request' | 'nodes' | 'outputs'>;
 
 /** A program as it is planned. */

@@ -1,7 +1,7 @@
 /**
- * A schema beside the type that it reads. Public types stay interfaces, because zod is linked into
- * the package and is no dependency of it: a type that is inferred from a schema would bring zod's
- * types into everybody's. So the two are compared by the compiler.
+ * Compares a schema with the type that it reads, by the compiler. Public types stay interfaces,
+ * because zod is linked into the package and is not a dependency of it: a type that is inferred
+ * from a schema would bring zod's types into the types of every user.
  */
 import type * as z from 'zod';
 
@@ -9,7 +9,7 @@ import type * as z from 'zod';
 type Plain<T> = T extends object ? { -readonly [K in keyof T]: Plain<T[K]> } : T;
 
 /**
- * Whether two types are one and the same: neither has a field, an optional mark or a word that the
+ * `true` where two types are one and the same: neither has a field, an optional mark or a word that the
  * other lacks.
  */
 type Same<A, B> =

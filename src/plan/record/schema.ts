@@ -1,5 +1,6 @@
 /**
- * The schema of plan files. In: JSON text. Out: a plan, or an error with its place in the text.
+ * Reads plan files by their schema: JSON text becomes a plan, or an error with its place in the
+ * text.
  */
 import * as z from 'zod';
 

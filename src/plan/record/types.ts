@@ -48,8 +48,8 @@ export interface PlannedStep {
   /** Reduction of each mesh dim: all_reduce, reduce_scatter. */
   readonly ops?: readonly string[];
   /**
-   * Of a permutation: who sends to whom, by place in the mesh; those that keep their tile send to
-   * themselves.
+   * For a permutation, the sender and receiver of each tile, by place in the mesh; those that keep
+   * their tile send to themselves.
    */
   readonly pairs?: readonly (readonly [source: number, target: number])[];
 }
@@ -97,7 +97,10 @@ export interface PlannedNode {
    * earlier versions, as what follows.
    */
   readonly phase?: 'forward' | 'backward';
-  /** What each of `inputs` reads: the node that made it, `split[1]` of one with several results. */
+  /**
+   * The values that `inputs` read: the node that made each, `split[1]` for one with several
+   * results.
+   */
   readonly operands?: readonly string[];
   /**
    * The value that this node is another name of: a member of a tuple, or a view that repeats an
@@ -125,7 +128,7 @@ export interface PlannedNode {
   readonly times?: number;
   /** Collectives inside the operator's own rule, where it has any. */
   readonly internalSeconds?: number;
-  /** Those collectives in order, those of a loop in a region once for each trip. */
+  /** Those collectives in order, with those of a loop in a region once for each trip. */
   readonly inside?: readonly PlannedInside[];
   readonly redistributions: readonly PlannedRedistribution[];
 }
@@ -166,8 +169,8 @@ export interface PlanTimeline {
 
 export interface PlanMemory {
   /**
-   * What counts against the budget: the peak of the timeline; with `activations: 'report'` and
-   * `'off'` the sum of parameters, gradients, optimizer state and buffers.
+   * The bytes that count against the budget: the peak of the timeline; with `activations: 'report'`
+   * and `'off'` the sum of parameters, gradients, optimizer state and buffers.
    */
   readonly peakBytes: number;
   readonly budgetBytes: number;
@@ -246,11 +249,11 @@ export interface Plan {
   readonly outputs: readonly PlannedOutput[];
   /** The best plan of node-by-node propagation, as the greedy baseline; null when it finds none. */
   readonly greedySeconds: number | null;
-  /** What was assumed or left out, one sentence each. */
+  /** Assumptions and omissions, one sentence each. */
   readonly assumptions: readonly string[];
   /**
-   * Plan folders only: SHA-256 of graph.swg, request.json and the certificate (unpacked) beside the
-   * plan, and of the plan itself with those three and without its own.
+   * Plan folders only: SHA-256 of graph.swg, request.json and the certificate (unpacked), and of
+   * the plan itself with those three and without its own.
    */
   readonly hashes?: {
     readonly graph: string;

@@ -1,6 +1,4 @@
-/**
- * The deadline of a request. In: a time limit, a clock. Out: the seconds left for each stage.
- */
+/** Divides the time limit of a request among its stages: it gives the seconds that are left. */
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import type { SolveOptions, SolverStep } from '../../solver/types.ts';
 import { secondsText } from '../../units.ts';
@@ -49,12 +47,12 @@ export class Deadline {
     return this.at === Infinity ? Infinity : Math.max(0, (this.at - this.clock.now()) / 1e3);
   }
 
-  /** Whether a signal, and not the limit, ends the work. */
+  /** Tells whether a signal, and not the limit, ends the work. */
   get isInterrupted(): boolean {
     return this.signal?.aborted === true;
   }
 
-  /** What ended the work, or would. */
+  /** The cause that ended the work, or would end it. */
   get cause(): 'interrupted' | 'time limit' {
     return this.isInterrupted ? 'interrupted' : 'time limit';
   }
@@ -90,7 +88,7 @@ export class Deadline {
     });
   }
 
-  /** Whether the limit is over: nothing new is begun then. */
+  /** Tells whether the limit is over: nothing new is begun then. */
   get isOver(): boolean {
     return this.leftSeconds === 0;
   }
@@ -115,8 +113,8 @@ export class Deadline {
   }
 
   /**
-   * What is left, as options of the solver: no limit without one, and never 0, which would be no
-   * time to look at a start.
+   * The remaining time as options of the solver: without a limit no time limit, and never 0, which
+   * would leave no time to look at a start.
    */
   get solveOptions(): Pick<SolveOptions, 'timeLimitSeconds' | 'signal' | 'onStep'> {
     return {
@@ -129,5 +127,5 @@ export class Deadline {
   }
 }
 
-/** What a problem that is begun gets at least. */
+/** The least time that a problem gets once it is begun. */
 const LEAST_SECONDS = 1e-3;

@@ -6,8 +6,8 @@ import type { VocabularyPadding } from '../../models/vocabulary.ts';
 import type { StridedCuts } from '../../ops/expansion/patterns.ts';
 
 /**
- * What the user asks for. The request is plain, frozen data: what-if questions are immer patches on
- * it, and it is written beside the plan (`request.json`) so that a plan can be made again.
+ * The user's request. It is plain, frozen data: what-if questions are immer patches of it, and it
+ * is written to `request.json` in the plan folder so that a plan can be made again.
  */
 
 /**
@@ -19,25 +19,25 @@ export interface Pin {
   readonly spec: string;
 }
 
-/** What becomes of operators that have no record: an error, or they run whole on every device. */
+/** The treatment of operators without a record: an error, or they run whole on every device. */
 export const UNKNOWN = ['refuse', 'replicate'] as const;
 /** Who solves the choice problem; `propagate` is the greedy way of DTensor. */
 export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate'] as const;
-/** Whether a dim may be cut into unequal pieces. */
+/** True if a dim may be cut into unequal pieces. */
 export const UNEVEN = ['allow', 'forbid'] as const;
 /** Which strided cuts of merged dims are offered. */
 export const STRIDED = ['rows', 'all', 'off'] as const satisfies readonly StridedCuts[];
-/** What is least. */
+/** The objectives that a plan may minimise. */
 export const OBJECTIVES = ['time', 'serial', 'parameter-memory'] as const;
 /** How maps are planned. */
 export const MAPS = ['bodies', 'rows'] as const;
-/** What becomes of activation memory. */
+/** The treatments of activation memory. */
 export const ACTIVATIONS = ['constraint', 'report', 'off'] as const;
 /** Checkpointing by name. */
 export const CHECKPOINT_POLICIES = ['none', 'full', 'selective', 'auto', 'two-stage'] as const;
 
 /**
- * What a plan is asked for, as plain data: it is written beside the plan, and what-if questions are
+ * The request of a plan, as plain data: it is written in the plan folder, and what-if questions are
  * patches of it.
  */
 export interface PlanRequest {
@@ -48,20 +48,18 @@ export interface PlanRequest {
   /** Memory budget per device in bytes; absent means the memory of the device less its headroom. */
   readonly memoryBytes?: number;
   /**
-   * Share of a device's memory that is held back, 0..1; absent means what the cluster holds back.
-   * Without effect beside `memoryBytes`.
+   * Share of a device's memory that is held back, 0..1; absent: the share that the cluster holds
+   * back. It has no effect together with `memoryBytes`.
    */
   readonly headroom?: number;
   readonly pins: readonly Pin[];
-  /**
-   * What becomes of the shardings that the program states (`Graph.given`). Absent: they are pins.
-   */
+  /** The treatment of shardings that the program states (`Graph.given`). Absent: they are pins. */
   readonly shardings?: 'ignore';
   /** Absent means by dtype: `adamw-mixed` for 16-bit weights, `adam` for float32. */
   readonly optimizer?: Optimizer;
   /**
-   * What gradients are kept in between the backward pass and the update. Absent: the dtype of their
-   * parameter.
+   * The dtype that gradients are kept in between the backward pass and the update. Absent: the
+   * dtype of their parameter.
    */
   readonly gradients?: Gradients;
   /** Name of a cost preset, see `COST_PRESETS`. Absent: `defaultCostPreset` of the cluster. */
@@ -76,7 +74,7 @@ export interface PlanRequest {
   readonly budgetGap?: number;
   readonly timeLimitSeconds?: number;
   readonly seed: number;
-  /** Whether a dim may be cut into unequal pieces. */
+  /** Tells whether a dim may be cut into unequal pieces. */
   readonly uneven: (typeof UNEVEN)[number];
   /**
    * Kinds of cuts beyond plain shards that parameters, inputs and rules may take, on any tensor
@@ -90,17 +88,17 @@ export interface PlanRequest {
    * other meshes): such a view wants the dim whole.
    */
   readonly strided?: StridedCuts;
-  /** What to do with operators that have no record. */
+  /** The treatment of operators without a record. */
   readonly unknown: (typeof UNKNOWN)[number];
-  /** Whether a redistribution that several consumers need is paid once. */
+  /** True if a redistribution that several consumers need is paid once. */
   readonly sharing: boolean;
   /**
-   * Whether kernels in place of an operator's own one run as one, as the fused loss of a trainer
+   * True if kernels in place of an operator's own one run as one, as the fused loss of a trainer
    * does; absent: they run as exported.
    */
   readonly joinedBodies?: boolean;
   /**
-   * Whether the program runs under a compiler, which joins calls (`compiledTraffic`); absent: call
+   * True if the program runs under a compiler, which joins calls (`compiledTraffic`); absent: call
    * by call.
    */
   readonly compiled?: true;
@@ -122,10 +120,11 @@ export interface PlanRequest {
    */
   readonly maps?: (typeof MAPS)[number];
   /**
-   * What the budget limits. Absent: peak memory, activations included; rows for it are added where
-   * the plan of least seconds does not fit, and its request then says `constraint`. `constraint`:
-   * the same, known to bind. `report`: the states alone (parameters, gradients, optimizer state,
-   * buffers); the peak is computed and reported. `off`: the states; no peak is computed.
+   * The bytes that the budget limits. Absent: peak memory, activations included; rows for it are
+   * added where the plan of least seconds does not fit, and its request then says `constraint`.
+   * `constraint`: the same, known to bind. `report`: the states alone (parameters, gradients,
+   * optimizer state, buffers); the peak is computed and reported. `off`: the states; no peak is
+   * computed.
    */
   readonly activations?: (typeof ACTIVATIONS)[number];
   /**
@@ -143,7 +142,7 @@ export interface PlanRequest {
    */
   readonly recomputation?: 'chosen';
   /**
-   * Whether the command looked for a plan whose simulated step is shorter (`overlapPlan`). `shard`
+   * True if the command looked for a plan whose simulated step is shorter (`overlapPlan`). `shard`
    * itself knows no clock and does not read it.
    */
   readonly overlap?: true;
@@ -182,10 +181,13 @@ export const DEFAULT_REQUEST: Omit<PlanRequest, 'mesh' | 'cluster'> = {
   objective: 'time',
 };
 
-/** What is good enough under a budget that binds where nobody said, see `PlanRequest.budgetGap`. */
+/**
+ * The gap that is good enough under a budget that binds, where the user named none; see
+ * `PlanRequest.budgetGap`.
+ */
 const BUDGET_GAP = 0.01;
 
-/** Whether somebody asked for a gap under a budget that binds. */
+/** Tells whether somebody asked for a gap under a budget that binds. */
 export function isGapGiven({ gap, budgetGap }: PlanRequest): boolean {
   return budgetGap !== undefined || gap > 0;
 }
@@ -195,30 +197,34 @@ export function gapUnderMemory(request: PlanRequest): number {
   return isGapGiven(request) ? (request.budgetGap ?? request.gap) : BUDGET_GAP;
 }
 
-/** Whether the checkpoint policy chooses recomputed nodes so that the peak keeps the budget. */
+/**
+ * Tells whether the checkpoint policy chooses recomputed nodes so that the peak keeps the budget.
+ */
 export function recomputesUnderBudget({ checkpoint }: PlanRequest): boolean {
   return checkpoint === 'auto' || checkpoint === 'two-stage';
 }
 
-/** Whether bounds are about plans that recompute whatever keeps the budget. */
+/** Tells whether bounds are about plans that recompute whatever keeps the budget. */
 export function coversRecomputation(request: PlanRequest): boolean {
   return recomputesUnderBudget(request) || request.recomputation === 'chosen';
 }
 
 /**
- * What the budget limits, as asked for or as checkpointing implies; peak memory where nobody said.
+ * The bytes that the budget limits, as asked for or as checkpointing implies; peak memory where the
+ * user did not say.
  */
 export function activationsOf(request: PlanRequest): (typeof ACTIVATIONS)[number] {
   return recomputesUnderBudget(request) ? 'constraint' : (request.activations ?? 'constraint');
 }
 
-/** Whether the budget limits peak memory, activations included. */
+/** Tells whether the budget limits peak memory, activations included. */
 export function holdsPeak(request: PlanRequest): boolean {
   return activationsOf(request) === 'constraint';
 }
 
 /**
- * Whether the plan is sought under a limit on its peak from the start: asked for, or found to bind.
+ * Tells whether the plan is sought under a limit on its peak from the start: asked for, or found to
+ * bind.
  */
 export function peakBinds(request: PlanRequest): boolean {
   return request.activations === 'constraint' || recomputesUnderBudget(request);

@@ -1,14 +1,14 @@
 /**
- * Conflicts. In: an infeasible solution. Out: the rows and nodes that admit no choice, in words of
- * the program.
+ * Explains an infeasible solution: the rows and nodes that admit no choice, in words of the
+ * program.
  */
 import type { Solution } from '../../solver/types.ts';
 import { secondsText } from '../../units.ts';
 import type { Model } from '../model/model.ts';
 
 /**
- * What excludes every choice, in words of the program: rows by their names, and a variable that is
- * left no value by the node whose placement it is.
+ * The constraints that together exclude every choice, in words of the program: rows by their names,
+ * and a variable without a value by the node whose placement it is.
  *
  * @param variableOf number in the model of a variable of the problem that was solved, where some
  *   were left out of it

@@ -1,7 +1,4 @@
-/**
- * Pins from sharding annotations of the source. In: a graph. Out: pins and mesh that its
- * annotations state.
- */
+/** Reads the pins and the mesh that the sharding annotations of a graph's source state. */
 import type { Graph } from '../../graph/types.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
@@ -9,7 +6,7 @@ import { inlineCalls } from '../../passes/control/inline-calls.ts';
 import { countedText } from '../../units.ts';
 import type { Pin } from '../request/request.ts';
 
-/** What the source of a graph says about shardings, as far as pins can say it. */
+/** The statements of a graph's source on shardings, as far as pins can express them. */
 export interface GivenPins {
   readonly pins: readonly Pin[];
   /** The same of outputs, by their position in `Graph.outputs`. */
@@ -21,14 +18,14 @@ export interface GivenPins {
 /**
  * Pins from the shardings that the source states, for a plan on `mesh`: those of `Graph.given` over
  * the mesh that the source names, which must have the same dims in the same order (names may
- * differ), and those that stand in types, which name no mesh and must have a placement for each
- * dim. Hints are not pinned.
+ * differ), and those in types, which name no mesh and must have a placement for each dim. Hints are
+ * not pinned.
  *
- * @param graph with bodies in line, where it has control flow (`openBodies`)
- * @throws E_MESH where `mesh` is no mesh
+ * @param graph with inlined bodies, where it has control flow (`openBodies`)
+ * @throws E_MESH where `mesh` is not a mesh
  */
 export function givenPins(graph: Graph, mesh: string): GivenPins {
-  // Where functions are written out, their values have the names that the plan uses.
+  // Where functions are inlined, their values have the names that the plan uses.
   const flat = inlineCalls(graph);
   const wanted = parseMesh(mesh);
   const pins: Pin[] = [];

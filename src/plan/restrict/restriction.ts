@@ -1,6 +1,6 @@
 /**
- * Restriction of a model. In: values that pins remove. Out: the domains that are left, and the
- * compact problem on them.
+ * Removes the values that pins exclude from a model's domains, and makes the compact problem on the
+ * rest.
  */
 import { latin1 } from '../../platform/platform.ts';
 import { allowOnly, Recosting } from '../../solver/problem/recost.ts';
@@ -25,7 +25,7 @@ export class Restriction {
   private readonly masks = new Masks();
   /** Id of the mask of the values that are left of each variable, or ALL. */
   private readonly allowed: Int32Array;
-  /** What took values away: variables and reasons, in the order in which it was done. */
+  /** The removals: variables and reasons, in the order in which they were done. */
   private readonly cut: number[] = [];
   private readonly reasons: string[] = [];
 
@@ -160,7 +160,7 @@ export class Restriction {
  */
 class Masks {
   private readonly list: Uint8Array[] = [];
-  /** Whether a mask leaves some value, and whether it takes one away. */
+  /** True if a mask leaves some value, and whether it takes one away. */
   private readonly some: boolean[] = [];
   private readonly cuts: boolean[] = [];
   private readonly byText = new Map<string, number>();

@@ -1,8 +1,8 @@
 /**
- * Pins from the types that a program states. In: a program, with verbs of typed code in it, and a
- * mesh. Out: the placement of every value whose type is known on all mesh dims: of a program that
- * strict mode forbids nothing in, all of them, so that its plan runs the collectives that it says
- * and no others; of any other, what it states of inputs and of redistributed values.
+ * Reads pins from the types that a program with verbs of typed code states: the placement of every
+ * value whose type is known on all mesh dims. For a program without violations of strict mode these
+ * are all values, so that its plan runs the collectives that it states and no others; for any other
+ * program, those of inputs and of redistributed values.
  */
 import type { Graph, Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
@@ -17,7 +17,7 @@ import type { Pin } from '../request/request.ts';
 
 interface TypedPins {
   readonly pins: readonly Pin[];
-  /** What a strict program returns, by position in `Graph.outputs`. */
+  /** The placements of the values that a strict program returns, by position in `Graph.outputs`. */
   readonly outputs: readonly { readonly output: number; readonly spec: string }[];
 }
 

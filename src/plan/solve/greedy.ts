@@ -1,6 +1,6 @@
 /**
- * Greedy propagation beside the search. In: a prepared request. Out: choices to start from, the
- * better of two choices, or the plan of `--solver propagate`.
+ * Uses greedy propagation in the search: as choices to start from, as the other of two choices, or
+ * as the plan of `--solver propagate`.
  */
 import { evaluate } from '../../solver/check/verify.ts';
 import { leastTotal } from '../../solver/problem/cost.ts';
@@ -66,8 +66,8 @@ export function noWorseThanGreedy(
 }
 
 /**
- * What greedy propagation finds of a problem whose solve was cut short before any choice; undefined
- * where that breaks a row.
+ * The choice of greedy propagation for a problem whose solve was cut short before any choice;
+ * undefined where it breaks a row.
  */
 export function greedily(
   { model, left: { problem: whole, compact } }: Pick<Prepared, 'model' | 'left'>,

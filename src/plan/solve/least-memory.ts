@@ -1,6 +1,6 @@
 /**
- * Least memory of a problem: a bound by sums of minima, and the exact minimum of the memory row.
- * In: a problem with a memory row. Out: bytes, with the proof of the exact minimum.
+ * Finds the least memory of a problem with a memory row: a bound by sums of minima, and the exact
+ * minimum with its proof.
  */
 import { rowAsCost } from '../../solver/problem/recost.ts';
 import type { AllowedValues } from '../../solver/problem/restrict.ts';
@@ -27,7 +27,7 @@ export function leastMemoryBound(
   return total;
 }
 
-/** What a choice needs of the memory row. */
+/** The bytes of a choice in the memory row. */
 export function memoryOf(problem: Problem, choice: Int32Array): number {
   const [row] = problem.rows ?? [];
   let total = 0;
@@ -50,7 +50,7 @@ export async function leastMemory(
   return least === 'open' ? undefined : least?.bytes;
 }
 
-/** What may end a solve before its proof. */
+/** Limits that may end a solve before its proof. */
 type SolveLimits = Pick<SolveOptions, 'signal' | 'timeLimitSeconds'>;
 
 /**

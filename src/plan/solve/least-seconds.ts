@@ -141,7 +141,7 @@ async function firstUnderBudget(
       )
     : undefined;
   const starts = better === undefined ? known : [better, ...known];
-  // Where nobody knew that the peak might bind, the proof takes what it takes for a request that
+  // Where it was not known that the peak might bind, the proof gets the work of a request that
   // limits the states alone.
   const work = peakBinds(request)
     ? { workLimit: (isFar ? WORK_GROWTH : 1) * workOnProof(problem, request) }

@@ -1,6 +1,6 @@
 /**
- * A better choice to prove from, by large-neighbourhood search within counted rounds.
- * In: a problem with memory rows, choices known, a lower bound. Out: a choice.
+ * Finds a better choice to prove from, by large-neighbourhood search within counted rounds, for a
+ * problem with memory rows, known choices and a lower bound.
  *
  * One large tensor in a row leaves a gap between bound and best choice that no price closes: the
  * bound mixes a choice with the tensor whole and one with it split. Exact elimination closes it
@@ -17,7 +17,7 @@ const ROUNDS = 5;
 /** Cells of the problem's tables at full size, which the search keeps: 8 bytes each, twice. */
 const MOST_CELLS = 2 ** 24;
 
-/** What is known of a problem. */
+/** Choices and a bound that are known of a problem. */
 interface Known {
   readonly starts: readonly Int32Array[];
   readonly bound?: number | undefined;

@@ -1,7 +1,6 @@
 /**
- * One solve of a prepared problem. In: the problem, options, a deadline. Out: the solution; what
- * the solver cannot do in the time or size given becomes the greedy choice or an error for the
- * user.
+ * Solves a prepared problem once within a deadline. Where the solver cannot finish in the time or
+ * size given, the answer is the greedy choice or an error for the user.
  */
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import { TooLargeForLibrary } from '../../solver/milp/verdict.ts';

@@ -1,8 +1,7 @@
 /**
- * What decides among plans of equal seconds: parameters of equal layers placed the same way, then
- * fewer collectives, then simpler placements. Compared are the plans in which every call is placed
- * as it is, as an equal call is, or whole; seconds and bound stay what they are. In: a model, its
- * problem and an optimal choice. Out: the preferred choice of equal cost.
+ * Decides among plans of equal seconds: it prefers parameters of equal layers in equal placements,
+ * then fewer collectives, then simpler placements. It compares the plans in which every call is
+ * placed as it is, as an equal call is, or whole; seconds and bound stay what they are.
  */
 import { isPartialCode, REPLICATE_CODE, shardDimOfCode } from '../../mesh/sharding/space.ts';
 import { type Preference, preferredOptimum } from '../../solver/preferences.ts';
@@ -49,8 +48,8 @@ export function brokenTies(
 }
 
 /**
- * Whether a row has no room to place the tensor that varies most otherwise: what it admits is then
- * a matter of its price.
+ * Tells whether a row is too tight to place the tensor that varies most in another way: the
+ * placement that it admits is then a matter of its price.
  */
 function isTightRow({ variables, amounts, bound }: LinearRow, choice: Int32Array): boolean {
   let used = 0;

@@ -20,7 +20,7 @@ interface Asked {
   readonly experts: boolean;
   readonly cost: string;
   readonly by: PricedBy;
-  /** Whether the program is a training step; no other was measured. */
+  /** True if the program is a training step; no other was measured. */
   readonly trains: boolean;
   /** Memory that somebody set as the budget; absent: all that the driver reports. */
   readonly memoryBytes?: number | undefined;
@@ -29,7 +29,7 @@ interface Asked {
 /** A plan is likely to fit from here on. */
 const LIKELY = 0.9;
 
-/** In words, in this order; what is compared first stands first. */
+/** The criteria in words; those that are compared first come first. */
 const SIMPLER = [
   'fits with a probability of 90 %',
   'fewer mesh dims',
@@ -101,7 +101,7 @@ export function certaintyOfWhole(
   return { certainty: { ...certainty, ...tiesOf(whole.plans, certainty.alikeShare) } };
 }
 
-/** What cannot be told from the fastest plan, and the simplest of it. */
+/** The plans that are equal to the fastest within the error, and the simplest of them. */
 function tiesOf(
   plans: readonly ComparedPlan[],
   share: number,

@@ -32,7 +32,7 @@ export function comparedPadding(
     : { multiple, vocabulary: config.architecture.shape.vocabulary, byTensor };
 }
 
-/** Of pieces of one comparison: what was padded in any of them. */
+/** The padding of any of the pieces of one comparison. */
 export function mergedPadding(
   pieces: readonly Pick<Comparison, 'padding'>[],
 ): ComparedPadding | undefined {

@@ -1,4 +1,4 @@
-/** What a comparison of plans says: records that are printed as JSON and read by reports. */
+/** Defines the records of a comparison of plans, which are printed as JSON and read by reports. */
 
 import type { Allocation } from '../../cost/hardware/topology.ts';
 import type { RunCost } from '../../cost/training/run-cost.ts';
@@ -16,14 +16,11 @@ export interface ComparedPlan {
   readonly plan: string;
   readonly origin: 'ilp' | 'zoo';
   readonly mesh: string;
-  /**
-   * All costs one after another; of a model by name the step as it was put together, with what runs
-   * beside compute.
-   */
+  /** All costs one after another; for a model by name the composed step, with its overlap. */
   readonly seconds: number;
   /**
-   * The step with communication beside compute, as `simulate` plays it; absent of what is priced
-   * beside the planning problem, and of models by name.
+   * The overlapped step, as `simulate` plays it; absent for plans that are priced outside the
+   * planning problem, and for models by name.
    */
   readonly simulatedSeconds?: number;
   readonly communicationSeconds: number;
@@ -38,7 +35,7 @@ export interface ComparedPlan {
    * alone are counted.
    */
   readonly fitProbability?: number;
-  /** False for ZeRO-1 and ZeRO-2, which are priced beside the planning problem. */
+  /** False for ZeRO-1 and ZeRO-2, which are priced outside the planning problem. */
   readonly choice: boolean;
   /**
    * `goodEnough`: the gap that was asked for where it is not that of the question, as under a peak
@@ -58,23 +55,27 @@ export interface ComparedPlan {
   /** Name of a fitting plan that is at most as slow and as large, and less in one of them. */
   readonly dominatedBy?: string;
   /**
-   * Of a plan that was put together from priced layers; absent where the whole graph was priced.
+   * The layout of a plan that was composed from priced layers; absent where the whole graph was
+   * priced.
    */
   readonly layout?: ComparedLayout;
 }
 
 /** How sure a comparison is, by measured runs. */
 export interface Certainty {
-  /** Of measured over predicted seconds: one of ten lies below, and nine of ten. */
+  /**
+   * Quantiles of measured over predicted seconds: one of ten lies below `p10`, nine of ten below
+   * `p90`.
+   */
   readonly p10: number;
   readonly p90: number;
-  /** What the runs have in common, how many there are, and of which families. */
+  /** The common features of the runs, their number, and their families. */
   readonly from: string;
   readonly runs: number;
   readonly families: readonly string[];
   /**
-   * Of two plans the one that is predicted to be slower by more than this is slower, nine times in
-   * ten; and the groups of runs that say so.
+   * The difference that decides: of two plans, the one that is predicted to be slower by more than
+   * this is slower, nine times in ten; and the groups of runs that show it.
    */
   readonly alikeShare: number;
   readonly alikeGroups: number;
@@ -100,7 +101,7 @@ export interface ComparedStage {
   /** Recomputation of unsaved values included. */
   readonly backwardInputSeconds: number;
   readonly backwardWeightSeconds: number;
-  /** Of the device that holds it, at its peak. */
+  /** The peak of the device that holds it. */
   readonly peakBytes: number;
   /** Microbatches (of a chunk) that the device keeps. */
   readonly inFlight: number;
@@ -113,7 +114,7 @@ export interface ComparedStage {
  * gradients back.
  */
 export interface ComparedBoundary {
-  /** That each device sends for one microbatch and direction. */
+  /** Bytes that each device sends for one microbatch and direction. */
   readonly bytes: number;
   readonly seconds: number;
 }
@@ -127,18 +128,18 @@ export type MemoryByClass = Readonly<
 >;
 
 /**
- * What a comparison by model name says of a plan besides its figures. Seconds of the device that
- * works longest.
+ * Facts about a plan in a comparison by model name, in addition to its figures. Seconds are those
+ * of the device that works longest.
  */
 export interface ComparedLayout {
   readonly computeSeconds: number;
   readonly exposedCommunicationSeconds: number;
   readonly bubbleSeconds: number;
-  /** Of all devices. */
+  /** Tokens per second of all devices. */
   readonly tokensPerSecond: number;
   /** Model FLOPs utilisation; its convention is `question.mfuConvention`. */
   readonly mfu: number;
-  /** Of the fullest device. */
+  /** Memory of the fullest device. */
   readonly memory: MemoryByClass;
   /** `etp`: devices that cut each expert between them; absent for models without routed experts. */
   readonly sizes: Readonly<
@@ -163,7 +164,7 @@ export interface ComparedLayout {
    */
   readonly gathersOnce?: true;
   /**
-   * Forward passes run beside backward passes of another microbatch, which hides exchanges with
+   * Forward passes overlap with backward passes of another microbatch, which hides exchanges with
    * experts; absent where not.
    */
   readonly pairsMicrobatches?: true;
@@ -175,10 +176,11 @@ export interface ComparedLayout {
   readonly pointToPointBytes: number;
   /** Layers that were priced; the others are written the same way. */
   readonly pricedLayers: number;
-  /** Of a free plan: the recipe whose placements it has, because they are cheaper in all. */
+  /** For a free plan, the recipe whose placements it has, because they are cheaper in all. */
   readonly placements?: string;
   /**
-   * Of a free plan: what was proven of the program of the priced layers, not of the whole model.
+   * For a free plan, the proof for the program of the priced layers, which is not a proof for the
+   * whole model.
    */
   readonly shallowProof?: {
     readonly status: string;
@@ -188,13 +190,13 @@ export interface ComparedLayout {
   };
 }
 
-/** What would change the answer. */
+/** A change of the question that would change the answer. */
 export interface WhatIf {
   readonly change: string;
   readonly best: string | null;
   readonly mesh?: string;
   readonly seconds?: number;
-  /** Whether plan and mesh are those of the answer. */
+  /** True if plan and mesh are those of the answer. */
   readonly same: boolean;
   /**
    * Microbatches, schedule and recomputation, where the same plan needs others; absent where they
@@ -212,7 +214,7 @@ export interface RefusedPlan {
   readonly reason: string;
 }
 
-/** What became of a mesh. */
+/** The fate of a mesh. */
 export interface ComparedMesh {
   readonly mesh: string;
   /** Hosts that one group of each dim touches. */
@@ -230,9 +232,9 @@ export interface ComparedMesh {
 
 /** A layout that somebody runs, as the comparison prices it. */
 export interface AskedLayout {
-  /** As it was given; of a file, as `--layout` would take what it says. */
+  /** The text as given; for a file, its contents as `--layout` would take them. */
   readonly text: string;
-  /** What products in fp8 are taken to do; absent where there are none. */
+  /** The assumed behaviour of products in fp8; absent where there are none. */
   readonly assumes?: string;
   /**
    * The trainer's configuration that states it, and its settings that have no price; absent where
@@ -253,14 +255,14 @@ export interface AskedLayout {
   readonly tokensPerSecond: number;
   readonly peakBytes: number;
   readonly fits: boolean;
-  /** As of `ComparedPlan`. */
+  /** The field of `ComparedPlan`. */
   readonly secondsBand?: readonly [p10: number, p90: number];
   readonly fitProbability?: number;
   readonly computeSeconds: number;
   readonly communicationSeconds: number;
   readonly bubbleSeconds: number;
   readonly microbatches: number;
-  /** What a run of so many tokens takes on it; absent where none is asked for. */
+  /** The cost of a run of so many tokens on it; absent where none is asked for. */
   readonly run?: RunCost;
   /** seconds / those of the best plan - 1; absent where no plan fits. */
   readonly overBest?: number;
@@ -272,7 +274,10 @@ export interface AskedLayout {
   }[];
 }
 
-/** Of predicted over measured seconds minus 1: its median, and the mean of its absolute value. */
+/**
+ * Errors, predicted over measured seconds minus 1: their median, and the mean of their absolute
+ * values.
+ */
 export interface RefitErrors {
   readonly bias: number;
   readonly mape: number;
@@ -297,7 +302,7 @@ export interface Refit {
    * constants.
    */
   readonly taken: boolean;
-  /** As in `FittedConstants`; equal where a constant did not move. */
+  /** The constants as in `FittedConstants`; equal where a constant did not move. */
   readonly constants: readonly {
     readonly name: string;
     readonly before: number;
@@ -310,8 +315,8 @@ export interface Refit {
    */
   readonly leftOut: RefitErrors & { readonly by: 'group' | 'run' };
   /**
-   * Of measured over predicted seconds of left-out runs; absent of few runs, and where the fit was
-   * not taken.
+   * The range of measured over predicted seconds of left-out runs; absent for few runs, and where
+   * the fit was not taken.
    */
   readonly range?: { readonly p10: number; readonly p90: number };
 }
@@ -319,7 +324,7 @@ export interface Refit {
 /** A vocabulary that was padded for the comparison. */
 export interface ComparedPadding {
   readonly multiple: number;
-  /** As the model states it. */
+  /** The vocabulary as the model states it. */
   readonly vocabulary: number;
   /**
    * For each number of tensor ranks that was priced, ascending: the rows that were built, and the
@@ -338,9 +343,10 @@ export interface ComparedPadding {
  */
 export interface Comparison {
   /**
-   * What ended the comparison before it was done, and what was not asked, one sentence each; absent
-   * where all was asked. `boundSeconds`: no recipe, priced or not, has a shorter step; absent of
-   * graphs, and where nothing is known of what was not priced.
+   * The cause that ended the comparison before it was done, and the questions that were not asked,
+   * one sentence each; absent where all was asked. `boundSeconds`: no recipe, priced or not, has a
+   * shorter step; absent for graphs, and where nothing is known about the plans that were not
+   * priced.
    */
   readonly stopped?: {
     readonly by: 'interrupted' | 'time limit';
@@ -353,8 +359,8 @@ export interface Comparison {
   readonly cluster: string;
   readonly budgetBytes: number;
   /**
-   * What `peakBytes` of plans of a graph counts; absent of models by name, and of comparisons of
-   * earlier versions, which counted states.
+   * The bytes that `peakBytes` counts in plans of a graph; absent for models by name, and in
+   * comparisons of earlier versions, which counted states.
    */
   readonly holds?: 'peak' | 'states';
   readonly plans: readonly ComparedPlan[];
@@ -366,7 +372,7 @@ export interface Comparison {
   readonly pareto: readonly string[];
   /** Names of the plans that fit, by simulated seconds; absent where none was simulated. */
   readonly simulatedRanking?: readonly string[];
-  /** What was asked, where a model was named. */
+  /** The question, where a model was named. */
   readonly question?: {
     readonly model: string;
     readonly sequence: number;
@@ -411,10 +417,10 @@ export interface Comparison {
   /** Hosts that the best plan holds, and what of them stays idle; absent where no plan fits. */
   readonly held?: Allocation;
   /**
-   * What a run of so many tokens takes on the best plan; absent where none is asked for, or no plan
-   * fits.
+   * The cost of a run of so many tokens on the best plan; absent where none is asked for, or no
+   * plan fits.
    */
   readonly run?: RunCost;
-  /** The layout that was asked about (`--layout`), beside the best. */
+  /** The layout that the user asked about (`--layout`), to compare with the best. */
   readonly layout?: AskedLayout;
 }

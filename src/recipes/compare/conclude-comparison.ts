@@ -14,7 +14,7 @@ import { simulatedRanking } from './simulated.ts';
 /** A plan before it is compared with the others. */
 export type RawPlan = Omit<ComparedPlan, 'name' | 'why' | 'cause' | 'dominatedBy'>;
 
-/** What was found on all meshes, in any order. */
+/** The findings on all meshes, in any order. */
 export interface Found {
   readonly raw: readonly RawPlan[];
   readonly refused: readonly RefusedPlan[];
@@ -140,7 +140,8 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
       ...sure,
       ...padding,
     };
-  // What would change the answer was not asked of pieces; the rest is said of the whole again.
+  // The changes that would change the answer were not asked of pieces; the other findings are made
+  // again for the whole.
   const { question, notes = [], refit } = first;
   const frontier = whole.pareto.flatMap((name) => {
     const p = whole.plans.find((q) => q.name === name);

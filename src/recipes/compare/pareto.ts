@@ -6,7 +6,7 @@ interface Point {
   readonly fits: boolean;
 }
 
-/** Whether p is at least as good as q in both, and better in one. */
+/** Tells whether p is at least as good as q in both, and better in one. */
 function dominates(p: Point, q: Omit<Point, 'fits'>): boolean {
   return (
     p.seconds <= q.seconds &&
@@ -60,8 +60,8 @@ export function paretoFront(points: readonly Point[]): string[] {
 const SHOWN_STEP = 0.01;
 
 /**
- * Of a front by memory what a reader can tell apart: each point by a hundredth faster than the one
- * before it, and the fastest.
+ * The points of a front by memory that a reader can distinguish: each is faster by a hundredth than
+ * the one before it; and the fastest.
  */
 export function shownFront<T extends Pick<Point, 'seconds'>>(front: readonly T[]): T[] {
   const shown: T[] = [];

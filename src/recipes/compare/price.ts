@@ -20,12 +20,12 @@ import type { Solution } from '../../solver/types.ts';
 export interface Priced {
   readonly seconds: number;
   /**
-   * What counts against the budget on the fullest device: peak memory, or the states where the
-   * request limits those alone.
+   * The bytes that count against the budget on the fullest device: peak memory, or the states where
+   * the request limits those alone.
    */
   readonly peakBytes: number;
   /**
-   * Whether that is within the budget. Of choices whose states fit this is the cheapest; where no
+   * True if that is within the budget. Of choices whose states fit this is the cheapest; where no
    * states do, of all.
    */
   readonly fits: boolean;
@@ -33,7 +33,7 @@ export interface Priced {
 }
 
 /**
- * What a restriction is solved on: the model, its solver for parts of it, the seed and the budget.
+ * The data to solve a restriction: the model, its solver for parts of it, the seed and the budget.
  */
 export type Solvable = Pick<Prepared, 'model' | 'solver' | 'allPrices' | 'question'>;
 
@@ -146,8 +146,8 @@ function priced(prepared: Solvable, choice: Int32Array, objective: number): Pric
 }
 
 /**
- * What a choice holds of the budget: peak memory, or the states where the request limits those
- * alone.
+ * The bytes of a choice that count against the budget: peak memory, or the states where the request
+ * limits those alone.
  */
 export function budgetedBytes(
   { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
@@ -157,7 +157,7 @@ export function budgetedBytes(
   return timelinePeakBytes(planMemoryTimeline(model, choice));
 }
 
-/** What the devices of one group send in one step. */
+/** The messages of one group's devices in one step. */
 export interface Traffic {
   readonly kind: string;
   /** Mesh dims that take part, joined by `+`. */
@@ -166,7 +166,7 @@ export interface Traffic {
   /** Bytes that each device sends by a ring. */
   readonly sentBytes: number;
   readonly seconds: number;
-  /** Of these seconds, those that no compute hides; absent where nothing is said of it. */
+  /** The part of these seconds that no compute hides; absent where it is not known. */
   readonly exposedSeconds?: number;
 }
 

@@ -1,7 +1,7 @@
 /**
- * A plan and the recipes that were priced on its problem go in. Out come the reasons for which a
- * recipe may take less time than the plan, and a refusal of a plan that is called optimal although
- * a recipe beats it.
+ * Compares a plan with the recipes that were priced on its problem: it gives the reasons for which
+ * a recipe may take less time than the plan, and refuses a plan that is called optimal although a
+ * recipe beats it.
  */
 
 import { ShardwrightError } from '../../errors.ts';

@@ -1,6 +1,6 @@
 /**
- * Plays the step of a choice on the simulator, compute beside communication, and ranks plans by the
- * simulated seconds.
+ * Plays the step of a choice on the simulator, with overlapped communication, and ranks plans by
+ * the simulated seconds.
  */
 
 import { type Decoded, stateMemory } from '../../plan/choice/decode.ts';
@@ -8,9 +8,9 @@ import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { simulateSeconds } from '../../simulate/timeline/simulate.ts';
 
 /**
- * Seconds of the step of a choice when it is played: collectives on streams beside compute, gathers
- * ahead, buckets, all as `simulate` takes them by itself. The other figure of a plan is the sum of
- * all its costs one after another.
+ * Seconds of the step of a choice when it is played: collectives on streams that overlap with
+ * compute, early gathers, buckets, all with the defaults of `simulate`. The other figure of a plan
+ * is the sum of all its costs one after another.
  */
 export function simulatedSeconds(
   { model, question: { program, request, budgetBytes } }: Pick<Prepared, 'question' | 'model'>,

@@ -1,7 +1,6 @@
 /**
- * Says of a comparison that its constants were fitted on somebody's own runs. In: a comparison that
- * was priced with them, and what the fit found. Out: the comparison with both; its ranges of
- * seconds are those of the left-out runs where there are enough.
+ * Adds to a comparison that its constants were fitted on the user's own runs, and the result of
+ * that fit; its ranges of seconds are those of the left-out runs where there are enough.
  */
 
 import type { Comparison, Refit } from './comparison.ts';

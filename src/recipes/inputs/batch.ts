@@ -1,6 +1,6 @@
 /**
- * Takes a program, its rules and indices; gives the batch dim of each input: the index whose parts
- * reach the loss apart.
+ * Finds the batch dim of each input of a program, by its rules and indices: the index whose parts
+ * reach the loss separately.
  */
 
 import type { TensorMeta } from '../../ops/record/record.ts';
@@ -50,7 +50,7 @@ export function batchOf(
   for (const meeting of MEETINGS)
     for (const dims of ranked) {
       if (!reachesLoss(model, rules, dims, meeting)) continue;
-      // A sequence comes back to the loss beside its attention too.
+      // A sequence also comes back to the loss on a way that does not pass its attention.
       if (
         meeting === 'anywhere' &&
         [...dims].some(([node, dim]) => walk(model, rules, node, dim).mixed)
@@ -71,9 +71,9 @@ function dimsOf({ flow }: Program, node: number): (readonly [value: number, dim:
 }
 
 /**
- * Where parts may meet before the loss: nowhere but in numbers (the count of valid labels); in what
- * reductions and normalisations make of a batch too, as batch norm does; anywhere, as in the
- * routing of tokens to experts, where the index comes back to the loss on a way beside it.
+ * The places where parts may meet before the loss: nowhere but in numbers (the count of valid
+ * labels); in reductions and normalisations of a batch too, as batch norm does; anywhere, as in the
+ * routing of tokens to experts, where the index comes back to the loss on another way.
  */
 const MEETINGS = ['numbers', 'statistics', 'anywhere'] as const;
 type Meeting = (typeof MEETINGS)[number];
@@ -94,8 +94,8 @@ interface Spread {
 const WHOLE: Spread = { slot: R, from: new Set(), foreign: false };
 
 /**
- * Whether the forward pass runs with these dims cut and all parameters whole, each call by a rule,
- * and a result or the loss comes out in parts.
+ * Tells whether the forward pass runs with these dims cut and all parameters whole, each call by a
+ * rule, and a result or the loss comes out in parts.
  */
 function reachesLoss(
   model: Program,
@@ -152,7 +152,7 @@ function reachesLoss(
       else leave(k, slot);
     });
   }
-  // What comes out must have the parts of every input, not of the labels alone.
+  // The result must have the parts of every input, not of the labels alone.
   return flow.outputs.some(
     ({ output, value }) =>
       value >= 0 && output.role === 'output' && spread[value].from.size === dims.size,
@@ -169,7 +169,7 @@ function metaOf(flow: Program['flow'], value: number | undefined): TensorMeta | 
 }
 
 /**
- * What a call leaves under the first rule that takes the inputs as they come: cut ones as cut,
+ * The results of a call under the first rule that takes the inputs as they come: cut ones as cut,
  * whole ones whole or sliced.
  */
 function outputsOf(

@@ -1,6 +1,6 @@
 /**
- * Takes a program; gives the rules of its forward calls, and which dims of its values are one index
- * by those rules.
+ * Finds the rules of a program's forward calls, and the dims of its values that are one index by
+ * those rules.
  */
 
 import { isPartialCode, shardDimOfCode } from '../../mesh/sharding/space.ts';

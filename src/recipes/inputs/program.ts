@@ -1,6 +1,6 @@
 /**
- * What the search for batch and sequence reads: the planned program, its input tensors, and which
- * slots are plain cuts.
+ * Defines the input of the search for batch and sequence: the planned program, its input tensors,
+ * and the slots that are plain cuts.
  */
 
 import type { TensorMeta } from '../../ops/record/record.ts';

@@ -1,6 +1,5 @@
 /**
- * Takes a graph and what the user states and gives the batch dim and the sequence dim of each
- * input.
+ * Finds the batch dim and the sequence dim of each input of a graph, unless the user states them.
  */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
@@ -77,7 +76,7 @@ export function graphInputRoles(
   return new Map([...roles].map(([n, role]) => [position.get(program.nodes[n].name) ?? n, role]));
 }
 
-/** What the user says; undefined where nothing is said of this role. */
+/** The user's statement; undefined where the user says nothing about this role. */
 function statedOf(
   model: Program,
   inputs: readonly InputTensor[],

@@ -1,6 +1,6 @@
 /**
- * Takes a program and its rules; gives the sequence dim of each input: the index over which
- * attention mixes.
+ * Finds the sequence dim of each input of a program, by its rules: the index over which attention
+ * mixes.
  */
 
 import { takesAnyCut } from '../../ops/expansion/row.ts';
@@ -9,8 +9,8 @@ import type { RuleLists } from './indices.ts';
 import { type InputTensor, isPlain, type Program } from './program.ts';
 
 /**
- * Where one dim of an input goes: by value, the dims that are the index, and those of which it is a
- * later part.
+ * The places that one dim of an input reaches: by value, the dims that are the index, and those of
+ * which it is a later part.
  */
 type Reached = Map<number, ReadonlyMap<number, 'whole' | 'inside'>>;
 
@@ -107,7 +107,7 @@ function passes(slot: ShardSlot, how: 'whole' | 'inside'): boolean {
   return how === 'whole' ? isPlain(slot) : isStrided(slot) || takesAnyCut(slot);
 }
 
-/** Whether the index is the rows of fused attention, or both sides of a table of scores. */
+/** Tells whether the index is the rows of fused attention, or both sides of a table of scores. */
 function isMixedBy(
   target: string,
   values: Int32Array,

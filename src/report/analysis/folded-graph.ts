@@ -15,7 +15,7 @@ import { findRepeats } from './repeats.ts';
 export interface FoldedGraph {
   readonly nodes: readonly FoldedNode[];
   readonly edges: readonly FoldedEdge[];
-  /** Nodes of the program that no drawn node stands for: views, constants and the like. */
+  /** Nodes of the program that no drawn node represents: views, constants and the like. */
   readonly leftOut: number;
 }
 
@@ -24,7 +24,7 @@ export interface FoldedNode {
   readonly node: number;
   readonly name: string;
   readonly target: string;
-  /** How many equal nodes it stands for. */
+  /** The number of equal nodes that it represents. */
   readonly count: number;
   readonly phase: 'input' | 'forward' | 'backward';
   /** Placement of its first result. */
@@ -92,8 +92,8 @@ export function foldedGraphOf({
     })
     .slice(0, MOST_NODES);
   const inputs = candidates.filter((n) => graph.nodes[n].kind === 'placeholder');
-  // What is moved has a box of its own, however cheap it is: else the move would stand on the edges
-  // of what it is made from.
+  // A value that is moved has a box of its own, however cheap it is: else the move would be drawn
+  // on the edges of its operands.
   const moved = largest.flatMap((n) =>
     movedNodes(prepared, plan, n).map((producer) => stands[producer]),
   );
@@ -198,7 +198,7 @@ function edgesOf(
       for (const producer of producers) {
         const source = position.get(producer);
         if (source === undefined || source === own) continue;
-        // What is saved for the backward pass would run across the whole drawing.
+        // Values that are saved for the backward pass would cross the whole drawing.
         if (n >= split && producer < split && graph.nodes[producer].kind === 'call') continue;
         const key = `${source} ${own}`;
         const known = edges.get(key);

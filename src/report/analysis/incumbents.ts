@@ -24,7 +24,7 @@ export interface Incumbents {
   readonly seconds: readonly number[];
 }
 
-/** Steps that were written beside a plan. */
+/** The steps in the folder of a plan. */
 export interface WrittenProgress extends Incumbents {
   /** False for a file that lay there before another plan was made. */
   readonly isOfPlan: boolean;

@@ -28,7 +28,7 @@ interface LayerGroup {
    * Redistributions of its inputs and of results made here, and collectives inside its operators.
    */
   readonly communicationSeconds: number;
-  /** What holds it back: the largest of the four below. */
+  /** The bound that holds it back: the largest of the four below. */
   readonly bound: Bound;
   /** Compute seconds by what each kernel waits for; they sum to `computeSeconds`. */
   readonly matrixSeconds: number;
@@ -49,8 +49,7 @@ export interface Roofline {
 }
 
 /**
- * Where the compute time goes and what it waits for, largest group first; seconds are those of the
- * plan.
+ * The compute seconds of the plan by group of nodes and by what they wait for, largest group first.
  */
 export function rooflineOf(prepared: Pick<Prepared, 'model'>, plan: Plan): Roofline {
   const { model } = prepared;

@@ -15,21 +15,23 @@ import {
 
 export type { MeasuredErrors } from '../../cost/error-bands.ts';
 
-/** What is known of the errors of the predictions, nearest to a plan first. */
+/** The known errors of the predictions, nearest to a plan first. */
 export interface Trust {
   readonly about: string;
   readonly source: string;
   /** Measured runs that are alike in what errors depend on. */
   readonly pool: ErrorPool;
   readonly families: readonly FamilyErrors[];
-  /** Of the plan's accelerator, or of its generation; empty where no run was measured on it. */
+  /**
+   * Errors on the plan's accelerator, or on its generation; empty where no run was measured on it.
+   */
   readonly nearest: readonly MeasuredErrors[];
   readonly others: readonly MeasuredErrors[];
 }
 
 /**
- * The errors beside a plan: those of its accelerator first, and of these the runs of its kind of
- * model.
+ * The errors to show with a plan: those of its accelerator first, and of these the runs of its kind
+ * of model.
  */
 export function trustOf(circumstances: Circumstances): Trust {
   const { about, source, rows, families } = fidelity();

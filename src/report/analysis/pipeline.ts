@@ -26,11 +26,11 @@ export interface ReportStage {
   readonly forwardSeconds: number;
   readonly backwardInputSeconds: number;
   readonly backwardWeightSeconds: number;
-  /** Of the device, at its peak: the three that follow together. */
+  /** The peak of the device: the sum of the three that follow. */
   readonly peakBytes: number;
   /** Parameters, gradients and optimizer state of all stages of the device. */
   readonly stateBytes: number;
-  /** Of the microbatches that the device keeps. */
+  /** Activations of the microbatches that the device keeps. */
   readonly activationBytes: number;
   readonly temporaryBytes: number;
   readonly inFlight: number;
@@ -44,10 +44,10 @@ export interface ReportStage {
 interface ReportBoundary {
   readonly from: number;
   readonly to: number;
-  /** That each device sends, for one microbatch and direction. */
+  /** Bytes that each device sends, for one microbatch and direction. */
   readonly bytes: number;
   readonly seconds: number;
-  /** Of a whole step, both directions. */
+  /** Bytes of a whole step, both directions. */
   readonly stepBytes: number;
 }
 
@@ -120,7 +120,7 @@ export function pipelineAgain(
     const seconds = devices === 1 ? 0 : collectives.seconds('collective_permute', bytes, [0]);
     return { from: k, to: k + 1, bytes, seconds, stepBytes: 2 * microbatches * bytes };
   });
-  // What a device is busy with beyond its passes stands after them.
+  // Work of a device beyond its passes comes after them.
   const afterSeconds = Array.from({ length: devices }, (_, device) => {
     const mine = stages.filter((s) => s.device === device);
     const passes = microbatches * mine.reduce((total, s) => total + s.seconds, 0);
@@ -159,7 +159,7 @@ export function stageText({
   return parts.join(', ');
 }
 
-/** Whether two values of JSON are the same, whatever the order of their keys. */
+/** Tells whether two values of JSON are the same, whatever the order of their keys. */
 function isSame(a: unknown, b: unknown): boolean {
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null)
     return Object.is(a, b);

@@ -62,7 +62,7 @@ function insideLine(
     : `    # inside %${node}: ${from ?? '?'} -> ${to ?? '?'}  ${cost}  ${type ?? ''}`.trimEnd();
 }
 
-/** What makes two lines equal: everything but the names of values and the numbers of layers. */
+/** The signature of a line: everything but the names of values and the numbers of layers. */
 export function lineSignature(node: Node, planned: PlannedNode): string {
   const text = nodeLines(node, planned)
     .join('\n')

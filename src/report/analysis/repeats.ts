@@ -1,4 +1,4 @@
-/** A stretch of lines: `period` lines that stand `count` times in a row. */
+/** Finds stretches of lines that repeat: `period` lines that occur `count` times in a row. */
 interface Stretch {
   readonly start: number;
   readonly period: number;

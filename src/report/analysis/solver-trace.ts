@@ -10,7 +10,7 @@ import type { Problem } from '../../solver/types.ts';
 export interface SolverTrace {
   /** All strategies of all nodes. */
   readonly whole: ProblemSize;
-  /** What the pins of the request leave. */
+  /** The size of the problem that the pins of the request leave. */
   readonly asked: ProblemSize;
 }
 

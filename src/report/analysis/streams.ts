@@ -1,6 +1,4 @@
-/**
- * Plays a plan with communication beside compute and gives the use of each stream over the step.
- */
+/** Plays a plan with overlapped communication and gives the use of each stream over the step. */
 
 import { matrixPeak } from '../../cost/compute.ts';
 import { programUtilization } from '../../cost/training/mfu.ts';
@@ -14,7 +12,7 @@ import { simulate } from '../../simulate/timeline/simulate.ts';
 import { COMPUTE } from '../../simulate/work/streams.ts';
 import { matrixDtype } from './layers.ts';
 
-/** The step with communication beside compute, as `simulate` plays it. */
+/** The step with overlapped communication, as `simulate` plays it. */
 export interface Streams {
   readonly seconds: number;
   readonly serialSeconds: number;
@@ -31,7 +29,7 @@ export interface Streams {
   readonly streams: readonly StreamUse[];
   /** A short stretch of the step, task by task. */
   readonly closeUp: CloseUp | null;
-  /** By kind and mesh dims: the share of its seconds that runs beside compute. */
+  /** By kind and mesh dims, the share of its seconds that overlap with compute. */
   readonly overlapped: readonly OverlappedShare[];
 }
 

@@ -4,7 +4,7 @@ import type { Markup } from '../markup.ts';
 import { type Child, h } from '../markup.ts';
 
 /**
- * What the drawings of a report share: a frame with title and description for screen readers,
+ * Shared by the drawings of a report: a frame with title and description for screen readers,
  * scales, ticks. Elements are made by `h`, so that no name from a file can become markup. Colours
  * are those of the page, by class, in light and dark.
  */
@@ -12,11 +12,14 @@ interface Frame {
   /** Unique in the page. */
   readonly id: string;
   readonly title: string;
-  /** What the drawing shows, in one or two sentences. */
+  /** A description of the drawing, in one or two sentences. */
   readonly description: string;
   readonly width: number;
   readonly height: number;
-  /** Whether parts of it can be chosen: then it is no image, whose parts nobody is told of. */
+  /**
+   * True if parts of it can be chosen: then it is not an image, because screen readers hide the
+   * parts of an image.
+   */
   readonly isChosenFrom?: boolean;
 }
 
@@ -102,8 +105,8 @@ interface Dot {
 }
 
 /**
- * Where the numbers of dots stand: as near as there is room, so that no number covers a dot or
- * another number; where it is not beside its dot, a line leads there.
+ * Places the numbers of dots as near as there is space, so that no number covers a dot or another
+ * number; where a number is not next to its dot, a line leads there.
  */
 export function placeNumbers(
   dots: readonly Dot[],
@@ -154,7 +157,7 @@ export function px(value: number): number {
 
 interface TextStyle {
   readonly anchor?: 'start' | 'middle' | 'end';
-  /** CSS class beside the default ink. */
+  /** A CSS class in addition to the default ink. */
   readonly class?: string;
 }
 

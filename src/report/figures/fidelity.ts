@@ -18,7 +18,7 @@ export interface FidelityRow {
 
 const [WIDTH, LEFT, RIGHT, TOP] = [760, 220, 724, 30];
 const ROW = 34;
-/** Ratios beyond stand at the edge. */
+/** Ratios beyond these are drawn at the edge. */
 const [LEAST, MOST] = [0.4, 2.5];
 
 /**

@@ -50,7 +50,8 @@ export function graphFigure(folded: FoldedGraph): Markup {
 }
 
 /**
- * Whether each node is drawn with the backward pass: its own nodes, and inputs that only they read.
+ * Tells whether each node is drawn with the backward pass: its own nodes, and inputs that only they
+ * read.
  */
 function passes({ nodes, edges }: FoldedGraph): boolean[] {
   return nodes.map(({ phase }, k) => {
@@ -75,7 +76,7 @@ function laidOut(folded: FoldedGraph, belongs: (node: number) => boolean, top: n
   g.setDefaultEdgeLabel(() => ({}));
   const ids = [...folded.nodes.keys()].filter(belongs);
   for (const k of ids) g.setNode(String(k), { ...NODE });
-  // What leads on to the next layer would make the drawing run backwards.
+  // Edges to the next layer would make the drawing run backwards.
   const own = folded.edges.filter((e) => belongs(e.from) && belongs(e.to) && !e.next);
   for (const { from, to, change = '' } of own)
     g.setEdge(

@@ -16,8 +16,8 @@ export function incumbentsFigure(steps: Incumbents['steps'], seconds: readonly n
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const end = Math.max(...seconds);
   const x = linear(end, LEFT, RIGHT);
-  // Not from 0: what is between plan and bound is what matters. First plans may be many times as
-  // slow as the last.
+  // The axis does not start at 0: the range between plan and bound matters. First plans may be many
+  // times as slow as the last.
   const y =
     least > 0
       ? logarithmicFine(0.97 * least, 1.03 * most, BOTTOM, TOP)

@@ -22,7 +22,7 @@ const CLASS: Readonly<Record<MemoryCurve['kinds'][number], string>> = {
 
 /** Live bytes at every program point, stacked by kind, with the peak named and the budget. */
 export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
-  // A budget far above everything would leave the curve no room: it is then said, not drawn.
+  // A budget far above everything would flatten the curve: it is then written and not drawn.
   const isFar = budgetBytes > 2.5 * curve.peakBytes;
   const top = isFar ? curve.peakBytes : Math.max(curve.peakBytes, budgetBytes);
   const y = linear(1.06 * top, BOTTOM, TOP, unitOf(top));

@@ -24,7 +24,7 @@ export interface PlanPoint {
   readonly fits: boolean;
   /** The plan that the report is about, or the best of a comparison. */
   readonly chosen?: boolean;
-  /** Where no other fitting plan is better in both. */
+  /** True where no other fitting plan is better in both. */
   readonly front: boolean;
 }
 
@@ -33,14 +33,14 @@ const [LEFT, RIGHT, TOP, BOTTOM] = [84, 724, 34, 330];
 /** Times the largest plan, from which on a budget is not drawn. */
 const FAR = 4;
 /**
- * Times the fastest plan, from which on a plan stands at the upper edge: one slow plan would press
- * all others together.
+ * The multiple of the fastest plan from which on a plan is drawn at the upper edge: one slow plan
+ * would press all others together.
  */
 const SLOW = 3;
 /** Times the smallest plan, from which on the axis of memory is logarithmic. */
 const WIDE = 6;
 
-/** What an axis shows: the positive numbers, or where there are none, about one `unit`. */
+/** The numbers that an axis shows: the positive ones, or where there are none, about one `unit`. */
 function positiveOf(numbers: readonly number[], unit: number): readonly number[] {
   const positive = numbers.filter((n) => n > 0);
   return positive.length > 0 ? positive : [unit];
@@ -63,7 +63,7 @@ export function paretoFigure(
     1,
   );
   const [least, widest] = [Math.min(...bytes), Math.max(...bytes)];
-  // A budget that is far from all plans would leave them no room.
+  // A budget that is far from all plans would press them together.
   const isNear = budgetBytes <= FAR * widest;
   const most = isNear ? Math.max(budgetBytes, widest) : widest;
   const room = (slowest / fastest) ** 0.12;
@@ -135,7 +135,10 @@ function logarithmicBytes(least: number, most: number, from: number, to: number)
   };
 }
 
-/** The upper edge, at which slower plans stand; its words are where those of the budget are not. */
+/**
+ * The upper edge, at which slower plans are drawn; its words are on the other side than those of
+ * the budget.
+ */
 function edgeMark(slowest: number, isRight: boolean): Markup[] {
   const text = `at this edge: slower than ${secondsText(slowest)}`;
   return [

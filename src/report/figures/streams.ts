@@ -73,7 +73,7 @@ function busyPath(busy: readonly number[], base: number): string {
   return `${parts.join('')}V${px(base)}Z`;
 }
 
-/** A stretch of the step task by task; a task that has the room says its name. */
+/** A stretch of the step task by task; a task that is wide enough shows its name. */
 export function closeUpFigure(streams: Streams, closeUp: CloseUp): Markup {
   const span = closeUp.to - closeUp.from;
   const scale = linear(span, LEFT, RIGHT);

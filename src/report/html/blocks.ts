@@ -141,7 +141,7 @@ function barMarkup({ parts, text, title, whole }: BarBlock): Markup[] {
   ];
 }
 
-/** What a bar says, for formats without colour. */
+/** The words of a bar, for formats without colour. */
 export function barText({ parts, text, title, whole }: BarBlock): string {
   const total = whole ?? parts.reduce((n, p) => n + p.amount, 0);
   const share = (amount: number): string =>

@@ -14,7 +14,7 @@ import { drawnSection, graphSection, programText } from './program-section.ts';
 import { PAGE_SCRIPT } from './script.ts';
 import { pageStyle } from './style.ts';
 
-/** What a page needs beside its sections. */
+/** The input of a page in addition to its sections. */
 interface PageInput {
   /** Title of the window, and heading of the page. */
   readonly title: string;
@@ -32,7 +32,7 @@ interface PageInput {
 
 /**
  * One HTML file: no network, no assets, readable without scripts, in light, dark and on paper. The
- * data stand in it once more as JSON, the same value that `--format json` prints; of a long
+ * file also holds the data as JSON, the same value that `--format json` prints; of a long
  * comparison the part that the page shows.
  */
 export function htmlFile({
@@ -120,7 +120,7 @@ function subtitleOf({ plan, mesh }: Report): string {
  */
 export function htmlPage(report: Report, graph: Graph | undefined, drawings: Drawings): string {
   const sections = planSections(report);
-  // The program stands before the stages and the proof: it is read more often.
+  // The program comes before the stages and the proof, because it is read more often.
   const at = sections.findIndex((s) => s.id === 'pipeline' || s.id === 'proof');
   return htmlFile({
     title: `Plan of ${report.model}`,

@@ -13,7 +13,7 @@ const MAX_LINES = 6000;
 /** Stretches that are folded when they repeat: parameters of a layer, and calls of one. */
 const LEAST_INPUTS = 4;
 const LEAST_LINES = 12;
-/** Lines of one block that stand open. */
+/** The number of lines of a block that are open. */
 const OPEN_LINES = 12;
 
 /** A line as the page shows it. */
@@ -177,8 +177,8 @@ function lineMarkup({ text, source }: Shown): Markup {
 }
 
 /**
- * Lines without phase, strides and sources: the block says the phase, and a placement must not
- * stand beyond the page.
+ * Lines without phase, strides and sources: the block states the phase, and a placement must not
+ * lie beyond the page.
  */
 function shownLines({ node, planned }: Line): Shown[] {
   const { role, roleName, roleIndex, stateName, source = '' } = node.meta;

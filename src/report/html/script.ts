@@ -1,7 +1,7 @@
 /**
- * What the page does beyond being read: the light/dark switch, sorting, opening everything for
- * print. Without scripts the page is complete. It is plain browser code, kept as text because it
- * runs in the reader's browser.
+ * The scripts of the page: the light/dark switch, sorting, opening everything for print. Without
+ * scripts the page is complete. The code is plain browser code, kept as text because it runs in the
+ * reader's browser.
  */
 export const PAGE_SCRIPT = `
 'use strict';

@@ -3,8 +3,8 @@
 import { DARK, LIGHT, type Theme } from '../../notations/draw/palette.ts';
 
 /**
- * Colours of the page beside those of drawings. Text keeps a contrast of at least 4.5:1 on its
- * background in both themes.
+ * Colours of the page in addition to those of drawings. Text keeps a contrast of at least 4.5:1 on
+ * its background in both themes.
  */
 interface PageTheme extends Theme {
   /** Raised background: tables' heads, code. */

@@ -19,7 +19,7 @@ import type { Streams } from '../analysis/streams.ts';
 import { planBandText, planFitText } from './certainty.ts';
 import { gradientText } from './memory-parts.ts';
 
-/** What the answer is made of. */
+/** The input of the answer. */
 interface AnswerInput {
   readonly plan: Plan;
   readonly known: readonly ComparedRecipe[] | null;
@@ -166,7 +166,7 @@ function timeLine({ plan, streams, roofline, tokens }: AnswerInput): string {
   );
 }
 
-/** What the largest part of the step waits for, kernel by kernel. */
+/** The resource that the largest part of the step waits for, kernel by kernel. */
 function waitText({ groups }: Roofline, seconds: number): string {
   const sum = (
     part: 'matrixSeconds' | 'memorySeconds' | 'launchSeconds' | 'communicationSeconds',
@@ -181,7 +181,7 @@ function waitText({ groups }: Roofline, seconds: number): string {
   return `${most.what} (${percentText(seconds > 0 ? most.seconds / seconds : 0)} of the step)`;
 }
 
-/** Where the mesh dims lie. */
+/** The place of the mesh dims in the cluster. */
 function deviceLine(plan: Plan): string {
   const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
   const where = plan.mesh.map(

@@ -6,7 +6,7 @@ import { bytesText, countText, secondsText } from '../../units.ts';
 import type { Markup } from '../markup.ts';
 
 /**
- * What a report is made of, before it is a page, Markdown or plain text: all three print these
+ * The blocks of a report, before it is a page, Markdown or plain text: all three print these
  * blocks, so that a number is written once and reads the same everywhere.
  */
 export type Block =
@@ -17,7 +17,7 @@ export type Block =
   | TableBlock
   | BarBlock
   | FigureBlock
-  /** What only a page can show; the other formats say nothing of it, or `instead`. */
+  /** Contents that only a page can show; the other formats leave them out, or print `instead`. */
   | { readonly kind: 'page'; readonly markup: readonly Markup[]; readonly instead?: string };
 
 export interface TableBlock {
@@ -25,11 +25,13 @@ export interface TableBlock {
   readonly caption: string;
   readonly columns: readonly Column[];
   readonly rows: readonly (readonly (Cell | string)[])[];
-  /** Rows that stand open on a page; the others are a click away. Absent: all of them. */
+  /**
+   * The number of rows that are open on a page; the others are a click away. Absent: all of them.
+   */
   readonly open?: number;
 }
 
-/** A stacked bar with its key in words: colour never stands alone. */
+/** A stacked bar with its key in words: colour is never the only sign. */
 export interface BarBlock {
   readonly kind: 'bar';
   readonly title: string;
@@ -39,7 +41,7 @@ export interface BarBlock {
     readonly amount: number;
   }[];
   readonly text: (amount: number) => string;
-  /** What the whole bar stands for; absent: the sum of the parts. */
+  /** The value of the whole bar; absent: the sum of the parts. */
   readonly whole?: number;
 }
 

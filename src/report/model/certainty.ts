@@ -1,6 +1,6 @@
 /**
- * How sure the figures of a plan are. In: a plan and its cluster. Out: the range in which measured
- * steps lie, and the probability that the peak fits, by measured runs.
+ * States the certainty of a plan's figures on its cluster, by measured runs: the range in which
+ * measured steps lie, and the probability that the peak fits.
  */
 
 import {
@@ -15,7 +15,7 @@ import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { countedText, probabilityText, secondsText } from '../../units.ts';
 
-/** What the errors of a plan's figures depend on. */
+/** The circumstances that the errors of a plan's figures depend on. */
 export function circumstancesOf(
   { parameters, mesh }: Plan,
   { accelerator }: Cluster,

@@ -13,7 +13,7 @@ import { DEFAULT_REQUEST, type PlanRequest } from '../../plan/request/request.ts
 export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): string {
   const flags: (readonly [string, string | undefined])[] = [
     ['--mesh', request.mesh],
-    // The text of a cluster file stands in the request; the command wants a file.
+    // The request holds the text of a cluster file; the command wants a file.
     ['--cluster', request.cluster.trimStart().startsWith('{') ? 'cluster.json' : request.cluster],
     ['--memory', request.memoryBytes === undefined ? undefined : `${request.memoryBytes}B`],
     ['--headroom', request.headroom === undefined ? undefined : String(request.headroom)],
@@ -40,7 +40,7 @@ export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): stri
     ['--strided', request.strided],
     ['--maps', request.maps],
     ['--activations', request.activations],
-    // A policy that was applied stands in the graph, and the request then says none.
+    // A policy that was applied is part of the graph, and the request then says none.
     [
       '--checkpoint',
       request.checkpoint === undefined || request.checkpoint === 'none'

@@ -3,9 +3,7 @@
 import type { Comparison } from '../../recipes/compare/comparison.ts';
 import { countText } from '../../units.ts';
 
-/**
- * What a comparison says of a padded vocabulary in one sentence; nothing where none was asked for.
- */
+/** One sentence on a padded vocabulary in a comparison; nothing where no padding was asked for. */
 export function comparedPaddingText({
   padding,
   question,

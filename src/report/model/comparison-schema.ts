@@ -1,5 +1,5 @@
 /**
- * What `compare --json` prints, read back: by `report`, and by `compare --merge`. The type of the
+ * Reads the output of `compare --json`, for `report` and for `compare --merge`. The type of the
  * schema is that of the record, so that a key that is added there and forgotten here does not
  * compile. Further keys are kept.
  */
@@ -32,14 +32,14 @@ const boundary = z.looseObject({
   seconds: z.number().nonnegative(),
 });
 
-/** What is recomputed: a policy, or modules joined by `+`. */
+/** The recomputation: a policy, or modules joined by `+`. */
 export const checkpointSchema = z.union([
   z.enum(POLICIES),
   z.enum(RECOMPUTE_MODULES),
   z.templateLiteral([z.enum(RECOMPUTE_MODULES), '+', z.string()]),
 ]);
 
-/** Of a plan that was put together from priced layers. */
+/** The layout of a plan that was composed from priced layers. */
 const layout = z.looseObject({
   computeSeconds: z.number(),
   exposedCommunicationSeconds: z.number(),
@@ -204,7 +204,7 @@ const padding = z.looseObject({
   ),
 });
 
-/** What a run takes. */
+/** The cost of a run. */
 export const runSchema = z.looseObject({
   tokens: z.number().positive(),
   steps: z.number().positive(),

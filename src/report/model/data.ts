@@ -34,8 +34,8 @@ import {
 } from './sums.ts';
 
 /**
- * What an analysis finds out about a plan; null where the graph and the request are not beside it,
- * `missing` says so.
+ * The findings of an analysis of a plan; null where the graph and the request are not in its
+ * folder, and `missing` says so.
  */
 interface PlanFindings {
   readonly roofline: Roofline | null;
@@ -43,22 +43,22 @@ interface PlanFindings {
   readonly memory: MemoryCurve | null;
   readonly nextBest: readonly NextBest[] | null;
   readonly sensitivity: readonly Sensitivity[] | null;
-  /** What less memory costs at most, along the front. */
+  /** The highest price of less memory, along the front. */
   readonly priceOfMemory: readonly PriceStep[] | null;
-  /** Solved anew, where that was asked for. */
+  /** Bounds that were solved again, where the user asked for that. */
   readonly memoryBounds: MemoryBounds | null;
   readonly graph: FoldedGraph | null;
   /** The strategies of each node of `graph`, in its order. */
   readonly explain: readonly NodeCandidates[] | null;
   /** Stages, where the plan has some. */
   readonly pipeline: Pipeline | null;
-  /** What is left out and why. */
+  /** Parts that are left out, and why. */
   readonly missing: readonly string[];
 }
 
 /**
- * What a report says, before it is HTML, Markdown, text, JSON or CSV: all print these numbers and
- * texts.
+ * The contents of a report, before it is HTML, Markdown, text, JSON or CSV: all print these numbers
+ * and texts.
  */
 export interface Report extends PlanFindings {
   readonly schema: 'shardwright.report/1';
@@ -100,12 +100,12 @@ export interface Report extends PlanFindings {
   /** The only clock times. */
   readonly run: {
     readonly solveSeconds: number | null;
-    /** Of each step of `solverTrace.incumbents`. */
+    /** The seconds of each step of `solverTrace.incumbents`. */
     readonly incumbentSeconds: readonly number[] | null;
   };
 }
 
-/** What was found out about a plan beside the plan itself. */
+/** The findings about a plan, in addition to the plan itself. */
 export interface Analysis extends PlanFindings {
   readonly known: Compared | null;
   readonly solverTrace: SolverTrace | null;
@@ -113,7 +113,7 @@ export interface Analysis extends PlanFindings {
   readonly incumbentsFrom: 'plan' | 'again' | null;
 }
 
-/** What a report is made of: a plan, its cluster, its graph and its analysis. */
+/** The input of a report: a plan, its cluster, its graph and its analysis. */
 export interface ReportInput {
   readonly plan: Plan;
   readonly cluster: Cluster;

@@ -22,18 +22,18 @@ import { solverTraceOf } from '../analysis/solver-trace.ts';
 import { streamsOf } from '../analysis/streams.ts';
 import type { Analysis } from './data.ts';
 
-/** Which parts of a report are worked out anew. */
+/** The parts of a report that are computed again. */
 export interface GatherOptions {
   /** The plan made ready for questions, where somebody has done that already. */
   readonly opened?: Reopened;
-  /** Price the recipes anew. */
+  /** Prices the recipes again. */
   readonly recipes: boolean;
-  /** What lies beside the plan as `pipeline.json`. */
+  /** The contents of `pipeline.json` in the plan folder. */
   readonly pipeline?: PlanPipeline;
-  /** What lies beside the plan as `progress.json`. */
+  /** The contents of `progress.json` in the plan folder. */
   readonly progress?: WrittenProgress;
   /**
-   * Solve anew: as asked where there is no progress of the plan, without a memory budget, and on
+   * Solves again: as asked where there is no progress of the plan, without a memory budget, and on
    * other links.
    */
   readonly whatIf: boolean;
@@ -60,9 +60,9 @@ const NOTHING: Omit<Analysis, 'missing'> = {
 };
 
 /**
- * Finds out what a plan file alone does not say, from the program and the request beside it. Each
- * part that the program or this version does not admit is left out and named; nothing is assumed in
- * its place.
+ * Analyses a plan with its program and request, for the facts that a plan file alone does not
+ * state. Each part that the program or this version does not admit is left out and named; nothing
+ * is assumed instead.
  */
 export async function analyse(
   folder: PlanFolder,

@@ -1,4 +1,4 @@
-/** A plan's memory goes in; what gradients take of it, in words, comes out. */
+/** Writes, in words, the memory that gradients take in a plan. */
 
 import type { Plan } from '../../plan/record/types.ts';
 import { bytesText } from '../../units.ts';

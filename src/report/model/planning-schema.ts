@@ -1,5 +1,5 @@
 /**
- * What `compare` prints of several points as JSON, read back by `report`. The type of the schema is
+ * Reads the JSON that `compare` prints for several points, for `report`. The type of the schema is
  * that of the record.
  */
 

@@ -1,6 +1,5 @@
 /**
- * Takes what a fit on somebody's own runs found and gives it in words, the same for a terminal and
- * a report.
+ * Writes the result of a fit on a user's own runs in words, the same for a terminal and a report.
  */
 
 import type { Refit, RefitErrors } from '../../recipes/compare/comparison.ts';
@@ -9,7 +8,7 @@ import { countedText, percentText, secondsText } from '../../units.ts';
 /** Rows without a price that are named. */
 const NAMED = 3;
 
-/** What people call a constant. */
+/** The common names of constants. */
 const WORDS: Readonly<Record<string, string>> = {
   tailMean: 'rate of products',
   pointwiseTraffic: 'traffic of other kernels',
@@ -20,7 +19,7 @@ const WORDS: Readonly<Record<string, string>> = {
   stepHostSeconds: "the host's time of a step",
 };
 
-/** What changed, and whether the figures are by it. */
+/** Lines on the changed constants, and whether the figures use them. */
 export function refitLines({
   runs,
   elsewhere,

@@ -9,16 +9,16 @@ import { trainedParameters } from '../../plan/model/state-memory.ts';
 import { DEFAULT_REQUEST, holdsPeak, type PlanRequest } from '../../plan/request/request.ts';
 import { bytesText, countedText, percentText, secondsText } from '../../units.ts';
 
-/** What a plan was made with. */
+/** The settings that a plan was made with. */
 interface SettingsInput {
   readonly graph: Graph;
-  /** As the user gave it: what is absent here is a default. */
+  /** The request as the user gave it: a field that is absent here has its default. */
   readonly request: PlanRequest;
   /** Bytes per device. */
   readonly budgetBytes: number;
   /** Relative gap that is good enough. */
   readonly gap: number;
-  /** Whether somebody asked for that gap. */
+  /** True if somebody asked for that gap. */
   readonly gapGiven: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** What a report adds up from a plan alone: parameters, operators and collectives by kind. */
+/** Adds up parameters, operators and collectives by kind from a plan alone, for the report. */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { innerProducts, usedPerHost } from '../../cost/hardware/topology.ts';
@@ -36,10 +36,10 @@ export interface OperatorSum {
 export interface ReportCollective extends CollectiveSum {
   readonly groupSize: number;
   readonly hosts: number;
-  /** What each device sends in a ring. */
+  /** Bytes that each device sends in a ring. */
   readonly sentBytes: number;
   /**
-   * Share of the seconds that runs beside compute when the step is simulated; null where it was
+   * Share of the seconds that overlaps with compute when the step is simulated; null where it was
    * not.
    */
   readonly overlappedShare: number | null;

@@ -10,7 +10,7 @@ import { type Block, bytes, seconds, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { deltaBytesText, deltaSecondsText } from '../text/explain.ts';
 
-/** What the bytes of plans are: the peak, or the states where the request limits those alone. */
+/** Words for the bytes of plans: the peak, or the states where the request limits those alone. */
 function memoryWords({
   request,
 }: Report['plan']): Record<'long' | 'short' | 'head' | 'of', string> {

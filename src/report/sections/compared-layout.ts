@@ -1,6 +1,6 @@
 /**
- * Makes the section on the layout that somebody runs: its figures beside the best, what brings it
- * nearer, what is not counted.
+ * Makes the section on the layout that the user runs: its figures compared with the best, the
+ * changes that bring it nearer, and the costs that are not counted.
  */
 
 import type { Comparison } from '../../recipes/compare/comparison.ts';

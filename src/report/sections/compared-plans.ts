@@ -50,7 +50,7 @@ export function shownTwins(c: Comparison): readonly Twins[] {
   );
 }
 
-/** What else has these figures: plans on the same mesh by name, the others by number. */
+/** The other plans with these figures: those on the same mesh by name, the others by number. */
 function twinText({ first, others }: Twins): string {
   const here = others.filter((p) => p.mesh === first.mesh).map((p) => p.plan);
   const elsewhere = others.length - here.length;
@@ -167,7 +167,7 @@ function standing(
   return dominatedBy === undefined ? '' : `dominated by ${dominatedBy}`;
 }
 
-/** What the bytes of plans count: the peak, or the states where those alone were asked about. */
+/** Words for the bytes of plans: the peak, or the states where those alone were asked about. */
 function memoryWords({ question, holds }: Comparison): {
   readonly long: string;
   readonly axis: string;

@@ -106,7 +106,7 @@ function certaintyAnswer(c: Comparison): ComparisonReport['answer'] {
   ];
 }
 
-/** What a run takes, and what stays idle. */
+/** The cost of a run, and the devices that stay idle. */
 function runAnswer({ run, held }: Comparison): ComparisonReport['answer'] {
   const idle = held === undefined ? undefined : allocationText(held);
   return [
@@ -130,10 +130,7 @@ function bestLine(best: ComparedPlan, { question }: Comparison): string {
   );
 }
 
-/**
- * The plan whose step is shortest with communication beside compute; nothing where none was
- * simulated.
- */
+/** The plan with the shortest overlapped step; nothing where none was simulated. */
 function simulatedLine({
   plans,
   simulatedRanking = [],

@@ -71,7 +71,7 @@ export function memory(report: Report): Section {
   return { id: 'memory', title: 'Memory timeline', sheet: true, blocks };
 }
 
-/** What a tensor is, in words. */
+/** The kind of a tensor, in words. */
 function kindText(kind: string): string {
   return kind === 'communication' ? 'copy of a redistribution' : kind;
 }

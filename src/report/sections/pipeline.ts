@@ -6,7 +6,7 @@ import { scheduleFigures } from '../figures/schedule.ts';
 import { type Block, bytes, count, seconds, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 
-/** What the other sections are about, where the plan has stages. */
+/** The scope of the other sections, where the plan has stages. */
 export function ofOneMicrobatch({ pipeline }: Report): Block[] {
   if (pipeline === null) return [];
   return [
@@ -103,7 +103,7 @@ function stageTable({ stages, budgetBytes }: Pipeline): Block {
   };
 }
 
-/** What is sent between stages; rows beyond the first are a click away. */
+/** The messages between stages; rows beyond the first are a click away. */
 export function boundaryTable(
   boundaries: readonly { readonly bytes: number; readonly seconds: number }[],
   microbatches: number,

@@ -1,7 +1,4 @@
-/**
- * Takes comparisons side by side and gives their report: title, answer, the table of points, the
- * curves.
- */
+/** Writes the report of several comparisons: title, answer, the table of points, the curves. */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
 import type { Curve, Planning, PlanningPoint } from '../../sweep/planning/planning.ts';

@@ -7,7 +7,7 @@ import { type Block, bytes, code, count, seconds, type Section } from '../model/
 import { type Report, visibleTerms } from '../model/data.ts';
 import { ofOneMicrobatch } from './pipeline.ts';
 
-/** Rows of long tables that stand open on a page. */
+/** The number of rows of long tables that are open on a page. */
 const OPEN = 12;
 
 export function time(report: Report): Section {

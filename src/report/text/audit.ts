@@ -3,7 +3,7 @@
 import type { Audit } from '../../recipes/audit.ts';
 import { bytesText, percentText, secondsText, tableText } from '../../units.ts';
 
-/** An audit as text: where the plan stands, and the edits that bring it nearer. */
+/** An audit as text: the rank of the plan, and the edits that bring it nearer. */
 export function auditText(name: string, a: Audit): string {
   const scope = a.holds === 'peak' ? 'at the peak' : 'of states';
   const lines = [

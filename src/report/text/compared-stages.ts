@@ -26,8 +26,8 @@ function sentBytes({ stages, boundaries, microbatches, sizes }: ComparedLayout):
 }
 
 /**
- * What the stages send to one another in a step: `1.00 MiB each, 16 of them over each of 3
- * boundaries: ...`.
+ * The messages between the stages in a step: `1.00 MiB each, 16 of them over each of 3 boundaries:
+ * ...`.
  */
 export function messagesText(layout: ComparedLayout): string {
   const { boundaries, microbatches, sizes } = layout;

@@ -6,8 +6,8 @@ import type { Plan } from '../../plan/record/types.ts';
 import { foldParameters } from '../model/parameters.ts';
 
 /**
- * A part of a placement text: a kind, in parentheses what it cuts, in brackets where in the order
- * of cuts it stands.
+ * A part of a placement text: a kind, the dim that it cuts in parentheses, and its place in the
+ * order of cuts in brackets.
  */
 const PART = /(S|P|R|_S|Interleaved)(?:\(([^)]*)\))?(\[\d+\])?/g;
 
@@ -58,8 +58,8 @@ export function dtensorText(plan: Plan): string {
 }
 
 /**
- * Folded names with their placement; layers that are not all placed the same way stand under their
- * own names.
+ * Folded names with their placement; layers that are not all placed the same way are listed under
+ * their own names.
  */
 function placedNames(plan: Plan): { readonly name: string; readonly placement: string }[] {
   const fold = (name: string): string => name.replace(/(^|[._])\d+(?=[._]|$)/g, '$1*');

@@ -12,7 +12,7 @@ import type {
 } from '../../notations/einshard-program/program.ts';
 import { tableText } from '../../units.ts';
 
-/** What `einshard EXPR` prints; the keys are a contract. */
+/** The record that `einshard EXPR` prints; its keys are a contract. */
 interface EinshardReport {
   /** Canonical text. */
   readonly expression: string;

@@ -1,7 +1,4 @@
-/**
- * A request that no plan meets goes in; the sentence that says why, and the edit that helps, come
- * out.
- */
+/** Explains a request that no plan meets: one sentence that says why, with the edit that helps. */
 
 import type { Infeasible } from '../../plan/choice/result.ts';
 import { type PlanRequest, recomputesUnderBudget } from '../../plan/request/request.ts';

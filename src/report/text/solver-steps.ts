@@ -1,6 +1,4 @@
-/**
- * The steps that solves tell go in; one record of them, and a table of what each came to, come out.
- */
+/** Collects the steps that solves report into one record, and a table of the result of each. */
 
 import type { SolverStep } from '../../solver/types.ts';
 import { countedText, percentText, secondsText, shareOf, tableText } from '../../units.ts';
@@ -18,7 +16,7 @@ export class SolverSteps {
   readonly listen = (step: SolverStep): void => {
     this.open.push(step);
     if (step.level > 0) return;
-    // Steps are told when they end, those that they take before them.
+    // A step is reported when it ends, together with the steps inside it.
     this.close();
   };
 

@@ -21,8 +21,7 @@ import { parameterElements, parameterTable } from '../model/parameters.ts';
 import { settingLines } from '../model/settings.ts';
 
 /**
- * The first screen of a plan: what was read and asked, the answer, its proof, and the recipes
- * beside it.
+ * The first screen of a plan: what was read and asked, the answer, its proof, and the recipes.
  *
  * @param asked the request and the budget per device as the user gave them, where the plan is one
  *   part of the answer
@@ -35,7 +34,7 @@ export function planSummary(
     readonly request: PlanRequest;
     readonly budgetBytes: number;
     readonly secondOpinion?: string | undefined;
-    /** The step with communication beside compute, where it was simulated. */
+    /** The overlapped step, where it was simulated. */
     readonly simulated?: string;
   } = {
     request: plan.request,
@@ -114,7 +113,7 @@ function activationText({ activationBytes }: Plan['memory']): string {
 
 const LEVELS = '▁▂▃▄▅▆▇█';
 
-/** Where memory peaks, what is largest there, and the curve over the program. */
+/** The place of the memory peak, the largest tensors there, and the curve over the program. */
 function timelineLines({ timeline, budgetBytes }: Plan['memory']): string[] {
   if (timeline === undefined) return [];
   const { peakBytes, node, phase, curve, largest } = timeline;

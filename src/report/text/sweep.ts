@@ -209,8 +209,8 @@ export function idleText({ held }: Comparison): string {
 const NOT_ASKED = 12;
 
 /**
- * What ended a comparison, how far the best so far may be from the best recipe, and what is
- * missing.
+ * The cause that ended a comparison, the possible distance of the best so far from the best recipe,
+ * and the missing parts.
  */
 export function stoppedText(
   { by, notAsked, boundSeconds }: NonNullable<Comparison['stopped']>,

@@ -1,8 +1,8 @@
 /**
- * When a host calls what a device runs. In: a schedule and when its tasks ran. Out: one list of
- * calls that runs them so, and what such a list takes. Source: CUDA streams as PyTorch uses them:
- * kernels queue up on one stream, and a collective waits for all kernels that were called before it
- * (`ProcessGroupNCCL` records an event on the current stream when it is called).
+ * Finds the order in which a host calls the work of a device: one list of calls that runs a
+ * schedule as it was timed, and the time that such a list takes. Source: CUDA streams as PyTorch
+ * uses them: kernels queue up on one stream, and a collective waits for all kernels that were
+ * called before it (`ProcessGroupNCCL` records an event on the current stream when it is called).
  */
 import { serialPeakBytes } from '../timeline/headroom.ts';
 import { play, type Timeline } from '../timeline/play.ts';
@@ -12,8 +12,7 @@ import { COMPUTE } from '../work/streams.ts';
 /**
  * The tasks in an order of calls in which each collective starts as it did: it is called before the
  * first kernel that ends after its start. Kernels keep their order, and so do the collectives of
- * each stream. What a pass made tasks wait for beside their data is in the order now, and is
- * dropped.
+ * each stream. Waits that a pass added to those for data are in the order now, and are dropped.
  */
 export function issueOrder(schedule: Schedule, { spans }: Timeline): Schedule {
   const { tasks } = schedule;
@@ -24,7 +23,7 @@ export function issueOrder(schedule: Schedule, { spans }: Timeline): Schedule {
   collectives.sort((a, b) => spans[a].start - spans[b].start || a - b);
   const order: Task[] = [];
   const isCalled = new Uint8Array(tasks.length);
-  // What takes no time starts and ends at once, so data decides where times are equal.
+  // A task that takes no time starts and ends at once, so data decides where times are equal.
   const call = (at: number): void => {
     if (isCalled[at] === 1) return;
     isCalled[at] = 1;
@@ -42,7 +41,7 @@ export function issueOrder(schedule: Schedule, { spans }: Timeline): Schedule {
   return { ...schedule, tasks: order };
 }
 
-/** What a list of calls takes. */
+/** The time and memory of a list of calls. */
 export interface CalledStep {
   readonly seconds: number;
   /** Most bytes alive. */
@@ -51,12 +50,12 @@ export interface CalledStep {
 
 /**
  * Plays tasks in the order in which they are called: a collective waits for the kernel that is
- * called before it. What a gather or an exchange sends is held until its result is waited for, as
- * gloo does it: where it is read, or where the function returns.
+ * called before it. The operand of a gather or an exchange is held until its result is waited for,
+ * as gloo does it: where it is read, or where the function returns.
  *
  * @param forwardTasks how many of the tasks are in the forward function, which returns when its
  *   collectives have ended
- * @param allocated the same tasks with what they allocate beside what is priced
+ * @param allocated the same tasks with memory that is allocated in addition to the priced tensors
  */
 export function playCalls(
   schedule: Schedule,
@@ -92,8 +91,8 @@ function sentHeld(schedule: Schedule, lastForward: number | undefined): Schedule
   >();
   const reads = schedule.tasks.map((task) => new Set(task.reads));
   /**
-   * What travels together is waited for together: then it is no longer held, from the task after
-   * `last` on.
+   * Values that travel together are waited for together: then they are no longer held, from the
+   * task after `last` on.
    */
   const wait = (b: number, last: number): void => {
     const { sent, results } = held.get(b) ?? { sent: [], results: [] };

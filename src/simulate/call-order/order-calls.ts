@@ -1,7 +1,6 @@
 /**
- * The program of a device in the order of a simulated step. In: a lowered program, the schedule of
- * its plan, and the tasks in the order in which they are called. Out: the same calls in that order,
- * and the collectives that are one call.
+ * Puts the calls of a lowered program into the order of a simulated step, and lists the collectives
+ * that are one call.
  */
 import { ShardwrightError } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
@@ -18,9 +17,7 @@ import { INSIDE, type Task } from '../timeline/schedule.ts';
  */
 export interface CallOrder {
   readonly calls: readonly string[];
-  /**
-   * Collectives that travel together, of two members at least; they stand side by side in `calls`.
-   */
+  /** Collectives that travel together, of two members at least; they are neighbours in `calls`. */
   readonly buckets: readonly (readonly string[])[];
 }
 
@@ -99,8 +96,8 @@ export function callsByTask(program: DeviceProgram, { tasks, moves }: PlanSchedu
 }
 
 /**
- * The program with its calls in an order. Calls that the order does not name stand right before the
- * first that needs them; those that only the return needs stand after what they read, or at the end
+ * The program with its calls in an order. Calls that the order does not name come right before the
+ * first that needs them; those that only the return needs come after their operands, or at the end
  * where that is a collective, which nothing waits for sooner.
  *
  * @throws E_UNSUPPORTED where a call needs a collective that comes later

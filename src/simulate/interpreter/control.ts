@@ -184,7 +184,7 @@ function scan(
   return [...carried, ...rows.map((byRank) => byRank.map((ys) => concat(ys, 0)))];
 }
 
-/** What a scan without trips stacks: its stated types say what the rows would be. */
+/** The stacked results of a scan without trips: its stated types give the type of the rows. */
 function noRows({ target }: Node, frame: ControlFrame, carried: number): RankValues[] {
   const byRank = Array.from({ length: frame.ranks }, (_, rank) => {
     const type = frame.type(rank);
@@ -228,7 +228,7 @@ function truth(target: string, byRank: RankValues): boolean {
   });
 }
 
-/** What all ranks make of a value. */
+/** A reading of a value that all ranks must agree on. */
 function agreed<T>(target: string, byRank: RankValues, read: (value: Value) => T): T {
   const [first, ...others] = byRank.map(read);
   if (others.every((other) => other === first)) return first;

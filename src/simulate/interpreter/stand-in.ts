@@ -11,16 +11,16 @@ import { streamOf } from '../../ndarray/random.ts';
 import type { Value } from './values.ts';
 
 /**
- * What a call of an unknown operator gives where a plan with `unknown: 'replicate'` is run with
+ * The value of a call of an unknown operator where a plan with `unknown: 'replicate'` is run with
  * numbers: an array of the type that the source states, whose every element depends on every
  * element of every operand, in order. A device that calls it on anything but the whole operands is
- * thus found out, whatever the operator really computes.
+ * thus detected, whatever the operator really computes.
  *
  * Floating-point results lie between 0 and 1, so that logarithms and roots take them; whole numbers
  * are 0 or 1, so that they are rows of anything.
  *
  * @param look the values that the call reads
- * @throws E_NO_KERNEL for results that are no real tensors
+ * @throws E_NO_KERNEL for results that are not real tensors
  */
 export function standIn(node: Node, look: (name: string) => Value): Value {
   let mix = streamOf(node.target) % 1009;

@@ -3,8 +3,8 @@
 import { NDArray } from '../../ndarray/array.ts';
 
 /**
- * What a node of a graph holds: an array, the results of a call with several, a symbolic number, or
- * nothing.
+ * The value of a node of a graph: an array, the results of a call with several, a symbolic number,
+ * or nothing.
  */
 export type Value = NDArray | readonly Value[] | number | null;
 

@@ -1,6 +1,6 @@
 /**
- * The cheapest certified bound on the overlapped step, for plans whose step is not searched for.
- * In: plans that are known. Out: seconds that no plan of their problem goes below.
+ * Finds the cheapest certified bound on the overlapped step, for plans whose step is not searched
+ * for: from known plans it computes seconds that no plan of their problem goes below.
  */
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
@@ -21,13 +21,13 @@ const BINS = 4;
 /** A sweep of messages that raises the bound by a smaller share is the last. */
 const LEAST_GAIN = 1e-4;
 const MOST_SWEEPS = 40;
-/** Where rows have their say, the bound may end this near to the best choice that is known. */
+/** Where rows take part, the bound may end this near to the best choice that is known. */
 const GAP = 1e-3;
 
 /**
- * One problem, under the packing that is worth most against all plans that are known, and bounded
- * by messages. Where what they point at breaks a row, and no choice beside it that keeps the rows
- * is as near to the bound as a search would end, the search bounds it with its rows.
+ * One problem, under the packing that gives the highest bound against all known plans, and bounded
+ * by messages. Where the choice that they point to breaks a row, and no neighbouring choice that
+ * keeps the rows is as near to the bound as a search would end, the search bounds it with its rows.
  *
  * @param work with the launches and buckets of the simulation
  * @param known choices of the problem, each with its longest path
@@ -70,7 +70,7 @@ export async function boundOverlap(
   }
   const { bound } = await solve(problem, {
     engine: 'exact',
-    // A bound of a folded network stands with its certificate only.
+    // A bound of a folded network is valid only with its certificate.
     certify: true,
     gap: GAP,
     seed: request.seed,

@@ -1,6 +1,6 @@
 /**
- * Plans that are tried for the overlapped step. In: choices of one problem. Out: those whose peak
- * fits, each simulated once, and the best of them.
+ * Tries plans for the overlapped step: of several choices of one problem it simulates each whose
+ * peak fits once, and keeps the best.
  */
 
 import { decode, type Decoded, stateMemory } from '../../plan/choice/decode.ts';
@@ -15,12 +15,12 @@ import { type SimulateOptions, simulateSeconds } from '../timeline/simulate.ts';
 export interface OverlapCandidate {
   readonly choice: Int32Array;
   readonly plan: SimulatedPlan;
-  /** Every cost once, nothing beside anything: the objective without overlap. */
+  /** Every cost once, without overlap: the objective. */
   readonly serialSeconds: number;
   readonly simulatedSeconds: number;
 }
 
-/** What candidates are choices of. */
+/** The prepared request that candidates are choices of. */
 export type Candidates = Pick<Prepared, 'question' | 'model' | 'left'>;
 
 type DecodedPlan = Pick<Decoded, 'nodes' | 'outputs' | 'computeSeconds' | 'communicationSeconds'>;
@@ -34,14 +34,14 @@ export class CandidatePool {
     private readonly prepared: Candidates,
     private readonly options: SimulateOptions,
     choice: Int32Array,
-    /** What that choice is, where it is known. */
+    /** The decoded choice, where it is known. */
     decoded?: DecodedPlan,
   ) {
     this.seen.add(choice.join());
     this.candidates = [this.simulated(choice, decoded)];
   }
 
-  /** Of equal ones the first. */
+  /** The candidate of the shortest simulated step; of equal ones, the first. */
   get best(): OverlapCandidate {
     return this.candidates.reduce((a, b) => (b.simulatedSeconds < a.simulatedSeconds ? b : a));
   }
@@ -66,7 +66,9 @@ export class CandidatePool {
     this.candidates.push(this.simulated(choice));
   }
 
-  /** Whether a choice from elsewhere is one of this problem: a recipe knows nothing of pins. */
+  /**
+   * Tells whether a choice from elsewhere is one of this problem: a recipe knows nothing of pins.
+   */
   admits(choice: Int32Array): boolean {
     const {
       left: { problem },
@@ -77,8 +79,8 @@ export class CandidatePool {
   }
 
   /**
-   * Whether the peak is within the budget, where the request asks for that: the rows of the problem
-   * know states only.
+   * Tells whether the peak is within the budget, where the request asks for that: the rows of the
+   * problem know states only.
    */
   private fits(choice: Int32Array): boolean {
     const { model, question } = this.prepared;

@@ -1,7 +1,6 @@
 /**
- * The step with communication beside compute, for a plan of least seconds one after another. In:
- * that plan, and recipes. Out: the plan with the shortest simulated step of those that are known,
- * and a lower bound on the simulated step of every plan.
+ * Finds the plan with the shortest overlapped step among a plan of least summed costs and the
+ * recipes, and a lower bound on the simulated step of every plan.
  */
 
 import { type PlannedResult, planOfChoice } from '../../plan/choice/result.ts';
@@ -19,11 +18,11 @@ interface KnownChoice {
   readonly choice: Int32Array;
 }
 
-/** The step of a plan with communication beside compute. */
+/** The overlapped step of a plan. */
 export interface OverlappedStep {
   /** The plan to take. */
   readonly result: PlannedResult;
-  /** Where it is another plan than the one given: the recipe that it is. */
+  /** The name of the recipe, where the plan is another than the one given. */
   readonly name?: string;
   /** Step time when it is simulated, and of the plan of least seconds one after another. */
   readonly simulatedSeconds: number;
@@ -40,7 +39,8 @@ export interface OverlappedStep {
 }
 
 /**
- * What is proven least one after another is kept where another plan's step is shorter by no more.
+ * A plan that is proven least by summed costs is kept where another plan's step is shorter by no
+ * more than this.
  */
 const WORTH = 0.005;
 /**

@@ -11,10 +11,10 @@ import { type OverlapOptions, searchOverlap } from './search.ts';
 
 type Planned = Extract<ShardResult, { readonly status: 'planned' }>;
 
-/** The plan with overlap in view, beside the plan that is cheapest one after another. */
+/** The plan chosen for its overlapped step, with the plan that is cheapest by summed costs. */
 export interface OverlapPlan {
   readonly result: Planned;
-  /** Whether it is another plan than the one given. */
+  /** True if it is another plan than the one given. */
   readonly changed: boolean;
   /** Step time of the plan to take when it is simulated, and of the plan without overlap. */
   readonly simulatedSeconds: number;
@@ -45,8 +45,8 @@ export function checkOverlap(request: PlanRequest): void {
 
 /**
  * Looks for a plan whose simulated step is shorter (`searchOverlap`). The proof of the plan stays
- * that of costs one after another: its gap is then what the plan gives away there. What is proven
- * of the overlapped step stands beside it.
+ * that of costs one after another: its gap is then the distance of the plan from the cheapest. The
+ * bound on the overlapped step is a field of its own.
  *
  * @param result the plan without overlap
  * @throws what `checkOverlap` throws

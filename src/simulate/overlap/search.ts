@@ -1,7 +1,7 @@
 /**
- * Plans for the overlapped step. In: a prepared request, its plan of summed costs and other plans
- * that are known. Out: the plan with the shortest simulated step that was found, and a proven lower
- * bound on the overlapped step of every plan.
+ * Searches plans for the overlapped step: from a prepared request, its plan of summed costs and
+ * other known plans it finds the plan with the shortest simulated step, and a proven lower bound on
+ * the overlapped step of every plan.
  */
 
 import type { Prepared } from '../../plan/prepare/prepared.ts';
@@ -39,13 +39,13 @@ export interface OverlapOptions extends Omit<
   readonly rounds?: number;
   /** Bins of kernels that a packing tells apart. Default 16. */
   readonly bins?: number;
-  /** Of the whole search; default: the request's time limit. */
+  /** The deadline of the whole search; default: the request's time limit. */
   readonly deadline?: Deadline;
 }
 
 /**
- * The plan of least simulated seconds among those tried, beside the plan without overlap, and a
- * bound on all.
+ * The plan of least simulated seconds among those tried, the plan without overlap, and a bound on
+ * all.
  */
 export interface OverlapSearch {
   /** The plan of summed costs. */
@@ -372,7 +372,7 @@ class Alternation {
     const start = isBound ? narrowed.contract(this.pool.best.choice) : undefined;
     const solution = await solve(problem, {
       engine: 'exact',
-      // A bound of a folded network stands with its certificate only.
+      // A bound of a folded network is valid only with its certificate.
       certify: isBound,
       gap: isBound ? BOUND_GAP : PLAN_GAP,
       seed: this.prepared.question.request.seed,

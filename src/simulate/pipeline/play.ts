@@ -1,7 +1,7 @@
 /**
  * Runs a pipeline schedule by events: a device takes its passes in order, each as soon as the
- * device is free and what the pass needs has arrived. Activations and their gradients travel beside
- * the compute, one message at a time on each boundary and direction.
+ * device is free and the inputs of the pass have arrived. Activations and their gradients travel
+ * during compute, one message at a time on each boundary and direction.
  */
 
 import { internalError, ShardwrightError } from '../../errors.ts';

@@ -57,7 +57,7 @@ export function parsePipelineSchedule(name: string): PipelineSchedule {
   });
 }
 
-/** Whether the gradients of the weights are passes of their own. */
+/** Tells whether the gradients of the weights are passes of their own. */
 export function splitsBackward(schedule: PipelineSchedule): boolean {
   return schedule === 'zb-h1' || schedule === 'zb-h2';
 }

@@ -45,7 +45,7 @@ export interface ExecutedCollective {
   readonly node: string;
 }
 
-/** What virtual devices computed: outputs by rank, and the collectives that ran. */
+/** The result of a run on virtual devices: outputs by rank, and the collectives that ran. */
 export interface DeviceRun {
   /**
    * By position in the graph's outputs, then by rank; null for one that the program does not
@@ -60,7 +60,7 @@ export interface DeviceRun {
 interface DeviceOptions {
   /** Seed of the random operators; as for `evaluateGraph`. Default 0. */
   readonly seed?: number;
-  /** As for `evaluateGraph`. */
+  /** Uses stand-ins, as `evaluateGraph` does. */
   readonly standIns?: boolean;
   /**
    * Called with the arrays of every local value when it is made, and the run of the body that it is
@@ -347,7 +347,10 @@ function arrayOf(value: Value, what: string): NDArray {
   return value;
 }
 
-/** What member `me` of a group has after a collective; `parts` are what the members bring. */
+/**
+ * The value of member `me` of a group after a collective; `parts` are the values of the members
+ * before.
+ */
 function exchange(call: CollectiveCall, parts: readonly NDArray[], me: number): NDArray {
   const n = parts.length;
   switch (call.kind) {

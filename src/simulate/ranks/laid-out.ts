@@ -68,7 +68,7 @@ interface PutTogether {
 }
 
 /**
- * The tensor that the arrays of the ranks stand for. @throws E_INTERNAL when an element is nowhere
+ * The tensor that the arrays of the ranks represent. @throws E_INTERNAL when no rank has an element
  */
 export function putTogether(
   space: ShardingSpace,

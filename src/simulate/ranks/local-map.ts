@@ -1,8 +1,7 @@
 /**
- * The value of a region of per-device code where the program runs on one device. In: whole operands
- * and the region. Out: whole results: the operands are laid out over virtual devices of the
- * region's own axes, the body runs on them with its collectives, and the pieces are put together.
- * Source: `shard_map` by its definition.
+ * Computes the value of a region of per-device code where the program runs on one device: the whole
+ * operands are laid out over virtual devices of the region's own axes, the body runs on them with
+ * its collectives, and the pieces are put together. Source: `shard_map` by its definition.
  */
 import { internalError } from '../../errors.ts';
 import { localMapCall } from '../../graph/local-map.ts';

@@ -1,8 +1,7 @@
 /**
- * Replica checks. In: a per-device program with the axes on which each of its values is claimed to
- * be equal, and inputs by rank. Out: the values whose replicas differ, with axis and rank. It finds
- * what types cannot see: inputs that are not what they are said to be, and devices that compute
- * differently.
+ * Checks replicas: it runs a per-device program on inputs by rank and reports the values whose
+ * replicas differ although they are claimed to be equal, with axis and rank. It finds faults that
+ * types cannot see: inputs that differ from their claims, and devices that compute differently.
  */
 import type { ErasedProgram } from '../../lower/typed/erase.ts';
 import { flat, type NDArray } from '../../ndarray/array.ts';

@@ -13,12 +13,12 @@ import type { Placement } from '../../mesh/placements/placement.ts';
 import { heldRows, isPending, refusedCut, type Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 
-/** What one rank holds, row-major. */
+/** The part of a tensor that one rank holds, row-major. */
 export interface Tile {
   readonly shape: readonly number[];
   readonly data: Float64Array;
   /**
-   * Of a masked lookup: 1 where the element is another rank's, and its value here means nothing.
+   * For a masked lookup, 1 where the element is another rank's, and its value here means nothing.
    */
   readonly masked?: Uint8Array;
 }

@@ -1,7 +1,7 @@
 /**
- * The sharding rules of an operator of the user, tried by execution. In: its record, with a kernel
- * or a decomposition that gives its values, and calls to try. Out: the rules that execution
- * refutes, and the placements that it confirms and no rule has.
+ * Tests the sharding rules of a user's operator by execution, on calls to try, with a kernel or a
+ * decomposition that gives its values. It reports the rules that execution refutes, and the
+ * placements that it confirms and no rule has.
  */
 
 import { ShardwrightError } from '../../errors.ts';

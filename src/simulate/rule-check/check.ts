@@ -48,11 +48,11 @@ export interface Finding {
   readonly rule: string;
   /** Numbers of ranks on which it was found. */
   readonly ranks: readonly number[];
-  /** Of an unsound rule: what went wrong. */
+  /** The fault of an unsound rule. */
   readonly why?: string;
 }
 
-/** What execution says of the rules of some operators. */
+/** The result of executing the rules of some operators. */
 export interface Validation {
   readonly operators: number;
   readonly samples: number;
@@ -193,7 +193,7 @@ class Run {
 
   /** Every combination of input placements, on all numbers of ranks. */
   private search(sample: SampleCall, trials: readonly Trial[], rules: readonly Rule[]): void {
-    // What is the same whatever the inputs are judges nothing.
+    // A result that is the same whatever the inputs are judges nothing.
     if (sample.ctx.outputs.every((_, k) => isConstant(trials, k))) return;
     const [first, ...rest] = this.ranks;
     const inputs = this.slotsOf(sample, first);

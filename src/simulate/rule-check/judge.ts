@@ -71,7 +71,7 @@ function distinct(trials: readonly Trial[]): Trial[] {
   });
 }
 
-/** Whether a result is absent, empty, or one and the same in every draw. */
+/** Tells whether a result is absent, empty, or one and the same in every draw. */
 export function isConstant(trials: readonly Trial[], k: number): boolean {
   let known = constants.get(trials);
   if (known === undefined) constants.set(trials, (known = []));
@@ -120,7 +120,10 @@ function chunksOf(sample: SampleCall, slot: RuleSlot): number {
   return slot.inside.dims.reduce((n, dim) => n * shape[dim], 1);
 }
 
-/** What every rank holds of the inputs, and where its results lie under some output slots. */
+/**
+ * The parts of the inputs that every rank holds, and the places of its results under some output
+ * slots.
+ */
 function groupOf(sample: SampleCall, trial: Trial, r: Rule, ranks: number, board: number): Group {
   const byInput = r.inputs.map((slot, i) => partsOf(sample, trial, i, slot, ranks, board));
   const byRank = Array.from({ length: ranks }, (_, rank) => byInput.map((pieces) => pieces[rank]));
@@ -293,7 +296,7 @@ function runRanks(
   });
 }
 
-/** Whether the first rank's result has the sizes of its piece under a slot. */
+/** Tells whether the first rank's result has the sizes of its piece under a slot. */
 function fits(
   { outputs: [first] }: Group,
   x: NDArray | null | undefined,
@@ -310,7 +313,7 @@ function fits(
   );
 }
 
-/** What a rank gave, by the sizes that it stated; undefined where the call failed. */
+/** The results of a rank, by the sizes that it stated; undefined where the call failed. */
 type Ran = Map<string, Results | undefined>;
 
 /** Results when each rank states the size of its piece of result `k`. */

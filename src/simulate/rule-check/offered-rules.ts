@@ -25,8 +25,9 @@ export function offeredRules(sample: SampleCall, rules: readonly Rule[], ranks: 
 }
 
 /**
- * Whether a combination is one of the rules, or comes from one by conversions that cost nothing: a
- * replicated tensor is cut locally, and stands for any pending reduction but a product.
+ * Tells whether a combination is one of the rules, or comes from one by conversions that cost
+ * nothing: a replicated tensor is cut locally, and may be read as any pending reduction but a
+ * product.
  */
 export function follows(
   rules: readonly Rule[],
@@ -40,7 +41,7 @@ export function follows(
   );
 }
 
-/** Whether a tensor placed `from` can be taken as `to` for nothing. */
+/** Tells whether a tensor placed `from` can be taken as `to` for nothing. */
 function becomes(from: RuleSlot, to: RuleSlot): boolean {
   if (from === null || to === null) return true;
   if (from.kind === 'replicate') return to.kind !== 'partial' || to.op !== 'product';

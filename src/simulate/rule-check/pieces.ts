@@ -1,6 +1,6 @@
 /**
- * What the ranks of one mesh dim hold of a tensor, and what they are said to hold: the definitions
- * of the placements.
+ * Defines the placements by execution: the parts of a tensor that the ranks of one mesh dim hold,
+ * and the parts that they are said to hold.
  */
 
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
@@ -202,7 +202,7 @@ function checkerboard(shape: readonly number[], ranks: number, shift: number): I
 /** Largest allowed difference of a float, relative to values above 1. */
 const TOLERANCE = 1e-8;
 
-/** Whether two arrays of one shape agree: floats to the tolerance, others exactly. */
+/** Tells whether two arrays of one shape agree: floats to the tolerance, others exactly. */
 function agree(a: NDArray, b: NDArray): boolean {
   const x = numbersOf(a);
   const y = numbersOf(b);
@@ -219,7 +219,7 @@ function same(a: number, b: number, exact: boolean): boolean {
   return !exact && Math.abs(a - b) <= TOLERANCE * Math.max(1, Math.abs(b));
 }
 
-/** Whether the ranks hold `whole` in the way that a slot claims. */
+/** Tells whether the ranks hold `whole` in the way that a slot claims. */
 export function holds(
   local: readonly NDArray[],
   whole: NDArray,

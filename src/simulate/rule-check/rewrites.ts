@@ -15,10 +15,10 @@ import { type Piece, reduceRanks } from './pieces.ts';
 import type { Results, SampleCall } from './sample-call.ts';
 
 /**
- * What the ranks run under a rule: the call as it is, or, where the rule has a `rewrite`, the call
- * with the arguments or the body that the word stands for. Bodies are written from their meaning
- * and not from the lowering: a rank with a window of rows computes as if it had the whole dim with
- * zeros outside of its window, and keeps its own rows.
+ * The calls that the ranks run under a rule: the call as it is, or, where the rule has a `rewrite`,
+ * the call with the arguments or the body that the word means. Bodies are written from their
+ * meaning and not from the lowering: a rank with a window of rows computes as if it had the whole
+ * dim with zeros outside of its window, and keeps its own rows.
  */
 export interface Group {
   readonly sample: SampleCall;
@@ -206,7 +206,9 @@ function ownRows(x: NDArray | null, window: Window | null, slot: RuleSlot): NDAr
   return rows(x, slot.dim, window.starts[slot.dim], window.shape[slot.dim]);
 }
 
-/** As if a rank had every row, those of others zero; of cut results it keeps its rows. */
+/**
+ * Computes as if a rank had every row, with those of others zero; of cut results it keeps its rows.
+ */
 const windowed: Body = ({ sample, rule, inputs, outputs }) =>
   inputs.map((pieces, rank) => {
     const whole = pieces.map((p, i) => {

@@ -1,6 +1,6 @@
 /**
- * Rewrites tasks so that gathers and scatters overlap the matrix products beside them in chunks
- * (asynchronous tensor parallelism).
+ * Rewrites tasks so that gathers and scatters overlap in chunks with the matrix products next to
+ * them (asynchronous tensor parallelism).
  */
 
 import { COMPUTE } from '../work/streams.ts';
@@ -32,7 +32,7 @@ export function asyncTensor(schedule: Schedule, options: AsyncTensorOptions): Sc
   const pairs = findPairs(schedule, options);
   if (pairs.length === 0) return schedule;
   const buffers: Buffer[] = [...schedule.buffers];
-  // What else a reader of a buffer must wait for.
+  // Other tasks that a reader of a buffer must wait for.
   const later = new Map<number, number>();
   let id = schedule.tasks.reduce((most, task) => Math.max(most, task.id), 0);
   const token = (name: string): number =>

@@ -62,7 +62,7 @@ interface Member {
   readonly at: number;
   readonly node: Node;
   readonly input: string;
-  /** Of the operand and of the result. */
+  /** Shapes of the operand and of the result. */
   readonly from: readonly number[];
   readonly to: readonly number[];
 }
@@ -85,7 +85,7 @@ const JOINED: ReadonlySet<CollectiveKind> = new Set<CollectiveKind>([
   'all_to_all',
 ]);
 
-/** What a redistribution writes after its collective: these move with it. */
+/** Calls that a redistribution writes after its collective: these move with it. */
 const VIEWS: ReadonlySet<string> = new Set([
   'aten.transpose.int',
   'aten.slice.Tensor',

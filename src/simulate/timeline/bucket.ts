@@ -23,7 +23,7 @@ interface Bucket {
   readonly members: number[];
   bytes: number;
   seconds: number;
-  /** Where it stands: the position of its first or last member. */
+  /** Its place: the position of its first or last member. */
   place: number;
   /** First task that reads a result of a member. */
   reader: number;

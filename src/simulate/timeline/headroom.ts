@@ -3,13 +3,14 @@
 import type { Schedule } from './schedule.ts';
 
 /**
- * Which tasks may run ahead without the step ever holding more than a limit. What streams do beside
- * each other is more memory than one task after another: a gather that runs early is there early,
- * and what a late reduction reads is there longer.
+ * Which tasks may run ahead without the step ever holding more than a limit. Overlapping streams
+ * need more memory than one task after another: the result of an early gather is there early, and
+ * the operand of a late reduction is there longer.
  *
- * The frontier is the first task in program order that has not ended. What is alive now is at most
- * what the frontier has alive when tasks run one after another, and the results of tasks behind it
- * that have started. So a task j may start when at every place p from the frontier up to j
+ * The frontier is the first task in program order that has not ended. The bytes alive now are at
+ * most those that the frontier has alive when tasks run one after another, and the results of tasks
+ * behind it that have started. So a task j may start when at every place p from the frontier up to
+ * j
  *
  *     alive at p one after another + results alive of started tasks behind p + results of j <=
  *     limit
@@ -21,7 +22,7 @@ export class Headroom {
   /** By place: bytes one after another, and those of results that are there early. */
   private readonly bytes: RangeMost;
   /**
-   * Whether one task after another keeps the limit: then every order that waits where it must keeps
+   * True if one task after another keeps the limit: then every order that waits where it must keeps
    * it too.
    */
   readonly isKept: boolean;
@@ -57,7 +58,7 @@ export class Headroom {
     });
   }
 
-  /** Whether task i may start now. */
+  /** Tells whether task i may start now. */
   admits(i: number): boolean {
     const own = this.written[i];
     return (
@@ -96,7 +97,7 @@ export function serialBytes({ tasks, buffers }: Schedule): Float64Array {
   buffers.forEach((b, i) => {
     if (from[i] < 0) return;
     out[from[i]] += b.bytes;
-    // What is given and never read stays, as what is kept does.
+    // A buffer that is given and never read stays, as a kept one does.
     if (!b.kept && last[i] >= 0) out[last[i] + 1] -= b.bytes;
   });
   for (let i = 1; i < out.length; i++) out[i] += out[i - 1];
@@ -116,7 +117,7 @@ export class RangeMost {
   private readonly size: number;
   /** Most of the places below a vertex, its own addition included. */
   private readonly top: Float64Array;
-  /** What was added to all places below a vertex. */
+  /** The amount that was added to all places below a vertex. */
   private readonly added: Float64Array;
 
   constructor(values: Float64Array) {

@@ -1,12 +1,13 @@
 /**
- * Tasks moved as late as they can run, and then as early. In: a schedule and when its tasks run.
- * Out: the same tasks in an order that takes no longer, and often less.
+ * Moves the tasks of a timed schedule as late as they can run, and then as early: the new order
+ * takes no longer, and often less.
  *
  * Forward-backward improvement of a schedule with limited resources (Valls, Ballestín and
  * Quintanilla, Justification and RCPSP: a technique that pays, 2005). Each task, the last to end
- * first, goes into the latest free place of its stream before what waits for it. Then each, the
- * first to start first, goes into the earliest place after what it waits for. A stream is free in
- * each pass where a task was before, so no pass is longer. Kernels keep their order.
+ * first, goes into the latest free place of its stream before the tasks that wait for it. Then
+ * each, the first to start first, goes into the earliest place after the tasks that it waits for. A
+ * stream is free in each pass where a task was before, so no pass is longer. Kernels keep their
+ * order.
  */
 import { internalError } from '../../errors.ts';
 import { type Schedule, taskSeconds, writers } from './schedule.ts';
@@ -21,7 +22,7 @@ export function justified(schedule: Schedule, times: Times): Schedule {
     start: end.map((t) => total - t),
     end: start.map((t) => total - t),
   });
-  // What waits for a start alone has no like in reversed time: the second pass holds it.
+  // A wait for a start alone has no counterpart in reversed time: the second pass holds it.
   const late = packed(schedule, seconds, order(mirrored(times), -1), reversed(ended), undefined);
   const early = packed(schedule, seconds, order(mirrored(late), 1), ended, started);
   return { ...schedule, tasks: afterWaits(order(early, 1), ended, started).map((at) => tasks[at]) };

@@ -1,6 +1,5 @@
 /**
- * Between which kernels tasks can run. In: a schedule. Out: for every task the kernels on both
- * sides of it.
+ * Finds, for every task of a schedule, the kernels on both sides of it, between which it can run.
  */
 
 import { kernelNeeds } from '../work/kernel-needs.ts';

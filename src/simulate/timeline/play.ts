@@ -49,8 +49,8 @@ interface MemoryCurve {
 
 export interface PlayOptions {
   /**
-   * Time of compute beside communication, relative to compute alone: collectives take part of the
-   * device. 1.13 to 1.3 have been measured; default 1.
+   * The time of compute that overlaps with communication, relative to compute alone: collectives
+   * take part of the device. 1.13 to 1.3 have been measured; default 1.
    */
   readonly overlapSlowdown?: number;
   /**
@@ -158,7 +158,7 @@ class Waiters {
 
   constructor(
     count: number,
-    /** What every task still waits for. */
+    /** The tasks that every task still waits for. */
     private readonly waits: Int32Array,
   ) {
     this.first = new Int32Array(count).fill(-1);

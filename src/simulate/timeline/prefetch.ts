@@ -37,7 +37,7 @@ export interface Prefetched {
   readonly heldBack: number;
 }
 
-/** What one call needs gathered: one collective at least. */
+/** The collectives that one call needs: one at least. */
 interface Unit {
   /** Position of the call. */
   readonly reader: number;
@@ -59,8 +59,8 @@ export function prefetch(schedule: Schedule, options: PrefetchOptions): Schedule
 }
 
 /**
- * Whether there is anything to move: a program without gathers of weights is the same at every
- * distance.
+ * Tells whether there is anything to move: a program without gathers of weights is the same at
+ * every distance.
  */
 export function hasGathers(schedule: Schedule): boolean {
   return gatherUnits(schedule).length > 0;
@@ -82,7 +82,7 @@ export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefet
   const front: Task[] = [];
   const after = new Map<number, Task[]>();
   const moved = new Set<number>();
-  // By task: the position at which, or (moved) right after which, it now stands.
+  // By task: its present position, or (for a moved task) the position right after which it is.
   const stands = Int32Array.from(tasks, (_, at) => at);
   const writer = writers(schedule);
   let heldBack = 0;
@@ -98,8 +98,8 @@ export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefet
     if (alive !== undefined && memoryBytes !== undefined) {
       const own = unit.tasks.reduce((sum, at) => sum + made(at), 0);
       const last = unit.tasks[unit.tasks.length - 1];
-      // What it shares with a unit before may have been held back with that one: it stays behind
-      // it, however little it makes.
+      // Data that it shares with an earlier unit may have been held back with that one: it stays
+      // behind it, however little it makes.
       const behind = latestBefore(unit, tasks, writer, stands);
       while (
         back > 0 &&
@@ -114,7 +114,7 @@ export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefet
     const anchor = placeOf(back);
     const list = anchor < 0 ? front : (after.get(anchor) ?? []);
     for (const at of unit.tasks) {
-      // Something else that needs it stands before: a gather never moves back.
+      // Another task that needs it comes first: a gather never moves back.
       if (at < anchor) continue;
       moved.add(at);
       stands[at] = anchor;
@@ -139,7 +139,7 @@ export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefet
 }
 
 /**
- * Where the last task stands that makes what the unit reads and is in a unit before; -1: none does.
+ * The place of the last task in an earlier unit that makes an operand of the unit; -1: none does.
  */
 function latestBefore(
   unit: Unit,

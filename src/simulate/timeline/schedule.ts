@@ -1,7 +1,8 @@
 /**
- * What one device does in a step, with prices: tasks in program order on streams that work side by
- * side, and the buffers that they read and write. Data is the only order between streams, so a pass
- * may move tasks as long as every buffer is still written before it is read; results cannot change.
+ * Defines the schedule of one device in a step, with prices: tasks in program order on streams that
+ * work in parallel, and the buffers that they read and write. Data is the only order between
+ * streams, so a pass may move tasks as long as every buffer is still written before it is read;
+ * results cannot change.
  */
 
 import type { CollectiveKind } from '../../cost/collective-model.ts';
@@ -25,11 +26,11 @@ export interface Task {
   readonly phase: 'forward' | 'backward';
   readonly target?: string;
   readonly collective?: CollectiveWork;
-  /** Of a bucket: the tasks (ids) that it is. */
+  /** For a bucket, the tasks (ids) that it consists of. */
   readonly members?: readonly number[];
   /**
-   * Tasks (ids) whose start, or whose end, it waits for beside its data: how far ahead a pass lets
-   * it run.
+   * Tasks (ids) whose start, or whose end, it waits for in addition to its data: they limit how far
+   * ahead it runs.
    */
   readonly afterStart?: readonly number[];
   readonly afterEnd?: readonly number[];

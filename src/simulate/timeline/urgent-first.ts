@@ -1,14 +1,13 @@
 /**
- * The order of tasks on their streams, urgent ones first. In: a schedule. Out: the same work in
- * another order, such that a move that a kernel waits for does not stand behind sums of gradients
- * that no kernel waits for.
+ * Orders the tasks of a schedule on their streams, urgent ones first, so that a move that a kernel
+ * waits for is not behind sums of gradients that no kernel waits for.
  *
  * List scheduling (Graham, Bounds on multiprocessing timing anomalies, 1969): whenever a stream is
  * free it takes, of the tasks whose data is there, the one that the earliest kernel needs. It may
  * also stay idle for a move that is about to be ready. Sums that are ready together travel in one
- * bucket. Kernels keep their order. What comes out is a fixed order for each stream. A program has
- * it that calls every collective after those before it on its stream, and copies a sum when it is
- * there.
+ * bucket. Kernels keep their order. The result is a fixed order for each stream. A program runs in
+ * this order if it calls the collectives of each stream in sequence and copies each sum when it
+ * arrives.
  */
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
@@ -38,7 +37,7 @@ interface ListOptions {
   seconds(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): number;
 }
 
-/** What every order of one schedule needs. */
+/** Data that every order of one schedule needs. */
 export class ListWork {
   readonly needs: Needs;
   readonly seconds: Float64Array;
@@ -48,7 +47,7 @@ export class ListWork {
   readonly isSum: Uint8Array;
   /** Seconds of what waits for each task, one after another, to the end of the step. */
   readonly tail: Float64Array;
-  /** What each task waits for at first, and who waits for its start and its end. */
+  /** The waits of each task at first, and the tasks that wait for its start and its end. */
   readonly waits: Int32Array;
   readonly onStart: number[][];
   readonly onEnd: number[][];
@@ -123,7 +122,7 @@ export class ListWork {
       const isFeed = task.stream === COMPUTE && task.writes.some((b) => feeds[b] === 1);
       const first = need[at] < kernels.length ? kernels[need[at]] : n;
       const from = maker[at] < 0 ? 0 : kernels[maker[at]] + 1;
-      // Of two that the same kernel needs, the one that is written first.
+      // Of two that the same kernel needs, the one that is written first comes first.
       return (isFeed ? Math.min(first, from) : first) - 0.5 + at / (2 * n);
     });
   }
@@ -144,14 +143,14 @@ export class ListWork {
 const NOBODY: number[] = [];
 
 class ListScheduler {
-  /** What each task still waits for. */
+  /** The remaining waits of each task. */
   private readonly waits: Int32Array;
   /** By stream: tasks that are ready, and ready sums, each by rank. */
   private readonly ready: number[][];
   private readonly readySums: number[][];
   /** By stream: the first move that some kernel needs and that may not be ready. */
   private readonly firstComing: Int32Array;
-  /** What each stream runs, and until when. */
+  /** The tasks that each stream runs, and the time until which it runs them. */
   private readonly running: (readonly number[] | undefined)[];
   private readonly ends: Float64Array;
   private kernelsStarted = 0;
@@ -297,7 +296,7 @@ class ListScheduler {
       .map(({ members }) => members);
   }
 
-  /** As many of some sums of one kind as a bucket holds, the first of them for sure. */
+  /** As many of some sums of one kind as a bucket holds, always with the first of them. */
   private fullBucket(alike: readonly number[]): readonly number[] {
     const { tasks } = this.work.schedule;
     const members: number[] = [];
@@ -314,8 +313,8 @@ class ListScheduler {
   }
 
   /**
-   * Whether a stream may run a task for so long: what kernels need before it, and is soon ready,
-   * must not be too late then.
+   * Tells whether a stream may run a task for so long: what kernels need before it, and is soon
+   * ready, must not be too late then.
    */
   private mayStart(stream: number, at: number, seconds: number): boolean {
     if (stream === COMPUTE) return true;

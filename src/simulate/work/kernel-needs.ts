@@ -1,8 +1,7 @@
 /**
- * What kernels need, in one definition for the bound and for the simulation. In: steps in program
- * order with what they read and write, some of them kernels. Out: for every step the last kernel
- * that must have run before, and the first kernel that waits for it. What no kernel needs may run
- * until the end: sums of gradients, results.
+ * Finds the needs of kernels, in one definition for the bound and for the simulation: for every
+ * step in program order the last kernel that must have run before, and the first kernel that waits
+ * for it. A step that no kernel needs may run until the end: sums of gradients, results.
  */
 
 /** Steps in program order; values are written before they are read. */
@@ -16,7 +15,7 @@ interface Steps {
   readonly writes: (step: number) => Iterable<number>;
 }
 
-/** By step: a kernel's own number stands for it on both sides. */
+/** The needs by step; a kernel has its own number on both sides. */
 interface KernelNeeds {
   /** Last kernel that a step waits for; -1: none. */
   readonly after: Int32Array;

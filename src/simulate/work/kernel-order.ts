@@ -1,7 +1,6 @@
 /**
- * The order of kernels of a program, and the stretch of it in which each move of a value can run.
- * In: a planning model. Out: positions of kernels; for every use the last kernel before its move
- * and the first kernel that waits for it.
+ * Finds the order of a program's kernels, and for every use the stretch in which the move of its
+ * value can run: the last kernel before the move and the first kernel that waits for it.
  */
 import type { Model, Use } from '../../plan/model/model.ts';
 import { kernelNeeds } from './kernel-needs.ts';
@@ -64,7 +63,7 @@ export function windowOf(
   return { after: madeBy[value], before: at.kind === 'input' ? neededBy[at.node] : count };
 }
 
-/** Whether a move is on the way of every step: no kernel can run between its two ends. */
+/** Tells whether a move is on the way of every step: no kernel can run between its two ends. */
 export function isBlocking({ after, before }: MoveWindow): boolean {
   return before === after + 1;
 }

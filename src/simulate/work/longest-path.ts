@@ -1,8 +1,8 @@
 /**
- * What the step of one choice takes at least, and where. In: the work of a step, a choice. Out:
- * seconds that no order of collectives, no prefetch and no buckets go below: the longest path
- * through the step. It follows the chain of kernels and waits, a stream over a stretch of it, or
- * one move from the kernel before it to the kernel that waits for it.
+ * Finds a lower bound on the step of one choice: seconds that no order of collectives, no prefetch
+ * and no buckets go below. It is the longest path through the step, which follows the chain of
+ * kernels and waits, a stream over a stretch of it, or one move from the kernel before it to the
+ * kernel that waits for it.
  */
 import type { Model } from '../../plan/model/model.ts';
 import { type PlanLoads, planLoads } from './plan-loads.ts';
@@ -14,13 +14,16 @@ import { COMPUTE } from './streams.ts';
 export interface PathStretch {
   readonly from: number;
   readonly to: number;
-  /** What counts there: everything of a stream that can run nowhere else, or one move alone. */
+  /**
+   * The work that counts there: everything of a stream that can run nowhere else, or one move
+   * alone.
+   */
   readonly by: number | Site;
   /** Seconds more than those of the chain. */
   readonly gainSeconds: number;
 }
 
-/** What a step takes at least, and the stretches that are not on the chain, the last first. */
+/** The least seconds of a step, and the stretches that are not on the chain, the last first. */
 export interface LongestPath {
   readonly seconds: number;
   readonly stretches: readonly PathStretch[];
@@ -53,7 +56,7 @@ export function longestPath(work: StepWork, choice: Int32Array): LongestPath {
   return { ...path, seconds: path.seconds * (1 - ROUNDING) };
 }
 
-/** What a kernel waits for at the end of its window. */
+/** The work that a kernel waits for at the end of its window. */
 interface Ending {
   readonly site: Site;
   readonly seconds: Float64Array;

@@ -1,7 +1,6 @@
 /**
- * What a redistribution keeps busy. In: a planning model. Out: the seconds of every entry of its
- * tables by stream: collectives by kind of link, alone and in a bucket, and local copies. They are
- * those of the steps that run.
+ * Splits the seconds of redistributions by stream, for every entry of a model's tables: collectives
+ * by kind of link, alone and in a bucket, and local copies. They are those of the steps that run.
  */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import type { PartsOfRoutes, StepSplit } from '../../cost/redistribution/redistribute.ts';
@@ -18,13 +17,13 @@ import { COMPUTE, LINK_STREAMS, Streams } from './streams.ts';
 export interface MoveParts {
   readonly alone: readonly Float64Array[];
   /**
-   * As a share of a full bucket. The seconds of a bucket for each of its bytes fall with its bytes,
-   * so it takes no less than the shares of all its members.
+   * The seconds as a share of a full bucket. The seconds of a bucket for each of its bytes fall
+   * with its bytes, so it takes no less than the shares of all its members.
    */
   readonly share: readonly Float64Array[];
   /**
-   * What it adds to the fullest bucket. Seconds are concave in bytes: with one member alone, the
-   * others add no less than that.
+   * The seconds that it adds to the fullest bucket. Seconds are concave in bytes: with one member
+   * alone, the others add no less than that.
    */
   readonly added: readonly Float64Array[];
 }
@@ -39,7 +38,7 @@ export interface MoveEntry {
 export type Weigh = (parts: MoveParts, i: number) => number;
 
 const PRICES = ['alone', 'share', 'added'] as const;
-/** What a collective is priced by. */
+/** The ways to price a collective. */
 export type CollectivePrice = (typeof PRICES)[number];
 const LINKS = LINK_STREAMS - 1;
 
@@ -50,7 +49,7 @@ export class MoveTables {
   private readonly useRoutes = new Map<number, Routes>();
   private readonly owners = new Map<number, Int32Array>();
   private readonly split: StepSplit;
-  /** Those of `simulate` by default. */
+  /** The streams; default those of `simulate`. */
   readonly streams: Streams;
 
   constructor(
@@ -104,7 +103,7 @@ export class MoveTables {
   }
 
   /**
-   * What making the copy takes, by entry of the table of the first use; 0 where that use does not
+   * The work of making the copy, by entry of the table of the first use; 0 where that use does not
    * take the copy.
    */
   weighMaking(use: Use, table: number, weigh: Weigh): Float64Array {
@@ -245,13 +244,13 @@ interface RouteEnds {
 }
 
 const NO_SECONDS = Array.from({ length: LINK_STREAMS }, () => new Float64Array(1));
-/** What moves nothing, or takes no time on any stream at any price. */
+/** An entry that moves nothing, or takes no time on any stream at any price. */
 export const NO_MOVE: MoveEntry = {
   parts: { alone: NO_SECONDS, share: NO_SECONDS, added: NO_SECONDS },
   at: 0,
 };
 
-/** The moves of one table. Few placements stand in its many rows: each is looked at once. */
+/** The moves of one table. Its many rows have few placements: each is looked at once. */
 class Routes implements RouteEnds {
   readonly owned: Ids;
   readonly copy: Ids;
@@ -317,7 +316,7 @@ class Routes implements RouteEnds {
     return weigh(this.partsFrom(from), this.steps.stateOf(to));
   }
 
-  /** Whether the copy is taken: where that is cheaper than from the owned placement. */
+  /** Tells whether the copy is taken: where that is cheaper than from the owned placement. */
   takesCopy(z: number, j: number): boolean {
     return this.copy[z] >= 0 && this.seconds(this.copy[z])[j] < this.seconds(this.owned[z])[j];
   }

@@ -1,7 +1,6 @@
 /**
- * Stretches of a program given to streams. In: places of a program, weights of stretches. Out: the
- * weight of every second of work, such that the weighted seconds of any plan are at most its
- * overlapped step.
+ * Gives stretches of a program to streams, and every second of work a weight such that the weighted
+ * seconds of any plan are at most its overlapped step.
  *
  * A step runs its kernels one after another, with the moves that kernels wait for between them. In
  * a stretch of the program each stream must also have run everything that can only run there: a
@@ -51,7 +50,7 @@ export class Packing {
     });
   }
 
-  /** Weight of what kernels from place `lo` to `hi` can run beside. */
+  /** The weight of the work that can overlap with the kernels from place `lo` to `hi`. */
   hidden(stream: number, lo: number, hi: number): number {
     return Math.min(1, this.covers[stream][lo * this.places + hi]);
   }

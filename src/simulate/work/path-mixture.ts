@@ -1,6 +1,6 @@
 /**
- * Mixtures of paths through a step. In: paths, each with a share. Out: the weight of every second
- * of work, such that the weighted seconds of any plan are at most its overlapped step.
+ * Mixes paths through a step, each with a share, and gives every second of work a weight such that
+ * the weighted seconds of any plan are at most its overlapped step.
  *
  * The step of a plan takes at least the seconds of every path through it (`longestPath`), and so at
  * least those of a mixture of paths whose shares are 1 together. These are sums over the work of
@@ -17,9 +17,9 @@ import { ANY_LINK, COMPUTE } from './streams.ts';
 
 /** Weights of the seconds of pieces of work. */
 export interface WorkWeights {
-  /** Of the kernel at a position. */
+  /** The weight of the kernel at a position. */
   kernel(at: number): number;
-  /** Of a move: by stream of what its site prices it at, and of its latency. */
+  /** The weights of a move: by stream for the price of its site, and for its latency. */
   move(site: Site): MoveWeights;
 }
 
@@ -63,7 +63,8 @@ class Path {
   }
 
   /**
-   * What all of what runs from gap `from` to gap `to` is passed by; undefined: not all of it is.
+   * The stream or move by which everything from gap `from` to gap `to` is passed; undefined where
+   * not all of it is.
    */
   passedBy(from: number, to: number): number | Site | undefined {
     const i = this.stretchAt[2 * from];

@@ -1,6 +1,6 @@
 /**
- * What one plan has to do in a step. In: the work of a model's steps, a choice. Out: the seconds of
- * its kernels and of its moves, each with the gaps between kernels in which it can run.
+ * Lists the work of one plan in a step: the seconds of its kernels and of its moves, each with the
+ * gaps between kernels in which it can run.
  */
 import type { Site, StepWork } from './step-work.ts';
 import { secondsAt } from './step-work.ts';

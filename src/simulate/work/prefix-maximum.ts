@@ -1,8 +1,8 @@
 /**
- * The greatest of many numbers, of which the first ones grow together. In: numbers that are
- * appended, amounts that are added to all numbers before a place. Out: the greatest, and where the
- * first such one is. Both take a logarithm of the count (a segment tree whose additions stay at the
- * nodes that they cover).
+ * Keeps the greatest of many numbers, of which the first ones grow together, while numbers are
+ * appended and amounts are added to all numbers before a place. It gives the greatest, and the
+ * first place that has it. Both take a logarithm of the count (a segment tree whose additions stay
+ * at the nodes that they cover).
  */
 export class PrefixMaximum {
   private readonly leaves: number;

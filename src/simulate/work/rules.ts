@@ -1,7 +1,6 @@
 /**
- * The rules by which a step runs beside itself, one definition for the simulation and for the
- * bound: launches, buckets, and what of a redistribution communicates. Which stream takes what
- * stands in `streams.ts`.
+ * Defines the rules of overlap within a step, once for the simulation and for the bound: launches,
+ * buckets, and the steps of a redistribution that communicate. `streams.ts` gives work to streams.
  */
 import type { CollectiveKind, CollectiveModel } from '../../cost/collective-model.ts';
 import type { Graph } from '../../graph/types.ts';
@@ -17,8 +16,9 @@ export const LAUNCH_SECONDS = 1e-6;
 export const DEFAULT_BUCKET_BYTES = 25 * 2 ** 20;
 
 /**
- * Whether a collective may travel in a bucket with others of its kind, as frameworks do it: gathers
- * of weights, and sums that no kernel needs (gradients). What a kernel waits for travels alone.
+ * Tells whether a collective may travel in a bucket with others of its kind, as frameworks do it:
+ * gathers of weights, and sums that no kernel needs (gradients). What a kernel waits for travels
+ * alone.
  */
 export function travelsInBuckets(isGatherOfWeights: boolean, isNeededByKernel: boolean): boolean {
   return isGatherOfWeights || !isNeededByKernel;

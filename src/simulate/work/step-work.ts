@@ -1,7 +1,6 @@
 /**
- * The work of a step and where it can run. In: a planning model. Out: for every move the stretch of
- * kernels beside which it can run, and for one choice its pieces of work with their seconds by
- * stream.
+ * Finds where the work of a step can run: for every move the stretch of kernels with which it can
+ * overlap, and for one choice its pieces of work with their seconds by stream.
  */
 import { internalError } from '../../errors.ts';
 import type { Model, NodeSeconds } from '../../plan/model/model.ts';
@@ -23,22 +22,22 @@ import { travelsInBuckets, weightValues } from './rules.ts';
 import { ANY_LINK, COMPUTE, LINK_STREAMS } from './streams.ts';
 
 /**
- * Where a piece of work can run, and on which streams the next kernel waits for it and for nothing
- * beside it.
+ * The places where a piece of work can run, and the streams on which the next kernel waits for it
+ * and for nothing else.
  */
 export interface Site extends MoveWindow {
   readonly chained: readonly boolean[];
   /**
-   * Whether no kernel waits for anything wherever its local copies can run: then they lengthen the
+   * True if no kernel waits for anything wherever its local copies can run: then they lengthen the
    * chain.
    */
   readonly isFree: boolean;
   /**
-   * Whether a move here is for one kernel or result: from its start to its end it takes what it
+   * True if a move here is for one kernel or result: from its start to its end it takes what it
    * takes alone, at least.
    */
   readonly hasLatency: boolean;
-  /** What its collectives take at least: those that may travel in buckets take less than alone. */
+  /** The least price of its collectives: those that may travel in buckets take less than alone. */
   readonly price: CollectivePrice;
 }
 
@@ -68,7 +67,7 @@ interface StepWorkOptions {
   readonly like?: StepWork;
 }
 
-/** What no price of buckets changes: the windows of uses, and what is said of them. */
+/** The part that no price of buckets changes: the windows of uses, and facts about them. */
 interface Windows {
   readonly windows: readonly MoveWindow[];
   readonly isNext: readonly boolean[];
@@ -101,7 +100,7 @@ export class StepWork {
   readonly useSites: readonly Site[];
   readonly copySites: readonly Site[];
   /**
-   * Of each copy: the use for which a kernel waits first. Where that use takes the copy, the copy
+   * For each copy, the use for which a kernel waits first. Where that use takes the copy, the copy
    * is made for it at the latest.
    */
   readonly firstUse: Int32Array;
@@ -179,7 +178,7 @@ export class StepWork {
     return { windows, isNext, chained: this.chained(windows, isNext), isFree: this.free(windows) };
   }
 
-  /** Whether in a window no plan waits for a move. */
+  /** Tells whether in a window no plan waits for a move. */
   private free(windows: readonly MoveWindow[]): (window: MoveWindow) => boolean {
     const { count, ofNode } = this.order;
     const waits = new Uint8Array(count + 1);
@@ -212,9 +211,8 @@ export class StepWork {
 
   /**
    * By use: the streams on which the next kernel waits for its move after all others that it waits
-   * for there. Moves between the same two kernels may run beside each other: the chain is that of
-   * `next`. On one kind of links the collectives of all of them run one after another; copies then
-   * run beside.
+   * for there. Moves between the same two kernels may overlap: the chain is that of `next`. On one
+   * kind of links the collectives of all of them run one after another; copies then overlap.
    */
   private chained(
     windows: readonly MoveWindow[],

@@ -1,7 +1,6 @@
 /**
- * Prices of a planning model by stream. In: the work of a model's steps, places of its program.
- * Out: the model's problem with every price weighted by a packing, and what one choice keeps each
- * stream busy with.
+ * Makes the problem of a planning model with every price weighted by a packing of its streams, and
+ * the seconds that one choice keeps each stream busy.
  */
 import type { Cut } from '../../solver/dual/best-mixture.ts';
 import type { Problem } from '../../solver/types.ts';
@@ -142,7 +141,7 @@ export class StreamCosts {
         () => {
           const seconds = moves.weighUse(use, id, (parts, i) => weighed(site, parts, i, own));
           if (late !== undefined) {
-            // What is made for the first use can run in a part of the places of the copy, and
+            // A copy that is made for the first use can run in a part of the copy's places, and
             // weighs no less there.
             const more = moves.weighMaking(use, id, (parts, i) =>
               Math.max(0, weighed(site, parts, i, own) - weighed(late, parts, i, lateWeights)),
@@ -198,7 +197,7 @@ export class StreamCosts {
     return [this.placeAfter(after), this.placeBefore(before)];
   }
 
-  /** What the shares of a packing weigh pieces of work with. */
+  /** The weights that the shares of a packing give to pieces of work. */
   private weightsOf(packing: Packing): WorkWeights {
     const known = new Map<readonly boolean[], (MoveWeights | undefined)[]>();
     const made = (lo: number, hi: number, { chained, isFree }: Site): MoveWeights => {

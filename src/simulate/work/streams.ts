@@ -1,6 +1,5 @@
 /**
- * Streams of a device. In: the mesh dims of a collective. Out: the stream that it runs on, beside
- * the one for compute.
+ * Gives the stream that a collective runs on, by its mesh dims; compute has a stream of its own.
  */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';

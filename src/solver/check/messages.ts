@@ -1,7 +1,6 @@
 /**
- * Bounds by prices of rows and messages, for the checker. In: a model, a price per row, and per
- * edge what leaves it for the values of its two variables. Out: the sum of all minima, which no
- * choice of the model undercuts whatever the numbers are:
+ * Computes bounds by prices of rows and messages, for the checker. A bound is the sum of all
+ * minima, which no choice of the model undercuts whatever the numbers are:
  *
  *   constant - sum_r price_r limit_r + sum_i min_a [cost_i(a) + prices(a) + messages to i (a)]
  *     + sum_edges min_(a,b) [table(a,b) - message(a) - message(b)]

@@ -1,7 +1,7 @@
 /**
  * The checker's own model of a problem and the exact steps on it. Each step either proves its claim
- * from the tables as they stand or throws `Refused`; none can lower what a choice costs, so what is
- * left always bounds the problem.
+ * from the present tables or throws `Refused`; none can lower the cost of a choice, so the
+ * remaining model always bounds the problem.
  *
  * Verdicts are remembered by content: the second of two equal layers costs a few look-ups.
  */
@@ -16,7 +16,9 @@ interface ModelRow {
   readonly amounts: number[];
 }
 
-/** What minimising over a variable leaves: a constant and, over some of its neighbours, a table. */
+/**
+ * The result of minimising over a variable: a constant and, over some of its neighbours, a table.
+ */
 export interface Elimination {
   readonly least: number;
   readonly neighbours: readonly number[];
@@ -34,7 +36,7 @@ export interface Dual {
   readonly messages: (readonly number[] | undefined)[];
 }
 
-/** What the verdicts of one replay are remembered by. */
+/** The memory of the verdicts of one replay. */
 export class Memos {
   readonly shrunk = new PairMemo<Shrunk>();
   readonly drops = new PairMemo<number>();
@@ -72,7 +74,7 @@ export class Model {
   parts: (Part | undefined)[] = [];
   rows: ModelRow[] = [];
   constant = 0n;
-  /** What the prices of the rows took from the constant. */
+  /** The amount that the prices of the rows took from the constant. */
   pricedConstant = 0n;
   /** Every cost is at least zero. */
   nonNegative = false;
@@ -171,7 +173,7 @@ export class Model {
     for (const m of maps) key = this.store.tuple(key, m);
     return this.memos.shrunk.get(grid.id, key, () => {
       if (grid.pick === undefined) return shrink(this.store, grid.dims, grid.cells, maps, grid);
-      // Of a table that was never written out only the part that is still alive is.
+      // Of a table that was never written out, only the living part is needed.
       const living = reachedOnly(this.store, grid.dims, maps);
       this.store.work.spend(living.kept.reduce((cells, k) => cells * k.length, 1));
       const cells = grid.pick(living.kept[0], living.kept[1]);

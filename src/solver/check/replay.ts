@@ -15,7 +15,7 @@ import { support } from './support.ts';
 import { sweep } from './sweeps.ts';
 import { Work } from './work.ts';
 
-/** What a certificate says, whatever problem it is meant for. */
+/** The claims of a certificate, whatever problem it is meant for. */
 type Proof = Pick<Certificate, 'rows' | 'steps' | 'lists'>;
 
 /**
@@ -272,7 +272,7 @@ const KEEPS_MESSAGES: ReadonlySet<number> = new Set([
   STEP.branch,
 ]);
 
-/** What `messages` and `sweep` begin with. */
+/** The beginning of `messages` and `sweep`. */
 function scaled(
   model: Model,
   reader: Reader,
@@ -282,7 +282,7 @@ function scaled(
   return { bits, prices: pricesOf(model, reader.list()) };
 }
 
-/** What was deleted as too expensive still costs more than the limit. */
+/** Values that were deleted as too expensive still cost more than the limit. */
 function capped(cut: bigint | undefined, bound: bigint | undefined): bigint | undefined {
   if (cut === undefined) return bound;
   const cap = cut + 1n;

@@ -1,7 +1,7 @@
 /**
- * The checker's deletion of values without support (arc consistency). In: a model. Out: the same
- * without the values that cost infinity or have no finite partner in some factor; nothing is
- * deleted that a choice of finite cost holds. Written for the checker alone.
+ * Deletes values without support (arc consistency) from the checker's model: values that cost
+ * infinity or have no finite partner in some factor. It deletes no value of a choice of finite
+ * cost. It is written for the checker alone.
  */
 import type { Model } from './model.ts';
 

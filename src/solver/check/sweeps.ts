@@ -1,9 +1,9 @@
 /**
- * Messages that a certificate leaves to the checker: it starts from those set before and sweeps
- * itself. Any messages bound, so nothing rests on how they came about; doubles are rounded to
- * integers at the end, and what bounds is summed exactly elsewhere. In: a model with prices and
- * messages, prices of its own. Out: prices and messages. Source: V. Kolmogorov, "Convergent
- * tree-reweighted message passing", PAMI 2006. Written for the checker alone.
+ * Computes the messages that a certificate leaves to the checker, which starts from those set
+ * before and sweeps itself. Any messages bound, so nothing rests on how they came about; doubles
+ * are rounded to integers at the end, and the bound is summed exactly elsewhere. Source: V.
+ * Kolmogorov, "Convergent tree-reweighted message passing", PAMI 2006. It is written for the
+ * checker alone.
  */
 import { PRICE_SCALE } from './certificate-format.ts';
 import { pricedCosts, refuseLargeMessage } from './messages.ts';
@@ -156,8 +156,8 @@ class Sweeps {
     for (let a = 0; a < total.length; a++) total[a] -= least;
     for (const { transposed, toOne, toOther } of this.earlier.get(i) ?? []) {
       send(total, share, toOther, transposed, toOne);
-      // What the variable has beyond its least value goes back to its edges, in whose least cells
-      // it counts.
+      // The surplus of the variable over its least value goes back to its edges, in whose least
+      // cells it counts.
       if (isLast) for (let a = 0; a < total.length; a++) toOther[a] -= share * total[a];
     }
   }

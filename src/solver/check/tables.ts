@@ -1,9 +1,8 @@
 /**
- * What the checker reads from tables and makes of them: lowered by messages, levelled by a cut,
- * seen from one variable.
+ * Reads tables for the checker: lowered by messages, levelled by a cut, seen from one variable.
  *
  * A lowered or levelled table is not written out: after a cut most of its classes die, and only
- * what lives is ever asked for (`pick`). Written for the checker alone.
+ * what lives is ever asked for (`pick`). It is written for the checker alone.
  */
 import { Refused } from './refused.ts';
 import { type Grid, LARGEST, level, type Part, type Store } from './store.ts';
@@ -151,7 +150,7 @@ export class View {
   }
 
   /**
-   * Offsets of the living classes of the other variable; undefined beside a factor of more than two
+   * Offsets of the living classes of the other variable; undefined in a factor of more than two
    * variables.
    */
   private get others(): Int32Array | undefined {
@@ -164,7 +163,7 @@ export class View {
     return this.living;
   }
 
-  /** Whether the value has a finite partner. */
+  /** Tells whether the value has a finite partner. */
   allows(a: number): boolean {
     const c = this.own[a];
     if (c < 0) return false;

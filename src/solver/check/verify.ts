@@ -1,8 +1,8 @@
 /**
  * The checker: evaluates choices and replays certificates from the problem alone. It shares no code
- * with the engines. In: a problem, a choice, a certificate. Out: violations and cost of the choice;
- * the bound that the certificate proves. Sums are BigInt; tables of the replay are Float64
- * integers, and every one is checked to stay exact.
+ * with the engines. It gives the violations and the cost of a choice, and the bound that a
+ * certificate proves. Sums are BigInt; tables of the replay are Float64 integers, and every one is
+ * checked to stay exact.
  */
 import type { Certificate, Problem } from '../types.ts';
 import { formFault } from './certificate-form.ts';
@@ -37,7 +37,7 @@ type Violation =
     };
 
 /**
- * What a choice costs and uses. `cost` sums the finite terms only; with no violation it is the
+ * The cost and usage of a choice. `cost` sums the finite terms only; with no violation it is the
  * objective.
  */
 interface Evaluation {
@@ -142,7 +142,7 @@ function peakUsage(
 /** The bound of a certificate which proves that there is no choice at all. */
 export const NO_CHOICE = 1n << 62n;
 
-/** What the checker says of a solution. */
+/** The verdict of the checker on a solution. */
 export interface Verdict {
   /**
    * The choice (if any) is a solution of the stated objective, and every step of the certificate
@@ -210,8 +210,8 @@ export function verifyHashed(
 }
 
 /**
- * What the steps prove, which every choice's cost being a multiple of the divisor of all costs
- * raises to the next one.
+ * The bound that the steps prove. Every choice's cost is a multiple of the divisor of all costs,
+ * which raises the bound to the next multiple.
  */
 function replayedBound(problem: Problem, certificate: Certificate): bigint {
   const least = replay(problem, certificate);

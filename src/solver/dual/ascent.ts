@@ -1,6 +1,6 @@
 /**
- * The dual ascent with its stopping rule. In: the messages of a network (long or folded), a target,
- * a minimum progress. Out: the best bound; decoded choices on the way.
+ * Ascends the dual of a network (long or folded) with a stopping rule: until a target is reached or
+ * progress falls below a minimum. It gives the best bound, and decodes choices on the way.
  */
 import { Extrapolation } from './extrapolation.ts';
 import { oneOpt } from './rounding.ts';
@@ -20,7 +20,7 @@ export interface AscentLimits {
   readonly minSweeps?: number;
   /** Relative gap at which pruning and elimination take over; default 1e-7. */
   readonly close?: number;
-  /** Whether messages are extrapolated between sweeps; default false. */
+  /** True if messages are extrapolated between sweeps; default false. */
   readonly extrapolates?: boolean;
 }
 

@@ -1,8 +1,8 @@
 /**
- * The mixture that is worth most against a list of answers. In: for each answer a constant and one
- * coefficient for each share. Out: shares for which the least of the answers' sums is largest, and
- * that sum. This is the master problem of Kelley's cutting-plane method (The cutting-plane method
- * for solving convex programs, 1960): it limits every bound from above.
+ * Finds the mixture that is worth most against a list of answers: each has a constant and one
+ * coefficient for each share, and the least of the answers' sums at these shares is largest. This
+ * is the master problem of Kelley's cutting-plane method (The cutting-plane method for solving
+ * convex programs, 1960): it limits every bound from above.
  */
 import solver from 'javascript-lp-solver';
 

@@ -1,9 +1,8 @@
 /**
- * Extrapolation of messages (Aitken's delta-squared process, for vectors). Near a fixed point the
- * gains of sweeps fall off geometrically, and what all later sweeps would add to the messages is a
- * multiple of what the last one added. Any messages prove a bound: where the next sweep from there
- * proves less than the one before, they are put back. In: messages after each sweep, the bound that
- * it proved. Out: messages for the next sweep.
+ * Extrapolates messages (Aitken's delta-squared process, for vectors). Near a fixed point the gains
+ * of sweeps fall off geometrically, and the sum of all later changes of the messages is a multiple
+ * of the last change. Any messages prove a bound: where the next sweep from there proves less than
+ * the one before, they are put back. The result is the messages for the next sweep.
  */
 import type { Trws } from './trws.ts';
 

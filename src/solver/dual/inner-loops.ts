@@ -93,7 +93,7 @@ export function addShifted(
   for (let a = 0; a < size; a++) rest[a] += weight * (shifts[start + map[a]] - to[start + map[a]]);
 }
 
-/** Whether `count` entries from `a` on are those from `b` on. */
+/** Tells whether `count` entries from `a` on are those from `b` on. */
 export function areEqual(values: Float64Array, a: number, b: number, count: number): boolean {
   for (let k = 0; k < count; k++) if (values[a + k] !== values[b + k]) return false;
   return true;

@@ -1,6 +1,6 @@
 /**
- * A game of two players with a matrix: one chooses rows and wants little, the other columns and
- * wants much. In: the matrix. Out: shares of both that are close to best. Regret matching
+ * Solves a game of two players with a matrix: one chooses rows and wants little, the other columns
+ * and wants much. It gives shares of both that are close to best. The method is regret matching
  * (Tammelin, Solving large imperfect information games using CFR+, 2014): each player gives every
  * choice a share by how much it would have been better so far, in turn; the mean over all rounds,
  * later ones weighing more, comes near to the best shares. It spreads shares over choices of equal

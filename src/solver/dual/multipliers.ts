@@ -1,7 +1,7 @@
 /**
- * Lagrange multipliers of rows ("prices"): bisection over supporting lines of the concave dual for
- * one row, a projected subgradient for several. In: a network with rows, a function that evaluates
- * the dual at given prices. Out: the prices with the best bound found.
+ * Finds Lagrange multipliers of a network's rows ("prices") by evaluating the dual at given prices:
+ * bisection over supporting lines of the concave dual for one row, a projected subgradient for
+ * several. It gives the prices with the best bound found.
  */
 import type { Network } from '../network/network.ts';
 import { PRICE_BITS } from '../network/rows.ts';
@@ -33,7 +33,7 @@ export interface MultiplierHost {
 }
 
 /**
- * What is known of the dual from one price: the supporting line that its relaxed choice gives,
+ * The knowledge of the dual from one price: the supporting line that its relaxed choice gives,
  * which no bound exceeds at any price, and the bound reached at that price.
  */
 export interface SupportingLine {
@@ -110,7 +110,7 @@ function leastAt(caps: readonly Cap[], unit: number): number {
   return caps.reduce((least, { at, slope }) => Math.min(least, at + slope * unit), Infinity);
 }
 
-/** Where the least of some lines is greatest between two prices, its ends included. */
+/** The place between two prices, its ends included, where the least of some lines is greatest. */
 function highestBetween(
   caps: readonly Cap[],
   from: number,

@@ -1,7 +1,6 @@
 /**
- * Primal rounding: the cost of positions, and 1-opt local search (iterated conditional modes) under
- * hard rows. In: a pairwise network and one position per variable. Out: the cost, or improved
- * positions.
+ * Rounds to choices of a pairwise network: the cost of positions, and 1-opt local search (iterated
+ * conditional modes) under hard rows, which improves positions.
  */
 import type { Network } from '../network/network.ts';
 import { amountsAt } from '../network/rows.ts';
@@ -35,10 +34,10 @@ export function evaluatePositions(net: Network, at: Int32Array): number {
 export function oneOpt(net: Network, at: Int32Array, rounds: number): void {
   const used = amountsAt(net, at);
   const total = new Float64Array(net.size.reduce((a, b) => Math.max(a, b), 1));
-  // A variable whose neighbours stand as they stood has nothing new to find, unless a row alone
-  // held it back.
+  // A variable with unchanged neighbours has nothing new to find, unless a row alone held it back.
   const isOpen = new Uint8Array(net.count).fill(1);
-  // Nor has one that stands as its like of another layer stood, with neighbours that stand alike.
+  // Nor has one in the position of its counterpart in another layer, with neighbours in equal
+  // positions.
   const keys = new KeyTable();
   const isBest: boolean[] = [];
   for (let round = 0; round < rounds; round++) {

@@ -1,8 +1,7 @@
 /**
- * What a sweep of messages reads and never writes: the sides of all edges, variable by variable in
- * the order of the sweep. In: a pairwise network, the ranks of its variables. Out: flat arrays;
- * networks that differ in the costs of their variables only, as those of different prices do, share
- * them.
+ * Lists the constant input of a sweep of messages: the sides of all edges, variable by variable in
+ * the order of the sweep, in flat arrays. Networks that differ only in the costs of their
+ * variables, as those of different prices do, share them.
  */
 import type { Network } from '../network/network.ts';
 import type { MinPairs } from '../store/min-pairs.ts';
@@ -23,7 +22,7 @@ export interface Sides {
   readonly middle: Int32Array;
   readonly slot: Int32Array;
   readonly other: Int32Array;
-  /** How many equal edges of its variable a side stands for. */
+  /** The number of equal edges of its variable that a side represents. */
   readonly weight: Float64Array;
   readonly maps: readonly Int32Array[];
   readonly cells: readonly Float64Array[];
@@ -32,7 +31,7 @@ export interface Sides {
    */
   readonly minPairs: readonly (MinPairs | null)[];
   readonly along: Uint8Array;
-  /** Where kernels find the table that a side's messages go through; -1: nowhere. */
+  /** The place where kernels find the table that a side's messages go through; -1: none. */
   readonly place: Int32Array;
   /** Part of its cost that a variable gives each edge. */
   readonly share: Float64Array;

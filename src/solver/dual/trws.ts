@@ -77,8 +77,8 @@ export class Trws {
 
   /**
    * Zero messages on a pairwise network; variables are swept in ascending rank. `weights` (per
-   * slot): how many equal edges of its variable a slot stands for, on a network that stands for a
-   * longer one; default 1.
+   * slot): the number of equal edges of its variable that a slot represents, on a network that
+   * represents a longer one; default 1.
    */
   constructor(
     net: Network,
@@ -141,7 +141,7 @@ export class Trws {
     let bound = this.net.constant;
     let gain = 0;
     for (let k = order.length - 1; k >= 0; k--) {
-      // Of equal layers that advance in lock step each does what the one before it has done.
+      // Of equal layers that advance in lock step, each repeats the steps of the one before it.
       const isLike =
         k + 1 < order.length && isTwin[k + 1] === 1 && this.repeat(order[k], order[k + 1], false);
       if (!isLike) gain = this.step(order[k], false);

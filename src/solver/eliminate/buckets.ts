@@ -52,7 +52,7 @@ interface EliminationCounts {
   cells: number;
 }
 
-/** What eliminating one variable yields; neighbours in local numbering. */
+/** The result of eliminating one variable; neighbours in local numbering. */
 interface Outcome {
   readonly constant: number;
   /** No table when at most one variable remains: then `table` is one-dimensional or absent. */
@@ -285,7 +285,7 @@ export class Eliminator {
   }
 }
 
-/** A factor of a variable, and at which of its places that stands. */
+/** A factor of a variable, and the variable's place in it. */
 interface Entry {
   readonly factor: Factor;
   readonly position: number;

@@ -1,11 +1,11 @@
 /**
  * Pareto fronts of labels in flat arrays. A label is `2 + rows` numbers, one after another: reduced
- * cost, priced part of it, amount of every row. In: single labels, scalars and lists of labels to
- * add. Out: the sums within the limits that no other sum beats in true cost and every amount.
+ * cost, priced part of it, amount of every row. Of the sums of labels, scalars and lists of labels,
+ * it keeps those within the limits that no other sum beats in true cost and every amount.
  *
  * One object serves a whole elimination: its arrays grow to the largest list and are written again
  * for every cell, because millions of cells hold a handful of labels each, and an array for each of
- * them is what a collector would do all day.
+ * them would keep the garbage collector busy.
  */
 
 /** Sums that would take more than the limits allow. */
@@ -54,7 +54,7 @@ export class LabelFront {
     if (this.work > this.limits.work) throw new TooLarge();
   }
 
-  /** Whether the label at `at` of `data` keeps the limits. */
+  /** Tells whether the label at `at` of `data` keeps the limits. */
   isWithin(data: Float64Array, at: number): boolean {
     const { slack, budget } = this.limits;
     if (!(data[at] <= slack) || data[at] === Infinity) return false;
@@ -174,8 +174,8 @@ export class LabelFront {
   }
 
   /**
-   * Orders the labels by true cost, amounts and reduced cost, equal ones as they stand; true if
-   * they stand so.
+   * Orders the labels by true cost, amounts and reduced cost, keeping the order of equal ones; true
+   * if they were in order.
    */
   private sort(): boolean {
     const { count } = this;
@@ -240,8 +240,8 @@ export class LabelFront {
 }
 
 /**
- * Whether one of the first `count` labels of `list` has no more of any row than the label at `at`
- * of `data`.
+ * Tells whether one of the first `count` labels of `list` has no more of any row than the label at
+ * `at` of `data`.
  */
 function isDominated(
   list: Float64Array,

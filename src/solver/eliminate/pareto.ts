@@ -1,7 +1,7 @@
 /**
  * Bucket elimination under linear rows: a cell holds the Pareto front of (cost, amounts) instead of
- * one number, as in label setting for the resource-constrained shortest path problem. In: a priced
- * pairwise network, limits. Out: its cheapest choice that keeps the rows, or that there is none.
+ * one number, as in label setting for the resource-constrained shortest path problem. It finds the
+ * cheapest choice of a priced pairwise network that keeps the rows, or that there is none.
  *
  * It closes the duality gap that prices leave: the network is already priced and pruned against the
  * incumbent, so few values are left where it matters, and equal layers produce equal sums, which
@@ -21,9 +21,9 @@ interface LabelFactor {
   /** Class maps of the pool. */
   readonly maps: readonly number[];
   readonly dims: readonly number[];
-  /** Of a table: its cells, Infinity where there is no label; else empty. */
+  /** The cells of a table, Infinity where there is no label; else empty. */
   readonly costs: Float64Array;
-  /** Of what was made: labels of cell k are start[k] .. start[k + 1] - 1 of `data`. */
+  /** Labels of a made factor: those of cell k are start[k] .. start[k + 1] - 1 of `data`. */
   readonly start: Int32Array;
   readonly data: Float64Array;
   /** Position of the record that made it in the list of records, or -1 for a given table. */
@@ -103,7 +103,7 @@ class ParetoElimination {
   private readonly factors = new Set<LabelFactor>();
   /** By variable: the factors that hold it. */
   private readonly at: Set<LabelFactor>[];
-  /** Those that hold none any more. */
+  /** Factors that hold no label any more. */
   private readonly loose = new Set<LabelFactor>();
   private readonly records: Elimination[] = [];
   /** Labels of one value of a cell, and of the whole cell. */

@@ -1,7 +1,7 @@
 /**
  * Colour refinement (1-dimensional Weisfeiler-Leman) of variables by content: two variables share a
  * colour when their costs, their tables and, to some depth, their neighbourhoods are equal. Names
- * and positions play no part, so a layer is recognised wherever it stands.
+ * and positions play no part, so a layer is recognised at any place.
  */
 import type { Network } from '../network/network.ts';
 import { KeyTable } from '../store/keys.ts';
@@ -90,8 +90,8 @@ function edgeEnds(net: Network): EdgeEnds {
 const TWIN_ROUNDS = 4;
 
 /**
- * Twins within a layer (two projections of one shape) have the same neighbourhood; what stands
- * before and after them in the program tells them apart. Only colours that are more frequent than
+ * Twins within a layer (two projections of one shape) have the same neighbourhood; the variables
+ * before and after them in the program tell them apart. Only colours that are more frequent than
  * most are split: the order of the rest may differ between equal layers.
  */
 function apart(net: Network, given: Int32Array): Int32Array {

@@ -26,7 +26,7 @@ const DEPTHS: readonly number[] = [6, 4, 3, 8];
 export interface Fold {
   readonly short: Network;
   /**
-   * Variable of the long network -> variable of the short one that stands for it; -1 for variables
+   * Variable of the long network -> variable of the short one that represents it; -1 for variables
    * that are gone.
    */
   readonly variable: Int32Array;

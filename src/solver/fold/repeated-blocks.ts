@@ -92,9 +92,9 @@ export function blocksOf(net: Network, depth: number, least: number): Blocks | u
 type Found = Pick<Blocks, 'colour' | 'block' | 'at' | 'base'>;
 
 /**
- * Finds the block beside block `edge` (step 1: after it, -1: before it) by following from variables
- * that are already placed the edges that their twins in block `edge` have. True when every periodic
- * colour has a variable there; otherwise nothing is changed.
+ * Finds the block next to block `edge` (step 1: after it, -1: before it) by following from
+ * variables that are already placed the edges that their twins in block `edge` have. True when
+ * every periodic colour has a variable there; otherwise nothing is changed.
  */
 function extend(net: Network, found: Found, edge: number, step: 1 | -1): boolean {
   const { colour, block, at, base } = found;
@@ -133,8 +133,8 @@ function extend(net: Network, found: Found, edge: number, step: 1 | -1): boolean
 }
 
 /**
- * The one free variable that stands to a placed variable as the twin stands to that one's own twin;
- * -1 if none or several.
+ * The one free variable that relates to a placed variable as the twin relates to that one's own
+ * twin; -1 if none or several.
  */
 function candidate(
   net: Network,

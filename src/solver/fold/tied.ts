@@ -1,8 +1,7 @@
 /**
- * Tied blocks: the quotient of a network in which the variables of all middle blocks are one. Every
- * edge and unary counts as often as it stands in the long network, so a choice of the quotient
- * costs what its spread costs. In: a network and its fold. Out: the quotient network over the
- * variables of `fold.short`.
+ * Makes the quotient network of tied blocks, in which the variables of all middle blocks are one,
+ * over the variables of `fold.short`. Every edge and unary counts as often as it occurs in the long
+ * network, so a choice of the quotient costs what its spread costs.
  */
 import { type Factor, Network } from '../network/network.ts';
 import { KeyTable } from '../store/keys.ts';
@@ -14,8 +13,8 @@ export interface Tied {
   /** Over the variables of `fold.short`. */
   readonly net: Network;
   /**
-   * Edge of the long network -> edge of this one, -1 where it joins a block to its like; and how
-   * many edges that one stands for.
+   * Edge of the long network -> edge of this one, -1 where it joins a block to its like; and the
+   * number of edges that it represents.
    */
   readonly edge: Int32Array;
   readonly copies: Int32Array;

@@ -1,7 +1,7 @@
 /**
- * What the `engine` option means. A library's choice is checked, its proof is never taken: bounds
- * come from our own engine, so a library's answer is `optimal` only when our engine has closed the
- * same gap.
+ * Runs the engine that the `engine` option names. A library's choice is checked, its proof is never
+ * taken: bounds come from our own engine, so a library's answer is `optimal` only when our engine
+ * has closed the same gap.
  */
 import { gapOf, isLeast, leastTotal, openGap } from '../problem/cost.ts';
 import { type Problem, type Solution, type SolveOptions, STEP_ABOUT } from '../types.ts';

@@ -18,7 +18,7 @@
  * largest amounts keep. With the s binary the y are integral by themselves. The weaker form y >=
  * s_i + s_j - 1 would be wrong to use: its relaxation is useless.
  *
- * Nothing here is shared with the room's own engine, so that a second opinion on this program is
+ * Nothing here is shared with our own engine, so that a second opinion on this program is
  * one.
  */
 import type { Problem } from '../types.ts';

@@ -21,7 +21,7 @@ export const JSLP: Backend = {
 };
 
 /**
- * What is small enough for a second opinion in the margin of every solve: no coupling row and at
+ * A problem small enough for a second opinion in the margin of every solve: no coupling row and at
  * most this much.
  */
 const SECOND_OPINION: Backend = {

@@ -1,6 +1,6 @@
 /**
- * Runs a linear-programming library on a program. In: a job. Out: what the library said; better
- * solutions are posted as they come. Plain JavaScript, because the worker that loads it is.
+ * Runs a linear-programming library on the program of a job and gives its answer; better solutions
+ * are posted as they come. It is plain JavaScript, because the worker that loads it is.
  */
 
 /**
@@ -30,7 +30,7 @@
  */
 
 /**
- * What the library said. `values` may be fractional, partial or wrong: the caller checks.
+ * The answer of the library. `values` may be fractional, partial or wrong: the caller checks.
  * @typedef {object} Answer
  * @property {number} id
  * @property {string} word

@@ -10,7 +10,7 @@ import type { LinearProgram } from './linear-program.ts';
 export type Library = 'highs' | 'javascript-lp-solver';
 
 /**
- * What a library said about a program. `values` may be fractional or wrong; nothing here is
+ * The answer of a library about a program. `values` may be fractional or wrong; nothing here is
  * trusted.
  */
 export interface LibraryAnswer {
@@ -70,7 +70,7 @@ function takeWorker(library: Library): Thread {
     return kept;
   }
   const worker = startThread(CODE);
-  // A worker that was told to die may still report a fault; by then nobody listens any more.
+  // A worker that was terminated may still report a fault; by then nobody listens any more.
   worker.on('error', () => undefined);
   return worker;
 }

@@ -1,6 +1,6 @@
 /**
- * What of a choice problem its integer program needs: which values live, what they cost, which
- * edges take pair columns, and how large the program becomes. See `encode.ts`.
+ * Outlines the integer program of a choice problem: the values that live, their costs, the edges
+ * that take pair columns, and the size of the program. See `encode.ts`.
  */
 import type { Problem } from '../types.ts';
 
@@ -17,7 +17,7 @@ export interface ProgramSize {
   readonly bindingRows: number;
 }
 
-/** What a table is once rows and columns without a finite cell are set aside. */
+/** The shape of a table once rows and columns without a finite cell are set aside. */
 interface TableShape {
   readonly rowDead: Uint8Array;
   readonly columnDead: Uint8Array;

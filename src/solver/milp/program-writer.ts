@@ -27,7 +27,7 @@ export class ProgramWriter {
     this.values = new Float64Array(entries);
   }
 
-  /** A choice to take or not; all of them stand before other columns. Returns its column. */
+  /** A choice to take or not; all of them come before other columns. Returns its column. */
   binary(cost: number): number {
     this.binaries++;
     return this.column(cost, 1);
@@ -60,7 +60,7 @@ export class ProgramWriter {
     this.endRow(1, 1);
   }
 
-  /** As many pairs are taken as choices at their end. */
+  /** Takes as many pairs as choices at their end. */
   flow(ends: Iterable<number>, pairs: Iterable<number>): void {
     for (const column of ends) this.entry(column, -1);
     for (const column of pairs) this.entry(column, 1);

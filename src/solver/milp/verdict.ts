@@ -59,7 +59,7 @@ export class TooLargeForLibrary extends Error {
   }
 }
 
-/** Whether a program of this size is within a library's guard. */
+/** Tells whether a program of this size is within a library's guard. */
 export function fits({ most }: Backend, size: ProgramSize): boolean {
   return (
     size.binaries <= most.binaries && size.columns <= most.columns && size.nonzeros <= most.nonzeros

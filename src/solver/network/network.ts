@@ -41,7 +41,7 @@ export class Network {
   gone: Uint8Array;
   /** Map id: position -> value of the problem. */
   values: Int32Array;
-  /** Place of each variable in the program: a fused variable stands where its first part stood. */
+  /** Place of each variable in the program: a fused variable has the place of its first part. */
   rank: Int32Array;
   /** Place in sweeps of messages; see `sweep-order.ts`. */
   place: Int32Array;
@@ -185,7 +185,7 @@ export class Network {
     if (this.size[variable] === 0) this.empty = variable;
   }
 
-  /** What is left of the names of alternatives when only these positions stay. */
+  /** Keeps the names of alternatives that only these positions leave. */
   restrictMinPairs(variable: number, keep: number): void {
     for (const at of [2 * variable, 2 * variable + 1])
       if (this.minPairs[at] >= 0) this.minPairs[at] = this.pool.compose(this.minPairs[at], keep);

@@ -1,6 +1,6 @@
 /**
  * The proof log: every exact step that the engine takes is one entry (codes:
- * `check/certificate-format.ts`), so that the checker, which shares no code with this room's
+ * `check/certificate-format.ts`), so that the checker, which shares no code with this folder's
  * workspace, can replay the argument "no choice costs less than this" from the problem alone.
  *
  * Here lists are ids of interned content (`Pool.map` for integers, `Pool.vector` for costs);
@@ -30,7 +30,7 @@ export class Log {
     for (const x of numbers) this.data[this.length++] = x;
   }
 
-  /** What was written since this log was cloned (or made). */
+  /** The steps that were written since this log was cloned (or made). */
   own(): Int32Array {
     return this.data.subarray(0, this.length);
   }
@@ -95,8 +95,8 @@ export function certificateOf(
     let index = known[kind].get(id);
     if (index === undefined) {
       index = lists.length;
-      // What lies beyond a forbidden value is no number of the proof; a prune without a limit has
-      // an empty list.
+      // Values beyond a forbidden one are not numbers of the proof; a prune without a limit has an
+      // empty list.
       if (kind === 'm') lists.push(Array.from(pool.mapOf(id)));
       else lists.push(plain(pool.vectorOf(id)));
       known[kind].set(id, index);

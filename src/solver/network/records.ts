@@ -1,4 +1,4 @@
-/** What a network is made of, and the way back from an elimination. */
+/** Defines the records of a network, and the way back from an elimination. */
 import type { PairMap } from '../store/pair-map.ts';
 import type { Pool, Table } from '../store/pool.ts';
 
@@ -31,7 +31,7 @@ export interface Bucket {
 }
 
 /**
- * The best positions of eliminated variables of equal content, by a number that stands for the
+ * The best positions of eliminated variables of equal content, by a number that encodes the
  * positions of their neighbours.
  */
 export interface BestPositions {
@@ -74,7 +74,7 @@ export function bestValue(pool: Pool, bucket: Bucket, choice: Int32Array): numbe
   return pool.mapOf(values)[position];
 }
 
-/** Largest number that stands for the positions of all neighbours. */
+/** The largest number that encodes the positions of all neighbours. */
 const LARGEST_PLACE = 2 ** 31 - 1;
 
 /** @param places position of each neighbour; -1: none */

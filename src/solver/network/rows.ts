@@ -76,7 +76,7 @@ export function amountsAt(net: Network, at: Int32Array): number[] {
 
 /** A row of the problem in neutral form. */
 export interface PlainRow extends LinearRow {
-  /** Where it comes from: a linear row of the problem, or the usage at one time. */
+  /** Its source: a linear row of the problem, or the usage at one time. */
   readonly source: CertificateRow;
 }
 

@@ -23,8 +23,8 @@ export function sweepPlaces(net: Network): Int32Array {
 }
 
 /**
- * Distinct neighbours of every variable, the last one first: what the backward pass makes of a
- * value stands beside it.
+ * Distinct neighbours of every variable, the last one first, because the backward pass puts its
+ * results next to their operands.
  */
 function neighboursOf(net: Network): readonly (readonly number[])[] {
   const sets = Array.from({ length: net.count }, () => new Set<number>());

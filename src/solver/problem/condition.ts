@@ -1,5 +1,5 @@
 /**
- * Conditioning. In: a problem some of whose variables have one value. Out: the problem on the other
+ * Conditions a problem on the variables that have one value: it gives the problem on the other
  * variables.
  */
 import type { Problem } from '../types.ts';

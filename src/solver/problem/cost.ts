@@ -1,6 +1,6 @@
 /**
- * Costs. In: a problem without its rows. Out: a function from full choices to costs, the bound that
- * needs no engine, gaps.
+ * Prices full choices of a problem without its rows, and computes the bound that needs no engine,
+ * and gaps.
  */
 import type { Problem } from '../types.ts';
 
@@ -49,7 +49,7 @@ export function leastTotal(problem: Problem): number {
   return total;
 }
 
-/** Whether nothing costs less than the objective, but for what the problem tolerates. */
+/** Tells whether nothing costs less than the objective, but for what the problem tolerates. */
 export function isLeast({ tolerance = 0 }: Problem, objective: number, bound: number): boolean {
   return bound >= objective - tolerance;
 }

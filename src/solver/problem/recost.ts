@@ -1,7 +1,6 @@
 /**
- * Other costs on the same values. In: a problem, changes to the costs of single variables and
- * edges, or a row to minimise. Out: the problem at those costs; what is forbidden may be more,
- * never less.
+ * Changes the costs of a problem on the same values: those of single variables and edges, or to
+ * minimise a row. A change may forbid more, and never less.
  */
 import type { LinearRow, Problem } from '../types.ts';
 

@@ -1,7 +1,7 @@
 /**
- * Neighbourhoods of a choice, for large neighbourhood search (Shaw, Using constraint programming
- * and local search methods to solve vehicle routing problems, 1998). In: a problem, one of its
- * choices. Out: the variables around what costs most.
+ * Finds neighbourhoods of a choice for large neighbourhood search (Shaw, Using constraint
+ * programming and local search methods to solve vehicle routing problems, 1998): the variables
+ * around the most expensive parts.
  */
 import type { Problem } from '../types.ts';
 

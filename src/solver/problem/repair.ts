@@ -1,7 +1,7 @@
 /**
- * Repair of a choice that breaks rows. In: a problem, a cheap choice. Out: a choice nearby that
- * keeps the rows, by moves of single variables, each the one that costs least for each unit that it
- * takes less of the first row that is broken. It says nothing of the optimum.
+ * Repairs a cheap choice that breaks rows: it moves single variables, each time the one that costs
+ * least for each unit that it takes off the first broken row, until the choice keeps the rows. It
+ * says nothing about the optimum.
  */
 import type { LinearRow, Problem } from '../types.ts';
 
@@ -58,7 +58,7 @@ function usedOf({ variables, amounts }: LinearRow, choice: Int32Array): number {
   return amounts.reduce((sum, own, k) => sum + own[choice[variables[k]]], 0);
 }
 
-/** What moves of some variables cost where all others stay. */
+/** The cost of moves of some variables where all others stay. */
 class MoveCosts {
   /** By variable: the edges that it is an end of. */
   private readonly edgesOf: ReadonlyMap<number, readonly number[]>;

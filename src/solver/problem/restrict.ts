@@ -1,7 +1,4 @@
-/**
- * Restriction. In: a problem, allowed values. Out: the problem on those values, and the maps
- * between the choices of both.
- */
+/** Restricts a problem to allowed values, with the maps between the choices of both problems. */
 import { latin1 } from '../../platform/platform.ts';
 import type { LinearRow, Problem } from '../types.ts';
 

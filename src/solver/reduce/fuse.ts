@@ -1,7 +1,6 @@
 /**
- * Tightening: a node whose core is too large to eliminate fuses edges in triangles into one
- * variable, or branches. In: a pairwise network. Out: the network with fused variables, or the
- * variable to branch on.
+ * Tightens a node whose core is too large to eliminate: it fuses edges in triangles of the pairwise
+ * network into one variable, or names the variable to branch on.
  */
 import type { Network } from '../network/network.ts';
 import type { Table } from '../store/pool.ts';

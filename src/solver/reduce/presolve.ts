@@ -16,7 +16,7 @@ import { Dominance, type DominanceSide } from './dominance.ts';
 /** Largest summed table of two parallel edges, in cells. */
 const SUM_CELLS = 65_536;
 
-/** What the memos remember between rounds and between networks of one pool. */
+/** The memory of the memos between rounds and between networks of one pool. */
 export class Reducer {
   private readonly separations = new Map<
     number,

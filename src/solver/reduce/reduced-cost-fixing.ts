@@ -1,11 +1,9 @@
 /**
- * Reduced-cost fixing against an incumbent: after the messages of the dual ascent are applied, all
- * costs are non-negative and their sum starts at the bound; a cell that alone costs more than the
- * distance to the incumbent is in no better choice.
+ * Fixes by reduced cost against an incumbent: after the messages of the dual ascent are applied,
+ * all costs are non-negative and their sum starts at the bound; a cell that alone costs more than
+ * the distance to the incumbent is in no better choice.
  *
- * In: a network, its messages, the cost of an incumbent. Out: the network without values and cells
- * that no better choice takes. Everything is done once per content: edges of equal layers carry
- * equal tables and equal messages.
+ * Everything is done once per content: edges of equal layers carry equal tables and equal messages.
  */
 import type { Trws } from '../dual/trws.ts';
 import { compress, type Mapped } from '../network/compress.ts';

@@ -1,9 +1,9 @@
 /**
- * Branch and bound: presolve, eliminate what is easy, raise the bound (TRW-S), fix by reduced cost,
- * eliminate the core; branch only where the core is still too large. Every node is the same
- * function of a network; rows take part as prices (Lagrange multipliers) first and as Pareto labels
- * at the end. In: a network, a host that evaluates choices. Out: the best choice, a lower bound,
- * and the proof log behind it.
+ * Searches by branch and bound: presolve, eliminate the easy variables, raise the bound (TRW-S),
+ * fix by reduced cost, eliminate the core; branch only where the core is still too large. Every
+ * node is the same function of a network; rows take part as prices (Lagrange multipliers) first and
+ * as Pareto labels at the end. A host evaluates the choices. The answer is the best choice, a lower
+ * bound, and the proof log behind it.
  */
 import { ascend, type AscentLimits } from '../dual/ascent.ts';
 import type { MultiplierHost } from '../dual/multipliers.ts';
@@ -150,7 +150,7 @@ export class Search {
     if (cost === Infinity) return;
     // With prices a choice that keeps the rows costs no less than its positions do here.
     if (net.rows.length > 0 && this.best !== undefined && cost >= this.best.objective) return;
-    // What breaks a row here does so when it is completed.
+    // A choice that breaks a row here breaks it when it is completed, too.
     if (amountsAt(net, at).some((amount, r) => amount > net.rows[r].bound)) return;
     this.propose(net.complete(at));
   }
@@ -240,7 +240,7 @@ export class Search {
         this.host.progress('bound', this.best?.objective ?? Infinity, bound);
       }
       if (depth === 0 && this.isEnough(bound)) {
-        // What the messages say is replayed from the log: nothing costs less than their bound.
+        // The bound of the messages is replayed from the log: nothing costs less than it.
         const proven = Math.min(bound, this.best?.objective ?? Infinity);
         if (this.host.certifies === true) fixing.fix(net, proven - 1, messages);
         return proven;
@@ -266,7 +266,7 @@ export class Search {
           return this.target();
       }
       // Where sweeps of a wide network that fixing had made smaller closed next to nothing of the
-      // gap, it is eliminated, or stays.
+      // gap, it is eliminated, or kept.
       const isStuck =
         round > 0 &&
         depth === 0 &&
@@ -355,7 +355,7 @@ export class Search {
     return this.best.objective - enough * Math.abs(this.best.objective);
   }
 
-  /** Whether the gap is one with which the caller could live. */
+  /** Tells whether the gap is one with which the caller could live. */
   private isEnough(bound: number): boolean {
     const { enough } = this.host;
     return (
@@ -426,7 +426,7 @@ export class Search {
     return this.step(name, net, close, either('closed', 'too large'));
   }
 
-  /** Splits the network in two and explores both parts, which are told as one step. */
+  /** Splits the network in two and explores both parts, which are reported as one step. */
   private branch(net: Network, guide: Int32Array, bound: number, depth: number): number {
     const before = this.nodes;
     const outcome = (reached: number): StepState => ({
@@ -495,7 +495,7 @@ export class Search {
     });
   }
 
-  /** Where work on a folded network delivers its results. */
+  /** The host that takes the results of work on a folded network. */
   private foldedHost(net: Network): FoldedHost {
     return {
       propose: (at) => this.proposeAt(net, at),

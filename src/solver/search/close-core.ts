@@ -1,7 +1,7 @@
 /**
- * The end of a node: exact elimination of what fixing and presolve left of its network, where that
- * is narrow enough. In: a reduced network, limits. Out: whether nothing below the cutoff is left
- * unknown; its best choice is proposed, and the steps that prove it are logged.
+ * Ends a node: exact elimination of the network that fixing and presolve leave, where that is
+ * narrow enough. It tells whether nothing below the cutoff is left unknown; the best choice is
+ * proposed, and the steps that prove it are logged.
  */
 import { paretoEliminate } from '../eliminate/pareto.ts';
 import type { Network } from '../network/network.ts';

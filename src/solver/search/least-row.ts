@@ -1,7 +1,7 @@
 /**
- * A choice that takes little of a row, whatever it costs: whether a row can be kept at all is most
- * often answered by one. In: a prepared problem, a row. Out: a choice of least amount among those
- * whose middle blocks are tied, uncertified.
+ * Finds a choice that takes little of a row, whatever it costs: whether a row can be kept at all is
+ * most often answered by one. The choice has the least amount among those whose middle blocks are
+ * tied, uncertified.
  */
 import { Network } from '../network/network.ts';
 import type { Table } from '../store/pool.ts';

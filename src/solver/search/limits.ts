@@ -1,8 +1,8 @@
 /**
  * Work limits and convergence tolerances of the exact engine: one record a step, one named profile
- * for each use of it. In: nothing. Out: numbers; work is counted (cells, additions, labels,
- * sweeps), never timed. They steer the search and prove nothing: any other numbers give other roads
- * to the same certified answers. All were tuned on repeated layers (`bench/plan.mjs`).
+ * for each use of it. Work is counted (cells, additions, labels, sweeps), never timed. They steer
+ * the search and prove nothing: other numbers give other ways to the same certified answers. All
+ * were tuned on repeated layers (`bench/plan.mjs`).
  */
 import type { AscentLimits } from '../dual/ascent.ts';
 import type { EliminationLimits } from '../eliminate/buckets.ts';
@@ -11,7 +11,7 @@ import type { EliminationLimits } from '../eliminate/buckets.ts';
 export const ELIMINATION = {
   /** Presolve: only what leaves small tables over two variables. */
   easy: { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity },
-  /** What is left at the root, and in a branch. */
+  /** Limits on the core at the root, and in a branch. */
   core: { cells: 4_000_000, work: 1e8, totalWork: 4e8, arity: 64, slack: Infinity },
   branch: { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64, slack: Infinity },
   /** Heuristics: below a guessed cutoff, and of what several choices take. */
@@ -26,14 +26,15 @@ export const ELIMINATION = {
 export const PARETO = { labels: 400_000, work: 40_000_000, branchShare: 0.05 } as const;
 
 /**
- * Dual ascent. Later rounds and branches stop sooner than what comes after the first sweeps of a
- * network that does not repeat, or of the short one that stands for it: that is expensive.
+ * Dual ascent. Later rounds and branches stop sooner than the work after the first sweeps of a
+ * network that does not repeat, or of the short one that represents it, because that work is
+ * expensive.
  */
 export const ASCENT = {
   root: { sweeps: 400, minProgress: 0.25 },
   patient: { sweeps: 400, minProgress: 0.002 },
   branch: { sweeps: 12, minProgress: 0.25 },
-  /** Of a long network after the sweeps of the short one that stands for it. */
+  /** A long network after the sweeps of the short one that represents it. */
   settling: { sweeps: 2, minProgress: 0.25 },
   /** At a price: it is evaluated as soon as a sweep gains less than this part of the bound. */
   priced: { sweeps: 20, minGain: 1e-9, minProgress: 0.25, extrapolates: true },
@@ -65,8 +66,9 @@ export const SEARCH = {
   /** Rounds of fusing before a node branches. */
   rounds: 12,
   /**
-   * Where nobody limits time or work: networks that keep more cells than this after so many rounds
-   * are not branched on, and branches end after so many cells in all. Either would take hours.
+   * Where neither time nor work is limited, networks that keep more cells than this after so many
+   * rounds are not branched on, and branches end after so many cells in all. Either would take
+   * hours.
    */
   wideCells: 500_000,
   wideRounds: 4,

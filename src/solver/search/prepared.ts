@@ -20,7 +20,7 @@ export const FOLD_VARIABLES = 1500;
 export class PreparedProblem {
   readonly pool = new Pool();
   readonly prices = new PriceMemo();
-  /** Of `net` with rows. */
+  /** The presolve of `net` with rows. */
   readonly presolved = new PresolveMemo();
   /**
    * The cheapest choice without rows, once it is known, and whether messages have proven that it
@@ -34,7 +34,7 @@ export class PreparedProblem {
 
   constructor(readonly problem: Problem) {}
 
-  /** Whether a problem differs in its rows only: all else is the same objects. */
+  /** Tells whether a problem differs in its rows only: all else is the same objects. */
   isOf({
     domains,
     unary,

@@ -1,11 +1,11 @@
 /**
- * Memo of the prices of one row on a folded network. A plan whose peak is over the budget is sought
- * again under a lower bound of the same row: at equal prices all is as it was but for a constant.
- * In: a network with its row, a price. Out: what sweeps reached there, and their messages.
+ * Remembers the prices of one row on a folded network: the results of sweeps at a price, and their
+ * messages. A plan whose peak is over the budget is searched again under a lower bound of the same
+ * row; at equal prices everything is unchanged but for a constant.
  */
 import type { Network } from '../network/network.ts';
 
-/** What is known at a price. */
+/** The knowledge at a price. */
 export interface PricedState {
   /** The best choice met, or the one of the last messages, as positions of the network. */
   readonly best: Int32Array;

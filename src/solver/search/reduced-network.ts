@@ -1,8 +1,8 @@
 /**
- * A network with rows after presolve, and the short networks that stand for it. How much of a row
- * may be used plays no part in either: a plan whose peak is over the budget is sought again under a
- * lower bound of the same row, and shares them. In: a network after presolve. Out, each computed on
- * first use: its fold and the network whose middle blocks are tied.
+ * Holds a network with rows after presolve and the short networks that represent it, each computed
+ * on first use: its fold, and the network whose middle blocks are tied. The bound of a row plays no
+ * part in either: a plan whose peak is over the budget is searched again under a lower bound of the
+ * same row, and shares them.
  */
 import { type Sides, sidesOf } from '../dual/sides.ts';
 import { type Fold, foldOf } from '../fold/fold.ts';
@@ -50,8 +50,8 @@ export class ReducedNetwork {
   }
 
   /**
-   * What sweeps in lock step read of the network, at any price and under any bound; undefined where
-   * nothing repeats.
+   * The part of the network that sweeps in lock step read, at any price and under any bound;
+   * undefined where nothing repeats.
    */
   get sides(): Sides | undefined {
     const found = this.found;

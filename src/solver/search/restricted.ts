@@ -1,8 +1,8 @@
 /**
  * Solves one problem again and again with restricted domains, on one prepared network. Most
  * variables (about nine in ten) have one allowed value: the solver conditions on those, so that
- * only the rest becomes a network. Repeated blocks are tied. In: a prepared problem, allowed
- * values. Out: a choice and its cost, uncertified and without regard to rows.
+ * only the rest becomes a network. Repeated blocks are tied. It gives a choice and its cost,
+ * uncertified and without regard to rows.
  */
 import type { Fold } from '../fold/fold.ts';
 import { Network } from '../network/network.ts';
@@ -123,8 +123,8 @@ export class RestrictedSolver {
 }
 
 /**
- * Whether every variable of the long network has the same values left as the one that stands for
- * it.
+ * Tells whether every variable of the long network has the same values left as the one that
+ * represents it.
  */
 function keepsFold(
   { variable, origin }: Fold,

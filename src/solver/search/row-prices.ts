@@ -1,8 +1,8 @@
 /**
- * The prices of the rows of a network, with the best bound found. One row of a network that repeats
- * is priced on the short network that stands for it; else, and where there are several rows, the
- * network itself is swept at each price. In: a reduced network with rows, steps of the search. Out:
- * the network at its best prices and the messages there.
+ * Finds the prices of a network's rows, with the best bound. One row of a network that repeats is
+ * priced on the short network that represents it; else, and where there are several rows, the
+ * network itself is swept at each price. It gives the network at its best prices and the messages
+ * there.
  */
 import type { AscentLimits } from '../dual/ascent.ts';
 import {

@@ -1,6 +1,6 @@
 /**
- * What a search is given: who evaluates its choices and ends it; and what it holds: the best
- * choice.
+ * Defines the host of a search: it evaluates the choices of the search, may end it, and holds the
+ * best choice.
  */
 
 /** The best checked choice so far. */
@@ -19,11 +19,11 @@ export interface SearchHost {
   readonly progress: (phase: string, objective: number, bound: number) => void;
   /** Relative gap that is good enough. */
   readonly gap: number;
-  /** Whether heuristics may search the whole of a wide gap. */
+  /** True if heuristics may search the whole of a wide gap. */
   readonly searchesWide?: boolean;
   /** Relative gap at which nothing expensive is begun; absent: none, see `SolveOptions.enough`. */
   readonly enough?: number;
-  /** Whether the bound will be replayed, so that what messages say must be in the log. */
+  /** True if the bound will be replayed, so that what messages say must be in the log. */
   readonly certifies?: boolean;
   /**
    * Nobody limits time or work: what would take hours is not begun, and the answer is what is known

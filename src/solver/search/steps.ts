@@ -1,12 +1,11 @@
 /**
- * The steps of a solve, as they are told to whoever listens: what each came to, its work, the best
- * cost and the bound after it. In: pieces of work with a name. Out: their results, and events.
- * Where nobody listens, the work runs and nothing else is done.
+ * Reports the steps of a solve to a listener: the result of each, its work, the best cost and the
+ * bound after it. Where nobody listens, the work runs and nothing else is done.
  */
 import type { Network } from '../network/network.ts';
 import { type SolverStep, STEP_ABOUT, type StepName } from '../types.ts';
 
-/** What is known after a step. */
+/** The knowledge after a step. */
 export interface StepState {
   readonly outcome: string;
   /** The network as the step left it. */
@@ -15,7 +14,7 @@ export interface StepState {
   readonly bound?: number;
 }
 
-/** What a step that may succeed came to. */
+/** The outcome of a step that may succeed. */
 export const either =
   (done: string, not: string) =>
   (isDone: boolean): StepState => ({ outcome: isDone ? done : not });
@@ -26,7 +25,7 @@ export class StepRecorder {
   private readonly work: () => number;
   private begun = 0;
   private level = 0;
-  /** Whether a step runs that is told as one. */
+  /** True if a step runs that is reported as one. */
   private isWhole = false;
 
   constructor(listener: ((step: SolverStep) => void) | undefined, work: () => number) {
@@ -35,7 +34,7 @@ export class StepRecorder {
   }
 
   /**
-   * Runs a step, and tells what it came to. Steps that it takes are told before it, one level
+   * Runs a step, and reports its result. The steps inside it are reported before it, one level
    * deeper.
    */
   run<T>(step: StepName, work: () => T, state: (result: T) => StepState): T {

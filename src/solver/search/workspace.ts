@@ -1,7 +1,6 @@
 /**
- * The workspace of one solve: its steps with their memos, and the meter of the work that they do.
- * In: the pool of the problem. Out: presolve, elimination and reduced-cost fixing on that pool, and
- * one work meter.
+ * Holds the workspace of one solve on the pool of its problem: presolve, elimination and
+ * reduced-cost fixing with their memos, and one meter of the work that they do.
  */
 import { Eliminator } from '../eliminate/buckets.ts';
 import { Reducer } from '../reduce/presolve.ts';
@@ -54,7 +53,7 @@ export interface Workspace {
   readonly fixing: ReducedCostFixing;
   readonly meter: WorkMeter;
   /**
-   * What prices of a row have shown, for other solves of the same problem under another bound of
+   * The results at prices of a row, for other solves of the same problem under another bound of
    * that row.
    */
   readonly prices: PriceMemo;

@@ -238,7 +238,7 @@ function moduleBytes(): Uint8Array<ArrayBuffer> {
   ]);
 }
 
-/** What is used here of WebAssembly's interface, which the types of Node 20 leave out. */
+/** The part of WebAssembly's interface that is used here, which the types of Node 20 leave out. */
 interface Memory {
   readonly buffer: ArrayBuffer;
   readonly grow: (pages: number) => number;
@@ -273,8 +273,8 @@ export class Arena {
   numbers = new Float64Array(this.memory.buffer);
 
   /**
-   * Makes room for `length` numbers, and doubles at least if there was none. Throws RangeError past
-   * 3 GiB.
+   * Makes the memory hold `length` numbers, and at least doubles it if it was too small. Throws
+   * RangeError past 3 GiB.
    */
   need(length: number): void {
     const pages = Math.ceil((8 * length) / PAGE);

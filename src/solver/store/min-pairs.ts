@@ -1,8 +1,8 @@
 /**
- * Min-decomposition of tables. A value that stands for a pair (a, b) lets its neighbour take the
+ * Min-decomposition of tables. A value that represents a pair (a, b) lets its neighbour take the
  * better of two alternatives, so its slice of any table is the lesser, place by place, of a slice
  * of a and one of b. Messages through such a table need only the few slices of the alternatives,
- * not those of all pairs: min-plus products distribute over the lesser.
+ * and not those of all pairs: min-plus products distribute over the lesser.
  *
  * Names of alternatives are a hint. The slice of an alternative is the greatest of the slices of
  * the pairs that hold it, and a table is taken apart only where the lesser of the two is each
@@ -46,7 +46,7 @@ export class MinPairsMemo {
    */
   find(table: Table, axis: 0 | 1, map: number, first: number, second: number): MinPairs | null {
     const id = this.keys.begin().add(table.id).add(axis).add(map).add(first).add(second).end();
-    // That there are none is an answer too: `??=` would ask again.
+    // The absence of pairs is an answer too: `??=` would ask again.
     if (id === this.known.length)
       this.known.push(
         minPairsOf(table, axis, this.mapOf(map), this.mapOf(first), this.mapOf(second)),

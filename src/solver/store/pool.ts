@@ -73,7 +73,7 @@ export class Pool {
     return this.minima[id];
   }
 
-  /** Whether some entry of a vector is Infinity. */
+  /** Tells whether some entry of a vector is Infinity. */
   isBarred(id: number): boolean {
     return this.barred[id];
   }
@@ -108,7 +108,7 @@ export class Pool {
     return this.maps[id];
   }
 
-  /** Whether some entry of a map is -1. */
+  /** Tells whether some entry of a map is -1. */
   hasHoles(id: number): boolean {
     return this.holes[id];
   }

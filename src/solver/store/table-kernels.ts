@@ -1,8 +1,8 @@
 /**
  * Min-plus products of tables and vectors in WebAssembly. Large tables of a pool are copied once to
  * where the kernels reach them; the numbers are those of the loops in JavaScript bit by bit
- * (`dual/inner-loops.ts`), which smaller tables keep to. In: the cells of a table, a vector of
- * costs. Out: the least sum of every row or column.
+ * (`dual/inner-loops.ts`), which smaller tables keep to. From the cells of a table and a vector of
+ * costs they compute the least sum of every row or column.
  */
 import { Arena } from './kernels.ts';
 
@@ -14,7 +14,7 @@ const LONGEST = 8192;
 const MOST_NUMBERS = 2 ** 24;
 /** Numbers past the end of a table that a kernel may look at. */
 const MARGIN = 4;
-/** Where costs and results stand; tables follow. */
+/** The places of costs and results; tables follow. */
 const COSTS = 0;
 const RESULTS = LONGEST + MARGIN;
 const TABLES = 2 * RESULTS;
@@ -24,7 +24,7 @@ export class TableKernels {
   private used = TABLES;
   private readonly places = new Map<Float64Array, number>();
 
-  /** Where the kernels find a table from now on; -1 for one that is left to the loops. */
+  /** The place where the kernels find a table from now on; -1 for one that is left to the loops. */
   place(cells: Float64Array, rows: number, columns: number): number {
     const { length } = cells;
     if (length < LEAST_CELLS || rows > LONGEST || columns > LONGEST) return -1;

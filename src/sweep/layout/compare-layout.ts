@@ -1,7 +1,6 @@
 /**
- * Sets a layout that somebody runs beside the best. In: a question, a stated layout, the best step
- * of a comparison. Out: the layout's figures, its distance from the best, and the changes of one
- * setting that make it faster.
+ * Compares a stated layout with the best step of a comparison: the layout's figures, its distance
+ * from the best, and the changes of one setting that make it faster.
  */
 
 import { fitProbability } from '../../cost/error-bands.ts';

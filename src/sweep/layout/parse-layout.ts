@@ -1,7 +1,6 @@
 /**
- * Reads a layout as people write it: `tp=8,pp=4,dp=8,mbs=1,zero=1,recompute=full`. In: the text, a
- * question. Out: the layout with everything stated, or an error that names the key, what was found
- * and what would fit.
+ * Reads a layout as people write it, `tp=8,pp=4,dp=8,mbs=1,zero=1,recompute=full`, into a complete
+ * layout. An error names the key, the text that was found and the texts that fit.
  */
 
 import { FP8_RECIPES } from '../../cost/kernels/software.ts';

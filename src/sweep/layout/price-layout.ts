@@ -23,11 +23,11 @@ export interface StatedLayout {
   readonly kind: LayoutKind;
   readonly tuning: LayoutTuning;
   /**
-   * Of products and activations; fp8: of products alone, from 16-bit weights. with the recipe
-   * behind a colon. Absent: as the question says.
+   * The dtype of products and activations; fp8: of products alone, from 16-bit weights, with the
+   * recipe after a colon. Absent: that of the question.
    */
   readonly dtype?: 'bf16' | 'f16' | 'f32' | 'fp8' | `fp8:${Fp8Recipe}`;
-  /** What gradients are kept and summed in; absent: as the question says. */
+  /** The dtype that gradients are kept and summed in; absent: that of the question. */
   readonly gradients?: Gradients;
 }
 
@@ -37,7 +37,7 @@ interface Solved {
   readonly routed: Map<string, RoutedCosts | undefined>;
 }
 
-/** What a layout is put together from. */
+/** The parts that a layout is composed from. */
 export interface LayoutParts {
   /** The program of a data rank, once for each model of a step that was asked for. */
   readonly cores: readonly CoreCost[];

@@ -40,7 +40,7 @@ export function balancedCuts(units: readonly CutUnit[], request: CutRequest): nu
     keptMicrobatches(schedule, { devices: p, microbatches }, s),
   );
   /**
-   * Of the last filling, the least that a stage would have had with one unit more: no bound below
+   * For the last filling, the least that a stage would have had with one unit more: no bound below
    * it gives other cuts.
    */
   let next = Infinity;
@@ -79,7 +79,7 @@ export function balancedCuts(units: readonly CutUnit[], request: CutRequest): nu
     const found = fill(length);
     if (found !== undefined) return found;
     low = length;
-    // Where no length stops a stage, memory does, whatever the lengths.
+    // Where the length stops no stage, memory does, whatever the lengths.
     if (next === Infinity) return undefined;
     length = next;
   }

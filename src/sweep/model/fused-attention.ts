@@ -57,8 +57,8 @@ export function withFusedAttention(graph: Graph, table: OperatorTable): Graph {
 }
 
 /**
- * Whether query, key and value have four dims and as many heads, and values other channels than
- * keys.
+ * Tells whether query, key and value have four dims and as many heads, and values other channels
+ * than keys.
  */
 function isLatent(node: Node, types: ReadonlyMap<string, ValueType>): boolean {
   const [query, key, value] = node.args

@@ -41,31 +41,32 @@ export interface LayoutKind {
   readonly free?: boolean;
 }
 
-/** What is left to choose when mesh and plan are given. */
+/** The choices that are left when mesh and plan are given. */
 export interface LayoutTuning {
   readonly microbatch: number;
   readonly schedule: PipelineSchedule;
   readonly chunks: number;
   readonly checkpoint: Checkpoint;
   /**
-   * Whether FSDP gathers parameters once a step and keeps them (`reshard=false`), not before every
+   * True if FSDP gathers parameters once a step and keeps them (`reshard=false`), not before every
    * pass.
    */
   readonly once: boolean;
   /**
-   * Whether a device runs the forward pass of a microbatch beside the backward pass of another, so
-   * that exchanges of tokens with experts hide (`overlap.ts`); absent: one after another.
+   * True if the forward pass of a microbatch overlaps on a device with the backward pass of
+   * another, so that exchanges of tokens with experts are hidden (`overlap.ts`); absent: one after
+   * another.
    */
   readonly paired?: boolean;
   /**
-   * Whether the layout runs as frameworks run what is stated: layers in equal parts (or by one
+   * True if the layout runs as frameworks run what is stated: layers in equal parts (or by one
    * layer unequal), all of them recomputed; absent: stages are balanced by their seconds, and
    * layers are recomputed only where memory requires it.
    */
   readonly asStated?: boolean;
   /**
-   * Of what is stated: layers of each chunk, in the order of the model; embedding and head are with
-   * the first and the last. Absent: equal parts.
+   * For a stated layout, the layers of each chunk, in the order of the model; embedding and head
+   * are with the first and the last. Absent: equal parts.
    */
   readonly stageLayers?: readonly number[];
 }

@@ -7,20 +7,20 @@ import { FITTED } from '../../cost/kernels/fitted.ts';
 import type { PassSeconds } from './types.ts';
 
 /**
- * Collectives beside compute, as frameworks run them. Of states: the gather of a unit's parameters
- * beside the unit computed before it (FSDP prefetches one), the scatter of its gradients beside the
- * unit computed after it, and what a step has once beside one microbatch: sums of gradients beside
- * the last backward pass, gathers of updated parameters beside the first forward pass. Of compute a
- * stated share can hide them, no second of it hides twice, and compute beside a collective runs
- * slower, so that nothing is ever free. Both constants were settled on measured runs
- * (docs/fidelity.md).
+ * The share of compute that can hide collectives, as frameworks overlap them. Collectives of
+ * states: the gather of a unit's parameters overlaps with the unit computed before it (FSDP
+ * prefetches one), the scatter of its gradients with the unit computed after it; sums of gradients,
+ * once in a step, overlap with the last backward pass, gathers of updated parameters with the first
+ * forward pass. A stated share of compute can hide them, no second of it hides twice, and compute
+ * that overlaps with a collective runs slower, so that nothing is ever free. Both constants were
+ * fitted on measured runs (docs/fidelity.md).
  */
 const HIDING = 0.8;
 
-/** Of a hidden second, what remains: the slowdown of the compute that it runs beside. */
+/** The part of a hidden second that remains: the slowdown of the compute that it overlaps with. */
 const REMAINS = FITTED.overlapSlowdown - 1;
 
-/** What one unit moves for states, and the seconds of its passes that can hide such moves. */
+/** The moves of one unit's states, and the seconds of its passes that can hide such moves. */
 export interface StateMoves {
   readonly forwardRoom: number;
   readonly backwardRoom: number;
@@ -31,24 +31,22 @@ export interface StateMoves {
   readonly stepGather: number;
 }
 
-/**
- * What is visible at least of seconds of communication, however much compute there is beside them.
- */
+/** The least visible part of seconds of communication, however much compute they overlap with. */
 export function leastVisible(seconds: number): number {
   return seconds * REMAINS;
 }
 
-/** Part of some seconds of communication that runs beside others of compute. */
+/** Seconds of communication that overlap with seconds of compute. */
 export interface Beside {
-  /** What stays visible. */
+  /** The seconds that stay visible. */
   readonly seconds: number;
   /** Compute that is taken by it. */
   readonly hidden: number;
 }
 
 /**
- * Communication beside compute: what fits into its share is hidden, and of that the slowdown
- * remains.
+ * Overlaps communication with compute: the part that fits into the share of compute is hidden, and
+ * of that part the slowdown remains.
  */
 export function beside(seconds: number, computeSeconds: number): Beside {
   const hidden = Math.min(seconds, HIDING * computeSeconds);
@@ -61,9 +59,9 @@ export function roomIn(computeSeconds: number, taken: number): number {
 }
 
 /**
- * Gathers and scatters over the tensor dim in one part for each device, beside the products that
- * they adjoin (userbuffers of Megatron-Core, async TP of torchtitan): the first part is in plain
- * view. A sum in one piece cannot be cut so.
+ * Gathers and scatters over the tensor dim in one part for each device, overlapped with the
+ * products next to them (userbuffers of Megatron-Core, async TP of torchtitan): the first part is
+ * in plain view. A sum in one piece cannot be cut so.
  */
 export function tensorBeside({ tensorParts, products }: PassSeconds, devices: number): Beside {
   const parts = beside(tensorParts * (1 - 1 / devices), products);
@@ -71,9 +69,9 @@ export function tensorBeside({ tensorParts, products }: PassSeconds, devices: nu
 }
 
 /**
- * Exchanges of tokens beside another microbatch: a device runs a forward pass together with the
- * backward pass of an earlier microbatch, layer beside layer; what one exchanges hides beside what
- * the other computes. So do DualPipe (arXiv:2412.19437, section 3.2.1) and Megatron-Core
+ * Exchanges of tokens during another microbatch: a device runs a forward pass together with the
+ * backward pass of an earlier microbatch, layer by layer; the exchange of one is hidden by the
+ * compute of the other. So do DualPipe (arXiv:2412.19437, section 3.2.1) and Megatron-Core
  * (`--overlap-moe-expert-parallel-comm`), which wants interleaved stages (or none) and no layers
  * that are recomputed in full, and keeps one microbatch more.
  */
@@ -81,7 +79,7 @@ export function exchangeBeside(
   exchange: { readonly forward: number; readonly backward: number },
   room: { readonly forward: number; readonly backward: number },
 ): PairedExchange {
-  // What a forward pass exchanges is beside a backward pass, and the other way round.
+  // The exchange of a forward pass overlaps with a backward pass, and the other way round.
   const hiddenForward = Math.min(exchange.forward, room.backward);
   const hiddenBackward = Math.min(exchange.backward, room.forward);
   return {
@@ -112,7 +110,7 @@ export function passesAlone(devices: number, chunks: number, microbatches: numbe
 }
 
 /**
- * Seconds that units save by hiding, one microbatch through a run of units, and the room that it
+ * Seconds that units save by hiding, one microbatch through a run of units, and the compute that it
  * takes.
  */
 export interface Saved {
@@ -123,8 +121,8 @@ export interface Saved {
 }
 
 /**
- * What a run of units that one device works on in a row hides in each pass; of a longer list, from
- * `first` to before `end`.
+ * Seconds that a run of units on one device hides in each pass; in a longer list, from `first` to
+ * before `end`.
  */
 export function savedInRun(units: readonly StateMoves[], first = 0, end = units.length): Saved {
   let [hiddenForward, hiddenBackward] = [0, 0];

@@ -14,7 +14,9 @@ import { gradientDtype, type Gradients, type Optimizer } from '../../cost/memory
 import { ShardwrightError } from '../../errors.ts';
 import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 
-/** What a sweep over meshes and plans asks. Plain data: it is what worker threads are given. */
+/**
+ * A sweep's question over meshes and plans. It is plain data, because worker threads are given it.
+ */
 export interface SweepQuestion {
   /** Name of the model for people. */
   readonly model: string;
@@ -32,11 +34,11 @@ export interface SweepQuestion {
   readonly optimizer?: Optimizer;
   readonly dtype?: DType;
   /**
-   * Whether collectives of parameters and gradients run beside compute; default: what the software
+   * True if collectives of parameters and gradients overlap with compute; default: as the software
    * does.
    */
   readonly overlap?: boolean;
-  /** What the training software does; default `DEFAULT_SOFTWARE`. */
+  /** The behaviour of the training software; default `DEFAULT_SOFTWARE`. */
   readonly software?: StepSoftware;
   /** Constants of the model of a step; default `FITTED`. */
   readonly constants?: FittedConstants;

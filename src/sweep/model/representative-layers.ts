@@ -1,5 +1,5 @@
 /**
- * Builds a model with few layers that stands for one of many, and gives the number of real layers
+ * Builds a model with few layers that represents one of many, and gives the number of real layers
  * that each represents.
  */
 
@@ -15,21 +15,21 @@ import { trace } from '../../trace/trace.ts';
 import { withFusedAttention } from './fused-attention.ts';
 
 /**
- * A model of few layers that stands for one of many: equal layers cost the same, so one of each
- * kind is priced, the first and the last beside it.
+ * A model of few layers that represents one of many: equal layers cost the same, so one of each
+ * kind is priced, and the first and the last as well.
  */
 export interface LayerKinds {
   /** Layers of the model. */
   readonly layers: number;
   /** Layers that are built. */
   readonly shallow: number;
-  /** For every layer of the model the built layer that stands for it. */
+  /** For every layer of the model, the built layer that represents it. */
   readonly standsFor: readonly number[];
   /** Kinds of layers. */
   readonly kinds: number;
   /** Matrix FLOPs of one sequence in the forward pass of all layers, attention with every score. */
   readonly sequenceFlops: number;
-  /** Whether a parameter is used before the layers and after them: a tied embedding. */
+  /** True if a parameter is used before the layers and after them: a tied embedding. */
   readonly tied: boolean;
 }
 
@@ -158,7 +158,9 @@ export function layerKinds(
   return { ...whole, shallow: layers, standsFor: kindOf.map((_, l) => l) };
 }
 
-/** Whether a parameter is used both before the first call of the layers and after the last. */
+/**
+ * Tells whether a parameter is used both before the first call of the layers and after the last.
+ */
 function hasTies(graph: Graph): boolean {
   const inLayers = graph.nodes.flatMap((n, i) =>
     n.kind === 'call' && layerOf(n.meta.path) !== undefined ? [i] : [],
@@ -184,7 +186,7 @@ function hasTies(graph: Graph): boolean {
 function layerSignatures(graph: Graph, layers: number): string[] {
   const texts = Array.from({ length: layers }, (): string[] => []);
   const stacks = new Set<string>();
-  /** What a name is called in the text of its own layer, and which layer that is. */
+  /** The name of a value in the text of its own layer, and that layer. */
   const inside = new Map<string, { readonly layer: number; readonly name: string }>();
   for (const node of graph.nodes) {
     const where = node.kind === 'placeholder' ? (node.meta.roleName ?? node.name) : node.meta.path;

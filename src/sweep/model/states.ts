@@ -20,7 +20,7 @@ export interface DataGroups {
    */
   readonly forwarding?: DataGroups['expert'];
   /**
-   * Whether data ranks are on several hosts, so that what they move passes other links than tensor
+   * True if data ranks are on several hosts, so that what they move passes other links than tensor
    * parallelism.
    */
   readonly overHosts: boolean;
@@ -52,11 +52,11 @@ export interface StateMoving {
   /** Bytes of an element on a device where they are not those of the parameter's `state`. */
   readonly state?: Partial<StateBytes>;
   /**
-   * Bytes of cast weights that stay beside each element of a weight of the layers, while it is
+   * Bytes of cast weights that are kept for each element of a weight of the layers, while it is
    * whole.
    */
   readonly keptWeightBytes?: number;
-  /** Of a gradient element as data ranks sum it; default: as the parameter. */
+  /** Bytes of a gradient element as data ranks sum it; default: as the parameter. */
   readonly gradientBytes?: number;
   /**
    * Whole gradients are summed everywhere before each rank takes its part (DeepSpeed without
@@ -65,7 +65,7 @@ export interface StateMoving {
   readonly sumsWhole?: boolean;
   /** Seconds of a collective; default: each alone. */
   readonly priced?: (move: StateMove) => number;
-  /** Whether moves are listed one by one, beside their seconds; default: yes. */
+  /** True if moves are listed one by one, in addition to their seconds; default: yes. */
   readonly listed?: boolean;
 }
 
@@ -88,7 +88,7 @@ export interface ParameterCost {
   readonly optimizerBytes: number;
   /** Bytes of the gathered parameter and of its whole gradient, where they exist only briefly. */
   readonly gatheredBytes: number;
-  /** Of the former the parameter alone. */
+  /** Bytes of the parameter alone, out of the former. */
   readonly prefetchedBytes: number;
   /** On a device before data ranks cut it, and those that its optimizer updates. */
   readonly elements: number;
@@ -98,11 +98,12 @@ export interface ParameterCost {
 }
 
 /**
- * What a parameter costs and takes: exact prices of the same collectives that a plan on the whole
- * mesh has. One with fewer rows than ranks stays whole, as every FSDP implementation keeps it.
+ * The seconds and bytes of a parameter: exact prices of the same collectives that a plan on the
+ * whole mesh has. One with fewer rows than ranks stays whole, as every FSDP implementation keeps
+ * it.
  *
- * @param once of FSDP: parameters are gathered once a step and stay, gradients are scattered once
- *   (`reshard=false`), which is what frameworks do where several microbatches follow each other
+ * @param once for FSDP: parameters are gathered once a step and stay, gradients are scattered once
+ *   (`reshard=false`), as frameworks do where several microbatches follow each other
  */
 export function parameterCost(
   p: CoreParameter,
@@ -123,7 +124,8 @@ export function parameterCost(
   const present = (axes: readonly string[]): string[] => axes.filter((a) => size(a) > 1);
   const shardAxes = present(p.kind === 'expert' ? ['efsdp'] : ['dp_shard', 'cp', 'sp']);
   const replicaAxes = present(['dp_replicate']);
-  // What else leaves the gradient pending: model dims, and for a router every dim that cuts tokens.
+  // The other dims that leave the gradient pending: model dims, and for a router every dim that
+  // cuts tokens.
   const pendingAxes = present(
     p.kind === 'router' ? ['tp'] : p.pending.filter((a) => !shardAxes.includes(a)),
   );
@@ -245,7 +247,7 @@ export function parameterCost(
     scatterSeconds,
     sumSeconds,
     gatherSeconds,
-    // What is gathered for each pass is cast for it.
+    // A weight that is gathered for each pass is cast for it.
     parameterBytes:
       localElements *
         (state.parameter * shares.parameter + (gathered > wholeBytes ? 0 : castBytes)) +

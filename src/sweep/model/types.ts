@@ -34,22 +34,22 @@ export interface CoreRequest {
 export interface PassSeconds {
   readonly compute: number;
   readonly communication: number;
-  /** Of the compute, products of matrices. */
+  /** The part of the compute that is products of matrices. */
   readonly products: number;
   /**
-   * Of the communication, gathers and scatters over `tp` alone: they can be cut into parts beside
-   * the products.
+   * The part of the communication that is gathers and scatters over `tp` alone: they can be cut
+   * into parts that overlap with the products.
    */
   readonly tensorParts: number;
   /** Kernels and collectives that the host launches. */
   readonly kernels: number;
 }
 
-/** What a pass of a unit does over `cp`: a ring of keys and values can take its place. */
+/** The work of a unit's pass over `cp`: a ring of keys and values can replace it. */
 export interface ContextPass {
-  /** Of its collectives over `cp`. */
+  /** Seconds of its collectives over `cp`. */
   readonly seconds: number;
-  /** Of its attention. */
+  /** Seconds of its attention. */
   readonly attentionSeconds: number;
 }
 
@@ -67,9 +67,9 @@ export interface CoreUnit {
   readonly keptBytes: ByCheckpoint<number>;
   /** The most bytes alive besides states and what is kept. */
   readonly temporaryBytes: number;
-  /** Of the tensor that the next unit reads. */
+  /** Bytes of the tensor that the next unit reads. */
   readonly boundaryBytes: number;
-  /** Once a step: gradients that are laid out anew over the model dims. */
+  /** Seconds once a step: gradients that are laid out again over the model dims. */
   readonly stepSeconds: number;
   /** Absent without a dim `cp`, and outside the layers. */
   readonly context?: {
@@ -140,7 +140,7 @@ export interface CoreCost {
    * place; with the costs of `data`.
    */
   readonly shallowSeconds: number;
-  /** Of a free core: the proof, for the built layers. */
+  /** The proof of a free core, for the built layers. */
   readonly proof?: {
     readonly status: string;
     readonly bound: number;

@@ -1,6 +1,6 @@
 /**
- * Into how many microbatches a pipeline cuts its batch where nobody says: a batch and a number of
- * stages go in, a divisor of the batch comes out.
+ * Chooses the number of microbatches of a pipeline where the user does not: a divisor of the batch
+ * that suits the number of stages.
  */
 
 /** All divisors of a number, ascending. */

@@ -16,7 +16,7 @@ export interface PipelineUnit {
   readonly seconds: number;
   /** Parameters, gradients and optimizer states on a device. */
   readonly stateBytes: number;
-  /** What one microbatch keeps from forward to backward. */
+  /** Bytes that one microbatch keeps from forward to backward. */
   readonly activationBytes: number;
   /** Message to the unit after it and its gradient back, seconds both ways together. */
   readonly hopSeconds: number;
@@ -55,7 +55,9 @@ export type Partition =
       readonly stages: readonly PipelineStage[];
       /** The longest stage. */
       readonly critical: number;
-      /** What the memory limit changed, one sentence each; empty when the fastest cuts fit. */
+      /**
+       * The changes due to the memory limit, one sentence each; empty when the fastest cuts fit.
+       */
       readonly moved: readonly string[];
     }
   | {

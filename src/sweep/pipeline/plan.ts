@@ -32,11 +32,11 @@ export interface PlanPipeline {
     readonly layers: readonly [first: number, last: number] | null;
     readonly embedding: boolean;
     readonly head: boolean;
-    /** Of one microbatch, forward and backward. */
+    /** Seconds of one microbatch, forward and backward. */
     readonly seconds: number;
     /**
-     * Of the device: states, activations of the microbatches that it keeps, and the most that else
-     * is alive.
+     * The peak of the device: states, activations of the microbatches that it keeps, and the most
+     * that else is alive.
      */
     readonly peakBytes: number;
     /** Microbatches (of a chunk) that the device keeps. */
@@ -44,13 +44,13 @@ export interface PlanPipeline {
     /** Share of the step that the device waits, 0..1. */
     readonly idleShare: number;
   }[];
-  /** Of the device that works longest. */
+  /** The bubble of the device that works longest. */
   readonly bubbleSeconds: number;
   /** One step: all microbatches, and the sums of gradients after them. */
   readonly seconds: number;
   readonly budgetBytes: number;
   readonly fits: boolean;
-  /** What the memory limit changed in the cuts, one sentence each. */
+  /** The changes of the cuts due to the memory limit, one sentence each. */
   readonly moved: readonly string[];
 }
 
@@ -59,12 +59,12 @@ export interface PlanPipelineRequest {
   readonly schedule: PipelineSchedule;
   readonly microbatches: number;
   readonly virtual: number;
-  /** Of a device. */
+  /** The budget of a device. */
   readonly budgetBytes: number;
 }
 
 /**
- * Whether a program can be cut so, before it is planned.
+ * Tells whether a program can be cut so, before it is planned.
  *
  * @returns its layers
  * @throws as `pipelineOfPlan`
@@ -179,7 +179,7 @@ export function pipelineOfPlan(
       busy: busySeconds + step,
       end: (spans.at(-1)?.end ?? 0) + step,
       inFlight,
-      // Chunks of one device are the same; the fullest stands for all that are kept.
+      // Chunks of one device are equal; the fullest represents all that are kept.
       peakBytes: Math.ceil(
         own.reduce((sum, u) => sum + stateBytes[u], 0) +
           inFlight * Math.max(...kept) +

@@ -89,25 +89,28 @@ export function layerUnits(graph: Graph, table: OperatorTable, measure: NodeMeas
 
 /** No layer: parameters of the embedding and of the head, and what is made of them alone. */
 const OUTSIDE = -1;
-/** Not made of parameters alone. */
+/** A value that is not made of parameters alone. */
 const MIXED = -2;
 
 class Units {
   private readonly index: GraphIndex;
   private readonly backward: Uint8Array;
   /**
-   * 1 for a forward call that only the backward pass needs: it may stand anywhere and crosses no
+   * 1 for a forward call that only the backward pass needs: it may be anywhere and crosses no
    * boundary.
    */
   private readonly savedOnly: Uint8Array;
   private readonly layers: string[] = [];
-  /** Of what is made of parameters alone: the layer, or `OUTSIDE`; `MIXED` for everything else. */
+  /**
+   * The layer of a value that is made of parameters alone, or `OUTSIDE`; `MIXED` for everything
+   * else.
+   */
   private readonly weight: Int32Array;
   private readonly unit: Int32Array;
   /** The value whose storage a view shows. */
   private readonly root: Int32Array;
   /**
-   * Whether a value depends on a parameter; what does not (positions, masks) is made anew on every
+   * True if a value depends on a parameter; other values (positions, masks) are made again on every
    * stage.
    */
   private readonly trained: Uint8Array;
@@ -199,7 +202,7 @@ class Units {
   }
 
   /**
-   * Where the forward pass is cut: between the last use of a layer's weights and the first use of
+   * The cuts of the forward pass: between the last use of a layer's weights and the first use of
    * the next one's, at the place where the fewest bytes are alive, the earliest of several.
    */
   private cuts(): { readonly at: number; readonly bytes: number }[] {
@@ -291,8 +294,8 @@ class Units {
         (this.backward[i] === 1 ? backward : forward)[this.unit[i]] += this.measure.seconds(node);
       for (const o of this.operands(i)) {
         if (this.weight[o] !== MIXED) {
-          // What a parameter is made into belongs to the parameter: its users are where it is
-          // needed.
+          // A value that is made from a parameter belongs to the parameter: its users are where it
+          // is needed.
           if (this.unit[i] >= 0 && this.backward[i] === 0) {
             const at = users.get(this.root[o]) ?? new Set<number>();
             users.set(this.root[o], at.add(this.unit[i]));

@@ -1,17 +1,17 @@
 /**
- * Many comparisons side by side: one model on several clusters, numbers of devices, sequence
- * lengths, batches. In: what each point asks, and its comparison. Out: each point at its best plan,
- * the curves through them with their efficiency, and where the best plan changes along a curve.
+ * Joins many comparisons: one model on several clusters, numbers of devices, sequence lengths,
+ * batches. It gives each point at its best plan, the curves through the points with their
+ * efficiency, and the places where the best plan changes along a curve.
  */
 
 import type { Allocation } from '../../cost/hardware/topology.ts';
 import type { RunCost } from '../../cost/training/run-cost.ts';
 import type { ComparedLayout, ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 
-/** What one point asks. */
+/** The question of one point. */
 export interface PointQuestion {
   readonly model: string;
-  /** As it was asked for: a node design, or the name of a file. */
+  /** The cluster as it was asked for: a node design, or the name of a file. */
   readonly cluster: string;
   readonly devices: number;
   readonly sequence: number;
@@ -25,7 +25,7 @@ export interface PlanningPoint extends PointQuestion {
   readonly best: BestOfPoint | null;
   readonly held?: Allocation;
   readonly run?: RunCost;
-  /** What ended the comparison of the point before it was done. */
+  /** The cause that ended the comparison of the point before it was done. */
   readonly stopped?: 'interrupted' | 'time limit';
 }
 
@@ -41,7 +41,7 @@ export interface BestOfPoint
 
 /** Points of one cluster (and of one sequence, batch ...) along one axis. */
 export interface Curve {
-  /** What all of its points share. */
+  /** The settings that all of its points share. */
   readonly of: string;
   readonly axis: 'devices' | 'sequence' | 'globalBatch';
   /** Over devices: strong where the batch stays, weak where it grows with them. */
@@ -53,7 +53,7 @@ export interface Curve {
    * has none.
    */
   readonly efficiency: readonly (number | null)[];
-  /** Where the best plan is another than at the point before. */
+  /** The points at which the best plan is another than at the point before. */
   readonly changes: readonly { readonly at: number; readonly from: string; readonly to: string }[];
 }
 

@@ -1,6 +1,6 @@
 /**
- * The questions of a sweep: many models on many clusters. In: a YAML (or JSON) file. Out: the
- * lists, checked. Every model is asked on every cluster with every number of devices, sequence and
+ * Reads the questions of a sweep, many models on many clusters, from a YAML (or JSON) file into
+ * checked lists. Every model is asked on every cluster with every number of devices, sequence and
  * batch.
  */
 
@@ -38,7 +38,7 @@ const questionsSchema = z
     globalBatches: counts.exactOptional(),
     tokens: z.union([z.number().positive(), z.string()]).exactOptional(),
     plans: z.array(name).min(1).exactOptional(),
-    /** Of each question. */
+    /** The time limit of each question. */
     timeLimitSeconds: z.number().positive().exactOptional(),
   })
   .refine(({ clusters }) => new Set(clusters.map((c) => 'price' in c)).size === 1, {
@@ -54,7 +54,7 @@ const questionsSchema = z
   );
 
 const COUNTS = 'whole numbers from 1 on';
-/** What each key takes. */
+/** The values that each key takes. */
 const WANTED: Readonly<Record<string, string>> = {
   models: 'a list of names',
   clusters: 'a list of names, or of { name: ..., devices: ..., price: ... }',

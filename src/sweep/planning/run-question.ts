@@ -1,6 +1,6 @@
 /**
- * The run that a layout is for. In: the question of a comparison, the sizes of a layout, the
- * seconds of its step. Out: what a run of so many tokens takes on it, and the hosts that it holds.
+ * Prices the run of a comparison's question on a layout: its cost at the seconds of a step, and the
+ * hosts that it holds.
  */
 
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
@@ -16,7 +16,7 @@ export interface AskedRun {
   readonly price?: Price;
 }
 
-/** What a run takes on a layout. */
+/** The cost of a run on a layout. */
 export function runOfLayout(
   question: SweepQuestion,
   sizes: LayoutSizes,

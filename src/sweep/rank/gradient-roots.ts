@@ -5,8 +5,8 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model } from '../../plan/model/model.ts';
 
 /**
- * Of every value the parameter (node) whose gradient it is, -1 for none: outputs, and what only
- * views separate from one.
+ * For every value, the parameter (node) whose gradient it is, -1 for none: outputs, and values that
+ * only views separate from one.
  */
 export function gradientRoots(
   { graph, flow }: Pick<Model, 'graph' | 'flow'>,

@@ -1,7 +1,4 @@
-/**
- * Says which calls software may run in one kernel with their neighbours. In: a node of a traced
- * program. Out: yes or no.
- */
+/** Tells which calls of a traced program software may run in one kernel with their neighbours. */
 
 import type { Node } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';

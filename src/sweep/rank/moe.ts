@@ -1,9 +1,10 @@
 /**
- * Routed experts are priced beside the rest of the program. In the whole program tokens are sorted
- * by expert over the whole batch, which no data rank does: each sorts its own tokens and exchanges
- * them with the other ranks of its expert group. So the routed blocks are taken out of the program
- * that is placed, and what one device does for its own tokens is priced by its calls: balanced
- * routing is assumed, rows stay as many, and of the experts' weights one device reads its share.
+ * Prices routed experts separately from the rest of the program. In the whole program tokens are
+ * sorted by expert over the whole batch, which no data rank does: each sorts its own tokens and
+ * exchanges them with the other ranks of its expert group. So the routed blocks are taken out of
+ * the program that is placed, and what one device does for its own tokens is priced by its calls:
+ * balanced routing is assumed, rows stay as many, and of the experts' weights one device reads its
+ * share.
  */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
@@ -102,7 +103,7 @@ export function withoutRouted(graph: Graph): Graph {
   return { ...cut, nodes: cut.nodes.filter((n) => !gone(n)) };
 }
 
-/** What one unit's routed block adds. */
+/** The costs that one unit's routed block adds. */
 export interface RoutedUnit {
   readonly forwardSeconds: number;
   readonly inputSeconds: number;
@@ -158,7 +159,7 @@ interface RoutedRequest {
   readonly experts: number;
   readonly active: number;
   readonly limit?: RoutedCosts['limit'];
-  /** What to price for. */
+  /** The folds to price. */
   readonly folds: readonly Fold[];
 }
 
@@ -210,7 +211,7 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
     system === undefined
       ? undefined
       : programKernels({ graph, units, table, bytesOf, contextOf }, system);
-  // Of a device's experts only their products see how many there are and how they are cut.
+  // Only the products of a device's experts depend on the number of experts and on their cut.
   const others = graph.nodes.map((node, i) => {
     if (!isRouted[i] || isProduct(node)) return NOTHING;
     return made === undefined
@@ -270,8 +271,8 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
 }
 
 /**
- * Of a block that is recomputed, only what goes in is kept; selectively, the products of the
- * experts are kept too. Activation functions alone: what lies between the products.
+ * Keeps only the input of a block that is recomputed; selectively, the products of the experts are
+ * kept too. For activation functions alone, the values between the products are recomputed.
  */
 function isRecomputed(part: RoutedPart, node: Node, isPointwise: boolean): boolean {
   if (part === 'none') return false;
@@ -311,11 +312,11 @@ function streamWidth(found: readonly Block[], types: ReadonlyMap<string, ValueTy
   return type?.kind === 'tensor' ? Number(type.shape.at(-1)) : 0;
 }
 
-/** What a device has of the experts: `share` of them, each cut `etp` ways. */
+/** The experts of a device: `share` of them, each cut `etp` ways. */
 interface ExpertSizes {
   readonly share: number;
   readonly etp: number;
-  /** Of a token outside the experts. */
+  /** Bytes of a token outside the experts. */
   readonly width: number;
 }
 
@@ -332,7 +333,7 @@ function productTypes(
     type.kind === 'tensor' ? type.shape.map(Number) : [];
   const ofWeight = shapeOf(operands[1]).length === 2;
   const [, inward] = shapeOf(ofWeight ? made : operands[1]);
-  // Of a weight's two dims the one inside the expert is cut; equal ones make equal products.
+  // Of a weight's two dims, the one inside the expert is cut; equal ones make equal products.
   const [i, o] = inward === width ? [1, etp] : [etp, 1];
   const [left, right, bounds] = operands.map(shapeOf);
   const local = ofWeight
@@ -352,7 +353,7 @@ function productTypes(
 }
 
 /**
- * Of the traffic that lays rows out, the share that is left where one kernel takes them as the
+ * The share of the traffic for laying out rows that is left where one kernel takes them as the
  * exchange leaves them: 2 of 6 passes.
  */
 const ROWS_STILL_MOVED = 1 / 3;

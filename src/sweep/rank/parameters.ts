@@ -1,7 +1,6 @@
 /**
- * The parameters and buffers of one data rank, as its plan lays them out. In: the placed program,
- * its moves and the pending sums of its gradients. Out: of each the local sizes, state bytes and
- * passes that use it; the costs over data ranks are made of these.
+ * Lists the parameters and buffers of one data rank as its plan lays them out: the local sizes,
+ * state bytes and passes of each, from which the costs over data ranks are made.
  */
 
 import { DTYPE_BYTES } from '../../graph/types.ts';

@@ -47,16 +47,16 @@ export class PlanReader {
   /** Kernels and collectives that the host launches. */
   private readonly kernels: Float64Array;
   private readonly communication: Float64Array;
-  /** Of those collectives, seconds over `cp` alone by node. */
+  /** Seconds of those collectives over `cp` alone, by node. */
   private readonly contextSeconds: Float64Array;
-  /** Of those collectives, gathers and scatters over `tp` alone. */
+  /** Seconds of those collectives that are gathers and scatters over `tp` alone. */
   private readonly tensorParts: Float64Array;
   /**
    * Seconds of each unit that a step has once, whatever its microbatches: gradients on their way
    * out.
    */
   readonly stepSeconds: Float64Array;
-  /** Of these, gradients that are laid out anew. */
+  /** Those seconds that lay gradients out again. */
   private readonly relaidSeconds: Float64Array;
   private readonly moves: Move[] = [];
   /** Parameter (node) whose gradient a value is, from where only views follow. */
@@ -181,7 +181,7 @@ export class PlanReader {
     }
   }
 
-  /** Whether a use moves the gradient of a parameter on its way out. */
+  /** Tells whether a use moves the gradient of a parameter on its way out. */
   private isGradient({ at, value }: Use): boolean {
     if (this.gradientOf[value] < 0) return false;
     if (at.kind !== 'input') return true;
@@ -220,7 +220,7 @@ export class PlanReader {
       const made = this.pendingSums.madeBefore(names);
       return this.sums((n) => names.has(graph.nodes[n].name)).map((s, u) => ({
         ...s,
-        // What is recomputed without the attention that took it is exchanged again.
+        // Values that are recomputed without the attention that read them are exchanged again.
         communication:
           s.communication -
           made.seconds[u] +
@@ -294,7 +294,7 @@ export class PlanReader {
     );
   }
 
-  /** What each layer does over `cp`. */
+  /** The work of each layer over `cp`. */
   private contexts(policies: readonly Checkpoint[]): (unit: number) => Pick<CoreUnit, 'context'> {
     const { graph, space } = this.model;
     const { unit, pass, count } = this.graphUnits;
@@ -341,7 +341,8 @@ export class PlanReader {
   private notKept(policy: Checkpoint): Set<string> {
     const { graph } = this.model;
     const names = new Set([...recomputedCalls(policy, graph, this.table), ...this.repeatedNames()]);
-    // What attention gives is kept where it alone is recomputed: the projection behind it reads it.
+    // The result of attention is kept where attention alone is recomputed, because the projection
+    // after it reads it.
     if (modulesOf(policy).includes('core_attn'))
       for (const n of graph.nodes)
         if (this.table.get(n.target)?.cls === 'attention') names.delete(n.name);

@@ -1,8 +1,7 @@
 /**
- * Prices the calls of a traced program as kernels that software runs: groups what a compiler (or a
- * library of fused kernels) makes one kernel of, and gives each call its share of the group's
- * memory traffic and launches. In: the placed program, local contexts of its calls. Out: seconds
- * and kernels by node.
+ * Prices the calls of a traced program as kernels that software runs: it groups the calls that a
+ * compiler (or a library of fused kernels) joins into one kernel, and gives each call its share of
+ * the group's memory traffic and launches.
  */
 
 import {
@@ -139,7 +138,7 @@ function joined({ graph, units, table }: PlacedProgram, { software }: StepSystem
   return Int32Array.from({ length: count }, (_, i) => (joins[i] && root[i] === i ? find(i) : -1));
 }
 
-/** What each product is: on which unit it may run, and which others run in its kernel. */
+/** The role of each product: the unit on which it may run, and the calls that run in its kernel. */
 function productRoles(
   { graph, units, table, contextOf }: PlacedProgram,
   { software }: StepSystem,

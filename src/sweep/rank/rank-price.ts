@@ -91,7 +91,8 @@ export class CoreSolver {
         ...(padding === undefined ? {} : { vocabulary: padding.rows }),
       };
       const forward = lossProgram(this.config, sizes, this.kinds.shallow, this.table);
-      // What planning opens is opened once, and whoever reads the program knows it again.
+      // The program that planning opens is opened once, and every reader of the program gets the
+      // same.
       this.graphs.set(
         key,
         (found = plannable(withBackward(withoutRouted(forward), this.table), this.table)),
@@ -215,9 +216,9 @@ export class CoreSolver {
   }
 
   /**
-   * What a data dim adds besides gathers of parameters and sums of gradients, read off a plan for
-   * two data ranks: the sums of the loss. Their bytes depend neither on the batch nor on the number
-   * of ranks.
+   * The costs that a data dim adds in addition to gathers of parameters and sums of gradients, read
+   * from a plan for two data ranks: the sums of the loss. Their bytes depend neither on the batch
+   * nor on the number of ranks.
    */
   private async dataExtras(): Promise<readonly DataExtra[]> {
     const prepared = this.prepared(2, 'dp=2');

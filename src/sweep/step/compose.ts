@@ -31,7 +31,7 @@ import { ofModel, type Unit, unitCosts, type UnitRequest } from './units/unit-co
 /** A layout put together from the priced parts of one data rank. */
 export interface Figures {
   readonly seconds: number;
-  /** Of the device that works longest; the split below is its own. */
+  /** Seconds of the device that works longest; the split below is its own. */
   readonly busySeconds: number;
   readonly computeSeconds: number;
   readonly communicationSeconds: number;
@@ -39,12 +39,12 @@ export interface Figures {
   readonly peakBytes: number;
   readonly memory: MemoryByClass;
   readonly microbatches: number;
-  /** Of the device that works longest, exchanges of tokens with experts in plain sight or not. */
+  /** Exchanges of tokens with experts on the device that works longest, visible or not. */
   readonly exchangeSeconds: number;
   /** Units whose results are recomputed in the backward pass. */
   readonly unitsAgain: number;
   readonly composed: ComposedStages;
-  /** Where the device that works longest is. */
+  /** The place of the device that works longest. */
   readonly place: DevicePlace;
 }
 
@@ -78,7 +78,7 @@ export class Composer {
     return this.parts.state;
   }
 
-  /** Whether collectives run beside compute. */
+  /** Tells whether collectives overlap with compute. */
   get overlaps(): boolean {
     return this.parts.overlaps;
   }
@@ -101,8 +101,8 @@ export class Composer {
   }
 
   /**
-   * Whether states and the least temporary bytes alone are over the budget, however the layout is
-   * tuned otherwise.
+   * Tells whether states and the least temporary bytes alone are over the budget, however the
+   * layout is tuned otherwise.
    */
   isOver(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, once: boolean): boolean {
     const plain = this.parts.units(this.parts.made(core, routed, layout), 'none', { once });
@@ -151,13 +151,13 @@ export class Composer {
       (schedule === 'interleaved' && m % pp !== 0)
     )
       return undefined;
-    // Passes that fill and empty the pipeline have no other microbatch beside them: all get the
-    // mean of what is saved.
+    // Passes that fill and empty the pipeline have no other microbatch to overlap with: all get the
+    // mean of the savings.
     const share = paired ? 1 - passesAlone(pp, v, m) / (m * v) : 0;
     const { budgetBytes, overlaps } = this;
     const { fitting = false, below = Infinity } = limits;
     const whole = this.parts.least(plain, plain);
-    // What is recomputed has the same states, and briefly what it recomputes.
+    // Recomputed units have the same states, and briefly the values that they recompute.
     if (fitting && isOverInMean(budgetBytes, whole, pp)) return undefined;
     // It takes no less time, too; of what is paired no more than all exchanges hides.
     if (
@@ -269,7 +269,8 @@ export class Composer {
       stages: seconds,
       hops: lasts.map((u) => u.boundary),
     });
-    // What fills and empties the pipeline is on the way to every device, without what pairs save.
+    // The passes that fill and empty the pipeline are on the way to every device, without the
+    // savings of pairs.
     const alone =
       share *
       (pp - 1) *
@@ -426,7 +427,7 @@ interface Limits {
   readonly fitting?: boolean;
   /** Only where its step is shorter. */
   readonly below?: number;
-  /** Where it does not fit, only if it takes less than these bytes. */
+  /** The bytes below which a plan that does not fit is still wanted. */
   readonly leaner?: number;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The priced parts that layouts are put together from. In: a question, a priced program, a layout.
- * Out: the units of the model in that layout with the costs of their states, each made once.
+ * Makes the priced parts that layouts are composed from: the units of the model in a layout with
+ * the costs of their states, each made once.
  */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
@@ -51,7 +51,7 @@ export interface MadeLayout extends Layout {
 /** Units of a layout: of the built layers, and what is made of them on demand. */
 export interface MadeUnits {
   readonly built: readonly Unit[];
-  /** Of the whole model. */
+  /** The units of the whole model. */
   all?: readonly Unit[];
   /** Bounds of them and of the same units that keep all results. */
   least?: LeastUnits;
@@ -64,15 +64,15 @@ export interface Parameters {
   readonly others: readonly CoreParameter[];
 }
 
-/** Of weights and activations where the question names none. */
+/** The dtype of weights and activations where the question names none. */
 function dtypeOf(config: string): DType {
   const { statedDtype } = parseModelConfig(config);
   return statedDtype === undefined ? 'bf16' : dtypeNamed(statedDtype);
 }
 
 /**
- * Software that keeps a master copy keeps it beside 16-bit weights; an optimizer that is asked for
- * goes before.
+ * Software that keeps a master copy keeps it in addition to 16-bit weights; an optimizer that is
+ * asked for takes precedence.
  */
 function stateOf({
   software,
@@ -101,7 +101,7 @@ function keyValueBytes({ config, sequence, dtype }: SweepQuestion): (tp: number)
 /** Makes the priced units of layouts: groups and parameter prices of a mesh are made once. */
 export class LayoutUnits {
   readonly cluster: Cluster;
-  /** Whether collectives run beside compute. */
+  /** True if collectives overlap with compute. */
   readonly overlaps: boolean;
   readonly system: StepSystem | undefined;
   readonly keyValueBytes: UnitRequest['keyValueBytes'];
@@ -164,7 +164,8 @@ export class LayoutUnits {
   }
 
   /**
-   * What is made of a layout once, however often it is tuned: one layout is tuned after the other.
+   * The parts of a layout that are made once, however often it is tuned: layouts are tuned one
+   * after the other.
    */
   made(core: CoreCost, routed: RoutedCosts | undefined, { sizes, kind }: Layout): MadeLayout {
     const known = this.latest;
@@ -200,7 +201,7 @@ export class LayoutUnits {
     });
   }
 
-  /** What the units of a layout are made from. */
+  /** The data that the units of a layout are made from. */
   request(made: MadeLayout, checkpoint: Checkpoint, { once, paired = false }: Ways): UnitRequest {
     const { core, routed, sizes, kind, groups } = made;
     let states = made.states.get(once);
@@ -296,7 +297,7 @@ export class LayoutUnits {
     return { built: withStates(passes, request) };
   }
 
-  /** Of the whole model. */
+  /** The units of the whole model. */
   all(units: MadeUnits): readonly Unit[] {
     return (units.all ??= ofModel(units.built, this.kinds));
   }

@@ -46,11 +46,11 @@ export function lessCut({ ep, etp }: Fold, experts: number): Fold[] {
   );
 }
 
-/** Of equal figures that are added up in another order, what may differ. */
+/** The tolerance of equal figures that are added up in another order. */
 const ROUNDING = 1e-9;
 
 /**
- * Whether a layout takes at least as long and as much in every part as the one that cuts its
+ * Tells whether a layout takes at least as long and as much in every part as the one that cuts its
  * experts as `other` says. Both must be folds of the same devices (`lessCut`) that were priced.
  */
 export function isWorse(

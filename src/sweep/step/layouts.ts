@@ -133,7 +133,7 @@ export function meshRows(
 }
 
 /**
- * What the linter finds on a layout, and mesh dims that fit no host.
+ * The findings of the linter on a layout, and mesh dims that fit no host.
  *
  * @param tied whether the embedding is also the head
  */

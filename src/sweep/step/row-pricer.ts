@@ -16,7 +16,7 @@ export interface PricedRow {
   readonly figures: Figures;
   readonly fits: boolean;
   /**
-   * Of an optimum: the recipe whose placements it has, because in all they are cheaper than those
+   * For an optimum, the recipe whose placements it has, because in all they are cheaper than those
    * proven for the layers.
    */
   readonly like?: LayoutRow;
@@ -64,9 +64,9 @@ export class RowPricer {
       )
         return;
       for (const { once, paired } of this.ways(row, schedule, core.request.microbatch))
-        // What fits in no way counts with all recomputed.
+        // A plan that fits in no way counts with everything recomputed.
         for (const checkpoint of isOver(once) ? checkpoints.slice(-1) : checkpoints) {
-          // What is exchanged again has no other pass beside it.
+          // An exchange that is repeated has no other pass to overlap with.
           if (paired && routedPart(checkpoint) === 'full') continue;
           const base = { microbatch: core.request.microbatch, schedule, chunks, checkpoint, once };
           const tuning = paired ? { ...base, paired } : base;
@@ -93,8 +93,8 @@ export class RowPricer {
   }
 
   /**
-   * Whether FSDP keeps what it gathers, and whether two microbatches run beside each other: where
-   * frameworks can.
+   * Tells whether FSDP keeps the parameters that it gathers, and whether two microbatches overlap:
+   * where frameworks can.
    */
   private ways(
     row: LayoutRow,
@@ -145,7 +145,9 @@ export class RowPricer {
   }
 }
 
-/** Whether FSDP keeps what it gathers: both ways are tried where a step has several passes. */
+/**
+ * Tells whether FSDP keeps what it gathers: both ways are tried where a step has several passes.
+ */
 function keeps({ kind: { mode } }: LayoutRow, microbatches: number): readonly boolean[] {
   return (mode === 'fsdp' || mode === 'hsdp') && microbatches > 0 ? [true, false] : [false];
 }
@@ -164,7 +166,10 @@ export function order(a: PricedRow, b: PricedRow): number {
   );
 }
 
-/** Whether a plan goes before another: what fits, then seconds; of plans that do not fit, bytes. */
+/**
+ * Tells whether a plan goes before another: what fits, then seconds; of plans that do not fit,
+ * bytes.
+ */
 export function better(a: PricedRow, b: PricedRow): boolean {
   if (a.fits !== b.fits) return a.fits;
   if (a.fits) return a.figures.seconds < b.figures.seconds;

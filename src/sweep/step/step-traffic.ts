@@ -10,7 +10,7 @@ import { type Ring, ringSeconds, ringSends } from './units/ring.ts';
 import { tokenExchange } from './units/token-exchange.ts';
 import { ringOf, type UnitRequest } from './units/unit-costs.ts';
 
-/** Where the device that works longest is in the pipeline. */
+/** The place in the pipeline of the device that works longest. */
 export interface DevicePlace {
   /** First units of the chunks, and the number of units. */
   readonly bounds: readonly number[];
@@ -32,8 +32,8 @@ export interface DevicePlace {
 type Writable<T> = { -readonly [K in keyof T]: T[K] };
 
 /**
- * What keys, values and their gradients send round in one microbatch of a layer, and the share of
- * it that is visible.
+ * The messages of keys, values and their gradients around the ring in one microbatch of a layer,
+ * and the share of them that is visible.
  */
 function ringMoves(
   { context }: CoreUnit,
@@ -67,7 +67,7 @@ export function stepTraffic(
   const { core, routed, sizes, kind, checkpoint, groups } = request;
   const { bounds, device, chunks, visible } = place;
   const times = new Map<number, number>();
-  /** Of these, how often the unit is recomputed. */
+  /** The number of times that each of these units is recomputed. */
   const twice = new Map<number, number>();
   const last = bounds[bounds.length - 1] - 1;
   for (let c = 0; c < chunks; c++)

@@ -1,9 +1,9 @@
 /**
- * Which policies and sets of modules a search tries on a layout. In: the priced program of a data
- * rank and its routed experts. Out: a short list, the least seconds for a byte first. Layers that
- * keep everything are mixed with layers that recompute, so a choice is worth trying only where no
- * other saves about as much at fewer seconds for a byte: those are left. Exchanges with experts
- * that a choice repeats are not in its seconds.
+ * Selects the policies and sets of modules that a search tries on a layout, from the priced program
+ * of a data rank and its routed experts: a short list, the least seconds for a byte first. Layers
+ * that keep everything are mixed with layers that recompute, so a choice is worth trying only where
+ * no other saves about as much at fewer seconds for a byte: those are listed. Exchanges with
+ * experts that a choice repeats are not in its seconds.
  */
 
 import {
@@ -20,8 +20,8 @@ import type { CoreCost } from '../model/types.ts';
 import { type Fold, type RoutedCosts, routedUnits } from '../rank/moe.ts';
 
 /**
- * Of what recomputing whole layers saves, the share by which a choice must save more than cheaper
- * ones.
+ * The share, of the saving by recomputing whole layers, by which a choice must save more than
+ * cheaper ones.
  */
 const LEAST_STEP = 0.05;
 
@@ -93,7 +93,7 @@ export class TriedCheckpoints {
   }
 }
 
-/** What was priced of a program, with and without its experts. */
+/** The choices that were priced for a program, with and without its experts. */
 function candidates(core: CoreCost, hasExperts: boolean): Checkpoint[] {
   const sets = (Object.keys(core.units[0].keptBytes) as Checkpoint[]).filter((c) => !isPolicy(c));
   const experts = hasExperts ? ROUTED_SETS : [[]];

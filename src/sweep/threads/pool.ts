@@ -5,7 +5,7 @@ import type { LayerKinds } from '../model/representative-layers.ts';
 import type { CoreRequest, CoreResult } from '../model/types.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 
-/** What threads are asked: a program of a data rank, or the routed blocks of its tokens. */
+/** The job of a thread: a program of a data rank, or the routed blocks of its tokens. */
 export type SweepJob =
   | { readonly kind: 'core'; readonly request: CoreRequest }
   | {
@@ -21,7 +21,7 @@ export type SweepAnswer =
   | { readonly kind: 'core'; readonly result: CoreResult }
   | { readonly kind: 'routed'; readonly costs: RoutedCosts | null };
 
-/** What a thread is started with. */
+/** The data that a thread is started with. */
 export interface SweepThread {
   readonly question: SweepQuestion;
   readonly kinds: LayerKinds;

@@ -31,7 +31,7 @@ export interface GraphCacheOptions extends TraceOptions {
   readonly recompileLimit?: number;
 }
 
-/** What `get` found or made. */
+/** The capture that `get` found or made. */
 export interface CachedCapture extends Capture {
   /** False where an earlier graph covers the inputs. */
   readonly made: boolean;

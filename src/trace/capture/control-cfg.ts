@@ -15,7 +15,7 @@ import type { TensorSpec } from '../record/spec.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 import { trace, type TraceOptions } from '../trace.ts';
 
-/** Where a block goes next, as its body says. */
+/** The next block of a block, as its body says. */
 interface Goto {
   readonly to: string;
   readonly args: readonly Tensor[];

@@ -24,7 +24,7 @@ import {
  * Policy `regions`: the program runs as it is, and each condition on a tensor, `item()` and
  * `toArray()` ends a region, whose graph is then run for the value. There is one graph for each
  * region and each sequence of values read before it. A later region takes the values of earlier
- * ones that it reads. The function is traced anew for each sequence, so it must be deterministic.
+ * ones that it reads. The function is traced again for each sequence, so it must be deterministic.
  * There is no plan for the whole program, and none can be exported: it has no one graph.
  */
 export interface Region {
@@ -37,11 +37,13 @@ export interface Region {
    * read, then what the program returns.
    */
   readonly graph: Graph;
-  /** Where it ends; undefined for one that returns. */
+  /** The condition at which it ends; undefined for one that returns. */
   readonly site?: ControlSite;
 }
 
-/** What the program read of a tensor: a condition, a number, or the numbers of `toArray()`. */
+/**
+ * A value that the program read of a tensor: a condition, a number, or the numbers of `toArray()`.
+ */
 export type HostRead = boolean | number | readonly number[];
 
 /** Runs a graph: one value for each placeholder in order, one for each output. */

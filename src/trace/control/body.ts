@@ -13,10 +13,10 @@ import { isFloating, valueText } from '../record/typed-value.ts';
 import { tracedValue } from '../tensor/core.ts';
 import { tensorOf } from '../tensor/tensor.ts';
 
-/** What an input of a body looks like. */
+/** The description of an input of a body. */
 export type InputLike = Pick<TracedValue, 'name' | 'dtype' | 'shape' | 'requiresGrad'>;
 
-/** What a body returned: tensors of the body itself, and host constants. */
+/** The result of a body: tensors of the body itself, and host constants. */
 export interface TracedBody {
   readonly recorder: Recorder;
   readonly result: Tree<TracedValue>;
@@ -102,7 +102,7 @@ export function ownedTree(recorder: Recorder, value: unknown): Tree<TracedValue>
   );
 }
 
-/** What the user's function sees for a tree of values. */
+/** The tree of values as the user's function sees it. */
 export function tensorsOf(tree: Tree<TracedValue>): unknown {
   return valueOfTree(mapTree(tree, tensorOf));
 }

@@ -12,7 +12,7 @@ import { withScalars } from './body.ts';
 import { asTensor, type Flat, flat, refill, valueOf } from './cond.ts';
 
 interface Attempt<T> {
-  /** What the body returns for the carry. */
+  /** The values that the body returns for the carry. */
   readonly next: Tree<TracedValue>;
   readonly traced: T;
 }
@@ -42,7 +42,7 @@ export function withSettledCarry<T>(
     const { next, traced } = attempt(carry);
     const wider = numbers.size === 0 ? new Map<string, DType>() : widened(carry, next, numbers);
     if (wider.size === 0) return { carry, traced };
-    // What was noted in the bodies is noted again.
+    // Notes of the bodies are taken again.
     trace.sites.length = sites;
     trace.notes.length = notes;
     trace.hostGuards.length = guards;

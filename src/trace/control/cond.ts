@@ -20,11 +20,11 @@ import {
   treeTypes,
 } from './body.ts';
 
-/** What a body returns: tensors and host constants, nested in lists and records. */
+/** The values that a body may return: tensors and host constants, nested in lists and records. */
 export type BodyTree =
   Tensor | HostValue | readonly BodyTree[] | { readonly [key: string]: BodyTree };
 
-/** What is known of a condition, for costs. */
+/** Facts about a condition, for costs. */
 export interface CondOptions {
   /**
    * How often the predicate is true, 0 to 1: costs are weighted by it. Without it the more

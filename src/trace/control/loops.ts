@@ -45,7 +45,7 @@ type Carried<T> = T extends Tensor
       ? T
       : { [K in keyof T]: Carried<T[K]> };
 
-/** What is known of the trips of a loop. */
+/** Facts about the trips of a loop. */
 export interface WhileOptions {
   /**
    * The loop ends after this many trips, whatever its condition says. Gradients and unrolling need
@@ -151,7 +151,7 @@ export function whileAny(
 export interface ScanOptions {
   /** Number of trips; needed where nothing is scanned. */
   readonly length?: number;
-  /** From the last row to the first; results stand in the rows that they came from. */
+  /** Scans from the last row to the first; a result is in the row that it came from. */
   readonly reverse?: boolean;
   /** Dim of `xs` that is scanned, 0 by default. Results are always stacked along dim 0. */
   readonly dim?: number;
@@ -409,7 +409,7 @@ function numberOf(recorder: Recorder, length: Size): number {
   );
 }
 
-/** What a body returns for the carry, leaf by leaf like the carry. */
+/** The values that a body returns for the carry, leaf by leaf like the carry. */
 function carryOf(
   recorder: Recorder,
   result: Tree<TracedValue>,

@@ -9,7 +9,7 @@ import { condAny, valueOf } from './cond.ts';
 import { whileAny } from './loops.ts';
 
 /**
- * What happens to control flow that the source-level front end meets. `guards`: host values and
+ * The treatment of control flow that the source-level front end meets. `guards`: host values and
  * sizes decide while tracing. `operators`: conditions on tensors become `cond` and `while_loop`.
  * `predicate`: as operators, then selection. `auto`: guards for host values, operators for tensors
  * where the source was rewritten, else an error that lists the ways out. `regions`, `opaque` and
@@ -146,7 +146,7 @@ function relabel(
 }
 
 /**
- * Where control flow was met and what became of it: conditions and operators, then comparisons of
+ * The control flow that was met and its treatment: conditions and operators, then comparisons of
  * sizes.
  */
 export function controlSites(trace: Trace): ControlDecision[] {

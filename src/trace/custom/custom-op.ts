@@ -25,7 +25,7 @@ export interface CustomOpSpec {
   readonly schema: string;
   /** Types of the results. */
   readonly type: (ctx: OpContext) => readonly TensorMeta[];
-  /** Whether there are several results, read one by one. Default false. */
+  /** True if there are several results, read one by one. Default false. */
   readonly several?: boolean;
   /** Default: one vector operation for each element of the results. */
   readonly flops?: (ctx: TypedContext) => OpWork;
@@ -40,8 +40,8 @@ export interface CustomOpSpec {
   /** Arguments of calls that the rules are tried with, see `OperatorRecord.samples`. */
   readonly samples?: readonly string[];
   /**
-   * What the operator hides. It is run once a call, on stand-ins, to see that it reads nothing
-   * beyond its tensor inputs.
+   * The code that the operator hides. It is run once a call, on stand-ins, to see that it reads
+   * nothing beyond its tensor inputs.
    */
   readonly body?: (...inputs: Tensor[]) => unknown;
 }
@@ -60,7 +60,7 @@ export interface CustomOp {
    * E_UNKNOWN_OP without the record
    */
   call(...args: Argument[]): Tensor;
-  /** As `call`, for an operator with several results. */
+  /** Calls an operator with several results. */
   calls(...args: Argument[]): Tensor[];
 }
 

@@ -1,14 +1,17 @@
 /**
- * Where in the user's program a call stands: the first stack frame outside the library. Frames are
- * read raw, which is cheap; only a position that was not seen before is put through the source maps
- * of the running environment.
+ * Finds the place of a call in the user's program: the first stack frame outside the library.
+ * Frames are read raw, which is cheap; only a position that was not seen before is put through the
+ * source maps of the running environment.
  */
 
 import { libraryFolder, localPath, relativePath } from '../../platform/platform.ts';
 
 /** The folder of the library's own code, `.../src/` or `.../dist/`. */
 const LIBRARY = libraryFolder();
-/** Frames looked at first; most calls stand closer. Layers of the library may nest deeper. */
+/**
+ * The frames that are looked at first; most calls are closer. Layers of the library may nest
+ * deeper.
+ */
 const DEPTH = 12;
 const FULL_DEPTH = 200;
 
@@ -37,7 +40,7 @@ function at(depth: number): string | undefined {
 }
 
 /**
- * Both readers below stand at the same depth below `at`, so frame `i` of one is frame `i` of the
+ * Both readers below are at the same depth below `at`, so frame `i` of one is frame `i` of the
  * other.
  */
 function rawFrames(depth: number): NodeJS.CallSite[] {
@@ -73,7 +76,7 @@ function mappedFrame(depth: number, index: number): string | undefined {
 }
 
 /**
- * Whether a file is the user's, by its name: a trace asks for the same few again with every call.
+ * For each file name, true if the file is the user's: a trace asks for the same few again with every call.
  */
 const foreign = new Map<string, boolean>();
 

@@ -2,7 +2,7 @@
 
 import { type ErrorDetails, ShardwrightError } from '../../errors.ts';
 
-/** Where a traced call stands: position in the user's program and module path. */
+/** The place of a traced call: position in the user's program and module path. */
 export interface Place {
   readonly source?: string | undefined;
   readonly path?: string | undefined;

@@ -8,7 +8,7 @@ import type ts from 'typescript';
 
 import { tensorCoercions } from './no-tensor-coercion.ts';
 
-/** What a rule sees of ESLint. */
+/** The part of ESLint that a rule sees. */
 export interface RuleContext {
   readonly sourceCode: {
     readonly parserServices: {

@@ -9,14 +9,14 @@ export class TensorTypes {
   constructor(private readonly checker: ts.TypeChecker) {}
 
   /**
-   * Whether the expression may be a traced tensor: itself, a member of its union, or its
+   * Tells whether the expression may be a traced tensor: itself, a member of its union, or its
    * constraint.
    */
   isTensor(node: ts.Node): boolean {
     return this.holds(this.checker.getTypeAtLocation(node));
   }
 
-  /** Whether calling the expression gives a tensor. */
+  /** Tells whether calling the expression gives a tensor. */
   returnsTensor(node: ts.Node): boolean {
     const signatures = this.checker.getSignaturesOfType(
       this.checker.getTypeAtLocation(node),

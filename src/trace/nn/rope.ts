@@ -39,7 +39,8 @@ export function rotate(x: Tensor, { cos, sin }: Rotation): Tensor {
 }
 
 /**
- * As `rotate`, with cosines and sines that have a dim for the heads already: [1, 1, length, width].
+ * Rotates as `rotate` does, with cosines and sines that have a dim for the heads already: [1, 1,
+ * length, width].
  */
 export function rotateHeads(x: Tensor, { cos, sin }: Rotation): Tensor {
   const half = sizes.floordiv(x.size(3), 2);

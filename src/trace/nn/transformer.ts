@@ -11,7 +11,7 @@ import { Embedding, Linear } from './linear.ts';
 import { RMSNorm } from './norm.ts';
 import { type Rotation, rotation } from './rope.ts';
 
-/** What a Llama-like decoder is made of. */
+/** The config of a Llama-like decoder. */
 export interface TransformerConfig {
   readonly vocabulary: number;
   readonly width: number;

@@ -23,8 +23,7 @@ export type CallArgument<V> =
   | readonly CallArgument<V>[];
 
 /**
- * A size as it stands in an argument while a call is typed: with its expression, which the graph
- * does not keep.
+ * A size in an argument while a call is typed: with its expression, which the graph does not keep.
  */
 interface SizeWithExpression {
   readonly kind: 'size';
@@ -82,7 +81,7 @@ export function withoutExpression(arg: Arg): Arg {
     : arg;
 }
 
-/** The sizes that stand in an argument. */
+/** The sizes in an argument. */
 export function sizesIn(arg: Arg): SizeExpression[] {
   if (Array.isArray(arg)) return arg.flatMap(sizesIn);
   return isSizeLiteral(arg) ? [arg.size.expression] : [];

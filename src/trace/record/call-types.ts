@@ -1,6 +1,5 @@
 /**
- * Types of recorded calls, by the operator records; where dims stand in them, by probing the
- * records.
+ * Types of recorded calls, by the operator records; where they have dims, by probing the records.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -113,7 +112,7 @@ export function refuseDtypes({ target, operands, kwargs }: TypedCall, place: Pla
     });
 }
 
-/** What is wrong with a call, in words of the caller: both sides named, at the user's line. */
+/** The error of a call in words of the caller: both sides named, at the user's line. */
 export function callError(error: unknown, { target, operands }: TypedCall, place: Place): unknown {
   const name = baseName(target);
   const types = [...operands.values()].map((o) => typeText(o.type).replaceAll(/=\d+/g, ''));

@@ -1,10 +1,10 @@
 /**
- * What the source-level front end asks of whoever records control flow. The rewritten program calls
- * `condition`, `cond` and `whileLoop`; operators and region policies answer. Tensors are `unknown`
- * here, so that this file depends on nothing.
+ * Defines the interface between the source-level front end and the recorder of control flow. The
+ * rewritten program calls `condition`, `cond` and `whileLoop`; operators and region policies
+ * answer. Tensors are `unknown` here, so that this file depends on nothing.
  */
 
-/** Where a condition stands. */
+/** The place of a condition. */
 export interface ControlSite {
   readonly kind: string;
   /** `file:line:column` in the source as the user wrote it. */
@@ -18,7 +18,9 @@ export interface Variables {
   write(values: readonly unknown[]): void;
 }
 
-/** What the source transform calls for ifs, loops and assignments of a traced program. */
+/**
+ * The functions that the source transform calls for ifs, loops and assignments of a traced program.
+ */
 export interface ControlFlow {
   /** A condition on a host value, which decides while tracing; for the report. */
   host?(site: ControlSite): void;
@@ -39,7 +41,7 @@ export interface ControlFlow {
   cond?(pred: unknown, onTrue: () => unknown, onFalse: () => unknown, site: ControlSite): unknown;
   /**
    * Policy `operators`: a loop as an operator. `variables` is the carry: `test` and `body` read and
-   * assign the program's own variables, so the recorder writes its stand-ins before it runs them
+   * assign the program's own variables, so the recorder assigns its stand-ins before it runs them
    * and reads them afterwards.
    */
   whileLoop?(test: () => unknown, body: () => void, variables: Variables, site: ControlSite): void;

@@ -1,6 +1,6 @@
 /**
- * What a captured graph takes for granted. Each guard has a text for people and can be checked on
- * new inputs.
+ * Defines guards: the assumptions of a captured graph. Each guard has a text for people and can be
+ * checked on new inputs.
  */
 
 import type { DType } from '../../graph/types.ts';
@@ -17,7 +17,7 @@ export type Guard =
       readonly text: string;
       readonly path: string;
       readonly dtype: DType;
-      /** Sizes; a name stands for a dim. */
+      /** Sizes; a name means a dim. */
       readonly shape: readonly (number | string)[];
       readonly grad: boolean;
     }

@@ -1,7 +1,7 @@
 /**
- * What a trace writes down. A `Trace` is one run of the user's function; it has a `Recorder` for
- * the function itself and one for every body of a control-flow operator. Recorders know values, not
- * the tensor class that the user sees.
+ * Records a trace. A `Trace` is one run of the user's function; it has a `Recorder` for the
+ * function itself and one for every body of a control-flow operator. Recorders know values, not the
+ * tensor class that the user sees.
  */
 
 import { internalError } from '../../errors.ts';
@@ -78,7 +78,7 @@ export class Trace {
     readonly sharding: string;
     readonly strength: 'pin';
   }[] = [];
-  /** Where control flow was met and what was done about it. */
+  /** The control flow that was met, and its treatment. */
   readonly sites: ControlDecision[] = [];
   open = true;
   readonly root: Recorder;
@@ -94,7 +94,7 @@ export class Trace {
     return this.modules.join('.');
   }
 
-  /** Where the program stands now. */
+  /** The present place of the program. */
   place(): Place {
     return { source: this.position(), path: this.path };
   }
@@ -165,10 +165,7 @@ export class Recorder {
   private readonly subgraphs = new Map<string, Graph>();
   private readonly types = new Map<string, ValueType>();
   private readonly names = new FreeNames(this.types);
-  /**
-   * Outer values that this body reads, and the placeholders that stand for them. In order of first
-   * use.
-   */
+  /** Outer values that this body reads, and their placeholders, in order of first use. */
   readonly captured = new Map<TracedValue, TracedValue>();
 
   constructor(
@@ -215,7 +212,7 @@ export class Recorder {
     };
   }
 
-  /** The placeholder of this body that stands for an outer value, made at its first use. */
+  /** The placeholder of this body for an outer value, made at its first use. */
   lift(value: TracedValue): TracedValue {
     const known = this.captured.get(value);
     if (known !== undefined) return known;

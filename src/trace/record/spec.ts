@@ -7,7 +7,7 @@ import type { DimRange } from '../sizes/sizes.ts';
 
 /** A dim of any admissible size; made by `dim`. */
 export class DimSpec {
-  /** Not part of the public surface. */
+  /** This constructor is not part of the public surface. */
   constructor(readonly range: DimRange) {
     Object.freeze(this);
   }
@@ -26,7 +26,7 @@ export interface DimOptions {
 }
 
 /**
- * A named dim of variable size, to stand in a shape.
+ * A named dim of variable size, for use in a shape.
  *
  * @throws E_TRACE_INPUT when the range holds no size, or the example is outside it
  */
@@ -62,14 +62,17 @@ export function admissible(
 /** Roles that a described input can have. */
 type SpecRole = 'input' | 'parameter' | 'buffer' | 'key';
 
-/** What a tensor looks like. */
+/** The description of a tensor. */
 export class TensorSpec {
-  /** Not part of the public surface; use `spec`, `input`, `parameter`, `randomKey`. */
+  /**
+   * This constructor is not part of the public surface; use `spec`, `input`, `parameter`,
+   * `randomKey`.
+   */
   constructor(
     readonly shape: readonly (number | DimSpec)[],
     readonly dtype: DType,
     readonly role: SpecRole,
-    /** Whether a gradient with respect to it is wanted. */
+    /** True if a gradient with respect to it is wanted. */
     readonly grad: boolean,
   ) {
     for (const size of shape)

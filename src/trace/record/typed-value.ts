@@ -1,9 +1,11 @@
-/** What tracing knows of a tensor (shape, dtype), and how messages print it. */
+/**
+ * Defines the facts that tracing knows about a tensor (shape, dtype), and prints them for messages.
+ */
 
 import type { Dim, DType, TensorType } from '../../graph/types.ts';
 import { type Size, sizeText } from '../sizes/sizes.ts';
 
-/** What is known of a tensor value while tracing. */
+/** The facts about a tensor value while tracing. */
 export interface TypedValue {
   /** Name of its node. */
   readonly name: string;
@@ -13,7 +15,7 @@ export interface TypedValue {
   /** The same as the graph has it. */
   readonly type: TensorType;
   readonly requiresGrad: boolean;
-  /** Where the program made it. */
+  /** The place where the program made it. */
   readonly source: string | undefined;
 }
 
@@ -27,7 +29,7 @@ export function plainDim(size: Size): Dim {
   return typeof size === 'number' ? size : { sym: size.sym, example: size.example };
 }
 
-/** Whether values of this dtype have gradients. */
+/** Tells whether values of this dtype have gradients. */
 export function isFloating(dtype: DType): boolean {
   return /^(f|bf|c)\d/.test(dtype);
 }

@@ -170,7 +170,7 @@ function binary(
   return { kind, left, right, text };
 }
 
-/** A name or a number stands alone; anything else in parentheses. */
+/** Writes a name or a number as it is, and anything else in parentheses. */
 function enclosed({ text }: SizeExpression): string {
   return /^(\w+|(min|max)\([^()]*\))$/.test(text) ? text : `(${text})`;
 }

@@ -9,7 +9,7 @@ import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
 import { type DimValues, SizeExpression } from './size-expression.ts';
 
-/** What is known of a dim before tracing. */
+/** The facts about a dim before tracing. */
 export interface DimRange {
   readonly name: string;
   /** Smallest and largest admissible size, inclusive. */
@@ -147,7 +147,7 @@ export class Sym {
   /** The size that tracing runs with. */
   readonly example: number;
 
-  /** Not part of the public surface. */
+  /** This constructor is not part of the public surface. */
   constructor(
     readonly expression: SizeExpression,
     private readonly scope: DimScope,
@@ -231,7 +231,7 @@ export const sizes = {
   sub: (a: Size, b: Size): Size => sizes.add(a, sizes.mul(b, -1)),
   floordiv: (a: Size, b: number): Size =>
     typeof a === 'number' ? Math.floor(a / b) : a.floordiv(b),
-  /** Whether two sizes are equal; where it depends on a dim, the answer becomes a guard. */
+  /** Tells whether two sizes are equal; where it depends on a dim, the answer becomes a guard. */
   eq: (a: Size, b: Size): boolean =>
     typeof a === 'number' ? (typeof b === 'number' ? a === b : b.eq(a)) : sameSize(a, b) || a.eq(b),
   product: (list: readonly Size[]): Size => list.reduce((a, b) => sizes.mul(a, b), 1),

@@ -1,8 +1,8 @@
 /**
- * Early returns of a function body as branches that both return: `if (c) return a; rest` becomes
- * `if (c) return a; else { rest }`, which a traced condition can record. In: the body as parsed.
- * Out: the same program, and for every such `if` the variables that belong to the function, which
- * nobody reads after it has returned. What cannot be moved stays where it is.
+ * Rewrites early returns of a function body as branches that both return: `if (c) return a; rest`
+ * becomes `if (c) return a; else { rest }`, which a traced condition can record. For every such
+ * `if` it also gives the variables that belong to the function, which nobody reads after it has
+ * returned. Statements that cannot be moved stay.
  */
 
 import ts from 'typescript';
@@ -21,7 +21,9 @@ interface TailBody {
   readonly locals: ReadonlyMap<ts.IfStatement, ReadonlySet<string>>;
 }
 
-/** @param parameters of the function, by which its variables are told from those around it */
+/**
+ * @param parameters of the function, by which its variables are distinguished from those around it
+ */
 export function withTailReturns(
   body: ts.Block,
   parameters: readonly ts.ParameterDeclaration[],
@@ -91,14 +93,14 @@ function declaredIn(statements: readonly ts.Statement[]): ReadonlySet<string> {
 }
 
 /**
- * Whether statements can stand one block deeper: nothing before them knows a name that they
+ * Tells whether statements can move one block deeper: nothing before them knows a name that they
  * declare.
  */
 function movable(statements: readonly ts.Statement[], before: readonly ts.Node[]): boolean {
   return !statements.some(ts.isFunctionDeclaration) && !meet(declaredIn(statements), before);
 }
 
-/** Whether one of the names is spoken of. */
+/** Tells whether one of the names is spoken of. */
 function meet(names: ReadonlySet<string>, nodes: readonly ts.Node[]): boolean {
   const speaks = (node: ts.Node): boolean => {
     if (ts.isPropertyAccessExpression(node)) return speaks(node.expression);

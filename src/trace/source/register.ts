@@ -10,7 +10,9 @@ import { createRequire, register } from 'node:module';
 import { ShardwrightError } from '../../errors.ts';
 
 interface RegisterOptions {
-  /** Files whose conditions are wrapped, as absolute paths, beside those named `*.model.*`. */
+  /**
+   * Files whose conditions are wrapped, as absolute paths, in addition to those named `*.model.*`.
+   */
   readonly files?: readonly string[];
   /**
    * `rewrite` (default): what a traced condition becomes is for the trace to say (`controlFlow`,
@@ -19,13 +21,13 @@ interface RegisterOptions {
   readonly mode?: 'check' | 'rewrite';
 }
 
-/** What the hook's thread is told. */
+/** The data that the hook's thread is started with. */
 export interface HookData {
   readonly files: readonly string[];
   readonly mode: 'check' | 'rewrite';
   /**
-   * Where imports of `shardwright` lead: the copy that is running, so that models and tracer share
-   * one state.
+   * The target of imports of `shardwright`: the copy that is running, so that models and tracer
+   * share one state.
    */
   readonly library: string;
 }

@@ -7,7 +7,7 @@ import ts from 'typescript';
 
 import { bare } from './syntax.ts';
 
-/** Whether a conditional or loop can be written as an operator, and as which. */
+/** True if a conditional or loop can be written as an operator, and as which. */
 type Shape =
   /**
    * Both sides give a value: `c ? a : b`, or an if whose branches both return; they assign these
@@ -84,13 +84,13 @@ function terminalReturns(statement: ts.Statement): number {
   return 0;
 }
 
-/** Whether a list of statements ends in a return on every way through it. */
+/** Tells whether a list of statements ends in a return on every way through it. */
 export function alwaysReturns(statements: readonly ts.Statement[]): boolean {
   const last = statements.at(-1);
   return last !== undefined && terminalReturns(last) > 0;
 }
 
-/** Whether a statement returns from the function around it, on some way. */
+/** Tells whether a statement returns from the function around it, on some way. */
 export function returnsInside(statement: ts.Statement): boolean {
   return effectsOf(statement).returns > 0;
 }
@@ -100,7 +100,7 @@ interface Effects {
   readonly assigned: Set<string>;
   /** Return statements of the function around. */
   returns: number;
-  /** What no operator can express. */
+  /** A construct that no operator can express. */
   blocked: string | undefined;
 }
 
@@ -149,7 +149,7 @@ interface Nesting {
   readonly switches: number;
 }
 
-/** Names that a block, loop head, catch or case block declares for what stands in it. */
+/** Names that a block, loop head, catch or case block declares for its contents. */
 export function declaredNames(node: ts.Node): ReadonlySet<string> {
   const names = new Set<string>();
   const declare = (list: ts.VariableDeclarationList): void => {

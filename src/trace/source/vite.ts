@@ -14,10 +14,10 @@ export interface ConditionPlugin {
 /**
  * The source-level front end as a Vite plugin: test runners do not run module hooks.
  *
- * As with `shardwright/register` the mode is `rewrite` by default: what a condition becomes is for
- * the trace to say.
+ * As with `shardwright/register` the mode is `rewrite` by default: the trace decides the treatment
+ * of a condition.
  *
- * @param options.files absolute paths beside those named `*.model.*`
+ * @param options.files absolute paths in addition to those named `*.model.*`
  */
 export function wrapConditionsPlugin(
   options: WrapOptions & { readonly files?: readonly string[] } = {},

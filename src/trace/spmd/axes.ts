@@ -1,6 +1,6 @@
 /**
- * Which mesh axes are per device where a program stands. In: the recorder of a body. Out: the axes
- * of the regions around it.
+ * Finds the mesh axes that are per device at a place of a program: the axes of the regions around
+ * the body that is recorded.
  */
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { Recorder } from '../record/recorder.ts';

@@ -1,7 +1,8 @@
 /**
- * Regions of per-device code in a traced program. In: a function of one device's pieces, and specs
- * that say how its inputs are cut and how its results join. Out: one `local_map` node with a body,
- * every cast written in it, checked. Source: `shard_map` of JAX, `local_map` of PyTorch.
+ * Records regions of per-device code in a traced program: a function of one device's pieces, with
+ * specs for the cuts of its inputs and the joins of its results, becomes one `local_map` node with
+ * a checked body in which every cast is written. Source: `shard_map` of JAX, `local_map` of
+ * PyTorch.
  */
 import { ShardwrightError } from '../../errors.ts';
 import { LOCAL_MAP } from '../../graph/local-map.ts';
@@ -42,8 +43,8 @@ export interface LocalMapOptions {
    */
   readonly axes?: readonly string[];
   /**
-   * An I beside a V or an R is cast to it, by a node that stands in the body. Default true;
-   * without, it is an error.
+   * An I next to a V or an R is cast to it, by a node in the body. Default true; without, it is an
+   * error.
    */
   readonly autoCast?: boolean;
 }

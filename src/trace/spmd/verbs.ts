@@ -1,8 +1,8 @@
 /**
- * The verbs of typed per-device code as a program calls them. In: a tensor, a mesh axis, the types
- * before and after. Out: one node. Inside a `localMap` over the axis the verb acts on one device's
- * piece; in a global program it states a redistribution of the whole value, which stays what it is.
- * Source: the package spmd_types, and JAX's names for the same.
+ * The verbs of typed per-device code as a program calls them: each takes a tensor, a mesh axis and
+ * the types before and after, and records one node. Inside a `localMap` over the axis the verb acts
+ * on one device's piece; in a global program it states a redistribution of the whole value, which
+ * is unchanged. Source: the package spmd_types, and JAX's names for the same.
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { axisType, type SpecWord, typeSpec, type TypeWord } from '../../local-spmd/words.ts';
@@ -25,8 +25,8 @@ export interface VerbTypes {
 }
 
 /**
- * Where an axis is per device its size; undefined where it is global. @throws E_SPMD_TYPE for what
- * is no axis here
+ * The size of an axis that is per device; undefined where it is global. @throws E_SPMD_TYPE for a
+ * name that is not an axis here
  */
 function manualSize(recorder: Recorder, what: string, axis: string): number | undefined {
   const manual = axesOf(recorder);

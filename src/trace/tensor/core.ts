@@ -50,7 +50,7 @@ export abstract class TensorCore {
   readonly shape: readonly Size[];
   readonly requiresGrad: boolean;
 
-  /** Not part of the public surface. */
+  /** This constructor is not part of the public surface. */
   constructor(value: TracedValue) {
     this.name = value.name;
     this.dtype = value.dtype;
@@ -171,7 +171,7 @@ export abstract class TensorCore {
   get [Symbol.toStringTag](): string {
     return 'Tensor';
   }
-  /** What `console.log` shows: `%mm: f32[4, 8]`. */
+  /** The text that `console.log` shows: `%mm: f32[4, 8]`. */
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     return describe(this);
   }

@@ -15,8 +15,8 @@ interface Labelled {
 }
 
 /**
- * `einsum('bij,bjk->bik', a, b)`. Letters stand for dims; a letter that the result lacks is summed
- * over. Without `->` the result has the letters that occur once, in alphabetical order.
+ * `einsum('bij,bjk->bik', a, b)`. Letters name dims; a letter that the result lacks is summed over.
+ * Without `->` the result has the letters that occur once, in alphabetical order.
  *
  * @throws E_SHAPE for a malformed equation, a letter with two sizes, or an operand of another rank
  */

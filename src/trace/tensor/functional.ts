@@ -42,7 +42,7 @@ export const lt = (a: Tensor, b: Operand): Tensor => a.lt(b);
 export const le = (a: Tensor, b: Operand): Tensor => a.le(b);
 export const gt = (a: Tensor, b: Operand): Tensor => a.gt(b);
 export const ge = (a: Tensor, b: Operand): Tensor => a.ge(b);
-/** Where `condition` holds `a`, else `b`; both are computed. */
+/** `a` where `condition` holds, else `b`; both are computed. */
 export const where = (condition: Tensor, a: Operand, b: Operand): Tensor => condition.where(a, b);
 export const sum = (x: Tensor, dims?: number | readonly number[], keepdim = false): Tensor =>
   x.sum(dims, keepdim);

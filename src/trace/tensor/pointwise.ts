@@ -209,7 +209,7 @@ export abstract class PointwiseTensor extends TensorCore {
     return this.op('aten.isfinite.default', [this]);
   }
 
-  /** Where this bool tensor holds, `a`, else `b`. */
+  /** `a` where this bool tensor holds, else `b`. */
   where(a: Operand, b: Operand): this {
     const kind = `${isScalar(a) ? 'Scalar' : 'Tensor'}${isScalar(b) ? 'Scalar' : 'Tensor'}`;
     const overload =

@@ -36,12 +36,12 @@ export abstract class ReducedTensor extends PointwiseTensor {
   amin(dims: number | readonly number[] = [], keepdim = false): this {
     return this.op('aten.amin.default', [this, listOf(dims), keepdim]);
   }
-  /** Largest values along a dim and where they stand. */
+  /** Largest values along a dim, and their positions. */
   max(dim: number, keepdim = false): Ranked<this> {
     const [values, indices] = this.ops('aten.max.dim', [this, dim, keepdim]);
     return { values, indices };
   }
-  /** Smallest values along a dim and where they stand. */
+  /** Smallest values along a dim, and their positions. */
   min(dim: number, keepdim = false): Ranked<this> {
     const [values, indices] = this.ops('aten.min.dim', [this, dim, keepdim]);
     return { values, indices };
@@ -117,7 +117,7 @@ export abstract class ReducedTensor extends PointwiseTensor {
   argsort(dim = -1, descending = false): this {
     return this.op('aten.argsort.default', [this, dim, descending]);
   }
-  /** The `k` largest (or smallest) along a dim and where they stand. */
+  /** The `k` largest (or smallest) values along a dim, and their positions. */
   topk(k: number, dim = -1, largest = true): Ranked<this> {
     const [values, indices] = this.ops(
       'aten.topk.default',

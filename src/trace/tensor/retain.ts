@@ -58,7 +58,7 @@ function retained(tensor: Tensor, wish: Retention): Tensor {
   return tensor;
 }
 
-/** Whether a body around the value is one of a loop or a branch. */
+/** Tells whether a body around the value is one of a loop or a branch. */
 function inLoop(recorder: Recorder): boolean {
   for (let at: Recorder | undefined = recorder; at?.parent !== undefined; at = at.parent)
     if (!at.name.startsWith('checkpoint')) return true;

@@ -4,7 +4,7 @@ import type { Size } from '../sizes/sizes.ts';
 import type { TensorCore } from './core.ts';
 import { listOf, ReducedTensor } from './reduce.ts';
 
-/** What PyTorch writes for a slice without an end: the largest 64-bit integer. */
+/** The end that PyTorch writes for a slice without an end: the largest 64-bit integer. */
 const TO_THE_END = 9223372036854775807n;
 
 /** Views, indexing and movement. Sizes may be symbolic; negative dims count from the end. */
@@ -117,7 +117,7 @@ export abstract class ShapedTensor extends ReducedTensor {
       source,
     ]);
   }
-  /** As `scatter`, but adding. */
+  /** Scatters as `scatter` does, and adds. */
   scatterAdd(dim: number, index: TensorCore, source: TensorCore): this {
     return this.op('aten.scatter_add.default', [this, dim, index, source]);
   }

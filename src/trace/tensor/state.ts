@@ -1,6 +1,6 @@
 /**
- * What a traced function may read beside its arguments: named parameters and buffers, module paths,
- * host state.
+ * The state that a traced function may read in addition to its arguments: named parameters and
+ * buffers, module paths, host state.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -17,7 +17,7 @@ import type { Size } from '../sizes/sizes.ts';
 import { tracedValue } from './core.ts';
 import { type Tensor, tensorOf } from './tensor.ts';
 
-/** What a parameter or buffer looks like; a `spec` or a bare shape says the same. */
+/** The description of a parameter or buffer; a `spec` or a bare shape says the same. */
 interface StateSpec {
   readonly shape: readonly Size[];
   /** f32 by default. */
@@ -92,7 +92,7 @@ function isShape(given: StateSpec | TensorSpec | readonly Size[]): given is read
   return Array.isArray(given);
 }
 
-/** Whether the trace is of a training step; dropout and the like ask. */
+/** Tells whether the trace is of a training step; dropout and the like ask. */
 export function isTraining(): boolean {
   return needRecorder('isTraining()').trace.settings.training;
 }

@@ -8,7 +8,7 @@ import { type Argument, type TensorCore, traceArg, traceArgs, tracedValue } from
 import { ShapedTensor } from './shape.ts';
 
 /**
- * A stand-in for a tensor while a function is traced. Every method records one operator call,
+ * A placeholder for a tensor while a function is traced. Every method records one operator call,
  * `aten.*`, whose shape and dtype are checked at once; see the classes below it for pointwise
  * operators, reductions and views.
  */

@@ -1,7 +1,7 @@
 /**
- * A layout as a trainer's configuration states it, before the number of devices and the model are
- * known. In: what the readers of the formats beside this file found. Out: the text that `--layout`
- * takes, the sequence and the batch, what is not priced.
+ * Holds a layout as a trainer's configuration states it, before the number of devices and the model
+ * are known, and makes of it the text that `--layout` takes, the sequence and the batch, and a list
+ * of the settings without a price. The readers of the formats in this folder fill it.
  */
 
 import type { Gradients } from '../../cost/memory/state-bytes.ts';
@@ -22,7 +22,7 @@ export interface NotPriced {
   readonly why: string;
 }
 
-/** What a file states; absent: it does not say. */
+/** The settings that a file states; an absent field is not stated. */
 export interface LayoutDraft {
   pp?: number;
   cp?: number;
@@ -38,7 +38,7 @@ export interface LayoutDraft {
   microbatch?: number;
   /** How the trainer lays layers on stages; absent: in equal parts. */
   cuts?: MegatronStages | TorchtitanStages;
-  /** Of the model that the file is for. */
+  /** The layers of the model that the file is for. */
   layers?: number;
   /** Microbatches of a step on one data rank. */
   accumulation?: number;
@@ -47,14 +47,14 @@ export interface LayoutDraft {
   context?: string;
   recompute?: string;
   schedule?: string;
-  /** Whether parameters that were gathered are given back after each pass. */
+  /** True if parameters that were gathered are given back after each pass. */
   reshards?: boolean;
-  /** Whether exchanges with experts run beside another microbatch. */
+  /** True if exchanges with experts overlap with another microbatch. */
   pairs?: boolean;
   dtype?: string;
-  /** What gradients are kept and summed in. */
+  /** The dtype that gradients are kept and summed in. */
   gradients?: Gradients;
-  /** Of products in fp8. */
+  /** The recipe of products in fp8. */
   fp8Recipe?: string;
   devices?: number;
   sequence?: number;
@@ -75,11 +75,11 @@ interface TorchtitanStages {
   readonly parts?: readonly number[];
 }
 
-/** What the draft does not say. */
+/** The facts that a draft does not state. */
 export interface LayoutSetting {
   readonly file: string;
   readonly devices: number;
-  /** Of the model. */
+  /** The layers of the model. */
   readonly layers: number;
   readonly routed: boolean;
   /** Function of a Python file that returns the configuration; absent: the only one. */
@@ -88,7 +88,7 @@ export interface LayoutSetting {
 
 /** A layout of a file. */
 export interface SettledLayout {
-  /** As `--layout` takes it. */
+  /** The layout in the form of `--layout`. */
   readonly text: string;
   readonly sequence?: number;
   readonly globalBatch?: number;
@@ -233,8 +233,8 @@ function stagesOf(
           `pipeline_model_parallel_size ${pp}`,
         'stages stand between |.',
       );
-    // Without a price for what a stage holds beside layers, embedding and head, layers lie in equal
-    // parts.
+    // Without a price for the parts of a stage that are not layers, embedding or head, layers are
+    // divided into equal parts.
     return { chunks: each.length / pp, ...(empty > 0 ? {} : { cuts: each }) };
   }
   const each = chunkLayers === undefined ? chunks : layers / pp / chunkLayers;

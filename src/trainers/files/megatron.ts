@@ -169,7 +169,7 @@ function isOff(value: string): boolean {
 /** Argument names that take no value. */
 const FLAG = 'true';
 
-/** Whether a text has arguments of Megatron-LM. */
+/** Tells whether a text has arguments of Megatron-LM. */
 export function isMegatronArguments(text: string): boolean {
   return /(^|\s)--(tensor-model-parallel-size|pipeline-model-parallel-size|micro-batch-size)[\s=]/m.test(
     text,
@@ -221,19 +221,19 @@ export function readMegatronArguments(text: string, file: string): MegatronLayou
         { file, hint: 'write the number.' },
       );
   const found = settled(settings, file);
-  // The argument parser makes it so beside bf16.
+  // The argument parser sets it together with bf16.
   if (settings.some(({ key, value: on }) => key === 'bf16' && !isOff(on)))
     found.draft.gradients ??= 'fp32';
   return found;
 }
 
 /**
- * A dump of Megatron-Bridge's or NeMo's configuration: the settings stand in sections, by the same
- * names. @throws E_INPUT
+ * Reads a dump of Megatron-Bridge's or NeMo's configuration: the settings are in sections, under
+ * the same names. @throws E_INPUT
  */
 export function readMegatronYaml(value: unknown, file: string): MegatronLayout {
   const settings = settingsOf(value);
-  // What other sections repeat, the model and the trainer decide.
+  // Where sections repeat a setting, those of the model and the trainer decide.
   const order = (s: FileSetting): number =>
     s.value === 'null'
       ? 3

@@ -1,7 +1,7 @@
 /**
  * Finds one configuration in a Python file of several, as trainers keep them: functions that return
- * one, some of them made from others. In: the file without its texts and comments, the name of a
- * function. Out: its lines behind those of the functions that it calls.
+ * one, some of them made from others. It gives the lines of the function, without texts and
+ * comments, after those of the functions that it calls.
  */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';

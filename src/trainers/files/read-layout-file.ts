@@ -1,7 +1,7 @@
 /**
- * Reads the layout of a job from the configuration that its trainer has. In: a file's text and
- * name, the number of devices, what of the model counts. Out: the layout as `--layout` takes it,
- * the sequence and the batch where the file states them, and every setting of it that has no price.
+ * Reads the layout of a job from the configuration of its trainer: the layout in the form of
+ * `--layout`, the sequence and the batch where the file states them, and every setting of it that
+ * has no price.
  */
 
 import { ShardwrightError } from '../../errors.ts';

@@ -1,8 +1,8 @@
 /**
- * Reads settings of a trainer's configuration by a table. In: keys with their values, as text. Out:
- * a draft of the layout and what has no price. A key that the table does not have is left alone,
- * unless it stands where the table should know all, or is all but the name of one that it knows:
- * then it is an error.
+ * Reads settings of a trainer's configuration, as keys with text values, by a table into a draft of
+ * the layout and a list of the settings without a price. A key that the table does not have is
+ * ignored, unless it is in a section that the table should know completely, or almost the name of a
+ * key that the table has: then it is an error.
  */
 
 import { editDistance, ShardwrightError, suggestion } from '../../errors.ts';

@@ -1,17 +1,17 @@
 /**
- * Layers of each chunk of a pipeline as trainers cut them. In: what a configuration states of its
- * stages, the layers of the model. Out: one number a chunk, in the order of the model; the
- * embedding is with the first chunk, norm, head and loss with the last. Sources:
- * `get_num_layers_to_build` and `PipelineParallelLayerLayout` of megatron-core 0.16.1;
- * `_generate_llm_fqn_per_model_part` of torchtitan 0.3.0.
+ * Finds the layers of each chunk of a pipeline as trainers cut them, from the stages that a
+ * configuration states: one number for each chunk, in the order of the model; the embedding is with
+ * the first chunk, norm, head and loss with the last. Sources: `get_num_layers_to_build` and
+ * `PipelineParallelLayerLayout` of megatron-core 0.16.1; `_generate_llm_fqn_per_model_part` of
+ * torchtitan 0.3.0.
  */
 
-/** What Megatron-LM is told of its stages. */
+/** The options of Megatron-LM on its stages. */
 export interface MegatronCuts {
   /** Layers of the first and the last stage, in all of their chunks. */
   readonly first?: number;
   readonly last?: number;
-  /** Whether the embedding, and the loss, count as a layer. */
+  /** True if the embedding, and the loss, count as a layer. */
   readonly countsEmbedding?: boolean;
   readonly countsLoss?: boolean;
 }

@@ -28,7 +28,7 @@ const SCHEDULES: Readonly<Record<string, string>> = {
 const narrow: Take = (value, draft) => {
   if (/(^|[ .])(quantize\.linear\.)?float8/i.test(value)) {
     draft.dtype = 'fp8';
-    // What torchtitan 0.2 does where no recipe is stated.
+    // The default of torchtitan 0.2 where no recipe is stated.
     draft.fp8Recipe ??= 'current';
   } else if (/nvfp4/i.test(value)) return 'products are priced in 16 bits';
   else if (/mx/i.test(value)) {
@@ -42,7 +42,7 @@ const RECIPES: Readonly<Record<string, 'current' | 'rowwise' | 'mxfp8'>> = {
   rowwise: 'rowwise',
   rowwise_with_gw_hp: 'rowwise',
 };
-/** Of a section that is about products in fp8. */
+/** Reads a key of a section about products in fp8. */
 const fp8Recipe: Take = (value, draft, wrong) => {
   if (!Object.hasOwn(RECIPES, value)) throw wrong(Object.keys(RECIPES).join(', '));
   draft.fp8Recipe = RECIPES[value];
@@ -256,7 +256,7 @@ function keywordsFrom(text: string): (readonly [key: string, value: string])[] {
   });
 }
 
-/** Whether a list goes on in the next line. */
+/** Tells whether a list goes on in the next line. */
 function isOpen(value: string): boolean {
   const bare = value.replace(/"[^"]*"|'[^']*'/g, '');
   return value.startsWith('[') && bare.split('[').length > bare.split(']').length;
@@ -298,7 +298,7 @@ function finished(
   );
   const stated = (key: string): boolean => own.some((s) => s.key === key);
   const given: FileSetting[] = [
-    // An option has its meaning beside its mode.
+    // An option has its meaning together with its mode.
     ...own.filter(({ key }) => key !== 'selective_ac_option'),
     ...(stated('mode')
       ? []
@@ -328,7 +328,7 @@ function finished(
   const pp = draft.pp ?? 1;
   draft.replicas ??= 1;
   draft.shards ??= -1;
-  // Where nothing is said (0.3 has no such setting) PyTorch gathers keys and values.
+  // Where nothing is stated (0.3 has no such setting) PyTorch gathers keys and values.
   draft.context ??= 'cp';
   // All ranks of a shard degree of 1 have whole parameters.
   draft.zero = draft.shards === 1 && (draft.cp ?? 1) === 1 ? 0 : 3;

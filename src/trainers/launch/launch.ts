@@ -1,7 +1,7 @@
 /**
- * Launch configurations of a compared plan. In: a plan of a comparison by model name, the question,
- * the devices. Out: what to give to Megatron-LM, torchtitan and MaxText so that they run its
- * layout, each with what that trainer does otherwise.
+ * Writes launch configurations of a plan from a comparison by model name: the files for
+ * Megatron-LM, torchtitan and MaxText that make them run its layout, each with a list of the
+ * trainer's differences from the plan.
  */
 
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';

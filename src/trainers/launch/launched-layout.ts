@@ -1,7 +1,6 @@
 /**
- * The layout of a compared plan as a trainer has to be told it. In: a plan of a comparison by model
- * name, the question. Out: mesh, kind and tuning in one record; of a free plan those of the recipe
- * that it is nearest to, which is said.
+ * Describes the layout of a compared plan as trainers need it: mesh, kind and tuning in one record.
+ * For a free plan these are those of the nearest recipe, and the record says so.
  */
 
 import type {
@@ -12,13 +11,13 @@ import type {
 } from '../../recipes/compare/comparison.ts';
 import { STATE_MODES, type StateMode } from '../../recipes/zero-mode.ts';
 
-/** What the plan has and the trainer will do otherwise. */
+/** A part of the plan that the trainer will do in another way. */
 export interface LaunchLoss {
   readonly planned: string;
   readonly instead: string;
 }
 
-/** What to give to a trainer. */
+/** A file for a trainer. */
 export interface LaunchFile {
   readonly trainer: string;
   /** Name of the file. */
@@ -50,7 +49,7 @@ export interface LaunchedLayout {
   readonly stageLayers: readonly number[];
   /** Hosts that one group of each mesh dim touches, by the dim's name in the mesh. */
   readonly hosts: ReadonlyMap<string, number>;
-  /** Of the placements themselves, whatever the trainer. */
+  /** Losses of the placements themselves, whatever the trainer. */
   readonly losses: readonly LaunchLoss[];
 }
 
@@ -113,7 +112,7 @@ export function launchedLayout(
   };
 }
 
-/** Whether all stages have as many layers. */
+/** Tells whether all stages have as many layers. */
 export function hasEqualStages({ stageLayers }: LaunchedLayout): boolean {
   return stageLayers.every((n) => n === stageLayers[0]);
 }

@@ -1,7 +1,7 @@
 /**
- * A configuration of MaxText for a layout. In: the layout. Out: `maxtext.yml`, and what MaxText
- * does otherwise. Source: `base.yml` of MaxText: a mesh dim is `ici` within a host and `dcn`
- * between hosts, and the product of all is the number of devices.
+ * Writes a configuration of MaxText for a layout, `maxtext.yml`, with a list of MaxText's
+ * differences. Source: `base.yml` of MaxText: a mesh dim is `ici` within a host and `dcn` between
+ * hosts, and the product of all is the number of devices.
  */
 
 import {

@@ -1,7 +1,7 @@
 /**
- * Arguments of Megatron-LM for a layout. In: the layout. Out: `megatron.args`, one argument a line,
- * and what Megatron does otherwise. Source: the argument parser of megatron-core 0.16. The
- * arguments of the model, the data and the optimizer are not among them.
+ * Writes arguments of Megatron-LM for a layout, `megatron.args`, one argument in a line, with a
+ * list of Megatron's differences. The arguments of the model, the data and the optimizer are not
+ * among them. Source: the argument parser of megatron-core 0.16.
  */
 
 import { modulesOf } from '../../recipes/checkpoints.ts';

@@ -1,7 +1,7 @@
 /**
- * A configuration of torchtitan for a layout. In: the layout. Out: `torchtitan_config.py`, the
- * degrees, and a function that sets them, the batch and the recomputation in a recipe of
- * torchtitan, and what torchtitan does otherwise. Source: `torchtitan.config` of 0.3.0.
+ * Writes a configuration of torchtitan for a layout, `torchtitan_config.py`: the degrees, and a
+ * function that sets them, the batch and the recomputation in a recipe of torchtitan, with a list
+ * of torchtitan's differences. Source: `torchtitan.config` of 0.3.0.
  */
 
 import {

@@ -1,8 +1,8 @@
 /**
- * `--target autoparallel`: the placement of every node for AutoParallel. In: a plan of its joint
- * graph. Out: `placements.json`. Source: AutoParallel's saved placements: one text a tensor with
- * one placement a mesh dim, tuples in brackets. Keys are the names of the graph that was planned,
- * so that graph must be AutoParallel's own dump.
+ * `--target autoparallel` writes the placement of every node of a joint graph for AutoParallel into
+ * `placements.json`. Source: the placements that AutoParallel saves: one text for a tensor with one
+ * placement for each mesh dim, and tuples in brackets. The keys are the node names of the planned
+ * graph, so that graph must be AutoParallel's own dump.
  */
 import type {
   ExportFile,
@@ -60,8 +60,8 @@ function write(source: ExportSource): ExportResult {
     mesh_dim_names: mesh.names,
     placements: Object.fromEntries(placements.map(([name, own]) => [`\u0000${name}`, own])),
   };
-  // A node may be called like a property that every object has: keys are marked while they stand in
-  // one.
+  // A node may have the name of a property that every object has, so keys carry a mark while they
+  // are in an object.
   const text = `${JSON.stringify(body, null, 1).replace(/^( *")\\u0000/gm, '$1')}\n`;
   return { files: [{ name: 'placements.json', text }], losses };
 }

@@ -1,5 +1,5 @@
 /**
- * `--target deepspeed`: a DeepSpeed configuration. In: a plan. Out: `ds_config.json`. Source: the
+ * `--target deepspeed` writes a DeepSpeed configuration, `ds_config.json`. Source: the
  * configuration of DeepSpeed 0.19: ZeRO stages, AutoTP with a partition of its own (`column` cuts
  * dim 0 of a linear weight, `row` dim 1).
  */

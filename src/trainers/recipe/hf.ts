@@ -1,8 +1,8 @@
 /**
- * `--target hf`: a tensor-parallel plan for transformers and a configuration of Accelerate. In: a
- * plan. Out: `tp_plan.json` (styles by module), `distributed_config.json` (the same with the
- * degrees, for `DistributedConfig.from_dict`) and `accelerate.yaml`. Source: transformers 5
- * (`distributed/`), Accelerate 1.15.
+ * `--target hf` writes a tensor-parallel plan for transformers and a configuration of Accelerate:
+ * `tp_plan.json` (styles by module), `distributed_config.json` (the same with the degrees, for
+ * `DistributedConfig.from_dict`) and `accelerate.yaml`. Source: transformers 5 (`distributed/`),
+ * Accelerate 1.15.
  */
 import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';

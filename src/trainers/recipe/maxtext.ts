@@ -1,7 +1,6 @@
 /**
- * `--target maxtext`: a configuration of MaxText. In: a plan. Out: `maxtext.yml`. Source:
- * `base.yml` of MaxText: a mesh dim is ici within a host and dcn between hosts; the other dims are
- * 1.
+ * `--target maxtext` writes a configuration of MaxText, `maxtext.yml`. Source: `base.yml` of
+ * MaxText: a mesh dim is ici within a host and dcn between hosts; the other dims are 1.
  */
 import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';

@@ -1,7 +1,7 @@
 /**
- * `--target megatron`: arguments of Megatron-LM, one a line. In: a plan. Out: `megatron.args`.
- * Source: the argument parser of megatron-core 0.16. Megatron has its own layout of every layer;
- * what the plan places otherwise is a loss.
+ * `--target megatron` writes arguments of Megatron-LM, one in a line, into `megatron.args`.
+ * Megatron has its own layout of every layer; each other placement of the plan is a loss. Source:
+ * the argument parser of megatron-core 0.16.
  */
 import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';

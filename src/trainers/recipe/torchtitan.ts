@@ -1,6 +1,6 @@
 /**
- * `--target torchtitan`: degrees of parallelism for torchtitan. In: a plan. Out: `torchtitan.toml`
- * (up to 0.2) and `torchtitan_config.py` (0.3). Source: `torchtitan.config`, ParallelismConfig.
+ * `--target torchtitan` writes degrees of parallelism for torchtitan: `torchtitan.toml` (up to 0.2)
+ * and `torchtitan_config.py` (0.3). Source: `torchtitan.config`, ParallelismConfig.
  */
 import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';

@@ -1,7 +1,6 @@
 /**
- * The layers that Megatron cuts, and how. In: the styles of a plan. Out: a loss for every layer
- * that the plan cuts otherwise. Source: megatron.core.tensor_parallel (ColumnParallelLinear,
- * RowParallelLinear, VocabParallelEmbedding).
+ * Finds the layers that Megatron cuts in another way than a plan does; each is a loss. Source:
+ * megatron.core.tensor_parallel (ColumnParallelLinear, RowParallelLinear, VocabParallelEmbedding).
  */
 import type { ExportLoss } from '../../backend/target.ts';
 import type { Style, StyledModule } from './styles.ts';

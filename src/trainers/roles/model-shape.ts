@@ -1,6 +1,6 @@
 /**
- * Sizes of a transformer as launchers ask for them. In: a plan with its graph. Out: what the names
- * and shapes of parameters and the attention calls tell; undefined where they do not.
+ * Finds the sizes of a transformer that launchers ask for, from the names and shapes of parameters
+ * and the attention calls of a planned graph. A size is undefined where they do not show it.
  */
 import type { ExportSource } from '../../backend/target.ts';
 import { isRef } from '../../graph/value.ts';

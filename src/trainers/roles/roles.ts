@@ -1,8 +1,7 @@
 /**
- * What the mesh dims of a plan are to a training recipe. In: a plan with its graph. Out: for each
- * mesh dim whether it is data, FSDP, tensor, context or expert parallel, and for each parameter how
- * a recipe would call its cut. A parameter that is gathered before it is used is fully sharded; one
- * that is used in pieces is tensor parallel.
+ * Finds the role of each mesh dim of a plan in a training recipe (data, FSDP, tensor, context or
+ * expert parallel), and the name that a recipe has for the cut of each parameter. A parameter that
+ * is gathered before it is used is fully sharded; one that is used in pieces is tensor parallel.
  */
 import type { ExportSource } from '../../backend/target.ts';
 import type { Arg, Node } from '../../graph/types.ts';
@@ -22,7 +21,7 @@ export interface ParameterUse {
    */
   readonly used: readonly number[];
   /**
-   * Whether a product reads it turned around, as a linear layer does: its first dim is that of the
+   * True if a product reads it turned around, as a linear layer does: its first dim is that of the
    * outputs.
    */
   readonly outFirst: boolean;
@@ -35,7 +34,7 @@ export interface PlanRoles {
   readonly parameters: readonly ParameterUse[];
   /** Sizes of the dims of each role, multiplied. */
   readonly degree: (role: MeshRole) => number;
-  /** Whether activations between the layers are cut along the sequence by a tensor-parallel dim. */
+  /** True if activations between the layers are cut along the sequence by a tensor-parallel dim. */
   readonly sequenceParallel: boolean;
   /** Sequences and tokens of a sequence, of the first integer input; undefined without one. */
   readonly batch: { readonly sequences: number; readonly tokens: number } | undefined;
@@ -141,7 +140,7 @@ function roleOf(
     if (dim === 0) return 'data';
     if (dim === 1) return 'context';
   }
-  // What is computed from inputs that all devices hold may be cut all the same.
+  // Values that are computed from inputs that all devices hold may still be cut.
   const rows = source.plan.nodes
     .map((node) => node.outputs[0])
     .filter((spec) => spec !== undefined && spec !== '-');

@@ -1,7 +1,7 @@
 /**
- * How tensor-parallel recipes call the cut of a layer. In: the roles of a plan. Out: a style for
- * each module that has one, repeated layers folded with `*`, and what no style says. Source:
- * torch.distributed.tensor.parallel; transformers' tp_plan.
+ * Names the cut of each layer in the words of tensor-parallel recipes: a style for each module that
+ * has one, with repeated layers folded with `*`, and a list of the cuts that no style describes.
+ * Source: torch.distributed.tensor.parallel; transformers' tp_plan.
  */
 import type { ExportLoss, ExportSource } from '../../backend/target.ts';
 import type { ParameterUse, PlanRoles } from './roles.ts';
@@ -75,7 +75,7 @@ function styleOf(
   if (isTable) return dim === 0 ? 'embedding_rowwise' : 'embedding_colwise';
   if (shape.length === 1) return kind === 'bias' ? 'colwise' : undefined;
   if (shape.length !== 2) return undefined;
-  // A weight that is read as it stands has its inputs first.
+  // A weight that is read without a transposition has its inputs first.
   return (dim === 0) === outFirst ? 'colwise' : 'rowwise';
 }
 
@@ -104,7 +104,10 @@ function folded<S>(
   return out;
 }
 
-/** What a recipe of data, FSDP, tensor and context parallelism does not say of a plan. */
+/**
+ * The parts of a plan that a recipe of data, FSDP, tensor and context parallelism does not
+ * describe.
+ */
 export function recipeLosses(
   roles: PlanRoles,
   source: ExportSource,

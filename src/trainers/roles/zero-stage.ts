@@ -46,7 +46,7 @@ export function zeroStage(
     trained.set(meta.roleName ?? '', further || trained.get(meta.roleName ?? '') === true);
   }
   const cut = [...trained.values()].filter(Boolean).length;
-  // A gradient's own name stands right behind the call that makes it, and its update reads it.
+  // A gradient's own name follows the call that makes it, and its update reads it.
   const updates = new Set<string>();
   for (const node of program.nodes)
     if (node.meta.phase === 'optimizer') eachOperand(node, (name) => updates.add(name));

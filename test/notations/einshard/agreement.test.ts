@@ -135,8 +135,8 @@ function fromEinshard(text: string, devices: number, shape: readonly number[]): 
 }
 
 /**
- * Whether other devices hold the slice in which b lies than the one before, along the outermost dim
- * in which a and b differ.
+ * Tells whether other devices hold the slice in which b lies than the one before, along the
+ * outermost dim in which a and b differ.
  */
 function borderBetween(
   a: number,

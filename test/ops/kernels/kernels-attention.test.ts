@@ -20,7 +20,7 @@ type Results = readonly (NDArray | null)[];
 
 interface Form {
   readonly name: string;
-  /** Whether it takes a bias, and gives its gradient. */
+  /** True if it takes a bias, and gives its gradient. */
   readonly bias: boolean;
   readonly biasGrad: boolean;
   readonly forward: (

@@ -111,7 +111,7 @@ function words(slot: RuleSlot): string[] {
 
 const wordsOfRule = (r: Rule): string => r.inputs.map((s) => words(s)[0]).join(',');
 
-/** Whether the rule's own conditions let it stand on `ranks` ranks at these sizes. */
+/** Tells whether the rule's own conditions let it stand on `ranks` ranks at these sizes. */
 function admitted(r: Rule, ctx: TypedContext, ranks: number): boolean {
   const fits = (slot: RuleSlot, shape: readonly number[]): boolean =>
     slot?.kind !== 'shard' || !slot.even || (shape[slot.dim] / slot.unit) % ranks === 0;
@@ -173,8 +173,8 @@ export function unsound(
 }
 
 /**
- * Whether a rule takes inputs placed as `inputs`, possibly after conversions that cost nothing (R
- * to anything but a product).
+ * Tells whether a rule takes inputs placed as `inputs`, possibly after conversions that cost
+ * nothing (R to anything but a product).
  */
 function takes(r: Rule, inputs: readonly string[]): boolean {
   return r.inputs.every((slot, i) => {

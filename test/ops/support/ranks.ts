@@ -212,9 +212,9 @@ function combine(
 const TOLERANCE = 1e-8;
 
 /**
- * Whether the rules' own conditions admit them on these sizes: members of a tie equal (or scaled
- * and even), every cut dim at least as large as the number of pieces, evenness in units, kinds of
- * pending reductions that may meet.
+ * Tells whether the rules' own conditions admit them on these sizes: members of a tie equal (or
+ * scaled and even), every cut dim at least as large as the number of pieces, evenness in units,
+ * kinds of pending reductions that may meet.
  */
 export function admitted(
   ctx: TypedContext,

@@ -84,7 +84,9 @@ function fill(b: BodyBuilder): void {
 
 type ControlFamily = (b: ProgramBuilder, depth: number) => void;
 
-/** Whether all of a tensor's elements together are above a number that no sum is by chance. */
+/**
+ * Tells whether all of a tensor's elements together are above a number that no sum is by chance.
+ */
 function predicate(b: ProgramBuilder): Tensor {
   const sum = b.call('aten.sum.default', [ref(floats(b))]);
   const test =

@@ -22,10 +22,10 @@ interface ModelRow {
   readonly hfId?: string;
 }
 
-/** What `models show --json` prints; the keys are a contract. */
+/** The record that `models show --json` prints; its keys are a contract. */
 interface ModelReport extends ModelRow {
   readonly trainable: number;
-  /** Of `parameters`: padding of the vocabulary, 0 where none is asked for. */
+  /** The part of `parameters` that is padding of the vocabulary; 0 where none is asked for. */
   readonly paddedParameters: number;
   /**
    * Count of the published class, which `parameters` without padding, counted on the graph, must

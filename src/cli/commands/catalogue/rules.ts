@@ -41,7 +41,7 @@ function wantedOf(
   return table.records.filter((record) => !known.has(record));
 }
 
-/** What `rules --check --json` prints; the keys are a contract. */
+/** The record that `rules --check --json` prints; its keys are a contract. */
 export interface RulesReport {
   readonly operators: number;
   readonly rulesChecked: number;

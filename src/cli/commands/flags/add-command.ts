@@ -10,11 +10,11 @@ import type { CliSession } from './session.ts';
 
 /** One call of a command. */
 interface Call extends Pick<CliSession, 'io' | 'control'> {
-  /** Names of the values whose flags stand on the command line; the others have their defaults. */
+  /** Names of the values whose flags are on the command line; the others have their defaults. */
   readonly given: readonly string[];
 }
 
-/** What stands around the flags in the help text. */
+/** The texts around the flags in the help of a command. */
 interface CommandTexts {
   /** Its name and its arguments: `explain <plan> <node>`. */
   readonly usage: string;

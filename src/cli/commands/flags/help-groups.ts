@@ -33,7 +33,7 @@ const placeOf = (item: Command | Option): number =>
     ? FLAGS.findIndex(({ flag }) => `--${flag}` === item.long || `--no-${flag}` === item.long)
     : -1;
 
-/** Most options that stand in one list. */
+/** Most options in one list. */
 const LIST = 12;
 
 /** Gives the command, and those that are added to it, help texts in groups. */

@@ -6,7 +6,7 @@ import type { RunControl } from '../../thread/run-control.ts';
 /** One run of the command line: where it writes, and the exit code that the command leaves. */
 export interface CliSession {
   readonly io: CliIo;
-  /** What may end it early. */
+  /** The signal and the time limit that may end the command early. */
   readonly control: RunControl;
   exit: number;
 }

@@ -93,7 +93,7 @@ export async function auditCommand(
       );
     return EXIT.infeasible;
   }
-  // What a proof that was cut short leaves open may be regret.
+  // A proof that was cut short leaves a gap, and the whole gap may be regret.
   if (stopped !== undefined && (allowed === undefined || result.provenRegret > allowed))
     return EXIT.gap;
   if (allowed === undefined || result.regret <= allowed) return EXIT.ok;

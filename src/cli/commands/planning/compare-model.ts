@@ -55,13 +55,13 @@ export function configOf(
     if (typeof json !== 'object' || json === null || !looksLikeConfig(json as JsonRecord))
       return undefined;
   } catch {
-    // What is wrong with the file is said by the loader of graphs, which knows where.
+    // The loader of graphs reports a broken file, because it knows the place of the fault.
     return undefined;
   }
   return { name: isStdin ? 'stdin' : basename(model, '.json'), text };
 }
 
-/** What one comparison of a model by its config is asked. */
+/** One comparison of a model by its config. */
 export interface AskedPoint {
   readonly devices: number;
   /** Node design, or the text of a cluster file. */
@@ -189,7 +189,8 @@ interface LayoutAsked extends SettledLayout {
 }
 
 /**
- * What `--layout` says: settings, or a file of a trainer that states them. @throws E_INPUT, E_IO
+ * Reads the value of `--layout`: settings, or a file of a trainer that states them. @throws
+ * E_INPUT, E_IO
  */
 function layoutAsked(layout: string, config: string, devices: number): LayoutAsked {
   if (/^[a-z_]+\s*=/.test(layout) || !(existsSync(layout) || /[./]/.test(layout)))
@@ -233,7 +234,7 @@ function checkedLayout({ text, from }: LayoutAsked, question: SweepQuestion): St
   }
 }
 
-/** What the file says of the sequence and the batch, where the flags say otherwise. */
+/** Notes where the file states another sequence length or batch than the flags. */
 function otherwise(
   { sequence, globalBatch }: SettledLayout,
   question: SweepQuestion,
@@ -253,7 +254,7 @@ function otherwise(
   ];
 }
 
-/** What `--tokens` and `--price` say. */
+/** Reads the values of `--tokens` and `--price`. */
 function runAsked(tokens: number | undefined, price: Price | undefined): AskedRun | undefined {
   if (tokens !== undefined) return { tokens, ...(price === undefined ? {} : { price }) };
   if (price === undefined) return undefined;
@@ -264,7 +265,7 @@ function runAsked(tokens: number | undefined, price: Price | undefined): AskedRu
 
 export const DEFAULT_SEQUENCE = 4096;
 
-/** What `--framework`, `--compiled` and `--gradients` say. */
+/** Reads the values of `--framework`, `--compiled` and `--gradients`. */
 async function softwareAsked(
   { framework, compiled, gradients }: Pick<CompareOptions, 'framework' | 'compiled' | 'gradients'>,
   cost: string,

@@ -65,7 +65,7 @@ export function askedClusters({
   });
 }
 
-/** Whether the lists make more than one point. */
+/** Tells whether the lists make more than one point. */
 export function asksMany({
   cluster,
   devices = [],
@@ -159,7 +159,7 @@ export function pointsOf(
 }
 
 /**
- * What `compare --json` of one point prints; undefined where the time was over before any plan was
+ * Answers `compare --json` for one point; undefined where the time was over before any plan was
  * priced.
  */
 export async function askPoint(

@@ -27,7 +27,7 @@ import type { CompareOptions } from './flags.ts';
 
 type Config = NonNullable<ReturnType<typeof configOf>>;
 
-/** A question of the file, with the flags that it stands for. */
+/** A question of the file, with the flags that it replaces. */
 interface Task {
   readonly id: string;
   readonly config: Config;
@@ -56,7 +56,7 @@ function tasksOf(questions: SweepQuestions, folder: string, options: CompareOpti
     ...(tokens === undefined ? {} : { tokens: parseTokens(String(tokens), 'tokens') }),
     ...(plans === undefined ? {} : { plans }),
   };
-  // What is wrong is said before anything is asked.
+  // Wrong plan names are refused before any question is asked.
   parsePlans(asked.plans);
   return questions.models.flatMap((model) => {
     const config = configOf(beside(model));
@@ -142,7 +142,8 @@ export async function compareSweep(
       if (comparison !== undefined && comparison.stopped === undefined)
         writeAnswer(file, { ...key, comparison });
     }
-    // What was asked now reads as what is read back: the order of keys is that of the schema.
+    // A fresh answer is read through the schema, so that its keys are in the order of an answer
+    // from disk.
     const read =
       comparison === undefined
         ? undefined
@@ -168,7 +169,7 @@ export async function compareSweep(
   return open > 0 ? EXIT.gap : EXIT.ok;
 }
 
-/** What an answer is kept under. */
+/** The key under which an answer is kept. */
 function keyOf({ asked, config, options }: Omit<Task, 'id'>): object {
   return {
     version: VERSION,
@@ -250,7 +251,7 @@ function makeFolder(path: string): void {
   }
 }
 
-/** Written beside and renamed, so that a file is whole or not there. */
+/** The file is written under another name and renamed, so that it is whole or absent. */
 function writeAnswer(file: string, value: object): void {
   const beside = join(dirname(file), `.${basename(file)}.part`);
   try {

@@ -1,10 +1,10 @@
 /**
- * `plan --cache DIR`: answers that were given before. In: a question (program, request, flags,
- * version). Out: the answer as it was printed and written, or a place for it. An entry is named by
- * the hash of its question, so that no other question finds it.
+ * `plan --cache DIR` keeps answers and gives them again for equal questions. An entry is named by
+ * the hash of its question (program, request, flags, version) and holds what was printed and
+ * written, so no other question finds it.
  *
- * What a signal or a time limit may have cut short is not kept. An entry that is damaged is said to
- * be, and is made again.
+ * An answer that a signal or a time limit may have cut short is not kept. A damaged entry is
+ * reported and made again.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -24,13 +24,13 @@ import type { PlanOptions } from './flags.ts';
 /** Files of a plan folder by name; without content: removed. */
 export type PlanFolderFiles = readonly (readonly [string, (string | Uint8Array | undefined)?])[];
 
-/** What was printed and written; bytes as base64. */
+/** The printed and written parts of an answer; bytes are base64. */
 interface Answer {
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
   readonly files: readonly (readonly [name: string, text: string | null, base64: string | null])[];
-  /** What ends `stdout` where it names the files and their folder: characters, and the names. */
+  /** The end of `stdout` that names the files and their folder: its length, and the names. */
   readonly wrote: { readonly length: number; readonly names: readonly string[] };
 }
 
@@ -129,7 +129,7 @@ export class PlanCache {
     return code;
   }
 
-  /** Where the answer is printed, so that it is heard. */
+  /** Streams that print the answer and record it. */
   get io(): CliIo {
     const io = this.storage;
     return {

@@ -18,7 +18,8 @@ const FLAGS = ['schedule', 'microbatches', 'virtual'] as const;
 const DEFAULT_BATCH = 8;
 
 /**
- * What `--pp` asks, and the sequences of the program that is then planned: those of one microbatch.
+ * The request of `--pp`, with the number of sequences in the program to plan: those of one
+ * microbatch.
  */
 interface AskedPipeline extends PlanPipelineRequest {
   readonly microbatch: number;

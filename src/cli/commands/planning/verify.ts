@@ -37,7 +37,7 @@ import type { RunControl } from '../../thread/run-control.ts';
 import type { VerifyOptions } from './flags.ts';
 import { padded, progressPrinter, reportInfeasible, requestOf } from './plan.ts';
 
-/** What `verify` prints; the keys are a contract. */
+/** The record that `verify` prints; its keys are a contract. */
 export interface VerifyReport extends Verification {
   readonly model: string;
   readonly mesh: string;
@@ -49,7 +49,7 @@ export interface VerifyReport extends Verification {
   readonly planned: 'full' | 'reduced';
 }
 
-/** What is run with numbers: a program, its plan, and what was reduced for it. */
+/** The program that is run with numbers, its plan, and the sizes that were reduced for it. */
 interface Subject {
   readonly reduced: Shrunk;
   readonly plan: LowerablePlan;
@@ -58,7 +58,7 @@ interface Subject {
   readonly planned: VerifyReport['planned'];
   readonly seed: number;
   readonly table: OperatorTable;
-  /** Of the vocabulary of the full-size model. */
+  /** The padding of the full-size model's vocabulary. */
   readonly padding?: VocabularyPadding | undefined;
 }
 
@@ -66,7 +66,7 @@ interface Subject {
  * `verify`: plan a model, or take a written plan; reduce the sizes, lower, run on virtual devices,
  * compare with one device.
  *
- * @param given names of the options that stand on the command line; the others have their defaults
+ * @param given names of the options on the command line; the others have their defaults
  */
 export async function verifyCommand(
   path: string,
@@ -138,7 +138,7 @@ async function writtenPlan(
   checked(folder, path, table, io);
   refuseUnevaluated(planned, table, whole.request.unknown);
   const program = constantsAsInputs(planned);
-  // Constants that became inputs stand behind the others; nodes of bodies are in no other order.
+  // Constants that became inputs come after the others; the nodes of bodies keep their order.
   const inputs = program.nodes.filter(({ kind }) => kind === 'placeholder').map(({ name }) => name);
   const byName = new Map(whole.nodes.map((node) => [node.name, node]));
   const plan = {
@@ -222,7 +222,7 @@ async function plannedModel(
     });
     if (result.status === 'infeasible')
       return reportInfeasible(result, prepared, io, options.json === true);
-    // Recomputed nodes of a checkpointed plan stand in the program that it was made for.
+    // Recomputed nodes of a checkpointed plan are part of the program that it was made for.
     const {
       question: { program, request: settled },
     } = result.prepared;

@@ -61,7 +61,7 @@ function beginsAsHlo(path: string): boolean {
   }
 }
 
-/** Of a file only: what a pipe gives is given once. */
+/** Reads the beginning of a file, never of a pipe: the bytes of a pipe can be read only once. */
 function beginningOf(path: string): Uint8Array {
   const head = new Uint8Array(HEAD);
   if (!statSync(path).isFile()) return head.subarray(0, 0);

@@ -21,14 +21,14 @@ import { answer, EXIT } from '../../output/io.ts';
 import type { InspectOptions } from './flags.ts';
 import { hloText, inspectHlo } from './inspect-hlo.ts';
 
-/** What `inspect` prints; the keys are a contract. */
+/** The record that `inspect` prints; its keys are a contract. */
 export interface Inspection {
   readonly name: string;
   readonly format: string;
   readonly nodes: number;
   /** Elements of all parameters; a tied weight counts once per name until it is tied. */
   readonly parameters: number;
-  /** Of `parameters`: padding of the vocabulary (`--pad-vocab`). */
+  /** The part of `parameters` that is padding of the vocabulary (`--pad-vocab`). */
   readonly paddedParameters: number;
   readonly parameterCount: number;
   readonly parameterBytes: number;
@@ -91,7 +91,7 @@ export function inspectGraph(
   };
 }
 
-/** What the work does not hold. */
+/** Notes on work that the FLOPs do not include. */
 function workNotes(uncountedLoops: number, unsizedCalls: number): string[] {
   const notes: string[] = [];
   if (uncountedLoops > 0)

@@ -8,7 +8,7 @@ import { traceScript } from '../../input/load-script.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import type { TraceOptions } from './flags.ts';
 
-/** What `trace --json` prints; the keys are a contract. */
+/** The record that `trace --json` prints; its keys are a contract. */
 interface TraceSummary {
   readonly nodes: number;
   /** Calls by operator. */

@@ -1,7 +1,7 @@
 /**
- * Answers what the page asks about a plan that was made for it: the strategies of a value, what
- * another one costs, files for an engine. In: a request whose header `x-question` names the plan.
- * Out: lines of JSON: steps, then what the command line prints.
+ * Answers the page's questions about a plan that was made for it: the strategies of a value, the
+ * cost of another one, files for an engine. The header `x-question` of a request names the plan;
+ * the response is lines of JSON with the steps and then the output of the command.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { join } from 'node:path';
@@ -55,7 +55,7 @@ function questionOf(header: string | string[] | undefined): Question | undefined
   }
 }
 
-/** Values stand in one word with their flag, or behind `--`. */
+/** A value is one word with its flag, or comes after `--`, so that none is read as a flag. */
 function wordsOf(question: Question, plan: string): string[] {
   switch (question.kind) {
     case 'explain':

@@ -1,6 +1,6 @@
 /**
- * Plans that the page may still ask about. In: folders of plans. Out: names for them that nobody
- * guesses. The oldest go, and all of them with the server.
+ * Keeps the folders of plans that the page may still ask about, under names that nobody can guess.
+ * The oldest are removed first, and all of them with the server.
  */
 import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';

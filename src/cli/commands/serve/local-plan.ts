@@ -1,8 +1,9 @@
 /**
- * Plans a file that the page sent, with the command line in a process of its own: all threads and
- * all memory of the machine. In: a request whose header `x-question` has the flags and whose body
- * is the file. Out: lines of JSON: steps, then the plan folder, its report and a name for questions
- * about it, or a fault. Who goes away ends the search.
+ * Plans a file that the page sent, with the command line in a process of its own, so that the
+ * search has all threads and all memory of the machine. The header `x-question` of the request has
+ * the flags and its body is the file; the response is lines of JSON with the steps, then the plan
+ * folder, its report and a name for questions about it, or a fault. A client that goes away ends
+ * the search.
  */
 import { createWriteStream, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -50,7 +51,7 @@ export async function planLocally(
       connection: 'close',
     });
     say({ fault: { code: 'E_USAGE', message, hint } });
-    // What is still being sent is not waited for.
+    // The rest of a body that is still arriving is not waited for.
     response.end(() => request.destroy());
   };
   const question = questionOf(request.headers['x-question']);
@@ -146,7 +147,7 @@ function flagsOf({
   ];
 }
 
-/** Whether the whole body was written; what is too large is given up at the limit. */
+/** Tells whether the whole body was written; what is too large is given up at the limit. */
 async function received(request: IncomingMessage, file: string): Promise<boolean> {
   let bytes = 0;
   const limit = new Transform({

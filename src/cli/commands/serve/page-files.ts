@@ -1,6 +1,6 @@
 /**
- * The files of the built page. In: a name, as a browser asks for it. Out: its bytes. A checkout has
- * them in `site/dist`, the package packed in `site/packed`; only names that are listed there are
+ * Finds the files of the built page by the names that a browser asks for. A checkout has them in
+ * `site/dist`, the package has them packed in `site/packed`; only names that are listed there are
  * read.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';

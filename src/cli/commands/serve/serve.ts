@@ -23,7 +23,7 @@ const TYPES: Readonly<Record<string, string>> = {
   js: 'text/javascript; charset=utf-8',
   wasm: 'application/wasm',
 };
-/** The page's own policy stands in it; the worker has that of its answer. */
+/** The page holds its own policy; the worker has the policy of this response. */
 const HEADERS = {
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',

@@ -8,6 +8,6 @@ export interface Served {
   readonly kept: KeptPlans;
   /** Program and first words of a process that runs the command line. */
   readonly commandLine: readonly string[];
-  /** Whether program files of the page are run (`--allow-programs`). */
+  /** True if program files of the page are run (`--allow-programs`). */
   readonly allowPrograms: boolean;
 }

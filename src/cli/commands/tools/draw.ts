@@ -24,7 +24,7 @@ import { type CliIo, EXIT } from '../../output/io.ts';
 import { writeText } from '../../output/write-file.ts';
 import type { DrawOptions } from './flags.ts';
 
-/** What `draw` prints; the keys are a contract. */
+/** The record that `draw` prints; its keys are a contract. */
 export interface DrawResult {
   readonly text: string;
   readonly rows: number;

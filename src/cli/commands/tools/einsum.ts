@@ -1,6 +1,7 @@
 /**
- * `shardwright einsum`. In: an equation, where its operands are, the mesh dims. Out: classes,
- * result, what gradients owe.
+ * `shardwright einsum` takes an equation, the placements of its operands and the mesh dims, and
+ * prints the classes of its letters, the placement of its result and the reductions that gradients
+ * owe.
  */
 
 import { ShardwrightError } from '../../../errors.ts';

@@ -79,7 +79,7 @@ const ALIASES: ReadonlyMap<string, string> = new Map([
   ['product', 'logical_product'],
 ]);
 
-/** What `layout --json` prints; the keys are a contract. */
+/** The record that `layout --json` prints; its keys are a contract. */
 interface LayoutAnswer {
   readonly result: string;
   readonly size: number;

@@ -19,7 +19,7 @@ import { clusterText } from '../../input/cluster-file.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RedistributeOptions } from './flags.ts';
 
-/** What `redistribute` prints; the keys are a contract. */
+/** The record that `redistribute` prints; its keys are a contract. */
 export interface Redistribution {
   readonly plan: string;
   readonly steps: readonly {
@@ -28,7 +28,7 @@ export interface Redistribution {
     readonly groupSize: number;
     readonly bytes: number;
     readonly seconds: number;
-    /** Of a permutation: source and target rank of every message. */
+    /** For a permutation, the source and target rank of every message. */
     readonly pairs?: readonly (readonly [number, number])[];
   }[];
   readonly seconds: number;

@@ -36,7 +36,8 @@ export async function validateCommand(
 }
 
 /**
- * What `--json` prints; keys are a contract. Ours beside the baselines; absent figures are null.
+ * The record that `--json` prints, with our figures next to the baselines; its keys are a contract,
+ * and absent figures are null.
  */
 function record(validation: Validation): object {
   const score = (s: Score): object => ({

@@ -25,7 +25,7 @@ export function diffCommand(left: string, right: string, options: DiffOptions, i
 }
 
 /**
- * Plans of two models have nothing to set beside each other. @throws E_PLAN where no parameter and
+ * Refuses plans of two models that share nothing to compare. @throws E_PLAN where no parameter and
  * no node is in both
  */
 function refuseStrangers(a: Plan, b: Plan): void {

@@ -1,6 +1,6 @@
 /**
- * `doctor`: a profiler trace of a real run beside the prices of its plan. In: a plan folder, a
- * trace. Out: a table, or JSON.
+ * `doctor` compares a profiler trace of a real run with the prices of its plan, and prints a table
+ * or JSON.
  */
 import { exportSource } from '../../../backend/target.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';

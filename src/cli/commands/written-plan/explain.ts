@@ -14,8 +14,8 @@ import { progressPrinter, reportInfeasible } from '../planning/plan.ts';
 import type { ExplainOptions } from './flags.ts';
 
 /**
- * What `explain --json` prints; the keys are a contract. `attribution` and `changedNodes` are empty
- * without `--force`.
+ * The record that `explain --json` prints; its keys are a contract. `attribution` and
+ * `changedNodes` are empty without `--force`.
  */
 export type ExplainResult = NodeExplanation & {
   readonly attribution: Forced['attribution'];

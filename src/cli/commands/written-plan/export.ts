@@ -1,6 +1,6 @@
 /**
- * `export`: a plan as the files of one engine. In: a plan folder and a target. Out: a folder, or
- * the one file on stdout; losses and notes on stderr.
+ * `export` writes a plan as the files of one engine, into a folder or to stdout where there is one
+ * file. Losses and notes go to stderr.
  */
 import { dirname, join } from 'node:path';
 

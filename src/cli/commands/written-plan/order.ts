@@ -1,6 +1,6 @@
 /**
- * `--order` and `--bucket` of `export` and `doctor`. In: their values. Out: what they ask of the
- * written program.
+ * The flags `--order` and `--bucket` of `export` and `doctor`, which choose the order of the calls
+ * in the written program.
  */
 import type { OrderOptions } from '../../../backend/target.ts';
 import type { ExportOptions } from './flags.ts';

@@ -33,7 +33,7 @@ export function readComparison(path: string): Comparison | Planning | undefined 
     if (!statSync(path).isFile()) return undefined;
     value = JSON.parse(readFileText(path));
   } catch {
-    // Not there, not readable or no JSON: reading it as a plan says which.
+    // Where the file is missing, not readable or not JSON, reading it as a plan reports the fault.
     return undefined;
   }
   if (typeof value !== 'object' || value === null) return undefined;

@@ -1,4 +1,4 @@
-/** `simulate`: plays a written plan with communication beside compute and writes the trace. */
+/** `simulate` plays a written plan with overlapped communication and writes the trace. */
 
 import { matrixPeak } from '../../../cost/compute.ts';
 import { programUtilization } from '../../../cost/training/mfu.ts';
@@ -20,12 +20,12 @@ import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
 import type { SimulateOptions as SimulateFlags } from './flags.ts';
 
-/** What `simulate --json` prints; the keys are a contract. */
+/** The record that `simulate --json` prints; its keys are a contract. */
 export interface SimulateReport {
   readonly seconds: number;
   readonly exposedCommunicationSeconds: number;
   readonly peakBytes: number;
-  /** The plan's objective: nothing beside anything, and no launches. */
+  /** The plan's objective: nothing overlaps, and launches take no time. */
   readonly objectiveSeconds: number;
   /** Everything one after another, with launches. */
   readonly serialSeconds: number;
@@ -37,7 +37,7 @@ export interface SimulateReport {
   readonly peakAtSeconds: number;
   readonly peakTask: string | null;
   readonly memoryByKind: Readonly<Record<string, number>>;
-  /** What the peak is kept within; null where nothing waits for memory. */
+  /** The limit that the peak is kept within; null where no task waits for memory. */
   readonly memoryBoundBytes: number | null;
   /** Tasks that wait for that, how much longer the step is for it, and the peak if they had not. */
   readonly delayedTasks: number;

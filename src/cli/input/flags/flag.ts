@@ -1,7 +1,7 @@
 /**
- * What a flag of the command line is: one record that holds its name, help text, default, reader
- * and what it sets in a request. Goes in: such records, and the texts that stood on the command
- * line. Comes out: their values, typed by the records.
+ * A flag of the command line is one record with its name, help text, default, reader and the part
+ * of a request that it sets. This file defines the record and reads the texts of a command line
+ * into values that the records type.
  */
 import type { PlanRequest } from '../../../plan/request/request.ts';
 
@@ -11,7 +11,7 @@ import type { PlanRequest } from '../../../plan/request/request.ts';
  */
 export type Read<T> = (text: string, flag: string) => T | Promise<T>;
 
-/** What a value of a flag sets in a request. */
+/** The part of a request that a value of a flag sets. */
 type Sets<T> = (value: Exclude<T, undefined>, request: PlanRequest) => Partial<PlanRequest>;
 
 /** One flag; `T` is the type of its value, with `undefined` where it may be absent. */
@@ -21,12 +21,15 @@ export interface Flag<T> {
   readonly help: string;
   /** Absent: a switch. */
   readonly read?: Read<unknown>;
-  /** The text that is read where the flag does not stand; the help prints it. */
+  /** The text that is read where the flag is absent; the help prints it. */
   readonly initial?: string;
   readonly isRequired?: true;
-  /** May stand several times; the value is a list. */
+  /** The flag may be given several times; its value is a list. */
   readonly isList?: true;
-  /** What it sets in a request. (A method: a flag of one type is a flag of unknown type.) */
+  /**
+   * The part of a request that it sets. (It is a method, so that a flag of one type is a flag of
+   * unknown type.)
+   */
   sets?(value: Exclude<T, undefined>, request: PlanRequest): Partial<PlanRequest>;
   /** Never there: it carries the type. */
   readonly type?: () => T;
@@ -40,7 +43,7 @@ type OptionalKey<F> = { [K in keyof F]: undefined extends ValueOf<F[K]> ? K : ne
 
 /**
  * Values of flags. A flag that may be absent is an optional field; a list is empty where its flag
- * does not stand.
+ * is absent.
  */
 export type Given<F extends Flags> = {
   readonly [K in Exclude<keyof F, OptionalKey<F>>]: ValueOf<F[K]>;
@@ -59,7 +62,7 @@ export function value<T>(
   return { usage, help, read, ...(sets === undefined ? {} : { sets: sets }) };
 }
 
-/** A flag with one argument that may stand several times. */
+/** A flag with one argument that may be given several times. */
 export function list<T>(
   usage: string,
   help: string,
@@ -75,12 +78,12 @@ export function list<T>(
   };
 }
 
-/** A flag without argument: true where it stands. */
+/** A flag without an argument: its value is true where the flag is given. */
 export function on(usage: string, help: string, sets?: Sets<true>): Flag<true | undefined> {
   return { usage, help, ...(sets === undefined ? {} : { sets: sets }) };
 }
 
-/** A flag `--no-name`: its value is false where it stands. */
+/** A flag `--no-name`: its value is false where the flag is given. */
 export function off(usage: `--no-${string}`, help: string, sets?: Sets<boolean>): Flag<boolean> {
   return { usage, help, ...(sets === undefined ? {} : { sets }) };
 }
@@ -128,9 +131,9 @@ export async function readFlags<F extends Flags>(
 }
 
 /**
- * What the values of flags ask for.
+ * The request that the values of flags ask for.
  *
- * @param values of the flags; what is absent stays as it is in `base`
+ * @param values of the flags; a field without a value stays as it is in `base`
  */
 export function requestOfFlags<F extends Flags>(
   flags: F,

@@ -48,7 +48,7 @@ export const CLUSTER = value(
 );
 export const DEVICES = value('--devices <n>', 'number of devices', countFrom(0));
 
-/** What prices of a cluster are measured or modelled by. */
+/** Flags on the source of prices: measured or modelled. */
 export const PRICES = {
   cost: value(
     '--cost <preset>',
@@ -91,7 +91,7 @@ function parseHeadroom(given: string, flag: string): number {
   });
 }
 
-/** What a device holds. */
+/** Flags on the memory of a device. */
 export const MEMORY = {
   memory: value(
     '--memory <size>',
@@ -123,7 +123,7 @@ export const MEMORY = {
   ),
 };
 
-/** What the budget limits. */
+/** Flags on the bytes that the budget limits. */
 export const HOLDS = {
   activations: value(
     '--activations <how>',
@@ -161,7 +161,7 @@ export const TIME_LIMIT = {
   ),
 };
 
-/** What dims of inputs are, where recipes ask. */
+/** Flags that name the batch and sequence dims of inputs, for recipes. */
 export const INPUT_DIMS = {
   batchDim: list(
     '--batch-dim <NAME=D>',

@@ -1,7 +1,7 @@
 /**
- * Reading and writing rows by number in HLO: embeddings, advanced indexing, gather, scatter. In: a
- * call. Out: its value. Negative numbers count from the end where PyTorch lets them; numbers
- * outside are clamped by HLO, which PyTorch refuses.
+ * Lowers reads and writes of rows by number to HLO: embeddings, advanced indexing, gather, scatter.
+ * Negative numbers count from the end where PyTorch lets them. HLO clamps numbers outside the
+ * range, which PyTorch refuses.
  */
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
 import type { HloCode, Val } from '../code.ts';
@@ -71,7 +71,7 @@ function fromStart(hlo: HloCode, indices: Val, size: number): Val {
 // ---- rows of a table
 // -----------------------------------------------------------------------------
 
-/** Whole rows of dim `dim` by number; the numbers' dims stand where the dim stood. */
+/** Whole rows of dim `dim` by number; the dims of the numbers take the place of that dim. */
 function rows(hlo: HloCode, x: Val, indices: Val, dim: number): Val {
   const before = x.shape.slice(0, dim);
   const after = x.shape.slice(dim + 1);

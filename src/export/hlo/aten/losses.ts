@@ -1,7 +1,6 @@
 /**
- * Losses of ATen and their gradients in HLO. In: a call. Out: its values. A reduction is 0 none, 1
- * mean, 2 sum. The score of a label is picked by comparing class numbers, so that no gather is
- * needed.
+ * Lowers the losses of ATen and their gradients to HLO. A reduction is 0 none, 1 mean, 2 sum. The
+ * score of a label is picked by comparing class numbers, so that no gather is needed.
  */
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
 import type { HloCode, Val } from '../code.ts';
@@ -54,7 +53,7 @@ function labelsOf(call: HloCall, scores: Val, target: Val): Labels {
   return { classDim, isLabel, weights: hlo.select(counts, byClass, hlo.like(one, 0)) };
 }
 
-/** What stands at the labels, without the class dim. */
+/** The values at the labels, without the class dim. */
 function picked(hlo: HloCode, x: Val, isLabel: Val, classDim: number): Val {
   return hlo.reduce(hlo.select(isLabel, x, hlo.like(x, 0)), 'add', [classDim]);
 }

@@ -1,7 +1,7 @@
 /**
- * Normalisations of ATen and their gradients in HLO. In: a call. Out: its values. All are one
- * computation: less a mean, times an inverse deviation, scaled and shifted by weights; 16-bit
- * numbers are taken to f32 for it.
+ * Lowers the normalisations of ATen and their gradients to HLO. All are one computation: subtract a
+ * mean, multiply by an inverse deviation, scale and shift by weights; 16-bit numbers are converted
+ * to f32 for it.
  */
 import type { DType } from '../../../graph/types.ts';
 import type { HloCall, Lowering, Lowerings } from '../call.ts';

@@ -1,13 +1,13 @@
 /**
- * Elementwise ATen operators in HLO. In: a call. Out: its value, computed in the type that PyTorch
- * computes in. Formulas are those of the PyTorch documentation.
+ * Lowers elementwise ATen operators to HLO, computed in the type that PyTorch computes in. The
+ * formulas are those of the PyTorch documentation.
  */
 import { type HloCall, isFloat, type Lowering, type Lowerings } from '../call.ts';
 import type { Direction, HloCode, Val } from '../code.ts';
 
 type Unary = (hlo: HloCode, x: Val, call: HloCall) => Val;
 
-/** Of one tensor, in the type of the result. */
+/** A lowering of one tensor, in the type of the result. */
 const unary =
   (f: Unary): Lowering =>
   (call) =>
@@ -17,7 +17,7 @@ const named = (op: string): Lowering => unary((hlo, x) => hlo.unary(op, x));
 
 type Binary = (hlo: HloCode, x: Val, y: Val, call: HloCall) => Val;
 
-/** Of two operands, broadcast, in the type of the result. */
+/** A lowering of two operands, broadcast, in the type of the result. */
 const binary =
   (f: Binary, left = 'self', right = 'other'): Lowering =>
   (call) => {
@@ -62,7 +62,7 @@ function floorDivide(hlo: HloCode, x: Val, y: Val): Val {
   return hlo.select(roundsDown(hlo, x, y), hlo.subtract(quotient, hlo.like(x, 1)), quotient);
 }
 
-/** Whether the remainder is not zero and has not the sign of the divisor. */
+/** Tells whether the remainder is not zero and has not the sign of the divisor. */
 function roundsDown(hlo: HloCode, x: Val, y: Val): Val {
   const zero = hlo.like(x, 0);
   const rest = hlo.binary('remainder', x, y);

@@ -1,6 +1,6 @@
 /**
- * Products of ATen in HLO: matrices, convolution, attention. In: a call. Out: its values. A product
- * of 16-bit numbers has the type of its operands, as in PyTorch; XLA adds it up in f32.
+ * Lowers products of ATen to HLO: matrices, convolution, attention. A product of 16-bit numbers has
+ * the type of its operands, as in PyTorch; XLA adds it up in f32.
  */
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
 import type { HloCode, Val } from '../code.ts';
@@ -29,7 +29,7 @@ const linear: Lowering = (call) => {
     : product;
 };
 
-/** As PyTorch's matmul: vectors become matrices, dims before the last two broadcast. */
+/** PyTorch's matmul: vectors become matrices, and dims before the last two are broadcast. */
 const matmul: Lowering = (call) => {
   const { hlo } = call;
   let [x, y] = [call.first, call.second];

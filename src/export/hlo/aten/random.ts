@@ -1,12 +1,11 @@
 /**
- * Random operators in HLO, as far as they draw nothing: dropout that is off, and the gradient of
- * dropout. In: a call. Out: its values. No other engine draws PyTorch's numbers, so a call that
- * draws is refused.
+ * Lowers the random operators that draw nothing to HLO: dropout that is off, and the gradient of
+ * dropout. No other engine draws PyTorch's numbers, so a call that draws is refused.
  */
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
 import type { Val } from '../code.ts';
 
-/** Whether a dropout keeps everything. */
+/** Tells whether a dropout keeps everything. */
 function isOff(call: HloCall): boolean {
   return call.ctx.number('p') === 0 || (call.ctx.has('train') && !call.ctx.bool('train'));
 }

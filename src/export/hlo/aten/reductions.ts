@@ -1,6 +1,6 @@
 /**
- * ATen reductions, softmax, scans and searches in HLO. In: a call. Out: its values. Sums of 16-bit
- * numbers are added up in f32, as PyTorch does.
+ * Lowers ATen reductions, softmax, scans and searches to HLO. Sums of 16-bit numbers are added up
+ * in f32, as PyTorch does.
  */
 import type { DType } from '../../../graph/types.ts';
 import type { HloCall, Lowering, Lowerings } from '../call.ts';

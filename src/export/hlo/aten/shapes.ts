@@ -1,6 +1,6 @@
 /**
- * ATen operators that rename, move, join and make elements, in HLO. In: a call. Out: its value.
- * Shapes are those of the operator's own inference, so that a view needs no arithmetic here.
+ * Lowers ATen operators that rename, move, join and make elements to HLO. Shapes are those of the
+ * operator's own inference, so that a view needs no arithmetic here.
  */
 import { internalError } from '../../../errors.ts';
 import type { HloCall, Lowering, Lowerings } from '../call.ts';

@@ -1,6 +1,6 @@
 /**
- * Arguments and operators of a graph as Python expressions of PyTorch. In: an argument of a local
- * call. Out: its text. Source: PyTorch's schema of ATen calls, dtype names of `torch`.
+ * Writes arguments and operators of a local call as Python expressions of PyTorch. Source:
+ * PyTorch's schema of ATen calls, dtype names of `torch`.
  */
 import { pyBool, pyFloat, pyList, pyString } from '../../../backend/python-text.ts';
 import { ShardwrightError } from '../../../errors.ts';
@@ -66,7 +66,7 @@ export function argumentText(arg: Arg, names: Names): string {
     case 'dtype':
       return `torch.${DTYPE_NAMES[arg.dtype]}`;
     case 'device':
-      // Where the graph was captured says nothing of where it runs.
+      // The device of the capture does not determine the device of the run.
       return 'here.device';
     case 'layout':
       if (WORD.test(arg.word)) return `torch.${arg.word}`;

@@ -1,6 +1,6 @@
 /**
- * The communication of `program.py`. In: the lowered program as two functions. Out: every
- * collective in the order in which it is called, as a JSON record.
+ * Lists the communication of `program.py` as a JSON record: every collective in the order in which
+ * it is called.
  */
 import type { CollectiveKind } from '../../../cost/collective-model.ts';
 import { ShardwrightError } from '../../../errors.ts';
@@ -14,7 +14,7 @@ import { controlOf, tripsOf } from './control.ts';
 import { sizeAt } from './sizes.ts';
 import { callLines, type SplitProgram } from './split.ts';
 
-/** What `collectives.json` holds; the keys are a contract. */
+/** The record in `collectives.json`; its keys are a contract. */
 interface CollectiveList {
   readonly version: 1;
   readonly plan: string;
@@ -54,11 +54,11 @@ export interface CollectiveRow {
   readonly bytes: number;
   /** Sizes that each device brings, on the first device; a bucket has those of its members. */
   readonly shape?: readonly number[];
-  /** Of a bucket: the collectives that are one call, in its order. */
+  /** For a bucket, the collectives that are one call, in its order. */
   readonly members?: readonly CollectiveMember[];
   /** Module that it serves. */
   readonly path?: string;
-  /** Bodies in which it stands, the outermost first. */
+  /** Bodies that contain it, the outermost first. */
   readonly inside?: readonly BodyRow[];
 }
 
@@ -202,7 +202,7 @@ export function largestBytes(program: DeviceProgram, { shape, dtype }: TensorTyp
   return Math.max(...elements) * DTYPE_BYTES[dtype];
 }
 
-/** What the buckets are, in one sentence; none where collectives are called one by one. */
+/** One sentence on the buckets; none where collectives are called one by one. */
 export function bucketNotes(program: DeviceProgram, split: SplitProgram): string[] {
   const rows = collectiveRows(program, split);
   const buckets = rows.flatMap(({ members, bytes }) =>

@@ -1,9 +1,8 @@
 /**
- * Loops and branches as Python. In: a control-flow call of a program, its bodies as functions by
- * name. Out: the text of the call: a scan runs its body trip by trip, a branching runs the body
- * that is taken. What decides is whole on every device, so all decide the same; it is read on the
- * host. Source of the calls: `torch.ops.higher_order`, which `passes/control/control-form.ts`
- * reads.
+ * Writes loops and branches as Python calls of their bodies: a scan runs its body trip by trip, a
+ * condition runs the body that is taken. The deciding value is whole on every device, so all
+ * devices decide the same; it is read on the host. Source of the calls: `torch.ops.higher_order`,
+ * which `passes/control/control-form.ts` reads.
  */
 import { pyBool, pyList, pyTuple } from '../../../backend/python-text.ts';
 import { ShardwrightError } from '../../../errors.ts';

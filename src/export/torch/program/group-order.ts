@@ -1,8 +1,7 @@
 /**
- * Groups of collectives in the order that PyTorch gives them. In: a collective call of a program,
- * whose group lists mesh dims in the plan's order of members. Out: the same mesh dims in mesh
- * order, and where each member of the plan's order stands then. Source:
- * `torch.distributed.new_group` sorts its ranks, so only ascending groups can be made.
+ * Puts the mesh dims of a collective's group into mesh order, and finds the place of each member of
+ * the plan's order in it. Source: `torch.distributed.new_group` sorts its ranks, so only ascending
+ * groups can be made.
  */
 import type { Arg, Node } from '../../../graph/types.ts';
 import { groupDims, groupOf, groupText } from '../../../lower/program/collectives.ts';

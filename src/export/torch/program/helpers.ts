@@ -1,7 +1,7 @@
 /**
- * The fixed part of `program.py`: the device that it runs on, and the collectives. In: nothing of
- * the plan. Out: Python text. Source: `torch.ops._c10d_functional` of PyTorch 2.8 to 2.13, whose
- * work begins when it is called and ends at `wait_tensor`.
+ * The fixed part of `program.py`, as Python text: the device that it runs on, and the collectives.
+ * Source: `torch.ops._c10d_functional` of PyTorch 2.8 to 2.13, whose work begins when it is called
+ * and ends at `wait_tensor`.
  */
 
 export const IMPORTS = `import torch

@@ -1,7 +1,7 @@
 /**
- * `program.py`: what each device runs, as two Python functions. In: the lowered program. Out: text
- * that PyTorch runs and people read: one call a line with its local type, modules as comments,
- * collectives by name, values dropped after their last use.
+ * Writes `program.py` from the lowered program: the two Python functions that each device runs.
+ * PyTorch runs the text and people read it: it has one call in a line with its local type, modules
+ * as comments, collectives by name, and values are dropped after their last use.
  */
 import {
   pyComment,
@@ -123,7 +123,7 @@ export function programText(
   );
 }
 
-/** What the functions of a program share. */
+/** State that the functions of a program share. */
 interface ProgramParts {
   readonly program: DeviceProgram;
   readonly groups: Set<string>;
@@ -329,7 +329,7 @@ class FunctionText {
     this.line(`# ${pyComment(meta.path)}`);
   }
 
-  /** What travels together is there together, and held until all of it is waited for. */
+  /** Values that travel together arrive together, and are held until all of them are waited for. */
   private await(name: string): void {
     const members = this.open.get(name);
     if (members === undefined) return;
@@ -351,8 +351,8 @@ class FunctionText {
   }
 
   /**
-   * What a loop starts from, in a list of its own that the loop empties, where nobody reads some of
-   * it later: only the first trip holds that. Undefined where all of it stays.
+   * The list of a loop's starting values, which the loop empties, where some of them are not read
+   * later: only the first trip holds those. Undefined where all of them stay.
    */
   private handed(
     node: Node,
@@ -480,8 +480,8 @@ class FunctionText {
   }
 
   /**
-   * What a collective sends, its arguments between that and the group, and the order of the parts
-   * that it brings.
+   * The value that a collective sends, its arguments between that and the group, and the order of
+   * the parts that arrive.
    */
   private sides(node: Node, kind: CollectiveKind, order: readonly number[] | undefined): Sides {
     const value = argumentText(node.args[0], this.arguments);

@@ -1,9 +1,8 @@
 /**
- * Random calls that draw what one device would draw. In: a local random call and where its result
- * lies in the global one. Out: a call that draws the whole and takes the own part: generators of
- * all devices stay the same, and numbers are those of one process. The whole exists only briefly:
- * of dropout its mask alone, a byte an element. Source: PyTorch's generators, whose numbers depend
- * on the size of the tensor that is drawn.
+ * Writes a local random call as a call that draws the values of the whole tensor and takes its own
+ * part, so that generators of all devices stay equal and the numbers are those of one process. The
+ * whole exists only briefly: for dropout only its mask, a byte for each element. Source: PyTorch's
+ * generators, whose numbers depend on the size of the tensor that is drawn.
  */
 import { pyList, pyTuple } from '../../../backend/python-text.ts';
 import { ShardwrightError } from '../../../errors.ts';
@@ -43,7 +42,7 @@ interface RandomText {
   readonly helpers: readonly Helper[];
 }
 
-/** Whether a call draws random numbers. */
+/** Tells whether a call draws random numbers. */
 export function draws({ random }: DeviceProgram, node: Node): boolean {
   // The backward pass of attention takes up the numbers of the forward call; it draws none.
   if (!random.has(node.name) || node.target.includes('_backward.')) return false;

@@ -1,4 +1,4 @@
-/** Local sizes of a program. In: a dim of a local tensor and a device. Out: its number there. */
+/** Computes the size of a dim of a local tensor on a device. */
 import { ShardwrightError } from '../../../errors.ts';
 import type { Dim } from '../../../graph/types.ts';
 import type { DeviceProgram } from '../../../lower/program/program.ts';

@@ -1,9 +1,8 @@
 /**
- * A per-device program as two functions. In: the lowered joint graph. Out: the calls of the forward
- * and of the backward function, and the values that the first keeps for the second. Source: the
- * order of the program itself, which is what the plan's memory timeline was made of: a value that
- * only gradients need and that stands after the first backward call is made in the backward
- * function.
+ * Splits the lowered joint graph into the calls of a forward and a backward function, and the
+ * values that the first keeps for the second. Source: the order of the program, from which the
+ * plan's memory timeline was made: a value that only gradients need and that comes after the first
+ * backward call is made in the backward function.
  */
 import { indexGraph } from '../../../graph/order.ts';
 import type { Graph, Node, Output } from '../../../graph/types.ts';
@@ -11,7 +10,9 @@ import type { Graph, Node, Output } from '../../../graph/types.ts';
 export interface SplitProgram {
   /** Placeholders that the forward function takes: parameters, buffers, inputs. */
   readonly inputs: readonly Node[];
-  /** Placeholders of the backward function beside what was saved: gradients of outputs. */
+  /**
+   * Placeholders of the backward function in addition to the saved values: gradients of outputs.
+   */
   readonly tangents: readonly Node[];
   readonly forward: readonly Node[];
   readonly backward: readonly Node[];
@@ -24,8 +25,8 @@ export interface SplitProgram {
   readonly outputs: readonly Output[];
   readonly gradients: readonly Output[];
   /**
-   * Collectives that are one call, by the name of each member; they stand side by side in `forward`
-   * or `backward`.
+   * Collectives that are one call, by the name of each member; they are neighbours in `forward` or
+   * `backward`.
    */
   readonly buckets: ReadonlyMap<string, readonly Node[]>;
 }
@@ -42,10 +43,10 @@ export function callLines(
 }
 
 /**
- * Splits by what depends on a tangent, and by phase and place for all else. Linear.
+ * Splits calls by their dependence on a tangent, and all others by phase and place. Linear.
  *
- * @param isOrdered calls stand where they are to run, and what the backward pass wants early runs
- *   in the forward function
+ * @param isOrdered calls are in the order in which they are to run, and values that the backward
+ *   pass wants early are computed in the forward function
  */
 export function splitProgram(graph: Graph, isOrdered = false): SplitProgram {
   const { nodes, outputs } = graph;

@@ -1,8 +1,8 @@
 /**
- * A real run beside the plan. In: a plan with its graph, and a profiler trace of a step of
- * `program.py` (Kineto's Chrome JSON, one rank). Out: calls and collectives matched one by one by
- * name and order, with measured and predicted seconds. Source: the trace that `torch.profiler`
- * exports; on gloo, collectives are its `gloo:...` ranges.
+ * Compares a real run with its plan: it matches the calls and collectives of a profiler trace of
+ * one step of `program.py` (Kineto's Chrome JSON, one rank) one by one by name and order, with
+ * measured and predicted seconds. Source: the trace that `torch.profiler` exports; on gloo,
+ * collectives are its `gloo:...` ranges.
  */
 import type { ExportSource, OrderOptions } from '../../../backend/target.ts';
 import type { CollectiveModel } from '../../../cost/collective-model.ts';
@@ -29,11 +29,11 @@ interface MeasuredCall {
   readonly predictedSeconds: number | null;
 }
 
-/** What `doctor --json` prints; the keys are a contract. */
+/** The record that `doctor --json` prints; its keys are a contract. */
 export interface RunReport {
   /** Steps in the trace; the last one is compared. */
   readonly steps: number;
-  /** Where calls were timed: on the processor, or the kernels that they launched. */
+  /** The clock of the calls: the processor, or the kernels that they launched. */
   readonly timed: 'processor' | 'kernels';
   /**
    * From the start of the forward to the end of the backward program; of kernels, from the first to
@@ -60,10 +60,15 @@ export interface RunReport {
 }
 
 const MICRO = 1e-6;
-/** What the ranges of a step are in a trace: of a function of autograd, or named by hand. */
+/**
+ * The categories of the ranges of a step in a trace: functions of autograd, or ranges named by
+ * hand.
+ */
 const RANGES = new Set(['cpu_op', 'user_annotation']);
 const MISSES = 5;
-/** What `program.py` calls around the calls of the graph: waits, and copies for collectives. */
+/**
+ * Calls that `program.py` makes around the calls of the graph: waits, and copies for collectives.
+ */
 const AROUND = new Set([
   '_c10d_functional::wait_tensor',
   'aten::contiguous',
@@ -205,8 +210,8 @@ export function compareRun(
 }
 
 /**
- * Whether an event of a trace is a call of the program; what stands for a collective has its name
- * in a space of its own.
+ * Tells whether an event of a trace is a call of the program; an event of a collective has its name
+ * in a namespace of its own.
  */
 function isCall(name: string, op: string, isCollective: boolean): boolean {
   return isCollective ? name.split('::')[1] === op.split('::')[1] : name === op;

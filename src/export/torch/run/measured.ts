@@ -1,7 +1,6 @@
 /**
- * What a traced run says of its device. In: the calls of a run with what they took, and the program
- * that they are of. Out: a calibration as `bench/calibrate.py` writes one, so that the next plan
- * has the prices of this run.
+ * Makes a calibration from the measured calls of a run, in the form of `bench/calibrate.py`, so
+ * that the next plan has the prices of this run.
  */
 import type { Calibration } from '../../../cost/collectives/calibration.ts';
 import { matrixPeak } from '../../../cost/compute.ts';
@@ -26,7 +25,7 @@ const COPIES = new Set([
 ]);
 /** A curve has two unknowns. */
 const LEAST_PRODUCTS = 3;
-/** What the smallest kernels read and write at most: their time is that of the launch. */
+/** The most bytes that the smallest kernels read and write: their time is that of the launch. */
 const SMALL_BYTES = 2 ** 14;
 
 /**

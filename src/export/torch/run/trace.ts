@@ -1,6 +1,6 @@
 /**
- * A profiler's trace. In: the text that `torch.profiler` exports (Kineto's Chrome JSON, one rank).
- * Out: its events in the order of their starts, and what calls took on a device.
+ * Reads the trace that `torch.profiler` exports (Kineto's Chrome JSON, one rank): its events in the
+ * order of their starts, and the seconds of calls on a device.
  */
 import { ShardwrightError } from '../../../errors.ts';
 
@@ -15,7 +15,7 @@ export interface TraceSpan {
   readonly correlation: number | undefined;
 }
 
-/** What runs on a device. */
+/** Categories of events that run on a device. */
 const DEVICE = new Set(['kernel', 'gpu_memcpy', 'gpu_memset']);
 
 /** @throws E_SYNTAX, with the place, for text that is no trace */

@@ -75,7 +75,7 @@ export class ExpressionReader {
     return kind > OPERATOR && kind !== 61 ? String.fromCharCode(kind) : '';
   }
 
-  /** Whether the sign in hand belongs to a number: `-1`, `-inf`. */
+  /** Tells whether the sign in hand belongs to a number: `-1`, `-inf`. */
   private numberFollows(): boolean {
     const { text, end } = this.scanner;
     const c = text.charCodeAt(end);
@@ -207,7 +207,7 @@ export class ExpressionReader {
     return { kind: 'call', target, args, kwargs: kwargs ?? NO_KWARGS };
   }
 
-  /** Behind the name in hand stands a single '='. */
+  /** Tells whether a single '=' follows the current name. */
   private equalsFollows(): boolean {
     const { text, end } = this.scanner;
     let at = end;

@@ -3,15 +3,12 @@
 import { MAX_NAME } from '../../../text/place.ts';
 import type { Scanner } from '../../file/scan.ts';
 
-/**
- * A text that is read line by line, without tokens: nothing but the end of its line ends what
- * stands in it.
- */
+/** A text that is read line by line, without tokens: only the end of a line ends its contents. */
 export class LineReader {
   protected pos = 0;
   /** 1-based; 0 before the first line. */
   protected line = 0;
-  /** Where the line ends. */
+  /** The end of the line. */
   protected end = 0;
 
   constructor(protected readonly scanner: Scanner) {}
@@ -29,12 +26,12 @@ export class LineReader {
     return true;
   }
 
-  /** What is left of the line, without blanks around it. */
+  /** The rest of the line, without blanks around it. */
   protected rest(): string {
     return this.scanner.text.slice(this.pos, this.end).trim();
   }
 
-  /** The name that stands here. @throws E_SYNTAX where none does, E_LIMIT */
+  /** Reads the name at the position. @throws E_SYNTAX where there is none, E_LIMIT */
   protected name(): string {
     const { text } = this.scanner;
     const start = this.pos;
@@ -56,7 +53,7 @@ export class LineReader {
     while (this.pos < this.end && isBlank(this.scanner.text.charCodeAt(this.pos))) this.pos++;
   }
 
-  /** Skips a word. @throws E_SYNTAX where something else stands */
+  /** Skips a word. @throws E_SYNTAX where another text is found */
   protected expect(word: string): void {
     if (!this.scanner.text.startsWith(word, this.pos) || this.pos + word.length > this.end)
       this.expected(`'${word}'`);
@@ -82,12 +79,12 @@ export class LineReader {
   }
 }
 
-/** Of a character code: blank, tab, carriage return. */
+/** Tells whether a character code is a blank, a tab or a carriage return. */
 export function isBlank(c: number): boolean {
   return c === 32 || c === 9 || c === 13;
 }
 
-/** Of a character code: whether it may stand in a name. */
+/** Tells whether a character code may be part of a name. */
 export function isName(c: number): boolean {
   return (
     (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || (c >= 48 && c <= 57) || c === 95 || c > 127

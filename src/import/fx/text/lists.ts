@@ -46,7 +46,7 @@ function known(
 class Unbundling {
   private readonly names: Set<string>;
   private readonly nodes: FxNode[] = [];
-  /** Names that stand for others: a second line that reads the same element. */
+  /** Names that mean others: a second line that reads the same element. */
   private readonly same = new Map<string, string>();
   /** Lines that read one of the lists of a call with several: the call, and which list. */
   private readonly lists = new Map<string, { readonly call: string; readonly list: number }>();
@@ -121,8 +121,8 @@ class Unbundling {
   }
 
   /**
-   * Whether the line reads an element (or a list of elements) of a call that was taken apart: then
-   * it is dropped or rewritten.
+   * Tells whether the line reads an element (or a list of elements) of a call that was taken apart:
+   * then it is dropped or rewritten.
    */
   private read(node: FxNode): boolean {
     const [tuple, index] = node.args;

@@ -54,7 +54,7 @@ export function torchConstant(name: string): Arg | undefined {
   return undefined;
 }
 
-/** What a bare name stands for in what FX prints; undefined for one that is no constant. */
+/** The constant that a bare name means in FX text; undefined for a name that is not a constant. */
 export function namedConstant(name: string): Arg | undefined {
   switch (name) {
     case 'None':

@@ -1,6 +1,6 @@
 /**
- * Names of one function of FX text: defines each once, and gives what it stands for or an error
- * that says where it is defined.
+ * Names of one function of FX text: defines each once, and gives its meaning or an error that says
+ * where it is defined.
  */
 
 import { suggestion } from '../../../errors.ts';
@@ -25,7 +25,7 @@ export class Names {
     this.values.clear();
   }
 
-  /** @throws E_DUP for a name that stands for something already */
+  /** @throws E_DUP for a name that has a meaning already */
   define(name: string, value: Arg, offset: number): void {
     if (this.values.has(name))
       this.scanner.fail(
@@ -37,7 +37,7 @@ export class Names {
     this.values.set(name, value);
   }
 
-  /** What a name stands for: a value of the graph, else a constant of Python. @throws E_REF */
+  /** The meaning of a name: a value of the graph, else a constant of Python. @throws E_REF */
   lookup(name: string, start: number): Arg {
     const value = this.values.get(name);
     if (value !== undefined) return value;

@@ -1,12 +1,13 @@
 /**
- * Reads the comments between the statements of FX text: the place in the model's source, and what
- * checkpointing is told.
+ * Reads the comments between the statements of FX text: the place in the model's source, and the
+ * policy of checkpointing.
  */
 
 import type { Retention } from '../../../graph/types.ts';
 
 /**
- * What the partitioner of PyTorch is told of a node (`torch.utils.checkpoint.CheckpointPolicy`).
+ * The instructions to PyTorch's partitioner about a node
+ * (`torch.utils.checkpoint.CheckpointPolicy`).
  */
 const RETENTIONS: ReadonlyMap<string, Retention> = new Map([
   ['MUST_SAVE', 'save'],
@@ -16,8 +17,8 @@ const RETENTIONS: ReadonlyMap<string, Retention> = new Map([
 ]);
 
 /**
- * What a comment says; `source` is null where it says nothing of the place, undefined where it says
- * that there is none.
+ * The contents of a comment; `source` is null where it does not mention the place, undefined where
+ * it says that there is none.
  */
 interface SourceComment {
   readonly save: Retention | undefined;

@@ -102,7 +102,7 @@ const whileLoop: Lower = (b, e) => {
   ]);
 };
 
-/** The first operand is the number of the branch; of two branches, 0 stands for false. */
+/** The first operand is the number of the branch; of two branches, 0 means false. */
 const cond: Lower = (b, e) => {
   const { bodies } = b.parameter(e, 'branches');
   const [index, ...operands] = e.operands;

@@ -108,7 +108,7 @@ const integerPower: Lower = (b, e) => {
   else b.emit(e, 'stablehlo.power', [x, b.constant(y, dtypeOf(e), shapeOf(e))]);
 };
 
-/** `select_n which a b`: the first case stands for false. */
+/** `select_n which a b`: the first case means false. */
 const selectN: Lower = (b, e) => {
   const which = operand(b, e);
   const cases = e.operands.slice(1).map((atom) => b.stretched(atom, shapeOf(e)));

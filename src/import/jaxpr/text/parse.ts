@@ -1,5 +1,5 @@
 /**
- * Parser of jaxpr text. `in` and `let` are also names of variables: the keyword `in` stands before
+ * Parser of jaxpr text. `in` and `let` are also names of variables: the keyword `in` is followed by
  * `(`. Lists of binders and operands wrap over lines, so an equation ends where a binder, a `;`, or
  * a line that is not indented deeper begins.
  */
@@ -57,7 +57,7 @@ export class JaxprParser extends TextReader {
   protected override readonly comment = '#';
   private equations = 0;
   private readonly named = new Map<string, Jaxpr>();
-  /** Parameters that name jaxprs, and the named jaxpr that they stand in. */
+  /** Parameters that name jaxprs, and the named jaxpr that contains them. */
   private readonly references: { from: string; names: readonly string[]; bodies: Jaxpr[] }[] = [];
   private within = '';
   private readonly types = new Map<string, TensorType>();
@@ -87,7 +87,7 @@ export class JaxprParser extends TextReader {
   }
 
   /**
-   * Puts the bodies in that are named before they stand: JAX prints a caller before what it calls.
+   * Inserts the bodies that are named before they appear: JAX prints a caller before its callee.
    */
   private resolve(): void {
     const called = new Map<string, Set<string>>();
@@ -184,7 +184,7 @@ export class JaxprParser extends TextReader {
     return this.pos;
   }
 
-  /** The keyword `in`, which stands before the list of outputs. */
+  /** Tells whether the keyword `in` before the list of outputs follows. */
   private endsHere(): boolean {
     return this.peekWord('in') && /^in\s*\(/.test(this.text.slice(this.pos, this.pos + 200));
   }
@@ -206,7 +206,7 @@ export class JaxprParser extends TextReader {
     return { name, at, type: this.type() };
   }
 
-  /** Whether a name with a type starts here. */
+  /** Tells whether a name with a type starts here. */
   private binderHere(): boolean {
     const end = this.nameEnd(this.pos);
     return end > this.pos && this.text[end] === ':';

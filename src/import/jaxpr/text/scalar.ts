@@ -1,5 +1,5 @@
 /**
- * Scalars of jaxpr text, as they stand where an equation takes a number: the patterns that find
+ * Scalars of jaxpr text, as an equation writes the numbers that it takes: the patterns that find
  * them, and their values.
  */
 

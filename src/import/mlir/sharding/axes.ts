@@ -1,7 +1,7 @@
 /**
- * GSPMD strings name no mesh: they shape the device numbers anew each time. What all strings of a
- * program have in common is the finest split that any of them makes; its factors are the axes,
- * major first.
+ * Finds the axes of GSPMD strings. These name no mesh: each shapes the device numbers in its own
+ * way. The finest split that any string of a program makes is common to all; its factors are the
+ * axes, major first.
  */
 
 import { type GspmdSharding, tileDevices } from './gspmd.ts';

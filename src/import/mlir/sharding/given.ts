@@ -28,7 +28,7 @@ import {
   type TensorSharding,
 } from './sharding.ts';
 
-/** What is known of one value. */
+/** The sharding that is stated of one value. */
 export interface Stated {
   readonly sharding: string;
   readonly strength: 'pin' | 'hint';
@@ -79,7 +79,9 @@ export class StatedShardings {
       : this.axes.map(({ name, size }) => `${name}=${size}`).join(',');
   }
 
-  /** Of an argument or a result: `sdy.sharding` or `mhlo.sharding` of its attributes. */
+  /**
+   * The sharding of an argument or a result: `sdy.sharding` or `mhlo.sharding` of its attributes.
+   */
   ofAttributes(attributes: Attributes, type: MlirType, at: number): Stated | undefined {
     const value = attributes.get('sdy.sharding');
     if (value !== undefined) {
@@ -90,7 +92,7 @@ export class StatedShardings {
     return text?.kind === 'string' ? this.fromGspmd(text.value, type, at) : undefined;
   }
 
-  /** Of each result of an operation. */
+  /** The sharding of each result of an operation. */
   perValue(attributes: Attributes, types: readonly MlirType[], at: number): (Stated | undefined)[] {
     const value = attributes.get('sdy.sharding');
     const found = value === undefined ? [] : this.shardyOf(value);
@@ -109,8 +111,8 @@ export class StatedShardings {
   }
 
   /**
-   * Of one attribute that holds Shardy shardings or a list of GSPMD strings, for values of these
-   * types.
+   * The shardings in one attribute that holds Shardy shardings or a list of GSPMD strings, for
+   * values of these types.
    */
   list(
     value: MlirAttribute | undefined,

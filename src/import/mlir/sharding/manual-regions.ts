@@ -224,8 +224,8 @@ class RegionFinder {
   }
 
   /**
-   * What stands before a constraint that serves the boundary alone; the constraint is left out
-   * then.
+   * The value before a constraint that only serves the boundary of a region; the constraint is left
+   * out then.
    */
   private onlyFor(use: Use, constraint: Operation | undefined): Use | undefined {
     if (constraint === undefined || this.uses.get(use.id) !== 1) return undefined;

@@ -145,7 +145,7 @@ export function readDictionary(reader: MlirReader): Map<string, MlirAttribute> {
   return entries;
 }
 
-/** The dictionary that may stand here. */
+/** Reads the optional dictionary at the position. */
 export function optionalDictionary(reader: MlirReader): Attributes | undefined {
   return reader.peek('{') ? readDictionary(reader) : undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * What readers of pretty forms share: the interface to the reader of operations, and the parts that
- * many forms have.
+ * Shared by the readers of pretty forms: the interface to the reader of operations, and the parts
+ * that many forms have.
  */
 
 import { optionalDictionary } from './attributes.ts';
@@ -9,7 +9,7 @@ import type { Attributes, BlockArgument, MlirAttribute, MlirType, Region, Use } 
 import { NO_ATTRIBUTES } from './syntax.ts';
 import { readType } from './types.ts';
 
-/** What a form of an operation says, before results and location. */
+/** The contents of the form of an operation, before results and location. */
 export interface Draft {
   readonly operands: readonly Use[];
   readonly attributes: ReadonlyMap<string, MlirAttribute>;
@@ -18,7 +18,7 @@ export interface Draft {
   readonly resultTypes: readonly MlirType[];
 }
 
-/** What a form may ask of the reader of operations. */
+/** The services of the reader of operations that a form may use. */
 export interface FormReader {
   readonly reader: MlirReader;
   use(): Use;
@@ -36,7 +36,10 @@ export const ints = (values: readonly number[]): MlirAttribute => ({
   items: values.map(int),
 });
 
-/** The attribute dictionary that may stand before the types, joined to what the form says. */
+/**
+ * Reads the optional attribute dictionary before the types and joins it with the attributes of the
+ * form.
+ */
 export function withDictionary(
   reader: MlirReader,
   stated: readonly (readonly [string, MlirAttribute])[],
@@ -60,7 +63,7 @@ interface Signature {
   readonly resultTypes: readonly MlirType[] | undefined;
 }
 
-/** What follows the colon. */
+/** Reads the signature after the colon. */
 export function readSignature(ops: FormReader): Signature {
   const { reader } = ops;
   reader.expect(':');

@@ -56,7 +56,7 @@ function isKnown(location: MlirLocation): boolean {
 
 /**
  * `"file":line:column`, with `to` and further numbers in ranges, or `"name"` with the location that
- * it stands for.
+ * it names.
  */
 function readNamed(reader: MlirReader): MlirLocation {
   const text = reader.string('a string');

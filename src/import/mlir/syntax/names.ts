@@ -15,7 +15,7 @@ export function plainName(id: string): string {
   return /^[A-Za-z_]/.test(plain) ? plain : `_${plain}`;
 }
 
-/** `jit(step)/layers_0` of `jit(step)/layers_0/dot_general`: where an operation stands. */
+/** `jit(step)/layers_0` of `jit(step)/layers_0/dot_general`: the scope of an operation. */
 export function scopeOf(name: string): string | undefined {
   const slash = name.lastIndexOf('/');
   return slash <= 0 ? undefined : name.slice(0, slash);

@@ -177,7 +177,7 @@ export class OperationReader implements FormReader {
   }
 }
 
-/** Operations of `func` stand without their dialect. */
+/** Operations of `func` are written without their dialect. */
 const FULL_NAMES: Readonly<Record<string, string>> = Object.assign(
   Object.create(null) as Record<string, string>,
   {

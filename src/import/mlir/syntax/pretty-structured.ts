@@ -94,9 +94,7 @@ function reduceForm(ops: FormReader): Draft {
   return { operands, attributes, regions: [body], operandTypes, resultTypes };
 }
 
-/**
- * The body that `applies OP` stands for. Its ids are no ids of texts, so that they hide nothing.
- */
+/** The body that `applies OP` means. Its ids are not ids of texts, so that they hide nothing. */
 function appliedBody(name: string, type: MlirType, at: number): Region {
   const [a, b, r] = ['<lhs>', '<rhs>', '<result>'];
   const use = (id: string): Use => ({ id, result: 0, at });

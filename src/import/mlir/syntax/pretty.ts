@@ -55,8 +55,8 @@ function own<T>(table: Readonly<Record<string, T>>, key: string): T | undefined 
 }
 
 /**
- * Operands, dictionary, types: `T` stands for all operands and the result; a last type of several
- * is the result's.
+ * Operands, dictionary, types: `T` is the type of all operands and the result; a last type of
+ * several is the result's.
  */
 function finish(
   ops: FormReader,

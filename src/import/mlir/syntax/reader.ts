@@ -37,7 +37,9 @@ export class MlirReader extends TextReader {
     return new MlirReader(this.text, this.file, span.from, span.to, this);
   }
 
-  /** A bare name with dots, `stablehlo.add`; undefined, and nothing read, where none stands. */
+  /**
+   * Reads a bare name with dots, `stablehlo.add`; undefined, and nothing read, where there is none.
+   */
   wordHere(): string | undefined {
     this.skip();
     const start = this.pos;
@@ -52,7 +54,8 @@ export class MlirReader extends TextReader {
   }
 
   /**
-   * What follows one of `%`, `^`, `@`, `#`, `!`: a bare name (digits too), or a string after `@`.
+   * Reads the name after one of `%`, `^`, `@`, `#`, `!`: a bare name (digits too), or a string
+   * after `@`.
    */
   sigil(mark: '%' | '^' | '@' | '#' | '!', what: string): string {
     if (!this.accept(mark)) this.expected(what);
@@ -118,7 +121,7 @@ export class MlirReader extends TextReader {
     return out;
   }
 
-  /** Whether a number (with its sign) stands here. */
+  /** Tells whether a number (with its sign) is at the position. */
   peekNumber(): boolean {
     this.skip();
     const c = this.text.charCodeAt(this.pos);
@@ -176,9 +179,7 @@ export class MlirReader extends TextReader {
     return value;
   }
 
-  /**
-   * The range up to the bracket that closes `<`, which stands before the reader; moves behind it.
-   */
+  /** Reads the range up to the bracket that closes the `<` before the reader, and moves past it. */
   balanced(): Span {
     const from = this.pos;
     const open: Bracket[] = [{ mark: '<', at: from - 1 }];

@@ -23,7 +23,7 @@ interface MlirFunction {
 interface MlirOther {
   readonly kind: 'other';
   readonly text: string;
-  /** A plain element type (`f32`, `i64`) stands as attribute or in `array<..>`. */
+  /** A plain element type (`f32`, `i64`) is written as an attribute or in `array<..>`. */
   readonly dtype?: DType;
 }
 export type MlirType = MlirTensor | MlirTuple | MlirFunction | MlirOther;
@@ -55,10 +55,7 @@ export type MlirAttribute =
 export type Attributes = ReadonlyMap<string, MlirAttribute>;
 export const NO_ATTRIBUTES: Attributes = new Map();
 
-/**
- * Where a location says that something comes from; `name` of a named location, `place` of a file
- * location.
- */
+/** The origin that a location states; `name` of a named location, `place` of a file location. */
 export interface MlirLocation {
   readonly name?: string;
   readonly place?: string;

@@ -72,7 +72,7 @@ function readOneType(reader: MlirReader): MlirType {
   switch (word) {
     case 'tensor': {
       const type = readTensor(reader, at);
-      // Where it ends with the first bracket, the text up to there says it all.
+      // Where the type ends with the first bracket, the text up to there is all of it.
       if (reader.text.indexOf('>', at) === reader.pos - 1)
         reader.tensorTypes.set(reader.text.slice(at, reader.pos), type);
       return type;

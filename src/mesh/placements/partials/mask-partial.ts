@@ -42,8 +42,8 @@ export class MaskPartial extends Pending {
 }
 
 /**
- * What one rank looks up: row numbers of its own part of the table, and which of the indices are
- * not its own.
+ * The lookup of one rank: row numbers of its own part of the table, and the indices that belong to
+ * other ranks.
  */
 export interface LookupMask {
   /** Index into the local rows; 0 where masked. */

@@ -35,13 +35,13 @@ export class Partial extends Pending {
   }
   private static readonly made = new Map<ReduceOp, Partial>();
 
-  /** Whether the reduction commutes with linear functions: sum and avg. */
+  /** Tells whether the reduction commutes with linear functions: sum and avg. */
   get linear(): boolean {
     return this.op === 'sum' || this.op === 'avg';
   }
 
   /**
-   * Of booleans, sum is "or" and product is "and".
+   * Reduces operands to the value. For booleans, sum is "or" and product is "and".
    *
    * @throws E_PLACEMENT for the average of booleans, and for bitwise reductions of numbers that are
    *   not whole

@@ -4,12 +4,11 @@ import type { Placement } from '../placement.ts';
 import { Uncut } from '../uncut.ts';
 
 /**
- * What all pending reductions have in common: every rank holds an operand of a reduction that is
- * still to be done. A new kind says how operands reduce and how one value is taken apart into
- * operands.
+ * The base class of pending reductions: every rank holds an operand of a reduction that is still to
+ * be done. A new kind says how operands reduce and how one value is split into operands.
  */
 export abstract class Pending extends Uncut {
-  /** The value that the operands of all ranks stand for. Booleans are given as 0 and 1. */
+  /** The value that the operands of all ranks represent. Booleans are given as 0 and 1. */
   abstract reduce(operands: readonly number[], type?: OperandType): number;
   /**
    * Operand of one of `n` ranks for a value that all of them hold, so that the operands reduce to
@@ -17,7 +16,7 @@ export abstract class Pending extends Uncut {
    */
   abstract operand(value: number, rank: number, n: number): number | undefined;
   /**
-   * Whether both may stand on one tensor, on different mesh dims: as a rule the same reduction
+   * Tells whether one tensor may have both, on different mesh dims: as a rule the same reduction
    * only.
    */
   standsWith(other: Placement): boolean {

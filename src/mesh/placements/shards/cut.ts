@@ -4,9 +4,9 @@ import { ShardwrightError } from '../../../errors.ts';
 import type { Placement } from '../placement.ts';
 
 /**
- * What all slicing kinds have in common. A kind only has to say which rows go to which rank
- * (`split`) and how the same cut is made on another dim; sizes, evenness and the inverse follow.
- * Kinds with a formula override them for speed.
+ * The base class of all slicing kinds. A kind only has to say which rows go to which rank (`split`)
+ * and how the same cut is made on another dim; sizes, evenness and the inverse follow. Kinds with a
+ * formula override them for speed.
  */
 export abstract class Cut implements Placement {
   abstract readonly kind: string;

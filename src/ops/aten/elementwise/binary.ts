@@ -79,7 +79,7 @@ const quotient: Extra = (ctx) => {
   return LINEAR_KINDS.map((kind) => onePartial(ctx, 0, kind));
 };
 
-/** Rounding keeps the order: beside a number, extremes pass by its sign. */
+/** Rounding keeps the order: with a number as the other operand, extremes pass by its sign. */
 function roundedQuotient(ctx: TypedContext): Rule[] {
   if (ctx.inputs.length !== 1 || ctx.indexOf('self') < 0) return [];
   const divisor = scalarOf(ctx, 'other');
@@ -222,7 +222,8 @@ const COMPARISONS: readonly [string, readonly boolean[]][] = [
 ];
 
 /**
- * and, or: distributive over each other, so either pending kind passes beside a replicated operand.
+ * And and or distribute over each other, so either pending kind passes next to a replicated
+ * operand.
  */
 const logic =
   (own: 'bor' | 'band'): Extra =>

@@ -1,6 +1,6 @@
 /**
- * Whether two tensors are the same, as one truth value: of every rank's part, and then of all
- * parts.
+ * The plan of an equality: it compares two tensors part by part on every rank and joins the answers
+ * into one truth value.
  */
 
 import { build, flat } from '../../../ndarray/array.ts';
@@ -16,7 +16,7 @@ const equal = defineOp('aten.equal.default', {
   schema: 'Tensor self, Tensor other',
   cls: 'reduction',
   infer: () => [{ dtype: 'b8', shape: [] }],
-  // Of unequal sizes the answer is no, which no rank could tell from its parts.
+  // For unequal sizes the answer is no, which no rank could tell from its parts.
   shard: (ctx) =>
     sizesAgree(ctx)
       ? cuttable(ctx.inputs[0].shape).map((d) => rule([S(d), S(d)], [P('band')]))

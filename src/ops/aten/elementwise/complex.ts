@@ -1,6 +1,6 @@
 /**
- * Complex numbers, as rotary embeddings use them: pairs of reals seen as one complex number and
- * back, made of parts or of length and angle, conjugated. Arithmetic on them stands with that on
+ * Complex numbers, as rotary embeddings use them: pairs of reals viewed as one complex number and
+ * back, made of parts or of length and angle, conjugated. The arithmetic operators are those of
  * reals.
  */
 
@@ -92,7 +92,7 @@ const part =
     b.call('aten.select.int', [b.call('aten.view_as_real.default', [x('self')]), -1, index]),
   ];
 
-/** What is made of the above. */
+/** Operators that decompose into those above. */
 export const complexSpecs: Readonly<Record<string, DecomposedSpec>> = {
   'aten.polar.default': {
     schema: 'Tensor abs, Tensor angle',

@@ -59,7 +59,7 @@ const plainOps: OperatorRecord[] = [
   }),
   ...unary('sin cos tan asin acos acosh atanh cosh silu mish lgamma digamma sinc frac', real),
   ...unary('log log2 log10 log1p sqrt rsqrt reciprocal', real),
-  // Of an integer it is -1 - x.
+  // For an integer it is -1 - x.
   ...unary('bitwise_not', {
     extra: (ctx) =>
       ctx.inputs[0].dtype === 'b8'

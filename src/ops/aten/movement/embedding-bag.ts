@@ -50,7 +50,7 @@ function bagsOf(ctx: OpContext): Bags {
 }
 
 /**
- * As a CPU gives them: the bags, the bag of each index (none for plain sums), sizes of the bags,
+ * The results on a CPU: the bags, the bag of each index (none for plain sums), sizes of the bags,
  * places of the largest.
  */
 function resultsOnCpu(ctx: OpContext): TensorMeta[] {

@@ -1,7 +1,7 @@
 /**
  * Reading an image [N, C, H, W] at the points of a grid [N, H', W', 2] of coordinates (column, row)
  * from -1 to 1, as ATen's `GridSampler.h` does: each point reads a few rows and columns, weighted.
- * The result is linear in the image; a point stands alone, so batch, channels and points may be
+ * The result is linear in the image; points are independent, so batch, channels and points may be
  * cut.
  */
 
@@ -85,7 +85,7 @@ function cubic(d: number): Dual {
   return [((a * t - 5 * a) * t + 8 * a) * t - 4 * a, sign * ((3 * a * t - 10 * a) * t + 8 * a)];
 }
 
-/** What a coordinate reads of a dim of `size` rows. */
+/** The elements that a coordinate reads in a dim of `size` rows. */
 function taps(coordinate: number, size: number, how: Reading): Tap[] {
   const place: Dual = how.corners
     ? [((coordinate + 1) / 2) * (size - 1), (size - 1) / 2]
@@ -195,7 +195,7 @@ function checked(ctx: OpContext): {
 
 /**
  * Batch, channels and points: `slots` says which dim of the image, of the grid and of the result a
- * cut stands on.
+ * cut is on.
  */
 function cuts(
   ctx: TypedContext,
@@ -254,7 +254,7 @@ const backward = defineOp('aten.grid_sampler_2d_backward.default', {
     const present = (slots: readonly RuleSlot[]): RuleSlot[] =>
       slots.map((s, i) => (ctx.outputs[i] === null ? null : s));
     const follow = cuts(ctx).map((c) => {
-      // What a rank does not hold of channels or points is missing from its sums over them.
+      // Channels or points that a rank does not hold are missing from its sums over them.
       const toImage = c.image?.kind === 'shard' ? c.image : P('sum');
       const toGrid = c.points?.kind === 'shard' ? c.points : P('sum');
       return rule(

@@ -49,7 +49,7 @@ interface IndexPlan {
   readonly indexed: readonly number[];
   /** Inputs that hold indices, with their shapes. */
   readonly indices: readonly { readonly index: number; readonly shape: readonly number[] }[];
-  /** Shape that the indices broadcast to, and where it stands in the result. */
+  /** The shape that the indices broadcast to, and its place in the result. */
   readonly block: readonly number[];
   readonly insert: number;
   /** Result dim of each dim of self that is not indexed. */
@@ -58,8 +58,8 @@ interface IndexPlan {
 }
 
 /**
- * How `self[indices]` is laid out: the index block stands where the indexed dims were if they are
- * adjacent, else in front.
+ * How `self[indices]` is laid out: the index block replaces the indexed dims if they are adjacent,
+ * and comes first otherwise.
  */
 function indexPlan(ctx: OpContext): IndexPlan {
   const { shape } = self(ctx);
@@ -170,7 +170,7 @@ function indexPutRules(ctx: TypedContext, accumulate: boolean): Rule[] {
     const out = plan.outputDim.get(dim);
     if (out !== undefined) rules.push(rule(slots(S(dim), R, out), [S(dim)]));
   }
-  // What is added is linear in both; what replaces comes whole from one of them.
+  // An addition is linear in both; a replacement comes whole from one of them.
   const kinds = accumulate ? linearKinds(meta.dtype) : movedKinds(meta.dtype);
   for (const kind of kinds)
     rules.push(

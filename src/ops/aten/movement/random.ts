@@ -92,7 +92,7 @@ const randperm = defineOp('aten.randperm.default', {
   flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.outputs[0]?.shape ?? []) }),
 });
 
-/** Draws places with the weights of a row; rows stand alone. */
+/** Draws places with the weights of a row; rows are independent. */
 const multinomial = defineOp('aten.multinomial.default', {
   schema: 'Tensor self, int num_samples, bool replacement=False',
   cls: 'random',

@@ -50,7 +50,7 @@ function dimOf(ctx: OpContext): number {
 // ---- rules
 // -----------------------------------------------------------------------------
 
-/** Pending kinds of `self` beside a replicated source, and the same kinds of both. */
+/** Pending kinds of `self` next to a replicated source, and the same kinds of both. */
 function pendingKinds(
   ctx: TypedContext,
   sourced: boolean,
@@ -82,8 +82,8 @@ function pendingKinds(
 }
 
 /**
- * Whether everything is multiplied by a number that is not negative, which keeps a largest value
- * the largest.
+ * Tells whether everything is multiplied by a number that is not negative, which keeps a largest
+ * value the largest.
  */
 const keepsOrder = (ctx: OpContext): boolean =>
   ctx.target === 'aten.scatter.value_reduce' && ctx.number('value') >= 0;

@@ -43,7 +43,7 @@ const scales = (dims: number): string =>
   SUFFIX[dims].map((s) => `float? scales${s}=None`).join(', ');
 const align = (mode: Mode): string => (mode === 'nearest' ? '' : ', bool align_corners');
 
-/** What each result row reads: places and weights. */
+/** The places that each result row reads, with their weights. */
 type Row = readonly (readonly [at: number, weight: number])[];
 
 /**

@@ -96,8 +96,8 @@ function reshaping(
 
 /**
  * A view that drops dims of size 1, by their global size. A named dim that stays because it is
- * larger must not be dropped when a rank holds a single row of it: cutting it means naming the dims
- * anew.
+ * larger must not be dropped when a rank holds a single row of it: cutting it means renaming the
+ * dims.
  */
 function squeezing(
   name: string,

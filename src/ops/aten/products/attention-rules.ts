@@ -186,7 +186,7 @@ export interface BackwardForm {
   readonly schema: string;
   readonly grad: string;
   readonly mask?: string;
-  /** Whether the fourth result is the gradient of the mask. */
+  /** True if the fourth result is the gradient of the mask. */
   readonly maskGrad?: boolean;
   readonly lseUnit?: number;
 }

@@ -20,7 +20,7 @@ import {
   sizesOf,
 } from './attention-rules.ts';
 
-/** What one fused form has beyond query, key and value. */
+/** The operands of one fused form in addition to query, key and value. */
 interface Form {
   readonly name: string;
   readonly schema: string;

@@ -1,6 +1,6 @@
 /**
- * Singular values, LU factors, and solutions with a factor at hand: matrices of a batch stand alone
- * (see `linalg.ts`).
+ * Singular values, LU factors, and solutions with a factor at hand: matrices of a batch are
+ * independent (see `linalg.ts`).
  */
 
 import { flat, fromFlat, sizeOf } from '../../../ndarray/array.ts';
@@ -171,7 +171,7 @@ const factors: readonly OperatorRecord[] = [
 
 interface Solver {
   readonly schema: string;
-  /** The factor, then what stands between it and the right-hand side, by name. */
+  /** The name of the factor, then the operands between it and the right-hand side, by name. */
   readonly factor: string;
   readonly side: string;
   readonly solve: (
@@ -184,8 +184,8 @@ interface Solver {
 }
 
 /**
- * Matrices [.., n, n] with right-hand sides [.., n, width]: linear in these, whose columns stand
- * alone.
+ * Matrices [.., n, n] with right-hand sides [.., n, width]: linear in these, whose columns are
+ * independent.
  */
 function solver(name: string, spec: Solver): OperatorRecord {
   const sides = (

@@ -1,7 +1,7 @@
 /**
- * Decompositions, solutions and determinants of matrices: each matrix of a batch stands alone, so
- * batch dims are cut and the two dims of a matrix are not. A solution is linear in the right-hand
- * side, and its columns stand alone too.
+ * Decompositions, solutions and determinants of matrices: the matrices of a batch are independent,
+ * so batch dims are cut and the two dims of a matrix are not. A solution is linear in the
+ * right-hand side, and its columns are independent too.
  */
 
 import type { DType } from '../../../graph/types.ts';
@@ -57,7 +57,7 @@ interface Decomposition {
   readonly input: string;
   readonly square?: boolean;
   readonly aliases?: readonly string[];
-  /** Whether there are several results; default: one. */
+  /** True if there are several results; default: one. */
   readonly tuple?: boolean;
   /** Trailing dims of each result, from the rows and columns of a matrix. */
   readonly results: (m: number, n: number, ctx: OpContext) => readonly (readonly number[])[];
@@ -210,7 +210,7 @@ const decompositions: readonly OperatorRecord[] = [
 // ---- solve
 // -----------------------------------------------------------------------------
 
-/** Whether the right-hand side is a vector for each matrix. */
+/** Tells whether the right-hand side is a vector for each matrix. */
 function isVector(a: readonly number[], b: readonly number[]): boolean {
   return b.length === 1 || (b.length === a.length - 1 && b.every((n, d) => n === a[d]));
 }

@@ -151,7 +151,7 @@ function groupedForm(ctx: OpContext): {
 
 /**
  * Grouped products as einsums: the third operand `tg` is 1 where token t belongs to group g, which
- * `offs` says. Letters stand in the order in which 2.13 lists its rules.
+ * `offs` says. Letters are in the order in which 2.13 lists its rules.
  */
 const GROUPED: Readonly<Record<string, readonly [equation: string, letters: string]>> = {
   '2x3': ['tk,gkn,tg->tn', 'nktg'],

@@ -38,7 +38,7 @@ interface BatchForm {
   readonly schema: string;
   /** Further results: saved mean and inverse deviation, updated running statistics, a reserve. */
   readonly rest: readonly ('saved' | 'running' | 'reserve')[];
-  /** Whether this call normalises with statistics of the batch. */
+  /** Tells whether this call normalises with statistics of the batch. */
   readonly training: (ctx: OpContext) => boolean;
 }
 

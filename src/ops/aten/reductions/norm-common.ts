@@ -1,6 +1,6 @@
 /**
- * What all normalisations have in common. Weight and bias enter linearly, so pending weights pass
- * to the output, and a pending gradient passes to all gradients.
+ * Shared by all normalisations. Weight and bias enter linearly, so pending weights pass to the
+ * output, and a pending gradient passes to all gradients.
  */
 
 import type { DType } from '../../../graph/types.ts';

@@ -98,7 +98,7 @@ function gradient(name: string, schema: string, dims: number): OperatorRecord {
   });
 }
 
-/** The sizes of the pooled dims stand in `output_size`. */
+/** The sizes of the pooled dims are in `output_size`. */
 function resized(ctx: OpContext, dims: number): TensorMeta {
   const shape = imageShape(ctx, dims);
   return {
@@ -226,7 +226,7 @@ const family = (dims: number): readonly OperatorRecord[] => [
 
 export const poolOps: readonly OperatorRecord[] = [...family(2), ...family(3)];
 
-/** Calls beside those of the two-dim pools, which stand with the products. */
+/** Sample calls in addition to those of the two-dim pools, which are listed with the products. */
 export const poolSamples: readonly string[] = [
   'max_unpool2d(x[5,6,4,4], index64[5,6,4,4], [8,8])',
   'max_unpool2d(x[6,3,3], index36[6,3,3], [6,6])',

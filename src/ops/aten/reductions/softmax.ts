@@ -80,10 +80,10 @@ function softmax(name: string, spec: Softmax): OperatorRecord {
 }
 
 /**
- * What the local form moves with the normalised dim cut, in at least 32 bits. Forward: largest,
+ * The traffic of the local form with the normalised dim cut, in at least 32 bits. Forward: largest,
  * difference, exponential, sum, and a difference or a quotient. Backward of a softmax: product,
- * sum, difference, product; of a log softmax: sum, exponential, difference of a product. A cast
- * where the result is narrower.
+ * sum, difference, product; of a log softmax: sum, exponential, difference of a product. A cast is
+ * added where the result is narrower.
  */
 function formTraffic(local: TypedContext, name: string, backward: boolean): BodyTraffic {
   const count = elements(local.inputs[0].shape);

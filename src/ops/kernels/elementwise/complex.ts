@@ -241,7 +241,7 @@ const COMPONENTWISE_HLO = new Set(
     .map((name) => `stablehlo.${name}`),
 );
 
-/** Whether a call on complex numbers is the same call on both parts. */
+/** Tells whether a call on complex numbers is the same call on both parts. */
 export function isComponentwise(record: OperatorRecord): boolean {
   return (
     record.cls === 'view' || COMPONENTWISE.has(record.name) || COMPONENTWISE_HLO.has(record.name)

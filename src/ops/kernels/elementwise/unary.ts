@@ -217,8 +217,8 @@ function powerOf(e: number): Real {
 }
 
 /**
- * As C has it: 1 to any power is 1, where JavaScript gives NaN for an infinite or undefined
- * exponent.
+ * A power as C computes it: 1 to any power is 1, where JavaScript gives NaN for an infinite or
+ * undefined exponent.
  */
 export function pow(base: number, exponent: number): number {
   if (base === 1 || exponent === 0) return 1;

@@ -19,8 +19,8 @@ const filled = (argument: string): Kernel =>
   one((call) => constant(call, call.ctx.number(argument)));
 
 /**
- * What is never to be read: NaN in floats, the largest value in integers, true. A program whose
- * results depend on it shows that, where zeros would hide it.
+ * A value that must not be read: NaN in floats, the largest value in integers, true. A program
+ * whose results depend on it shows that, where zeros would hide it.
  */
 const unset: Kernel = one((call) => {
   const dtype = resultType(call);

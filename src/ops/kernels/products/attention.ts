@@ -147,7 +147,7 @@ function savedRandom(call: KernelCall): RandomStream {
 interface BackwardForm {
   readonly grad: string;
   readonly mask?: string;
-  /** Whether the call has the state of random numbers. */
+  /** True if the call has the state of random numbers. */
   readonly random: boolean;
 }
 

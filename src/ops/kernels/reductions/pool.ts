@@ -117,7 +117,7 @@ type Divisor = (call: KernelCall) => number | undefined;
 const maxWindows: Windows = (call, image, out) => fixedWindows(call, image, out, false);
 const averageWindows: Windows = (call, image, out) => fixedWindows(call, image, out, true);
 
-/** Largest values and where they stand in their image; `windowsOf` gives the cells of one plane. */
+/** Largest values and their places in the image; `windowsOf` gives the cells of one plane. */
 function maxima(
   call: KernelCall,
   dims: number,

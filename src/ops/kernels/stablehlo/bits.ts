@@ -78,7 +78,7 @@ const factor: Kernel = one((call) => {
   return lower ? l : transpose(l, -2, -1);
 });
 
-/** Whether the matrix is read transposed: real matrices, so an adjoint is one. */
+/** Tells whether the matrix is read transposed: real matrices, so an adjoint is one. */
 function turned(call: KernelCall): boolean {
   const how = call.argument('transpose_a');
   return typeof how === 'string' && how !== 'NO_TRANSPOSE';

@@ -90,8 +90,8 @@ const mapped: Kernel = (call) => {
 };
 
 /**
- * What `argmax` and `argmin` do to pairs of a value and a position: the first of the best, NaN
- * before all.
+ * Reducers of pairs of a value and a position: `argmax` and `argmin` take the first of the best,
+ * and NaN before all.
  */
 const NAMED: Readonly<Record<string, (values: readonly number[]) => number[]>> = {
   argmax: ([a, i, b, j]) => (a > b || Number.isNaN(a) || (a === b && i < j) ? [a, i] : [b, j]),

@@ -50,7 +50,7 @@ function vectorAt(indices: Indices, batch: readonly number[]): number {
   return position;
 }
 
-/** Where a dim of the indices stands among those that are not the index vector. */
+/** The place of a dim of the indices among those that are not the index vector. */
 const without = (vector: number, dim: number): number => (dim > vector ? dim - 1 : dim);
 
 interface Numbers {

@@ -121,7 +121,10 @@ const convolution: Kernel = one((call) => {
 
 type Pair = (a: number, b: number) => number;
 
-/** What the reducer of a call does to two numbers: by its name, or the body that the call has. */
+/**
+ * The function of two numbers that the reducer of a call is: by its name, or by the body of the
+ * call.
+ */
 export function reducerOf(call: KernelCall, bool: boolean): Pair {
   const name = call.ctx.has('reducer') ? call.ctx.text('reducer') : 'a body of its own';
   const own = body(call, 'body', [call.inputs[0].dtype, call.inputs[0].dtype]);

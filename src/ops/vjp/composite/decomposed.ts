@@ -209,7 +209,10 @@ function withoutRewrite({ inputs, outputs, origin }: Rule): Rule {
   return { inputs, outputs, origin };
 }
 
-/** Whether the operator, called on what one rank holds, makes the body that the rank is to run. */
+/**
+ * Tells whether the operator, called on what one rank holds, makes the body that the rank is to
+ * run.
+ */
 function standsLocally(d: Derivation, ctx: OpContext, body: (ctx: OpContext) => Graph): boolean {
   if ([...d.rewrites.values()].some((word) => word !== STATED_SIZES)) return false;
   const whole = body(ctx);
@@ -244,7 +247,9 @@ function standsLocally(d: Derivation, ctx: OpContext, body: (ctx: OpContext) => 
   );
 }
 
-/** A number of ranks on which the rule stands at these sizes; undefined where there is none. */
+/**
+ * A number of ranks on which the rule is possible at these sizes; undefined where there is none.
+ */
 function ranksFor(
   shards: readonly { readonly slot: ShardSlot; readonly size: number }[],
 ): number | undefined {
@@ -257,8 +262,8 @@ function ranksFor(
 }
 
 /**
- * Whether a call of the local body is that of the whole one: of the sizes that the placements say,
- * with the same literals.
+ * Tells whether a call of the local body is that of the whole one: of the sizes that the placements
+ * say, with the same literals.
  */
 function isSameNode(
   part: Node,

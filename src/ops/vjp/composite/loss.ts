@@ -46,7 +46,7 @@ function negativeLog(c: VjpCall, logs: ValueRef): ValueRef {
   return c.ctx.int('reduction') === NONE ? b.reshape(loss, b.shape(target)) : loss;
 }
 
-/** The weights of the classes beside every other dim. */
+/** The weights of the classes, with size 1 on every other dim. */
 function classWeights(c: VjpCall, classes: number): ValueRef | null {
   const weight = c.optional('weight');
   if (weight === null) return null;
@@ -72,7 +72,7 @@ function smoothLoss(c: VjpCall, logs: ValueRef, classes: number): ValueRef {
   const kept = b.unary('logical_not', ignored);
   if (weight === null)
     return b.div(total, b.call('aten.sum.default', [b.cast(kept, b.dtype(logs))]));
-  // The mean is over the weights of the targets; an ignored one stands for class 0 and counts
+  // The mean is over the weights of the targets; an ignored one is given class 0 and counts
   // nothing.
   const own = b.call('aten.masked_fill.Scalar', [target, ignored, 0]);
   const picked = b.call('aten.index.Tensor', [c.x('weight'), [own]]);

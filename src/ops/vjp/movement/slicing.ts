@@ -59,7 +59,7 @@ function repeated(c: VjpCall): ValueRef {
   return b.sum(b.reshape(c.g(), shape), copies);
 }
 
-/** The same where the copies of an element stand side by side. */
+/** The gradient where the copies of an element are neighbours. */
 function interleaved(c: VjpCall): ValueRef {
   const { b } = c;
   const shape = own(c);

@@ -24,7 +24,9 @@ function moved(from: readonly number[], to: readonly number[], n: number): numbe
 
 const reshaped = (c: VjpCall) => ({ self: () => c.b.reshape(c.g(), own(c)) });
 
-/** What a diagonal was taken from: the gradient on the diagonal, zero elsewhere. */
+/**
+ * The gradient of the source of a diagonal: the incoming gradient on the diagonal, zero elsewhere.
+ */
 function diagonal(c: VjpCall): ValueRef {
   const { b } = c;
   const n = rank(c);
@@ -37,7 +39,7 @@ function diagonal(c: VjpCall): ValueRef {
   const spread = b.expand(b.unsqueeze(padded, -1), [...lead, rows, columns]);
   const distance = b.call('aten.sub.Tensor', [b.iota(columns), b.unsqueeze(b.iota(rows), 1)]);
   const square = b.where(b.call('aten.eq.Scalar', [distance, offset]), spread, 0);
-  // The two dims stand last: put them back.
+  // The two dims are last: put them back.
   const rest = Array.from({ length: n }, (_, d) => d).filter((d) => d !== d1 && d !== d2);
   return b.permute(square, inverse([...rest, d1, d2]));
 }

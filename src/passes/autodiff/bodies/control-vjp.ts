@@ -44,7 +44,7 @@ export class ControlVjp {
     this.writer = new BodyWriter(calls.graph, (base) => calls.freshName(base));
   }
 
-  /** Whether a call has a derivative here. */
+  /** Tells whether a call has a derivative here. */
   handles({ kind, target }: Node): boolean {
     return kind === 'call' && HANDLED.has(target);
   }
@@ -98,7 +98,7 @@ export class ControlVjp {
     return plan.forward;
   }
 
-  /** What the gradients of a call's results give its operands. */
+  /** The contributions of the gradients of a call's results to the gradients of its operands. */
   backward(node: Node, gradients: readonly (ValueRef | undefined)[]): Contribution[] {
     const plan = this.plans.get(node.name);
     if (plan !== undefined) return plan.backward(gradients);

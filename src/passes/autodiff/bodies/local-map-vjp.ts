@@ -1,9 +1,9 @@
 /**
- * Derivative of a region of per-device code: a second region, on the same axes. In: a `local_map`
- * call. Out: the call that also returns what its backward region reads, and that region. What is
- * saved leaves the first region and enters the second as what it is on every axis: pieces (V) side
- * by side on a new dim 0, so that their own dims stay free for other axes. Gradients enter and
- * leave in the types that belong to the specs.
+ * Makes the derivative of a region of per-device code, a `local_map` call: a call that also returns
+ * the values that its backward region reads, and that second region on the same axes. A saved value
+ * leaves the first region and enters the second in its type on every axis: pieces (V) are stacked
+ * on a new dim 0, so that their own dims stay free for other axes. Gradients enter and leave in the
+ * types that belong to the specs.
  */
 import { internalError } from '../../../errors.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
@@ -25,7 +25,7 @@ import {
 interface LocalMapGradient {
   readonly node: Node;
   readonly subgraphs: Readonly<Record<string, Graph>>;
-  /** Whether a gradient is wanted of an operand. */
+  /** Tells whether a gradient is wanted of an operand. */
   isActive(operand: Arg): boolean;
   /** Results whose gradient may come. */
   readonly wanted: ReadonlySet<number>;
@@ -45,7 +45,7 @@ export interface LocalMapPlan {
 interface Saved {
   readonly name: string;
   readonly spec: readonly AxisType[];
-  /** It varies, and takes a new dim 0 to lie beside the others. */
+  /** The value varies, and takes a new dim 0 on which its pieces are stacked. */
   readonly stacked: boolean;
 }
 
@@ -106,7 +106,7 @@ class RegionSplit {
         throw internalError(`the region of ${site.node.name} reads ${name}, which it lacks`);
       const free = site.calls.table.get(node.target);
       const constant = node.kind === 'call' && isConstant(node);
-      // What only the gradient reads of the forward values is computed there, too.
+      // Forward values that only the gradient reads are computed there, too.
       const unused = !this.forwardTypes.types.has(name);
       if (node.kind === 'call' && (free?.cls === 'view' || constant || unused)) {
         again.add(name);

@@ -116,7 +116,7 @@ class ScanSplit {
     const all = [...returned, ...extra];
     const made = this.makeFixed(backward, all);
     const needed = neededNodes(this.joint, all, new Set(made));
-    // What only the backward loop reads does not go through the forward one.
+    // Values that only the backward loop reads do not go through the forward loop.
     const hoisted = made.filter((name) => needed.has(name));
     const body = this.forwardBody(all, hoisted);
     const forward = this.forwardCall(node, body, extra, hoisted);
@@ -196,8 +196,8 @@ class ScanSplit {
   }
 
   /**
-   * Whether another run of a call would draw other numbers; reads of several results are judged by
-   * the call.
+   * Tells whether another run of a call would draw other numbers; reads of several results are
+   * judged by the call.
    */
   private draws(node: Node): boolean {
     const [read] = node.args;
@@ -514,7 +514,7 @@ function tupleItems(type: ValueType): readonly ValueType[] {
   return type.kind === 'tuple' ? type.items : [];
 }
 
-/** Where a call stands in the program. */
+/** The place of a call in the program. */
 function placeOf({ meta }: Node): Pick<Node['meta'], 'path' | 'source'> {
   return {
     ...(meta.path === undefined ? {} : { path: meta.path }),

@@ -47,8 +47,8 @@ export function waysInto(flow: FlowGraph, id: string, entry: string): number {
 export interface CfgLoop {
   readonly blocks: readonly string[];
   /**
-   * Those that are entered from outside. A loop with several has no header, and no `while_loop`
-   * says it.
+   * Blocks that are entered from outside. A loop with several has no header, and no `while_loop`
+   * can express it.
    */
   readonly entries: readonly string[];
 }

@@ -73,7 +73,7 @@ export function structure(cfg: Cfg): Structured {
 interface Program {
   readonly blocks: Map<string, Block>;
   readonly entry: string;
-  /** Of the blocks as they are; made anew with every change. */
+  /** The flow of the blocks as they are; made again with every change. */
   readonly flow: FlowGraph;
 }
 
@@ -144,7 +144,7 @@ function sideOf(edge: Edge, program: Program): Side {
 }
 
 interface Meeting {
-  /** Where both sides go; undefined where both return. */
+  /** The block in which both sides meet; undefined where both return. */
   readonly to: string | undefined;
   readonly types: readonly ValueType[];
   readonly then: Side;
@@ -315,7 +315,7 @@ class Site {
 }
 
 /**
- * Copies a graph's calls, its placeholders being these values; returns what each name stands for.
+ * Copies a graph's calls with these values for its placeholders; returns the meaning of each name.
  */
 function place(
   writer: BodyWriter,

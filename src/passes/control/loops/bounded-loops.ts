@@ -15,7 +15,7 @@ export interface BoundedLoopOptions {
   readonly table?: OperatorTable;
   /** Which loops become scans; by default all that have `max_trips`. */
   readonly only?: (node: Node) => boolean;
-  /** Whether loops inside bodies are turned as well. Default true. */
+  /** True if loops inside bodies are turned as well. Default true. */
   readonly nested?: boolean;
 }
 

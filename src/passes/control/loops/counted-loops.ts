@@ -21,7 +21,7 @@ export function withTripCounts(graph: Graph, find: FindCounter = counterOf): Gra
   return counted(graph, find, new Map());
 }
 
-/** What a counted loop does to its counter. */
+/** The effect of a counted loop on its counter. */
 export interface Counter {
   /** Position among the carried values. */
   readonly index: number;
@@ -65,8 +65,8 @@ interface CounterWords {
   /** The whole number that an argument is a constant of. */
   readonly constant: (arg: Arg | undefined, nodes: ReadonlyMap<string, Node>) => number | undefined;
   /**
-   * What a comparison of its first two arguments asks, `LT`, `LE`, `GT`, `GE` or `NE`; undefined
-   * for any other node.
+   * The relation that a comparison of its first two arguments tests, `LT`, `LE`, `GT`, `GE` or
+   * `NE`; undefined for any other node.
    */
   readonly comparison: (node: Node) => string | undefined;
   /** 1 for the sum of two arguments, -1 for their difference; undefined for any other node. */

@@ -15,15 +15,15 @@ export interface HoistOptions {
   readonly table?: OperatorTable;
   /** Which loops; all by default. */
   readonly only?: (node: Node) => boolean;
-  /** Whether loops inside bodies are treated as well. Default true. */
+  /** True if loops inside bodies are treated as well. Default true. */
   readonly nested?: boolean;
 }
 
 /**
  * Moves calls that give the same value on every trip out of `scan`, `map` and `while_loop`: they
  * are made once before the loop and captured. Constants stay, they cost nothing; so do random draws
- * without a key, calls with bodies, and verbs of typed code: where one stands, the collective of
- * its gradient runs.
+ * without a key, calls with bodies, and verbs of typed code: the collective of its gradient runs at
+ * the verb's place.
  */
 export function hoistInvariants(graph: Graph, options: HoistOptions = {}): Graph {
   const { table = builtinOperators(), only = () => true, nested = true } = options;
@@ -103,7 +103,7 @@ function invariantCalls(
 }
 
 /**
- * Whether a call gives the same value wherever it stands: no body, no random draw without a key.
+ * Tells whether a call gives the same value at any place: no body, no random draw without a key.
  */
 export function isMovable(node: Node, table: OperatorTable): boolean {
   let bodies = 0;
@@ -130,8 +130,8 @@ function readOutside(body: Graph, set: ReadonlySet<string>): Set<string> {
 }
 
 /**
- * The body with more inputs at its end, which stand for the calls of the same names; `dropped`
- * calls are left out.
+ * The body with more inputs at its end, which replace the calls of the same names; `dropped` calls
+ * are left out.
  */
 function withInputs(
   body: Graph,

@@ -45,7 +45,7 @@ function raised(graph: Graph, done: Map<Graph, Graph>): Graph {
   return current;
 }
 
-/** What becomes of each carried value. */
+/** The fate of each carried value. */
 type InputUse =
   | { readonly kind: 'carry'; readonly at: number }
   | { readonly kind: 'same' }
@@ -94,10 +94,7 @@ class LoopBody {
   private readonly nodes: ReadonlyMap<string, Node>;
   private readonly users = new Map<string, Node[]>();
   private readonly inputs: readonly Node[];
-  /**
-   * Rows read by slices: the value that stands for the row, by the slice or the reshape that makes
-   * it.
-   */
+  /** Rows read by slices: the value of the row, by the slice or the reshape that makes it. */
   private readonly rows = new Map<string, number>();
   private reverse: boolean | undefined;
 
@@ -132,8 +129,8 @@ class LoopBody {
   }
 
   /**
-   * Whether every use of an input takes row `counter` (or the one from the end) of it, without its
-   * leading dim.
+   * Tells whether every use of an input takes row `counter` (or the one from the end) of it,
+   * without its leading dim.
    */
   private readByRows(input: Node, index: number): boolean {
     const users = this.users.get(input.name) ?? [];
@@ -242,7 +239,8 @@ class LoopBody {
   }
 
   /**
-   * Whether the counter is read by more than the reads and writes of rows and its own increment.
+   * Tells whether the counter is read by more than the reads and writes of rows and its own
+   * increment.
    */
   private counterNeeded(uses: readonly InputUse[]): boolean {
     const live = this.live(uses);

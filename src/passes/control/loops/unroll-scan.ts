@@ -36,7 +36,7 @@ function unrolled(
   maxTrips: number,
 ): readonly Arg[] | undefined {
   const length = scanLength(node, form, (name) => calls.typeOf({ kind: 'value', name }));
-  // Where there are results to stack, an empty loop stays: no trip says what they look like.
+  // Where there are results to stack, an empty loop stays, because no trip shows their types.
   if (length === undefined || (length === 0 && form.step.outputs.length > form.init.length))
     return undefined;
   if (length > maxTrips)

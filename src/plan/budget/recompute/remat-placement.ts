@@ -1,6 +1,6 @@
 /**
- * The placement of recomputed nodes: each like its first run. In: a model and a choice, the model
- * of the graph with recomputed nodes. Out: the same choice on that graph.
+ * Places recomputed nodes like their first runs: it turns a choice of a model into the same choice
+ * on the graph with recomputed nodes.
  */
 import { internalError } from '../../../errors.ts';
 import type { Model } from '../../model/model.ts';

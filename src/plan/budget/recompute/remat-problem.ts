@@ -1,18 +1,15 @@
 /**
- * Sharding and checkpointing as one problem. A forward node whose result the backward pass wants
- * has the domain strategy x decision: `save` its result, `recompute` it in the backward pass in the
- * same placement, or `discard` it (nothing that is recomputed needs it).
+ * Joins sharding and checkpointing in one problem. A forward node whose result the backward pass
+ * wants has the domain strategy x decision: `save` its result, `recompute` it in the backward pass
+ * in the same placement, or `discard` it (nothing that is recomputed needs it).
  *
- *  - recomputing costs the node's seconds once more, and what its inputs cost to move once more;
- *  - a recomputed node needs inputs that are saved or recomputed, and so does every backward
- *    reader;
- *  - a kept view keeps its storage, which may be a moved copy, in the view's own placement; views
- *    that change the size are always recomputed; random and unknown operators are never recomputed;
- *  - the bytes of a point enter as a linear row (`liveBytesAt`).
+ * - recomputing costs the node's seconds once more, and what its inputs cost to move once more;
+ * - a recomputed node needs inputs that are saved or recomputed, and so does every backward reader;
+ * - a kept view keeps its storage, which may be a moved copy, in the view's own placement; views
+ *   that change the size are always recomputed; random and unknown operators are never recomputed;
+ * - the bytes of a point enter as a linear row (`liveBytesAt`).
  *
- * In: a model, its liveness, a compact problem. Out: a problem whose values are pairs of strategy
- * and decision. Source: the integer program of Checkmate (P. Jain et al., MLSys 2020), with
- * placements.
+ * Source: the integer program of Checkmate (P. Jain et al., MLSys 2020), with placements.
  */
 import type { CompactProblem } from '../../../solver/problem/restrict.ts';
 import type { LinearRow, Problem } from '../../../solver/types.ts';
@@ -33,8 +30,8 @@ export interface RematProblem {
   readonly decisionsOf: (variable: number) => number;
   readonly row: (amounts: readonly LiveBytes[], name: string, bound: number) => LinearRow;
   /**
-   * What storages that several tensors keep add to the row of a point; their variables stand behind
-   * those of the decisions.
+   * Variables of storages that several tensors keep, in the row of a point; they come after those
+   * of the decisions.
    */
   readonly storagesAt?: WithStorages['rowAt'];
   /**
@@ -91,7 +88,7 @@ export function decisionsOf(
  * @param charge what a recomputed node pays to move its inputs again. `as placed`: all that the
  *   first paid, except that a weight which the backward pass gathers for itself is gathered once
  *   for both. `sure`: only moves that nothing else in the backward pass can share, which makes the
- *   optimum a lower bound on the plans that this problem stands for.
+ *   optimum a lower bound on the plans that this problem describes.
  */
 export function rematProblem(
   model: Model,

@@ -1,7 +1,4 @@
-/**
- * A part of a rematerialization problem. In: the problem, the strategies to fix. Out: the problem
- * of its decisions alone.
- */
+/** Restricts a rematerialization problem to a part of its decisions by fixing strategies. */
 import {
   type CompactProblem,
   compactProblem,

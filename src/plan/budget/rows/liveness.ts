@@ -1,10 +1,11 @@
 /**
- * Who reads what, and when, independent of placements: the base of every row of activation memory.
- * Program points are node indices. "In place" are reads of the value itself or through views of it.
+ * Finds the readers of each value and their times, independent of placements: the base of every row
+ * of activation memory. Program points are node indices. "In place" are reads of the value itself
+ * or through views of it.
  *
- * It goes over the data flow of the plan and not through the graph's interpreter: its values are
- * results, of which a node may have several, bodies stand in line here, and what is wanted is found
- * from the end. In: a model. Out: last and first readers, views and storage of every value.
+ * It uses the data flow of the plan and not the graph's interpreter: its values are results, of
+ * which a node may have several, bodies are inlined here, and the search goes back from the end. It
+ * gives the last and first readers, views and storage of every value.
  */
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { backwardStart } from '../../../passes/plannable/weight-views.ts';

@@ -1,7 +1,7 @@
 /**
- * The problems that a search under a peak memory budget solves. In: a prepared request, whether
- * nodes may be recomputed. Out: rematerialization problems of the decisions that may fit, the rows
- * of their program points, and the problem that the bound is proven on.
+ * Makes the problems that a search under a peak memory budget solves, with or without
+ * recomputation: rematerialization problems of the decisions that may fit, the rows of their
+ * program points, and the problem that the bound is proven on.
  */
 import { metaBytes } from '../../../ops/record/record.ts';
 import { narrowPoints } from '../../../passes/checkpoint/policies.ts';
@@ -29,7 +29,10 @@ export class PeakProblems {
   private readonly decisions: RematDecisions;
   private readonly chosen: Uint8Array;
   private readonly transients: Transients;
-  /** What one decision may hold at a program point beside the states of any plan. */
+  /**
+   * The most bytes that one decision may hold at a program point in addition to the states of any
+   * plan.
+   */
   private readonly mostTransientBytes: number;
   private everything: RematProblem | undefined;
   private preparedProblem: PreparedProblem | undefined;
@@ -84,7 +87,7 @@ export class PeakProblems {
     return (this.everything ??= this.limited(Infinity));
   }
 
-  /** What solves of `whole` share. */
+  /** Preparation that the solves of `whole` share. */
   get shared(): PreparedProblem {
     return (this.preparedProblem ??= new PreparedProblem(this.whole.problem));
   }
@@ -114,8 +117,8 @@ export class PeakProblems {
   }
 
   /**
-   * Whether several tensors keep one storage alive at a point whose row counts one of them. Where
-   * nodes may be recomputed all of them count already.
+   * Tells whether several tensors keep one storage alive at a point whose row counts one of them.
+   * Where nodes may be recomputed all of them count already.
    */
   sharesStorages(point: number): boolean {
     if (this.recompute || this.counted.has(point)) return false;
@@ -139,7 +142,8 @@ export class PeakProblems {
   }
 
   /**
-   * What a proof says about the rows of some points: their nodes, and which rows count storages.
+   * The record that a proof has of the rows of some points: their nodes, and which rows count
+   * storages.
    */
   named(points: readonly number[]): { readonly moments: string[]; readonly storages?: string[] } {
     const namesOf = (nodes: Iterable<number>): string[] =>
@@ -211,9 +215,9 @@ export class PeakProblems {
   }
 
   /**
-   * The anchors, each before what a node reads of the forward pass moved onto that: a recomputed
-   * node of what is read there would stand beside all that it is made from, and what is kept before
-   * it can be recomputed later. Undefined where nothing moves.
+   * Moves each anchor before the forward values that its node reads to those values: a recomputed
+   * node of such a value would coexist with all of its inputs, and a value that is kept before it
+   * can be recomputed later. Undefined where nothing moves.
    */
   movedToReadsOf(point: number, anchors: Uint8Array): Uint8Array | undefined {
     const { flow } = this.prepared.model;

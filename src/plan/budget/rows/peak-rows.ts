@@ -6,8 +6,8 @@
  * budget. (A shared copy that outlives its original may be smaller; no single variable knows.)
  *
  * Not counted: copies that redistributions make, and tensors that are alive only through a view
- * that changes their size. In: a model, its liveness, a program point. Out: a linear under-estimate
- * of the live bytes there.
+ * that changes their size. The result is a linear under-estimate of the live bytes at a program
+ * point.
  */
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { elements } from '../../../ops/record/record.ts';
@@ -15,7 +15,7 @@ import type { Model } from '../../model/model.ts';
 import type { Liveness } from './liveness.ts';
 
 /**
- * What becomes of a forward result that the backward pass wants: saved from the first run on,
+ * The fate of a forward result that the backward pass wants: saved from the first run on,
  * recomputed, or discarded.
  */
 export type RematDecision = 'save' | 'recompute' | 'discard';
@@ -103,7 +103,7 @@ export function liveBytesAt(
         continue;
       }
       const forward = n >= point || point < live.lastForward[value];
-      // What is kept because the graph says so counts through its views (`viewsAlive`).
+      // A value that is kept because the graph says so counts through its views (`viewsAlive`).
       const kept = forward || point < (chosen?.[n] === 1 ? needs.until : live.lastBackward)[value];
       const backward =
         needs.first[value] >= 0 &&
@@ -115,7 +115,8 @@ export function liveBytesAt(
       if (forward || backward) recompute = add(recompute, bytes);
       if (forward) discard = add(discard, bytes);
     }
-    // What nobody reads later is there as this node takes it: in its own placement, or in a copy.
+    // A value that nobody reads later is there as this node takes it: in its own placement, or in a
+    // copy.
     if (n === point)
       for (const [value, slot] of read) {
         const bytes = bytesOf(value, slot);
@@ -253,9 +254,9 @@ function gradientsBefore({ flow }: Model, point: number): Set<string> {
 }
 
 /**
- * Views that stand for their storage: of each storage whose own value nobody reads any more, the
- * last view of the same size that is still to be read. What is moved on the way to a view is as
- * large as the view, so its bytes count either way.
+ * Views that represent their storage: for each storage whose own value nobody reads any more, the
+ * last view of the same size that is still to be read. A value that is moved on the way to a view
+ * is as large as the view, so its bytes count either way.
  */
 function viewsAlive(
   model: Model,

@@ -4,8 +4,8 @@
  * moved on the way they share a storage, else they do not; either way the largest of them is held.
  * A row over single variables counts one of them; the variable here is the largest.
  *
- * In: a model, its liveness, a program point. Out: the storages there, a problem with their
- * variables, their part of the row.
+ * For a program point, it gives the storages, a problem with their variables, and their part of the
+ * row.
  */
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { elements } from '../../../ops/record/record.ts';
@@ -66,7 +66,7 @@ export function sharedStorages(model: Model, live: Liveness, point: number): Sha
 /** A problem with variables for storages behind its own. */
 export interface WithStorages {
   readonly problem: Problem;
-  /** What the storages of a point add to its row; undefined for a point without. */
+  /** The amounts of a point's storages in its row; undefined for a point without. */
   readonly rowAt: (point: number) => Pick<LinearRow, 'variables' | 'amounts'> | undefined;
   /**
    * A choice of the problem, with the storages that it makes; also of one that has fewer of them.

@@ -1,13 +1,12 @@
 /**
- * Transient memory: what is alive at one program point because of a single decision. A
- * redistribution step holds its operand and its result, a node its inputs and its results. No
- * linear row over one variable at a time knows of the former, and rows of other points know of
- * neither. Decisions that hold more than a limit are taken out of the problem.
+ * Counts transient memory: the bytes that are alive at one program point because of a single
+ * decision. A redistribution step holds its operand and its result, a node its inputs and its
+ * results. No linear row over one variable at a time knows of the former, and rows of other points
+ * know of neither. Decisions that hold more than a limit are taken out of the problem.
  *
  * With the limit `budget - least states` every plan within the budget is left (states are alive
- * throughout, and what is counted here is no state): bounds stay bounds. With a limit on single
- * copies besides, the problem is a part of it, to look for plans in. In: a model and its liveness.
- * Out: problems without decisions that hold more than a limit at once.
+ * throughout, and what is counted here is no state): bounds stay bounds. With a further limit on
+ * single copies, the problem is a part of that one, in which plans are searched.
  */
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { elements } from '../../../ops/record/record.ts';
@@ -17,7 +16,7 @@ import type { CopyVariable, Model, Use } from '../../model/model.ts';
 import { moved } from '../../model/tables.ts';
 import type { Liveness } from './liveness.ts';
 
-/** What one decision may hold at a program point, see `Transients`. */
+/** Limits on the bytes that one decision may hold at a program point, see `Transients`. */
 interface TransientLimits {
   /** Operand and result of a step, inputs and results of a node. */
   readonly transientBytes: number;

@@ -33,7 +33,7 @@ export interface NodeCandidates {
 export interface NextBest {
   readonly kind: 'tie' | 'one node' | 'one parameter' | 'recipe';
   readonly name: string;
-  /** What it takes instead. */
+  /** The strategy that it takes instead. */
   readonly spec?: string;
   readonly deltaSeconds: number;
 }

@@ -20,8 +20,8 @@ export interface ComparedRecipe {
   readonly computeSeconds: number | null;
   readonly communicationSeconds: number | null;
   /**
-   * What counts against the budget on the fullest device: peak memory, or the states where those
-   * alone were asked about.
+   * The bytes that count against the budget on the fullest device: peak memory, or the states where
+   * only those were asked about.
    */
   readonly peakBytes: number | null;
   /** Bytes above the budget, where it is over. */
@@ -134,7 +134,7 @@ export async function compareRecipes(prepared: Solvable, plan: Plan): Promise<Co
     const p = byName.get(name);
     return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds }];
   });
-  // Of plans that are equal in both, the first stands for all: the plan itself before any known
+  // Among plans that are equal in both, the first represents all: the plan itself before any known
   // one.
   const order = new Map(points.map((p, k) => [p.name, k]));
   const distinct = [...frontier]

@@ -11,7 +11,7 @@ import type { Plan } from '../../../plan/record/types.ts';
 /** The same plan on links of another speed. */
 export interface Sensitivity {
   readonly what: string;
-  /** The plan as it stands, priced anew. */
+  /** Seconds of the plan as it is, under the new prices. */
   readonly seconds: number;
   readonly deltaSeconds: number;
   /** The best plan there, where it was solved for (`--what-if`). */
@@ -44,8 +44,8 @@ export function linkChanges(plan: Plan): LinkChange[] {
 }
 
 /**
- * The cluster of a request with other links, as text: the name of a design or a file stays what it
- * was beside that.
+ * The cluster of a request with other links, as text: the name of a design or a file is kept as the
+ * base.
  */
 export function withLinks(cluster: string, { level, factor }: LinkChange): string {
   const { bytesPerSecond } = loadCluster(cluster)[level];
@@ -61,7 +61,7 @@ export function withLinks(cluster: string, { level, factor }: LinkChange): strin
   });
 }
 
-/** Prices the plan anew on faster and slower links; nothing is solved. */
+/** Prices the plan again on faster and slower links; nothing is solved. */
 export function sensitivityOf(
   { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
   plan: Plan,

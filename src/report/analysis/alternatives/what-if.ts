@@ -16,8 +16,8 @@ import type { Compared } from './recipes.ts';
 import { linkChanges, type Sensitivity, withLinks } from './sensitivity.ts';
 
 /**
- * What more memory would be worth, and how little would do; states only, activations are not part
- * of these budgets.
+ * The value of more memory, and the least memory that is enough; states only, activations are not
+ * part of these budgets.
  */
 export interface MemoryBounds {
   /** The best plan without any limit on states. */
@@ -73,7 +73,7 @@ export function priceSteps(frontier: Compared['frontier']): PriceStep[] {
 /** Least share of the largest plan's memory that is worth a price. */
 const LEAST_STEP = 0.01;
 
-/** The best plan on faster and slower links, solved anew with this plan as a start. */
+/** The best plan on faster and slower links, solved again with this plan as a start. */
 export async function bestOnOtherLinks(
   { prepared, plan, choice }: Reopened,
   program: Graph,

@@ -1,6 +1,6 @@
 /**
- * Certification: the checker replays the proof log of the search. In: a problem, a choice, a proof
- * log. Out: a certificate that the checker accepted, and the bound that it proves.
+ * Certifies an answer: the checker replays the proof log of the search. It gives the certificate
+ * that the checker accepted, and the bound that it proves.
  */
 import { STEP } from '../../check/certificate-format.ts';
 import { hashProblem, NO_CHOICE, verifyHashed } from '../../check/verify.ts';
@@ -10,7 +10,7 @@ import { isLeast } from '../../problem/cost.ts';
 import type { Pool } from '../../store/pool.ts';
 import type { Certificate, CertificateRow, Problem } from '../../types.ts';
 
-/** What the checker accepted. */
+/** The claims that the checker accepted. */
 interface Proven {
   /** Lower bound on every choice; Infinity when there is none. */
   readonly bound: number;

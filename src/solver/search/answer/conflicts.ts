@@ -79,7 +79,7 @@ export function explain(problem: Problem, solver: Solver): Explanation {
     };
   }
   if (linear.length > 0) return { conflict };
-  // A linear row that nothing keeps on its own would stand in the way under any usage limit.
+  // A linear row that no choice keeps on its own conflicts with any usage limit.
   if (!admits(plainRows(problem).filter((r) => 'row' in r.source))) return { conflict };
   return { conflict, smallestBudget: smallestLimit(problem, admits) };
 }

@@ -20,7 +20,7 @@ interface MessageBoundOptions {
   readonly stopped: () => boolean;
 }
 
-/** What messages prove. */
+/** The bounds that messages prove. */
 interface MessageBound {
   /** No choice costs less, whether it keeps the rows or not. */
   readonly bound: number;

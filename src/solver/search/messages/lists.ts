@@ -107,8 +107,8 @@ function spreadShifts(
   workspace.reducer.sumParallel(target);
   const origin = wide?.origin;
   const rank = origin === undefined ? fold.lockstep : origin.map((i) => fold.lockstep[i]);
-  // Edge of the target -> edge of the short network, and how many edges of the long one it stands
-  // for.
+  // Edge of the target -> edge of the short network, and the number of edges of the long one that
+  // it represents.
   const twin = new Int32Array(target.factors.length).fill(-1);
   const count = new Float64Array(target.factors.length);
   for (let e = 0; e < fold.edge.length; e++) {
@@ -117,7 +117,7 @@ function spreadShifts(
     count[there]++;
     if (twin[there] < 0) twin[there] = fold.edge[e];
   }
-  // What all layers read gives each of them its part.
+  // A value that all layers read gives each of them its part.
   const weights = new Float64Array(2 * target.factors.length).fill(1);
   target.factors.forEach((f, e) => {
     f?.vars.forEach((v, side) => {

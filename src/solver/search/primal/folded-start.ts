@@ -1,6 +1,6 @@
 /**
- * Warm starts from the folded network: sweeps of the short network cost little and save sweeps of
- * the long one. In: a long network of equal blocks. Out: its first messages, a first choice, and a
+ * Warm-starts a long network of equal blocks from its folded network: sweeps of the short network
+ * cost little and save sweeps of the long one. It gives the first messages, a first choice, and a
  * bracket of the price of one row.
  */
 import { ascend, type AscentLimits } from '../../dual/ascent.ts';
@@ -28,7 +28,7 @@ import { relink } from './path-relinking.ts';
 /** A choice is far above the bound by more than so much of what it costs with its prices. */
 const FAR = 0.01;
 
-/** Where the results go. */
+/** The receiver of the results. */
 export interface FoldedHost {
   /** Takes a choice of the long network (positions). */
   readonly propose: (at: Int32Array) => void;
@@ -86,7 +86,8 @@ export function foldedBracket(
     const priced = withBounds(tied.net, net.rows);
     addPrices(priced, [price > cap ? cap : price]);
     const messages = below(price - 1n).on(priced);
-    // What was the best elsewhere may be it here, where messages alone lead to a far worse choice.
+    // A choice that was the best elsewhere may be the best here, where messages alone lead to a far
+    // worse choice.
     const others = tried.flatMap((t) => t.best ?? []);
     const asked: (typeof tried)[number] = { price, messages };
     tried.push(asked);

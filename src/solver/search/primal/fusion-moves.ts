@@ -1,9 +1,9 @@
 /**
- * Fusion of choices: what several choices of a network take is put together, and the cheapest
- * choice of it is found exactly (V. Lempitsky, C. Rother, S. Roth and A. Blake, "Fusion moves for
- * Markov random field optimization", PAMI 2010). Variables of equal content share what any of them
- * takes, so that what one layer has found serves all. In: a network without rows and choices of it.
- * Out: positions, or nothing where what they take is too much.
+ * Fuses choices: the values that several choices of a network take are put together, and the
+ * cheapest choice among these values is found exactly (V. Lempitsky, C. Rother, S. Roth and A.
+ * Blake, "Fusion moves for Markov random field optimization", PAMI 2010). Variables of equal
+ * content share the values that any of them takes, so that the finding of one layer serves all.
+ * There is no answer where there are too many values.
  */
 import type { Eliminator } from '../../eliminate/buckets.ts';
 import type { Network } from '../../network/network.ts';

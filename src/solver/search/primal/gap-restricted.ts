@@ -1,9 +1,8 @@
 /**
- * A primal heuristic: exact elimination of a network that is fixed by a guessed cutoff. Decoded
- * choices are often far above the bound although the optimum is close to it; reduced-cost fixing
- * against them leaves too much. So the heuristic fixes against a cutoff within a small part of the
- * gap instead, and eliminates what is left. In: a network and its messages. Out: proposed choices;
- * nothing is proven.
+ * Searches a network by a primal heuristic: exact elimination after fixing by a guessed cutoff.
+ * Decoded choices are often far above the bound although the optimum is close to it; reduced-cost
+ * fixing against them leaves too much. So the heuristic fixes against a cutoff within a small part
+ * of the gap instead, and eliminates the rest. It proposes choices and proves nothing.
  */
 import type { Trws } from '../../dual/trws.ts';
 import type { Eliminator } from '../../eliminate/buckets.ts';
@@ -22,13 +21,13 @@ export interface GapHost {
   /** Takes a choice, as positions of the network. */
   readonly propose: (at: Int32Array) => void;
   readonly stopped: () => boolean;
-  /** Of a network with rows. */
+  /** Limits on a network with rows. */
   readonly labels?: {
     readonly most: number;
     /** Most label combinations of one attempt. */
     readonly work: () => number;
     readonly spent: (work: number) => void;
-    /** Whether the whole of a wide gap is an attempt. */
+    /** True if the whole of a wide gap is an attempt. */
     readonly searchesWide: boolean;
   };
 }
@@ -59,7 +58,7 @@ const MOST_PART = 1 / 8;
  * Searches within a part of the gap: a larger one as long as the fixed network is narrow, else a
  * smaller one until it is.
  *
- * @param messages of the network as it stands, priced for its rows
+ * @param messages of the present network, priced for its rows
  */
 export function searchWithinGap(net: Network, messages: Trws, bound: number, host: GapHost): void {
   const gap = host.target() - bound;

@@ -1,9 +1,9 @@
 /**
- * Mixtures of two choices under a row, layer by layer, with layers in between that are chosen anew.
- * As many layers take the small choice as the row needs, and the rest the cheap one. Where the two
- * meet, their values may not go together: the layers on either side of that seam, and what is in no
- * layer, are free, at the price of the row. In: a network with one row, a choice that breaks it and
- * one that keeps it, the layer of every variable. Out: proposed choices.
+ * Mixes two choices under a row, layer by layer, with layers in between that are chosen again. As
+ * many layers take the small choice as the row needs, and the rest the cheap one. Where the two
+ * meet, their values may not go together: the layers on either side of that seam, and the variables
+ * outside of layers, are free, at the price of the row. One of the two choices breaks the row, the
+ * other keeps it.
  */
 import { ascend } from '../../dual/ascent.ts';
 import { addSlice } from '../../dual/inner-loops.ts';

@@ -1,8 +1,8 @@
 /**
- * What tensor-parallel ranks gather for products on a narrow unit: operands are cast before they
- * are gathered. In: the placed program and its software. Out: for each use the share of bytes, and
- * a step of its redistribution in so many bytes. Source: Transformer Engine
- * (`gather_along_first_dim` with a quantizer), torchao (`Float8ColwiseParallel`).
+ * Prices the gathers of tensor-parallel ranks for products on a narrow unit, where operands are
+ * cast before they are gathered: the share of bytes for each use, and the price of a step of its
+ * redistribution at so many bytes. Source: Transformer Engine (`gather_along_first_dim` with a
+ * quantizer), torchao (`Float8ColwiseParallel`).
  */
 
 import type { StepSystem } from '../../../cost/kernels/call.ts';

@@ -18,7 +18,7 @@ export interface Step {
   readonly seconds: number;
 }
 
-/** What moves for a use, and the node that it is charged to. */
+/** A move for a use, and the node that it is charged to. */
 export interface Move {
   readonly use: Use;
   readonly kind: 'activation' | 'weight' | 'gradient';
@@ -26,7 +26,7 @@ export interface Move {
   readonly steps: readonly Step[];
 }
 
-/** Collectives that can be cut into parts beside products of matrices. */
+/** Collectives that can be cut into parts which overlap with products of matrices. */
 export const PARTS: ReadonlySet<string> = new Set(['all_gather', 'reduce_scatter']);
 
 /** Bytes of a value on one device under a sharding. */

@@ -19,10 +19,10 @@ export interface GatheredRepeats {
 }
 
 /**
- * What no implementation keeps for the backward pass, though a program that repeats keys and values
- * says so: a rank keeps its own rows of them, and gathers and repeats again when the gradient of
- * attention is made (Megatron-Core's all-gather of keys and values saves what it had before; so
- * does the ring, which passes them on once more).
+ * Values that no implementation keeps for the backward pass, although a program that repeats keys
+ * and values says so: a rank keeps its own rows of them, and gathers and repeats again when the
+ * gradient of attention is made (Megatron-Core's all-gather of keys and values saves its operand;
+ * so does the ring, which passes them on once more).
  */
 export function gatheredRepeats(model: Model, routes: Routes): GatheredRepeats[] {
   const { flow, space } = model;
@@ -48,9 +48,9 @@ export function gatheredRepeats(model: Model, routes: Routes): GatheredRepeats[]
 }
 
 /**
- * Whether a use of the gradient of attention finds its value as the forward pass took it: Ulysses
- * saves queries, keys and values with their heads cut, which are as many bytes, and exchanges none
- * of them twice. A plan has copies for one pass only.
+ * Tells whether a use of the gradient of attention finds its value as the forward pass took it:
+ * Ulysses saves queries, keys and values with their heads cut, which are as many bytes, and
+ * exchanges none of them twice. A plan has copies for one pass only.
  */
 export function isSavedAsTaken(
   model: Model,

@@ -1,9 +1,9 @@
 /**
- * The modules of a layer that may be recomputed. In: a call of a forward program with its module
- * path, as our model families write it, or the price of a set of modules. Out: the modules that
- * recompute a call, none where only policies do; the sets to price. Source of what each is:
- * megatron-core 0.16 (`recompute_modules`); norms are those of the residual stream. Routed experts
- * are priced beside the program (`moe.ts`).
+ * Finds the modules of a layer that may be recomputed: for a call of a forward program, by its
+ * module path as our model families write it, the modules that recompute it, none where only
+ * policies do; and the sets of modules to price. The modules are those of megatron-core 0.16
+ * (`recompute_modules`); norms are those of the residual stream. Routed experts are priced
+ * separately (`moe.ts`).
  */
 
 import type { Node } from '../../../graph/types.ts';
@@ -47,7 +47,7 @@ export function moduleOfCall(
   return isActivation ? ['act', 'mlp'] : ['mlp'];
 }
 
-/** What a set costs and saves for one microbatch. */
+/** The cost and saving of a set for one microbatch. */
 interface SetPrice {
   readonly seconds: number;
   readonly savedBytes: number;

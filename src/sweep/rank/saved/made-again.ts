@@ -1,9 +1,8 @@
 /**
- * What fused kernels do not keep for the backward pass because they make it again in passing. In:
- * the placed program, the values that its backward calls read, and who reads each. Out: the values
- * that must lie in memory. Source: Megatron's fused kernels keep the input of an activation or a
- * norm alone (arXiv:2205.05198, section 4); a compiler recomputes pointwise chains up to kernels of
- * their own (PyTorch's min-cut partitioner).
+ * Finds the values that must lie in memory for the backward pass, among those that backward calls
+ * read: fused kernels do not keep values that they can compute again in passing. Source: Megatron's
+ * fused kernels keep the input of an activation or a norm alone (arXiv:2205.05198, section 4); a
+ * compiler recomputes pointwise chains up to kernels of their own (PyTorch's min-cut partitioner).
  */
 
 import type { StepSoftware } from '../../../cost/kernels/software.ts';
@@ -14,11 +13,11 @@ import { isJoined, ONE_KERNEL } from '../joined-calls.ts';
 
 /** Which values a kernel can make again. */
 export interface FusedCalls {
-  /** Whether a call is element by element in a fused kernel. */
+  /** Tells whether a call is element by element in a fused kernel. */
   readonly isAgain: (node: number) => boolean;
   /**
-   * Whether a call that reads a value is part of a fused kernel; others take their operands from
-   * memory.
+   * Tells whether a call that reads a value is part of a fused kernel; others take their operands
+   * from memory.
    */
   readonly joins: (node: number) => boolean;
 }
@@ -44,10 +43,10 @@ export function fusedCalls(
 }
 
 /**
- * Of values that backward calls read, those that lie in memory. A value that only fused kernels
- * read goes where it can be made, element by element, of others that are kept or of inputs; and
- * where what it is made of is smaller, that is kept instead (a norm's input rather than its copy in
- * float32).
+ * The values that lie in memory, among those that backward calls read. A value that only fused
+ * kernels read is dropped where it can be computed, element by element, from others that are kept
+ * or from inputs; and where its operands are smaller, these are kept instead (a norm's input rather
+ * than its copy in float32).
  *
  * @param read values by node (no views), and whether a kernel of its own reads each
  * @param admits whether a value may be kept instead; inputs of the program are there
@@ -64,8 +63,8 @@ export function keptInMemory(
   const total = (list: ReadonlySet<number>): number =>
     [...list].reduce((sum, n) => sum + bytesOf(n), 0);
   /**
-   * What is missing to make a value: nothing where it is there, else itself, or what it is made of
-   * where that is less.
+   * The values that are missing to compute a value: none where it is there, else itself, or its
+   * operands where those are fewer bytes.
    */
   const missing = (r: number, depth: number): ReadonlySet<number> => {
     if (kept.has(r) || weight[r] === 1 || graph.nodes[r].kind !== 'call') return NONE;

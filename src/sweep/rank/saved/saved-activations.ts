@@ -21,11 +21,14 @@ import type { GraphUnits } from '../../model/units.ts';
 import { moduleOfCall } from './layer-modules.ts';
 import { type FusedCalls, keptInMemory } from './made-again.ts';
 
-/** What a product reads again in the backward pass is kept as it was cast for its narrow unit. */
+/**
+ * A value that a product reads again in the backward pass is kept as it was cast for its narrow
+ * unit.
+ */
 export interface NarrowSaves {
   /** Bytes of the cast over those of the value. */
   readonly share: number;
-  /** Whether a call is such a product. */
+  /** Tells whether a call is such a product. */
   readonly isProduct: (node: number) => boolean;
 }
 
@@ -54,7 +57,7 @@ export function keptByUnit(
 ): { readonly bytes: Float64Array; readonly nodes: Set<number> } {
   const { unit, pass, root, weight, index } = units;
   const bytes = new Float64Array(units.count);
-  /** Whether a kernel of its own reads each. */
+  /** True if a kernel of its own reads each. */
   const read = new Map<number, boolean>();
   const cast = new Set<number>();
   graph.nodes.forEach((node, i) => {
@@ -172,8 +175,8 @@ function callsOf(modules: readonly string[], graph: Graph, table: OperatorTable)
 }
 
 /**
- * Of calls that may be recomputed, those that a backward call needs, directly or through others of
- * them.
+ * The calls that a backward call needs, directly or through others of them, among those that may be
+ * recomputed.
  */
 function neededRecomputed(
   names: ReadonlySet<string>,
@@ -198,7 +201,7 @@ function neededRecomputed(
   return new Set([...needed].filter((name) => names.has(name)));
 }
 
-/** Of the narrow points inside a layer only the last. */
+/** Keeps only the last narrow point inside each layer. */
 function lastOfLayers(narrow: readonly string[], graph: Graph): string[] {
   const layers = new Map(graph.nodes.map((n) => [n.name, layerOf(n.meta.path)]));
   const last = new Map<number, string>();
@@ -213,8 +216,8 @@ function lastOfLayers(narrow: readonly string[], graph: Graph): string[] {
 }
 
 /**
- * Whether a policy drops the result of a call; `products` counts those of the layers so far, this
- * one among them.
+ * Tells whether a policy drops the result of a call; `products` counts those of the layers so far,
+ * this one among them.
  */
 function isDropped(policy: (typeof POLICIES)[number], cls: string, products: number): boolean {
   switch (policy) {

@@ -5,7 +5,7 @@ import type { Model } from '../../../plan/model/model.ts';
 import type { GraphUnits } from '../../model/units.ts';
 import type { GatheredRepeats } from './key-values.ts';
 
-/** What of a program is kept for the backward pass, and what is made twice. */
+/** The values of a program that are kept for the backward pass, and those that are made twice. */
 interface Kept {
   readonly units: GraphUnits;
   /** Nodes whose results are kept. */

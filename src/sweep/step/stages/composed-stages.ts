@@ -1,13 +1,13 @@
 /**
- * The stages of a layout and what they hand on, as a comparison lists them. In: seconds, units and
- * devices of the chunks. Out: the lists, made when somebody asks: a sweep prices tens of thousands
- * of layouts and shows the stages of a few.
+ * Lists the stages of a layout and their messages, as a comparison prints them. The lists are made
+ * when they are asked for: a sweep prices tens of thousands of layouts and shows the stages of a
+ * few.
  */
 
 import type { ComparedBoundary, ComparedStage } from '../../../recipes/compare/comparison.ts';
 import type { StageSeconds } from '../../../simulate/pipeline/play.ts';
 
-/** What a device of a pipeline has in all. */
+/** The sums of a pipeline's device. */
 interface StageDevice {
   readonly peak: number;
   readonly inFlight: number;
@@ -56,7 +56,7 @@ export function composedStages(
   return onDemand(bounds, passes, own, messages);
 }
 
-/** What the lists are made of is all that they hold on to. */
+/** The lists hold on to nothing but the data that they are made from. */
 function onDemand(
   bounds: readonly number[],
   passes: Float64Array,

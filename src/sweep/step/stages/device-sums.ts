@@ -1,7 +1,6 @@
 /**
- * Adds up the units of a pipeline's device. In: the units of the whole model and the chunks of one
- * device. Out: seconds and bytes of each chunk, and of the device. A sweep adds up hundreds of
- * thousands of devices, so all sums are made in one pass.
+ * Adds up the units of a pipeline's device: seconds and bytes of each of its chunks, and of the
+ * device. A sweep adds up hundreds of thousands of devices, so all sums are made in one pass.
  */
 
 import type { StageSeconds } from '../../../simulate/pipeline/play.ts';
@@ -17,7 +16,7 @@ export interface Span {
 /** One microbatch through a chunk, with what hides taken off. */
 export interface ChunkSums extends StageSeconds {
   readonly keptBytes: number;
-  /** What runs of two microbatches save at most. */
+  /** The most that pairs of two microbatches save. */
   readonly pairedSeconds: number;
   readonly saved: Saved;
 }
@@ -35,7 +34,7 @@ export interface DeviceSums {
   readonly besideBytes: number;
   /** Bytes that a neighbour is about to use, gathered already. */
   readonly aheadBytes: number;
-  /** Of what a step has once. */
+  /** Seconds of work that a step has once. */
   readonly stepSeconds: number;
 }
 
@@ -43,7 +42,7 @@ const NOTHING: Saved = { forward: 0, backward: 0, hiddenForward: 0, hiddenBackwa
 
 /**
  * @param share of the passes that run in pairs
- * @param overlaps whether collectives run beside compute
+ * @param overlaps whether collectives overlap with compute
  */
 export function deviceSums(
   units: readonly Unit[],

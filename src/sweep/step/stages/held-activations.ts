@@ -1,7 +1,6 @@
 /**
- * Bytes of activations that the devices of a pipeline keep. In: a schedule, its shape, the
- * microbatches in flight. Out: for each device what it keeps in all, of what one microbatch keeps
- * of each of its chunks.
+ * Computes the bytes of activations that each device of a pipeline keeps, from the bytes that one
+ * microbatch keeps on each of its chunks and the microbatches in flight under a schedule.
  */
 
 import { keptByChunk } from '../../../simulate/pipeline/closed-forms.ts';
@@ -10,7 +9,7 @@ import type { PipelineSchedule, PipelineShape } from '../../../simulate/pipeline
 /** Bytes that a device keeps in all, of those that a microbatch keeps of each of its chunks. */
 export type HeldBytes = (chunkBytes: readonly number[]) => number;
 
-/** What pipelines keep; of each shape the mixes of chunks are made once. */
+/** The activations that pipelines keep; for each shape the mixes of chunks are made once. */
 export class HeldActivations {
   private readonly mixesOf = new Map<string, readonly (readonly number[])[]>();
 

@@ -1,15 +1,15 @@
 /**
- * Seconds and bytes below which no tuning of a layout is, before its stages are made. In: the units
- * of a layout with their results kept and recomputed. Out: whether a step takes a stated time at
- * least, and whether some device is over its budget. A sweep asks both of hundreds of thousands of
- * tunings, most of which do not fit or are slower than another of the same plan.
+ * Bounds the seconds and bytes of all tunings of a layout from below, before its stages are made:
+ * it tells whether a step takes at least a stated time, and whether some device is over its budget.
+ * A sweep asks both of hundreds of thousands of tunings, most of which do not fit or are slower
+ * than another of the same plan.
  */
 
 import { leastVisible } from '../../model/overlap.ts';
 import type { Unit } from '../units/unit-costs.ts';
 import type { HeldBytes } from './held-activations.ts';
 
-/** Of every built unit the less of both ways; states and their moves are the same in both. */
+/** For every built unit the lesser of both ways; states and their moves are the same in both. */
 export interface LeastUnits {
   /** The built unit of every unit of the model, in its order. */
   readonly built: readonly number[];
@@ -19,18 +19,18 @@ export interface LeastUnits {
   /** Temporary bytes of units that exchange tokens, 0 of others. */
   readonly besideBytes: readonly number[];
   readonly prefetchedBytes: readonly number[];
-  /** Of all units. */
+  /** Temporary bytes of all units. */
   readonly leastTemporaryBytes: number;
   readonly allStateBytes: number;
   /**
-   * Of one microbatch through all units, with all that may hide hidden; what pairs of microbatches
-   * save is not taken off.
+   * Seconds of one microbatch through all units, with everything hidden that can be; the savings of
+   * pairs of microbatches are not subtracted.
    */
   readonly passSeconds: number;
   readonly pairedSeconds: number;
-  /** Of all exchanges of those that keep their results. */
+  /** Seconds of all exchanges of units that keep their results. */
   readonly exchangeSeconds: number;
-  /** Of what a step has once. */
+  /** Seconds of work that a step has once. */
   readonly stepSeconds: number;
 }
 
@@ -40,7 +40,7 @@ const ROUNDING = 1e-9;
 /**
  * @param strict built units whose results are recomputed; `plain` the same units, keeping theirs
  * @param built which of them every unit of the model is
- * @param overlaps whether collectives run beside compute
+ * @param overlaps whether collectives overlap with compute
  */
 export function leastUnits(
   strict: readonly Unit[],
@@ -94,8 +94,8 @@ function passesOf(
 }
 
 /**
- * Whether the device that works longest does so for at least these seconds: no less than the mean
- * of all.
+ * Tells whether the device that works longest does so for at least these seconds: no less than the
+ * mean of all.
  *
  * @param share of the passes that run in pairs
  */
@@ -113,8 +113,8 @@ export function takesAtLeast(
 }
 
 /**
- * Whether states and the least temporary bytes alone are over the budget on some device, wherever
- * stages are cut.
+ * Tells whether states and the least temporary bytes alone are over the budget on some device,
+ * wherever stages are cut.
  */
 export function isOverInMean(
   budgetBytes: number,
@@ -125,12 +125,13 @@ export function isOverInMean(
 }
 
 /**
- * Whether some device is over its budget with these stages, however many of its units are
+ * Tells whether some device is over its budget with these stages, however many of its units are
  * recomputed.
  *
  * @param bounds first unit of every chunk, and the number of units
  * @param held bytes that each device keeps, of what a microbatch keeps of its chunks
- * @param paired whether a unit with experts holds its own beside another microbatch
+ * @param paired whether a unit with experts holds its own activations in addition to those of
+ *   another microbatch
  */
 export function isOverSomewhere(
   budgetBytes: number,

@@ -36,8 +36,7 @@ export function stageBounds(
     schedule: schedule === 'interleaved' ? '1f1b' : schedule,
   } as const;
   const limitBytes = schedule === 'interleaved' ? Infinity : budgetBytes - temporary;
-  // What fits nowhere is priced at its fastest cuts, so that it can be said by how much it does not
-  // fit.
+  // A layout that fits nowhere is priced at its fastest cuts, so that the excess can be reported.
   const found =
     balancedCuts(list, { ...request, limitBytes }) ??
     balancedCuts(list, { ...request, limitBytes: Infinity });
@@ -50,8 +49,7 @@ export function stageBounds(
  * differ by one layer, the first has the more.
  */
 export function evenBounds(layers: number, chunks: number): readonly number[] {
-  // What stands before and behind the layers takes the places of layers where all parts are then
-  // equal.
+  // The units before and after the layers take the places of layers where all parts are then equal.
   if (layers % chunks !== 0 && (layers + 2) % chunks === 0)
     return Array.from({ length: chunks + 1 }, (_, k) => (k * (layers + 2)) / chunks);
   const cut = Array.from({ length: chunks + 1 }, (_, k) => 1 + Math.ceil((k * layers) / chunks));

@@ -21,8 +21,8 @@ export interface Ring {
 }
 
 /**
- * What a ring leaves visible in a pass, in place of the collectives over the context dim: every
- * rank sends its block on while it attends to the one that it has (arXiv:2310.01889). Forward n - 1
+ * The visible seconds of a ring in a pass, in place of the collectives over the context dim: every
+ * rank sends its block on while it attends to the present one (arXiv:2310.01889). Forward n - 1
  * sends of keys and values; backward the same again, and n sends of their gradients, the last of
  * which nothing hides.
  */

@@ -1,8 +1,7 @@
 /**
- * Prices the parameters of a layout and sums their costs by unit. In: the parameters of a program,
- * how data ranks keep and move them. Out: each with its cost, and for each unit the sums that its
- * seconds and bytes are made of. Dense parameters and experts are priced apart, since layouts that
- * differ in their expert groups alone share the former.
+ * Prices the parameters of a layout, given how data ranks keep and move them, and sums their costs
+ * by unit. Dense parameters and experts are priced separately, since layouts that differ in their
+ * expert groups alone share the former.
  */
 
 import { COLLECTIVE_KINDS, dimsMask } from '../../../cost/collective-model.ts';
@@ -54,7 +53,7 @@ type Summed =
   | 'prefetchedBytes'
   | 'updatedElements';
 
-/** Of the parameters of one unit. */
+/** Sums over the parameters of one unit. */
 export type StateSums = Readonly<Record<Summed, number>> & {
   /** Moved to add the gradients of a microbatch to their buffers. */
   readonly addedBytes: number;
@@ -193,7 +192,7 @@ function alikeIn(parameters: readonly CoreParameter[]): Alike {
 /** Layouts ask of the same few lists. */
 const known = new WeakMap<readonly CoreParameter[], Alike>();
 
-/** Of every text a number that equal ones share. */
+/** Gives every text a number that equal ones share. */
 function numbered(texts: readonly string[]): number[] {
   const numbers = new Map<string, number>();
   return texts.map((text) => {

@@ -9,7 +9,7 @@ import type { RoutedCosts } from '../../rank/moe.ts';
 
 /** Tokens on their way to their experts and back: one pass of a routed block. */
 interface Exchange {
-  /** Of one of the two ways, the mean. */
+  /** Seconds of one of the two ways, the mean. */
   readonly seconds: number;
   /** Bytes that a device sends on one of the two ways. */
   readonly sentBytes: number;
@@ -41,7 +41,7 @@ export function tokenExchange(
   once = false,
 ): Exchange {
   const { ep, etp } = groups;
-  // Of a token's copies as many cross as there are devices with one of its experts.
+  // As many of a token's copies cross as there are devices with one of its experts.
   const dispatchBytes = once
     ? (copyBytes / routed.active) * Math.min(routed.active, ep * reached(routed, ep))
     : copyBytes;

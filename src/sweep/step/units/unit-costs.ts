@@ -31,20 +31,20 @@ export interface Unit extends StateMoves {
   readonly forward: number;
   readonly input: number;
   readonly weight: number;
-  /** Of all passes. */
+  /** Seconds of all passes. */
   readonly compute: number;
   /** Exchanges of tokens with experts, of all passes. */
   readonly exchange: number;
   /**
-   * Of a paired schedule: what the passes save where another microbatch is beside them; their
-   * seconds are without it.
+   * For a paired schedule, the savings of the passes where they overlap with another microbatch;
+   * their seconds are without it.
    */
   readonly pairedForward: number;
   readonly pairedBackward: number;
   readonly states: readonly [parameter: number, gradient: number, optimizer: number];
   readonly keptBytes: number;
   readonly temporaryBytes: number;
-  /** Of its gathered parameters, while a neighbour is at work. */
+  /** Bytes of its gathered parameters, while a neighbour is at work. */
   readonly prefetchedBytes: number;
   /** Seconds of the optimizer's update. */
   readonly update: number;
@@ -53,17 +53,17 @@ export interface Unit extends StateMoves {
   readonly boundary: number;
 }
 
-/** What the units of a layout are made from. */
+/** The data that the units of a layout are made from. */
 export interface UnitRequest {
   readonly core: CoreCost;
   readonly routed: RoutedCosts | undefined;
   readonly sizes: LayoutSizes;
   readonly kind: LayoutKind;
   readonly checkpoint: Checkpoint;
-  /** Whether passes of two microbatches run beside each other (`LayoutTuning.paired`). */
+  /** True if passes of two microbatches overlap (`LayoutTuning.paired`). */
   readonly paired: boolean;
   readonly groups: DataGroups;
-  /** Whether collectives run beside compute. */
+  /** True if collectives overlap with compute. */
   readonly overlaps: boolean;
   readonly system: StepSystem | undefined;
   /** Keys and values of a layer for one sequence, on one of so many tensor-parallel ranks. */
@@ -206,8 +206,8 @@ export function passUnits(request: UnitRequest): PassUnit[] {
     const inputCompute =
       u.backwardInput.compute + again + (block?.inputSeconds ?? 0) + waits.backward + waits.again;
     const weightCompute = u.backwardWeight.compute + (block?.weightSeconds ?? 0) + added.seconds;
-    // Parts of tensor parallelism pass the links of a host; what data ranks move between hosts runs
-    // beside the same compute.
+    // Parts of tensor parallelism pass the links of a host; the moves of data ranks between hosts
+    // overlap with the same compute.
     const taken = (move: Move): number =>
       groups.overHosts ? move.hidden - move.inside : move.hidden;
     const room = {
@@ -306,8 +306,8 @@ function boundarySeconds(
 }
 
 /**
- * What of collectives on the model dims is visible and hidden; `inside`: of the hidden, what tensor
- * parallelism moves.
+ * The visible and hidden seconds of collectives on the model dims; `inside`: the hidden seconds
+ * that belong to tensor parallelism.
  */
 interface Move extends Beside {
   readonly inside: number;
@@ -354,7 +354,7 @@ interface ModelMoves {
   readonly forward: Move;
   readonly input: Move;
   readonly weight: Move;
-  /** Of what is recomputed. */
+  /** The moves of the recomputed pass. */
   readonly second: Move;
 }
 
@@ -396,7 +396,7 @@ function modelMoves(u: CoreUnit, request: UnitRequest): ModelMoves {
   const second = under(u.context.again, checkpoint);
   return {
     forward: passed(moves.forward, forward.seconds, ringSeconds(forward, ring, 'forward')),
-    // Keys and values go round once more beside their gradients.
+    // Keys and values go round once more together with their gradients.
     input: passed(moves.input, backward.seconds, ringSeconds(backward, ring, 'backward')),
     weight: moves.weight,
     second: passed(moves.second, second.seconds, ringSeconds(second, ring, 'forward')),
