@@ -7,6 +7,7 @@ import { gzipSync, strToU8 } from 'fflate';
 
 import {
   analyse,
+  answer,
   bytesText,
   Deadline,
   DEFAULT_REQUEST,
@@ -31,9 +32,9 @@ import {
   readPlanFolder,
   type Reopened,
   reportOf,
-  shardPrepared,
   ShardwrightError,
   SolverLog,
+  stepText,
   VERSION,
 } from '../../src/entries/page.ts';
 import { explanationAnswer, LINES } from '../explanation.ts';
@@ -79,13 +80,21 @@ export async function plan(
   listener.step('Looking for the cheapest plan');
   const log = new SolverLog(prepared);
   const hear = momentsOf(prepared, began, listener);
-  const result = await shardPrepared(prepared, {
+  const found = await answer(prepared, {
     deadline,
     onProgress: (event) => (log.listen(event), hear(event)),
   });
-  if (result.status === 'infeasible') throw infeasible(result);
+  if (found.status === 'infeasible') throw infeasible(found.serial);
+  const { taken: result, recipes, step } = found;
   const planSeconds = (performance.now() - began) / 1000;
-  listener.summary(planSummary(result.graph, result.plan, []));
+  const { plan: taken } = result;
+  listener.summary(
+    planSummary(result.graph, taken, recipes, {
+      request: taken.request,
+      budgetBytes: taken.memory.budgetBytes,
+      ...(step === undefined ? {} : { simulated: stepText(step) }),
+    }),
+  );
   listener.step('Writing the report');
   const texts = planTexts(result.plan, result.prepared.question.program, result.certificate);
   const folder = readPlanFolder(texts, 'plan.json');

@@ -36,7 +36,7 @@ export { type PlanFolder, planTexts, readPlanFolder } from '../plan/record/folde
 export { Deadline } from '../plan/request/deadline.ts';
 export { DEFAULT_REQUEST, type PlanRequest } from '../plan/request/request.ts';
 export { parsePin } from '../plan/restrict/pins.ts';
-export { shardPrepared } from '../plan/shard.ts';
+export { answer } from '../recipes/answer.ts';
 export { SolverLog } from '../report/analysis/incumbents.ts';
 export { drawParameters } from '../report/html/drawings.ts';
 export { htmlFile, htmlPage } from '../report/html/page.ts';
@@ -49,6 +49,7 @@ export {
   comparisonTitle,
 } from '../report/sections/compared.ts';
 export { forcedText } from '../report/text/explain.ts';
+export { stepText } from '../report/text/overlap.ts';
 export { planSummary } from '../report/text/summary.ts';
 export type { Progress } from '../solver/types.ts';
 export { compareModel } from '../sweep/compare-model.ts';

@@ -9,7 +9,7 @@ import type { Graph } from '../../../graph/types.ts';
 import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { atSizes } from '../../../passes/sizes/fix-sizes.ts';
-import type { Infeasible, ShardResult } from '../../../plan/choice/result.ts';
+import type { Infeasible } from '../../../plan/choice/result.ts';
 import { prepare } from '../../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../../plan/prepare/prepared.ts';
 import { planAtEnds, plannedSizes } from '../../../plan/questions/size-range.ts';
@@ -18,12 +18,10 @@ import type { Deadline } from '../../../plan/request/deadline.ts';
 import {
   askedGap,
   DEFAULT_REQUEST,
-  holdsPeak,
   type PlanRequest,
   recomputesUnderBudget,
 } from '../../../plan/request/request.ts';
-import { shardPrepared } from '../../../plan/shard.ts';
-import { priceRecipes } from '../../../recipes/compare/compare.ts';
+import { answer, type Answered } from '../../../recipes/answer.ts';
 import {
   checkRecipes,
   whyRecipesAreCheaper,
@@ -31,15 +29,13 @@ import {
 import { SolverLog } from '../../../report/analysis/incumbents.ts';
 import { annotatedProgram } from '../../../report/analysis/program.ts';
 import { infeasibleText } from '../../../report/text/infeasible.ts';
+import { overlapText, stepText } from '../../../report/text/overlap.ts';
 import { endsText } from '../../../report/text/size-range.ts';
 import { SolverSteps, solverStepsText } from '../../../report/text/solver-steps.ts';
 import { planSummary } from '../../../report/text/summary.ts';
-import type { OverlappedStep } from '../../../simulate/overlap/known-plan.ts';
-import type { OverlapPlan } from '../../../simulate/overlap/plan.ts';
-import { NoChoiceInTime } from '../../../solver/solve.ts';
 import type { Problem, Progress } from '../../../solver/types.ts';
 import type { PlanPipeline } from '../../../sweep/pipeline/plan.ts';
-import { countedText, excessOver, percentText, secondsText, shareOf } from '../../../units.ts';
+import { percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { type Given, requestOfFlags } from '../../input/flags/flag.ts';
 import { PLAN_FLAGS } from '../../input/flags/planning-flags.ts';
@@ -85,13 +81,18 @@ export async function planCommand(
   const cache = PlanCache.open(graph, request, options, io);
   const known = cache?.replay(options.output);
   if (known !== undefined) return known;
-  const answer = async (
-    program: Graph,
-    asked: PlanRequest,
-    ...more: readonly [Parameters<typeof planGraph>[6]?, Parameters<typeof planGraph>[7]?]
+  const planned = async (
+    task: Pick<PlanTask, 'graph' | 'request' | 'range' | 'stages'>,
   ): Promise<number> => {
-    const listened = cache === undefined ? options : { ...options, onFiles: cache.wrote };
-    const code = await planGraph(program, table, asked, listened, cache?.io ?? io, run, ...more);
+    const listens = cache === undefined ? {} : { onFiles: cache.wrote };
+    const code = await planGraph({
+      table,
+      options,
+      io: cache?.io ?? io,
+      ...run,
+      ...listens,
+      ...task,
+    });
     cache?.store(code, deadline, options.timeLimit !== undefined);
     return code;
   };
@@ -100,9 +101,10 @@ export async function planCommand(
       const { checkPipeline, pipelineOfPlan } = await import('../../../sweep/pipeline/plan.ts');
       checkPipeline(graph, asked);
       const stages: Stages = (prepared, choice) => pipelineOfPlan(prepared, choice, asked, table);
-      return await answer(graph, requestOfStages(request, asked), undefined, {
-        cut: stages,
-        asked: { request, budgetBytes: asked.budgetBytes },
+      return await planned({
+        graph,
+        request: requestOfStages(request, asked),
+        stages: { cut: stages, asked: { request, budgetBytes: asked.budgetBytes } },
       });
     }
     if (options.frontier !== undefined)
@@ -116,8 +118,11 @@ export async function planCommand(
         onProgress: progressPrinter(io, options.quiet === true),
         ...run,
       });
-    const range = options.range === true ? { open, sizes: plannedSizes(open, sizes) } : undefined;
-    return await answer(atSizes(graph, new Map()), request, range);
+    return await planned({
+      graph: atSizes(graph, new Map()),
+      request,
+      ...(options.range === true ? { range: { open, sizes: plannedSizes(open, sizes) } } : {}),
+    });
   } catch (error) {
     // A line number means a line of the model's text.
     if (error instanceof ShardwrightError && error.details.position !== undefined)
@@ -126,127 +131,172 @@ export async function planCommand(
   }
 }
 
-/** Part of the time left that the recipes may take together. */
-const RECIPES = 1 / 2;
 /**
  * Share of what preparing took that is kept for re-costing the plan, which asks for the prices of
  * its placements again.
  */
 const RE_COSTING = 1 / 8;
 
-export async function planGraph(
-  graph: Graph,
-  table: OperatorTable,
-  request: PlanRequest,
-  options: Pick<
+/** A program to plan, how it is asked for, and who hears of it. */
+export interface PlanTask {
+  readonly graph: Graph;
+  readonly table: OperatorTable;
+  readonly request: PlanRequest;
+  readonly options: Pick<
     PlanOptions,
     'recipes' | 'program' | 'output' | 'emitIlp' | 'json' | 'quiet' | 'explainSolver'
-  > & {
-    /** Hears of the files that are written, and of the line that says so. */
-    readonly onFiles?: (files: PlanFolderFiles, line: string) => void;
-  },
-  io: CliIo,
-  { deadline: limit, answers }: { readonly deadline: Deadline; readonly answers: () => void },
+  >;
+  readonly io: CliIo;
+  readonly deadline: Deadline;
+  /** Is called once the work that may still be refused is done. */
+  readonly answers: () => void;
+  /** Hears of the files that are written, and of the line that says so. */
+  readonly onFiles?: (files: PlanFolderFiles, line: string) => void;
   /**
    * The program with its sizes open, and what they are fixed at: the plan is priced at the ends of
    * their ranges too.
    */
-  range?: { readonly open: Graph; readonly sizes: SizeValues },
+  readonly range?: { readonly open: Graph; readonly sizes: SizeValues };
   /**
    * Cuts the plan, which is that of one microbatch, into pipeline stages; and what was asked of a
    * device of one.
    */
-  stages?: {
+  readonly stages?: {
     readonly cut: Stages;
     readonly asked: { readonly request: PlanRequest; readonly budgetBytes: number };
-  },
-): Promise<number> {
+  };
+}
+
+/** A plan that was found, with everything that is printed of it. */
+interface Found extends Answered {
+  readonly ends?: Awaited<ReturnType<typeof planAtEnds>>;
+  readonly pipeline?: PlanPipeline;
+  readonly steps?: SolverSteps;
+}
+
+/** Plans, prints, writes the folder; the exit code says whether the gap was met. */
+export async function planGraph(task: PlanTask): Promise<number> {
+  const { graph, table, request, options, io } = task;
   if (request.overlap === true)
     (await import('../../../simulate/overlap/plan.ts')).checkOverlap(request);
   const steps = options.explainSolver === true ? new SolverSteps() : undefined;
-  const deadline = steps === undefined ? limit : limit.telling(steps.listen);
+  const deadline = steps === undefined ? task.deadline : task.deadline.telling(steps.listen);
   const began = performance.now();
   const prepared = prepare(graph, request, table, deadline);
   const search = deadline.reserving((RE_COSTING * (performance.now() - began)) / 1e3);
-  answers();
+  task.answers();
   if (options.emitIlp !== undefined) await emitIlp(prepared.left.problem, options.emitIlp);
-  const recipes = options.recipes ? await priceRecipes(prepared, search.part(RECIPES)) : [];
-  const starts = recipes.flatMap((r) => (r.status === 'priced' ? [r.choice] : []));
   const log = new SolverLog(prepared);
   const print = progressPrinter(io, options.quiet === true);
-  const result = await shardPrepared(prepared, {
-    starts,
-    deadline: search,
+  const answered = await answer(prepared, {
+    deadline,
+    search,
+    recipes: options.recipes,
+    isMicrobatch: task.stages !== undefined,
     onProgress: (event) => (log.listen(event), print(event)),
   });
-  if (result.status === 'infeasible')
-    return reportInfeasible(result, prepared, io, options.json === true);
-  const overlap =
-    request.overlap === true && !deadline.isOver
-      ? await withOverlap(result, { deadline, starts })
-      : undefined;
-  const step =
-    stages === undefined && asksForStep(request)
-      ? await withStep(result, recipes, deadline)
-      : undefined;
-  const { plan, choice } = overlap?.result ?? step?.result ?? result;
-  checkRecipes(prepared.question.given, plan, recipes);
-  const ends =
-    range === undefined || deadline.isOver
-      ? undefined
-      : await planAtEnds(plan, range.open, range.sizes, request, { table, deadline });
-  const pipeline = stages?.cut(result.prepared, choice);
-  const more = {
-    ...(ends === undefined ? {} : { ends }),
-    ...(pipeline === undefined ? {} : { pipeline }),
-    ...(overlap === undefined ? {} : { overlap: overlapRecord(overlap) }),
-    ...(step === undefined ? {} : { simulated: stepRecord(step) }),
-    ...(steps === undefined ? {} : { solverSteps: steps.steps }),
+  if (answered.status === 'infeasible')
+    return reportInfeasible(answered.serial, prepared, io, options.json === true);
+  const { serial, taken } = answered;
+  checkRecipes(prepared.question.given, taken.plan, answered.recipes);
+  const found: Found = {
+    ...answered,
+    serial,
+    taken,
+    ...(await atRangeEnds(task, taken.plan, deadline)),
+    ...(task.stages === undefined
+      ? {}
+      : { pipeline: task.stages.cut(serial.prepared, taken.choice) }),
+    ...(steps === undefined ? {} : { steps }),
   };
-  if (options.json === true) io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
-  else {
-    if (options.program === true) io.stdout(`${annotatedProgram(result.graph, plan)}\n\n`);
-    io.stdout(
-      `${planSummary(result.graph, plan, recipes, { ...(stages?.asked ?? asGiven(plan, request)), secondOpinion: result.secondOpinion, ...(step === undefined ? {} : { simulated: stepText(step) }) })}\n`,
-    );
-    const why = whyRecipesAreCheaper(prepared.question.given, plan, recipes);
-    if (why !== undefined) io.stdout(`note  ${why}\n`);
-    if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
-    else if (request.overlap === true)
-      io.stdout(`\noverlap    not looked for: ${deadline.cause}\n`);
-    if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
-    if (pipeline !== undefined) io.stdout(`\n${pipelineText(pipeline)}\n`);
-    if (steps !== undefined) io.stdout(`\n${solverStepsText(steps.steps)}\n`);
-  }
+  printPlan(task, prepared, found, deadline);
   // The answer is out: a disk that is full by now takes nothing away.
-  if (options.output !== undefined) {
-    const files = planFiles(
-      plan,
-      result.prepared.question.program,
-      result.certificate,
-      table,
-      pipeline,
-    );
-    const all = [
-      ...files,
-      [PROGRESS_FILE, progressText(files[0][1], log.incumbents(plan))],
-      ...(pipeline === undefined ? [[PIPELINE_FILE, undefined] as const] : []),
-    ] as const;
-    writeFolder(options.output, all, 'plan');
-    const line =
-      options.json === true
-        ? ''
-        : wroteText(
-            options.output,
-            files.map(([name]) => name),
-          );
-    if (line !== '') io.stdout(line);
-    options.onFiles?.(all, line);
+  if (options.output !== undefined) writePlanFolder(task, options.output, found, log);
+  return exitCode(task, found, deadline);
+}
+
+async function atRangeEnds(
+  { range, request, table }: PlanTask,
+  plan: Plan,
+  deadline: Deadline,
+): Promise<Pick<Found, 'ends'>> {
+  if (range === undefined || deadline.isOver) return {};
+  return { ends: await planAtEnds(plan, range.open, range.sizes, request, { table, deadline }) };
+}
+
+function printPlan(
+  { request, options, io, stages }: PlanTask,
+  prepared: Prepared,
+  { serial, taken, recipes, step, overlap, ends, pipeline, steps }: Found,
+  deadline: Deadline,
+): void {
+  const { plan } = taken;
+  if (options.json === true) {
+    const more = {
+      ...(ends === undefined ? {} : { ends }),
+      ...(pipeline === undefined ? {} : { pipeline }),
+      ...(overlap === undefined ? {} : { overlap: withoutResult(overlap) }),
+      ...(step === undefined ? {} : { simulated: withoutResult(step) }),
+      ...(steps === undefined ? {} : { solverSteps: steps.steps }),
+    };
+    io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
+    return;
   }
-  // What a plan with overlap in view gives away one after another is meant: the gap asked for is
-  // that of the plan it began with.
-  const { proof } = result.plan;
-  const good = askedGap(result.plan.request);
+  if (options.program === true) io.stdout(`${annotatedProgram(serial.graph, plan)}\n\n`);
+  const summary = planSummary(serial.graph, plan, recipes, {
+    ...(stages?.asked ?? asGiven(plan, request)),
+    secondOpinion: serial.secondOpinion,
+    ...(step === undefined ? {} : { simulated: stepText(step) }),
+  });
+  const why = whyRecipesAreCheaper(prepared.question.given, plan, recipes);
+  io.stdout(`${summary}\n`);
+  if (why !== undefined) io.stdout(`note  ${why}\n`);
+  if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
+  else if (request.overlap === true) io.stdout(`\noverlap    not looked for: ${deadline.cause}\n`);
+  if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
+  if (pipeline !== undefined) io.stdout(`\n${pipelineText(pipeline)}\n`);
+  if (steps !== undefined) io.stdout(`\n${solverStepsText(steps.steps)}\n`);
+}
+
+function withoutResult<T extends { readonly result: unknown }>({
+  result: _,
+  ...record
+}: T): Omit<T, 'result'> {
+  return record;
+}
+
+function writePlanFolder(
+  { table, options, io, onFiles }: PlanTask,
+  folder: string,
+  { serial, taken, pipeline }: Found,
+  log: SolverLog,
+): void {
+  const { plan } = taken;
+  const { program } = serial.prepared.question;
+  const files = planFiles(plan, program, serial.certificate, table, pipeline);
+  const all = [
+    ...files,
+    [PROGRESS_FILE, progressText(files[0][1], log.incumbents(plan))],
+    ...(pipeline === undefined ? [[PIPELINE_FILE, undefined] as const] : []),
+  ] as const;
+  writeFolder(folder, all, 'plan');
+  const names = files.map(([name]) => name);
+  const line = options.json === true ? '' : wroteText(folder, names);
+  if (line !== '') io.stdout(line);
+  onFiles?.(all, line);
+}
+
+/**
+ * What a plan with overlap in view gives away one after another is meant: the gap asked for is that
+ * of the plan it began with.
+ */
+function exitCode(
+  { options, io }: PlanTask,
+  { serial, pipeline }: Found,
+  deadline: Deadline,
+): number {
+  const { proof } = serial.plan;
+  const good = askedGap(serial.plan.request);
   const met = proof.gap <= good || proof.status === 'optimal';
   if (!met && deadline.isInterrupted)
     io.stderr(
@@ -274,102 +324,6 @@ function asGiven(
     ...(activations === undefined ? {} : { activations }),
   };
   return { request, budgetBytes: plan.memory.budgetBytes };
-}
-
-async function withOverlap(
-  result: Extract<ShardResult, { readonly status: 'planned' }>,
-  options: { readonly deadline: Deadline; readonly starts: readonly Int32Array[] },
-): Promise<OverlapPlan | undefined> {
-  const { overlapPlan } = await import('../../../simulate/overlap/plan.ts');
-  try {
-    return await overlapPlan(result, options);
-  } catch (error) {
-    if (error instanceof NoChoiceInTime) return undefined;
-    throw error;
-  }
-}
-
-/**
- * Whether the plan is the known one of the shortest simulated step, where nothing else is asked
- * for.
- */
-function asksForStep({ objective, overlap, solver }: PlanRequest): boolean {
-  return objective === 'time' && overlap !== true && solver !== 'propagate';
-}
-
-async function withStep(
-  result: Extract<ShardResult, { readonly status: 'planned' }>,
-  recipes: Awaited<ReturnType<typeof priceRecipes>>,
-  deadline: Deadline,
-): Promise<OverlappedStep | undefined> {
-  const known = recipes.flatMap((r) =>
-    r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : [],
-  );
-  if (known.length === 0 || deadline.isOver) return undefined;
-  const { overlappedStep } = await import('../../../simulate/overlap/known-plan.ts');
-  return overlappedStep(result, known, deadline);
-}
-
-/** What `--json` prints of the step with communication beside compute, beside the plan. */
-function stepRecord({ result: _, ...record }: OverlappedStep): Omit<OverlappedStep, 'result'> {
-  return record;
-}
-
-function stepText({
-  name,
-  simulatedSeconds,
-  baseSimulatedSeconds,
-  serialSeconds,
-  baseSerialSeconds,
-  boundSeconds,
-  gap,
-}: OverlappedStep): string {
-  const proven =
-    boundSeconds === null || gap === null
-      ? ''
-      : `; no plan takes less than ${secondsText(boundSeconds)} (gap ${percentText(gap)})`;
-  const first =
-    `overlapped ${secondsText(simulatedSeconds)} simulated, communication beside ` +
-    `compute${proven}`;
-  if (name === undefined) return first;
-  return (
-    `${first}\n           ${name}: ` +
-    `${percentText(shareOf(baseSimulatedSeconds - simulatedSeconds, baseSimulatedSeconds))} ` +
-    'less than the plan of least seconds one after another ' +
-    `(${secondsText(baseSimulatedSeconds)})\n           one after another it takes ` +
-    `${percentText(excessOver(baseSerialSeconds, serialSeconds))} more than that plan, which ` +
-    '--objective serial prints'
-  );
-}
-
-/** What `--json` prints of a plan with overlap in view, beside the plan. */
-function overlapRecord({ result: _, ...record }: OverlapPlan): Omit<OverlapPlan, 'result'> {
-  return record;
-}
-
-function overlapText(overlap: OverlapPlan): string {
-  const {
-    changed,
-    simulatedSeconds,
-    boundSeconds,
-    gap,
-    baseSimulatedSeconds,
-    serialSeconds,
-    baseSerialSeconds,
-    rounds,
-  } = overlap;
-  const proven =
-    `no plan takes less than ${secondsText(boundSeconds)} (gap ${percentText(gap)}); ` +
-    `${countedText(rounds, 'plan')} ` +
-    `simulated${holdsPeak(overlap.result.prepared.question.request) ? '\n           every plan simulated keeps the peak of memory within the budget; the bound holds whatever the peak is' : ''}`;
-  if (!changed) return `overlap    ${secondsText(simulatedSeconds)} simulated; ${proven}`;
-  return (
-    `overlap    ${secondsText(simulatedSeconds)} simulated, ` +
-    `${percentText(shareOf(baseSimulatedSeconds - simulatedSeconds, baseSimulatedSeconds))} ` +
-    'less than the plan of least seconds one after another ' +
-    `(${secondsText(baseSimulatedSeconds)}); one after another ` +
-    `${percentText(excessOver(baseSerialSeconds, serialSeconds))} more\n           ${proven}`
-  );
 }
 
 type Stages = (prepared: Prepared, choice: Int32Array) => PlanPipeline;
