@@ -8,7 +8,7 @@ import type { Frame } from '../graph/interpret.ts';
 import { indexGraph } from '../graph/order.ts';
 import type { Arg, Graph, Node } from '../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../graph/value.ts';
-import { type AxisType, cutOf } from '../mesh/local-types/types.ts';
+import { type AxisType, chunksOf, cutType } from '../mesh/local-types/types.ts';
 import { isTuple, type Known, type Typed, type Typing } from './typed.ts';
 
 const CONTROL = new Set(CONTROL_TARGETS);
@@ -226,9 +226,9 @@ function sameTyped(a: Typed, b: Typed): boolean {
 function rowsOf(typer: Typing, node: Node, { graph }: Frame<Typed>, typed: Typed): Typed {
   if (isTuple(typed)) return typed;
   return typed.map((type, a): Known => {
-    const dim = type === undefined || type === 'number' ? undefined : cutOf(type);
-    if (dim === undefined) return type;
-    if (dim > 0) return `S(${dim - 1})`;
+    const cut = type === undefined || type === 'number' ? undefined : chunksOf(type);
+    if (cut === undefined) return type;
+    if (cut.dim > 0) return cutType(cut.dim - 1, cut.chunks);
     typer.violate(graph, node, a, {
       rule: 'scan over S',
       reason: 'the loop goes over the rows of a dim that the axis cuts',
@@ -241,7 +241,7 @@ function rowsOf(typer: Typing, node: Node, { graph }: Frame<Typed>, typed: Typed
 function stacked(typed: Typed): Typed {
   if (isTuple(typed)) return typed;
   return typed.map((type): Known => {
-    const dim = type === undefined || type === 'number' ? undefined : cutOf(type);
-    return dim === undefined ? type : `S(${dim + 1})`;
+    const cut = type === undefined || type === 'number' ? undefined : chunksOf(type);
+    return cut === undefined ? type : cutType(cut.dim + 1, cut.chunks);
   });
 }

@@ -7,6 +7,7 @@ import { ShardwrightError } from '../errors.ts';
 import type { Frame } from '../graph/interpret.ts';
 import type { Graph, Node, ValueType } from '../graph/types.ts';
 import { isRef } from '../graph/value.ts';
+import { afterVerb, touchedBy } from '../mesh/local-types/other-axes.ts';
 import { primitive, type PrimitiveName, redistribution } from '../mesh/local-types/primitives.ts';
 import { type AxisType, chunksOf, cutOf, isAxisType } from '../mesh/local-types/types.ts';
 import { sourceWords } from '../ops/spmd/operators.ts';
@@ -19,9 +20,10 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
   const [operand, axisName] = node.args;
   if (!isRef(operand)) return typer.everywhere(undefined);
   const given = frame.value(operand.name);
-  const own: readonly Known[] = isTuple(given) ? typer.everywhere(undefined) : given;
-  if (name === 'assert_type') return asserted(typer, node, operand.name, own, frame);
+  const before: readonly Known[] = isTuple(given) ? typer.everywhere(undefined) : given;
+  if (name === 'assert_type') return asserted(typer, node, operand.name, before, frame);
   const at = typer.axes.findIndex((axis) => axis.name === axisName);
+  const own = otherAxes(typer, node, name, operand.name, before, at, frame);
   // An axis of size 1 has no types.
   if (at < 0) return own;
   const { graph } = frame;
@@ -133,6 +135,43 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
   }
   return become(cutOf(dst) !== undefined && !global ? 'V' : dst);
 }
+
+/**
+ * The operand's types with those of other global axes as the verb leaves them. Verbs of global
+ * programs leave them as they are.
+ */
+function otherAxes(
+  typer: Typing,
+  node: Node,
+  name: string,
+  operand: string,
+  own: readonly Known[],
+  at: number,
+  { graph }: Frame<Typed>,
+): readonly Known[] {
+  const [, , size, word, dst] = node.args;
+  const src = typeof word === 'string' ? sourceWords(word)[0] : undefined;
+  if (GLOBAL.has(name) || typeof size !== 'number' || !isAxisType(src) || !isAxisType(dst))
+    return own;
+  const touched = touchedBy(name, src, dst);
+  return own.map((type, a): Known => {
+    const { meaning, name: other } = typer.axes[a];
+    if (a === at || meaning === 'manual' || meaning === 'lint') return type;
+    if (type === undefined || type === 'number') return type;
+    const after = afterVerb(type, touched, size);
+    if (after === undefined)
+      typer.violate(graph, node, a, {
+        rule: `${type} cut again`,
+        operands: [operand],
+        reason: `the verb cuts the dim that ${other} cuts already, in another order`,
+        fix: `redistribute(${operand}, "${other}", ${type}→R) before the region`,
+      });
+    return after;
+  });
+}
+
+/** Verbs of whole values. */
+const GLOBAL: ReadonlySet<string> = new Set(['redistribute', 'out_partial']);
 
 /**
  * Of the types that a verb takes, the one to take its operand as; undefined where it does not take

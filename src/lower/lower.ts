@@ -11,12 +11,11 @@ import { localMapCall } from '../graph/local-map.ts';
 import type { Arg, Graph, Node } from '../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn } from '../graph/value.ts';
 import { parseMesh } from '../mesh/devices/mesh.ts';
-import { type AxisType, cutOf } from '../mesh/local-types/types.ts';
 import { ShardingSpace } from '../mesh/sharding/space.ts';
 import { bindCall, withOutputs } from '../ops/record/context.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import type { OpenedRegion } from '../passes/plannable/local-map-record.ts';
+import { type OpenedRegion, operandTypes } from '../passes/plannable/local-map-record.ts';
 import type { OpenedGraph } from '../passes/plannable/opened-graph.ts';
 import type { Region } from '../passes/plannable/regions.ts';
 import { refuseDamaged } from '../plan/record/damage.ts';
@@ -298,14 +297,7 @@ class Lowering {
               'plan',
           },
         );
-    const types = region.inSpecs.map((spec, i) =>
-      mesh.names.map((axis, m): AxisType => {
-        const a = region.axes.findIndex(({ name }) => name === axis);
-        if (a >= 0) return cutOf(spec[a] as AxisType) === undefined ? (spec[a] as AxisType) : 'V';
-        const { dim } = space.get(inputSpecs[i]).placements[m];
-        return dim === undefined ? 'R' : `S(${dim})`;
-      }),
-    );
+    const types = operandTypes(region, space, inputSpecs);
     const manual = region.axes.map(({ name }) => name);
     const called = (of: string, made: ProgramCall): void => void this.calls.set(of, made);
     return eraseInto(

@@ -198,6 +198,9 @@ function expandNode(
     ...patterns,
     stridesInside: options.strided === 'rows',
     evenStrides: true,
+    ...(record.holds === undefined
+      ? {}
+      : { holds: (ids: readonly number[]) => record.holds?.(space, ids) !== false }),
     reachable: Array.from(flow.inputs[index], (id) => reachable[id]),
   });
   return { set, record, call };

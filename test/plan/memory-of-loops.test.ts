@@ -124,6 +124,7 @@ describe('how long control flow holds values', () => {
       return last.mean();
     }, inputs(3)),
     table,
+    { mesh: 'dp=2' },
   );
   if (opened === undefined) throw new Error('there is no control flow');
   const { graph, regions } = opened;

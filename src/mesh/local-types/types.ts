@@ -72,6 +72,11 @@ export function placementOf(type: AxisType): Placement {
   return type === 'P' ? Partial.of('sum') : REPLICATE;
 }
 
+/** The cut of a dim in a number of chunks: the inverse of `chunksOf`. */
+export function cutType(dim: number, chunks: number): AxisType {
+  return chunks === 1 ? `S(${dim})` : `_S(${dim},${chunks})`;
+}
+
 /** Whether a program may state the word as a type. */
 export function isAxisType(word: unknown): word is AxisType {
   return typeof word === 'string' && (['V', 'R', 'I', 'P'].includes(word) || CUT.test(word));

@@ -47,6 +47,8 @@ export interface StrategySet {
 export interface ExpandOptions extends ProductOptions {
   /** Pending reductions that the producer of each input can leave, as bit sets over PARTIAL_OPS. */
   readonly reachable?: readonly number[];
+  /** Asked of every strategy: see `OperatorRecord.holds`. */
+  readonly holds?: (ids: readonly number[]) => boolean;
   /** Asked while there is more to do; what it throws ends the work. */
   readonly checkTime?: () => void;
 }
@@ -156,6 +158,7 @@ export function expandRows(
     | 'unitDims'
     | 'evenStrides'
     | 'mostRuns'
+    | 'holds'
     | 'checkTime'
   >,
 ): StrategySet {
@@ -198,6 +201,10 @@ export function expandRows(
         continue;
       }
       seen.add(text);
+    }
+    if (options.holds?.(kept.slice(from)) === false) {
+      kept.length = from;
+      continue;
     }
     for (let d = 0; d < sizes.length; d++) chosen.push(rows[product.picked[d]].rule);
   }
@@ -278,7 +285,7 @@ export function cutRows(
  * Whether a rule can be of use. A rule that only hands pending reductions on needs one input that
  * its producer can leave pending (the others may be made Partial for free). A rule that cuts an
  * input, such as a product over cut rows with a pending bias, or one with no Partial input, always
- * is.
+ * is; so is one that names its mesh dims, where nothing else holds.
  */
 function usable(
   r: Rule,
@@ -291,7 +298,7 @@ function usable(
       `internal: rule has ${r.inputs.length}+${r.outputs.length} slots, the call ` +
         `${inputs}+${outputs}`,
     );
-  if (reachable === undefined) return true;
+  if (reachable === undefined || r.axes !== undefined) return true;
   let wants = false;
   for (let i = 0; i < inputs; i++) {
     const slot = r.inputs[i];

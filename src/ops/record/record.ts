@@ -5,6 +5,7 @@
  */
 
 import { DTYPE_BYTES } from '../../graph/types.ts';
+import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { OpContext, TensorMeta, TypedContext } from './call.ts';
 import { categoryOf } from './dtypes.ts';
 import type { Kernel } from './kernel.ts';
@@ -54,6 +55,11 @@ export interface OperatorRecord {
    * "replicated only".
    */
   shard(ctx: TypedContext): readonly Rule[];
+  /**
+   * Where rules of single mesh dims do not hold in every combination: whether these shardings,
+   * inputs first, hold together on the whole mesh.
+   */
+  holds?(space: ShardingSpace, ids: readonly number[]): boolean;
   flops(ctx: TypedContext): OpWork;
   /** Bytes read and written at the sizes of the context. */
   bytes(ctx: TypedContext): number;
@@ -77,6 +83,8 @@ interface OperatorSpec {
   infer(ctx: OpContext): readonly (TensorMeta | null)[];
   variants?(ctx: OpContext): readonly (readonly (TensorMeta | null)[])[];
   shard?(ctx: TypedContext): readonly Rule[];
+  /** See `OperatorRecord.holds`. */
+  holds?(space: ShardingSpace, ids: readonly number[]): boolean;
   flops?(ctx: TypedContext): OpWork;
   bytes?(ctx: TypedContext): number;
   readonly kernel?: Kernel;
@@ -102,6 +110,12 @@ export function defineOp(name: string, spec: OperatorSpec): OperatorRecord {
     ...(spec.variants === undefined
       ? {}
       : { variants: (ctx: OpContext) => spec.variants?.(ctx) ?? [] }),
+    ...(spec.holds === undefined
+      ? {}
+      : {
+          holds: (space: ShardingSpace, ids: readonly number[]) =>
+            spec.holds?.(space, ids) !== false,
+        }),
     ...(spec.kernel === undefined ? {} : { kernel: spec.kernel }),
     ...(spec.samples === undefined ? {} : { samples: spec.samples }),
   };

@@ -5,7 +5,8 @@
  * leave the value as it is. Rules here speak of the OTHER mesh dims, on which a verb is an ordinary
  * linear function. Source: `mesh/local-types/primitives.ts`.
  */
-import { type AxisType, cutOf, isAxisType } from '../../mesh/local-types/types.ts';
+import { afterVerb, touchedBy } from '../../mesh/local-types/other-axes.ts';
+import { type AxisType, cutOf, isAxisType, S } from '../../mesh/local-types/types.ts';
 import { one, tensor } from '../record/kernel.ts';
 import {
   defineOp,
@@ -104,23 +105,21 @@ function shapeAfter(ctx: OpContext): readonly number[] {
   return shape;
 }
 
-/**
- * Tensor dims that a verb joins or cuts, in its operand; those of a stack are counted from the
- * operand's own.
- */
-function touched(ctx: OpContext): number[] {
-  return [typeArgument(ctx, 'src'), typeArgument(ctx, 'dst')].flatMap((type) => cutOf(type) ?? []);
+/** What a verb joins and cuts: `afterVerb` says what it leaves of the cuts on another axis. */
+export function touchedDims(ctx: OpContext): ReturnType<typeof touchedBy> {
+  return touchedBy(spmdName(ctx.target) ?? '', typeArgument(ctx, 'src'), typeArgument(ctx, 'dst'));
 }
 
-/** On other mesh dims: every dim that the verb leaves alone passes, and what is linear. */
+/** On other mesh dims: every plain cut that the verb leaves plain passes, and what is linear. */
 function passing(ctx: TypedContext): Rule[] {
   const [{ shape, dtype }] = ctx.inputs;
-  const shift = (ctx.outputs[0]?.shape.length ?? shape.length) - shape.length;
-  const without = new Set(touched(ctx));
-  const stacks = shift < 0 || (spmdName(ctx.target) === 'all_to_all' && without.size === 0);
-  const dims = cuttable(shape).filter((d) => !without.has(d) && !(stacks && d === 0));
+  const [touched, ranks] = [touchedDims(ctx), sizeArgument(ctx)];
   return [
-    ...dims.map((d) => rule([anyS(d)], [anyS(d + shift)])),
+    ...cuttable(shape).flatMap((d) => {
+      const after = afterVerb(S(d), touched, ranks);
+      const dim = after === undefined ? undefined : cutOf(after);
+      return dim === undefined ? [] : [rule([anyS(d)], [anyS(dim)])];
+    }),
     ...linearKinds(dtype).map((kind) => rule([P(kind)], [P(kind)])),
   ];
 }

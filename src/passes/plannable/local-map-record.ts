@@ -1,14 +1,21 @@
 /**
- * A region of per-device code as an operator for planning. In: a `local_map` call and its body.
- * Out: a record whose rules are the specs on the region's own axes, and on all other axes the cuts
- * that the body passes on unchanged, found by typing it. Its collectives are priced with the rule
- * of their axis, its work is that of the body on one device.
+ * A region of per-device code as an operator for planning. In: a `local_map` call, its body and the
+ * mesh. Out: a record whose rules are the specs on the region's own axes, and on all other axes the
+ * cuts that the body passes on, found by typing it on one of them; a combination of rules holds
+ * where the body types on all axes together, as the lowering types it. Its collectives are priced
+ * with the rule of their axis, its work is that of the body on one device.
  */
-import { localMapCall } from '../../graph/local-map.ts';
+import { type LocalMapCall, localMapCall } from '../../graph/local-map.ts';
 import type { Graph, Node } from '../../graph/types.ts';
+import { typedAxes, typeGraph } from '../../local-spmd/type-graph.ts';
 import { isTuple, type Known, type TypedAxis } from '../../local-spmd/typed.ts';
 import { Typer } from '../../local-spmd/typer.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { type AxisType, cutOf } from '../../mesh/local-types/types.ts';
+import { Partial } from '../../mesh/placements/partials/partial.ts';
+import type { Placement } from '../../mesh/placements/placement.ts';
+import { Shard } from '../../mesh/placements/shards/shard.ts';
+import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { defineOp, type OperatorRecord } from '../../ops/record/record.ts';
 import {
   type InternalCollective,
@@ -38,14 +45,16 @@ export function localMapRecord(
   node: Node,
   body: Graph,
   table: OperatorTable,
+  mesh: DeviceMesh,
   note: (text: string) => void = () => undefined,
 ): OperatorRecord {
-  const { axes, inSpecs, outSpecs } = localMapCall(node);
+  const call = localMapCall(node);
+  const { axes, inSpecs, outSpecs } = call;
   const items = node.type.kind === 'tuple' ? node.type.items : [];
   const metas = items.flatMap((type) =>
     type.kind === 'tensor' ? [{ dtype: type.dtype, shape: shapeOf(type) }] : [],
   );
-  const others = passedOn(node, body, table, note);
+  const others = passedOn(node, body, table, mesh, note);
   const typer = new Typer(
     table,
     axes.flatMap(({ name, size }): TypedAxis[] =>
@@ -84,6 +93,7 @@ export function localMapRecord(
     results: 'tuple',
     infer: () => metas,
     shard: () => [...own, ...others.map((other) => other.rule)],
+    holds: (space, ids) => holds(call, body, table, space, ids),
     flops: (ctx) => ({ matrix: work.of(ctx).matrix, vector: work.of(ctx).vector }),
     bytes: (ctx) => work.of(ctx).bytes,
   });
@@ -101,6 +111,80 @@ function slotOf(type: string, group: string): RuleSlot {
   return type === 'P' ? P('sum') : R;
 }
 
+/**
+ * Types of the operands inside of a region by mesh dim: on its own axes what the specs say, on the
+ * others how they are placed. Undefined for a placement that is no type.
+ */
+export function operandTypes(
+  { axes, inSpecs }: LocalMapCall,
+  space: ShardingSpace,
+  inputs: readonly number[],
+): (AxisType | undefined)[][] {
+  return inputs.map((id, i) =>
+    space.get(id).placements.map((placement, m) => {
+      const a = axes.findIndex(({ name }) => name === space.mesh.names[m]);
+      return a >= 0 ? inside(inSpecs[i][a]) : typeOfPlacement(placement);
+    }),
+  );
+}
+
+function typeOfPlacement(placement: Placement): AxisType | undefined {
+  if (placement instanceof Shard) return `S(${placement.dim})`;
+  if (placement instanceof Partial) return placement.op === 'sum' ? 'P' : undefined;
+  return placement.kind === 'replicate' ? 'R' : undefined;
+}
+
+/**
+ * Whether the body passes on what the operands are on all axes that are none of the region's, and
+ * its results are then as they are placed. On a dim that both cut, the region's axes must come
+ * first in the mesh: the others cut what one rank of the region holds.
+ */
+function holds(
+  call: LocalMapCall,
+  body: Graph,
+  table: OperatorTable,
+  space: ShardingSpace,
+  ids: readonly number[],
+): boolean {
+  const { mesh } = space;
+  const own = call.axes.flatMap(({ name, size }, a) =>
+    size > 1 && mesh.names.includes(name) ? [[a, mesh.indexOf(name)] as const] : [],
+  );
+  const isOwn = (m: number): boolean => call.axes.some(({ name }) => name === mesh.names[m]);
+  const inOrder = [...call.inSpecs, ...call.outSpecs].every((spec, t) =>
+    space
+      .get(ids[t])
+      .placements.every(
+        ({ dim }, m) =>
+          dim === undefined ||
+          isOwn(m) ||
+          own.every(([a, at]) => at < m || cutOf(spec[a] as AxisType) !== dim),
+      ),
+  );
+  if (!inOrder) return false;
+  const inputs = operandTypes(call, space, ids.slice(0, call.inSpecs.length));
+  if (inputs.some((types) => types.includes(undefined))) return false;
+  const axes = typedAxes(mesh, (axis) => (isOwn(mesh.indexOf(axis)) ? 'manual' : 'strict'));
+  const at = axes.map(({ name }) => mesh.indexOf(name));
+  const typer = typeGraph(
+    table,
+    body,
+    axes,
+    inputs.map((types) => at.map((m) => types[m])),
+    { pending: true },
+  );
+  if (typer.violations.length > 0) return false;
+  return body.outputs.every(({ value }, k) => {
+    const typed = value === null ? undefined : typer.types.get(body)?.get(value);
+    if (typed === undefined || isTuple(typed)) return false;
+    const { placements } = space.get(ids[call.inSpecs.length + k]);
+    return at.every((m, a) => {
+      const type = typed[a] === 'number' ? 'R' : typed[a];
+      return isOwn(m) || type === typeOfPlacement(placements[m]);
+    });
+  });
+}
+
 /** A cut that the body passes on: its rule, and what each value of the body is on the axis then. */
 interface PassedCut {
   readonly rule: Rule;
@@ -116,45 +200,48 @@ function passedOn(
   node: Node,
   body: Graph,
   table: OperatorTable,
+  mesh: DeviceMesh,
   note: (text: string) => void,
 ): PassedCut[] {
-  const { axes, inSpecs, outSpecs } = localMapCall(node);
+  const { axes, inSpecs } = localMapCall(node);
   const placeholders = body.nodes.filter(({ kind }) => kind === 'placeholder');
-  const other: TypedAxis = { name: 'other__', size: 2, meaning: 'strict' };
-  const typed: TypedAxis[] = [
-    other,
-    ...axes.flatMap(({ name, size }): TypedAxis[] =>
-      size > 1 ? [{ name, size, meaning: 'manual' }] : [],
-    ),
-  ];
-  return assignments(node, placeholders, inSpecs, note).flatMap((types): PassedCut[] => {
-    const typer = new Typer(table, typed, { autoCast: false, pending: true });
-    const inputs = types.map((type, i): Known[] => [
-      type,
-      ...axes.flatMap(({ size }, a): Known[] => (size === 1 ? [] : [inside(inSpecs[i][a])])),
-    ]);
-    const found = typer.run(body, inputs);
-    if (typer.violations.length > 0) return [];
-    const results = found.map((t, k): AxisType | undefined => {
-      const type = t === null || isTuple(t) ? undefined : t[0];
-      const plain = type === 'number' ? 'R' : type;
-      return plain === undefined || (cutOf(plain) !== undefined && outSpecs[k].includes(plain))
-        ? undefined
-        : plain;
-    });
-    const known = results.flatMap((type) =>
-      type === undefined || (type !== 'R' && type !== 'P' && cutOf(type) === undefined)
-        ? []
-        : [type],
-    );
-    if (known.length !== results.length) return [];
-    const made = rule(
-      types.map((type, i) => slotOf(type, `in${i}`)),
-      known.map((type, k) => slotOf(type, `out${k}`)),
-      { origin: 'ext', rewrite: 'local-map' },
-    );
-    return [{ rule: made, inputs: types, typer }];
-  });
+  const own = axes.flatMap(({ name, size }): TypedAxis[] =>
+    size > 1 ? [{ name, size, meaning: 'manual' }] : [],
+  );
+  const others = mesh.dims.filter(
+    ({ name, size }) => size > 1 && axes.every((axis) => axis.name !== name),
+  );
+  const found = new Map<string, PassedCut>();
+  for (const size of new Set(others.map((other) => other.size)))
+    for (const types of assignments(node, placeholders, mesh, note)) {
+      const typer = new Typer(table, [{ name: 'other__', size, meaning: 'strict' }, ...own], {
+        autoCast: false,
+        pending: true,
+      });
+      const results = typer.run(
+        body,
+        types.map((type, i): Known[] => [
+          type,
+          ...axes.flatMap((axis, a): Known[] => (axis.size === 1 ? [] : [inside(inSpecs[i][a])])),
+        ]),
+      );
+      if (typer.violations.length > 0 || found.has(types.join())) continue;
+      const left = results.flatMap((typed): AxisType[] => {
+        const type = typed === null || isTuple(typed) ? undefined : typed[0];
+        if (type === 'number') return ['R'];
+        return type === 'R' || type === 'P' || (type !== undefined && cutOf(type) !== undefined)
+          ? [type]
+          : [];
+      });
+      if (left.length < results.length) continue;
+      const made = rule(
+        types.map((type, i) => slotOf(type, `in${i}`)),
+        left.map((type, k) => slotOf(type, `out${k}`)),
+        { origin: 'ext', rewrite: 'local-map' },
+      );
+      found.set(types.join(), { rule: made, inputs: types, typer });
+    }
+  return [...found.values()];
 }
 
 /**
@@ -164,14 +251,17 @@ function passedOn(
 function assignments(
   node: Node,
   placeholders: readonly Node[],
-  inSpecs: readonly (readonly string[])[],
+  mesh: DeviceMesh,
   note: (text: string) => void,
 ): AxisType[][] {
+  const { axes, inSpecs } = localMapCall(node);
+  // Of a dim that the region's own axes cut, only mesh dims after them cut what one rank holds.
+  const isLast = (i: number, d: number): boolean =>
+    axes.some(({ name }, a) => inSpecs[i][a] === `S(${d})` && mesh.names.at(-1) === name);
   const free = placeholders.map(({ type }, i): readonly (readonly [AxisType, number])[] => {
     const shape = type.kind === 'tensor' ? shapeOf(type) : [];
-    // A dim that the region's own axes cut would be cut in another order than the mesh has.
     return shape.flatMap((size, d) =>
-      size > 1 && !inSpecs[i].includes(`S(${d})`) ? [[`S(${d})`, size] as const] : [],
+      size > 1 && !isLast(i, d) ? [[`S(${d})`, size] as const] : [],
     );
   });
   const product = (choices: readonly (readonly AxisType[])[]): AxisType[][] =>

@@ -7,6 +7,7 @@ import { CONTROL_TARGETS, statedTrips } from '../../graph/control.ts';
 import { LOCAL_MAP } from '../../graph/local-map.ts';
 import type { Arg, GivenSharding, Graph, Node, Output, TensorType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn, tensorType } from '../../graph/value.ts';
+import { parseMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { nameOf, replaced } from '../control/renamed.ts';
@@ -22,6 +23,8 @@ const MAX_DEPTH = 64;
 const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
 
 interface OpenOptions {
+  /** The mesh that is planned on: regions of per-device code pass on cuts of its other dims. */
+  readonly mesh: string;
   /**
    * How maps are planned. `bodies` (default): the body in line, its tensors cut over the devices
    * and its rows not. `rows`: the rows shared out, each device running the whole body for its own;
@@ -37,7 +40,7 @@ interface OpenOptions {
 export function openBodies(
   graph: Graph,
   table: OperatorTable,
-  options: OpenOptions = {},
+  options: OpenOptions,
 ): OpenedGraph | undefined {
   if (!graph.nodes.some((node) => node.kind === 'call' && CONTROL.has(node.target)))
     return undefined;
@@ -335,7 +338,14 @@ class Opener {
     if (node.type.kind !== 'tuple') throw internalError(`${node.name} has no results`);
     const target = `local_map.${this.records.length}`;
     this.records.push(
-      localMapRecord(target, node, body.graph, this.table, (text) => void this.notes.add(text)),
+      localMapRecord(
+        target,
+        node,
+        body.graph,
+        this.table,
+        parseMesh(this.options.mesh),
+        (text) => void this.notes.add(text),
+      ),
     );
     const name = depth === 0 ? node.name : this.out.unique(prefix.slice(0, -1));
     if (depth > 0) this.origins.set(name, node.name);
