@@ -6,17 +6,26 @@
  *              "edges": {"nodes": [[i, j]], "costs": [[..]]}, "usage_limit"}}
  *
  * Intervals are half-open; 10^18 in a cost means forbidden; an edge's costs are row-major over its
- * nodes as listed.
+ * nodes as listed. As the contest's evaluator has it, an edge of one node adds to that node's costs.
+ * Edges of more than two nodes are refused: the solver's problems are pairwise.
+ *
+ * Costs and usages whose sums a double does not hold exactly are refused, so that nothing behind
+ * this reader has to round.
  */
 import { ProblemBuilder } from '../solver/problem/builder.ts';
-import type { Problem } from '../solver/types.ts';
+import type { Problem, UsagePiece } from '../solver/types.ts';
 
 /** The value is not an IOPDDL problem; `path` says where, e.g. `problem.edges.costs[3][1]`. */
 export class IopddlError extends Error {
-  readonly code = 'bad-iopddl';
   readonly path: string;
 
-  constructor(path: string, expected: string, got: unknown) {
+  constructor(
+    path: string,
+    expected: string,
+    got: unknown,
+    /** `E_LIMIT`: well-formed, but more than is read. */
+    readonly code: 'E_FORMAT' | 'E_LIMIT' = 'E_FORMAT',
+  ) {
     super(`${path}: expected ${expected}, got ${show(got)}`);
     this.name = 'IopddlError';
     this.path = path;
@@ -24,6 +33,8 @@ export class IopddlError extends Error {
 }
 
 const FORBIDDEN = 1e18;
+/** Largest sum of costs, and of usages that are alive at one time: every sum is then exact. */
+const LARGEST_SUM = 2 ** 52;
 
 function show(value: unknown): string {
   if (value === undefined) return 'nothing';
@@ -59,7 +70,8 @@ function amounts(value: unknown, path: () => string, forbidden: boolean): Float6
     if (typeof x !== 'number' || !(x >= 0))
       throw new IopddlError(`${path()}[${k}]`, 'a non-negative integer', x);
     if (forbidden && x >= FORBIDDEN) out[k] = Infinity;
-    else if (Number.isSafeInteger(x)) out[k] = x;
+    // Without the sign of a zero.
+    else if (Number.isSafeInteger(x)) out[k] = x + 0;
     else
       throw new IopddlError(
         `${path()}[${k}]`,
@@ -97,17 +109,20 @@ export function readIopddl(parsed: unknown): Problem {
   const usages = list(nodes.usages, 'problem.nodes.usages', costs.length);
   const builder = new ProblemBuilder();
   if (typeof problem.name === 'string') builder.name = problem.name;
-  const domains = costs.map((c, i) => {
-    const unary = amounts(c, () => `problem.nodes.costs[${i}]`, true);
-    builder.addVariable(unary);
-    return unary.length;
-  });
+  const unaries = costs.map((c, i) => amounts(c, () => `problem.nodes.costs[${i}]`, true));
+  const domains = unaries.map((unary) => unary.length);
+  const ends = list(edges.nodes, 'problem.edges.nodes');
+  const tables = list(edges.costs, 'problem.edges.costs', ends.length);
+  const joined = ends.flatMap((end, e) => edgeOf(end, tables[e], e, unaries) ?? []);
+  refuseLargeCosts(unaries, joined);
+  for (const unary of unaries) builder.addVariable(unary);
   if (problem.usage_limit !== undefined && problem.usage_limit !== null) {
     const limit = problem.usage_limit;
     if (typeof limit !== 'number' || !(limit >= 0)) {
       throw new IopddlError('problem.usage_limit', 'a non-negative integer', limit);
     }
     builder.setLimit(limit);
+    const pieces: UsagePiece[] = [];
     intervals.forEach((interval, variable) => {
       const [lo, hi] = pair(interval, `problem.nodes.intervals[${variable}]`, Infinity);
       const usage = amounts(usages[variable], () => `problem.nodes.usages[${variable}]`, false);
@@ -119,19 +134,84 @@ export function readIopddl(parsed: unknown): Problem {
           `${usage.length} entries`,
         );
       }
-      if (lo < hi) builder.addUsage({ variable, lo, hi, amounts: usage });
+      if (lo < hi) pieces.push({ variable, lo, hi, amounts: usage });
     });
+    refuseLargeUsage(pieces);
+    for (const piece of pieces) builder.addUsage(piece);
   }
-  const ends = list(edges.nodes, 'problem.edges.nodes');
-  const tables = list(edges.costs, 'problem.edges.costs', ends.length);
-  ends.forEach((end, e) => {
-    const [i, j] = pair(end, `problem.edges.nodes[${e}]`, domains.length);
-    const table = amounts(tables[e], () => `problem.edges.costs[${e}]`, true);
-    if (table.length !== domains[i] * domains[j]) {
-      const expected = `${domains[i]} x ${domains[j]} = ${domains[i] * domains[j]} entries`;
-      throw new IopddlError(`problem.edges.costs[${e}]`, expected, `${table.length} entries`);
-    }
-    builder.addEdge(i, j, table);
-  });
+  for (const { i, j, table } of joined) builder.addEdge(i, j, table);
   return builder.build();
+}
+
+interface Edge {
+  readonly i: number;
+  readonly j: number;
+  readonly table: Float64Array;
+}
+
+/** An edge of two nodes; one of a single node is added to its costs. */
+function edgeOf(
+  end: unknown,
+  costs: unknown,
+  e: number,
+  unaries: readonly Float64Array[],
+): Edge | undefined {
+  const path = `problem.edges.nodes[${e}]`;
+  const nodes = list(end, path);
+  if (nodes.length !== 1 && nodes.length !== 2)
+    throw new IopddlError(path, 'one or two nodes', `an edge of ${nodes.length} nodes`);
+  const [i, j] = pair([nodes[0], nodes.at(-1)], path, unaries.length);
+  const table = amounts(costs, () => `problem.edges.costs[${e}]`, true);
+  const sizes = nodes.length === 1 ? [unaries[i].length] : [unaries[i].length, unaries[j].length];
+  const cells = sizes.reduce((a, b) => a * b);
+  if (table.length !== cells)
+    throw new IopddlError(
+      `problem.edges.costs[${e}]`,
+      `${sizes.join(' x ')} = ${cells} entries`,
+      `${table.length} entries`,
+    );
+  if (nodes.length === 2) return { i, j, table };
+  table.forEach((cost, a) => (unaries[i][a] += cost));
+  return undefined;
+}
+
+function refuseLargeCosts(unaries: readonly Float64Array[], edges: readonly Edge[]): void {
+  const sum = [...unaries, ...edges.map((edge) => edge.table)].reduce(
+    (total, costs) => total + largestOf(costs),
+    0,
+  );
+  if (sum > LARGEST_SUM)
+    throw new IopddlError(
+      'problem',
+      'largest costs of all nodes and edges that add up to at most 2^52',
+      sum,
+      'E_LIMIT',
+    );
+}
+
+/** The largest that is not forbidden. */
+function largestOf(costs: Float64Array): number {
+  return costs.reduce((most, cost) => (cost < Infinity && cost > most ? cost : most), 0);
+}
+
+function refuseLargeUsage(pieces: readonly UsagePiece[]): void {
+  const changes = pieces.flatMap(({ lo, hi, amounts: usage }) => {
+    const most = largestOf(usage);
+    return [
+      [lo, most],
+      [hi, -most],
+    ] as const;
+  });
+  changes.sort(([s, x], [t, y]) => s - t || x - y);
+  let level = 0;
+  for (const [time, change] of changes) {
+    level += change;
+    if (level > LARGEST_SUM)
+      throw new IopddlError(
+        'problem.nodes.usages',
+        `largest usages at time ${time} that add up to at most 2^52`,
+        level,
+        'E_LIMIT',
+      );
+  }
 }

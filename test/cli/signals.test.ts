@@ -149,6 +149,7 @@ function isBestSoFar(signal: string, plan: Ended, folder: string): void {
     'certificate.json.gz',
     'graph.swg',
     'plan.json',
+    'problems.json.gz',
     'progress.json',
     'request.json',
   ]);

@@ -25,7 +25,14 @@ const plan = (folder: string): string[] => [
   '-o',
   folder,
 ];
-const FILES = ['certificate.json.gz', 'graph.swg', 'plan.json', 'progress.json', 'request.json'];
+const FILES = [
+  'certificate.json.gz',
+  'graph.swg',
+  'plan.json',
+  'problems.json.gz',
+  'progress.json',
+  'request.json',
+];
 
 describe('stdout on a full disk', () => {
   // Every write to this device fails as on a full disk.

@@ -80,10 +80,17 @@ describe('two runs, from the request on', () => {
       'certificate.json.gz',
       'graph.swg',
       'plan.json',
+      'problems.json.gz',
       'progress.json',
       'request.json',
     ]);
-    const files = ['plan.json', 'graph.swg', 'request.json', 'certificate.json.gz'];
+    const files = [
+      'plan.json',
+      'graph.swg',
+      'request.json',
+      'certificate.json.gz',
+      'problems.json.gz',
+    ];
     for (const name of files) expect(text(a, name)).toBe(text(b, name));
     const still = (folder: string): unknown =>
       progressOf(folder).steps.map(({ clockSeconds: _, ...step }) => step);

@@ -34,9 +34,11 @@ import { PIPELINE_FILE, pipelineOf, stagesAgain } from './pipeline-file.ts';
 const GRAPH = 'graph.swg';
 const REQUEST = 'request.json';
 const CERTIFICATE = 'certificate.json.gz';
+/** The problems for a second checker, which `check-plan` compares with those that it makes. */
+const PROBLEMS = 'problems.json.gz';
 
 /** The names that `plan -o` writes; `plan.json` decides, so it comes first. */
-export const PLAN_FILES = ['plan.json', GRAPH, REQUEST, CERTIFICATE] as const;
+export const PLAN_FILES = ['plan.json', GRAPH, REQUEST, CERTIFICATE, PROBLEMS] as const;
 
 /** Largest certificate that is read, unpacked. */
 const MOST_CERTIFICATE_BYTES = 2 ** 29 - 64;
@@ -55,26 +57,29 @@ export function planFiles(
 ): readonly (readonly [string, string | Uint8Array])[] {
   const staged = stages === undefined ? undefined : `${JSON.stringify(stages, null, 1)}\n`;
   const texts = planTexts(plan, program, proof, staged);
-  refuseUnlikeWritten(texts, table);
+  const { problems } = checkedAsWritten(texts, table);
   const { plan: text, graph, request, certificate, pipeline } = texts;
   return [
     ['plan.json', text],
     [GRAPH, graph],
     [REQUEST, request],
     [CERTIFICATE, gzipSync(strToU8(certificate), { mtime: 0 })],
+    [PROBLEMS, gzipSync(strToU8(problems()), { mtime: 0 })],
     ...(pipeline === undefined ? [] : [[PIPELINE_FILE, pipeline] as const]),
   ];
 }
 
 /** Reads the texts as a stranger would, and checks them before anything is written. */
-function refuseUnlikeWritten(texts: PlanTexts, table: OperatorTable): void {
+function checkedAsWritten(texts: PlanTexts, table: OperatorTable): PlanCheck {
   const folder = readPlanFolder(texts, 'plan.json');
   if (!isWhole(folder)) throw internalError('a plan is written without its graph or request');
-  const [first] = checkPlan(folder, table, stagesAgain(table)).differences;
+  const check = checkPlan(folder, table, stagesAgain(table));
+  const [first] = check.differences;
   if (first !== undefined)
     throw internalError(
       `the plan is not what it says, so it is not written: ${differenceText(first)}`,
     );
+  return check;
 }
 
 /**
@@ -123,6 +128,15 @@ export function loadPlan(path: string): PlanFolder {
   }
 }
 
+/** The texts of `problems.json.gz` beside a plan: none, or two where a write was cut short. */
+export function problemsBeside(path: string): readonly string[] {
+  const folder = statSync(path).isDirectory() ? path : dirname(path);
+  return [PROBLEMS, PROBLEMS + NEXT]
+    .map((name) => join(folder, name))
+    .filter((file) => existsSync(file))
+    .map(unpacked);
+}
+
 function unpacked(path: string): string {
   try {
     return gunzipSync(readFileBytes(path, { what: 'certificate' }), {
@@ -131,7 +145,7 @@ function unpacked(path: string): string {
   } catch (error) {
     throw new ShardwrightError(
       'E_SYNTAX',
-      `not a gzipped certificate: ${error instanceof Error ? error.message : String(error)}`,
+      `not gzipped JSON: ${error instanceof Error ? error.message : String(error)}`,
       { file: path, hint: 'make the plan again.' },
     );
   }

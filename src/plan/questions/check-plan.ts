@@ -24,6 +24,7 @@ import { prepare } from '../prepare/prepare.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import { type PlanCertificate, withMemoryBound } from '../record/certificate.ts';
 import type { PlanFolder } from '../record/folder.ts';
+import { type NamedProblem, problemsRecord } from '../record/problems.ts';
 import type { Plan } from '../record/types.ts';
 import { activationsOf, coversRecomputation, type PlanRequest } from '../request/request.ts';
 import { memoryOf } from '../solve/least-memory.ts';
@@ -61,6 +62,8 @@ export interface PlanCheck {
    * bound.
    */
   readonly certificateNumbers: number;
+  /** The text of `problems.json.gz`: the problems behind the plan, for a second checker. */
+  readonly problems: () => string;
   /** The plan made ready for questions, as `reopen` makes it. */
   readonly prepared: Prepared;
   readonly choice: Int32Array;
@@ -84,6 +87,8 @@ export function checkPlan(
   folder: Pick<PlanFolder, 'plan' | 'certificate' | 'pipeline' | 'isAsWritten'> & {
     readonly program: Graph;
     readonly request: PlanRequest;
+    /** Texts of `problems.json.gz`, of which one must be right. */
+    readonly problems?: readonly string[];
   },
   table: OperatorTable,
   stagesAgain?: StagesAgain,
@@ -144,6 +149,14 @@ export function checkPlan(
     assumptions.filter((a) => !extra.has(a)),
     notes,
   );
+  const problems = (): string =>
+    `${JSON.stringify(problemsRecord([{ about: 'plan', ...inUnits(model, problem) }, ...proven.problems], choice))}\n`;
+  if (folder.problems?.includes(problems()) === false)
+    compared.differs(
+      'problems.json.gz',
+      'the problems of another plan',
+      'the problems of its graph and request',
+    );
   if (folder.pipeline !== undefined) {
     const { said, isAsWritten } = folder.pipeline;
     const before = compared.differences.length;
@@ -170,6 +183,7 @@ export function checkPlan(
     recheckedSeconds: derived.recheckedSeconds,
     boundSeconds: derived.bound,
     certificateNumbers: proven.numbers,
+    problems,
     prepared,
     choice,
   };
@@ -210,6 +224,15 @@ interface Proven {
   readonly faults: readonly string[];
   /** Bytes that no plan of the request is below, where those come first; else Infinity. */
   readonly leastBytes: number;
+  /** What the certificates are about. */
+  readonly problems: readonly NamedProblem[];
+}
+
+function inUnits(
+  { unitsPerSecond }: Prepared['model'],
+  problem: Problem,
+): Omit<NamedProblem, 'about'> {
+  return { problem, unitsPerSecond };
 }
 
 /**
@@ -241,6 +264,7 @@ function provenBound(
       bound: -Infinity,
       numbers,
       leastBytes: Infinity,
+      problems: [],
       faults: ['the program is not that of the certificate with recomputed nodes'],
     };
   const {
@@ -250,17 +274,27 @@ function provenBound(
   let leastBytes = Infinity;
   // Without a word of its own every problem has the sum of its least prices for a bound.
   const none: Certificate = { version: 2, problem: '', rows: [], steps: [], lists: [] };
+  const problems: NamedProblem[] = [];
+  const named = (about: string, asked: Problem): Problem => {
+    problems.push({ about, ...inUnits(first.model, asked) });
+    return asked;
+  };
   if (request.objective === 'parameter-memory' && certificate?.leastBytes !== undefined) {
     const [row] = problem.rows ?? [];
     const least =
       row === undefined
         ? 0
-        : replay(rowAsCost(problem, row), certificate.leastBytes, 'the least memory');
+        : replay(
+            named('leastBytes', rowAsCost(problem, row)),
+            certificate.leastBytes,
+            'the least memory',
+          );
     if (least === Infinity)
       faults.push('the certificate of the least memory proves that no plan is left');
     if (Number.isFinite(least)) problem = withMemoryBound(problem, (leastBytes = least));
   }
   const given = certificate?.free;
+  named('free', problem);
   let bound = given === undefined ? -Infinity : replay(problem, given, 'the bound');
   const trivial = replay(
     problem,
@@ -277,16 +311,16 @@ function provenBound(
     if ([...points, ...storages].includes(-1))
       faults.push('the certificate names a node that the program does not have');
     else {
-      const problems = new PeakProblems(first, covers);
-      for (const point of storages) problems.countStorages(point);
-      const bounded = problems.ofBound(points);
+      const peaks = new PeakProblems(first, covers);
+      for (const point of storages) peaks.countStorages(point);
+      const bounded = named('within', peaks.ofBound(points));
       const units = replay(bounded, within.certificate, 'the bound within the budget');
       bound = Math.max(bound, units);
     }
   }
   // Both models have their own unit.
   const scale = prepared.model.unitsPerSecond / first.model.unitsPerSecond;
-  return { bound: bound * scale, numbers, faults, leastBytes };
+  return { bound: bound * scale, numbers, faults, leastBytes, problems };
 }
 
 /** The request on the program without recomputed nodes; undefined where that is another program. */

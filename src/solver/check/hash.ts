@@ -3,6 +3,7 @@
  * to its problem; the proof itself never relies on it.
  */
 import type { Problem } from '../types.ts';
+import { withoutNegativeZeros } from './zeros.ts';
 
 /**
  * Hash of everything that decides costs and rows (names are left out), as 16 hexadecimal digits.
@@ -10,8 +11,10 @@ import type { Problem } from '../types.ts';
 export function hashProblem(problem: Problem): string {
   const state = Int32Array.of(0x243f6a88, 0x85a308d3);
   const integers = (list: Int32Array): void => mix(state, list);
-  const numbers = (list: Float64Array): void =>
+  const numbers = (given: Float64Array): void => {
+    const list = withoutNegativeZeros(given);
     integers(new Int32Array(list.buffer, list.byteOffset, 2 * list.length));
+  };
   integers(problem.domains);
   integers(problem.unary);
   problem.vectors.forEach(numbers);

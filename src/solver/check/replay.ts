@@ -14,6 +14,7 @@ import { type Grid, LARGEST, Store } from './store.ts';
 import { support } from './support.ts';
 import { sweep } from './sweeps.ts';
 import { Work } from './work.ts';
+import { withoutNegativeZeros } from './zeros.ts';
 
 /** The claims of a certificate, whatever problem it is meant for. */
 type Proof = Pick<Certificate, 'rows' | 'steps' | 'lists'>;
@@ -297,24 +298,16 @@ function skip(reader: Reader, code: number): void {
   for (let k = 0; k < args.length; k++) reader.integer();
 }
 
-/**
- * The costs with 0 for -0, which content tells apart. They are not copied where there is none:
- * nothing here changes a cost.
- */
-function clean(costs: Float64Array): Float64Array {
-  for (let k = 0; k < costs.length; k++)
-    if (costs[k] === 0 && Object.is(costs[k], -0)) return costs.map((c) => c + 0);
-  return costs;
-}
-
 /** The problem in the checker's words. */
 function modelOf(problem: Problem, rows: readonly CertificateRow[], work: Work): Model {
   const store = new Store(work);
   const model = new Model(store, new Memos());
   const { domains, unary, edges } = problem;
-  const vectors = problem.vectors.map((v) => store.vector(clean(v)));
+  const vectors = problem.vectors.map((v) => store.vector(withoutNegativeZeros(v)));
   const maps = problem.maps.map((m) => store.map(m));
-  const grids = problem.tables.map((t): Grid => store.grid([t.rows, t.columns], clean(t.costs)));
+  const grids = problem.tables.map((t): Grid =>
+    store.grid([t.rows, t.columns], withoutNegativeZeros(t.costs)),
+  );
   for (let i = 0; i < domains.length; i++) {
     model.addVariable(vectors[unary[i]], domains[i]);
     if (domains[i] === 0) model.empty = true;
@@ -352,7 +345,7 @@ function modelOf(problem: Problem, rows: readonly CertificateRow[], work: Work):
 function amountsOf(store: Store, list: Float64Array): number {
   if (!list.every((u) => u >= 0 && u < Infinity))
     throw new Refused('a row holds an amount that is negative or infinite');
-  return store.vector(clean(list));
+  return store.vector(withoutNegativeZeros(list));
 }
 
 function rowOf(

@@ -171,7 +171,13 @@ describe('a file is replaced as a whole', () => {
 
 describe('a plan folder that a kill left half written', () => {
   it('is one whole plan after every step of the write', async () => {
-    const names = ['plan.json', 'graph.swg', 'request.json', 'certificate.json.gz'];
+    const names = [
+      'plan.json',
+      'graph.swg',
+      'request.json',
+      'certificate.json.gz',
+      'problems.json.gz',
+    ];
     const old = await planModelInto(fixture('mlp-loss'), root, 'old');
     const next = await planModelInto(fixture('mlp'), root, 'next', '--inputs', 'S(0)S(0)');
     for (let done = 0; done <= names.length; done++) {

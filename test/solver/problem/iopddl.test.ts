@@ -178,6 +178,48 @@ describe('IOPDDL: the format', () => {
     expect((await solve(problem)).objective).toBe(least(problem));
   });
 
+  it('adds an edge of one node to its costs, as the evaluator of the contest does', async () => {
+    const problem = own((f) => {
+      f.problem.edges.nodes.push([2], [3]);
+      f.problem.edges.costs.push([5, 0, 1e18], [0, 3]);
+    });
+    const [at2, at3] = [
+      [5, 0, Infinity],
+      [0, 3],
+    ];
+    const before = own();
+    for (let k = 0; k < 12; k++) {
+      const choice = [0, k % 2, Math.floor(k / 2) % 3, Math.floor(k / 6), 0];
+      const more = at2[choice[2]] + at3[choice[3]];
+      const found = evaluate(problem, choice);
+      if (more === Infinity)
+        expect(found.violations.map((v) => v.code)).toContain('forbidden-node');
+      else expect(found.cost).toBe(evaluate(before, choice).cost + BigInt(more));
+    }
+    expect((await solve(problem)).objective).toBe(least(problem));
+  });
+
+  it('refuses an edge of three nodes or of none by name', () => {
+    for (const nodes of [[0, 1, 2], []])
+      expect(() => own((f) => void (f.problem.edges.nodes[1] = nodes))).toThrow(
+        `problem.edges.nodes[1]: expected one or two nodes, got "an edge of ${nodes.length} nodes"`,
+      );
+  });
+
+  it('refuses costs and usages whose sums a double does not hold', () => {
+    const name = '../../fixtures/iopddl/row-sums-above-2-53.json';
+    const large: unknown = JSON.parse(readFileSync(new URL(name, import.meta.url), 'utf8'));
+    expect(() => readIopddl(large)).toThrow(/^problem\.nodes\.usages: .* at time 0 /);
+    const costs = (x: number) => (): unknown => own((f) => void (f.problem.nodes.costs[0][0] = x));
+    expect(costs(2 ** 52)).toThrow(/^problem: .* at most 2\^52/);
+    expect(costs(2 ** 52 - 100)).not.toThrow();
+    try {
+      readIopddl(large);
+    } catch (error) {
+      expect(error).toMatchObject({ code: 'E_LIMIT' });
+    }
+  });
+
   it.each([
     ['problem.nodes', (f: Example): unknown => ({ problem: { ...f.problem, nodes: 7 } })],
     ['problem.edges.costs[3]', (f: Example): unknown => (f.problem.edges.costs[3].pop(), f)],

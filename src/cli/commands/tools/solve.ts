@@ -99,12 +99,15 @@ function readProblem(path: string): Problem {
     return readIopddl(parsed);
   } catch (error) {
     if (error instanceof IopddlError)
-      throw new ShardwrightError('E_FORMAT', error.message, {
+      throw new ShardwrightError(error.code, error.message, {
         file: shownPath(path),
         path: error.path,
         hint:
-          'the format is that of google/iopddl: problem.nodes, problem.edges and ' +
-          'problem.usage_limit.',
+          error.code === 'E_LIMIT'
+            ? 'divide all costs, or all usages and the limit, by a common factor.'
+            : 'the format is that of google/iopddl: problem.nodes, problem.edges and ' +
+              'problem.usage_limit; costs are integers below 2^53, or 10^18 and more for what is ' +
+              'forbidden.',
       });
     throw error;
   }

@@ -4,12 +4,12 @@ import { checkPlan, differenceText, type PlanCheck } from '../../../plan/questio
 import { countedText, secondsText, tableText } from '../../../units.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { stagesAgain } from '../../input/pipeline-file.ts';
-import { wholePlan } from '../../input/plan-folder.ts';
+import { problemsBeside, wholePlan } from '../../input/plan-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { CheckPlanOptions } from './flags.ts';
 
 /** What `check-plan --json` prints; the keys are a contract. */
-export interface CheckPlanReport extends Omit<PlanCheck, 'prepared' | 'choice'> {
+export interface CheckPlanReport extends Omit<PlanCheck, 'prepared' | 'choice' | 'problems'> {
   readonly model: string;
   readonly mesh: string;
   readonly ok: boolean;
@@ -26,7 +26,9 @@ export async function checkPlanCommand(
   const folder = wholePlan(path);
   const table = await operatorsWith(options.ops);
   const { plan } = folder;
-  const check = named(path, () => checkPlan(folder, table, stagesAgain(table)));
+  const beside = problemsBeside(path);
+  const whole = beside.length === 0 ? folder : { ...folder, problems: beside };
+  const check = named(path, () => checkPlan(whole, table, stagesAgain(table)));
   const report: CheckPlanReport = {
     model: plan.model,
     mesh: plan.request.mesh,
