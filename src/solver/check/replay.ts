@@ -159,7 +159,10 @@ class Reader {
   vectorOf(id: number, store: Store): number {
     let made = this.vectors.get(id);
     if (made === undefined) {
-      made = store.vector(Float64Array.from(this.listOf(id)));
+      const list = this.listOf(id);
+      // The engine asks for bounds by messages that are not in form yet.
+      if (!list.every(Number.isInteger)) throw new Refused(`list ${id} holds more than integers`);
+      made = store.vector(Float64Array.from(list));
       this.vectors.set(id, made);
     }
     return made;
