@@ -448,6 +448,12 @@ describe('broken and unknown', () => {
     expect(typed.graph.nodes.at(-1)?.type).toEqual(tensorType('f32', [5, 3]));
   });
 
+  test('the slope of LeakyRelu is .01 where the node has none, as the ONNX specification says', () => {
+    const graph = importGraph(small([node('LeakyRelu', ['x'], ['y'])]), { infer });
+    const { target, args } = graph.nodes[1];
+    expect([target, args[1]]).toMatchObject(['aten.leaky_relu.default', { value: 0.01 }]);
+  });
+
   test('external data need not be there', () => {
     const external = message(
       5,

@@ -50,6 +50,20 @@ describe('pipeline schedules by events', () => {
     expect(kept(few)).toEqual([2, 2, 2, 1]);
   });
 
+  it('messages on a boundary go one after another, each way', () => {
+    const slow = playPipeline(
+      'gpipe',
+      { devices: 2, microbatches: 3 },
+      { stages: { forward: 1, backwardInput: 1, backwardWeight: 0 }, hopSeconds: 5 },
+    );
+    const starts = (device: number, kind: string): number[] =>
+      slow.devices[device].spans.filter((s) => s.kind === kind).map((s) => s.start);
+    // Passes end at 1, 2 and 3; each message takes 5 and waits for the one before it.
+    expect(starts(1, 'F')).toEqual([6, 11, 16]);
+    const [first] = starts(1, 'B');
+    expect(starts(0, 'B')).toEqual([first + 6, first + 11, first + 16]);
+  });
+
   it('interleaved: the bubble by v, more chunks held', () => {
     const two = run('interleaved', 4, 8, THIRD, 2);
     expect([two.seconds, kept(two)]).toEqual([28.5, [11, 9, 7, 5]]);

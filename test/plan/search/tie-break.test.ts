@@ -66,3 +66,10 @@ test('where a memory row binds, ties are not compared and the plan does not say 
   expect(tight.assumptions).not.toContain(TIE_BREAK);
   expect(tight.memory.peakBytes).toBeLessThanOrEqual(tight.memory.budgetBytes);
 });
+
+test('where the peak is a constraint, ties are not compared, however much memory there is', async () => {
+  const graph = load('torch/resnet14/joint.expanded');
+  const plan = await planFor(graph, 'dp=2,tp=2', { activations: 'constraint' });
+  expect(plan.proof.status).toBe('optimal');
+  expect(plan.assumptions).not.toContain(TIE_BREAK);
+});

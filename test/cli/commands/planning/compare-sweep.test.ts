@@ -3,6 +3,8 @@ import { join } from 'node:path';
 
 import { describe, expect, it } from 'vitest';
 
+import { runCli } from '../../../../src/cli/program.ts';
+import { Deadline } from '../../../../src/plan/request/deadline.ts';
 import type { Planning } from '../../../../src/sweep/planning/planning.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { cli } from '../../support.ts';
@@ -83,6 +85,34 @@ describe('compare --sweep', () => {
       expect.stringContaining('the file answers another question'),
     ]);
   }, 120_000);
+
+  it('does not keep an answer that a limit cut short, and asks again', async () => {
+    const at = written();
+    writeFileSync(
+      join(at, 'questions.yaml'),
+      'models: [gpt2]\nclusters: [dgx-h100]\ndevices: 8\nsequences: 1024\nglobalBatches: 16\nplans: [fsdp]\n',
+    );
+    const file = join(at, 'out', 'gpt2--dgx-h100--8--1024--16.json');
+    let out = '';
+    const stop = new AbortController();
+    await runCli(
+      ['compare', '--sweep', join(at, 'questions.yaml'), '-o', join(at, 'out'), '--json'].concat(
+        '--quiet --threads 1'.split(' '),
+      ),
+      { stdout: (text) => void (out += text), stderr: () => undefined, isTerminal: false },
+      {
+        deadline: (limitSeconds) => new Deadline(limitSeconds, { signal: stop.signal }),
+        // There is a first plan.
+        answers: () => stop.abort(),
+      },
+    );
+    const [point] = (JSON.parse(out) as Planning).points;
+    expect(point.stopped).toBe('interrupted');
+    expect(point.best).not.toBeNull();
+    expect(existsSync(file)).toBe(false);
+    expect((await run(at, 'out')).err).toContain('1 asked, 0 answered before');
+    expect(existsSync(file)).toBe(true);
+  }, 240_000);
 
   it.each([
     ['models: [gpt2]', 'clusters: found nothing, wanted a list of names, or of { name:'],

@@ -1,0 +1,36 @@
+import { expect, test } from 'vitest';
+
+import { deviceSums } from '../../../src/sweep/step/stages/device-sums.ts';
+import type { Unit } from '../../../src/sweep/step/units/unit-costs.ts';
+
+const unit = (prefetchedBytes: number): Unit => ({
+  forwardRoom: 0,
+  backwardRoom: 0,
+  gatherForward: 1,
+  gatherBackward: 1,
+  scatter: 1,
+  stepSum: 0,
+  stepGather: 0,
+  forward: 1,
+  input: 1,
+  weight: 1,
+  compute: 3,
+  exchange: 0,
+  pairedForward: 0,
+  pairedBackward: 0,
+  states: [0, 0, 0],
+  keptBytes: 0,
+  temporaryBytes: 0,
+  prefetchedBytes,
+  update: 0,
+  boundaryBytes: 0,
+  boundary: 0,
+});
+
+test('parameters are gathered ahead only where collectives run beside compute', () => {
+  const units = [unit(9), unit(4), unit(7)];
+  const spans = [{ first: 0, end: 3 }];
+  // The first unit of a chunk has no neighbour before it that could gather it.
+  expect(deviceSums(units, spans, 0, true).aheadBytes).toBe(7);
+  expect(deviceSums(units, spans, 0, false).aheadBytes).toBe(0);
+});
