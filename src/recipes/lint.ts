@@ -41,6 +41,11 @@ export interface LintInput {
   readonly virtualStages?: number;
   readonly facts: ModelFacts;
   readonly devicesPerHost: number;
+  /**
+   * Devices from one rank of an axis to the next, as the mesh lies over the hosts. Absent: tp is
+   * the innermost axis, and sp lies around it.
+   */
+  readonly strides?: { readonly tp?: number; readonly sp?: number };
   /** Bytes per device that were predicted, and that there are. */
   readonly peakBytes?: number;
   readonly budgetBytes?: number;
@@ -187,14 +192,23 @@ export function lint(input: LintInput): Finding[] {
       { layers, stages: pp * virtualStages },
       near(divisors(layers), pp),
     );
-  if (tp > devicesPerHost || (tp > 1 && devicesPerHost % tp !== 0))
-    say(
-      'ZL11',
-      'warn',
-      `tp groups of ${tp} span hosts of ${devicesPerHost} devices`,
-      { tp, devicesPerHost },
-      near(divisors(devicesPerHost), tp),
-    );
+  const { strides } = input;
+  for (const [axis, ways, stride] of [
+    ['tp', tp, strides?.tp ?? 1],
+    ['sp', ulysses, strides?.sp ?? tp],
+  ] as const)
+    if (ways > 1 && (stride * ways > devicesPerHost || devicesPerHost % (stride * ways) !== 0))
+      say(
+        'ZL11',
+        'warn',
+        `${axis} groups of ${ways} span hosts of ${devicesPerHost} devices` +
+          (stride === 1 ? '' : `: their ranks are ${stride} devices apart`),
+        { [axis]: ways, devicesPerHost },
+        near(
+          divisors(devicesPerHost).filter((n) => devicesPerHost % (stride * n) === 0),
+          ways,
+        ),
+      );
   if (input.sequenceParallel === true && tp === 1)
     say('ZL13', 'info', 'sequence parallelism without tensor parallelism does nothing', { tp });
   for (const axis of LINT_AXES)
@@ -334,7 +348,10 @@ export function lintPlan(
       | 'budgetBytes'
       | 'devices'
     >
-  > = {},
+  > & {
+    /** Axes of the recipe in the order of the mesh, outermost first; absent: in its own. */
+    readonly order?: readonly string[];
+  } = {},
 ): Finding[] {
   const own: Partial<Record<(typeof LINT_AXES)[number], number>> = {};
   let ulysses = 1;
@@ -349,7 +366,27 @@ export function lintPlan(
   });
   const sequenceParallel = recipe.parts?.includes('tensor-sequence') === true;
   const etp = recipe.parts?.includes('tensor-expert') === true ? (own.tp ?? 1) : 1;
-  return lint({ sizes: own, ulysses, ep, etp, sequenceParallel, facts, devicesPerHost, ...more });
+  const { order = recipe.axes, ...others } = more;
+  const stated = sizes.reduce((n, size) => (size > 0 ? n * size : n), 1);
+  // A size of -1 takes the devices that are left.
+  const left = Math.max(1, Math.floor((more.devices ?? stated) / stated));
+  const strides: Record<string, number> = {};
+  order.reduceRight((inside, axis) => {
+    const size = sizes[recipe.axes.indexOf(axis)];
+    strides[axis] = inside;
+    return inside * (size > 0 ? size : left);
+  }, 1);
+  return lint({
+    sizes: own,
+    ulysses,
+    ep,
+    etp,
+    sequenceParallel,
+    facts,
+    devicesPerHost,
+    strides,
+    ...others,
+  });
 }
 
 /** Multiples of a number beside a value: the one below, if it is positive, and the one above. */

@@ -69,6 +69,16 @@ describe('the linter', () => {
     expect(codes({ sizes: { pp: 4 }, microbatches: 2 })).toEqual(['ZL10 warn']);
   });
 
+  it('groups across hosts, as the mesh lies over them', () => {
+    expect(codes({ sizes: { tp: 8 } })).toEqual([]);
+    expect(codes({ sizes: { tp: 8 }, strides: { tp: 2 } })).toEqual(['ZL11 warn']);
+    expect(codes({ sizes: { tp: 4 }, strides: { tp: 2 } })).toEqual([]);
+    expect(codes({ ulysses: 4, strides: { sp: 1 } })).toEqual([]);
+    expect(found({ ulysses: 4, strides: { sp: 8 } }, 'ZL11').message).toBe(
+      'sp groups of 4 span hosts of 8 devices: their ranks are 8 devices apart',
+    );
+  });
+
   it('hosts, vocabulary, ties, memory', () => {
     expect(codes({ sizes: { tp: 16 } })).toEqual(['ZL04 warn', 'ZL11 warn']);
     expect(found({ sizes: { tp: 8 }, facts: { vocabulary: 50257 } }, 'ZL07').values.padded).toBe(

@@ -2,7 +2,7 @@
 
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { clusterTopology } from '../../../cost/hardware/topology.ts';
-import { ShardwrightError } from '../../../errors.ts';
+import { ShardwrightError, suggestion } from '../../../errors.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import { paddingText } from '../../../models/vocabulary.ts';
 import { modelFacts } from '../../../recipes/inputs/model-facts.ts';
@@ -16,6 +16,8 @@ import { loadModel } from '../../input/load.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import type { RecipeLintOptions, RecipeListOptions } from './flags.ts';
 
+const AXES = [...new Set(NAMED_RECIPES.flatMap(({ axes }) => axes))].sort();
+
 /**
  * `recipes list`: every plan; with a mesh, those whose axes its dims can be, with the groups and
  * hosts of each axis.
@@ -25,6 +27,14 @@ export function listRecipes(options: RecipeListOptions, io: CliIo): number {
   const plans = NAMED_RECIPES.filter(
     (z) => mesh === undefined || 'dims' in matchAxes(z, mesh.names),
   );
+  if (mesh !== undefined && plans.length === 0)
+    throw new ShardwrightError('E_USAGE', `no recipe has the axes of the mesh ${mesh.text}`, {
+      hint: suggestion(
+        mesh.names.find((name) => !AXES.includes(name)) ?? mesh.names[0],
+        AXES,
+        'axes',
+      ),
+    });
   const cluster = loadCluster(clusterText(options.cluster));
   const groups = (z: NamedRecipe): { axis: string; hosts: number; groups: number[][] }[] => {
     if (mesh === undefined) return [];
@@ -84,7 +94,7 @@ export async function lintRecipe(
   io: CliIo,
 ): Promise<number> {
   const recipe = namedRecipe(options.plan);
-  const sizes = meshSizes(options.mesh, recipe);
+  const { sizes, order } = meshSizes(options.mesh, recipe);
   const { batch, seq, padVocab, mesh: _, ...read } = options;
   const given = {
     ...(batch === undefined ? {} : { batch }),
@@ -99,6 +109,7 @@ export async function lintRecipe(
   const facts = { ...modelFacts(graph, graphInputRoles(graph, table)), ...given };
   const { devicesPerHost } = loadCluster(clusterText(options.cluster));
   const findings = lintPlan(recipe, sizes, facts, devicesPerHost, {
+    order,
     ...(options.devices !== undefined ? { devices: options.devices } : {}),
     ...(options.microbatch !== undefined ? { microbatch: options.microbatch } : {}),
   });
@@ -129,8 +140,14 @@ function tensorOf(
   return Math.max(1, Math.floor(devices / others));
 }
 
-/** Sizes of the plan's axes, by name or by position. One may be -1. */
-function meshSizes(text: string, recipe: NamedRecipe): number[] {
+/**
+ * Sizes of the plan's axes, by name or by position, and the axes in the order of the mesh. One size
+ * may be -1.
+ */
+function meshSizes(
+  text: string,
+  recipe: NamedRecipe,
+): { readonly sizes: number[]; readonly order: string[] } {
   const parts = text.split(',').map((part) => /^\s*([A-Za-z_]\w*)\s*=\s*(-1|\d+)\s*$/.exec(part));
   const dims = parts.map((match) => {
     if (match === null)
@@ -143,5 +160,9 @@ function meshSizes(text: string, recipe: NamedRecipe): number[] {
   );
   if ('refused' in matched)
     throw new ShardwrightError('E_USAGE', `--mesh ${text}: ${matched.refused}`);
-  return matched.dims.map((d) => dims[d].size);
+  const axes = recipe.axes.map((axis, a) => ({ axis, d: matched.dims[a] }));
+  return {
+    sizes: matched.dims.map((d) => dims[d].size),
+    order: axes.sort((a, b) => a.d - b.d).map(({ axis }) => axis),
+  };
 }

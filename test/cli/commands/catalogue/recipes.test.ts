@@ -79,6 +79,9 @@ describe('recipes list', () => {
         ],
       },
     ]);
+    const none = await cli('recipes', 'list', '--mesh', 'a=2,b=2,c=2,d=2,e=2');
+    expect([none.code, none.out]).toEqual([2, '']);
+    expect(none.err).toContain('no recipe has the axes of the mesh a=2,b=2,c=2,d=2,e=2');
     const wide = await cli('recipes', 'list', '--mesh', 'dp=4,tp=8');
     expect(wide.out).toContain('8 groups on 4 hosts each');
     expect(wide.out).toContain('4 groups on 1 host each');
@@ -120,6 +123,15 @@ describe('recipes lint', () => {
     expect(wrong.code).toBe(5);
     expect(wrong.out).toContain('ZL03  error  heads 32 mod tp 12 is 8');
     expect(wrong.out).toContain('nearest: 8, 16');
+  });
+
+  it('the order of the mesh says which groups are across hosts', async () => {
+    const lint = async (...mesh: string[]): Promise<string> =>
+      (await cli('recipes', 'lint', llama, '--plan', 'dp+tp', '--mesh', ...mesh)).out;
+    const apart = 'tp groups of 8 span hosts of 8 devices: their ranks are 2 devices apart';
+    expect(await lint('dp=2,tp=8')).not.toContain('ZL11');
+    expect(await lint('tp=8,dp=2')).toContain(apart);
+    expect(await lint('tp=8,dp=-1', '--devices', '16')).toContain(apart);
   });
 
   it('a size of -1 is filled', async () => {
