@@ -94,7 +94,7 @@ export async function runCli(
       '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 ' +
         '--cluster dgx-h100\n\nExit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad ' +
         'input, 3 nothing fits, 4 stopped above the gap that was asked for, 5 findings: a plan ' +
-        'that differs from its files, a proof that proves nothing, wrong rules, 130 and 143 a ' +
+        'that differs from its files, a proof that proves nothing, wrong rules, 129, 130 and 143 a ' +
         'signal before the first answer\n',
     );
 

@@ -9,7 +9,7 @@ import { COMMAND } from '../../scripts/command.ts';
 import { cli, fixture } from './support.ts';
 
 /**
- * SIGINT and SIGTERM give the best so far with its bound; where there is nothing yet, they say so.
+ * SIGHUP, SIGINT and SIGTERM give the best so far with its bound; where there is nothing yet, they say so.
  * Each run is a process of its own, and gets its signal when it says or shows that it searches:
  * nothing here waits for a clock.
  */
@@ -192,14 +192,18 @@ describe('a signal', () => {
     },
   );
 
-  it('SIGINT to plan and solve gives the best so far with its bound and gap', async () => {
+  it('SIGINT to plan and SIGHUP to solve give the best so far with its bound and gap', async () => {
     const signal = 'SIGINT';
     const folders = ['plan', 'solve'].map((command) => join(root, `${signal}-${command}`));
     const [plan, solve] = await Promise.all(
-      ['plan', 'solve'].map((command, i) => run(command, folders[i], [signal])),
+      (
+        [
+          ['plan', signal],
+          ['solve', 'SIGHUP'],
+        ] as const
+      ).map(([command, own], i) => run(command, folders[i], [own])),
     );
-    for (const { err } of [plan, solve])
-      expect(err).toContain(`${signal}: ending with the best so far`);
+    expect(solve.err).toContain('SIGHUP: ending with the best so far');
 
     isBestSoFar(signal, plan, folders[0]);
     expect((await cli('check-plan', folders[0])).code).toBe(0);
@@ -227,6 +231,7 @@ describe('a signal that cannot wait', () => {
   });
 
   it.each<[NodeJS.Signals, number]>([
+    ['SIGHUP', 129],
     ['SIGINT', 130],
     ['SIGTERM', 143],
   ])(

@@ -53,7 +53,8 @@ export function tryFolder(folder: string, names: readonly string[], what: string
   orRefuse(folder, what, () => {
     const made = makeFolder(folder);
     for (const name of names) tryFile(join(folder, name), what);
-    for (const path of made.reverse()) rmdirSync(path);
+    // Another process may have put its own folder into one of them meanwhile.
+    for (const path of made.reverse()) orGone(['ENOTEMPTY', 'ENOENT'], () => rmdirSync(path));
   });
 }
 
@@ -87,17 +88,36 @@ export function writeFolder(
   });
 }
 
+/** How often a folder is made again that others remove while it is made. */
+const MOST_TRIES = 100;
+
 /**
- * Makes a folder with those it stands in, outermost first; gives those that were not there. Node's
- * own way does not end under /proc.
+ * Makes a folder with those it stands in, outermost first; gives those that it made. Node's own way
+ * does not end under /proc. Other processes may make and remove the outer ones at the same time.
  */
 function makeFolder(folder: string): string[] {
   if (folder === '') throw new Error('the path is empty');
-  const missing: string[] = [];
-  for (let at = resolve(folder); !existsSync(at); at = dirname(at)) missing.unshift(at);
-  for (const path of missing) mkdirSync(path);
+  const made: string[] = [];
+  for (let tries = 0; !existsSync(folder) && tries < MOST_TRIES; tries++) {
+    const missing: string[] = [];
+    for (let at = resolve(folder); !existsSync(at); at = dirname(at)) missing.unshift(at);
+    for (const path of missing)
+      orGone(tries < MOST_TRIES - 1 ? ['EEXIST', 'ENOENT'] : [], () => {
+        mkdirSync(path);
+        made.push(path);
+      });
+  }
   if (!statSync(folder).isDirectory()) throw new Error('there is a file of this name');
-  return missing;
+  return made;
+}
+
+/** Does it, unless another process has changed the folders so that it cannot be done. */
+function orGone(codes: readonly string[], run: () => void): void {
+  try {
+    run();
+  } catch (error) {
+    if (!codes.includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+  }
 }
 
 /** Writes a file beside its place, all the way to the disk. */

@@ -1,10 +1,10 @@
 /**
- * Runs commands that search in a thread of their own, while this one hears SIGINT and SIGTERM. Goes
- * in: the command line. Comes out: its exit code. A signal makes the command end with the best it
+ * Runs commands that search in a thread of their own, while this one hears SIGHUP, SIGINT and SIGTERM.
+ * Goes in: the command line. Comes out: its exit code. A signal makes the command end with the best it
  * has; one that comes before there is anything, or again, ends the process, as does a time limit
  * that is over before there is anything.
  *
- * Source: exit codes 130 and 143 are 128 plus the number of the signal, as shells have it.
+ * Source: exit codes 129, 130 and 143 are 128 plus the number of the signal, as shells have it.
  */
 import { Worker } from 'node:worker_threads';
 
@@ -12,7 +12,7 @@ import { interrupted, ShardwrightError } from '../../errors.ts';
 import { type CliStreams, EXIT, printer, reportError } from '../output/io.ts';
 import type { ThreadMessage, ThreadStart } from './command-thread-main.ts';
 
-const SIGNALS = { SIGINT: 2, SIGTERM: 15 } as const;
+const SIGNALS = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const;
 type SignalName = keyof typeof SIGNALS;
 
 /**

@@ -91,13 +91,14 @@ export async function frontierCommand(
     if (options.json !== true && frontier.points.length > 0)
       io.stdout(`wrote ${output}/1 to ${output}/${frontier.points.length}, and ${FRONTIER_FILE}\n`);
   }
-  if (tools.deadline.isInterrupted)
+  const isInterrupted = tools.deadline.isInterrupted && frontier.points.length < points;
+  if (isInterrupted)
     io.stderr(`interrupted: ${frontier.points.length} of ${points} points were found\n`);
   if (frontier.points.length === 0)
     return frontier.misses.some((m) => m.status === 'infeasible') ? EXIT.infeasible : EXIT.gap;
   const worst = Math.max(...frontier.points.map((p) => p.gap));
   const asked = gapUnderMemory(request);
-  if (worst <= asked) return EXIT.ok;
+  if (worst <= asked) return isInterrupted ? EXIT.gap : EXIT.ok;
   if (options.json !== true)
     io.stderr(
       `stopped at gaps of up to ${percentText(worst)}, asked for ${percentText(asked)} (--gap)\n`,
