@@ -56,6 +56,23 @@ export class ShardwrightError extends Error {
   }
 }
 
+/** What a value is, as errors say it: `undefined`, `a list`, `a number`. */
+export function valueText(value: unknown): string {
+  if (value === undefined || value === null) return String(value);
+  if (Array.isArray(value)) return 'a list';
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}
+
+/** A call of the library with an argument that is not of its kind, as JavaScript lets through. */
+export function wrongArgument(
+  call: string,
+  name: string,
+  found: string,
+  hint: string,
+): ShardwrightError {
+  return new ShardwrightError('E_USAGE', `${call}: the ${name} is ${found}`, { hint });
+}
+
 /** A defect of Shardwright itself: says so, and how to report it. */
 export function internalError(message: string, details: ErrorDetails = {}): ShardwrightError {
   return new ShardwrightError('E_INTERNAL', `internal: ${message}`, {

@@ -67,7 +67,7 @@ export {
   type GradientOptions,
 } from '../mesh/sharding/gradient.ts';
 export { fromMeshView, toMeshView } from '../mesh/sharding/mesh-view.ts';
-export { type ParseOptions, parsePlacement, parseSharding } from '../mesh/sharding/parse.ts';
+export { parsePlacement } from '../mesh/sharding/parse.ts';
 export { placementFaults } from '../mesh/sharding/placement-faults.ts';
 export {
   cutFurther,
@@ -102,6 +102,10 @@ export {
   einshardLocalShape,
   resolveEinshard,
 } from '../notations/einshard/resolve.ts';
+export {
+  type AnyParseOptions as ParseOptions,
+  parseAnySharding as parseSharding,
+} from '../notations/einshard/on-mesh.ts';
 export {
   type EinshardExpression,
   formatEinshard,

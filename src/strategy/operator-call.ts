@@ -13,9 +13,9 @@ import { DTYPE_BYTES } from '../graph/types.ts';
 import { type DeviceMesh, parseMesh } from '../mesh/devices/mesh.ts';
 import type { PlacementKinds } from '../mesh/placements/kinds.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
-import { parseSharding } from '../mesh/sharding/parse.ts';
 import type { Sharding } from '../mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../mesh/sharding/space.ts';
+import { parseAnySharding } from '../notations/einshard/on-mesh.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { type ExpandOptions, expandRules } from '../ops/expansion/expand.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record/record.ts';
@@ -155,8 +155,8 @@ export function propagateCall(
   const on = meshOf(mesh);
   const space = new ShardingSpace(on);
   const read = (text: string, i: number): Sharding =>
-    parseSharding(text, on, {
-      rank: call.inputs[i]?.shape.length ?? 0,
+    parseAnySharding(text, on, {
+      shape: call.inputs[i]?.shape ?? [],
       ...(kinds === undefined ? {} : { kinds }),
     });
   const from = given.map((sharding, i) =>

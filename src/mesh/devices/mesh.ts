@@ -4,7 +4,7 @@
  * or hardware.
  */
 
-import { ShardwrightError, suggestion } from '../../errors.ts';
+import { ShardwrightError, suggestion, valueText, wrongArgument } from '../../errors.ts';
 
 /** One dim of a mesh: its name, and its size in devices. */
 export interface MeshDim {
@@ -253,6 +253,8 @@ function stridedTable(sizes: readonly number[], steps: readonly number[]): numbe
  * @throws E_SYNTAX with the column, or E_MESH for duplicate names and sizes below 1
  */
 export function parseMesh(text: string): DeviceMesh {
+  if (typeof text !== 'string')
+    throw wrongArgument('parseMesh', 'text', valueText(text), "give parseMesh('dp=8,tp=8').");
   const printed = text.trimStart();
   return printed.startsWith('DeviceMesh')
     ? parsePrinted(text)

@@ -1,14 +1,18 @@
 /** Parses a sharding text of a given mesh in any notation: placements, einshard, PartitionSpec. */
 
-import { ShardwrightError } from '../../errors.ts';
+import { ShardwrightError, valueText, wrongArgument } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { toMeshView } from '../../mesh/sharding/mesh-view.ts';
-import { parseSharding } from '../../mesh/sharding/parse.ts';
+import { type ParseOptions, parseSharding } from '../../mesh/sharding/parse.ts';
 import { evenlyShardable, Sharding } from '../../mesh/sharding/sharding.ts';
 import { fromDimView } from '../../mesh/views/dim-view.ts';
-import { isPartitionSpec, parsePartitionSpec } from '../../mesh/views/partition-spec.ts';
+import {
+  isPartitionSpec,
+  parsePartitionSpec,
+  type PartitionSpec,
+} from '../../mesh/views/partition-spec.ts';
 import { toPlacements } from './placements.ts';
 import { resolveEinshard } from './resolve.ts';
 import { isEinshard } from './syntax.ts';
@@ -27,14 +31,50 @@ export function parseShardingFor(
   text: string,
   mesh: DeviceMesh,
   shape: readonly number[],
+  options: Omit<ParseOptions, 'rank'> = {},
 ): Sharding {
   const other = parseNamed(text, mesh, shape);
   if (other !== undefined) return other;
-  const sharding = parseSharding(text, mesh, { rank: shape.length });
+  const sharding = parseSharding(text, mesh, { ...options, rank: shape.length });
   const strided = !/\)\s*\[\s*\d+\s*\]/.test(text);
   if (sharding.inMeshOrder || !strided || evenlyShardable(sharding, mesh, shape)) return sharding;
   const view = toMeshView(sharding, mesh);
   return 'refused' in view ? sharding : new Sharding(view.placements);
+}
+
+/** What a sharding text in any notation is read for. */
+export interface AnyParseOptions extends ParseOptions {
+  /** Global shape of the tensor; einshard texts want it. */
+  readonly shape?: readonly number[];
+}
+
+/**
+ * A sharding text in any notation that the commands take: placements (`S(0)R`), a PartitionSpec
+ * (`P("dp", None)`), and einshard (`a b -> a8 b 8`) of a tensor whose shape is given.
+ *
+ * @throws E_SYNTAX, E_PLACEMENT, E_MESH; E_EINSHARD, also where the shape is missing
+ */
+export function parseAnySharding(
+  text: string,
+  mesh: DeviceMesh,
+  options: AnyParseOptions = {},
+): Sharding {
+  if (typeof text !== 'string')
+    throw wrongArgument(
+      'parseSharding',
+      'text',
+      valueText(text),
+      "give parseSharding('S(0)R', parseMesh('dp=2,tp=4')).",
+    );
+  const { shape, ...rest } = options;
+  if (shape !== undefined) return parseShardingFor(text, mesh, shape, rest);
+  if (isEinshard(text))
+    throw new ShardwrightError('E_EINSHARD', `'${text}' needs the shape of its tensor`, {
+      hint: 'give it as { shape: [128, 256] }.',
+    });
+  if (!isPartitionSpec(text)) return parseSharding(text, mesh, rest);
+  const spec = parsePartitionSpec(text);
+  return ofSpec(text, rest.rank === undefined ? spec : spec.forRank(rest.rank), mesh);
 }
 
 /**
@@ -50,7 +90,11 @@ export function parseNamed(
 ): Sharding | undefined {
   if (isEinshard(text)) return einshardOnMesh(text, mesh, shape);
   if (!isPartitionSpec(text)) return undefined;
-  const { sharding, reduced } = fromDimView(parsePartitionSpec(text).forRank(shape.length), mesh);
+  return ofSpec(text, parsePartitionSpec(text).forRank(shape.length), mesh);
+}
+
+function ofSpec(text: string, spec: PartitionSpec, mesh: DeviceMesh): Sharding {
+  const { sharding, reduced } = fromDimView(spec, mesh);
   if (reduced.length > 0)
     throw new ShardwrightError(
       'E_PLACEMENT',
