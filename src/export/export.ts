@@ -10,6 +10,7 @@ import {
   refuseLosses,
 } from '../backend/target.ts';
 import { ShardwrightError } from '../errors.ts';
+import { checkArguments } from '../plan/request/check-call.ts';
 import { exportTarget } from './targets.ts';
 
 /** How strictly a plan is exported. */
@@ -34,6 +35,7 @@ export function exportPlan(
   name: string,
   options: ExportOptions = {},
 ): ExportResult {
+  checkArguments('exportPlan', { source });
   const target = exportTarget(name);
   const { order, bucketBytes } = options;
   if (target.ordered !== true && (order !== undefined || bucketBytes !== undefined))

@@ -1,5 +1,6 @@
 /** Reads a graph of any known format, packed or not, into a complete and linted graph. */
 
+import { valueText, wrongArgument } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { type Infer, inferBy } from './complete/infer.ts';
@@ -50,6 +51,13 @@ const READERS: Readonly<Record<ForeignFormat, ForeignReader>> = {
 
 /** Like `importGraph`, with the format that was found; types are compared only with `infer`. */
 export function importModel(input: Uint8Array | string, options: ImportOptions = {}): Imported {
+  if (typeof input !== 'string' && !(input instanceof Uint8Array))
+    throw wrongArgument(
+      'importGraph',
+      'content',
+      valueText(input),
+      'give the text or the bytes of a file.',
+    );
   const { content, format } = contentOf(input, options);
   return importContent(content, format, options, isForeign(format) ? READERS[format] : undefined);
 }

@@ -20,6 +20,7 @@ import type { OpenedGraph } from '../passes/plannable/opened-graph.ts';
 import type { Region } from '../passes/plannable/regions.ts';
 import { refuseDamaged } from '../plan/record/damage.ts';
 import { type LowerablePlan, type PlannedProgram, plannedProgram } from '../plan/record/planned.ts';
+import { checkArguments } from '../plan/request/check-call.ts';
 import { type Dataflow, dataflow } from '../strategy/dataflow.ts';
 import { ControlWriter } from './control.ts';
 import { LocalCall } from './local-call.ts';
@@ -50,6 +51,7 @@ export { type LowerablePlan, type PlannedProgram, plannedProgram } from '../plan
  *   local form
  */
 export function lower(graph: Graph, plan: LowerablePlan, table: OperatorTable): DeviceProgram {
+  checkArguments('lower', { graph, plan, table });
   const planned = plannedProgram(graph, plan, table);
   return new Lowering(planned, plan, planned.opened?.table ?? table).run();
 }

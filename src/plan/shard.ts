@@ -12,6 +12,7 @@ import { candidatesOf } from './choose.ts';
 import { explainImpossible, refusedAtOnce } from './impossible.ts';
 import { holdingPeak, prepare } from './prepare/prepare.ts';
 import type { Prepared } from './prepare/prepared.ts';
+import { checkArguments, checkRequest } from './request/check-call.ts';
 import type { PlanRequest } from './request/request.ts';
 import { type Run, type SearchOptions, startRun } from './request/run.ts';
 import { greedyPlan } from './solve/greedy.ts';
@@ -31,9 +32,12 @@ export interface ShardOptions extends SearchOptions {
 export async function shard(
   graph: Graph,
   request: PlanRequest,
-  { table, ...options }: ShardOptions,
+  options: ShardOptions,
 ): Promise<ShardResult> {
-  const run = startRun(request, options);
+  checkArguments('shard', { graph, table: (options as ShardOptions | undefined)?.table });
+  checkRequest(request);
+  const { table, ...search } = options;
+  const run = startRun(request, search);
   return shardPrepared(prepare(graph, request, table, run.deadline), run);
 }
 
@@ -42,6 +46,7 @@ export async function shardPrepared(
   prepared: Prepared,
   options: SearchOptions = {},
 ): Promise<ShardResult> {
+  checkArguments('shardPrepared', { prepared });
   const { request } = prepared.question;
   const run = startRun(request, options);
   // Pins against pins, and a budget below the least states, need no search.

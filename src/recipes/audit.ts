@@ -6,6 +6,7 @@
 import type { Infeasible } from '../plan/choice/result.ts';
 import type { Model } from '../plan/model/model.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
+import { checkArguments } from '../plan/request/check-call.ts';
 import { Deadline } from '../plan/request/deadline.ts';
 import { holdsPeak } from '../plan/request/request.ts';
 import { Restriction } from '../plan/restrict/restriction.ts';
@@ -86,6 +87,7 @@ export async function audit(
   choice: Int32Array,
   options: AuditOptions,
 ): Promise<Audit | Infeasible> {
+  checkArguments('audit', { prepared });
   const {
     model,
     question: { budgetBytes },

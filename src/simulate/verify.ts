@@ -14,6 +14,7 @@ import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { flat, fromFlat, NDArray } from '../ndarray/array.ts';
 import { numbersOf } from '../ndarray/complex.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { checkArguments } from '../plan/request/check-call.ts';
 import { evaluateGraph, type Value } from './evaluate.ts';
 import { drawInputs } from './inputs.ts';
 import { isControl } from './interpreter/control.ts';
@@ -100,6 +101,7 @@ export function verify(
   table: OperatorTable,
   options: VerifyOptions = {},
 ): Verification {
+  checkArguments('verify', { graph, plan, table });
   const planned = plannedProgram(graph, plan, table);
   const program = lower(planned.program, plan, table);
   const { unknown } = plan.request;

@@ -5,7 +5,7 @@
  * `tensor/core.ts`, `source/wrap-conditions.ts`, `lint/` and `record/check-twice.ts`.
  */
 
-import { ShardwrightError } from '../errors.ts';
+import { ShardwrightError, valueText, wrongArgument } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { withPhases } from '../graph/phases.ts';
 import type { Graph } from '../graph/types.ts';
@@ -140,6 +140,15 @@ type AnyFunction = (...args: unknown[]) => unknown;
 
 /** `capture` without the types of the arguments. */
 export function captureAny(fn: AnyFunction, inputs: unknown, options: TraceOptions): Capture {
+  if (typeof fn !== 'function')
+    throw wrongArgument('trace', 'program', valueText(fn), 'give trace(fn, inputs).');
+  if (typeof inputs !== 'object' || inputs === null)
+    throw wrongArgument(
+      'trace',
+      'list of inputs',
+      valueText(inputs),
+      'give trace(fn, { x: input([8, 16]) }).',
+    );
   const first = run(fn, inputs, options, new Map());
   if (options.checkTwice ?? true) {
     const sizes = otherSizes(first.trace.dims);

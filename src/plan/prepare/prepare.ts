@@ -10,6 +10,7 @@ import { RestrictedSolver } from '../../solver/search/restricted.ts';
 import { buildModel } from '../model/build.ts';
 import type { BuildInput } from '../model/input.ts';
 import type { Model } from '../model/model.ts';
+import { checkArguments, checkRequest } from '../request/check-call.ts';
 import { Deadline } from '../request/deadline.ts';
 import { peakBinds, type PlanRequest, type PricedRequest } from '../request/request.ts';
 import { restrictionOf } from '../restrict/pins.ts';
@@ -31,6 +32,8 @@ export function prepare(
   operators: OperatorTable,
   deadline: Deadline = new Deadline(undefined),
 ): Prepared {
+  checkArguments('prepare', { graph: original, table: operators });
+  checkRequest(asked);
   deadline.check('while the program was read');
   // A plan that is found is written however late it is.
   let isPrepared = false;

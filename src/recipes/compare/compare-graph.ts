@@ -16,6 +16,7 @@ import { decode } from '../../plan/choice/decode.ts';
 import type { ShardResult } from '../../plan/choice/result.ts';
 import { prepare } from '../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
+import { checkArguments, checkRequest } from '../../plan/request/check-call.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 import { askedGap, holdsPeak, type PlanRequest } from '../../plan/request/request.ts';
 import { shardPrepared } from '../../plan/shard.ts';
@@ -73,6 +74,10 @@ export interface CompareOptions {
  *   recipe, E_MESH, E_CLUSTER as `prepare`
  */
 export async function compare(graph: Graph, options: CompareOptions): Promise<Comparison> {
+  const asked = options as CompareOptions | undefined;
+  checkArguments('compare', { graph, table: asked?.table });
+  // Its meshes are those of the devices.
+  checkRequest(asked?.request === undefined ? undefined : { mesh: '', ...asked.request });
   const wanted = options.plans?.map((name) =>
     name === OPTIMUM ? OPTIMUM : namedRecipe(name).name,
   );

@@ -3,6 +3,7 @@
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { checkArguments } from '../../plan/request/check-call.ts';
 import { bytesText, secondsText } from '../../units.ts';
 import { DEFAULT_BUCKET_BYTES } from '../work/rules.ts';
 import { COMPUTE } from '../work/streams.ts';
@@ -149,6 +150,7 @@ export function simulate(
   table: OperatorTable,
   options: SimulateOptions = {},
 ): Simulation {
+  checkArguments('simulate', { graph, plan, table });
   const { written, best, passes, aloneBytes, memoryBytes, limit } = fastest(
     graph,
     plan,

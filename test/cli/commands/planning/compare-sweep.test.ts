@@ -90,7 +90,7 @@ describe('compare --sweep', () => {
     const at = written();
     writeFileSync(
       join(at, 'questions.yaml'),
-      'models: [gpt2]\nclusters: [dgx-h100]\ndevices: 8\nsequences: 1024\nglobalBatches: 16\nplans: [fsdp]\n',
+      'models: [gpt2]\nclusters: [dgx-h100]\ndevices: 8\nsequences: 1024\nglobalBatches: 16\nplans: [fsdp, dp, dp+tp]\n',
     );
     const file = join(at, 'out', 'gpt2--dgx-h100--8--1024--16.json');
     let out = '';
