@@ -76,7 +76,7 @@ const OWN: Readonly<Record<string, readonly string[]>> = {
   'div.Scalar_mode': ["x[6,5], 0.5, rounding_mode='floor'", 'x[6,5], -2, rounding_mode=None'],
   'where.self': ['bits[6,5], x[6,5], x[6,5]', 'bits[5], x[6,1], x[6,5]', 'bits[6,1], x[5], x[]'],
   'masked_fill.Scalar': ['x[6,5], bits[6,5], 0', 'x[6,5], bits[5], -9', 'x[6,5], bits[6,1], 1.5'],
-  'fill.Tensor': ['x[6,5], x[]', 'i64[5], few[]'],
+  'fill.Tensor': ['x[6,5], x[]', 'i64[5], x[]', 'i64[5], i64[]'],
   'masked_fill.Tensor': ['x[6,5], bits[6,5], x[]', 'x[6,5], bits[5], x[]'],
   'lerp.Scalar': ['x[6,5], x[6,5], 0.25', 'x[6,5], x[5], 1.5'],
   'addcmul.default': ['x[6,5], x[6,5], x[6,5]', 'x[6,5], x[5], x[6,1], value=-0.5'],

@@ -2,7 +2,7 @@
 
 import { type Given, list, on, or, required, text, value } from '../../input/flags/flag.ts';
 import { MODEL_FLAGS, parsePad } from '../../input/flags/model-flags.ts';
-import { countFrom } from '../../input/flags/read.ts';
+import { countFrom, parseSlice } from '../../input/flags/read.ts';
 import { CLUSTER, DEVICES, JSON_FLAG } from '../../input/flags/shared-flags.ts';
 
 export const HARDWARE_COMMAND = JSON_FLAG;
@@ -75,6 +75,11 @@ export const RULES_COMMAND = {
     '--budget <n>',
     'combinations tried for one call before it is left out (default: 50000)',
     countFrom(1),
+  ),
+  slice: value(
+    '--slice <i/n>',
+    'with --check: only the i-th of n parts of the operators',
+    parseSlice,
   ),
   ...JSON_FLAG,
 };

@@ -69,6 +69,8 @@ function check(
       : { operators: wanted.map((record) => record.name), squares: options.ops.length > 0 }),
     ...(options.ranks === undefined ? {} : { ranks: options.ranks }),
     ...(options.budget === undefined ? {} : { budget: options.budget }),
+    ...(options.slice === undefined ? {} : { slice: options.slice }),
+    onOperator: (name, at, of) => io.progress(`${at} of ${of}: ${name}`),
   });
   const unsound = explain(found.unsound, 'unsound', EXPLAINED);
   const missing = explain(found.missing, 'missing', EXPLAINED);

@@ -2,6 +2,9 @@ import { describe, expect, test } from 'vitest';
 
 import type { RulesReport } from '../../../../src/cli/commands/catalogue/rules.ts';
 import { runCli } from '../../../../src/cli/program.ts';
+import { builtinOperators } from '../../../../src/ops/builtin.ts';
+import { OperatorTable } from '../../../../src/ops/record/table.ts';
+import { validateRules } from '../../../../src/simulate/rule-check/check.ts';
 
 async function run(...argv: string[]): Promise<{ code: number; out: string; err: string }> {
   let out = '';
@@ -53,5 +56,32 @@ describe('shardwright rules', () => {
       /--ranks 1 is not from 2 to 8/,
     );
     expect((await run('rules', '--check', '--budget', 'x', '--json')).out).toMatch(/E_USAGE/);
+  });
+});
+
+describe('rules --check in parts', () => {
+  test('shows each operator on stderr, and answers the same on stdout', async () => {
+    const checked = await run('rules', '--op', 'aten.fill.Tensor', '--check');
+    expect([checked.code, checked.err]).toEqual([0, '1 of 1: aten.fill.Tensor\n']);
+    expect(checked.out).toContain('unsound: 0   missing: 0');
+  });
+
+  test('parts together have every operator once', () => {
+    const records = builtinOperators().records.slice(0, 7);
+    const table = new OperatorTable(records);
+    const part = (index: number, count: number): string[] => {
+      const seen: string[] = [];
+      const { untested } = validateRules(table, {
+        slice: { index, count },
+        complete: false,
+        draws: 1,
+        ranks: [2],
+        onOperator: (name) => void seen.push(name),
+      });
+      return [...seen, ...untested];
+    };
+    const whole = records.map(({ name }) => name).sort();
+    expect([0, 1, 2].flatMap((index) => part(index, 3)).sort()).toEqual(whole);
+    expect(part(0, 1).sort()).toEqual(whole);
   });
 });
