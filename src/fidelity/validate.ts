@@ -4,6 +4,7 @@
  */
 
 import { fitProbability } from '../cost/error-bands.ts';
+import { ShardwrightError } from '../errors.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { calculonSeconds, fittedUtilisation } from './baselines.ts';
 import { mean, median, regret, relativeErrors, SMALLEST_GROUP, spearman } from './metrics.ts';
@@ -100,7 +101,7 @@ export async function validateRuns(
     done += list.length;
     const predictor = new RunPredictor(table);
     for (const run of list) {
-      const found = await predictor.predict(run);
+      const found = await predictor.predict(run).catch(refused);
       if ('reason' in found)
         left.push({ id: run.id, line: run.line, source: run.source, reason: found.reason });
       else predictions.push(found);
@@ -111,6 +112,12 @@ export async function validateRuns(
     inOrder,
     left.sort((a, b) => a.line - b.line),
   );
+}
+
+/** A row whose model or machine is refused is left out with the reason; faults of ours are thrown. */
+function refused(error: unknown): { readonly reason: string } {
+  if (!(error instanceof ShardwrightError) || error.code === 'E_INTERNAL') throw error;
+  return { reason: error.headline };
 }
 
 /** Predictions that are there, compared. */

@@ -164,6 +164,7 @@ export type RedistributeOptions = Given<typeof REDISTRIBUTE_COMMAND>;
 
 export const VALIDATE_COMMAND = {
   groups: on('--groups', 'also print every group of comparable runs'),
+  rows: value('--rows <file>', 'also write the result of every row as CSV', text),
   ...JSON_FLAG,
 };
 export type ValidateOptions = Given<typeof VALIDATE_COMMAND>;

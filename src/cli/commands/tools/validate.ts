@@ -13,9 +13,11 @@ import {
   type Validation,
 } from '../../../fidelity/validate.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
+import { csvLines } from '../../../report/written/csv.ts';
 import { countedText, tableText } from '../../../units.ts';
 import { withRunsTable } from '../../input/runs-table.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
+import { tryFile, writeText } from '../../output/write-file.ts';
 import type { ValidateOptions } from './flags.ts';
 
 /** `shardwright validate`: predicted against measured training runs. */
@@ -24,6 +26,7 @@ export async function validateCommand(
   options: ValidateOptions,
   io: CliIo,
 ): Promise<number> {
+  if (options.rows !== undefined) tryFile(options.rows, 'table of rows');
   const validation = await withRunsTable(path, async (table) => {
     const found = await validateRuns(table, builtinOperators(), (line) => io.progress(line));
     if (found.sources.length > 0) return found;
@@ -32,7 +35,45 @@ export async function validateCommand(
     });
   });
   answer(io, options, record(validation), () => text(validation, options.groups === true));
+  if (options.rows !== undefined)
+    writeText(options.rows, csvLines(rowsOf(validation)), 'table of rows');
   return EXIT.ok;
+}
+
+/** A row for each row of the table, in its order: what was predicted and measured, or why not. */
+function rowsOf({ predictions, skipped }: Validation): (string | number)[][] {
+  const rows = [
+    ...predictions.map(({ run, seconds, peakBytes }) => ({
+      line: run.line,
+      cells: [
+        run.id,
+        run.source,
+        seconds,
+        run.stepSeconds ?? '',
+        peakBytes,
+        run.memoryBytes ?? '',
+        run.outOfMemory ? 'out of memory' : '',
+        '',
+      ],
+    })),
+    ...skipped.map(({ id, source, line, reason }) => ({
+      line,
+      cells: [id, source, '', '', '', '', '', reason],
+    })),
+  ].sort((a, b) => a.line - b.line);
+  return [
+    [
+      'id',
+      'source',
+      'predicted_seconds',
+      'measured_seconds',
+      'predicted_peak_bytes',
+      'measured_peak_bytes',
+      'status',
+      'not_predicted',
+    ],
+    ...rows.map(({ cells }) => cells),
+  ];
 }
 
 /**

@@ -18,6 +18,7 @@ import {
   validationOf,
 } from '../../../../src/fidelity/validate.ts';
 import { builtinOperators } from '../../../../src/ops/builtin.ts';
+import { csvLines } from '../../../../src/report/written/csv.ts';
 import { LayoutPricer } from '../../../../src/sweep/layout/price-layout.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { cli } from '../../support.ts';
@@ -390,4 +391,23 @@ describe('measures', () => {
     expect(() => parseCsv('a,b\n"x,1\n', ['a'])).toThrow(/never closed/);
     expect(() => parseCsv('', ['a'])).toThrow(/empty/);
   });
+});
+
+test('a row whose model is refused is named and left out, and --rows writes the result of every row', async () => {
+  const { columns, rows: runs } = parseCsv(csv, ['id', 'hidden', 'heads']);
+  const good = columns.map((column) => runs[0].cells.get(column) ?? '');
+  // 64 heads of 2880 have 45 channels, which do not turn in pairs; gpt-oss states heads of 64.
+  const given: Readonly<Record<string, string>> = { id: 'odd', hidden: '2880', heads: '64' };
+  const odd = columns.map((column, c) => given[column] ?? good[c]);
+  const at = temporaryFolder();
+  writeFileSync(join(at, 'runs.csv'), csvLines([[...columns], odd, good]));
+  const rows = join(at, 'rows.csv');
+  const { code, out, err } = await cli('validate', join(at, 'runs.csv'), '--rows', rows);
+  expect(code, err).toBe(0);
+  expect(out).toMatch(/^not predicted: 1 row, odd: E_\w+ .*45 channels/m);
+  const written = parseCsv(readFileSync(rows, 'utf8'), ['id', 'not_predicted']).rows;
+  expect(written.map(({ cells }) => cells.get('id'))).toEqual(['odd', 'r0001']);
+  expect(written[0].cells.get('not_predicted')).toContain('45 channels');
+  expect(Number(written[1].cells.get('predicted_seconds'))).toBeGreaterThan(0);
+  expect(written[1].cells.get('not_predicted')).toBe('');
 });
