@@ -89,7 +89,7 @@ export async function plan(
   const planSeconds = (performance.now() - began) / 1000;
   const { plan: taken } = result;
   listener.summary(
-    planSummary(result.graph, taken, recipes, {
+    planSummary(result.prepared.model.graph, taken, recipes, {
       request: taken.request,
       budgetBytes: taken.memory.budgetBytes,
       ...(step === undefined ? {} : { simulated: stepText(step) }),
@@ -113,11 +113,11 @@ export async function plan(
     cluster,
     analysis,
     version: VERSION,
-    graph: result.graph,
+    graph: result.prepared.model.graph,
   });
   planned = { folder, opened, texts };
   return {
-    html: htmlPage(report, result.graph, drawings),
+    html: htmlPage(report, result.prepared.model.graph, drawings),
     nodes: result.plan.nodes.map(({ name }) => name),
     planSeconds,
     seconds: result.plan.objective.seconds,

@@ -24,7 +24,7 @@ export function drawInputs(
   seed = 0,
   vocabulary?: { readonly rows: number; readonly stated: number },
 ): NDArray[] {
-  const bounds = indexBounds(table, graph);
+  const { bounds, domains } = demandsOf(table, graph);
   const positive = positiveInputs(table, graph);
   const ends = groupEnds(graph);
   return graph.nodes
@@ -39,6 +39,9 @@ export function drawInputs(
       );
       const { dtype } = node.type;
       const stream: RandomStream = { seed, stream: streamOf(`input ${node.name}`) };
+      const domain = domains.get(node.name);
+      if (domain !== undefined)
+        return build(shape, drawnOf(domain, shape, stream, kindOf(dtype) === 'integer'), dtype);
       switch (kindOf(dtype)) {
         case 'bool':
           return build(shape, (i) => (uniform(stream, i) < 0.6 ? 1 : 0), dtype);
@@ -79,30 +82,91 @@ const INDEXERS: Readonly<
   'aten.index_add.default': ['index', 'self', (d) => d],
   'aten.index_copy.default': ['index', 'self', (d) => d],
   'aten.index_fill.int_Scalar': ['index', 'self', (d) => d],
+  'aten.index_reduce.default': ['index', 'self', (d) => d],
 };
 
-/**
- * For each input that becomes row numbers, the least size that it indexes. Views, copies and bodies
- * are followed.
- */
-function indexBounds(table: OperatorTable, graph: Graph): Map<string, number> {
-  const bounds = new Map<string, number>();
+/** What an operator asks of the values of an argument, beyond their type. */
+type Domain =
+  | { readonly is: 'rising' | 'weights' | 'definite' }
+  /** Places among so many, no two of a window the same. */
+  | { readonly is: 'places'; readonly of: number; readonly window: number };
+
+/** Arguments with a domain: sequences to search, weights to draw by, matrices to factor. */
+const DOMAINS: Readonly<Record<string, readonly [argument: string, is: Domain['is']]>> = {
+  'aten.searchsorted.Tensor': ['sorted_sequence', 'rising'],
+  'aten.bucketize.Tensor': ['boundaries', 'rising'],
+  'aten.multinomial.default': ['self', 'weights'],
+  'aten.bernoulli.default': ['self', 'weights'],
+  'aten.cholesky.default': ['self', 'definite'],
+  'aten.linalg_cholesky.default': ['self', 'definite'],
+  'stablehlo.cholesky': ['a', 'definite'],
+  'aten.max_unpool2d.default': ['indices', 'places'],
+  'aten.max_unpool3d.default': ['indices', 'places'],
+};
+
+/** A value at each flat position. */
+function drawnOf(
+  domain: Domain,
+  shape: readonly number[],
+  stream: RandomStream,
+  whole: boolean,
+): (i: number) => number {
+  const last = shape.at(-1) ?? 1;
+  const at = (i: number): number => uniform(stream, i);
+  switch (domain.is) {
+    case 'rising': {
+      const value = (i: number): number => (10 * ((i % last) + at(i))) / last - (whole ? 0 : 5);
+      return whole ? (i) => Math.floor(value(i)) : value;
+    }
+    case 'weights':
+      return (i) => 0.05 + 0.9 * at(i);
+    case 'definite':
+      // Symmetric, with a diagonal that outweighs the rest.
+      return (i) => {
+        const [row, column] = [Math.floor(i / last) % last, i % last];
+        const first = i - row * last - column;
+        const mirror = first + Math.min(row, column) * last + Math.max(row, column);
+        return at(mirror) - 0.5 + (row === column ? last + 0.5 : 0);
+      };
+    case 'places': {
+      const { of, window } = domain;
+      return (i) => placesOf(of, stream, Math.floor(i / window))[i % window];
+    }
+  }
+}
+
+/** The places 0 .. n - 1 in an order of their own for each window. */
+function placesOf(n: number, stream: RandomStream, window: number): number[] {
+  const key = (place: number): number => uniform(stream, window * n + place);
+  return Array.from({ length: n }, (_, place) => place).sort((a, b) => key(a) - key(b) || a - b);
+}
+
+interface Demands {
+  /** For each input that becomes row numbers, the least size that it indexes. */
+  readonly bounds: Map<string, number>;
+  readonly domains: Map<string, Domain>;
+}
+
+/** What calls ask of the values of inputs. Views, copies and bodies are followed. */
+function demandsOf(table: OperatorTable, graph: Graph): Demands {
+  const demands: Demands = { bounds: new Map(), domains: new Map() };
   const source = new Map<string, string>();
   for (const node of graph.nodes) if (node.kind === 'placeholder') source.set(node.name, node.name);
-  noteBounds(table, graph, source, bounds);
-  return bounds;
+  noteDemands(table, graph, source, demands);
+  return demands;
 }
 
 /**
  * @param source inputs of the program that values of the graph are made of by views and casts;
  *   filled
  */
-function noteBounds(
+function noteDemands(
   table: OperatorTable,
   graph: Graph,
   source: Map<string, string>,
-  bounds: Map<string, number>,
+  demands: Demands,
 ): void {
+  const { bounds, domains } = demands;
   const shapes = new Map<string, readonly number[]>();
   const types = new Map(graph.nodes.map((node) => [node.name, node.type]));
   const limit = (name: string, size: number | undefined): void => {
@@ -130,7 +194,7 @@ function noteBounds(
         const from = operand !== undefined && isRef(operand) ? source.get(operand.name) : undefined;
         if (from !== undefined) inner.set(name, from);
       });
-      noteBounds(table, body, inner, bounds);
+      noteDemands(table, body, inner, demands);
     }
     const record = table.get(node.target);
     const [first] = node.args;
@@ -150,13 +214,26 @@ function noteBounds(
     }
     if (record.name === 'aten.one_hot.default' && isRef(first))
       limit(first.name, Number(node.args[1]));
-    const known = Object.hasOwn(INDEXERS, record.name) ? INDEXERS[record.name] : undefined;
-    if (known === undefined) continue;
-    const [index, rows, dimOf] = known;
     const named = namedTensors(
       node,
       record.schema.map((s) => s.name),
     );
+    if (Object.hasOwn(DOMAINS, record.name)) {
+      const [argument, is] = DOMAINS[record.name];
+      const name = named.get(argument) ?? '';
+      const input = source.get(name);
+      const dims = Number(/(\d)d\./.exec(record.name)?.[1] ?? 0);
+      const inside = (of: string): number =>
+        (shapes.get(of) ?? []).slice(-dims).reduce((n, d) => n * d, 1);
+      if (input !== undefined)
+        domains.set(
+          input,
+          is === 'places' ? { is, of: inside(node.name), window: inside(name) } : { is },
+        );
+    }
+    const known = Object.hasOwn(INDEXERS, record.name) ? INDEXERS[record.name] : undefined;
+    if (known === undefined) continue;
+    const [index, rows, dimOf] = known;
     const [indexName, tableName] = [named.get(index), named.get(rows)];
     if (indexName === undefined || tableName === undefined) continue;
     const shape = shapes.get(tableName) ?? [];

@@ -10,6 +10,7 @@ import { eachOperand } from '../graph/value.ts';
 import { lower, type LowerablePlan, plannedProgram } from '../lower/lower.ts';
 import type { DeviceProgram, ProgramValue } from '../lower/program/program.ts';
 import { type PromisedCollective, promisedCollectives } from '../lower/promised.ts';
+import { Partial } from '../mesh/placements/partials/partial.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { flat, fromFlat, NDArray } from '../ndarray/array.ts';
 import { numbersOf } from '../ndarray/complex.ts';
@@ -145,6 +146,13 @@ class Comparison {
   private readonly largest = new Map<string, number>();
   /** The value to which errors are relative. */
   private readonly scales = new Map<string, number>();
+  /** The operands of a call, by run of a body and node. */
+  private readonly operands = new Map<string, readonly string[]>();
+  /**
+   * Values with elements that are no number on the devices because addends of both signs became
+   * infinite, as those of a pending sum that is divided by 0, or that read such a value.
+   */
+  private readonly lost = new Set<string>();
   /** By call: the largest scale in its bodies. */
   private readonly within = new Map<string, number>();
 
@@ -253,7 +261,10 @@ class Comparison {
     own = Math.max(own, this.within.get(key) ?? 0);
     this.largest.set(key, own);
     let scale = Math.max(SMALL, own);
-    eachOperand(node, (name) => (scale = Math.max(scale, this.largest.get(`${run}${name}`) ?? 0)));
+    const operands: string[] = [];
+    eachOperand(node, (name) => operands.push(`${run}${name}`));
+    for (const operand of operands) scale = Math.max(scale, this.largest.get(operand) ?? 0);
+    this.operands.set(key, operands);
     this.scales.set(key, scale);
     // The call around: its path is that of the run up to the trip.
     const around = run.slice(0, run.lastIndexOf('['));
@@ -293,8 +304,14 @@ class Comparison {
       return;
     }
     const { data, disagreement } = putTogether(space, sharding, want.shape, byRank);
+    const reads = [key, ...(this.operands.get(key) ?? [])].some((name) => this.lost.has(name));
+    const isSum = space.get(sharding).placements.some((p) => p instanceof Partial && p.linear);
     let off = disagreement;
-    numbersOf(want).forEach((v, i) => (off = Math.max(off, difference(v, data[i]))));
+    numbersOf(want).forEach((v, i) => {
+      if (Number.isNaN(data[i]) && (reads || (isSum && Math.abs(v) === Infinity))) {
+        if (!Number.isNaN(v)) this.lost.add(key);
+      } else off = Math.max(off, difference(v, data[i]));
+    });
     const relativeError = off / (this.scales.get(key) ?? 1);
     this.maxRelativeError = Math.max(this.maxRelativeError, relativeError);
     if (relativeError <= (this.options.tolerance ?? 1e-9)) return;

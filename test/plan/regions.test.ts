@@ -39,7 +39,8 @@ async function faultsOf(
     if (result.status !== 'planned') throw new Error(`no plan: ${result.conflict.join(', ')}`);
     const plans = Array.from({ length: RANDOM }, (_, seed) => randomPlan(prepared, seed + 1));
     for (const [at, plan] of [result.plan, ...plans].entries()) {
-      const [first] = verify(graph, plan, table).mismatches;
+      // Users hold the graph that the result names.
+      const [first] = verify(at === 0 ? result.graph : graph, plan, table).mismatches;
       if (first !== undefined)
         faults.push(`${at === 0 ? 'optimal' : `random ${at}`}: ${first.where}: ${first.message}`);
     }

@@ -53,8 +53,8 @@ export interface PlannedResult {
   readonly status: 'planned';
   readonly plan: Plan;
   /**
-   * The graph that was planned: the given one with views of weights taken again in the backward
-   * pass.
+   * The program that was planned: the given one with views of weights taken again in the backward
+   * pass. `prepared.model.graph` lists the bodies of its loops and branches in line.
    */
   readonly graph: Graph;
   readonly choice: Int32Array;
@@ -118,7 +118,7 @@ export function planned(
   return {
     status: 'planned',
     plan,
-    graph: prepared.model.graph,
+    graph: prepared.question.program,
     choice,
     prepared,
     certificate,

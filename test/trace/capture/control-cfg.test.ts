@@ -150,6 +150,9 @@ describe('cfg', () => {
     expect(code({ a: { params: [x], body: (v) => jump('a', v, v) } }).message).toContain(
       'gives 2 values',
     );
+    expect(code({ a: { params: [x, x], body: (v) => jump('a', v) } }).message).toContain(
+      'it gives 1 values to a, which takes 2',
+    );
     expect(code({ b: { params: [x], body: (v) => leave(v) } }).message).toContain('no such block');
     expect(
       code({
