@@ -8,7 +8,7 @@
 import { type AxisType, chunksOf } from '../mesh/local-types/types.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import { metaBytes } from '../ops/record/record.ts';
-import type { Rule, RuleSlot } from '../ops/record/rule.ts';
+import { isStrided, type Rule, type RuleSlot } from '../ops/record/rule.ts';
 import {
   type Conflict,
   type OperandType,
@@ -27,7 +27,13 @@ interface Implicit {
   /** Position of the operand; undefined of a result. */
   readonly operand?: number;
   readonly kind:
-    'all_reduce' | 'all_gather' | 'reduce_scatter' | 'all_to_all' | 'slice' | 'to_partial';
+    | 'all_reduce'
+    | 'all_gather'
+    | 'reduce_scatter'
+    | 'all_to_all'
+    | 'collective_permute'
+    | 'slice'
+    | 'to_partial';
   readonly from: string;
   readonly to: string;
 }
@@ -168,6 +174,30 @@ function holds(ctx: TypedContext, rule: Rule, ranks: number): boolean {
 
 const NORMALISED = /softmax/;
 
+/**
+ * Operators whose results have the dims of their operands, with other sizes along some: the result
+ * is cut as they are, where its size divides, and rows move between neighbours.
+ */
+const KEEPS_DIMS: Readonly<Record<string, Implicit['kind'] | 'nothing'>> = {
+  'aten.flip': 'collective_permute',
+  'aten.slice': 'collective_permute',
+  'aten.narrow': 'collective_permute',
+  'aten.split': 'collective_permute',
+  'aten.split_with_sizes': 'collective_permute',
+  'aten.cat': 'all_to_all',
+  'aten.tril': 'nothing',
+  'aten.triu': 'nothing',
+  'aten.constant_pad_nd': 'nothing',
+  'stablehlo.reverse': 'collective_permute',
+  'stablehlo.slice': 'collective_permute',
+  'stablehlo.concatenate': 'all_to_all',
+  'stablehlo.pad': 'nothing',
+};
+/** Operators that take operands of one sharding: nothing is sliced to match another. */
+const ALIKE = /^(aten\.(where|cat|stack)|stablehlo\.(select|concatenate))\b/;
+/** Reductions that go by a sort, which wants its dim whole. */
+const SORTS = /^aten\.(median|nanmedian|mode|kthvalue|quantile)\b/;
+
 /** Types a call by JAX's rules of explicit shardings. */
 function explicit(
   record: OperatorRecord,
@@ -176,79 +206,200 @@ function explicit(
   ranks: number,
 ): ModeTyping {
   const own = operands.map(data);
-  const rules = plainRules(record, ctx);
-  const sliced = rules.find(
-    (rule) =>
-      rule.inputs.length === own.length &&
-      rule.inputs.every((slot, i) => {
-        const step = moved(own[i], slot, 1);
-        return step !== undefined && (step.kind === undefined || step.kind === 'slice');
-      }) &&
-      rule.inputs.some((slot, i) => slot?.kind === 'shard' && own[i] === slotText(slot)),
-  );
   const [strict] = typeOperator(record, ctx, [{ size: ranks, meaning: 'strict' }], [own]);
-  const refuse = (rule: string, reason: string, fix: string): ModeTyping => ({
-    conflict: {
-      rule,
-      operands: own.flatMap((t, i) => (t === 'R' || t === 'number' ? [] : [i])),
-      reason,
-      casts: [],
-      fix,
-    },
-  });
-  const reduces = (outputs: readonly RuleSlot[]): boolean =>
-    outputs.some((slot) => slot?.kind === 'partial');
+  const given = new Explicit(record, ctx, own, ranks);
   if (own.includes('P')) {
     if ('typing' in strict) return { results: strict.typing.results, implicit: [] };
-    return refuse(
+    return given.refuse(
       strict.conflict.rule,
       'implicit communication of an unreduced operand',
       'reduce it first: reshard, or psum',
     );
   }
-  if (sliced === undefined) {
-    if ('typing' in strict) return { results: strict.typing.results, implicit: [] };
-    const cut = own.findIndex((type) => chunksOf(type as AxisType) !== undefined);
-    if (cut >= 0 && NORMALISED.test(record.name))
-      return {
-        results: ctx.outputs.map(() => own[cut]),
-        // The largest and the sum of each row.
-        implicit: [
-          { kind: 'all_reduce', from: 'P(max)', to: 'R' },
-          { kind: 'all_reduce', from: 'P', to: 'R' },
-        ],
-      };
-    return refuse(
+  if (!given.alike())
+    return given.refuse(
+      'shardings differ',
+      `${record.name} takes operands of one sharding`,
+      'reshard the others to it',
+    );
+  const rule = given.sliced();
+  if (rule !== undefined) return given.by(rule);
+  if ('typing' in strict) return { results: strict.typing.results, implicit: [] };
+  return (
+    given.normalised() ??
+    given.reduced() ??
+    given.kept() ??
+    given.gathered() ??
+    given.refuse(
       strict.conflict.rule,
       'the shardings of the operands give the result none',
       'state the sharding of the result, or reshard the operand',
+    )
+  );
+}
+
+/** A call whose operands have their shardings in their types. */
+class Explicit {
+  private readonly rules: readonly Rule[];
+  private readonly cut: number;
+
+  constructor(
+    private readonly record: OperatorRecord,
+    private readonly ctx: TypedContext,
+    private readonly own: readonly OperandType[],
+    private readonly ranks: number,
+  ) {
+    this.rules = plainRules(record, ctx);
+    this.cut = own.findIndex((type) => dimOf(type) !== undefined);
+  }
+
+  refuse(rule: string, reason: string, fix: string): ModeTyping {
+    const operands = this.own.flatMap((t, i) => (t === 'R' || t === 'number' ? [] : [i]));
+    return { conflict: { rule, operands, reason, casts: [], fix } };
+  }
+
+  /** Whether an operator that wants operands of one sharding has them; scalars go with any. */
+  alike(): boolean {
+    if (!ALIKE.test(this.record.name)) return true;
+    const rank = Math.max(...this.ctx.inputs.map(({ shape }) => shape.length));
+    const types = this.own.filter((_, i) => this.ctx.inputs[i].shape.length === rank);
+    const held = (type: OperandType): OperandType => (type === 'number' ? 'R' : data(type));
+    return types.every((type) => held(type) === held(types[0]));
+  }
+
+  /** A rule whose slots the operands are, or become by a slice. */
+  sliced(): Rule | undefined {
+    return this.rules.find(
+      (rule) =>
+        rule.inputs.length === this.own.length &&
+        rule.inputs.every((slot, i) => {
+          const step = moved(this.own[i], slot, 1);
+          return step !== undefined && (step.kind === undefined || step.kind === 'slice');
+        }) &&
+        rule.inputs.some((slot, i) => slot?.kind === 'shard' && this.own[i] === slotText(slot)) &&
+        standsAt(this.ctx, rule, this.ranks) &&
+        this.isOneSided(rule),
     );
   }
-  const implicit = sliced.inputs.flatMap((slot, i): Implicit[] =>
-    own[i] === 'R' && slot?.kind === 'shard'
-      ? [{ operand: i, kind: 'slice', from: 'R', to: slotText(slot) }]
-      : [],
-  );
-  if (!reduces(sliced.outputs)) {
-    if (
-      sliced.inputs.some((slot) => slot?.kind === 'shard' && (slot.inside?.dims.length ?? 0) > 0) ||
-      sliced.outputs.some((slot) => slot?.kind === 'shard' && (slot.inside?.dims.length ?? 0) > 0)
-    )
-      return refuse(
+
+  /** A product over rows that one operand alone has cut gathers it instead of slicing the other. */
+  private isOneSided(rule: Rule): boolean {
+    const sums = rule.outputs.some((slot) => slot?.kind === 'partial');
+    return (
+      this.record.cls !== 'matmul' ||
+      !sums ||
+      rule.inputs.every((slot, i) => slot?.kind !== 'shard' || this.own[i] !== 'R')
+    );
+  }
+
+  /** Results of a rule, with the reduction of those that it leaves pending. */
+  by(rule: Rule): ModeTyping {
+    const implicit = rule.inputs.flatMap((slot, i): Implicit[] =>
+      this.own[i] === 'R' && slot?.kind === 'shard'
+        ? [{ operand: i, kind: 'slice', from: 'R', to: slotText(slot) }]
+        : [],
+    );
+    if (rule.outputs.some((slot) => slot?.kind === 'partial')) {
+      if (this.record.cls === 'matmul')
+        return this.refuse(
+          'ambiguous',
+          'the contraction over a cut dim is ambiguous: replicated or unreduced',
+          'state the sharding of the result: replicated costs 1 all_reduce, unreduced none',
+        );
+      return {
+        results: this.ctx.outputs.map(() => 'R'),
+        implicit: [...implicit, { kind: 'all_reduce', from: 'P', to: 'R' }],
+      };
+    }
+    if ([...rule.inputs, ...rule.outputs].some((slot) => slot?.kind === 'shard' && isStrided(slot)))
+      return this.refuse(
         'reshape',
         'the cut lies behind a dim that is merged',
         'state the sharding of the result',
       );
-    return { results: sliced.outputs.map((slot) => slotText(slot) as OperandType), implicit };
+    return { results: rule.outputs.map((slot) => slotText(slot) as OperandType), implicit };
   }
-  if (record.cls === 'matmul')
-    return refuse(
-      'ambiguous',
-      'the contraction over a cut dim is ambiguous: replicated or unreduced',
-      'state the sharding of the result: replicated costs 1 all_reduce, unreduced none',
+
+  /** A softmax along the cut stays cut. */
+  normalised(): ModeTyping | undefined {
+    if (this.cut < 0 || !NORMALISED.test(this.record.name)) return undefined;
+    return {
+      results: this.ctx.outputs.map(() => this.own[this.cut]),
+      // The largest and the sum of each row.
+      implicit: [
+        { kind: 'all_reduce', from: 'P(max)', to: 'R' },
+        { kind: 'all_reduce', from: 'P', to: 'R' },
+      ],
+    };
+  }
+
+  /** A reduction over the cut dim: the result is whole, whatever it takes to make it so. */
+  reduced(): ModeTyping | undefined {
+    const { record, ctx, cut } = this;
+    const dim = cut < 0 ? undefined : dimOf(this.own[cut]);
+    if (dim === undefined || record.cls !== 'reduction' || SORTS.test(record.name))
+      return undefined;
+    const { shape } = ctx.inputs[cut];
+    const isGone = ctx.outputs.every(
+      (meta) => meta === null || meta.shape.length < shape.length || meta.shape[dim] === 1,
     );
-  return {
-    results: ctx.outputs.map(() => 'R'),
-    implicit: [...implicit, { kind: 'all_reduce', from: 'P', to: 'R' }],
-  };
+    if (!isGone) return undefined;
+    return {
+      results: ctx.outputs.map(() => 'R'),
+      implicit: [{ kind: 'all_reduce', from: String(this.own[cut]), to: 'R' }],
+    };
+  }
+
+  /** Dims that are those of the operands: the result is cut as they are. */
+  kept(): ModeTyping | undefined {
+    const { record, ctx, own, cut, ranks } = this;
+    const kind = KEEPS_DIMS[record.name.split('.', 2).join('.')];
+    const dim = cut < 0 ? undefined : dimOf(own[cut]);
+    if (kind === undefined || dim === undefined) return undefined;
+    const odd = ctx.outputs.find((meta) => meta !== null && meta.shape[dim] % ranks !== 0);
+    if (odd !== undefined && odd !== null)
+      return this.refuse(
+        `${String(own[cut])} of ${odd.shape[dim]} rows`,
+        `the result has ${odd.shape[dim]} rows, which do not divide by ${ranks}`,
+        'reshard the operand first',
+      );
+    return {
+      results: ctx.outputs.map(() => own[cut]),
+      implicit:
+        kind === 'nothing'
+          ? []
+          : own.flatMap((type, operand) =>
+              type === own[cut] ? [{ operand, kind, from: String(type), to: String(type) }] : [],
+            ),
+    };
+  }
+
+  /** A product over rows that one operand has cut and the other has not: it is gathered. */
+  gathered(): ModeTyping | undefined {
+    const { record, ctx, own, ranks } = this;
+    if (record.cls !== 'matmul') return undefined;
+    const alone = own.findIndex((type, i) =>
+      this.rules.some(
+        ({ inputs, outputs }) =>
+          outputs.some((slot) => slot?.kind === 'partial') &&
+          inputs[i]?.kind === 'shard' &&
+          slotText(inputs[i]) === type,
+      ),
+    );
+    if (alone < 0) return undefined;
+    const whole = own.map((type, i): OperandType => (i === alone ? 'R' : type));
+    const made = explicit(record, ctx, whole, ranks);
+    if ('conflict' in made) return made;
+    const gather: Implicit = {
+      operand: alone,
+      kind: 'all_gather',
+      from: String(own[alone]),
+      to: 'R',
+    };
+    return { results: made.results, implicit: [gather, ...made.implicit] };
+  }
+}
+
+function dimOf(type: OperandType): number | undefined {
+  return type === 'number' ? undefined : chunksOf(type)?.dim;
 }

@@ -59,4 +59,9 @@ describe('typed per-device programs', () => {
   test('the recorded answers are those of JAX 0.10.2', () => {
     say('shard-map.json.gz', JSON.parse(runPython('run_shard_map.py', [])));
   });
+
+  test('the recorded types of explicit shardings are those of JAX 0.10.2', () => {
+    const answer: unknown = JSON.parse(runPython('run_explicit.py', []));
+    expect(answer).toEqual(JSON.parse(readFileSync(file('explicit.json'), 'utf8')));
+  });
 });

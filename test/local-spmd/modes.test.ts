@@ -228,7 +228,7 @@ const rows: [
     [v('x'), v('y')],
     XY,
     { x: 'R', y: 'S(0)' },
-    { manual: 'V', auto: 'P: slice', explicit: 'error: ambiguous', strict: 'error: R with S(0)' },
+    { manual: 'V', auto: 'P: slice', explicit: 'R: all_gather', strict: 'error: R with S(0)' },
   ],
   [
     'I·S broadcast',
