@@ -201,17 +201,26 @@ export function statedInputs(
   );
 }
 
-/** Types of values that regions read, by the spec of the first one, by axis. */
+/**
+ * Types of values that regions read, by the spec of the first one, by axis; on axes of a region
+ * inside of it by that one's.
+ */
 function regionInputs(graph: Graph): Map<string, Map<string, AxisType>> {
   const found = new Map<string, Map<string, AxisType>>();
   for (const node of graph.nodes) {
     if (node.target !== LOCAL_MAP) continue;
     const call = localMapCall(node);
+    const body = getOwn(graph.subgraphs, call.body);
+    const inner = body === undefined ? new Map<string, never>() : regionInputs(body);
+    const names = body === undefined ? [] : placeholdersOf(body).map(({ name }) => name);
     call.operands.forEach((operand, i) => {
       if (isRef(operand) && !found.has(operand.name))
         found.set(
           operand.name,
-          new Map(call.axes.map(({ name }, a) => [name, call.inSpecs[i][a] as AxisType])),
+          new Map([
+            ...(inner.get(names[i]) ?? []),
+            ...call.axes.map(({ name }, a) => [name, call.inSpecs[i][a] as AxisType] as const),
+          ]),
         );
     });
   }

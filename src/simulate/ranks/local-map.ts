@@ -17,6 +17,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Value } from '../interpreter/values.ts';
 import { type DeviceRun, runDevices } from './devices.ts';
 import { putTogether } from './laid-out.ts';
+import { nestedAxes, wholeOutside } from './nested-regions.ts';
 import { scatter } from './shards.ts';
 
 /** Programs of the bodies that ran, by table and body. */
@@ -29,14 +30,22 @@ export function regionProgram(table: OperatorTable, node: Node, body: Graph): De
   let program = known.get(body);
   if (program === undefined) {
     const { axes, inSpecs } = localMapCall(node);
-    const inputs = inSpecs.map((spec) =>
-      spec.map((type): AxisType =>
+    const inner = nestedAxes(body, axes);
+    const inputs = inSpecs.map((spec) => [
+      ...spec.map((type): AxisType =>
         cutOf(type as AxisType) === undefined ? (type as AxisType) : 'V',
       ),
-    );
+      ...inner.map((): AxisType => 'I'),
+    ]);
     program = eraseTypes({
-      graph: body,
-      mesh: new DeviceMesh(axes),
+      graph:
+        inner.length === 0
+          ? body
+          : wholeOutside(
+              body,
+              axes.map(({ name }) => name),
+            ),
+      mesh: new DeviceMesh([...axes, ...inner]),
       table,
       inputs,
       manual: axes.map(({ name }) => name),
@@ -63,8 +72,11 @@ export function localMapValues(
   const call = localMapCall(node);
   const program = regionProgram(table, node, body);
   const { space } = program;
+  // Axes of regions inside of it alone hold the same.
   const idOf = (spec: readonly string[]): number =>
-    space.intern(new Sharding(spec.map((type) => placementOf(type as AxisType))));
+    space.intern(
+      new Sharding(program.mesh.names.map((_, m) => placementOf((spec[m] ?? 'I') as AxisType))),
+    );
   const inputs = call.operands.map((operand, i) => {
     const x = isRef(operand) ? look(operand.name) : null;
     if (!(x instanceof NDArray)) throw internalError(`operand ${i} of ${node.name} is no array`);
