@@ -106,10 +106,25 @@ export function jsonPath(keys: readonly PropertyKey[]): string {
   return `$${keys.map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`)).join('')}`;
 }
 
-/** The problem with its memory row bounded by so many bytes. */
+/**
+ * The problem with its memory row bounded by so many bytes. Values that exceed the bound beside the
+ * least of all others cost Infinity, so that a solver meets the row only where several variables
+ * can exceed it together.
+ */
 export function withMemoryBound(problem: Problem, bytes: number): Problem {
   const [row] = problem.rows ?? [];
-  return row === undefined
-    ? problem
-    : { ...problem, rows: [{ ...row, bound: Math.min(row.bound, bytes) }] };
+  if (row === undefined) return problem;
+  const bound = Math.min(row.bound, bytes);
+  const least = row.amounts.map((amounts) => amounts.reduce((a, b) => Math.min(a, b), Infinity));
+  const spare = bound - least.reduce((a, b) => a + b, 0);
+  const unary = Int32Array.from(problem.unary);
+  const vectors = [...problem.vectors];
+  row.amounts.forEach((amounts, k) => {
+    const fits = amounts.map((bytesOf) => Number(bytesOf - least[k] <= spare));
+    if (fits.every((fit) => fit === 1)) return;
+    const v = row.variables[k];
+    const costs = vectors[unary[v]].map((cost, value) => (fits[value] === 1 ? cost : Infinity));
+    unary[v] = vectors.push(costs) - 1;
+  });
+  return { ...problem, unary, vectors, rows: [{ ...row, bound }] };
 }
