@@ -23,7 +23,7 @@ class Dropping(Mlp):
 
 
 def mlp() -> tuple[Mlp, torch.Tensor, torch.Tensor]:
-    """The model of the plans below `plans/`, with a batch; equal in every process."""
+    """The model that `plans.py` plans, with a batch; equal in every process."""
     torch.manual_seed(7)
     return Mlp().double(), torch.randn(8, 16, dtype=torch.float64), torch.randn(8, 8, dtype=torch.float64)
 

@@ -23,7 +23,8 @@ import torch.distributed as dist
 sys.path.insert(0, os.environ["TESTS"])
 import shardwright
 from models import mlp
-from test_run import PLANS, ready
+from plans import PLANS
+from test_run import ready
 torch.set_num_threads(1)
 """
 
@@ -122,7 +123,7 @@ def test_ranks_in_another_order_are_refused_on_two_hosts(tmp_path: Path) -> None
 
 ALONE = """
 dist.init_process_group("gloo", timeout=timedelta(seconds=600))
-plan = shardwright.load(PLANS / "mlp-2-optimum")
+plan = shardwright.load(PLANS / "mlp-2-tensor")
 model, x, y = mlp()
 module = shardwright.parallelize(model, plan, plan.init_device_mesh("cpu"), timeout=timedelta(seconds=float(sys.argv[2])))
 loss = module(x, y)

@@ -1,4 +1,4 @@
-"""Four processes on gloo, plans below `plans/`: everything that needs a process group, in one start."""
+"""Four processes on gloo run the plans of `plans.py`: everything that needs a process group, in one start."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from models import Dropping, Mlp, loss_of, mlp
+from plans import PLANS
 
 import shardwright
 
-PLANS = Path(__file__).parent / "plans"
 ADAMW: tuple[dict[str, Any], ...] = ({"foreach": True}, {"foreach": False}, {"fused": True})
 
 
@@ -67,7 +67,7 @@ def checkpointed(facts: dict[str, Any], folder: str) -> None:
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-    module, reference, x, y = ready("mlp-2x2-optimum")
+    module, reference, x, y = ready("mlp-2x2-tensor")
     own, other = adamw(module), adamw(reference)
     for _ in range(3):
         step(module, own, x, y), step(reference, other, x, y)
@@ -126,7 +126,7 @@ def refused(call: Any) -> str:
 def refusals(facts: dict[str, Any]) -> None:
     from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-    plan = shardwright.load(PLANS / "mlp-2x2-optimum")
+    plan = shardwright.load(PLANS / "mlp-2x2-tensor")
     mesh = plan.init_device_mesh("cpu")
     other = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Linear(32, 8))
     facts["other model"] = refused(lambda: shardwright.parallelize(other, plan, mesh))
@@ -135,7 +135,7 @@ def refusals(facts: dict[str, Any]) -> None:
     facts["other mesh"] = refused(lambda: shardwright.parallelize(mlp()[0], plan, flat))
     turned = DeviceMesh("cpu", torch.tensor([[3, 2], [1, 0]]), mesh_dim_names=("dp", "tp"))
     facts["other order"] = refused(lambda: shardwright.parallelize(mlp()[0], plan, turned))
-    module, _, x, y = ready("mlp-2x2-optimum")
+    module, _, x, y = ready("mlp-2x2-tensor")
     facts["other batch"] = refused(lambda: module(x[:4], y[:4]))
     facts["other input"] = refused(lambda: module(x))
     facts["evaluation"] = refused(lambda: module.eval()(x, y))
@@ -170,7 +170,7 @@ def dropping(facts: dict[str, Any], rank: int) -> None:
 
 
 def on_hosts(facts: dict[str, Any], rank: int) -> None:
-    plan = shardwright.load(PLANS / "mlp-2x2-optimum")
+    plan = shardwright.load(PLANS / "mlp-2x2-tensor")
     mesh = plan.init_device_mesh("cpu")
 
     def told(planned: int, host: int, **options: Any) -> str:
@@ -206,8 +206,8 @@ def kinds_of(graph: Any) -> list[str]:
 def joint(facts: dict[str, Any]) -> None:
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    for name, options in (("optimum", {}), ("megatron", {}), ("fsdp-all", {"partition_fn": min_cut_rematerialization_partition})):
-        module, reference, x, y = ready(f"mlp-2x2-{name}", compile="joint" if name == "optimum" else False)
+    for name, options in (("tensor", {}), ("megatron", {}), ("fsdp-all", {"partition_fn": min_cut_rematerialization_partition})):
+        module, reference, x, y = ready(f"mlp-2x2-{name}", compile="joint" if name == "tensor" else False)
         found: list[str] = []
         names: list[str] = []
 
@@ -215,7 +215,7 @@ def joint(facts: dict[str, Any]) -> None:
             found.extend(kinds_of(of.graph_module.graph))
             names.extend([*of.params_spec, *of.buffers_spec])
 
-        if name != "optimum":
+        if name != "tensor":
             shardwright.compile_joint(module, passes=look, **options)
             planned = [row["kind"] for row in shardwright.load(PLANS / f"mlp-2x2-{name}").collectives]
             facts[f"collectives of {name}"] = found == planned and len(planned) > 0
@@ -269,7 +269,7 @@ def facts() -> dict[str, Any]:
         "no_grad",
         "compiled",
         "dropped",
-        *(f"joint {name}" for name in ("optimum", "megatron", "fsdp-all")),
+        *(f"joint {name}" for name in ("tensor", "megatron", "fsdp-all")),
         *(f"{what} of {name}" for what in ("collectives", "names") for name in ("megatron", "fsdp-all")),
     ],
 )

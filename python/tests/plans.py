@@ -1,0 +1,50 @@
+"""The plans that the tests run, written by the command once a session into a folder that git ignores."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from models import Dropping, mlp
+from torch import nn
+from torch.nn import functional as F
+
+import shardwright
+
+PLANS = Path(__file__).parent / ".plans"
+
+WEIGHTS = ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
+
+
+def pinned(*placements: str) -> dict[str, Any]:
+    """The flags that pin the four parameters of an `Mlp`."""
+    return {"pin": [f"{name}={placement}" for name, placement in zip(WEIGHTS, placements, strict=True)]}
+
+
+MEGATRON = ("S(0)[1]S(0)[0]", "S(0)[1]S(0)[0]", "S(0)S(1)", "S(0)R")
+TENSOR_2X2 = ("S(0)S(0)", "S(0)S(0)", "S(1)S(1)", "RR")
+FLAGS: dict[str, dict[str, Any]] = {
+    "mlp-2-tensor": {"mesh": "dp=2", "inputs": "R", **pinned("S(0)", "S(0)", "S(1)", "R")},
+    "mlp-4-fsdp": {"mesh": "dp=4", "inputs": "S(0)", **pinned(*["S(0)"] * 4)},
+    "mlp-2x2-tensor": {"mesh": "dp=2,tp=2", "inputs": "RR", **pinned(*TENSOR_2X2)},
+    "mlp-2x2-fsdp-all": {"mesh": "dp=2,tp=2", "inputs": "S(0)S(0)", **pinned(*["S(0)S(0)"] * 4)},
+    "mlp-2x2-megatron": {"mesh": "dp=2,tp=2", "inputs": "S(0)R", **pinned(*MEGATRON)},
+    "dropout-2x2": {"mesh": "dp=2,tp=2", "inputs": "RR", **pinned(*TENSOR_2X2)},
+}
+
+
+def write_plans() -> None:
+    """Captures the models, plans them and writes the program of each plan into `PLANS / NAME`."""
+    shutil.rmtree(PLANS, ignore_errors=True)
+    PLANS.mkdir()
+    model, x, y = mlp()
+    for name, flags in FLAGS.items():
+        torch.manual_seed(7)
+        subject: nn.Module = Dropping().double() if name.startswith("dropout") else model
+        whole = PLANS / "whole" / name
+        captured = shardwright.capture(subject, (x,), loss=F.mse_loss, targets=(y,), path=PLANS / f"{name}.fx.txt")
+        shardwright.plan(captured, cluster="dgx-h100", out=whole, quiet=True, order="program", no_recipes=True, **flags)
+        shutil.move(whole / "torch", PLANS / name)
+        shutil.copy(whole / "capture.json", PLANS / name)
