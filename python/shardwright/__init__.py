@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .joint import compile_joint, joint_graph
     from .module import ParallelModule
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "CaptureError",
     "Captured",

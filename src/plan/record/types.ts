@@ -211,7 +211,7 @@ interface PlanProof {
  */
 export interface Plan {
   readonly version: typeof PLAN_VERSION;
-  /** The program whose prices the plan has: `shardwright 0.1.0`. */
+  /** The program whose prices the plan has: `shardwright 0.2.0`. */
   readonly producer?: string;
   readonly model: string;
   /** Mesh dims, outermost first, with the number of hosts that one group of the dim touches. */

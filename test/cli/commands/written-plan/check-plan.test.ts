@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { CheckPlanReport } from '../../../../src/cli/commands/written-plan/check-plan.ts';
 import type { PlanCertificate } from '../../../../src/plan/record/certificate.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
+import { VERSION } from '../../../../src/version.ts';
 import { planModelInto } from '../../plan-folders.ts';
 import { cli, type CliRun, fixture } from '../../support.ts';
 
@@ -82,7 +83,7 @@ describe('check-plan', () => {
     const { run, report } = await check(whole);
     const plan = JSON.parse(readFileSync(join(whole, 'plan.json'), 'utf8')) as Plan;
     expect(run.code).toBe(0);
-    expect(report).toMatchObject({ ok: true, differences: [], producer: 'shardwright 0.1.0' });
+    expect(report).toMatchObject({ ok: true, differences: [], producer: `shardwright ${VERSION}` });
     // The certificate alone: the bound of an optimal plan is its seconds.
     expect(plan.proof.status).toBe('optimal');
     expect(report.boundSeconds).toBeCloseTo(plan.objective.seconds, 15);
@@ -202,14 +203,18 @@ describe('check-plan', () => {
     });
     const text = await cli('check-plan', other);
     expect(text.code).toBe(5);
-    expect(text.out).toContain('of shardwright 0.0.9, compared with those of shardwright 0.1.0');
+    expect(text.out).toContain(
+      `of shardwright 0.0.9, compared with those of shardwright ${VERSION}`,
+    );
     expect((await cli('simulate', other)).err).toContain(
       'the plan has the prices of shardwright 0.0.9',
     );
     const format = changed((p) => void Object.assign(p, { version: 9 }));
     const run = await cli('check-plan', format);
     expect(run.code).toBe(2);
-    expect(run.err).toContain('plan version 9, with the prices of shardwright 0.1.0; this program');
+    expect(run.err).toContain(
+      `plan version 9, with the prices of shardwright ${VERSION}; this program`,
+    );
   });
 
   it.each<readonly [string, string, (plan: Mutable<Plan>) => void]>([
