@@ -141,7 +141,8 @@ class Run:
             if gradient is None or row is None:
                 out.append(None)
             elif entry["role"] in STATES:
-                out.append(as_dtensor(gradient, row, self.mesh))
+                # Autograd gives a gradient the layout of its parameter, but does not look into a DTensor. Fused optimizers rely on it.
+                out.append(as_dtensor(gradient.contiguous(), row, self.mesh))
             else:
                 out.append(self.wrap(gradient, row))
         return out
