@@ -15,10 +15,10 @@ export class InlineWriter {
   readonly names = new Set<string>();
   readonly loops = new Loops();
   private readonly types = new Map<string, ValueType>();
-  /** Of marks and members. */
+  /** Of marks. */
   private meta: NodeMeta = {};
 
-  /** What is written on the way belongs to the phase of the call whose bodies are opened. */
+  /** Marks that are written on the way belong to the phase of the call whose bodies are opened. */
   inPhase<T>(phase: Phase | undefined, write: () => T): T {
     const around = this.meta;
     this.meta = phase === undefined ? {} : { phase };
@@ -57,12 +57,11 @@ export class InlineWriter {
 
   /** The results of a call, read out of its tuple. */
   members(call: string, types: readonly ValueType[], base: string, scope: number): Arg[] {
-    const { meta } = this;
     return types.map((type, k): Arg => {
       const name = this.unique(`${base}.${k}`);
       const args = [{ kind: 'value', name: call } as const, k];
       this.emit(
-        { name, kind: 'call', target: 'operator.getitem', args, kwargs: {}, type, meta },
+        { name, kind: 'call', target: 'operator.getitem', args, kwargs: {}, type, meta: {} },
         scope,
       );
       return { kind: 'value', name };
