@@ -1,11 +1,11 @@
 /**
- * The entry `shardwright`: a program goes in, a plan with its proof comes out, and what follows
- * from a plan. Everything takes plain records and returns plain records.
+ * The entry `shardwright`: it makes a plan with its proof from a program, and answers questions
+ * about plans. Everything takes plain records and returns plain records.
  *
  * The road: `trace` or `importGraph` gives a graph, `shard` its plan, `lower` the program of a
  * device, `verify` runs it with numbers, `simulate` plays its timeline, `compare` prices the
- * recipes beside it, `audit` says how far another plan is from it, `explain` why a node is placed
- * as it is, `exportPlan` writes it for an engine. The other exports are their parts, and the
+ * recipes, `audit` measures the distance of another plan from it, `explain` why a node is placed as
+ * it is, `exportPlan` writes it for an engine. The other exports are their parts, and the
  * vocabulary of traced programs. `shardwright/notations`, `shardwright/checkpointing` and
  * `shardwright/solver` are parts of their own; this entry has their exports too.
  *
@@ -255,7 +255,7 @@ export * as functional from './trace/tensor/functional.ts';
 export { recompute, save } from './trace/tensor/retain.ts';
 export { buffer, guardOn, isTraining, param, scope, withSharding } from './trace/tensor/state.ts';
 export { apply, applyTuple } from './trace/tensor/tensor.ts';
-/** What modules transformed by the source-level front end call. */
+/** Functions that modules call after the source-level front end has transformed them. */
 export {
   type DeviceProgram,
   programAtRank,

@@ -1,7 +1,6 @@
 /**
- * Types of a whole program. In: a graph, a mesh, types of its inputs. Out: the typer after its run.
- * A tangent has the type of the gradient of the output that it belongs to, so that joint graphs
- * need no more types than forward ones.
+ * Types a whole graph on a mesh from the types of its inputs. A tangent has the type of the
+ * gradient of its output, so that joint graphs need no more types than forward ones.
  */
 import { placeholdersOf } from '../graph/control.ts';
 import type { Graph } from '../graph/types.ts';

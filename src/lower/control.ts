@@ -1,5 +1,5 @@
 /**
- * Control flow of the lowering. In: loops and branches with placed values. Out: bodies with
+ * Lowers control flow: loops and branches with placed values become calls of bodies with
  * collectives of their own.
  */
 import type { Redistributor } from '../cost/redistribution/redistribute.ts';
@@ -31,7 +31,7 @@ export interface Move {
   readonly use: string;
 }
 
-/** What the lowering of control flow needs of the lowering around it. */
+/** The parts of the lowering that the lowering of control flow needs. */
 interface ControlSite {
   readonly flow: Dataflow;
   readonly plan: LowerablePlan;
@@ -258,9 +258,9 @@ export class ControlWriter {
   }
 
   /**
-   * What the marks of a branching take, moved in the order of the plan, because a copy that one use
-   * makes another may take: names by mark and input, what decides in the frame around and what is
-   * met in the frame of its branch.
+   * The operands of the marks of a condition, moved in the order of the plan, because one use may
+   * make a copy that another takes: names by mark and input; the deciding value in the frame
+   * around, and the values that meet in the frame of their branch.
    */
   private marksReady(
     frame: Frame,
@@ -304,7 +304,7 @@ export class ControlWriter {
     return name;
   }
 
-  /** What a body hands to the next trip, in the placement of the carry. */
+  /** The value that a body hands to the next trip, in the placement of the carry. */
   private carryOut(body: Frame, carry: Arg, returned: Arg | undefined, region: Region): string {
     const { flow, plan, opened, space } = this.site;
     if (!isRef(carry) || returned === undefined || !isRef(returned))
@@ -331,7 +331,7 @@ export class ControlWriter {
     this.site.note(value, region, k, placed);
   }
 
-  /** One row of what a scan stacks: moved as the row that stands for it in the plan. */
+  /** One row of a stacked result of a scan: moved as the row that represents it in the plan. */
   private rowOut(
     body: Frame,
     { row, whole }: { readonly row: string; readonly whole: string },
@@ -388,7 +388,7 @@ export class ControlWriter {
     });
   }
 
-  /** Position of a mark, and the value that it stands for. */
+  /** Position of a mark, and the value that it represents. */
   private nodeOf(mark: string): [node: number, value: number] {
     const { flow } = this.site;
     const n = flow.byName.get(mark);
@@ -422,7 +422,7 @@ export class ControlWriter {
   }
 }
 
-/** Of a body that is none of the opened graph. */
+/** The scope of a body that is not part of the opened graph. */
 const NO_SCOPE = -1;
 
 /** Steps that communicate nothing. */

@@ -1,18 +1,13 @@
 /**
- * Reads a file up to a limit of bytes: takes a path, gives its bytes or an error that names the
- * file.
+ * Reads files of users: a path, or `-` for stdin, as bytes or text, or an error that names the
+ * file. Reading stops at a stated size, whatever the file says of itself: a device or a pipe has no
+ * size, and a file can grow while it is read.
  */
 
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 
 import { ShardwrightError } from '../errors.ts';
 import { decodeUtf8 } from '../utf8.ts';
-
-/**
- * The one way in for files of users: a path, or `-` for stdin, goes in; bytes or text come out.
- * Reading stops at a stated size, whatever the file says of itself: a device or a pipe has no size,
- * and a file can grow while it is read.
- */
 
 /** Most bytes of a file, where nothing else is said. */
 const MOST_FILE_BYTES = 256 * 2 ** 20;

@@ -18,9 +18,9 @@ export interface AnswerOptions extends Pick<SearchOptions, 'onProgress' | 'workL
   readonly deadline: Deadline;
   /** When the search is to end, which leaves time to write the plan; default: `deadline`. */
   readonly search?: Deadline;
-  /** Whether recipes are priced. Default true. */
+  /** True if recipes are priced. Default true. */
   readonly recipes?: boolean;
-  /** Whether the plan is one of a microbatch, whose step is not simulated alone. Default false. */
+  /** True if the plan is one of a microbatch, whose step is not simulated alone. Default false. */
   readonly isMicrobatch?: boolean;
 }
 
@@ -74,7 +74,10 @@ export async function answer(prepared: Prepared, options: AnswerOptions): Promis
   return { ...found, taken: step.result, step };
 }
 
-/** Whether the plan is the known one of the shortest simulated step: nothing else is asked for. */
+/**
+ * Tells whether the plan is the known one of the shortest simulated step: nothing else is asked
+ * for.
+ */
 function asksForStep({ objective, solver }: PlanRequest): boolean {
   return objective === 'time' && solver !== 'propagate';
 }

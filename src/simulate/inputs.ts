@@ -248,8 +248,8 @@ function noteDemands(
 }
 
 /**
- * What a call hands to its bodies, in the order of their inputs: its lists of values, one after
- * another.
+ * The values that a call hands to its bodies, in the order of their inputs: its lists of values,
+ * one after another.
  */
 function bodyOperands(node: Node): readonly Arg[] {
   const body = node.args.findIndex((arg) => isGraphRef(arg));
@@ -316,7 +316,7 @@ function positiveInputs(table: OperatorTable, graph: Graph): Set<string> {
   return out;
 }
 
-/** Names of the values that stand at positional and keyword arguments. */
+/** Names of the values in positional and keyword arguments. */
 function namedTensors(node: Node, schema: readonly string[]): Map<string, string> {
   const out = new Map<string, string>();
   node.args.forEach((arg, i) => {

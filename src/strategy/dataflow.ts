@@ -24,7 +24,7 @@ interface Value {
   readonly meta: TensorMeta;
   readonly type: number;
   /**
-   * Whether the graph has it row by row in memory; strides that are not stated are those of such a
+   * True if the graph has it row by row in memory; strides that are not stated are those of such a
    * tensor.
    */
   readonly contiguous: boolean;
@@ -202,7 +202,7 @@ function isValue(arg: Arg | undefined): arg is { kind: 'value'; name: string } {
   return typeof arg === 'object' && arg !== null && 'kind' in arg && arg.kind === 'value';
 }
 
-/** Literal arguments as text; values are marked only, because their ids stand beside the text. */
+/** Literal arguments as text; values are marked only, because their ids follow the text. */
 function literalKey(args: readonly Arg[]): string {
   return JSON.stringify(args, (_key, value: unknown) => {
     if (typeof value === 'bigint') return `${value}n`;

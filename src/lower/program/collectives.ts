@@ -1,6 +1,21 @@
 /**
- * The vocabulary of collectives in per-device programs, with the meaning of every argument.
- * Source: the functional collectives of PyTorch.
+ * Defines the collectives of a per-device program. They are PyTorch's functional collectives, with
+ * its meaning of every argument:
+ *
+ * - `_c10d_functional.all_reduce.default(x, op, group)`: x reduced over the group;
+ * - `_c10d_functional.all_gather_into_tensor.default(x, n, group)`: the x of all n members, joined
+ *   along dim 0;
+ * - `_c10d_functional.reduce_scatter_tensor.default(x, op, n, group)`: x reduced, then this
+ *   member's n-th part of dim 0;
+ * - `_c10d_functional.all_to_all_single.default(x, out, in, group)`: part i of dim 0 goes to member
+ *   i (sizes `in`); the received parts (sizes `out`) are joined in the order of members;
+ * - `_c10d_functional.permute_tensor.default(x, targets, group)`: member i sends x to member
+ *   targets[i] (PyTorch's module of functional collectives has this name).
+ *
+ * A group is written as the mesh dims that it runs over, in the order of its members: `tp`, or
+ * `dp,tp` where the last dim is the fastest. Every tensor that a collective takes is of equal shape
+ * on all members: nodes of the program pad uneven pieces before and cut them to size after. A
+ * collective is done when its value is there; a back end that overlaps them adds its own waits.
  */
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
@@ -9,29 +24,6 @@ import { isList } from '../../graph/value.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { REDUCE_OPS } from '../../mesh/placements/partials/partial.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
-
-/**
- * The collectives of a per-device program. They are PyTorch's functional collectives, with its
- * meaning of every argument:
- *
- *     _c10d_functional.all_reduce.default(x, op, group) x reduced over the group
- *     _c10d_functional.all_gather_into_tensor.default(x, n, group) the x of all n members, joined
- *     along dim 0 _c10d_functional.reduce_scatter_tensor.default(x, op, n, group) x reduced, then
- *     this member's n-th part of dim 0 _c10d_functional.all_to_all_single.default(x, out, in,
- *     group) part i of dim 0 to member i (sizes `in`), received
- *                                                                       parts (sizes `out`) joined
- *                                                                       in the order of members
- *     _c10d_functional.permute_tensor.default(x, targets, group) member i sends x to member
- *     targets[i] (the name that
- *                                                                       PyTorch's module of
- *                                                                       functional collectives has)
- *
- * A group is written as the mesh dims that it runs over, in the order of its members: `tp`, or
- * `dp,tp` where the last dim is the fastest. Every tensor that a collective takes is of equal shape
- * on all members: uneven pieces are padded before and cut to size after, by nodes that stand in the
- * program. A collective is done when its value is there; a back end that overlaps them puts its own
- * waits.
- */
 
 const PREFIX = '_c10d_functional.';
 const TARGETS: Readonly<Record<CollectiveKind, string>> = {

@@ -1,17 +1,13 @@
 /**
- * Writes integers that differ from rank to rank: a number where all are equal, or a symbol with a
- * table of values.
+ * Writes the integers of a per-device program that differ from rank to rank: sizes of uneven
+ * shards, first rows, offsets. One program serves all ranks, so such an integer is a symbolic size
+ * in it (`rows(10, dp)`), and a table gives the value of the symbol on each rank. Its example value
+ * is that of rank 0, whose shards are never the short ones. An integer that is equal on all ranks
+ * is a plain number.
  */
 import { internalError } from '../../errors.ts';
 import type { Arg, Dim } from '../../graph/types.ts';
 import { isList } from '../../graph/value.ts';
-
-/**
- * Integers of a per-device program that differ from rank to rank: sizes of uneven shards, first
- * rows, offsets. One program serves all ranks, so such an integer is a symbolic size in it
- * (`rows(10, dp)`), and a table says what the symbol is on each rank. Its example value is that of
- * rank 0, whose shards are never the short ones.
- */
 
 /** An integer that is the same on all ranks, or one for each rank (place in the mesh). */
 export type RankInt = number | PerRank;

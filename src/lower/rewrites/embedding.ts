@@ -1,14 +1,10 @@
 /**
  * Rewrites embeddings whose table is cut by rows to masked reads and writes of a rank's own rows.
+ * Reads of other ranks' rows are zero, so that results add up; writes there are dropped.
  */
 import type { Rewrite, Rewrites } from '../local-call.ts';
 import { ref } from '../program/emitter.ts';
 import { firstRows, notEmpty, oneMore, ownRows, withTrailing, zeroed } from './masked.ts';
-
-/**
- * Lookup tables cut by rows. Reads of other ranks' rows are zero, so that results add up; writes
- * there are dropped.
- */
 
 const embedding: Rewrite = (call) => {
   const { emit } = call;

@@ -5,8 +5,6 @@ import { ref } from '../program/emitter.ts';
 import { combine } from '../program/rank-int.ts';
 import { localShape } from './shape.ts';
 
-/** Tensors from nothing: each rank makes its own piece. */
-
 const dtypeArg = (dtype: DType): Arg => ({ kind: 'dtype', dtype });
 
 function resultType(call: LocalCall): DType {

@@ -4,8 +4,6 @@ import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { ref } from '../program/emitter.ts';
 import { firstRows, notEmpty, ownRows, padEnd, withTrailing, zeroed } from './masked.ts';
 
-/** Reads and writes by index with the indexed dim cut. */
-
 function dimOf(call: LocalCall): number {
   const { shape } = call.global.inputs[call.global.indexOf('self')];
   const dim = call.global.int('dim');

@@ -1,9 +1,10 @@
-/** Rewrites losses with cut rows to local sums over the global number of elements. */
+/**
+ * Rewrites elementwise losses with mean reduction and cut rows to local sums over the global number
+ * of elements.
+ */
 import { elements } from '../../ops/record/record.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { dividedBy, divisor } from './reduction.ts';
-
-/** Elementwise losses with mean reduction: local sums over the GLOBAL number of elements. */
 
 const SUM = 2;
 

@@ -1,10 +1,11 @@
-/** Turns indices into a cut dim into local indices and the mask of the rows that a rank has. */
+/**
+ * Turns indices into a cut dim into local indices and the mask of the rows that a rank has, to read
+ * and write rows by number.
+ */
 import type { Arg } from '../../graph/types.ts';
 import { type Emitter, ref } from '../program/emitter.ts';
 import type { Piece } from '../program/pieces.ts';
 import { atRank, combine, plus, type RankInt } from '../program/rank-int.ts';
-
-/** Reading and writing rows by number where a rank has only some of the rows. */
 
 interface OwnRows {
   /** Row numbers counted from the rank's first row; those of other ranks are `instead`. */

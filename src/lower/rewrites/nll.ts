@@ -1,6 +1,8 @@
 /**
- * Rewrites the negative log likelihood with cut batch or classes to local calls and reduced
- * weights.
+ * Rewrites the negative log likelihood with cut batch or classes, alone and inside of cross
+ * entropy. A target whose class is another rank's counts as ignored here and in full there; the
+ * total weight of all targets, by which a mean divides, is summed over the ranks that have
+ * different targets.
  */
 import type { Arg } from '../../graph/types.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
@@ -9,12 +11,6 @@ import { plus } from '../program/rank-int.ts';
 import { ownRows } from './masked.ts';
 import { dividedBy } from './reduction.ts';
 import { cast, reducedOver, rowStatistics } from './softmax.ts';
-
-/**
- * Negative log likelihood with the batch or the classes cut, alone and inside of cross entropy. A
- * target whose class is another rank's counts as ignored here and in full there; the total weight
- * of all targets, by which a mean divides, is summed over the ranks that have different targets.
- */
 
 const NONE = 0;
 const MEAN = 1;

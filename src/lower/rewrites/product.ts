@@ -1,9 +1,10 @@
-/** Rewrites convolutions and grouped products with cut groups or rows to calls with local sizes. */
+/**
+ * Rewrites convolutions with whole groups cut, and grouped products with cut rows, to calls with
+ * local sizes.
+ */
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { ref } from '../program/emitter.ts';
 import { combine, minus, plus, type RankInt } from '../program/rank-int.ts';
-
-/** Products: convolutions with whole groups cut, grouped products with their rows cut. */
 
 /** Groups that a rank has: channels are cut between whole groups. */
 const groupsAs =

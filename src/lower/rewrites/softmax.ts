@@ -8,8 +8,6 @@ import { ref } from '../program/emitter.ts';
 import { combine } from '../program/rank-int.ts';
 import { padEnd, someEmpty } from './masked.ts';
 
-/** Softmax with the normalised dim cut: row maxima and row sums are reduced over the ranks. */
-
 interface RowStatistics {
   /** x - max over all ranks, and its exponential. */
   readonly shifted: string;

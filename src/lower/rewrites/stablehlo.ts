@@ -1,4 +1,8 @@
-/** Rewrites StableHLO calls with cut operands or results to calls with the sizes of the rank. */
+/**
+ * Rewrites StableHLO calls with cut operands or results to calls with the sizes of the rank. Shapes
+ * are written out in StableHLO, so most calls need the local one. Positions in a cut dim are
+ * counted from the rank's first row; another rank's rows read as zero and are not written.
+ */
 import type { Arg } from '../../graph/types.ts';
 import { isList } from '../../graph/value.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
@@ -6,13 +10,6 @@ import { ref } from '../program/emitter.ts';
 import type { RankInt } from '../program/rank-int.ts';
 import { firstRows, notEmpty, ownRows, padEnd, zeroed } from './masked.ts';
 import { localShape } from './shape.ts';
-
-/**
- * Local forms of StableHLO calls: in go calls with cut operands or results, out come calls with the
- * rank's own sizes. Shapes are written out in StableHLO, so most calls need the local one.
- * Positions in a cut dim are counted from the rank's first row; what lies in another rank's rows
- * reads as zero and is not written.
- */
 
 const i64: Arg = { kind: 'dtype', dtype: 'i64' };
 

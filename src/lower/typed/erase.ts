@@ -1,9 +1,8 @@
 /**
- * The program of one device from a typed one. In: a graph with casts, collectives and regions of
- * per-device code, and the types of its inputs. Out: local calls and collectives, with neither
- * types nor specs left: every verb is the collective that it names, casts without communication are
- * slices, zeros or nothing, regions stand where they were called. Each call is written as lowering
- * writes it (`LocalCall`).
+ * Erases types: from a graph with casts, collectives and regions of per-device code, and the types
+ * of its inputs, it writes the local calls and collectives of one device. Every verb becomes the
+ * collective that it names, casts without communication become slices, zeros or nothing, and
+ * regions are inlined at their call. Each call is written as lowering writes it (`LocalCall`).
  */
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { placeholdersOf } from '../../graph/control.ts';
@@ -98,10 +97,10 @@ class Eraser {
   private readonly values: ProgramValue[] = [];
   private readonly claims: Claims;
   private bodies = new Map<string, Graph>();
-  /** Axes that are per device where the walk stands. */
+  /** Axes that are per device at the present place of the walk. */
   private manual: ReadonlySet<string>;
   private inBody = false;
-  /** The bodies around where the walk stands, as the source names them. */
+  /** The bodies around the present place of the walk, as the source names them. */
   private path: string;
 
   constructor(private readonly input: EraseInput) {
@@ -134,7 +133,7 @@ class Eraser {
       });
   }
 
-  /** Writes the graph where the program stands: local names of what it returns. */
+  /** Writes the graph at the present place of the program; gives the local names of its results. */
   inlined(operands: readonly string[]): string[] {
     const { into, graph } = this.input;
     const { meta } = this.emit;
@@ -378,7 +377,7 @@ class Eraser {
     return { items: made };
   }
 
-  /** Walks a body, whose own bodies are told from those of others by its name. */
+  /** Walks a body, whose own bodies are distinguished from those of others by its name. */
   private within<T>(body: string, walk: () => T): T {
     const outer = this.path;
     this.path = `${outer}/${body}`;

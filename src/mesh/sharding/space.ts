@@ -195,7 +195,10 @@ export class ShardingSpace {
     return code;
   }
 
-  /** As `codeOf`, but -1 where the space has no number left, which `hasRefused` then says. */
+  /**
+   * The code of a placement, or -1 where the space has no number left, which `hasRefused` then
+   * says.
+   */
   codeIfAny(p: Placement): number {
     const isFull = FIRST_OTHER_CODE + this.others.length > 255;
     if (!isFull || this.otherCodes.has(this.nameOf(p))) return this.codeOf(p);
@@ -203,7 +206,7 @@ export class ShardingSpace {
     return -1;
   }
 
-  /** Whether some placement was not taken because the space had no number left for it. */
+  /** Tells whether some placement was not taken because the space had no number left for it. */
   get hasRefused(): boolean {
     return this.refused;
   }
@@ -216,7 +219,7 @@ export class ShardingSpace {
     return `${p.text}#${number}`;
   }
 
-  /** Whether any mesh dim of more than one device carries a pending reduction. */
+  /** Tells whether any mesh dim of more than one device carries a pending reduction. */
   isPartial(id: number): boolean {
     for (let m = 0; m < this.meshRank; m++) {
       const code = this.kindAt(id, m);

@@ -32,7 +32,7 @@ function withoutDead(graph: Graph): Graph {
 /**
  * `wrap_with_set_grad_enabled(flag, body, ...)` and `wrap_with_autocast(device, dtype, enabled,
  * cache, body, ...)` run their body once: each becomes a plain `call` of it. (The casts that
- * autocast asks for stand in the body already.)
+ * autocast asks for are in the body already.)
  */
 export function regionsAsCalls(graph: Graph): Graph {
   let changed = false;

@@ -15,14 +15,14 @@ import { parameterViews, purposesOf } from '../canonical/pass-of-uses.ts';
  * pass each direction starts from the parameter itself, so that keeping a gathered weight is never
  * free. (Deciding to keep one is a matter of activation memory.)
  *
- * New nodes are named after the old with `_recomputed`, and stand before their first user. A graph
+ * New nodes are named after the old with `_recomputed`, and come before their first user. A graph
  * without a backward pass is returned as it is.
  */
 export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
   let split = backwardStart(graph);
   if (split === graph.nodes.length) return graph;
-  // What stands right before the backward pass and serves only it is taken there already: the pass
-  // leaves its own results.
+  // A view that comes right before the backward pass and serves only it is computed there already:
+  // the pass leaves its own results.
   while (split > 0 && graph.nodes[split - 1].meta.savedOnly === true) split--;
   const names = new Set(graph.nodes.map((n) => n.name));
   const purposes = purposesOf(graph, table);

@@ -1,6 +1,6 @@
 /**
- * Re-costing. In: a plan and its graph, no solver. Out: the seconds of the plan, priced again one
- * by one.
+ * Computes the seconds of a plan again from the plan and its graph, price by price, without a
+ * solver.
  */
 import type { CollectiveModel } from '../../cost/collective-model.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
@@ -169,8 +169,8 @@ export function recost(
 
 /**
  * Finds the placeholder whose placement an output must have: the tensor that a gradient is of, or
- * that the next step reads instead. Sought here anew, by role, name and state: what the problem was
- * built from is not asked.
+ * that the next step reads instead. It is found here again, by role, name and state, without the
+ * data that the problem was built from.
  */
 function homesOf({ nodes }: Graph): (output: Output) => Node | undefined {
   const key = (isState: boolean, name: string | undefined, state: string | undefined): string =>

@@ -1,7 +1,4 @@
-/**
- * Shared copies. In: the uses of every value. Out: one copy variable for each value that several
- * uses of one phase need.
- */
+/** Makes shared copies: one copy variable for each value that several uses of one phase need. */
 import type { ChargedType } from '../../cost/redistribution/charges.ts';
 import { runsOf } from '../../strategy/runs.ts';
 import type { BuildInput } from './input.ts';
@@ -122,10 +119,10 @@ function wantedTwice(group: readonly Use[]): number[] {
 }
 
 /**
- * Whether a copy `to` of a value in `from` is considered for several uses: one that differs on one
- * mesh dim (an all-gather, all-to-all or reduction over it), or, on meshes of one or two dims, any.
- * Where strategies are limited to some stretches of neighbouring mesh dims, both sides of a copy
- * have one stretch less. Others are priced at each use.
+ * Tells whether a copy `to` of a value in `from` is considered for several uses: one that differs
+ * on one mesh dim (an all-gather, all-to-all or reduction over it), or, on meshes of one or two
+ * dims, any. Where strategies are limited to some stretches of neighbouring mesh dims, both sides
+ * of a copy have one stretch less. Others are priced at each use.
  */
 function worthKeeping({ space, mostRuns }: BuildInput, from: number, to: number): boolean {
   if (space.mesh.activeRank <= 2) return true;

@@ -1,6 +1,6 @@
 /**
- * Uses of values. In: the data flow and strategies of a graph. Out: one record for each input that
- * a node reads, with its costs.
+ * Makes one record for each input that a node reads, with its costs, from the data flow and
+ * strategies of a graph.
  */
 import { ownersOfOutputs } from '../../graph/carried.ts';
 import { shardable } from '../../mesh/sharding/sharding.ts';
@@ -44,8 +44,8 @@ export class SpecColumns {
 }
 
 /**
- * Whether an output is placed as what it is named for: it has its type, or it is the gradient in
- * the dtype of the sums.
+ * Tells whether an output is placed as what it is named for: it has its type, or it is the gradient
+ * in the dtype of the sums.
  */
 function isPartner(
   of: Dataflow['values'][number],

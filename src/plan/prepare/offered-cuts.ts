@@ -1,7 +1,7 @@
 /**
- * Which cuts and redistributions a plan may have, beyond what the user pins. In: a request, its
- * mesh and pins. Out: whether merged dims are cut in strides, the cuts that `--cut` adds, how often
- * placements may change along the mesh dims, and what notes say of it.
+ * Decides the cuts and redistributions that a plan may have, beyond the user's pins: whether merged
+ * dims are cut in strides, the cuts that `--cut` adds, how often placements may change along the
+ * mesh dims, and the notes on them.
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { PlacementKinds } from '../../mesh/placements/kinds.ts';

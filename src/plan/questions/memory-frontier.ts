@@ -1,6 +1,11 @@
 /**
  * Finds the frontier of seconds and peak memory of a request: the plans that no other plan found
- * beats in both.
+ * beats in both. Each is the answer to a budget of its own, with placements and recomputation
+ * chosen together, evaluated at every program point and priced again as every plan is.
+ *
+ * Budgets are asked where least is known: in the middle of the widest range of bytes between two
+ * plans, or between the lowest plan and the highest budget that admits none. A plan is an answer to
+ * all larger budgets too, and a bound on the seconds of a budget is one for all smaller budgets.
  */
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { ShardwrightError } from '../../errors.ts';
@@ -14,16 +19,6 @@ import { prepare } from '../prepare/prepare.ts';
 import { type Clock, Deadline } from '../request/deadline.ts';
 import type { PlanRequest } from '../request/request.ts';
 import { shard, type ShardOptions } from '../shard.ts';
-
-/**
- * Time against memory: the plans that no other plan found beats in both seconds and peak bytes.
- * Each is the answer to a budget of its own, with placements and recomputation chosen together,
- * evaluated at every program point and priced again as every plan is.
- *
- * Budgets are asked where least is known: in the middle of the widest range of bytes between two
- * plans, or between the lowest plan and the highest budget that admits none. A plan is an answer to
- * all larger budgets too, and a bound on the seconds of a budget is one for all smaller budgets.
- */
 
 type Planned = Extract<ShardResult, { status: 'planned' }>;
 

@@ -1,8 +1,8 @@
 /**
- * A written plan under a mode. In: its program and its record. Out: every collective of the plan,
- * with its place, the types before and after, and why it is there; and what `check` says of a
- * program: a redistribution that nobody wrote is one that strict mode names, with the verb that
- * would say it.
+ * Checks a written plan under a mode: it lists every collective of the plan with its place, the
+ * types before and after, and the reason for it, in the form of `check` on a program. A
+ * redistribution that nobody wrote is reported as strict mode reports it, with the verb that would
+ * state it.
  */
 import type { Graph, Node } from '../../graph/types.ts';
 import type { CheckReport } from '../../local-spmd/check.ts';
@@ -160,7 +160,7 @@ class PlanReader {
       if (!written.includes(change)) this.forbid(node, value, r.from, change, source);
   }
 
-  /** Whether the node is the verb that says this change. */
+  /** Tells whether the node is the verb that says this change. */
   private isWritten(node: string, { axis, src, dst }: Change): boolean {
     const verb = this.nodes.get(node);
     if (verb === undefined || spmdName(verb.target) !== 'redistribute') return false;
@@ -192,7 +192,8 @@ class PlanReader {
   }
 
   /**
-   * Collectives inside a call: those of a region stand in its body, those of a rule nobody wrote.
+   * Lists the collectives inside a call: those of a region are in its body, those of a rule nobody
+   * wrote.
    */
   private inside({ name, target, inputs, outputs, times, inside = [] }: PlannedNode): void {
     const { mesh } = this.space;

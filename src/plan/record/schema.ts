@@ -1,6 +1,6 @@
 /**
- * Reads plan files by their schema: JSON text becomes a plan, or an error with its place in the
- * text.
+ * The schema of plan files: it reads JSON text into a plan, or an error with its place in the text,
+ * and is published as JSON Schema.
  */
 import * as z from 'zod';
 
@@ -10,8 +10,6 @@ import { VERSION } from '../../version.ts';
 import { jsonPath } from './certificate.ts';
 import { schemaOf } from './schema-type.ts';
 import { type Plan, PLAN_VERSION } from './types.ts';
-
-/** The schema of plan files, for reading them back and for publishing as JSON Schema. */
 
 const seconds = z.number().nonnegative();
 const bytes = z.number().nonnegative();

@@ -1,14 +1,11 @@
 /**
- * The types of the plan record: what `shard()` returns and `plan.json` contains.
+ * The types of the plan record: `shard()` returns it and `plan.json` contains it. Its keys are a
+ * contract: they may be added to, never renamed. Shardings are texts with one placement per mesh
+ * dim (`S(0)R`).
  */
 import type { MemoryKind } from '../../cost/memory/peak.ts';
 import type { CollectiveSite } from '../../ops/record/rule.ts';
 import type { PricedRequest } from '../request/request.ts';
-
-/**
- * The plan: what `shard()` answers and what `plan.json` holds. Keys are a contract: they may be
- * added to, never renamed. Shardings are texts with one placement per mesh dim (`S(0)R`).
- */
 
 export const PLAN_VERSION = 1;
 

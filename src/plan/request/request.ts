@@ -1,14 +1,11 @@
 /**
- * The request of a plan: what the user asks for, as plain data, with its defaults.
+ * The user's request for a plan, with its defaults. It is plain, frozen data: what-if questions are
+ * immer patches of it, and it is written to `request.json` in the plan folder so that a plan can be
+ * made again.
  */
 import type { Gradients, Optimizer } from '../../cost/memory/state-bytes.ts';
 import type { VocabularyPadding } from '../../models/vocabulary.ts';
 import type { StridedCuts } from '../../ops/expansion/patterns.ts';
-
-/**
- * The user's request. It is plain, frozen data: what-if questions are immer patches of it, and it
- * is written to `request.json` in the plan folder so that a plan can be made again.
- */
 
 /**
  * One placement the user fixes: `node` is a value name or a parameter's name, `spec` a sharding

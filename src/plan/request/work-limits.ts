@@ -1,14 +1,9 @@
 /**
- * Work limits of the problems that a search under a peak memory budget solves. In: a problem. Out:
- * deterministic work.
+ * Work limits of the problems that a search under a peak memory budget solves. Work is counted in
+ * steps, not seconds, so that the same request has the same answer everywhere.
  */
 import type { Problem } from '../../solver/types.ts';
 import { gapUnderMemory, isGapGiven, type PlanRequest } from './request.ts';
-
-/**
- * How far the problems of a search under a peak memory budget are solved. Work is counted in steps,
- * not seconds, so that the same request has the same answer everywhere.
- */
 
 /**
  * Least relative gap of the subproblems: what copies and rounding add to an answer is more than

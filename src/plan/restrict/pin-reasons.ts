@@ -1,5 +1,7 @@
 /**
- * Reasons of refused pins. In: a value and a wanted sharding. Out: the first rule that excludes it.
+ * Finds the reason of a refused pin: why no strategy of a node leaves its result in a sharding. The
+ * reason is the first of the search's own filters that takes the sharding away
+ * (`ops/expansion/expand.ts`), found by asking them one after the other.
  */
 import {
   evenlyShardable,
@@ -18,12 +20,6 @@ import { type ProductOptions, RowProduct } from '../../ops/expansion/row-product
 import type { TensorMeta } from '../../ops/record/record.ts';
 import { type Rule, ruleText, type ShardSlot } from '../../ops/record/rule.ts';
 import type { Model } from '../model/model.ts';
-
-/**
- * Why no strategy of a node leaves its result in a sharding. The reason is the first of the
- * search's own filters that takes the sharding away (`ops/expansion/expand.ts`), found by asking them
- * one after the other.
- */
 
 /** Combinations of rules that are looked at; of more, the first ones speak for the rest. */
 const MOST_COMBINATIONS = 4096;
@@ -69,7 +65,7 @@ export function whyNotOffered(model: Model, value: number, wanted: number): stri
   const rules = [allReplicate(inputs, call.outputs), ...listed];
   const plain = rules.map((r, i) => plainRow(r, i));
   const rows = cuts.length === 0 ? plain : [...plain, ...cutRows(space, plain, cuts)];
-  // Records make their rules anew when asked.
+  // Records build their rules again at every call.
   const kept = new Set(strategies.nodes[n]!.set.rules.map(ruleText));
   const search: Search = {
     space,
@@ -89,7 +85,7 @@ export function whyNotOffered(model: Model, value: number, wanted: number): stri
   return ofTheRules(search, wanted);
 }
 
-/** What is wrong with a sharding of such a tensor whatever makes it. */
+/** The fault of a sharding of such a tensor, whatever operator makes the tensor. */
 function ofTheTensor(
   sharding: Sharding,
   { mesh }: ShardingSpace,
@@ -133,7 +129,7 @@ function ofTheTensor(
   return undefined;
 }
 
-/** What the search over the rules of a call works on. */
+/** The data that the search over the rules of a call works on. */
 interface Search {
   readonly space: ShardingSpace;
   readonly target: string;
@@ -145,8 +141,8 @@ interface Search {
   /** The tensor that the sharding is wanted of. */
   readonly column: number;
   /**
-   * Whether a rule was taken into the search: one that only hands pending sums on is not, where no
-   * input can be pending.
+   * Tells whether a rule was taken into the search: one that only hands pending sums on is not,
+   * where no input can be pending.
    */
   readonly isKept: (rule: number) => boolean;
   readonly uneven: 'allow' | 'forbid';
@@ -217,7 +213,7 @@ function combinations(fitting: readonly (readonly number[])[]): number[][] {
   return out.slice(0, MOST_COMBINATIONS);
 }
 
-/** What is wrong with one combination of rows that the product refuses. */
+/** The fault of one combination of rows that the product refuses. */
 function faultOf(
   { space, target, rows, rules, tensors, names, uneven }: Search,
   combination: readonly number[],
@@ -271,7 +267,7 @@ function faultOf(
   return `the rules of ${target} that leave it so do not combine over the mesh dims (${said})`;
 }
 
-/** What a cut asks of the size of its dim and does not get. */
+/** The condition of a cut on the size of its dim that is not met. */
 function needOf(
   { even, scaled, unit, filled }: ShardSlot,
   size: number,

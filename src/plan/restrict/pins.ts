@@ -1,6 +1,6 @@
 /**
- * Pins. In: `NODE=SPEC` texts or source pins. Out: restricted domains of the model, or an error
- * that names the nearest choice.
+ * Applies pins, given as `NODE=SPEC` texts or by the source, to the domains of a model, or refuses
+ * them with the nearest choice.
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
@@ -162,7 +162,7 @@ function applyGiven(model: Model, restriction: Restriction, given: GivenPins): s
   return free;
 }
 
-/** What is left of a model by a request and by the shardings that its program states. */
+/** The part of a model that a request and the shardings of its program leave. */
 export function restrictionOf(
   model: Model,
   {

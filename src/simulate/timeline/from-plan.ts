@@ -25,7 +25,7 @@ import { LAUNCH_SECONDS, splitStep, weightValues } from '../work/rules.ts';
 import { COMPUTE, type StreamRule, Streams } from '../work/streams.ts';
 import { type Buffer, INSIDE, type Schedule, type Task } from './schedule.ts';
 
-/** What of a plan is simulated. */
+/** The part of a plan that is simulated. */
 export type SimulatedPlan = Pick<Plan, 'request' | 'nodes' | 'outputs' | 'memory'>;
 
 export interface ScheduleOptions {
@@ -47,7 +47,7 @@ export interface PlanSchedule extends Schedule {
   readonly collectives: CollectiveModel;
   /** Steps of redistributions as the plan has them, each with the tasks (ids) that do it. */
   readonly moves: readonly { readonly kind: string; readonly tasks: readonly number[] }[];
-  /** What was assumed, one sentence each. */
+  /** Assumptions, one sentence each. */
   readonly notes: readonly string[];
 }
 
@@ -55,7 +55,7 @@ export interface PlanSchedule extends Schedule {
  * The tasks of one device under a plan, with the plan's own prices: every node, and every step of
  * every redistribution just before the node that asks for it, as the lowered program has them.
  * Outputs are brought to their placement as soon as they are made, so that gradients are reduced
- * beside the rest of the backward pass. Views share the storage of what they show.
+ * during the rest of the backward pass. Views share the storage of their source.
  *
  * @throws E_PLAN when the plan is not of this graph
  */

@@ -287,8 +287,8 @@ function writePlanFolder(
 }
 
 /**
- * What a plan with overlap in view gives away one after another is meant: the gap asked for is that
- * of the plan it began with.
+ * A plan that was chosen for its overlapped time may cost more one call after another. The gap that
+ * the user asked for is that of the plan that the search began with.
  */
 function exitCode(
   { options, io }: PlanTask,
@@ -310,8 +310,8 @@ function exitCode(
 }
 
 /**
- * The request as given: a checkpoint policy stands in the program of the plan, and no longer in its
- * request.
+ * The request as the user gave it: a checkpoint policy is part of the plan's program, and no longer
+ * of its request.
  */
 function asGiven(
   plan: Plan,
@@ -345,8 +345,8 @@ type RequestOptions = Given<typeof REQUEST_FLAGS> & {
 };
 
 /**
- * What the flags ask for. @param options `cluster` is the text of a cluster, or the name of a node
- * design
+ * The request that the flags ask for. @param options `cluster` is the text of a cluster, or the
+ * name of a node design
  */
 export function requestOf(options: RequestOptions): PlanRequest {
   const { mesh, cluster } = options;

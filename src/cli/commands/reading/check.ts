@@ -69,7 +69,7 @@ function jsonOf(report: CheckReport | PlanCheckReport): unknown {
   };
 }
 
-/** Whether types can be stripped, and what ran. */
+/** Tells whether types can be stripped, and what ran. */
 function strippedText({ eraseable, refusals, runs }: CheckReport): string {
   if (refusals.length > 0) return 'no (stripped of them, the program does not run as it should)';
   if (!eraseable) return 'no (strict mode finds violations)';

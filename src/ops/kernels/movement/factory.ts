@@ -13,8 +13,6 @@ import {
   resultType,
 } from '../../record/kernel.ts';
 
-/** Arrays made from nothing. */
-
 const filled = (argument: string): Kernel =>
   one((call) => constant(call, call.ctx.number(argument)));
 

@@ -17,8 +17,6 @@ import {
   valueError,
 } from '../../record/kernel.ts';
 
-/** Matrix products and convolutions. */
-
 /** beta * bias + alpha * product; a beta of zero leaves the bias out, whatever it holds. */
 const biased = (product: (call: KernelCall) => NDArray): Kernel =>
   one((call) => {

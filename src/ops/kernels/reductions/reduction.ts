@@ -33,8 +33,6 @@ import {
 } from '../../record/kernel.ts';
 import { logAddExp } from '../elementwise/binary.ts';
 
-/** Reductions and scans. */
-
 /**
  * Reduces over the dims of argument `dim` (a number, a list, or all), in the element type of the
  * result unless asked not to.
