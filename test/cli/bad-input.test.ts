@@ -32,7 +32,7 @@ function refused(run: CliRun, code: number, ...words: readonly string[]): void {
 }
 
 describe('bad input is refused with place and fix', () => {
-  it('truncated text', async () => {
+  it('a text that is cut off is refused at its last line', async () => {
     const path = file('cut.txt', MLP.slice(0, MLP.length / 2));
     refused(await cli('inspect', path), 2, 'cut.txt:24:', 'hint');
   });

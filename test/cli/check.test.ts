@@ -78,7 +78,7 @@ describe('check', () => {
     for (const { fix } of report.violations) expect(fix).toMatch(/→/);
   });
 
-  test('bad input exits 2', async () => {
+  test('a wrong mode, a missing mesh and a wrong type exit 2', async () => {
     expect((await cli('check', fixture('mlp'), '--mode', 'strikt', '--mesh', 'dp=2')).code).toBe(2);
     expect((await cli('check', fixture('mlp'), '--mode', 'strict')).code).toBe(2);
     expect(

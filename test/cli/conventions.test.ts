@@ -94,7 +94,7 @@ describe('a slip is exit 2, says the right word, and is one JSON value with --js
 });
 
 describe('exit codes, each by a command of the documentation', () => {
-  it('the help says them', async () => {
+  it('the help lists the exit codes', async () => {
     const { out, code } = await cli('--help');
     expect(code).toBe(0);
     expect(out).toMatch(/Exit codes: 0 ok, 1 .*, 2 .*, 3 .*, 4 /);

@@ -166,7 +166,7 @@ describe('--pad-vocab', () => {
     expect([sights.code, sights.err]).toEqual([2, expect.stringContaining('no vocabulary to pad')]);
   });
 
-  it('--help has an example', async () => {
+  it('the help of --pad-vocab has an example', async () => {
     expect((await cli('plan', '--help')).out).toContain('--pad-vocab 128');
   });
 });

@@ -80,7 +80,7 @@ describe('alpha-beta', () => {
     for (const kind of COLLECTIVE_KINDS) expect(model.seconds(kind, 1e9, [1])).toBe(0);
   });
 
-  test('monotone in bytes', () => {
+  test('times rise with bytes', () => {
     const model = alphaBeta(cluster, mesh(4, 2, 8));
     fc.assert(
       fc.property(

@@ -383,7 +383,7 @@ describe('the preset nccl', () => {
     `);
   });
 
-  test('monotone anywhere', () => {
+  test('times rise with bytes on every cluster and mesh', () => {
     const models = clusters.flatMap((c) => meshes.map((m) => collectiveModel('nccl', c, m)));
     fc.assert(
       fc.property(

@@ -9,7 +9,7 @@ import {
 
 describe('last wave of tiles', () => {
   // 256 x 128 tiles on 108 multiprocessors: 8 x 56 = 448 tiles take 5 waves of 108 places.
-  test('whole waves by hand', () => {
+  test('the last wave of tiles costs what is counted by hand', () => {
     expect(tailFactor(2048, 7168, 1, 'A100-SXM4-80GB')).toBeCloseTo(540 / 448, 12);
     // 108 tiles fill the device exactly.
     expect(tailFactor(9 * 256, 12 * 128, 1, 'A100-SXM4-80GB')).toBe(1);

@@ -13,7 +13,7 @@ describe('docs/capture.md', () => {
     expect(await fillDocument(document)).toBe(document);
   });
 
-  test('every block is run', () => {
+  test('every block of the page is run', () => {
     const kinds = document.match(/^```.+$/gm) ?? [];
     expect(new Set(kinds)).toEqual(
       new Set(['```ts', '```ts check', '```ts rewrite', '```text', '```console']),

@@ -125,7 +125,7 @@ describe('rules of the operators against PyTorch', () => {
     expect(answer.torch).toBe('2.13.0');
   });
 
-  test('no rule is wrong', () => {
+  test('no rule disagrees with PyTorch', () => {
     const wrong: string[] = [];
     const refused: string[] = [];
     const limits = new Set<string>();

@@ -73,7 +73,7 @@ describe('column and row parallel over tp, data parallel over dp', () => {
     expect(JSON.parse(text(hfTarget, tp, 'distributed_config.json'))).toEqual(config);
   });
 
-  test('deepspeed: two partitions', () => {
+  test('deepspeed gets a column and a row partition', () => {
     const config = JSON.parse(text(deepspeedTarget, tp, 'ds_config.json')) as {
       tensor_parallel: {
         autotp_size: number;
@@ -91,7 +91,7 @@ describe('column and row parallel over tp, data parallel over dp', () => {
     expect(typeOf('model.model.layers.1.mlpxup_proj.weight')).toEqual([]);
   });
 
-  test('megatron, torchtitan, maxtext: degrees', () => {
+  test('megatron, torchtitan and maxtext get the degrees of the plan', () => {
     const args = text(megatronTarget, tp, 'megatron.args').split('\n');
     for (const arg of [
       '--tensor-model-parallel-size 2',

@@ -220,13 +220,13 @@ describe('bad FX text is refused with place and remedy', () => {
 });
 
 describe('limits', () => {
-  test('100,000 nested brackets', () => {
+  test('100,000 nested brackets of FX text are refused with the limit', () => {
     const error = refusal(
       HEAD + `        y = torch.ops.aten.view.default(x, ${'['.repeat(100_000)}\n`,
     );
     expect(error.headline).toBe('3:299: E_LIMIT brackets nest deeper than 256');
   });
-  test('a name of 1 MiB', () => {
+  test('a name of 1 MiB is refused with the limit', () => {
     const error = refusal(
       `${HEAD}        ${'a'.repeat(2 ** 20)} = torch.ops.aten.neg.default(x)\n`,
     );
@@ -234,13 +234,13 @@ describe('limits', () => {
       '3:9: E_LIMIT a name of 1048576 characters; at most 4096 are allowed',
     );
   });
-  test('a rank of 1,000', () => {
+  test('a tensor of 1,000 dims is refused with the limit', () => {
     const error = refusal(
       HEAD + MM.replace('f32[4, 16]', `f32[${Array<number>(1000).fill(1).join(', ')}]`) + TAIL,
     );
     expect(error.headline).toBe('3:17: E_LIMIT more than 64 dims');
   });
-  test('300 nested classes', () => {
+  test('300 nested classes are refused with the limit', () => {
     let nested = HEAD + MM + TAIL;
     for (let depth = 1; depth <= 300; depth++) {
       const indent = ' '.repeat(4 * depth);

@@ -313,7 +313,7 @@ describe('bad text is refused with place and remedy', () => {
     expect(told(text)).toContain(message);
   });
 
-  test('limits', () => {
+  test('deep nesting, long names and high ranks of a jaxpr are refused with the limit', () => {
     expect(
       told(`{ lambda ; a:f32[4]. let b:f32[4] = neg[x=${'('.repeat(100_000)}] a in (b,) }`),
     ).toMatch(/^E_LIMIT/);

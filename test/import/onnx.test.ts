@@ -424,7 +424,7 @@ describe('broken and unknown', () => {
     ).toMatch(/^E_ENCODING the text at byte \d+ is not UTF-8/);
   });
 
-  test('versions out of range', () => {
+  test('opset and IR versions out of range are refused with the known range', () => {
     expect(told(onnx(12, [relu]))).toBe(
       'E_VERSION the model has opset 12, this reader knows 13 to 24',
     );

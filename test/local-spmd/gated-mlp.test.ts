@@ -61,7 +61,7 @@ describe('the gated MLP, strict', () => {
     expect(violations.map((v) => v.message)).toEqual([]);
   });
 
-  test('h1, h3 and h', () => {
+  test('h1, h3 and h are cut by dp and tp', () => {
     expect(typesOf('aten.einsum.default').slice(0, 2)).toEqual([
       'f32[4,8@dp,32@tp]',
       'f32[4,8@dp,32@tp]',

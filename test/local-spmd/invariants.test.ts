@@ -53,7 +53,7 @@ describe('operators', () => {
   const pair = (target: string, a: OperandType, b: OperandType): string =>
     typed(target, [v('a'), v('b')], { a, b });
 
-  test('pairs of types', () => {
+  test('sums and products of two types have the types of the laws', () => {
     const add = (a: OperandType, b: OperandType): string => pair('aten.add.Tensor', a, b);
     const mul = (a: OperandType, b: OperandType): string => pair('aten.mul.Tensor', a, b);
     const all = ['R', 'I', 'V', 'P'] as const;

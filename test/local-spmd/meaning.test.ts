@@ -24,7 +24,7 @@ const scalars = (...list: number[]): NDArray[] =>
 const [A, B, C] = [2, 3, 5];
 
 describe('what verbs mean on three ranks', () => {
-  test('all_gather', () => {
+  test('all_gather gives every rank all pieces', () => {
     const pieces = rows([A], [B], [C]);
     expect(lists(apply(one('all_gather S(0)→R'), pieces))).toEqual([
       [A, B, C],
@@ -39,16 +39,16 @@ describe('what verbs mean on three ranks', () => {
       [A, B, C],
     ]);
   });
-  test('all_reduce', () => {
+  test('all_reduce gives every rank the sum of the addends', () => {
     expect(lists(apply(one('all_reduce P→R'), rows([A], [B], [C])))).toEqual([[10], [10], [10]]);
   });
-  test('reduce_scatter', () => {
+  test('reduce_scatter gives every rank its piece of the sum', () => {
     const addends = rows([1, 2, 3], [10, 20, 30], [100, 200, 300]);
     expect(lists(apply(one('reduce_scatter P→S(0)'), addends))).toEqual([[111], [222], [333]]);
     expect(apply(one('reduce_scatter P→V'), addends)[0].shape).toEqual([]);
     expect(lists(apply(one('reduce_scatter P→V'), addends))).toEqual([[111], [222], [333]]);
   });
-  test('all_to_all', () => {
+  test('all_to_all transposes the parts of the ranks', () => {
     const parts = rows([1, 2, 3], [4, 5, 6], [7, 8, 9]);
     expect(lists(apply(one('all_to_all V→V'), parts))).toEqual([
       [1, 4, 7],

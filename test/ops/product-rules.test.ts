@@ -26,7 +26,7 @@ function expertOf(token: number): number {
 }
 
 describe('grouped products by execution', () => {
-  test('tokens against experts', () => {
+  test('grouped products with cut tokens or cut experts are right', () => {
     const kernel: Kernel = ({ inputs: [x, w], inputStarts: [[first], [own]] }) => [
       build([x.shape[0], w.shape[2]], ([i, n]) => {
         // The expert's place on the rank; tokens of experts that it does not hold give nothing.

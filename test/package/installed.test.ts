@@ -149,7 +149,7 @@ describe('the tarball', () => {
 describe.each(MAJORS)('on Node %i', (major) => {
   const node = (): string => nodes.get(major)!;
 
-  it('is that Node', () => {
+  it('the test runs on the Node that it names', () => {
     expect(installed.run(node(), '--version').out).toMatch(new RegExp(`^v${major}\\.`));
   });
 

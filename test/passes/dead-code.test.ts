@@ -92,7 +92,7 @@ describe('what derivatives are made with', () => {
     expect(splitsOnly(from, to)).toBe(splits);
   });
 
-  test('memory order by stride', () => {
+  test('the memory order follows the strides', () => {
     const order = (shape: readonly number[], stride?: readonly number[]) =>
       statedOrder({
         kind: 'tensor',

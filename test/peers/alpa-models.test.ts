@@ -23,7 +23,7 @@ const matrices = ({ spec }: Trained, layers = 2): string[] =>
 const alternate = (a: string, b: string): string[] => [a, b, a, b, a, b, a, b];
 
 describe('two Bert layers with Adam', () => {
-  it('data parallel: one all-reduce', async () => {
+  it('data parallelism needs one all-reduce', async () => {
     const made = await trained(bert(2, 64, 64, 32, 8), LINES[0]);
     expect(made.cost).toBe(152691.24);
     expect(made.counts).toEqual(counts(1));

@@ -77,7 +77,7 @@ describe('cuts of the request', () => {
     expect(plan.memory.parameterBytes).toBe(64 * 16 * 4);
   });
 
-  test('gathering one is priced', async () => {
+  test('gathering an interleaved cut has a price', async () => {
     const pins = [
       { node: 'qkv', spec: 'Interleaved(1, [16, 8, 8])' },
       { node: 'mm', spec: 'R' },

@@ -25,7 +25,7 @@ describe('both platforms', () => {
     ).toEqual(names);
   });
 
-  it('hash any text alike', () => {
+  it('both platforms hash any text alike', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme', maxLength: 200 }), (text) => {
         for (const hash of ['sha256', 'md5'] as const)
@@ -38,7 +38,7 @@ describe('both platforms', () => {
         expect(browser[hash]('a'.repeat(length))).toBe(node[hash]('a'.repeat(length)));
   });
 
-  it('know the published digests', () => {
+  it("the page's hashes give the published digests", () => {
     expect(browser.sha256('abc')).toBe(
       'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
     );
@@ -46,7 +46,7 @@ describe('both platforms', () => {
     expect(browser.crc32(new TextEncoder().encode('123456789'))).toBe(0xcbf43926);
   });
 
-  it('read bytes alike', () => {
+  it('both platforms read bytes alike', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => {
         expect(browser.crc32(bytes)).toBe(node.crc32(bytes));
@@ -70,7 +70,7 @@ describe('gzip on a page', () => {
     expect(browser.gunzip(none, 10)).toEqual(new Uint8Array());
   });
 
-  it('stops at the limit', () => {
+  it('unpacking stops at the limit', () => {
     expect(
       [browser.gunzip(packed, text.length), node.gunzip(packed, text.length)].map((b) => b?.length),
     ).toEqual([text.length, text.length]);

@@ -96,7 +96,7 @@ describe('expert fold', () => {
 });
 
 describe('sizes', () => {
-  test('dp_shard = -1 fills', () => {
+  test('a dp_shard of -1 takes the remaining devices', () => {
     expect(denseMesh(16, { dp_shard: -1, tp: 2, cp: 2 }).text).toBe(
       'pp=1,dp_replicate=1,dp_shard=4,cp=2,tp=2',
     );

@@ -62,7 +62,7 @@ describe('the linter', () => {
     ).toEqual([8, 12]);
   });
 
-  it('stages and microbatches', () => {
+  it('the linter warns about stages and microbatches that do not divide', () => {
     expect(codes({ sizes: { pp: 3 } })).toEqual(['ZL10 warn']);
     expect(codes({ sizes: { pp: 4 }, virtualStages: 2, microbatches: 6 })).toEqual(['ZL09 error']);
     expect(codes({ sizes: { pp: 64 } })).toEqual(['ZL09 error']);

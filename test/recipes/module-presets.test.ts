@@ -51,7 +51,7 @@ describe('the MLP, colwise then rowwise, on tp=4', () => {
   const graph = load('torch/mlp/joint.expanded');
   const pins = parallelizeModule(graph, TP4, STYLES);
 
-  test('placements of the parameters', () => {
+  test("colwise and rowwise give the placements of Megatron's MLP", () => {
     expect(pins).toEqual([
       { node: 'fc1.weight', spec: 'S(0)' },
       { node: 'fc1.bias', spec: 'S(0)' },
@@ -192,7 +192,7 @@ describe('parallelize_module', () => {
     expect(embedding).toEqual([{ node: 'model.transformer.wpe.weight', spec: 'S(0)' }]);
   });
 
-  test('what is refused', () => {
+  test('parallelizeModule refuses larger meshes, unknown modules and conflicting styles', () => {
     const graph = load('torch/mlp/joint.expanded');
     expect(() => parallelizeModule(graph, parseMesh('dp=2,tp=2'), STYLES)).toThrow(
       'wants a mesh of one dim',

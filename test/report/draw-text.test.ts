@@ -176,7 +176,7 @@ describe('layouts', () => {
     expect(rows(layout, 'lex', [8])).toEqual(lines('0,1,4,5,2,3,6,7'));
     expect(rows(layout, 'colex', [8])).toEqual(lines('0,2,4,6,1,3,5,7'));
   });
-  test('as rows and columns', () => {
+  test('a layout is drawn as rows and columns', () => {
     expect(rows('(2,(2,2)):(4,(2,1))', 'colex')).toEqual(lines('0,2,1,3 4,6,5,7'));
     expect(rows('((2,2),2):((4,1),2)', 'colex')).toEqual(lines('0,2 4,6 1,3 5,7'));
   });

@@ -112,7 +112,7 @@ describe('random programs, random meshes, random feasible placements', () => {
     expect(faults).toEqual([]);
   }, 300_000);
 
-  test('same seed, same program', () => {
+  test('equal seeds draw equal programs', () => {
     expect(printGraph(randomProgram(11))).toBe(printGraph(randomProgram(11)));
     expect(printGraph(randomProgram(11))).not.toBe(printGraph(randomProgram(12)));
   });

@@ -230,14 +230,14 @@ function check(p: Problem, name: string): void {
 }
 
 describe('exact engine against exhaustive search', () => {
-  it('free problems', () => {
+  it('the optimum of problems without rows is that of enumeration', () => {
     for (let seed = 1; seed <= 300; seed++) check(randomProblem(seed, 0), `seed ${seed}`);
   });
-  it('problems with one row', () => {
+  it('the optimum of problems with one row is that of enumeration', () => {
     for (let seed = 1; seed <= 200; seed++)
       check(randomProblem(1000 + seed, 1), `seed ${1000 + seed}`);
   });
-  it('problems with two rows', () => {
+  it('the optimum of problems with two rows is that of enumeration', () => {
     for (let seed = 1; seed <= 100; seed++)
       check(randomProblem(2000 + seed, 2), `seed ${2000 + seed}`);
   });

@@ -199,7 +199,7 @@ describe('states and sizes', () => {
     expect(flopsPerToken(false)).toBe(3 * (15_009_316_864 + 4 * 8192 * 4096 * 32));
   });
 
-  it('-1 fills an axis', () => {
+  it('a size of -1 fills its axis', () => {
     expect(denseMesh(32, { dp_replicate: 2, dp_shard: -1, cp: 2, tp: 2 }).sizes).toEqual([
       1, 2, 4, 2, 2,
     ]);

@@ -335,7 +335,7 @@ describe('what throws', () => {
     expect(error.details.position?.line).toBe(line + 1);
   });
 
-  it('for await', async () => {
+  it('for await over a tensor is refused', async () => {
     const t = withTensor((x) => x);
     await expect(async () => {
       for await (const x of t as Untyped) return x as unknown;
@@ -357,7 +357,7 @@ describe('what is meant and works', () => {
   for (const [name, body, result] of HARMLESS)
     it(`harmless: ${name}`, () => expect(withTensor(body)).toEqual(result));
 
-  it('harmless: await t', async () => {
+  it('awaiting a tensor gives the tensor', async () => {
     const t = withTensor((x) => x);
     expect((await t) === t).toBe(true);
   });

@@ -131,7 +131,7 @@ describe('names of policies', () => {
 });
 
 describe('dims', () => {
-  it('a dynamic batch', () => {
+  it('a dynamic batch keeps its name in shapes and guards', () => {
     const { graph, guards } = capture(model, { x: spec([dim('s0', { min: 2, max: 512 }), 128]) });
     expect(printGraph(graph)).toContain('dim s0 in [2, 512]\n');
     expect(printGraph(graph)).toMatch(/%linear_1 = aten\.linear\.default\(.*\): f32\[s0, 64\] ;/);

@@ -192,7 +192,7 @@ describe("the layout of a trainer's configuration", () => {
     });
   });
 
-  it('torchtitan: TOML', () => {
+  it('a TOML file of torchtitan gives layout, sequence and batch', () => {
     const found = read(TITAN, 64);
     expect(found.text).toBe('dp=8,tp=8,sp=1,mbs=2,zero=3,recompute=operators');
     expect(found).toMatchObject({ sequence: 8192, globalBatch: 16 });

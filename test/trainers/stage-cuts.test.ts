@@ -146,7 +146,7 @@ describe('stages as torchtitan cuts them', () => {
     },
   );
 
-  it('a file states them', () => {
+  it("torchtitan's settings give the layers of each stage", () => {
     const job = (more: string): string => `[parallelism]\npipeline_parallel_degree = 4\n${more}`;
     expect(read(job(''), 8, 32).text).toContain('pp=4,stages=8+9+8+7');
     expect(

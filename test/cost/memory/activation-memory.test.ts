@@ -56,7 +56,7 @@ describe('activation closed form of four models and five policies', () => {
     },
   );
 
-  test('order of the policies', () => {
+  test('each policy keeps fewer bytes than the one before it', () => {
     for (const [, hidden, heads, layers, microbatch] of MODELS) {
       const shape = { sequence: 2048, microbatch, hidden, heads, layers };
       const of = (p: ActivationPolicy) => activationBytes(shape, p, 8);

@@ -134,7 +134,7 @@ describe('as_strided', () => {
     );
   });
 
-  test('repeated dims are expanded', () => {
+  test('a dim of stride 0 is read as expand', () => {
     const self = dense([3, 2], [0, 1]);
     const view = { shape: [3, 4, 2], stride: [2, 0, 1], offset: 0 };
     expect(run(program(self, view), [counted(self)])).toEqual(places(view));

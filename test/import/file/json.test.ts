@@ -59,7 +59,7 @@ describe('the JSON reader', () => {
     expect(refusal(() => readJson(text)).headline).toBe(headline);
   });
 
-  test('100,000 brackets', () => {
+  test('100,000 nested brackets of JSON are refused with the limit', () => {
     expect(refusal(() => readJson('['.repeat(100_000))).headline).toBe(
       '1:257: E_LIMIT lists and objects nest deeper than 256',
     );

@@ -89,7 +89,7 @@ describe('what XLA made of the programs', () => {
     expect(gspmd).toEqual(shardy);
   });
 
-  test('inspect prints them', async () => {
+  test('inspect prints the operations and collectives of HLO text', async () => {
     const file = join(
       import.meta.dirname,
       '..',
@@ -347,7 +347,7 @@ describe('bad HLO text is refused with place and remedy', () => {
     expect(told(good.replace(from, to))).toContain(message);
   });
 
-  test('limits', () => {
+  test('deep nesting and long names of HLO text are refused with the limit', () => {
     expect(told(good.replace('{{0,1}}', '{'.repeat(100_000)))).toMatch(
       /E_LIMIT brackets nest deeper than 256$/,
     );

@@ -515,7 +515,7 @@ describe('GSPMD strings', () => {
     );
   });
 
-  test('bad strings', () => {
+  test('GSPMD strings that fit no mesh are refused', () => {
     for (const text of [
       '',
       '{',

@@ -328,7 +328,7 @@ describe('given shardings', () => {
     },
   );
 
-  test('shardings can be ignored', () => {
+  test('ignoreShardings drops the mesh and the stated shardings', () => {
     const graph = importGraph(packedJax('mlp-constraint/shardy.mlir.gz'), {
       infer,
       ignoreShardings: true,

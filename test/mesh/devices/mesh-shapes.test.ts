@@ -126,7 +126,7 @@ describe('meshes of a mesh', () => {
 });
 
 describe('orthogonal axes', () => {
-  test('4:1 with 2:4', () => {
+  test('4:1 and 2:4 are orthogonal', () => {
     expect(areOrthogonal([axis('4:1'), axis('2:4')])).toBe(true);
   });
 
@@ -258,7 +258,7 @@ describe('printed meshes', () => {
     expect(() => parseMesh(text)).toThrow(message);
   });
 
-  test('errors name the culprit', () => {
+  test('errors name the device id that is wrong', () => {
     const dims = [{ name: 'dp', size: 2 }];
     expect(() => new DeviceMesh(dims, [0, -1])).toThrow(/device id -1 of rank 1/);
     expect(() => new DeviceMesh(dims, [0, 1.5])).toThrow(/device id 1.5 of rank 1/);

@@ -17,7 +17,7 @@ describe('groups', () => {
     expect(sets(mesh.groups(dims))).toBe(expected);
   });
 
-  test('HSDP', () => {
+  test('the shard groups of HSDP are neighbours, its replicate groups are strided', () => {
     const hsdp = parseMesh('replicate=2,shard=4');
     expect(sets(hsdp.groups(['shard']))).toBe('{0,1,2,3}{4,5,6,7}');
     expect(sets(hsdp.groups(['replicate']))).toBe('{0,4}{1,5}{2,6}{3,7}');
@@ -35,7 +35,7 @@ describe('groups', () => {
     expect(two.groups(['tp', 'dp'])).toEqual(two.groups(['dp', 'tp']));
   });
 
-  test('an explicit device table', () => {
+  test('groups follow an explicit device table', () => {
     const mesh = new DeviceMesh(
       [
         { name: 'x', size: 2 },
@@ -49,7 +49,7 @@ describe('groups', () => {
 });
 
 describe('text', () => {
-  test('print and parse', () => {
+  test('a mesh is read back from its text', () => {
     const mesh = parseMesh(' dp = 2 , tp=4');
     expect(mesh.text).toBe('dp=2,tp=4');
     expect(mesh.toString()).toBe('DeviceMesh((dp=2, tp=4), stride=(4, 1))');
@@ -71,7 +71,7 @@ describe('text', () => {
     expect(() => parseMesh(text)).toThrow(message);
   });
 
-  test('hints name the edit', () => {
+  test('hints of wrong meshes name the edit', () => {
     expect(hintOf(() => parseMesh('tp:4'))).toBe("did you mean 'tp=4'?");
     expect(hintOf(() => parseMesh('data=2').groups(['dta']))).toBe("did you mean 'data'?");
     expect(() => parseMesh('dp=2').groups(['dp', 'dp'])).toThrow(/listed twice/);

@@ -181,7 +181,7 @@ describe('cuts of a dim', () => {
     );
   });
 
-  test('dims are normalised', () => {
+  test('negative dims are counted from the end', () => {
     expect(Shard.of(-1, 3).text).toBe('S(2)');
     expect(parsePlacement('Shard(-1)', { rank: 3 })).toBe(Shard.of(2));
     expect(parsePlacement('_S(-2, 4)', { rank: 3 }).text).toBe('_S(1, 4)');

@@ -32,7 +32,7 @@ describe('laws of pending reductions', () => {
     expect(Partial.of(op).reduce([1, 0, 1], 'bool')).toBe(flag);
   });
 
-  test('averages; bits beyond 32', () => {
+  test('averages of booleans are refused, and bits beyond 32 are kept', () => {
     expect(Partial.of('avg').reduce([1, 2, 6])).toBe(3);
     expect(() => Partial.of('avg').reduce([1, 0], 'bool')).toThrow(/P\(avg\) of booleans/);
     expect(Partial.of('bor').reduce([2 ** 40, 1])).toBe(2 ** 40 + 1);

@@ -140,7 +140,7 @@ describe('texts', () => {
 describe('orders and strides', () => {
   const two = parseMesh('dp=2,tp=2');
 
-  test('mesh order', () => {
+  test('S(0)S(0) cuts the outer mesh dim first', () => {
     expect(heldRows(parseSharding('S(0)S(0)', two), two, 0, 8)).toEqual([
       [0, 1],
       [2, 3],
@@ -149,7 +149,7 @@ describe('orders and strides', () => {
     ]);
   });
 
-  test('tp outside dp', () => {
+  test('an order of mesh dims cuts tp before dp', () => {
     const ordered = parseSharding('S(0)[1]S(0)[0]', two);
     const rows = [
       [0, 1],

@@ -24,7 +24,7 @@ describe('ShardingSpace', () => {
     expect(space.size).toBe(2);
   });
 
-  test('codes, positions and pieces', () => {
+  test('a space gives codes, positions and pieces of a sharding', () => {
     const space = new ShardingSpace(mesh);
     const id = space.parse('S(1)[1]S(1)[0]');
     expect([space.kindAt(id, 0), space.kindAt(id, 1)]).toEqual([shardCode(1), shardCode(1)]);

@@ -80,7 +80,7 @@ describe('dim view and mesh view', () => {
     if (!('refused' in raw)) expect(dimText(new Sharding(raw.placements), two, shape)).toBe(dims);
   });
 
-  test('who holds what', () => {
+  test('the order in a PartitionSpec decides which rank holds which rows', () => {
     const held = (text: string): number[][] =>
       heldRows(fromDimView(spec(text), two).sharding, two, 0, 8);
     expect(held('P(("dp", "tp"))')).toEqual([
@@ -327,7 +327,7 @@ describe('texts of the dim view', () => {
     expect(() => parseSpec('Spec(f32[8](S(0)R)', two)).toThrow('expected a sharding and');
   });
 
-  test('meshes', () => {
+  test('printed meshes are read back', () => {
     for (const text of ['dp=2,tp=2', 'x=1', 'pp=2,dp_shard=4,cp.in=3']) {
       expect(parseMesh(text).text).toBe(text);
       expect(parseMesh(parseMesh(text).toString()).toString()).toBe(parseMesh(text).toString());

@@ -123,7 +123,7 @@ function attempt<T>(run: () => T): T | undefined {
 const ascending = (list: readonly number[]): number[] => [...list].sort((x, y) => x - y);
 
 describe('properties on random layouts', () => {
-  test('offsets, cosize and text', () => {
+  test('offsets, cosize and text agree with enumeration', () => {
     fc.assert(
       fc.property(layout, order, (a, o) => {
         expect(offsets(a, o)).toEqual(values(a, o));

@@ -25,7 +25,7 @@ const rows = (name: string): (readonly (string | number)[])[] =>
   cases.filter((c) => c[0] === name).map((c) => c.slice(1) as (string | number)[]);
 const L = (text: string | number): Layout => parseLayout(String(text), 'lex');
 
-test('offsets in lex order', () => {
+test('offsets in lexicographic order are those of PyTorch', () => {
   const all = cases.filter((c) => c[0] === 'offsets');
   expect(all.length).toBe(250);
   for (const [, a, list] of all) expect(offsets(L(a as string), 'lex'), String(a)).toEqual(list);

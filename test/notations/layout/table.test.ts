@@ -74,7 +74,7 @@ describe('layouts as functions', () => {
     expect(treeText(idx2crd(2, [2, 2], 'colex'))).toBe('(0,1)');
   });
 
-  test('the four rows', () => {
+  test('a nested layout has four rows of offsets', () => {
     expect(offsetTable(nested, 'lex')).toEqual([
       [0, 1],
       [4, 5],
@@ -89,7 +89,7 @@ describe('layouts as functions', () => {
     ]);
   });
 
-  test('all 1-D offsets', () => {
+  test('the offsets of all indices follow the order', () => {
     expect(offsets(nested, 'lex')).toEqual([0, 1, 4, 5, 2, 3, 6, 7]);
     expect(offsets(nested, 'colex')).toEqual([0, 2, 4, 6, 1, 3, 5, 7]);
   });
@@ -155,7 +155,7 @@ describe('layouts as functions', () => {
     expect(compatible(treeOf(a), treeOf(b))).toBe(expected);
   });
 
-  test('coordinates outside are refused', () => {
+  test('coordinates outside the shape are refused', () => {
     expect(() => idx2crd(4, 4, 'lex')).toThrow(/index 4 is outside 0\.\.3/);
     expect(() => offsetAt(nested, [0, 0, 0], 'lex')).toThrow(/does not fit shape \(\(2,2\),2\)/);
     expect(() => offsetAt(nested, [4, 0], 'lex')).toThrow(
@@ -206,7 +206,7 @@ describe('composition', () => {
     checkComposed(L(a), L(b), result, 'colex');
   });
 
-  test('offsets', () => {
+  test('the offsets of a composition are those of the composed functions', () => {
     const result = composition(L('(6,2):(8,2)'), L('(4,3):(3,1)'), 'colex');
     expect(offsets(result, 'colex')).toEqual([0, 24, 2, 26, 8, 32, 10, 34, 16, 40, 18, 42]);
   });
@@ -294,7 +294,7 @@ describe('divides', () => {
     expect(logicalDivide(a, tiler).text).toBe('((3,3),((2,4),(2,2))):((177,59),((13,2),(26,1)))');
   });
 
-  test('zipped, tiled, flat', () => {
+  test('zipped, tiled and flat divisions nest the modes differently', () => {
     expect(zippedDivide(a, tiler).text).toBe('((3,(2,4)),(3,(2,2))):((177,(13,2)),(59,(26,1)))');
     expect(tiledDivide(a, tiler).text).toBe('((3,(2,4)),3,(2,2)):((177,(13,2)),59,(26,1))');
     expect(flatDivide(a, tiler).text).toBe('(3,(2,4),3,(2,2)):(177,(13,2),59,(26,1))');
@@ -330,7 +330,7 @@ describe('products', () => {
     checkProduct(L(a), L(b), logicalProduct(L(a), L(b)));
   });
 
-  test('logical, blocked, raked', () => {
+  test('logical, blocked and raked products order the modes differently', () => {
     const [a, b] = [L('(2,5):(5,1)'), L('(3,4):(1,3)')];
     expect(logicalProduct(a, b).text).toBe('((2,5),(3,4)):((5,1),(10,30))');
     expect(blockedProduct(a, b).text).toBe('(6,(5,4)):(5,(1,30))');

@@ -162,7 +162,7 @@ describe('values of kernels', () => {
     );
   });
 
-  test('operands are never written', () => {
+  test('in-place kernels leave their operands unchanged', () => {
     const source = x([3, 1, 2]);
     call('aten.add_.Tensor', [source, scalar(1)]);
     call('aten.index_put_.default', [source, [x([0], 'i64')], x([9])]);

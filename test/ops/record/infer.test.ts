@@ -105,7 +105,7 @@ describe('types of calls', () => {
     expect(judged).toBeGreaterThan(50);
   });
 
-  test('the stated figures', () => {
+  test('FLOPs by operator are those of the fixtures', () => {
     const of = (name: string) => graphFlops(graphOf(name, fixture.graphs[name].calls), operators);
     const llama = of('llama3-8b-2l/joint').byTarget;
     expect(llama['aten.mm.default']).toBe(94523640250368);

@@ -400,7 +400,7 @@ describe('numbers', () => {
   });
 });
 
-test('an einsum in words', () => {
+test('explain says what each letter is and what gradients owe', () => {
   expect(explain('abi,aoi->abo', ['S(b)', 'R'], { axes: ['tp'] }).join('\n'))
     .toMatchInlineSnapshot(`
     "einsum abi,aoi->abo
@@ -454,7 +454,7 @@ describe('products take their rules from letters', () => {
   ] as const)('%s %#', (op, args, expected) => {
     expect(rulesOfCall(op, args)).toEqual(expected);
   });
-  test('stablehlo.dot_general', () => {
+  test('stablehlo.dot_general has the rules of its letters', () => {
     const dims = {
       lhs_batching_dimensions: [0],
       rhs_batching_dimensions: [0],

@@ -86,7 +86,7 @@ describe('einsum rules', () => {
     expect(einsumRules('ii->i', { linear: false })).toEqual([]);
   });
 
-  test('three operands', () => {
+  test('an einsum of three operands has a rule for each letter', () => {
     expect(einsumRules('ab,bc,cd->ad', { linear: false }).map(ruleText)).toEqual([
       'S(1), S(0), R -> P(sum)',
       'R, S(1), S(0) -> P(sum)',

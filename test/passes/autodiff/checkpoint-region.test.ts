@@ -113,7 +113,7 @@ describe('checkpoint around each block of a Llama', () => {
     expect(blocks - last - 1_048_576).toBe(7_340_032);
   });
 
-  it('gradients are unchanged', () => {
+  it('checkpoint regions leave the gradients unchanged', () => {
     const graphs = [llama(false, 'small'), llama(true, 'small')];
     const names = placeholders(graphs[0]).flatMap((n) =>
       n.meta.role === 'parameter' ? [n.meta.roleName ?? ''] : [],

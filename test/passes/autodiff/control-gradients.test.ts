@@ -315,7 +315,7 @@ describe('while', () => {
       { x: f64() },
     );
 
-  it('a gradient needs maxTrips', () => {
+  it('the gradient of a while loop without maxTrips is refused', () => {
     const error = errorOf(() => jointGraph(doubling(), { wrt: 'all', seed: 1 }));
     expect(error.code).toBe('E_GRAD_WHILE');
     expect(error.details.hint).toContain('maxTrips');
@@ -347,7 +347,7 @@ describe('while', () => {
       expectGradients(graph, { x, w: [1.5, 1.2] }, ['x', 'w']);
   });
 
-  it('the joint graph prints', () => {
+  it('the joint graph of a while loop has a reversed loop', () => {
     expect(printGraph(jointGraph(doubling(8), { wrt: 'all', seed: 1 }))).toContain('reverse=true');
   });
 });

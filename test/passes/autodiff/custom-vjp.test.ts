@@ -73,7 +73,7 @@ describe('customVjp', () => {
     expectGradients(graph, { x: [0.5, -1, 2, 0.25, -0.5, 1], h: [0.1, 0.2] }, ['x', 'h']);
   });
 
-  it('refusals', () => {
+  it('customVjp refuses captured parameters and wrong results', () => {
     const refused = (make: (x: Tensor) => Tensor): string =>
       errorOf(() => trace(({ x }) => make(x), { x: f64(2, 3) })).code;
     const captured = (x: Tensor) =>

@@ -203,7 +203,7 @@ describe('jointGraph', () => {
     expect([joint.mesh, joint.given]).toEqual(['d=2', [{ ...given[0], value: 'mm' }, given[1]]]);
   });
 
-  test('detach cuts', () => {
+  test('detach stops the gradient', () => {
     const graph = text(`
       in %w: f64[2] parameter "w"
       %cut = aten.detach.default(%w): f64[2]
@@ -363,7 +363,7 @@ describe('jointGraph', () => {
     });
   });
 
-  test('its text comes back', () => {
+  test('the text of a joint graph is read back', () => {
     const joint = jointGraph(graphOf('mlp', 'export'), { table });
     const printed = printGraph(joint);
     expect(printGraph(parseGraph(printed))).toBe(printed);

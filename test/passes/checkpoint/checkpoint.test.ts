@@ -321,7 +321,7 @@ describe('saved values under a budget fraction', () => {
       });
     };
 
-    test('P1', () => {
+    test('program P1 keeps one value or none', () => {
       expect(atBudgets(1, false, [1, 0.5])).toEqual([
         [1, 0],
         [0, 0],

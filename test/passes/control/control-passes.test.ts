@@ -196,7 +196,7 @@ describe('unrollScan', () => {
     }
   });
 
-  it('has a limit', () => {
+  it('unrollScan stops at its limit of nodes', () => {
     const graph = trace(
       ({ x }: { x: Tensor }) => scan((h: Tensor) => [h.mul(2), null], x, null, { length: 50 })[0],
       {

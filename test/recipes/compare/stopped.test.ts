@@ -63,7 +63,7 @@ describe('a comparison that is stopped', () => {
     expect(whole.stopped).toBeUndefined();
   });
 
-  it('in words', () => {
+  it('a stopped comparison says how far its best can be from the best recipe', () => {
     const stopped = { by: 'time limit', notAsked: ['3 programs'] } as const;
     expect(stoppedText({ ...stopped, boundSeconds: 3 }, 4)).toBe(
       'time limit: the best so far; no recipe has a step below 3.00 s, 25.0 % less; not asked: 3 programs',

@@ -57,7 +57,7 @@ describe('every optimum carries an accepted certificate', () => {
     }, 60_000);
   }
 
-  it('survives JSON', () => {
+  it('a certificate survives JSON', () => {
     const problem = randomChoice(3, { ...PLAIN, rows: 1 });
     const solution = solved(problem);
     const copy: Certificate = structuredClone(solution.certificate);

@@ -191,7 +191,7 @@ describe('the XLA instance', () => {
     }
   });
 
-  it('X7: nine choices tie', () => {
+  it('in instance X7 nine choices tie', () => {
     const { choices } = exhaust(X7);
     expect(choices).toHaveLength(9);
     expect(choices).toContainEqual([0, 0, 5, 5, 1]);

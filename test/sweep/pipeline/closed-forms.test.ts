@@ -52,7 +52,7 @@ describe('bytes that a device sends, in closed form', () => {
     expect(4 * sent).toBe(1736 * MIB);
   });
 
-  it('states of Llama-3.1-8B', () => {
+  it('states of Llama-3.1-8B have the closed forms of ZeRO', () => {
     const parameters = 8_030_261_248;
     expect(stateBytesPerDevice('dp', parameters, 8)).toBe(128_484_179_968);
     const gib = (plan: 'zero1' | 'zero2' | 'fsdp', n: number): number =>

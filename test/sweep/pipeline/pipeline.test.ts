@@ -227,7 +227,7 @@ describe('stages of a model', () => {
 });
 
 describe('layout strings', () => {
-  it('32 stages, and back', () => {
+  it('a layout of 32 stages is read from its text', () => {
     const text = 'Ettt|(tt|)*29,m|L';
     const layout = parsePipelineLayout(text);
     expect(layout).toHaveLength(32);
@@ -252,7 +252,7 @@ describe('layout strings', () => {
     expect(formatPipelineLayout(parsePipelineLayout('E(t*2|)*3, tL'))).toBe('Ett|(tt|)*2tL');
   });
 
-  it('faults have their column', () => {
+  it('faults of a pipeline layout have their column', () => {
     const fault = (text: string): unknown => {
       try {
         parsePipelineLayout(text);

@@ -35,7 +35,7 @@ describe('host values', () => {
     ]);
   });
 
-  it('the limit on graphs', () => {
+  it('a fourth graph above the limit is refused with the value that changed', () => {
     const cache = new GraphCache(loop, { recompileLimit: 3 });
     for (const n of [1, 2, 3]) cache.get(inputs(n));
     const error = errorOf(() => cache.get(inputs(4)));
@@ -71,7 +71,7 @@ describe('sizes', () => {
     ]);
   });
 
-  it('errorOnRecompile names the size', () => {
+  it('errorOnRecompile names the size that changed', () => {
     const cache = new GraphCache(model, { errorOnRecompile: true });
     cache.get(batch(8));
     const error = errorOf(() => cache.get(batch(16)));

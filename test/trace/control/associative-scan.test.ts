@@ -66,7 +66,7 @@ describe('associativeScan', () => {
     }
   });
 
-  it('gradients', () => {
+  it('gradients of associativeScan agree with differences', () => {
     const graph = trace(({ a, b }) => associativeScan(compose, { a, b }).b.sum(), input(6));
     expectGradients(graph, drawn(6), ['a', 'b']);
   });
@@ -84,7 +84,7 @@ describe('associativeScan', () => {
     expect([mismatches, outputsCompared]).toEqual([[], 1]);
   });
 
-  it('refusals, and the report', () => {
+  it('associativeScan refuses combinations that change the shape', () => {
     const scanOf = (combine: (a: Tensor, b: Tensor) => Tensor) => () =>
       trace(({ x }) => associativeScan(combine, x), { x: spec([4, 2]) });
     expect(errorOf(scanOf((a, b) => a.add(b).sum(0))).code).toBe('E_SCAN_CARRY');

@@ -263,7 +263,7 @@ describe('while', () => {
 });
 
 describe('scan, map, fori', () => {
-  it('cumulative sums', () => {
+  it('scan gives cumulative sums', () => {
     const graph = trace(
       ({ c, x }: { c: Tensor; x: Tensor }) =>
         scan((h: Tensor, r: Tensor) => [h.add(r), h.add(r)], c, x),
@@ -276,7 +276,7 @@ describe('scan, map, fori', () => {
     roundTrips(graph);
   });
 
-  it('cumulative products, either way', () => {
+  it('scan gives cumulative products in both directions', () => {
     const graph = (reverse: boolean): Graph =>
       trace(
         ({ c, x }: { c: Tensor; x: Tensor }) =>
@@ -336,7 +336,7 @@ describe('scan, map, fori', () => {
     expect(run(graph, { c: [3, 4] })).toEqual([[3, 4], []]);
   });
 
-  it('map and fori', () => {
+  it('map and foriLoop give the values of their loops', () => {
     const graph = trace(({ x, w }: { x: Tensor; w: Tensor }) => map((r: Tensor) => r.mul(w), x), {
       x: f64(2, 2),
       w: f64(2),
@@ -365,7 +365,7 @@ describe('scan, map, fori', () => {
     expect(run(bounded, { x: [1], n: [3] })).toEqual([[16]]);
   });
 
-  it('bodies nested 50 deep', () => {
+  it('conditions may nest 50 deep', () => {
     const deep = (h: Tensor, depth: number): Tensor =>
       depth === 0
         ? h.sin()

@@ -56,7 +56,7 @@ describe('regions', () => {
     ]);
   });
 
-  it('fullgraph', () => {
+  it('fullgraph refuses a branch on data', () => {
     const regions = captureRegions(load(CA6), [spec([2], 'f64')], { fullgraph: true });
     const error = errorOf(() => run(regions, [1, 2]));
     expect(error.code).toBe('E_DATA_DEPENDENT');
@@ -108,7 +108,7 @@ export function model(x) { return b(x.mul(2)).add(3); }`),
     expect(regions.regions).toHaveLength(before);
   });
 
-  it('has a limit', () => {
+  it('a loop on data stops at the limit of regions', () => {
     const regions = captureRegions(
       load('export function model(x) { while (x.sum().gt(0)) x = x.mul(2); return x; }'),
       [spec([1], 'f64')],

@@ -270,7 +270,7 @@ const METHODS: Readonly<Record<string, (t: T) => Tensor>> = {
 };
 
 describe('methods against PyTorch', () => {
-  it('covers every answer', () =>
+  it('every recorded method is tested', () =>
     expect(Object.keys(METHODS).sort()).toEqual(Object.keys(answers.methods).sort()));
   for (const [name, method] of Object.entries(METHODS))
     it(name, () => same(run(values, (t) => method(t))[0], answers.methods[name]));
@@ -298,7 +298,7 @@ describe('layers against PyTorch', () => {
     bias_hh: [5 * n],
   });
 
-  it('LSTMCell', () => {
+  it("LSTMCell gives PyTorch's states", () => {
     const [c, h] = run(
       cell,
       ({ x, h, c }) => new LSTMCell('lstm', 3, 5).forward(x, { h, c }),
@@ -309,7 +309,7 @@ describe('layers against PyTorch', () => {
     same(c, wantedC);
   });
 
-  it('GRUCell', () => {
+  it("GRUCell gives PyTorch's state", () => {
     const [h] = run(
       cell,
       ({ x, h }) => new GRUCell('gru', 3, 5).forward(x, h),

@@ -93,12 +93,12 @@ describe('a model name or config in place of a file', () => {
     expect(found.notes.join()).toContain('batch 4, sequence 4096, bf16, 32 layers, training');
   });
 
-  it('defaults are printed', async () => {
+  it('inspect of a name prints the default batch, sequence and dtype', async () => {
     const { out } = await cli('inspect', 'gpt2');
     expect(out).toContain('batch 8, sequence 1024, bf16, 12 layers, inference');
   });
 
-  it('inspect of a config file, packed or not', async () => {
+  it('inspect gives the same for a packed config file', async () => {
     const plain = json<Inspected>((await cli('inspect', config(), '--json')).out);
     expect(plain).toMatchObject({ name: 'small', format: 'hf-config' });
     // 2 tables, 2 layers of q, k, v, o, three weights and two norms, one norm.

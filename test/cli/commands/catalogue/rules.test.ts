@@ -49,7 +49,7 @@ describe('shardwright rules', () => {
     expect(log.out).toMatch(/unsound: 0 {3}missing: 0 {3}explained: \d+\n.*domain/s);
   });
 
-  test('bad arguments are refused', async () => {
+  test('unknown operators and wrong rank counts are refused', async () => {
     expect(await run('rules', '--op', 'nothing', '--check')).toMatchObject({ code: 2 });
     expect((await run('rules', '--op', 'nothing')).err).toMatch(/there is no operator 'nothing'/);
     expect((await run('rules', '--check', '--ranks', '1')).err).toMatch(

@@ -179,7 +179,7 @@ describe('audit', () => {
     expect(audited.editedPeakBytes).toBeLessThanOrEqual(64 * 2 ** 20);
   });
 
-  it('bad input', async () => {
+  it('unknown recipes and plans that do not fit the mesh exit 2 with the edit', async () => {
     const name = await cli('audit', MLP, '--plan', 'recipe:fspd', ...WHERE);
     expect(name.code).toBe(2);
     expect(name.err).toContain("did you mean 'fsdp'?");

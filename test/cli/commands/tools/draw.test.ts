@@ -121,7 +121,7 @@ describe('draw', () => {
     expect(svg).toContain('Each cell shows the devices that hold it; lines are shard borders.');
   });
 
-  test('help has an example', async () => {
+  test('the help of draw has an example', async () => {
     const run = await cli('draw', '--help');
     expect(run.code).toBe(0);
     expect(run.out).toContain('$ shardwright draw --shape 2,2,2,2 --cut 0,1');

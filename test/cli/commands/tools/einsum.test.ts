@@ -25,7 +25,7 @@ describe('shardwright einsum', () => {
     `);
   });
 
-  test('the same as JSON', async () => {
+  test('--json prints classes, result and gradients', async () => {
     const answer = JSON.parse(
       await run('sbi,io->sbo', '--shard', 'y=S(o)', '--axis', 'tp=8', '--json'),
     ) as unknown;

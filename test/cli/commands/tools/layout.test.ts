@@ -11,7 +11,7 @@ describe('layout', () => {
     expect(run.err).toContain('colex: the first coordinate is the fastest');
   });
 
-  it('prints the layout', async () => {
+  it('layout prints the coalesced layout', async () => {
     const run = await cli('layout', 'coalesce (2,(1,6)):(1,(6,2))', '--order', 'colex');
     expect(run).toEqual({ code: 0, out: '12:1\n', err: '' });
   });

@@ -32,7 +32,7 @@ describe('redistribute', () => {
     `);
   });
 
-  it('as JSON', async () => {
+  it('--json prints the plan with kind, group and bytes of each step', async () => {
     const found = await json('S(0)S(1)', 'S(1)S(0)', ...ON, '--no-merge');
     expect(found.plan).toBe('S(0)S(1)->RS(1)->RR->S(1)R->S(1)S(0)');
     expect(found.seconds * 1e6).toBeCloseTo(14.402, 3);
