@@ -1,6 +1,5 @@
-// The module that stands in the place of src/platform/package-data.ts where the planner is bundled
-// for a page. In: the folder data. Out: JavaScript that exports the texts of its JSON files, by
-// name.
+// Makes the module that replaces src/platform/package-data.ts where the planner is bundled for a
+// page: JavaScript that exports the texts of the JSON files in the folder data, by name.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 

@@ -1,4 +1,4 @@
-"""What ranks must agree on: their plan, hosts and random numbers. In: the plan or run of this rank. Out: a refusal, or nothing."""
+"""Checks that ranks agree on their plan, hosts and random numbers."""
 
 from __future__ import annotations
 

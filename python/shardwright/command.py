@@ -1,6 +1,6 @@
-"""The `shardwright` command from Python. In: a captured model and flags. Out: a plan folder that is ready to run.
+"""Calls the `shardwright` command from Python: it turns a captured model and flags into a plan folder that is ready to run.
 
-Progress goes to this process's stderr, line by line; what the command refuses becomes an exception with its place and hint.
+Progress goes to this process's stderr, line by line; a refusal of the command becomes an exception with its place and hint.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Takes a model over by a plan. In: the model, its plan and a device mesh. Out: a module whose parameters are DTensors.
+"""Turns a model into a module that runs by a plan on a device mesh, with DTensors for parameters.
 
-DTensors are what state, checkpoints, optimizers and clipping see; the step itself is the plan's program (`run.py`).
+State, checkpoints, optimizers and clipping see the DTensors; the step itself is the plan's program (`run.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a process that runs collectives ends: after the threads that ran them. In: the process groups there are. Out: a pause, at its end."""
+"""Ends a process that ran collectives only after the threads of its process groups have ended."""
 
 from __future__ import annotations
 

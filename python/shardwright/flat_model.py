@@ -1,7 +1,6 @@
-"""A model as a function of flat tensors, which is what graphs are captured from.
+"""Makes a model a function of flat tensors, from which graphs are captured.
 
-In: an `nn.Module`, its inputs by name, a loss. Out: a module of the same parameters whose inputs and outputs are tensors alone, and
-how its output was nested.
+The result is a module of the same parameters whose inputs and outputs are tensors only, with a record of how its output was nested.
 """
 
 from __future__ import annotations

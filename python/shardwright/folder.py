@@ -1,6 +1,6 @@
-"""A plan as it lies on disk: `plan.json`, the program of each device below `torch/`, and the record of the captured model.
+"""Reads a plan folder: `plan.json`, the program of each device below `torch/`, and the record of the captured model.
 
-In: a folder that `plan` or `shardwright plan ... -o` and `shardwright export --target torch` wrote. Out: one record.
+`plan`, or `shardwright plan ... -o` and `shardwright export --target torch`, write such folders.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A model as a file: its joint forward and backward graph, and beside it what is needed to run the graph again.
+"""Captures the joint forward and backward graph of a model as a file, with a record of names that is needed to run the graph again.
 
-In: an `nn.Module` and example inputs, real, fake or on the meta device; nothing is computed and no weight is copied. Out: the
-text that `shardwright plan` reads, and a record of names. Source: AOTAutograd's `aot_export_joint_with_descriptors`.
+Example inputs may be real, fake or on the meta device; nothing is computed and no weight is copied.
+
+Source: AOTAutograd's `aot_export_joint_with_descriptors`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Batches and results. In: a parallel module with whole tensors, or its outputs. Out: DTensors in the plan's placements, or wholes."""
+"""Turns whole batches into DTensors in the plan's placements, and outputs into whole tensors."""
 
 from __future__ import annotations
 

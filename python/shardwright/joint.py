@@ -1,8 +1,8 @@
 """The program of one device as a joint graph of AOTAutograd, for PyTorch's own partitioner, Inductor and passes over graphs.
 
-In: a parallel module. Out: what `aot_export_joint_with_descriptors` makes of a model, here with the plan's program in its place:
-parameters and inputs are local parts under the model's names, and collectives are those of the plan, in its order.
-`aot_compile_joint_with_descriptors` takes it as it takes any other.
+A parallel module gives the same as `aot_export_joint_with_descriptors` gives for a model, but with the plan's program: parameters and
+inputs are local parts under the model's names, and collectives are those of the plan, in its order.
+`aot_compile_joint_with_descriptors` accepts it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model that runs by a plan. In: a run, whose model has DTensors for parameters. Out: an `nn.Module` that calls the plan's program."""
+"""An `nn.Module` that calls the plan's program; its parameters are DTensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One step of a plan on one device. In: local parts of parameters, buffers and inputs. Out: outputs and gradients, as the plan
+"""Runs one step of a plan on one device: from local parts of parameters, buffers and inputs to outputs and gradients, as the plan
 places them.
 
 The two functions of `program.py` are called through `torch.autograd`: local ATen calls and the plan's collectives.

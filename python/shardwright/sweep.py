@@ -1,7 +1,7 @@
 """Many comparisons on a Ray cluster: `python -m shardwright.sweep --address auto questions.yaml -o answers`.
 
-In: a file of questions as `shardwright compare --sweep` reads it. Out: the folder that this command writes on one machine, byte for
-byte. A task is one whole comparison; when its node is lost, Ray asks it again elsewhere. Answers that are there are not asked again.
+It reads a file of questions as `shardwright compare --sweep` does, and writes the folder that this command writes on one machine, byte
+for byte. A task is one whole comparison; when its node is lost, Ray asks it again elsewhere. Answers that are there are not asked again.
 Shardwright and its Python package must be installed on every node; a folder that all nodes share is not needed.
 """
 

@@ -1,6 +1,4 @@
-/**
- * Gives files to the reader. In: bytes and a name. Out: a download; several files come as one zip.
- */
+/** Offers files for download; several files come as one zip. */
 import { zipSync } from 'fflate';
 
 export function download(

@@ -1,6 +1,6 @@
 /**
- * The editor of a traced program (CodeMirror 6). In: a text, who is told of changes. Out: its text;
- * findings stand at their lines.
+ * The editor of a traced program (CodeMirror 6). It reports changes of its text and shows findings
+ * at their lines.
  */
 import { javascript } from '@codemirror/lang-javascript';
 import { HighlightStyle, syntaxHighlighting } from '@codemirror/language';

@@ -1,7 +1,6 @@
 /**
- * A mesh as it is drawn: its dims, to be named, sized, moved, added and removed, and its devices in
- * their hosts. In: a mesh as text (`dp=8,tp=8`) and how many devices a host has. Out: the text of
- * the mesh that was drawn.
+ * Draws a mesh, given as text (`dp=8,tp=8`): its dims, which the reader can name, size, move, add
+ * and remove, and its devices in their hosts. It gives the text of the drawn mesh.
  */
 import { FILLS } from '../../src/notations/draw/palette.ts';
 import { byId, small } from './elements.ts';

@@ -1,6 +1,6 @@
 /**
- * Draws notations while one types. In: the fields. Out: a figure of the report's kind, and what it
- * says in words.
+ * Draws notations while the reader types: a figure like those of the report, and its meaning in
+ * words.
  */
 import { byId, input, select, settled } from './elements.ts';
 import type { Planner } from './planner.ts';

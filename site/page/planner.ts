@@ -1,7 +1,7 @@
 /**
- * The worker that plans, as functions that give promises. In: questions. Out: answers; progress is
- * told on the way. A question that replaces a running one ends its worker, as nothing else ends
- * what computes; a stop lets it answer with what it has.
+ * The worker that plans, as functions that give promises. Progress is reported on the way. A
+ * question that replaces a running one ends its worker, because nothing else ends a computation; a
+ * stop lets it answer with the best so far.
  */
 import type { Answers, Ask, Fault, Kind, Moment, Reply } from '../protocol.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Shows a search while it runs. In: its moments. Out: the best plan, the bound and the gap as
- * numbers and as the report's stairs.
+ * Shows a search while it runs: the best plan, the bound and the gap, as numbers and as the stairs
+ * of the report.
  */
 import { incumbentsFigure } from '../../src/report/figures/incumbents.ts';
 import { percentText, secondsText } from '../../src/units.ts';

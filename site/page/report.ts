@@ -1,6 +1,6 @@
 /**
- * Puts a report in place. In: the report as a page of its own. Out: its sections in this document,
- * alive. What is parsed here runs no script of it; names in it were made text by the report itself.
+ * Shows a report, which is a page of its own, as sections of this document. The parsed page runs no
+ * scripts; the report itself has made names into text.
  */
 import run from 'virtual:report-script';
 

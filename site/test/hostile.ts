@@ -1,6 +1,6 @@
 /**
- * A program whose names, sources and comments try to be markup or script. In: nothing. Out: its
- * text, as an FX graph.
+ * The text of a program, as an FX graph, whose names, sources and comments try to be markup or
+ * script.
  */
 export const SCRIPT = '<img src=x onerror=alert(1)><script>alert(2)</script>';
 

@@ -1,6 +1,6 @@
 /**
- * A program that uses the package as any page would. In: nothing. Out: a plan, its run with numbers
- * and an export, as one text.
+ * A program that uses the package as any page would: it makes a plan, runs it with numbers and
+ * exports it, all as one text.
  */
 import * as shardwright from 'shardwright';
 

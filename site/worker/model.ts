@@ -1,7 +1,4 @@
-/**
- * The graph that a question is about. In: a model by name, a dropped file or the demo. Out: its
- * graph and the operators.
- */
+/** Loads the graph and the operators of a question: a model by name, a dropped file or the demo. */
 import demo from 'virtual:demo';
 
 import {

@@ -1,8 +1,8 @@
 /**
- * The program of the editor. In: a module in TypeScript that exports `model` and `inputs`. Out: its
- * graph, what is wrong with its types and its trace at their lines, and the type of every value per
- * mesh dim where it is local SPMD code. TypeScript's compiler, three times as large as the planner,
- * is loaded with this file.
+ * Traces the program of the editor, a TypeScript module that exports `model` and `inputs`: its
+ * graph, the faults of its types and its trace at their lines, and the type of every value per mesh
+ * dim where it is local SPMD code. TypeScript's compiler, three times as large as the planner, is
+ * loaded with this file.
  */
 import ts from 'typescript';
 import types from 'virtual:types';

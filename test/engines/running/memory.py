@@ -1,5 +1,5 @@
-"""Bytes of tensors that are alive in a process. In: the tensors that are there, and what is called within the mode. Out: the most
-bytes alive at once. Counted are storages, each once, from the call that makes them until nothing holds them.
+"""Measures the most bytes of tensors that are alive in a process at once. It counts storages, each once, from the call that makes
+them until nothing holds them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A step in less than float64, by a plan and in one process. In: loss and gradients of both. Out: how far each is from the same weights
-in float64. A plan rounds elsewhere than one process does (parts of sums are rounded before they are added up), so the two are not
+"""Compares the rounding of a step in less than float64, by a plan and in one process: the distance of both from the same weights in
+float64. A plan rounds elsewhere than one process does (parts of sums are rounded before they are added up), so the two are not
 equal; the rounding of the dtype is the measure.
 """
 

@@ -9,11 +9,11 @@ import { layOut, putTogether } from '../../../src/simulate/ranks/laid-out.ts';
 import { TABLE } from '../../plan/support.ts';
 
 /**
- * In: a training graph and a plan of it. Out: what differs after two steps of training on virtual
- * devices, where no device is given anything between the steps but what it holds itself. What a
- * whole train step returns is read by the next step; the parameters of a joint graph take a step of
- * SGD from the shards of the gradients that the plan returns. Nothing here asks the planner which
- * input an output belongs to.
+ * Runs two steps of training by a plan on virtual devices, where each device keeps only its own
+ * values between the steps, and gives the differences from one device. The next step reads the
+ * results of a whole train step; the parameters of a joint graph take a step of SGD from the shards
+ * of the gradients that the plan returns. Nothing here asks the planner which input an output
+ * belongs to.
  */
 export interface Steps {
   /** Outputs of all steps that were compared, and the tensors that entered the second step. */
