@@ -1,7 +1,17 @@
 /** The keys in which a job's layout is stated: what `--layout` takes and the trainers' files mean. */
 
 /** Sizes: of mesh dims, of the chunks of a stage (`vp`), of a microbatch. */
-export const LAYOUT_SIZES = ['pp', 'dp_replicate', 'dp', 'cp', 'tp', 'ep', 'etp', 'vp', 'mbs'] as const;
+export const LAYOUT_SIZES = [
+  'pp',
+  'dp_replicate',
+  'dp',
+  'cp',
+  'tp',
+  'ep',
+  'etp',
+  'vp',
+  'mbs',
+] as const;
 export type LayoutSize = (typeof LAYOUT_SIZES)[number];
 
 export const LAYOUT_KEYS = [

@@ -10,7 +10,7 @@ import type { Network } from '../../../src/solver/network/network.ts';
 import { addPrices, dropRows, installRows, plainRows } from '../../../src/solver/network/rows.ts';
 import { Reducer } from '../../../src/solver/reduce/presolve.ts';
 import { Pool } from '../../../src/solver/store/pool.ts';
-import { build, enumerate, limitedInstance,type PlainProblem, randomProblem } from '../support.ts';
+import { build, enumerate, limitedInstance, type PlainProblem, randomProblem } from '../support.ts';
 
 /**
  * Optimum of what is left of a network, by depth-first enumeration of positions, with the positions

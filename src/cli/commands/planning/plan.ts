@@ -242,7 +242,8 @@ function printPlan(
     io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
     return;
   }
-  if (options.program === true) io.stdout(`${annotatedProgram(serial.prepared.model.graph, plan)}\n\n`);
+  if (options.program === true)
+    io.stdout(`${annotatedProgram(serial.prepared.model.graph, plan)}\n\n`);
   const summary = planSummary(serial.prepared.model.graph, plan, recipes, {
     ...(stages?.asked ?? asGiven(plan, request)),
     secondOpinion: serial.secondOpinion,
