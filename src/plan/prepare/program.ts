@@ -9,6 +9,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { keptForBackwardBytes } from '../../passes/checkpoint/joint-values.ts';
 import { type CheckpointPolicy, recomputedBy } from '../../passes/checkpoint/policies.ts';
 import { recomputeInBackward } from '../../passes/checkpoint/recompute.ts';
+import { withoutDeadCode } from '../../passes/dead-code.ts';
 import { plannable } from '../../passes/plannable/plannable.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
 import { gradientsIn } from '../../passes/training/gradient-dtype.ts';
@@ -22,7 +23,9 @@ import type { Setting } from './setting.ts';
 export function plannableProgram(original: Graph, setting: Setting): Graph {
   const { request, operators } = setting;
   refuseShardedText(original);
-  return summedIn(checkpointed(plannable(original, operators), setting), request, operators);
+  const twice = checkpointed(plannable(original, operators), setting);
+  // What is computed again leaves first runs that nothing reads.
+  return withoutDeadCode(summedIn(twice, request, operators));
 }
 
 /**
