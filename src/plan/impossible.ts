@@ -3,7 +3,7 @@
  * enough.
  */
 import type { Impossible, Infeasible } from './choice/result.ts';
-import { peakBytesOf } from './choice/timeline.ts';
+import { choicePeakBytes } from './choice/timeline.ts';
 import type { Prepared } from './prepare/prepared.ts';
 import type { Deadline } from './request/deadline.ts';
 import { holdsPeak } from './request/request.ts';
@@ -74,6 +74,6 @@ async function leastBudget(
   if (found === undefined || found.status === 'infeasible') return { neededBytes: bytes };
   return {
     neededBytes: bytes,
-    enoughBytes: peakBytesOf(prepared.model, compact.expand(found.choice)),
+    enoughBytes: choicePeakBytes(prepared.model, compact.expand(found.choice)),
   };
 }

@@ -51,7 +51,8 @@ export interface Dataflow {
   readonly byName: ReadonlyMap<string, number>;
   /**
    * The pass whose copies of a value a node can share. By what the node depends on, not by its
-   * place: the order of independent lines does not change what a program costs.
+   * place: the order of independent lines does not change what a program costs. With control flow
+   * by its place.
    */
   passOf(node: number, value: number): Pass;
   /** Value id of a name (a getitem's name gives the member of its tuple). */
@@ -81,7 +82,9 @@ export function dataflow(
   const tuples = new Map<string, Int32Array>();
   const none = new Int32Array(0);
   const split = backwardStart(graph);
-  const purposes = purposesOf(graph, table);
+  const byPlace = graph.nodes.map((_, i): Pass => (i < split ? 'forward' : 'backward'));
+  // Members of opened bodies are placed by their call: with control flow the place decides.
+  const purposes = loops === undefined ? purposesOf(graph, table) : byPlace;
   const alias = new Int32Array(graph.nodes.length).fill(-1);
   const views = new Map<string, number>();
 
@@ -167,7 +170,7 @@ export function dataflow(
     inputs,
     results,
     alias,
-    phases: graph.nodes.map((_, i) => (i < split ? 'forward' : 'backward')),
+    phases: byPlace,
     passOf: (node, value) => passOfUse(purposes[node], isReadBackward[value] === 1),
     outputs: graph.outputs.map((output) => ({
       output,

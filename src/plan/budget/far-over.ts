@@ -2,7 +2,7 @@
 import { FOLD_VARIABLES } from '../../solver/search/prepared.ts';
 import { relaxedChoice } from '../../solver/search/tight-relaxation.ts';
 import { feasible, NO_CERTIFICATE } from '../choice/result.ts';
-import { peakBytesOf } from '../choice/timeline.ts';
+import { choicePeakBytes } from '../choice/timeline.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { Deadline } from '../request/deadline.ts';
 import { holdsPeak, recomputesUnderBudget } from '../request/request.ts';
@@ -75,7 +75,7 @@ export async function farOverBudget(
   const choice = whole.strategies(found);
   const stateBytes = memoryOf(problem, choice);
   if (stateBytes <= budgetBytes) return { problems };
-  const activationBytes = peakBytesOf(prepared.model, compact.expand(choice)) - stateBytes;
+  const activationBytes = choicePeakBytes(prepared.model, compact.expand(choice)) - stateBytes;
   const layers = new Set(shared.fold.layer).size;
   if (
     activationBytes <

@@ -8,7 +8,7 @@ import { evaluate } from '../../solver/check/verify.ts';
 import type { Problem, Solution } from '../../solver/types.ts';
 import { bytesText } from '../../units.ts';
 import { feasible, type Impossible, planned, type PlannedResult } from '../choice/result.ts';
-import { peakBytesOf, planMemoryTimeline } from '../choice/timeline.ts';
+import { choicePeakBytes, planMemoryTimeline } from '../choice/timeline.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
 import type { Deadline } from '../request/deadline.ts';
@@ -121,7 +121,7 @@ function fittingStart(
     const { cost, violations } = evaluate(left.problem, choice);
     const seconds = Number(cost) / model.unitsPerSecond;
     if (violations.length > 0 || seconds >= (best?.seconds ?? belowSeconds)) continue;
-    const peakBytes = peakBytesOf(model, choice);
+    const peakBytes = choicePeakBytes(model, choice);
     if (peakBytes <= question.budgetBytes)
       best = { prepared, choice, seconds, peakBytes, recomputed: [] };
   }

@@ -54,7 +54,7 @@ export function planMemoryTimeline(model: Model, choice: Int32Array): PlanMemory
 }
 
 /** Peak memory of a choice, in bytes of the fullest device. */
-export function peakBytesOf(model: Model, choice: Int32Array): number {
+export function choicePeakBytes(model: Model, choice: Int32Array): number {
   return timelinePeakBytes(planMemoryTimeline(model, choice));
 }
 

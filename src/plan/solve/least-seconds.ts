@@ -4,7 +4,7 @@
  */
 import type { Certificate, Problem, Solution, SolveOptions } from '../../solver/types.ts';
 import { type Impossible, NO_CERTIFICATE } from '../choice/result.ts';
-import { peakBytesOf } from '../choice/timeline.ts';
+import { choicePeakBytes } from '../choice/timeline.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
 import type { Deadline } from '../request/deadline.ts';
@@ -121,7 +121,7 @@ async function firstUnderBudget(
   if (quick !== undefined) {
     if (
       quick.gap <= request.gap ||
-      peakBytesOf(prepared.model, compact.expand(quick.choice)) > budgetBytes
+      choicePeakBytes(prepared.model, compact.expand(quick.choice)) > budgetBytes
     )
       return { solution: quick };
   }
