@@ -31,6 +31,7 @@ export interface Left {
   readonly unpinned: readonly string[];
 }
 
+/** A request that is ready to be solved. */
 export interface Prepared {
   readonly question: Question;
   readonly model: Model;

@@ -2,6 +2,8 @@
  * The functions that transformed source calls (see `wrap-conditions.ts`). On host values each of
  * these does exactly what the original program did; on a traced tensor it refuses, or hands over to
  * the recorder of control flow.
+ *
+ * @module
  */
 
 import { refusal } from '../errors/refusal.ts';
