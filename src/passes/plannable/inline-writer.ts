@@ -4,7 +4,7 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
-import type { Arg, Node, NodeMeta, Phase, TensorType, ValueType } from '../../graph/types.ts';
+import type { Arg, Node, TensorType, ValueType } from '../../graph/types.ts';
 import { isRef, tensorType } from '../../graph/value.ts';
 import { Loops } from './loops.ts';
 
@@ -15,17 +15,6 @@ export class InlineWriter {
   readonly names = new Set<string>();
   readonly loops = new Loops();
   private readonly types = new Map<string, ValueType>();
-  /** Of marks. */
-  private meta: NodeMeta = {};
-
-  /** Marks that are written on the way belong to the phase of the call whose bodies are opened. */
-  inPhase<T>(phase: Phase | undefined, write: () => T): T {
-    const around = this.meta;
-    this.meta = phase === undefined ? {} : { phase };
-    const written = write();
-    this.meta = around;
-    return written;
-  }
 
   isTensor(arg: Arg): boolean {
     return isRef(arg) && this.types.get(arg.name)?.kind === 'tensor';
@@ -50,8 +39,7 @@ export class InlineWriter {
 
   /** A node that places values and never runs. */
   mark(name: string, target: string, args: readonly Arg[], type: ValueType, scope: number): Arg {
-    const { meta } = this;
-    this.emit({ name, kind: 'call', target, args, kwargs: {}, type, meta }, scope, false);
+    this.emit({ name, kind: 'call', target, args, kwargs: {}, type, meta: {} }, scope, false);
     return { kind: 'value', name };
   }
 

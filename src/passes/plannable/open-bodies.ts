@@ -125,9 +125,7 @@ class Opener {
       if (node.kind === 'call' && CONTROL.has(node.target)) {
         results.set(
           node.name,
-          this.out.inPhase(node.meta.phase, () =>
-            this.control(node, graph, scope, renamed, `${prefix}${node.name}.`, depth),
-          ),
+          this.control(node, graph, scope, renamed, `${prefix}${node.name}.`, depth),
         );
         continue;
       }
