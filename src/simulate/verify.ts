@@ -70,6 +70,11 @@ export interface Verification {
    * they are given.
    */
   readonly standIns: readonly string[];
+  /**
+   * Values with elements that are no number on the devices, and were not compared: addends of both
+   * signs became infinite, as those of a pending sum that is divided by 0.
+   */
+  readonly notCompared: readonly string[];
 }
 
 /** Seed and tolerance of a verification. */
@@ -148,10 +153,7 @@ class Comparison {
   private readonly scales = new Map<string, number>();
   /** The operands of a call, by run of a body and node. */
   private readonly operands = new Map<string, readonly string[]>();
-  /**
-   * Values with elements that are no number on the devices because addends of both signs became
-   * infinite, as those of a pending sum that is divided by 0, or that read such a value.
-   */
+  /** Values that `notCompared` names, and those that read one of them. */
   private readonly lost = new Set<string>();
   /** By call: the largest scale in its bodies. */
   private readonly within = new Map<string, number>();
@@ -226,6 +228,7 @@ class Comparison {
       collectives: countKinds(run.collectives),
       promised: countKinds(promised),
       standIns: standIns ? this.strangers() : [],
+      notCompared: [...this.lost],
     };
   }
 

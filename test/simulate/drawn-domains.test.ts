@@ -7,13 +7,13 @@ import { randomPlan } from '../../src/plan/choice/random-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
-import { verify } from '../../src/simulate/verify.ts';
+import { type Verification, verify } from '../../src/simulate/verify.ts';
 import { table } from '../local-spmd/support/simulated.ts';
 
 const program = (lines: string): Graph => parseGraph(`swgraph 1\ngraph @main {\n${lines}\n}\n`);
 
-/** First mismatch of each random plan. */
-function mismatches(graph: Graph, plans = 12): string[] {
+/** What runs of random plans say. */
+function verified(graph: Graph, plans: number): Verification[] {
   const request = {
     ...DEFAULT_REQUEST,
     mesh: 'd=2',
@@ -21,11 +21,15 @@ function mismatches(graph: Graph, plans = 12): string[] {
     optimizer: 'none',
   } as const;
   const prepared = prepare(graph, request, table);
-  return Array.from({ length: plans }, (_, seed) => randomPlan(prepared, seed + 1)).flatMap(
-    (plan) =>
-      verify(graph, plan, table)
-        .mismatches.slice(0, 1)
-        .map(({ message }) => message),
+  return Array.from({ length: plans }, (_, seed) =>
+    verify(graph, randomPlan(prepared, seed + 1), table),
+  );
+}
+
+/** First mismatch of each random plan. */
+function mismatches(graph: Graph, plans = 12): string[] {
+  return verified(graph, plans).flatMap((run) =>
+    run.mismatches.slice(0, 1).map(({ message }) => message),
   );
 }
 
@@ -90,6 +94,12 @@ ${last}`);
 
   test('addends of both signs make no number where the sum is infinite: no plan is wrong', () => {
     expect(mismatches(divided('  out %div output 0'), 24)).toEqual([]);
+  });
+
+  test('what was not compared for it is named, and nothing is where no sum is pending', () => {
+    const named = verified(divided('  out %div output 0'), 24).map((run) => run.notCompared);
+    expect(named).toContainEqual(['div']);
+    expect(named).toContainEqual([]);
   });
 
   test('what reads it may be no number where one device has a finite one', () => {

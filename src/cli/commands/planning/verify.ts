@@ -324,6 +324,15 @@ function textOf(report: VerifyReport): string {
               'function of all operands, whole',
           ],
         ]),
+    ...(report.notCompared.length === 0
+      ? []
+      : [
+          [
+            'left out',
+            `elements of ${report.notCompared.slice(0, SHOWN).join(', ')}: infinite addends of ` +
+              'both signs have no sum, so they are not compared',
+          ],
+        ]),
     ['collectives', ran.length === 0 ? 'none' : ran.join(', ')],
   ]);
   const kept = report.kept.map((k) => `  sizes of ${k.node} (${k.target}) stay: ${k.reason}`);
