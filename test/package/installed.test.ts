@@ -230,7 +230,7 @@ describe.each(MAJORS)('on Node %i', (major) => {
       "try { parseLayout('(('); } catch (error) { console.log(error.stack); }",
     );
     expect(installed.run(node(), '--enable-source-maps', wrong).out).toMatch(
-      /src\/mesh\/layout\/\w+\.ts:\d+/,
+      /src\/notations\/layout\/\w+\.ts:\d+/,
     );
   });
 });
