@@ -83,6 +83,7 @@ export class Site {
     });
     const page = await context.newPage();
     page.setDefaultTimeout(90_000);
+    const { origin } = new URL(address);
     const strange: string[] = [];
     page.on('pageerror', (error) => strange.push(`error: ${error.message}`));
     page.on('console', (message) => {
@@ -94,7 +95,8 @@ export class Site {
     });
     page.on('request', (request) => {
       const url = request.url();
-      if (!url.startsWith(address) && !/^(blob|data):/.test(url)) strange.push(`request: ${url}`);
+      if (new URL(url).origin !== origin && !/^(blob|data):/.test(url))
+        strange.push(`request: ${url}`);
     });
     await page.goto(address + hash);
     return { page, strange };
