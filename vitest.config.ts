@@ -13,8 +13,15 @@ tuneRuntime();
 setFlagsFromString('--min-semi-space-size=64');
 setFlagsFromString('--max-semi-space-size=64');
 
+const src = fileURLToPath(new URL('./src/', import.meta.url));
+
 export default defineConfig({
-  resolve: { alias: { shardwright: fileURLToPath(new URL('./src/index.ts', import.meta.url)) } },
+  resolve: {
+    alias: [
+      { find: /^shardwright$/, replacement: `${src}index.ts` },
+      { find: /^shardwright\/(.*)$/, replacement: `${src}entries/$1.ts` },
+    ],
+  },
   test: {
     include: ['test/**/*.test.ts'],
     // These need PyTorch (`npm run test:engines`), or the registry (`npm run test:package`).

@@ -2,12 +2,19 @@ import { fileURLToPath } from 'node:url';
 
 import { defineConfig } from 'vitest/config';
 
+const src = fileURLToPath(new URL('./src/', import.meta.url));
+
 /**
  * The checks against real PyTorch: `npm run test:engines`, which finds or installs the Python that
  * they need.
  */
 export default defineConfig({
-  resolve: { alias: { shardwright: fileURLToPath(new URL('./src/index.ts', import.meta.url)) } },
+  resolve: {
+    alias: [
+      { find: /^shardwright$/, replacement: `${src}index.ts` },
+      { find: /^shardwright\/(.*)$/, replacement: `${src}entries/$1.ts` },
+    ],
+  },
   test: {
     include: ['test/engines/**/*.test.ts'],
     testTimeout: 170_000,

@@ -12,8 +12,10 @@ import { join } from 'node:path';
 
 import { exportSource } from '../src/backend/target.ts';
 import { planFiles } from '../src/cli/input/plan-folder.ts';
+import { builtinOperators } from '../src/entries/ops.ts';
+import { DEFAULT_REQUEST } from '../src/entries/plan.ts';
 import { exportPlan } from '../src/export/export.ts';
-import { builtinOperators, DEFAULT_REQUEST, importGraph, shard } from '../src/index.ts';
+import { importGraph, shard } from '../src/index.ts';
 import { planOfChoice } from '../src/plan/choice/result.ts';
 import { priceRestriction } from '../src/recipes/compare/price.ts';
 import { applyRecipe, meshRecipes } from '../src/recipes/recipes.ts';

@@ -5,21 +5,17 @@
  *
  *     npx tsx bench/type-check.ts [layers]
  */
+import { jointGraph } from '../src/entries/graph.ts';
 import {
   allReduce,
   assertType,
-  cat,
   checkTypes,
   contract,
   convert,
-  type Graph,
-  input,
-  jointGraph,
   outPartial,
-  parameter,
-  type Tensor,
-  trace,
-} from '../src/index.ts';
+} from '../src/entries/local-spmd.ts';
+import { cat } from '../src/entries/trace.ts';
+import { type Graph, input, parameter, type Tensor, trace } from '../src/index.ts';
 
 const layers = Number(process.argv[2] ?? 32);
 const [batch, sequence, hidden, heads, groups, width, inner] = [16, 8192, 4096, 32, 8, 128, 14336];

@@ -8,7 +8,9 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 
-import { builtinOperators, DEFAULT_REQUEST, importGraph, type Plan, shard } from 'shardwright';
+import { importGraph, type Plan, shard } from 'shardwright';
+import { builtinOperators } from 'shardwright/ops';
+import { DEFAULT_REQUEST } from 'shardwright/plan';
 
 const text = gunzipSync(
   readFileSync(new URL('./llama3-8b-2l-b16.fx.txt.gz', import.meta.url)),

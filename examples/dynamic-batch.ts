@@ -5,19 +5,11 @@
  */
 import { fileURLToPath } from 'node:url';
 
-import {
-  atSizes,
-  builtinOperators,
-  capture,
-  DEFAULT_REQUEST,
-  dim,
-  MLP,
-  planAtEnds,
-  printGraph,
-  shard,
-  spec,
-  type Tensor,
-} from 'shardwright';
+import { dim, shard, spec, type Tensor } from 'shardwright';
+import { atSizes, printGraph } from 'shardwright/graph';
+import { builtinOperators } from 'shardwright/ops';
+import { DEFAULT_REQUEST, planAtEnds } from 'shardwright/plan';
+import { capture, MLP } from 'shardwright/trace';
 
 const net = new MLP('net', [4096, 16384, 4096]);
 

@@ -5,19 +5,11 @@
  */
 import { fileURLToPath } from 'node:url';
 
-import {
-  builtinOperators,
-  cond,
-  DEFAULT_REQUEST,
-  type Graph,
-  input,
-  parameter,
-  predicate,
-  printGraph,
-  shard,
-  type Tensor,
-  trace,
-} from 'shardwright';
+import { type Graph, input, parameter, shard, type Tensor, trace } from 'shardwright';
+import { predicate, printGraph } from 'shardwright/graph';
+import { builtinOperators } from 'shardwright/ops';
+import { DEFAULT_REQUEST } from 'shardwright/plan';
+import { cond } from 'shardwright/trace';
 
 export const inputs = {
   x: input([32, 128]),

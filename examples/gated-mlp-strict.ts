@@ -6,20 +6,16 @@
  */
 import { fileURLToPath } from 'node:url';
 
+import { type Graph, input, parameter, type Tensor, trace } from 'shardwright';
+import { jointGraph } from 'shardwright/graph';
 import {
   assertType,
   checkTypes,
   contract,
   convert,
   erase,
-  type Graph,
-  input,
-  jointGraph,
   outPartial,
-  parameter,
-  type Tensor,
-  trace,
-} from 'shardwright';
+} from 'shardwright/local-spmd';
 
 /** Options of tracing, for the command line too. */
 export const options = { mesh: 'dp=2,tp=2' };

@@ -6,26 +6,18 @@
  */
 import { fileURLToPath } from 'node:url';
 
+import { type Graph, input, parameter, ShardwrightError, type Tensor, trace } from 'shardwright';
+import { evaluateGraph, fromList, jointGraph, NDArray } from 'shardwright/graph';
 import {
   allGather,
   allReduce,
-  builtinOperators,
   checkTypes,
   convert,
-  evaluateGraph,
-  fromList,
-  type Graph,
-  input,
-  jointGraph,
   localMap,
-  NDArray,
   outPartial,
-  parameter,
   reduceScatter,
-  ShardwrightError,
-  type Tensor,
-  trace,
-} from 'shardwright';
+} from 'shardwright/local-spmd';
+import { builtinOperators } from 'shardwright/ops';
 
 /** Options of tracing, for the command line too. */
 export const options = { mesh: 'tp=4' };

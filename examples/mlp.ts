@@ -4,16 +4,10 @@
  */
 import { fileURLToPath } from 'node:url';
 
-import {
-  annotatedProgram,
-  builtinOperators,
-  DEFAULT_REQUEST,
-  input,
-  parameter,
-  shard,
-  type Tensor,
-  trace,
-} from 'shardwright';
+import { input, parameter, shard, type Tensor, trace } from 'shardwright';
+import { builtinOperators } from 'shardwright/ops';
+import { DEFAULT_REQUEST } from 'shardwright/plan';
+import { annotatedProgram } from 'shardwright/report';
 
 export const inputs = {
   x: input([8, 128]),

@@ -5,17 +5,11 @@
  */
 import { fileURLToPath } from 'node:url';
 
-import {
-  builtinOperators,
-  DEFAULT_REQUEST,
-  MixtureOfExperts,
-  printGraph,
-  RMSNorm,
-  shard,
-  spec,
-  type Tensor,
-  trace,
-} from 'shardwright';
+import { shard, spec, type Tensor, trace } from 'shardwright';
+import { printGraph } from 'shardwright/graph';
+import { builtinOperators } from 'shardwright/ops';
+import { DEFAULT_REQUEST } from 'shardwright/plan';
+import { MixtureOfExperts, RMSNorm } from 'shardwright/trace';
 
 const norm = new RMSNorm('norm', 1024);
 const moe = new MixtureOfExperts('moe', 1024, 4096, 8, { active: 2, capacityFactor: 1.25 });

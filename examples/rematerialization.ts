@@ -3,7 +3,14 @@
  * skip (Checkmate), and the memory of a backward pass for a choice of values to keep. Figures are
  * what a profiler would give for one device. Run: npx tsx examples/rematerialization.ts
  */
-import { bestKept, checkmate, evaluateKept, kneeBudget, recomputeGraph, rotor } from 'shardwright';
+import {
+  bestKept,
+  checkmate,
+  evaluateKept,
+  kneeBudget,
+  recomputeGraph,
+  rotor,
+} from 'shardwright/checkpointing';
 
 // A chain: eight blocks, outputs of 16 MiB, 96 MiB with everything that a backward pass needs. One
 // slot is 16 MiB.

@@ -6,17 +6,11 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 
-import {
-  analyse,
-  builtinOperators,
-  DEFAULT_REQUEST,
-  drawParameters,
-  htmlPage,
-  importGraph,
-  loadCluster,
-  reportOf,
-  shard,
-} from 'shardwright';
+import { importGraph, shard } from 'shardwright';
+import { loadCluster } from 'shardwright/cost';
+import { builtinOperators } from 'shardwright/ops';
+import { DEFAULT_REQUEST } from 'shardwright/plan';
+import { analyse, drawParameters, htmlPage, reportOf } from 'shardwright/report';
 
 const text = gunzipSync(
   readFileSync(new URL('./llama3-8b-2l-b16.fx.txt.gz', import.meta.url)),

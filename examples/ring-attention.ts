@@ -6,22 +6,11 @@
  */
 import { fileURLToPath } from 'node:url';
 
-import {
-  axisSize,
-  builtinOperators,
-  checkTypes,
-  evaluateGraph,
-  fromList,
-  type Graph,
-  input,
-  jointGraph,
-  localMap,
-  NDArray,
-  permute,
-  scan,
-  type Tensor,
-  trace,
-} from 'shardwright';
+import { type Graph, input, type Tensor, trace } from 'shardwright';
+import { evaluateGraph, fromList, jointGraph, NDArray } from 'shardwright/graph';
+import { axisSize, checkTypes, localMap, permute } from 'shardwright/local-spmd';
+import { builtinOperators } from 'shardwright/ops';
+import { scan } from 'shardwright/trace';
 
 /** Options of tracing, for the command line too. */
 export const options = { mesh: 'cp=4' };

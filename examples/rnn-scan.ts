@@ -5,21 +5,11 @@
  */
 import { fileURLToPath } from 'node:url';
 
-import {
-  builtinOperators,
-  DEFAULT_REQUEST,
-  type Graph,
-  input,
-  jointGraph,
-  parameter,
-  prepare,
-  printGraph,
-  scan,
-  shardPrepared,
-  type Tensor,
-  trace,
-  unrollScan,
-} from 'shardwright';
+import { type Graph, input, parameter, type Tensor, trace } from 'shardwright';
+import { jointGraph, printGraph, unrollScan } from 'shardwright/graph';
+import { builtinOperators } from 'shardwright/ops';
+import { DEFAULT_REQUEST, prepare, shardPrepared } from 'shardwright/plan';
+import { scan } from 'shardwright/trace';
 
 const [batch, width] = [64, 2048];
 

@@ -8,21 +8,12 @@
  */
 import { fileURLToPath } from 'node:url';
 
-import {
-  builtinOperators,
-  DEFAULT_REQUEST,
-  einshardParameters,
-  einsum,
-  embedding,
-  param,
-  printGraph,
-  scaledDotProductAttention,
-  scope,
-  shard,
-  spec,
-  type Tensor,
-  trace,
-} from 'shardwright';
+import { shard, spec, type Tensor, trace } from 'shardwright';
+import { printGraph } from 'shardwright/graph';
+import { builtinOperators } from 'shardwright/ops';
+import { DEFAULT_REQUEST } from 'shardwright/plan';
+import { einshardParameters } from 'shardwright/report';
+import { einsum, embedding, param, scaledDotProductAttention, scope } from 'shardwright/trace';
 
 const [vocabulary, width, heads, headWidth, hidden] = [512, 256, 8, 32, 1024];
 

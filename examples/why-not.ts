@@ -3,18 +3,9 @@
  * plan solved again with another placement, and what differs between the two plans. Run: npx tsx
  * examples/why-not.ts
  */
-import {
-  builtinOperators,
-  DEFAULT_REQUEST,
-  diffPlans,
-  explain,
-  forceNode,
-  input,
-  parameter,
-  reopen,
-  shard,
-  trace,
-} from 'shardwright';
+import { explain, input, parameter, shard, trace } from 'shardwright';
+import { builtinOperators } from 'shardwright/ops';
+import { DEFAULT_REQUEST, diffPlans, forceNode, reopen } from 'shardwright/plan';
 
 const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
   x: input([4096, 4096]),

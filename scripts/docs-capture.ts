@@ -15,12 +15,15 @@ import { fileURLToPath } from 'node:url';
 import { format } from 'node:util';
 import vm from 'node:vm';
 
-import * as library from '../src/index.ts';
 import { stripTypes, wrapConditions } from '../src/trace/source/wrap-conditions.ts';
 import { COMMAND } from './command.ts';
+import { loadEntries } from './entries.ts';
 
 const root = fileURLToPath(new URL('../', import.meta.url));
 export const DOCUMENT = `${root}docs/capture.md`;
+
+/** The library as the blocks import it. */
+const library = await loadEntries();
 
 type Mode = 'plain' | 'check' | 'rewrite';
 
@@ -30,8 +33,9 @@ export async function printed(source: string, mode: Mode): Promise<string> {
   const text = mode === 'plain' ? stripTypes(source, name) : wrapConditions(source, name, { mode });
   const body = text
     .replaceAll(
-      /^import \{([^}]*)\} from ["']shardwright["'];/gm,
-      (_, names: string) => `const {${names.replaceAll(/ as /g, ': ')}} = library;`,
+      /^import \{([^}]*)\} from ["'](shardwright(?:\/[\w-]+)?)["'];/gm,
+      (_, names: string, entry: string) =>
+        `const {${names.replaceAll(/ as /g, ': ')}} = library['${entry}'];`,
     )
     .replaceAll(/^export /gm, '')
     .replace(/\n\/\/# sourceMappingURL=.*$/, '');
@@ -62,7 +66,10 @@ export function commandOutput(command: string): string {
 
 /** The code of the refusal that an expression over traced tensors meets, or `accepted`. */
 export async function verdict(expression: string): Promise<string> {
-  const source = `import { ${Object.keys(library).join(', ')} } from 'shardwright';
+  const imports = Object.entries(library).map(
+    ([entry, names]) => `import { ${Object.keys(names).join(', ')} } from '${entry}';`,
+  );
+  const source = `${imports.join('\n')}
 let kept;
 try {
   trace(({ x, y }) => { const out = ${expression}; return typeof out === 'object' ? out : x; }, { x: spec([4, 8]), y: spec([4, 8]) });

@@ -8,24 +8,12 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-import {
-  annotatedProgram,
-  builtinOperators,
-  DEFAULT_REQUEST,
-  input,
-  jointGraph,
-  lower,
-  mseLoss,
-  parameter,
-  prepare,
-  printGraph,
-  programAtRank,
-  shard,
-  shrinkGraph,
-  trace,
-  transferPlan,
-  verify,
-} from '../src/index.ts';
+import { jointGraph, printGraph, shrinkGraph } from '../src/entries/graph.ts';
+import { builtinOperators } from '../src/entries/ops.ts';
+import { DEFAULT_REQUEST, prepare, programAtRank, transferPlan } from '../src/entries/plan.ts';
+import { annotatedProgram } from '../src/entries/report.ts';
+import { mseLoss } from '../src/entries/trace.ts';
+import { input, lower, parameter, shard, trace, verify } from '../src/index.ts';
 import { expandCall, operatorCall } from '../src/strategy/operator-call.ts';
 
 export const DOCUMENT = fileURLToPath(new URL('../docs/how-it-works.md', import.meta.url));

@@ -1,5 +1,6 @@
 /** A mixture of experts with dense dispatch. */
-import { MixtureOfExperts, RMSNorm, spec, type Tensor } from 'shardwright';
+import { spec, type Tensor } from 'shardwright';
+import { MixtureOfExperts, RMSNorm } from 'shardwright/trace';
 
 const norm = new RMSNorm('norm', 1024);
 const moe = new MixtureOfExperts('moe', 1024, 4096, 8, { active: 2, capacityFactor: 1.25 });

@@ -1,13 +1,6 @@
 /** A part of a model as every device runs it: each value has a type per mesh dim. */
-import {
-  assertType,
-  contract,
-  convert,
-  input,
-  outPartial,
-  parameter,
-  type Tensor,
-} from 'shardwright';
+import { input, parameter, type Tensor } from 'shardwright';
+import { assertType, contract, convert, outPartial } from 'shardwright/local-spmd';
 
 /** The mesh that the types speak of. */
 export const options = { mesh: 'dp=2,tp=2' };

@@ -1,7 +1,8 @@
 /**
  * A recurrent network as a scan: the loop is one node of the graph, however many trips it makes.
  */
-import { input, parameter, scan, type Tensor } from 'shardwright';
+import { input, parameter, type Tensor } from 'shardwright';
+import { scan } from 'shardwright/trace';
 
 const [batch, width, trips] = [64, 2048, 16];
 

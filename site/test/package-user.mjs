@@ -2,22 +2,14 @@
  * A program that uses the package as any page would: it makes a plan, runs it with numbers and
  * exports it, all as one text.
  */
-import * as shardwright from 'shardwright';
+import { exportPlan, exportSource, input, parameter, shard, trace, verify } from 'shardwright';
+import { modelEntries } from 'shardwright/models';
+import { builtinOperators } from 'shardwright/ops';
+import { DEFAULT_REQUEST } from 'shardwright/plan';
 
-const {
-  builtinOperators,
-  DEFAULT_REQUEST,
-  exportPlan,
-  exportSource,
-  input,
-  modelEntries,
-  parameter,
-  shard,
-  trace,
-  verify,
-} = shardwright;
+/** @typedef {import('shardwright').Tensor} Tensor */
 
-/** @param {{ x: shardwright.Tensor, w1: shardwright.Tensor, w2: shardwright.Tensor }} inputs */
+/** @param {{ x: Tensor, w1: Tensor, w2: Tensor }} inputs */
 const model = ({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2);
 
 /** @returns {Promise<string>} */

@@ -7,8 +7,9 @@
 import ts from 'typescript';
 import types from 'virtual:types';
 
-import * as library from '../../src/index.ts';
-import { type Graph, printGraph, ShardwrightError, type TraceOptions } from '../../src/index.ts';
+import { printGraph } from '../../src/entries/graph.ts';
+import { checkTypes } from '../../src/entries/local-spmd.ts';
+import { type Graph, ShardwrightError, type TraceOptions } from '../../src/index.ts';
 import { wrapConditions } from '../../src/trace/source/wrap-conditions.ts';
 import { captureAny } from '../../src/trace/trace.ts';
 import type { Answers, Finding } from '../protocol.ts';
@@ -16,6 +17,12 @@ import { table } from './model.ts';
 import { type Place, placesOf } from './source-map.ts';
 
 const FILE = 'program.ts';
+
+/** The entries of the library that a program may import, by their files. */
+const entries = import.meta.glob<object>(
+  ['../../src/index.ts', '../../src/entries/*.ts', '!../../src/entries/page.ts'],
+  { eager: true },
+);
 
 interface Exports {
   readonly model?: unknown;
@@ -26,7 +33,7 @@ interface Exports {
 
 /** Runs a program and traces its model; places of its values are lines of the text. */
 export async function traced(text: string, mesh: string): Promise<{ readonly graph: Graph }> {
-  const code = wrapConditions(text, FILE, { mode: 'rewrite', runtime: 'shardwright' });
+  const code = wrapConditions(text, FILE, { mode: 'rewrite', runtime: 'shardwright/trace' });
   const place = placesOf(code);
   const { address, release } = moduleOf(code);
   try {
@@ -73,7 +80,7 @@ export async function checked(text: string, mesh: string): Promise<Answers['prog
 
 function localTypes(graph: Graph): string[] {
   if (graph.mesh === undefined) return [];
-  const { texts, violations } = library.checkTypes(graph, { mode: 'strict', table: table() });
+  const { texts, violations } = checkTypes(graph, { mode: 'strict', table: table() });
   return [
     ...[...texts].map(([name, type]) => `%${name}: ${type}`),
     ...violations.map(({ message, fix }) => `${message}; insert ${fix}`),
@@ -82,26 +89,31 @@ function localTypes(graph: Graph): string[] {
 
 /** A module of its own, whose imports of the library lead to the copy that runs here. */
 function moduleOf(code: string): { readonly address: string; readonly release: () => void } {
-  Object.assign(globalThis, { shardwrightOfPage: library });
-  const names = Object.keys(library);
-  const shim = names
-    .map((name) => `export const ${name} = globalThis.shardwrightOfPage[${JSON.stringify(name)}];`)
-    .join('\n');
-  const blob = (text: string): string =>
-    URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));
-  const runtime = blob(shim);
+  Object.assign(globalThis, { shardwrightOfPage: entries });
+  const blobs: string[] = [];
+  const blob = (text: string): string => {
+    const made = URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));
+    blobs.push(made);
+    return made;
+  };
+  const shim = (file: string): string =>
+    Object.keys(entries[file])
+      .map((name) => `export const ${name} = globalThis.shardwrightOfPage['${file}'].${name};`)
+      .join('\n');
+  const runtime = (specifier: string): string => {
+    const entry = specifier.replace(/^shardwright\/?/, '');
+    const file = `../../src/${entry === '' ? 'index' : `entries/${entry}`}.ts`;
+    return file in entries ? blob(shim(file)) : specifier;
+  };
   // Same length of line, other columns: the map of the module is read at its own columns, and
   // imports come first on a line.
   const address = blob(
-    code.replaceAll(/from (['"])shardwright(\/\w+)?\1/g, `from ${JSON.stringify(runtime)}`),
+    code.replaceAll(
+      /from (['"])(shardwright(?:\/[\w-]+)?)\1/g,
+      (_, quote: string, specifier: string) => `from ${JSON.stringify(runtime(specifier))}`,
+    ),
   );
-  return {
-    address,
-    release: () => {
-      URL.revokeObjectURL(runtime);
-      URL.revokeObjectURL(address);
-    },
-  };
+  return { address, release: () => blobs.forEach((made) => URL.revokeObjectURL(made)) };
 }
 
 /** The graph with the places of its values in the text as written. */

@@ -5,8 +5,10 @@ import { expect, test } from 'vitest';
 
 import { exportSource } from '../../src/backend/target.ts';
 import { ATTENTION_SHARE, computeCost } from '../../src/cost/compute.ts';
+import { builtinOperators } from '../../src/entries/ops.ts';
+import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
 import { median } from '../../src/fidelity/metrics.ts';
-import { builtinOperators, DEFAULT_REQUEST, importGraph, shard } from '../../src/index.ts';
+import { importGraph, shard } from '../../src/index.ts';
 import { callContext, tensorMetas } from '../../src/passes/call-context.ts';
 import { compiledTraffic } from '../../src/passes/fusion/fusion.ts';
 import type { ShardResult } from '../../src/plan/choice/result.ts';

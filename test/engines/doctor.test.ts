@@ -7,9 +7,9 @@ import { gunzipSync } from 'node:zlib';
 
 import { afterAll, expect, test } from 'vitest';
 
+import { builtinOperators } from '../../src/entries/ops.ts';
 import { compareRun } from '../../src/export/torch/run/doctor.ts';
 import { readTrace } from '../../src/export/torch/run/trace.ts';
-import { builtinOperators } from '../../src/index.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
 import { captureRecord, runningPlans } from '../export/running-plans.ts';
 

@@ -7,10 +7,10 @@ import { calibratedClusterText, parseCalibration } from '../../src/cost/collecti
 import { matrixPeak } from '../../src/cost/compute.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { matrixSeconds } from '../../src/cost/kernels/matmul.ts';
+import { builtinOperators } from '../../src/entries/ops.ts';
 import { compareRun } from '../../src/export/torch/run/doctor.ts';
 import { runCalibration } from '../../src/export/torch/run/measured.ts';
 import { readTrace } from '../../src/export/torch/run/trace.ts';
-import { builtinOperators } from '../../src/index.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
 import { PAPER, type RunningPlan, runningPlans } from './running-plans.ts';
 

@@ -12,17 +12,11 @@ import {
   exportSource,
   type OrderOptions,
 } from '../../src/backend/target.ts';
+import { builtinOperators } from '../../src/entries/ops.ts';
+import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
 import { exportPlan } from '../../src/export/export.ts';
 import { applyRoles } from '../../src/import/complete/roles.ts';
-import {
-  builtinOperators,
-  DEFAULT_REQUEST,
-  type Graph,
-  importGraph,
-  type Plan,
-  type PlanRequest,
-  shard,
-} from '../../src/index.ts';
+import { type Graph, importGraph, type Plan, type PlanRequest, shard } from '../../src/index.ts';
 import { planOfChoice } from '../../src/plan/choice/result.ts';
 import type { Pin } from '../../src/plan/request/request.ts';
 import { priceRestriction } from '../../src/recipes/compare/price.ts';

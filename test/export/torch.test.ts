@@ -3,15 +3,11 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 
 import { type ExportSource, exportSource } from '../../src/backend/target.ts';
+import { builtinOperators } from '../../src/entries/ops.ts';
+import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
 import { exportPlan } from '../../src/export/export.ts';
 import { torchTarget } from '../../src/export/torch/target.ts';
-import {
-  builtinOperators,
-  DEFAULT_REQUEST,
-  importGraph,
-  type Plan,
-  shard,
-} from '../../src/index.ts';
+import { importGraph, type Plan, shard } from '../../src/index.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { gatheredWeights } from './running-plans.ts';
 import { TRACED } from './traced-models.ts';

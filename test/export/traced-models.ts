@@ -2,18 +2,9 @@
  * Models that are traced here and whose PyTorch twins stand in `test/engines/running/models.py`:
  * loops and branches with gradients.
  */
-import {
-  cond,
-  type Graph,
-  input,
-  jointGraph,
-  map,
-  parameter,
-  scan,
-  type Tensor,
-  trace,
-  whileLoop,
-} from '../../src/index.ts';
+import { jointGraph } from '../../src/entries/graph.ts';
+import { cond, map, scan, whileLoop } from '../../src/entries/trace.ts';
+import { type Graph, input, parameter, type Tensor, trace } from '../../src/index.ts';
 
 const [TRIPS, BATCH, WIDTH] = [6, 8, 16];
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
+import { apply, cat } from '../../src/entries/trace.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Arg, Graph } from '../../src/graph/types.ts';
-import { apply, cat } from '../../src/index.ts';
 import type { OperandType } from '../../src/local-spmd/operator-types.ts';
 import { typeCall } from '../../src/local-spmd/type-call.ts';
 import { erase } from '../../src/lower/typed/erased.ts';

@@ -3,35 +3,27 @@ import { fileURLToPath } from 'node:url';
 
 import { describe, expect, test } from 'vitest';
 
+import { jointGraph, type Node } from '../../src/entries/graph.ts';
 import {
   allGather,
   allGatherInvariant,
   allReduce,
   axisIndex,
-  type AxisType,
-  cat,
   checkTypes,
   contract,
-  type Graph,
-  input,
   jaxAllGather,
   jaxAllToAll,
-  jointGraph,
   localMap,
-  type Node,
   pcast,
   ppermute,
-  type PrimitiveName,
   psum,
   psumScatter,
   pvary,
   reduceScatter,
-  scan,
-  ShardwrightError,
-  type Tensor,
-  trace,
-  transposeOf,
-} from '../../src/index.ts';
+} from '../../src/entries/local-spmd.ts';
+import { type AxisType, type PrimitiveName, transposeOf } from '../../src/entries/notations.ts';
+import { cat, scan } from '../../src/entries/trace.ts';
+import { type Graph, input, ShardwrightError, type Tensor, trace } from '../../src/index.ts';
 import { collectiveOf } from '../../src/mesh/local-types/primitives.ts';
 import { bucketProgram } from '../../src/simulate/timeline/bucket-program.ts';
 import { hloOf, members, regionsOf } from './support/hlo.ts';

@@ -4,6 +4,7 @@ import { dirname, join, normalize } from 'node:path';
 import { build } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
+import { entryFiles } from '../../scripts/entries.ts';
 import { Installed, root } from './installed.ts';
 
 /**
@@ -79,33 +80,29 @@ describe('the tarball', () => {
     expect(run.code, run.out + run.err).toBe(0);
   });
 
-  it.each(['shardwright', 'shardwright/notations'])(
-    'is small in a bundle of one function of %s',
-    async (entry) => {
-      installed.write(
-        'one.mjs',
-        `import { parseLayout } from '${entry}';`,
-        "console.log(String(parseLayout('(4,2):(2,1)')));",
-      );
-      const outfile = join(installed.folder, 'one.out.mjs');
-      const { warnings } = await build({
-        entryPoints: [join(installed.folder, 'one.mjs')],
-        outfile,
-        bundle: true,
-        minify: true,
-        format: 'esm',
-        platform: 'node',
-        logLevel: 'silent',
-      });
-      expect(warnings).toEqual([]);
-      expect(readFileSync(outfile).length).toBeLessThan(10e3);
-      expect(installed.run(process.execPath, outfile)).toEqual({
-        code: 0,
-        out: '(4,2):(2,1)\n',
-        err: '',
-      });
-    },
-  );
+  it.each([
+    ['shardwright', 'ShardwrightError', "new ShardwrightError('E_MESH', 'no mesh').code", 'E_MESH'],
+    ['shardwright/notations', 'parseLayout', "String(parseLayout('(4,2):(2,1)'))", '(4,2):(2,1)'],
+  ])('is small in a bundle of one name of %s', async (entry, name, value, printed) => {
+    installed.write('one.mjs', `import { ${name} } from '${entry}';`, `console.log(${value});`);
+    const outfile = join(installed.folder, 'one.out.mjs');
+    const { warnings } = await build({
+      entryPoints: [join(installed.folder, 'one.mjs')],
+      outfile,
+      bundle: true,
+      minify: true,
+      format: 'esm',
+      platform: 'node',
+      logLevel: 'silent',
+    });
+    expect(warnings).toEqual([]);
+    expect(readFileSync(outfile).length).toBeLessThan(10e3);
+    expect(installed.run(process.execPath, outfile)).toEqual({
+      code: 0,
+      out: `${printed}\n`,
+      err: '',
+    });
+  });
 
   it('has types that a strict program compiles with, libraries checked', () => {
     installed.write(
@@ -196,37 +193,37 @@ describe.each(MAJORS)('on Node %i', (major) => {
     "const request = { ...DEFAULT_REQUEST, mesh: 'a=2', cluster: 'dgx-h100' };",
     'shard(graph, request, { table: builtinOperators() }).then(({ status, plan }) => console.log(status, plan.proof.status));',
   ];
-  const NAMES = '{ shard, trace, builtinOperators, DEFAULT_REQUEST, input, parameter }';
+  const NAMES = [
+    ['{ shard, trace, input, parameter }', 'shardwright'],
+    ['{ builtinOperators }', 'shardwright/ops'],
+    ['{ DEFAULT_REQUEST }', 'shardwright/plan'],
+  ];
   it.each([
-    ['imported', 'use.mjs', `import ${NAMES} from 'shardwright';`],
-    ['required', 'use.cjs', `const ${NAMES} = require('shardwright');`],
+    ['imported', 'use.mjs', NAMES.map(([names, from]) => `import ${names} from '${from}';`)],
+    ['required', 'use.cjs', NAMES.map(([names, from]) => `const ${names} = require('${from}');`)],
   ])('is a library that is %s', (_, file, first) => {
-    installed.write(file, first, ...USE);
+    installed.write(file, ...first, ...USE);
     const run = installed.run(node(), '--disable-warning=ExperimentalWarning', file);
     expect([run.code, run.out.trim(), run.err]).toEqual([0, 'planned optimal', '']);
   });
 
-  it('has its parts as entries of their own, which are the same parts', () => {
+  it('has its parts as entries of their own, and exports each name once', () => {
+    const entries = [...entryFiles().keys()];
     const use = installed.write(
       'parts.mjs',
-      "import * as all from 'shardwright';",
-      "import * as notations from 'shardwright/notations';",
-      "import * as checkpointing from 'shardwright/checkpointing';",
-      "import * as solver from 'shardwright/solver';",
-      'for (const part of [notations, checkpointing, solver]) console.log(Object.keys(part).length > 5, Object.entries(part).every(([name, value]) => all[name] === value));',
-      "console.log(['trace', 'importGraph', 'shard', 'lower', 'verify', 'simulate', 'compare', 'audit', 'explain', 'exportPlan'].every((name) => typeof all[name] === 'function'));",
+      `const parts = await Promise.all(${JSON.stringify(entries)}.map((entry) => import(entry)));`,
+      'const names = parts.flatMap((part) => Object.keys(part));',
+      'console.log(new Set(names).size === names.length, parts.every((part) => Object.keys(part).length >= 5));',
+      "console.log(['trace', 'importGraph', 'shard', 'lower', 'verify', 'simulate', 'compare', 'audit', 'explain', 'exportPlan'].every((name) => typeof parts[0][name] === 'function'));",
     );
-    expect(installed.run(node(), use)).toEqual({
-      code: 0,
-      out: 'true true\ntrue true\ntrue true\ntrue\n',
-      err: '',
-    });
+    expect(entries[0]).toBe('shardwright');
+    expect(installed.run(node(), use)).toEqual({ code: 0, out: 'true true\ntrue\n', err: '' });
   });
 
   it('shows its sources in a stack', () => {
     const wrong = installed.write(
       'wrong.mjs',
-      "import { parseLayout } from 'shardwright';",
+      "import { parseLayout } from 'shardwright/notations';",
       "try { parseLayout('(('); } catch (error) { console.log(error.stack); }",
     );
     expect(installed.run(node(), '--enable-source-maps', wrong).out).toMatch(

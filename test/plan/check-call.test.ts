@@ -1,14 +1,19 @@
 import { describe, expect, test } from 'vitest';
 
-import * as api from '../../src/index.ts';
+import { parseMesh, parseSharding } from '../../src/entries/notations.ts';
+import { builtinOperators } from '../../src/entries/ops.ts';
+import { DEFAULT_REQUEST, prepare } from '../../src/entries/plan.ts';
+import * as main from '../../src/index.ts';
 import { refusal, refusalText } from '../support/thrown.ts';
 
+/** The functions that are called wrongly. */
+const api = { ...main, prepare, parseMesh, parseSharding };
 const graph = api.trace(({ x, w }) => x.matmul(w), {
   x: api.input([8, 8]),
   w: api.parameter([8, 8]),
 });
-const table = api.builtinOperators();
-const request = { ...api.DEFAULT_REQUEST, mesh: 'dp=2', cluster: 'dgx-h100' };
+const table = builtinOperators();
+const request = { ...DEFAULT_REQUEST, mesh: 'dp=2', cluster: 'dgx-h100' };
 /** As JavaScript calls it. */
 const call = (name: string, ...args: readonly unknown[]): unknown =>
   (api as unknown as Record<string, (...given: readonly unknown[]) => unknown>)[name](...args);
@@ -79,7 +84,7 @@ describe('a wrong call from JavaScript names the argument', () => {
     ['simulate', [[], {}, table], 'simulate: the graph is a list'],
     ['compare', [graph], 'compare: the table is undefined'],
     ['exportPlan', [undefined, 'torch'], 'exportPlan: the source is undefined'],
-    ['parseSharding', [undefined, api.parseMesh('dp=2')], 'parseSharding: the text is undefined'],
+    ['parseSharding', [undefined, parseMesh('dp=2')], 'parseSharding: the text is undefined'],
     ['parseMesh', [7], 'parseMesh: the text is a number'],
   ])('%s', async (name, args, message) => {
     expect(await later(() => call(name, ...args))).toBe(`E_USAGE: ${message}`);

@@ -1,19 +1,10 @@
 import { describe, expect, test } from 'vitest';
 
-import {
-  builtinOperators,
-  cond,
-  DEFAULT_REQUEST,
-  type Graph,
-  input,
-  jointGraph,
-  parameter,
-  type Plan,
-  scan,
-  shard,
-  trace,
-  whileLoop,
-} from '../../src/index.ts';
+import { jointGraph } from '../../src/entries/graph.ts';
+import { builtinOperators } from '../../src/entries/ops.ts';
+import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
+import { cond, scan, whileLoop } from '../../src/entries/trace.ts';
+import { type Graph, input, parameter, type Plan, shard, trace } from '../../src/index.ts';
 import { openBodies } from '../../src/passes/plannable/open-bodies.ts';
 import { regionLives } from '../../src/plan/model/region-lives.ts';
 import { PAPER } from '../export/running-plans.ts';

@@ -4,9 +4,10 @@ import { join } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
+import { jointGraph } from '../../src/entries/graph.ts';
 import { parseCsv } from '../../src/fidelity/csv.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
-import { jointGraph, parameter, trace } from '../../src/index.ts';
+import { parameter, trace } from '../../src/index.ts';
 import { cli } from '../cli/support.ts';
 import { HOSTILE_LINE, hostileGraph, MARK } from '../support/hostile-names.ts';
 import { checkHtml, textOf } from './html-reader.ts';

@@ -3,17 +3,29 @@ import { describe, expect, it } from 'vitest';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../../src/cost/presets/presets.ts';
 import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
-import * as lib from '../../src/index.ts';
+import type { Sharding } from '../../src/entries/notations.ts';
+import { builtinKinds, parseMesh, parseSharding, sliceKind } from '../../src/entries/notations.ts';
+import {
+  type Admission,
+  admit,
+  builtinOperators,
+  defineOp,
+  expandRules,
+  operatorCall,
+  propagate,
+  rule,
+  S,
+  type Strategy,
+} from '../../src/entries/ops.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { refusal } from '../support/thrown.ts';
 
 /**
- * The calls of `src/index.ts` about one operator, used as from outside; the price of a move alone
- * is the judge.
+ * The calls of `shardwright/ops` about one operator, used as from outside; the price of a move
+ * alone is the judge.
  */
 
-const { admit, expandRules, operatorCall, parseMesh, parseSharding, propagate } = lib;
-const texts = (s: lib.Strategy): string =>
+const texts = (s: Strategy): string =>
   `${s.inputs.map((x) => x.text).join(', ')} -> ${s.outputs.map((x) => x?.text ?? '-').join(', ')}`;
 const MM = 'aten.mm.default(f32[64,32], f32[32,16])';
 
@@ -54,7 +66,7 @@ describe('one call of an operator from outside', () => {
       new ShardingSpace(mesh),
       collectiveModel('alpha-beta', loadCluster('dgx-h100'), mesh),
     );
-    const moved = (shape: readonly number[], from: string, to: lib.Sharding): number =>
+    const moved = (shape: readonly number[], from: string, to: Sharding): number =>
       prices.seconds({ shape, itemBytes: 4 }, prices.space.parse(from), prices.space.intern(to));
     for (const given of [
       ['S(0)R', 'S(0)R'],
@@ -86,7 +98,7 @@ describe('one call of an operator from outside', () => {
   it('admit: the strict reading, fed by the call', () => {
     const { rules, inputs, outputs } = operatorCall(MM);
     const mesh = parseMesh('d=4');
-    const ask = (...given: string[]): lib.Admission =>
+    const ask = (...given: string[]): Admission =>
       admit(
         mesh,
         rules,
@@ -102,13 +114,13 @@ describe('one call of an operator from outside', () => {
   });
 
   it('takes operators of the user, and says what it cannot read', () => {
-    const half = lib.defineOp('my.half.default', {
+    const half = defineOp('my.half.default', {
       schema: 'Tensor x',
       cls: 'other',
       infer: (ctx) => [ctx.inputs[0]],
-      shard: () => [lib.rule([lib.S(0)], [lib.S(0)])],
+      shard: () => [rule([S(0)], [S(0)])],
     });
-    const table = lib.builtinOperators().with([half]);
+    const table = builtinOperators().with([half]);
     expect(expandRules(operatorCall('my.half.default(f32[8,8])', table), 'd=2').map(texts)).toEqual(
       ['R -> R', 'S(0) -> S(0)'],
     );
@@ -126,7 +138,7 @@ describe('one call of an operator from outside', () => {
   });
 
   it('plain words name cuts of user-made kinds in expandRules, propagate and admit', () => {
-    const zigzag = lib.sliceKind({
+    const zigzag = sliceKind({
       kind: 'zigzag',
       word: 'Zigzag',
       // Rank r holds chunk r from the front and chunk r from the back, as causal attention wants
@@ -138,7 +150,7 @@ describe('one call of an operator from outside', () => {
         return Array.from({ length: n }, (_, r) => [...rows(r), ...rows(2 * n - 1 - r)]);
       },
     });
-    const kinds = lib.builtinKinds().register(zigzag);
+    const kinds = builtinKinds().register(zigzag);
     const call = operatorCall('add.Tensor(f32[16,4], f32[16,4])');
     const cuts = [0, 1].map((dim) => zigzag.of(dim));
     expect(expandRules(call, 'd=2', { cuts }).map(texts)).toContain(

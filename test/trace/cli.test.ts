@@ -44,7 +44,8 @@ function file(name: string, text: string): string {
   return path;
 }
 
-const MODEL = `import { MLP, spec, type Tensor } from 'shardwright';
+const MODEL = `import { spec, type Tensor } from 'shardwright';
+import { MLP } from 'shardwright/trace';
 
 const net: MLP = new MLP('', [128, 256, 64]);
 export function model({ x }: { x: Tensor }): Tensor {
@@ -62,7 +63,7 @@ describe('shardwright trace', () => {
       /^swgraph 1\ngraph @mlp \{\n {2}in %fc1\.weight: f32\[256, 128\] parameter "fc1\.weight"\n/,
     );
     expect(run.out).toMatch(
-      /%relu = aten\.relu\.default\(%linear\): f32\[8, 256\] ; forward source=".*mlp\.model\.ts:5:14"/,
+      /%relu = aten\.relu\.default\(%linear\): f32\[8, 256\] ; forward source=".*mlp\.model\.ts:6:14"/,
     );
     expect(JSON.parse((await cli('trace', path, '--json')).out)).toEqual({
       nodes: 9,
@@ -91,7 +92,7 @@ describe('shardwright trace', () => {
     expect(run.err).toContain(
       'symbolically traced variables cannot be used as inputs to control flow',
     );
-    expect(run.err).toMatch(/branch\.ts:5:7\n/);
+    expect(run.err).toMatch(/branch\.ts:6:7\n/);
   });
 
   it('inspect and plan read a program', async () => {

@@ -1,7 +1,9 @@
 /** The hook itself, run by Node in a thread of its own; `register.ts` starts it. */
 
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { InitializeHook, LoadHook, ResolveHook } from 'node:module';
+import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import type { HookData } from './register.ts';
@@ -17,7 +19,17 @@ export const initialize: InitializeHook<HookData> = (given) => {
 };
 
 export const resolve: ResolveHook = (specifier, context, next) =>
-  next(specifier === 'shardwright' && data.library !== '' ? data.library : specifier, context);
+  next(ownEntry(specifier) ?? specifier, context);
+
+/** The file of the running copy for `shardwright` and the entries beside it. */
+function ownEntry(specifier: string): string | undefined {
+  if (data.library === '') return undefined;
+  if (specifier === 'shardwright') return data.library;
+  const [, name] = /^shardwright\/([\w-]+)$/.exec(specifier) ?? [];
+  if (name === undefined) return undefined;
+  const file = new URL(`entries/${name}${extname(data.library)}`, data.library);
+  return existsSync(file) ? file.href : undefined;
+}
 
 export const load: LoadHook = async (url, context, next) => {
   const path = sourcePath(url);

@@ -27,7 +27,8 @@ export interface HookData {
   readonly mode: 'check' | 'rewrite';
   /**
    * The target of imports of `shardwright`: the copy that is running, so that models and tracer
-   * share one state.
+   * share one state. Its entries, such as `shardwright/trace`, are in the folder `entries` next to
+   * it.
    */
   readonly library: string;
 }

@@ -39,7 +39,7 @@ export function wrapConditions(
 ): string {
   return transpile(source, fileName, (context) => (file) => {
     const wrapper = new Wrapper(context, file, shownFile(fileName), options.mode ?? 'check');
-    return withImport(wrapper.run(), options.runtime ?? 'shardwright');
+    return withImport(wrapper.run(), options.runtime ?? 'shardwright/trace');
   });
 }
 
@@ -77,7 +77,7 @@ function transpile(
   });
 }
 
-/** `import { sourceHooks as __shardwright } from "shardwright"`, before everything else. */
+/** `import { sourceHooks as __shardwright } from "shardwright/trace"`, before everything else. */
 function withImport(file: ts.SourceFile, runtime: string): ts.SourceFile {
   const { factory } = ts;
   const name = factory.createImportSpecifier(

@@ -192,7 +192,7 @@ describe('the transformed text', () => {
   it('is JavaScript with an inline source map of the text as written', () => {
     const source = 'export function f(x: number): number {\n  return x ? 1 : 2;\n}\n';
     const text = wrapConditions(source, 'models/a.model.ts');
-    expect(text).toContain('import { sourceHooks as __shardwright } from "shardwright";');
+    expect(text).toContain('import { sourceHooks as __shardwright } from "shardwright/trace";');
     expect(text).toContain('__shardwright.condition(x, "?:", "models/a.model.ts:2:10") ? 1 : 2');
     const map = JSON.parse(
       Buffer.from(/base64,([\w+/=]+)/.exec(text)?.[1] ?? '', 'base64').toString(),

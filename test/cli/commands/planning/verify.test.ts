@@ -136,7 +136,7 @@ describe('verify', () => {
     const [ops, path, rules] = ['ops.ts', 'g.swg', 'rules.json'].map((name) => join(folder, name));
     writeFileSync(
       ops,
-      `import { defineOp } from 'shardwright';
+      `import { defineOp } from 'shardwright/ops';
 export const operators = [
   defineOp('my.twice.default', {
     schema: 'Tensor self', cls: 'other', infer: (ctx) => [ctx.inputs[0]],
