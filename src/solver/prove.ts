@@ -7,15 +7,16 @@
 import { evaluate } from './check/verify.ts';
 import { installRows, type PlainRow, plainRows } from './network/rows.ts';
 import { gapOf, isLeast, openGap } from './problem/cost.ts';
-import { prove } from './search/answer/certify.ts';
+import { prove, type Proven } from './search/answer/certify.ts';
 import { anyChoice, explain } from './search/answer/conflicts.ts';
 import { smallestOptimum } from './search/answer/lexicographic.ts';
 import { Search } from './search/branch-and-bound.ts';
 import { PreparedProblem } from './search/prepared.ts';
-import type { SearchHost } from './search/search-host.ts';
+import type { Incumbent, SearchHost } from './search/search-host.ts';
 import type { StepState } from './search/steps.ts';
-import { solveTightRelaxation, tiedChoice } from './search/tight-relaxation.ts';
+import { type Relaxed, solveTightRelaxation, tiedChoice } from './search/tight-relaxation.ts';
 import { makeWorkspace, type Workspace } from './search/workspace.ts';
+import type { Pool } from './store/pool.ts';
 import type { Problem, Solution, SolveOptions } from './types.ts';
 
 /** `solve` in mode `prove`, synchronously, with our own engine only. */
@@ -37,161 +38,107 @@ function run(asked: Problem, options: SolveOptions, variant: boolean): Solution 
     cost: objective,
     bound,
   });
-  return workspace.steps.run(
-    'solve',
-    () => answer(problem, options, variant, prepared, workspace),
-    outcome,
-  );
+  const rows = plainRows(problem);
+  const call: Call = {
+    problem,
+    options,
+    variant,
+    prepared,
+    workspace,
+    rows,
+    limits: new Limits(options, workspace, prepared.pool),
+    cost: evaluator(prepared.cost, rows),
+    certifies: options.certify !== false,
+  };
+  return workspace.steps.run('solve', () => answer(call), outcome);
 }
 
-function answer(
-  problem: Problem,
-  options: SolveOptions,
-  variant: boolean,
-  prepared: PreparedProblem,
-  workspace: Workspace,
-): Solution {
-  const started = performance.now();
-  const deadline =
-    options.timeLimitSeconds === undefined ? Infinity : started + options.timeLimitSeconds * 1000;
-  const elapsed = (): number => (performance.now() - started) / 1000;
-  const rows = plainRows(problem);
-  const { pool } = prepared;
-  const { steps } = workspace;
-  const cheap = evaluator(prepared.cost, rows);
-  const { cells } = pool;
-  const isFull = (): boolean => pool.cells - cells > (options.cellLimit ?? MOST_CELLS);
-  const workLeft = (): number => (options.workLimit ?? Infinity) - workspace.meter.total;
-  const host: SearchHost = {
-    evaluate: cheap,
-    stopped: () =>
-      options.signal?.aborted === true ||
-      performance.now() > deadline ||
-      workLeft() < 0 ||
-      isFull(),
-    workLeft,
-    progress: (phase, objective, bound) =>
-      options.onProgress?.({
-        phase,
-        seconds: elapsed(),
-        objective,
-        bound,
-        gap: gapOf(objective, bound),
-      }),
-    gap: options.gap ?? 0,
-    ...(options.enough === undefined ? {} : { enough: options.enough }),
-    certifies: options.certify !== false,
-    searchesWide: options.searchesWide === true,
-    isEndless: options.timeLimitSeconds === undefined && options.workLimit === undefined,
-    expensiveStart: once(() => tiedChoice(prepared, workspace, host.stopped)),
-  };
-  const search = new Search(host, workspace);
+/** One call of the engine: what its steps share. */
+interface Call {
+  readonly problem: Problem;
+  readonly options: SolveOptions;
+  /** True for a question of the solver itself: no explanation and no second search. */
+  readonly variant: boolean;
+  readonly prepared: PreparedProblem;
+  readonly workspace: Workspace;
+  readonly rows: readonly PlainRow[];
+  readonly limits: Limits;
+  readonly cost: (choice: Int32Array, withRows: boolean) => number;
+  readonly certifies: boolean;
+}
+
+/** The limits of a call: time, work, stored numbers and the signal of the caller. */
+class Limits {
+  private readonly started = performance.now();
+  private readonly deadline: number;
+  /** Numbers that were stored before the call. */
+  private readonly cells: number;
+
+  constructor(
+    private readonly options: SolveOptions,
+    private readonly workspace: Workspace,
+    private readonly pool: Pool,
+  ) {
+    const { timeLimitSeconds } = options;
+    this.deadline =
+      timeLimitSeconds === undefined ? Infinity : this.started + timeLimitSeconds * 1000;
+    this.cells = pool.cells;
+  }
+
+  elapsedSeconds(): number {
+    return (performance.now() - this.started) / 1000;
+  }
+
+  /** The option for the time that is left. */
+  timeLeft(): Pick<SolveOptions, 'timeLimitSeconds'> {
+    if (this.deadline === Infinity) return {};
+    return { timeLimitSeconds: Math.max(0, (this.deadline - performance.now()) / 1000) };
+  }
+
+  workLeft(): number {
+    return (this.options.workLimit ?? Infinity) - this.workspace.meter.total;
+  }
+
+  isFull(): boolean {
+    return this.pool.cells - this.cells > this.mostCells;
+  }
+
+  get mostCells(): number {
+    return this.options.cellLimit ?? MOST_CELLS;
+  }
+
+  isOver(): boolean {
+    return (
+      this.options.signal?.aborted === true ||
+      performance.now() > this.deadline ||
+      this.workLeft() < 0 ||
+      this.isFull()
+    );
+  }
+}
+
+/** Asks the relaxation first, then searches; the checker replays what the search proved. */
+function answer(call: Call): Solution {
+  const { problem, options, limits, certifies } = call;
+  const search = new Search(hostOf(call), call.workspace);
   for (const start of options.starts ?? [])
     if (start.length === problem.domains.length) search.propose(start);
-  const certified = options.certify !== false;
-  const relaxed =
-    options.ties === 'lexicographic'
-      ? undefined
-      : steps.runWhole(
-          'relaxation',
-          () =>
-            solveTightRelaxation(
-              problem,
-              prepared,
-              workspace,
-              (choice) => cheap(choice, true),
-              host.stopped,
-              {
-                certify: certified,
-                hasRows: rows.length > 0,
-              },
-            ),
-          (found) => ({
-            outcome: relaxationWords(found),
-            ...(found && { cost: cheap(found.choice, true) }),
-          }),
-        );
+  const relaxed = relaxationOf(call);
   if (relaxed !== undefined) search.propose(relaxed.choice);
-  if (relaxed?.tight === true && (relaxed.proven !== undefined || !certified)) {
-    const { choice, proven } = relaxed;
-    const objective = cheap(choice, true);
-    assertFeasible(problem, choice, objective);
-    // For a folded problem without a certificate, only the short network's bound is known.
-    const bound =
-      proven === undefined && relaxed.folded
-        ? -Infinity
-        : Math.min(proven?.bound ?? objective, objective);
-    return {
-      status: certified ? 'optimal' : 'feasible',
-      choice,
-      objective,
-      bound,
-      gap: openGap(problem, objective, bound),
-      solver: 'message-passing',
-      seconds: elapsed(),
-      statistics: {
-        variables: problem.domains.length,
-        edges: problem.edges.first.length,
-        eliminationsComputed: workspace.eliminator.counts.computed,
-        eliminationsFound: workspace.eliminator.counts.found,
-        largestTable: workspace.eliminator.counts.largestTable,
-        messageSteps: workspace.meter.messageSteps,
-        nodes: 1,
-      },
-      ...(proven === undefined ? {} : { certificate: proven.certificate }),
-      ties: 'engine',
-    };
-  }
-  const net = prepared.net.clone();
-  installRows(net, rows);
-  // Where the cheapest choice without rows breaks one, the bound without rows is of little use; and
-  // in a repeated network the search for a price starts at price 0 anyway.
-  const priceFirst = relaxed?.breaksRows === true || prepared.fold !== undefined;
-  // No choice lies between two multiples of the quantum.
-  const proven =
-    Math.ceil(search.solve(net, priceFirst, prepared.presolved) / net.quantum) * net.quantum;
-  const { counts } = workspace.eliminator;
-  const statistics = {
-    variables: problem.domains.length,
-    edges: problem.edges.first.length,
-    eliminationsComputed: counts.computed,
-    eliminationsFound: counts.found,
-    largestTable: counts.largestTable,
-    messageSteps: workspace.meter.messageSteps,
-    labelWork: workspace.meter.labels,
-    nodes: search.nodes,
-  };
-  const found =
-    search.best ?? (proven === Infinity ? undefined : lateChoice(problem, variant, cheap, options));
-  const stopped = host.stopped();
-  // The bound of the engine is uncertified: what counts is what the checker has replayed.
-  const checkStarted = performance.now();
-  const claimed = isLeast(problem, found?.objective ?? Infinity, proven);
-  const proof = certified
-    ? steps.run(
-        'replay',
-        () =>
-          prove(
-            problem,
-            found?.choice ?? new Int32Array(0),
-            found?.objective ?? Infinity,
-            pool,
-            rows,
-            search.proof,
-            claimed,
-          ),
-        ({ bound, refused }) => ({
-          outcome: refused === undefined ? 'accepted' : `refused: ${refused}`,
-          bound,
-        }),
-      )
-    : undefined;
+  if (relaxed?.tight === true && (relaxed.proven !== undefined || !certifies))
+    return tightSolution(call, relaxed);
+  const proven = searchedBound(call, search, relaxed?.breaksRows === true);
+  const statistics = searchStatistics(call, search);
+  const found = search.best ?? (proven === Infinity ? undefined : lateChoice(call));
+  const isLate = limits.isOver();
+  const replayStarted = performance.now();
+  const proof = certifies ? replayed(call, search, found, proven) : undefined;
   const common = {
     solver: search.nodes > 1 ? 'branch-and-bound' : 'elimination',
     statistics: {
       ...statistics,
       proofSteps: proof?.certificate.steps.length ?? 0,
-      proofMilliseconds: Math.round(performance.now() - checkStarted),
+      proofMilliseconds: Math.round(performance.now() - replayStarted),
     },
     ties: 'engine' as const,
     ...(proof === undefined ? {} : { certificate: proof.certificate }),
@@ -199,55 +146,197 @@ function answer(
       proof?.refused === undefined
         ? undefined
         : `the proof of the bound ${proven} was refused: ${proof.refused}`,
-      isFull() && proven < (found?.objective ?? Infinity)
-        ? `the search ended at its limit of ${options.cellLimit ?? MOST_CELLS} stored numbers`
+      limits.isFull() && proven < (found?.objective ?? Infinity)
+        ? `the search ended at its limit of ${limits.mostCells} stored numbers`
         : undefined,
     ]),
   };
-  if (found === undefined) {
-    const why = variant ? { conflict: [] } : explained(problem, rows, stopped, options);
-    return {
-      ...common,
-      status: 'infeasible',
-      choice: new Int32Array(0),
-      objective: Infinity,
-      bound: Infinity,
-      gap: 0,
-      seconds: elapsed(),
-      ...why,
-    };
-  }
-  const { objective } = found;
-  const bound = Math.min(proof?.bound ?? proven, objective);
-  const status = certified && isLeast(problem, objective, bound) ? 'optimal' : 'feasible';
-  let { choice } = found;
-  let ties: Solution['ties'] = 'engine';
-  if (
-    options.ties === 'lexicographic' &&
-    status === 'optimal' &&
-    problem.domains.length <= MOST_LEXICOGRAPHIC
-  ) {
-    const left =
-      deadline === Infinity
-        ? {}
-        : { timeLimitSeconds: Math.max(0, (deadline - performance.now()) / 1000) };
-    const smallest = smallestOptimum(problem, choice, objective, solveVariant, left);
-    if (smallest !== undefined) {
-      choice = smallest;
-      ties = 'lexicographic';
-    }
-  }
+  return found === undefined
+    ? { ...common, ...withoutChoice(call, isLate) }
+    : { ...common, ...withChoice(call, found, proof?.bound ?? proven) };
+}
+
+function hostOf({ options, prepared, workspace, limits, cost, certifies }: Call): SearchHost {
+  const stopped = (): boolean => limits.isOver();
+  return {
+    evaluate: cost,
+    stopped,
+    workLeft: () => limits.workLeft(),
+    progress: (phase, objective, bound) =>
+      options.onProgress?.({
+        phase,
+        seconds: limits.elapsedSeconds(),
+        objective,
+        bound,
+        gap: gapOf(objective, bound),
+      }),
+    gap: options.gap ?? 0,
+    ...(options.enough === undefined ? {} : { enough: options.enough }),
+    certifies,
+    searchesWide: options.searchesWide === true,
+    isEndless: options.timeLimitSeconds === undefined && options.workLimit === undefined,
+    expensiveStart: once(() => tiedChoice(prepared, workspace, stopped)),
+  };
+}
+
+/** The answer of the relaxation; undefined where it is not asked or finds no choice. */
+function relaxationOf({
+  problem,
+  options,
+  prepared,
+  workspace,
+  rows,
+  limits,
+  cost,
+  certifies,
+}: Call): Relaxed | undefined {
+  // The choice of a relaxation is any of the cheapest, not the smallest of them.
+  if (options.ties === 'lexicographic') return undefined;
+  return workspace.steps.runWhole(
+    'relaxation',
+    () =>
+      solveTightRelaxation(
+        problem,
+        prepared,
+        workspace,
+        (choice) => cost(choice, true),
+        () => limits.isOver(),
+        { certify: certifies, hasRows: rows.length > 0 },
+      ),
+    (found) => ({
+      outcome: relaxationWords(found),
+      ...(found && { cost: cost(found.choice, true) }),
+    }),
+  );
+}
+
+/** The solution where the relaxation is tight. */
+function tightSolution(call: Call, { choice, proven, folded }: Relaxed): Solution {
+  const { problem, workspace, certifies } = call;
+  const objective = call.cost(choice, true);
+  assertFeasible(problem, choice, objective);
+  // For a folded problem without a certificate, only the short network's bound is known.
+  const bound =
+    proven === undefined && folded ? -Infinity : Math.min(proven?.bound ?? objective, objective);
+  return {
+    status: certifies ? 'optimal' : 'feasible',
+    choice,
+    objective,
+    bound,
+    gap: openGap(problem, objective, bound),
+    solver: 'message-passing',
+    seconds: call.limits.elapsedSeconds(),
+    statistics: { ...countsOf(problem, workspace), nodes: 1 },
+    ...(proven === undefined ? {} : { certificate: proven.certificate }),
+    ties: 'engine',
+  };
+}
+
+/** The bound that the search claims, before the checker has seen its proof. */
+function searchedBound({ prepared, rows }: Call, search: Search, breaksRows: boolean): number {
+  const net = prepared.net.clone();
+  installRows(net, rows);
+  // Where the cheapest choice without rows breaks one, the bound without rows is of little use; and
+  // in a repeated network the search for a price starts at price 0 anyway.
+  const priceFirst = breaksRows || prepared.fold !== undefined;
+  // No choice lies between two multiples of the quantum.
+  return Math.ceil(search.solve(net, priceFirst, prepared.presolved) / net.quantum) * net.quantum;
+}
+
+/** Counts of the problem and of the work on it. */
+function countsOf({ domains, edges }: Problem, { eliminator, meter }: Workspace) {
+  return {
+    variables: domains.length,
+    edges: edges.first.length,
+    eliminationsComputed: eliminator.counts.computed,
+    eliminationsFound: eliminator.counts.found,
+    largestTable: eliminator.counts.largestTable,
+    messageSteps: meter.messageSteps,
+  };
+}
+
+function searchStatistics({ problem, workspace }: Call, search: Search) {
+  return {
+    ...countsOf(problem, workspace),
+    labelWork: workspace.meter.labels,
+    nodes: search.nodes,
+  };
+}
+
+/**
+ * The proof of the search as the checker replayed it. The bound of the engine alone is not
+ * certified.
+ */
+function replayed(
+  { problem, prepared, workspace, rows }: Call,
+  search: Search,
+  found: Incumbent | undefined,
+  proven: number,
+): Proven {
+  const objective = found?.objective ?? Infinity;
+  const claimed = isLeast(problem, objective, proven);
+  return workspace.steps.run(
+    'replay',
+    () =>
+      prove(
+        problem,
+        found?.choice ?? new Int32Array(0),
+        objective,
+        prepared.pool,
+        rows,
+        search.proof,
+        claimed,
+      ),
+    ({ bound, refused }) => ({
+      outcome: refused === undefined ? 'accepted' : `refused: ${refused}`,
+      bound,
+    }),
+  );
+}
+
+function withoutChoice(call: Call, isLate: boolean) {
+  const why = call.variant ? { conflict: [] } : explained(call, isLate);
+  return {
+    status: 'infeasible' as const,
+    choice: new Int32Array(0),
+    objective: Infinity,
+    bound: Infinity,
+    gap: 0,
+    seconds: call.limits.elapsedSeconds(),
+    ...why,
+  };
+}
+
+/** The choice that was found, its status, and the choice that is taken among equals. */
+function withChoice(call: Call, { objective, choice: found }: Incumbent, proven: number) {
+  const { problem } = call;
+  const bound = Math.min(proven, objective);
+  const status: Solution['status'] =
+    call.certifies && isLeast(problem, objective, bound) ? 'optimal' : 'feasible';
+  const smallest = status === 'optimal' ? smallestOf(call, found, objective) : undefined;
+  const choice = smallest ?? found;
+  const ties: Solution['ties'] = smallest === undefined ? 'engine' : 'lexicographic';
   assertFeasible(problem, choice, objective);
   return {
-    ...common,
     status,
     choice,
     objective,
     bound,
     gap: openGap(problem, objective, bound),
-    seconds: elapsed(),
+    seconds: call.limits.elapsedSeconds(),
     ties,
   };
+}
+
+/** The lexicographically smallest choice of that cost; undefined where nobody asks or in vain. */
+function smallestOf(
+  { problem, options, limits }: Call,
+  choice: Int32Array,
+  objective: number,
+): Int32Array | undefined {
+  if (options.ties !== 'lexicographic' || problem.domains.length > MOST_LEXICOGRAPHIC)
+    return undefined;
+  return smallestOptimum(problem, choice, objective, solveVariant, limits.timeLeft());
 }
 
 /** Describes a problem in a few words. */
@@ -259,7 +348,7 @@ function sizesOf({ domains, edges, rows = [], usage }: Problem): string {
   return `${domains.length} variables, ${edges.first.length} edges, ${limits}`;
 }
 
-function relaxationWords(found: ReturnType<typeof solveTightRelaxation>): string {
+function relaxationWords(found: Relaxed | undefined): string {
   if (found === undefined) return 'too large, or no choice was found';
   if (found.breaksRows === true) return 'tight, but its choice breaks a row';
   if (!found.tight) return 'not tight';
@@ -322,12 +411,8 @@ function solveVariant(problem: Problem, options: SolveOptions): Solution {
  * A choice after the clock ran out without one; undefined when there is none at all. Throws
  * `NoChoiceInTime`.
  */
-function lateChoice(
-  problem: Problem,
-  variant: boolean,
-  cost: (choice: Int32Array, withRows: boolean) => number,
-  { workLimit, timeLimitSeconds, signal }: SolveOptions,
-): { readonly objective: number; readonly choice: Int32Array } | undefined {
+function lateChoice({ problem, options, variant, cost }: Call): Incumbent | undefined {
+  const { workLimit, timeLimitSeconds, signal } = options;
   if (variant || signal?.aborted === true) throw new NoChoiceInTime();
   // Where only work is limited, the answer must not depend on the clock.
   const byWork = workLimit !== undefined && timeLimitSeconds === undefined;
@@ -345,11 +430,10 @@ function lateChoice(
  * allows: the rows are then named together.
  */
 function explained(
-  problem: Problem,
-  rows: readonly PlainRow[],
+  { problem, rows, options }: Call,
   isLate: boolean,
-  { signal, timeLimitSeconds }: SolveOptions,
 ): Pick<Solution, 'conflict' | 'emptyVariable' | 'smallestBudget'> {
+  const { signal, timeLimitSeconds } = options;
   const limits = {
     ...(signal === undefined ? {} : { signal }),
     ...(isLate || timeLimitSeconds !== undefined ? { timeLimitSeconds: FEASIBILITY_SECONDS } : {}),

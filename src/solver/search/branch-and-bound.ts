@@ -28,6 +28,20 @@ import type { Workspace } from './workspace.ts';
 
 const REDUCED = either('reduced', 'no choice is left');
 
+/** A network that is being explored, and what its rounds have come to. */
+interface SearchNode {
+  readonly net: Network;
+  readonly depth: number;
+  readonly small: boolean;
+  round: number;
+  messages: Trws;
+  bound: number;
+  /** True while the blocks of the network may still repeat. */
+  repeats: boolean;
+  /** Values left after the last round. */
+  values: number;
+}
+
 export class Search {
   private readonly host: SearchHost;
   private readonly workspace: Workspace;
@@ -207,110 +221,147 @@ export class Search {
   ): number {
     this.nodes++;
     if (depth > 0) this.branched += net.cells;
-    const { fixing, reducer } = this.workspace;
-    const stopped = (): boolean => this.isOver();
-    let bound = inherited;
-    let messages = start;
-    let repeats = depth === 0 && net.rows.length === 0;
-    let values = valuesOf(net);
-    const small = net.cells < SEARCH.smallCells;
-    for (let round = 0; ; round++) {
+    const node: SearchNode = {
+      net,
+      depth,
+      small: net.cells < SEARCH.smallCells,
+      round: 0,
+      messages: start,
+      bound: inherited,
+      repeats: depth === 0 && net.rows.length === 0,
+      values: valuesOf(net),
+    };
+    for (; ; node.round++) {
       if (!net.gone.includes(0)) {
         this.proposeAt(net, new Int32Array(net.count));
-        return Math.max(bound, net.constant);
+        return Math.max(node.bound, net.constant);
       }
-      let limits: AscentLimits = depth === 0 ? ASCENT.root : ASCENT.branch;
-      if (repeats) {
-        const start = (): Trws | undefined =>
-          startFromFolded(net, messages, this.foldedHost(net), ASCENT.patient);
-        const spread = this.step('fold', net, start, (found) => ({
-          outcome: found ? 'spread' : 'nothing repeats',
-        }));
-        repeats = spread !== undefined;
-        // Every sweep of the long network breaks the symmetry of one more block at each end, and
-        // unequal blocks no longer share their memos.
-        if (spread !== undefined) [messages, limits] = [spread, ASCENT.settling];
-        else if (round === 0 && !small) limits = ASCENT.patient;
-      }
-      const reached = bound;
-      if (round > 0 || !converged)
-        bound = Math.max(bound, this.ascend(net, messages, limits, depth === 0));
-      if (depth === 0) {
-        this.rootBound = bound;
-        this.host.progress('bound', this.best?.objective ?? Infinity, bound);
-      }
-      if (depth === 0 && this.isEnough(bound)) {
-        // The bound of the messages is replayed from the log: nothing costs less than it.
-        const proven = Math.min(bound, this.best?.objective ?? Infinity);
-        if (this.host.certifies === true) fixing.fix(net, proven - 1, messages);
-        return proven;
-      }
-      // A bound at the target is no end yet: sweeps round, and only what the pruned network says
-      // can be replayed.
-      const guide = messages.decode();
-      const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
-      if (round === 0 && depth === 0 && net.rows.length > 0)
-        this.searchWithinGap(net, messages, bound);
-      const cutoff = this.target() - 1;
-      if (!this.fixBelow(net, cutoff, messages, stopped)) return this.target();
-      bound = Math.max(bound, net.constant);
-      if (stopped()) return bound;
-      if (
-        depth === 0 &&
-        round === 0 &&
-        net.rows.length === 0 &&
-        net.cells > SEARCH.expensiveStartCells &&
-        this.tryExpensiveStart(net)
-      ) {
-        if (!fixing.fix(net, this.target() - 1) || !reducer.reduce(net, true, stopped))
-          return this.target();
-      }
-      // Where sweeps of a wide network that fixing had made smaller closed next to nothing of the
-      // gap, it is eliminated, or kept.
-      const isStuck =
-        round > 0 &&
-        depth === 0 &&
-        net.rows.length > 0 &&
-        net.cells > SEARCH.wideCells &&
-        bound - reached < SEARCH.leastGain * (this.target() - reached);
-      // Sweeps of a smaller network cost less and say more.
-      const before = values;
-      values = valuesOf(net);
-      if (
-        depth === 0 &&
-        !small &&
-        !isStuck &&
-        round < SEARCH.rounds &&
-        values <= (1 - SEARCH.worthwhile) * before
-      ) {
-        messages = new Trws(net);
-        continue;
-      }
-      if (this.closeCore(net, cutoff, depth)) return this.target();
-      if (stopped() || isStuck) return bound;
-      if (
-        depth === 0 &&
-        this.host.isEndless === true &&
-        round >= SEARCH.wideRounds &&
-        net.cells > SEARCH.wideCells
-      )
-        return bound;
-      const fuse = (): boolean => fuseTriangles(net);
-      if (
-        round >= SEARCH.rounds ||
-        !this.step('fusing', net, fuse, either('fused', 'no triangle'))
-      ) {
-        const root = depth === 0 ? net.log.clone() : undefined;
-        const branched = Math.max(bound, this.branch(net, guideValues, bound, depth));
-        if (root === undefined || this.proof === undefined || !stopped()) return branched;
-        // Branches cut short say nothing of the whole, and to replay them takes as long as they
-        // took.
-        this.proof = { ...this.proof, log: root };
-        return bound;
-      }
-      if (!reducer.reduce(net)) return this.target();
-      messages = new Trws(net);
+      const end = this.exploreRound(node, node.round > 0 || !converged);
+      if (end !== undefined) return end;
     }
+  }
+
+  /**
+   * One round of a node: sweeps, fixing, then another round of the smaller network, or its end. The
+   * bound of the node, or undefined where another round follows.
+   */
+  private exploreRound(node: SearchNode, sweeps: boolean): number | undefined {
+    const { net, depth, round } = node;
+    const limits = this.sweepLimits(node);
+    const reached = node.bound;
+    if (sweeps)
+      node.bound = Math.max(node.bound, this.ascend(net, node.messages, limits, depth === 0));
+    if (depth === 0) {
+      this.rootBound = node.bound;
+      this.host.progress('bound', this.best?.objective ?? Infinity, node.bound);
+      if (this.isEnough(node.bound)) return this.provenEnough(node);
+    }
+    // A bound at the target is no end yet: sweeps round, and only what the pruned network says can
+    // be replayed.
+    const guide = node.messages.decode();
+    const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
+    if (round === 0 && depth === 0 && net.rows.length > 0)
+      this.searchWithinGap(net, node.messages, node.bound);
+    const cutoff = this.target() - 1;
+    if (!this.fixBelow(net, cutoff, node.messages, () => this.isOver())) return this.target();
+    node.bound = Math.max(node.bound, net.constant);
+    if (this.isOver()) return node.bound;
+    if (!this.fixByExpensiveStart(node)) return this.target();
+    const stuck = this.isStuck(node, reached);
+    const before = node.values;
+    node.values = valuesOf(net);
+    // Sweeps of a smaller network cost less and say more.
+    if (
+      depth === 0 &&
+      !node.small &&
+      !stuck &&
+      round < SEARCH.rounds &&
+      node.values <= (1 - SEARCH.worthwhile) * before
+    ) {
+      node.messages = new Trws(net);
+      return undefined;
+    }
+    if (this.closeCore(net, cutoff, depth)) return this.target();
+    if (this.isOver() || stuck || this.isTooWide(node)) return node.bound;
+    return this.fuseOrBranch(node, guideValues);
+  }
+
+  /** How long the sweeps of a round go on. Where blocks repeat, messages start from folded ones. */
+  private sweepLimits(node: SearchNode): AscentLimits {
+    const { net, depth, messages } = node;
+    const limits = depth === 0 ? ASCENT.root : ASCENT.branch;
+    if (!node.repeats) return limits;
+    const start = (): Trws | undefined =>
+      startFromFolded(net, messages, this.foldedHost(net), ASCENT.patient);
+    const spread = this.step('fold', net, start, (found) => ({
+      outcome: found ? 'spread' : 'nothing repeats',
+    }));
+    node.repeats = spread !== undefined;
+    if (spread === undefined) return node.round === 0 && !node.small ? ASCENT.patient : limits;
+    // Every sweep of the long network breaks the symmetry of one more block at each end, and
+    // unequal blocks no longer share their memos.
+    node.messages = spread;
+    return ASCENT.settling;
+  }
+
+  /**
+   * The bound of a root whose gap is small enough. It is replayed from the log: nothing costs less
+   * than it.
+   */
+  private provenEnough({ net, bound, messages }: SearchNode): number {
+    const proven = Math.min(bound, this.best?.objective ?? Infinity);
+    if (this.host.certifies === true) this.workspace.fixing.fix(net, proven - 1, messages);
+    return proven;
+  }
+
+  /** Fixes below the expensive start of a large root; false when nothing costs less. */
+  private fixByExpensiveStart({ net, depth, round }: SearchNode): boolean {
+    const isLargeRoot =
+      depth === 0 && round === 0 && net.rows.length === 0 && net.cells > SEARCH.expensiveStartCells;
+    if (!isLargeRoot || !this.tryExpensiveStart(net)) return true;
+    const { fixing, reducer } = this.workspace;
+    return fixing.fix(net, this.target() - 1) && reducer.reduce(net, true, () => this.isOver());
+  }
+
+  /**
+   * Where sweeps of a wide network that fixing had made smaller closed next to nothing of the gap,
+   * it is eliminated, or kept.
+   */
+  private isStuck({ net, depth, round, bound }: SearchNode, reached: number): boolean {
+    return (
+      round > 0 &&
+      depth === 0 &&
+      net.rows.length > 0 &&
+      net.cells > SEARCH.wideCells &&
+      bound - reached < SEARCH.leastGain * (this.target() - reached)
+    );
+  }
+
+  /** Nobody limits the search, and branches of so wide a network would take hours. */
+  private isTooWide({ net, depth, round }: SearchNode): boolean {
+    return (
+      depth === 0 &&
+      this.host.isEndless === true &&
+      round >= SEARCH.wideRounds &&
+      net.cells > SEARCH.wideCells
+    );
+  }
+
+  /** Fuses triangles for another round, or branches and returns the bound. */
+  private fuseOrBranch(node: SearchNode, guideValues: Int32Array): number | undefined {
+    const { net, depth, round, bound } = node;
+    const fuse = (): boolean => fuseTriangles(net);
+    if (round < SEARCH.rounds && this.step('fusing', net, fuse, either('fused', 'no triangle'))) {
+      if (!this.workspace.reducer.reduce(net)) return this.target();
+      node.messages = new Trws(net);
+      return undefined;
+    }
+    const root = depth === 0 ? net.log.clone() : undefined;
+    const branched = Math.max(bound, this.branch(net, guideValues, bound, depth));
+    if (root === undefined || this.proof === undefined || !this.isOver()) return branched;
+    // Branches cut short say nothing of the whole, and to replay them takes as long as they took.
+    this.proof = { ...this.proof, log: root };
+    return bound;
   }
 
   /**

@@ -26,7 +26,7 @@ const MOST_CELLS = 6_000_000;
 const SERIES = { ...ELIMINATION.easy, series: true };
 
 /** A choice and what is known of it. */
-interface Relaxed {
+export interface Relaxed {
   readonly choice: Int32Array;
   /**
    * Nothing is cheaper: on the short network only, where the problem was folded and nothing was

@@ -11,7 +11,7 @@ import type { Pool } from '../../store/pool.ts';
 import type { Certificate, CertificateRow, Problem } from '../../types.ts';
 
 /** The claims that the checker accepted. */
-interface Proven {
+export interface Proven {
   /** Lower bound on every choice; Infinity when there is none. */
   readonly bound: number;
   readonly certificate: Certificate;

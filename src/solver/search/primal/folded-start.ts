@@ -73,99 +73,163 @@ export function foldedBracket(
   { readonly bracket: Bracket | undefined; readonly messages: (net: Network) => Trws } | undefined {
   const { net, fold, tied } = reduced;
   if (fold === undefined || tied === undefined) return undefined;
-  const { bound } = net.rows[0];
-  const known = host.workspace.prices.of(tied.net);
-  const tried: { price: bigint; messages: Trws; best?: Int32Array }[] = [
-    { price: -1n, messages: new Trws(tied.net) },
-  ];
-  // Messages of a price below are the better start: from one above, where few choices are in play,
-  // the way back is long.
-  const below = (price: bigint): Trws =>
-    tried.reduce((a, b) => (b.price <= price && b.price > a.price ? b : a)).messages;
-  const stateAt = (price: bigint, sweeps: number): PricedState => {
-    const priced = withBounds(tied.net, net.rows);
-    addPrices(priced, [price > cap ? cap : price]);
-    const messages = below(price - 1n).on(priced);
+  const search = new FoldedPrices({ net, fold, tied }, cap, host);
+  const bracket = bracketOf(
+    (price, sweeps) => search.choiceAt(price, sweeps),
+    host.stopped,
+    net.rows[0].bound,
+    host.gap,
+  );
+  const price = bracket?.breakpoint.price ?? 0n;
+  search.mixSides(price);
+  const messages = search.untiedMessages(price);
+  return { bracket, messages: (target) => spreadMessages(fold, messages, target, reduced.sides) };
+}
+
+/** A long network, its short one, and the short one whose blocks are tied. */
+interface FoldedNetwork {
+  readonly net: Network;
+  readonly fold: Fold;
+  readonly tied: Tied;
+}
+
+/** Messages and best choice of the tied network at a price that was tried. */
+interface TriedPrice {
+  readonly price: bigint;
+  readonly messages: Trws;
+  best?: Int32Array;
+}
+
+/** Tries prices of the row on the tied network. */
+class FoldedPrices {
+  private readonly net: Network;
+  private readonly fold: Fold;
+  private readonly tied: Tied;
+  private readonly tried: TriedPrice[];
+  /** The last choices that break the row, and that keep it. */
+  private cheap: Int32Array | undefined;
+  private small: Int32Array | undefined;
+
+  constructor(
+    { net, fold, tied }: FoldedNetwork,
+    private readonly cap: bigint,
+    private readonly host: FoldedHost,
+  ) {
+    [this.net, this.fold, this.tied] = [net, fold, tied];
+    this.tried = [{ price: -1n, messages: new Trws(tied.net) }];
+  }
+
+  /** The choice of the long network at a price, which is proposed, and its supporting line. */
+  choiceAt(price: bigint, sweeps: number): SupportingLine {
+    const { net } = this;
+    const { best, gained } = this.stateAt(price, sweeps);
+    const at = spreadChoice(this.fold, best);
+    this.host.propose(at);
+    const over = amountsAt(net, at)[0] - net.rows[0].bound;
+    if (over > 0) this.cheap = at;
+    else this.small = at;
+    return {
+      cost: evaluatePositions(net, at),
+      over,
+      bound: gained + constantAt(net, this.charged(price)),
+    };
+  }
+
+  /**
+   * Proposes choices between the two sides of the price: some layers take the cheap plan and some
+   * the small one.
+   */
+  mixSides(price: bigint): void {
+    const { net, fold, cheap, small, host } = this;
+    if (cheap === undefined || small === undefined) return;
+    let isBetween = false;
+    for (const order of [fold.layers, fold.layers.slice().reverse()]) {
+      const mixed = relink(net, cheap, small, order);
+      if (mixed === undefined) continue;
+      isBetween ||= mixed.some((p, i) => p !== small[i]);
+      oneOpt(net, mixed, 4);
+      host.propose(mixed);
+    }
+    if (!isBetween) mixLayers(net, { cheap, small }, fold.layer, this.charged(price), host);
+  }
+
+  /** Messages of the short network, without ties, at a price. */
+  untiedMessages(price: bigint): Trws {
+    const { fold, host } = this;
+    const short = withBounds(fold.short, this.net.rows);
+    addPrices(short, [this.charged(price)]);
+    const untied = host.workspace.prices.of(fold.short);
+    const messages = looseMessages(fold, this.tied, this.below(price), short);
+    const before = untied.get(price);
+    if (before !== undefined) messages.to.set(before.to);
+    else {
+      const { best, bound: reached } = ascendFolded(short, messages, host, ASCENT.untied);
+      untied.set(price, {
+        best: best ?? messages.decode(),
+        gained: reached - short.constant,
+        to: messages.to,
+      });
+    }
+    return messages;
+  }
+
+  private charged(price: bigint): bigint {
+    return price > this.cap ? this.cap : price;
+  }
+
+  /**
+   * Messages of a price below: they are the better start, because from one above, where few choices
+   * are in play, the way back is long.
+   */
+  private below(price: bigint): Trws {
+    return this.tried.reduce((a, b) => (b.price <= price && b.price > a.price ? b : a)).messages;
+  }
+
+  private stateAt(price: bigint, sweeps: number): PricedState {
+    const known = this.host.workspace.prices.of(this.tied.net);
+    const priced = withBounds(this.tied.net, this.net.rows);
+    addPrices(priced, [this.charged(price)]);
+    const messages = this.below(price - 1n).on(priced);
     // A choice that was the best elsewhere may be the best here, where messages alone lead to a far
     // worse choice.
-    const others = tried.flatMap((t) => t.best ?? []);
-    const asked: (typeof tried)[number] = { price, messages };
-    tried.push(asked);
+    const others = this.tried.flatMap((t) => t.best ?? []);
+    const asked: TriedPrice = { price, messages };
+    this.tried.push(asked);
     const before = known.get(price);
     if (before !== undefined) {
       messages.to.set(before.to);
       asked.best = before.best;
       return before;
     }
-    const { minProgress, extrapolates } = ASCENT.priced;
-    let { best, bound: reached } = ascendFolded(
-      priced,
-      messages,
-      host,
-      { sweeps, minProgress, extrapolates },
-      others,
-    );
-    // A choice far above the bound says little of what the best one takes, and begins the next
-    // price badly. What the row may hold at its price is no part of what choices cost.
-    if (
-      best === undefined ||
-      evaluatePositions(priced, best) - reached > FAR * (reached - priced.constant)
-    )
-      ({ best, bound: reached } = ascendFolded(priced, messages, host, ASCENT.far, others));
+    const { best, bound } = this.sweepsAt(priced, messages, sweeps, others);
     const state = {
       best: best ?? messages.decode(),
-      gained: reached - priced.constant,
+      gained: bound - priced.constant,
       to: messages.to,
     };
     known.set(price, state);
     asked.best = state.best;
     return state;
-  };
-  let cheap: Int32Array | undefined;
-  let small: Int32Array | undefined;
-  const choiceAt = (price: bigint, sweeps: number): SupportingLine => {
-    const { best, gained } = stateAt(price, sweeps);
-    const at = spreadChoice(fold, best);
-    host.propose(at);
-    const over = amountsAt(net, at)[0] - bound;
-    if (over > 0) cheap = at;
-    else small = at;
-    return {
-      cost: evaluatePositions(net, at),
-      over,
-      bound: gained + constantAt(net, price > cap ? cap : price),
-    };
-  };
-  const bracket = bracketOf(choiceAt, host.stopped, bound, host.gap);
-  const price = bracket?.breakpoint.price ?? 0n;
-  const charged = price > cap ? cap : price;
-  // Between the two sides of the price, some layers take the cheap plan and some the small one.
-  if (cheap !== undefined && small !== undefined) {
-    let isBetween = false;
-    for (const order of [fold.layers, fold.layers.slice().reverse()]) {
-      const mixed = relink(net, cheap, small, order);
-      if (mixed === undefined) continue;
-      isBetween ||= mixed.some((p, i) => p !== small?.[i]);
-      oneOpt(net, mixed, 4);
-      host.propose(mixed);
-    }
-    if (!isBetween) mixLayers(net, { cheap, small }, fold.layer, charged, host);
   }
-  const short = withBounds(fold.short, net.rows);
-  addPrices(short, [charged]);
-  const untied = host.workspace.prices.of(fold.short);
-  const messages = looseMessages(fold, tied, below(price), short);
-  const before = untied.get(price);
-  if (before !== undefined) messages.to.set(before.to);
-  else {
-    const { best, bound: reached } = ascendFolded(short, messages, host, ASCENT.untied);
-    untied.set(price, {
-      best: best ?? messages.decode(),
-      gained: reached - short.constant,
-      to: messages.to,
-    });
+
+  private sweepsAt(
+    priced: Network,
+    messages: Trws,
+    sweeps: number,
+    others: readonly Int32Array[],
+  ): Ascended {
+    const { minProgress, extrapolates } = ASCENT.priced;
+    const limits = { sweeps, minProgress, extrapolates };
+    const near = ascendFolded(priced, messages, this.host, limits, others);
+    // A choice far above the bound says little of what the best one takes, and begins the next
+    // price badly. What the row may hold at its price is no part of what choices cost.
+    if (
+      near.best !== undefined &&
+      evaluatePositions(priced, near.best) - near.bound <= FAR * (near.bound - priced.constant)
+    )
+      return near;
+    return ascendFolded(priced, messages, this.host, ASCENT.far, others);
   }
-  return { bracket, messages: (target) => spreadMessages(fold, messages, target, reduced.sides) };
 }
 
 /**
@@ -184,6 +248,12 @@ function looseMessages(fold: Fold, { edge, copies }: Tied, from: Trws, short: Ne
   return out;
 }
 
+/** The best choice that sweeps met, if any, and their bound. */
+interface Ascended {
+  readonly best: Int32Array | undefined;
+  readonly bound: number;
+}
+
 /**
  * Sweeps of a short network; the best choice met, if any, those known from elsewhere included, and
  * the bound.
@@ -194,7 +264,7 @@ function ascendFolded(
   host: FoldedHost,
   limits: AscentLimits,
   known: readonly Int32Array[] = [],
-): { readonly best: Int32Array | undefined; readonly bound: number } {
+): Ascended {
   let best: Int32Array | undefined;
   let least = Infinity;
   const propose = (at: Int32Array): void => {
