@@ -203,69 +203,75 @@ function run(model: Model, reader: Reader): bigint | undefined | Branch {
     }
     if (model.dual !== undefined && !KEEPS_MESSAGES.has(code))
       throw new Refused(`step ${code} follows messages`);
-    switch (code) {
-      case STEP.merge:
-        model.merge(reader.integer(), reader.integer(), reader.integer());
-        break;
-      case STEP.drop:
-        model.drop(reader.integer(), reader.integers());
-        break;
-      case STEP.separate:
-        model.separate(reader.integer());
-        break;
-      case STEP.add:
-        model.add(reader.integer(), reader.integer());
-        break;
-      case STEP.eliminate:
-        eliminate(model, reader.integer());
-        break;
-      case STEP.shift: {
-        const edge = [reader.integer(), reader.integer(), reader.integer()] as const;
-        shift(model, ...edge, reader.vector(model.store), reader.vector(model.store));
-        break;
-      }
-      case STEP.prune: {
-        const [cut, ...more] = reader.list();
-        if (cut !== undefined && !Number.isSafeInteger(cut)) throw new Refused(`a limit of ${cut}`);
-        if (more.length > 0) throw new Refused('a prune has several limits');
-        prune(model, cut === undefined ? undefined : BigInt(cut));
-        break;
-      }
-      case STEP.whole:
-        model.whole = true;
-        break;
-      case STEP.fuse:
-        fuse(model, reader.integer(), reader.integer(), reader.integer());
-        break;
-      case STEP.price:
-        price(model, reader.list());
-        break;
-      case STEP.support:
-        support(model);
-        break;
-      case STEP.messages: {
-        const { bits, prices } = scaled(model, reader);
-        const messages = messagesOf(model, reader.list(), (list) =>
-          reader.vectorOf(list, model.store),
-        );
-        model.dual = { bits, prices, messages };
-        break;
-      }
-      case STEP.sweep: {
-        const { bits, prices } = scaled(model, reader);
-        model.dual = sweep(model, bits, prices, reader.integer());
-        break;
-      }
-      case STEP.pareto:
-        return capped(model.cut, leastUnderRows(model));
-      case STEP.branch:
-        return new Branch(model, reader.integer(), reader.integer());
-      default:
-        throw new Refused(`unknown step ${code}`);
-    }
+    if (code === STEP.pareto) return capped(model.cut, leastUnderRows(model));
+    if (code === STEP.branch) return new Branch(model, reader.integer(), reader.integer());
+    apply(model, reader, code);
   }
   const bound = model.dual === undefined ? model.bound() : boundByMessages(model, model.dual);
   return capped(model.cut, bound);
+}
+
+/** Takes a step that changes the model and ends nothing. */
+function apply(model: Model, reader: Reader, code: number): void {
+  switch (code) {
+    case STEP.merge:
+      model.merge(reader.integer(), reader.integer(), reader.integer());
+      break;
+    case STEP.drop:
+      model.drop(reader.integer(), reader.integers());
+      break;
+    case STEP.separate:
+      model.separate(reader.integer());
+      break;
+    case STEP.add:
+      model.add(reader.integer(), reader.integer());
+      break;
+    case STEP.eliminate:
+      eliminate(model, reader.integer());
+      break;
+    case STEP.shift: {
+      const edge = [reader.integer(), reader.integer(), reader.integer()] as const;
+      shift(model, ...edge, reader.vector(model.store), reader.vector(model.store));
+      break;
+    }
+    case STEP.prune:
+      prune(model, limitOf(reader.list()));
+      break;
+    case STEP.whole:
+      model.whole = true;
+      break;
+    case STEP.fuse:
+      fuse(model, reader.integer(), reader.integer(), reader.integer());
+      break;
+    case STEP.price:
+      price(model, reader.list());
+      break;
+    case STEP.support:
+      support(model);
+      break;
+    case STEP.messages: {
+      const { bits, prices } = scaled(model, reader);
+      const messages = messagesOf(model, reader.list(), (list) =>
+        reader.vectorOf(list, model.store),
+      );
+      model.dual = { bits, prices, messages };
+      break;
+    }
+    case STEP.sweep: {
+      const { bits, prices } = scaled(model, reader);
+      model.dual = sweep(model, bits, prices, reader.integer());
+      break;
+    }
+    default:
+      throw new Refused(`unknown step ${code}`);
+  }
+}
+
+/** The limit that a prune states; undefined where it states none. */
+function limitOf([cut, ...more]: readonly number[]): bigint | undefined {
+  if (cut !== undefined && !Number.isSafeInteger(cut)) throw new Refused(`a limit of ${cut}`);
+  if (more.length > 0) throw new Refused('a prune has several limits');
+  return cut === undefined ? undefined : BigInt(cut);
 }
 
 /** Steps that leave the factors as they are, so that messages stay what they were. */

@@ -44,7 +44,25 @@ export interface Sides {
 
 /** @param weights per slot; default 1 */
 export function sidesOf(net: Network, rank: Int32Array, weights?: Float64Array): Sides {
-  const { pool, factors } = net;
+  const sweep = sweepOf(net, rank);
+  const list = listSides(net, sweep, weights);
+  const found = {
+    ...messagesOf(net),
+    order: sweep.order,
+    largest: sweep.largest,
+    ...list,
+    share: sharesOf(net.count, list),
+  };
+  return {
+    ...found,
+    isTwin: Uint8Array.from(found.order, (i, k) =>
+      k > 0 && areTwins(found, found.order[k - 1], i) ? 1 : 0,
+    ),
+  };
+}
+
+/** Where the message of each slot starts. */
+function messagesOf({ factors }: Network): Pick<Sides, 'start' | 'widest'> {
   const start = new Int32Array(2 * factors.length + 1);
   let length = 0;
   let widest = 1;
@@ -63,26 +81,46 @@ export function sidesOf(net: Network, rank: Int32Array, weights?: Float64Array):
     }
   }
   start[2 * factors.length] = length;
+  return { start, widest };
+}
+
+/** The order of a forward sweep, and the sizes of what it meets. */
+interface Sweep {
+  readonly order: Int32Array;
+  /** Turn of each variable in the order. */
+  readonly turn: Int32Array;
+  readonly sideCount: number;
+  readonly largest: number;
+}
+
+function sweepOf(net: Network, rank: Int32Array): Sweep {
   const present: number[] = [];
   let largest = 1;
-  let sides = 0;
+  let sideCount = 0;
   for (let i = 0; i < net.count; i++) {
     if (net.gone[i] === 1) continue;
     present.push(i);
-    sides += net.incident[i].length;
+    sideCount += net.incident[i].length;
     largest = Math.max(largest, net.size[i]);
   }
   present.sort((a, b) => rank[a] - rank[b] || a - b);
   const order = Int32Array.from(present);
   const turn = new Int32Array(net.count);
   order.forEach((i, k) => (turn[i] = k));
+  return { order, turn, sideCount, largest };
+}
+
+type SideList = Omit<Sides, 'start' | 'order' | 'share' | 'isTwin' | 'largest' | 'widest'>;
+
+function listSides(net: Network, { turn, sideCount }: Sweep, weights?: Float64Array): SideList {
+  const { pool, factors } = net;
   const begin = new Int32Array(net.count + 1);
   const middle = new Int32Array(net.count);
-  const slot = new Int32Array(sides);
-  const other = new Int32Array(sides);
-  const weight = new Float64Array(sides).fill(1);
-  const along = new Uint8Array(sides);
-  const place = new Int32Array(sides);
+  const slot = new Int32Array(sideCount);
+  const other = new Int32Array(sideCount);
+  const weight = new Float64Array(sideCount).fill(1);
+  const along = new Uint8Array(sideCount);
+  const place = new Int32Array(sideCount);
   const maps: Int32Array[] = [];
   const cells: Float64Array[] = [];
   const minPairs: (MinPairs | null)[] = [];
@@ -116,35 +154,20 @@ export function sidesOf(net: Network, rank: Int32Array, weights?: Float64Array):
     }
   }
   begin[net.count] = at;
-  const share = new Float64Array(net.count);
-  for (let i = 0; i < net.count; i++) {
+  return { begin, middle, slot, other, weight, maps, cells, minPairs, along, place };
+}
+
+/** Each variable gives its cost in equal parts to its earlier or its later edges. */
+function sharesOf(count: number, { begin, middle, weight }: SideList): Float64Array {
+  const share = new Float64Array(count);
+  for (let i = 0; i < count; i++) {
     let earlier = 0;
     let later = 0;
     for (let s = begin[i]; s < middle[i]; s++) earlier += weight[s];
     for (let s = middle[i]; s < begin[i + 1]; s++) later += weight[s];
     share[i] = 1 / Math.max(earlier, later, 1);
   }
-  const found = {
-    start,
-    order,
-    begin,
-    middle,
-    slot,
-    other,
-    weight,
-    maps,
-    cells,
-    minPairs,
-    along,
-    place,
-    share,
-    largest,
-    widest,
-  };
-  return {
-    ...found,
-    isTwin: Uint8Array.from(order, (i, k) => (k > 0 && areTwins(found, order[k - 1], i) ? 1 : 0)),
-  };
+  return share;
 }
 
 function areTwins(

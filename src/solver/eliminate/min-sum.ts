@@ -29,97 +29,206 @@ export function minimise(
   inputs: readonly KernelInput[],
   slack: number,
 ): Float64Array {
-  const rank = dims.length;
-  const candidates = base.length;
-  let total = 1;
-  for (const d of dims) total *= d;
-  const out = new Float64Array(total).fill(Infinity);
-  // Inputs by the level (axis) at which they become fully known; level -1 sees no axis at all.
-  const levels: KernelInput[][] = Array.from({ length: rank + 1 }, () => []);
-  for (const input of inputs)
-    levels[input.axes.length === 0 ? 0 : input.axes[input.axes.length - 1] + 1].push(input);
-  const sums: Float64Array[] = Array.from({ length: rank + 1 }, () => new Float64Array(candidates));
-  const lists: Int32Array[] = Array.from({ length: rank + 1 }, () => new Int32Array(candidates));
-  const counts = new Int32Array(rank + 1);
-  const at = new Int32Array(rank);
+  return new Minimisation(dims, base.length, inputs, slack).run(base);
+}
 
-  const offsetOf = (input: KernelInput): number => {
-    let o = 0;
-    for (let k = 0; k < input.axes.length; k++) o += input.offsets[k][at[input.axes[k]]];
-    return o;
-  };
+class Minimisation {
+  private readonly rank: number;
+  private readonly out: Float64Array;
+  /** Inputs by the level at which they become fully known; at level 0 those that see no axis. */
+  private readonly levels: readonly KernelInput[][];
+  /** Per level: partial sums of the candidates that are left, these candidates, and their count. */
+  private readonly sums: readonly Float64Array[];
+  private readonly lists: readonly Int32Array[];
+  private readonly counts: Int32Array;
+  /** The joint class of each axis that is fixed. */
+  private readonly at: Int32Array;
 
-  let live = 0;
-  for (let c = 0; c < candidates; c++) {
-    let s = base[c];
-    for (const input of levels[0]) s += input.cells[c];
-    if (s <= slack && s !== Infinity) {
-      sums[0][live] = s;
-      lists[0][live++] = c;
+  constructor(
+    private readonly dims: readonly number[],
+    candidates: number,
+    inputs: readonly KernelInput[],
+    private readonly slack: number,
+  ) {
+    const rank = dims.length;
+    let total = 1;
+    for (const d of dims) total *= d;
+    this.rank = rank;
+    this.out = new Float64Array(total).fill(Infinity);
+    this.levels = Array.from({ length: rank + 1 }, () => []);
+    for (const input of inputs)
+      this.levels[input.axes.length === 0 ? 0 : input.axes[input.axes.length - 1] + 1].push(input);
+    this.sums = Array.from({ length: rank + 1 }, () => new Float64Array(candidates));
+    this.lists = Array.from({ length: rank + 1 }, () => new Int32Array(candidates));
+    this.counts = new Int32Array(rank + 1);
+    this.at = new Int32Array(rank);
+  }
+
+  run(base: Float64Array): Float64Array {
+    this.seed(base);
+    if (this.counts[0] === 0) return this.out;
+    if (this.rank === 0) this.out[0] = leastOf(this.sums[0], this.counts[0]);
+    else this.descend(0, 0);
+    return this.out;
+  }
+
+  /** Level 0: the base and the inputs that see no axis. */
+  private seed(base: Float64Array): void {
+    const { slack } = this;
+    const sums = this.sums[0];
+    const list = this.lists[0];
+    let live = 0;
+    for (let c = 0; c < base.length; c++) {
+      let s = base[c];
+      for (const input of this.levels[0]) s += input.cells[c];
+      if (s <= slack && s !== Infinity) {
+        sums[live] = s;
+        list[live++] = c;
+      }
+    }
+    this.counts[0] = live;
+  }
+
+  private descend(axis: number, index: number): void {
+    const width = this.dims[axis];
+    if (axis === this.rank - 1) {
+      this.innermost(index * width);
+      return;
+    }
+    for (let x = 0; x < width; x++) {
+      this.at[axis] = x;
+      if (this.fix(axis)) this.descend(axis + 1, index * width + x);
     }
   }
-  counts[0] = live;
-  if (live === 0) return out;
-  if (rank === 0) {
-    let least = Infinity;
-    for (let q = 0; q < live; q++) if (sums[0][q] < least) least = sums[0][q];
-    out[0] = least;
-    return out;
+
+  /** Adds the inputs that are known once an axis is fixed; false when no candidate is left. */
+  private fix(axis: number): boolean {
+    const level = this.levels[axis + 1];
+    if (level.length > 0) {
+      const kept = level.length === 1 ? this.addOne(axis, level[0]) : this.addAll(axis, level);
+      this.counts[axis + 1] = kept;
+      return kept > 0;
+    }
+    const count = this.counts[axis];
+    this.sums[axis + 1].set(this.sums[axis].subarray(0, count));
+    this.lists[axis + 1].set(this.lists[axis].subarray(0, count));
+    this.counts[axis + 1] = count;
+    return true;
   }
 
-  /** Level rank: the last axis runs in one tight loop. */
-  const innermost = (index: number): void => {
-    const level = levels[rank];
-    const previous = sums[rank - 1];
-    const list = lists[rank - 1];
-    const count = counts[rank - 1];
-    const width = dims[rank - 1];
+  private addOne(axis: number, input: KernelInput): number {
+    const { slack } = this;
+    const { cells } = input;
+    const previous = this.sums[axis];
+    const list = this.lists[axis];
+    const count = this.counts[axis];
+    const mySums = this.sums[axis + 1];
+    const myList = this.lists[axis + 1];
+    const o = this.offsetOf(input);
+    let kept = 0;
+    for (let q = 0; q < count; q++) {
+      const c = list[q];
+      const s = previous[q] + cells[o + c];
+      if (s <= slack && s !== Infinity) {
+        mySums[kept] = s;
+        myList[kept++] = c;
+      }
+    }
+    return kept;
+  }
+
+  private addAll(axis: number, level: readonly KernelInput[]): number {
+    const { slack } = this;
+    const previous = this.sums[axis];
+    const list = this.lists[axis];
+    const count = this.counts[axis];
+    const mySums = this.sums[axis + 1];
+    const myList = this.lists[axis + 1];
+    const offsets = level.map((input) => this.offsetOf(input));
+    let kept = 0;
+    for (let q = 0; q < count; q++) {
+      const c = list[q];
+      let s = previous[q];
+      for (let k = 0; k < level.length; k++) s += level[k].cells[offsets[k] + c];
+      if (s <= slack && s !== Infinity) {
+        mySums[kept] = s;
+        myList[kept++] = c;
+      }
+    }
+    return kept;
+  }
+
+  /** The last axis runs in one tight loop over the cells of the result. */
+  private innermost(index: number): void {
+    const { rank } = this;
+    const level = this.levels[rank];
+    this.at[rank - 1] = 0;
     if (level.length === 0) {
+      const least = leastOf(this.sums[rank - 1], this.counts[rank - 1]);
+      this.out.fill(least, index, index + this.dims[rank - 1]);
+    } else if (level.length === 1) this.innermostOne(index, level[0]);
+    else if (level.length === 2) this.innermostTwo(index, level[0], level[1]);
+    else this.innermostAll(index, level);
+  }
+
+  private innermostOne(index: number, input: KernelInput): void {
+    const { out, slack } = this;
+    const { offsets, cells } = input;
+    const last = this.rank - 1;
+    const previous = this.sums[last];
+    const list = this.lists[last];
+    const count = this.counts[last];
+    const width = this.dims[last];
+    const steps = offsets[offsets.length - 1];
+    const base = this.offsetOf(input) - steps[0];
+    for (let x = 0; x < width; x++) {
+      const o = base + steps[x];
       let least = Infinity;
-      for (let q = 0; q < count; q++) if (previous[q] < least) least = previous[q];
-      for (let x = 0; x < width; x++) out[index + x] = least;
-      return;
+      for (let q = 0; q < count; q++) {
+        const s = previous[q] + cells[o + list[q]];
+        if (s < least) least = s;
+      }
+      if (least <= slack) out[index + x] = least;
     }
-    const first = level[0];
+  }
+
+  private innermostTwo(index: number, first: KernelInput, second: KernelInput): void {
+    const { out, slack } = this;
+    const last = this.rank - 1;
+    const previous = this.sums[last];
+    const list = this.lists[last];
+    const count = this.counts[last];
+    const width = this.dims[last];
     const firstSteps = first.offsets[first.offsets.length - 1];
-    at[rank - 1] = 0;
-    const firstBase = offsetOf(first) - firstSteps[0];
-    if (level.length === 1) {
-      const { cells } = first;
-      for (let x = 0; x < width; x++) {
-        const o = firstBase + firstSteps[x];
-        let least = Infinity;
-        for (let q = 0; q < count; q++) {
-          const s = previous[q] + cells[o + list[q]];
-          if (s < least) least = s;
-        }
-        if (least <= slack) out[index + x] = least;
+    const secondSteps = second.offsets[second.offsets.length - 1];
+    const firstBase = this.offsetOf(first) - firstSteps[0];
+    const secondBase = this.offsetOf(second) - secondSteps[0];
+    const a = first.cells;
+    const b = second.cells;
+    for (let x = 0; x < width; x++) {
+      const o = firstBase + firstSteps[x];
+      const p = secondBase + secondSteps[x];
+      let least = Infinity;
+      for (let q = 0; q < count; q++) {
+        const c = list[q];
+        const s = previous[q] + a[o + c] + b[p + c];
+        if (s < least) least = s;
       }
-      return;
+      if (least <= slack) out[index + x] = least;
     }
-    if (level.length === 2) {
-      const second = level[1];
-      const secondSteps = second.offsets[second.offsets.length - 1];
-      const secondBase = offsetOf(second) - secondSteps[0];
-      const a = first.cells;
-      const b = second.cells;
-      for (let x = 0; x < width; x++) {
-        const o = firstBase + firstSteps[x];
-        const p = secondBase + secondSteps[x];
-        let least = Infinity;
-        for (let q = 0; q < count; q++) {
-          const c = list[q];
-          const s = previous[q] + a[o + c] + b[p + c];
-          if (s < least) least = s;
-        }
-        if (least <= slack) out[index + x] = least;
-      }
-      return;
-    }
+  }
+
+  private innermostAll(index: number, level: readonly KernelInput[]): void {
+    const { out, slack } = this;
+    const last = this.rank - 1;
+    const previous = this.sums[last];
+    const list = this.lists[last];
+    const count = this.counts[last];
+    const width = this.dims[last];
     const bases = level.map(
-      (input) => offsetOf(input) - input.offsets[input.offsets.length - 1][0],
+      (input) => this.offsetOf(input) - input.offsets[input.offsets.length - 1][0],
     );
-    const acc = sums[rank];
+    const acc = this.sums[last + 1];
     for (let x = 0; x < width; x++) {
       for (let q = 0; q < count; q++) acc[q] = previous[q];
       for (let k = 0; k < level.length; k++) {
@@ -127,60 +236,22 @@ export function minimise(
         const o = bases[k] + offsets[offsets.length - 1][x];
         for (let q = 0; q < count; q++) acc[q] += cells[o + list[q]];
       }
-      let least = Infinity;
-      for (let q = 0; q < count; q++) if (acc[q] < least) least = acc[q];
+      const least = leastOf(acc, count);
       if (least <= slack) out[index + x] = least;
     }
-  };
+  }
 
-  const descend = (axis: number, index: number): void => {
-    if (axis === rank - 1) {
-      innermost(index * dims[axis]);
-      return;
-    }
-    const level = levels[axis + 1];
-    const previous = sums[axis];
-    const list = lists[axis];
-    const count = counts[axis];
-    const mySums = sums[axis + 1];
-    const myList = lists[axis + 1];
-    for (let x = 0; x < dims[axis]; x++) {
-      at[axis] = x;
-      if (level.length === 0) {
-        mySums.set(previous.subarray(0, count));
-        myList.set(list.subarray(0, count));
-        counts[axis + 1] = count;
-      } else {
-        let kept = 0;
-        const { cells } = level[0];
-        const o = offsetOf(level[0]);
-        if (level.length === 1) {
-          for (let q = 0; q < count; q++) {
-            const c = list[q];
-            const s = previous[q] + cells[o + c];
-            if (s <= slack && s !== Infinity) {
-              mySums[kept] = s;
-              myList[kept++] = c;
-            }
-          }
-        } else {
-          const offsets = level.map(offsetOf);
-          for (let q = 0; q < count; q++) {
-            const c = list[q];
-            let s = previous[q];
-            for (let k = 0; k < level.length; k++) s += level[k].cells[offsets[k] + c];
-            if (s <= slack && s !== Infinity) {
-              mySums[kept] = s;
-              myList[kept++] = c;
-            }
-          }
-        }
-        counts[axis + 1] = kept;
-        if (kept === 0) continue;
-      }
-      descend(axis + 1, index * dims[axis] + x);
-    }
-  };
-  descend(0, 0);
-  return out;
+  /** Where the joint classes that are fixed lie in the cells of an input. */
+  private offsetOf({ axes, offsets }: KernelInput): number {
+    const { at } = this;
+    let o = 0;
+    for (let k = 0; k < axes.length; k++) o += offsets[k][at[axes[k]]];
+    return o;
+  }
+}
+
+function leastOf(sums: Float64Array, count: number): number {
+  let least = Infinity;
+  for (let q = 0; q < count; q++) if (sums[q] < least) least = sums[q];
+  return least;
 }

@@ -64,7 +64,7 @@ export function foldOf(net: Network): Fold | undefined {
     const from = blocks.first + kept;
     const to = blocks.last - kept + 1;
     if (to - from < LEAST_REMOVED) continue;
-    const fold = shorten(net, blocks, from, to);
+    const fold = shorten(new Gap(net, blocks, from, to));
     if (fold.edge.some((e, id) => e < 0 && net.factors[id] !== undefined)) continue;
     if (best === undefined || fold.short.count < best.short.count) best = fold;
     if (2 * best.short.count <= total) break;
@@ -78,15 +78,63 @@ function present(net: Network): number {
   return count;
 }
 
-/** Removes blocks from .. to - 1 and joins block from - 1 to block `to`. */
-function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
-  const { colour, block, at, base } = blocks;
-  const removed = (i: number): boolean => block[i] >= from && block[i] < to;
-  const member = (c: number, b: number): number => at[c]?.[b - base[c]] ?? -1;
+/** Blocks from .. to - 1 of a network, which are removed. */
+class Gap {
+  constructor(
+    readonly net: Network,
+    readonly blocks: Blocks,
+    readonly from: number,
+    readonly to: number,
+  ) {}
+
+  has(variable: number): boolean {
+    const block = this.blocks.block[variable];
+    return block >= this.from && block < this.to;
+  }
+
+  /** The variable that has the place of another in a block; -1 for none. */
+  counterpart(variable: number, block: number): number {
+    const { colour, at, base } = this.blocks;
+    const c = colour[variable];
+    return at[c]?.[block - base[c]] ?? -1;
+  }
+}
+
+/** Removes the blocks of a gap and joins the block before it to the one after it. */
+function shorten(gap: Gap): Fold {
+  const { net, blocks, from, to } = gap;
+  const { block } = blocks;
   const origin: number[] = [];
   const name = new Int32Array(net.count).fill(-1);
   for (let i = 0; i < net.count; i++)
-    if (net.gone[i] === 0 && !removed(i)) name[i] = origin.push(i) - 1;
+    if (net.gone[i] === 0 && !gap.has(i)) name[i] = origin.push(i) - 1;
+  const short = keptVariables(net, origin);
+  const variable = Int32Array.from(block, (_, i) => {
+    if (net.gone[i] === 1) return -1;
+    return gap.has(i) ? name[gap.counterpart(i, from - 1)] : name[i];
+  });
+  const edge = joinedEdges(gap, short, name);
+  const lockstep = Int32Array.from(net.place, (own, i) =>
+    block[i] >= blocks.first && block[i] <= blocks.last ? net.place[gap.counterpart(i, from)] : own,
+  );
+  const lowest = block.reduce((least, b) => (b === NONE ? least : Math.min(least, b)), Infinity);
+  const wider = (more: number): Fold | undefined =>
+    to - from - 2 * more < 1 ? undefined : shorten(new Gap(net, blocks, from + more, to - more));
+  return {
+    short,
+    variable,
+    edge,
+    origin: Int32Array.from(origin),
+    lockstep,
+    layers: byLayer(net, block),
+    layer: block.map((b) => (b === NONE ? -1 : b - lowest)),
+    outside: Uint8Array.from(block, (b) => (b === NONE ? 1 : 0)),
+    wider,
+  };
+}
+
+/** A network of some variables of another, without edges. */
+function keptVariables(net: Network, origin: readonly number[]): Network {
   const short = new Network(
     net.pool,
     Int32Array.from(origin, (i) => net.size[i]),
@@ -104,61 +152,57 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
   short.constant = net.constant;
   short.quantum = net.quantum;
   short.tolerance = net.tolerance;
-  const variable = Int32Array.from(block, (_, i) => {
-    if (net.gone[i] === 1) return -1;
-    return removed(i) ? name[member(colour[i], from - 1)] : name[i];
-  });
+  return short;
+}
+
+/**
+ * Adds the edges that are left, and those that join the two sides of the gap. Edge of the long
+ * network -> edge of the short one, or -1.
+ */
+function joinedEdges(gap: Gap, short: Network, name: Int32Array): Int32Array {
+  const { net, blocks } = gap;
   const edge = new Int32Array(net.factors.length).fill(-1);
   const open: number[] = [];
   for (let id = 0; id < net.factors.length; id++) {
     const f = net.factors[id];
     if (f === undefined) continue;
-    const gap = f.vars.filter(removed).length;
-    if (gap === 2) {
-      open.push(id);
-      continue;
-    }
-    let vars = f.vars.map((i) => name[i]);
-    if (gap === 1) {
-      const inside = removed(f.vars[0]) ? 0 : 1;
-      const outside = block[f.vars[1 - inside]];
-      const far =
-        outside === NONE || outside >= to
-          ? -1
-          : member(colour[f.vars[inside]], block[f.vars[inside]] + to - from);
-      if (far < 0 || name[far] < 0) {
-        open.push(id);
-        continue;
-      }
-      vars = vars.map((v, side) => (side === inside ? name[far] : v));
-    }
-    edge[id] = short.addFactor({ vars, maps: f.maps, table: f.table });
+    const vars = joinedEnds(gap, f.vars, name);
+    if (vars === undefined) open.push(id);
+    else edge[id] = short.addFactor({ vars, maps: f.maps, table: f.table });
   }
-  for (const id of open) edge[id] = twinOf(net, blocks, edge, id, from);
-  const lockstep = Int32Array.from(net.place, (own, i) =>
-    block[i] >= blocks.first && block[i] <= blocks.last ? net.place[member(colour[i], from)] : own,
-  );
+  for (const id of open) edge[id] = twinOf(net, blocks, edge, id, gap.from);
+  return edge;
+}
+
+/**
+ * The ends of an edge in the short network. One that enters the gap comes out where the gap ends;
+ * undefined where both ends are in the gap, or the other side has no such variable.
+ */
+function joinedEnds(
+  gap: Gap,
+  ends: readonly number[],
+  name: Int32Array,
+): readonly number[] | undefined {
+  const { block } = gap.blocks;
+  const within = ends.filter((i) => gap.has(i)).length;
+  if (within === 2) return undefined;
+  const vars = ends.map((i) => name[i]);
+  if (within === 0) return vars;
+  const inside = gap.has(ends[0]) ? 0 : 1;
+  const outside = block[ends[1 - inside]];
+  if (outside === NONE || outside >= gap.to) return undefined;
+  const far = gap.counterpart(ends[inside], block[ends[inside]] + gap.to - gap.from);
+  if (far < 0 || name[far] < 0) return undefined;
+  return vars.map((v, side) => (side === inside ? name[far] : v));
+}
+
+/** Variables layer by layer, those outside the layers last. */
+function byLayer(net: Network, block: Int32Array): Int32Array {
   const layerOf = (i: number): number => (block[i] === NONE ? Infinity : block[i]);
-  const layers = Int32Array.from(net.gone.keys()).sort(
+  return Int32Array.from(net.gone.keys()).sort(
     (i, j) =>
       (layerOf(i) === layerOf(j) ? net.rank[i] - net.rank[j] : layerOf(i) - layerOf(j)) || i - j,
   );
-  const lowest = block.reduce((least, b) => (b === NONE ? least : Math.min(least, b)), Infinity);
-  const layer = block.map((b) => (b === NONE ? -1 : b - lowest));
-  const outside = Uint8Array.from(block, (b) => (b === NONE ? 1 : 0));
-  const wider = (more: number): Fold | undefined =>
-    to - from - 2 * more < 1 ? undefined : shorten(net, blocks, from + more, to - more);
-  return {
-    short,
-    variable,
-    edge,
-    origin: Int32Array.from(origin),
-    lockstep,
-    layers,
-    layer,
-    outside,
-    wider,
-  };
 }
 
 /**

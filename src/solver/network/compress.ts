@@ -25,59 +25,22 @@ export function compress(
 ): Mapped {
   const { dims, cells, arrays, shrunk } = reachedOnly(pool, givenDims, givenCells, maps);
   const words = wordsOf(cells);
-  const rank = dims.length;
   const remaps: Int32Array[] = [];
   const newDims: number[] = [];
   const newMaps: number[] = [];
   let stride = cells.length;
   let changed = shrunk;
-  for (let axis = 0; axis < rank; axis++) {
+  for (let axis = 0; axis < dims.length; axis++) {
     const d = dims[axis];
     const block = stride;
     stride = d === 0 ? 0 : stride / d;
-    const hash = new Int32Array(d);
-    const finite = new Uint8Array(d);
-    hashSlices(words, cells.length, block, stride, hash, finite);
-    const merged = new Int32Array(d).fill(-2);
-    const representatives: number[] = [];
-    const byHash = new Map<number, number[]>();
     const map = arrays[axis];
-    const fresh = new Int32Array(map.length);
-    let same = true;
-    for (let value = 0; value < map.length; value++) {
-      const c = map[value];
-      if (c < 0) {
-        fresh[value] = -1;
-        continue;
-      }
-      if (merged[c] === -2) {
-        if (finite[c] === 0) {
-          merged[c] = -1;
-        } else {
-          const bucket = byHash.get(hash[c]);
-          let found = -1;
-          if (bucket !== undefined) {
-            for (const r of bucket) {
-              if (equalSlices(words, cells.length, block, stride, representatives[r], c)) {
-                found = r;
-                break;
-              }
-            }
-          }
-          if (found < 0) {
-            found = representatives.length;
-            representatives.push(c);
-            if (bucket === undefined) byHash.set(hash[c], [found]);
-            else bucket.push(found);
-          }
-          merged[c] = found;
-        }
-      }
-      fresh[value] = merged[c];
-      if (merged[c] !== c) same = false;
-    }
-    if (representatives.length !== d) same = false;
-    if (same) {
+    const { representatives, fresh } = mergeClasses(
+      { words, length: cells.length, block, stride },
+      d,
+      map,
+    );
+    if (fresh === undefined) {
       newMaps.push(map === pool.mapOf(maps[axis]) ? maps[axis] : pool.map(map));
     } else {
       newMaps.push(pool.map(fresh));
@@ -90,6 +53,65 @@ export function compress(
   return { table: pool.table(newDims, pick(dims, cells, remaps)), maps: newMaps };
 }
 
+/** The slices of one axis in the words of a table's cells. */
+interface Slices {
+  readonly words: Int32Array;
+  /** Cells in all, between two slices of one class, and of a piece of a slice. */
+  readonly length: number;
+  readonly block: number;
+  readonly stride: number;
+}
+
+/**
+ * Merges the classes of an axis whose slices are equal. `fresh` is the new map; undefined where
+ * every class stays as it is.
+ */
+function mergeClasses(
+  slices: Slices,
+  d: number,
+  map: Int32Array,
+): { readonly representatives: readonly number[]; readonly fresh: Int32Array | undefined } {
+  const hash = new Int32Array(d);
+  const finite = new Uint8Array(d);
+  hashSlices(slices, hash, finite);
+  const merged = new Int32Array(d).fill(-2);
+  const representatives: number[] = [];
+  const byHash = new Map<number, number[]>();
+  const fresh = new Int32Array(map.length);
+  let same = true;
+  for (let value = 0; value < map.length; value++) {
+    const c = map[value];
+    if (c < 0) {
+      fresh[value] = -1;
+      continue;
+    }
+    if (merged[c] === -2)
+      merged[c] =
+        finite[c] === 0 ? -1 : representativeOf(slices, c, hash[c], representatives, byHash);
+    fresh[value] = merged[c];
+    if (merged[c] !== c) same = false;
+  }
+  if (representatives.length !== d) same = false;
+  return { representatives, fresh: same ? undefined : fresh };
+}
+
+/** The number of the first class with an equal slice; a class without one becomes the next. */
+function representativeOf(
+  slices: Slices,
+  c: number,
+  hash: number,
+  representatives: number[],
+  byHash: Map<number, number[]>,
+): number {
+  const bucket = byHash.get(hash);
+  if (bucket !== undefined)
+    for (const r of bucket) if (equalSlices(slices, representatives[r], c)) return r;
+  const made = representatives.push(c) - 1;
+  if (bucket === undefined) byHash.set(hash, [made]);
+  else bucket.push(made);
+  return made;
+}
+
 /** High word of Infinity; every other high word is that of a finite cost. */
 const INFINITE = 0x7ff00000;
 
@@ -98,10 +120,7 @@ const INFINITE = 0x7ff00000;
  * slow until compiled.
  */
 function hashSlices(
-  words: Int32Array,
-  length: number,
-  block: number,
-  stride: number,
+  { words, length, block, stride }: Slices,
   hash: Int32Array,
   finite: Uint8Array,
 ): void {
@@ -154,14 +173,7 @@ function reachedOnly(
   };
 }
 
-function equalSlices(
-  words: Int32Array,
-  length: number,
-  block: number,
-  stride: number,
-  a: number,
-  b: number,
-): boolean {
+function equalSlices({ words, length, block, stride }: Slices, a: number, b: number): boolean {
   for (let base = 0; base < length; base += block) {
     let p = 2 * (base + a * stride);
     let q = 2 * (base + b * stride);

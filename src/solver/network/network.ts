@@ -218,17 +218,7 @@ export class Network {
       insert(this.incident[i], id);
     }
     this.incident[j] = [];
-    for (const row of this.rows) {
-      if (row.amounts[j] < 0) continue;
-      const moved = pool.gather(row.amounts[j], follow);
-      row.amounts[i] = row.amounts[i] < 0 ? moved : pool.sum(row.amounts[i], moved);
-      row.amounts[j] = -1;
-    }
-    if (this.priced[j] >= 0) {
-      const moved = pool.gather(this.priced[j], follow);
-      this.priced[i] = this.priced[i] < 0 ? moved : pool.sum(this.priced[i], moved);
-      this.priced[j] = -1;
-    }
+    this.moveAmounts(j, i, follow);
     this.gone[j] = 1;
     this.adopt(j, i, follow);
   }
@@ -261,22 +251,9 @@ export class Network {
     const f = this.factors[via];
     if (f === undefined) throw new Error('internal: fuse through a missing factor');
     const [u, v] = f.vars;
-    const [a, b] = f.maps.map((m) => pool.mapOf(m));
-    const { cells, dims } = f.table;
-    const left: number[] = [];
-    const right: number[] = [];
-    const costs: number[] = [];
-    for (let x = 0; x < a.length; x++) {
-      for (let y = 0; y < b.length; y++) {
-        const c = a[x] < 0 || b[y] < 0 ? Infinity : cells[a[x] * dims[1] + b[y]];
-        if (c === Infinity) continue;
-        left.push(x);
-        right.push(y);
-        costs.push(c);
-      }
-    }
-    const toLeft = pool.map(Int32Array.from(left));
-    const toRight = pool.map(Int32Array.from(right));
+    const { left, right, costs } = finitePairs(f, pool);
+    const toLeft = pool.map(left);
+    const toRight = pool.map(right);
     const w = this.grow(left.length);
     this.rank[w] = Math.min(this.rank[u], this.rank[v]);
     this.place[w] = Math.min(this.place[u], this.place[v]);
@@ -284,51 +261,60 @@ export class Network {
     const originalRight = pool.compose(this.values[v], toRight);
     this.log.push(STEP.fuse, via, u, v);
     this.removeFactor(via);
-    const own = pool.vector(Float64Array.from(costs));
-    const halves: readonly (readonly [number, number])[] = [
-      [u, toLeft],
-      [v, toRight],
-    ];
+    const own = pool.vector(costs);
     this.unary[w] = pool.sum(
       own,
       pool.sum(pool.gather(this.unary[u], toLeft), pool.gather(this.unary[v], toRight)),
     );
-    for (const [part, map] of halves) {
-      for (const id of this.incident[part].slice()) {
-        const g = this.factors[id];
-        if (g === undefined) continue;
-        const vars = g.vars.map((x) => (x === part ? w : x));
-        const maps = g.maps.map((m, k) => (g.vars[k] === part ? pool.compose(m, map) : m));
-        if (vars[0] === vars[1]) {
-          this.removeFactor(id);
-          this.incident[w] = this.incident[w].filter((x) => x !== id);
-          this.unary[w] = pool.sum(this.unary[w], this.diagonal(g.table, maps));
-          continue;
-        }
-        const small = this.compressed(g.table, maps);
-        this.factors[id] = { vars, maps: small.maps, table: small.table };
-        this.incident[w].push(id);
-      }
-      this.incident[part] = [];
-      const original = part === u ? originalLeft : originalRight;
+    for (const [part, map, original] of [
+      [u, toLeft, originalLeft],
+      [v, toRight, originalRight],
+    ]) {
+      this.handOn(part, w, map);
       for (const m of this.members[part])
         this.members[w].push({ variable: m.variable, map: pool.compose(m.map, original) });
       this.members[part] = [];
-      for (const row of this.rows) {
-        if (row.amounts[part] < 0) continue;
-        const moved = pool.gather(row.amounts[part], map);
-        row.amounts[w] = row.amounts[w] < 0 ? moved : pool.sum(row.amounts[w], moved);
-        row.amounts[part] = -1;
-      }
-      if (this.priced[part] >= 0) {
-        const moved = pool.gather(this.priced[part], map);
-        this.priced[w] = this.priced[w] < 0 ? moved : pool.sum(this.priced[w], moved);
-        this.priced[part] = -1;
-      }
+      this.moveAmounts(part, w, map);
       this.gone[part] = 1;
     }
     this.incident[w].sort((x, y) => x - y);
     return w;
+  }
+
+  /** Lets the edges of a variable see another one through a map. */
+  private handOn(part: number, w: number, map: number): void {
+    const { pool } = this;
+    for (const id of this.incident[part].slice()) {
+      const g = this.factors[id];
+      if (g === undefined) continue;
+      const vars = g.vars.map((x) => (x === part ? w : x));
+      const maps = g.maps.map((m, k) => (g.vars[k] === part ? pool.compose(m, map) : m));
+      if (vars[0] === vars[1]) {
+        this.removeFactor(id);
+        this.incident[w] = this.incident[w].filter((x) => x !== id);
+        this.unary[w] = pool.sum(this.unary[w], this.diagonal(g.table, maps));
+        continue;
+      }
+      const small = this.compressed(g.table, maps);
+      this.factors[id] = { vars, maps: small.maps, table: small.table };
+      this.incident[w].push(id);
+    }
+    this.incident[part] = [];
+  }
+
+  /** Moves what a variable takes of rows, and its price, to another one through a map. */
+  private moveAmounts(from: number, to: number, map: number): void {
+    const { pool } = this;
+    for (const row of this.rows) {
+      if (row.amounts[from] < 0) continue;
+      const moved = pool.gather(row.amounts[from], map);
+      row.amounts[to] = row.amounts[to] < 0 ? moved : pool.sum(row.amounts[to], moved);
+      row.amounts[from] = -1;
+    }
+    if (this.priced[from] < 0) return;
+    const moved = pool.gather(this.priced[from], map);
+    this.priced[to] = this.priced[to] < 0 ? moved : pool.sum(this.priced[to], moved);
+    this.priced[from] = -1;
   }
 
   /** A new variable with `k` values. */
@@ -438,6 +424,31 @@ export class Network {
     copy.log = this.log.clone();
     return copy;
   }
+}
+
+/** The pairs of values that an edge allows, and their costs. */
+function finitePairs(
+  { maps, table: { cells, dims } }: Factor,
+  pool: Pool,
+): { readonly left: Int32Array; readonly right: Int32Array; readonly costs: Float64Array } {
+  const [a, b] = maps.map((m) => pool.mapOf(m));
+  const left: number[] = [];
+  const right: number[] = [];
+  const costs: number[] = [];
+  for (let x = 0; x < a.length; x++) {
+    for (let y = 0; y < b.length; y++) {
+      const c = a[x] < 0 || b[y] < 0 ? Infinity : cells[a[x] * dims[1] + b[y]];
+      if (c === Infinity) continue;
+      left.push(x);
+      right.push(y);
+      costs.push(c);
+    }
+  }
+  return {
+    left: Int32Array.from(left),
+    right: Int32Array.from(right),
+    costs: Float64Array.from(costs),
+  };
 }
 
 /** Adds a number to an ascending list. */

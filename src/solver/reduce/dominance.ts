@@ -34,7 +34,7 @@ export class Dominance {
 
   /**
    * Pairs [deleted, dominating] of positions; the dominating one is alive when its pair is reached.
-   * `before(w, d)` says whether w may replace d at equal cost.
+   * Of two values of equal cost the one that is first in `orders` stays.
    */
   pairs(
     costs: Float64Array,
@@ -42,77 +42,14 @@ export class Dominance {
     amounts: readonly Float64Array[],
     orders: readonly Int32Array[],
   ): (readonly [number, number])[] {
-    const k = costs.length;
-    const rows = sides.map((s) => this.rowsOf(s));
-    const widths = sides.map((s) => s.table.dims[1 - s.side]);
-    const deltas = sides.map((s) => this.deltasOf(s));
-    // Cheap values are the likely dominators: try them first, so that most values die at their
-    // first candidate.
-    const byCost = Int32Array.from({ length: k }, (_, a) => a).sort(
-      (a, b) => costs[a] - costs[b] || a - b,
-    );
-    const count = Math.min(SAMPLES, k);
-    const scores = new Float64Array(k * count);
-    for (let q = 0; q < count; q++) {
-      const sample = byCost[Math.floor((q * k) / count)];
-      for (let a = 0; a < k; a++) scores[a * count + q] = costs[a];
-      for (let s = 0; s < sides.length; s++) {
-        const { map } = sides[s];
-        const width = widths[s];
-        const cells = rows[s];
-        const base = map[sample] * width;
-        // The neighbour's best answer to the sample value, the last one of equals: ties show
-        // differences elsewhere.
-        let answer = 0;
-        for (let b = 1; b < width; b++) if (cells[base + b] <= cells[base + answer]) answer = b;
-        for (let a = 0; a < k; a++) scores[a * count + q] += cells[map[a] * width + answer];
-      }
-    }
-    const before = (w: number, d: number): boolean => {
-      for (const order of orders) if (order[w] !== order[d]) return order[w] < order[d];
-      return w < d;
-    };
-    const found: (readonly [number, number])[] = [];
-    const dead = new Uint8Array(k);
-    let alive: Int32Array = k <= SQUARE ? byCost.slice() : likelyDominators(byCost, scores, count);
-    let work = 0;
-    let next = 64;
-    for (const d of byCost) {
-      candidates: for (const w of alive) {
-        if (dead[w] === 1 || w === d) continue;
-        for (let p = w * count, q = d * count, end = p + count; p < end; p++, q++) {
-          if (scores[p] > scores[q]) continue candidates;
-        }
-        for (const u of amounts) if (u[w] > u[d]) continue candidates;
-        let sum = costs[w] - costs[d];
-        for (let s = 0; s < sides.length; s++) {
-          const { map } = sides[s];
-          const x = map[w];
-          const y = map[d];
-          if (x === y) continue;
-          const kept = deltas[s];
-          const own = sides[s].table.dims[sides[s].side];
-          let delta = kept === null ? NaN : kept[x * own + y];
-          if (Number.isNaN(delta)) {
-            delta = worst(rows[s], widths[s], x, y);
-            if (kept !== null) kept[x * own + y] = delta;
-            work += widths[s];
-          }
-          sum += delta;
-          if (sum === Infinity) continue candidates;
-        }
-        if (sum > 0 || (sum === 0 && !before(w, d))) continue;
-        dead[d] = 1;
-        found.push([d, w]);
-        break;
-      }
-      if (work > WORK) break;
-      if (found.length >= next) {
-        alive = alive.filter((a) => dead[a] === 0);
-        next = found.length + 64;
-      }
-    }
-    return found;
+    const known = sides.map((side): KnownSide => ({
+      map: side.map,
+      cells: this.rowsOf(side),
+      own: side.table.dims[side.side],
+      width: side.table.dims[1 - side.side],
+      deltas: this.deltasOf(side),
+    }));
+    return new PairSearch(costs, known, amounts, orders).run();
   }
 
   /** Cells with the variable's own class as the row. */
@@ -138,6 +75,122 @@ export class Dominance {
       this.deltas.set(key, out);
     }
     return out;
+  }
+}
+
+/** An incident table with the variable's classes as its rows. */
+interface KnownSide {
+  /** Position -> class. */
+  readonly map: Int32Array;
+  readonly cells: Float64Array;
+  /** Classes of the variable, and of the neighbour. */
+  readonly own: number;
+  readonly width: number;
+  /** Worst differences between classes, NaN where not known yet; null where they are not kept. */
+  readonly deltas: Float64Array | null;
+}
+
+/** Seeks pairs among the values of one variable. */
+class PairSearch {
+  private readonly count: number;
+  /** Positions, cheapest first. */
+  private readonly byCost: Int32Array;
+  /** Cost of each position under each sample choice of the neighbours. */
+  private readonly scores: Float64Array;
+  /** Cells that exact tests read. */
+  private work = 0;
+
+  constructor(
+    private readonly costs: Float64Array,
+    private readonly sides: readonly KnownSide[],
+    private readonly amounts: readonly Float64Array[],
+    private readonly orders: readonly Int32Array[],
+  ) {
+    this.count = Math.min(SAMPLES, costs.length);
+    this.byCost = Int32Array.from({ length: costs.length }, (_, a) => a).sort(
+      (a, b) => costs[a] - costs[b] || a - b,
+    );
+    this.scores = this.sampled();
+  }
+
+  run(): (readonly [number, number])[] {
+    const { byCost, scores, count } = this;
+    const k = byCost.length;
+    const found: (readonly [number, number])[] = [];
+    const dead = new Uint8Array(k);
+    // Cheap values are the likely dominators: try them first, so that most values die at their
+    // first candidate.
+    let alive: Int32Array = k <= SQUARE ? byCost.slice() : likelyDominators(byCost, scores, count);
+    let next = 64;
+    for (const d of byCost) {
+      for (const w of alive) {
+        if (dead[w] === 1 || w === d || !this.dominates(w, d)) continue;
+        dead[d] = 1;
+        found.push([d, w]);
+        break;
+      }
+      if (this.work > WORK) break;
+      if (found.length >= next) {
+        alive = alive.filter((a) => dead[a] === 0);
+        next = found.length + 64;
+      }
+    }
+    return found;
+  }
+
+  private sampled(): Float64Array {
+    const { byCost, costs, sides, count } = this;
+    const k = costs.length;
+    const scores = new Float64Array(k * count);
+    for (let q = 0; q < count; q++) {
+      const sample = byCost[Math.floor((q * k) / count)];
+      for (let a = 0; a < k; a++) scores[a * count + q] = costs[a];
+      for (const { map, cells, width } of sides) {
+        const base = map[sample] * width;
+        // The neighbour's best answer to the sample value, the last one of equals: ties show
+        // differences elsewhere.
+        let answer = 0;
+        for (let b = 1; b < width; b++) if (cells[base + b] <= cells[base + answer]) answer = b;
+        for (let a = 0; a < k; a++) scores[a * count + q] += cells[map[a] * width + answer];
+      }
+    }
+    return scores;
+  }
+
+  /** The samples first, which reject most pairs, then rows, then the exact test. */
+  private dominates(w: number, d: number): boolean {
+    const { scores, count, amounts } = this;
+    for (let p = w * count, q = d * count, end = p + count; p < end; p++, q++) {
+      if (scores[p] > scores[q]) return false;
+    }
+    for (const u of amounts) if (u[w] > u[d]) return false;
+    const sum = this.worstChange(w, d);
+    return !(sum > 0 || (sum === 0 && !this.isBefore(w, d)));
+  }
+
+  /** The most that a move from d to w may cost; Infinity as soon as a table forbids it. */
+  private worstChange(w: number, d: number): number {
+    let sum = this.costs[w] - this.costs[d];
+    for (const { map, cells, own, width, deltas } of this.sides) {
+      const x = map[w];
+      const y = map[d];
+      if (x === y) continue;
+      let delta = deltas === null ? NaN : deltas[x * own + y];
+      if (Number.isNaN(delta)) {
+        delta = worst(cells, width, x, y);
+        if (deltas !== null) deltas[x * own + y] = delta;
+        this.work += width;
+      }
+      sum += delta;
+      if (sum === Infinity) return sum;
+    }
+    return sum;
+  }
+
+  /** Tells whether w may replace d at equal cost. */
+  private isBefore(w: number, d: number): boolean {
+    for (const order of this.orders) if (order[w] !== order[d]) return order[w] < order[d];
+    return w < d;
   }
 }
 
