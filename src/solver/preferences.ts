@@ -50,7 +50,7 @@ export function preferredOptimum(
   if (!left.values.every((list, i) => list.includes(optimum[i]))) return undefined;
   const free = Array.from(left.values.keys()).filter((i) => left.values[i].length > 1);
   if (free.length === 0) return optimum;
-  const ties = tieProblem(problem, optimum, slack, left, free, levels);
+  const ties = tieProblem({ problem, optimum, slack, left, free, levels });
   if (ties === undefined) return undefined;
   const start = Int32Array.from(free, (i) => left.values[i].indexOf(optimum[i]));
   const found = solveNow(ties, { certify: false, workLimit: WORK, starts: [start] });
@@ -170,99 +170,135 @@ function forbidUnsupported(
   }
 }
 
+/** The choice among values that are left, in the terms of the problem that asks. */
+interface TieQuestion {
+  readonly problem: Problem;
+  readonly optimum: Int32Array;
+  readonly slack: number;
+  readonly left: Left;
+  readonly free: readonly number[];
+  readonly levels: readonly Preference[];
+}
+
 /** The free variables as a problem: what is above the least cost first, then level by level. */
-function tieProblem(
-  problem: Problem,
-  optimum: Int32Array,
-  slack: number,
-  { values, costs, joints }: Left,
-  free: readonly number[],
-  levels: readonly Preference[],
-): Problem | undefined {
+function tieProblem(asked: TieQuestion): Problem | undefined {
+  const { problem, optimum, left, free, levels } = asked;
+  const { values } = left;
   const name = new Int32Array(problem.domains.length).fill(-1);
   free.forEach((i, k) => (name[i] = k));
-  const cell = cellOf(problem);
-  const pairs: Pair[] = [];
-  let count = 0;
-  for (const { variables, edges, shifts } of joints) {
-    const [i, j] = variables;
-    if (name[i] < 0 && name[j] < 0) continue;
-    count += values[i].length * values[j].length;
-    if (count > MOST_PAIRS) return undefined;
-    const rest = (a: number, b: number): number => {
-      let sum = -(shifts?.[0][a] ?? 0) - (shifts?.[1][b] ?? 0);
-      for (const e of edges) sum += problem.edges.first[e] === i ? cell(e, a, b) : cell(e, b, a);
-      return sum;
-    };
-    // The least of the edge is at most `slack` below what the optimum leaves of it.
-    const least = rest(optimum[i], optimum[j]) - slack;
-    const at =
-      (level: Preference) =>
-      (a: number, b: number): number =>
-        edges.reduce(
-          (sum, e) =>
-            sum +
-            (level.pair === undefined
-              ? 0
-              : problem.edges.first[e] === i
-                ? level.pair(e, a, b)
-                : level.pair(e, b, a)),
-          0,
-        );
-    pairs.push({
-      variables,
-      level: -1,
-      costs: grid(values[i], values[j], (a, b) => within(rest(a, b) - least, 2 * slack)),
-    });
-    levels.forEach((level, l) => {
-      if (level.pair !== undefined)
-        pairs.push({ variables, level: l, costs: grid(values[i], values[j], at(level)) });
-    });
-  }
-  levels.forEach((level, l) => {
-    for (const [i, j] of level.equal ?? [])
-      if (name[i] >= 0 || name[j] >= 0)
-        pairs.push({
-          variables: [i, j],
-          level: l,
-          costs: grid(values[i], values[j], (a, b) => (a === b ? 0 : 1)),
-        });
-  });
-  const own = (i: number, l: number): Float64Array =>
-    Float64Array.from(values[i], (a) =>
-      l < 0 ? within(costs[i][a], slack) : (levels[l].value?.(i, a) ?? 0),
-    );
+  const joints = left.joints.filter(({ variables: [i, j] }) => name[i] >= 0 || name[j] >= 0);
+  const count = joints.reduce(
+    (sum, { variables: [i, j] }) => sum + values[i].length * values[j].length,
+    0,
+  );
+  if (count > MOST_PAIRS) return undefined;
+  const pairs = [
+    ...joints.flatMap((joint) => jointPairs(asked, joint)),
+    ...equalPairs(asked, name),
+  ];
   const weights = weightsOf(levels.length, (l) => {
     let most = 0;
-    for (const i of free) most += largest(own(i, l));
+    for (const i of free) most += largest(ownCosts(asked, i, l));
     for (const pair of pairs) if (pair.level === l) most += largest(pair.costs);
     return most;
   });
   if (weights === undefined) return undefined;
-  const unary = free.map((i) => {
-    const sum = new Float64Array(values[i].length);
-    for (let l = -1; l < levels.length; l++)
-      if (weights[l + 1] > 0) own(i, l).forEach((c, a) => (sum[a] += c * weights[l + 1]));
+  const builder = new ProblemBuilder();
+  addCosts(builder, asked, { pairs, name, weights });
+  for (const row of problem.rows ?? []) addRow(builder, row, optimum, values, name);
+  return builder.build();
+}
+
+/** The costs of the edges between two variables: above their least, then of each level. */
+function jointPairs(
+  { problem, optimum, slack, left: { values }, levels }: TieQuestion,
+  { variables, edges, shifts }: Joint,
+): Pair[] {
+  const [i, j] = variables;
+  const cell = cellOf(problem);
+  /** A function of the values of an edge's ends, at values of the joint's variables. */
+  const along = (
+    e: number,
+    of: (e: number, first: number, second: number) => number,
+    a: number,
+    b: number,
+  ): number => (problem.edges.first[e] === i ? of(e, a, b) : of(e, b, a));
+  const rest = (a: number, b: number): number => {
+    let sum = -(shifts?.[0][a] ?? 0) - (shifts?.[1][b] ?? 0);
+    for (const e of edges) sum += along(e, cell, a, b);
+    return sum;
+  };
+  // The least of the edge is at most `slack` below what the optimum leaves of it.
+  const least = rest(optimum[i], optimum[j]) - slack;
+  const above = grid(values[i], values[j], (a, b) => within(rest(a, b) - least, 2 * slack));
+  return [
+    { variables, level: -1, costs: above },
+    ...levels.flatMap(({ pair }, level): Pair[] => {
+      if (pair === undefined) return [];
+      const costs = grid(values[i], values[j], (a, b) =>
+        edges.reduce((sum, e) => sum + along(e, pair, a, b), 0),
+      );
+      return [{ variables, level, costs }];
+    }),
+  ];
+}
+
+/** The pairs of variables that a level wants equal. */
+function equalPairs({ left: { values }, levels }: TieQuestion, name: Int32Array): Pair[] {
+  return levels.flatMap(({ equal = [] }, level) =>
+    equal
+      .filter(([i, j]) => name[i] >= 0 || name[j] >= 0)
+      .map(([i, j]) => ({
+        variables: [i, j] as const,
+        level,
+        costs: grid(values[i], values[j], (a, b) => (a === b ? 0 : 1)),
+      })),
+  );
+}
+
+/** Costs of a variable alone: above its least (level -1), or of a level. */
+function ownCosts(
+  { slack, left: { values, costs }, levels }: TieQuestion,
+  variable: number,
+  level: number,
+): Float64Array {
+  return Float64Array.from(values[variable], (a) =>
+    level < 0 ? within(costs[variable][a], slack) : (levels[level].value?.(variable, a) ?? 0),
+  );
+}
+
+/** Adds the free variables and their edges with the weighted sums of all levels. */
+function addCosts(
+  builder: ProblemBuilder,
+  asked: TieQuestion,
+  {
+    pairs,
+    name,
+    weights,
+  }: {
+    readonly pairs: readonly Pair[];
+    readonly name: Int32Array;
+    readonly weights: readonly number[];
+  },
+): void {
+  const unary = asked.free.map((i) => {
+    const sum = new Float64Array(asked.left.values[i].length);
+    for (let l = -1; l < asked.levels.length; l++)
+      if (weights[l + 1] > 0)
+        ownCosts(asked, i, l).forEach((c, a) => (sum[a] += c * weights[l + 1]));
     return sum;
   });
-  const tables: {
-    readonly first: number;
-    readonly second: number;
-    readonly costs: Float64Array;
-  }[] = [];
-  for (const { variables, level, costs: part } of pairs) {
+  const tables: (readonly [first: number, second: number, costs: Float64Array])[] = [];
+  for (const { variables, level, costs } of pairs) {
     const weight = weights[level + 1];
     if (weight === 0) continue;
     const [first, second] = [name[variables[0]], name[variables[1]]];
-    const weighted = part.map((c) => c * weight);
-    if (first >= 0 && second >= 0) tables.push({ first, second, costs: weighted });
+    const weighted = costs.map((c) => c * weight);
+    if (first >= 0 && second >= 0) tables.push([first, second, weighted]);
     else weighted.forEach((c, a) => (unary[Math.max(first, second)][a] += c));
   }
-  const builder = new ProblemBuilder();
   for (const sum of unary) builder.addVariable(sum);
-  for (const { first, second, costs: table } of tables) builder.addEdge(first, second, table);
-  for (const row of problem.rows ?? []) addRow(builder, row, optimum, values, name);
-  return builder.build();
+  for (const table of tables) builder.addEdge(...table);
 }
 
 /** Costs of one level on two variables, over the values that are left of them, row by row. */

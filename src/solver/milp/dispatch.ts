@@ -47,12 +47,11 @@ export async function solveWithLibrary(
     ...(limit === undefined ? {} : { timeLimitSeconds: Math.min(OWN_SECONDS, limit * OWN_SHARE) }),
   });
   const bound = Math.max(ours.bound, leastTotal(problem));
-  const found = ours.choice.length > 0 || problem.domains.length === 0;
   const verdict = await consult(problem, backend, {
     seed: options.seed ?? 0,
     ...(limit === undefined ? {} : { timeLimitSeconds: Math.max(0.05, limit - elapsed()) }),
     ...(options.signal === undefined ? {} : { signal: options.signal }),
-    ...(found ? { start: ours.choice } : {}),
+    ...(hasChoice(problem, ours) ? { start: ours.choice } : {}),
     onChoice: (_, objective) => {
       const best = Math.min(objective, ours.objective);
       options.onProgress?.({
@@ -74,6 +73,22 @@ export async function solveWithLibrary(
     ...(verdict.objective === undefined ? {} : { cost: verdict.objective }),
     ...(verdict.claimedBound === undefined ? {} : { bound: verdict.claimedBound }),
   });
+  return { ...concluded(engine, problem, ours, verdict), seconds: elapsed() };
+}
+
+function hasChoice(problem: Problem, { choice }: Solution): boolean {
+  return choice.length > 0 || problem.domains.length === 0;
+}
+
+/** The better of our answer and the library's, with what each is worth. */
+function concluded(
+  engine: 'highs' | 'javascript-lp-solver',
+  problem: Problem,
+  ours: Solution,
+  verdict: Awaited<ReturnType<typeof consult>>,
+): Omit<Solution, 'seconds'> {
+  const bound = Math.max(ours.bound, leastTotal(problem));
+  const { choice, objective } = verdict;
   const statistics = {
     ...ours.statistics,
     columns: verdict.size.columns,
@@ -83,38 +98,37 @@ export async function solveWithLibrary(
   };
   const evidence = [
     ...(ours.evidence ?? []),
-    words(engine, verdict.word, verdict.objective, verdict.claimedBound),
+    words(engine, verdict.word, objective, verdict.claimedBound),
   ];
-  const { choice, objective } = verdict;
-  if (choice !== undefined && objective !== undefined && objective <= ours.objective) {
-    const rest = { evidence, statistics, seconds: elapsed(), solver: engine };
-    if (objective < bound) {
+  if (choice === undefined || objective === undefined || objective > ours.objective) {
+    if (hasChoice(problem, ours))
       evidence.push(
-        `internal error: our engine proved ${bound}, above a checked choice; please report ` +
-          'this problem',
+        `the choice is our own engine's: ${engine} has ` +
+          `${objective === undefined ? 'none' : objective}`,
       );
-      return refuted(problem, ours, { choice, objective }, rest);
-    }
-    const { conflict: _conflict, smallestBudget: _budget, ...proof } = ours;
-    evidence.push(`the bound ${bound} is our own engine's (${ours.solver}), not ${engine}'s`);
-    const status = isLeast(problem, objective, bound) ? 'optimal' : 'feasible';
-    return {
-      ...proof,
-      ...rest,
-      status,
-      choice,
-      objective,
-      bound,
-      gap: openGap(problem, objective, bound),
-      ties: 'engine',
-    };
+    return { ...ours, evidence, statistics };
   }
-  if (found)
+  const rest = { evidence, statistics, solver: engine };
+  if (objective < bound) {
     evidence.push(
-      `the choice is our own engine's: ${engine} has ` +
-        `${objective === undefined ? 'none' : objective}`,
+      `internal error: our engine proved ${bound}, above a checked choice; please report ` +
+        'this problem',
     );
-  return { ...ours, evidence, statistics, seconds: elapsed() };
+    return refuted(problem, ours, { choice, objective }, rest);
+  }
+  const { conflict: _conflict, smallestBudget: _budget, ...proof } = ours;
+  evidence.push(`the bound ${bound} is our own engine's (${ours.solver}), not ${engine}'s`);
+  const status = isLeast(problem, objective, bound) ? 'optimal' : 'feasible';
+  return {
+    ...proof,
+    ...rest,
+    status,
+    choice,
+    objective,
+    bound,
+    gap: openGap(problem, objective, bound),
+    ties: 'engine',
+  };
 }
 
 /**
@@ -132,12 +146,8 @@ export async function withSecondOpinion(
   if (opinion.refuted === undefined) return { ...ours, secondOpinion: opinion.line };
   const { seconds, statistics } = ours;
   const evidence = [...(ours.evidence ?? []), opinion.line];
-  return refuted(problem, ours, opinion.refuted, {
-    evidence,
-    statistics,
-    seconds,
-    solver: 'javascript-lp-solver',
-  });
+  const rest = { evidence, statistics, solver: 'javascript-lp-solver' };
+  return { ...refuted(problem, ours, opinion.refuted, rest), seconds };
 }
 
 /**
@@ -148,10 +158,8 @@ function refuted(
   problem: Problem,
   ours: Solution,
   better: { readonly choice: Int32Array; readonly objective: number },
-  rest: Pick<Solution, 'statistics' | 'seconds' | 'solver'> & {
-    readonly evidence: readonly string[];
-  },
-): Solution {
+  rest: Pick<Solution, 'statistics' | 'solver'> & { readonly evidence: readonly string[] },
+): Omit<Solution, 'seconds'> {
   const bound = leastTotal(problem);
   return {
     ...better,

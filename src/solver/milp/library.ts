@@ -86,20 +86,27 @@ export function askLibrary(
   lp: LinearProgram,
   run: LibraryRun = {},
 ): Promise<LibraryAnswer> {
-  const {
-    columns,
-    rows,
-    cost,
-    lower,
-    upper,
-    integer,
-    starts,
-    indices,
-    values,
-    rowLower,
-    rowUpper,
-  } = lp;
-  const program = {
+  const { rows, starts, rowLower, rowUpper } = lp;
+  // To javascript-lp-solver an empty row is no constraint whatever its bounds are; HiGHS calls a
+  // program of them "Empty".
+  for (let r = 0; r < rows; r++) {
+    if (starts[r] === starts[r + 1] && (rowLower[r] > 0 || rowUpper[r] < 0)) {
+      return Promise.resolve({
+        word: `infeasible before asking: row ${lp.rowName(r)} is empty`,
+        seconds: 0,
+      });
+    }
+  }
+  return new Promise((resolve) => {
+    new LibraryJob(library, run, lp.values.length < LARGE_NONZEROS, resolve).start(programOf(lp));
+  });
+}
+
+/** The part of a program that a thread may be sent. */
+function programOf(lp: LinearProgram) {
+  const { columns, rows, cost, lower, upper, integer } = lp;
+  const { starts, indices, values, rowLower, rowUpper } = lp;
+  return {
     columns,
     rows,
     cost,
@@ -112,74 +119,93 @@ export function askLibrary(
     rowLower,
     rowUpper,
   };
-  const began = performance.now();
-  // To javascript-lp-solver an empty row is no constraint whatever its bounds are; HiGHS calls a
-  // program of them "Empty".
-  for (let r = 0; r < rows; r++) {
-    if (starts[r] === starts[r + 1] && (rowLower[r] > 0 || rowUpper[r] < 0)) {
-      return Promise.resolve({
-        word: `infeasible before asking: row ${lp.rowName(r)} is empty`,
-        seconds: 0,
-      });
-    }
+}
+
+/** One program in a worker, until the worker, the clock or the caller ends it. */
+class LibraryJob {
+  private readonly began = performance.now();
+  private readonly id = ++lastId;
+  private readonly worker: Thread;
+  private incumbent: Float64Array | undefined;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  /** @param keeps whether the worker is kept for another program */
+  constructor(
+    private readonly library: Library,
+    private readonly run: LibraryRun,
+    private readonly keeps: boolean,
+    private readonly resolve: (answer: LibraryAnswer) => void,
+  ) {
+    this.worker = takeWorker(library);
   }
-  const id = ++lastId;
-  return new Promise((resolve) => {
-    const worker = takeWorker(library);
-    let incumbent: Float64Array | undefined;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const finish = (word: Omit<LibraryAnswer, 'seconds'>, healthy: boolean): void => {
-      clearTimeout(timer);
-      worker.off('message', onMessage);
-      worker.off('error', onError);
-      worker.off('exit', onExit);
-      run.signal?.removeEventListener('abort', onAbort);
-      if (healthy && values.length < LARGE_NONZEROS) keepWorker(library, worker);
-      else void worker.terminate();
-      resolve({ ...word, seconds: (performance.now() - began) / 1000 });
-    };
-    const stop = (word: string): void =>
-      finish({ word, ...(incumbent === undefined ? {} : { values: incumbent }) }, false);
-    const onAbort = (): void => stop('stopped by the caller');
-    const onError = (fault: Error): void => stop(`crashed (${fault.message.split('\n')[0]})`);
-    const onExit = (code: number): void => stop(`its worker exited with code ${code}`);
-    const onMessage = (message: Message): void => {
-      if (message.id !== id) return;
-      if (message.incumbent !== undefined) {
-        incumbent = message.incumbent;
-        run.onIncumbent?.(incumbent);
-      } else if (message.word !== undefined) {
-        const found = message.values ?? incumbent;
-        const { word, bound } = message;
-        finish(
-          {
-            word,
-            ...(found === undefined ? {} : { values: found }),
-            ...(bound === undefined ? {} : { bound }),
-          },
-          true,
-        );
-      }
-    };
-    worker.on('message', onMessage);
-    worker.on('error', onError);
-    worker.on('exit', onExit);
-    run.signal?.addEventListener('abort', onAbort, { once: true });
-    if (run.signal?.aborted === true) return onAbort();
+
+  start(program: ReturnType<typeof programOf>): void {
+    const { library, run, worker } = this;
+    worker.on('message', this.onMessage);
+    worker.on('error', this.onError);
+    worker.on('exit', this.onExit);
+    run.signal?.addEventListener('abort', this.onAbort, { once: true });
+    if (run.signal?.aborted === true) {
+      this.onAbort();
+      return;
+    }
     if (run.timeLimitSeconds !== undefined) {
       const limit = (run.timeLimitSeconds + GRACE_SECONDS[library]) * 1000;
-      timer = setTimeout(
-        () => stop(`terminated ${GRACE_SECONDS[library]} s after its time limit`),
+      this.timer = setTimeout(
+        () => this.stop(`terminated ${GRACE_SECONDS[library]} s after its time limit`),
         limit,
       );
     }
     worker.postMessage({
-      id,
+      id: this.id,
       library,
       program,
       seed: run.seed ?? 0,
       ...(run.timeLimitSeconds === undefined ? {} : { timeLimitSeconds: run.timeLimitSeconds }),
       ...(run.start === undefined ? {} : { start: run.start }),
     });
-  });
+  }
+
+  private readonly onAbort = (): void => this.stop('stopped by the caller');
+
+  private readonly onError = (fault: Error): void =>
+    this.stop(`crashed (${fault.message.split('\n')[0]})`);
+
+  private readonly onExit = (code: number): void =>
+    this.stop(`its worker exited with code ${code}`);
+
+  private readonly onMessage = ({ id, incumbent, word, values, bound }: Message): void => {
+    if (id !== this.id) return;
+    if (incumbent !== undefined) {
+      this.incumbent = incumbent;
+      this.run.onIncumbent?.(incumbent);
+    } else if (word !== undefined) {
+      const found = values ?? this.incumbent;
+      this.finish(
+        {
+          word,
+          ...(found === undefined ? {} : { values: found }),
+          ...(bound === undefined ? {} : { bound }),
+        },
+        true,
+      );
+    }
+  };
+
+  private stop(word: string): void {
+    const values = this.incumbent;
+    this.finish({ word, ...(values === undefined ? {} : { values }) }, false);
+  }
+
+  private finish(answer: Omit<LibraryAnswer, 'seconds'>, healthy: boolean): void {
+    const { worker } = this;
+    clearTimeout(this.timer);
+    worker.off('message', this.onMessage);
+    worker.off('error', this.onError);
+    worker.off('exit', this.onExit);
+    this.run.signal?.removeEventListener('abort', this.onAbort);
+    if (healthy && this.keeps) keepWorker(this.library, worker);
+    else void worker.terminate();
+    this.resolve({ ...answer, seconds: (performance.now() - this.began) / 1000 });
+  }
 }

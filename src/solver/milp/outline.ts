@@ -76,24 +76,48 @@ function shapeOf(table: Problem['tables'][number]): TableShape {
 }
 
 export function outline(problem: Problem): Outline {
-  const { domains, edges } = problem;
+  const { domains } = problem;
+  const n = domains.length;
+  const values = valuesAlone(problem);
+  const flowing = addEdges(problem, values);
+  const { offset, alive, cost } = values;
+  const living = new Int32Array(n);
+  for (let i = 0; i < n; i++) for (let x = offset[i]; x < offset[i + 1]; x++) living[i] += alive[x];
+  const binaries = alive.reduce((sum, x) => sum + x, 0);
+  const flows = flowing.map((e) => flowOf(problem, values, e));
+  const size = { binaries, columns: binaries, rows: n, nonzeros: binaries, bindingRows: 0 };
+  for (const flow of flows) countFlow(size, problem, living, flow);
+  countRows(size, problem, living);
+  return { problem, offset, alive, cost, flows, size };
+}
+
+/** Which values live, and what they cost: the values of variable i begin at `offset[i]`. */
+type Values = Pick<Outline, 'offset' | 'alive' | 'cost'>;
+
+function valuesAlone({ domains, vectors, unary }: Problem): Values {
   const n = domains.length;
   const offset = new Int32Array(n + 1);
   for (let i = 0; i < n; i++) offset[i + 1] = offset[i] + domains[i];
   const cost = new Float64Array(offset[n]);
   const alive = new Uint8Array(offset[n]);
   for (let i = 0; i < n; i++) {
-    const vector = problem.vectors[problem.unary[i]];
+    const vector = vectors[unary[i]];
     for (let a = 0; a < domains[i]; a++) {
       alive[offset[i] + a] = vector[a] < Infinity ? 1 : 0;
       cost[offset[i] + a] = vector[a] < Infinity ? vector[a] : 0;
     }
   }
-  const shapes: (TableShape | undefined)[] = problem.tables.map(() => undefined);
+  return { offset, alive, cost };
+}
+
+/** Adds edges whose costs are sums of two parts; the others, which take pair columns. */
+function addEdges(problem: Problem, { offset, alive, cost }: Values): number[] {
+  const { domains, edges, tables } = problem;
+  const shapes: (TableShape | undefined)[] = tables.map(() => undefined);
   const flowing: number[] = [];
   for (let e = 0; e < edges.first.length; e++) {
     const [i, j] = [edges.first[e], edges.second[e]];
-    const table = problem.tables[edges.table[e]];
+    const table = tables[edges.table[e]];
     if (i === j) {
       for (let a = 0; a < domains[i]; a++) {
         const p = classOf(problem, edges.firstMap[e], a);
@@ -116,55 +140,64 @@ export function outline(problem: Problem): Outline {
     }
     if (shape.parts === undefined) flowing.push(e);
   }
-  const living = new Int32Array(n);
-  for (let i = 0; i < n; i++) for (let x = offset[i]; x < offset[i + 1]; x++) living[i] += alive[x];
+  return flowing;
+}
+
+function flowOf(problem: Problem, { offset, alive }: Values, edge: number): FlowEdge {
+  const { domains, edges, tables } = problem;
+  const { rows, columns } = tables[edges.table[edge]];
   const used = (v: number, map: number, classes: number): Uint8Array => {
     const flags = new Uint8Array(classes);
     for (let a = 0; a < domains[v]; a++)
       if (alive[offset[v] + a] === 1) flags[classOf(problem, map, a)] = 1;
     return flags;
   };
-  const binaries = alive.reduce((sum, x) => sum + x, 0);
-  let [columns, rows, nonzeros] = [binaries, n, binaries];
-  const flows = flowing.map((e): FlowEdge => {
-    const { rows: height, columns: width, costs } = problem.tables[edges.table[e]];
-    const rowUsed = used(edges.first[e], edges.firstMap[e], height);
-    const columnUsed = used(edges.second[e], edges.secondMap[e], width);
-    let cells = 0;
-    for (let p = 0; p < height; p++) {
-      if (rowUsed[p] === 0) continue;
-      for (let q = 0; q < width; q++)
-        if (columnUsed[q] === 1 && costs[p * width + q] < Infinity) cells++;
-    }
-    columns += cells;
-    nonzeros += 2 * cells + living[edges.first[e]] + living[edges.second[e]];
-    for (const flag of rowUsed) rows += flag;
-    for (const flag of columnUsed) rows += flag;
-    return { edge: e, rowUsed, columnUsed };
-  });
-  let bindingRows = 0;
+  return {
+    edge,
+    rowUsed: used(edges.first[edge], edges.firstMap[edge], rows),
+    columnUsed: used(edges.second[edge], edges.secondMap[edge], columns),
+  };
+}
+
+/** A size that is being counted. */
+type Count = { -readonly [K in keyof ProgramSize]: ProgramSize[K] };
+
+/** Counts the columns of an edge, one for each pair of live classes, and its rows. */
+function countFlow(
+  size: Count,
+  { edges, tables }: Problem,
+  living: Int32Array,
+  { edge, rowUsed, columnUsed }: FlowEdge,
+): void {
+  const { rows: height, columns: width, costs } = tables[edges.table[edge]];
+  let cells = 0;
+  for (let p = 0; p < height; p++) {
+    if (rowUsed[p] === 0) continue;
+    for (let q = 0; q < width; q++)
+      if (columnUsed[q] === 1 && costs[p * width + q] < Infinity) cells++;
+  }
+  size.columns += cells;
+  size.nonzeros += 2 * cells + living[edges.first[edge]] + living[edges.second[edge]];
+  for (const flag of rowUsed) size.rows += flag;
+  for (const flag of columnUsed) size.rows += flag;
+}
+
+/** Counts the rows of the problem, and those of its usage over time. */
+function countRows(size: Count, problem: Problem, living: Int32Array): void {
   for (const row of problem.rows ?? []) {
     let largest = 0;
-    rows++;
+    size.rows++;
     row.variables.forEach((v, k) => {
-      nonzeros += living[v];
+      size.nonzeros += living[v];
       largest += row.amounts[k].reduce((most, u) => Math.max(most, u), 0);
     });
-    if (!(largest <= row.bound)) bindingRows++;
+    if (!(largest <= row.bound)) size.bindingRows++;
   }
   forBindingTimes(problem, undefined, (values) => {
-    rows++;
-    bindingRows++;
-    nonzeros += values;
+    size.rows++;
+    size.bindingRows++;
+    size.nonzeros += values;
   });
-  return {
-    problem,
-    offset,
-    alive,
-    cost,
-    flows,
-    size: { binaries, columns, rows, nonzeros, bindingRows },
-  };
 }
 
 /**

@@ -180,29 +180,39 @@ function fail(what: string): never {
  * Infinity.
  */
 function validateProblem(problem: Problem): void {
-  const { domains, unary, vectors, edges, tables } = problem;
-  const { maps } = problem;
-  const n = domains.length;
-  if (unary.length !== n) fail(`${n} domains but ${unary.length} unary ids`);
-  const checkCosts = (v: Float64Array, what: string): void => {
-    for (let i = 0; i < v.length; i++) {
-      if (v[i] !== Infinity && !Number.isSafeInteger(v[i])) {
-        fail(`${what} holds ${v[i]} at ${i}; costs are integers below 2^53 or Infinity`);
-      }
-    }
-  };
+  const { vectors, tables } = problem;
   vectors.forEach((v, id) => checkCosts(v, `vector ${id}`));
   tables.forEach((t, id) => {
     checkCosts(t.costs, `table ${id}`);
     if (t.costs.length !== t.rows * t.columns)
       fail(`table ${id} has ${t.costs.length} costs, expected ${t.rows} x ${t.columns}`);
   });
+  checkVariables(problem);
+  checkEdges(problem);
+  checkRows(problem);
+}
+
+function checkCosts(costs: Float64Array, what: string): void {
+  for (let i = 0; i < costs.length; i++) {
+    if (costs[i] !== Infinity && !Number.isSafeInteger(costs[i])) {
+      fail(`${what} holds ${costs[i]} at ${i}; costs are integers below 2^53 or Infinity`);
+    }
+  }
+}
+
+function checkVariables({ domains, unary, vectors }: Problem): void {
+  const n = domains.length;
+  if (unary.length !== n) fail(`${n} domains but ${unary.length} unary ids`);
   for (let i = 0; i < n; i++) {
     const v = vectors[unary[i]];
     if (v === undefined) fail(`variable ${i} has unary id ${unary[i]} of ${vectors.length}`);
     if (v.length !== domains[i])
       fail(`variable ${i} has ${domains[i]} values but ${v.length} costs`);
   }
+}
+
+function checkEdges({ domains, edges, tables, maps }: Problem): void {
+  const n = domains.length;
   const top = maps.map((m, id) => {
     let most = 0;
     for (const c of m) {
@@ -231,7 +241,12 @@ function validateProblem(problem: Problem): void {
       }
     }
   }
-  for (const row of problem.rows ?? []) {
+}
+
+/** Rows, and the pieces of usage over time. */
+function checkRows({ domains, rows = [], usage }: Problem): void {
+  const n = domains.length;
+  for (const row of rows) {
     row.variables.forEach((v, k) => {
       if (!(v >= 0 && v < n)) fail(`row "${row.name}" names variable ${v} of ${n}`);
       const amounts = row.amounts[k];
@@ -243,7 +258,7 @@ function validateProblem(problem: Problem): void {
       }
     });
   }
-  for (const piece of problem.usage?.pieces ?? []) {
+  for (const piece of usage?.pieces ?? []) {
     if (!(piece.variable >= 0 && piece.variable < n))
       fail(`usage piece names variable ${piece.variable} of ${n}`);
     if (piece.amounts.length !== domains[piece.variable]) {

@@ -77,66 +77,8 @@ export function compactProblem(
     kept[v]?.values ?? all.subarray(0, problem.domains[v]);
   if (kept.every((list) => list === undefined))
     return { problem, expand: (choice) => choice, contract: (choice) => choice, valuesOf };
-  const domains = problem.domains.map((size, v) => kept[v]?.values.length ?? size);
-  const vectors = [...problem.vectors];
-  const maps = [...problem.maps];
-  const shared = <T>(store: T[]): ((id: number, list: AllowedValues, make: () => T) => number) => {
-    const known = new Map<number, number>();
-    return (id, list, make) => {
-      const key = (id + 1) * 2 ** 24 + list.id;
-      let at = known.get(key);
-      if (at === undefined) {
-        at = store.push(make()) - 1;
-        known.set(key, at);
-      }
-      return at;
-    };
-  };
-  const vectorOf = shared(vectors);
-  const mapOf = shared(maps);
-  const unary = problem.unary.map((id, v) => {
-    const list = kept[v];
-    if (list === undefined) return id;
-    return vectorOf(id, list, () => Float64Array.from(list.values, (a) => problem.vectors[id][a]));
-  });
-  const remap = (map: Int32Array, ends: Int32Array): Int32Array =>
-    map.map((id, e) => {
-      const list = kept[ends[e]];
-      if (list === undefined) return id;
-      return mapOf(id, list, () =>
-        id < 0 ? list.values : list.values.map((a) => problem.maps[id][a]),
-      );
-    });
-  const { edges, minPairs } = problem;
-  const minPairsLeft = (names: Int32Array): Int32Array =>
-    names.map((id, v) => {
-      const list = kept[v];
-      return list === undefined || id < 0
-        ? id
-        : mapOf(id, list, () => list.values.map((a) => problem.maps[id][a]));
-    });
   return {
-    problem: {
-      ...problem,
-      domains,
-      unary,
-      vectors,
-      maps,
-      edges: {
-        ...edges,
-        firstMap: remap(edges.firstMap, edges.first),
-        secondMap: remap(edges.secondMap, edges.second),
-      },
-      ...(minPairs === undefined
-        ? {}
-        : {
-            minPairs: {
-              first: minPairsLeft(minPairs.first),
-              second: minPairsLeft(minPairs.second),
-            },
-          }),
-      ...(problem.rows === undefined ? {} : { rows: restrictRows(problem.rows, { valuesOf }) }),
-    },
+    problem: { ...withoutValues(problem, kept), ...rowsLeft(problem, { valuesOf }) },
     expand: (choice) => choice.map((a, v) => kept[v]?.values[a] ?? a),
     contract: (choice) => {
       const out = choice.map((a, v) => kept[v]?.values.indexOf(a) ?? a);
@@ -144,4 +86,79 @@ export function compactProblem(
     },
     valuesOf,
   };
+}
+
+function rowsLeft(
+  { rows }: Problem,
+  left: Pick<CompactProblem, 'valuesOf'>,
+): Pick<Problem, 'rows'> {
+  return rows === undefined ? {} : { rows: restrictRows(rows, left) };
+}
+
+/** The problem on the values that are kept, but for its rows. */
+function withoutValues(problem: Problem, kept: readonly (AllowedValues | undefined)[]): Problem {
+  const { edges, minPairs } = problem;
+  const vectors = new ShortenedLists(problem.vectors);
+  const maps = new ShortenedLists(problem.maps);
+  const unary = problem.unary.map((id, v) => {
+    const list = kept[v];
+    if (list === undefined) return id;
+    return vectors.add(id, list, () =>
+      Float64Array.from(list.values, (a) => problem.vectors[id][a]),
+    );
+  });
+  /** The map of a variable; without one (-1) every value is a class of its own. */
+  const mapOf = (id: number, list: AllowedValues): number =>
+    maps.add(id, list, () => (id < 0 ? list.values : list.values.map((a) => problem.maps[id][a])));
+  const remap = (map: Int32Array, ends: Int32Array): Int32Array =>
+    map.map((id, e) => {
+      const list = kept[ends[e]];
+      return list === undefined ? id : mapOf(id, list);
+    });
+  const minPairsLeft = (names: Int32Array): Int32Array =>
+    names.map((id, v) => {
+      const list = kept[v];
+      return list === undefined || id < 0 ? id : mapOf(id, list);
+    });
+  return {
+    ...problem,
+    domains: problem.domains.map((size, v) => kept[v]?.values.length ?? size),
+    unary,
+    vectors: vectors.all,
+    maps: maps.all,
+    edges: {
+      ...edges,
+      firstMap: remap(edges.firstMap, edges.first),
+      secondMap: remap(edges.secondMap, edges.second),
+    },
+    ...(minPairs === undefined
+      ? {}
+      : {
+          minPairs: {
+            first: minPairsLeft(minPairs.first),
+            second: minPairsLeft(minPairs.second),
+          },
+        }),
+  };
+}
+
+/** Lists of a problem with shorter ones added to them, each made once. */
+class ShortenedLists<T> {
+  readonly all: T[];
+  private readonly known = new Map<number, number>();
+
+  constructor(lists: readonly T[]) {
+    this.all = [...lists];
+  }
+
+  /** Id of list `id` on the values that are allowed. */
+  add(id: number, allowed: AllowedValues, make: () => T): number {
+    const key = (id + 1) * 2 ** 24 + allowed.id;
+    let at = this.known.get(key);
+    if (at === undefined) {
+      at = this.all.push(make()) - 1;
+      this.known.set(key, at);
+    }
+    return at;
+  }
 }
