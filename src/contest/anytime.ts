@@ -82,114 +82,176 @@ export async function solveAnytime(
   }
 }
 
-async function searchAndClose(
-  run: AnytimeRun,
-  reduced: Presolved,
-  start: Int32Array,
-): Promise<Solution> {
-  const { model } = reduced;
-  const { options } = run;
-  const cost = costOf(model, start);
+function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32Array): Promise<Solution> {
+  const cost = costOf(reduced.model, start);
   run.progress('reduce', cost, -Infinity);
-  /** Milliseconds. */
-  const reduction = 1000 * run.elapsed();
-  const reserve = RESERVE * run.elapsed() + RESERVE_SECONDS;
-  const limit = options.timeLimitSeconds ?? Infinity;
-  const deadline =
-    limit === Infinity
-      ? Infinity
-      : milliseconds() + 1000 * Math.max(0.05, limit - run.elapsed() - reserve);
-  const { gap = 0, lowerBound = -Infinity } = options;
-  const over = (found: Findings): boolean => {
-    const known = Math.max(lowerBound, parts.best);
-    if (run.stopped() || milliseconds() > deadline || found.cost - known < 0.5) return true;
-    return gap > 0 && gapOf(found.cost, Math.max(found.bound?.best ?? -Infinity, known)) <= gap;
-  };
-  const values = model.start[model.count];
-  const closable = options.close !== false && values <= CLOSE_VALUES;
-  const endgame = new Endgame(run, reduced);
-  let pending = closable && values >= FINISH_VALUES;
-  let closing = closable;
-  let patience = 0;
-  let known = cost;
-  const parts = new BoundByParts(run, reduced);
-  const few = model.count <= FEW_VARIABLES;
-  const last = deadline === Infinity ? Infinity : deadline - LAST_SHARE * 1000 * limit;
-  let partsPatience = PARTS_PATIENCE;
-  /** Tells whether the bound is to be raised by parts now, and where it may. */
-  const splits = ({ bound, rounds, cost: objective }: Findings): boolean => {
-    if (options.close === false || bound === undefined || bound.unconverged) return false;
-    if (objective - Math.max(bound.best, parts.best) < 0.5) return false;
-    if (!few && gapOf(objective, bound.best) > TIGHT) return false;
-    return (few && patience >= partsPatience) || milliseconds() > last || rounds >= budget;
-  };
-  const pauses = (found: Findings): boolean => {
+  return new PausedSearch(run, reduced, { choice: start, cost, bound: undefined, rounds: 0 }).run();
+}
+
+/**
+ * A search in parts. Every pause of it is for the finisher, then for closing, then for the bound by
+ * parts; what they leave open the search goes on with.
+ */
+class PausedSearch {
+  /** Milliseconds that the reduction took. */
+  private readonly reduction: number;
+  private readonly deadline: number;
+  /** When the last share of the time begins. */
+  private readonly last: number;
+  /** Rounds of search in all. */
+  private readonly budget: number;
+  private readonly endgame: Endgame;
+  private readonly parts: BoundByParts;
+  /** True while the finisher, and while closing, has not been tried. */
+  private pending: boolean;
+  private closing: boolean;
+  /** Rounds without a better choice, and how many of them bring the bound by parts. */
+  private patience = 0;
+  private partsPatience = PARTS_PATIENCE;
+  /** Cost of the best choice, and the rounds before this part of the search. */
+  private known: number;
+  private base = 0;
+
+  constructor(
+    private readonly asked: AnytimeRun,
+    private readonly reduced: Presolved,
+    private found: Findings,
+  ) {
+    const { options } = asked;
+    this.reduction = 1000 * asked.elapsed();
+    const reserve = RESERVE * asked.elapsed() + RESERVE_SECONDS;
+    const limit = options.timeLimitSeconds ?? Infinity;
+    this.deadline =
+      limit === Infinity
+        ? Infinity
+        : milliseconds() + 1000 * Math.max(0.05, limit - asked.elapsed() - reserve);
+    this.last = limit === Infinity ? Infinity : this.deadline - LAST_SHARE * 1000 * limit;
+    this.budget = options.rounds ?? (limit === Infinity ? ROUNDS : Infinity);
+    const { model } = reduced;
+    const values = model.start[model.count];
+    this.closing = options.close !== false && values <= CLOSE_VALUES;
+    this.pending = this.closing && values >= FINISH_VALUES;
+    this.endgame = new Endgame(asked, reduced);
+    this.parts = new BoundByParts(asked, reduced);
+    this.known = found.cost;
+  }
+
+  async run(): Promise<Solution> {
+    const isEmpty = this.reduced.model.count === 0;
+    if (isEmpty) this.found = { ...this.found, bound: noPrices(this.reduced) };
+    else this.found = await this.search(0);
+    for (
+      let part = 1;
+      (this.closing || this.splits(this.found)) && !this.isOver(this.found);
+      part++
+    ) {
+      const isEnd = this.closing ? await this.finishAndClose() : await this.raiseByParts();
+      if (isEnd) break;
+      const { found } = this;
+      if (isEmpty || found.rounds >= this.budget || this.isOver(found)) continue;
+      this.base = found.rounds;
+      const more = await this.search(part);
+      this.found = {
+        ...more,
+        bound: better(more.bound, found.bound),
+        rounds: found.rounds + more.rounds,
+      };
+    }
+    return conclude(this.asked, this.reduced, this.found, this.endgame, this.parts);
+  }
+
+  /** Searches from the best choice, until a pause. */
+  private search(part: number): Promise<Findings> {
+    const { asked, found } = this;
+    const { options } = asked;
+    return search(this.reduced.model, found.choice, found.cost, {
+      threads: options.threads ?? 2,
+      members: options.members ?? MEMBERS,
+      deadline: this.deadline,
+      control: asked.control,
+      onRound: (now) => this.pauses(now),
+      seed: (options.seed ?? 0) + part,
+      rounds: this.budget - this.base,
+    });
+  }
+
+  /** Hears of a round of the search; true where the search pauses. */
+  private pauses(found: Findings): boolean {
+    const { gap = 0, lowerBound = -Infinity } = this.asked.options;
     const bound = Math.max(lowerBound, found.bound?.best ?? -Infinity);
-    run.progress('search', found.cost, bound);
+    this.asked.progress('search', found.cost, bound);
     if (gapOf(found.cost, bound) <= gap && gap > 0) return true;
     if (found.cost - bound < 0.5) return true;
-    patience = found.cost < known ? 0 : patience + 1;
-    known = Math.min(known, found.cost);
-    if (base + found.rounds < CLOSE_ROUNDS) return false;
-    if (!closing) return splits({ ...found, rounds: base + found.rounds });
-    return (pending && found.bound?.unconverged === false) || patience >= CLOSE_PATIENCE;
-  };
-  const budget = options.rounds ?? (limit === Infinity ? ROUNDS : Infinity);
-  const settings = {
-    threads: options.threads ?? 2,
-    members: options.members ?? MEMBERS,
-    deadline,
-    control: run.control,
-    stopped: () => run.stopped(),
-    onRound: pauses,
-  };
-  const share = (part: number): number =>
-    deadline === Infinity ? Infinity : milliseconds() + part * (deadline - milliseconds());
-  let found: Findings = { choice: start, cost, bound: undefined, rounds: 0 };
-  let base = 0;
-  if (model.count === 0) found = { ...found, bound: noPrices(reduced) };
-  else
-    found = await search(model, start, cost, {
-      ...settings,
-      seed: options.seed ?? 0,
-      rounds: budget,
-    });
-  // Every pause of the search is for the finisher, then for closing, then for parts; what they
-  // leave open the search goes on with.
-  for (let part = 1; (closing || splits(found)) && !over(found); part++) {
-    const met = found.cost - (found.bound?.best ?? -Infinity) < 0.5;
-    if (!closing) {
-      const ends = milliseconds() > last || found.rounds >= budget;
-      await parts.raise(found, ends ? deadline : share(PARTS_SHARE), reduction);
-      if (ends) break;
-      partsPatience *= 2;
-      patience = 0;
-    } else if (pending && !met) {
-      pending = false;
-      found = await endgame.finish(found, share(FINISH_SHARE));
-      known = found.cost;
-      patience = endgame.done ? CLOSE_PATIENCE : 0;
-    }
-    if (
-      closing &&
-      (met || model.count === 0 || found.rounds >= budget || patience >= CLOSE_PATIENCE)
-    ) {
-      closing = false;
-      await endgame.close(found, share(endgame.done ? CLOSE_SHARE_DONE : CLOSE_SHARE));
-      const { closed } = endgame;
-      if (closed !== undefined && gapOf(closed.objective, closed.bound) <= gap) break;
-    }
-    if (model.count === 0 || found.rounds >= budget || over(found)) continue;
-    base = found.rounds;
-    const seed = (options.seed ?? 0) + part;
-    const more = await search(model, found.choice, found.cost, {
-      ...settings,
-      seed,
-      rounds: budget - base,
-    });
-    found = { ...more, bound: better(more.bound, found.bound), rounds: base + more.rounds };
+    this.patience = found.cost < this.known ? 0 : this.patience + 1;
+    this.known = Math.min(this.known, found.cost);
+    const rounds = this.base + found.rounds;
+    if (rounds < CLOSE_ROUNDS) return false;
+    if (!this.closing) return this.splits({ ...found, rounds });
+    return (this.pending && found.bound?.unconverged === false) || this.patience >= CLOSE_PATIENCE;
   }
-  return conclude(run, reduced, found, endgame, parts);
+
+  private isOver(found: Findings): boolean {
+    const { gap = 0, lowerBound = -Infinity } = this.asked.options;
+    const known = Math.max(lowerBound, this.parts.best);
+    if (this.asked.stopped() || milliseconds() > this.deadline || found.cost - known < 0.5)
+      return true;
+    return gap > 0 && gapOf(found.cost, Math.max(found.bound?.best ?? -Infinity, known)) <= gap;
+  }
+
+  /** Tells whether the bound is to be raised by parts now, and where it may. */
+  private splits({ bound, rounds, cost }: Findings): boolean {
+    if (this.asked.options.close === false || bound === undefined || bound.unconverged)
+      return false;
+    if (cost - Math.max(bound.best, this.parts.best) < 0.5) return false;
+    const few = this.reduced.model.count <= FEW_VARIABLES;
+    if (!few && gapOf(cost, bound.best) > TIGHT) return false;
+    return (
+      (few && this.patience >= this.partsPatience) ||
+      milliseconds() > this.last ||
+      rounds >= this.budget
+    );
+  }
+
+  /** Raises the bound by parts; true where nothing follows. */
+  private async raiseByParts(): Promise<boolean> {
+    const ends = milliseconds() > this.last || this.found.rounds >= this.budget;
+    const until = ends ? this.deadline : this.share(PARTS_SHARE);
+    await this.parts.raise(this.found, until, this.reduction);
+    if (ends) return true;
+    this.partsPatience *= 2;
+    this.patience = 0;
+    return false;
+  }
+
+  /** Finishes the search, then closes the gap, each once; true where the gap is closed. */
+  private async finishAndClose(): Promise<boolean> {
+    const { endgame } = this;
+    const isMet = this.found.cost - (this.found.bound?.best ?? -Infinity) < 0.5;
+    if (this.pending && !isMet) {
+      this.pending = false;
+      this.found = await endgame.finish(this.found, this.share(FINISH_SHARE));
+      this.known = this.found.cost;
+      this.patience = endgame.done ? CLOSE_PATIENCE : 0;
+    }
+    const isDue =
+      isMet ||
+      this.reduced.model.count === 0 ||
+      this.found.rounds >= this.budget ||
+      this.patience >= CLOSE_PATIENCE;
+    if (!isDue) return false;
+    this.closing = false;
+    const part = endgame.done ? CLOSE_SHARE_DONE : CLOSE_SHARE;
+    await endgame.close(this.found, this.share(part));
+    const { closed } = endgame;
+    const { gap = 0 } = this.asked.options;
+    return closed !== undefined && gapOf(closed.objective, closed.bound) <= gap;
+  }
+
+  /** The end of a share of the time that is left. */
+  private share(part: number): number {
+    if (this.deadline === Infinity) return Infinity;
+    return milliseconds() + part * (this.deadline - milliseconds());
+  }
 }
 
 /** The report of the higher bound. */

@@ -35,6 +35,22 @@ interface Strided {
   readonly strides: readonly number[];
 }
 
+/** The tables that become known at one level, with the stride of every axis. */
+type Level = readonly { readonly at: number; readonly strides: readonly number[] }[];
+
+/** The last level of a grid, in the form that kernels read. */
+interface Innermost {
+  readonly factors: Level;
+  /** Per table: where its cells begin at the axes that are fixed, and the stride of the last one. */
+  readonly at: Int32Array;
+  readonly step: readonly number[];
+  /** Candidates of the eliminated variable, and the same as a multiple of four. */
+  readonly d: number;
+  readonly padded: number;
+  /** Size of the last axis. */
+  readonly width: number;
+}
+
 export class Block {
   /** Number of local variables. */
   count = 0;
@@ -307,15 +323,36 @@ export class Block {
     factors: Factor[],
     to: number,
   ): void {
-    const { kernel, numbers: cells } = tables;
     const rank = axes.length;
+    const last = rank - 1;
     const sizes = axes.map((w) => this.sizes[w]);
-    // Per factor: stride of each axis (0 where it does not see it), and the level at which it
-    // becomes known.
-    const levels: { at: number; strides: number[] }[][] = Array.from({ length: rank }, () => []);
-    const parts: Strided[][] = Array.from({ length: rank }, () => []);
+    const levels = this.levelsOf(axes, d, factors);
+    const base = this.sums[0];
+    for (let a = 0; a < d; a++) base[a] = unary[from + a];
+    const at = new Int32Array(rank);
+    const inner = this.innermostOf(levels, d, sizes[last]);
+    let cell = to;
+    let level = 0;
+    for (;;) {
+      // Partial sums from the level that changed down to the last but one.
+      for (; level < last; level++) this.addLevel(levels[level], level, d, at);
+      this.leastCells(inner, at, cell);
+      cell += inner.width;
+      level = last - 1;
+      while (level >= 0 && ++at[level] === sizes[level]) at[level--] = 0;
+      if (level < 0) return;
+    }
+  }
+
+  /**
+   * Factors by the level at which they become known, with the stride of each axis, 0 where they do
+   * not see it. The plan keeps them for reading the choice back.
+   */
+  private levelsOf(axes: readonly number[], d: number, factors: readonly Factor[]): Level[] {
+    const levels = axes.map((): { at: number; strides: number[] }[] => []);
+    const parts = axes.map((): Strided[] => []);
     for (const f of factors) {
-      const strides = new Array<number>(rank).fill(0);
+      const strides = new Array<number>(axes.length).fill(0);
       const own = f.vars.slice(0, -1);
       const steps = new Array<number>(own.length).fill(0);
       let stride = d;
@@ -331,70 +368,75 @@ export class Block {
       parts[level].push({ at: f.at, axes: own, strides: steps });
     }
     this.plan.push(parts.flat());
-    const base = this.sums[0];
-    for (let a = 0; a < d; a++) base[a] = unary[from + a];
-    const at = new Int32Array(rank);
-    let cell = to;
-    let level = 0;
-    const last = rank - 1;
-    const inner = levels[last];
-    const innerAt = new Int32Array(inner.length);
-    const innerStep = inner.map((f) => f.strides[last]);
-    const width = sizes[last];
+    return levels;
+  }
+
+  private innermostOf(levels: readonly Level[], d: number, width: number): Innermost {
+    const last = levels.length - 1;
+    const factors = levels[last];
     // Kernels look at whole multiples of four numbers.
     const padded = 4 * Math.ceil(d / 4);
-    const { [last]: sum } = this.sums;
-    const [first, final] = [this.sumAt, this.lastAt];
-    cells.fill(Infinity, first, first + padded);
-    cells.fill(Infinity, final, final + padded);
-    for (;;) {
-      // Partial sums from the level that changed down to the last but one.
-      for (; level < last; level++) {
-        const before = this.sums[level];
-        const after = this.sums[level + 1];
-        for (let a = 0; a < d; a++) after[a] = before[a];
-        for (const f of levels[level]) {
-          let o = f.at;
-          for (let x = 0; x <= level; x++) o += f.strides[x] * at[x];
-          for (let a = 0; a < d; a++) after[a] += cells[o + a];
-        }
+    const cells = tables.numbers;
+    cells.fill(Infinity, this.sumAt, this.sumAt + padded);
+    cells.fill(Infinity, this.lastAt, this.lastAt + padded);
+    return {
+      factors,
+      at: new Int32Array(factors.length),
+      step: factors.map((f) => f.strides[last]),
+      d,
+      padded,
+      width,
+    };
+  }
+
+  /** Partial sums of the level after this one: the factors that its axis makes known join. */
+  private addLevel(factors: Level, level: number, d: number, at: Int32Array): void {
+    const cells = tables.numbers;
+    const before = this.sums[level];
+    const after = this.sums[level + 1];
+    for (let a = 0; a < d; a++) after[a] = before[a];
+    for (const f of factors) {
+      let o = f.at;
+      for (let x = 0; x <= level; x++) o += f.strides[x] * at[x];
+      for (let a = 0; a < d; a++) after[a] += cells[o + a];
+    }
+  }
+
+  /** Writes a row of the table: the least sums over the eliminated variable. */
+  private leastCells(inner: Innermost, at: Int32Array, cell: number): void {
+    const { kernel, numbers: cells } = tables;
+    const { factors, d, padded, width, at: starts, step } = inner;
+    const last = at.length - 1;
+    const sum = this.sums[last];
+    const first = this.sumAt;
+    for (let k = 0; k < factors.length; k++) {
+      let o = factors[k].at;
+      for (let x = 0; x < last; x++) o += factors[k].strides[x] * at[x];
+      starts[k] = o;
+    }
+    for (let a = 0; a < d; a++) cells[first + a] = sum[a];
+    if (factors.length === 1) {
+      kernel.least(8 * first, 8 * padded, 8 * starts[0], 8 * step[0], width, 8 * cell);
+    } else if (factors.length === 2) {
+      const [x, y] = starts;
+      const [xStep, yStep] = step;
+      kernel.leastOfTwo(8 * first, 8 * padded, 8 * x, 8 * xStep, 8 * y, 8 * yStep, width, 8 * cell);
+    } else this.leastOfMany(inner, sum, cell);
+  }
+
+  private leastOfMany(inner: Innermost, sum: Float64Array, cell: number): void {
+    const { kernel, numbers: cells } = tables;
+    const { d, padded, width, at: starts, step } = inner;
+    const final = this.lastAt;
+    const most = starts.length - 1;
+    for (let b = 0; b < width; b++) {
+      for (let a = 0; a < d; a++) cells[final + a] = sum[a];
+      for (let k = 0; k < most; k++) {
+        const o = starts[k] + b * step[k];
+        for (let a = 0; a < d; a++) cells[final + a] += cells[o + a];
       }
-      for (let k = 0; k < inner.length; k++) {
-        let o = inner[k].at;
-        for (let x = 0; x < last; x++) o += inner[k].strides[x] * at[x];
-        innerAt[k] = o;
-      }
-      for (let a = 0; a < d; a++) cells[first + a] = sum[a];
-      if (inner.length === 1) {
-        kernel.least(8 * first, 8 * padded, 8 * innerAt[0], 8 * innerStep[0], width, 8 * cell);
-      } else if (inner.length === 2) {
-        const [x, y] = innerAt;
-        kernel.leastOfTwo(
-          8 * first,
-          8 * padded,
-          8 * x,
-          8 * innerStep[0],
-          8 * y,
-          8 * innerStep[1],
-          width,
-          8 * cell,
-        );
-      } else {
-        const most = inner.length - 1;
-        for (let b = 0; b < width; b++) {
-          for (let a = 0; a < d; a++) cells[final + a] = sum[a];
-          for (let k = 0; k < most; k++) {
-            const o = innerAt[k] + b * innerStep[k];
-            for (let a = 0; a < d; a++) cells[final + a] += cells[o + a];
-          }
-          const o = innerAt[most] + b * innerStep[most];
-          kernel.least(8 * final, 8 * padded, 8 * o, 0, 1, 8 * (cell + b));
-        }
-      }
-      cell += width;
-      level = last - 1;
-      while (level >= 0 && ++at[level] === sizes[level]) at[level--] = 0;
-      if (level < 0) return;
+      const o = starts[most] + b * step[most];
+      kernel.least(8 * final, 8 * padded, 8 * o, 0, 1, 8 * (cell + b));
     }
   }
 }

@@ -7,7 +7,7 @@
  *
  * Infinity in a cost is the only token for "forbidden".
  */
-import type { Draft, DraftEdge } from './draft.ts';
+import type { Draft, DraftEdge, DraftVariable } from './draft.ts';
 
 export interface Model {
   /** Number of variables. */
@@ -100,9 +100,30 @@ export function freeze(draft: Draft): { model: Model; index: Int32Array } {
   for (let i = 0; i < count; i++) start[i + 1] = start[i] + sizes[i];
   const unary = new Float64Array(start[count]);
   kept.forEach(({ v }, k) => unary.set(v.unary, start[k]));
-  const edges: DraftEdge[] = kept.flatMap(({ v, i }) =>
+  const drafted: DraftEdge[] = kept.flatMap(({ v, i }) =>
     [...v.edges.values()].filter((e) => e.a === i).sort((x, y) => x.b - y.b),
   );
+  const edges = frozenEdges(drafted, index, sizes);
+  const model: Model = {
+    count,
+    sizes,
+    start,
+    unary,
+    constant: draft.constant,
+    ...edges,
+    ...incidence(count, edges),
+    rows: draft.capacity.length,
+    capacity: draft.capacity,
+    sources: draft.sources,
+    ...frozenSegments(kept.map(({ v }) => v)),
+  };
+  return { model, index };
+}
+
+type Edges = Pick<Model, 'first' | 'second' | 'table' | 'transposed' | 'cells'>;
+
+/** Edges with their tables both ways, each table of equal content once. */
+function frozenEdges(edges: readonly DraftEdge[], index: Int32Array, sizes: Int32Array): Edges {
   const store = new Store();
   const first = Int32Array.from(edges, (e) => index[e.a]);
   const second = Int32Array.from(edges, (e) => index[e.b]);
@@ -119,22 +140,25 @@ export function freeze(draft: Draft): { model: Model; index: Int32Array } {
     }
     transposed[k] = back;
   });
-  const amounts = new Store();
-  const segments = kept.map(({ v }) => v.segments);
-  const segment = new Int32Array(count + 1);
-  segments.forEach((list, k) => (segment[k + 1] = segment[k] + list.length));
-  const flat = segments.flat();
+  return { first, second, table, transposed, cells: store.data };
+}
+
+/** The edges of each variable, with the other end and the table as the variable sees it. */
+function incidence(
+  count: number,
+  { first, second, table, transposed }: Edges,
+): Pick<Model, 'incident' | 'edge' | 'other' | 'view'> {
   const incident = new Int32Array(count + 1);
-  for (let e = 0; e < edges.length; e++) {
+  for (let e = 0; e < first.length; e++) {
     incident[first[e] + 1]++;
     incident[second[e] + 1]++;
   }
   for (let i = 0; i < count; i++) incident[i + 1] += incident[i];
   const fill = incident.slice();
-  const edge = new Int32Array(2 * edges.length);
-  const other = new Int32Array(2 * edges.length);
-  const view = new Int32Array(2 * edges.length);
-  for (let e = 0; e < edges.length; e++) {
+  const edge = new Int32Array(2 * first.length);
+  const other = new Int32Array(2 * first.length);
+  const view = new Int32Array(2 * first.length);
+  for (let e = 0; e < first.length; e++) {
     for (const side of [0, 1]) {
       const at = fill[side === 0 ? first[e] : second[e]]++;
       edge[at] = e;
@@ -142,32 +166,25 @@ export function freeze(draft: Draft): { model: Model; index: Int32Array } {
       view[at] = side === 0 ? table[e] : transposed[e];
     }
   }
+  return { incident, edge, other, view };
+}
+
+/** The usage over time of all variables, variable by variable. */
+function frozenSegments(
+  variables: readonly DraftVariable[],
+): Pick<Model, 'segment' | 'lo' | 'hi' | 'amount' | 'amounts'> {
+  const amounts = new Store();
+  const segment = new Int32Array(variables.length + 1);
+  variables.forEach((v, k) => (segment[k + 1] = segment[k] + v.segments.length));
+  const flat = variables.flatMap((v) => v.segments);
   const amount = Int32Array.from(flat, (s) => amounts.add(s.amounts));
-  const model: Model = {
-    count,
-    sizes,
-    start,
-    unary,
-    constant: draft.constant,
-    first,
-    second,
-    table,
-    transposed,
-    cells: store.data,
-    incident,
-    edge,
-    other,
-    view,
-    rows: draft.capacity.length,
-    capacity: draft.capacity,
-    sources: draft.sources,
+  return {
     segment,
     lo: Int32Array.from(flat, (s) => s.lo),
     hi: Int32Array.from(flat, (s) => s.hi),
     amount,
     amounts: amounts.data,
   };
-  return { model, index };
 }
 
 function transpose(cells: Float64Array, rows: number, columns: number): Float64Array {
