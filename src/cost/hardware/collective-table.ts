@@ -89,79 +89,110 @@ export function parseCollectiveTable(text: string): CollectiveRow[] {
       'E_COLLECTIVES',
       `the table has ${text.length} characters; at most ${TEXT_LIMIT} are read`,
     );
-  const lines = text.replace(/^\uFEFF/, '').split(/\r?\n/);
-  const fail = (line: number, column: number, message: string, hint?: string): ShardwrightError =>
-    new ShardwrightError('E_COLLECTIVES', message, {
-      position: { line: line + 1, column },
-      excerpt: lines[line] ?? '',
-      ...(hint === undefined ? {} : { hint }),
+  return new TableReader(text.replace(/^\uFEFF/, '').split(/\r?\n/)).read();
+}
+
+/** A line that is not empty, by its number from 0. */
+interface Line {
+  readonly line: number;
+  readonly words: readonly Word[];
+}
+
+class TableReader {
+  /** Line of each row that was read, by its key. */
+  private readonly seen = new Map<string, number>();
+
+  constructor(private readonly lines: readonly string[]) {}
+
+  read(): CollectiveRow[] {
+    const filled = this.lines.flatMap((content, line): Line[] => {
+      const words = [...content.matchAll(/\S+/g)].map((m): Word => ({
+        text: m[0],
+        column: m.index + 1,
+      }));
+      return words.length === 0 ? [] : [{ line, words }];
     });
-  const filled = lines.flatMap((content, line) => {
-    const words = [...content.matchAll(/\S+/g)].map((m): Word => ({
-      text: m[0],
-      column: m.index + 1,
-    }));
-    return words.length === 0 ? [] : [{ line, words }];
-  });
-  if (filled.length === 0) throw fail(0, 1, 'the table is empty', FORM);
-  const [head, dashes, ...rows] = filled;
-  ['group', 'size', 'collective'].forEach((title, i) => {
-    const word = head.words.at(i);
-    if (word?.text.toLowerCase() !== title)
-      throw fail(head.line, word?.column ?? 1, `column ${i + 1} is not ${title}`, FORM);
-  });
-  const sizes = head.words.slice(3);
-  if (sizes.length === 0)
-    throw fail(head.line, head.words[2].column, 'no sizes behind the column Collective', FORM);
-  const bytes: number[] = [];
-  for (const { text: size, column } of sizes) {
-    const match = /^(\d{1,12}(?:\.\d{1,6})?)([KMG]i?B|B)$/.exec(size);
-    const value = match === null ? NaN : Number(match[1]) * UNIT_BYTES[match[2]];
-    if (!(value > 0))
-      throw fail(
-        head.line,
-        column,
-        `'${size}' is not a size`,
-        'write 1MB (10^6 bytes) or 1MiB (2^20).',
-      );
-    if (bytes.length > 0 && value <= bytes[bytes.length - 1])
-      throw fail(head.line, column, `size ${size} is not above the one before`);
-    bytes.push(value);
+    if (filled.length === 0) throw this.fail(0, 1, 'the table is empty', FORM);
+    const [head, dashes, ...rows] = filled as [Line, Line?, ...Line[]];
+    const bytes = this.readHead(head);
+    if (dashes?.words.every((word) => /^-+$/.test(word.text)) !== true)
+      throw this.fail(dashes?.line ?? head.line, 1, 'no line of dashes below the header', FORM);
+    if (rows.length === 0) throw this.fail(dashes.line, 1, 'the table has no rows', FORM);
+    return rows.map((row) => this.readRow(row, bytes));
   }
-  if (dashes?.words.every((word) => /^-+$/.test(word.text)) !== true)
-    throw fail(dashes?.line ?? head.line, 1, 'no line of dashes below the header', FORM);
-  if (rows.length === 0) throw fail(dashes.line, 1, 'the table has no rows', FORM);
-  const seen = new Map<string, number>();
-  return rows.map(({ line, words }) => {
+
+  /** The sizes of the columns, in bytes. */
+  private readHead({ line, words }: Line): readonly number[] {
+    ['group', 'size', 'collective'].forEach((title, i) => {
+      const word = words.at(i);
+      if (word?.text.toLowerCase() !== title)
+        throw this.fail(line, word?.column ?? 1, `column ${i + 1} is not ${title}`, FORM);
+    });
+    const sizes = words.slice(3);
+    if (sizes.length === 0)
+      throw this.fail(line, words[2].column, 'no sizes behind the column Collective', FORM);
+    const bytes: number[] = [];
+    for (const { text, column } of sizes) {
+      const match = /^(\d{1,12}(?:\.\d{1,6})?)([KMG]i?B|B)$/.exec(text);
+      const value = match === null ? NaN : Number(match[1]) * UNIT_BYTES[match[2]];
+      if (!(value > 0))
+        throw this.fail(
+          line,
+          column,
+          `'${text}' is not a size`,
+          'write 1MB (10^6 bytes) or 1MiB (2^20).',
+        );
+      if (bytes.length > 0 && value <= bytes[bytes.length - 1])
+        throw this.fail(line, column, `size ${text} is not above the one before`);
+      bytes.push(value);
+    }
+    return bytes;
+  }
+
+  private readRow({ line, words }: Line, bytes: readonly number[]): CollectiveRow {
     const wanted = 3 + bytes.length;
     if (words.length !== wanted) {
-      const column = words.length > wanted ? words[wanted].column : lines[line].length + 1;
-      throw fail(line, column, `${words.length} cells; the header has ${wanted}`);
+      const column = words.length > wanted ? words[wanted].column : this.lines[line].length + 1;
+      throw this.fail(line, column, `${words.length} cells; the header has ${wanted}`);
     }
-    const [group, size, name, ...cells] = words;
+    const [{ text: group }, size, name, ...cells] = words;
     const devices = Number(size.text);
     if (!/^\d{1,6}$/.test(size.text) || devices < 2)
-      throw fail(line, size.column, `size '${size.text}' is not a number of devices from 2 on`);
+      throw this.fail(
+        line,
+        size.column,
+        `size '${size.text}' is not a number of devices from 2 on`,
+      );
     const collective = SPELLED.get(name.text.toLowerCase().replace(/[-_]/g, ''));
     if (collective === undefined)
-      throw fail(
+      throw this.fail(
         line,
         name.column,
         `no collective '${name.text}'`,
         `collectives: ${COLLECTIVE_KINDS.join(', ')}.`,
       );
-    const key = collectiveRowKey({ group: group.text, devices, collective });
-    const before = seen.get(key);
-    if (before !== undefined) throw fail(line, 1, `${key} stands on line ${before + 1} too`);
-    seen.set(key, line);
-    const seconds = cells.map(({ text: cell, column }) => {
-      const millis = /^\d+(\.\d+)?([eE][-+]?\d{1,3})?$/.test(cell) ? Number(cell) : NaN;
-      if (!(millis > 0 && millis * MILLI <= 1e5))
-        throw fail(line, column, `'${cell}' is not a time in milliseconds above 0`);
-      return millis * MILLI;
+    const key = collectiveRowKey({ group, devices, collective });
+    const before = this.seen.get(key);
+    if (before !== undefined) throw this.fail(line, 1, `${key} stands on line ${before + 1} too`);
+    this.seen.set(key, line);
+    const seconds = cells.map((cell) => this.readSeconds(line, cell));
+    return { group, devices, collective, bytes, seconds };
+  }
+
+  private readSeconds(line: number, { text, column }: Word): number {
+    const millis = /^\d+(\.\d+)?([eE][-+]?\d{1,3})?$/.test(text) ? Number(text) : NaN;
+    if (!(millis > 0 && millis * MILLI <= 1e5))
+      throw this.fail(line, column, `'${text}' is not a time in milliseconds above 0`);
+    return millis * MILLI;
+  }
+
+  private fail(line: number, column: number, message: string, hint?: string): ShardwrightError {
+    return new ShardwrightError('E_COLLECTIVES', message, {
+      position: { line: line + 1, column },
+      excerpt: this.lines[line] ?? '',
+      ...(hint === undefined ? {} : { hint }),
     });
-    return { group: group.text, devices, collective, bytes, seconds };
-  });
+  }
 }
 const FORM =
   'a header `Group Size Collective 1MB 2MB ...`, a line of dashes, and rows of times in ' +

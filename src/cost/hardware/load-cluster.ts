@@ -75,39 +75,49 @@ function clusterFromJson(text: string): Cluster {
     );
   }
   json = withoutScaleUp(json);
-  const derived = typeof json === 'object' && json !== null && 'base' in json;
-  if (derived) {
-    const given = json as Record<string, unknown>;
-    const file = check(derivedFileSchema, json);
-    const base = loadCluster(file.base);
-    // Defaults of the schema must not cover what the base says: only fields of the text count.
-    const own = Object.fromEntries(
-      Object.entries(file).filter(([key]) => key in given && key !== 'base'),
-    );
-    const keys = Object.keys(own).sort();
-    const reserved =
-      file.memoryBytes !== undefined && file.reservedBytes === undefined
-        ? { reservedBytes: headroomOf(file.memoryBytes) }
-        : {};
-    return withMemory({
-      ...base,
-      id: `${base.id}*`,
-      ...reserved,
-      ...own,
-      intra: { ...base.intra, ...picked(given, 'intra', file.intra) },
-      inter: { ...base.inter, ...picked(given, 'inter', file.inter) },
-      ...(file.levels === undefined ? {} : { levels: networkLevels(file.levels) }),
-      ...(file.operation === undefined
-        ? {}
-        : { operation: { ...base.operation, ...file.operation } }),
-      sources: {
-        ...base.sources,
-        ...Object.fromEntries(keys.map((k) => [k, "user's file"])),
-        ...file.sources,
-      },
-      assumptions: [...base.assumptions, `fields changed by the user's file: ${keys.join(', ')}`],
-    });
-  }
+  return withMemory(
+    typeof json === 'object' && json !== null && 'base' in json
+      ? derivedCluster(json)
+      : wholeCluster(json),
+  );
+}
+
+/** The cluster of a file that names a node design and the fields that differ. */
+function derivedCluster(given: Record<string, unknown>): Cluster {
+  const file = check(derivedFileSchema, given);
+  const base = loadCluster(file.base);
+  // Defaults of the schema must not cover what the base says: only fields of the text count.
+  const own = Object.fromEntries(
+    Object.entries(file).filter(([key]) => key in given && key !== 'base'),
+  );
+  const keys = Object.keys(own).sort();
+  const reserved =
+    file.memoryBytes !== undefined && file.reservedBytes === undefined
+      ? { reservedBytes: headroomOf(file.memoryBytes) }
+      : {};
+  return {
+    ...base,
+    id: `${base.id}*`,
+    ...reserved,
+    ...own,
+    intra: { ...base.intra, ...picked(given, 'intra', file.intra) },
+    inter: { ...base.inter, ...picked(given, 'inter', file.inter) },
+    ...(file.levels === undefined ? {} : { levels: networkLevels(file.levels) }),
+    ...(file.operation === undefined
+      ? {}
+      : { operation: { ...base.operation, ...file.operation } }),
+    sources: {
+      ...base.sources,
+      ...Object.fromEntries(keys.map((k) => [k, "user's file"])),
+      ...file.sources,
+    },
+    assumptions: [...base.assumptions, `fields changed by the user's file: ${keys.join(', ')}`],
+  };
+}
+
+/** The cluster of a file that states all fields. */
+function wholeCluster(json: unknown): Cluster {
+  const whole = check(clusterFileSchema, json);
   const {
     matmulCurves,
     attentionShares,
@@ -121,19 +131,8 @@ function clusterFromJson(text: string): Cluster {
     intra,
     inter,
     ...file
-  } = check(clusterFileSchema, json);
-  const assumptions = [...(file.assumptions ?? [])];
-  if (file.reservedBytes === undefined) assumptions.push(HEADROOM_ASSUMED);
-  for (const [what, links, share] of [
-    ['inside a host', [intra], INTRA_EFFICIENCY],
-    ['between hosts', [inter, ...(levels ?? [])], INTER_EFFICIENCY],
-  ] as const)
-    if (links.some((link) => link.efficiency === undefined))
-      assumptions.push(
-        `the file states no efficiency of a link ${what}: ${(share * 100).toFixed(1)} % of ` +
-          'its rate is taken',
-      );
-  return withMemory({
+  } = whole;
+  return {
     ...file,
     intra: { ...intra, efficiency: intra.efficiency ?? INTRA_EFFICIENCY },
     inter: { ...inter, efficiency: inter.efficiency ?? INTER_EFFICIENCY },
@@ -153,8 +152,31 @@ function clusterFromJson(text: string): Cluster {
       file.assumptions === undefined
         ? { '*': "user's file", ...file.sources }
         : (file.sources ?? {}),
-    assumptions,
-  });
+    assumptions: assumptionsOf(whole),
+  };
+}
+
+type ClusterFile = z.infer<typeof clusterFileSchema>;
+
+function assumptionsOf({
+  assumptions: stated = [],
+  reservedBytes,
+  intra,
+  inter,
+  levels = [],
+}: ClusterFile): string[] {
+  const assumptions = [...stated];
+  if (reservedBytes === undefined) assumptions.push(HEADROOM_ASSUMED);
+  for (const [what, links, share] of [
+    ['inside a host', [intra], INTRA_EFFICIENCY],
+    ['between hosts', [inter, ...levels], INTER_EFFICIENCY],
+  ] as const)
+    if (links.some((link) => link.efficiency === undefined))
+      assumptions.push(
+        `the file states no efficiency of a link ${what}: ${(share * 100).toFixed(1)} % of ` +
+          'its rate is taken',
+      );
+  return assumptions;
 }
 
 function networkLevels(

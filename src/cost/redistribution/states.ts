@@ -16,6 +16,19 @@ import { isLookup, madeFromReplicate, reduceTogether, subsets } from './moves.ts
 import { PlacementStates } from './placement-states.ts';
 import type { PriceSlot, StepKind } from './slots.ts';
 
+/** A state that steps leave. */
+interface Departure {
+  readonly state: number;
+  /** Code and position of each axis. */
+  readonly codes: readonly number[];
+  readonly positions: readonly number[];
+  /** Per dim: the axes that cut it, in order. */
+  readonly orders: ReadonlyMap<number, readonly number[]>;
+  readonly pendingAxes: readonly number[];
+  /** The exact key of the state; 0 where keys are not exact. */
+  readonly key: number;
+}
+
 /**
  * The graph of placement states that redistribution plans walk on: an edge is one collective or one
  * free local step. The graph knows no sizes of tensors: what an edge costs is its slot's business,
@@ -122,11 +135,17 @@ export class StateGraph extends PlacementStates {
 
   /** Every step out of a state except permutations. */
   private expand(s: number, merge: boolean): void {
+    const from = this.departure(s);
+    this.linkShards(from, merge);
+    this.linkPending(from, merge);
+    this.linkReplicated(from);
+  }
+
+  /** A state as the steps out of it read it. */
+  private departure(state: number): Departure {
     const k = this.active.length;
-    const codes = this.codes.slice(s * k, s * k + k);
-    const positions = this.positions.slice(s * k, s * k + k);
-    const { pieces, special } = this.cuts[this.stateCuts[s]];
-    const fine = [...pieces];
+    const codes = this.codes.slice(state * k, state * k + k);
+    const positions = this.positions.slice(state * k, state * k + k);
     const orders = new Map<number, number[]>();
     const pendingAxes: number[] = [];
     for (let a = 0; a < k; a++) {
@@ -139,110 +158,117 @@ export class StateGraph extends PlacementStates {
       if (list === undefined) orders.set(dim, []);
       (list ?? orders.get(dim) ?? [])[positions[a]] = a;
     }
-    const length = (dim: number): number => orders.get(dim)?.length ?? 0;
-    const group = (axes: readonly number[]): number => axes.reduce((n, a) => n * this.sizes[a], 1);
-    const own = this.exact ? Number(this.key(codes, positions)) : 0;
-    /**
-     * The state with some axes given a new code, appended to the end of their dim in the order
-     * listed.
-     */
-    const moved = (axes: readonly number[], code: number): number => {
-      const dim = this.dimOfCode(code);
-      const first = dim < 0 ? 0 : length(dim);
-      if (this.exact) {
-        let next = own;
-        axes.forEach((a, i) => {
-          const digit = (this.digits.get(code) ?? 0) * k + (dim < 0 ? 0 : first + i);
-          next += (digit - (this.digits.get(codes[a]) ?? 0) * k - positions[a]) * this.weights[a];
-        });
-        const known = this.index.get(next);
-        if (known !== undefined) return known;
-      }
-      const nextCodes = [...codes];
-      const nextPositions = [...positions];
-      axes.forEach((a, i) => {
-        nextCodes[a] = code;
-        nextPositions[a] = dim < 0 ? 0 : first + i;
-      });
-      return this.add(nextCodes, nextPositions);
-    };
-    const here = this.stateCuts[s];
+    const key = this.exact ? Number(this.key(codes, positions)) : 0;
+    return { state, codes, positions, orders, pendingAxes, key };
+  }
 
-    for (const [dim, order] of orders) {
+  /**
+   * The state with some axes given a new code, appended to the end of their dim in the order
+   * listed.
+   */
+  private moved(
+    { codes, positions, orders, key }: Departure,
+    axes: readonly number[],
+    code: number,
+  ): number {
+    const dim = this.dimOfCode(code);
+    const first = dim < 0 ? 0 : (orders.get(dim)?.length ?? 0);
+    if (this.exact) {
+      const k = this.active.length;
+      let next = key;
+      axes.forEach((a, i) => {
+        const digit = (this.digits.get(code) ?? 0) * k + (dim < 0 ? 0 : first + i);
+        next += (digit - (this.digits.get(codes[a]) ?? 0) * k - positions[a]) * this.weights[a];
+      });
+      const known = this.index.get(next);
+      if (known !== undefined) return known;
+    }
+    const nextCodes = [...codes];
+    const nextPositions = [...positions];
+    axes.forEach((a, i) => {
+      nextCodes[a] = code;
+      nextPositions[a] = dim < 0 ? 0 : first + i;
+    });
+    return this.add(nextCodes, nextPositions);
+  }
+
+  /** Ranks of the group that some axes span. */
+  private groupSize(axes: readonly number[]): number {
+    return axes.reduce((n, a) => n * this.sizes[a], 1);
+  }
+
+  /** Gathers the last axes that cut a dim, or exchanges them for a cut of another dim. */
+  private linkShards(from: Departure, merge: boolean): void {
+    const s = from.state;
+    const here = this.stateCuts[s];
+    for (const [dim, order] of from.orders) {
       const most = merge ? order.length : 1;
       for (let take = 1; take <= most; take++) {
         const suffix = order.slice(order.length - take);
-        const plain = suffix.every((a) => codes[a] < FIRST_OTHER_CODE);
-        if (take > 1 && !plain) break;
-        const n = group(suffix);
-        this.link(
-          s,
-          moved(suffix, REPLICATE_CODE),
-          'all_gather',
-          suffix,
-          here,
-          n,
-          dim,
-          -1,
-          take > 1,
-        );
-        if (!plain) continue;
-        for (const other of this.dims) {
-          if (other === dim) continue;
-          // The buffer of one rank, padded where the new cut is uneven: n tiles at the finer cut of
-          // both dims.
-          fine[other] *= n;
-          const cuts = this.table.cutsOf(fine, special);
-          fine[other] = pieces[other];
-          this.link(
-            s,
-            moved(suffix, shardCode(other)),
-            'all_to_all',
-            suffix,
-            cuts,
-            n,
-            dim,
-            other,
-            take > 1,
-          );
-        }
+        const plain = suffix.every((a) => from.codes[a] < FIRST_OTHER_CODE);
+        const even = take > 1;
+        if (even && !plain) break;
+        const n = this.groupSize(suffix);
+        const gathered = this.moved(from, suffix, REPLICATE_CODE);
+        this.link(s, gathered, 'all_gather', suffix, here, n, dim, -1, even);
+        if (plain) this.linkExchanges(from, dim, suffix);
       }
     }
+  }
+
+  private linkExchanges(from: Departure, dim: number, suffix: readonly number[]): void {
+    const s = from.state;
+    const { pieces, special } = this.cuts[this.stateCuts[s]];
+    const fine = [...pieces];
+    const n = this.groupSize(suffix);
+    for (const other of this.dims) {
+      if (other === dim) continue;
+      // The buffer of one rank, padded where the new cut is uneven: n tiles at the finer cut of
+      // both dims.
+      fine[other] *= n;
+      const cuts = this.table.cutsOf(fine, special);
+      fine[other] = pieces[other];
+      const to = this.moved(from, suffix, shardCode(other));
+      this.link(s, to, 'all_to_all', suffix, cuts, n, dim, other, suffix.length > 1);
+    }
+  }
+
+  /** Reduces pending axes, to a whole value or to shards of it. */
+  private linkPending(from: Departure, merge: boolean): void {
+    const { state: s, codes, pendingAxes } = from;
     for (const subset of subsets(pendingAxes, merge ? pendingAxes.length : 1)) {
       if (subset.some((a) => !reduceTogether(codes[a], codes[subset[0]]))) continue;
-      const n = group(subset);
-      this.link(s, moved(subset, REPLICATE_CODE), 'all_reduce', subset, here, 1, -1, -1, false);
+      const whole = this.moved(from, subset, REPLICATE_CODE);
+      this.link(s, whole, 'all_reduce', subset, this.stateCuts[s], 1, -1, -1, false);
+      const n = this.groupSize(subset);
       const listings = permutations(subset);
       for (const dim of this.dims) {
         for (const order of listings) {
-          const to = moved(order, shardCode(dim));
-          this.link(
-            s,
-            to,
-            'reduce_scatter',
-            order,
-            this.stateCuts[to],
-            n,
-            -1,
-            dim,
-            order.length > 1,
-          );
+          const to = this.moved(from, order, shardCode(dim));
+          const even = order.length > 1;
+          this.link(s, to, 'reduce_scatter', order, this.stateCuts[to], n, -1, dim, even);
         }
       }
     }
-    for (let a = 0; a < k; a++) {
+  }
+
+  /** Slices a replicated axis, or reads it as operands of a reduction: neither moves data. */
+  private linkReplicated(from: Departure): void {
+    const { state: s, codes, pendingAxes } = from;
+    for (let a = 0; a < codes.length; a++) {
       if (codes[a] !== REPLICATE_CODE) continue;
       for (const dim of this.dims) {
-        const to = moved([a], shardCode(dim));
+        const to = this.moved(from, [a], shardCode(dim));
         this.link(s, to, 'slice', [a], this.stateCuts[to], 1, -1, dim, false);
       }
       for (const code of this.specialCodes) {
-        const to = moved([a], code);
+        const to = this.moved(from, [a], code);
         this.link(s, to, 'slice', [a], this.stateCuts[to], 1, -1, this.dimOfCode(code), false);
       }
       for (const code of this.pendingCodes) {
         if (!this.mayBecome(a, code, codes, pendingAxes)) continue;
-        this.link(s, moved([a], code), 'to_partial', [a], here, 0, -1, -1, false);
+        const to = this.moved(from, [a], code);
+        this.link(s, to, 'to_partial', [a], this.stateCuts[s], 0, -1, -1, false);
       }
     }
   }
