@@ -19,13 +19,17 @@ import {
  * too.
  */
 interface ControlCall {
-  readonly bodies: readonly {
-    readonly name: string;
-    readonly graph: Graph;
+  readonly bodies: readonly (Body & {
     /** Types that the call hands to the body's placeholders. */
     readonly inputs: readonly ValueType[];
-  }[];
+  })[];
   readonly result: ValueType;
+}
+
+/** A subgraph under its name. */
+interface Body {
+  readonly name: string;
+  readonly graph: Graph;
 }
 
 /** Targets that this module understands. */
@@ -62,133 +66,169 @@ type TypeOf = (name: string) => ValueType;
  * @throws Error (plain, one sentence) when the call does not have the form that its target requires
  */
 export function controlCall(
-  node: {
-    readonly target: string;
-    readonly args: readonly Arg[];
-    readonly kwargs: Readonly<Record<string, Arg>>;
-  },
+  node: CallOfBodies,
   subgraphs: Readonly<Record<string, Graph>>,
   typeOf: TypeOf,
 ): ControlCall | undefined {
-  const { target, args } = node;
-  if (!CONTROL.has(target)) return undefined;
-  const body = (at: number): { name: string; graph: Graph } => {
-    const arg: Arg | undefined = args[at];
-    if (arg === undefined || !isGraphRef(arg))
-      throw new Error(`argument ${at} of ${target} must be a subgraph`);
-    const graph = getOwn(subgraphs, arg.name);
-    if (graph === undefined) throw new Error(`there is no subgraph @${arg.name}`);
-    return { name: arg.name, graph };
-  };
-  const operands = (at: number): ValueType[] => {
-    const arg: Arg | undefined = args[at];
-    if (arg === undefined || !isList(arg))
-      throw new Error(`argument ${at} of ${target} must be a list of values`);
-    return arg.map((member) => operand(member, typeOf));
-  };
-  switch (target) {
-    case 'call': {
-      const callee = body(0);
-      return {
-        bodies: [{ ...callee, inputs: operands(1) }],
-        result: { kind: 'tuple', items: bodyResult(callee.graph) },
-      };
+  if (!CONTROL.has(node.target)) return undefined;
+  return new ControlReader(node, subgraphs, typeOf).read();
+}
+
+interface CallOfBodies {
+  readonly target: string;
+  readonly args: readonly Arg[];
+  readonly kwargs: Readonly<Record<string, Arg>>;
+}
+
+/** Reads one control-flow call: a method for each form of the arguments. */
+class ControlReader {
+  constructor(
+    private readonly node: CallOfBodies,
+    private readonly subgraphs: Readonly<Record<string, Graph>>,
+    private readonly typeOf: TypeOf,
+  ) {}
+
+  read(): ControlCall | undefined {
+    switch (this.node.target) {
+      case 'call':
+        return this.wrapped(this.body(0), this.operands(1));
+      case 'case':
+        return this.branches();
+      case 'cond':
+        return this.cond();
+      case 'while_loop':
+        return this.whileLoop();
+      case 'scan':
+      case 'map':
+      case 'map_impl':
+        return this.scan();
+      case 'wrap_with_set_grad_enabled':
+        return this.wrappedAt(1);
+      case 'wrap_with_autocast':
+        return this.wrappedAt(4);
+      case LOCAL_MAP:
+        return this.localMap();
+      default:
+        return undefined;
     }
-    case 'case': {
-      const list: Arg | undefined = args[1];
-      if (list === undefined || !isList(list) || list.length === 0)
-        throw new Error('argument 1 of case must be a list of subgraphs');
-      const inputs = operands(2);
-      const branches = list.map((branch) => {
-        const graph = isGraphRef(branch) ? getOwn(subgraphs, branch.name) : undefined;
-        if (!isGraphRef(branch) || graph === undefined)
-          throw new Error('a branch of case is no subgraph');
-        return { name: branch.name, graph, inputs };
-      });
-      const [first, ...rest] = branches.map((branch) => bodyResult(branch.graph));
-      for (const items of rest)
-        if (items.length !== first.length || !items.every((type, i) => sameType(type, first[i])))
-          throw new Error('the branches return values of different types');
-      return { bodies: branches, result: { kind: 'tuple', items: first } };
-    }
-    case 'cond': {
-      const inputs = operands(3);
-      const [t, f] = [body(1), body(2)];
-      const [a, b] = [bodyResult(t.graph), bodyResult(f.graph)];
-      if (a.length !== b.length)
-        throw new Error(
-          `branches return ${a.length} and ${b.length} values; both must return equally many`,
-        );
-      return {
-        bodies: [
-          { ...t, inputs },
-          { ...f, inputs },
-        ],
-        result: { kind: 'tuple', items: a },
-      };
-    }
-    case 'while_loop': {
-      const carried = operands(2);
-      const inputs = [...carried, ...(args.length > 3 ? operands(3) : [])];
-      const step = body(1);
-      const items = bodyResult(step.graph);
-      if (items.length !== carried.length)
-        throw new Error(`the body returns ${items.length} values for a carry of ${carried.length}`);
-      return {
-        bodies: [
-          { ...body(0), inputs },
-          { ...step, inputs },
-        ],
-        result: { kind: 'tuple', items },
-      };
-    }
-    case 'scan':
-    case 'map':
-    case 'map_impl': {
-      const step = body(0);
-      const at = scanPositions(target);
-      const init = at.init === undefined ? [] : operands(at.init);
-      const xs = operands(at.xs);
-      const captured = args.length > at.captured ? operands(at.captured) : [];
-      const length = scanLength(node.kwargs, xs);
-      const inputs = [...init, ...xs.map((x) => sliceOf(x, target)), ...captured];
-      const out = bodyResult(step.graph);
-      if (out.length < init.length)
-        throw new Error(`the body returns ${out.length} values for a carry of ${init.length}`);
-      const items = out.map((type, i) => (i < init.length ? type : stacked(type, length)));
-      return { bodies: [{ ...step, inputs }], result: { kind: 'tuple', items } };
-    }
-    case 'wrap_with_set_grad_enabled':
-    case 'wrap_with_autocast': {
-      const at = target === 'wrap_with_autocast' ? 4 : 1;
-      const wrapped = body(at);
-      const inputs = args.slice(at + 1).map((arg) => operand(arg, typeOf));
-      return {
-        bodies: [{ ...wrapped, inputs }],
-        result: { kind: 'tuple', items: bodyResult(wrapped.graph) },
-      };
-    }
-    case LOCAL_MAP: {
-      const { body: name, operands: given, inSpecs, outSpecs, axes } = localMapCall(node);
-      const graph = getOwn(subgraphs, name);
-      if (graph === undefined) throw new Error(`there is no subgraph @${name}`);
-      const inputs = given.map((arg, i) =>
-        localType(operand(arg, typeOf), inSpecs[i], axes, 'cut', `operand ${i}`),
-      );
-      const items = bodyResult(graph);
-      if (items.length !== outSpecs.length)
-        throw new Error(`the body returns ${items.length} values for ${outSpecs.length} out_specs`);
-      return {
-        bodies: [{ name, graph, inputs }],
-        result: {
-          kind: 'tuple',
-          items: items.map((t, i) => localType(t, outSpecs[i], axes, 'join', `result ${i}`)),
-        },
-      };
-    }
-    default:
-      return undefined;
   }
+
+  private body(at: number): Body {
+    const arg: Arg | undefined = this.node.args[at];
+    if (arg === undefined || !isGraphRef(arg))
+      throw new Error(`argument ${at} of ${this.node.target} must be a subgraph`);
+    return this.subgraph(arg.name);
+  }
+
+  private subgraph(name: string): Body {
+    const graph = getOwn(this.subgraphs, name);
+    if (graph === undefined) throw new Error(`there is no subgraph @${name}`);
+    return { name, graph };
+  }
+
+  private operands(at: number): ValueType[] {
+    const arg: Arg | undefined = this.node.args[at];
+    if (arg === undefined || !isList(arg))
+      throw new Error(`argument ${at} of ${this.node.target} must be a list of values`);
+    return arg.map((member) => operand(member, this.typeOf));
+  }
+
+  /** A body that runs once, and whose results are those of the call. */
+  private wrapped(callee: Body, inputs: readonly ValueType[]): ControlCall {
+    return { bodies: [{ ...callee, inputs }], result: tupleOf(bodyResult(callee.graph)) };
+  }
+
+  /** A body at a position, with the arguments after it as its inputs. */
+  private wrappedAt(at: number): ControlCall {
+    const callee = this.body(at);
+    const rest = this.node.args.slice(at + 1);
+    return this.wrapped(
+      callee,
+      rest.map((arg) => operand(arg, this.typeOf)),
+    );
+  }
+
+  private branches(): ControlCall {
+    const list: Arg | undefined = this.node.args[1];
+    if (list === undefined || !isList(list) || list.length === 0)
+      throw new Error('argument 1 of case must be a list of subgraphs');
+    const inputs = this.operands(2);
+    const bodies = list.map((branch) => {
+      const graph = isGraphRef(branch) ? getOwn(this.subgraphs, branch.name) : undefined;
+      if (!isGraphRef(branch) || graph === undefined)
+        throw new Error('a branch of case is no subgraph');
+      return { name: branch.name, graph, inputs };
+    });
+    const [first, ...rest] = bodies.map(({ graph }) => bodyResult(graph));
+    for (const items of rest)
+      if (items.length !== first.length || !items.every((type, i) => sameType(type, first[i])))
+        throw new Error('the branches return values of different types');
+    return { bodies, result: tupleOf(first) };
+  }
+
+  private cond(): ControlCall {
+    const inputs = this.operands(3);
+    const [t, f] = [this.body(1), this.body(2)];
+    const [a, b] = [bodyResult(t.graph), bodyResult(f.graph)];
+    if (a.length !== b.length)
+      throw new Error(
+        `branches return ${a.length} and ${b.length} values; both must return equally many`,
+      );
+    const bodies = [
+      { ...t, inputs },
+      { ...f, inputs },
+    ];
+    return { bodies, result: tupleOf(a) };
+  }
+
+  private whileLoop(): ControlCall {
+    const carried = this.operands(2);
+    const inputs = [...carried, ...(this.node.args.length > 3 ? this.operands(3) : [])];
+    const step = this.body(1);
+    const items = bodyResult(step.graph);
+    if (items.length !== carried.length)
+      throw new Error(`the body returns ${items.length} values for a carry of ${carried.length}`);
+    const bodies = [
+      { ...this.body(0), inputs },
+      { ...step, inputs },
+    ];
+    return { bodies, result: tupleOf(items) };
+  }
+
+  private scan(): ControlCall {
+    const { target, args, kwargs } = this.node;
+    const step = this.body(0);
+    const at = scanPositions(target);
+    const init = at.init === undefined ? [] : this.operands(at.init);
+    const xs = this.operands(at.xs);
+    const captured = args.length > at.captured ? this.operands(at.captured) : [];
+    const length = scanLength(kwargs, xs);
+    const inputs = [...init, ...xs.map((x) => sliceOf(x, target)), ...captured];
+    const out = bodyResult(step.graph);
+    if (out.length < init.length)
+      throw new Error(`the body returns ${out.length} values for a carry of ${init.length}`);
+    const items = out.map((type, i) => (i < init.length ? type : stacked(type, length)));
+    return { bodies: [{ ...step, inputs }], result: tupleOf(items) };
+  }
+
+  private localMap(): ControlCall {
+    const { body, operands, inSpecs, outSpecs, axes } = localMapCall(this.node);
+    const callee = this.subgraph(body);
+    const inputs = operands.map((arg, i) =>
+      localType(operand(arg, this.typeOf), inSpecs[i], axes, 'cut', `operand ${i}`),
+    );
+    const items = bodyResult(callee.graph);
+    if (items.length !== outSpecs.length)
+      throw new Error(`the body returns ${items.length} values for ${outSpecs.length} out_specs`);
+    return {
+      bodies: [{ ...callee, inputs }],
+      result: tupleOf(items.map((t, i) => localType(t, outSpecs[i], axes, 'join', `result ${i}`))),
+    };
+  }
+}
+
+function tupleOf(items: readonly ValueType[]): ValueType {
+  return { kind: 'tuple', items };
 }
 
 /** How often the predicate of a `cond` is stated to be true, 0 to 1. */

@@ -39,63 +39,69 @@ export function lintGraph(graph: Graph, retype?: Retype): void {
 function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void {
   if (depth > MAX_BODY_DEPTH)
     throw lintError('bodies', undefined, `graph ${graph.name} nests deeper than ${MAX_BODY_DEPTH}`);
-  const defined = new Map<string, Node>();
-  const roleNames = new Map<string, Node>();
-  let callsSeen = false;
-  let current: Node;
-  const useValue = (name: string): void => {
-    const operand = defined.get(name);
-    if (operand === undefined) throw unresolved(graph, name, current);
-    if (
-      current.meta.phase === 'forward' &&
-      operand.meta.phase !== undefined &&
-      operand.meta.phase !== 'forward'
-    )
-      throw lintError(
-        'phases',
-        current,
-        `a forward node uses ${name}, which is of the ${operand.meta.phase} phase`,
-      );
-  };
-  for (const node of graph.nodes) {
-    current = node;
-    if (defined.has(node.name))
-      throw lintError('single definition', node, 'the name is defined twice');
-    if (node.name === '') throw lintError('names', node, 'a node has an empty name');
-    if (node.kind === 'placeholder') {
-      if (callsSeen)
-        throw lintError(
-          'order',
-          node,
-          'a placeholder stands after a call; placeholders come first',
-        );
-      checkRole(node, roleNames);
-    } else {
-      callsSeen = true;
-      if (node.target === '' || (node.kind === 'call' && node.target === 'get_attr'))
-        throw lintError('targets', node, `'${node.target}' is no operator`);
-      for (let i = 0; i < node.args.length; i++) checkArg(node.args[i], node, graph, useValue, 0);
-      if (node.kwargs !== NO_KWARGS)
-        for (const key of Object.keys(node.kwargs))
-          checkArg(node.kwargs[key], node, graph, useValue, 0);
-    }
-    checkSizes(node.type, node);
-    defined.set(node.name, node);
-  }
-  const typeOf = (name: string): ValueType => {
-    const node = defined.get(name);
-    if (node === undefined) throw undefinedValue(name, current, defined);
-    return node.type;
-  };
-  for (const node of graph.nodes) {
-    if (node.kind !== 'call') continue;
-    current = node;
-    checkControl(node, graph, typeOf);
-  }
+  const linter = new BodyLinter(graph);
+  linter.checkNodes();
+  linter.checkBodies();
   if (retype !== undefined) checkTypes(graph, retype);
-  checkOutputs(graph, defined, roleNames);
-  for (const group of graph.ties ?? []) {
-    for (const name of group) {
+  linter.checkEnds();
+  for (const name of Object.keys(graph.subgraphs))
+    lintBody(getOwn(graph.subgraphs, name)!, retype, depth + 1);
+}
+
+/** The checks of one graph that know the names before each node. */
+class BodyLinter {
+  private readonly defined = new Map<string, Node>();
+  private readonly roleNames = new Map<string, Node>();
+
+  constructor(private readonly graph: Graph) {}
+
+  /** One walk over the nodes: names, roles, arguments and sizes. */
+  checkNodes(): void {
+    const { graph, defined } = this;
+    let callsSeen = false;
+    for (const node of graph.nodes) {
+      if (defined.has(node.name))
+        throw lintError('single definition', node, 'the name is defined twice');
+      if (node.name === '') throw lintError('names', node, 'a node has an empty name');
+      if (node.kind === 'placeholder') {
+        if (callsSeen)
+          throw lintError(
+            'order',
+            node,
+            'a placeholder stands after a call; placeholders come first',
+          );
+        checkRole(node, this.roleNames);
+      } else {
+        callsSeen = true;
+        if (node.target === '' || (node.kind === 'call' && node.target === 'get_attr'))
+          throw lintError('targets', node, `'${node.target}' is no operator`);
+        for (let i = 0; i < node.args.length; i++) this.checkArg(node.args[i], node, 0);
+        if (node.kwargs !== NO_KWARGS)
+          for (const key of Object.keys(node.kwargs)) this.checkArg(node.kwargs[key], node, 0);
+      }
+      checkSizes(node.type, node);
+      defined.set(node.name, node);
+    }
+  }
+
+  /** The bodies of control-flow calls fit their calls. */
+  checkBodies(): void {
+    const { graph, defined } = this;
+    for (const node of graph.nodes) {
+      if (node.kind !== 'call') continue;
+      checkControl(node, graph, (name) => {
+        const operand = defined.get(name);
+        if (operand === undefined) throw undefinedValue(name, node, defined);
+        return operand.type;
+      });
+    }
+  }
+
+  /** What lies beside the nodes: outputs, ties and shardings that are given. */
+  checkEnds(): void {
+    const { graph, defined, roleNames } = this;
+    checkOutputs(graph, defined, roleNames);
+    for (const name of (graph.ties ?? []).flat()) {
       if (roleNames.get(name)?.meta.role !== 'parameter')
         throw lintError(
           'ties',
@@ -103,21 +109,98 @@ function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void
           `'${name}' is tied, but is no parameter of graph ${graph.name}`,
         );
     }
+    for (const { value, output } of graph.given ?? []) {
+      const known =
+        value !== undefined
+          ? defined.has(value)
+          : output !== undefined && output < graph.outputs.length;
+      if (!known)
+        throw lintError(
+          'given shardings',
+          undefined,
+          `one is of ${value ?? `output ${output}`}, which is not there`,
+        );
+    }
   }
-  for (const { value, output } of graph.given ?? []) {
-    const known =
-      value !== undefined
-        ? defined.has(value)
-        : output !== undefined && output < graph.outputs.length;
-    if (!known)
+
+  /** Literals are literals, subgraphs exist, and values are defined. */
+  private checkArg(arg: Arg, node: Node, depth: number): void {
+    switch (typeof arg) {
+      case 'string':
+      case 'boolean':
+      case 'bigint':
+        return;
+      case 'number':
+        if (!Number.isSafeInteger(arg))
+          throw lintError(
+            'literals',
+            node,
+            `the number ${arg} is no exact integer`,
+            'use { kind: "float", value } or a bigint',
+          );
+        return;
+      case 'object':
+        if (arg !== null) this.checkRecord(arg, node, depth);
+        return;
+      default:
+        throw lintError(
+          'literals',
+          node,
+          `an argument is a ${typeof arg}, which no graph may hold`,
+        );
+    }
+  }
+
+  private checkRecord(arg: Extract<Arg, object>, node: Node, depth: number): void {
+    if (depth > 256) throw lintError('literals', node, 'an argument nests deeper than 256 lists');
+    if (isList(arg)) {
+      for (let i = 0; i < arg.length; i++) this.checkArg(arg[i], node, depth + 1);
+      return;
+    }
+    switch (arg.kind) {
+      case 'graph':
+        if (!Object.hasOwn(this.graph.subgraphs, arg.name))
+          throw lintError(
+            'references resolve',
+            node,
+            `uses subgraph @${arg.name}, which graph ${this.graph.name} does not have`,
+          );
+        return;
+      case 'slice':
+        for (const part of [arg.start, arg.stop, arg.step]) this.checkArg(part, node, depth + 1);
+        return;
+      case 'value':
+        this.checkUse(arg.name, node);
+        return;
+      case 'float':
+      case 'dtype':
+      case 'device':
+      case 'layout':
+      case 'size':
+        return;
+      default:
+        throw lintError(
+          'literals',
+          node,
+          `an argument is of unknown kind ${JSON.stringify(arg satisfies never)}`,
+        );
+    }
+  }
+
+  private checkUse(name: string, user: Node): void {
+    const operand = this.defined.get(name);
+    if (operand === undefined) throw unresolved(this.graph, name, user);
+    if (
+      user.meta.phase === 'forward' &&
+      operand.meta.phase !== undefined &&
+      operand.meta.phase !== 'forward'
+    )
       throw lintError(
-        'given shardings',
-        undefined,
-        `one is of ${value ?? `output ${output}`}, which is not there`,
+        'phases',
+        user,
+        `a forward node uses ${name}, which is of the ${operand.meta.phase} phase`,
       );
   }
-  for (const name of Object.keys(graph.subgraphs))
-    lintBody(getOwn(graph.subgraphs, name)!, retype, depth + 1);
 }
 
 /** Texts of numbers that are not integers: no symbol has such a name. */
@@ -242,71 +325,6 @@ function checkRole(node: Node, roleNames: Map<string, Node>): void {
       'give one of them another role name',
     );
   roleNames.set(roleName, node);
-}
-
-/** One walk: literals are literals, subgraphs exist, and `useValue` sees every value. */
-function checkArg(
-  arg: Arg,
-  node: Node,
-  graph: Graph,
-  useValue: (name: string) => void,
-  depth: number,
-): void {
-  switch (typeof arg) {
-    case 'string':
-    case 'boolean':
-    case 'bigint':
-      return;
-    case 'number':
-      if (!Number.isSafeInteger(arg))
-        throw lintError(
-          'literals',
-          node,
-          `the number ${arg} is no exact integer`,
-          'use { kind: "float", value } or a bigint',
-        );
-      return;
-    case 'object':
-      break;
-    default:
-      throw lintError('literals', node, `an argument is a ${typeof arg}, which no graph may hold`);
-  }
-  if (arg === null) return;
-  if (depth > 256) throw lintError('literals', node, 'an argument nests deeper than 256 lists');
-  if (isList(arg)) {
-    for (let i = 0; i < arg.length; i++) checkArg(arg[i], node, graph, useValue, depth + 1);
-    return;
-  }
-  switch (arg.kind) {
-    case 'graph':
-      if (!Object.hasOwn(graph.subgraphs, arg.name))
-        throw lintError(
-          'references resolve',
-          node,
-          `uses subgraph @${arg.name}, which graph ${graph.name} does not have`,
-        );
-      return;
-    case 'slice':
-      checkArg(arg.start, node, graph, useValue, depth + 1);
-      checkArg(arg.stop, node, graph, useValue, depth + 1);
-      checkArg(arg.step, node, graph, useValue, depth + 1);
-      return;
-    case 'value':
-      useValue(arg.name);
-      return;
-    case 'float':
-    case 'dtype':
-    case 'device':
-    case 'layout':
-    case 'size':
-      return;
-    default:
-      throw lintError(
-        'literals',
-        node,
-        `an argument is of unknown kind ${JSON.stringify(arg satisfies never)}`,
-      );
-  }
 }
 
 function checkControl(node: Node, graph: Graph, typeOf: (name: string) => ValueType): void {

@@ -16,76 +16,100 @@ const CONTROL = new Set(CONTROL_TARGETS);
 /** Types of the results of a call with bodies; undefined for any other call. */
 export function controlTypes(typer: Typing, node: Node, frame: Frame<Typed>): Typed | undefined {
   if (!CONTROL.has(node.target)) return undefined;
-  const { args } = node;
-  const operands = (at: number): Typed[] => {
-    const list: Arg | undefined = args[at];
-    return list !== undefined && isList(list)
-      ? list.map((arg) => (isRef(arg) ? frame.value(arg.name) : typer.everywhere('number')))
-      : [];
-  };
-  const body = (arg: Arg | undefined): Graph | undefined =>
-    arg !== undefined && isGraphRef(arg) ? getOwn(frame.graph.subgraphs, arg.name) : undefined;
-  const run = (graph: Graph | undefined, inputs: readonly Typed[]): Typed[] =>
-    graph === undefined
-      ? []
-      : typer.run(graph, inputs).map((typed) => typed ?? typer.everywhere(undefined));
+  const call = new ControlTyper(typer, node, frame);
   switch (node.target) {
     case 'call':
-      return { items: run(body(args[0]), operands(1)) };
+      return call.once(0, call.operands(1));
     case 'cond':
-      decided(typer, node, frame, args[0]);
-      return agreed(typer, node, frame, [
-        run(body(args[1]), operands(3)),
-        run(body(args[2]), operands(3)),
-      ]);
+      return call.branches(node.args.slice(1, 3), 3);
     case 'case': {
-      decided(typer, node, frame, args[0]);
-      const list: Arg | undefined = args[1];
-      const branches = list !== undefined && isList(list) ? list : [];
-      return agreed(
-        typer,
-        node,
-        frame,
-        branches.map((branch) => run(body(branch), operands(2))),
-      );
+      const list: Arg | undefined = node.args[1];
+      return call.branches(list !== undefined && isList(list) ? list : [], 2);
     }
-    case 'while_loop': {
-      const captured = operands(3);
-      const carry = fixedCarry(typer, node, frame, operands(2), args[2], (now) =>
-        run(body(args[1]), [...now, ...captured]),
-      );
-      const [test] = run(body(args[0]), [...carry, ...captured]);
-      if (test !== undefined) decidedBy(typer, node, frame, test);
-      return { items: carry };
-    }
+    case 'while_loop':
+      return call.whileLoop();
     case 'scan':
     case 'map':
-    case 'map_impl': {
-      const at = scanPositions(node.target);
-      const rows = operands(at.xs).map((typed) => rowsOf(typer, node, frame, typed));
-      const captured = operands(at.captured);
-      const init = at.init === undefined ? [] : operands(at.init);
-      let last: Typed[] = [];
-      const carry = fixedCarry(
-        typer,
-        node,
-        frame,
-        init,
-        at.init === undefined ? undefined : args[at.init],
-        (now) => {
-          last = run(body(args[0]), [...now, ...rows, ...captured]);
-          return last;
-        },
-      );
-      return { items: [...carry, ...last.slice(carry.length).map(stacked)] };
-    }
+    case 'map_impl':
+      return call.scan();
     default: {
       const at = node.target === 'wrap_with_autocast' ? 4 : 1;
-      const inputs = args
-        .slice(at + 1)
-        .map((arg) => (isRef(arg) ? frame.value(arg.name) : typer.everywhere('number')));
-      return { items: run(body(args[at]), inputs) };
+      return call.once(
+        at,
+        node.args.slice(at + 1).map((arg) => call.operand(arg)),
+      );
     }
+  }
+}
+
+/** Runs the bodies of one call on types. */
+class ControlTyper {
+  constructor(
+    private readonly typer: Typing,
+    private readonly node: Node,
+    private readonly frame: Frame<Typed>,
+  ) {}
+
+  operand(arg: Arg): Typed {
+    return isRef(arg) ? this.frame.value(arg.name) : this.typer.everywhere('number');
+  }
+
+  operands(at: number): Typed[] {
+    const list: Arg | undefined = this.node.args[at];
+    return list !== undefined && isList(list) ? list.map((arg) => this.operand(arg)) : [];
+  }
+
+  /** A body that runs once. */
+  once(at: number, inputs: readonly Typed[]): Typed {
+    return { items: this.run(this.node.args[at], inputs) };
+  }
+
+  /** @param at where the operands of all branches are */
+  branches(branches: readonly Arg[], at: number): Typed {
+    const { typer, node, frame } = this;
+    decided(typer, node, frame, node.args[0]);
+    return agreed(
+      typer,
+      node,
+      frame,
+      branches.map((branch) => this.run(branch, this.operands(at))),
+    );
+  }
+
+  whileLoop(): Typed {
+    const { typer, node, frame } = this;
+    const [test, body, init] = node.args;
+    const captured = this.operands(3);
+    const carry = fixedCarry(typer, node, frame, this.operands(2), init, (now) =>
+      this.run(body, [...now, ...captured]),
+    );
+    const [decides] = this.run(test, [...carry, ...captured]);
+    if (decides !== undefined) decidedBy(typer, node, frame, decides);
+    return { items: carry };
+  }
+
+  scan(): Typed {
+    const { typer, node, frame } = this;
+    const at = scanPositions(node.target);
+    const rows = this.operands(at.xs).map((typed) => rowsOf(typer, node, frame, typed));
+    const captured = this.operands(at.captured);
+    const init = at.init === undefined ? [] : this.operands(at.init);
+    const starts = at.init === undefined ? undefined : node.args[at.init];
+    let last: Typed[] = [];
+    const carry = fixedCarry(typer, node, frame, init, starts, (now) => {
+      last = this.run(node.args[0], [...now, ...rows, ...captured]);
+      return last;
+    });
+    return { items: [...carry, ...last.slice(carry.length).map(stacked)] };
+  }
+
+  private run(body: Arg | undefined, inputs: readonly Typed[]): Typed[] {
+    const graph =
+      body !== undefined && isGraphRef(body)
+        ? getOwn(this.frame.graph.subgraphs, body.name)
+        : undefined;
+    if (graph === undefined) return [];
+    return this.typer.run(graph, inputs).map((typed) => typed ?? this.typer.everywhere(undefined));
   }
 }
 

@@ -26,114 +26,197 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
   const own = otherAxes(typer, node, name, operand.name, before, at, frame);
   // An axis of size 1 has no types.
   if (at < 0) return own;
-  const { graph } = frame;
-  const axis = typer.axes[at];
-  const become = (type: Known): Typed => own.map((t, a) => (a === at ? type : t));
-  const violate = (rule: string, reason: string, fix: string): Typed => {
-    typer.violate(graph, node, at, { rule, reason, fix, operands: [operand.name] });
-    return become(undefined);
-  };
-  let now = own[at];
-  const lint = axis.meaning === 'lint';
-  if (name === 'out_partial') {
-    if (lint || now === undefined || now === 'P' || now === 'V') return become('P');
-    return violate(
-      `outPartial of ${now}`,
-      isCut(now)
-        ? `pieces of dim ${chunksOf(now as AxisType)?.dim} are not addends of a sum`
-        : 'the value is equal on all ranks, so that it would count once for each',
-      isCut(now)
-        ? `sum over that dim first, or all_gather(${operand.name}, "${axis.name}", ${now}→R)`
-        : `leave outPartial out, or convert(${operand.name}, "${axis.name}", R→P)`,
-    );
+  const call = new VerbCall(
+    typer,
+    { node, name, operand: operand.name, graph: frame.graph },
+    own,
+    at,
+  );
+  if (name === 'out_partial') return call.outPartial();
+  if (name === 'permute') return call.permute();
+  return call.collective();
+}
+
+/** Where a verb is called, and on what. */
+interface VerbSite {
+  readonly node: Node;
+  readonly name: string;
+  readonly operand: string;
+  readonly graph: Graph;
+}
+
+/** A call of a verb on one axis. */
+class VerbCall {
+  private readonly axis: Typing['axes'][number];
+  private readonly now: Known;
+  private readonly isGlobal: boolean;
+
+  /** @param own types of the operand by axis, those of other axes as the verb leaves them */
+  constructor(
+    private readonly typer: Typing,
+    private readonly site: VerbSite,
+    private readonly own: readonly Known[],
+    private readonly at: number,
+  ) {
+    this.axis = typer.axes[at];
+    this.now = own[at];
+    this.isGlobal = site.name === 'redistribute';
   }
-  if (name === 'permute') {
-    if (now === undefined || now === 'V' || lint) return become('V');
+
+  outPartial(): Typed {
+    const { now, axis } = this;
+    const { operand } = this.site;
+    if (axis.meaning === 'lint' || now === undefined || now === 'P' || now === 'V')
+      return this.become('P');
+    return isCut(now)
+      ? this.violate(
+          `outPartial of ${now}`,
+          `pieces of dim ${chunksOf(now as AxisType)?.dim} are not addends of a sum`,
+          `sum over that dim first, or all_gather(${operand}, "${axis.name}", ${now}→R)`,
+        )
+      : this.violate(
+          `outPartial of ${now}`,
+          'the value is equal on all ranks, so that it would count once for each',
+          `leave outPartial out, or convert(${operand}, "${axis.name}", R→P)`,
+        );
+  }
+
+  permute(): Typed {
+    const { now, axis, typer } = this;
+    const { operand } = this.site;
+    if (now === undefined || now === 'V' || axis.meaning === 'lint') return this.become('V');
     if (now === 'number' || (now === 'I' && typer.autoCast)) {
-      typer.cast(graph, node, operand.name, at, 'V');
-      return become('V');
+      this.cast();
+      return this.become('V');
     }
-    return violate(
+    return this.violate(
       'permute',
       `permute sends pieces, the operand is ${now}`,
-      `reinterpret(${operand.name}, "${axis.name}", ${now}→V)`,
+      `reinterpret(${operand}, "${axis.name}", ${now}→V)`,
     );
   }
-  const words = typeof node.args[3] === 'string' ? sourceWords(node.args[3]) : [];
-  const [src, dst] = [words.length > 1 ? taken(words, now) : node.args[3], node.args[4]];
-  if (words.length > 1 && src === undefined)
-    return violate(
-      `takes ${words.join(', ')}`,
-      `the operand must be ${words.join(' or ')}, got ${now}`,
-      fitting(now, operand.name, axis.name),
-    );
-  if (!isAxisType(src) || !isAxisType(dst))
-    return violate('verb', 'the call names no types', 'state src and dst');
-  if (words.length > 1) {
-    settle(typer, graph, node, src);
-    // What is equal on all ranks is read as what varies, as `shard_map` does.
-    if (now === 'I' && src !== 'I') {
-      if (!typer.autoCast)
-        return violate(
-          `takes ${words[0]}`,
-          `the operand must vary, got I`,
-          fitting(now, operand.name, axis.name),
-        );
-      typer.cast(graph, node, operand.name, at, 'V');
-      now = 'V';
+
+  /** A verb that states the types that it takes and gives. */
+  collective(): Typed {
+    const { args } = this.site.node;
+    const dst = args[4];
+    const words = typeof args[3] === 'string' ? sourceWords(args[3]) : [];
+    const takesSeveral = words.length > 1;
+    const src = takesSeveral ? taken(words, this.now) : args[3];
+    if (takesSeveral && src === undefined)
+      return this.misfit(
+        words.join(', '),
+        `the operand must be ${words.join(' or ')}, got ${this.now}`,
+      );
+    if (!isAxisType(src) || !isAxisType(dst))
+      return this.violate('verb', 'the call names no types', 'state src and dst');
+    let { now } = this;
+    if (takesSeveral) {
+      settle(this.typer, this.site.graph, this.site.node, src);
+      // What is equal on all ranks is read as what varies, as `shard_map` does.
+      if (now === 'I' && src !== 'I') {
+        if (!this.typer.autoCast) return this.misfit(words[0], `the operand must vary, got I`);
+        this.cast();
+        now = 'V';
+      }
+      if (src === dst) return this.become(dst);
     }
-    if (src === dst) return become(dst);
+    if (this.axis.meaning === 'lint') return this.become(dst);
+    const refused =
+      this.refusedRegion() ?? this.refusedRow(src, dst) ?? this.refusedSource(now, src, dst);
+    if (refused !== undefined) return refused;
+    if (!this.isGlobal) return this.become(cutOf(dst) !== undefined ? 'V' : dst);
+    return this.refusedCut(src, dst) ?? this.become(dst);
   }
-  const global = name === 'redistribute';
-  if (lint) return become(dst);
-  if (global === (axis.meaning === 'manual'))
-    return violate(
-      'region',
-      global
-        ? 'a redistribution of the whole value stands where the axis is per device'
-        : 'a verb of per-device code stands where the axis is global',
-      global
-        ? 'use the collective itself'
-        : `write it in a localMap over "${axis.name}", or redistribute`,
-    );
-  try {
-    if (global) redistribution(src, dst, { axis: axis.name, expert: true });
-    else primitive(name as PrimitiveName, src, dst, { axis: axis.name, expert: true });
-  } catch (error) {
-    if (!(error instanceof ShardwrightError)) throw error;
-    return violate(name, error.message, error.details.hint ?? '');
+
+  /** Redistributions are for global axes, all other verbs for axes that are per device. */
+  private refusedRegion(): Typed | undefined {
+    const { axis, isGlobal } = this;
+    if (isGlobal !== (axis.meaning === 'manual')) return undefined;
+    return isGlobal
+      ? this.violate(
+          'region',
+          'a redistribution of the whole value stands where the axis is per device',
+          'use the collective itself',
+        )
+      : this.violate(
+          'region',
+          'a verb of per-device code stands where the axis is global',
+          `write it in a localMap over "${axis.name}", or redistribute`,
+        );
   }
-  const fits =
-    now === undefined || now === 'number'
-      ? src !== 'P' && cutOf(src) === undefined
-      : matches(now, src, global);
-  if (now !== undefined && !fits) {
-    const hint = wrongSource(name as PrimitiveName, now, dst, operand.name, axis.name);
-    return violate(
+
+  /** The table has no row for these types. */
+  private refusedRow(src: AxisType, dst: AxisType): Typed | undefined {
+    const { name } = this.site;
+    const options = { axis: this.axis.name, expert: true };
+    try {
+      if (this.isGlobal) redistribution(src, dst, options);
+      else primitive(name as PrimitiveName, src, dst, options);
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof ShardwrightError)) throw error;
+      return this.violate(name, error.message, error.details.hint ?? '');
+    }
+  }
+
+  /** The operand is of another type than the verb says. */
+  private refusedSource(now: Known, src: AxisType, dst: AxisType): Typed | undefined {
+    if (now === undefined) return undefined;
+    const fits =
+      now === 'number' ? src !== 'P' && cutOf(src) === undefined : matches(now, src, this.isGlobal);
+    if (fits) return undefined;
+    const { name, operand } = this.site;
+    return this.violate(
       `src ${src}`,
       `src must be ${src === 'P' || now === 'number' ? src : `what the operand is`}, got ${now}`,
-      hint,
+      wrongSource(name as PrimitiveName, now, dst, operand, this.axis.name),
     );
   }
-  if (global) {
+
+  /** Only the last axis that cuts a dim may change its cut, and every rank must get a row. */
+  private refusedCut(src: AxisType, dst: AxisType): Typed | undefined {
+    const { typer, own, at, axis } = this;
     for (const dim of new Set([cutOf(src), cutOf(dst)])) {
       const blocked = laterCut(typer, own, at, dim);
       if (blocked !== undefined)
-        return violate(
+        return this.violate(
           'last axis',
           `${axis.name} is not the last axis that cuts dim ${dim}: ${blocked} cuts it further`,
           `gather ${blocked} first, or plan the whole spec`,
         );
     }
-    const rows = rowsLeft(typer, typeIn(graph, operand.name), own, at, cutOf(dst));
-    if (rows < axis.size)
-      return violate(
-        `${dst} of ${rows} rows`,
-        `dim ${cutOf(dst)} has ${rows} rows to cut, fewer than the ${axis.size} ranks of ${axis.name}`,
-        'cut a larger dim, or keep the value whole',
-      );
+    const dim = cutOf(dst);
+    const rows = rowsLeft(typer, typeIn(this.site.graph, this.site.operand), own, at, dim);
+    if (rows >= axis.size) return undefined;
+    return this.violate(
+      `${dst} of ${rows} rows`,
+      `dim ${dim} has ${rows} rows to cut, fewer than the ${axis.size} ranks of ${axis.name}`,
+      'cut a larger dim, or keep the value whole',
+    );
   }
-  return become(cutOf(dst) !== undefined && !global ? 'V' : dst);
+
+  /** The types of the operand with that of the axis replaced. */
+  private become(type: Known): Typed {
+    return this.own.map((t, a) => (a === this.at ? type : t));
+  }
+
+  private cast(): void {
+    const { graph, node, operand } = this.site;
+    this.typer.cast(graph, node, operand, this.at, 'V');
+  }
+
+  private violate(rule: string, reason: string, fix: string): Typed {
+    const { graph, node, operand } = this.site;
+    this.typer.violate(graph, node, this.at, { rule, reason, fix, operands: [operand] });
+    return this.become(undefined);
+  }
+
+  /** A verb under a JAX name does not take the operand. */
+  private misfit(takes: string, reason: string): Typed {
+    const fix = fitting(this.now, this.site.operand, this.axis.name);
+    return this.violate(`takes ${takes}`, reason, fix);
+  }
 }
 
 /**

@@ -1,14 +1,16 @@
 /** Lists the collectives that the per-device program of a plan must contain. */
 import { COLLECTIVE_KINDS, type CollectiveKind } from '../cost/collective-model.ts';
 import { internalError } from '../errors.ts';
+import type { Node } from '../graph/types.ts';
 import { parseMesh } from '../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../mesh/sharding/space.ts';
 import { bindCall, withOutputs } from '../ops/record/context.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
+import type { InternalCollective } from '../ops/record/rule.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import type { PlannedProgram } from '../plan/record/planned.ts';
 import type { Plan, PlannedRedistribution } from '../plan/record/types.ts';
-import { dataflow } from '../strategy/dataflow.ts';
+import { type Dataflow, dataflow } from '../strategy/dataflow.ts';
 import { rulesTaken } from './rules-taken.ts';
 
 /** A collective that a plan says will run. */
@@ -35,41 +37,57 @@ export interface PromisedCollective {
  * of a body is promised for each of its runs.
  */
 export function promisedCollectives(
-  { listed: graph, opened }: PlannedProgram,
+  program: PlannedProgram,
   plan: Pick<Plan, 'request' | 'nodes' | 'outputs'>,
   table: OperatorTable,
 ): PromisedCollective[] {
-  const operators = opened?.table ?? table;
-  const space = new ShardingSpace(parseMesh(plan.request.mesh), table.kinds);
-  const { mesh } = space;
-  const list: PromisedCollective[] = [];
-  const moves = (
-    redistributions: readonly PlannedRedistribution[],
-    scopes: readonly number[],
-  ): void => {
-    for (const { collectives } of redistributions)
-      for (const { kind, meshDims, bytes } of collectives) {
-        const known = COLLECTIVE_KINDS.find((k) => k === kind);
-        if (known === undefined) throw internalError(`the plan lists a collective '${kind}'`);
-        const dims = meshDims.map((name) => mesh.indexOf(name));
-        if (mesh.sizeOf(dims) > 1) list.push({ kind: known, meshDims: dims, bytes, scopes });
-      }
-  };
-  const flow = dataflow(graph, operators, plan.request.sharing, opened?.loops);
-  const meetings = meetingScopes(opened);
-  graph.nodes.forEach((node, n) => {
-    const planned = plan.nodes[n];
-    flow.inputs[n].forEach((value, i) => {
-      const producer = graph.nodes[flow.values[value].node].name;
-      const scopes = meetings.get(`${producer} ${node.name}`) ?? [
+  const promises = new Promises(program, plan, table);
+  program.listed.nodes.forEach((node, n) => {
+    promises.addInputs(node, n);
+    promises.addRules(node, n);
+  });
+  promises.addOutputs();
+  return promises.list;
+}
+
+class Promises {
+  readonly list: PromisedCollective[] = [];
+  private readonly operators: OperatorTable;
+  private readonly space: ShardingSpace;
+  private readonly flow: Dataflow;
+  private readonly meetings: ReadonlyMap<string, readonly number[]>;
+
+  constructor(
+    private readonly program: PlannedProgram,
+    private readonly plan: Pick<Plan, 'request' | 'nodes' | 'outputs'>,
+    table: OperatorTable,
+  ) {
+    const { listed, opened } = program;
+    this.operators = opened?.table ?? table;
+    this.space = new ShardingSpace(parseMesh(plan.request.mesh), table.kinds);
+    this.flow = dataflow(listed, this.operators, plan.request.sharing, opened?.loops);
+    this.meetings = meetingScopes(opened);
+  }
+
+  /** Redistributions of the operands of a node. */
+  addInputs(node: Node, n: number): void {
+    const { listed, opened } = this.program;
+    this.flow.inputs[n].forEach((value, i) => {
+      const producer = listed.nodes[this.flow.values[value].node].name;
+      const scopes = this.meetings.get(`${producer} ${node.name}`) ?? [
         opened?.loops.moveScope(producer, node.name) ?? 0,
       ];
-      moves(
-        planned.redistributions.filter((r) => r.input === i),
+      this.addMoves(
+        this.plan.nodes[n].redistributions.filter((r) => r.input === i),
         scopes,
       );
     });
-    const record = node.kind === 'call' ? operators.get(node.target) : undefined;
+  }
+
+  /** Collectives inside the rules that a node's placements take. */
+  addRules(node: Node, n: number): void {
+    const { flow, space, plan } = this;
+    const record = node.kind === 'call' ? this.operators.get(node.target) : undefined;
     if (record === undefined || flow.alias[n] >= 0) return;
     const results = Array.from(flow.results[n], (id): TensorMeta | null =>
       id < 0 ? null : flow.values[id].meta,
@@ -80,39 +98,60 @@ export function promisedCollectives(
     );
     const ids = (texts: readonly string[]): number[] =>
       texts.map((text) => (text === '-' ? -1 : space.parse(text)));
-    rulesTaken(space, record.shard(call), ids(planned.inputs), ids(planned.outputs)).forEach(
-      (rule, m) => {
-        const branched = new Set<string>();
-        for (const { kind, site } of rule?.collectives ?? []) {
-          const one = {
-            kind,
-            meshDims: [m],
-            bytes: null,
-            scopes: [opened?.loops.scopeOf(node.name) ?? 0],
-          };
-          if (site?.times === undefined) list.push(one);
-          // Each run of the branch has it; the rule lists it for each trip of the loops around.
-          else if (!branched.has(site.node))
-            list.push({
-              ...one,
-              body: `${node.name}/${site.node.slice(0, site.node.lastIndexOf('/'))}`,
-            });
-          if (site !== undefined) branched.add(site.node);
-        }
-      },
+    const { inputs, outputs } = plan.nodes[n];
+    rulesTaken(space, record.shard(call), ids(inputs), ids(outputs)).forEach((rule, m) =>
+      this.addRule(node, m, rule?.collectives ?? []),
     );
-  });
-  const carries = new Map(opened?.carries.map(({ value, carry }) => [carry, value]));
-  for (const { redistributions, role, of } of plan.outputs) {
-    const value = role === 'carry' && of !== undefined ? carries.get(of) : undefined;
-    if (opened === undefined || value === undefined || of === undefined)
-      moves(redistributions, [0]);
-    else {
-      const producer = graph.nodes[flow.values[flow.valueOf(value)].node].name;
-      moves(redistributions, [opened.loops.moveScope(producer, of)]);
+  }
+
+  private addRule(node: Node, meshDim: number, collectives: readonly InternalCollective[]): void {
+    const branched = new Set<string>();
+    for (const { kind, site } of collectives) {
+      const one = {
+        kind,
+        meshDims: [meshDim],
+        bytes: null,
+        scopes: [this.program.opened?.loops.scopeOf(node.name) ?? 0],
+      };
+      if (site?.times === undefined) this.list.push(one);
+      // Each run of the branch has it; the rule lists it for each trip of the loops around.
+      else if (!branched.has(site.node))
+        this.list.push({
+          ...one,
+          body: `${node.name}/${site.node.slice(0, site.node.lastIndexOf('/'))}`,
+        });
+      if (site !== undefined) branched.add(site.node);
     }
   }
-  return list;
+
+  /** Redistributions of the outputs; those of a carry run once in each run of its body. */
+  addOutputs(): void {
+    const { listed, opened } = this.program;
+    const carries = new Map(opened?.carries.map(({ value, carry }) => [carry, value]));
+    for (const { redistributions, role, of } of this.plan.outputs) {
+      const value = role === 'carry' && of !== undefined ? carries.get(of) : undefined;
+      if (opened === undefined || value === undefined || of === undefined)
+        this.addMoves(redistributions, [0]);
+      else {
+        const producer = listed.nodes[this.flow.values[this.flow.valueOf(value)].node].name;
+        this.addMoves(redistributions, [opened.loops.moveScope(producer, of)]);
+      }
+    }
+  }
+
+  private addMoves(
+    redistributions: readonly PlannedRedistribution[],
+    scopes: readonly number[],
+  ): void {
+    const { mesh } = this.space;
+    for (const { collectives } of redistributions)
+      for (const { kind, meshDims, bytes } of collectives) {
+        const known = COLLECTIVE_KINDS.find((k) => k === kind);
+        if (known === undefined) throw internalError(`the plan lists a collective '${kind}'`);
+        const dims = meshDims.map((name) => mesh.indexOf(name));
+        if (mesh.sizeOf(dims) > 1) this.list.push({ kind: known, meshDims: dims, bytes, scopes });
+      }
+  }
 }
 
 /**

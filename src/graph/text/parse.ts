@@ -98,64 +98,97 @@ function readGraph(
   reader.endLine();
   reader.space();
   const dims = outerDims ?? readDims(reader);
-  const notes: string[] = [];
-  const ties: string[][] = [];
-  let mesh: string | undefined;
-  const given: GivenSharding[] = [];
-  const places = new Places(reader);
-  reader.onUse = (value, at) => places.use(value, at);
-  const nodes: Node[] = [];
-  const outputs: Output[] = [];
-  const subgraphs: Record<string, Graph> = {};
-  let callsSeen = false;
-  // Sections in canonical order: notes and ties, inputs, nodes, outputs, bodies.
-  for (;;) {
-    reader.space();
-    if (reader.accept('}')) break;
-    const start = reader.pos;
-    if (reader.word('note')) notes.push(reader.string('a sentence'));
-    else if (reader.word('tie')) ties.push(readTie(reader));
-    else if (reader.word('mesh')) mesh = reader.string('the dims of a mesh');
-    else if (reader.word('given')) given.push(readGiven(reader));
-    else if (reader.word('in')) {
-      if (callsSeen) reader.fail('an input stands after a node; inputs come first', start);
-      nodes.push(readInput(reader, places));
-    } else if (reader.peek('%')) {
-      if (outputs.length > 0)
-        reader.fail('a node stands after an output; outputs come last', start);
-      callsSeen = true;
-      nodes.push(readNode(reader, places));
-    } else if (reader.word('out')) outputs.push(readOutput(reader));
-    else if (reader.peek('g') || reader.peek('b')) {
-      let key: string | undefined;
-      if (reader.word('body')) {
-        reader.expect('@');
-        key = reader.name('the name that calls use for the body');
-        reader.endLine();
-        reader.space();
-      }
-      const body = readGraph(reader, depth + 1, placed);
-      reader.onUse = (value, at) => places.use(value, at);
-      if (Object.hasOwn(subgraphs, key ?? body.name))
-        reader.fail(`subgraph @${key ?? body.name} is defined twice`, start);
-      setOwn(subgraphs, key ?? body.name, body);
-    } else reader.expected(`'in', a node '%name = ...', 'out', 'graph' or '}'`);
-    reader.endLine();
-  }
-  places.checkUses();
+  const sections = new SectionReader(reader, depth, placed);
+  const parts = sections.read();
   const graph: Graph = {
     name,
-    nodes,
-    outputs,
-    subgraphs,
-    ...(notes.length > 0 ? { notes } : {}),
-    ...(ties.length > 0 ? { ties } : {}),
-    ...(mesh !== undefined ? { mesh } : {}),
-    ...(given.length > 0 ? { given } : {}),
+    ...parts,
     ...(dims !== undefined ? { dims } : {}),
   };
-  placed.push([graph, places]);
+  placed.push([graph, sections.places]);
   return graph;
+}
+
+/** Reads the sections of one graph. Their order: notes and ties, inputs, nodes, outputs, bodies. */
+class SectionReader {
+  readonly places: Places;
+  private readonly notes: string[] = [];
+  private readonly ties: string[][] = [];
+  private mesh: string | undefined;
+  private readonly given: GivenSharding[] = [];
+  private readonly nodes: Node[] = [];
+  private readonly outputs: Output[] = [];
+  private readonly subgraphs: Record<string, Graph> = {};
+  private callsSeen = false;
+
+  constructor(
+    private readonly reader: GraphReader,
+    private readonly depth: number,
+    private readonly placed: PlacedGraphs,
+  ) {
+    this.places = new Places(reader);
+  }
+
+  read(): Omit<Graph, 'name' | 'dims'> {
+    const { reader, notes, ties, given } = this;
+    this.noteUses();
+    for (;;) {
+      reader.space();
+      if (reader.accept('}')) break;
+      this.readEntry(reader.pos);
+      reader.endLine();
+    }
+    this.places.checkUses();
+    const { mesh } = this;
+    return {
+      nodes: this.nodes,
+      outputs: this.outputs,
+      subgraphs: this.subgraphs,
+      ...(notes.length > 0 ? { notes } : {}),
+      ...(ties.length > 0 ? { ties } : {}),
+      ...(mesh !== undefined ? { mesh } : {}),
+      ...(given.length > 0 ? { given } : {}),
+    };
+  }
+
+  private noteUses(): void {
+    this.reader.onUse = (value, at) => this.places.use(value, at);
+  }
+
+  private readEntry(start: number): void {
+    const { reader, places } = this;
+    if (reader.word('note')) this.notes.push(reader.string('a sentence'));
+    else if (reader.word('tie')) this.ties.push(readTie(reader));
+    else if (reader.word('mesh')) this.mesh = reader.string('the dims of a mesh');
+    else if (reader.word('given')) this.given.push(readGiven(reader));
+    else if (reader.word('in')) {
+      if (this.callsSeen) reader.fail('an input stands after a node; inputs come first', start);
+      this.nodes.push(readInput(reader, places));
+    } else if (reader.peek('%')) {
+      if (this.outputs.length > 0)
+        reader.fail('a node stands after an output; outputs come last', start);
+      this.callsSeen = true;
+      this.nodes.push(readNode(reader, places));
+    } else if (reader.word('out')) this.outputs.push(readOutput(reader));
+    else if (reader.peek('g') || reader.peek('b')) this.readBody(start);
+    else reader.expected(`'in', a node '%name = ...', 'out', 'graph' or '}'`);
+  }
+
+  private readBody(start: number): void {
+    const { reader, subgraphs } = this;
+    let key: string | undefined;
+    if (reader.word('body')) {
+      reader.expect('@');
+      key = reader.name('the name that calls use for the body');
+      reader.endLine();
+      reader.space();
+    }
+    const body = readGraph(reader, this.depth + 1, this.placed);
+    this.noteUses();
+    if (Object.hasOwn(subgraphs, key ?? body.name))
+      reader.fail(`subgraph @${key ?? body.name} is defined twice`, start);
+    setOwn(subgraphs, key ?? body.name, body);
+  }
 }
 
 function readTie(reader: GraphReader): string[] {
@@ -282,76 +315,51 @@ function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unk
     const start = reader.pos;
     if (start >= reader.text.length || reader.text[start] === '\n') return typed;
     const tag = reader.name('a tag');
-    switch (tag) {
-      case 'forward':
-      case 'backward':
-      case 'optimizer':
-        meta.phase = tag;
-        break;
-      case 'savedOnly':
-      case 'inferred':
-        meta[tag] = true;
-        break;
-      case 'save': {
-        reader.expect('=');
-        const wish = (['save', 'recompute'] as const).find((word) => reader.word(word));
-        meta.save = wish ?? reader.expected(`'save' or 'recompute'`);
-        break;
-      }
-      case 'path':
-      case 'of':
-      case 'repeats':
-      case 'original':
-      case 'source':
-        reader.expect('=');
-        meta[tag] = reader.string('a string');
-        break;
-      case 'name':
-        reader.expect('=');
-        meta.roleName = reader.string('a string');
-        break;
-      case 'index':
-        reader.expect('=');
-        meta.roleIndex = reader.safeInteger('an index');
-        break;
-      case 'stride':
-      case 'placement': {
-        reader.expect('=');
-        const value = readArg(reader, 0);
-        typed =
-          tag === 'stride'
-            ? withStride(reader, typed, value, start)
-            : withGiven(reader, typed, value, start);
-        break;
-      }
-      default:
-        reader.fail(
-          `'${tag}' is no tag`,
-          start,
-          suggestion(
-            tag,
-            [
-              'forward',
-              'backward',
-              'optimizer',
-              'savedOnly',
-              'inferred',
-              'save',
-              'path',
-              'of',
-              'repeats',
-              'original',
-              'source',
-              'name',
-              'index',
-              'stride',
-              'placement',
-            ],
-            'tags',
-          ),
-        );
+    const form = TAGS.get(tag);
+    if (form === undefined)
+      return reader.fail(`'${tag}' is no tag`, start, suggestion(tag, [...TAGS.keys()], 'tags'));
+    if (form === 'phase') meta.phase = tag;
+    else if (form === 'flag') meta[tag] = true;
+    else {
+      reader.expect('=');
+      if (form === 'type') {
+        const change = tag === 'stride' ? withStride : withGiven;
+        typed = change(reader, typed, readArg(reader, 0), start);
+      } else meta[form.field] = form.read(reader);
     }
   }
+}
+
+/** How a tag is written: alone, or with a value for a field of the meta data or for the type. */
+type TagForm =
+  | 'phase'
+  | 'flag'
+  | 'type'
+  | { readonly field: string; readonly read: (reader: GraphReader) => unknown };
+
+const asText = (reader: GraphReader): string => reader.string('a string');
+
+const TAGS: ReadonlyMap<string, TagForm> = new Map<string, TagForm>([
+  ['forward', 'phase'],
+  ['backward', 'phase'],
+  ['optimizer', 'phase'],
+  ['savedOnly', 'flag'],
+  ['inferred', 'flag'],
+  ['save', { field: 'save', read: readWish }],
+  ['path', { field: 'path', read: asText }],
+  ['of', { field: 'of', read: asText }],
+  ['repeats', { field: 'repeats', read: asText }],
+  ['original', { field: 'original', read: asText }],
+  ['source', { field: 'source', read: asText }],
+  ['name', { field: 'roleName', read: asText }],
+  ['index', { field: 'roleIndex', read: (reader) => reader.safeInteger('an index') }],
+  ['stride', 'type'],
+  ['placement', 'type'],
+]);
+
+function readWish(reader: GraphReader): string {
+  const wish = (['save', 'recompute'] as const).find((word) => reader.word(word));
+  return wish ?? reader.expected(`'save' or 'recompute'`);
 }
 
 function withStride(reader: GraphReader, type: ValueType, value: Arg, at: number): ValueType {
