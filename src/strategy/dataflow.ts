@@ -11,7 +11,12 @@ import type { Arg, Graph, Node, Output, TensorType, ValueType } from '../graph/t
 import { tensorInputs } from '../ops/record/context.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import { type Pass, passOfUse, purposesOf } from '../passes/canonical/pass-of-uses.ts';
+import {
+  type Pass,
+  passOfUse,
+  type Purpose,
+  purposesOf,
+} from '../passes/canonical/pass-of-uses.ts';
 import type { Loops } from '../passes/plannable/loops.ts';
 import { backwardStart } from '../passes/plannable/weight-views.ts';
 
@@ -71,95 +76,14 @@ export function dataflow(
   mergeViews: boolean,
   loops?: Pick<Loops, 'scopeOf' | 'isMark'>,
 ): Dataflow {
-  const values: Value[] = [];
-  const types: TensorMeta[] = [];
-  const typeIds = new Map<string, number>();
-  const byObject = new Map<TensorType, number>();
-  const inputs: Int32Array[] = [];
-  const results: Int32Array[] = [];
-  const byName = new Map<string, number>();
-  const names = new Map<string, number>();
-  const tuples = new Map<string, Int32Array>();
-  const none = new Int32Array(0);
   const split = backwardStart(graph);
   const byPlace = graph.nodes.map((_, i): Pass => (i < split ? 'forward' : 'backward'));
   // Members of opened bodies are placed by their call: with control flow the place decides.
   const purposes = loops === undefined ? purposesOf(graph, table) : byPlace;
-  const alias = new Int32Array(graph.nodes.length).fill(-1);
-  const views = new Map<string, number>();
-
-  const typeId = (type: TensorType, node: Node): number => {
-    const known = byObject.get(type);
-    if (known !== undefined) return known;
-    const meta = concreteMeta(type, node);
-    const key = `${meta.dtype}[${meta.shape.join()}]`;
-    let id = typeIds.get(key);
-    if (id === undefined) {
-      id = types.length;
-      types.push(meta);
-      typeIds.set(key, id);
-    }
-    byObject.set(type, id);
-    return id;
-  };
-  const valueOf = (name: string): number => {
-    const id = names.get(name);
-    if (id === undefined)
-      throw new ShardwrightError('E_TYPE', `'${name}' is used as a tensor but is none`, {
-        node: name,
-      });
-    return id;
-  };
-
-  graph.nodes.forEach((node, index) => {
-    byName.set(node.name, index);
-    if (node.target === 'operator.getitem' && node.kind === 'call') {
-      const member = tupleMember(node, tuples);
-      if (member >= 0) names.set(node.name, member);
-      alias[index] = member;
-      inputs.push(none);
-      results.push(none);
-      return;
-    }
-    if (node.kind === 'call') {
-      const record = table.get(node.target);
-      const used =
-        record !== undefined ? tensorInputs(record, node.args, node.kwargs) : everyValue(node);
-      const ids = Int32Array.from(used, valueOf);
-      const view = mergeViews && record?.cls === 'view' && loops?.isMark(node.name) !== true;
-      if (view && ids.length === 1 && node.type.kind === 'tensor') {
-        const key = `${purposes[index] === 'forward' ? 'f' : 'b'}${loops?.scopeOf(node.name) ?? 0}|${node.target}|${ids[0]}|${literalKey(node.args)}|${literalKey(Object.entries(node.kwargs).flat())}`;
-        const earlier = views.get(key);
-        if (earlier !== undefined) {
-          alias[index] = earlier;
-          names.set(node.name, earlier);
-          inputs.push(none);
-          results.push(none);
-          return;
-        }
-        // The value that the code below makes for this node.
-        views.set(key, values.length);
-      }
-      inputs.push(used.length === 0 ? none : ids);
-    } else inputs.push(none);
-    const flat = flatTypes(node.type);
-    const ids = new Int32Array(flat.length).fill(-1);
-    flat.forEach((type, result) => {
-      if (type === null) return;
-      ids[result] = values.length;
-      const id = typeId(type, node);
-      values.push({
-        node: index,
-        result,
-        meta: types[id],
-        type: id,
-        contiguous: isContiguous(type, types[id]),
-      });
-    });
-    results.push(ids);
-    if (node.type.kind === 'tensor') names.set(node.name, ids[0]);
-    else if (node.type.kind === 'tuple') tuples.set(node.name, ids);
-  });
+  const views = mergeViews ? { purposes, loops } : undefined;
+  const reader = new DataflowReader(table, graph.nodes.length, views);
+  for (const node of graph.nodes) reader.read(node);
+  const { values, types, inputs, results, alias, byName } = reader;
   const isReadBackward = new Uint8Array(values.length);
   inputs.forEach((ids, n) => {
     if (purposes[n] === 'backward') for (const value of ids) isReadBackward[value] = 1;
@@ -174,12 +98,150 @@ export function dataflow(
     passOf: (node, value) => passOfUse(purposes[node], isReadBackward[value] === 1),
     outputs: graph.outputs.map((output) => ({
       output,
-      value: output.value === null ? -1 : valueOf(output.value),
+      value: output.value === null ? -1 : reader.valueOf(output.value),
     })),
     byName,
-    valueOf,
+    valueOf: (name) => reader.valueOf(name),
   };
 }
+
+/** By what views are told apart that are not to be merged. */
+interface ViewMerging {
+  readonly purposes: readonly Purpose[];
+  readonly loops: Pick<Loops, 'scopeOf' | 'isMark'> | undefined;
+}
+
+/** Numbers the values of a graph, node by node. */
+class DataflowReader {
+  readonly values: Value[] = [];
+  readonly types: TensorMeta[] = [];
+  readonly inputs: Int32Array[] = [];
+  readonly results: Int32Array[] = [];
+  readonly byName = new Map<string, number>();
+  readonly alias: Int32Array;
+  private readonly typeIds = new Map<string, number>();
+  private readonly byObject = new Map<TensorType, number>();
+  /** Value of each name that is a tensor, and values of each that is a tuple. */
+  private readonly names = new Map<string, number>();
+  private readonly tuples = new Map<string, Int32Array>();
+  private readonly views = new Map<string, number>();
+
+  /** @param merging absent: no views are merged */
+  constructor(
+    private readonly table: OperatorTable,
+    nodeCount: number,
+    private readonly merging: ViewMerging | undefined,
+  ) {
+    this.alias = new Int32Array(nodeCount).fill(-1);
+  }
+
+  valueOf(name: string): number {
+    const id = this.names.get(name);
+    if (id === undefined)
+      throw new ShardwrightError('E_TYPE', `'${name}' is used as a tensor but is none`, {
+        node: name,
+      });
+    return id;
+  }
+
+  read(node: Node): void {
+    const index = this.inputs.length;
+    this.byName.set(node.name, index);
+    if (node.kind === 'call' && node.target === 'operator.getitem') {
+      const member = tupleMember(node, this.tuples);
+      if (member >= 0) this.names.set(node.name, member);
+      this.repeat(index, member);
+      return;
+    }
+    let used: Int32Array = NONE;
+    if (node.kind === 'call') {
+      used = this.used(node);
+      const earlier = this.earlierView(node, index, used);
+      if (earlier !== undefined) {
+        this.names.set(node.name, earlier);
+        this.repeat(index, earlier);
+        return;
+      }
+    }
+    this.inputs.push(used);
+    const ids = this.make(node, index);
+    this.results.push(ids);
+    if (node.type.kind === 'tensor') this.names.set(node.name, ids[0]);
+    else if (node.type.kind === 'tuple') this.tuples.set(node.name, ids);
+  }
+
+  /** Notes a node that is another name of a value. */
+  private repeat(index: number, value: number): void {
+    this.alias[index] = value;
+    this.inputs.push(NONE);
+    this.results.push(NONE);
+  }
+
+  private used(node: Node): Int32Array {
+    const record = this.table.get(node.target);
+    const names =
+      record !== undefined ? tensorInputs(record, node.args, node.kwargs) : everyValue(node);
+    return names.length === 0 ? NONE : Int32Array.from(names, (name) => this.valueOf(name));
+  }
+
+  /** The value of an equal view before this one; a first one is noted. */
+  private earlierView(node: Node, index: number, used: Int32Array): number | undefined {
+    if (this.merging === undefined || used.length !== 1 || node.type.kind !== 'tensor')
+      return undefined;
+    const { purposes, loops } = this.merging;
+    if (this.table.get(node.target)?.cls !== 'view' || loops?.isMark(node.name) === true)
+      return undefined;
+    const pass = purposes[index] === 'forward' ? 'f' : 'b';
+    const key = [
+      `${pass}${loops?.scopeOf(node.name) ?? 0}`,
+      node.target,
+      used[0],
+      literalKey(node.args),
+      literalKey(Object.entries(node.kwargs).flat()),
+    ].join('|');
+    const earlier = this.views.get(key);
+    // A first view makes the next value.
+    if (earlier === undefined) this.views.set(key, this.values.length);
+    return earlier;
+  }
+
+  /** Ids of the results of a node that makes values of its own. */
+  private make(node: Node, index: number): Int32Array {
+    const flat = flatTypes(node.type);
+    const ids = new Int32Array(flat.length).fill(-1);
+    flat.forEach((type, result) => {
+      if (type === null) return;
+      ids[result] = this.values.length;
+      const id = this.typeId(type, node);
+      const meta = this.types[id];
+      this.values.push({
+        node: index,
+        result,
+        meta,
+        type: id,
+        contiguous: isContiguous(type, meta),
+      });
+    });
+    return ids;
+  }
+
+  private typeId(type: TensorType, node: Node): number {
+    const known = this.byObject.get(type);
+    if (known !== undefined) return known;
+    const meta = concreteMeta(type, node);
+    const key = `${meta.dtype}[${meta.shape.join()}]`;
+    let id = this.typeIds.get(key);
+    if (id === undefined) {
+      id = this.types.length;
+      this.types.push(meta);
+      this.typeIds.set(key, id);
+    }
+    this.byObject.set(type, id);
+    return id;
+  }
+}
+
+const NONE = new Int32Array(0);
 
 function tupleMember(node: Node, tuples: ReadonlyMap<string, Int32Array>): number {
   const [source, index] = node.args;

@@ -60,66 +60,117 @@ export function cheapestFew(
   options: ProductOptions,
   keeps?: number,
 ): readonly Found[] | undefined {
-  const plain = rows.every(
-    (row) => !row.strided && row.codes.every((code) => code < FIRST_OTHER_CODE),
-  );
-  const ordered = given.every(
+  if (inputs.length === 0 || !isPlain(rows) || !areOrdered(space, given)) return undefined;
+  const product = new RowProduct(space, rows, [...inputs, ...outputs], options);
+  const reading = new StrategyReader(product, inputs.length, outputs.length, keeps);
+  const direct = unmoved(space, product, rows, given);
+  if (direct !== undefined && reading.allowed() && count === 1) return [reading.read(direct, 0, 0)];
+  const tables = inputs.map((meta, i) => PriceTable.of(space, product, rows, i, meta, moves[i]));
+  if (tables.some((table) => table === undefined)) return undefined;
+  const search = new BestFirst(product, tables as PriceTable[], space.meshRank, rows.length);
+  return search.find(count, reading);
+}
+
+/** Only plain shards, without special cuts. */
+function isPlain(rows: readonly Row[]): boolean {
+  return rows.every((row) => !row.strided && row.codes.every((code) => code < FIRST_OTHER_CODE));
+}
+
+function areOrdered(space: ShardingSpace, given: readonly number[]): boolean {
+  return given.every(
     (id) =>
       space.get(id).inMeshOrder &&
       space.get(id).placements.every((p) => space.codeOf(p) < FIRST_OTHER_CODE),
   );
-  if (!plain || !ordered || inputs.length === 0) return undefined;
-  const product = new RowProduct(space, rows, [...inputs, ...outputs], options);
-  const ids = (from: number, to: number): number[] =>
-    Array.from({ length: to - from }, (_, k) => product.id(from + k));
-  const read = (picked: readonly number[], pops: number, cost: number): Found => ({
-    inputs: ids(0, inputs.length),
-    outputs: ids(inputs.length, inputs.length + outputs.length),
-    picked,
-    pops,
-    cost,
-  });
-  const allowed = (): boolean =>
-    keeps === undefined || (product.id(0) === keeps && product.id(inputs.length) === keeps);
-  const direct = unmoved(space, product, rows, given);
-  if (direct !== undefined && allowed() && count === 1) return [read(direct, 0, 0)];
-  const tables = inputs.map((meta, i) => PriceTable.of(space, product, rows, i, meta, moves[i]));
-  if (tables.some((table) => table === undefined)) return undefined;
-  const bounds = tables as PriceTable[];
-  const depth = space.meshRank;
-  const heap = new Heap();
-  heap.push({ bound: 0, order: 0, picked: [] });
-  const found: Found[] = [];
-  const seen = new Set<string>();
-  let pops = 0;
-  for (;;) {
-    const entry = heap.pop();
-    if (entry === undefined) return found;
-    const done = found.length >= count;
-    if (done && entry.bound > found[found.length - 1].cost * (1 + SAME_COST))
-      return found.slice(0, count);
-    pops++;
-    const { picked } = entry;
-    let ok = true;
-    for (let m = 0; m < picked.length && ok; m++) ok = product.take(m, picked[m]);
-    if (!ok) continue;
-    if (picked.length === depth) {
-      if (done || !product.complete() || !allowed()) continue;
-      const match = read(picked, pops, entry.bound);
+}
+
+/** Reads the strategy that a product has taken. */
+class StrategyReader {
+  /** @param keeps sharding that the first input and the first result must have */
+  constructor(
+    private readonly product: RowProduct,
+    private readonly inputs: number,
+    private readonly outputs: number,
+    private readonly keeps: number | undefined,
+  ) {}
+
+  allowed(): boolean {
+    const { product, keeps } = this;
+    return keeps === undefined || (product.id(0) === keeps && product.id(this.inputs) === keeps);
+  }
+
+  read(picked: readonly number[], pops: number, cost: number): Found {
+    const { inputs, outputs } = this;
+    return {
+      inputs: this.ids(0, inputs),
+      outputs: this.ids(inputs, inputs + outputs),
+      picked,
+      pops,
+      cost,
+    };
+  }
+
+  private ids(from: number, to: number): number[] {
+    return Array.from({ length: to - from }, (_, k) => this.product.id(from + k));
+  }
+}
+
+/** A heap of entries, by the least price that a completion can have. */
+class BestFirst {
+  private readonly heap = new Heap();
+
+  /** @param rowCount rows of the product: the order of entries counts in it */
+  constructor(
+    private readonly product: RowProduct,
+    private readonly bounds: readonly PriceTable[],
+    private readonly depth: number,
+    private readonly rowCount: number,
+  ) {
+    this.heap.push({ bound: 0, order: 0, picked: [] });
+  }
+
+  find(count: number, reading: StrategyReader): readonly Found[] {
+    const { product } = this;
+    const found: Found[] = [];
+    const seen = new Set<string>();
+    let pops = 0;
+    for (;;) {
+      const entry = this.heap.pop();
+      if (entry === undefined) return found;
+      const done = found.length >= count;
+      if (done && entry.bound > found[found.length - 1].cost * (1 + SAME_COST))
+        return found.slice(0, count);
+      pops++;
+      if (!this.take(entry)) continue;
+      if (entry.picked.length < this.depth) {
+        this.pushNext(entry);
+        continue;
+      }
+      if (done || !product.complete() || !reading.allowed()) continue;
+      const match = reading.read(entry.picked, pops, entry.bound);
       const text = [...match.inputs, ...match.outputs].join();
       if (seen.has(text)) continue;
       seen.add(text);
       found.push(match);
-      continue;
     }
+  }
+
+  private take({ picked }: Entry): boolean {
+    for (let m = 0; m < picked.length; m++) if (!this.product.take(m, picked[m])) return false;
+    return true;
+  }
+
+  /** Pushes an entry with each row for its next mesh dim. */
+  private pushNext({ order, picked }: Entry): void {
+    const { product, bounds } = this;
     const m = picked.length;
-    const step = rows.length ** (depth - 1 - m);
+    const step = this.rowCount ** (this.depth - 1 - m);
     for (let r = 0; r < product.choices(m); r++) {
       if (!product.take(m, r)) continue;
       let bound = 0;
       for (let i = 0; i < bounds.length; i++) bound += bounds[i].least(m + 1, i, product);
       if (bound < Infinity)
-        heap.push({ bound, order: entry.order + r * step, picked: [...picked, r] });
+        this.heap.push({ bound, order: order + r * step, picked: [...picked, r] });
     }
   }
 }

@@ -14,6 +14,70 @@ export interface MeshDim {
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
+/** Devices of a mesh with these dims. @throws E_MESH naming the dim that is wrong */
+function deviceCount(dims: readonly MeshDim[]): number {
+  const seen = new Set<string>();
+  let total = 1;
+  for (const { name, size } of dims) {
+    if (!NAME.test(name))
+      throw new ShardwrightError('E_MESH', `mesh dim name '${name}' is not an identifier`, {
+        hint: 'use letters, digits and _, as in dp=8,tp=8',
+      });
+    if (seen.has(name))
+      throw new ShardwrightError('E_MESH', `mesh dim '${name}' is given twice`, {
+        hint: `rename one of them, such as ${name}2`,
+      });
+    seen.add(name);
+    if (!Number.isSafeInteger(size) || size < 1)
+      throw new ShardwrightError(
+        'E_MESH',
+        `mesh dim '${name}' has size ${size}, expected an integer of at least 1`,
+        {
+          hint: `write ${name}=1 or leave the dim out`,
+        },
+      );
+    total *= size;
+  }
+  if (!Number.isSafeInteger(total) || total > MAX_DEVICES)
+    throw new ShardwrightError(
+      'E_MESH',
+      `the mesh has ${total} devices, more than ${MAX_DEVICES}`,
+      {
+        hint:
+          `make the dims smaller: their product (${dims.map((d) => d.size).join(' x ')}) may ` +
+          `be ${MAX_DEVICES} at most`,
+      },
+    );
+  return total;
+}
+
+/** @throws E_MESH for ids that are not those of so many different devices */
+function checkDevices(devices: readonly number[], total: number): void {
+  if (devices.length !== total)
+    throw new ShardwrightError(
+      'E_MESH',
+      `the mesh has ${total} places but ${devices.length} device ids`,
+      {
+        hint: 'give one device id for each place, or none for 0..N-1',
+      },
+    );
+  const ids = new Map<number, number>();
+  for (const [rank, id] of devices.entries()) {
+    if (!Number.isSafeInteger(id) || id < 0)
+      throw new ShardwrightError(
+        'E_MESH',
+        `device id ${id} of rank ${rank} is not an integer of at least 0`,
+      );
+    const before = ids.get(id);
+    if (before !== undefined)
+      throw new ShardwrightError(
+        'E_MESH',
+        `device ${id} is in the mesh twice, as ranks ${before} and ${rank}`,
+      );
+    ids.set(id, rank);
+  }
+}
+
 /**
  * Devices as an n-dimensional array with named dims, outermost first. Also called `DeviceMesh` in
  * PyTorch, `Mesh` in JAX.
@@ -37,63 +101,8 @@ export class DeviceMesh {
     readonly dims: readonly MeshDim[],
     devices?: readonly number[],
   ) {
-    const seen = new Set<string>();
-    let total = 1;
-    for (const { name, size } of dims) {
-      if (!NAME.test(name))
-        throw new ShardwrightError('E_MESH', `mesh dim name '${name}' is not an identifier`, {
-          hint: 'use letters, digits and _, as in dp=8,tp=8',
-        });
-      if (seen.has(name))
-        throw new ShardwrightError('E_MESH', `mesh dim '${name}' is given twice`, {
-          hint: `rename one of them, such as ${name}2`,
-        });
-      seen.add(name);
-      if (!Number.isSafeInteger(size) || size < 1)
-        throw new ShardwrightError(
-          'E_MESH',
-          `mesh dim '${name}' has size ${size}, expected an integer of at least 1`,
-          {
-            hint: `write ${name}=1 or leave the dim out`,
-          },
-        );
-      total *= size;
-    }
-    if (!Number.isSafeInteger(total) || total > MAX_DEVICES)
-      throw new ShardwrightError(
-        'E_MESH',
-        `the mesh has ${total} devices, more than ${MAX_DEVICES}`,
-        {
-          hint:
-            `make the dims smaller: their product (${dims.map((d) => d.size).join(' x ')}) may ` +
-            `be ${MAX_DEVICES} at most`,
-        },
-      );
-    if (devices !== undefined) {
-      if (devices.length !== total)
-        throw new ShardwrightError(
-          'E_MESH',
-          `the mesh has ${total} places but ${devices.length} device ids`,
-          {
-            hint: 'give one device id for each place, or none for 0..N-1',
-          },
-        );
-      const ids = new Map<number, number>();
-      for (const [rank, id] of devices.entries()) {
-        if (!Number.isSafeInteger(id) || id < 0)
-          throw new ShardwrightError(
-            'E_MESH',
-            `device id ${id} of rank ${rank} is not an integer of at least 0`,
-          );
-        const before = ids.get(id);
-        if (before !== undefined)
-          throw new ShardwrightError(
-            'E_MESH',
-            `device ${id} is in the mesh twice, as ranks ${before} and ${rank}`,
-          );
-        ids.set(id, rank);
-      }
-    }
+    const total = deviceCount(dims);
+    if (devices !== undefined) checkDevices(devices, total);
     this.names = dims.map((d) => d.name);
     this.sizes = dims.map((d) => d.size);
     const strides: number[] = new Array<number>(dims.length).fill(1);

@@ -169,101 +169,117 @@ function isNothing(op: PrimitiveName, src: AxisType, dst: AxisType): boolean {
   return src === dst && (op === 'convert' || (op === 'reinterpret' && cutOf(src) === undefined));
 }
 
+/** What is wrong with a verb, and what was meant. */
+interface Misuse {
+  readonly wrong: string;
+  readonly fix: string;
+}
+
 /** Why a verb does not take these types, and what was meant; undefined for a row of the table. */
 function misuse(
   op: PrimitiveName,
   src: AxisType,
   dst: AxisType,
   row: Row | undefined,
-): { wrong: string; fix: string } | undefined {
-  const [from, to] = [cutOf(src), cutOf(dst)];
-  const cuts = from !== undefined || to !== undefined;
-  switch (op) {
-    case 'convert':
-      if (src === 'P')
-        return to !== undefined || dst === 'V'
-          ? {
-              wrong: 'a pending sum is completed by communication',
-              fix: `use reduce_scatter with dst ${dst}`,
-            }
-          : {
-              wrong: 'a pending sum is completed by communication',
-              fix: `use all_reduce with dst ${dst}`,
-            };
-      if (from !== undefined && to !== undefined)
-        return { wrong: 'it changes the cut, which moves data', fix: 'use all_to_all' };
-      if (varying(src) === 'V' && (dst === 'R' || dst === 'I'))
-        return { wrong: 'the pieces must be collected', fix: `use all_gather with dst ${dst}` };
-      break;
-    case 'reinterpret':
-      if (src === 'P')
-        return {
-          wrong: 'the meaning of addends that are used as values is undefined',
-          fix: 'all_reduce first',
-        };
-      if (cuts)
-        return {
-          wrong: 'bytes that keep their place say nothing of a cut',
-          fix: 'use V in place of S(i), or convert',
-        };
-      if (src === 'V' && (dst === 'R' || dst === 'I'))
-        return {
-          wrong: 'cannot assert that varying values are equal',
-          fix: `use all_reduce or all_gather with dst ${dst}`,
-        };
-      break;
-    case 'all_gather':
-      if (varying(src) !== 'V')
-        return { wrong: `src must be V or S(i), got ${src}`, fix: gathered(src) };
-      if (row === undefined)
-        return {
-          wrong: `dst must be R or I, got ${dst}`,
-          fix: 'give dst: R, or I if duplicated work follows',
-        };
-      break;
-    case 'all_reduce':
-      if (src !== 'P')
-        return {
-          wrong: `src must be P, got ${src}`,
-          fix:
-            varying(src) === 'V'
-              ? 'reinterpret V→P first'
-              : 'leave the all_reduce out: the value is equal already',
-        };
-      if (row === undefined)
-        return {
-          wrong: `dst must be R or I, got ${dst}`,
-          fix: varying(dst) === 'V' ? 'use reduce_scatter' : 'give dst: R or I',
-        };
-      break;
-    case 'reduce_scatter':
-      if (src !== 'P')
-        return {
-          wrong: `src must be P, got ${src}`,
-          fix: varying(src) === 'V' ? 'reinterpret V→P first' : 'use convert, which slices',
-        };
-      if (row === undefined)
-        return {
-          wrong: `dst must be V or S(i), got ${dst}`,
-          fix: `use all_reduce with dst ${dst}`,
-        };
-      break;
-    case 'all_to_all':
-      if (from !== undefined && from === to)
-        return { wrong: 'the cut stays on its dim', fix: 'leave it out' };
-      if (
-        varying(src) !== 'V' ||
-        varying(dst) !== 'V' ||
-        (from === undefined) !== (to === undefined)
-      )
-        return {
-          wrong: `src and dst must both be V, or both S(i), got ${src} and ${dst}`,
-          fix: 'use S(i)→S(j) or V→V',
-        };
-      break;
-  }
-  if (row !== undefined) return undefined;
+): Misuse | undefined {
+  const known = MISUSES[op](src, dst, row !== undefined);
+  if (known !== undefined || row !== undefined) return known;
   return { wrong: `${op} does not take ${src} to ${dst}`, fix: howTo(src, dst) };
+}
+
+/** Misuses of each verb that have words of their own. */
+const MISUSES: Readonly<
+  Record<PrimitiveName, (src: AxisType, dst: AxisType, isRow: boolean) => Misuse | undefined>
+> = {
+  convert: misusedConvert,
+  reinterpret: misusedReinterpret,
+  all_gather: misusedGather,
+  all_reduce: misusedReduce,
+  reduce_scatter: misusedScatter,
+  all_to_all: misusedExchange,
+};
+
+function misusedConvert(src: AxisType, dst: AxisType): Misuse | undefined {
+  const [from, to] = [cutOf(src), cutOf(dst)];
+  if (src === 'P') {
+    const verb = to !== undefined || dst === 'V' ? 'reduce_scatter' : 'all_reduce';
+    return {
+      wrong: 'a pending sum is completed by communication',
+      fix: `use ${verb} with dst ${dst}`,
+    };
+  }
+  if (from !== undefined && to !== undefined)
+    return { wrong: 'it changes the cut, which moves data', fix: 'use all_to_all' };
+  if (varying(src) === 'V' && (dst === 'R' || dst === 'I'))
+    return { wrong: 'the pieces must be collected', fix: `use all_gather with dst ${dst}` };
+  return undefined;
+}
+
+function misusedReinterpret(src: AxisType, dst: AxisType): Misuse | undefined {
+  if (src === 'P')
+    return {
+      wrong: 'the meaning of addends that are used as values is undefined',
+      fix: 'all_reduce first',
+    };
+  if (cutOf(src) !== undefined || cutOf(dst) !== undefined)
+    return {
+      wrong: 'bytes that keep their place say nothing of a cut',
+      fix: 'use V in place of S(i), or convert',
+    };
+  if (src === 'V' && (dst === 'R' || dst === 'I'))
+    return {
+      wrong: 'cannot assert that varying values are equal',
+      fix: `use all_reduce or all_gather with dst ${dst}`,
+    };
+  return undefined;
+}
+
+function misusedGather(src: AxisType, dst: AxisType, isRow: boolean): Misuse | undefined {
+  if (varying(src) !== 'V')
+    return { wrong: `src must be V or S(i), got ${src}`, fix: gathered(src) };
+  if (isRow) return undefined;
+  return {
+    wrong: `dst must be R or I, got ${dst}`,
+    fix: 'give dst: R, or I if duplicated work follows',
+  };
+}
+
+function misusedReduce(src: AxisType, dst: AxisType, isRow: boolean): Misuse | undefined {
+  if (src !== 'P')
+    return {
+      wrong: `src must be P, got ${src}`,
+      fix:
+        varying(src) === 'V'
+          ? 'reinterpret V→P first'
+          : 'leave the all_reduce out: the value is equal already',
+    };
+  if (isRow) return undefined;
+  return {
+    wrong: `dst must be R or I, got ${dst}`,
+    fix: varying(dst) === 'V' ? 'use reduce_scatter' : 'give dst: R or I',
+  };
+}
+
+function misusedScatter(src: AxisType, dst: AxisType, isRow: boolean): Misuse | undefined {
+  if (src !== 'P')
+    return {
+      wrong: `src must be P, got ${src}`,
+      fix: varying(src) === 'V' ? 'reinterpret V→P first' : 'use convert, which slices',
+    };
+  if (isRow) return undefined;
+  return { wrong: `dst must be V or S(i), got ${dst}`, fix: `use all_reduce with dst ${dst}` };
+}
+
+function misusedExchange(src: AxisType, dst: AxisType): Misuse | undefined {
+  const [from, to] = [cutOf(src), cutOf(dst)];
+  if (from !== undefined && from === to)
+    return { wrong: 'the cut stays on its dim', fix: 'leave it out' };
+  if (varying(src) !== 'V' || varying(dst) !== 'V' || (from === undefined) !== (to === undefined))
+    return {
+      wrong: `src and dst must both be V, or both S(i), got ${src} and ${dst}`,
+      fix: 'use S(i)→S(j) or V→V',
+    };
+  return undefined;
 }
 
 function gathered(src: AxisType): string {

@@ -47,34 +47,50 @@ export function readTypeSpec(
   axes: readonly string[],
   shape: readonly (number | undefined)[],
 ): Map<string, AxisType> {
-  const types = new Map<string, AxisType>();
-  const refuse = (message: string, hint: string): never => {
-    throw new ShardwrightError('E_SPMD_TYPE', `${specText(spec)}: ${message}`, { hint });
-  };
-  const known = (axis: string): void => {
-    if (!mesh.names.includes(axis))
-      refuse(`the mesh ${mesh.text} has no axis '${axis}'`, suggestion(axis, mesh.names, 'axes'));
-    if (!axes.includes(axis))
-      refuse(
-        `axis '${axis}' is not per device here (those are: ${axes.join(', ')})`,
-        `add '${axis}' to axes, or leave it out of the spec: it keeps its global meaning`,
-      );
-  };
-  if (typeof spec === 'string') {
-    const read = parsed(spec);
-    if (
-      read.dims.length > shape.length &&
-      read.dims.slice(shape.length).some((list) => list.length > 0)
-    )
-      refuse(
-        `it cuts dim ${read.dims.length - 1}, the value has ${shape.length} dims`,
+  return new TypeSpecReader(spec, mesh, axes, shape).read();
+}
+
+class TypeSpecReader {
+  private readonly types = new Map<string, AxisType>();
+
+  constructor(
+    private readonly spec: TypeSpec,
+    private readonly mesh: DeviceMesh,
+    private readonly axes: readonly string[],
+    private readonly shape: readonly (number | undefined)[],
+  ) {}
+
+  read(): Map<string, AxisType> {
+    const { spec, types, mesh } = this;
+    if (typeof spec === 'string') this.readPartitionSpec(parsed(spec));
+    else
+      for (const [axis, type] of Object.entries(spec)) {
+        this.checkAxis(axis);
+        if (!isAxisType(type))
+          this.refuse(`'${String(type)}' is no type`, 'write V, R, I, P or S(0)');
+        types.set(axis, type);
+      }
+    this.checkSizes();
+    this.checkDims();
+    return new Map(
+      mesh.names.flatMap((axis) =>
+        types.has(axis) ? [[axis, types.get(axis) as AxisType] as const] : [],
+      ),
+    );
+  }
+
+  private readPartitionSpec({ dims, unreduced, reduced }: PartitionSpec): void {
+    const { types, mesh, shape } = this;
+    if (dims.length > shape.length && dims.slice(shape.length).some((list) => list.length > 0))
+      this.refuse(
+        `it cuts dim ${dims.length - 1}, the value has ${shape.length} dims`,
         'write one entry for each dim',
       );
-    read.dims.forEach((list, dim) => {
+    dims.forEach((list, dim) => {
       list.forEach((axis, i) => {
-        known(axis);
+        this.checkAxis(axis);
         if (i > 0 && mesh.indexOf(axis) < mesh.indexOf(list[i - 1]))
-          refuse(
+          this.refuse(
             `the axes of dim ${dim} stand in another order than in the mesh ${mesh.text}`,
             `write (${[...list]
               .sort((a, b) => mesh.indexOf(a) - mesh.indexOf(b))
@@ -84,48 +100,65 @@ export function readTypeSpec(
         types.set(axis, S(dim));
       });
     });
-    for (const [axis, op] of read.unreduced) {
-      known(axis);
+    for (const [axis, op] of unreduced) {
+      this.checkAxis(axis);
       if (op !== 'sum')
-        refuse(`a pending ${op} has no type`, 'only sums are pending in typed programs');
+        this.refuse(`a pending ${op} has no type`, 'only sums are pending in typed programs');
       types.set(axis, 'P');
     }
-    for (const axis of read.reduced) {
-      known(axis);
+    for (const axis of reduced) {
+      this.checkAxis(axis);
       types.set(axis, 'R');
     }
-  } else {
-    for (const [axis, type] of Object.entries(spec)) {
-      known(axis);
-      if (!isAxisType(type)) refuse(`'${String(type)}' is no type`, 'write V, R, I, P or S(0)');
-      types.set(axis, type);
+  }
+
+  private checkAxis(axis: string): void {
+    const { mesh, axes } = this;
+    if (!mesh.names.includes(axis))
+      this.refuse(
+        `the mesh ${mesh.text} has no axis '${axis}'`,
+        suggestion(axis, mesh.names, 'axes'),
+      );
+    if (!axes.includes(axis))
+      this.refuse(
+        `axis '${axis}' is not per device here (those are: ${axes.join(', ')})`,
+        `add '${axis}' to axes, or leave it out of the spec: it keeps its global meaning`,
+      );
+  }
+
+  /** The pieces of every dim are equal. */
+  private checkSizes(): void {
+    const { mesh, types } = this;
+    for (const [dim, size] of this.shape.entries()) {
+      const cutting = mesh.names.filter((axis) => types.get(axis) === S(dim));
+      const pieces = cutting.reduce((n, axis) => n * mesh.sizes[mesh.indexOf(axis)], 1);
+      if (size === undefined && pieces > 1)
+        this.refuse(`dim ${dim} has an open size, which cannot be cut`, 'fix the size');
+      if (size !== undefined && size % pieces !== 0)
+        this.refuse(
+          `dim ${dim} has ${size} rows, which do not divide by ` +
+            `${cutting.map((axis) => `${axis}=${mesh.sizes[mesh.indexOf(axis)]}`).join(' x ')}`,
+          `pad it to ${Math.ceil(size / pieces) * pieces}, or cut another dim`,
+        );
     }
   }
-  for (const [dim, size] of shape.entries()) {
-    const cutting = mesh.names.filter((axis) => types.get(axis) === S(dim));
-    const pieces = cutting.reduce((n, axis) => n * mesh.sizes[mesh.indexOf(axis)], 1);
-    if (size === undefined && pieces > 1)
-      refuse(`dim ${dim} has an open size, which cannot be cut`, 'fix the size');
-    if (size !== undefined && size % pieces !== 0)
-      refuse(
-        `dim ${dim} has ${size} rows, which do not divide by ` +
-          `${cutting.map((axis) => `${axis}=${mesh.sizes[mesh.indexOf(axis)]}`).join(' x ')}`,
-        `pad it to ${Math.ceil(size / pieces) * pieces}, or cut another dim`,
-      );
+
+  /** Every dim that is cut is one of the value. */
+  private checkDims(): void {
+    for (const [axis, type] of this.types) {
+      const dim = cutOf(type);
+      if (dim !== undefined && dim >= this.shape.length)
+        this.refuse(
+          `${type} on ${axis} cuts a dim that the value does not have: it has ` +
+            `${this.shape.length}`,
+          'count dims from 0',
+        );
+    }
   }
-  for (const [axis, type] of types) {
-    const dim = cutOf(type);
-    if (dim !== undefined && dim >= shape.length)
-      refuse(
-        `${type} on ${axis} cuts a dim that the value does not have: it has ${shape.length}`,
-        'count dims from 0',
-      );
+
+  private refuse(message: string, hint: string): never {
+    throw new ShardwrightError('E_SPMD_TYPE', `${specText(this.spec)}: ${message}`, { hint });
   }
-  return new Map(
-    mesh.names.flatMap((axis) =>
-      types.has(axis) ? [[axis, types.get(axis) as AxisType] as const] : [],
-    ),
-  );
 }
 
 /** Sizes of one device's piece. */

@@ -41,7 +41,7 @@ const WRAP = 16;
  * @throws E_LIMIT above 16,384 cells
  */
 export function drawSvg(drawing: Drawing, options: SvgOptions): string {
-  const { rows, columns, cells, shape } = drawing;
+  const { rows, columns } = drawing;
   if (rows * columns > MAX_SVG_CELLS)
     throw new ShardwrightError(
       'E_LIMIT',
@@ -50,59 +50,11 @@ export function drawSvg(drawing: Drawing, options: SvgOptions): string {
         hint: 'draw a smaller shape that is cut in the same way, or as text.',
       },
     );
-  const labels = cells.map((row) => row.map((cell) => wrap(cell.text, WRAP, DEVICES)));
-  let longest = 0;
-  let tallest = 1;
-  for (const label of labels.flat()) {
-    tallest = Math.max(tallest, label.length);
-    for (const line of label) longest = Math.max(longest, line.length);
-  }
-  const cellWidth = Math.max(36, Math.ceil(longest * CHARACTER) + 16);
-  const cellHeight = tallest * LINE + 12;
-
-  const right = places(columns, drawing.columnGaps, cellWidth);
-  const room = Math.max(
-    right.end,
-    Math.min(480, Math.ceil(options.title.length * HEADING_CHARACTER)),
-    300,
-  );
-  const heading = wrap(options.title, Math.floor(room / HEADING_CHARACTER), WORDS);
-  const captions = [options.caption ?? '', directions(shape)].filter((line) => line !== '');
-  const notes = captions.flatMap((line) => wrap(line, Math.floor(room / NOTE_CHARACTER), WORDS));
-  const top = MARGIN + heading.length * 22 + 8;
-  const down = places(rows, drawing.rowGaps, cellHeight);
-  const width = MARGIN * 2 + room;
-  const height = top + down.end + 14 + notes.length * 17 + MARGIN - 4;
-
+  const layout = layoutOf(drawing, options);
+  const { width, height } = layout;
   const groups = new Map<string, number>();
   options.holders?.forEach((text) => groups.has(text) || groups.set(text, groups.size));
-
-  const body: string[] = [`<rect class="page" width="${width}" height="${height}"/>`];
-  heading.forEach((line, i) =>
-    body.push(
-      `<text class="ink heading" x="${MARGIN}" y="${MARGIN + 14 + i * 22}">${escape(line)}</text>`,
-    ),
-  );
-  body.push(`<g transform="translate(${MARGIN} ${top})">`);
-  cells.forEach((row, r) =>
-    row.forEach((cell, c) => {
-      const group = groups.get(options.holders?.[cell.element] ?? '');
-      body.push(
-        ...cellParts(right.starts[c], down.starts[r], cellWidth, cellHeight, labels[r][c], group),
-      );
-    }),
-  );
-  body.push(...lines(drawing.columnGaps, drawing.rowGaps, right, down, true));
-  body.push(...lines(drawing.rowGaps, drawing.columnGaps, down, right, false));
-  body.push('</g>');
-  notes.forEach((line, i) =>
-    body.push(
-      `<text class="soft note" x="${MARGIN}" ` +
-        `y="${top + down.end + 30 + i * 17}">${escape(line)}</text>`,
-    ),
-  );
-
-  const content = body.join('\n');
+  const content = bodyOf(drawing, options, layout, groups).join('\n');
   const id = `draw-${hash(options.title + content)}`;
   const overlays = groups.size > FILLS.length ? patterns(id, groups.size) : [];
   return [
@@ -117,6 +69,86 @@ export function drawSvg(drawing: Drawing, options: SvgOptions): string {
     '</svg>',
     '',
   ].join('\n');
+}
+
+/** Where the parts of a picture lie, and the lines of its texts. */
+interface Layout {
+  /** Lines of the text of each cell. */
+  readonly labels: readonly (readonly (readonly string[])[])[];
+  readonly right: Places;
+  readonly down: Places;
+  readonly heading: readonly string[];
+  readonly notes: readonly string[];
+  /** Where the cells begin. */
+  readonly top: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+function layoutOf(
+  { rows, columns, cells, shape, rowGaps, columnGaps }: Drawing,
+  options: SvgOptions,
+): Layout {
+  const labels = cells.map((row) => row.map((cell) => wrap(cell.text, WRAP, DEVICES)));
+  let longest = 0;
+  let tallest = 1;
+  for (const label of labels.flat()) {
+    tallest = Math.max(tallest, label.length);
+    for (const line of label) longest = Math.max(longest, line.length);
+  }
+  const right = places(columns, columnGaps, Math.max(36, Math.ceil(longest * CHARACTER) + 16));
+  const down = places(rows, rowGaps, tallest * LINE + 12);
+  const room = Math.max(
+    right.end,
+    Math.min(480, Math.ceil(options.title.length * HEADING_CHARACTER)),
+    300,
+  );
+  const heading = wrap(options.title, Math.floor(room / HEADING_CHARACTER), WORDS);
+  const captions = [options.caption ?? '', directions(shape)].filter((line) => line !== '');
+  const notes = captions.flatMap((line) => wrap(line, Math.floor(room / NOTE_CHARACTER), WORDS));
+  const top = MARGIN + heading.length * 22 + 8;
+  return {
+    labels,
+    right,
+    down,
+    heading,
+    notes,
+    top,
+    width: MARGIN * 2 + room,
+    height: top + down.end + 14 + notes.length * 17 + MARGIN - 4,
+  };
+}
+
+/** Heading, cells, the lines of the cuts, and notes. */
+function bodyOf(
+  { cells, rowGaps, columnGaps }: Drawing,
+  { holders }: SvgOptions,
+  { labels, right, down, heading, notes, top, width, height }: Layout,
+  groups: ReadonlyMap<string, number>,
+): string[] {
+  return [
+    `<rect class="page" width="${width}" height="${height}"/>`,
+    ...heading.map(
+      (line, i) =>
+        `<text class="ink heading" x="${MARGIN}" y="${MARGIN + 14 + i * 22}">${escape(line)}</text>`,
+    ),
+    `<g transform="translate(${MARGIN} ${top})">`,
+    ...cells.flatMap((row, r) =>
+      row.flatMap((cell, c) => {
+        const group = groups.get(holders?.[cell.element] ?? '');
+        const [x, y] = [right.starts[c], down.starts[r]];
+        return cellParts(x, y, right.size, down.size, labels[r][c], group);
+      }),
+    ),
+    ...lines(columnGaps, rowGaps, right, down, true),
+    ...lines(rowGaps, columnGaps, down, right, false),
+    '</g>',
+    ...notes.map(
+      (line, i) =>
+        `<text class="soft note" x="${MARGIN}" ` +
+        `y="${top + down.end + 30 + i * 17}">${escape(line)}</text>`,
+    ),
+  ];
 }
 
 /** Start of every row or column, and where the last one ends. */

@@ -117,8 +117,60 @@ export function shardRule(
   placements: readonly EinsumSpec[],
   options: ShardRuleOptions = {},
 ): EinsumSharding {
-  const read = parseEinsum(equation);
+  const asked = readOperands(equation, placements, options);
+  const { read, names, axes, placed } = asked;
   const { operands, output, text } = read;
+  const rules = rulesOf(text).filter(sumsOnly);
+  const choices = axes.map((_, axis) =>
+    choose(
+      read,
+      rules,
+      placed.map((p) => p.states[axis]),
+    ),
+  );
+  const steps = [...changes(asked, choices), ...reordered(asked, choices)];
+  const strict = options.mode === 'strict';
+  const faults = strict ? steps.map((step) => fault(text, step)) : [];
+  const isRefused = faults.length > 0;
+  return {
+    equation: text,
+    axes,
+    operands: names,
+    inputs: operands.map((letters, k) =>
+      perAxis(
+        axes,
+        choices.map((c) => c.inputs[k]),
+        letters,
+      ),
+    ),
+    result: isRefused
+      ? undefined
+      : perAxis(
+          axes,
+          choices.map((c) => c.output),
+          output,
+        ),
+    steps: strict ? [] : steps,
+    faults,
+    gradients: isRefused ? [] : operands.map((_, k) => gradientOf(asked, choices, k)),
+  };
+}
+
+/** An einsum with its operands placed. Mesh dims of one device are left out. */
+interface PlacedEinsum {
+  readonly read: EinsumEquation;
+  readonly names: readonly string[];
+  readonly axes: readonly string[];
+  readonly placed: readonly PlacedOperand[];
+}
+
+function readOperands(
+  equation: string,
+  placements: readonly EinsumSpec[],
+  options: ShardRuleOptions,
+): PlacedEinsum {
+  const read = parseEinsum(equation);
+  const { operands, text } = read;
   if (placements.length !== operands.length)
     throw new ShardwrightError(
       'E_PLACEMENT',
@@ -130,76 +182,63 @@ export function shardRule(
     throw new ShardwrightError('E_PLACEMENT', `mesh dim '${repeated}' is listed twice`);
   const names = operands.map((_, k) => options.names?.[k] ?? OPERAND_NAMES[k] ?? `operand ${k}`);
   const kept = named.flatMap((_, axis) => (options.sizes?.[axis] === 1 ? [] : [axis]));
-  const axes = kept.map((axis) => named[axis]);
-  const placed = operands.map((letters, k) =>
-    only(readPlaced(placements[k], names[k], letters, named), kept),
-  );
-  const rules = rulesOf(text).filter(sumsOnly);
-  const choices = axes.map((_, axis) =>
-    choose(
-      read,
-      rules,
-      placed.map((p) => p.states[axis]),
+  return {
+    read,
+    names,
+    axes: kept.map((axis) => named[axis]),
+    placed: operands.map((letters, k) =>
+      only(readPlaced(placements[k], names[k], letters, named), kept),
     ),
-  );
-  const stepped: { operand: number; step: EinsumStep }[] = [];
-  choices.forEach((choice, axis) => {
-    operands.forEach((letters, k) => {
+  };
+}
+
+/** Steps that change the state of an operand on one mesh dim. */
+function changes(
+  { read, names, axes, placed }: PlacedEinsum,
+  choices: readonly Choice[],
+): EinsumStep[] {
+  return choices.flatMap((choice, axis) =>
+    read.operands.flatMap((letters, k): EinsumStep[] => {
       const [from, to] = [placed[k].states[axis], choice.inputs[k]];
       const kind = stepOf(from, to);
-      if (kind === undefined) return;
-      const step = {
-        operand: names[k],
-        axis: axes[axis],
-        kind,
-        from: stateText(from, letters),
-        to: stateText(to, letters),
-      };
-      stepped.push({ operand: k, step });
-    });
-  });
-  stepped.push(...reordered(read, placed, choices, axes, names));
-  const strict = options.mode === 'strict';
-  const faults = strict ? stepped.map(({ step }) => fault(text, step)) : [];
-  const perAxis = (states: readonly LetterState[], letters: string): Record<string, string> =>
-    Object.fromEntries(axes.map((axis, i) => [axis, stateText(states[i], letters)]));
-  const gradients =
-    faults.length > 0
-      ? []
-      : operands.map((letters, k): OperandGradient => {
-          const states = choices.map((choice, axis) => gradientAt(read, choice, k, axes[axis]));
-          const reason = unswappable(read);
-          return {
-            operand: names[k],
-            equation: reason === undefined ? einsumBackward(text, k).equation : undefined,
-            refused: reason?.message,
-            states: perAxis(states, letters),
-            owes: states.flatMap((state, axis) =>
-              owed(read, k, state, choices[axis], placed[k].states[axis], axes[axis]),
-            ),
-          };
-        });
+      if (kind === undefined) return [];
+      return [
+        {
+          operand: names[k],
+          axis: axes[axis],
+          kind,
+          from: stateText(from, letters),
+          to: stateText(to, letters),
+        },
+      ];
+    }),
+  );
+}
+
+function gradientOf(
+  { read, names, axes, placed }: PlacedEinsum,
+  choices: readonly Choice[],
+  k: number,
+): OperandGradient {
+  const states = choices.map((choice, axis) => gradientAt(read, choice, k, axes[axis]));
+  const reason = unswappable(read);
   return {
-    equation: text,
-    axes,
-    operands: names,
-    inputs: operands.map((letters, k) =>
-      perAxis(
-        choices.map((c) => c.inputs[k]),
-        letters,
-      ),
+    operand: names[k],
+    equation: reason === undefined ? einsumBackward(read.text, k).equation : undefined,
+    refused: reason?.message,
+    states: perAxis(axes, states, read.operands[k]),
+    owes: states.flatMap((state, axis) =>
+      owed(read, k, state, choices[axis], placed[k].states[axis], axes[axis]),
     ),
-    result:
-      faults.length > 0
-        ? undefined
-        : perAxis(
-            choices.map((c) => c.output),
-            output,
-          ),
-    steps: strict ? [] : stepped.map(({ step }) => step),
-    faults,
-    gradients,
   };
+}
+
+function perAxis(
+  axes: readonly string[],
+  states: readonly LetterState[],
+  letters: string,
+): Record<string, string> {
+  return Object.fromEntries(axes.map((axis, i) => [axis, stateText(states[i], letters)]));
 }
 
 const OPERAND_NAMES = ['x', 'y', 'z'];
@@ -296,15 +335,12 @@ function stepOf(from: LetterState, to: LetterState): EinsumStepKind | undefined 
  * of them says which.
  */
 function reordered(
-  { operands }: EinsumEquation,
-  placed: readonly PlacedOperand[],
+  { read, names, axes, placed }: PlacedEinsum,
   choices: readonly Choice[],
-  axes: readonly string[],
-  names: readonly string[],
-): { operand: number; step: EinsumStep }[] {
-  const steps: { operand: number; step: EinsumStep }[] = [];
+): EinsumStep[] {
+  const steps: EinsumStep[] = [];
   const first = new Map<string, string>();
-  operands.forEach((letters, k) => {
+  read.operands.forEach((letters, k) => {
     for (const letter of new Set(letters)) {
       const cutting = choices.flatMap((c, axis) => (c.inputs[k].letter === letter ? [axis] : []));
       // An earlier cut keeps its order; a new cut lies inside it.
@@ -315,14 +351,13 @@ function reordered(
       if (wanted === undefined) first.set(letter, text);
       else if (wanted !== text) {
         const at = letters.indexOf(letter);
-        const step: EinsumStep = {
+        steps.push({
           operand: names[k],
           axis: text,
           kind: 'redistribute',
           from: `dim ${at} by ${text}`,
           to: `dim ${at} by ${wanted}`,
-        };
-        steps.push({ operand: k, step });
+        });
       }
     }
   });

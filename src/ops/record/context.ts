@@ -4,6 +4,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, Literal } from '../../graph/types.ts';
+import { isList, isRef } from '../../graph/value.ts';
 import type { OpContext, OperatorRecord, ScalarArg, TensorMeta, TypedContext } from './record.ts';
 import type { ArgSchema } from './schema.ts';
 
@@ -24,13 +25,29 @@ export function bindCall(
   kwargs: Readonly<Record<string, Arg>>,
   resolve: ResolveValue,
 ): OpContext {
-  const { schema, name: target } = record;
-  const fail = (message: string): never => {
-    throw new ShardwrightError('E_TYPE', `${target}: ${message}`);
-  };
+  const given = namedArguments(record, args, kwargs);
+  const binder = new Binder(record.name, resolve);
+  for (const s of record.schema) {
+    const arg = given.get(s.name);
+    if (arg !== undefined) binder.bind(s, arg);
+    else if (s.required) throw callError(record.name, `argument '${s.name}' is missing`);
+  }
+  return binder.call(record.schema);
+}
+
+function callError(target: string, message: string): ShardwrightError {
+  return new ShardwrightError('E_TYPE', `${target}: ${message}`);
+}
+
+/** The arguments of a call by name. */
+function namedArguments(
+  { schema, name: target }: OperatorRecord,
+  args: readonly Arg[],
+  kwargs: Readonly<Record<string, Arg>>,
+): Map<string, Arg> {
   const positional = schema.filter((s) => !s.kwargOnly);
   if (args.length > positional.length)
-    fail(`takes ${positional.length} positional arguments, got ${args.length}`);
+    throw callError(target, `takes ${positional.length} positional arguments, got ${args.length}`);
   const given = new Map<string, Arg>();
   args.forEach((arg, i) => given.set(positional[i].name, arg));
   for (const [key, value] of Object.entries(kwargs)) {
@@ -39,57 +56,59 @@ export function bindCall(
     // they mean nothing to a plan.
     if (!known) {
       if (IGNORED_KEYWORDS.has(key)) continue;
-      fail(`unknown argument '${key}'`);
+      throw callError(target, `unknown argument '${key}'`);
     }
-    if (given.has(key)) fail(`argument '${key}' is given twice`);
+    if (given.has(key)) throw callError(target, `argument '${key}' is given twice`);
     given.set(key, value);
   }
-  const inputs: TensorMeta[] = [];
-  const index = new Map<string, number>();
-  const lists = new Map<string, ({ meta: TensorMeta; index: number } | null)[]>();
-  const bound = new Map<string, Bound>();
-  for (const s of schema) {
-    const arg = given.get(s.name);
-    if (arg === undefined) {
-      if (s.required) fail(`argument '${s.name}' is missing`);
-      continue;
-    }
-    if (s.type.startsWith('Tensor') && !(s.type === 'TensorOrScalar' && isNumber(arg))) {
-      if (s.type.includes('[]')) {
-        if (!Array.isArray(arg)) fail(`argument '${s.name}' must be a list of tensors`);
-        const members = (arg as readonly Arg[]).map((member) => {
-          if (member === null) return null;
-          const meta = tensorOf(member);
-          if (meta === undefined) return fail(`argument '${s.name}' must be a list of tensors`);
-          inputs.push(meta);
-          return { meta, index: inputs.length - 1 };
-        });
-        lists.set(s.name, members);
-      } else if (arg !== null) {
-        const meta = tensorOf(arg);
-        if (meta === undefined) {
-          fail(`argument '${s.name}' must be a tensor`);
-        } else {
-          index.set(s.name, inputs.length);
-          inputs.push(meta);
-        }
-      } else if (!s.type.endsWith('?')) fail(`argument '${s.name}' must be a tensor, got None`);
-    } else {
-      bound.set(s.name, arg as Bound);
-    }
+  return given;
+}
+
+/** A tensor of a list, and its number among the inputs; null for None. */
+type ListMember = { readonly meta: TensorMeta; readonly index: number } | null;
+
+/** Binds the arguments of one call in schema order: tensors are flattened, others kept. */
+class Binder {
+  private readonly inputs: TensorMeta[] = [];
+  private readonly index = new Map<string, number>();
+  private readonly lists = new Map<string, readonly ListMember[]>();
+  private readonly bound = new Map<string, Bound>();
+
+  constructor(
+    private readonly target: string,
+    private readonly resolve: ResolveValue,
+  ) {}
+
+  call(schema: readonly ArgSchema[]): OpContext {
+    return new Call(this.target, schema, this.inputs, this.index, this.lists, this.bound);
   }
-  function tensorOf(arg: Arg): TensorMeta | undefined {
-    if (
-      arg !== null &&
-      typeof arg === 'object' &&
-      !Array.isArray(arg) &&
-      'kind' in arg &&
-      arg.kind === 'value'
-    )
-      return resolve(arg.name);
-    return undefined;
+
+  bind({ name, type }: ArgSchema, arg: Arg): void {
+    if (!type.startsWith('Tensor') || (type === 'TensorOrScalar' && isNumber(arg)))
+      this.bound.set(name, arg as Bound);
+    else if (type.includes('[]')) this.lists.set(name, this.members(name, arg));
+    else if (arg !== null) {
+      const meta = this.tensorOf(arg);
+      if (meta === undefined) throw callError(this.target, `argument '${name}' must be a tensor`);
+      this.index.set(name, this.inputs.push(meta) - 1);
+    } else if (!type.endsWith('?'))
+      throw callError(this.target, `argument '${name}' must be a tensor, got None`);
   }
-  return new Call(target, schema, inputs, index, lists, bound);
+
+  private members(name: string, arg: Arg): readonly ListMember[] {
+    const refused = `argument '${name}' must be a list of tensors`;
+    if (!isList(arg)) throw callError(this.target, refused);
+    return arg.map((member) => {
+      if (member === null) return null;
+      const meta = this.tensorOf(member);
+      if (meta === undefined) throw callError(this.target, refused);
+      return { meta, index: this.inputs.push(meta) - 1 };
+    });
+  }
+
+  private tensorOf(arg: Arg): TensorMeta | undefined {
+    return arg !== null && isRef(arg) ? this.resolve(arg.name) : undefined;
+  }
 }
 
 function isNumber(arg: Arg): boolean {
@@ -115,10 +134,7 @@ class Call implements TypedContext {
     private readonly schema: readonly ArgSchema[],
     readonly inputs: readonly TensorMeta[],
     private readonly index: ReadonlyMap<string, number>,
-    private readonly lists: ReadonlyMap<
-      string,
-      readonly ({ meta: TensorMeta; index: number } | null)[]
-    >,
+    private readonly lists: ReadonlyMap<string, readonly ListMember[]>,
     private readonly bound: ReadonlyMap<string, Bound>,
     outputs: readonly (TensorMeta | null)[] = [],
   ) {
@@ -137,7 +153,7 @@ class Call implements TypedContext {
   indexOf(name: string): number {
     return this.index.get(name) ?? -1;
   }
-  list(name: string): readonly ({ meta: TensorMeta; index: number } | null)[] {
+  list(name: string): readonly ListMember[] {
     return (this.lists.get(name) ?? []).map((m) =>
       m === null ? null : { meta: this.inputs[m.index], index: m.index },
     );

@@ -197,82 +197,121 @@ export interface BackwardForm {
  */
 export function backwardRules(ctx: TypedContext, form: BackwardForm): Rule[] {
   const sizes = fusedSizes(ctx);
-  const rank = 4;
-  const mask = form.mask === undefined ? undefined : ctx.tensor(form.mask);
-  const names = {
-    g: form.grad,
-    q: 'query',
-    k: 'key',
-    v: 'value',
-    out: 'out',
-    lse: 'logsumexp',
-  } as const;
-  type Slots = Partial<Record<keyof typeof names, RuleSlot>>;
-  const build = (
-    slots: Slots,
-    grads: readonly [RuleSlot, RuleSlot, RuleSlot],
-    maskGrad: RuleSlot,
-    options: { origin?: 'base' | 'ext'; rewrite?: string; maskIn?: RuleSlot } = {},
-  ): Rule => {
-    const named: Record<string, RuleSlot> = {};
-    for (const key of ['g', 'q', 'k', 'v', 'out', 'lse'] as const)
-      named[names[key]] = slots[key] ?? R;
-    if (form.mask !== undefined) named[form.mask] = options.maskIn ?? R;
-    const { origin = 'base', rewrite } = options;
-    const outputs = [...grads, maskGrad];
+  const backward = new FusedBackward(ctx, form);
+  const rules: Rule[] = [];
+  if (sizes.heads > 1) rules.push(backward.cutAll(1, headCut(1)));
+  for (const d of cuttable(sizes.batch)) rules.push(backward.cutAll(d, S(d)));
+  if (ctx.number('dropout_p') > 0) return rules;
+  const slicing = ctx.bool('is_causal') ? 'contiguous' : 'same';
+  const unit = form.lseUnit ?? 1;
+  if (sizes.queries > 1 && (unit === 1 || sizes.queries % unit === 0))
+    rules.push(backward.cutQueries(S(2, { slicing, even: unit > 1, unit })));
+  if (sizes.keys > 1) rules.push(backward.cutKeys(S(2, { slicing })));
+  if (sizes.values > 1) rules.push(backward.cutValues(S(3)));
+  const kinds: readonly ReduceOp[] = linearKinds(need(ctx, 'value').dtype);
+  for (const kind of kinds) rules.push(backward.pendingGradient(P(kind)));
+  for (const kind of kinds) rules.push(backward.pendingValue(P(kind)));
+  return rules;
+}
+
+/** Operands of a fused backward by short names, and the arguments that they are. */
+const BACKWARD_OPERANDS = {
+  q: 'query',
+  k: 'key',
+  v: 'value',
+  out: 'out',
+  lse: 'logsumexp',
+} as const;
+
+/** Placements of a rule of a fused backward; operands that are not named are replicated. */
+interface BackwardSlots {
+  readonly inputs: Partial<Record<keyof typeof BACKWARD_OPERANDS | 'g' | 'mask', RuleSlot>>;
+  /** Of dq, dk and dv, and of the mask's gradient. */
+  readonly grads: readonly [RuleSlot, RuleSlot, RuleSlot, RuleSlot];
+}
+
+/** Makes the rules of one fused backward, by what they cut. */
+class FusedBackward {
+  private readonly mask: TensorMeta | undefined;
+  /** Rows of a causal mask start at the offset of their device. */
+  private readonly rewrite: { readonly rewrite?: string };
+
+  constructor(
+    private readonly ctx: TypedContext,
+    private readonly form: BackwardForm,
+  ) {
+    this.mask = form.mask === undefined ? undefined : ctx.tensor(form.mask);
+    this.rewrite = ctx.bool('is_causal') ? { rewrite: 'offset' } : {};
+  }
+
+  /** Heads or batch: every operand has the dim. */
+  cutAll(dim: number, cut: RuleSlot): Rule {
+    const mask = this.maskCut(dim, cut);
+    return this.build(
+      {
+        inputs: { g: cut, q: cut, k: cut, v: cut, out: cut, lse: cut, mask: mask.slot },
+        grads: [cut, cut, cut, mask.grad],
+      },
+      { origin: 'base' },
+    );
+  }
+
+  cutQueries(cut: RuleSlot): Rule {
+    const mask = this.maskCut(2, cut);
+    return this.build(
+      {
+        inputs: { g: cut, q: cut, out: cut, lse: cut, mask: mask.slot },
+        grads: [cut, P(), P(), mask.grad],
+      },
+      { origin: 'ext', ...this.rewrite },
+    );
+  }
+
+  cutKeys(cut: RuleSlot): Rule {
+    const mask = this.maskCut(3, cut);
+    return this.build(
+      { inputs: { k: cut, v: cut, mask: mask.slot }, grads: [P(), cut, cut, mask.grad] },
+      { origin: 'ext', ...this.rewrite },
+    );
+  }
+
+  cutValues(cut: RuleSlot): Rule {
+    return this.build(
+      { inputs: { g: cut, v: cut, out: cut }, grads: [P(), P(), cut, P()] },
+      { origin: 'ext' },
+    );
+  }
+
+  pendingGradient(p: RuleSlot): Rule {
+    return this.build({ inputs: { g: p }, grads: [p, p, p, p] }, { origin: 'ext' });
+  }
+
+  pendingValue(p: RuleSlot): Rule {
+    return this.build({ inputs: { v: p, out: p }, grads: [p, p, R, p] }, { origin: 'ext' });
+  }
+
+  /**
+   * Mask and its gradient when a dim of the scores is cut: a mask without that dim collects a sum.
+   */
+  private maskCut(
+    dim: number,
+    cut: RuleSlot,
+  ): { readonly slot: RuleSlot; readonly grad: RuleSlot } {
+    const slot = maskSlot(this.mask, 4, dim, cut);
+    return { slot, grad: slot?.kind === 'shard' ? slot : P() };
+  }
+
+  private build({ inputs, grads }: BackwardSlots, options: Parameters<typeof rule>[2]): Rule {
+    const { ctx, form } = this;
+    const { mask = R, g = R } = inputs;
+    const named: Record<string, RuleSlot> = { [form.grad]: g };
+    for (const key of ['q', 'k', 'v', 'out', 'lse'] as const)
+      named[BACKWARD_OPERANDS[key]] = inputs[key] ?? R;
+    if (form.mask !== undefined) named[form.mask] = mask;
     return rule(
       slotsByName(ctx, named),
-      ctx.outputs.map((meta, i) => (meta === null ? null : outputs[i])),
-      rewrite === undefined ? { origin } : { origin, rewrite },
-    );
-  };
-  /**
-   * Mask and its gradient when dim `dim` of the scores is cut: a mask without that dim collects a
-   * sum.
-   */
-  const maskCut = (dim: number, cut: RuleSlot): [RuleSlot, RuleSlot] => {
-    const slot = maskSlot(mask, rank, dim, cut);
-    return [slot, slot?.kind === 'shard' ? slot : P()];
-  };
-  const rules: Rule[] = [];
-  const together = (dim: number, cut: RuleSlot): void => {
-    const [maskIn, maskGrad] = maskCut(dim, cut);
-    rules.push(
-      build({ g: cut, q: cut, k: cut, v: cut, out: cut, lse: cut }, [cut, cut, cut], maskGrad, {
-        maskIn,
-      }),
-    );
-  };
-  if (sizes.heads > 1) together(1, headCut(1));
-  for (const d of cuttable(sizes.batch)) together(d, S(d));
-  if (ctx.number('dropout_p') > 0) return rules;
-  const causal = ctx.bool('is_causal');
-  const offset = causal ? { rewrite: 'offset' } : {};
-  const slicing = causal ? 'contiguous' : 'same';
-  const unit = form.lseUnit ?? 1;
-  if (sizes.queries > 1 && (unit === 1 || sizes.queries % unit === 0)) {
-    const cut = S(2, { slicing, even: unit > 1, unit });
-    const [maskIn, maskGrad] = maskCut(2, cut);
-    const options = { origin: 'ext', maskIn, ...offset } as const;
-    rules.push(build({ g: cut, q: cut, out: cut, lse: cut }, [cut, P(), P()], maskGrad, options));
-  }
-  if (sizes.keys > 1) {
-    const cut = S(2, { slicing });
-    const [maskIn, maskGrad] = maskCut(3, cut);
-    rules.push(
-      build({ k: cut, v: cut }, [P(), cut, cut], maskGrad, { origin: 'ext', maskIn, ...offset }),
+      ctx.outputs.map((meta, i) => (meta === null ? null : grads[i])),
+      options,
     );
   }
-  if (sizes.values > 1) {
-    const cut = S(3);
-    rules.push(build({ g: cut, v: cut, out: cut }, [P(), P(), cut], P(), { origin: 'ext' }));
-  }
-  const kinds: readonly ReduceOp[] = linearKinds(need(ctx, 'value').dtype);
-  for (const kind of kinds)
-    rules.push(build({ g: P(kind) }, [P(kind), P(kind), P(kind)], P(kind), { origin: 'ext' }));
-  for (const kind of kinds) {
-    const p = P(kind);
-    rules.push(build({ v: p, out: p }, [p, p, R], p, { origin: 'ext' }));
-  }
-  return rules;
 }
