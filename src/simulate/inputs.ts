@@ -2,12 +2,13 @@
 
 import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from '../graph/control.ts';
-import type { Arg, Graph, Node } from '../graph/types.ts';
+import type { Arg, Graph, Node, ValueType } from '../graph/types.ts';
 import { isGraphRef, isList, isRef } from '../graph/value.ts';
 import { build, kindOf, type NDArray } from '../ndarray/array.ts';
 import { ofParts, partType } from '../ndarray/complex.ts';
 import { normal, type RandomStream, streamOf, uniform } from '../ndarray/random.ts';
 import { bindCall } from '../ops/record/context.ts';
+import type { OperatorRecord } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 
 /**
@@ -152,98 +153,128 @@ function demandsOf(table: OperatorTable, graph: Graph): Demands {
   const demands: Demands = { bounds: new Map(), domains: new Map() };
   const source = new Map<string, string>();
   for (const node of graph.nodes) if (node.kind === 'placeholder') source.set(node.name, node.name);
-  noteDemands(table, graph, source, demands);
+  new DemandReader(table, graph, source, demands).read();
   return demands;
 }
 
-/**
- * @param source inputs of the program that values of the graph are made of by views and casts;
- *   filled
- */
-function noteDemands(
-  table: OperatorTable,
-  graph: Graph,
-  source: Map<string, string>,
-  demands: Demands,
-): void {
-  const { bounds, domains } = demands;
-  const shapes = new Map<string, readonly number[]>();
-  const types = new Map(graph.nodes.map((node) => [node.name, node.type]));
-  const limit = (name: string, size: number | undefined): void => {
-    const input = source.get(name);
-    if (input !== undefined && size !== undefined && size > 0)
-      bounds.set(input, Math.min(bounds.get(input) ?? Infinity, size));
-  };
-  for (const node of graph.nodes) {
-    if (node.type.kind === 'tensor')
-      shapes.set(
-        node.name,
-        node.type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1))),
+/** Notes what the calls of one graph ask of the inputs of the program. */
+class DemandReader {
+  private readonly shapes = new Map<string, readonly number[]>();
+  private readonly types: ReadonlyMap<string, ValueType>;
+
+  /**
+   * @param source inputs of the program that values of the graph are made of by views and casts;
+   *   filled
+   */
+  constructor(
+    private readonly table: OperatorTable,
+    private readonly graph: Graph,
+    private readonly source: Map<string, string>,
+    private readonly demands: Demands,
+  ) {
+    this.types = new Map(graph.nodes.map((node) => [node.name, node.type]));
+  }
+
+  read(): void {
+    for (const node of this.graph.nodes) {
+      if (node.type.kind === 'tensor')
+        this.shapes.set(
+          node.name,
+          node.type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1))),
+        );
+      if (node.kind === 'placeholder') continue;
+      this.readBodies(node);
+      const record = this.table.get(node.target);
+      if (record === undefined) continue;
+      const from = passedOn(node, record.cls, node.args[0], this.source);
+      if (from !== undefined) this.source.set(node.name, from);
+      this.readIndices(node, record.name);
+      const named = namedTensors(
+        node,
+        record.schema.map((s) => s.name),
       );
-    if (node.kind === 'placeholder') continue;
+      this.readDomain(node, record.name, named);
+      this.readIndexer(node, record, named);
+    }
+  }
+
+  private readBodies(node: Node): void {
+    const { graph, source } = this;
     const control = controlCall(
       node,
       graph.subgraphs,
-      (name) => types.get(name) ?? { kind: 'none' },
+      (name) => this.types.get(name) ?? { kind: 'none' },
     );
-    const operands = control === undefined ? [] : bodyOperands(node);
-    for (const { graph: body } of control?.bodies ?? []) {
+    if (control === undefined) return;
+    const operands = bodyOperands(node);
+    for (const { graph: body } of control.bodies) {
       const inner = new Map<string, string>();
       placeholdersOf(body).forEach(({ name }, k) => {
         const operand: Arg | undefined = operands[k];
         const from = operand !== undefined && isRef(operand) ? source.get(operand.name) : undefined;
         if (from !== undefined) inner.set(name, from);
       });
-      noteDemands(table, body, inner, demands);
+      new DemandReader(this.table, body, inner, this.demands).read();
     }
-    const record = table.get(node.target);
-    const [first] = node.args;
-    if (record === undefined) continue;
-    const from = passedOn(node, record.cls, first, source);
-    if (from !== undefined) source.set(node.name, from);
-    if (record.name === 'aten.index.Tensor' || record.name === 'aten.index_put.default') {
-      const [self, list] = node.args;
-      if (isRef(self) && isList(list))
-        list.forEach((member, d) => {
-          if (member !== null && isRef(member)) limit(member.name, shapes.get(self.name)?.[d]);
+  }
+
+  /** Row numbers of calls whose schema does not tell their bound. */
+  private readIndices(node: Node, operator: string): void {
+    const [first, second, third] = node.args as readonly (Arg | undefined)[];
+    if (operator === 'aten.index.Tensor' || operator === 'aten.index_put.default') {
+      if (first !== undefined && isRef(first) && second !== undefined && isList(second))
+        second.forEach((member, d) => {
+          if (member !== null && isRef(member))
+            this.limit(member.name, this.shapes.get(first.name)?.[d]);
         });
+    } else if (operator === 'aten.embedding_dense_backward.default') {
+      if (second !== undefined && isRef(second)) this.limit(second.name, Number(third));
+    } else if (operator === 'aten.one_hot.default') {
+      if (first !== undefined && isRef(first)) this.limit(first.name, Number(second));
     }
-    if (record.name === 'aten.embedding_dense_backward.default') {
-      const [, indices, rows] = node.args;
-      if (indices !== undefined && isRef(indices)) limit(indices.name, Number(rows));
-    }
-    if (record.name === 'aten.one_hot.default' && isRef(first))
-      limit(first.name, Number(node.args[1]));
-    const named = namedTensors(
-      node,
-      record.schema.map((s) => s.name),
+  }
+
+  /** An argument with a domain of its own, see `DOMAINS`. */
+  private readDomain(node: Node, operator: string, named: ReadonlyMap<string, string>): void {
+    if (!Object.hasOwn(DOMAINS, operator)) return;
+    const [argument, is] = DOMAINS[operator];
+    const name = named.get(argument) ?? '';
+    const input = this.source.get(name);
+    if (input === undefined) return;
+    const dims = Number(/(\d)d\./.exec(operator)?.[1] ?? 0);
+    const inside = (of: string): number =>
+      (this.shapes.get(of) ?? []).slice(-dims).reduce((n, d) => n * d, 1);
+    this.demands.domains.set(
+      input,
+      is === 'places' ? { is, of: inside(node.name), window: inside(name) } : { is },
     );
-    if (Object.hasOwn(DOMAINS, record.name)) {
-      const [argument, is] = DOMAINS[record.name];
-      const name = named.get(argument) ?? '';
-      const input = source.get(name);
-      const dims = Number(/(\d)d\./.exec(record.name)?.[1] ?? 0);
-      const inside = (of: string): number =>
-        (shapes.get(of) ?? []).slice(-dims).reduce((n, d) => n * d, 1);
-      if (input !== undefined)
-        domains.set(
-          input,
-          is === 'places' ? { is, of: inside(node.name), window: inside(name) } : { is },
-        );
-    }
-    const known = Object.hasOwn(INDEXERS, record.name) ? INDEXERS[record.name] : undefined;
-    if (known === undefined) continue;
-    const [index, rows, dimOf] = known;
+  }
+
+  /** An argument of row numbers, see `INDEXERS`. */
+  private readIndexer(
+    node: Node,
+    record: OperatorRecord,
+    named: ReadonlyMap<string, string>,
+  ): void {
+    if (!Object.hasOwn(INDEXERS, record.name)) return;
+    const [index, rows, dimOf] = INDEXERS[record.name];
     const [indexName, tableName] = [named.get(index), named.get(rows)];
-    if (indexName === undefined || tableName === undefined) continue;
-    const shape = shapes.get(tableName) ?? [];
+    if (indexName === undefined || tableName === undefined) return;
+    const shape = this.shapes.get(tableName) ?? [];
     const ctx = bindCall(record, node.args, node.kwargs, (name) => ({
       dtype: 'f32',
-      shape: shapes.get(name) ?? [],
+      shape: this.shapes.get(name) ?? [],
     }));
     const written = record.schema.some((s) => s.name === 'dim') ? ctx.int('dim') : 0;
     const dim = dimOf(written < 0 ? written + shape.length : written);
-    limit(indexName, shape[Math.min(dim, shape.length - 1)]);
+    this.limit(indexName, shape[Math.min(dim, shape.length - 1)]);
+  }
+
+  private limit(name: string, size: number | undefined): void {
+    const { bounds } = this.demands;
+    const input = this.source.get(name);
+    if (input !== undefined && size !== undefined && size > 0)
+      bounds.set(input, Math.min(bounds.get(input) ?? Infinity, size));
   }
 }
 

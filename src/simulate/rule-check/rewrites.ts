@@ -9,7 +9,7 @@ import { map, map2, scale } from '../../ndarray/elementwise.ts';
 import { reduce, sum } from '../../ndarray/reduce.ts';
 import { concat, reshape, rows } from '../../ndarray/views.ts';
 import type { EvaluatedArg } from '../../ops/kernels/evaluate.ts';
-import { elements } from '../../ops/record/record.ts';
+import { elements, type TypedContext } from '../../ops/record/record.ts';
 import type { Rule, RuleSlot } from '../../ops/record/rule.ts';
 import { type Piece, reduceRanks } from './pieces.ts';
 import type { Results, SampleCall } from './sample-call.ts';
@@ -70,23 +70,7 @@ export function localSizes(
 ): Readonly<Record<string, EvaluatedArg>> | undefined {
   const { ctx } = sample;
   const [space, short] = sample.record.name.split('.');
-  if (space === 'stablehlo') {
-    if (['broadcast_in_dim', 'reshape', 'constant', 'iota'].includes(short))
-      return { shape: output };
-    if (short === 'slice') {
-      const limits = ctx
-        .ints('limit_indices')
-        .map((n, d) => (n === ctx.inputs[0].shape[d] ? inputs[0].shape[d] : n));
-      return { limit_indices: limits };
-    }
-    if (short === 'dynamic_slice' || short === 'gather') {
-      const sizes = ctx
-        .ints('slice_sizes')
-        .map((n, d) => (n === ctx.inputs[0].shape[d] ? inputs[0].shape[d] : n));
-      return { slice_sizes: sizes };
-    }
-    return undefined;
-  }
+  if (space === 'stablehlo') return stablehloSizes(ctx, short, inputs, output);
   switch (short) {
     case 'view':
     case '_unsafe_view':
@@ -134,6 +118,31 @@ export function localSizes(
     }
     default:
       return /^upsample_.*_backward$/.test(short) ? { input_size: output } : undefined;
+  }
+}
+
+function stablehloSizes(
+  ctx: TypedContext,
+  operator: string,
+  inputs: readonly NDArray[],
+  output: readonly number[],
+): Readonly<Record<string, EvaluatedArg>> | undefined {
+  /** Sizes of a slice: where it has the whole of a dim, a rank has the whole of its piece. */
+  const sliced = (argument: string): number[] =>
+    ctx.ints(argument).map((n, d) => (n === ctx.inputs[0].shape[d] ? inputs[0].shape[d] : n));
+  switch (operator) {
+    case 'broadcast_in_dim':
+    case 'reshape':
+    case 'constant':
+    case 'iota':
+      return { shape: output };
+    case 'slice':
+      return { limit_indices: sliced('limit_indices') };
+    case 'dynamic_slice':
+    case 'gather':
+      return { slice_sizes: sliced('slice_sizes') };
+    default:
+      return undefined;
   }
 }
 

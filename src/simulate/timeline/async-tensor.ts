@@ -31,101 +31,136 @@ interface Pair {
 export function asyncTensor(schedule: Schedule, options: AsyncTensorOptions): Schedule {
   const pairs = findPairs(schedule, options);
   if (pairs.length === 0) return schedule;
-  const buffers: Buffer[] = [...schedule.buffers];
+  const splitter = new Splitter(schedule, options);
   // Other tasks that a reader of a buffer must wait for.
   const later = new Map<number, number>();
-  let id = schedule.tasks.reduce((most, task) => Math.max(most, task.id), 0);
-  const token = (name: string): number =>
-    buffers.push({
-      name,
-      bytes: 0,
-      kind: 'communication',
-      given: false,
-      kept: false,
-      weight: false,
-    }) - 1;
-  const replaced = new Map<number, Task[]>();
-  for (const { product, collective, gather } of pairs) {
-    const [matmul, move] = [schedule.tasks[product], schedule.tasks[collective]];
-    const n = options.groupSize(move.collective?.meshDims ?? []);
-    const seconds = Math.max(
-      matmul.seconds / n,
-      Math.min(matmul.seconds, options.matmulLaunchSeconds),
-    );
-    const step = { seconds: move.seconds / (n - 1), kernels: 1 };
-    const chunks: Task[] = [];
-    const [result] = matmul.writes;
-    const [moved] = move.writes;
-    let arrived = -1;
-    let multiplied = -1;
-    for (let c = 0; c < n; c++) {
-      const at = (task: Task, more: Partial<Task>): Task => ({
-        ...task,
-        id: ++id,
-        name: `${task.name} [${c}]`,
-        ...more,
-      });
-      if (gather) {
-        if (c > 0) {
-          const before = arrived;
-          arrived = token(`${move.name} [${c}]`);
-          const first = before < 0;
-          chunks.push(
-            at(move, {
-              ...step,
-              reads: first ? move.reads : [...move.reads, before],
-              writes: first ? [moved, arrived] : [arrived],
-            }),
-          );
-        }
-        const others = matmul.reads.filter((b) => b !== moved);
-        const done = token(`${matmul.name} [${c}]`);
-        chunks.push(
-          at(matmul, {
-            seconds,
-            reads: [...others, ...(c === 0 ? move.reads : [moved, arrived, result])],
-            writes: c === 0 ? [result, done] : [done],
-          }),
-        );
-        multiplied = done;
-      } else {
-        const before = multiplied;
-        multiplied = token(`${matmul.name} [${c}]`);
-        chunks.push(
-          at(matmul, {
-            seconds,
-            reads: c === 0 ? matmul.reads : [...matmul.reads, result, before],
-            writes: c === 0 ? [result, multiplied] : [multiplied],
-          }),
-        );
-        if (c === 0) continue;
-        const sent = arrived;
-        arrived = token(`${move.name} [${c}]`);
-        chunks.push(
-          at(move, {
-            ...step,
-            reads: [...move.reads, multiplied, ...(sent < 0 ? [] : [sent])],
-            writes: sent < 0 ? [moved, arrived] : [arrived],
-          }),
-        );
-      }
-    }
-    later.set(gather ? result : moved, gather ? multiplied : arrived);
+  const replaced = new Map<number, readonly Task[]>();
+  for (const pair of pairs) {
+    const { chunks, result, last } = splitter.split(pair);
+    later.set(result, last);
     // The gather stood before its product, the scatter after: both run where the product was.
-    replaced.set(product, chunks);
-    replaced.set(collective, []);
+    replaced.set(pair.product, chunks);
+    replaced.set(pair.collective, []);
   }
   const own = new Set([...replaced.values()].flat().map((task) => task.id));
   const tasks = schedule.tasks.flatMap((task, at) => replaced.get(at) ?? [task]);
   return {
     ...schedule,
-    buffers,
+    buffers: splitter.buffers,
     tasks: tasks.map((task) => {
       if (own.has(task.id)) return task;
       const more = task.reads.flatMap((b) => later.get(b) ?? []);
       return more.length === 0 ? task : { ...task, reads: [...task.reads, ...more] };
     }),
   };
+}
+
+/** The chunks of a pair, and the token that readers of its result wait for. */
+interface SplitPair {
+  readonly chunks: readonly Task[];
+  readonly result: number;
+  readonly last: number;
+}
+
+/** Takes pairs apart, and makes the tokens that order their chunks. */
+class Splitter {
+  readonly buffers: Buffer[];
+  /** The last id that a task has. */
+  private id: number;
+
+  constructor(
+    private readonly schedule: Schedule,
+    private readonly options: AsyncTensorOptions,
+  ) {
+    this.buffers = [...schedule.buffers];
+    this.id = schedule.tasks.reduce((most, task) => Math.max(most, task.id), 0);
+  }
+
+  split({ product, collective, gather }: Pair): SplitPair {
+    const [matmul, move] = [this.schedule.tasks[product], this.schedule.tasks[collective]];
+    const n = this.options.groupSize(move.collective?.meshDims ?? []);
+    const seconds = Math.max(
+      matmul.seconds / n,
+      Math.min(matmul.seconds, this.options.matmulLaunchSeconds),
+    );
+    const chunk = { ...move, seconds: move.seconds / (n - 1), kernels: 1 };
+    const part = { ...matmul, seconds };
+    return gather ? this.splitGather(part, chunk, n) : this.splitScatter(part, chunk, n);
+  }
+
+  /** Multiplies each chunk once it has arrived; the member's own is there. */
+  private splitGather(matmul: Task, move: Task, n: number): SplitPair {
+    const chunks: Task[] = [];
+    const [result] = matmul.writes;
+    const [moved] = move.writes;
+    const others = matmul.reads.filter((b) => b !== moved);
+    let arrived = -1;
+    let multiplied = -1;
+    for (let c = 0; c < n; c++) {
+      if (c > 0) {
+        const before = arrived;
+        arrived = this.token(move, c);
+        const reads = before < 0 ? move.reads : [...move.reads, before];
+        const writes = before < 0 ? [moved, arrived] : [arrived];
+        chunks.push(this.chunk(move, c, { reads, writes }));
+      }
+      multiplied = this.token(matmul, c);
+      chunks.push(
+        this.chunk(matmul, c, {
+          reads: [...others, ...(c === 0 ? move.reads : [moved, arrived, result])],
+          writes: c === 0 ? [result, multiplied] : [multiplied],
+        }),
+      );
+    }
+    return { chunks, result, last: multiplied };
+  }
+
+  /** Sends each chunk once it is multiplied; the member keeps its own. */
+  private splitScatter(matmul: Task, move: Task, n: number): SplitPair {
+    const chunks: Task[] = [];
+    const [result] = matmul.writes;
+    const [moved] = move.writes;
+    let arrived = -1;
+    let multiplied = -1;
+    for (let c = 0; c < n; c++) {
+      const before = multiplied;
+      multiplied = this.token(matmul, c);
+      chunks.push(
+        this.chunk(matmul, c, {
+          reads: c === 0 ? matmul.reads : [...matmul.reads, result, before],
+          writes: c === 0 ? [result, multiplied] : [multiplied],
+        }),
+      );
+      if (c === 0) continue;
+      const sent = arrived;
+      arrived = this.token(move, c);
+      chunks.push(
+        this.chunk(move, c, {
+          reads: [...move.reads, multiplied, ...(sent < 0 ? [] : [sent])],
+          writes: sent < 0 ? [moved, arrived] : [arrived],
+        }),
+      );
+    }
+    return { chunks, result: moved, last: arrived };
+  }
+
+  private chunk(task: Task, c: number, buffers: Pick<Task, 'reads' | 'writes'>): Task {
+    return { ...task, id: ++this.id, name: `${task.name} [${c}]`, ...buffers };
+  }
+
+  /** A buffer without bytes that says that a chunk is done. */
+  private token({ name }: Task, c: number): number {
+    return (
+      this.buffers.push({
+        name: `${name} [${c}]`,
+        bytes: 0,
+        kind: 'communication',
+        given: false,
+        kept: false,
+        weight: false,
+      }) - 1
+    );
+  }
 }
 
 function findPairs({ tasks, buffers }: Schedule, options: AsyncTensorOptions): Pair[] {

@@ -68,74 +68,124 @@ export function hasGathers(schedule: Schedule): boolean {
 
 /** The same, and what the limit on memory did. @throws as `prefetch` does */
 export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefetched {
-  const { distance, limitBytes = Infinity, memoryBytes } = options;
+  const { distance } = options;
   if (!(distance >= 0) || (distance !== Infinity && !Number.isInteger(distance)))
     throw new ShardwrightError(
       'E_USAGE',
       `a prefetch distance of ${distance}, expected a whole number from 0 on`,
     );
-  const { tasks, buffers } = schedule;
   const units = gatherUnits(schedule);
   if (units.length === 0) return { schedule, heldBack: 0 };
   if (distance === 0) return { schedule: onDemand(schedule, units), heldBack: 0 };
-  const alive = memoryBytes === undefined ? undefined : new RangeMost(serialBytes(schedule));
-  const front: Task[] = [];
-  const after = new Map<number, Task[]>();
-  const moved = new Set<number>();
-  // By task: its present position, or (for a moved task) the position right after which it is.
-  const stands = Int32Array.from(tasks, (_, at) => at);
-  const writer = writers(schedule);
-  let heldBack = 0;
-  units.forEach((unit, k) => {
+  const mover = new GatherMover(schedule, units, options);
+  units.forEach((_, k) => mover.move(k));
+  return mover.result();
+}
+
+/** Moves units forward, in their order. */
+class GatherMover {
+  private readonly front: Task[] = [];
+  /** Moved tasks by the position right after which they are. */
+  private readonly after = new Map<number, Task[]>();
+  private readonly moved = new Set<number>();
+  /** By task: its present position, or (for a moved task) the position right after which it is. */
+  private readonly stands: Int32Array;
+  private readonly writer: Int32Array;
+  /** Bytes alive; undefined without a limit on them. */
+  private readonly alive: RangeMost | undefined;
+  private heldBack = 0;
+
+  constructor(
+    private readonly schedule: Schedule,
+    private readonly units: readonly Unit[],
+    private readonly options: PrefetchOptions,
+  ) {
+    this.stands = Int32Array.from(schedule.tasks, (_, at) => at);
+    this.writer = writers(schedule);
+    this.alive =
+      options.memoryBytes === undefined ? undefined : new RangeMost(serialBytes(schedule));
+  }
+
+  move(k: number): void {
+    const wanted = this.wanted(k);
+    const back = this.within(k, wanted);
+    const unit = this.units[k];
+    if (back < wanted)
+      this.heldBack += unit.tasks.filter(
+        (at) => this.schedule.tasks[at].collective !== undefined,
+      ).length;
+    // At 0 it stays where it is written.
+    if (back > 0) this.place(unit, this.placeOf(k, back));
+  }
+
+  result(): Prefetched {
+    const order = [...this.front];
+    this.schedule.tasks.forEach((task, at) => {
+      if (!this.moved.has(at)) order.push(task);
+      order.push(...(this.after.get(at) ?? []));
+    });
+    return { schedule: { ...this.schedule, tasks: order }, heldBack: this.heldBack };
+  }
+
+  /** How many units ahead the distance and the bytes in flight let a unit go. */
+  private wanted(k: number): number {
+    const { units } = this;
+    const { distance, limitBytes = Infinity } = this.options;
     let back = 1;
-    let bytes = unit.bytes;
+    let { bytes } = units[k];
     while (back < distance && k - back >= 0 && (bytes += units[k - back].bytes) <= limitBytes)
       back++;
-    const placeOf = (b: number): number => (k - b < 0 ? -1 : units[k - b].reader);
-    const made = (at: number): number =>
-      tasks[at].writes.reduce((sum, b) => sum + buffers[b].bytes, 0);
-    const wanted = back;
-    if (alive !== undefined && memoryBytes !== undefined) {
-      const own = unit.tasks.reduce((sum, at) => sum + made(at), 0);
-      const last = unit.tasks[unit.tasks.length - 1];
-      // Data that it shares with an earlier unit may have been held back with that one: it stays
-      // behind it, however little it makes.
-      const behind = latestBefore(unit, tasks, writer, stands);
-      while (
-        back > 0 &&
-        (placeOf(back) < behind || alive.most(placeOf(back) + 1, last) + own > memoryBytes)
-      )
-        back--;
-      if (back < wanted)
-        heldBack += unit.tasks.filter((at) => tasks[at].collective !== undefined).length;
-      // It stays where it is written.
-      if (back === 0) return;
-    }
-    const anchor = placeOf(back);
-    const list = anchor < 0 ? front : (after.get(anchor) ?? []);
+    return back;
+  }
+
+  /** The same within the limit on memory. */
+  private within(k: number, wanted: number): number {
+    const { alive } = this;
+    const { memoryBytes } = this.options;
+    if (alive === undefined || memoryBytes === undefined) return wanted;
+    const unit = this.units[k];
+    const own = unit.tasks.reduce((sum, at) => sum + this.made(at), 0);
+    const last = unit.tasks[unit.tasks.length - 1];
+    // Data that it shares with an earlier unit may have been held back with that one: it stays
+    // behind it, however little it makes.
+    const behind = latestBefore(unit, this.schedule.tasks, this.writer, this.stands);
+    const fits = (place: number): boolean =>
+      place >= behind && alive.most(place + 1, last) + own <= memoryBytes;
+    let back = wanted;
+    while (back > 0 && !fits(this.placeOf(k, back))) back--;
+    return back;
+  }
+
+  /** Position of the call so many units before a unit; -1: the start of the program. */
+  private placeOf(k: number, back: number): number {
+    return k - back < 0 ? -1 : this.units[k - back].reader;
+  }
+
+  private place(unit: Unit, anchor: number): void {
+    const { tasks } = this.schedule;
+    const list = anchor < 0 ? this.front : (this.after.get(anchor) ?? []);
     for (const at of unit.tasks) {
       // Another task that needs it comes first: a gather never moves back.
       if (at < anchor) continue;
-      moved.add(at);
-      stands[at] = anchor;
+      this.moved.add(at);
+      this.stands[at] = anchor;
       const task = tasks[at];
-      const starts = anchor < 0 || task.stream === COMPUTE ? [] : [tasks[anchor].id];
       list.push(
-        starts.length === 0
+        anchor < 0 || task.stream === COMPUTE
           ? task
-          : { ...task, afterStart: [...(task.afterStart ?? []), ...starts] },
+          : { ...task, afterStart: [...(task.afterStart ?? []), tasks[anchor].id] },
       );
-      alive?.add(at, made(at));
-      alive?.add(anchor + 1, -made(at));
+      this.alive?.add(at, this.made(at));
+      this.alive?.add(anchor + 1, -this.made(at));
     }
-    if (anchor >= 0) after.set(anchor, list);
-  });
-  const order = [...front];
-  tasks.forEach((task, at) => {
-    if (!moved.has(at)) order.push(task);
-    order.push(...(after.get(at) ?? []));
-  });
-  return { schedule: { ...schedule, tasks: order }, heldBack };
+    if (anchor >= 0) this.after.set(anchor, list);
+  }
+
+  /** Bytes that a task writes. */
+  private made(at: number): number {
+    const { tasks, buffers } = this.schedule;
+    return tasks[at].writes.reduce((sum, b) => sum + buffers[b].bytes, 0);
+  }
 }
 
 /**

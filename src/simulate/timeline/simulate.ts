@@ -193,118 +193,178 @@ function fastest(
   options: SimulateOptions,
 ): Fastest {
   const written = planSchedule(graph, plan, table, options);
-  const passes: string[] = [];
-  let schedule: Schedule = written;
-  if (options.asyncTensor === true) {
-    schedule = asyncTensor(schedule, {
-      matmulLaunchSeconds: written.cluster.matmulLaunchSeconds,
-      groupSize: (meshDims) => written.mesh.sizeOf(meshDims),
-    });
-    passes.push('asynchronous tensor parallelism');
+  const { inFlightBytes = DEFAULT_IN_FLIGHT_BYTES } = options;
+  const { memoryBytes = plan.memory.budgetBytes, ...played } = options;
+  const schedule =
+    options.asyncTensor === true
+      ? asyncTensor(written, {
+          matmulLaunchSeconds: written.cluster.matmulLaunchSeconds,
+          groupSize: (meshDims) => written.mesh.sizeOf(meshDims),
+        })
+      : written;
+  const aloneBytes = serialPeakBytes(schedule);
+  const limit = memoryBytes === 'none' || aloneBytes > memoryBytes ? undefined : memoryBytes;
+  const trials = new Trials({
+    schedule,
+    seconds: written.collectives.seconds.bind(written.collectives),
+    inFlightBytes,
+    limit,
+    usableBytes: limit ?? usableMemoryBytes(written.cluster),
+    played,
+  });
+  const best = searchTrials(trials, options, hasGathers(schedule));
+  checkSchedule(best.ahead);
+  const passes = passesOf(best, options.asyncTensor === true, inFlightBytes);
+  return { written, best, passes, aloneBytes, memoryBytes, limit };
+}
+
+/** Tries distances, then buckets, then orders of collectives, each with the best of the last. */
+function searchTrials(
+  trials: Trials,
+  { bucketBytes = 'auto', order = 'auto', prefetch = 'auto' }: SimulateOptions,
+  gathers: boolean,
+): Tried {
+  const size = bucketBytes === 'auto' ? 0 : bucketBytes;
+  let best = trials.inProgramOrder(size, prefetch === 'auto' ? undefined : prefetch);
+  if (prefetch === 'auto' && gathers)
+    for (const distance of DISTANCES)
+      best = trials.better(best, trials.inProgramOrder(size, distance));
+  if (bucketBytes === 'auto')
+    best = trials.better(best, trials.inProgramOrder(DEFAULT_BUCKET_BYTES, best.distance));
+  // Without communication every order is the same.
+  if (order !== 'auto' || !communicates(best)) return best;
+  const sizes = new Set(bucketBytes === 'auto' ? [best.size, DEFAULT_BUCKET_BYTES] : [size]);
+  const { distance } = best;
+  const ordered = [...sizes].flatMap((tried) => trials.inOrders(tried, distance));
+  return trials.movedAgain(
+    ordered.reduce((a, b) => trials.better(a, b), best),
+    ordered,
+  );
+}
+
+/** A program and what all of its trials share. */
+interface TrialSettings {
+  readonly schedule: Schedule;
+  readonly seconds: PlanSchedule['collectives']['seconds'];
+  readonly inFlightBytes: number;
+  readonly limit: number | undefined;
+  /** A step that takes more is worse than any that does not. */
+  readonly usableBytes: number;
+  readonly played: Omit<SimulateOptions, 'memoryBytes'>;
+}
+
+/** Plays one program with other buckets, distances and orders. */
+class Trials {
+  private readonly packings = new Map<number, Packed>();
+
+  constructor(private readonly settings: TrialSettings) {}
+
+  better(a: Tried, b: Tried): Tried {
+    const [overA, overB] = [this.excess(a), this.excess(b)];
+    return overB < overA || (overB === overA && b.run.seconds < a.run.seconds) ? b : a;
   }
-  const {
-    bucketBytes = 'auto',
-    order = 'auto',
-    inFlightBytes: limitBytes = DEFAULT_IN_FLIGHT_BYTES,
-  } = options;
-  const seconds = written.collectives.seconds.bind(written.collectives);
-  const asked = options.prefetch ?? 'auto';
-  const { memoryBytes = plan.memory.budgetBytes, ...others } = options;
-  const alone = serialPeakBytes(schedule);
-  const limit = memoryBytes === 'none' || alone > memoryBytes ? undefined : memoryBytes;
-  const usable = limit ?? usableMemoryBytes(written.cluster);
-  const over = ({ run }: Tried): number => run.excessBytes(usable);
-  const better = (a: Tried, b: Tried): Tried =>
-    over(b) < over(a) || (over(b) === over(a) && b.run.seconds < a.run.seconds) ? b : a;
-  const packedAt = (size: number, ofSums: Uint8Array | undefined): Packed => {
-    const packed =
-      size > 0 ? bucket(schedule, { bucketBytes: size, seconds, sums: ofSums }) : schedule;
-    // Buckets gather early what they gather together: the program itself may then be larger than
-    // the limit.
-    const within =
-      limit !== undefined && serialPeakBytes(packed) <= limit ? { memoryBytes: limit } : {};
-    return { packed, within };
-  };
-  const aheadOf = ({ packed }: Packed, distance: number | undefined, bound: Within): Prefetched =>
-    distance === undefined
-      ? { schedule: packed, heldBack: 0 }
-      : prefetched(packed, { distance, limitBytes, ...bound });
-  const packings = new Map<number, Packed>();
-  const attempt = (size: number, distance: number | undefined): Tried => {
-    const own = packings.get(size) ?? packedAt(size, size > 0 ? sumsOf(schedule) : undefined);
-    packings.set(size, own);
-    const { schedule: ahead, heldBack } = aheadOf(own, distance, own.within);
-    const unlimited = (): Schedule => aheadOf(own, distance, {}).schedule;
-    return {
+
+  /** Collectives in the order of the program. */
+  inProgramOrder(size: number, distance: number | undefined): Tried {
+    const { schedule } = this.settings;
+    const own =
+      this.packings.get(size) ?? this.packed(size, size > 0 ? sumsOf(schedule) : undefined);
+    this.packings.set(size, own);
+    const { schedule: ahead, heldBack } = this.prefetched(own, distance, own.within);
+    return this.played({
       size,
       list: undefined,
       distance,
       ahead,
       heldBack,
       limited: own.within,
-      unlimited,
-      run: playTasks(ahead, { ...others, ...own.within }),
-    };
-  };
-  const inOrders = (size: number, distance: number | undefined): readonly Tried[] => {
-    // Sums that are ordered get their buckets with their order.
-    const own = packedAt(size, undefined);
-    const { schedule: unordered, heldBack } = aheadOf(own, distance, own.within);
-    const work = new ListWork(unordered, { bucketBytes: size, seconds });
-    return ORDERS.map((list) => {
-      const ahead = work.ordered(list);
-      const unlimited = (): Schedule =>
-        new ListWork(aheadOf(own, distance, {}).schedule, { bucketBytes: size, seconds }).ordered(
-          list,
-        );
-      return {
+      unlimited: () => this.prefetched(own, distance, {}).schedule,
+    });
+  }
+
+  /** Collectives in each of the orders. Sums that are ordered get their buckets with their order. */
+  inOrders(size: number, distance: number | undefined): readonly Tried[] {
+    const own = this.packed(size, undefined);
+    const { schedule: unordered, heldBack } = this.prefetched(own, distance, own.within);
+    const options = { bucketBytes: size, seconds: this.settings.seconds };
+    const work = new ListWork(unordered, options);
+    return ORDERS.map((list) =>
+      this.played({
         size,
         list,
         distance,
-        ahead,
+        ahead: work.ordered(list),
         heldBack,
         limited: own.within,
-        unlimited,
-        run: playTasks(ahead, { ...others, ...own.within }),
-      };
-    });
-  };
-  const size = bucketBytes === 'auto' ? 0 : bucketBytes;
-  let best = attempt(size, asked === 'auto' ? undefined : asked);
-  if (asked === 'auto' && hasGathers(schedule))
-    for (const distance of DISTANCES) best = better(best, attempt(size, distance));
-  if (bucketBytes === 'auto') best = better(best, attempt(DEFAULT_BUCKET_BYTES, best.distance));
-  // Without communication every order is the same.
-  if (order === 'auto' && communicates(best)) {
-    const sizes = new Set(bucketBytes === 'auto' ? [best.size, DEFAULT_BUCKET_BYTES] : [size]);
-    const ordered = [...sizes].flatMap((tried) => inOrders(tried, best.distance));
-    best = ordered.reduce(better, best);
-    const early = (tried: Tried): Tried => {
-      const ahead = justified(tried.ahead, tried.run);
-      const unlimited = (): Schedule =>
-        justified(tried.unlimited(), playTasks(tried.unlimited(), others));
-      return { ...tried, ahead, unlimited, run: playTasks(ahead, { ...others, ...tried.limited }) };
-    };
+        unlimited: () =>
+          new ListWork(this.prefetched(own, distance, {}).schedule, options).ordered(list),
+      }),
+    );
+  }
+
+  /** The best of some orders and of the same ones with their tasks moved late and early again. */
+  movedAgain(known: Tried, ordered: readonly Tried[]): Tried {
+    let best = known;
     // Tries that take as long as another are mostly the same order.
     const distinct = new Map(ordered.map((tried) => [tried.run.seconds, tried]));
     for (const tried of distinct.values()) {
-      const again = early(tried);
-      if (again.run.seconds < best.run.seconds * (1 - WORTH) && over(again) <= over(best))
+      const again = this.played({
+        ...tried,
+        ahead: justified(tried.ahead, tried.run),
+        unlimited: () =>
+          justified(tried.unlimited(), playTasks(tried.unlimited(), this.settings.played)),
+      });
+      if (
+        again.run.seconds < best.run.seconds * (1 - WORTH) &&
+        this.excess(again) <= this.excess(best)
+      )
         best = again;
     }
+    return best;
   }
-  checkSchedule(best.ahead);
-  passes.push(best.size === 0 ? 'no buckets' : `buckets of at most ${best.size} bytes`);
-  passes.push(
+
+  private played(tried: Omit<Tried, 'run'>): Tried {
+    const run = playTasks(tried.ahead, { ...this.settings.played, ...tried.limited });
+    return { ...tried, run };
+  }
+
+  private excess({ run }: Tried): number {
+    return run.excessBytes(this.settings.usableBytes);
+  }
+
+  private packed(size: number, sums: Uint8Array | undefined): Packed {
+    const { schedule, seconds, limit } = this.settings;
+    const packed = size > 0 ? bucket(schedule, { bucketBytes: size, seconds, sums }) : schedule;
+    // Buckets gather early what they gather together: the program itself may then be larger than
+    // the limit.
+    const within =
+      limit !== undefined && serialPeakBytes(packed) <= limit ? { memoryBytes: limit } : {};
+    return { packed, within };
+  }
+
+  private prefetched({ packed }: Packed, distance: number | undefined, within: Within): Prefetched {
+    if (distance === undefined) return { schedule: packed, heldBack: 0 };
+    return prefetched(packed, {
+      distance,
+      limitBytes: this.settings.inFlightBytes,
+      ...within,
+    });
+  }
+}
+
+function passesOf(best: Tried, isAsync: boolean, inFlightBytes: number): string[] {
+  return [
+    ...(isAsync ? ['asynchronous tensor parallelism'] : []),
+    best.size === 0 ? 'no buckets' : `buckets of at most ${best.size} bytes`,
     best.distance === undefined
       ? 'gathers as soon as their stream is free'
-      : `gathers at most ${best.distance} calls and ${limitBytes} bytes ahead`,
-  );
-  if (best.list !== undefined)
-    passes.push(
-      'moves that a kernel waits for before sums that none waits for, in a fixed order of calls',
-    );
-  return { written, best, passes, aloneBytes: alone, memoryBytes, limit };
+      : `gathers at most ${best.distance} calls and ${inFlightBytes} bytes ahead`,
+    ...(best.list === undefined
+      ? []
+      : [
+          'moves that a kernel waits for before sums that none waits for, in a fixed order of calls',
+        ]),
+  ];
 }
 
 function communicates({ ahead, run: { start, end } }: Tried): boolean {

@@ -73,86 +73,8 @@ export class StreamCosts {
    *   bounds nothing, but its plans move less that may or may not be hidden
    */
   problem(packing: Packing | WorkWeights, serial = 0): Problem {
-    const { work } = this;
     const weights = packing instanceof Packing ? this.weightsOf(packing) : packing;
-    const { model, moves } = work;
-    const { problem, unitsPerSecond, quantum } = model;
-    const vectors: Float64Array[] = [];
-    const tables: { rows: number; columns: number; costs: Float64Array }[] = [];
-    const known = new Map<string, number>();
-    const numbers = new WeightNumbers();
-    const shared = <T>(store: T[], key: string, make: () => T): number => {
-      let at = known.get(key);
-      if (at === undefined) known.set(key, (at = store.push(make()) - 1));
-      return at;
-    };
-    // Rounded down, so that a bound in units is one in seconds.
-    const units = (seconds: number, base: number): number =>
-      base === Infinity
-        ? Infinity
-        : Math.floor((seconds * unitsPerSecond + serial * base) / quantum) * quantum;
-    const unary = Int32Array.from(model.variables, (variable, v) => {
-      const id = problem.unary[v];
-      const base = problem.vectors[id];
-      if (variable.kind === 'node') {
-        const { node } = variable;
-        const at = work.order.ofNode[node];
-        const kernel = at < 0 ? 0 : weights.kernel(at);
-        const inside = work.insideOf(node);
-        const own = inside === undefined ? NONE : weights.move(inside.site);
-        return shared(vectors, `v${id}:${kernel}:${numbers.of(own)}`, () => {
-          const seconds = work.kernelSeconds(node);
-          return base.map((cost, a) =>
-            units(
-              kernel * seconds[a] +
-                (inside === undefined ? 0 : weighed(inside.site, inside.parts, a, own)),
-              cost,
-            ),
-          );
-        });
-      }
-      if (variable.kind === 'output') return shared(vectors, `v${id}`, () => base.map(() => 0));
-      const site = work.copySites[variable.copy];
-      const own = weights.move(site);
-      return shared(vectors, `v${id}:${site.price}:${numbers.of(own)}`, () => {
-        const made = moves.weighCopy(
-          model.copies[variable.copy],
-          work.timesOfCopy(variable.copy),
-          id,
-          (parts, i) => weighed(site, parts, i, own),
-        );
-        return base.map((cost, z) => units(made[z], cost));
-      });
-    });
-    const table = Int32Array.from(problem.edges.table, (id, e) => {
-      const base = problem.tables[id];
-      const edge = model.edges[e];
-      if (edge.kind !== 'use') return shared(tables, `t${id}`, () => base);
-      const k = edge.use;
-      const use = model.uses[k];
-      const site = work.useSites[k];
-      const own = weights.move(site);
-      const late =
-        use.copy >= 0 && work.firstUse[use.copy] === k ? work.copySites[use.copy] : undefined;
-      const lateWeights = late === undefined ? NONE : weights.move(late);
-      return shared(
-        tables,
-        `t${id}:${site.price}:${numbers.of(own)}:${late?.price}:${numbers.of(lateWeights)}`,
-        () => {
-          const seconds = moves.weighUse(use, id, (parts, i) => weighed(site, parts, i, own));
-          if (late !== undefined) {
-            // A copy that is made for the first use can run in a part of the copy's places, and
-            // weighs no less there.
-            const more = moves.weighMaking(use, id, (parts, i) =>
-              Math.max(0, weighed(site, parts, i, own) - weighed(late, parts, i, lateWeights)),
-            );
-            for (let i = 0; i < more.length; i++) seconds[i] += more[i];
-          }
-          return { ...base, costs: seconds.map((s, i) => units(s, base.costs[i])) };
-        },
-      );
-    });
-    return { ...problem, vectors, tables, unary, edges: { ...problem.edges, table } };
+    return new WeightedProblem(this.work, weights, serial).make();
   }
 
   /**
@@ -223,6 +145,115 @@ export class StreamCosts {
 }
 
 const NONE: MoveWeights = { byStream: [], latency: 0 };
+
+/** The problem of a model with weighted prices. Equal vectors and tables are made once. */
+class WeightedProblem {
+  private readonly vectors: Float64Array[] = [];
+  private readonly tables: Problem['tables'][number][] = [];
+  private readonly known = new Map<string, number>();
+  private readonly numbers = new WeightNumbers();
+
+  constructor(
+    private readonly work: StepWork,
+    private readonly weights: WorkWeights,
+    private readonly serial: number,
+  ) {}
+
+  make(): Problem {
+    const { variables, edges, problem } = this.work.model;
+    const unary = Int32Array.from(variables, (_, v) => this.vectorOf(v));
+    const table = Int32Array.from(edges, (_, e) => this.tableOf(e));
+    return {
+      ...problem,
+      vectors: this.vectors,
+      tables: this.tables,
+      unary,
+      edges: { ...problem.edges, table },
+    };
+  }
+
+  private vectorOf(v: number): number {
+    const { work, weights } = this;
+    const { model } = work;
+    const variable = model.variables[v];
+    const id = model.problem.unary[v];
+    const base = model.problem.vectors[id];
+    if (variable.kind === 'node') return this.nodeVector(variable.node, id, base);
+    if (variable.kind === 'output')
+      return this.shared(this.vectors, `v${id}`, () => base.map(() => 0));
+    const site = work.copySites[variable.copy];
+    const own = weights.move(site);
+    return this.shared(this.vectors, `v${id}:${site.price}:${this.numbers.of(own)}`, () => {
+      const made = work.moves.weighCopy(
+        model.copies[variable.copy],
+        work.timesOfCopy(variable.copy),
+        id,
+        (parts, i) => weighed(site, parts, i, own),
+      );
+      return base.map((cost, z) => this.units(made[z], cost));
+    });
+  }
+
+  /** A node costs the time of its kernels, and of the moves inside of it. */
+  private nodeVector(node: number, id: number, base: Float64Array): number {
+    const { work, weights } = this;
+    const at = work.order.ofNode[node];
+    const kernel = at < 0 ? 0 : weights.kernel(at);
+    const inside = work.insideOf(node);
+    const own = inside === undefined ? NONE : weights.move(inside.site);
+    return this.shared(this.vectors, `v${id}:${kernel}:${this.numbers.of(own)}`, () => {
+      const seconds = work.kernelSeconds(node);
+      return base.map((cost, a) =>
+        this.units(
+          kernel * seconds[a] +
+            (inside === undefined ? 0 : weighed(inside.site, inside.parts, a, own)),
+          cost,
+        ),
+      );
+    });
+  }
+
+  private tableOf(e: number): number {
+    const { work, weights, numbers } = this;
+    const { model, moves } = work;
+    const id = model.problem.edges.table[e];
+    const base = model.problem.tables[id];
+    const edge = model.edges[e];
+    if (edge.kind !== 'use') return this.shared(this.tables, `t${id}`, () => base);
+    const use = model.uses[edge.use];
+    const site = work.useSites[edge.use];
+    const own = weights.move(site);
+    const isFirst = use.copy >= 0 && work.firstUse[use.copy] === edge.use;
+    const late = isFirst ? work.copySites[use.copy] : undefined;
+    const lateWeights = late === undefined ? NONE : weights.move(late);
+    const key = `t${id}:${site.price}:${numbers.of(own)}:${late?.price}:${numbers.of(lateWeights)}`;
+    return this.shared(this.tables, key, () => {
+      const seconds = moves.weighUse(use, id, (parts, i) => weighed(site, parts, i, own));
+      if (late !== undefined) {
+        // A copy that is made for the first use can run in a part of the copy's places, and weighs
+        // no less there.
+        const more = moves.weighMaking(use, id, (parts, i) =>
+          Math.max(0, weighed(site, parts, i, own) - weighed(late, parts, i, lateWeights)),
+        );
+        for (let i = 0; i < more.length; i++) seconds[i] += more[i];
+      }
+      return { ...base, costs: seconds.map((s, i) => this.units(s, base.costs[i])) };
+    });
+  }
+
+  private shared<T>(store: T[], key: string, make: () => T): number {
+    let at = this.known.get(key);
+    if (at === undefined) this.known.set(key, (at = store.push(make()) - 1));
+    return at;
+  }
+
+  /** Seconds in the unit of the problem, rounded down: a bound in units is one in seconds. */
+  private units(seconds: number, base: number): number {
+    if (base === Infinity) return Infinity;
+    const { unitsPerSecond, quantum } = this.work.model;
+    return Math.floor((seconds * unitsPerSecond + this.serial * base) / quantum) * quantum;
+  }
+}
 
 /** A number for each content of weights. */
 class WeightNumbers {
