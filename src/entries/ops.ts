@@ -19,9 +19,14 @@ export {
   type DecomposedSpec,
 } from '../ops/vjp/composite/decomposed.ts';
 export { type Gradients, type Vjp, VjpCall, type VjpEntry, type Vjps } from '../ops/vjp/vjp.ts';
-export { checkRules, type RuleCheckOptions } from '../simulate/rule-check/check-rules.ts';
+export {
+  checkRules,
+  type DerivedOperator,
+  type RuleCheckOptions,
+} from '../simulate/rule-check/check-rules.ts';
 export type {
   Validation as RuleCheck,
+  DerivativeFinding,
   Finding as RuleFinding,
 } from '../simulate/rule-check/check.ts';
 export { type Admission, admit } from '../strategy/admit.ts';

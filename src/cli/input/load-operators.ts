@@ -10,14 +10,16 @@ import { builtinOperators } from '../../ops/builtin.ts';
 import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { OperatorRegistry } from '../../ops/registry.ts';
+import type { Vjps } from '../../ops/vjp/vjp.ts';
 import { readFileText } from '../../platform/read-file.ts';
+import type { CustomOp } from '../../trace/custom/custom-op.ts';
 import { registerTraceHook } from '../../trace/source/register.ts';
 
 /**
  * The built-in operators (`base`) with those of the user's files: a rules file (`.json`), or a
- * program (`.ts`, `.mts`, `.js`, `.mjs`) that exports `operators`, records made by `defineOp`, or
- * `register`, a function of an `OperatorRegistry`, or `kinds` of placement made by `sliceKind`.
- * Programs are run.
+ * program (`.ts`, `.mts`, `.js`, `.mjs`) that exports `operators`, made by `defineOp` or
+ * `customOp`, or `register`, a function of an `OperatorRegistry`, or `kinds` of placement made by
+ * `sliceKind`. Programs are run.
  *
  * @throws E_INPUT for a file that is not there or exports neither; E_DUP for a name that is taken;
  *   E_RULES for a malformed rules file
@@ -26,26 +28,45 @@ export async function operatorsWith(
   files: readonly string[],
   base = builtinOperators(),
 ): Promise<OperatorTable> {
-  if (files.length === 0) return base;
+  return (await derivedOperatorsWith(files, base)).table;
+}
+
+/** Operators, and the derivatives that the user's files state. */
+interface DerivedOperators {
+  readonly table: OperatorTable;
+  readonly vjps: Vjps;
+}
+
+/** The same, with the derivatives of what `customOp` made. */
+export async function derivedOperatorsWith(
+  files: readonly string[],
+  base: OperatorTable,
+): Promise<DerivedOperators> {
+  if (files.length === 0) return { table: base, vjps: {} };
   const registry = new OperatorRegistry(base);
   const kinds: PlacementKind[] = [];
+  const vjps: Record<string, Vjps[string]> = {};
   for (const path of files) {
     const file = resolve(path);
     if (!existsSync(file))
       throw new ShardwrightError('E_INPUT', `${path}: there is no such file`, { file: path });
     if (path.endsWith('.json'))
       registry.registerRulesFile(readFileText(file, { what: 'rules' }), { site: path });
-    else kinds.push(...(await registerFrom(registry, path, file)));
+    else {
+      const program = await registerFrom(registry, path, file);
+      kinds.push(...program.kinds);
+      Object.assign(vjps, program.vjps);
+    }
   }
-  return registry.table().withKinds(kinds);
+  return { table: registry.table().withKinds(kinds), vjps };
 }
 
-/** Registers the operators of a program and returns its kinds of placement. */
+/** Registers the operators of a program; returns its kinds of placement and its derivatives. */
 async function registerFrom(
   registry: OperatorRegistry,
   path: string,
   file: string,
-): Promise<readonly PlacementKind[]> {
+): Promise<{ readonly kinds: readonly PlacementKind[]; readonly vjps: Vjps }> {
   if (!/\.m?[jt]s$/.test(path))
     throw new ShardwrightError(
       'E_USAGE',
@@ -59,17 +80,20 @@ async function registerFrom(
     Record<string, unknown>
   >;
   if (typeof register === 'function') (register as (registry: OperatorRegistry) => void)(registry);
+  const vjps: Record<string, Vjps[string]> = {};
   if (Array.isArray(operators))
-    for (const record of operators as readonly unknown[]) {
-      if (!isRecord(record))
+    for (const operator of operators as readonly unknown[]) {
+      const made = isRecord(operator) ? { record: operator, vjps: {} } : operator;
+      if (!isCustomOp(made))
         throw new ShardwrightError(
           'E_INPUT',
-          `${path}: 'operators' holds something that defineOp did not make`,
+          `${path}: 'operators' holds something that neither defineOp nor customOp made`,
           {
             file: path,
           },
         );
-      registry.registerOp(record, { site: path });
+      registry.registerOp(made.record, { site: path });
+      Object.assign(vjps, made.vjps);
     }
   if (Array.isArray(kinds) && !kinds.every(isKind))
     throw new ShardwrightError(
@@ -79,8 +103,8 @@ async function registerFrom(
         file: path,
       },
     );
-  if (Array.isArray(kinds)) return kinds as PlacementKind[];
-  if (typeof register === 'function' || Array.isArray(operators)) return [];
+  if (Array.isArray(kinds)) return { kinds: kinds as PlacementKind[], vjps };
+  if (typeof register === 'function' || Array.isArray(operators)) return { kinds: [], vjps };
   throw new ShardwrightError(
     'E_INPUT',
     `${path} exports neither 'operators' nor 'register' nor 'kinds'`,
@@ -95,6 +119,12 @@ function isKind(value: unknown): value is PlacementKind {
   if (typeof value !== 'object' || value === null) return false;
   const { kind, words, parse } = value as Readonly<Record<string, unknown>>;
   return typeof kind === 'string' && Array.isArray(words) && typeof parse === 'function';
+}
+
+function isCustomOp(value: unknown): value is Pick<CustomOp, 'record' | 'vjps'> {
+  if (typeof value !== 'object' || value === null) return false;
+  const { record, vjps } = value as Readonly<Record<string, unknown>>;
+  return isRecord(record) && typeof vjps === 'object' && vjps !== null;
 }
 
 function isRecord(value: unknown): value is OperatorRecord {

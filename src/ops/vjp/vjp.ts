@@ -26,6 +26,11 @@ export interface VjpEntry {
   readonly results?: 'all' | readonly number[];
   /** Results that count as constants: running statistics. */
   readonly constant?: readonly number[];
+  /**
+   * True for a stand-in on purpose, such as a straight-through estimator: `checkRules` does not
+   * compare it with differences of the values.
+   */
+  readonly surrogate?: boolean;
 }
 
 /** Gradients by the names of their operators. */

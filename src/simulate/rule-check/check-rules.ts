@@ -1,7 +1,8 @@
 /**
- * Tests the sharding rules of a user's operator by execution, on calls to try, with a kernel or a
- * decomposition that gives its values. It reports the rules that execution refutes, and the
- * placements that it confirms and no rule has.
+ * Tests the sharding rules and the derivative of a user's operator by execution, on calls to try,
+ * with a kernel or a decomposition that gives its values. It reports the rules that execution
+ * refutes, the placements that it confirms and no rule has, and gradients that differences of the
+ * values refute.
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -12,6 +13,7 @@ import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { OperatorRegistry } from '../../ops/registry.ts';
 import { type Decompose, decomposedKernel } from '../../ops/vjp/composite/decomposed.ts';
+import type { Vjps } from '../../ops/vjp/vjp.ts';
 import { validateRules, type Validation, type ValidationOptions } from './check.ts';
 
 /** Sample calls, kernel and numbers of ranks for a check of rules. */
@@ -29,16 +31,28 @@ export interface RuleCheckOptions extends Omit<ValidationOptions, 'operators'> {
   readonly table?: OperatorTable;
 }
 
+/** An operator with its derivative, as `customOp` gives it. */
+export interface DerivedOperator {
+  readonly record: OperatorRecord;
+  readonly vjps: Vjps;
+}
+
 /**
  * Runs the rules of a record on 2 and 3 simulated ranks (`ranks`), for every combination of
- * placements of its inputs.
+ * placements of its inputs, and compares its derivative with central differences of its values.
  *
+ * @param operator a record, with its derivative in `options.vjps`; or what `customOp` gives
  * @returns `unsound`: rules that give another result than one device; `missing`: placements that
- *   give the same and that no rule states; with what was tried
+ *   give the same and that no rule states; `wrongDerivatives`: gradients that differences refute;
+ *   with what was tried
  * @throws E_NO_KERNEL for a record without values, E_SAMPLE without calls to try or for a call that
  *   does not fit
  */
-export function checkRules(record: OperatorRecord, options: RuleCheckOptions = {}): Validation {
+export function checkRules(
+  operator: OperatorRecord | DerivedOperator,
+  options: RuleCheckOptions = {},
+): Validation {
+  const { record, vjps } = 'record' in operator ? operator : { record: operator, vjps: {} };
   const { samples = record.samples, decompose, table = builtinOperators(), ...rest } = options;
   const kernel =
     options.kernel ??
@@ -62,6 +76,7 @@ export function checkRules(record: OperatorRecord, options: RuleCheckOptions = {
   registry.registerOp(whole, { replace: true });
   const found = validateRules(registry.table(), {
     squares: true,
+    vjps,
     ...rest,
     operators: [record.name],
   });

@@ -11,9 +11,15 @@ import { R, type Rule, type RuleSlot, slotText } from '../../ops/record/rule.ts'
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { CallText } from '../../ops/samples/call-text.ts';
 import { resized, sampleCalls, squared } from '../../ops/samples/table.ts';
+import { compositeOf } from '../../ops/vjp/composite/composite.ts';
+import { vjpOf } from '../../ops/vjp/table.ts';
+import type { Vjps } from '../../ops/vjp/vjp.ts';
+import { checkDerivative, type DerivativeFinding } from './derivative.ts';
 import { inputSlots, isConstant, refute, type Trial, trialsOf, validOutputs } from './judge.ts';
 import { follows, offeredRules } from './offered-rules.ts';
 import { SampleCall } from './sample-call.ts';
+
+export type { DerivativeFinding } from './derivative.ts';
 
 export interface ValidationOptions {
   /** Canonical names of the operators to try; default every operator with samples. */
@@ -37,6 +43,11 @@ export interface ValidationOptions {
    * default false.
    */
   readonly squares?: boolean;
+  /**
+   * Derivatives to compare with differences of the values, as `customOp` states them. Absent: none
+   * is asked for.
+   */
+  readonly vjps?: Vjps;
   /** Only every `count`-th operator, from `index` on (0-based), for checks that run in parts. */
   readonly slice?: { readonly index: number; readonly count: number };
   /** Is told each operator when its turn comes. */
@@ -66,6 +77,12 @@ export interface Validation {
   readonly combinations: number;
   readonly unsound: readonly Finding[];
   readonly missing: readonly Finding[];
+  /** Elements of gradients that were compared with differences of the values. */
+  readonly derivativesChecked: number;
+  /** Gradients that are not the derivative of the values. */
+  readonly wrongDerivatives: readonly DerivativeFinding[];
+  /** One sentence for each derivative that was not compared, with the reason. */
+  readonly uncompared: readonly string[];
   /** Calls whose combinations were too many to be tried. */
   readonly untried: readonly string[];
   /** Operators without samples: no kernel runs them. */
@@ -91,6 +108,7 @@ export function validateRules(table: OperatorTable, options: ValidationOptions =
     if (!tried.has(name)) options.onOperator?.(name, tried.size + 1, names.size);
     tried.add(name);
     run.try(call);
+    run.differentiate(call);
     const others = [
       resized(table, call),
       options.squares === true ? squared(table, call) : undefined,
@@ -104,6 +122,9 @@ export function validateRules(table: OperatorTable, options: ValidationOptions =
     combinations: run.combinations,
     unsound: run.unsound,
     missing: run.missing,
+    derivativesChecked: run.derivativesChecked,
+    wrongDerivatives: run.wrongDerivatives,
+    uncompared: [...run.uncompared],
     untried: run.untried,
     untested: table.records
       .map((r) => r.name)
@@ -154,6 +175,9 @@ class Run {
   readonly unsound: Finding[] = [];
   readonly missing: Finding[] = [];
   readonly untried: string[] = [];
+  readonly wrongDerivatives: DerivativeFinding[] = [];
+  readonly uncompared = new Set<string>();
+  derivativesChecked = 0;
   samples = 0;
   rulesChecked = 0;
   combinations = 0;
@@ -161,6 +185,7 @@ class Run {
   private readonly budget: number;
   private readonly complete: boolean;
   private readonly draws: number;
+  private readonly vjps: Vjps | undefined;
 
   constructor(
     private readonly table: OperatorTable,
@@ -170,6 +195,7 @@ class Run {
     this.budget = options.budget ?? 50_000;
     this.complete = options.complete ?? true;
     this.draws = options.draws ?? Infinity;
+    this.vjps = options.vjps;
   }
 
   try(call: CallText): void {
@@ -179,6 +205,23 @@ class Run {
     this.samples++;
     this.check(sample, trials, rules);
     if (this.complete) this.search(sample, trials, rules);
+  }
+
+  /** Compares the derivative that was given for the operator of a call. */
+  differentiate(call: CallText): void {
+    if (this.vjps === undefined) return;
+    const sample = new SampleCall(this.table, call);
+    const { record } = sample;
+    const stated = Object.hasOwn(this.vjps, record.name) ? this.vjps[record.name] : undefined;
+    if (stated === undefined) {
+      const isBuiltin = vjpOf(record.name) !== undefined || compositeOf(record) !== undefined;
+      if (!isBuiltin) this.uncompared.add(`${record.name}: it states no derivative`);
+      return;
+    }
+    const { elements, wrong, uncompared } = checkDerivative(sample, stated);
+    this.derivativesChecked += elements;
+    this.wrongDerivatives.push(...wrong);
+    for (const sentence of uncompared) this.uncompared.add(sentence);
   }
 
   private check(sample: SampleCall, trials: readonly Trial[], rules: readonly Rule[]): void {

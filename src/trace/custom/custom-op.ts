@@ -33,7 +33,10 @@ export interface CustomOpSpec {
   readonly bytes?: (ctx: TypedContext) => number;
   /** Rules for one mesh dim. Without them the operator runs replicated, and the report says so. */
   readonly sharding?: (ctx: TypedContext) => readonly Rule[];
-  /** Without it a gradient that is to pass is E_NO_VJP. */
+  /**
+   * Without it a gradient that is to pass is E_NO_VJP. `checkRules` compares it with differences of
+   * the kernel's values.
+   */
   readonly vjp?: Vjp | VjpEntry;
   /** Values, for verification. */
   readonly kernel?: Kernel;

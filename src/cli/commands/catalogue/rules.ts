@@ -8,9 +8,15 @@ import type { OperatorTable } from '../../../ops/record/table.ts';
 import { EXPLAINED } from '../../../ops/rules/explained.ts';
 import { bindText } from '../../../ops/samples/call-text.ts';
 import { sampleCalls } from '../../../ops/samples/table.ts';
-import { type Finding, operatorNamed, validateRules } from '../../../simulate/rule-check/check.ts';
+import type { Vjps } from '../../../ops/vjp/vjp.ts';
+import {
+  type DerivativeFinding,
+  type Finding,
+  operatorNamed,
+  validateRules,
+} from '../../../simulate/rule-check/check.ts';
 import { explain, type ExplainedFinding } from '../../../simulate/rule-check/explain.ts';
-import { operatorsWith } from '../../input/load-operators.ts';
+import { derivedOperatorsWith } from '../../input/load-operators.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import type { RulesOptions } from './flags.ts';
 
@@ -20,10 +26,10 @@ import type { RulesOptions } from './flags.ts';
  */
 export async function rulesCommand(options: RulesOptions, io: CliIo): Promise<number> {
   const builtin = builtinOperators();
-  const table = await operatorsWith(options.ops, builtin);
+  const { table, vjps } = await derivedOperatorsWith(options.ops, builtin);
   const wanted = wantedOf(table, builtin, options);
   return options.check === true
-    ? check(table, wanted, options, io)
+    ? check(table, wanted, { ...options, vjps }, io)
     : list(table, wanted, options, io);
 }
 
@@ -51,6 +57,11 @@ export interface RulesReport {
   readonly missing: readonly (Finding | ExplainedFinding)[];
   /** Findings with a written reason; they are in neither list above. */
   readonly explained: readonly ExplainedFinding[];
+  /** Elements of gradients that were compared with differences of the values. */
+  readonly derivativesChecked: number;
+  readonly wrongDerivatives: readonly DerivativeFinding[];
+  /** Derivatives of the user's operators that were not compared, with the reason. */
+  readonly uncompared: readonly string[];
   /** Sample calls with more combinations than were tried. */
   readonly untried: readonly string[];
   /** Operators that no kernel runs. */
@@ -60,13 +71,15 @@ export interface RulesReport {
 function check(
   table: OperatorTable,
   wanted: readonly OperatorRecord[] | undefined,
-  options: RulesOptions,
+  options: RulesOptions & { readonly vjps: Vjps },
   io: CliIo,
 ): number {
+  const isOwn = options.ops.length > 0;
   const found = validateRules(table, {
     ...(wanted === undefined
       ? {}
-      : { operators: wanted.map((record) => record.name), squares: options.ops.length > 0 }),
+      : { operators: wanted.map((record) => record.name), squares: isOwn }),
+    ...(isOwn ? { vjps: options.vjps } : {}),
     ...(options.ranks === undefined ? {} : { ranks: options.ranks }),
     ...(options.budget === undefined ? {} : { budget: options.budget }),
     ...(options.slice === undefined ? {} : { slice: options.slice }),
@@ -82,12 +95,16 @@ function check(
     unsound: unsound.open,
     missing: missing.open,
     explained: [...unsound.explained, ...missing.explained],
+    derivativesChecked: found.derivativesChecked,
+    wrongDerivatives: found.wrongDerivatives,
+    uncompared: found.uncompared,
     untried: found.untried,
     untested: found.untested,
   };
   if (options.json === true) io.stdout(`${JSON.stringify(report, null, 2)}\n`);
   else io.stdout(reportText(report, table));
-  return report.unsound.length + report.missing.length === 0 ? EXIT.ok : EXIT.findings;
+  const findings = [report.unsound, report.missing, report.wrongDerivatives].flat();
+  return findings.length === 0 ? EXIT.ok : EXIT.findings;
 }
 
 function reportText(report: RulesReport, table: OperatorTable): string {
@@ -100,6 +117,13 @@ function reportText(report: RulesReport, table: OperatorTable): string {
   for (const kind of ['unsound', 'missing'] as const)
     for (const f of report[kind])
       lines.push(`${kind}  ${f.call}: ${f.rule}${f.why === undefined ? '' : `: ${f.why}`}`);
+  if (report.derivativesChecked > 0)
+    lines.push(
+      `derivatives: ${report.derivativesChecked} elements compared   wrong: ` +
+        `${report.wrongDerivatives.length}`,
+    );
+  for (const f of report.wrongDerivatives) lines.push(`derivative  ${derivativeText(f)}`);
+  for (const sentence of report.uncompared) lines.push(`not compared  ${sentence}`);
   const reasons = new Map<string, number>();
   for (const f of report.explained) reasons.set(f.reason, (reasons.get(f.reason) ?? 0) + 1);
   for (const [reason, count] of reasons) lines.push(`explained ${count}  ${reason}`);
@@ -112,6 +136,14 @@ function reportText(report: RulesReport, table: OperatorTable): string {
   if (idle.length > 0)
     lines.push(`no sample calls (state them as \`samples\`): ${idle.join(', ')}`);
   return `${lines.join('\n')}\n`;
+}
+
+function derivativeText({ call, input, element, expected, found, why }: DerivativeFinding): string {
+  if (element === undefined) return `${call}: gradient of ${input}: ${why}`;
+  return (
+    `${call}: gradient of ${input}[${element.join(', ')}]: expected ${expected}, found ${found}; ` +
+    why
+  );
 }
 
 function list(

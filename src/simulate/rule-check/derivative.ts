@@ -1,0 +1,261 @@
+/**
+ * Compares the derivative that an operator states with differences of its values, in float64: the
+ * gradient of its results, weighted with drawn numbers, at a sample call. The joint graph of the
+ * call gives one side, central differences the other. At a kink any slope between those of the two
+ * sides is right.
+ */
+
+import { ShardwrightError } from '../../errors.ts';
+import { GraphBuilder } from '../../graph/build.ts';
+import type { Arg, Graph, TensorType, ValueType } from '../../graph/types.ts';
+import { isList, isRef } from '../../graph/value.ts';
+import { flat, fromFlat, kindOf, NDArray } from '../../ndarray/array.ts';
+import { streamOf } from '../../ndarray/random.ts';
+import { inferCall } from '../../ops/record/infer.ts';
+import { typeOf } from '../../ops/samples/call-text.ts';
+import { drawValues } from '../../ops/samples/values.ts';
+import type { Vjp, VjpEntry } from '../../ops/vjp/vjp.ts';
+import { jointGraph } from '../../passes/autodiff/joint.ts';
+import { evaluateGraph } from '../evaluate.ts';
+import type { SampleCall } from './sample-call.ts';
+
+/** A gradient that is not the derivative of the values. */
+export interface DerivativeFinding {
+  readonly operator: string;
+  /** The sample call. */
+  readonly call: string;
+  /** The argument by its name in the schema; a member of a list by its place too, `xs[1]`. */
+  readonly input: string;
+  /** The first wrong element; absent where there is no gradient to compare. */
+  readonly element?: readonly number[];
+  /** The central difference of the values. */
+  readonly expected?: number;
+  /** The element of the gradient. */
+  readonly found?: number;
+  readonly why: string;
+}
+
+/** The comparison of one sample call. */
+export interface DerivativeCheck {
+  /** Elements of gradients that were compared. */
+  readonly elements: number;
+  readonly wrong: readonly DerivativeFinding[];
+  /** One sentence for each input that was not compared, with the reason. */
+  readonly uncompared: readonly string[];
+}
+
+/** The step of the differences, about the cube root of the unit of rounding. */
+const STEP = 2 ** -17;
+/** Deviation that rounding and the step explain, relative to the slope or to 1. */
+const TOLERANCE = 1e-6;
+/** Elements of one input that are compared; of more, as many that are spread evenly. */
+const MOST_ELEMENTS = 1024;
+
+/** @param stated the derivative of the operator of the call */
+export function checkDerivative(sample: SampleCall, stated: Vjp | VjpEntry): DerivativeCheck {
+  const entry: VjpEntry = typeof stated === 'function' ? { vjp: stated } : stated;
+  const { name } = sample.record;
+  const none = (why: string): DerivativeCheck => ({
+    elements: 0,
+    wrong: [],
+    uncompared: [`${name}: ${why}`],
+  });
+  if (entry.surrogate === true) return none('its derivative is a surrogate');
+  const inputs = realInputs(sample);
+  const results = realResults(sample, entry);
+  if (inputs.size === 0 || results.length === 0) return none('no input or result is a real number');
+  const weighted = new WeightedCall(sample, entry, results);
+  const parts = [...inputs].map(([tensor, input]) => weighted.compare(tensor, input));
+  return {
+    elements: parts.reduce((sum, part) => sum + part.elements, 0),
+    wrong: parts.flatMap(({ wrong }) => wrong),
+    uncompared: parts.flatMap(({ uncompared }) => uncompared),
+  };
+}
+
+/** Tensors of real numbers by their names in the call, with the names of their arguments. */
+function realInputs({ record, call }: SampleCall): Map<string, string> {
+  const inputs = new Map<string, string>();
+  const take = (arg: Arg | undefined, label: string): void => {
+    if (arg === undefined) return;
+    if (isList(arg)) arg.forEach((member, i) => take(member, `${label}[${i}]`));
+    else if (isRef(arg) && kindOf(call.tensors.get(arg.name)?.dtype ?? 'i64') === 'float')
+      inputs.set(arg.name, label);
+  };
+  let position = 0;
+  for (const { name, kwargOnly } of record.schema)
+    take((kwargOnly ? undefined : call.args[position++]) ?? call.kwargs[name], name);
+  return inputs;
+}
+
+/** Places of the real results that a gradient may arrive at. */
+function realResults({ ctx }: SampleCall, { results = [0], constant = [] }: VjpEntry): number[] {
+  return ctx.outputs.flatMap((output, k) =>
+    output !== null &&
+    kindOf(output.dtype) === 'float' &&
+    (results === 'all' || results.includes(k)) &&
+    !constant.includes(k)
+      ? [k]
+      : [],
+  );
+}
+
+/** One call whose results are weighted and added up: what gradients are the derivative of. */
+class WeightedCall {
+  private readonly graph: Graph;
+  private readonly names: readonly string[];
+  private readonly values: readonly NDArray[];
+  /** 0 for results that are not finite: no gradient arrives there. */
+  private readonly weights: readonly NDArray[];
+  private readonly here: readonly NDArray[];
+  private readonly isFinite: boolean;
+
+  constructor(
+    private readonly sample: SampleCall,
+    private readonly entry: VjpEntry,
+    results: readonly number[],
+  ) {
+    const { call } = sample;
+    this.graph = graphOf(sample, results);
+    this.names = [...call.tensors.keys()];
+    this.values = [...call.tensors.values()].map((spec, i) =>
+      drawValues(spec, streamOf(`${call.text} ${i}`)),
+    );
+    this.here = this.results(this.values);
+    this.isFinite = this.here.every((y) => flat(y).every(Number.isFinite));
+    this.weights = this.here.map((y, k) => {
+      const spec = { dtype: y.dtype, shape: y.shape, init: 'any', free: true } as const;
+      const drawn = flat(drawValues(spec, streamOf(`${call.text} weight ${k}`)));
+      const kept = flat(y).map((value, i) => (Number.isFinite(value) ? drawn[i] : 0));
+      return fromFlat(y.shape, kept, y.dtype);
+    });
+  }
+
+  /** @param tensor its name in the call @param input the name of its argument */
+  compare(tensor: string, input: string): DerivativeCheck {
+    const { record, call } = this.sample;
+    const at = { operator: record.name, call: call.text, input };
+    let gradient: NDArray | null;
+    try {
+      gradient = this.gradient(tensor);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      // An argument that the derivative leaves out is refused where a gradient is to pass it.
+      return error instanceof ShardwrightError && error.code === 'E_NO_VJP'
+        ? { elements: 0, wrong: [], uncompared: [`${record.name}: ${input} has no derivative`] }
+        : { elements: 0, wrong: [{ ...at, why }], uncompared: [] };
+    }
+    const place = this.names.indexOf(tensor);
+    const x = this.values[place];
+    const found = gradient === null ? new Float64Array(x.size) : flat(gradient);
+    const compared = spread(x.size).flatMap((element) => {
+      // Formulas may make NaN of a gradient of 0 where values are not finite.
+      if (!this.isFinite && Number.isNaN(found[element])) return [];
+      const slope = this.slope(place, element);
+      return slope === undefined ? [] : [{ element, ...slope }];
+    });
+    const elements = compared.length;
+    const wrong = compared.filter(
+      ({ element, least, most }) => !(found[element] >= least && found[element] <= most),
+    );
+    if (wrong.length === 0) return { elements, wrong: [], uncompared: [] };
+    const [{ element, central }] = wrong;
+    const first: DerivativeFinding = {
+      ...at,
+      element: indexOf(element, x.shape),
+      expected: central,
+      found: found[element],
+      why: `${wrong.length} of ${elements} elements differ from central differences`,
+    };
+    return { elements, wrong: [first], uncompared: [] };
+  }
+
+  /** The gradient by the stated derivative; null for none. */
+  private gradient(tensor: string): NDArray | null {
+    const { table, record } = this.sample;
+    const vjps = { [record.name]: this.entry };
+    const joint = jointGraph(this.graph, { table, vjps, wrt: [tensor] });
+    const tangents = joint.nodes.flatMap(({ meta: { role, roleIndex = 0 } }) =>
+      role === 'tangent' ? [this.weights[roleIndex]] : [],
+    );
+    const { outputs } = evaluateGraph(table, joint, [...this.values, ...tangents]);
+    const slot = joint.outputs.findIndex(({ role, of }) => role === 'grad' && of === tensor);
+    const gradient = outputs[slot];
+    return gradient instanceof NDArray ? gradient : null;
+  }
+
+  /**
+   * The slope along one element, between that of both sides; undefined where the values are not
+   * finite.
+   */
+  private slope(
+    place: number,
+    element: number,
+  ): { readonly central: number; readonly least: number; readonly most: number } | undefined {
+    const { here } = this;
+    const [far, low, high, top] = [-2, -1, 1, 2].map((k) =>
+      this.results(this.values.with(place, moved(this.values[place], element, k * STEP))),
+    );
+    const rise = (from: readonly NDArray[], to: readonly NDArray[]): number =>
+      this.weights.reduce((sum, weight, k) => sum + weightedRise(weight, from[k], to[k]), 0);
+    const central = rise(low, high) / (2 * STEP);
+    const wide = rise(far, top) / (4 * STEP);
+    const sides = [rise(low, here) / STEP, rise(here, high) / STEP];
+    const slack = TOLERANCE * Math.max(1, Math.abs(central)) + Math.abs(wide - central);
+    if (!Number.isFinite(slack + sides[0] + sides[1])) return undefined;
+    return { central, least: Math.min(...sides) - slack, most: Math.max(...sides) + slack };
+  }
+
+  private results(inputs: readonly NDArray[]): readonly NDArray[] {
+    return evaluateGraph(this.sample.table, this.graph, inputs).outputs as NDArray[];
+  }
+}
+
+/** The array with one element moved. */
+function moved(x: NDArray, element: number, by: number): NDArray {
+  const values = Float64Array.from(flat(x));
+  values[element] += by;
+  return fromFlat(x.shape, values, x.dtype);
+}
+
+/** Differences come first: what an element does not change drops out without rounding. */
+function weightedRise(weight: NDArray, from: NDArray, to: NDArray): number {
+  const [w, a, b] = [flat(weight), flat(from), flat(to)];
+  let sum = 0;
+  for (let i = 0; i < w.length; i++) if (w[i] !== 0) sum += w[i] * (b[i] - a[i]);
+  return sum;
+}
+
+/** A graph of the one call that returns these results. */
+function graphOf({ table, call }: SampleCall, results: readonly number[]): Graph {
+  const b = new GraphBuilder('sample');
+  const type: (name: string) => TensorType = typeOf(call);
+  for (const name of call.tensors.keys())
+    b.placeholder(name, type(name), { role: 'input', roleName: name });
+  const made: ValueType = inferCall(table, call, type) ?? { kind: 'none' };
+  const value = b.call(call.target, call.args, made, { kwargs: call.kwargs });
+  results.forEach((k, index) => {
+    const one =
+      made.kind === 'tuple' ? b.call('operator.getitem', [value, k], made.items[k]) : value;
+    b.output({ value: one.name, role: 'output', index });
+  });
+  return b.build();
+}
+
+/** All elements of a small tensor; of a large one as many that are spread over it. */
+function spread(size: number): number[] {
+  const count = Math.min(size, MOST_ELEMENTS);
+  return Array.from({ length: count }, (_, i) => Math.floor(((i + 0.5) * size) / count));
+}
+
+function indexOf(element: number, shape: readonly number[]): number[] {
+  let rest = element;
+  return shape
+    .toReversed()
+    .map((size) => {
+      const i = rest % size;
+      rest = Math.floor(rest / size);
+      return i;
+    })
+    .toReversed();
+}

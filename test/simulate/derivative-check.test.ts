@@ -1,0 +1,220 @@
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+
+import { afterAll, describe, expect, it } from 'vitest';
+
+import type { RulesReport } from '../../src/cli/commands/catalogue/rules.ts';
+import { fromFlat, type NDArray } from '../../src/ndarray/array.ts';
+import type { Gradients, Vjp, VjpCall, VjpEntry } from '../../src/ops/vjp/vjp.ts';
+import { checkRules } from '../../src/simulate/rule-check/check-rules.ts';
+import { type CustomOp, customOp } from '../../src/trace/custom/custom-op.ts';
+import { temporaryFolder } from '../support/temporary-folder.ts';
+
+const each = (x: NDArray, f: (value: number, at: number) => number): NDArray =>
+  fromFlat(x.shape, Float64Array.from(x.toArray(), f), x.dtype);
+
+/** `out[i, j] = x[i, j] * w[j]^2`. */
+function scaled(vjp?: Vjp | VjpEntry): CustomOp {
+  return customOp({
+    name: 'my.scaled.default',
+    schema: 'Tensor x, Tensor w',
+    type: (ctx) => [ctx.inputs[0]],
+    kernel: ({ inputs: [x, w] }) => [each(x, (v, e) => v * w.toArray()[e % w.size] ** 2)],
+    samples: ['x[6,4], x[4]', 'x[5,2], pos[2]'],
+    ...(vjp === undefined ? {} : { vjp }),
+  });
+}
+
+/** By hand: `g w^2` and, summed over rows by who asks, `2 g x w`. */
+const right = (c: VjpCall): Gradients => ({
+  x: () => c.b.mul(c.g(), c.b.mul(c.x('w'), c.x('w'))),
+  w: () => c.b.mul(c.b.mul(c.g(), c.b.mul(c.x('x'), c.x('w'))), 2),
+});
+
+describe('the derivative of an operator of the user, compared with differences of its values', () => {
+  it('passes where it is right, at every element of every input', () => {
+    const found = checkRules(scaled(right));
+    expect(found.wrongDerivatives).toEqual([]);
+    expect(found.uncompared).toEqual([]);
+    expect(found.derivativesChecked).toBe(6 * 4 + 4 + 5 * 2 + 2);
+  });
+
+  it('is given with the record, too', () => {
+    const { record, vjps } = scaled((c) => ({ ...right(c), x: () => c.g() }));
+    expect(checkRules(record, { vjps }).wrongDerivatives.map((f) => f.input)).toEqual(['x', 'x']);
+  });
+
+  it('is wrong by a factor: operator, input, element and both numbers are named', () => {
+    const { wrongDerivatives } = checkRules(
+      scaled((c) => ({
+        x: () => c.b.mul(c.g(), c.x('w')),
+        w: () => c.b.mul(c.g(), c.b.mul(c.x('x'), c.x('w'))),
+      })),
+    );
+    expect(wrongDerivatives.map((f) => [f.operator, f.call, f.input])).toEqual([
+      ['my.scaled.default', 'my.scaled.default(x[6,4], x[4])', 'x'],
+      ['my.scaled.default', 'my.scaled.default(x[6,4], x[4])', 'w'],
+      ['my.scaled.default', 'my.scaled.default(x[5,2], pos[2])', 'x'],
+      ['my.scaled.default', 'my.scaled.default(x[5,2], pos[2])', 'w'],
+    ]);
+    for (const { input, element, expected, found } of wrongDerivatives) {
+      expect(element?.length).toBe(input === 'x' ? 2 : 1);
+      if (input === 'w') expect(expected! / found!).toBeCloseTo(2, 5);
+    }
+  });
+
+  it('is wrong in one input alone: that one is named', () => {
+    const { wrongDerivatives } = checkRules(
+      scaled((c) => ({ ...right(c), w: () => c.b.mul(c.g(), c.x('x')) })),
+    );
+    expect([...new Set(wrongDerivatives.map((f) => f.input))]).toEqual(['w']);
+  });
+
+  it('is zero where the values change', () => {
+    const [{ input, found, expected }] = checkRules(
+      scaled((c) => ({ ...right(c), w: () => null })),
+    ).wrongDerivatives;
+    expect([input, found]).toEqual(['w', 0]);
+    expect(Math.abs(expected!)).toBeGreaterThan(1e-3);
+  });
+
+  it('has another shape than its input: the error is what is found', () => {
+    const { wrongDerivatives } = checkRules(
+      scaled((c) => ({ ...right(c), x: () => c.b.sum(c.g(), [0]) })),
+    );
+    expect(wrongDerivatives.map((f) => [f.input, f.element])).toEqual([
+      ['x', undefined],
+      ['x', undefined],
+    ]);
+    for (const { why } of wrongDerivatives) expect(why).toMatch(/view|reshape/);
+  });
+
+  it('is missing, whole or for an input: that is said, and nothing is wrong', () => {
+    const none = checkRules(scaled());
+    expect(none.wrongDerivatives).toEqual([]);
+    expect(none.uncompared).toEqual(['my.scaled.default: it states no derivative']);
+    const half = checkRules(scaled((c) => ({ x: right(c).x })));
+    expect(half.wrongDerivatives).toEqual([]);
+    expect(half.uncompared).toEqual(['my.scaled.default: w has no derivative']);
+    expect(half.derivativesChecked).toBe(6 * 4 + 5 * 2);
+  });
+
+  it('is a surrogate on purpose: it is not compared', () => {
+    const found = checkRules(scaled({ vjp: (c) => ({ x: () => c.g() }), surrogate: true }));
+    expect(found.wrongDerivatives).toEqual([]);
+    expect(found.uncompared).toEqual(['my.scaled.default: its derivative is a surrogate']);
+  });
+});
+
+/** An operator of one input, with a derivative that multiplies the gradient by a step of the input. */
+function ramp(factor: number, samples: readonly string[]): CustomOp {
+  return customOp({
+    name: 'my.ramp.default',
+    schema: 'Tensor x',
+    type: (ctx) => [ctx.inputs[0]],
+    kernel: ({ inputs: [x] }) => [each(x, (v) => Math.max(v, 0))],
+    samples,
+    vjp: (c) => ({
+      x: () => c.b.mul(c.b.where(c.b.compare('gt', c.x('x'), 0), c.g(), 0), factor),
+    }),
+  });
+}
+
+describe('derivatives at places where the values are not smooth', () => {
+  it('any slope between those of both sides of a kink is right, and no other', () => {
+    // `few` draws whole numbers, zero among them.
+    expect(checkRules(ramp(1, ['few[6,4]'])).wrongDerivatives).toEqual([]);
+    expect(checkRules(ramp(2, ['few[6,4]'])).wrongDerivatives).toHaveLength(1);
+  });
+
+  it('gradients that are no numbers, where values are none either, are not compared', () => {
+    const root = (factor: number): CustomOp =>
+      customOp({
+        name: 'my.root.default',
+        schema: 'Tensor x',
+        type: (ctx) => [ctx.inputs[0]],
+        kernel: ({ inputs: [x] }) => [each(x, (v) => Math.sqrt(v))],
+        samples: ['x[6,4]'],
+        vjp: (c) => ({ x: () => c.b.div(c.b.mul(c.g(), factor), c.y()) }),
+      });
+    const found = checkRules(root(0.5));
+    expect(found.wrongDerivatives).toEqual([]);
+    const compared = found.derivativesChecked;
+    expect([compared > 0, compared < 24]).toEqual([true, true]);
+    expect(checkRules(root(1)).wrongDerivatives[0].why).toContain(`${compared} of ${compared}`);
+  });
+});
+
+describe('derivatives of operators with several results and lists of inputs', () => {
+  /** Sum and product of a list of two. */
+  const both = (wrong: boolean): CustomOp =>
+    customOp({
+      name: 'my.both.default',
+      schema: 'Tensor[] xs',
+      type: (ctx) => [ctx.inputs[0], ctx.inputs[0]],
+      several: true,
+      kernel: ({ inputs: [x, y] }) => [
+        each(x, (v, e) => v + y.toArray()[e]),
+        each(x, (v, e) => v * y.toArray()[e]),
+      ],
+      samples: ['[x[6,4], x[6,4]]'],
+      vjp: {
+        results: 'all',
+        vjp: (c) => {
+          const [x, y] = c.list('xs');
+          const part = (other: typeof x) => c.b.add(c.g(0), c.b.mul(c.g(1), other!));
+          return { xs: () => [part(y), part(wrong ? y : x)] };
+        },
+      },
+    });
+
+  it('all results count, and members of a list are named by their place', () => {
+    const right = checkRules(both(false));
+    expect([right.wrongDerivatives, right.derivativesChecked]).toEqual([[], 48]);
+    expect(checkRules(both(true)).wrongDerivatives.map((f) => f.input)).toEqual(['xs[1]']);
+  });
+});
+
+describe('shardwright rules --ops FILE --check with a custom operator', () => {
+  const folder = temporaryFolder(afterAll);
+  const checked = (factor: number): { code: number | null; out: string } => {
+    const from = (path: string): string => JSON.stringify(resolve('src', path));
+    const path = join(folder, `square-${factor}.ts`);
+    writeFileSync(
+      path,
+      `
+import { customOp } from ${from('trace/custom/custom-op.ts')};
+import { fromList } from ${from('ndarray/array.ts')};
+import { S } from ${from('ops/record/rule.ts')};
+export const operators = [customOp({
+  name: 'my.square.default', schema: 'Tensor x', type: (ctx) => [ctx.inputs[0]],
+  sharding: () => [0, 1].map((d) => ({ inputs: [S(d)], outputs: [S(d)], origin: 'base' })),
+  kernel: ({ inputs: [x] }) => [fromList(x.shape, x.toArray().map((v) => v * v), x.dtype)],
+  vjp: (c) => ({ x: () => c.b.mul(c.b.mul(c.g(), c.x('x')), ${factor}) }),
+  samples: ['x[6,5]'],
+})];`,
+    );
+    const main = ['--import', 'tsx', resolve('src/cli/main.ts')];
+    const { status, stdout } = spawnSync(
+      process.execPath,
+      [...main, 'rules', '--ops', path, '--check', '--json'],
+      { encoding: 'utf8' },
+    );
+    return { code: status, out: stdout };
+  };
+
+  it('compares its derivative, and exits 5 where it is wrong', () => {
+    const right = checked(2);
+    expect(right.code).toBe(0);
+    expect(JSON.parse(right.out) as RulesReport).toMatchObject({
+      derivativesChecked: 30,
+      wrongDerivatives: [],
+    });
+    const wrong = checked(1);
+    expect(wrong.code).toBe(5);
+    const [finding] = (JSON.parse(wrong.out) as RulesReport).wrongDerivatives;
+    expect(finding).toMatchObject({ operator: 'my.square.default', input: 'x', element: [0, 0] });
+    expect(finding.expected! / finding.found!).toBeCloseTo(2, 5);
+  });
+});
