@@ -121,17 +121,7 @@ describe('tied weights', () => {
     // Nobody reads the first name, so nothing else is wrong with a plan that moves it.
     const { model } = prepare(read('tied.ep.txt'), request('d=4'), TABLE);
     const plan = decode(model, randomChoice(model, 1));
-    const again = (decoded: Decoded): number =>
-      recost(
-        decoded,
-        model.graph,
-        model.flow,
-        TABLE,
-        model.space,
-        model.cluster,
-        model.redistributor.model,
-        model.charges,
-      );
+    const again = (decoded: Decoded): number => recost(decoded, model);
     expect(again(plan)).toBeGreaterThan(0);
     const other = plan.nodes[0].outputs[0] === 'R' ? 'S(0)' : 'R';
     const nodes = plan.nodes.map((node, n) => (n === 0 ? { ...node, outputs: [other] } : node));

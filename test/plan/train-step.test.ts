@@ -201,17 +201,7 @@ describe('what judges a plan finds outputs that are not placed as inputs', () =>
         model,
         question: { request: asked },
       } = prepare(graph, request(mesh), TABLE);
-      const again = (plan: Decoded): number =>
-        recost(
-          plan,
-          model.graph,
-          model.flow,
-          TABLE,
-          model.space,
-          model.cluster,
-          model.redistributor.model,
-          model.charges,
-        );
+      const again = (plan: Decoded): number => recost(plan, model);
       for (let seed = 0; seed < 25; seed++) {
         const plan = decode(model, randomChoice(model, seed));
         expect(again(plan)).toBeGreaterThan(0);

@@ -124,10 +124,10 @@ function checkPoint({ model }: Prepared, { zoo, priced, allows }: Point): number
   const { cost, violations } = evaluate(model.problem, priced.choice);
   expect(violations.map((v) => v.code)).toEqual(priced.fits ? [] : ['row']);
   expect(priced.choice.findIndex((value, v) => !allows(v, value))).toBe(-1);
-  const { collectives, graph, flow, space, cluster } = model;
+  const { collectives, space } = model;
   const plan = decode(model, priced.choice);
   const charges = new RedistributionCharges(new Redistributor(space, collectives));
-  const walked = recost(plan, graph, flow, TABLE, space, cluster, collectives, charges);
+  const walked = recost(plan, { ...model, charges });
   // The terms of the tables before each is rounded to a quantum of the problem, and after.
   expect(Math.abs((plan.computeSeconds + plan.communicationSeconds) / walked - 1)).toBeLessThan(
     1e-9,
@@ -145,7 +145,7 @@ function checkPoint({ model }: Prepared, { zoo, priced, allows }: Point): number
   // Every input is [batch, sequence].
   const dimOf = { batch: 'S(0)', sequence: 'S(1)' } as const;
   const cut = parts.map((part) => dimOf[inputCut(part) as 'batch'] ?? 'R').join('');
-  const inputs = plan.nodes.filter((_, n) => graph.nodes[n].meta.role === 'input');
+  const inputs = plan.nodes.filter((_, n) => model.graph.nodes[n].meta.role === 'input');
   expect(new Set(inputs.flatMap((n) => n.outputs))).toEqual(new Set([cut]));
   return walked;
 }

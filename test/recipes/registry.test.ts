@@ -84,16 +84,10 @@ describe('every recipe is a choice of the problem, and the optimum is never more
         expect(Math.abs(Number(cost) / m.unitsPerSecond - p.seconds)).toBeLessThanOrEqual(rounding);
         // Priced again from the placements alone, without the tables of the problem.
         const decoded = decode(m, p.choice);
-        const walked = recost(
-          decoded,
-          m.graph,
-          m.flow,
-          TABLE,
-          m.space,
-          m.cluster,
-          collectives,
-          new RedistributionCharges(new Redistributor(m.space, collectives)),
-        );
+        const walked = recost(decoded, {
+          ...m,
+          charges: new RedistributionCharges(new Redistributor(m.space, collectives)),
+        });
         expect(Math.abs(walked - p.seconds)).toBeLessThanOrEqual(rounding);
         // Before rounding: the terms that the tables were made from.
         expect(

@@ -2,21 +2,24 @@
  * Computes the seconds of a plan again from the plan and its graph, price by price, without a
  * solver.
  */
-import type { CollectiveModel } from '../../cost/collective-model.ts';
-import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
-import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { internalError } from '../../errors.ts';
 import type { Graph, Node, Output } from '../../graph/types.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
-import type { TensorMeta } from '../../ops/record/record.ts';
+import type { OperatorRecord, TensorMeta } from '../../ops/record/record.ts';
 import { bodyTraffic, type Rule } from '../../ops/record/rule.ts';
-import type { OperatorTable } from '../../ops/record/table.ts';
-import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { Model } from '../model/model.ts';
 import type { PlannedRedistribution } from '../record/types.ts';
 import type { Decoded } from './decode.ts';
+
+/** The parts of a model that a plan is priced by: neither its problem nor its tables. */
+type Priced = Pick<
+  Model,
+  'graph' | 'flow' | 'table' | 'space' | 'cluster' | 'collectives' | 'charges' | 'opened' | 'facts'
+>;
+
+type PlannedParts = Pick<Decoded, 'nodes' | 'outputs' | 'parameters'>;
 
 /**
  * Re-costs a plan from the plan and the graph alone: no problem, no tables, no choice vector. It
@@ -24,82 +27,82 @@ import type { Decoded } from './decode.ts';
  * listed redistributions, to the placement that its consumer takes, and adds up prices asked one by
  * one. A plan that does not hang together is an internal error.
  */
-export function recost(
-  decoded: Pick<Decoded, 'nodes' | 'outputs' | 'parameters'>,
-  graph: Graph,
-  flow: Dataflow,
-  table: OperatorTable,
-  space: ShardingSpace,
-  cluster: Cluster,
-  collectives: CollectiveModel,
-  charges: RedistributionCharges,
-  { opened, facts }: Pick<Model, 'opened' | 'facts'> = {},
-): number {
-  const placed = new Map<string, readonly number[]>();
-  const copies = new Set<string>();
-  let seconds = 0;
+export function recost(plan: PlannedParts, priced: Priced): number {
+  const walk = new PlanWalk(plan, priced);
+  priced.graph.nodes.forEach((_, n) => walk.node(n));
+  checkTies(priced.graph, walk.placed, priced.space);
+  walk.outputs();
+  return walk.seconds;
+}
 
-  const carry = (
-    value: number,
-    phase: string,
-    moves: readonly PlannedRedistribution[],
-    to: number,
-    at: string,
-    scope = 0,
-  ): void => {
-    const times = opened?.loops.timesOf(scope) ?? 1;
-    const { node, result } = flow.values[value];
-    const type = charges.typeOf(flow.values[value]);
-    let current = placed.get(graph.nodes[node].name)?.[result];
-    if (current === undefined)
-      throw internalError(`plan uses ${graph.nodes[node].name} before it is placed`);
-    for (const move of moves) {
-      const from = space.parse(move.from);
-      if (from !== current)
-        throw internalError(`plan moves ${at} from ${move.from}, but it is ${space.text(current)}`);
-      current = space.parse(move.to);
-      const key = `${value}:${phase}:${scope}:${move.from}:${move.to}`;
-      if (move.copy === 'reused') {
-        if (!copies.has(key)) throw internalError(`plan reuses a copy of ${at} that nothing made`);
-        continue;
-      }
-      if (move.copy === 'made') copies.add(key);
-      const price = charges.seconds(type, from, current);
-      if (!Number.isFinite(price))
-        throw internalError(`plan moves ${at} by a refused redistribution`);
-      seconds += price * times;
-    }
-    if (current !== to)
-      throw internalError(`plan leaves ${at} in ${space.text(current)}, wanted ${space.text(to)}`);
-  };
+/** A value on its way to a consumer. */
+interface Carried {
+  readonly value: number;
+  readonly phase: string;
+  readonly moves: readonly PlannedRedistribution[];
+  readonly to: number;
+  /** The consumer, as errors name it. */
+  readonly at: string;
+  /** The loop body in which it moves; absent: none. */
+  readonly scope?: number | undefined;
+}
 
-  graph.nodes.forEach((node, n) => {
+/** Follows the values of a plan, and adds up seconds. */
+class PlanWalk {
+  seconds = 0;
+  readonly placed = new Map<string, readonly number[]>();
+  private readonly copies = new Set<string>();
+
+  constructor(
+    private readonly plan: PlannedParts,
+    private readonly priced: Priced,
+  ) {}
+
+  /** Brings the inputs of a node to it, and runs it. */
+  node(n: number): void {
+    const { graph, flow, table, space, opened } = this.priced;
     if (flow.alias[n] >= 0) return;
-    const planned = decoded.nodes[n];
+    const node = graph.nodes[n];
+    const planned = this.plan.nodes[n];
     if (planned.name !== node.name)
       throw internalError(`plan lists ${planned.name} where the graph has ${node.name}`);
     const outputs = planned.outputs.map((text) => (text === '-' ? -1 : space.parse(text)));
-    placed.set(node.name, outputs);
+    this.placed.set(node.name, outputs);
     if (node.kind !== 'call') return;
     const inputs = planned.inputs.map((text) => space.parse(text));
     flow.inputs[n].forEach((value, i) => {
-      const moves = planned.redistributions.filter((r) => r.input === i);
       const producer = graph.nodes[flow.values[value].node].name;
-      const scope = opened?.loops.moveScope(producer, node.name);
-      carry(value, flow.passOf(n, value), moves, inputs[i], `input ${i} of ${node.name}`, scope);
+      this.carry({
+        value,
+        phase: flow.passOf(n, value),
+        moves: planned.redistributions.filter((r) => r.input === i),
+        to: inputs[i],
+        at: `input ${i} of ${node.name}`,
+        scope: opened?.loops.moveScope(producer, node.name),
+      });
     });
     const record = table.get(node.target);
-    if (record === undefined) return;
-    const used = tensorInputs(record, node.args, node.kwargs).map(
-      (name) => flow.values[flow.valueOf(name)].meta,
-    );
+    if (record !== undefined) this.call(n, record, { inputs, outputs });
+  }
+
+  /** Adds the seconds of a call on the shards that it takes and leaves. */
+  private call(
+    n: number,
+    record: OperatorRecord,
+    {
+      inputs,
+      outputs,
+    }: { readonly inputs: readonly number[]; readonly outputs: readonly number[] },
+  ): void {
+    const { graph, flow, space, cluster, collectives, opened, facts } = this.priced;
+    const node = graph.nodes[n];
+    const planned = this.plan.nodes[n];
+    const metaOf = (name: string): TensorMeta => flow.values[flow.valueOf(name)].meta;
+    const used = tensorInputs(record, node.args, node.kwargs).map(metaOf);
     const results = Array.from(flow.results[n], (id): TensorMeta | null =>
       id < 0 ? null : flow.values[id].meta,
     );
-    const call = withOutputs(
-      bindCall(record, node.args, node.kwargs, (name) => flow.values[flow.valueOf(name)].meta),
-      results,
-    );
+    const call = withOutputs(bindCall(record, node.args, node.kwargs, metaOf), results);
     const local = (meta: TensorMeta, id: number): TensorMeta => ({
       dtype: meta.dtype,
       shape: id < 0 ? meta.shape : space.localShape(id, meta.shape),
@@ -114,57 +117,85 @@ export function recost(
     const taken =
       planned.internalSeconds === undefined ? [] : rulesTaken(record.shard(call), planned, space);
     const body = collectives.bodies === 'joined' ? undefined : bodyTraffic(taken, here);
-    seconds +=
+    this.seconds +=
       presetComputeCost(collectives.preset, record, here, cluster, {
         body,
         ...facts?.get(node.name),
       }).seconds * runs;
     taken.forEach((rule, d) => {
       for (const use of rule?.collectives ?? [])
-        seconds +=
+        this.seconds +=
           runs * collectives.seconds(use.kind, use.bytes(here), [d]) * (use.site?.times ?? 1);
     });
-  });
-  checkTies(graph, placed, space);
-  const homeOf = homesOf(graph);
-  let k = 0;
-  for (const { output, value } of flow.outputs) {
-    if (value < 0) continue;
-    const planned = decoded.outputs[k++];
-    const to = space.parse(planned.placement);
-    const home = homeOf(output);
-    const [enters] = home === undefined ? [to] : placed.get(home.name)!;
-    if (enters !== to)
-      throw internalError(
-        `plan returns ${planned.value} (${output.role}) as ${planned.placement}, but ` +
-          `${home?.name} enters as ${space.text(enters)}`,
-      );
-    carry(
-      value,
-      output.role === 'output' ? 'forward' : 'backward',
-      planned.redistributions,
-      to,
-      `output ${planned.value}`,
-    );
   }
-  for (const { value, carry: name } of opened?.carries ?? []) {
-    const planned = decoded.outputs[k++];
-    const id = flow.valueOf(value);
-    const to = placed.get(name)?.[0];
-    if (to === undefined || planned?.of !== name)
-      throw internalError(`plan lacks the carry ${name}`);
-    const producer = graph.nodes[flow.values[id].node].name;
-    const phase = flow.passOf(flow.values[id].node, id);
-    carry(
-      id,
-      phase,
-      planned.redistributions,
-      to,
-      `carry ${name}`,
-      opened?.loops.moveScope(producer, name),
-    );
+
+  /** Brings the outputs of the graph, and the carries of opened loops, to where they leave. */
+  outputs(): void {
+    const { graph, flow, space, opened } = this.priced;
+    const homeOf = homesOf(graph);
+    let k = 0;
+    for (const { output, value } of flow.outputs) {
+      if (value < 0) continue;
+      const planned = this.plan.outputs[k++];
+      const to = space.parse(planned.placement);
+      const home = homeOf(output);
+      const [enters] = home === undefined ? [to] : this.placed.get(home.name)!;
+      if (enters !== to)
+        throw internalError(
+          `plan returns ${planned.value} (${output.role}) as ${planned.placement}, but ` +
+            `${home?.name} enters as ${space.text(enters)}`,
+        );
+      const phase = output.role === 'output' ? 'forward' : 'backward';
+      const moves = planned.redistributions;
+      this.carry({ value, phase, moves, to, at: `output ${planned.value}` });
+    }
+    for (const { value: name, carry } of opened?.carries ?? []) {
+      const planned = this.plan.outputs[k++];
+      const value = flow.valueOf(name);
+      const to = this.placed.get(carry)?.[0];
+      if (to === undefined || planned?.of !== carry)
+        throw internalError(`plan lacks the carry ${carry}`);
+      const producer = flow.values[value].node;
+      this.carry({
+        value,
+        phase: flow.passOf(producer, value),
+        moves: planned.redistributions,
+        to,
+        at: `carry ${carry}`,
+        scope: opened?.loops.moveScope(graph.nodes[producer].name, carry),
+      });
+    }
   }
-  return seconds;
+
+  /** Moves a value as the plan says, from where it is to where its consumer takes it. */
+  private carry({ value, phase, moves, to, at, scope = 0 }: Carried): void {
+    const { graph, flow, space, charges, opened } = this.priced;
+    const times = opened?.loops.timesOf(scope) ?? 1;
+    const { node, result } = flow.values[value];
+    const type = charges.typeOf(flow.values[value]);
+    let current = this.placed.get(graph.nodes[node].name)?.[result];
+    if (current === undefined)
+      throw internalError(`plan uses ${graph.nodes[node].name} before it is placed`);
+    for (const move of moves) {
+      const from = space.parse(move.from);
+      if (from !== current)
+        throw internalError(`plan moves ${at} from ${move.from}, but it is ${space.text(current)}`);
+      current = space.parse(move.to);
+      const key = `${value}:${phase}:${scope}:${move.from}:${move.to}`;
+      if (move.copy === 'reused') {
+        if (!this.copies.has(key))
+          throw internalError(`plan reuses a copy of ${at} that nothing made`);
+        continue;
+      }
+      if (move.copy === 'made') this.copies.add(key);
+      const price = charges.seconds(type, from, current);
+      if (!Number.isFinite(price))
+        throw internalError(`plan moves ${at} by a refused redistribution`);
+      this.seconds += price * times;
+    }
+    if (current !== to)
+      throw internalError(`plan leaves ${at} in ${space.text(current)}, wanted ${space.text(to)}`);
+  }
 }
 
 /**

@@ -34,23 +34,12 @@ export function writePlan(
     model,
     left: { problem },
     question: { request, budgetBytes },
-    model: { collectives, table },
   } = prepared;
   const decoded = decode(model, solution.choice);
   // The re-check uses a redistributor of its own, which computes every price again.
-  const fresh = new RedistributionCharges(new Redistributor(model.space, collectives));
-  const { graph, flow, space, cluster } = model;
-  const recheckedSeconds = recost(
-    decoded,
-    graph,
-    flow,
-    table,
-    space,
-    cluster,
-    collectives,
-    fresh,
-    model,
-  );
+  const fresh = new RedistributionCharges(new Redistributor(model.space, model.collectives));
+  const { graph, space, cluster } = model;
+  const recheckedSeconds = recost(decoded, { ...model, charges: fresh });
   const { seconds, ...proof } = inSeconds(model, solution, recheckedSeconds);
   return {
     version: PLAN_VERSION,

@@ -66,12 +66,12 @@ export function sensitivityOf(
   { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
   plan: Plan,
 ): Sensitivity[] {
-  const { graph, flow, space, table } = model;
+  const { space } = model;
   return linkChanges(plan).map((change) => {
     const cluster = loadCluster(withLinks(request.cluster, change));
     const collectives = pricesOf(request, cluster, space.mesh);
     const charges = new RedistributionCharges(new Redistributor(space, collectives));
-    const seconds = recost(plan, graph, flow, table, space, cluster, collectives, charges, model);
+    const seconds = recost(plan, { ...model, cluster, collectives, charges });
     return {
       what: change.what,
       seconds,
