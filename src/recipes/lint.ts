@@ -54,152 +54,282 @@ export interface LintInput {
 /** Every finding, in the order of the codes. */
 export function lint(input: LintInput): Finding[] {
   const out: Finding[] = [];
-  const say = (
-    code: string,
-    severity: Finding['severity'],
-    message: string,
-    values: Record<string, number>,
-    nearest: readonly number[] = [],
-  ): void => void out.push({ code, severity, message, values, nearest });
-  const sizes = filled(input, say);
-  if (sizes === undefined) return out;
-  const size = (axis: (typeof LINT_AXES)[number]): number => sizes.get(axis) ?? 1;
-  const [pp, replicas, shards, cp, tp] = LINT_AXES.map(size);
-  const {
-    facts,
-    ulysses = 1,
-    microbatch = 1,
-    ep = 1,
-    etp = 1,
-    virtualStages = 1,
-    microbatches,
-    devicesPerHost,
-  } = input;
-  const { batch, sequence, heads, kvHeads, mlpWidth, vocabulary, layers, tied } = facts;
+  const sayer =
+    (code: string): Say =>
+    (severity, message, values, nearest = []) =>
+      void out.push({ code, severity, message, values, nearest });
+  const plan = filled(input, sayer('ZL01'));
+  if (plan === undefined) return out;
+  for (const [code, rule] of RULES) rule(plan, sayer(code));
+  return out;
+}
 
-  const data = replicas * shards;
-  if (batch !== undefined && (data > batch || batch % (data * microbatch) !== 0)) {
-    const step = data * microbatch;
-    const why =
-      data > batch
-        ? `${data} data ranks are more than the global batch of ${batch}`
-        : `global batch ${batch} mod ${step} (data ranks x microbatch) is ${batch % step}`;
-    say('ZL02', 'error', why, { batch, dataRanks: data, microbatch }, multiples(batch, step));
+type Say = (
+  severity: Finding['severity'],
+  message: string,
+  values: Record<string, number>,
+  nearest?: readonly number[],
+) => void;
+
+/** A plan whose sizes are all known. */
+interface FilledPlan extends Omit<LintInput, 'sizes'> {
+  /** Sizes as they were asked for. */
+  readonly asked: LintInput['sizes'];
+  readonly pp: number;
+  readonly dpReplicate: number;
+  readonly dpShard: number;
+  readonly cp: number;
+  readonly tp: number;
+  readonly ulysses: number;
+  readonly ep: number;
+  readonly etp: number;
+  readonly microbatch: number;
+  readonly virtualStages: number;
+}
+
+/** A rule says what it finds in a plan under its own code. */
+type Rule = (plan: FilledPlan, say: Say) => void;
+
+const RULES: readonly (readonly [code: string, rule: Rule])[] = [
+  ['ZL02', lintBatch],
+  ['ZL03', lintWidths],
+  ['ZL04', lintKeyHeads],
+  ['ZL05', lintUlysses],
+  ['ZL06', lintSequence],
+  ['ZL07', lintVocabulary],
+  ['ZL08', lintExperts],
+  ['ZL09', lintStages],
+  ['ZL10', lintBubble],
+  ['ZL11', lintHosts],
+  ['ZL13', lintIdleAxes],
+  ['ZL14', lintTiedEmbedding],
+  ['ZL15', lintBudget],
+  ['ZL16', lintExpertHosts],
+];
+
+/** The plan without sizes of -1; undefined where they do not multiply to the devices. */
+function filled(input: LintInput, say: Say): FilledPlan | undefined {
+  const { sizes: asked, ...others } = input;
+  const { ulysses = 1, ep = 1, etp = 1, microbatch = 1, virtualStages = 1 } = input;
+  const given = LINT_AXES.map((axis) => asked[axis] ?? 1);
+  const product = given.reduce((a, b) => (b === -1 ? a : a * b), ulysses);
+  const devices = input.devices ?? product;
+  let sizes: Map<string, number>;
+  try {
+    if (devices % ulysses !== 0)
+      throw new ShardwrightError('E_MESH', `sp ${ulysses} does not divide ${devices} devices`);
+    sizes = fillSizes(LINT_AXES, asked, devices / ulysses);
+  } catch (error) {
+    if (!(error instanceof ShardwrightError)) throw error;
+    say('error', error.message, { devices, product }, multiples(devices, product));
+    return undefined;
   }
+  const [pp, dpReplicate, dpShard, cp, tp] = LINT_AXES.map((axis) => sizes.get(axis) ?? 1);
+  const axes = { pp, dpReplicate, dpShard, cp, tp };
+  return { ...others, ...axes, asked, ulysses, ep, etp, microbatch, virtualStages };
+}
+
+/** The global batch divides into whole microbatches of all data ranks. */
+function lintBatch(
+  { facts: { batch }, dpReplicate, dpShard, microbatch }: FilledPlan,
+  say: Say,
+): void {
+  const dataRanks = dpReplicate * dpShard;
+  const step = dataRanks * microbatch;
+  if (batch === undefined || (dataRanks <= batch && batch % step === 0)) return;
+  const why =
+    dataRanks > batch
+      ? `${dataRanks} data ranks are more than the global batch of ${batch}`
+      : `global batch ${batch} mod ${step} (data ranks x microbatch) is ${batch % step}`;
+  say('error', why, { batch, dataRanks, microbatch }, multiples(batch, step));
+}
+
+/** Heads and columns of the MLP divide over tp. */
+function lintWidths({ facts: { heads, mlpWidth }, tp }: FilledPlan, say: Say): void {
   for (const [name, value] of [
     ['heads', heads],
     ['MLP width', mlpWidth],
   ] as const)
     if (value !== undefined && value % tp !== 0)
       say(
-        'ZL03',
         'error',
         `${name} ${value} mod tp ${tp} is ${value % tp}`,
         { [name]: value, tp },
         near(divisors(value), tp),
       );
-  const keyHeads = (code: string, ways: number, name: string): void => {
-    if (kvHeads === undefined || kvHeads % ways === 0) return;
-    if (ways % kvHeads === 0)
-      say(
-        code,
-        'warn',
-        `${ways} ${name} ranks for ${kvHeads} KV heads: each is kept ${ways / kvHeads} times`,
-        {
-          kvHeads,
-          [name]: ways,
-          copies: ways / kvHeads,
-        },
-      );
-    else
-      say(
-        code,
-        'error',
-        `KV heads ${kvHeads} mod ${name} ${ways} is ${kvHeads % ways}, and the other way ` +
-          `${ways % kvHeads}`,
-        { kvHeads, [name]: ways },
-        near(divisors(kvHeads), ways),
-      );
-  };
-  keyHeads('ZL04', tp, 'tp');
-  if (ulysses > 1) {
-    const ways = ulysses * tp;
-    if (heads !== undefined && heads % ways !== 0)
-      say(
-        'ZL05',
-        'error',
-        `heads ${heads} mod ${ways} (sp x tp) is ${heads % ways}`,
-        { heads, sp: ulysses, tp },
-        near(divisors(heads), ways),
-      );
-    else keyHeads('ZL05', ways, 'sp x tp');
-  }
-  if (sequence !== undefined) {
-    const parts = cp * ulysses * (input.sequenceParallel === true ? tp : 1);
-    const ways = parts * (input.balancedContext === true && cp > 1 ? 2 : 1);
-    if (ways > 1 && sequence % ways !== 0)
-      say(
-        'ZL06',
-        'error',
-        `sequence ${sequence} mod ${ways} is ${sequence % ways}`,
-        { sequence, ways, cp, tp },
-        multiples(sequence, ways),
-      );
-  }
-  if (vocabulary !== undefined && vocabulary % tp !== 0) {
-    const padded = Math.ceil(vocabulary / tp) * tp;
+}
+
+/** KV heads divide over tp, or tp over them. */
+function lintKeyHeads({ facts: { kvHeads }, tp }: FilledPlan, say: Say): void {
+  sayCopies(kvHeads, tp, 'tp', say);
+}
+
+/** Heads divide over the ranks of sp and tp, between which Ulysses exchanges them. */
+function lintUlysses({ facts: { heads, kvHeads }, ulysses, tp }: FilledPlan, say: Say): void {
+  if (ulysses <= 1) return;
+  const ways = ulysses * tp;
+  if (heads !== undefined && heads % ways !== 0)
     say(
-      'ZL07',
-      'warn',
-      `vocabulary ${vocabulary} mod tp ${tp} is ${vocabulary % tp}: the largest rank holds ` +
-        `${padded / tp} rows, as if it were ${padded}`,
-      { vocabulary, tp, padded },
-      [padded],
-    );
-  }
-  // Ranks of Ulysses have tokens of their own, as those of cp have.
-  lintExperts({ shard: shards, cp: cp * ulysses, tp }, facts, ep, etp, say);
-  if (layers !== undefined && layers < pp * virtualStages)
-    say(
-      'ZL09',
       'error',
-      `${layers} layers for ${pp * virtualStages} stages`,
-      { layers, stages: pp * virtualStages },
+      `heads ${heads} mod ${ways} (sp x tp) is ${heads % ways}`,
+      { heads, sp: ulysses, tp },
+      near(divisors(heads), ways),
+    );
+  else sayCopies(kvHeads, ways, 'sp x tp', say);
+}
+
+/** Says what becomes of KV heads that do not divide over so many ranks. */
+function sayCopies(kvHeads: number | undefined, ways: number, name: string, say: Say): void {
+  if (kvHeads === undefined || kvHeads % ways === 0) return;
+  const copies = ways / kvHeads;
+  if (ways % kvHeads === 0)
+    say('warn', `${ways} ${name} ranks for ${kvHeads} KV heads: each is kept ${copies} times`, {
+      kvHeads,
+      [name]: ways,
+      copies,
+    });
+  else
+    say(
+      'error',
+      `KV heads ${kvHeads} mod ${name} ${ways} is ${kvHeads % ways}, and the other way ` +
+        `${ways % kvHeads}`,
+      { kvHeads, [name]: ways },
+      near(divisors(kvHeads), ways),
+    );
+}
+
+/** The sequence divides over all axes that cut it. */
+function lintSequence(plan: FilledPlan, say: Say): void {
+  const { sequence } = plan.facts;
+  const { cp, tp } = plan;
+  if (sequence === undefined) return;
+  const parts = cp * plan.ulysses * (plan.sequenceParallel === true ? tp : 1);
+  const ways = parts * (plan.balancedContext === true && cp > 1 ? 2 : 1);
+  if (ways > 1 && sequence % ways !== 0)
+    say(
+      'error',
+      `sequence ${sequence} mod ${ways} is ${sequence % ways}`,
+      { sequence, ways, cp, tp },
+      multiples(sequence, ways),
+    );
+}
+
+/** Rows of the embedding divide over tp, or some rank holds more than others. */
+function lintVocabulary({ facts: { vocabulary }, tp }: FilledPlan, say: Say): void {
+  if (vocabulary === undefined || vocabulary % tp === 0) return;
+  const padded = Math.ceil(vocabulary / tp) * tp;
+  say(
+    'warn',
+    `vocabulary ${vocabulary} mod tp ${tp} is ${vocabulary % tp}: the largest rank holds ` +
+      `${padded / tp} rows, as if it were ${padded}`,
+    { vocabulary, tp, padded },
+    [padded],
+  );
+}
+
+/** Experts and their columns divide, and their groups fold over the axes of the data. */
+function lintExperts(plan: FilledPlan, say: Say): void {
+  const { ep, etp } = plan;
+  const { experts, expertWidth } = plan.facts;
+  if (ep === 1 && etp === 1) return;
+  for (const [name, value] of [
+    ['ep', ep],
+    ['etp', etp],
+  ] as const) {
+    if (Number.isSafeInteger(value) && value >= 1) continue;
+    const why = `'${name}' has size ${value}, expected an integer of at least 1`;
+    return say('error', why, { [name]: value }, [1]);
+  }
+  if (experts !== undefined && experts % ep !== 0)
+    say(
+      'error',
+      `experts ${experts} mod ep ${ep} is ${experts % ep}`,
+      { experts, ep },
+      near(divisors(experts), ep),
+    );
+  if (expertWidth !== undefined && expertWidth % etp !== 0)
+    say(
+      'error',
+      `expert width ${expertWidth} mod etp ${etp} is ${expertWidth % etp}`,
+      { expertWidth, etp },
+      near(divisors(expertWidth), etp),
+    );
+  lintExpertGroups(plan, say);
+}
+
+/** Groups of ep and etp fold over the axes of the data. */
+function lintExpertGroups({ dpShard, ulysses, tp, ep, etp, ...plan }: FilledPlan, say: Say): void {
+  // Ranks of Ulysses have tokens of their own, as those of cp have.
+  const sizes: FoldedSizes = { shard: dpShard, cp: plan.cp * ulysses, tp };
+  const { experts } = plan.facts;
+  const found = foldProblem(sizes, ep, etp);
+  if (found === undefined) return;
+  const why = `expert groups of ep ${ep} with etp ${etp} do not fold: ${found}`;
+  const values = { dp_shard: dpShard, cp: sizes.cp, tp, ep, etp };
+  const valid = expertGroups(sizes, etp).filter((n) => experts === undefined || experts % n === 0);
+  const etps = divisors(dpShard * sizes.cp * tp);
+  if (valid.length > 0)
+    say('error', `${why}; valid values of ep: ${valid.join(', ')}`, values, near(valid, ep));
+  else
+    say(
+      'error',
+      `${why}; no ep fits, valid values of etp: ${etps.join(', ')}`,
+      values,
+      near(etps, etp),
+    );
+}
+
+/** Each stage has a layer, and an interleaved schedule whole rounds of microbatches. */
+function lintStages(plan: FilledPlan, say: Say): void {
+  const { pp, microbatches, virtualStages } = plan;
+  const { layers } = plan.facts;
+  const stages = pp * virtualStages;
+  if (layers !== undefined && layers < stages)
+    say(
+      'error',
+      `${layers} layers for ${stages} stages`,
+      { layers, stages },
       near(divisors(layers), pp),
     );
   if (virtualStages > 1 && microbatches !== undefined && microbatches % pp !== 0)
     say(
-      'ZL09',
       'error',
       `the interleaved schedule needs microbatches in multiples of pp: ${microbatches} mod ` +
         `${pp} is ${microbatches % pp}`,
       { microbatches, pp },
       multiples(microbatches, pp),
     );
+}
+
+/** A pipeline has a microbatch for each stage and equal stages, or its devices wait. */
+function lintBubble(plan: FilledPlan, say: Say): void {
+  const { pp, microbatches } = plan;
+  const { layers } = plan.facts;
+  const stages = pp * plan.virtualStages;
   if (microbatches !== undefined && microbatches < pp)
     say(
-      'ZL10',
       'warn',
       `${microbatches} microbatches for ${pp} stages: about half of the step or more is bubble`,
       { microbatches, pp },
       [pp],
     );
-  if (layers !== undefined && layers >= pp * virtualStages && layers % (pp * virtualStages) !== 0)
+  if (layers !== undefined && layers >= stages && layers % stages !== 0)
     say(
-      'ZL10',
       'warn',
-      `${layers} layers over ${pp * virtualStages} stages are uneven`,
-      { layers, stages: pp * virtualStages },
+      `${layers} layers over ${stages} stages are uneven`,
+      { layers, stages },
       near(divisors(layers), pp),
     );
-  const { strides } = input;
+}
+
+/** Groups of tp and sp lie within a host. */
+function lintHosts({ strides, tp, ulysses, devicesPerHost }: FilledPlan, say: Say): void {
   for (const [axis, ways, stride] of [
     ['tp', tp, strides?.tp ?? 1],
     ['sp', ulysses, strides?.sp ?? tp],
   ] as const)
     if (ways > 1 && (stride * ways > devicesPerHost || devicesPerHost % (stride * ways) !== 0))
       say(
-        'ZL11',
         'warn',
         `${axis} groups of ${ways} span hosts of ${devicesPerHost} devices` +
           (stride === 1 ? '' : `: their ranks are ${stride} devices apart`),
@@ -209,126 +339,44 @@ export function lint(input: LintInput): Finding[] {
           ways,
         ),
       );
-  if (input.sequenceParallel === true && tp === 1)
-    say('ZL13', 'info', 'sequence parallelism without tensor parallelism does nothing', { tp });
+}
+
+/** Every axis and part of the plan does something. */
+function lintIdleAxes({ sequenceParallel, tp, asked }: FilledPlan, say: Say): void {
+  if (sequenceParallel === true && tp === 1)
+    say('info', 'sequence parallelism without tensor parallelism does nothing', { tp });
   for (const axis of LINT_AXES)
-    if (input.sizes[axis] === 1)
-      say('ZL13', 'info', `${axis} has size 1: the plan without it is the same`, { [axis]: 1 });
+    if (asked[axis] === 1)
+      say('info', `${axis} has size 1: the plan without it is the same`, { [axis]: 1 });
+}
+
+/** A tied embedding lies on two stages. */
+function lintTiedEmbedding({ facts: { tied }, pp }: FilledPlan, say: Say): void {
   if (tied === true && pp > 1)
     say(
-      'ZL14',
       'warn',
       'the tied embedding is on the first and the last stage, which all-reduce its gradient',
       { pp },
     );
-  const { peakBytes, budgetBytes } = input;
-  if (peakBytes !== undefined && budgetBytes !== undefined) {
-    if (peakBytes > budgetBytes)
-      say('ZL15', 'error', `${bytesText(peakBytes - budgetBytes)} over the budget`, {
-        peakBytes,
-        budgetBytes,
-      });
-    else if (peakBytes > 0.9 * budgetBytes)
-      say('ZL15', 'warn', `${((100 * peakBytes) / budgetBytes).toFixed(1)} % of the budget`, {
-        peakBytes,
-        budgetBytes,
-      });
-  }
-  // Devices that cut an expert are next to each other, inside a group.
+}
+
+/** The predicted peak is in the budget, and not close below it. */
+function lintBudget({ peakBytes, budgetBytes }: FilledPlan, say: Say): void {
+  if (peakBytes === undefined || budgetBytes === undefined) return;
+  const values = { peakBytes, budgetBytes };
+  if (peakBytes > budgetBytes)
+    say('error', `${bytesText(peakBytes - budgetBytes)} over the budget`, values);
+  else if (peakBytes > 0.9 * budgetBytes)
+    say('warn', `${((100 * peakBytes) / budgetBytes).toFixed(1)} % of the budget`, values);
+}
+
+/** Groups of experts lie within a host; devices that cut an expert are next to each other. */
+function lintExpertHosts({ ep, etp, devicesPerHost }: FilledPlan, say: Say): void {
   if (ep > 1 && ep * etp > devicesPerHost)
-    say('ZL16', 'info', `ep groups of ${ep} span hosts: tokens go over the scale-out network`, {
+    say('info', `ep groups of ${ep} span hosts: tokens go over the scale-out network`, {
       ep,
       devicesPerHost,
     });
-  return out.sort((a, b) => (a.code < b.code ? -1 : a.code > b.code ? 1 : 0));
-}
-
-type Say = (
-  code: string,
-  severity: Finding['severity'],
-  message: string,
-  values: Record<string, number>,
-  nearest?: readonly number[],
-) => void;
-
-/** The sizes without -1, or a ZL01. */
-function filled(input: LintInput, say: Say): Map<string, number> | undefined {
-  const { ulysses = 1 } = input;
-  const given = LINT_AXES.map((axis) => input.sizes[axis] ?? 1);
-  const product = given.reduce((a, b) => (b === -1 ? a : a * b), ulysses);
-  const devices = input.devices ?? product;
-  try {
-    if (devices % ulysses !== 0)
-      throw new ShardwrightError('E_MESH', `sp ${ulysses} does not divide ${devices} devices`);
-    return fillSizes(LINT_AXES, input.sizes, devices / ulysses);
-  } catch (error) {
-    if (!(error instanceof ShardwrightError)) throw error;
-    say('ZL01', 'error', error.message, { devices, product }, multiples(devices, product));
-    return undefined;
-  }
-}
-
-function lintExperts(
-  sizes: FoldedSizes,
-  { experts, expertWidth }: ModelFacts,
-  ep: number,
-  etp: number,
-  say: Say,
-): void {
-  if (ep === 1 && etp === 1) return;
-  for (const [name, value] of [
-    ['ep', ep],
-    ['etp', etp],
-  ] as const) {
-    if (Number.isSafeInteger(value) && value >= 1) continue;
-    say(
-      'ZL08',
-      'error',
-      `'${name}' has size ${value}, expected an integer of at least 1`,
-      { [name]: value },
-      [1],
-    );
-    return;
-  }
-  if (experts !== undefined && experts % ep !== 0)
-    say(
-      'ZL08',
-      'error',
-      `experts ${experts} mod ep ${ep} is ${experts % ep}`,
-      { experts, ep },
-      near(divisors(experts), ep),
-    );
-  if (expertWidth !== undefined && expertWidth % etp !== 0)
-    say(
-      'ZL08',
-      'error',
-      `expert width ${expertWidth} mod etp ${etp} is ${expertWidth % etp}`,
-      { expertWidth, etp },
-      near(divisors(expertWidth), etp),
-    );
-  const { shard, cp, tp } = sizes;
-  const found = foldProblem(sizes, ep, etp);
-  if (found === undefined) return;
-  const why = `expert groups of ep ${ep} with etp ${etp} do not fold: ${found}`;
-  const values = { dp_shard: shard, cp, tp, ep, etp };
-  const valid = expertGroups(sizes, etp).filter((n) => experts === undefined || experts % n === 0);
-  const etps = divisors(shard * cp * tp);
-  if (valid.length > 0)
-    say(
-      'ZL08',
-      'error',
-      `${why}; valid values of ep: ${valid.join(', ')}`,
-      values,
-      near(valid, ep),
-    );
-  else
-    say(
-      'ZL08',
-      'error',
-      `${why}; no ep fits, valid values of etp: ${etps.join(', ')}`,
-      values,
-      near(etps, etp),
-    );
 }
 
 /** A recipe on a mesh: `sizes` of its axes, outermost first. */
