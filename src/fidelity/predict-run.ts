@@ -12,7 +12,7 @@ import { ShardwrightError } from '../errors.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { LayoutPricer } from '../sweep/layout/price-layout.ts';
 import type { SweepQuestion } from '../sweep/model/question.ts';
-import type { Figures } from '../sweep/step/compose.ts';
+import type { Figures } from '../sweep/step/figures.ts';
 import { type AskedRun, askedRun, type NotAsked } from './asked-run.ts';
 import type { MeasuredRun } from './runs.ts';
 

@@ -11,7 +11,7 @@ import { compareLayout } from '../../src/sweep/layout/compare-layout.ts';
 import { parseLayout } from '../../src/sweep/layout/parse-layout.ts';
 import { LayoutPricer } from '../../src/sweep/layout/price-layout.ts';
 import { softwareInFp8, type SweepQuestion } from '../../src/sweep/model/question.ts';
-import type { Figures } from '../../src/sweep/step/compose.ts';
+import type { Figures } from '../../src/sweep/step/figures.ts';
 import { TABLE } from '../plan/support.ts';
 
 const [h, f, layers, heads, vocabulary] = [1024, 4096, 4, 16, 4096];

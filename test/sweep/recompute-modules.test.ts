@@ -16,7 +16,8 @@ import { coreRequest } from '../../src/sweep/model/layout.ts';
 import type { SweepQuestion } from '../../src/sweep/model/question.ts';
 import type { CoreCost, CoreUnit } from '../../src/sweep/model/types.ts';
 import { CoreSolver } from '../../src/sweep/rank/rank-price.ts';
-import { Composer, type Figures } from '../../src/sweep/step/compose.ts';
+import { Composer } from '../../src/sweep/step/compose.ts';
+import type { Figures } from '../../src/sweep/step/figures.ts';
 import { TriedCheckpoints } from '../../src/sweep/step/tried-checkpoints.ts';
 import { TABLE } from '../plan/support.ts';
 

@@ -15,7 +15,8 @@ import type { LayerKinds } from '../model/representative-layers.ts';
 import { type CoreCost, coreKey, type CoreResult } from '../model/types.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 import { CoreSolver } from '../rank/rank-price.ts';
-import { Composer, type Figures } from '../step/compose.ts';
+import { Composer } from '../step/compose.ts';
+import type { Figures } from '../step/figures.ts';
 
 /** A layout with everything stated. */
 export interface StatedLayout {

@@ -6,10 +6,10 @@
 import { type Cluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import type { StepSystem } from '../../cost/kernels/call.ts';
 import type { StateBytes } from '../../cost/memory/state-bytes.ts';
-import type { MemoryByClass } from '../../recipes/compare/comparison.ts';
 import type { Traffic } from '../../recipes/compare/price.ts';
 import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
 import type { StageSeconds } from '../../simulate/pipeline/play.ts';
+import type { PipelineShape } from '../../simulate/pipeline/schedules.ts';
 import { PipelinePlayer } from '../model/fast-play.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
 import { passesAlone } from '../model/overlap.ts';
@@ -18,35 +18,15 @@ import type { LayerKinds } from '../model/representative-layers.ts';
 import type { DataGroups } from '../model/states.ts';
 import type { CoreCost } from '../model/types.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
-import { type Layout, LayoutUnits } from './composed-layout.ts';
-import { type ComposedStages, composedStages } from './stages/composed-stages.ts';
-import { type DeviceSums, deviceSums, type Span, sumOver } from './stages/device-sums.ts';
+import { type Layout, LayoutUnits, type MadeLayout, type MadeUnits } from './composed-layout.ts';
+import { type DeviceFigures, type Figures, figuresOf, unitsAgain } from './figures.ts';
+import { deviceSums, type Span, sumOver } from './stages/device-sums.ts';
 import { HeldActivations, type HeldBytes } from './stages/held-activations.ts';
 import { isOverInMean, isOverSomewhere, takesAtLeast } from './stages/least-units.ts';
 import { keptUnits } from './stages/selective-recompute.ts';
 import { evenBounds, stageBounds, statedBounds } from './stages/stage-bounds.ts';
-import { type DevicePlace, stepTraffic } from './step-traffic.ts';
+import { stepTraffic } from './step-traffic.ts';
 import { ofModel, type Unit, unitCosts, type UnitRequest } from './units/unit-costs.ts';
-
-/** A layout put together from the priced parts of one data rank. */
-export interface Figures {
-  readonly seconds: number;
-  /** Seconds of the device that works longest; the split below is its own. */
-  readonly busySeconds: number;
-  readonly computeSeconds: number;
-  readonly communicationSeconds: number;
-  readonly bubbleSeconds: number;
-  readonly peakBytes: number;
-  readonly memory: MemoryByClass;
-  readonly microbatches: number;
-  /** Exchanges of tokens with experts on the device that works longest, visible or not. */
-  readonly exchangeSeconds: number;
-  /** Units whose results are recomputed in the backward pass. */
-  readonly unitsAgain: number;
-  readonly composed: ComposedStages;
-  /** The place of the device that works longest. */
-  readonly place: DevicePlace;
-}
 
 /** Puts layouts together. */
 export class Composer {
@@ -139,133 +119,182 @@ export class Composer {
     tuning: LayoutTuning,
     limits: Limits = {},
   ): Figures | Slower | undefined {
-    const { schedule, chunks: v, checkpoint, microbatch, paired = false } = tuning;
-    const { pp } = sizes;
-    const m = this.microbatches(sizes, microbatch);
+    const tuned = this.tuned(core, routed, { sizes, kind }, tuning);
+    if (tuned === undefined) return undefined;
+    const { fitting = false, below = Infinity, leaner = Infinity } = limits;
+    const strict = this.recomputing(tuned, fitting, below);
+    if (strict === undefined) return undefined;
+    const stages = this.stages(tuned, strict, fitting);
+    if (stages === undefined) return undefined;
+    const again = this.again(tuned, strict, stages);
+    const units = this.mixed(tuned, strict, stages, again);
+    const devices: DeviceFigures[] = [];
+    for (let i = 0; i < sizes.pp; i++) {
+      const device = this.device(tuned, stages, units, i);
+      if (fitting && device.peak > this.budgetBytes) return undefined;
+      devices.push(device);
+    }
+    const fullest = largest(devices, (d) => d.peak);
+    const busiest = largest(devices, (d) => d.busy + d.step);
+    if (devices[busiest].busy + devices[busiest].step >= below) return undefined;
+    const { peak } = devices[fullest];
+    // Of plans that do not fit the leanest counts, whatever its seconds.
+    if (peak > this.budgetBytes && peak >= leaner) return { unitsAgain: unitsAgain(again) };
+    const { bounds, spans } = stages;
+    const seconds = spans.map(
+      (_, k) => devices[k % sizes.pp].sums.chunks[Math.floor(k / sizes.pp)],
+    );
+    const lasts = spans.slice(0, -1).map(({ end }) => units[end - 1]);
+    const stepEnd = this.stepEnd(tuned, devices, seconds, lasts);
+    if (stepEnd >= below) return { unitsAgain: unitsAgain(again) };
+    const { microbatches } = tuned.shape;
+    const { share } = tuned;
+    return figuresOf({
+      microbatches,
+      share,
+      units,
+      bounds,
+      again,
+      devices,
+      fullest,
+      busiest,
+      seconds,
+      lasts,
+      stepEnd,
+    });
+  }
+
+  /**
+   * Its pipeline, and its units that keep all results; undefined where the batch or the schedule
+   * does not admit it.
+   */
+  private tuned(
+    core: CoreCost,
+    routed: RoutedCosts | undefined,
+    layout: Layout,
+    tuning: LayoutTuning,
+  ): Tuned | undefined {
+    const { schedule, chunks: v, microbatch, paired = false, asStated = false } = tuning;
+    const { pp } = layout.sizes;
+    const m = this.microbatches(layout.sizes, microbatch);
     if (m === 0) return undefined;
-    const made = this.parts.made(core, routed, { sizes, kind });
+    const made = this.parts.made(core, routed, layout);
     const plain = this.parts.units(made, 'none', tuning);
-    const count = this.parts.builtOf.length;
     if (
-      count - (tuning.asStated === true ? 0 : 2) < pp * v ||
+      this.parts.builtOf.length - (asStated ? 0 : 2) < pp * v ||
       (schedule === 'interleaved' && m % pp !== 0)
     )
       return undefined;
     // Passes that fill and empty the pipeline have no other microbatch to overlap with: all get the
     // mean of the savings.
     const share = paired ? 1 - passesAlone(pp, v, m) / (m * v) : 0;
-    const { budgetBytes, overlaps } = this;
-    const { fitting = false, below = Infinity } = limits;
+    const shape = { devices: pp, microbatches: m, chunks: v };
+    return { made, tuning, shape, paired, asStated, share, plain };
+  }
+
+  /**
+   * The units with what is recomputed; undefined where they are over the budget or take too long,
+   * wherever stages are cut.
+   */
+  private recomputing(tuned: Tuned, fitting: boolean, below: number): MadeUnits | undefined {
+    const { made, tuning, shape, paired, share, plain } = tuned;
+    const how = { pp: shape.devices, microbatches: shape.microbatches, share };
     const whole = this.parts.least(plain, plain);
     // Recomputed units have the same states, and briefly the values that they recompute.
-    if (fitting && isOverInMean(budgetBytes, whole, pp)) return undefined;
+    if (fitting && isOverInMean(this.budgetBytes, whole, how.pp)) return undefined;
     // It takes no less time, too; of what is paired no more than all exchanges hides.
-    if (
-      takesAtLeast(below, paired ? { ...whole, pairedSeconds: whole.exchangeSeconds } : whole, {
-        pp,
-        microbatches: m,
-        share,
-      })
-    )
-      return undefined;
-    const strict = this.parts.units(made, checkpoint, tuning);
+    const least = paired ? { ...whole, pairedSeconds: whole.exchangeSeconds } : whole;
+    if (takesAtLeast(below, least, how)) return undefined;
+    const strict = this.parts.units(made, tuning.checkpoint, tuning);
+    return takesAtLeast(below, this.parts.least(strict, plain), how) ? undefined : strict;
+  }
+
+  /** The cuts, and what each device keeps; undefined where some device is over the budget. */
+  private stages(tuned: Tuned, strict: MadeUnits, fitting: boolean): Stages | undefined {
+    const { tuning, shape, paired, plain } = tuned;
+    const { schedule } = tuning;
+    const { devices, microbatches, chunks } = shape;
+    const bounds = this.bounds(tuned, strict);
+    const inFlight = Array.from({ length: devices }, (_, i) =>
+      Math.min(microbatches * chunks, keptMicrobatches(schedule, shape, i) + Number(paired)),
+    );
+    const held = this.held.of(schedule, shape, inFlight, paired);
     const least = this.parts.least(strict, plain);
-    if (takesAtLeast(below, least, { pp, microbatches: m, share })) return undefined;
-    const bounds =
-      tuning.asStated === true
-        ? tuning.stageLayers === undefined
-          ? evenBounds(count - 2, pp * v)
-          : statedBounds(tuning.stageLayers)
-        : stageBounds(
-            pp,
-            { units: strict.built, built: this.parts.builtOf },
-            tuning,
-            m,
-            budgetBytes,
-          );
-    const inFlight = Array.from({ length: pp }, (_, i) =>
-      Math.min(
-        m * v,
-        keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i) + Number(paired),
-      ),
-    );
-    const held = this.held.of(
-      schedule,
-      { devices: pp, microbatches: m, chunks: v },
-      inFlight,
-      paired,
-    );
-    if (fitting && isOverSomewhere(budgetBytes, least, bounds, held, paired)) return undefined;
-    const spans = Array.from({ length: pp * v }, (_, k): Span => ({
+    if (fitting && isOverSomewhere(this.budgetBytes, least, bounds, held, paired)) return undefined;
+    const spans = Array.from({ length: devices * chunks }, (_, k): Span => ({
       first: bounds[k],
       end: bounds[k + 1],
     }));
-    const [again, kept] = [this.parts.all(strict), this.parts.all(plain)];
-    const keptOf =
-      plain === strict
-        ? spans.map(({ first, end }) => end - first)
-        : tuning.asStated === true
-          ? spans.map(() => 0)
-          : this.keptOf(again, kept, spans, held, paired);
-    const units = plain === strict ? kept : [...again];
-    if (units !== kept)
-      spans.forEach(({ end }, k) => {
-        for (let i = end - keptOf[k]; i < end; i++) (units as Unit[])[i] = kept[i];
-      });
-    const seconds = new Array<StageSeconds>(pp * v);
-    const devices: DeviceFigures[] = [];
-    for (let i = 0; i < pp; i++) {
-      const own = Array.from({ length: v }, (_, c) => spans[c * pp + i]);
-      const sums = deviceSums(units, own, share, overlaps);
-      const activations = held[i](sums.chunks.map((c) => c.keptBytes));
-      const temporary = sums.temporaryBytes + sums.aheadBytes + (paired ? sums.besideBytes : 0);
-      const peak = Math.ceil(
-        sums.parameterBytes + sums.gradientBytes + sums.optimizerBytes + activations + temporary,
-      );
-      if (fitting && peak > budgetBytes) return undefined;
-      let passes = 0;
-      sums.chunks.forEach((chunk, c) => {
-        seconds[c * pp + i] = chunk;
-        passes += total3(chunk);
-      });
-      const step =
-        sums.stepSeconds +
-        (this.system?.constants.stepHostSeconds ?? 0) +
-        this.largestSeconds(
-          made.groups,
-          own.reduce((n, { first, end }) => n + end - first, 0),
-        );
-      devices.push({
-        own,
-        sums,
-        activations,
-        temporary,
-        peak,
-        inFlight: inFlight[i],
-        step,
-        busy: passes * m,
-      });
-    }
-    const fullest = devices.reduce((k, d, i) => (d.peak > devices[k].peak ? i : k), 0);
-    const full = devices[fullest];
-    const busiest = devices.reduce(
-      (k, d, i) => (d.busy + d.step > devices[k].busy + devices[k].step ? i : k),
-      0,
+    return { bounds, inFlight, held, spans };
+  }
+
+  /** First unit of every chunk, and the number of units. */
+  private bounds({ tuning, shape, asStated }: Tuned, strict: MadeUnits): readonly number[] {
+    const { devices, microbatches, chunks } = shape;
+    const { builtOf: built } = this.parts;
+    const units = { units: strict.built, built };
+    if (!asStated) return stageBounds(devices, units, tuning, microbatches, this.budgetBytes);
+    return tuning.stageLayers === undefined
+      ? evenBounds(built.length - 2, devices * chunks)
+      : statedBounds(tuning.stageLayers);
+  }
+
+  /** For each chunk how many of its first units are recomputed: no more than the budget asks. */
+  private again(tuned: Tuned, strict: MadeUnits, { spans, held }: Stages): number[] {
+    const { plain, asStated, paired } = tuned;
+    if (plain === strict) return spans.map(() => 0);
+    const lengths = spans.map(({ first, end }) => end - first);
+    if (asStated) return lengths;
+    const kept = this.keptOf(this.parts.all(strict), this.parts.all(plain), spans, held, paired);
+    return lengths.map((length, k) => length - kept[k]);
+  }
+
+  /** The units of the whole model, those that are recomputed and those that keep their results. */
+  private mixed(
+    { plain }: Tuned,
+    strict: MadeUnits,
+    { spans }: Stages,
+    again: readonly number[],
+  ): readonly Unit[] {
+    const kept = this.parts.all(plain);
+    if (plain === strict) return kept;
+    const units = [...this.parts.all(strict)];
+    spans.forEach(({ first, end }, k) => {
+      for (let i = first + again[k]; i < end; i++) units[i] = kept[i];
+    });
+    return units;
+  }
+
+  /** Seconds and bytes of one device of the pipeline. */
+  private device(tuned: Tuned, stages: Stages, units: readonly Unit[], i: number): DeviceFigures {
+    const { made, shape, paired, share } = tuned;
+    const { spans, held, inFlight } = stages;
+    const own = Array.from({ length: shape.chunks }, (_, c) => spans[c * shape.devices + i]);
+    const sums = deviceSums(units, own, share, this.overlaps);
+    const activations = held[i](sums.chunks.map((c) => c.keptBytes));
+    const temporary = sums.temporaryBytes + sums.aheadBytes + (paired ? sums.besideBytes : 0);
+    const peak = Math.ceil(
+      sums.parameterBytes + sums.gradientBytes + sums.optimizerBytes + activations + temporary,
     );
-    const at = devices[busiest];
-    if (at.busy + at.step >= below) return undefined;
-    const unitsAgain = spans.reduce(
-      (total, { first, end }, k) => total + end - first - keptOf[k],
-      0,
-    );
-    // Of plans that do not fit the leanest counts, whatever its seconds.
-    if (full.peak > budgetBytes && full.peak >= (limits.leaner ?? Infinity)) return { unitsAgain };
-    const lasts = spans.slice(0, -1).map(({ end }) => units[end - 1]);
+    const count = add(own, ({ first, end }) => end - first);
+    const step =
+      sums.stepSeconds +
+      (this.system?.constants.stepHostSeconds ?? 0) +
+      this.largestSeconds(made.groups, count);
+    const busy = add(sums.chunks, total3) * shape.microbatches;
+    return { own, sums, activations, temporary, peak, inFlight: inFlight[i], step, busy };
+  }
+
+  /** The second at which the last device ends the step. */
+  private stepEnd(
+    { tuning, shape, share }: Tuned,
+    devices: readonly DeviceFigures[],
+    seconds: readonly StageSeconds[],
+    lasts: readonly Unit[],
+  ): number {
     const played = this.player.ends({
-      schedule,
-      devices: pp,
-      chunks: v,
-      microbatches: m,
+      schedule: tuning.schedule,
+      ...shape,
       stages: seconds,
       hops: lasts.map((u) => u.boundary),
     });
@@ -273,55 +302,10 @@ export class Composer {
     // savings of pairs.
     const alone =
       share *
-      (pp - 1) *
+      (shape.devices - 1) *
       Math.max(...devices.flatMap(({ sums }) => sums.chunks.map((c) => c.pairedSeconds)));
     // Each device sums its gradients when its own last microbatch is done.
-    const ends = devices.map((d, i) => played[i] + alone + d.step);
-    const stepEnd = Math.max(...ends);
-    if (stepEnd >= below) return { unitsAgain };
-    const sum = (of: (u: Unit) => number): number => sumOver(units, at.own, of);
-    const computeSeconds = sum((u) => u.compute) * m;
-    const moves = sum((u) => u.gatherForward + u.gatherBackward + u.scatter);
-    const stepMoves = sum((u) => u.stepSum + u.stepGather);
-    const exchange = sum((u) => u.exchange);
-    const hidden = at.sums.chunks.reduce((t, { saved: r }) => t + r.forward + r.backward, 0);
-    const works = devices.map((d) => ({
-      peak: d.peak,
-      inFlight: d.inFlight,
-      works: d.busy + d.step,
-    }));
-    return {
-      // Stages of one device send nothing.
-      composed: composedStages(bounds, seconds, works, pp === 1 ? [] : lasts, stepEnd),
-      seconds: stepEnd,
-      busySeconds: at.busy + at.step,
-      computeSeconds,
-      // A difference of sums: rounding may leave less than nothing.
-      communicationSeconds: Math.max(0, at.busy - computeSeconds + at.step),
-      bubbleSeconds: pp === 1 ? 0 : Math.max(0, stepEnd - at.busy - at.step),
-      peakBytes: full.peak,
-      memory: {
-        parameterBytes: Math.ceil(full.sums.parameterBytes),
-        gradientBytes: Math.ceil(full.sums.gradientBytes),
-        optimizerBytes: Math.ceil(full.sums.optimizerBytes),
-        activationBytes: full.activations,
-        temporaryBytes: full.temporary,
-      },
-      microbatches: m,
-      exchangeSeconds: exchange * m,
-      unitsAgain,
-      place: {
-        bounds,
-        device: busiest,
-        chunks: v,
-        again: spans.map(({ first, end }, k) => end - first - keptOf[k]),
-        visible: {
-          microbatch: moves === 0 ? 1 : 1 - hidden / moves,
-          step: stepMoves === 0 ? 1 : at.step / stepMoves,
-          exchange: 1 - (share * sum((u) => u.pairedForward + u.pairedBackward)) / (exchange || 1),
-        },
-      },
-    };
+    return Math.max(...devices.map((d, i) => played[i] + alone + d.step));
   }
 
   /**
@@ -440,18 +424,26 @@ interface Slower {
 /** Four products of a layer, with two operands and a gradient each, 4 bytes a number. */
 const LARGEST_BYTES = 4 * 3 * 4;
 
-/** One device of a pipeline. */
-interface DeviceFigures {
-  /** Its chunks. */
-  readonly own: readonly Span[];
-  readonly sums: DeviceSums;
-  readonly activations: number;
-  readonly temporary: number;
-  readonly peak: number;
-  readonly inFlight: number;
-  /** Seconds of what a step has once, and of its passes. */
-  readonly step: number;
-  readonly busy: number;
+/** A layout as it is tuned: its pipeline, and its units where all keep their results. */
+interface Tuned {
+  readonly made: MadeLayout;
+  readonly tuning: LayoutTuning;
+  readonly shape: Required<PipelineShape>;
+  readonly paired: boolean;
+  readonly asStated: boolean;
+  /** Share of the passes that run in pairs. */
+  readonly share: number;
+  readonly plain: MadeUnits;
+}
+
+/** The stages of a tuned layout. */
+interface Stages {
+  /** First unit of every chunk, and the number of units. */
+  readonly bounds: readonly number[];
+  readonly spans: readonly Span[];
+  /** By device: microbatches in flight, and the bytes that it keeps of them. */
+  readonly inFlight: readonly number[];
+  readonly held: readonly HeldBytes[];
 }
 
 const total3 = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;
@@ -460,4 +452,9 @@ function add<T>(list: readonly T[], of: (item: T) => number): number {
   let sum = 0;
   for (const item of list) sum += of(item);
   return sum;
+}
+
+/** The first device of which this is largest. */
+function largest(devices: readonly DeviceFigures[], of: (d: DeviceFigures) => number): number {
+  return devices.reduce((k, d, i) => (of(d) > of(devices[k]) ? i : k), 0);
 }

@@ -5,7 +5,8 @@ import type { LayoutTuning } from '../model/layout.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { CoreCost } from '../model/types.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
-import type { Composer, Figures } from './compose.ts';
+import type { Composer } from './compose.ts';
+import type { Figures } from './figures.ts';
 import type { LayoutRow } from './layouts.ts';
 import { TriedCheckpoints } from './tried-checkpoints.ts';
 

@@ -18,7 +18,7 @@ import {
 import type { LayerKinds } from '../../model/representative-layers.ts';
 import type { DataGroups } from '../../model/states.ts';
 import type { ByCheckpoint, CoreCost, CoreUnit, PassSeconds } from '../../model/types.ts';
-import { type RoutedCosts, routedUnits } from '../../rank/moe.ts';
+import { type RoutedCosts, type RoutedUnit, routedUnits } from '../../rank/moe.ts';
 import { type Ring, ringSeconds } from './ring.ts';
 import { NO_STATES, type StateCosts, type StateSums } from './state-costs.ts';
 import { tokenExchange } from './token-exchange.ts';
@@ -141,102 +141,132 @@ export function withStates(
  * layout alike, since data ranks cut them behind that.
  */
 export function passUnits(request: UnitRequest): PassUnit[] {
-  const { core, routed, sizes, checkpoint, paired, groups, states, system } = request;
-  const part = routedPart(checkpoint);
-  const { dense } = groups;
+  const { core, routed, sizes } = request;
   const blocks = routed === undefined ? undefined : routedUnits(routed, sizes);
   if (routed !== undefined && blocks === undefined)
     throw internalError(
       `routed blocks were not priced for ep ${sizes.ep} and etp ${sizes.etp ?? 1}`,
     );
-  return core.units.map((u, index): PassUnit => {
-    const own = states.sums[index] ?? NO_STATES;
-    const extra = (pass: string): number =>
-      core.extras.reduce((total, e) => {
-        if (e.unit !== index || e.pass !== pass) return total;
-        return dense.mesh.names.reduce((t, name, d) => {
-          const isData = name === 'dp_replicate' || name === 'dp_shard';
-          return isData ? t + dense.collectives.seconds(e.kind as 'all_reduce', e.bytes, [d]) : t;
-        }, total);
-      }, 0);
-    const block = blocks?.[index];
-    const exchange =
-      block === undefined || routed === undefined
-        ? 0
-        : exchanged(groups, block.dispatchBytes, routed, system?.software);
-    const moved = withLargest(
-      modelMoves(u, request),
-      block === undefined ? ALL_CASTS : ATTENTION_CASTS,
-      index > 0 && index < core.units.length - 1,
-      request,
-    );
-    const twice = secondRun(u, request);
-    const again = twice.compute + (block?.recomputeSeconds[part] ?? 0);
-    const secondExchange = part === 'full' ? exchange : 0;
-    const kept = under(u.keptBytes, checkpoint) + (block?.keptBytes[part] ?? 0);
-    const keptWithout = u.keptBytes.none + (block?.keptBytes.none ?? 0);
-    const { forward, input, weight, second } = moved;
-    const added = accumulated(own, system);
-    const waits = hostWaits(
-      {
-        forward: u.forward.compute + (block?.forwardSeconds ?? 0) + forward.seconds + exchange,
-        backward:
-          u.backwardInput.compute +
-          u.backwardWeight.compute +
-          (block?.inputSeconds ?? 0) +
-          (block?.weightSeconds ?? 0) +
-          input.seconds +
-          weight.seconds +
-          exchange +
-          added.seconds,
-        again: again + second.seconds + secondExchange,
-      },
-      {
-        forward: u.forward.kernels + (block?.kernels.forward ?? 0),
-        backward:
-          u.backwardInput.kernels +
-          u.backwardWeight.kernels +
-          (block?.kernels.backward ?? 0) +
-          added.kernels,
-        again: twice.kernels + (part === 'full' ? (block?.kernels.forward ?? 0) : 0),
-      },
-      system,
-    );
-    const forwardCompute = u.forward.compute + (block?.forwardSeconds ?? 0) + waits.forward;
-    const inputCompute =
-      u.backwardInput.compute + again + (block?.inputSeconds ?? 0) + waits.backward + waits.again;
-    const weightCompute = u.backwardWeight.compute + (block?.weightSeconds ?? 0) + added.seconds;
-    // Parts of tensor parallelism pass the links of a host; the moves of data ranks between hosts
-    // overlap with the same compute.
-    const taken = (move: Move): number =>
-      groups.overHosts ? move.hidden - move.inside : move.hidden;
-    const room = {
-      forward: roomIn(forwardCompute, taken(forward)),
-      backward: roomIn(inputCompute + weightCompute, taken(input) + taken(weight) + taken(second)),
-    };
-    const backwardExchange = exchange + secondExchange;
-    const hides = paired
-      ? exchangeBeside({ forward: exchange, backward: backwardExchange }, room)
-      : ALONE;
-    return {
-      forward: forwardCompute + forward.seconds + exchange + extra('forward'),
-      input: inputCompute + input.seconds + second.seconds + backwardExchange + extra('input'),
-      weight: weightCompute + weight.seconds,
-      compute: forwardCompute + inputCompute + weightCompute,
-      exchange: exchange + backwardExchange,
-      pairedForward: hides.savedForward,
-      pairedBackward: hides.savedBackward,
-      forwardRoom: room.forward - hides.hiddenBackward,
-      backwardRoom: room.backward - hides.hiddenForward,
-      stepSum: u.stepSeconds,
-      keptBytes: kept,
-      // A unit whose results are recomputed has them all briefly.
-      temporaryBytes:
-        Math.max(u.temporaryBytes, block?.temporaryBytes ?? 0) + Math.max(0, keptWithout - kept),
-      boundaryBytes: u.boundaryBytes,
-      boundary: sizes.pp === 1 ? 0 : boundarySeconds(u.boundaryBytes, request),
-    };
-  });
+  return core.units.map((_, index) => passUnit(request, index, blocks?.[index]));
+}
+
+/** One unit without states and their moves, with its routed block. */
+function passUnit(request: UnitRequest, index: number, block: RoutedUnit | undefined): PassUnit {
+  const { core, sizes, checkpoint, paired, groups } = request;
+  const u = core.units[index];
+  const work = unitWork(request, index, block);
+  const { moved, compute, exchange, backwardExchange } = work;
+  const kept = under(u.keptBytes, checkpoint) + (block?.keptBytes[routedPart(checkpoint)] ?? 0);
+  const keptWithout = u.keptBytes.none + (block?.keptBytes.none ?? 0);
+  const { forward, input, weight, second } = moved;
+  // Parts of tensor parallelism pass the links of a host; the moves of data ranks between hosts
+  // overlap with the same compute.
+  const taken = (move: Move): number =>
+    groups.overHosts ? move.hidden - move.inside : move.hidden;
+  const room = {
+    forward: roomIn(compute.forward, taken(forward)),
+    backward: roomIn(compute.input + compute.weight, taken(input) + taken(weight) + taken(second)),
+  };
+  const hides = paired
+    ? exchangeBeside({ forward: exchange, backward: backwardExchange }, room)
+    : ALONE;
+  const extra = (pass: string): number => extraSeconds(request, index, pass);
+  return {
+    forward: compute.forward + forward.seconds + exchange + extra('forward'),
+    input: compute.input + input.seconds + second.seconds + backwardExchange + extra('input'),
+    weight: compute.weight + weight.seconds,
+    compute: compute.forward + compute.input + compute.weight,
+    exchange: exchange + backwardExchange,
+    pairedForward: hides.savedForward,
+    pairedBackward: hides.savedBackward,
+    forwardRoom: room.forward - hides.hiddenBackward,
+    backwardRoom: room.backward - hides.hiddenForward,
+    stepSum: u.stepSeconds,
+    keptBytes: kept,
+    // A unit whose results are recomputed has them all briefly.
+    temporaryBytes:
+      Math.max(u.temporaryBytes, block?.temporaryBytes ?? 0) + Math.max(0, keptWithout - kept),
+    boundaryBytes: u.boundaryBytes,
+    boundary: sizes.pp === 1 ? 0 : boundarySeconds(u.boundaryBytes, request),
+  };
+}
+
+/** Seconds of the passes of a unit. */
+interface UnitWork {
+  /** Of kernels, with the waits for the host. */
+  readonly compute: Readonly<Record<'forward' | 'input' | 'weight', number>>;
+  readonly moved: ModelMoves;
+  /** Exchanges of tokens with experts in one forward pass, and in the backward pass. */
+  readonly exchange: number;
+  readonly backwardExchange: number;
+}
+
+function unitWork(request: UnitRequest, index: number, block: RoutedUnit | undefined): UnitWork {
+  const { core, routed, checkpoint, groups, states, system } = request;
+  const u = core.units[index];
+  const part = routedPart(checkpoint);
+  const exchange =
+    block === undefined || routed === undefined
+      ? 0
+      : exchanged(groups, block.dispatchBytes, routed, system?.software);
+  const secondExchange = part === 'full' ? exchange : 0;
+  const moved = withLargest(
+    modelMoves(u, request),
+    block === undefined ? ALL_CASTS : ATTENTION_CASTS,
+    index > 0 && index < core.units.length - 1,
+    request,
+  );
+  const twice = secondRun(u, request);
+  const again = twice.compute + (block?.recomputeSeconds[part] ?? 0);
+  const added = accumulated(states.sums[index] ?? NO_STATES, system);
+  const waits = hostWaits(
+    {
+      forward: u.forward.compute + (block?.forwardSeconds ?? 0) + moved.forward.seconds + exchange,
+      backward:
+        u.backwardInput.compute +
+        u.backwardWeight.compute +
+        (block?.inputSeconds ?? 0) +
+        (block?.weightSeconds ?? 0) +
+        moved.input.seconds +
+        moved.weight.seconds +
+        exchange +
+        added.seconds,
+      again: again + moved.second.seconds + secondExchange,
+    },
+    {
+      forward: u.forward.kernels + (block?.kernels.forward ?? 0),
+      backward:
+        u.backwardInput.kernels +
+        u.backwardWeight.kernels +
+        (block?.kernels.backward ?? 0) +
+        added.kernels,
+      again: twice.kernels + (part === 'full' ? (block?.kernels.forward ?? 0) : 0),
+    },
+    system,
+  );
+  return {
+    moved,
+    exchange,
+    backwardExchange: exchange + secondExchange,
+    compute: {
+      forward: u.forward.compute + (block?.forwardSeconds ?? 0) + waits.forward,
+      input:
+        u.backwardInput.compute + again + (block?.inputSeconds ?? 0) + waits.backward + waits.again,
+      weight: u.backwardWeight.compute + (block?.weightSeconds ?? 0) + added.seconds,
+    },
+  };
+}
+
+/** Seconds of the unit's other collectives over data ranks in a pass. */
+function extraSeconds({ core, groups }: UnitRequest, unit: number, pass: string): number {
+  const { mesh, collectives } = groups.dense;
+  return core.extras.reduce((total, e) => {
+    if (e.unit !== unit || e.pass !== pass) return total;
+    return mesh.names.reduce((t, name, d) => {
+      const isData = name === 'dp_replicate' || name === 'dp_shard';
+      return isData ? t + collectives.seconds(e.kind as 'all_reduce', e.bytes, [d]) : t;
+    }, total);
+  }, 0);
 }
 
 const ALONE = { hiddenForward: 0, hiddenBackward: 0, savedForward: 0, savedBackward: 0 };
