@@ -55,57 +55,20 @@ export async function refitOn(
   table: OperatorTable,
   onProgress?: (line: string) => void,
 ): Promise<{ readonly constants: FittedConstants; readonly refit: Refit }> {
-  const { runs, skipped } = parseRuns(text);
-  const own = loadCluster(cluster);
-  const timed = runs.filter((run) => run.stepSeconds !== undefined);
-  const here = timed.map((run): MeasuredRun =>
-    run.system.cluster.accelerator === own.accelerator
-      ? { ...run, clusterText: cluster, system: { ...run.system, cluster: own } }
-      : run,
-  );
-  const rows: Timed[] = [];
-  const left = skipped.map(({ line, id, reason }) => ({ line, id, reason }));
-  for await (const found of runsInParts(here, table)) {
-    onProgress?.(`${rows.length + left.length + 1} of ${runs.length + skipped.length} runs priced`);
-    const { run } = found;
-    if ('reason' in found) left.push({ line: run.line, id: run.id, reason: found.reason });
-    else rows.push({ ...found, measured: run.stepSeconds ?? NaN });
-  }
-  left.sort((a, b) => a.line - b.line);
+  const { rows, left } = await pricedRuns(text, cluster, table, onProgress);
   if (rows.length < LEAST_RUNS) throw tooFew(rows.length, left);
-  rows.sort((a, b) => a.run.line - b.run.line);
-
-  const said = remembered(
-    (row, constants) =>
-      (row.seconds * predictedSeconds(row, constants)) / predictedSeconds(row, FITTED),
-  );
-  // Constants that no run shows are not searched.
-  const shown = OF_THE_MACHINE.filter((name) =>
-    rows.some(
-      (row) =>
-        Math.abs(said(row, { ...FITTED, [name]: 2 * FITTED[name] }) / row.seconds - 1) > 1e-4,
-    ),
-  );
-  const fit = (on: readonly Timed[]): FittedConstants =>
-    steepestSearch<Name, FittedConstants>({
-      start: FITTED,
-      free: shown,
-      loss: (c) =>
-        on.reduce((sum, row) => sum + Math.abs(Math.log(said(row, c) / row.measured)), 0) +
-        moveOf(c),
-      factors: FACTORS,
-    });
+  const fitter = new Fitter(rows);
   const { by, folds } = foldsOf(rows);
   const leftOut = new Map<Timed, number>();
   for (const [k, fold] of folds.entries()) {
     onProgress?.(`fitting without part ${k + 1} of ${folds.length}`);
-    const without = fit(rows.filter((row) => !fold.includes(row)));
-    for (const row of fold) leftOut.set(row, said(row, without));
+    const without = fitter.fit(rows.filter((row) => !fold.includes(row)));
+    for (const row of fold) leftOut.set(row, fitter.says(row, without));
   }
   const before = errorsOf(rows, (row) => row.seconds);
   const errors = errorsOf(rows, (row) => leftOut.get(row) ?? NaN);
   const taken = errors.mape < before.mape;
-  const constants = taken ? fit(rows) : FITTED;
+  const constants = taken ? fitter.fit(rows) : FITTED;
   const after = taken ? await repriced(rows, constants, table) : before;
   const ratios = rows.map((row) => ({
     value: row.measured / (leftOut.get(row) ?? NaN),
@@ -131,6 +94,67 @@ export async function refitOn(
         : {}),
     },
   };
+}
+
+/** The runs of a table with a step time and a price, and those without; both by line. */
+async function pricedRuns(
+  text: string,
+  cluster: string,
+  table: OperatorTable,
+  onProgress?: (line: string) => void,
+): Promise<{ readonly rows: readonly Timed[]; readonly left: Refit['notPriced'] }> {
+  const { runs, skipped } = parseRuns(text);
+  const own = loadCluster(cluster);
+  const timed = runs.filter((run) => run.stepSeconds !== undefined);
+  const here = timed.map((run): MeasuredRun =>
+    run.system.cluster.accelerator === own.accelerator
+      ? { ...run, clusterText: cluster, system: { ...run.system, cluster: own } }
+      : run,
+  );
+  const rows: Timed[] = [];
+  const left = skipped.map(({ line, id, reason }) => ({ line, id, reason }));
+  for await (const found of runsInParts(here, table)) {
+    onProgress?.(`${rows.length + left.length + 1} of ${runs.length + skipped.length} runs priced`);
+    const { run } = found;
+    if ('reason' in found) left.push({ line: run.line, id: run.id, reason: found.reason });
+    else rows.push({ ...found, measured: run.stepSeconds ?? NaN });
+  }
+  left.sort((a, b) => a.line - b.line);
+  rows.sort((a, b) => a.run.line - b.run.line);
+  return { rows, left };
+}
+
+/** Fits the constants that runs show. */
+class Fitter {
+  /** Seconds that a comparison with these constants says of a run. */
+  readonly says: Says;
+  private readonly shown: readonly Name[];
+
+  constructor(rows: readonly Timed[]) {
+    this.says = remembered(
+      (row, constants) =>
+        (row.seconds * predictedSeconds(row, constants)) / predictedSeconds(row, FITTED),
+    );
+    // Constants that no run shows are not searched.
+    this.shown = OF_THE_MACHINE.filter((name) =>
+      rows.some(
+        (row) =>
+          Math.abs(this.says(row, { ...FITTED, [name]: 2 * FITTED[name] }) / row.seconds - 1) >
+          1e-4,
+      ),
+    );
+  }
+
+  fit(on: readonly Timed[]): FittedConstants {
+    return steepestSearch<Name, FittedConstants>({
+      start: FITTED,
+      free: this.shown,
+      loss: (c) =>
+        on.reduce((sum, row) => sum + Math.abs(Math.log(this.says(row, c) / row.measured)), 0) +
+        moveOf(c),
+      factors: FACTORS,
+    });
+  }
 }
 
 type Says = (row: Timed, constants: FittedConstants) => number;

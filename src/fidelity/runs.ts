@@ -17,10 +17,12 @@ import {
   recomputeModes,
   SOFTWARE_COLUMNS,
   softwareOf,
+  type SoftwareText,
+  type StatedFramework,
   statedFramework,
   zeroStage,
 } from './software.ts';
-import { runMachine } from './systems.ts';
+import { type RunMachine, runMachine } from './systems.ts';
 
 /** One measured training run: dimensions, plan, machine, and what was measured. */
 export interface MeasuredRun {
@@ -139,10 +141,24 @@ function checkColumns(columns: readonly string[]): void {
   }
 }
 
-function readRun(row: CsvRow): MeasuredRun | SkippedRun {
-  const cell = (name: Column): string => (row.cells.get(name) ?? '').trim();
-  const number = (name: Column, missing: number): number => {
-    const text = cell(name);
+/** Columns without which a step has no size. */
+const REQUIRED_SIZES = ['layers', 'hidden', 'heads', 'seq', 'gbs', 'gpus'] as const;
+
+/** A row of the table as text and numbers, and the assumptions that its empty cells ask for. */
+class RunRow {
+  readonly assumptions: string[] = [];
+
+  constructor(private readonly row: CsvRow) {}
+
+  get line(): number {
+    return this.row.line;
+  }
+
+  readonly cell = (name: Column): string => (this.row.cells.get(name) ?? '').trim();
+
+  /** @throws E_CSV for a cell that is no number */
+  number(name: Column, missing: number): number {
+    const text = this.cell(name);
     if (text === '') return missing;
     const value = Number(text);
     if (!Number.isFinite(value) || value < 0 || value > 1e12)
@@ -150,199 +166,246 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
         'E_CSV',
         `column '${name}' holds '${text.slice(0, 40)}', a number of 0 or more is expected`,
         {
-          position: { line: row.line, column: 1 },
+          position: { line: this.line, column: 1 },
         },
       );
     return value;
-  };
-  const id = cell('id');
-  const source = cell('source');
-  const skip = (reason: string): SkippedRun => ({ id, line: row.line, source, reason });
-  const assumptions: string[] = [];
+  }
 
-  const machine = runMachine(cell('gpu_type'));
-  if (machine === undefined) return skip(`no hardware figures for '${cell('gpu_type')}'`);
-  if (machine.assumption !== undefined) assumptions.push(machine.assumption);
-  const text = {
-    line: row.line,
-    model: cell('model'),
-    extras: cell('extras'),
-    dtype: cell('dtype'),
-    zero: cell('zero_stage'),
-    recompute: cell('ac_mode'),
-    gpuType: cell('gpu_type'),
-    cluster: machine.cluster,
-    ...(machine.blockingLaunches === true && { blockingLaunches: true }),
-    column: cell,
-  };
+  assume(assumption: string | undefined): void {
+    if (assumption !== undefined) this.assumptions.push(assumption);
+  }
+
+  skipped(reason: string): SkippedRun {
+    return { id: this.cell('id'), line: this.line, source: this.cell('source'), reason };
+  }
+}
+
+function readRun(csv: CsvRow): MeasuredRun | SkippedRun {
+  const row = new RunRow(csv);
+  const machine = runMachine(row.cell('gpu_type'));
+  if (machine === undefined)
+    return row.skipped(`no hardware figures for '${row.cell('gpu_type')}'`);
+  row.assume(machine.assumption);
+  const text = softwareText(row, machine);
   const framework = statedFramework(text);
-  if (framework.assumption !== undefined) assumptions.push(framework.assumption);
-  const layers = number('layers', 0);
-  const hidden = number('hidden', 0);
-  const heads = number('heads', 0);
-  const sequence = number('seq', 0);
-  const globalBatch = number('gbs', 0);
-  const devices = number('gpus', 0);
-  const missing = [
-    ['layers', layers],
-    ['hidden', hidden],
-    ['heads', heads],
-    ['seq', sequence],
-    ['gbs', globalBatch],
-    ['gpus', devices],
-  ]
-    .filter(([, v]) => v === 0)
-    .map(([k]) => k);
-  if (missing.length > 0) return skip(`no ${missing.join(', ')}`);
-  const degrees = {
-    replicas: number('dp', 1),
-    shards: number('fsdp', 1),
-    tensor: number('tp', 1),
-    pipeline: number('pp', 1),
-    context: number('cp', 1),
-  };
+  row.assume(framework.assumption);
+  const missing = REQUIRED_SIZES.filter((name) => row.number(name, 0) === 0);
+  if (missing.length > 0) return row.skipped(`no ${missing.join(', ')}`);
+  const devices = row.number('gpus', 0);
+  const degrees = readDegrees(row);
   const product =
     degrees.replicas * degrees.shards * degrees.tensor * degrees.pipeline * degrees.context;
   if (product !== devices)
-    return skip(`the degrees multiply to ${product}, not to ${devices} devices`);
+    return row.skipped(`the degrees multiply to ${product}, not to ${devices} devices`);
+  const shape = readShape(row);
+  if (shape === undefined) return row.skipped('experts without moe_ffn');
+  const batch = readBatch(row, framework, degrees);
+  const modes = recomputeModes(framework.name, row.cell('ac_mode'));
+  if (modes.length > 1) row.assume('recomputation not in the table: the least that fits');
+  const plan = readPlan(row, degrees, { framework, batch, modes });
+  const software = softwareOf(text, framework, plan);
+  assumeMicrobatch(row, framework, batch);
+  const memory = row.number('mem', 0);
+  const run: MeasuredRun = {
+    id: row.cell('id'),
+    line: row.line,
+    group: row.cell('group'),
+    source: row.cell('source'),
+    shape,
+    plan,
+    system: { cluster: machine.cluster, ...software },
+    clusterText: machine.text,
+    framework: framework.name,
+    devices,
+    comparable: [
+      ...REQUIRED_SIZES.map((name) => row.number(name, 0)),
+      row.cell('gpu_type'),
+      row.cell('dtype'),
+    ].join('|'),
+    outOfMemory: row.cell('status') === 'OOM',
+    recomputeModes: modes,
+    largerMicrobatches: largerMicrobatches(batch, degrees.pipeline),
+    assumptions: row.assumptions,
+    ...(memory > 0 && { memoryBytes: memory * (row.cell('mem_unit') === 'GB' ? 1e9 : 2 ** 30) }),
+  };
+  const seconds = measuredSeconds(run, row);
+  if (seconds === undefined && !run.outOfMemory)
+    return row.skipped('no step time, tokens/s, TFLOPS or MFU');
+  return run.outOfMemory || seconds === undefined ? run : { ...run, stepSeconds: seconds };
+}
 
-  const latent = cell('kv_heads') === 'MLA';
-  const kvHeads = latent ? heads : number('kv_heads', heads);
-  const headDim = latent ? 128 : number('head_dim', hidden / heads);
-  if (latent) assumptions.push('latent attention with the widths of DeepSeek-V3');
-  const ffnType = cell('ffn_type');
-  const gated = ffnType.includes('swiglu');
-  const expertCount = number('n_experts', 0);
-  const expertFfn = number('moe_ffn', 0);
+/** The cells that tell the software of a run. */
+function softwareText(row: RunRow, machine: RunMachine): SoftwareText {
+  return {
+    line: row.line,
+    model: row.cell('model'),
+    extras: row.cell('extras'),
+    dtype: row.cell('dtype'),
+    zero: row.cell('zero_stage'),
+    recompute: row.cell('ac_mode'),
+    gpuType: row.cell('gpu_type'),
+    cluster: machine.cluster,
+    ...(machine.blockingLaunches === true && { blockingLaunches: true }),
+    column: row.cell,
+  };
+}
+
+type Degrees = Pick<ParallelPlan, 'replicas' | 'shards' | 'tensor' | 'pipeline' | 'context'>;
+
+/** Devices of each axis of the plan. */
+function readDegrees(row: RunRow): Degrees {
+  return {
+    replicas: row.number('dp', 1),
+    shards: row.number('fsdp', 1),
+    tensor: row.number('tp', 1),
+    pipeline: row.number('pp', 1),
+    context: row.number('cp', 1),
+  };
+}
+
+/** The dimensions of the model; undefined where it has experts of unknown width. */
+function readShape(row: RunRow): TransformerShape | undefined {
+  const hidden = row.number('hidden', 0);
+  const heads = row.number('heads', 0);
+  const latent = row.cell('kv_heads') === 'MLA';
+  const kvHeads = latent ? heads : row.number('kv_heads', heads);
+  const headDim = latent ? 128 : row.number('head_dim', hidden / heads);
+  if (latent) row.assume('latent attention with the widths of DeepSeek-V3');
+  const ffnType = row.cell('ffn_type');
+  const expertCount = row.number('n_experts', 0);
+  const expertFfn = row.number('moe_ffn', 0);
   const sparse = expertCount > 1;
-  if (sparse && expertFfn === 0) return skip('experts without moe_ffn');
-  const shape: TransformerShape = {
-    layers,
+  if (sparse && expertFfn === 0) return undefined;
+  return {
+    layers: row.number('layers', 0),
     hidden,
     heads,
     kvHeads,
     headDim: Math.round(headDim),
-    ffn: number('ffn', sparse ? expertFfn * number('top_k', 1) : 4 * hidden),
-    gated,
-    vocab: number('vocab', 50_000),
-    sequence,
+    ffn: row.number('ffn', sparse ? expertFfn * row.number('top_k', 1) : 4 * hidden),
+    gated: ffnType.includes('swiglu'),
+    vocab: row.number('vocab', 50_000),
+    sequence: row.number('seq', 0),
     // Further tokens that are predicted (arXiv:2412.19437, section 2.2).
-    ...(number('mtp', 0) > 0 && { furtherTokens: number('mtp', 0) }),
+    ...(row.number('mtp', 0) > 0 && { furtherTokens: row.number('mtp', 0) }),
     ...(latent && { latent: { query: 1536, keyValue: 512, rotary: 64 } }),
     ...(sparse && {
       experts: {
         count: expertCount,
-        topK: number('top_k', 1),
+        topK: row.number('top_k', 1),
         ffn: expertFfn,
         shared: /\+1 shared/.test(ffnType) ? 1 : 0,
         denseLayers: Number(/first (\d+) dense/.exec(ffnType)?.[1] ?? 0),
       },
     }),
   };
+}
 
-  const perReplica = globalBatch / (degrees.replicas * degrees.shards);
-  const published = Number(cell('mbs')) > 0;
+/** How the global batch is cut. */
+interface RunBatch {
+  /** Sequences of a data rank in a step. */
+  readonly perReplica: number;
+  readonly microbatch: number;
+  /** True if the row states its microbatch. */
+  readonly published: boolean;
+  /** The version until which the framework cut a batch into as many microbatches as stages. */
+  readonly ofStagesUntil?: number;
+}
+
+/** The microbatch as the row states it, or as its framework cuts a batch. */
+function readBatch(row: RunRow, framework: StatedFramework, degrees: Degrees): RunBatch {
+  const { replicas, shards, pipeline } = degrees;
+  const perReplica = row.number('gbs', 0) / (replicas * shards);
+  const stated = Number(row.cell('mbs'));
+  const published = stated > 0;
   const profile: Framework = FRAMEWORKS[framework.name];
   const onePass = profile.onePass === true;
   const { until = 0 } = profile.microbatchOfEachStage ?? {};
-  const ofStages = degrees.pipeline > 1 && framework.version >= 2000 && framework.version < until;
-  const passes = number(
+  const ofStages = pipeline > 1 && framework.version >= 2000 && framework.version < until;
+  const passes = row.number(
     'grad_accum',
-    onePass ? 1 : ofStages && perReplica % degrees.pipeline === 0 ? degrees.pipeline : 0,
+    onePass ? 1 : ofStages && perReplica % pipeline === 0 ? pipeline : 0,
   );
-  const microbatch =
-    published && !onePass ? Number(cell('mbs')) : passes > 0 ? perReplica / passes : 1;
-  const modes = recomputeModes(framework.name, cell('ac_mode'));
-  if (modes.length > 1) assumptions.push('recomputation not in the table: the least that fits');
-  let chunks = Math.max(1, number('vp', 1));
-  if (cell('vp') === '' && degrees.pipeline > 1 && /Interleaved/i.test(cell('extras'))) {
+  const microbatch = published && !onePass ? stated : passes > 0 ? perReplica / passes : 1;
+  return { perReplica, microbatch, published, ...(ofStages && { ofStagesUntil: until }) };
+}
+
+/** Says what was assumed of a microbatch that the row does not state. */
+function assumeMicrobatch(row: RunRow, { name }: StatedFramework, batch: RunBatch): void {
+  const { ofStagesUntil: until } = batch;
+  if (batch.published) return;
+  if (until !== undefined)
+    row.assume(`microbatches not published: as many as stages, as ${name} did before ${until}`);
+  if (batch.microbatch === 1)
+    row.assume('microbatch not published: 1 in a pipeline, else the largest that fits');
+}
+
+/**
+ * Sizes that the microbatch may have, where the row does not state it. Splitting a batch frees
+ * memory and fills pipelines; without a pipeline it costs only, so that the largest is taken that
+ * fits.
+ */
+function largerMicrobatches(batch: RunBatch, pipeline: number): number[] {
+  const larger: number[] = [];
+  if (batch.published || batch.microbatch !== 1 || pipeline !== 1) return larger;
+  for (let next = 2; batch.perReplica % next === 0; next *= 2) larger.push(next);
+  return larger;
+}
+
+/** The plan of a row, with what its framework does where cells are empty. */
+function readPlan(
+  row: RunRow,
+  degrees: Degrees,
+  {
+    framework,
+    batch,
+    modes,
+  }: {
+    readonly framework: StatedFramework;
+    readonly batch: RunBatch;
+    readonly modes: readonly RecomputeMode[];
+  },
+): ParallelPlan {
+  const extras = row.cell('extras');
+  let chunks = Math.max(1, row.number('vp', 1));
+  if (row.cell('vp') === '' && degrees.pipeline > 1 && /Interleaved/i.test(extras)) {
     chunks = 2;
-    assumptions.push('chunks of an interleaved schedule not published: 2');
+    row.assume('chunks of an interleaved schedule not published: 2');
   }
-  const plan: ParallelPlan = {
+  return {
     ...degrees,
     // MaxText cuts activations between layers over the tensor axis, too (`activation_embed` in its
     // base.yml).
     sequenceParallel:
-      (cell('sp').startsWith('yes') || framework.name === 'maxtext') && degrees.tensor > 1,
+      (row.cell('sp').startsWith('yes') || framework.name === 'maxtext') && degrees.tensor > 1,
     chunks,
     // A DeepEP row without a degree: all devices of FSDP, as in every row that states it.
-    expert: Math.max(1, number('ep', /DeepEP/.test(cell('extras')) ? degrees.shards : 1)),
-    microbatch: Math.min(microbatch, Math.max(1, perReplica)),
-    globalBatch,
+    expert: Math.max(1, row.number('ep', /DeepEP/.test(extras) ? degrees.shards : 1)),
+    microbatch: Math.min(batch.microbatch, Math.max(1, batch.perReplica)),
+    globalBatch: row.number('gbs', 0),
     recompute: modes[0],
-    zeroStage: zeroStage(`${text.zero} ${text.extras}`, degrees.shards * degrees.context),
+    zeroStage: zeroStage(`${row.cell('zero_stage')} ${extras}`, degrees.shards * degrees.context),
   };
-  const software = softwareOf(text, framework, plan);
-  const system: TrainingSystem = { cluster: machine.cluster, ...software };
-  if (!published && ofStages)
-    assumptions.push(
-      `microbatches not published: as many as stages, as ${framework.name} did before ${until}`,
-    );
-  const larger: number[] = [];
-  if (!published && microbatch === 1) {
-    // Splitting a batch frees memory and fills pipelines; without a pipeline it costs only, so that
-    // the largest is taken that fits.
-    if (degrees.pipeline === 1)
-      for (let next = 2; perReplica % next === 0; next *= 2) larger.push(next);
-    assumptions.push('microbatch not published: 1 in a pipeline, else the largest that fits');
-  }
-  const unit = cell('mem_unit') === 'GB' ? 1e9 : 2 ** 30;
-  const memory = number('mem', 0);
-  const run: MeasuredRun = {
-    id,
-    line: row.line,
-    group: cell('group'),
-    source,
-    shape,
-    plan,
-    system,
-    clusterText: machine.text,
-    framework: framework.name,
-    devices,
-    comparable: [
-      layers,
-      hidden,
-      heads,
-      sequence,
-      globalBatch,
-      devices,
-      cell('gpu_type'),
-      cell('dtype'),
-    ].join('|'),
-    outOfMemory: cell('status') === 'OOM',
-    recomputeModes: modes,
-    largerMicrobatches: larger,
-    assumptions,
-    ...(memory > 0 && { memoryBytes: memory * unit }),
-  };
-  const seconds = measuredSeconds(run, cell, number);
-  if (seconds === undefined && !run.outOfMemory)
-    return skip('no step time, tokens/s, TFLOPS or MFU');
-  return run.outOfMemory || seconds === undefined ? run : { ...run, stepSeconds: seconds };
 }
 
 /**
  * Step time from what the row states, in this order: time, tokens per second, TFLOPS or MFU by
  * their convention.
  */
-function measuredSeconds(
-  run: MeasuredRun,
-  cell: (name: Column) => string,
-  number: (name: Column, missing: number) => number,
-): number | undefined {
-  const step = number('step_time_s', 0);
+function measuredSeconds(run: MeasuredRun, row: RunRow): number | undefined {
+  const step = row.number('step_time_s', 0);
   if (step > 0) return step;
-  const rate = number('tokens_s_gpu', 0);
+  const rate = row.number('tokens_s_gpu', 0);
   const { sequence } = run.shape;
   if (rate > 0) return (sequence * run.plan.globalBatch) / (rate * run.devices);
-  const convention = cell('tflops_convention');
+  const convention = row.cell('tflops_convention');
   const flops =
     modelFlops(run.shape, run.plan.globalBatch, convention.includes('causal')) *
     (convention.includes('hardware') ? 4 / 3 : 1);
-  const tera = number('tflops_gpu', 0);
+  const tera = row.number('tflops_gpu', 0);
   if (tera > 0) return flops / (tera * 1e12 * run.devices);
-  const share = number('mfu_pct', 0);
+  const share = row.number('mfu_pct', 0);
   const peak = run.system.cluster.peakFlopsPerSecond.bf16;
   return share > 0 && peak > 0 ? flops / ((share / 100) * peak * run.devices) : undefined;
 }

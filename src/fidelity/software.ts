@@ -33,7 +33,7 @@ export const SOFTWARE_COLUMNS = [
 type SoftwareColumn = (typeof SOFTWARE_COLUMNS)[number];
 
 /** Cells of a row that tell its software, and where it runs. */
-interface SoftwareText {
+export interface SoftwareText {
   readonly line: number;
   readonly model: string;
   readonly extras: string;
@@ -48,7 +48,7 @@ interface SoftwareText {
 }
 
 /** The trainer of a row, as its column names it or as its other columns give it away. */
-interface StatedFramework {
+export interface StatedFramework {
   readonly name: FrameworkName;
   /** Year and month of a release as a number, 26.06; 0 where none is stated. */
   readonly version: number;

@@ -11,7 +11,7 @@ import { loadCluster } from '../cost/hardware/load-cluster.ts';
  * Machines of published runs: the device text of a row as a cluster. Links and memory by the text
  * where it says them, the node design else; what had to be assumed is written down and printed.
  */
-interface RunMachine {
+export interface RunMachine {
   readonly cluster: Cluster;
   /** Name or JSON text that `cluster` is loaded from. */
   readonly text: string;
