@@ -97,171 +97,250 @@ export function rematProblem(
   charge: 'as placed' | 'sure',
   live: Liveness,
 ): RematProblem {
-  const { problem } = compact;
-  const { edges } = problem;
-  const optionsOf: (readonly RematDecision[] | undefined)[] = new Array<
-    readonly RematDecision[] | undefined
-  >(problem.domains.length);
-  const nodeOf = new Int32Array(problem.domains.length).fill(-1);
-  for (const [n, list] of decisions) {
-    optionsOf[model.nodeVariable[n]] = list;
-    nodeOf[model.nodeVariable[n]] = n;
-  }
-  const shared = sharedVariables(model, live, decisions, charge);
-  const domains = problem.domains.map((size, v) => size * (optionsOf[v]?.length ?? 1));
-
-  const vectors: Float64Array[] = [...problem.vectors];
-  const vectorIds = new Map<string, number>();
-  const unary = problem.unary.map((id, v) => {
-    const list = optionsOf[v];
-    if (list === undefined) return id;
-    return interned(vectorIds, vectors, `${id}|${list.join()}`, () => {
-      const own = problem.vectors[id];
-      return spread(own.length, list, (s, decision) =>
-        decision === 'recompute' ? 2 * own[s] : own[s],
-      );
-    });
-  });
-
-  const maps: Int32Array[] = [...problem.maps];
-  const mapIds = new Map<string, number>();
-  const tables = [...problem.tables];
-  const tableIds = new Map<string, number>();
-  const first: number[] = [];
-  const second: number[] = [];
-  const table: number[] = [];
-  const firstMap: number[] = [];
-  const secondMap: number[] = [];
-  /**
-   * Map of a variable with decisions: the class of its strategy times `classes`, plus the class of
-   * its decision.
-   */
-  const mapOf = (
-    variable: number,
-    id: number,
-    classes: number,
-    classOf: (decision: RematDecision) => number,
-    tag: string,
-  ): number => {
-    const list = optionsOf[variable];
-    if (list === undefined) return id;
-    const size = problem.domains[variable];
-    return interned(mapIds, maps, `${id}|${size}|${list.join()}|${tag}`, () =>
-      Int32Array.from(
-        spread(
-          size,
-          list,
-          (s, decision) => (id < 0 ? s : problem.maps[id][s]) * classes + classOf(decision),
-        ),
-      ),
-    );
-  };
-  const presence = interned(tableIds, tables, 'presence', () => ({
-    rows: 2,
-    columns: 2,
-    costs: Float64Array.of(0, 0, 0, Infinity),
-  }));
-  const presenceOf = (decision: RematDecision): number => (decision === 'discard' ? 1 : 0);
-  const recomputeOf = (decision: RematDecision): number => (decision === 'recompute' ? 1 : 0);
-  const linked = new Set<string>();
-  for (let e = 0; e < edges.first.length; e++) {
-    const [a, b] = [edges.first[e], edges.second[e]];
-    // An edge always runs from producer or copy to consumer; ties of parameters have no decisions.
-    const twice = optionsOf[b]?.includes('recompute') === true && shared[a] === 0;
-    const old = problem.tables[edges.table[e]];
-    const id = !twice
-      ? edges.table[e]
-      : interned(tableIds, tables, `${edges.table[e]}`, () => ({
-          rows: old.rows,
-          columns: 2 * old.columns,
-          costs: Float64Array.from(
-            { length: 2 * old.costs.length },
-            (_, i) => old.costs[i >> 1] * (1 + (i & 1)),
-          ),
-        }));
-    first.push(a);
-    second.push(b);
-    table.push(id);
-    firstMap.push(mapOf(a, edges.firstMap[e], 1, () => 0, 'strategy'));
-    secondMap.push(
-      twice
-        ? mapOf(b, edges.secondMap[e], 2, recomputeOf, 'recompute')
-        : mapOf(b, edges.secondMap[e], 1, () => 0, 'strategy'),
-    );
-  }
-  for (const [n, list] of decisions) {
-    if (!list.includes('recompute')) continue;
-    for (const value of model.flow.inputs[n]) {
-      const producer = model.nodeVariable[model.flow.values[value].node];
-      if (optionsOf[producer]?.includes('discard') !== true) continue;
-      const own = model.nodeVariable[n];
-      const key = `${producer}:${own}`;
-      if (linked.has(key)) continue;
-      linked.add(key);
-      first.push(producer);
-      second.push(own);
-      table.push(presence);
-      firstMap.push(mapOf(producer, -1, 0, presenceOf, 'presence'));
-      secondMap.push(mapOf(own, -1, 0, recomputeOf, 'runs'));
-    }
-  }
-  const split = (v: number, value: number): { s: number; decision: RematDecision | undefined } => {
-    const list = optionsOf[v];
-    return list === undefined
-      ? { s: value, decision: undefined }
-      : { s: Math.floor(value / list.length), decision: list[value % list.length] };
-  };
-  const same = decisions.size === 0;
+  const { nodeVariable } = model;
+  const options = optionsByVariable(model, compact.problem.domains.length, decisions);
   return {
-    problem: same
-      ? { ...problem, rows: [] }
-      : {
-          ...problem,
-          domains,
-          unary,
-          vectors,
-          maps,
-          tables,
-          edges: {
-            first: Int32Array.from(first),
-            second: Int32Array.from(second),
-            table: Int32Array.from(table),
-            firstMap: Int32Array.from(firstMap),
-            secondMap: Int32Array.from(secondMap),
-          },
-          rows: [],
-        },
-    strategies: (choice) => choice.map((value, v) => split(v, value).s),
+    problem:
+      decisions.size === 0
+        ? { ...compact.problem, rows: [] }
+        : decidedProblem(
+            model,
+            compact.problem,
+            decisions,
+            sharedVariables(model, live, decisions, charge),
+          ),
+    strategies: (choice) => choice.map((value, v) => Math.floor(value / (options[v]?.length ?? 1))),
     recomputed: (choice) =>
-      [...decisions.keys()].filter(
-        (n) => split(model.nodeVariable[n], choice[model.nodeVariable[n]]).decision === 'recompute',
+      [...decisions].flatMap(([n, list]) =>
+        list[choice[nodeVariable[n]] % list.length] === 'recompute' ? [n] : [],
       ),
-    join: (chosen, recomputed) =>
-      chosen.map((s, v) => {
-        const list = optionsOf[v];
+    join: (chosen, recomputed) => {
+      const again = new Set([...recomputed].map((n) => nodeVariable[n]));
+      return chosen.map((s, v) => {
+        const list = options[v];
         if (list === undefined) return s;
-        const wanted: RematDecision = recomputed.has(nodeOf[v])
-          ? 'recompute'
-          : list.includes('discard') && !list.includes('save')
-            ? 'discard'
-            : 'save';
+        const wanted = wantedOf(list, again.has(v));
         return s * list.length + Math.max(0, list.indexOf(wanted));
-      }),
+      });
+    },
     complete: (choice) => choice,
-    decisionsOf: (v) => optionsOf[v]?.length ?? 1,
+    decisionsOf: (v) => options[v]?.length ?? 1,
     row: (amounts, name, bound) => ({
       name,
       bound: Math.floor(bound),
       variables: Int32Array.from(amounts, ({ variable }) => variable),
-      amounts: amounts.map(({ variable, save, recompute, discard }) => {
-        const values = compact.valuesOf(variable);
-        const list = optionsOf[variable];
-        if (list === undefined) return Float64Array.from(values, (s) => save[s]);
-        const of = { save, recompute, discard };
-        return spread(values.length, list, (i, decision) => of[decision][values[i]]);
-      }),
+      amounts: amounts.map((live) => decidedAmounts(live, compact, options[live.variable])),
     }),
   };
+}
+
+/** The decisions of each variable; undefined for a variable that decides nothing. */
+type Options = readonly (readonly RematDecision[] | undefined)[];
+
+function optionsByVariable(
+  { nodeVariable }: Model,
+  variables: number,
+  decisions: RematDecisions,
+): Options {
+  const options = new Array<readonly RematDecision[] | undefined>(variables).fill(undefined);
+  for (const [n, list] of decisions) options[nodeVariable[n]] = list;
+  return options;
+}
+
+/** The decision of a node that is recomputed, or is not, among those that it has. */
+function wantedOf(list: readonly RematDecision[], isRecomputed: boolean): RematDecision {
+  if (isRecomputed) return 'recompute';
+  return list.includes('discard') && !list.includes('save') ? 'discard' : 'save';
+}
+
+/** Bytes of every value of a variable at a point. */
+function decidedAmounts(
+  { variable, save, recompute, discard }: LiveBytes,
+  compact: CompactProblem,
+  list: readonly RematDecision[] | undefined,
+): Float64Array {
+  const values = compact.valuesOf(variable);
+  if (list === undefined) return Float64Array.from(values, (s) => save[s]);
+  const of = { save, recompute, discard };
+  return spread(values.length, list, (i, decision) => of[decision][values[i]]);
+}
+
+/**
+ * The problem whose variables also decide.
+ *
+ * @param shared 1 for variables whose moves to recomputed nodes are not charged
+ */
+function decidedProblem(
+  model: Model,
+  problem: Problem,
+  decisions: RematDecisions,
+  shared: Uint8Array,
+): Problem {
+  const options = optionsByVariable(model, problem.domains.length, decisions);
+  const parts = new DecidedParts(problem, options);
+  const unary = problem.unary.map((id, v) => parts.unary(id, v));
+  // An edge always runs from producer or copy to consumer; ties of parameters have no decisions.
+  for (let e = 0; e < problem.edges.first.length; e++)
+    parts.addEdge(e, shared[problem.edges.first[e]] === 0);
+  const linked = new Set<string>();
+  for (const [n, list] of decisions) {
+    if (!list.includes('recompute')) continue;
+    for (const value of model.flow.inputs[n]) {
+      const producer = model.nodeVariable[model.flow.values[value].node];
+      if (options[producer]?.includes('discard') !== true) continue;
+      const own = model.nodeVariable[n];
+      const key = `${producer}:${own}`;
+      if (linked.has(key)) continue;
+      linked.add(key);
+      parts.addPresence(producer, own);
+    }
+  }
+  return {
+    ...problem,
+    domains: problem.domains.map((size, v) => size * (options[v]?.length ?? 1)),
+    unary,
+    vectors: parts.vectors.items,
+    maps: parts.maps.items,
+    tables: parts.tables.items,
+    edges: parts.edges(),
+    rows: [],
+  };
+}
+
+/**
+ * Map of the values of a variable with decisions: the class of the strategy times `classes`, plus
+ * the class of the decision.
+ */
+interface DecisionClasses {
+  readonly tag: string;
+  readonly classes: number;
+  readonly classOf: (decision: RematDecision) => number;
+}
+
+const recomputeOf = (decision: RematDecision): number => (decision === 'recompute' ? 1 : 0);
+const STRATEGY: DecisionClasses = { tag: 'strategy', classes: 1, classOf: () => 0 };
+const STRATEGY_TWICE: DecisionClasses = { tag: 'recompute', classes: 2, classOf: recomputeOf };
+const RUNS: DecisionClasses = { tag: 'runs', classes: 0, classOf: recomputeOf };
+const PRESENCE: DecisionClasses = {
+  tag: 'presence',
+  classes: 0,
+  classOf: (decision) => (decision === 'discard' ? 1 : 0),
+};
+
+/** A list of a problem, and what was added to it by key. */
+class Interned<T> {
+  readonly items: T[];
+  private readonly ids = new Map<string, number>();
+
+  constructor(known: readonly T[]) {
+    this.items = [...known];
+  }
+
+  id(key: string, make: () => T): number {
+    let id = this.ids.get(key);
+    if (id === undefined) {
+      id = this.items.push(make()) - 1;
+      this.ids.set(key, id);
+    }
+    return id;
+  }
+}
+
+/** Vectors, maps, tables and edges of a problem whose variables also decide. */
+class DecidedParts {
+  readonly vectors: Interned<Float64Array>;
+  readonly maps: Interned<Int32Array>;
+  readonly tables: Interned<Problem['tables'][number]>;
+  /** Of a producer that is discarded and a reader that runs again. */
+  private readonly presence: number;
+  private readonly first: number[] = [];
+  private readonly second: number[] = [];
+  private readonly table: number[] = [];
+  private readonly firstMap: number[] = [];
+  private readonly secondMap: number[] = [];
+
+  constructor(
+    private readonly problem: Problem,
+    private readonly options: Options,
+  ) {
+    this.vectors = new Interned(problem.vectors);
+    this.maps = new Interned(problem.maps);
+    this.tables = new Interned(problem.tables);
+    this.presence = this.tables.id('presence', () => ({
+      rows: 2,
+      columns: 2,
+      costs: Float64Array.of(0, 0, 0, Infinity),
+    }));
+  }
+
+  /** The costs of a variable: a node that is recomputed pays twice. */
+  unary(id: number, variable: number): number {
+    const list = this.options[variable];
+    if (list === undefined) return id;
+    return this.vectors.id(`${id}|${list.join()}`, () => {
+      const own = this.problem.vectors[id];
+      return spread(own.length, list, (s, decision) =>
+        decision === 'recompute' ? 2 * own[s] : own[s],
+      );
+    });
+  }
+
+  /** @param charged whether a consumer that is recomputed pays for its move once more */
+  addEdge(e: number, charged: boolean): void {
+    const { edges } = this.problem;
+    const consumer = edges.second[e];
+    const twice = charged && this.options[consumer]?.includes('recompute') === true;
+    this.first.push(edges.first[e]);
+    this.second.push(consumer);
+    this.table.push(twice ? this.doubled(edges.table[e]) : edges.table[e]);
+    this.firstMap.push(this.map(edges.first[e], edges.firstMap[e], STRATEGY));
+    const classes = twice ? STRATEGY_TWICE : STRATEGY;
+    this.secondMap.push(this.map(consumer, edges.secondMap[e], classes));
+  }
+
+  /** A node that is recomputed reads nothing that is discarded. */
+  addPresence(producer: number, reader: number): void {
+    this.first.push(producer);
+    this.second.push(reader);
+    this.table.push(this.presence);
+    this.firstMap.push(this.map(producer, -1, PRESENCE));
+    this.secondMap.push(this.map(reader, -1, RUNS));
+  }
+
+  edges(): Problem['edges'] {
+    return {
+      first: Int32Array.from(this.first),
+      second: Int32Array.from(this.second),
+      table: Int32Array.from(this.table),
+      firstMap: Int32Array.from(this.firstMap),
+      secondMap: Int32Array.from(this.secondMap),
+    };
+  }
+
+  /** A table with two columns for each of its own: once the costs, and twice. */
+  private doubled(id: number): number {
+    const { rows, columns, costs } = this.problem.tables[id];
+    return this.tables.id(`${id}`, () => ({
+      rows,
+      columns: 2 * columns,
+      costs: Float64Array.from(
+        { length: 2 * costs.length },
+        (_, i) => costs[i >> 1] * (1 + (i & 1)),
+      ),
+    }));
+  }
+
+  private map(variable: number, id: number, { tag, classes, classOf }: DecisionClasses): number {
+    const list = this.options[variable];
+    if (list === undefined) return id;
+    const size = this.problem.domains[variable];
+    const own = this.problem.maps[id];
+    return this.maps.id(`${id}|${size}|${list.join()}|${tag}`, () =>
+      Int32Array.from(
+        spread(size, list, (s, decision) => (id < 0 ? s : own[s]) * classes + classOf(decision)),
+      ),
+    );
+  }
 }
 
 /** Entry s * decisions + k for every strategy s and decision k. */
@@ -274,15 +353,6 @@ function spread(
   for (let s = 0; s < size; s++)
     for (let k = 0; k < list.length; k++) out[s * list.length + k] = at(s, list[k]);
   return out;
-}
-
-function interned<T>(ids: Map<string, number>, store: T[], key: string, make: () => T): number {
-  let id = ids.get(key);
-  if (id === undefined) {
-    id = store.push(make()) - 1;
-    ids.set(key, id);
-  }
-  return id;
 }
 
 /**

@@ -48,93 +48,122 @@ export function liveBytesAt(
   /** Results whose storage counts elsewhere, views of them included. */
   elsewhere?: { has(root: number): boolean },
 ): LiveBytes[] {
-  const { graph, flow, strategies, space, nodeVariable, stateBytes } = model;
-  const runsFrom = anchors === undefined ? undefined : chainsOf(model, live, chosen, anchors);
   const needs = needsOf(model, live);
-  const gradients = gradientsBefore(model, point);
-  const viewOf = viewsAlive(model, live, point, chosen);
-  const read = readLast(model, live, point, needs);
-  const rows: LiveBytes[] = [];
-  graph.nodes.forEach((node, n) => {
-    const variable = nodeVariable[n];
-    if (variable < 0) return;
-    const { set } = strategies.nodes[n]!;
-    const width = set.inputCount + set.outputCount;
-    const bytesOf = (value: number, slot: number): Float64Array => {
-      const { meta } = flow.values[value];
-      const out = new Float64Array(set.count);
-      for (let s = 0; s < set.count; s++) {
-        const id = set.specs[s * width + slot];
-        out[s] =
-          elements(id < 0 ? meta.shape : space.localShape(id, meta.shape)) *
-          DTYPE_BYTES[meta.dtype];
-      }
-      return out;
-    };
-    const state = stateBytes.get(n);
-    if (node.kind === 'placeholder') {
-      const [value] = flow.results[n];
-      if (value === undefined || value < 0) return;
-      const gradient =
-        state !== undefined && gradients.has(node.meta.roleName ?? node.name) ? state.gradient : 0;
-      const tied = node.meta.role === 'parameter' || node.meta.role === 'buffer';
-      if (state === undefined && tied) return;
-      const amounts =
-        state === undefined
-          ? bytesOf(value, 0)
-          : state.localElements.map(
-              (local) => local * (state.parameter + state.optimizer + gradient),
-            );
-      rows.push({ variable, node: n, save: amounts, recompute: amounts, discard: amounts });
-      return;
-    }
-    if (live.from[n] > point) return;
-    let save: Float64Array | undefined;
-    let recompute: Float64Array | undefined;
-    let discard: Float64Array | undefined;
-    const add = (to: Float64Array | undefined, what: Float64Array): Float64Array =>
-      to === undefined ? what : to.map((b, s) => b + what[s]);
-    for (let k = 0; k < flow.results[n].length; k++) {
-      const value = flow.results[n][k];
-      if (value < 0 || elsewhere?.has(live.root[value]) === true) continue;
-      if (live.view[n] === 1) {
-        const isKept = chosen?.[n] === 1 ? point < needs.until[value] : viewOf.has(value);
-        if (isKept) save = add(save, bytesOf(value, set.inputCount + k));
-        continue;
-      }
-      const forward = n >= point || point < live.lastForward[value];
-      // A value that is kept because the graph says so counts through its views (`viewsAlive`).
-      const kept = forward || point < (chosen?.[n] === 1 ? needs.until : live.lastBackward)[value];
-      const backward =
-        needs.first[value] >= 0 &&
-        point >= (runsFrom ?? needs.first)[value] &&
-        point < needs.last[value];
-      if (!kept && !forward && !backward) continue;
-      const bytes = bytesOf(value, set.inputCount + k);
-      if (kept) save = add(save, bytes);
-      if (forward || backward) recompute = add(recompute, bytes);
-      if (forward) discard = add(discard, bytes);
-    }
-    // A value that nobody reads later is there as this node takes it: in its own placement, or in a
-    // copy.
-    if (n === point)
-      for (const [value, slot] of read) {
-        const bytes = bytesOf(value, slot);
-        save = add(save, bytes);
-        recompute = add(recompute, bytes);
-        discard = add(discard, bytes);
-      }
-    const zero = new Float64Array(set.count);
-    if (save !== undefined || recompute !== undefined)
-      rows.push({
-        variable,
-        node: n,
-        save: save ?? zero,
-        recompute: recompute ?? zero,
-        discard: discard ?? zero,
-      });
+  const at: PeakPoint = {
+    model,
+    live,
+    point,
+    chosen,
+    elsewhere,
+    needs,
+    runsFrom: anchors === undefined ? needs.first : chainsOf(model, live, chosen, anchors),
+    gradients: gradientsBefore(model, point),
+    viewOf: viewsAlive(model, live, point, chosen),
+    read: readLast(model, live, point, needs),
+  };
+  return model.graph.nodes.flatMap((node, n) => {
+    if (model.nodeVariable[n] < 0) return [];
+    const amounts = node.kind === 'placeholder' ? inputBytes(at, n) : resultBytes(at, n);
+    return amounts === undefined ? [] : [{ variable: model.nodeVariable[n], node: n, ...amounts }];
   });
-  return rows;
+}
+
+/** A program point, and what is alive there. */
+interface PeakPoint {
+  readonly model: Model;
+  readonly live: Liveness;
+  readonly point: number;
+  readonly chosen: Uint8Array | undefined;
+  readonly elsewhere: { has(root: number): boolean } | undefined;
+  readonly needs: Needs;
+  /** Backward node from which on a recomputed value is there; -1 where it never is. */
+  readonly runsFrom: Int32Array;
+  /** Roles of parameters whose gradient is there. */
+  readonly gradients: ReadonlySet<string>;
+  readonly viewOf: ReadonlySet<number>;
+  /** Values that the node of the point reads as the last of all, with their input positions. */
+  readonly read: readonly (readonly [value: number, slot: number])[];
+}
+
+type Amounts = Pick<LiveBytes, RematDecision>;
+
+/** Local bytes of a value by strategy of the node that has it in this slot. */
+function slotBytes(
+  { flow, strategies, space }: Model,
+  n: number,
+  value: number,
+  slot: number,
+): Float64Array {
+  const { set } = strategies.nodes[n]!;
+  const width = set.inputCount + set.outputCount;
+  const { meta } = flow.values[value];
+  const out = new Float64Array(set.count);
+  for (let s = 0; s < set.count; s++) {
+    const id = set.specs[s * width + slot];
+    out[s] =
+      elements(id < 0 ? meta.shape : space.localShape(id, meta.shape)) * DTYPE_BYTES[meta.dtype];
+  }
+  return out;
+}
+
+/** Bytes of an input of the program; those of a parameter with its states. */
+function inputBytes({ model, gradients }: PeakPoint, n: number): Amounts | undefined {
+  const { graph, flow, stateBytes } = model;
+  const [value] = flow.results[n];
+  if (value === undefined || value < 0) return undefined;
+  const { name, meta } = graph.nodes[n];
+  const state = stateBytes.get(n);
+  if (state === undefined && (meta.role === 'parameter' || meta.role === 'buffer'))
+    return undefined;
+  const gradient = state !== undefined && gradients.has(meta.roleName ?? name) ? state.gradient : 0;
+  const amounts =
+    state === undefined
+      ? slotBytes(model, n, value, 0)
+      : state.localElements.map((local) => local * (state.parameter + state.optimizer + gradient));
+  return { save: amounts, recompute: amounts, discard: amounts };
+}
+
+/** Bytes of the results of a call, and of what the call of the point reads as the last of all. */
+function resultBytes(at: PeakPoint, n: number): Amounts | undefined {
+  const { model, live, point } = at;
+  if (live.from[n] > point) return undefined;
+  const { set } = model.strategies.nodes[n]!;
+  const sums: Partial<Record<RematDecision, Float64Array>> = {};
+  const add = (to: RematDecision, what: Float64Array): void => {
+    sums[to] = sums[to]?.map((b, s) => b + what[s]) ?? what;
+  };
+  model.flow.results[n].forEach((value, k) => {
+    if (value < 0 || at.elsewhere?.has(live.root[value]) === true) return;
+    const decisions = aliveUnder(at, n, value);
+    if (decisions.length === 0) return;
+    const bytes = slotBytes(model, n, value, set.inputCount + k);
+    for (const decision of decisions) add(decision, bytes);
+  });
+  // A value that nobody reads later is there as this node takes it: in its own placement, or in a
+  // copy.
+  if (n === point)
+    for (const [value, slot] of at.read) {
+      const bytes = slotBytes(model, n, value, slot);
+      for (const decision of ['save', 'recompute', 'discard'] as const) add(decision, bytes);
+    }
+  const { save, recompute, discard } = sums;
+  if (save === undefined && recompute === undefined) return undefined;
+  const zero = new Float64Array(set.count);
+  return { save: save ?? zero, recompute: recompute ?? zero, discard: discard ?? zero };
+}
+
+/** The decisions under which a result of a node is alive at the point. */
+function aliveUnder(at: PeakPoint, n: number, value: number): readonly RematDecision[] {
+  const { live, point, chosen, needs, runsFrom, viewOf } = at;
+  if (live.view[n] === 1) {
+    const isKept = chosen?.[n] === 1 ? point < needs.until[value] : viewOf.has(value);
+    return isKept ? ['save'] : [];
+  }
+  if (n >= point || point < live.lastForward[value]) return ['save', 'recompute', 'discard'];
+  // A value that is kept because the graph says so counts through its views (`viewsAlive`).
+  const kept = point < (chosen?.[n] === 1 ? needs.until : live.lastBackward)[value];
+  const backward = needs.first[value] >= 0 && point >= runsFrom[value] && point < needs.last[value];
+  return [...(kept ? (['save'] as const) : []), ...(backward ? (['recompute'] as const) : [])];
 }
 
 /** When the backward pass needs a value, by value; -1 where it does not. */

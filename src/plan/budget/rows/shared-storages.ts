@@ -83,101 +83,155 @@ export function withStorages(
   valuesOf: CompactProblem['valuesOf'],
   points: ReadonlyMap<number, SharedStorages>,
 ): WithStorages {
-  const own = problem.domains.length;
-  const domains: number[] = [...problem.domains];
-  const unary: number[] = [...problem.unary];
-  const vectors = [...problem.vectors];
-  const maps = [...problem.maps];
-  const tables = [...problem.tables];
-  const edges = Object.fromEntries(
-    Object.entries(problem.edges).map(([k, list]) => [k, [...list]]),
-  ) as Record<keyof Problem['edges'], number[]>;
-  const added = new Map<string, number>();
-  const once = <T>(store: T[], key: string, make: () => T): number => {
-    let id = added.get(key);
-    if (id === undefined) added.set(key, (id = store.push(make()) - 1));
-    return id;
-  };
-  const largest: { readonly variables: Int32Array; readonly classes: Int32Array[] }[] = [];
-  const rows = new Map<number, Pick<LinearRow, 'variables' | 'amounts'>>();
-  for (const [point, storages] of points) {
-    const row: { variables: number[]; amounts: Float64Array[] } = { variables: [], amounts: [] };
-    for (const tensors of storages.values()) {
-      const bytes = tensors.map((tensor) =>
-        Float64Array.from(valuesOf(tensor.variable), (s) => tensor.bytes[s]),
-      );
-      const floor = bytes.reduce(
-        (most, list) =>
-          Math.max(
-            most,
-            list.reduce((a, b) => Math.min(a, b), Infinity),
-          ),
-        0,
-      );
-      const all = [...new Set(bytes.flatMap((list) => [...list]))]
-        .filter((b) => b >= floor)
-        .sort((a, b) => a - b);
-      const classes = bytes.map((list) =>
-        Int32Array.from(list, (b) => all.findIndex((u) => u >= b)),
-      );
-      const key =
-        'storage ' +
-        `${tensors.map(({ variable }, i) => `${variable}:${classes[i].join()}`).join(';')}`;
-      const variable = once(domains, key, () => all.length);
-      row.variables.push(variable);
-      row.amounts.push(Float64Array.from(all));
-      if (variable < unary.length) continue;
-      unary.push(once(vectors, `free ${all.length}`, () => new Float64Array(all.length)));
-      const table = once(tables, `covers ${all.length}`, () => ({
-        rows: all.length,
-        columns: all.length,
-        costs: Float64Array.from({ length: all.length ** 2 }, (_, i) =>
-          Math.floor(i / all.length) <= i % all.length ? 0 : Infinity,
-        ),
-      }));
-      tensors.forEach((tensor, i) => {
-        edges.first.push(tensor.variable);
-        edges.second.push(variable);
-        edges.table.push(table);
-        edges.firstMap.push(once(maps, `classes ${classes[i].join()}`, () => classes[i]));
-        edges.secondMap.push(-1);
-      });
-      largest.push({ variables: Int32Array.from(tensors, (tensor) => tensor.variable), classes });
-    }
-    rows.set(point, { ...row, variables: Int32Array.from(row.variables) });
-  }
-  const { minPairs } = problem;
-  const padded = (list: Int32Array): Int32Array =>
-    Int32Array.from({ length: domains.length }, (_, v) => list[v] ?? -1);
+  const storages = new StorageVariables(problem, valuesOf);
+  const rows = new Map([...points].map(([point, at]) => [point, storages.row(at)]));
   return {
-    problem: {
-      ...problem,
-      domains: Int32Array.from(domains),
-      unary: Int32Array.from(unary),
-      vectors,
-      maps,
-      tables,
+    problem: storages.problem(),
+    rowAt: (point) => rows.get(point),
+    complete: (choice) => storages.complete(choice),
+  };
+}
+
+type StorageRow = Pick<LinearRow, 'variables' | 'amounts'>;
+
+/** The bytes that a storage may have, and of them the least for every value of each tensor. */
+interface StorageSizes {
+  readonly bytes: readonly number[];
+  readonly classes: readonly Int32Array[];
+}
+
+/** A problem with a variable for each storage that is asked for; equal storages have one. */
+class StorageVariables {
+  private readonly domains: number[];
+  private readonly unary: number[];
+  private readonly vectors: Problem['vectors'][number][];
+  private readonly maps: Problem['maps'][number][];
+  private readonly tables: Problem['tables'][number][];
+  private readonly edges: Record<keyof Problem['edges'], number[]>;
+  private readonly added = new Map<string, number>();
+  /** By storage: its tensors, and the class of each of their values. */
+  private readonly largest: {
+    readonly variables: Int32Array;
+    readonly classes: readonly Int32Array[];
+  }[] = [];
+
+  constructor(
+    private readonly before: Problem,
+    private readonly valuesOf: CompactProblem['valuesOf'],
+  ) {
+    this.domains = [...before.domains];
+    this.unary = [...before.unary];
+    this.vectors = [...before.vectors];
+    this.maps = [...before.maps];
+    this.tables = [...before.tables];
+    this.edges = Object.fromEntries(
+      Object.entries(before.edges).map(([k, list]) => [k, [...list]]),
+    ) as Record<keyof Problem['edges'], number[]>;
+  }
+
+  /** The amounts of a point's storages. */
+  row(storages: SharedStorages): StorageRow {
+    const variables: number[] = [];
+    const amounts: Float64Array[] = [];
+    for (const tensors of storages.values()) {
+      const sizes = this.sizesOf(tensors);
+      variables.push(this.variable(tensors, sizes));
+      amounts.push(Float64Array.from(sizes.bytes));
+    }
+    return { amounts, variables: Int32Array.from(variables) };
+  }
+
+  problem(): Problem {
+    const { minPairs } = this.before;
+    const padded = (list: Int32Array): Int32Array =>
+      Int32Array.from({ length: this.domains.length }, (_, v) => list[v] ?? -1);
+    return {
+      ...this.before,
+      domains: Int32Array.from(this.domains),
+      unary: Int32Array.from(this.unary),
+      vectors: this.vectors,
+      maps: this.maps,
+      tables: this.tables,
       edges: {
-        first: Int32Array.from(edges.first),
-        second: Int32Array.from(edges.second),
-        table: Int32Array.from(edges.table),
-        firstMap: Int32Array.from(edges.firstMap),
-        secondMap: Int32Array.from(edges.secondMap),
+        first: Int32Array.from(this.edges.first),
+        second: Int32Array.from(this.edges.second),
+        table: Int32Array.from(this.edges.table),
+        firstMap: Int32Array.from(this.edges.firstMap),
+        secondMap: Int32Array.from(this.edges.secondMap),
       },
       ...(minPairs === undefined
         ? {}
         : { minPairs: { first: padded(minPairs.first), second: padded(minPairs.second) } }),
-    },
-    rowAt: (point) => rows.get(point),
-    complete: (choice) => {
-      const full = new Int32Array(domains.length);
-      full.set(choice.subarray(0, own));
-      largest.forEach(({ variables, classes }, z) => {
-        variables.forEach(
-          (v, i) => (full[own + z] = Math.max(full[own + z], classes[i][choice[v]])),
-        );
-      });
-      return full;
-    },
-  };
+    };
+  }
+
+  /** A choice with the storages that it makes. */
+  complete(choice: Int32Array): Int32Array {
+    const own = this.before.domains.length;
+    const full = new Int32Array(this.domains.length);
+    full.set(choice.subarray(0, own));
+    this.largest.forEach(({ variables, classes }, z) => {
+      variables.forEach((v, i) => (full[own + z] = Math.max(full[own + z], classes[i][choice[v]])));
+    });
+    return full;
+  }
+
+  private sizesOf(tensors: readonly Tensor[]): StorageSizes {
+    const bytes = tensors.map((tensor) =>
+      Float64Array.from(this.valuesOf(tensor.variable), (s) => tensor.bytes[s]),
+    );
+    const floor = bytes.reduce(
+      (most, list) =>
+        Math.max(
+          most,
+          list.reduce((a, b) => Math.min(a, b), Infinity),
+        ),
+      0,
+    );
+    const all = [...new Set(bytes.flatMap((list) => [...list]))]
+      .filter((b) => b >= floor)
+      .sort((a, b) => a - b);
+    return {
+      bytes: all,
+      classes: bytes.map((list) => Int32Array.from(list, (b) => all.findIndex((u) => u >= b))),
+    };
+  }
+
+  /** The variable of a storage, with edges to its tensors. */
+  private variable(tensors: readonly Tensor[], { bytes, classes }: StorageSizes): number {
+    const count = bytes.length;
+    const key =
+      'storage ' +
+      `${tensors.map(({ variable }, i) => `${variable}:${classes[i].join()}`).join(';')}`;
+    const variable = this.once(this.domains, key, () => count);
+    if (variable < this.unary.length) return variable;
+    this.unary.push(this.once(this.vectors, `free ${count}`, () => new Float64Array(count)));
+    const table = this.once(this.tables, `covers ${count}`, () => ({
+      rows: count,
+      columns: count,
+      costs: Float64Array.from({ length: count ** 2 }, (_, i) =>
+        Math.floor(i / count) <= i % count ? 0 : Infinity,
+      ),
+    }));
+    tensors.forEach((tensor, i) => {
+      this.edges.first.push(tensor.variable);
+      this.edges.second.push(variable);
+      this.edges.table.push(table);
+      this.edges.firstMap.push(
+        this.once(this.maps, `classes ${classes[i].join()}`, () => classes[i]),
+      );
+      this.edges.secondMap.push(-1);
+    });
+    this.largest.push({
+      variables: Int32Array.from(tensors, (tensor) => tensor.variable),
+      classes,
+    });
+    return variable;
+  }
+
+  private once<T>(store: T[], key: string, make: () => T): number {
+    let id = this.added.get(key);
+    if (id === undefined) this.added.set(key, (id = store.push(make()) - 1));
+    return id;
+  }
 }
