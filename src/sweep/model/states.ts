@@ -110,155 +110,252 @@ export function parameterCost(
   mode: StateMode,
   groups: DataGroups,
   once = false,
-  {
-    gradientBytes = p.itemBytes,
-    sumsWhole = false,
-    state: kept,
-    priced = alone,
-    listed = true,
-    keptWeightBytes = 0,
-  }: StateMoving = {},
+  moving: StateMoving = {},
 ): ParameterCost {
-  const { mesh, collectives } = p.kind === 'expert' ? groups.expert : groups.dense;
+  const ranked = rankedParameter(p, groups);
+  const moves = new Moves(ranked, moving);
+  const { gradientBytes = p.itemBytes, sumsWhole = false } = moving;
+  const cost = modeCost(ranked, moves, { mode, once, gradientBytes, sumsWhole });
+  const { shares = WHOLE, gatheredBytes = 0 } = cost;
+  const { localElements, wholeBytes } = ranked;
+  const state = p.trained && moving.state !== undefined ? { ...p.state, ...moving.state } : p.state;
+  // Norms and biases have one dim; the embedding and the head are outside the layers.
+  const castBytes = p.trained && p.isNarrow === true ? (moving.keptWeightBytes ?? 0) : 0;
+  return {
+    gatherForwardSeconds: cost.gatherForwardSeconds ?? 0,
+    gatherBackwardSeconds: cost.gatherBackwardSeconds ?? 0,
+    scatterSeconds: cost.scatterSeconds ?? 0,
+    sumSeconds: cost.sumSeconds,
+    gatherSeconds: cost.gatherSeconds ?? 0,
+    // A weight that is gathered for each pass is cast for it.
+    parameterBytes:
+      localElements *
+        (state.parameter * shares.parameter + (gatheredBytes > wholeBytes ? 0 : castBytes)) +
+      (cost.keptGatheredBytes ?? 0),
+    gradientBytes: localElements * state.gradient * shares.gradient,
+    optimizerBytes: localElements * state.optimizer * shares.optimizer,
+    gatheredBytes,
+    prefetchedBytes: cost.prefetchedBytes ?? 0,
+    elements: localElements,
+    updatedElements: p.trained ? localElements * shares.optimizer : 0,
+    perMicrobatch: moves.perMicrobatch,
+    perStep: moves.perStep,
+  };
+}
+
+/** A parameter on the mesh that its data ranks are part of. */
+interface RankedParameter {
+  readonly p: CoreParameter;
+  readonly mesh: DeviceMesh;
+  readonly collectives: CollectiveModel;
+  /** Axes that FSDP cuts it over, axes of replicas, and others that leave its gradient pending. */
+  readonly shardAxes: readonly string[];
+  readonly replicaAxes: readonly string[];
+  readonly pendingAxes: readonly string[];
+  /** Ranks of the axes that FSDP cuts it over, and of those and the replicas. */
+  readonly shardRanks: number;
+  readonly dataRanks: number;
+  /** On a device, before data ranks cut it. */
+  readonly localElements: number;
+  readonly localRows: number;
+  readonly wholeBytes: number;
+  /** False for one with fewer rows than ranks, which FSDP keeps whole. */
+  readonly rowsSuffice: boolean;
+}
+
+function rankedParameter(p: CoreParameter, groups: DataGroups): RankedParameter {
+  const isExpert = p.kind === 'expert';
+  const { mesh, collectives } = isExpert ? groups.expert : groups.dense;
   const size = (axis: string): number => mesh.sizes[mesh.names.indexOf(axis)] ?? 1;
   const present = (axes: readonly string[]): string[] => axes.filter((a) => size(a) > 1);
-  const shardAxes = present(p.kind === 'expert' ? ['efsdp'] : ['dp_shard', 'cp', 'sp']);
+  const count = (axes: readonly string[]): number => axes.reduce((n, a) => n * size(a), 1);
+  const shardAxes = present(isExpert ? ['efsdp'] : ['dp_shard', 'cp', 'sp']);
   const replicaAxes = present(['dp_replicate']);
-  // The other dims that leave the gradient pending: model dims, and for a router every dim that
-  // cuts tokens.
+  // Model dims, and for a router every dim that cuts tokens.
   const pendingAxes = present(
     p.kind === 'router' ? ['tp'] : p.pending.filter((a) => !shardAxes.includes(a)),
   );
-  const localElements =
-    p.kind === 'expert'
-      ? (p.localElements / p.rows / groups.etp) * Math.ceil(p.rows / groups.ep)
-      : p.localElements;
-  const localRows = p.kind === 'expert' ? Math.ceil(p.rows / groups.ep) : p.localRows;
-  const wholeBytes = localElements * p.itemBytes;
-  const count = (axes: readonly string[]): number => axes.reduce((n, a) => n * size(a), 1);
-  const ranks = count(shardAxes);
+  const localRows = isExpert ? Math.ceil(p.rows / groups.ep) : p.localRows;
+  const localElements = isExpert
+    ? (p.localElements / p.rows / groups.etp) * localRows
+    : p.localElements;
+  const shardRanks = count(shardAxes);
+  return {
+    p,
+    mesh,
+    collectives,
+    shardAxes,
+    replicaAxes,
+    pendingAxes,
+    shardRanks,
+    dataRanks: count([...replicaAxes, ...shardAxes]),
+    localElements,
+    localRows,
+    wholeBytes: localElements * p.itemBytes,
+    rowsSuffice: isExpert ? localElements >= shardRanks : p.rows >= p.rowWays * shardRanks,
+  };
+}
 
-  // Norms and biases have one dim; the embedding and the head are outside the layers.
-  const castBytes = p.trained && p.isNarrow === true ? keptWeightBytes : 0;
-  const state = p.trained && kept !== undefined ? { ...p.state, ...kept } : p.state;
+/** Prices the moves of a parameter's states, and lists them. */
+class Moves {
+  readonly perMicrobatch: Moved[] = [];
+  readonly perStep: Moved[] = [];
 
-  const perMicrobatch: Moved[] = [];
-  const perStep: Moved[] = [];
-  const price = (
-    list: Moved[],
-    kind: Parameters<CollectiveModel['seconds']>[0],
+  constructor(
+    private readonly ranked: RankedParameter,
+    private readonly moving: StateMoving,
+  ) {}
+
+  /** Seconds of a collective over some axes; 0 where it moves nothing. */
+  seconds(
+    kind: StateMove['kind'],
     bytes: number,
     axes: readonly string[],
     moment: StateMove['moment'] = 'sum',
-  ): number => {
+  ): number {
     if (axes.length === 0 || bytes === 0) return 0;
+    const { p: parameter, mesh, collectives } = this.ranked;
+    const { priced = alone, listed = true } = this.moving;
     const dims: number[] = [];
     for (let d = 0; d < mesh.names.length; d++) if (axes.includes(mesh.names[d])) dims.push(d);
-    const seconds = priced({ kind, bytes, dims, collectives, parameter: p, moment });
+    const seconds = priced({ kind, bytes, dims, collectives, parameter, moment });
     if (!listed) return seconds;
-    const names = dims.map((d) => mesh.names[d]).join('+');
+    const list = EVERY_MICROBATCH.has(moment) ? this.perMicrobatch : this.perStep;
     list.push({
       kind,
-      axes: names,
+      axes: dims.map((d) => mesh.names[d]).join('+'),
       count: 1,
       sentBytes: ringBytes(kind, bytes, mesh.sizeOf(dims)),
       seconds,
     });
     return seconds;
-  };
-  let [
-    gatherForwardSeconds,
-    gatherBackwardSeconds,
-    scatterSeconds,
-    sumSeconds,
-    gatherSeconds,
-    gathered,
-    prefetchedBytes,
-    keptGathered,
-  ] = [0, 0, 0, 0, 0, 0, 0, 0];
-  let shares = { parameter: 1, gradient: 1, optimizer: 1 };
-  const shardElements = (): number => {
-    // By rows for FSDP, as the placement cuts dim 0.
-    return (localElements / localRows) * Math.ceil(localRows / ranks);
-  };
-  const rowsSuffice = p.kind === 'expert' ? localElements >= ranks : p.rows >= p.rowWays * ranks;
-  if (mode === 'fsdp' || mode === 'hsdp') {
-    if (ranks > 1 && rowsSuffice) {
-      // Experts have few rows left: each is cut on its own dims, in equal parts.
-      const shard = p.kind === 'expert' ? Math.ceil(localElements / ranks) : shardElements();
-      const share = shard / localElements;
-      shares = { parameter: share, gradient: share, optimizer: share };
-      const bytes = shard * ranks * p.itemBytes;
-      const summed = shard * ranks * gradientBytes;
-      if (once) {
-        gatherSeconds += price(perStep, 'all_gather', bytes, shardAxes, 'gather');
-        if (p.trained) sumSeconds += price(perStep, 'reduce_scatter', summed, shardAxes);
-        shares = { parameter: share, gradient: 1, optimizer: share };
-        keptGathered = bytes;
-      } else {
-        if (p.usedForward)
-          gatherForwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes, 'forward');
-        if (p.usedBackward)
-          gatherBackwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes, 'backward');
-        if (p.trained)
-          scatterSeconds += price(perMicrobatch, 'reduce_scatter', summed, shardAxes, 'scatter');
-        prefetchedBytes = bytes;
-        gathered = bytes + (p.trained ? wholeBytes : 0);
-      }
-      if (p.trained)
-        sumSeconds += price(
-          perStep,
-          'all_reduce',
-          shard * gradientBytes,
-          [...replicaAxes, ...pendingAxes],
-          'pending',
-        );
-    } else if (p.trained) {
-      sumSeconds += price(perStep, 'all_reduce', wholeBytes, [
-        ...replicaAxes,
-        ...shardAxes,
-        ...pendingAxes,
-      ]);
-    }
-  } else if (p.trained) {
-    const all = [...replicaAxes, ...shardAxes];
-    const n = count(all);
-    const summedBytes = localElements * gradientBytes;
-    if (mode === 'dp' || n === 1)
-      sumSeconds += price(perStep, 'all_reduce', summedBytes, [...all, ...pendingAxes]);
-    else {
-      // Buffers are flat, so that any number of ranks cuts them.
-      const share = Math.ceil(localElements / n) / localElements;
-      if (mode === 'zero2') {
-        scatterSeconds += price(perMicrobatch, 'reduce_scatter', summedBytes, all, 'scatter');
-        gathered = wholeBytes;
-        shares = { parameter: 1, gradient: share, optimizer: share };
-      } else {
-        sumSeconds += price(perStep, sumsWhole ? 'all_reduce' : 'reduce_scatter', summedBytes, all);
-        shares = { parameter: 1, gradient: 1, optimizer: share };
-      }
-      sumSeconds += price(perStep, 'all_reduce', summedBytes * share, pendingAxes, 'pending');
-      gatherSeconds += price(perStep, 'all_gather', wholeBytes, all, 'gather');
-    }
   }
+}
+
+const EVERY_MICROBATCH: ReadonlySet<StateMove['moment']> = new Set([
+  'forward',
+  'backward',
+  'scatter',
+]);
+
+/** Shares of the elements of a device that it keeps. */
+interface Shares {
+  readonly parameter: number;
+  readonly gradient: number;
+  readonly optimizer: number;
+}
+
+const WHOLE: Shares = { parameter: 1, gradient: 1, optimizer: 1 };
+
+/** What a mode makes of a parameter; what it leaves out is 0, and the shares are whole. */
+interface ModeCost {
+  readonly gatherForwardSeconds?: number;
+  readonly gatherBackwardSeconds?: number;
+  readonly scatterSeconds?: number;
+  readonly sumSeconds: number;
+  readonly gatherSeconds?: number;
+  readonly gatheredBytes?: number;
+  readonly prefetchedBytes?: number;
+  /** Bytes of the gathered parameter where it stays for the whole step. */
+  readonly keptGatheredBytes?: number;
+  readonly shares?: Shares;
+}
+
+/** How states are kept and summed. */
+interface StateWays {
+  readonly mode: StateMode;
+  readonly once: boolean;
+  /** Bytes of a gradient element as data ranks sum it. */
+  readonly gradientBytes: number;
+  readonly sumsWhole: boolean;
+}
+
+function modeCost(ranked: RankedParameter, moves: Moves, ways: StateWays): ModeCost {
+  const { p, shardAxes, replicaAxes, pendingAxes } = ranked;
+  const { mode } = ways;
+  const isSharded = mode === 'fsdp' || mode === 'hsdp';
+  if (isSharded && ranked.shardRanks > 1 && ranked.rowsSuffice)
+    return shardedCost(ranked, moves, ways);
+  if (!p.trained) return { sumSeconds: 0 };
+  if (!isSharded && mode !== 'dp' && ranked.dataRanks > 1) return zeroCost(ranked, moves, ways);
+  const bytes = isSharded ? ranked.wholeBytes : ranked.localElements * ways.gradientBytes;
+  const axes = [...replicaAxes, ...shardAxes, ...pendingAxes];
+  return { sumSeconds: moves.seconds('all_reduce', bytes, axes) };
+}
+
+/** FSDP: parameter, gradient and optimizer state are cut. */
+function shardedCost(
+  ranked: RankedParameter,
+  moves: Moves,
+  { once, gradientBytes }: StateWays,
+): ModeCost {
+  const { p, shardAxes, shardRanks, localElements } = ranked;
+  const shard = shardElements(ranked);
+  const share = shard / localElements;
+  const bytes = shard * shardRanks * p.itemBytes;
+  const summed = shard * shardRanks * gradientBytes;
+  const cost = once
+    ? {
+        gatherSeconds: moves.seconds('all_gather', bytes, shardAxes, 'gather'),
+        sumSeconds: p.trained ? moves.seconds('reduce_scatter', summed, shardAxes) : 0,
+        shares: { parameter: share, gradient: 1, optimizer: share },
+        keptGatheredBytes: bytes,
+      }
+    : {
+        gatherForwardSeconds: p.usedForward
+          ? moves.seconds('all_gather', bytes, shardAxes, 'forward')
+          : 0,
+        gatherBackwardSeconds: p.usedBackward
+          ? moves.seconds('all_gather', bytes, shardAxes, 'backward')
+          : 0,
+        scatterSeconds: p.trained
+          ? moves.seconds('reduce_scatter', summed, shardAxes, 'scatter')
+          : 0,
+        sumSeconds: 0,
+        shares: { parameter: share, gradient: share, optimizer: share },
+        prefetchedBytes: bytes,
+        gatheredBytes: bytes + (p.trained ? ranked.wholeBytes : 0),
+      };
+  if (!p.trained) return cost;
+  const others = [...ranked.replicaAxes, ...ranked.pendingAxes];
+  const pending = moves.seconds('all_reduce', shard * gradientBytes, others, 'pending');
+  return { ...cost, sumSeconds: cost.sumSeconds + pending };
+}
+
+/** Elements that FSDP leaves a rank: by rows, as the placement cuts dim 0. */
+function shardElements({ p, localElements, localRows, shardRanks }: RankedParameter): number {
+  // Experts have few rows left: each is cut on its own dims, in equal parts.
+  if (p.kind === 'expert') return Math.ceil(localElements / shardRanks);
+  return (localElements / localRows) * Math.ceil(localRows / shardRanks);
+}
+
+/** ZeRO 1 and 2: optimizer state is cut, and gradients are in ZeRO 2. */
+function zeroCost(
+  ranked: RankedParameter,
+  moves: Moves,
+  { mode, gradientBytes, sumsWhole }: StateWays,
+): ModeCost {
+  const { localElements, wholeBytes, pendingAxes } = ranked;
+  const all = [...ranked.replicaAxes, ...ranked.shardAxes];
+  const summedBytes = localElements * gradientBytes;
+  // Buffers are flat, so that any number of ranks cuts them.
+  const share = Math.ceil(localElements / ranked.dataRanks) / localElements;
+  const cost =
+    mode === 'zero2'
+      ? {
+          scatterSeconds: moves.seconds('reduce_scatter', summedBytes, all, 'scatter'),
+          sumSeconds: 0,
+          gatheredBytes: wholeBytes,
+          shares: { parameter: 1, gradient: share, optimizer: share },
+        }
+      : {
+          sumSeconds: moves.seconds(sumsWhole ? 'all_reduce' : 'reduce_scatter', summedBytes, all),
+          shares: { parameter: 1, gradient: 1, optimizer: share },
+        };
+  const pending = moves.seconds('all_reduce', summedBytes * share, pendingAxes, 'pending');
   return {
-    gatherForwardSeconds,
-    gatherBackwardSeconds,
-    scatterSeconds,
-    sumSeconds,
-    gatherSeconds,
-    // A weight that is gathered for each pass is cast for it.
-    parameterBytes:
-      localElements *
-        (state.parameter * shares.parameter + (gathered > wholeBytes ? 0 : castBytes)) +
-      keptGathered,
-    gradientBytes: localElements * state.gradient * shares.gradient,
-    optimizerBytes: localElements * state.optimizer * shares.optimizer,
-    gatheredBytes: gathered,
-    prefetchedBytes,
-    elements: localElements,
-    updatedElements: p.trained ? localElements * shares.optimizer : 0,
-    perMicrobatch,
-    perStep,
+    ...cost,
+    sumSeconds: cost.sumSeconds + pending,
+    gatherSeconds: moves.seconds('all_gather', wholeBytes, all, 'gather'),
   };
 }

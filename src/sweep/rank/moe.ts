@@ -170,21 +170,63 @@ interface RoutedRequest {
  * the gathered rows are kept.
  */
 export function routedCosts(request: RoutedRequest): RoutedCosts {
-  const { graph, phases, layers, table, experts, system } = request;
+  const program = routedProgram(request);
+  const { graph, experts, active, limit, folds } = request;
+  // Only the products of a device's experts depend on the number of experts and on their cut.
+  const others = otherTimes(request, program);
+  const byFold = folds.map((fold) => {
+    const share = Math.ceil(experts / fold.ep);
+    const times = graph.nodes.map((node, i) =>
+      program.isRouted[i] && isProduct(node)
+        ? timeAt(request, program, node, { share, etp: fold.etp })
+        : others[i],
+    );
+    return Array.from({ length: program.units.count }, (_, u) =>
+      routedUnit(request, program, { u, fold, times }),
+    );
+  });
+  return {
+    experts,
+    active,
+    ...(limit === undefined ? {} : { limit }),
+    units: Object.fromEntries(folds.map((fold, k) => [foldKey(fold), byFold[k]])),
+    parameters: routedParameters(
+      graph,
+      program.found.map((b) => b.scope),
+      program.units.unit,
+      request,
+    ),
+  };
+}
+
+/** A joint program with its routed blocks. */
+interface RoutedProgram {
+  readonly units: ReturnType<typeof graphUnits>;
+  readonly found: readonly Block[];
+  /** Nodes of the blocks, and of their backward passes. */
+  readonly isRouted: readonly boolean[];
+  readonly types: ReadonlyMap<string, ValueType>;
+  readonly bytesOf: (node: number) => number;
+  /** Width of the stream of tokens. */
+  readonly width: number;
+  /** Calls that run again, by what is recomputed, and the bytes that are then kept. */
+  readonly again: Readonly<Record<RoutedPart, ReadonlySet<string>>>;
+  readonly kept: Readonly<Record<RoutedPart, ReturnType<typeof keptByUnit>>>;
+}
+
+function routedProgram(request: RoutedRequest): RoutedProgram {
+  const { graph, phases, layers, table, system } = request;
   const units = graphUnits(graph, phases, layers, table);
   const found = blocks(graph, (node, i) => node.kind === 'call' && phases[i] === 'forward');
   const forward = new Set(found.flatMap((b) => [...b.calls]));
-  const scopes = found.map((b) => b.scope);
   const isRouted = graph.nodes.map((node, i) => {
     if (node.kind !== 'call') return false;
     if (phases[i] === 'forward') return forward.has(node.name);
     const { of, path } = node.meta;
-    return of !== undefined ? forward.has(of) : scopes.some((scope) => inside(path, scope));
+    return of !== undefined ? forward.has(of) : found.some((b) => inside(path, b.scope));
   });
   const types = new Map(graph.nodes.map((n) => [n.name, n.type]));
   const bytesOf = (i: number): number => typeBytes(graph.nodes[i].type);
-  const typeOf = (name: string): ValueType => types.get(name) ?? internalType(name);
-  const contextOf = (i: number): ReturnType<typeof bind> => bind(table, graph.nodes[i], typeOf);
   const isPointwise = (n: Node): boolean => table.get(n.target)?.cls === 'pointwise';
   const again = record(
     (part) =>
@@ -199,74 +241,79 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
   const kept = record((part) =>
     keptByUnit(graph, units, again[part], bytesOf, { counts: (i) => isRouted[i], narrow, fused }),
   );
-
-  const laidOut = (node: Node, time: CallTime): CallTime =>
-    system?.software.groupedExperts === true && table.get(node.target)?.cls === 'other'
-      ? { ...time, seconds: time.seconds * ROWS_STILL_MOVED }
-      : time;
   const width = streamWidth(found, types);
-  const timeAt = (node: Node, share: number, etp: number): CallTime =>
-    callTime(node, types, { share, etp, width }, request);
+  return { units, found, isRouted, types, bytesOf, width, again, kept };
+}
+
+/** The time of a call on a share of the experts, each cut between `etp` devices. */
+function timeAt(
+  request: RoutedRequest,
+  { types, width }: RoutedProgram,
+  node: Node,
+  { share, etp }: { readonly share: number; readonly etp: number },
+): CallTime {
+  return callTime(node, types, { share, etp, width }, request);
+}
+
+/** Times of all calls but the products of experts, which are the same under every fold. */
+function otherTimes(request: RoutedRequest, program: RoutedProgram): CallTime[] {
+  const { graph, table, experts, system } = request;
+  const { units, types, bytesOf, isRouted } = program;
+  const typeOf = (name: string): ValueType => types.get(name) ?? internalType(name);
+  const contextOf = (i: number): ReturnType<typeof bind> => bind(table, graph.nodes[i], typeOf);
   const made =
     system === undefined
       ? undefined
       : programKernels({ graph, units, table, bytesOf, contextOf }, system);
-  // Only the products of a device's experts depend on the number of experts and on their cut.
-  const others = graph.nodes.map((node, i) => {
+  return graph.nodes.map((node, i) => {
     if (!isRouted[i] || isProduct(node)) return NOTHING;
-    return made === undefined
-      ? timeAt(node, experts, 1)
-      : laidOut(node, { seconds: made.seconds[i], kernels: made.kernels[i] });
+    if (made === undefined) return timeAt(request, program, node, { share: experts, etp: 1 });
+    const stillMoved =
+      system?.software.groupedExperts === true && table.get(node.target)?.cls === 'other';
+    const seconds = made.seconds[i] * (stillMoved ? ROWS_STILL_MOVED : 1);
+    return { seconds, kernels: made.kernels[i] };
   });
-  const byFold = request.folds.map((fold) => {
-    const share = Math.ceil(experts / fold.ep);
-    const times = graph.nodes.map((node, i) =>
-      isRouted[i] && isProduct(node) ? timeAt(node, share, fold.etp) : others[i],
+}
+
+/** The routed block of a unit under a fold, from the times of all calls. */
+function routedUnit(
+  { graph, experts, active }: RoutedRequest,
+  { units, found, isRouted, bytesOf, again, kept }: RoutedProgram,
+  {
+    u,
+    fold,
+    times,
+  }: { readonly u: number; readonly fold: Fold; readonly times: readonly CallTime[] },
+): RoutedUnit {
+  const sum = (accepts: (i: number) => boolean, of: keyof CallTime = 'seconds'): number =>
+    times.reduce(
+      (total, t, i) => (isRouted[i] && units.unit[i] === u && accepts(i) ? total + t[of] : total),
+      0,
     );
-    const sum = (
-      u: number,
-      accepts: (i: number) => boolean,
-      of: keyof CallTime = 'seconds',
-    ): number =>
-      times.reduce(
-        (sum, t, i) => (isRouted[i] && units.unit[i] === u && accepts(i) ? sum + t[of] : sum),
-        0,
-      );
-    return Array.from({ length: units.count }, (_, u): RoutedUnit => {
-      const largest = graph.nodes.reduce(
-        (most, node, i) =>
-          isRouted[i] && units.unit[i] === u && !isStack(node.type, experts)
-            ? Math.max(most, bytesOf(i))
-            : most,
-        0,
-      );
-      const dispatchBytes = dispatchOf(found, graph, u, request.active);
-      // Rows that come from the others that cut the same experts.
-      const gathered = (part: RoutedPart): number =>
-        part === 'full' ? 0 : (fold.etp - 1) * dispatchBytes;
-      return {
-        forwardSeconds: sum(u, (i) => units.pass[i] === 'forward'),
-        inputSeconds: sum(u, (i) => units.pass[i] === 'input'),
-        weightSeconds: sum(u, (i) => units.pass[i] === 'weight'),
-        kernels: {
-          forward: sum(u, (i) => units.pass[i] === 'forward', 'kernels'),
-          backward: sum(u, (i) => units.pass[i] !== 'forward', 'kernels'),
-        },
-        recomputeSeconds: record((part) => sum(u, (i) => again[part].has(graph.nodes[i].name))),
-        keptBytes: record((part) => kept[part].bytes[u] + gathered(part)),
-        // A product's operand and its result, and the gradient of one of them.
-        temporaryBytes:
-          2 * (fold.etp === 1 ? largest : Math.max(largest, fold.etp * dispatchBytes)),
-        dispatchBytes,
-      };
-    });
-  });
+  const largest = graph.nodes.reduce(
+    (most, node, i) =>
+      isRouted[i] && units.unit[i] === u && !isStack(node.type, experts)
+        ? Math.max(most, bytesOf(i))
+        : most,
+    0,
+  );
+  const dispatchBytes = dispatchOf(found, graph, u, active);
+  // Rows that come from the others that cut the same experts.
+  const gathered = (part: RoutedPart): number =>
+    part === 'full' ? 0 : (fold.etp - 1) * dispatchBytes;
   return {
-    experts,
-    active: request.active,
-    ...(request.limit === undefined ? {} : { limit: request.limit }),
-    units: Object.fromEntries(request.folds.map((fold, k) => [foldKey(fold), byFold[k]])),
-    parameters: routedParameters(graph, scopes, units.unit, request),
+    forwardSeconds: sum((i) => units.pass[i] === 'forward'),
+    inputSeconds: sum((i) => units.pass[i] === 'input'),
+    weightSeconds: sum((i) => units.pass[i] === 'weight'),
+    kernels: {
+      forward: sum((i) => units.pass[i] === 'forward', 'kernels'),
+      backward: sum((i) => units.pass[i] !== 'forward', 'kernels'),
+    },
+    recomputeSeconds: record((part) => sum((i) => again[part].has(graph.nodes[i].name))),
+    keptBytes: record((part) => kept[part].bytes[u] + gathered(part)),
+    // A product's operand and its result, and the gradient of one of them.
+    temporaryBytes: 2 * (fold.etp === 1 ? largest : Math.max(largest, fold.etp * dispatchBytes)),
+    dispatchBytes,
   };
 }
 
