@@ -10,7 +10,7 @@ import { programUtilization } from '../cost/training/mfu.ts';
 import { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { isPolicy, modulesOf } from '../recipes/checkpoints.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../recipes/compare/comparison.ts';
-import { dominators, paretoFront } from '../recipes/compare/pareto.ts';
+import { dominators, paretoFront, type ParetoPoint } from '../recipes/compare/pareto.ts';
 import { allocationOfLayout } from './model/layout.ts';
 import type { SweepQuestion } from './model/question.ts';
 import { coreOf, type NamedRow, Reasons } from './reasons.ts';
@@ -27,110 +27,34 @@ export function sweepComparison(
   whatIf: readonly WhatIf[],
 ): Comparison {
   const { priced, kinds, budgetBytes } = result;
+  const { cluster } = result.composer;
   const named = nameRows(priced);
   const best = named.find(({ row }) => row.fits);
-  const peak = matrixPeak(result.composer.cluster, result.dtype).flopsPerSecond;
-  const utilization = (seconds: number): ReturnType<typeof programUtilization> =>
-    programUtilization(
-      question.globalBatch * kinds.sequenceFlops,
-      true,
-      seconds,
-      question.devices,
-      peak,
-    );
-  const points = named.map(({ name, row }) => ({
+  const points = named.map(({ name, row }): ParetoPoint => ({
     name,
     seconds: row.figures.seconds,
     peakBytes: row.figures.peakBytes,
     fits: row.fits,
   }));
-  const front = paretoFront(points);
   const dominatorOf = dominators(points);
   const reasons = new Reasons(result, best);
   const plans = named.map(({ name, row }): ComparedPlan => {
-    const { figures, tuning, fits } = row;
-    const core = coreOf(result, row);
-    const over = figures.peakBytes - budgetBytes;
     const dominated = dominatorOf({ name, ...row.figures });
-    const plan: ComparedPlan = {
-      name,
-      plan: row.row.name,
-      origin: row.row.kind.free === true ? 'ilp' : 'zoo',
-      mesh: row.row.mesh,
-      seconds: figures.seconds,
-      communicationSeconds: figures.communicationSeconds,
-      peakBytes: figures.peakBytes,
-      fits,
-      ...(over > 0 ? { overBytes: over } : {}),
-      choice: row.row.kind.mode !== 'zero1' && row.row.kind.mode !== 'zero2',
-      ...(over > 0 || dominated === undefined ? {} : { dominatedBy: dominated }),
-      layout: {
-        computeSeconds: figures.computeSeconds,
-        exposedCommunicationSeconds: figures.communicationSeconds,
-        bubbleSeconds: figures.bubbleSeconds,
-        mfu: utilization(figures.seconds).mfu,
-        tokensPerSecond: (question.globalBatch * question.sequence) / figures.seconds,
-        memory: figures.memory,
-        sizes:
-          result.routed.size === 0
-            ? row.row.sizes
-            : { ...row.row.sizes, etp: row.row.sizes.etp ?? 1 },
-        microbatch: tuning.microbatch,
-        microbatches: figures.microbatches,
-        schedule: tuning.schedule,
-        chunks: tuning.chunks,
-        checkpoint: tuning.checkpoint,
-        ...(isPolicy(tuning.checkpoint) ? {} : { recomputes: modulesOf(tuning.checkpoint) }),
-        ...(tuning.checkpoint === 'none' ? {} : { unitsAgain: figures.unitsAgain }),
-        ...(tuning.once ? { gathersOnce: true } : {}),
-        ...(tuning.paired === true ? { pairsMicrobatches: true } : {}),
-        get stages() {
-          return figures.composed.stages;
-        },
-        get boundaries() {
-          return figures.composed.boundaries;
-        },
-        get pointToPointBytes() {
-          return (
-            2 *
-            figures.microbatches *
-            figures.composed.boundaries.reduce((sum, b) => sum + b.bytes, 0)
-          );
-        },
-        pricedLayers: kinds.shallow,
-        ...(core?.proof === undefined ? {} : { shallowProof: core.proof }),
-        ...(row.like === undefined ? {} : { placements: `${row.like.name} on ${row.like.mesh}` }),
-      },
-    };
-    return reasons.of(plan, row, dominated);
+    return reasons.of(comparedPlan(question, result, { name, row }, dominated), row, dominated);
   });
-  const frontier = front.flatMap((name) => {
-    const p = points.find((q) => q.name === name);
-    return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds, gap: null }];
-  });
-  const smallest =
-    priced.length === 0 ? undefined : Math.min(...priced.map((p) => p.figures.peakBytes));
+  const front = paretoFront(points);
   return {
     devices: question.devices,
-    cluster: result.composer.cluster.id,
+    cluster: cluster.id,
     budgetBytes,
     plans,
     refused: result.refused,
     findings: priced.flatMap(({ row }) =>
       row.findings.map((f) => ({ ...f, plan: row.name, mesh: row.mesh })),
     ),
-    meshes: result.meshes.map((m) => ({
-      mesh: m.mesh,
-      hosts: hostsOf(m.sizes, result.composer.cluster),
-      status: m.status,
-      ...(m.boundSeconds === undefined ? {} : { boundSeconds: m.boundSeconds }),
-      ...(m.code === undefined ? {} : { code: m.code }),
-      ...(m.reason === undefined ? {} : { reason: m.reason }),
-    })),
+    meshes: meshesOf(result),
     best: best?.name ?? null,
-    ...(best === undefined
-      ? {}
-      : { held: allocationOfLayout(result.composer.cluster, best.row.row.sizes) }),
+    ...(best === undefined ? {} : { held: allocationOfLayout(cluster, best.row.row.sizes) }),
     pareto: front,
     question: {
       model: question.model,
@@ -140,18 +64,125 @@ export function sweepComparison(
       layers: kinds.layers,
       pricedLayers: kinds.shallow,
       layerKinds: kinds.kinds,
-      mfuConvention: utilization(1).convention,
+      mfuConvention: utilization(question, result, 1).convention,
     },
     notes: notesOf(result),
+    ...frontierOf(front, points),
+    nextBest: nextBest(named, best),
+    whatIf,
+    ...(priced.length === 0
+      ? {}
+      : { smallestBudgetBytes: Math.min(...priced.map((p) => p.figures.peakBytes)) }),
+  };
+}
+
+/** The share of the devices' peak that a step of so many seconds reaches. */
+function utilization(
+  question: SweepQuestion,
+  { composer, dtype, kinds }: SweepResult,
+  seconds: number,
+): ReturnType<typeof programUtilization> {
+  const flops = question.globalBatch * kinds.sequenceFlops;
+  const peak = matrixPeak(composer.cluster, dtype).flopsPerSecond;
+  return programUtilization(flops, true, seconds, question.devices, peak);
+}
+
+/** @param dominated the plan that is better in all, where there is one */
+function comparedPlan(
+  question: SweepQuestion,
+  result: SweepResult,
+  { name, row }: NamedRow,
+  dominated: string | undefined,
+): ComparedPlan {
+  const { figures, fits } = row;
+  const { kind } = row.row;
+  const over = figures.peakBytes - result.budgetBytes;
+  return {
+    name,
+    plan: row.row.name,
+    origin: kind.free === true ? 'ilp' : 'zoo',
+    mesh: row.row.mesh,
+    seconds: figures.seconds,
+    communicationSeconds: figures.communicationSeconds,
+    peakBytes: figures.peakBytes,
+    fits,
+    ...(over > 0 ? { overBytes: over } : {}),
+    choice: kind.mode !== 'zero1' && kind.mode !== 'zero2',
+    ...(over > 0 || dominated === undefined ? {} : { dominatedBy: dominated }),
+    layout: comparedLayout(question, result, row),
+  };
+}
+
+/** The layout of a row; its stages are made when they are asked for. */
+function comparedLayout(
+  question: SweepQuestion,
+  result: SweepResult,
+  row: PricedRow,
+): NonNullable<ComparedPlan['layout']> {
+  const { figures, tuning } = row;
+  const { sizes } = row.row;
+  const core = coreOf(result, row);
+  return {
+    computeSeconds: figures.computeSeconds,
+    exposedCommunicationSeconds: figures.communicationSeconds,
+    bubbleSeconds: figures.bubbleSeconds,
+    mfu: utilization(question, result, figures.seconds).mfu,
+    tokensPerSecond: (question.globalBatch * question.sequence) / figures.seconds,
+    memory: figures.memory,
+    sizes: result.routed.size === 0 ? sizes : { ...sizes, etp: sizes.etp ?? 1 },
+    microbatch: tuning.microbatch,
+    microbatches: figures.microbatches,
+    schedule: tuning.schedule,
+    chunks: tuning.chunks,
+    checkpoint: tuning.checkpoint,
+    ...(isPolicy(tuning.checkpoint) ? {} : { recomputes: modulesOf(tuning.checkpoint) }),
+    ...(tuning.checkpoint === 'none' ? {} : { unitsAgain: figures.unitsAgain }),
+    ...(tuning.once ? { gathersOnce: true } : {}),
+    ...(tuning.paired === true ? { pairsMicrobatches: true } : {}),
+    get stages() {
+      return figures.composed.stages;
+    },
+    get boundaries() {
+      return figures.composed.boundaries;
+    },
+    get pointToPointBytes() {
+      const bytes = figures.composed.boundaries.reduce((sum, b) => sum + b.bytes, 0);
+      return 2 * figures.microbatches * bytes;
+    },
+    pricedLayers: result.kinds.shallow,
+    ...(core?.proof === undefined ? {} : { shallowProof: core.proof }),
+    ...(row.like === undefined ? {} : { placements: `${row.like.name} on ${row.like.mesh}` }),
+  };
+}
+
+/** All meshes, and what became of each. */
+function meshesOf({ meshes, composer }: SweepResult): Comparison['meshes'] {
+  return meshes.map((m) => ({
+    mesh: m.mesh,
+    hosts: hostsOf(m.sizes, composer.cluster),
+    status: m.status,
+    ...(m.boundSeconds === undefined ? {} : { boundSeconds: m.boundSeconds }),
+    ...(m.code === undefined ? {} : { code: m.code }),
+    ...(m.reason === undefined ? {} : { reason: m.reason }),
+  }));
+}
+
+/** The plans of the front, and what each step to fewer bytes costs. */
+function frontierOf(
+  front: readonly string[],
+  points: readonly ParetoPoint[],
+): Required<Pick<Comparison, 'frontier' | 'priceOfMemory'>> {
+  const frontier = front.flatMap((name) => {
+    const p = points.find((q) => q.name === name);
+    return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds, gap: null }];
+  });
+  return {
     frontier,
     priceOfMemory: frontier.slice(1).map((to, i) => ({
       fromBytes: frontier[i].peakBytes,
       toBytes: to.peakBytes,
       deltaSeconds: to.seconds - frontier[i].seconds,
     })),
-    nextBest: nextBest(named, best),
-    whatIf,
-    ...(smallest === undefined ? {} : { smallestBudgetBytes: smallest }),
   };
 }
 

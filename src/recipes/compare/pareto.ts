@@ -1,5 +1,5 @@
 /** A plan as it is compared: less of both is better. */
-interface Point {
+export interface ParetoPoint {
   readonly name: string;
   readonly seconds: number;
   readonly peakBytes: number;
@@ -7,7 +7,7 @@ interface Point {
 }
 
 /** Tells whether p is at least as good as q in both, and better in one. */
-function dominates(p: Point, q: Omit<Point, 'fits'>): boolean {
+function dominates(p: ParetoPoint, q: Omit<ParetoPoint, 'fits'>): boolean {
   return (
     p.seconds <= q.seconds &&
     p.peakBytes <= q.peakBytes &&
@@ -21,14 +21,14 @@ function dominates(p: Point, q: Omit<Point, 'fits'>): boolean {
  * the first of them within the bytes of a plan is the one of least seconds.
  */
 export function dominators(
-  points: readonly Point[],
-): (q: Omit<Point, 'fits'>) => string | undefined {
+  points: readonly ParetoPoint[],
+): (q: Omit<ParetoPoint, 'fits'>) => string | undefined {
   const sorted = points
     .filter((p) => p.fits)
     .sort(
       (a, b) => a.seconds - b.seconds || a.peakBytes - b.peakBytes || (a.name < b.name ? -1 : 1),
     );
-  const steps: Point[] = [];
+  const steps: ParetoPoint[] = [];
   for (const p of sorted) if (p.peakBytes < (steps.at(-1)?.peakBytes ?? Infinity)) steps.push(p);
   return (q) => {
     let [from, to] = [0, steps.length];
@@ -46,7 +46,7 @@ export function dominators(
  * Names of the plans that fit and that no other fitting plan dominates, by memory, then seconds,
  * then name. Of plans that are equal in both, all are listed.
  */
-export function paretoFront(points: readonly Point[]): string[] {
+export function paretoFront(points: readonly ParetoPoint[]): string[] {
   const dominator = dominators(points);
   return points
     .filter((q) => q.fits && dominator(q) === undefined)
@@ -63,7 +63,7 @@ const SHOWN_STEP = 0.01;
  * The points of a front by memory that a reader can distinguish: each is faster by a hundredth than
  * the one before it; and the fastest.
  */
-export function shownFront<T extends Pick<Point, 'seconds'>>(front: readonly T[]): T[] {
+export function shownFront<T extends Pick<ParetoPoint, 'seconds'>>(front: readonly T[]): T[] {
   const shown: T[] = [];
   for (const [i, point] of front.entries()) {
     const last = shown.at(-1);
