@@ -14,7 +14,7 @@ import { plannable } from '../../passes/plannable/plannable.ts';
 import { evaluate, hashProblem, NO_CHOICE, verifyCertificate } from '../../solver/check/verify.ts';
 import { isLeast, openGap } from '../../solver/problem/cost.ts';
 import { rowAsCost } from '../../solver/problem/recost.ts';
-import type { Certificate, Problem } from '../../solver/types.ts';
+import type { Certificate, Problem, Solution } from '../../solver/types.ts';
 import { KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST } from '../budget/hold-budget.ts';
 import { PeakProblems } from '../budget/rows/peak-problems.ts';
 import { planMemoryTimeline } from '../choice/timeline.ts';
@@ -75,6 +75,13 @@ export interface PlanCheck {
  */
 const ROUNDING = 1e-9;
 
+type CheckedFolder = Pick<PlanFolder, 'plan' | 'certificate' | 'pipeline' | 'isAsWritten'> & {
+  readonly program: Graph;
+  readonly request: PlanRequest;
+  /** Texts of `problems.json.gz`, of which one must be right. */
+  readonly problems?: readonly string[];
+};
+
 /**
  * Checks a plan against its graph, its request and its certificate.
  *
@@ -84,91 +91,29 @@ const ROUNDING = 1e-9;
  *   for a request
  */
 export function checkPlan(
-  folder: Pick<PlanFolder, 'plan' | 'certificate' | 'pipeline' | 'isAsWritten'> & {
-    readonly program: Graph;
-    readonly request: PlanRequest;
-    /** Texts of `problems.json.gz`, of which one must be right. */
-    readonly problems?: readonly string[];
-  },
+  folder: CheckedFolder,
   table: OperatorTable,
   stagesAgain?: StagesAgain,
 ): PlanCheck {
   const { plan, program, request, certificate } = folder;
   const prepared = prepare(program, request, table);
   const choice = choiceOfPlan(plan, prepared.model);
-  const {
-    model,
-    left: { problem },
-  } = prepared;
-  const { cost, violations } = evaluate(problem, choice);
-  const compared = new Comparison();
-  const [broken] = violations;
-  if (broken !== undefined)
-    compared.differs(
-      '$.nodes',
-      `a plan that breaks ${broken.code === 'row' ? broken.row : 'a restriction of its request'}`,
-      'a plan of its request',
-    );
   const proven = provenBound(prepared, certificate, table);
-  const used = memoryOf(problem, choice);
-  if (used > proven.leastBytes) compared.differs('$.memory.peakBytes', used, proven.leastBytes);
-  for (const fault of proven.faults) compared.differs('$.proof', plan.proof.status, fault);
-  const objective = Number(cost);
-  // A proof that there is no plan, beside one, is no proof.
-  if (broken === undefined && isAbove(proven.bound, objective + (problem.tolerance ?? 0)))
-    compared.differs(
-      '$.proof.bound',
-      plan.proof.bound,
-      'a bound that the plan itself is not below: the certificate proves too much',
-    );
-  const bound = Math.min(objective, proven.bound);
-  const memory = activationsOf(request) === 'off' ? undefined : planMemoryTimeline(model, choice);
-  const follows = writePlan(
-    prepared,
-    {
-      status: isLeast(problem, objective, bound) ? 'optimal' : 'feasible',
-      choice,
-      objective,
-      bound,
-      gap: openGap(problem, objective, bound),
-      solver: plan.proof.solver,
-      seconds: 0,
-      statistics: {},
-      ties: 'engine',
-    },
-    memory,
-  );
-  const { proof, assumptions, hashes: _, producer, ...fields } = plan;
-  const { proof: derived, assumptions: notes, producer: here, ...others } = follows;
-  compared.value('$', fields, others);
-  compareProof(compared, plan, derived);
-  // The search may add notes on its answer to those that follow from the request alone.
-  const extra = new Set([KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST, TIE_BREAK]);
-  compared.value(
-    '$.assumptions',
-    assumptions.filter((a) => !extra.has(a)),
-    notes,
-  );
-  const problems = (): string =>
-    `${JSON.stringify(problemsRecord([{ about: 'plan', ...inUnits(model, problem) }, ...proven.problems], choice))}\n`;
+  const compared = new Comparison();
+  const follows = followingPlan(prepared, choice, {
+    solver: plan.proof.solver,
+    objective: compareChoice(compared, plan, { prepared, choice, proven }),
+    provenBound: proven.bound,
+  });
+  compareFields(compared, plan, follows);
+  const problems = (): string => problemsText(prepared, choice, proven);
   if (folder.problems?.includes(problems()) === false)
     compared.differs(
       'problems.json.gz',
       'the problems of another plan',
       'the problems of its graph and request',
     );
-  if (folder.pipeline !== undefined) {
-    const { said, isAsWritten } = folder.pipeline;
-    const before = compared.differences.length;
-    if (stagesAgain !== undefined)
-      compareStages(compared, said, () => stagesAgain(prepared, choice, said));
-    if (!isAsWritten && compared.differences.length === before)
-      compared.differs(
-        '$.hashes.pipeline',
-        plan.hashes?.pipeline,
-        'the SHA-256 of another content: pipeline.json was changed after it was written',
-      );
-  }
+  comparePipeline(compared, folder, stagesAgain && ((said) => stagesAgain(prepared, choice, said)));
   if (folder.isAsWritten === false && compared.differences.length === 0)
     compared.differs(
       '$.hashes.plan',
@@ -178,15 +123,121 @@ export function checkPlan(
   return {
     differences: compared.differences,
     fields: compared.fields,
-    producer: producer ?? null,
-    checkedBy: here ?? PRODUCER,
-    recheckedSeconds: derived.recheckedSeconds,
-    boundSeconds: derived.bound,
+    producer: plan.producer ?? null,
+    checkedBy: follows.producer ?? PRODUCER,
+    recheckedSeconds: follows.proof.recheckedSeconds,
+    boundSeconds: follows.proof.bound,
     certificateNumbers: proven.numbers,
     problems,
     prepared,
     choice,
   };
+}
+
+/** What follows from a plan's graph, request and certificate. */
+interface Followed {
+  readonly prepared: Prepared;
+  readonly choice: Int32Array;
+  readonly proven: Proven;
+}
+
+/** Holds the placements to the request and to what is proven; returns their cost. */
+function compareChoice(
+  compared: Comparison,
+  { proof }: Plan,
+  { prepared, choice, proven }: Followed,
+): number {
+  const { problem } = prepared.left;
+  const { cost, violations } = evaluate(problem, choice);
+  const [broken] = violations;
+  if (broken !== undefined)
+    compared.differs(
+      '$.nodes',
+      `a plan that breaks ${broken.code === 'row' ? broken.row : 'a restriction of its request'}`,
+      'a plan of its request',
+    );
+  const used = memoryOf(problem, choice);
+  if (used > proven.leastBytes) compared.differs('$.memory.peakBytes', used, proven.leastBytes);
+  for (const fault of proven.faults) compared.differs('$.proof', proof.status, fault);
+  const objective = Number(cost);
+  // A proof that there is no plan, beside one, is no proof.
+  if (broken === undefined && isAbove(proven.bound, objective + (problem.tolerance ?? 0)))
+    compared.differs(
+      '$.proof.bound',
+      proof.bound,
+      'a bound that the plan itself is not below: the certificate proves too much',
+    );
+  return objective;
+}
+
+/** The plan as it is written for these placements. */
+function followingPlan(
+  prepared: Prepared,
+  choice: Int32Array,
+  {
+    solver,
+    objective,
+    provenBound,
+  }: { readonly solver: string; readonly objective: number; readonly provenBound: number },
+): Plan {
+  const {
+    model,
+    left: { problem },
+    question: { request },
+  } = prepared;
+  const bound = Math.min(objective, provenBound);
+  const solution: Solution = {
+    status: isLeast(problem, objective, bound) ? 'optimal' : 'feasible',
+    choice,
+    objective,
+    bound,
+    gap: openGap(problem, objective, bound),
+    solver,
+    seconds: 0,
+    statistics: {},
+    ties: 'engine',
+  };
+  const memory = activationsOf(request) === 'off' ? undefined : planMemoryTimeline(model, choice);
+  return writePlan(prepared, solution, memory);
+}
+
+/** Compares the fields of the plan, those that a search may say otherwise apart. */
+function compareFields(compared: Comparison, plan: Plan, follows: Plan): void {
+  const { proof: _proof, assumptions, hashes: _hashes, producer: _producer, ...fields } = plan;
+  const { proof: derived, assumptions: notes, producer: _here, ...others } = follows;
+  compared.value('$', fields, others);
+  compareProof(compared, plan, derived);
+  // The search may add notes on its answer to those that follow from the request alone.
+  const extra = new Set([KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST, TIE_BREAK]);
+  compared.value(
+    '$.assumptions',
+    assumptions.filter((a) => !extra.has(a)),
+    notes,
+  );
+}
+
+/** The text of `problems.json.gz`. */
+function problemsText(prepared: Prepared, choice: Int32Array, proven: Proven): string {
+  const own = { about: 'plan', ...inUnits(prepared.model, prepared.left.problem) };
+  return `${JSON.stringify(problemsRecord([own, ...proven.problems], choice))}\n`;
+}
+
+/** Compares the stages with those that follow, and the file with its hash. */
+function comparePipeline(
+  compared: Comparison,
+  { plan, pipeline }: CheckedFolder,
+  follows: ((said: unknown) => unknown) | undefined,
+): void {
+  if (pipeline === undefined) return;
+  const { said, isAsWritten } = pipeline;
+  const before = compared.differences.length;
+  if (follows !== undefined) compareStages(compared, said, () => follows(said));
+  if (!isAsWritten && compared.differences.length === before)
+    compared.differs(
+      '$.hashes.pipeline',
+      plan.hashes?.pipeline,
+      'the SHA-256 of another content: pipeline.json was changed after it was written',
+    );
 }
 
 function compareStages(compared: Comparison, said: unknown, follows: () => unknown): void {
@@ -243,84 +294,108 @@ function provenBound(
   certificate: PlanCertificate | undefined,
   table: OperatorTable,
 ): Proven {
-  const faults: string[] = [];
-  let numbers = 0;
-  const replay = (problem: Problem, proof: Certificate, what: string): number => {
-    const verdict = verifyCertificate(problem, {
-      choice: [],
-      objective: Infinity,
-      certificate: proof,
-    });
-    if (!verdict.accepted) {
-      faults.push(`the certificate of ${what} is refused: ${verdict.reason ?? ''}`);
-      return -Infinity;
-    }
-    numbers += proof.lists.reduce((sum, list) => sum + list.length, proof.steps.length);
-    return verdict.bound === NO_CHOICE ? Infinity : Number(verdict.bound);
-  };
   const first = firstRuns(prepared, certificate?.program, table);
   if (first === undefined)
     return {
       bound: -Infinity,
-      numbers,
+      numbers: 0,
       leastBytes: Infinity,
       problems: [],
       faults: ['the program is not that of the certificate with recomputed nodes'],
     };
-  const {
-    question: { request },
-  } = prepared;
-  let { problem } = first.left.compact;
-  let leastBytes = Infinity;
-  // Without a word of its own every problem has the sum of its least prices for a bound.
-  const none: Certificate = { version: 2, problem: '', rows: [], steps: [], lists: [] };
-  const problems: NamedProblem[] = [];
-  const named = (about: string, asked: Problem): Problem => {
-    problems.push({ about, ...inUnits(first.model, asked) });
-    return asked;
-  };
-  if (request.objective === 'parameter-memory' && certificate?.leastBytes !== undefined) {
+  const replays = new Replays(first);
+  const leastBytes =
+    prepared.question.request.objective === 'parameter-memory'
+      ? replays.leastBytes(certificate?.leastBytes)
+      : Infinity;
+  const { problem } = first.left.compact;
+  const bound = Math.max(
+    replays.freeBound(
+      Number.isFinite(leastBytes) ? withMemoryBound(problem, leastBytes) : problem,
+      certificate?.free,
+    ),
+    replays.boundWithin(certificate?.within),
+  );
+  // Both models have their own unit.
+  const scale = prepared.model.unitsPerSecond / first.model.unitsPerSecond;
+  const { numbers, faults, problems } = replays;
+  return { bound: bound * scale, numbers, faults, leastBytes, problems };
+}
+
+/** Replays certificates, and keeps the problems that they are about and the faults that it finds. */
+class Replays {
+  numbers = 0;
+  readonly faults: string[] = [];
+  readonly problems: NamedProblem[] = [];
+
+  constructor(private readonly first: Prepared) {}
+
+  /** Bytes that no plan is below; Infinity where nothing says so. */
+  leastBytes(certificate: Certificate | undefined): number {
+    if (certificate === undefined) return Infinity;
+    const { problem } = this.first.left.compact;
     const [row] = problem.rows ?? [];
     const least =
       row === undefined
         ? 0
-        : replay(
-            named('leastBytes', rowAsCost(problem, row)),
-            certificate.leastBytes,
+        : this.replay(
+            this.named('leastBytes', rowAsCost(problem, row)),
+            certificate,
             'the least memory',
           );
     if (least === Infinity)
-      faults.push('the certificate of the least memory proves that no plan is left');
-    if (Number.isFinite(least)) problem = withMemoryBound(problem, (leastBytes = least));
+      this.faults.push('the certificate of the least memory proves that no plan is left');
+    return Number.isFinite(least) ? least : Infinity;
   }
-  const given = certificate?.free;
-  named('free', problem);
-  let bound = given === undefined ? -Infinity : replay(problem, given, 'the bound');
-  const trivial = replay(
-    problem,
-    { ...none, problem: hashProblem(problem) },
-    'the sum of all least prices',
-  );
-  bound = Math.max(bound, trivial);
-  const within = certificate?.within;
-  const covers = coversRecomputation(request) && first.model.opened === undefined;
-  if (within !== undefined) {
+
+  /** The bound of a problem without a budget: no less than the sum of its least prices. */
+  freeBound(problem: Problem, certificate: Certificate | undefined): number {
+    this.named('free', problem);
+    const bound =
+      certificate === undefined ? -Infinity : this.replay(problem, certificate, 'the bound');
+    const none: Certificate = {
+      version: 2,
+      problem: hashProblem(problem),
+      rows: [],
+      steps: [],
+      lists: [],
+    };
+    return Math.max(bound, this.replay(problem, none, 'the sum of all least prices'));
+  }
+
+  /** The bound within the budget; -Infinity without a certificate of one. */
+  boundWithin(within: PlanCertificate['within']): number {
+    if (within === undefined) return -Infinity;
+    const { model, question } = this.first;
     const nodesOf = (names: readonly string[]): number[] =>
-      names.map((name) => first.model.flow.byName.get(name) ?? -1);
+      names.map((name) => model.flow.byName.get(name) ?? -1);
     const [points, storages] = [nodesOf(within.moments), nodesOf(within.storages ?? [])];
-    if ([...points, ...storages].includes(-1))
-      faults.push('the certificate names a node that the program does not have');
-    else {
-      const peaks = new PeakProblems(first, covers);
-      for (const point of storages) peaks.countStorages(point);
-      const bounded = named('within', peaks.ofBound(points));
-      const units = replay(bounded, within.certificate, 'the bound within the budget');
-      bound = Math.max(bound, units);
+    if ([...points, ...storages].includes(-1)) {
+      this.faults.push('the certificate names a node that the program does not have');
+      return -Infinity;
     }
+    const covers = coversRecomputation(question.request) && model.opened === undefined;
+    const peaks = new PeakProblems(this.first, covers);
+    for (const point of storages) peaks.countStorages(point);
+    const bounded = this.named('within', peaks.ofBound(points));
+    return this.replay(bounded, within.certificate, 'the bound within the budget');
   }
-  // Both models have their own unit.
-  const scale = prepared.model.unitsPerSecond / first.model.unitsPerSecond;
-  return { bound: bound * scale, numbers, faults, leastBytes, problems };
+
+  private named(about: string, problem: Problem): Problem {
+    this.problems.push({ about, ...inUnits(this.first.model, problem) });
+    return problem;
+  }
+
+  private replay(problem: Problem, certificate: Certificate, what: string): number {
+    const verdict = verifyCertificate(problem, { choice: [], objective: Infinity, certificate });
+    if (!verdict.accepted) {
+      this.faults.push(`the certificate of ${what} is refused: ${verdict.reason ?? ''}`);
+      return -Infinity;
+    }
+    const { steps, lists } = certificate;
+    this.numbers += lists.reduce((sum, list) => sum + list.length, steps.length);
+    return verdict.bound === NO_CHOICE ? Infinity : Number(verdict.bound);
+  }
 }
 
 /** The request on the program without recomputed nodes; undefined where that is another program. */

@@ -16,6 +16,7 @@ import type { Progress } from '../../solver/types.ts';
 import { excessOver } from '../../units.ts';
 import type { ShardResult } from '../choice/result.ts';
 import { prepare } from '../prepare/prepare.ts';
+import type { Prepared } from '../prepare/prepared.ts';
 import { type Clock, Deadline } from '../request/deadline.ts';
 import type { PlanRequest } from '../request/request.ts';
 import { shard, type ShardOptions } from '../shard.ts';
@@ -121,18 +122,7 @@ export async function memoryFrontier(
   options: FrontierOptions,
 ): Promise<Frontier> {
   const wanted = options.points ?? FRONTIER_POINTS;
-  if (!Number.isSafeInteger(wanted) || wanted < 2)
-    throw new ShardwrightError('E_USAGE', `a frontier of ${wanted} points`, {
-      hint: 'ask for at least 2.',
-    });
-  if (request.solver === 'propagate')
-    throw new ShardwrightError(
-      'E_USAGE',
-      'propagation has no peak memory budget, so it has no frontier',
-      {
-        hint: 'drop --solver propagate.',
-      },
-    );
+  refuseUnanswerable(request, wanted);
   // States alone are one row of the problem, which nothing that runs twice would make smaller.
   const base: PlanRequest =
     request.activations === 'off' || request.activations === 'report'
@@ -146,89 +136,145 @@ export async function memoryFrontier(
     });
   const plain = prepare(graph, { ...base, checkpoint: 'none' }, options.table, deadline);
   options.onPrepared?.();
-  const names = new Set(plain.model.graph.nodes.map((n) => n.name));
-  const topBytes = usableMemoryBytes(plain.model.cluster, request);
+  const search = new FrontierSearch({ graph, base, options, wanted, deadline, plain });
+  await search.run(usableMemoryBytes(plain.model.cluster, request));
+  return search.frontier();
+}
 
-  const found: FrontierPoint[] = [];
-  const misses: FrontierMiss[] = [];
-  const bounds: { readonly budgetBytes: number; readonly seconds: number }[] = [];
-  let needed = 0;
-  let asked = 0;
-  const ask = async (budgetBytes: number): Promise<FrontierPoint | undefined> => {
-    asked++;
+/** @throws E_USAGE for a request that has no frontier */
+function refuseUnanswerable(request: PlanRequest, wanted: number): void {
+  if (!Number.isSafeInteger(wanted) || wanted < 2)
+    throw new ShardwrightError('E_USAGE', `a frontier of ${wanted} points`, {
+      hint: 'ask for at least 2.',
+    });
+  if (request.solver === 'propagate')
+    throw new ShardwrightError(
+      'E_USAGE',
+      'propagation has no peak memory budget, so it has no frontier',
+      {
+        hint: 'drop --solver propagate.',
+      },
+    );
+}
+
+/** A frontier that is asked for. */
+interface FrontierQuestion {
+  readonly graph: Graph;
+  /** The request of every budget, but for the budget. */
+  readonly base: PlanRequest;
+  readonly options: FrontierOptions;
+  readonly wanted: number;
+  readonly deadline: Deadline;
+  /** The request without recomputation. */
+  readonly plain: Prepared;
+}
+
+/** Asks budget after budget, and keeps what they answer. */
+class FrontierSearch {
+  private readonly found: FrontierPoint[] = [];
+  private readonly misses: FrontierMiss[] = [];
+  private readonly bounds: { readonly budgetBytes: number; readonly seconds: number }[] = [];
+  /** Bytes that every plan takes, as far as is proven. */
+  private needed = 0;
+  private asked = 0;
+  private readonly firstRuns: ReadonlySet<string>;
+
+  constructor(private readonly question: FrontierQuestion) {
+    this.firstRuns = new Set(question.plain.model.graph.nodes.map((n) => n.name));
+  }
+
+  /** Asks the highest budget, then the middles of the widest ranges. */
+  async run(topBytes: number): Promise<void> {
+    const top = await this.ask(topBytes);
+    if (top === undefined) return;
+    const ranges: Range[] = [{ from: 0, to: top.peakBytes }];
+    while (this.wantsMore()) {
+      const widest = this.widest(ranges);
+      if (widest === undefined || widest.to - widest.from < top.peakBytes * NARROW) break;
+      const middle = Math.floor((widest.from + widest.to) / 2);
+      const point = await this.ask(middle);
+      const at = ranges.findIndex((r) => r.to === widest.to);
+      // Above the budget asked nothing is known yet; below it, what lies under the plan found.
+      ranges.splice(at, 1, { from: middle, to: widest.to });
+      if (point !== undefined && point.peakBytes > widest.from)
+        ranges.push({ from: widest.from, to: point.peakBytes });
+    }
+  }
+
+  /** The plans that no other beats, with the bounds of all budgets. */
+  frontier(): Frontier {
+    const points = undominated(this.found).map((p) => {
+      const boundSeconds = this.bounds.reduce(
+        (most, b) => (b.budgetBytes >= p.budgetBytes ? Math.max(most, b.seconds) : most),
+        p.boundSeconds,
+      );
+      return {
+        ...p,
+        boundSeconds: Math.min(boundSeconds, p.seconds),
+        gap: Math.max(0, -excessOver(p.seconds, boundSeconds)),
+      };
+    });
+    const knee = kneeOf(points.map((p) => [p.peakBytes, p.seconds]));
+    return {
+      points,
+      ...(knee === undefined ? {} : { knee }),
+      ...(this.needed > 0 ? { neededBytes: this.needed } : {}),
+      misses: this.misses.sort((a, b) => b.budgetBytes - a.budgetBytes),
+      asked: this.asked,
+    };
+  }
+
+  private wantsMore(): boolean {
+    const { wanted, deadline } = this.question;
+    return (
+      undominated(this.found).length < wanted &&
+      this.asked < wanted * ASKED_PER_POINT &&
+      !deadline.isOver
+    );
+  }
+
+  /** The widest range, without the bytes that are known to be too few. */
+  private widest(ranges: readonly Range[]): Range | undefined {
+    return ranges
+      .map(({ from, to }) => ({ from: Math.max(from, this.needed - 1), to }))
+      .reduce<Range | undefined>(
+        (a, b) => (a === undefined || b.to - b.from > a.to - a.from ? b : a),
+        undefined,
+      );
+  }
+
+  private async ask(budgetBytes: number): Promise<FrontierPoint | undefined> {
+    const { graph, base, options, wanted, deadline } = this.question;
+    this.asked++;
     const result = await answer(graph, { ...base, memoryBytes: budgetBytes }, options, deadline);
     let point: FrontierPoint | undefined;
     if (result?.status === 'planned') {
-      point = pointOf(result, budgetBytes, names);
-      found.push(point);
-      bounds.push({ budgetBytes, seconds: point.boundSeconds });
-    } else {
-      if (result === undefined) misses.push({ budgetBytes, status: 'not found' });
-      else misses.push({ budgetBytes, status: 'infeasible', conflict: result.conflict });
-      // Pins that contradict each other say nothing of memory.
-      if (result !== undefined && plain.left.contradictions.length === 0)
-        needed = Math.max(
-          needed,
-          result.neededBytes ?? result.smallestBudgetBytes ?? budgetBytes + 1,
-        );
-    }
+      point = pointOf(result, budgetBytes, this.firstRuns);
+      this.found.push(point);
+      this.bounds.push({ budgetBytes, seconds: point.boundSeconds });
+    } else this.miss(budgetBytes, result);
     options.onBudget?.({
-      asked,
-      points: undominated(found).length,
+      asked: this.asked,
+      points: undominated(this.found).length,
       wanted,
       budgetBytes,
       ...(point === undefined ? {} : { seconds: point.seconds, peakBytes: point.peakBytes }),
     });
     return point;
-  };
-
-  const top = await ask(topBytes);
-  const ranges: Range[] = top === undefined ? [] : [{ from: 0, to: top.peakBytes }];
-  while (
-    undominated(found).length < wanted &&
-    asked < wanted * ASKED_PER_POINT &&
-    !deadline.isOver
-  ) {
-    const widest = ranges
-      .map(({ from, to }) => ({ from: Math.max(from, needed - 1), to }))
-      .reduce<Range | undefined>(
-        (a, b) => (a === undefined || b.to - b.from > a.to - a.from ? b : a),
-        undefined,
-      );
-    if (
-      top === undefined ||
-      widest === undefined ||
-      widest.to - widest.from < top.peakBytes * NARROW
-    )
-      break;
-    const middle = Math.floor((widest.from + widest.to) / 2);
-    const point = await ask(middle);
-    const at = ranges.findIndex((r) => r.to === widest.to);
-    // Above the budget asked nothing is known yet; below it, what lies under the plan found.
-    ranges.splice(at, 1, { from: middle, to: widest.to });
-    if (point !== undefined && point.peakBytes > widest.from)
-      ranges.push({ from: widest.from, to: point.peakBytes });
   }
 
-  const points = undominated(found).map((p) => {
-    const boundSeconds = bounds.reduce(
-      (most, b) => (b.budgetBytes >= p.budgetBytes ? Math.max(most, b.seconds) : most),
-      p.boundSeconds,
-    );
-    return {
-      ...p,
-      boundSeconds: Math.min(boundSeconds, p.seconds),
-      gap: Math.max(0, -excessOver(p.seconds, boundSeconds)),
-    };
-  });
-  const knee = kneeOf(points.map((p) => [p.peakBytes, p.seconds]));
-  return {
-    points,
-    ...(knee === undefined ? {} : { knee }),
-    ...(needed > 0 ? { neededBytes: needed } : {}),
-    misses: misses.sort((a, b) => b.budgetBytes - a.budgetBytes),
-    asked,
-  };
+  /** Keeps a budget without a plan, and what it proves of the bytes that every plan takes. */
+  private miss(budgetBytes: number, result: Exclude<ShardResult, Planned> | undefined): void {
+    if (result === undefined) {
+      this.misses.push({ budgetBytes, status: 'not found' });
+      return;
+    }
+    this.misses.push({ budgetBytes, status: 'infeasible', conflict: result.conflict });
+    // Pins that contradict each other say nothing of memory.
+    if (this.question.plain.left.contradictions.length > 0) return;
+    const least = result.neededBytes ?? result.smallestBudgetBytes ?? budgetBytes + 1;
+    this.needed = Math.max(this.needed, least);
+  }
 }
 
 /** The plan of one budget; undefined when none was found and none ruled out. */
