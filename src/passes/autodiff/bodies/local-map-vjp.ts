@@ -236,61 +236,23 @@ class RegionSplit {
     saved: readonly Saved[],
     items: readonly ValueType[],
   ): Contribution[] {
-    const { calls, node } = this.site;
+    const { node } = this.site;
     const live = this.wrt.flatMap((name, k) =>
       this.slots[k] === null ? [] : [{ name, slot: this.slots[k] }],
     );
     if (live.length === 0) return [];
-    const builder = new GraphBuilder(`${this.body.name}_backward`);
+    const region = new BackwardRegion(new GraphBuilder(`${this.body.name}_backward`));
+    const { builder, names, operands, inSpecs } = region;
     const writer = new BodyWriter(builder);
-    const names = new Map<string, Arg>();
-    const operands: Arg[] = [];
-    const inSpecs: (readonly string[])[] = [];
-    const enter = (
-      name: string,
-      type: TensorType,
-      operand: Arg,
-      spec: readonly string[],
-    ): ValueRef => {
-      operands.push(operand);
-      inSpecs.push(spec);
-      return builder.placeholder(name, type, { role: 'arg', roleIndex: operands.length - 1 });
-    };
-    const self: ValueRef = { kind: 'value', name: node.name };
-    const squeezed: [Saved, ValueRef][] = [];
-    saved.forEach((value, i) => {
-      const type = this.typeOf(value.name);
-      const local = tensorType(type.dtype, value.stacked ? [1, ...type.shape] : type.shape);
-      const at = this.returned.length + i;
-      if (items[at]?.kind !== 'tensor') throw internalError(`${node.name} saves no tensor`);
-      const entered = enter(value.name, local, calls.item(self, at), value.spec);
-      if (value.stacked) squeezed.push([value, entered]);
-      else names.set(value.name, entered);
-    });
+    const squeezed = this.enterSaved(region, saved, items);
     this.inputs.forEach((name, i) => {
       if (read.has(name))
-        names.set(
-          name,
-          enter(name, this.typeOf(name), this.call.operands[i], this.call.inSpecs[i]),
-        );
+        region.enter(name, this.typeOf(name), this.call.operands[i], this.call.inSpecs[i]);
     });
-    for (const tangent of this.joint.nodes.filter(({ meta }) => meta.role === 'tangent')) {
-      const at = this.body.outputs.findIndex(
-        (output, i) => (output.index ?? i) === tangent.meta.roleIndex,
-      );
-      const global = items[at];
-      if (at < 0 || global.kind !== 'tensor')
-        throw internalError(`a tangent of ${node.name} belongs to no result`);
-      const operand = gradients[at] ?? calls.zerosOf(global);
-      const spec = this.call.outSpecs[at].map((type) => gradientType(type as AxisType));
-      names.set(tangent.name, enter(tangent.name, this.typeOf(tangent.name), operand, spec));
-    }
-    for (const [value, entered] of squeezed) {
-      const { dtype, shape } = this.typeOf(value.name);
-      names.set(
-        value.name,
-        builder.call('aten.squeeze.dim', [entered, 0], tensorType(dtype, shape)),
-      );
+    this.enterTangents(region, gradients, items);
+    for (const { name, entered } of squeezed) {
+      const { dtype, shape } = this.typeOf(name);
+      names.set(name, builder.call('aten.squeeze.dim', [entered, 0], tensorType(dtype, shape)));
     }
     const own = new Set(nodes.map(({ name }) => name));
     for (const each of this.joint.nodes)
@@ -302,10 +264,62 @@ class RegionSplit {
         throw internalError(`a gradient of ${node.name} is lost`);
       builder.output({ value: value.name, role: 'output', index });
     });
-    const outSpecs = live.map(({ name }) =>
-      this.call.inSpecs[this.inputs.indexOf(name)].map((type) => gradientType(type as AxisType)),
+    return this.contributions(
+      live.map(({ name }) => this.inputs.indexOf(name)),
+      builder.build(),
+      { operands, inSpecs },
     );
-    const checked = this.checked(builder.build(), outSpecs, inSpecs);
+  }
+
+  /** Saved values enter the region; returns those that lost no dim yet. */
+  private enterSaved(
+    region: BackwardRegion,
+    saved: readonly Saved[],
+    items: readonly ValueType[],
+  ): { readonly name: string; readonly entered: ValueRef }[] {
+    const { calls, node } = this.site;
+    const self: ValueRef = { kind: 'value', name: node.name };
+    return saved.flatMap(({ name, stacked, spec }, i) => {
+      const type = this.typeOf(name);
+      const local = tensorType(type.dtype, stacked ? [1, ...type.shape] : type.shape);
+      const at = this.returned.length + i;
+      if (items[at]?.kind !== 'tensor') throw internalError(`${node.name} saves no tensor`);
+      const entered = region.enter(name, local, calls.item(self, at), spec);
+      return stacked ? [{ name, entered }] : [];
+    });
+  }
+
+  /** Gradients of the results enter the region. */
+  private enterTangents(
+    region: BackwardRegion,
+    gradients: readonly (ValueRef | undefined)[],
+    items: readonly ValueType[],
+  ): void {
+    const { calls, node } = this.site;
+    for (const tangent of this.joint.nodes.filter(({ meta }) => meta.role === 'tangent')) {
+      const at = this.body.outputs.findIndex(
+        (output, i) => (output.index ?? i) === tangent.meta.roleIndex,
+      );
+      const global = items[at];
+      if (at < 0 || global.kind !== 'tensor')
+        throw internalError(`a tangent of ${node.name} belongs to no result`);
+      const operand = gradients[at] ?? calls.zerosOf(global);
+      const spec = this.call.outSpecs[at].map((type) => gradientType(type as AxisType));
+      region.enter(tangent.name, this.typeOf(tangent.name), operand, spec);
+    }
+  }
+
+  /** The call of the backward region, and its results as gradients of these inputs. */
+  private contributions(
+    inputs: readonly number[],
+    body: Graph,
+    { operands, inSpecs }: Pick<BackwardRegion, 'operands' | 'inSpecs'>,
+  ): Contribution[] {
+    const { calls, node } = this.site;
+    const outSpecs = inputs.map((at) =>
+      this.call.inSpecs[at].map((type) => gradientType(type as AxisType)),
+    );
+    const checked = this.checked(body, outSpecs, inSpecs);
     const written = this.callOf(
       node,
       checked.body,
@@ -319,8 +333,8 @@ class RegionSplit {
       kwargs: written.kwargs,
       name: calls.freshName(written.target),
     });
-    return live.flatMap(({ name }, i): Contribution[] => {
-      const operand = this.call.operands[this.inputs.indexOf(name)];
+    return inputs.flatMap((at, i): Contribution[] => {
+      const operand = this.call.operands[at];
       return isRef(operand) ? [{ operand, gradient: calls.item(made, i) }] : [];
     });
   }
@@ -330,6 +344,26 @@ class RegionSplit {
     if (type?.kind !== 'tensor')
       throw internalError(`${name} is no tensor of the region of ${this.site.node.name}`);
     return type;
+  }
+}
+
+/** The body of the backward region as it is written, and the operands of its call. */
+class BackwardRegion {
+  /** Values of the joint program, by their names there. */
+  readonly names = new Map<string, Arg>();
+  readonly operands: Arg[] = [];
+  readonly inSpecs: (readonly string[])[] = [];
+
+  constructor(readonly builder: GraphBuilder) {}
+
+  /** A further input, under the name that it has in the joint program. */
+  enter(name: string, type: TensorType, operand: Arg, spec: readonly string[]): ValueRef {
+    this.operands.push(operand);
+    this.inSpecs.push(spec);
+    const roleIndex = this.operands.length - 1;
+    const entered = this.builder.placeholder(name, type, { role: 'arg', roleIndex });
+    this.names.set(name, entered);
+    return entered;
   }
 }
 

@@ -322,67 +322,117 @@ class ScanSplit {
     backward: readonly Node[],
     gradients: readonly (ValueRef | undefined)[],
   ): Contribution[] {
-    const { form, calls, wrt, node } = this.site;
-    const scans = node.target === 'scan';
-    const builder = new GraphBuilder(`${form.name}_backward`);
-    const names = new Map<string, Arg>();
-    const input = (base: string, type: ValueType): ValueRef =>
-      builder.placeholder(base, type, { role: 'arg', roleIndex: 0 });
-    const tangents = new Map(
+    const wanted = this.wantedParts();
+    const body = new BackwardBody(new GraphBuilder(`${this.site.form.name}_backward`));
+    const { carried, summed, scanned } = wanted;
+    const results = [
+      ...carried,
+      ...(this.isScan ? [...summed, ...scanned] : [...scanned, ...summed]),
+    ];
+    if (results.length === 0) return [];
+    const sums = this.addCarry(body, wanted, gradients);
+    const zeroTangents = this.addTangents(body, gradients);
+    const reads = this.backwardReads(backward);
+    this.addReads(body, reads, forward);
+    for (const tangent of zeroTangents)
+      body.names.set(tangent.name, zeros(body.builder, tangent.type, this.site.calls.table));
+    this.copyCalls(body, backward, reads);
+    this.addResults(body, wanted, sums);
+    const call = this.callOf(body);
+    return results.flatMap((name, i) => this.contribution(name, call, i));
+  }
+
+  private get isScan(): boolean {
+    return this.site.node.target === 'scan';
+  }
+
+  /** Inputs of the forward body that a gradient is wanted of, by how they come. */
+  private wantedParts(): WantedParts {
+    const { wrt } = this.site;
+    return {
+      carried: wrt.filter((name) => this.carry.has(name)),
+      summed: wrt.filter((name, k) => this.captured.has(name) && this.slots[k] !== null),
+      scanned: wrt.filter((name, k) => this.rows.has(name) && this.slots[k] !== null),
+    };
+  }
+
+  /** Gradients of results of the forward body, by the index of the result. */
+  private tangents(): Map<number | undefined, Node> {
+    return new Map(
       placeholdersOf(this.joint).flatMap((p) =>
         p.meta.role === 'tangent' ? [[p.meta.roleIndex, p] as const] : [],
       ),
     );
-    const carried = wrt.filter((name) => this.carry.has(name));
-    const summed = wrt.filter((name, k) => this.captured.has(name) && this.slots[k] !== null);
-    const scanned = wrt.filter((name, k) => this.rows.has(name) && this.slots[k] !== null);
-    const results = [...carried, ...(scans ? summed : []), ...scanned, ...(scans ? [] : summed)];
-    if (results.length === 0) return [];
-    const slotOf = (name: string): string | null => this.slots[wrt.indexOf(name)];
-    const init: Arg[] = [];
-    const xs: Arg[] = [];
+  }
+
+  /** The carry of the backward loop: gradients of the carry, and the sums, which it returns. */
+  private addCarry(
+    body: BackwardBody,
+    { carried, summed }: WantedParts,
+    gradients: readonly (ValueRef | undefined)[],
+  ): ValueRef[] {
+    const { calls } = this.site;
+    const tangents = this.tangents();
     for (const name of carried) {
       const at = this.inputs.findIndex((i) => i.name === name);
-      const ref = input(`d_${name}`, this.typeOf(name));
+      const ref = body.input(`d_${name}`, this.typeOf(name));
       const tangent = tangents.get(at);
-      if (tangent !== undefined) names.set(tangent.name, ref);
-      init.push(gradients[at] ?? calls.zerosOf(this.tensor(name)));
+      if (tangent !== undefined) body.names.set(tangent.name, ref);
+      body.init.push(gradients[at] ?? calls.zerosOf(this.tensor(name)));
     }
-    const sums = scans
-      ? summed.map((name) => {
-          init.push(calls.zerosOf(this.tensor(name)));
-          return input(`sum_${name}`, this.typeOf(name));
-        })
-      : [];
+    if (!this.isScan) return [];
+    return summed.map((name) => {
+      body.init.push(calls.zerosOf(this.tensor(name)));
+      return body.input(`sum_${name}`, this.typeOf(name));
+    });
+  }
+
+  /** Rows of the gradients of ys; returns those that are needed and did not come. */
+  private addTangents(
+    body: BackwardBody,
+    gradients: readonly (ValueRef | undefined)[],
+  ): readonly Node[] {
     const needed = neededNodes(this.joint, this.slots);
-    const zeroTangents: Node[] = [];
-    for (const [index, tangent] of tangents) {
+    const missing: Node[] = [];
+    for (const [index, tangent] of this.tangents()) {
       if (index === undefined || index < this.carry.size || !needed.has(tangent.name)) continue;
       const gradient = gradients[index];
-      if (gradient === undefined) zeroTangents.push(tangent);
+      if (gradient === undefined) missing.push(tangent);
       else {
-        names.set(tangent.name, input(tangent.name, tangent.type));
-        xs.push(gradient);
+        body.names.set(tangent.name, body.input(tangent.name, tangent.type));
+        body.xs.push(gradient);
       }
     }
-    const reads = this.backwardReads(backward);
-    for (const name of reads)
-      if (this.sources.get(name) === 'stack') {
-        names.set(name, input(name, this.typeOf(name)));
-        xs.push(calls.item({ kind: 'value', name: forward.name }, this.stackIndex(name)));
-      } else if (this.sources.get(name) === 'row') {
-        names.set(name, input(name, this.typeOf(name)));
-        xs.push(form.xs[[...this.rows].indexOf(name)]);
-      }
-    const captured: Arg[] = [];
+    return missing;
+  }
+
+  /** Saved and scanned values that it reads as rows, then those that are given on every trip. */
+  private addReads(body: BackwardBody, reads: ReadonlySet<string>, forward: Node): void {
+    const { form, calls } = this.site;
+    for (const name of reads) {
+      const source = this.sources.get(name);
+      if (source !== 'stack' && source !== 'row') continue;
+      body.names.set(name, body.input(name, this.typeOf(name)));
+      body.xs.push(
+        source === 'row'
+          ? form.xs[[...this.rows].indexOf(name)]
+          : calls.item({ kind: 'value', name: forward.name }, this.stackIndex(name)),
+      );
+    }
     for (const name of reads) {
       if (this.sources.get(name) !== 'given') continue;
-      names.set(name, input(name, this.typeOf(name)));
-      captured.push(this.captured.get(name) ?? this.outer(name));
+      body.names.set(name, body.input(name, this.typeOf(name)));
+      body.captured.push(this.captured.get(name) ?? this.outer(name));
     }
+  }
+
+  /** The calls of the backward pass, and those of the forward pass that run again. */
+  private copyCalls(
+    { builder, names }: BackwardBody,
+    backward: readonly Node[],
+    reads: ReadonlySet<string>,
+  ): void {
     const writer = new BodyWriter(builder);
-    for (const tangent of zeroTangents)
-      names.set(tangent.name, zeros(builder, tangent.type, calls.table));
     const runs = new Set(backward.map((call) => call.name));
     for (const inner of this.joint.nodes) {
       const again = this.sources.get(inner.name) === 'again' && reads.has(inner.name);
@@ -393,53 +443,57 @@ class ScanSplit {
       )
         names.set(inner.name, writer.copy(inner, this.joint, names));
     }
-    let index = 0;
-    const items: ValueType[] = [];
-    const out = (value: string | null, type: ValueType): void => {
-      builder.output({ value, role: 'output', index: index++ });
-      items.push(type);
-    };
-    for (const name of carried) {
-      const slot = slotOf(name);
-      out(
-        slot === null ? zeros(builder, this.typeOf(name), calls.table).name : nameIn(names, slot),
-        this.typeOf(name),
+  }
+
+  /** The new carry, and rows of gradients; a map sums what it captures over its rows. */
+  private addResults(body: BackwardBody, wanted: WantedParts, sums: readonly ValueRef[]): void {
+    const { builder, names } = body;
+    const gradientOf = (name: string): string | null =>
+      nameIn(names, this.slots[this.site.wrt.indexOf(name)]);
+    for (const name of wanted.carried) {
+      const type = this.typeOf(name);
+      const isZero = this.slots[this.site.wrt.indexOf(name)] === null;
+      body.output(
+        isZero ? zeros(builder, type, this.site.calls.table).name : gradientOf(name),
+        type,
       );
     }
-    summed.forEach((name, i) => {
-      const part = nameIn(names, slotOf(name));
-      if (!scans) return;
-      const type = this.typeOf(name);
-      const args: Arg[] = [sums[i], { kind: 'value', name: part ?? '' }];
-      out(builder.call('aten.add.Tensor', args, type).name, type);
-    });
-    for (const name of scanned)
-      out(nameIn(names, slotOf(name)), this.stackedType(this.typeOf(name)));
-    if (!scans)
-      for (const name of summed)
-        out(nameIn(names, slotOf(name)), this.stackedType(this.typeOf(name)));
+    if (this.isScan)
+      wanted.summed.forEach((name, i) => {
+        const type = this.typeOf(name);
+        const args: Arg[] = [sums[i], { kind: 'value', name: gradientOf(name) ?? '' }];
+        body.output(builder.call('aten.add.Tensor', args, type).name, type);
+      });
+    for (const name of this.isScan ? wanted.scanned : [...wanted.scanned, ...wanted.summed])
+      body.output(gradientOf(name), this.stackedType(this.typeOf(name)));
+  }
+
+  /** The call of the backward loop. */
+  private callOf({ builder, items, init, xs, captured }: BackwardBody): ValueRef {
+    const { node, form, calls } = this.site;
     const body = numbered(builder.build());
     const length = xs.length === 0 ? { length: this.length() } : {};
-    const kwargs = scans ? { ...length, ...(form.reverse ? {} : { reverse: true }) } : NO_KWARGS;
-    const bodyName = this.site.writer.body(body.name, body);
-    const args: Arg[] = [{ kind: 'graph', name: bodyName }, ...(scans ? [init] : []), xs, captured];
-    const call = calls.graph.call(
+    const kwargs = this.isScan
+      ? { ...length, ...(form.reverse ? {} : { reverse: true }) }
+      : NO_KWARGS;
+    const name = this.site.writer.body(body.name, body);
+    const carry = this.isScan ? [init] : [];
+    return calls.graph.call(
       node.target,
-      args,
+      [{ kind: 'graph', name }, ...carry, xs, captured],
       { kind: 'tuple', items },
       { meta: calls.meta, kwargs, name: calls.freshName(node.target) },
     );
-    return results.flatMap((name, i): Contribution[] => {
-      const operand = this.operandOf(name);
-      if (operand === undefined) return [];
-      const gradient = calls.item(call, i);
-      return [
-        {
-          operand,
-          gradient: !scans && this.captured.has(name) ? calls.sum(gradient, [0]) : gradient,
-        },
-      ];
-    });
+  }
+
+  /** A result of the backward loop as the gradient of an operand of the forward loop. */
+  private contribution(name: string, call: ValueRef, index: number): Contribution[] {
+    const { calls } = this.site;
+    const operand = this.operandOf(name);
+    if (operand === undefined) return [];
+    const gradient = calls.item(call, index);
+    const isRows = !this.isScan && this.captured.has(name);
+    return [{ operand, gradient: isRows ? calls.sum(gradient, [0]) : gradient }];
   }
 
   /** Forward values that the backward body reads, directly or by calling again. */
@@ -491,6 +545,35 @@ class ScanSplit {
     if (type.kind !== 'tensor') return type;
     const shape: Dim[] = [this.length(), ...type.shape];
     return { kind: 'tensor', dtype: type.dtype, shape };
+  }
+}
+
+/** Inputs of the forward body that a gradient is wanted of, by how they come. */
+interface WantedParts {
+  readonly carried: readonly string[];
+  /** Captured operands: their gradients are summed over the trips. */
+  readonly summed: readonly string[];
+  readonly scanned: readonly string[];
+}
+
+/** The body of the backward loop as it is written, and the operands of its call. */
+class BackwardBody {
+  /** Values of the joint program, by their names there. */
+  readonly names = new Map<string, Arg>();
+  readonly init: Arg[] = [];
+  readonly xs: Arg[] = [];
+  readonly captured: Arg[] = [];
+  readonly items: ValueType[] = [];
+
+  constructor(readonly builder: GraphBuilder) {}
+
+  input(base: string, type: ValueType): ValueRef {
+    return this.builder.placeholder(base, type, { role: 'arg', roleIndex: 0 });
+  }
+
+  output(value: string | null, type: ValueType): void {
+    this.builder.output({ value, role: 'output', index: this.items.length });
+    this.items.push(type);
   }
 }
 
