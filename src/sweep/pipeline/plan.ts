@@ -15,7 +15,7 @@ import { passOrder, type PipelineSchedule } from '../../simulate/pipeline/schedu
 import { stackLayers } from '../model/representative-layers.ts';
 import { PlanReader } from '../rank/plan-reader.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
-import { partitionStages, type PipelineUnit } from './partition.ts';
+import { type Partition, partitionStages, type PipelineUnit } from './partition.ts';
 
 /**
  * A plan's program, which is that of one microbatch, cut into stages: the keys are those of `plan
@@ -101,38 +101,101 @@ export function checkPipeline(
  *   for layers that are not one stack
  */
 export function pipelineOfPlan(
-  { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
+  prepared: Pick<Prepared, 'model' | 'question'>,
   choice: Int32Array,
-  { devices: p, schedule, microbatches: m, virtual: v, budgetBytes }: PlanPipelineRequest,
+  request: PlanPipelineRequest,
   table: OperatorTable,
 ): PlanPipeline {
-  const layers = checkPipeline(model.graph, { devices: p, schedule, microbatches: m, virtual: v });
-  const reader = new PlanReader(model, choice, layers, table);
+  const { devices: p, schedule, microbatches, virtual, budgetBytes } = request;
+  const layers = checkPipeline(prepared.model.graph, request);
+  const reader = new PlanReader(prepared.model, choice, layers, table);
+  const priced = pricedUnits(prepared, reader, p);
+  const found = cutUnits(priced, request);
+  const bounds = [0, ...found.cuts, priced.units.length];
+  const { stages, devices } = playStages(priced, bounds, request);
+  const end = Math.max(...devices.map((d) => d.end));
+  return {
+    schedule,
+    microbatches,
+    virtual,
+    stages: stages.map((s, k) => {
+      const { peakBytes, inFlight, busy } = devices[k % p];
+      const first = Math.max(0, bounds[k] - 1);
+      const last = Math.min(layers, bounds[k + 1] - 1) - 1;
+      return {
+        layers: last < first ? null : [first, last],
+        embedding: k === 0,
+        head: k === p * virtual - 1,
+        seconds: total(s),
+        peakBytes,
+        inFlight,
+        idleShare: Math.max(0, 1 - busy / end),
+      };
+    }),
+    bubbleSeconds: Math.max(0, end - Math.max(...devices.map((d) => d.busy))),
+    seconds: end,
+    budgetBytes,
+    fits: devices.every((d) => d.peakBytes <= budgetBytes),
+    moved: found.moved,
+  };
+}
+
+/** The units of a plan with their prices on stages of their own. */
+interface PricedUnits {
+  readonly units: ReturnType<PlanReader['units']>;
+  /** Of one microbatch. */
+  readonly seconds: readonly StageSeconds[];
+  /** Once a step, after the last microbatch. */
+  readonly stepSeconds: Float64Array;
+  readonly stateBytes: Float64Array;
+  /** Seconds of a message to the next stage. */
+  readonly hop: (bytes: number) => number;
+}
+
+function pricedUnits(
+  { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
+  reader: PlanReader,
+  devices: number,
+): PricedUnits {
   const units = reader.units();
   const stateBytes = new Float64Array(units.length);
   const stepSeconds = Float64Array.from(reader.stepSeconds);
-  const inner = model.space.mesh.size;
+  const inner = model.space.mesh;
   for (const { unit, alsoUnit, localElements, itemBytes, trained, state } of reader.parameters()) {
     const bytes = localElements * (state.parameter + state.gradient + state.optimizer);
     stateBytes[unit] += bytes;
-    if (alsoUnit === undefined || p === 1) continue;
+    if (alsoUnit === undefined || devices === 1) continue;
     stateBytes[alsoUnit] += bytes;
     const sum = trained
-      ? endsSumSeconds(localElements * itemBytes, p * inner, request.cost, model.cluster)
+      ? endsSumSeconds(localElements * itemBytes, devices * inner.size, request.cost, model.cluster)
       : 0;
     stepSeconds[unit] += sum;
     stepSeconds[alsoUnit] += sum;
   }
-  const mesh = new DeviceMesh([{ name: 'pp', size: p }, ...model.space.mesh.dims]);
+  const mesh = new DeviceMesh([{ name: 'pp', size: devices }, ...inner.dims]);
   const collectives = collectiveModel(request.cost, model.cluster, mesh);
-  const hop = (bytes: number): number =>
-    p === 1 ? 0 : collectives.seconds('collective_permute', bytes, [0]);
-  const seconds = units.map(({ forward, backwardInput, backwardWeight }): StageSeconds => ({
-    forward: forward.compute + forward.communication,
-    backwardInput: backwardInput.compute + backwardInput.communication,
-    backwardWeight: backwardWeight.compute + backwardWeight.communication,
-  }));
-  const temporary = Math.max(...units.map((u) => u.temporaryBytes));
+  return {
+    units,
+    stateBytes,
+    stepSeconds,
+    seconds: units.map(({ forward, backwardInput, backwardWeight }): StageSeconds => ({
+      forward: forward.compute + forward.communication,
+      backwardInput: backwardInput.compute + backwardInput.communication,
+      backwardWeight: backwardWeight.compute + backwardWeight.communication,
+    })),
+    hop: (bytes) => (devices === 1 ? 0 : collectives.seconds('collective_permute', bytes, [0])),
+  };
+}
+
+/**
+ * The cuts within the budget; without that limit where there are none.
+ *
+ * @throws E_USAGE where there are no cuts at all
+ */
+function cutUnits(
+  { units, seconds, stateBytes, hop }: PricedUnits,
+  { devices, schedule, microbatches, virtual, budgetBytes }: PlanPipelineRequest,
+): Extract<Partition, { status: 'found' }> {
   const named = units.map((u, i): PipelineUnit => ({
     name: i === 0 ? 'embedding' : i === units.length - 1 ? 'head' : `layer ${i - 1}`,
     seconds: total(seconds[i]),
@@ -141,20 +204,37 @@ export function pipelineOfPlan(
     hopSeconds: 2 * hop(u.boundaryBytes),
   }));
   const cutting = {
-    stages: p * v,
-    microbatches: m,
+    stages: devices * virtual,
+    microbatches,
     schedule: schedule === 'interleaved' ? '1f1b' : schedule,
   } as const;
+  const temporary = Math.max(...units.map((u) => u.temporaryBytes));
   // Chunks share a device: their limit is looked at when they lie on it.
   const limited =
-    v > 1 ? cutting : { ...cutting, limitBytes: Math.max(0, budgetBytes - temporary) };
+    virtual > 1 ? cutting : { ...cutting, limitBytes: Math.max(0, budgetBytes - temporary) };
   const fitting = partitionStages(named, limited);
   const found = fitting.status === 'found' ? fitting : partitionStages(named, cutting);
   if (found.status === 'infeasible') throw new ShardwrightError('E_USAGE', found.reason);
-  const bounds = [0, ...found.cuts, units.length];
+  return found;
+}
+
+/** One device of the pipeline that was played. */
+interface PlayedDevice {
+  readonly busy: number;
+  readonly end: number;
+  readonly inFlight: number;
+  readonly peakBytes: number;
+}
+
+/** Plays the schedule on stages between these bounds. */
+function playStages(
+  { units, seconds, stepSeconds, stateBytes, hop }: PricedUnits,
+  bounds: readonly number[],
+  { devices: p, schedule, microbatches, virtual }: PlanPipelineRequest,
+): { readonly stages: readonly StageSeconds[]; readonly devices: readonly PlayedDevice[] } {
   const range = (k: number): number[] =>
     Array.from({ length: bounds[k + 1] - bounds[k] }, (_, i) => bounds[k] + i);
-  const stages = Array.from({ length: p * v }, (_, k) => {
+  const stages = Array.from({ length: p * virtual }, (_, k): StageSeconds => {
     const add = (of: (s: StageSeconds) => number): number =>
       range(k).reduce((sum, u) => sum + of(seconds[u]), 0);
     return {
@@ -164,16 +244,13 @@ export function pipelineOfPlan(
     };
   });
   const hopSeconds = bounds.slice(1, -1).map((end) => hop(units[end - 1].boundaryBytes));
-  const run = playPipeline(
-    schedule,
-    { devices: p, microbatches: m, ...(v > 1 ? { chunks: v } : {}) },
-    { stages, hopSeconds },
-  );
-  const devices = run.devices.map(({ spans, busySeconds }, i) => {
-    const chunks = Array.from({ length: v }, (_, c) => range(c * p + i));
+  const shape = { devices: p, microbatches, ...(virtual > 1 ? { chunks: virtual } : {}) };
+  const run = playPipeline(schedule, shape, { stages, hopSeconds });
+  const devices = run.devices.map(({ spans, busySeconds }, i): PlayedDevice => {
+    const chunks = Array.from({ length: virtual }, (_, c) => range(c * p + i));
     const own = chunks.flat();
     const kept = chunks.map((list) => list.reduce((sum, u) => sum + units[u].keptBytes.none, 0));
-    const inFlight = keptMicrobatches(schedule, { devices: p, microbatches: m, chunks: v }, i);
+    const inFlight = keptMicrobatches(schedule, { ...shape, chunks: virtual }, i);
     const step = own.reduce((sum, u) => sum + stepSeconds[u], 0);
     return {
       busy: busySeconds + step,
@@ -187,31 +264,7 @@ export function pipelineOfPlan(
       ),
     };
   });
-  const end = Math.max(...devices.map((d) => d.end));
-  return {
-    schedule,
-    microbatches: m,
-    virtual: v,
-    stages: stages.map((s, k) => {
-      const { peakBytes, inFlight, busy } = devices[k % p];
-      const first = Math.max(0, bounds[k] - 1);
-      const last = Math.min(layers, bounds[k + 1] - 1) - 1;
-      return {
-        layers: last < first ? null : [first, last],
-        embedding: k === 0,
-        head: k === p * v - 1,
-        seconds: total(s),
-        peakBytes,
-        inFlight,
-        idleShare: Math.max(0, 1 - busy / end),
-      };
-    }),
-    bubbleSeconds: Math.max(0, end - Math.max(...devices.map((d) => d.busy))),
-    seconds: end,
-    budgetBytes,
-    fits: devices.every((d) => d.peakBytes <= budgetBytes),
-    moved: found.moved,
-  };
+  return { stages, devices };
 }
 
 const total = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;
