@@ -3,6 +3,7 @@
  * them.
  */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
+import type { Node } from '../../graph/types.ts';
 import { drawsNumbers } from '../../ops/record/record.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
 import type { Model, Use } from '../model/model.ts';
@@ -36,84 +37,92 @@ export interface Decoded {
 
 /** Turns the solver's choice into placements, redistributions with their collectives, and bytes. */
 export function decode(model: Model, choice: Int32Array): Decoded {
-  const { graph, flow, strategies, space, nodeVariable } = model;
-  const movements = new Movements(model, choice);
-  let compute = 0;
-  let communication = 0;
-  let executed = 0;
-  const add = (r: PlannedRedistribution): void => {
-    communication += r.seconds * (r.times ?? 1);
-    executed += (r.executedSeconds ?? r.seconds) * (r.times ?? 1);
+  const decoder = new Decoder(model, choice);
+  const { byNode, others } = usesByConsumer(model);
+  const nodes = model.graph.nodes.map((_, n) => decoder.node(n, byNode.get(n) ?? []));
+  const outputs = others.map((use) => decoder.output(use));
+  return {
+    computeSeconds: decoder.computeSeconds,
+    communicationSeconds: decoder.communicationSeconds,
+    ...(model.charges.byFormula ? { executedCommunicationSeconds: decoder.executedSeconds } : {}),
+    parameters: parameterPlacements(model, choice),
+    nodes,
+    outputs,
+    memory: stateMemory(model, choice),
   };
-  const usesOfNode = new Map<number, Use[]>();
-  const usesOfOutput: Use[] = [];
-  for (const use of model.uses) {
-    if (use.at.kind !== 'input') usesOfOutput.push(use);
+}
+
+/** Uses by the node that reads, and those of outputs and carries. */
+function usesByConsumer({ uses }: Model): {
+  readonly byNode: ReadonlyMap<number, readonly Use[]>;
+  readonly others: readonly Use[];
+} {
+  const byNode = new Map<number, Use[]>();
+  const others: Use[] = [];
+  for (const use of uses) {
+    if (use.at.kind !== 'input') others.push(use);
     else {
-      const list = usesOfNode.get(use.at.node);
-      if (list === undefined) usesOfNode.set(use.at.node, [use]);
+      const list = byNode.get(use.at.node);
+      if (list === undefined) byNode.set(use.at.node, [use]);
       else list.push(use);
     }
   }
-  const nodes = graph.nodes.map((node, n): PlannedNode => {
-    const entry = strategies.nodes[n];
-    const target = node.kind === 'call' ? node.target : node.kind;
-    if (entry === null) {
-      const value = flow.valueOf(node.name);
-      return {
-        name: node.name,
-        target,
-        inputs: [],
-        outputs: [movements.ownedText(value)],
-        phase: flow.phases[n],
-        aliasOf: nameOfValue(model, value),
-        ...(node.meta.repeats === undefined ? {} : { repeats: node.meta.repeats }),
-        seconds: 0,
-        redistributions: [],
-      };
-    }
+  return { byNode, others };
+}
+
+/** Decodes node after node, and adds up seconds. */
+class Decoder {
+  computeSeconds = 0;
+  communicationSeconds = 0;
+  executedSeconds = 0;
+  private readonly movements: Movements;
+
+  constructor(
+    private readonly model: Model,
+    private readonly choice: Int32Array,
+  ) {
+    this.movements = new Movements(model, choice);
+  }
+
+  node(n: number, uses: readonly Use[]): PlannedNode {
+    const { model } = this;
+    const entry = model.strategies.nodes[n];
+    if (entry === null) return this.view(n);
+    const node = model.graph.nodes[n];
     const { set, content } = entry;
-    const s = choice[nodeVariable[n]];
+    const s = this.choice[model.nodeVariable[n]];
     const width = set.inputCount + set.outputCount;
-    const text = (slot: number): string => {
-      const id = set.specs[s * width + slot];
-      return id < 0 ? '-' : space.text(id);
-    };
-    const seconds = model.nodeSeconds.get(content)!;
+    const specs = set.specs.subarray(s * width, (s + 1) * width);
+    const texts = Array.from(specs, (id) => (id < 0 ? '-' : model.space.text(id)));
+    const costs = model.nodeSeconds.get(content)!;
+    const [seconds, internalSeconds] = [costs.compute[s], costs.internal[s]];
     const times = model.opened?.loops.runsOf(node.name) ?? 1;
-    compute += seconds.compute[s] * times;
-    communication += seconds.internal[s] * times;
-    executed += seconds.internal[s] * times;
-    const redistributions = (usesOfNode.get(n) ?? []).flatMap((use) => movements.of(use));
-    redistributions.forEach(add);
+    this.computeSeconds += seconds * times;
+    this.communicationSeconds += internalSeconds * times;
+    this.executedSeconds += internalSeconds * times;
     return {
       name: node.name,
-      target,
-      inputs: Array.from({ length: set.inputCount }, (_, i) => text(i)),
-      outputs: Array.from({ length: set.outputCount }, (_, k) => text(set.inputCount + k)),
-      ...runtimeFacts(
-        model,
-        n,
-        entry,
-        set.specs.subarray(s * width + set.inputCount, (s + 1) * width),
-      ),
-      seconds: seconds.compute[s],
+      target: targetOf(node),
+      inputs: texts.slice(0, set.inputCount),
+      outputs: texts.slice(set.inputCount),
+      ...runtimeFacts(model, n, entry, specs.subarray(set.inputCount)),
+      seconds,
       ...(times !== 1 ? { times } : {}),
-      ...(seconds.internal[s] > 0
-        ? { internalSeconds: seconds.internal[s], inside: insideOf(model, entry, s) }
-        : {}),
-      redistributions,
+      ...(internalSeconds > 0 ? { internalSeconds, inside: insideOf(model, entry, s) } : {}),
+      redistributions: uses.flatMap((use) => this.moves(use)),
     };
-  });
-  const outputs = usesOfOutput.map((use): PlannedOutput => {
-    const redistributions = movements.of(use);
-    redistributions.forEach(add);
+  }
+
+  output(use: Use): PlannedOutput {
+    const { graph, flow, space } = this.model;
+    const redistributions = this.moves(use);
+    const placement = space.text(this.movements.demanded(use));
     if (use.at.kind !== 'output')
       return {
-        value: nameOfValue(model, use.value),
+        value: nameOfValue(this.model, use.value),
         role: 'carry',
         of: use.at.kind === 'carry' ? graph.nodes[use.at.node].name : '',
-        placement: space.text(movements.demanded(use)),
+        placement,
         redistributions,
       };
     const { output } = flow.outputs[use.at.output];
@@ -121,19 +130,42 @@ export function decode(model: Model, choice: Int32Array): Decoded {
       value: output.value ?? '',
       role: output.role,
       ...(output.of !== undefined ? { of: output.of } : {}),
-      placement: space.text(movements.demanded(use)),
+      placement,
       redistributions,
     };
-  });
-  return {
-    computeSeconds: compute,
-    communicationSeconds: communication,
-    ...(model.charges.byFormula ? { executedCommunicationSeconds: executed } : {}),
-    parameters: parameterPlacements(model, choice),
-    nodes,
-    outputs,
-    memory: stateMemory(model, choice),
-  };
+  }
+
+  /** A node that only names a result of another. */
+  private view(n: number): PlannedNode {
+    const { graph, flow } = this.model;
+    const node = graph.nodes[n];
+    const value = flow.valueOf(node.name);
+    return {
+      name: node.name,
+      target: targetOf(node),
+      inputs: [],
+      outputs: [this.movements.ownedText(value)],
+      phase: flow.phases[n],
+      aliasOf: nameOfValue(this.model, value),
+      ...(node.meta.repeats === undefined ? {} : { repeats: node.meta.repeats }),
+      seconds: 0,
+      redistributions: [],
+    };
+  }
+
+  /** The redistributions of a use, with their seconds added. */
+  private moves(use: Use): PlannedRedistribution[] {
+    const moves = this.movements.of(use);
+    for (const { seconds, executedSeconds = seconds, times = 1 } of moves) {
+      this.communicationSeconds += seconds * times;
+      this.executedSeconds += executedSeconds * times;
+    }
+    return moves;
+  }
+}
+
+function targetOf(node: Node): string {
+  return node.kind === 'call' ? node.target : node.kind;
 }
 
 /** Facts about a node that a runtime needs in addition to its placements. */

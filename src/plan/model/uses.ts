@@ -70,98 +70,120 @@ export function collectUses(
   tables: TableBuilder,
   nodeVariable: Int32Array,
 ): Use[] {
-  const { graph, flow, space } = input;
-  const uses: Use[] = [];
-  const loops = input.opened?.loops;
-  const moveOf = (value: number, consumer: number): Pick<Use, 'scope' | 'times'> => {
-    if (loops === undefined) return OUTERMOST;
-    const scope = loops.moveScope(
-      graph.nodes[flow.values[value].node].name,
-      graph.nodes[consumer].name,
-    );
-    return { scope, times: loops.timesOf(scope) };
-  };
-  graph.nodes.forEach((_, n) => {
-    flow.inputs[n].forEach((value, i) => {
-      uses.push({
-        value,
-        variable: nodeVariable[n],
-        at: { kind: 'input', node: n, input: i },
-        phase: flow.passOf(n, value),
-        ...moveOf(value, n),
-        demands: columns.of(n, i),
-        copy: -1,
-        ...(input.inPlace?.has(n) === true ? { stays: true } : {}),
-      });
-    });
+  const from = { input, columns, tables, nodeVariable };
+  return [...inputUses(from), ...outputUses(from), ...carryUses(from)];
+}
+
+/** The data that uses are made from. */
+interface UsesFrom {
+  readonly input: BuildInput;
+  readonly columns: SpecColumns;
+  readonly tables: TableBuilder;
+  readonly nodeVariable: Int32Array;
+}
+
+/** The loop body in which a value moves to its consumer, and how often it does. */
+function moveOf(
+  { graph, flow, opened }: BuildInput,
+  value: number,
+  consumer: number,
+): Pick<Use, 'scope' | 'times'> {
+  if (opened === undefined) return OUTERMOST;
+  const producer = graph.nodes[flow.values[value].node].name;
+  const scope = opened.loops.moveScope(producer, graph.nodes[consumer].name);
+  return { scope, times: opened.loops.timesOf(scope) };
+}
+
+/** Inputs of calls in node order. */
+function inputUses({ input, columns, nodeVariable }: UsesFrom): Use[] {
+  const { graph, flow } = input;
+  return graph.nodes.flatMap((_, n) =>
+    Array.from(flow.inputs[n], (value, i): Use => ({
+      value,
+      variable: nodeVariable[n],
+      at: { kind: 'input', node: n, input: i },
+      phase: flow.passOf(n, value),
+      ...moveOf(input, value, n),
+      demands: columns.of(n, i),
+      copy: -1,
+      ...(input.inPlace?.has(n) === true ? { stays: true } : {}),
+    })),
+  );
+}
+
+/** What the program returns; an output that is placed as no input is has a variable of its own. */
+function outputUses({ input, columns, tables, nodeVariable }: UsesFrom): Use[] {
+  const partnerOf = partners(input);
+  return input.flow.outputs.flatMap(({ output, value }, k): Use[] => {
+    if (value < 0) return [];
+    const partner = partnerOf(k);
+    const use = {
+      value,
+      at: { kind: 'output', output: k },
+      phase: output.role === 'output' ? 'forward' : 'backward',
+      ...OUTERMOST,
+      copy: -1,
+    } as const;
+    if (partner !== undefined) {
+      const demands = columns.result(partner, 0);
+      return [{ ...use, variable: nodeVariable[partner], demands }];
+    }
+    const specs = outputSpecs(input, k);
+    const vector = tables.vector(`z${specs.length}`, () => new Float64Array(specs.length));
+    const variable = tables.addVariable({ kind: 'output', output: k, specs }, specs.length, vector);
+    return [{ ...use, variable, demands: tables.specList(specs) }];
   });
-  const metaOf = (n: number): Dataflow['values'][number] => flow.values[flow.results[n][0]];
+}
+
+/**
+ * Finds the placeholder that an output is placed as: the tensor that a gradient is of, or that the
+ * next step reads instead, or the tangent of a result.
+ */
+function partners({ graph, flow, typedOutputs }: BuildInput): (k: number) => number | undefined {
   const ownerOf = ownersOfOutputs(graph);
   const tangents = new Map<number, number>();
   graph.nodes.forEach((node, n) => {
     if (node.kind === 'placeholder' && node.meta.role === 'tangent')
       tangents.set(node.meta.roleIndex ?? 0, n);
   });
-  flow.outputs.forEach(({ output, value }, k) => {
-    if (value < 0) return;
+  return (k) => {
+    const { output, value } = flow.outputs[k];
     const named = output.role === 'output' ? tangents.get(output.index ?? k) : ownerOf(output);
+    if (named === undefined || typedOutputs?.get(k) !== undefined) return undefined;
     // A graph without stated roles counts updated statistics among its outputs: their tangent is
     // another tensor's.
-    const stated = input.typedOutputs?.get(k);
-    const partner =
-      stated === undefined &&
-      named !== undefined &&
-      isPartner(metaOf(named), flow.values[value], output.role)
-        ? named
-        : undefined;
-    const at = { kind: 'output', output: k } as const;
-    const phase = output.role === 'output' ? 'forward' : 'backward';
-    if (partner !== undefined) {
-      uses.push({
-        value,
-        variable: nodeVariable[partner],
-        at,
-        phase,
-        ...OUTERMOST,
-        demands: columns.result(partner, 0),
-        copy: -1,
-      });
-      return;
-    }
-    const meta = flow.values[value].meta;
-    const specs =
-      stated !== undefined
-        ? Int32Array.of(stated)
-        : Int32Array.from(
-            space
-              .enumerate(meta.shape.length)
-              .filter((id) => runsOf(space, id) <= (input.mostRuns ?? Infinity))
-              .filter((id) => shardable(space.get(id), space.mesh, meta.shape)),
-          );
-    const vector = tables.vector(`z${specs.length}`, () => new Float64Array(specs.length));
-    const variable = tables.addVariable({ kind: 'output', output: k, specs }, specs.length, vector);
-    uses.push({
-      value,
-      variable,
-      at,
-      phase,
-      ...OUTERMOST,
-      demands: tables.specList(specs),
-      copy: -1,
-    });
-  });
-  for (const { value: name, carry } of input.opened?.carries ?? []) {
+    const placed = flow.values[flow.results[named][0]];
+    return isPartner(placed, flow.values[value], output.role) ? named : undefined;
+  };
+}
+
+/** Placements that an output of its own may have. */
+function outputSpecs({ flow, space, typedOutputs, mostRuns }: BuildInput, k: number): Int32Array {
+  const stated = typedOutputs?.get(k);
+  if (stated !== undefined) return Int32Array.of(stated);
+  const { shape } = flow.values[flow.outputs[k].value].meta;
+  return Int32Array.from(
+    space
+      .enumerate(shape.length)
+      .filter((id) => runsOf(space, id) <= (mostRuns ?? Infinity))
+      .filter((id) => shardable(space.get(id), space.mesh, shape)),
+  );
+}
+
+/** Values that an opened loop takes to its next trip. */
+function carryUses({ input, columns, nodeVariable }: UsesFrom): Use[] {
+  const { flow, opened } = input;
+  return (opened?.carries ?? []).map(({ value: name, carry }): Use => {
     const value = flow.valueOf(name);
-    const node = flow.values[flow.valueOf(carry)].node;
-    uses.push({
+    const { node } = flow.values[flow.valueOf(carry)];
+    return {
       value,
       variable: nodeVariable[node],
       at: { kind: 'carry', node },
       phase: flow.passOf(flow.values[value].node, value),
-      ...moveOf(value, node),
+      ...moveOf(input, value, node),
       demands: columns.result(node, 0),
       copy: -1,
-    });
-  }
-  return uses;
+    };
+  });
 }
