@@ -231,110 +231,130 @@ function frameOf(
   return { modules, candidates, nested, fixedBytes, unitBytes: Math.max(1, ...fixedBytes) };
 }
 
+/** The columns of every candidate, then the peak. */
+class Columns {
+  readonly peak: number;
+
+  constructor(private readonly candidates: number) {
+    this.peak = 3 * candidates;
+  }
+
+  get count(): number {
+    return this.peak + 1;
+  }
+
+  /** 1 where the candidate discards something. */
+  y(k: number): number {
+    return k;
+  }
+
+  /** The share that it discards. */
+  r(k: number): number {
+    return this.candidates + k;
+  }
+
+  /** The seconds that it runs again. */
+  t(k: number): number {
+    return 2 * this.candidates + k;
+  }
+}
+
+/** The rows of a linear program: terms that are at most a bound. */
+class Rows {
+  readonly starts = [0];
+  readonly indices: number[] = [];
+  readonly values: number[] = [];
+  readonly upper: number[] = [];
+  readonly names: string[] = [];
+
+  add(name: string, terms: readonly Term[], upper: number): void {
+    for (const [column, value] of terms) {
+      if (value === 0) continue;
+      this.indices.push(column);
+      this.values.push(value);
+    }
+    this.starts.push(this.indices.length);
+    this.upper.push(upper);
+    this.names.push(name);
+  }
+}
+
+const inRows = ({ unitBytes }: Frame, bytes: number): number => (bytes / unitBytes) * ROW_SCALE;
+
 /**
  * Columns y, r, t of every candidate, then the peak. Without a budget the peak is what is
  * minimised.
  */
 function programOf(frame: Frame, budgetBytes: number | undefined): LinearProgram {
-  const { candidates, nested, fixedBytes, unitBytes, modules } = frame;
+  const { candidates, modules } = frame;
   const count = candidates.length;
-  const [y, r, t] = [0, 1, 2].map((block) => (k: number) => block * count + k);
-  const peak = 3 * count;
-  const columns = 3 * count + 1;
-  const starts = [0];
-  const indices: number[] = [];
-  const values: number[] = [];
-  const rowUpper: number[] = [];
-  const names: string[] = [];
-  const row = (
-    name: string,
-    terms: readonly (readonly [number, number])[],
-    upper: number,
-  ): void => {
-    for (const [column, value] of terms) {
-      if (value === 0) continue;
-      indices.push(column);
-      values.push(value);
-    }
-    starts.push(indices.length);
-    rowUpper.push(upper);
-    names.push(name);
-  };
-  const inRows = (bytes: number): number => (bytes / unitBytes) * ROW_SCALE;
-  const longest = Math.max(...candidates.map((c) => c.seconds), Number.MIN_VALUE);
-  candidates.forEach((c, k) => {
-    const { name } = modules[c.module];
-    row(
-      `${name} discards`,
-      [
-        [r(k), 1],
-        [y(k), -1],
-      ],
-      0,
-    );
-    row(
-      `${name} frees`,
-      [
-        [r(k), -1],
-        [y(k), c.leastRatio],
-      ],
-      0,
-    );
-    const share = c.seconds / longest;
-    for (const { slope, intercept } of c.lines)
-      row(
-        `${name} again`,
-        [
-          [r(k), share * slope],
-          [y(k), share * intercept],
-          [t(k), -1],
-        ],
-        0,
-      );
-  });
-  for (const [a, b] of nested)
-    row(
-      `${modules[candidates[b].module].name} inside`,
-      [
-        [y(a), 1],
-        [y(b), 1],
-      ],
-      1,
-    );
-  fixedBytes.forEach((bytes, i) => {
-    const terms = candidates.flatMap((c, k) =>
-      c.module < i
-        ? [[r(k), -inRows(c.allBytes)] as const, [y(k), inRows(c.allBytes - c.savedBytes)] as const]
-        : [],
-    );
-    row(`memory at ${modules[i].name}`, [...terms, [peak, -1]], -inRows(bytes));
-  });
-  const cost = new Float64Array(columns);
-  if (budgetBytes === undefined) cost[peak] = 1;
-  else for (let k = 0; k < count; k++) cost[t(k)] = 1;
-  const upper = new Float64Array(columns).fill(Infinity);
+  const columns = new Columns(count);
+  const rows = rowsOf(frame, columns);
+  const cost = new Float64Array(columns.count);
+  if (budgetBytes === undefined) cost[columns.peak] = 1;
+  else for (let k = 0; k < count; k++) cost[columns.t(k)] = 1;
+  const upper = new Float64Array(columns.count).fill(Infinity);
   upper.fill(1, 0, 2 * count);
-  if (budgetBytes !== undefined) upper[peak] = inRows(budgetBytes);
+  if (budgetBytes !== undefined) upper[columns.peak] = inRows(frame, budgetBytes);
   return {
     name: 'checkpoint-per-module',
     constant: 0,
-    columns,
-    rows: rowUpper.length,
+    columns: columns.count,
+    rows: rows.upper.length,
     cost,
-    lower: new Float64Array(columns),
+    lower: new Float64Array(columns.count),
     upper,
-    integer: Uint8Array.from({ length: columns }, (_, j) => (j < count ? 1 : 0)),
-    starts: Int32Array.from(starts),
-    indices: Int32Array.from(indices),
-    values: Float64Array.from(values),
-    rowLower: new Float64Array(rowUpper.length).fill(-Infinity),
-    rowUpper: Float64Array.from(rowUpper),
+    integer: Uint8Array.from({ length: columns.count }, (_, j) => (j < count ? 1 : 0)),
+    starts: Int32Array.from(rows.starts),
+    indices: Int32Array.from(rows.indices),
+    values: Float64Array.from(rows.values),
+    rowLower: new Float64Array(rows.upper.length).fill(-Infinity),
+    rowUpper: Float64Array.from(rows.upper),
     columnName: (j) =>
-      j === peak
+      j === columns.peak
         ? 'peak'
         : `${['y', 'r', 't'][Math.floor(j / count)]}_${modules[candidates[j % count].module].name}`,
-    rowName: (i) => names[i],
+    rowName: (i) => rows.names[i],
   };
+}
+
+/** What each candidate may discard and pays for it, what excludes another, and memory. */
+function rowsOf(frame: Frame, columns: Columns): Rows {
+  const { candidates, nested, fixedBytes, modules } = frame;
+  const rows = new Rows();
+  const longest = Math.max(...candidates.map((c) => c.seconds), Number.MIN_VALUE);
+  candidates.forEach((c, k) => {
+    const { name } = modules[c.module];
+    const [y, r, t] = [columns.y(k), columns.r(k), columns.t(k)];
+    const share = c.seconds / longest;
+    rows.add(`${name} discards`, terms([r, 1], [y, -1]), 0);
+    rows.add(`${name} frees`, terms([r, -1], [y, c.leastRatio]), 0);
+    for (const { slope, intercept } of c.lines)
+      rows.add(`${name} again`, terms([r, share * slope], [y, share * intercept], [t, -1]), 0);
+  });
+  for (const [a, b] of nested) {
+    const { name } = modules[candidates[b].module];
+    rows.add(`${name} inside`, terms([columns.y(a), 1], [columns.y(b), 1]), 1);
+  }
+  fixedBytes.forEach((bytes, i) => {
+    const before = candidates.flatMap((c, k) =>
+      c.module < i
+        ? terms(
+            [columns.r(k), -inRows(frame, c.allBytes)],
+            [columns.y(k), inRows(frame, c.allBytes - c.savedBytes)],
+          )
+        : [],
+    );
+    const memory = [...before, ...terms([columns.peak, -1])];
+    rows.add(`memory at ${modules[i].name}`, memory, -inRows(frame, bytes));
+  });
+  return rows;
+}
+
+type Term = readonly [column: number, value: number];
+
+function terms(...list: readonly Term[]): readonly Term[] {
+  return list;
 }
 
 function freed(c: Candidate, ratio: number): number {

@@ -24,61 +24,84 @@ export function chooseSizes(
   distinct: boolean,
 ): ReadonlyMap<number, number> {
   const bySize = (a: number, b: number): number => given.sizeOf(a) - given.sizeOf(b) || a - b;
-  const pieces = productsOf(meshSizes);
-  const { relations } = given;
-  const stays = (axis: number): boolean => given.fixed.has(axis) || given.sizeOf(axis) <= keepUpTo;
-  const allowed = (axis: number, to: number): boolean => {
-    const n = given.sizeOf(axis);
-    if (to === n) return true;
-    if (
-      !Number.isInteger(to) ||
-      to < Math.max(2, given.atLeast.get(axis) ?? 0) ||
-      to > n ||
-      stays(axis)
-    )
-      return false;
-    if (given.free.has(axis)) return true;
-    return pieces.every(
-      (p) => (n < p || to >= p) && (n % p !== 0 || to % p === 0 || given.spatial.has(axis)),
-    );
-  };
-  const chosen = new Map<number, number>();
+  const search = new SizeSearch(given, productsOf(meshSizes), keepUpTo, distinct);
+  for (const axis of given.program.ones()) search.keep(axis);
+  for (const axes of components([...given.axes].sort(bySize), given.relations))
+    search.chooseTied(axes);
+  return search.chosen;
+}
+
+/** Searches for sizes of one set of tied axes after another. */
+class SizeSearch {
+  readonly chosen = new Map<number, number>();
   /** How often each value is taken, and by axes of which size. */
-  const used = new Map<number, number[]>();
-  const take = (axis: number, to: number): void => {
-    chosen.set(axis, to);
-    used.set(to, [...(used.get(to) ?? []), given.sizeOf(axis)]);
-  };
-  const drop = (axis: number): void => {
-    used.get(chosen.get(axis) ?? 0)?.pop();
-    chosen.delete(axis);
-  };
-  const touching = new Map<number, Relation[]>();
-  for (const r of relations)
-    for (const axis of new Set([...r.left, ...r.right]))
-      touching.set(axis, [...(touching.get(axis) ?? []), r]);
+  private readonly used = new Map<number, number[]>();
+  private readonly touching = new Map<number, Relation[]>();
+  private steps = 0;
+
+  constructor(
+    private readonly given: SizeRelations,
+    private readonly pieces: readonly number[],
+    private readonly keepUpTo: number,
+    private readonly distinct: boolean,
+  ) {
+    for (const r of given.relations)
+      for (const axis of new Set([...r.left, ...r.right]))
+        this.touching.set(axis, [...(this.touching.get(axis) ?? []), r]);
+  }
+
+  keep(axis: number): void {
+    this.chosen.set(axis, this.given.sizeOf(axis));
+  }
+
+  /** Chooses sizes of axes that relations tie; those they have where nothing else is found. */
+  chooseTied(axes: readonly number[]): void {
+    const { given } = this;
+    this.steps = 0;
+    const trail: number[] = [];
+    const kept = axes.filter((axis) => this.stays(axis));
+    if (kept.every((axis) => this.assign(axis, given.sizeOf(axis), trail)) && this.search(axes, 0))
+      return;
+    for (const x of trail.reverse()) this.drop(x);
+    for (const axis of axes) if (!this.chosen.has(axis)) this.take(axis, given.sizeOf(axis));
+  }
+
+  private search(axes: readonly number[], from: number): boolean {
+    const { chosen } = this;
+    let at = from;
+    while (at < axes.length && chosen.has(axes[at])) at++;
+    if (at === axes.length) return true;
+    const axis = axes[at];
+    for (const to of this.candidates(axis)) {
+      if (++this.steps > MAX_STEPS) return false;
+      const trail: number[] = [];
+      if (this.assign(axis, to, trail) && this.search(axes, at + 1)) return true;
+      for (const x of trail.reverse()) this.drop(x);
+    }
+    return false;
+  }
 
   /** Assigns what follows; false, and undone by the caller, on a contradiction. */
-  const assign = (first: number, value: number, trail: number[]): boolean => {
+  private assign(first: number, value: number, trail: number[]): boolean {
     const queue: [number, number][] = [[first, value]];
     for (let entry = queue.pop(); entry !== undefined; entry = queue.pop()) {
       const [axis, to] = entry;
-      const known = chosen.get(axis);
+      const known = this.chosen.get(axis);
       if (known !== undefined) {
         if (known !== to) return false;
         continue;
       }
-      if (!allowed(axis, to)) return false;
-      take(axis, to);
+      if (!this.allowed(axis, to)) return false;
+      this.take(axis, to);
       trail.push(axis);
-      for (const relation of touching.get(axis) ?? []) {
+      for (const relation of this.touching.get(axis) ?? []) {
         const open = [...new Set([...relation.left, ...relation.right])].filter(
-          (x) => !chosen.has(x),
+          (x) => !this.chosen.has(x),
         );
         if (open.length === 0) {
-          if (!holds(relation, chosen)) return false;
+          if (!holds(relation, this.chosen)) return false;
         } else if (open.length === 1) {
-          const forced = solvedFor(relation, open[0], chosen);
+          const forced = solvedFor(relation, open[0], this.chosen);
           if (forced === 'free') continue;
           if (forced === undefined) return false;
           queue.push([open[0], forced]);
@@ -86,33 +109,70 @@ export function chooseSizes(
       }
     }
     return true;
-  };
-
-  let steps = 0;
-  const search = (axes: readonly number[], from: number): boolean => {
-    let at = from;
-    while (at < axes.length && chosen.has(axes[at])) at++;
-    if (at === axes.length) return true;
-    const axis = axes[at];
-    const least = fewest(axis, touching.get(axis) ?? [], chosen);
-    for (const to of candidates(axis, given.sizeOf(axis), allowed, used, distinct, least)) {
-      if (++steps > MAX_STEPS) return false;
-      const trail: number[] = [];
-      if (assign(axis, to, trail) && search(axes, at + 1)) return true;
-      for (const x of trail.reverse()) drop(x);
-    }
-    return false;
-  };
-  for (const axis of given.program.ones()) chosen.set(axis, given.sizeOf(axis));
-  for (const axes of components([...given.axes].sort(bySize), relations)) {
-    steps = 0;
-    const trail: number[] = [];
-    const kept = axes.filter(stays);
-    if (kept.every((axis) => assign(axis, given.sizeOf(axis), trail)) && search(axes, 0)) continue;
-    for (const x of trail.reverse()) drop(x);
-    for (const axis of axes) if (!chosen.has(axis)) take(axis, given.sizeOf(axis));
   }
-  return chosen;
+
+  /**
+   * Values that axes of the same size took, then others ascending, those not taken yet first if
+   * sizes shall differ; at last the size itself.
+   */
+  private *candidates(axis: number): Generator<number> {
+    const { used } = this;
+    const n = this.given.sizeOf(axis);
+    const from = fewest(axis, this.touching.get(axis) ?? [], this.chosen);
+    const later: number[] = [];
+    const tried = new Set<number>();
+    for (const [to, sizes] of used)
+      if (
+        to >= from &&
+        to < n &&
+        sizes.includes(n) &&
+        this.allowed(axis, to) &&
+        tried.size < MAX_CANDIDATES
+      ) {
+        tried.add(to);
+        yield to;
+      }
+    let found = 0;
+    for (let to = from; to < n && found < MAX_CANDIDATES; to++) {
+      if (tried.has(to) || !this.allowed(axis, to)) continue;
+      found++;
+      if (this.distinct && (used.get(to)?.length ?? 0) > 0) later.push(to);
+      else yield to;
+    }
+    yield* later;
+    yield n;
+  }
+
+  private stays(axis: number): boolean {
+    return this.given.fixed.has(axis) || this.given.sizeOf(axis) <= this.keepUpTo;
+  }
+
+  private allowed(axis: number, to: number): boolean {
+    const { given } = this;
+    const n = given.sizeOf(axis);
+    if (to === n) return true;
+    if (
+      !Number.isInteger(to) ||
+      to < Math.max(2, given.atLeast.get(axis) ?? 0) ||
+      to > n ||
+      this.stays(axis)
+    )
+      return false;
+    if (given.free.has(axis)) return true;
+    return this.pieces.every(
+      (p) => (n < p || to >= p) && (n % p !== 0 || to % p === 0 || given.spatial.has(axis)),
+    );
+  }
+
+  private take(axis: number, to: number): void {
+    this.chosen.set(axis, to);
+    this.used.set(to, [...(this.used.get(to) ?? []), this.given.sizeOf(axis)]);
+  }
+
+  private drop(axis: number): void {
+    this.used.get(this.chosen.get(axis) ?? 0)?.pop();
+    this.chosen.delete(axis);
+  }
 }
 
 /** Axes that relations tie, directly or through others; each set in the order given. */
@@ -151,42 +211,6 @@ function fewest(
       least = Math.max(least, fewestRows(count, kernel, slide));
   }
   return least;
-}
-
-/**
- * Values that axes of the same size took, then others ascending, those not taken yet first if sizes
- * shall differ; at last the size itself.
- */
-function* candidates(
-  axis: number,
-  n: number,
-  allowed: (axis: number, to: number) => boolean,
-  used: ReadonlyMap<number, readonly number[]>,
-  distinct: boolean,
-  from: number,
-): Generator<number> {
-  const later: number[] = [];
-  const tried = new Set<number>();
-  for (const [to, sizes] of used)
-    if (
-      to >= from &&
-      to < n &&
-      sizes.includes(n) &&
-      allowed(axis, to) &&
-      tried.size < MAX_CANDIDATES
-    ) {
-      tried.add(to);
-      yield to;
-    }
-  let found = 0;
-  for (let to = from; to < n && found < MAX_CANDIDATES; to++) {
-    if (tried.has(to) || !allowed(axis, to)) continue;
-    found++;
-    if (distinct && (used.get(to)?.length ?? 0) > 0) later.push(to);
-    else yield to;
-  }
-  yield* later;
-  yield n;
 }
 
 function holds(

@@ -59,8 +59,46 @@ export function trainStep(
     ? state(calls, STEP.roleName, STEP.stateName, scalar('f32'))
     : undefined;
   for (const [name, body] of Object.entries(joint.subgraphs)) builder.subgraph(name, body);
-  // A name of its own for each gradient, where it is made: it may be cut there, summed and cut in
-  // one (ZeRO-2), or only when it is used.
+  const early = keepWithGradients(calls, joint, trained);
+
+  calls.meta = { phase: 'optimizer' };
+  const step = counter === undefined ? undefined : calls.add(counter, 1);
+  const shared = step === undefined ? {} : (optimizer.shared?.(calls, step) ?? {});
+  const updated = trained.map((one, i) => {
+    const gradient = early.get(one.gradient.name) ?? one.gradient;
+    return updateOf(calls, optimizer, { ...one, gradient }, { inputs: inputs[i], step, shared });
+  });
+  const counted: Output[] =
+    step === undefined
+      ? []
+      : [{ role: 'newstate', of: STEP.roleName, stateName: STEP.stateName, value: step.name }];
+
+  const kept = joint.outputs.filter(
+    (output) => output.role !== 'grad' || options.keepGradients === true,
+  );
+  for (const output of [
+    ...kept.filter(({ role }) => role === 'mutation' || role === 'newstate'),
+    ...updated.map(({ parameter }) => parameter),
+    ...updated.flatMap(({ states }) => states),
+    ...counted,
+    ...kept.filter(({ role }) => role === 'output' || role === 'grad'),
+  ])
+    builder.output(output);
+  const { nodes, outputs, subgraphs } = builder.build();
+  const result = { ...withoutOutputHints(joint), nodes, outputs, subgraphs };
+  lintGraph(result, (node, typeOf) => inferCall(table, node, typeOf));
+  return result;
+}
+
+/**
+ * The calls of the joint graph, with a name of its own for each gradient where it is made: it may be
+ * cut there, summed and cut in one (ZeRO-2), or only when it is used. Returns these names.
+ */
+function keepWithGradients(
+  calls: CallBuilder,
+  joint: Graph,
+  trained: readonly Trained[],
+): ReadonlyMap<string, ValueRef> {
   const early = new Map<string, ValueRef>();
   const made = new Map(trained.map(({ gradient, node }) => [gradient.name, node]));
   for (const node of joint.nodes) {
@@ -68,63 +106,49 @@ export function trainStep(
     calls.keep(node);
     const of = made.get(node.name);
     if (of === undefined) continue;
-    calls.meta = {
-      phase: 'backward',
-      ...(of.meta.path === undefined ? {} : { path: of.meta.path }),
-    };
+    calls.meta = metaOf(of, 'backward');
     early.set(node.name, calls.call('aten.alias.default', [{ kind: 'value', name: node.name }]));
   }
+  return early;
+}
 
-  calls.meta = { phase: 'optimizer' };
-  const step = counter === undefined ? undefined : calls.add(counter, 1);
-  const shared = step === undefined ? {} : (optimizer.shared?.(calls, step) ?? {});
-  const parameters: Output[] = [];
-  const states: Output[] = [];
-  trained.forEach(({ node, type, gradient, fqn }, i) => {
-    calls.meta = {
-      phase: 'optimizer',
-      ...(node.meta.path === undefined ? {} : { path: node.meta.path }),
-    };
-    const { master, state: before } = inputs[i];
-    const own = stateType(type.dtype);
-    const current: ValueRef = master ?? { kind: 'value', name: node.name };
-    const update = {
-      parameter: current,
-      gradient: calls.cast(early.get(gradient.name) ?? gradient, own),
-      state: before,
-    };
-    const after = optimizer.update(
-      calls,
-      step === undefined ? update : { ...update, step },
-      shared,
-    );
-    parameters.push({
-      role: 'mutation',
-      of: fqn,
-      value: calls.cast(after.parameter, type.dtype).name,
-    });
-    const all = master === undefined ? after.state : { ...after.state, master: after.parameter };
-    for (const name of stateNames(optimizer, type.dtype))
-      states.push({ role: 'newstate', of: fqn, stateName: name, value: all[name].name });
-  });
-  if (step !== undefined)
-    states.push({
+/** What the optimizer reads in addition to a parameter and its gradient. */
+interface UpdateInputs {
+  readonly inputs: ReturnType<typeof stateInputs>;
+  readonly step: ValueRef | undefined;
+  readonly shared: Readonly<Record<string, ValueRef>>;
+}
+
+/** The calls that update one parameter: its new value and its new states. */
+function updateOf(
+  calls: CallBuilder,
+  optimizer: Optimizer,
+  { node, type, gradient, fqn }: Trained,
+  { inputs: { master, state: before }, step, shared }: UpdateInputs,
+): { readonly parameter: Output; readonly states: readonly Output[] } {
+  calls.meta = metaOf(node, 'optimizer');
+  const current: ValueRef = master ?? { kind: 'value', name: node.name };
+  const update = {
+    parameter: current,
+    gradient: calls.cast(gradient, stateType(type.dtype)),
+    state: before,
+  };
+  const after = optimizer.update(calls, step === undefined ? update : { ...update, step }, shared);
+  const value = calls.cast(after.parameter, type.dtype).name;
+  const all = master === undefined ? after.state : { ...after.state, master: after.parameter };
+  return {
+    parameter: { role: 'mutation', of: fqn, value },
+    states: stateNames(optimizer, type.dtype).map((name) => ({
       role: 'newstate',
-      of: STEP.roleName,
-      stateName: STEP.stateName,
-      value: step.name,
-    });
+      of: fqn,
+      stateName: name,
+      value: all[name].name,
+    })),
+  };
+}
 
-  const kept = joint.outputs.filter(
-    (output) => output.role !== 'grad' || options.keepGradients === true,
-  );
-  const before = kept.filter((output) => output.role === 'mutation' || output.role === 'newstate');
-  const after = kept.filter((output) => output.role === 'output' || output.role === 'grad');
-  for (const output of [...before, ...parameters, ...states, ...after]) builder.output(output);
-  const { nodes, outputs, subgraphs } = builder.build();
-  const result = { ...withoutOutputHints(joint), nodes, outputs, subgraphs };
-  lintGraph(result, (node, typeOf) => inferCall(table, node, typeOf));
-  return result;
+function metaOf({ meta: { path } }: Node, phase: 'backward' | 'optimizer'): NodeMeta {
+  return { phase, ...(path === undefined ? {} : { path }) };
 }
 
 interface Trained {
