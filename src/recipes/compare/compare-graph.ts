@@ -4,7 +4,7 @@
  */
 
 import { hasExperts } from '../../cost/error-bands.ts';
-import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
+import { type Cluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { clusterTopology, type Hosts, hostSize } from '../../cost/hardware/topology.ts';
 import { defaultCostPreset } from '../../cost/presets/presets.ts';
@@ -31,7 +31,7 @@ import { withCertainty } from './certainty.ts';
 import type { ComparedMesh, Comparison, RefusedPlan } from './comparison.ts';
 import { concludeComparison, type Found, type RawPlan } from './conclude-comparison.ts';
 import { type MeshCandidate, meshCandidates } from './meshes.ts';
-import { LATE, priceRestriction, type Solvable, trafficOf } from './price.ts';
+import { LATE, type Priced, priceRestriction, type Solvable, trafficOf } from './price.ts';
 import { simulatedSeconds } from './simulated.ts';
 
 /** Name of the free optimum among the plans. */
@@ -86,22 +86,7 @@ export async function compare(graph: Graph, options: CompareOptions): Promise<Co
   const { slice } = options;
   const candidates =
     slice === undefined ? all : all.filter((_, i) => i % slice.count === slice.index);
-  const state: State = {
-    raw: [],
-    refused: [],
-    findings: [],
-    meshes: [],
-    incumbent: Infinity,
-    budgetBytes: usableMemoryBytes(cluster, options.request),
-    holds: holdsPeak({ ...options.request, mesh: '' }) ? 'peak' : 'states',
-    wanted,
-  };
-  if (wanted?.includes('pp') === true)
-    state.refused.push({
-      plan: 'pp',
-      mesh: `pp=${options.devices}`,
-      reason: namedRecipe('pp').outside ?? 'it is not planned',
-    });
+  const state = firstState(options, cluster, wanted);
   const { request, signal } = options;
   const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds, { signal });
   for (const [i, candidate] of candidates.entries()) {
@@ -118,22 +103,54 @@ export async function compare(graph: Graph, options: CompareOptions): Promise<Co
     ...state,
     ...(stopped === undefined ? {} : { stopped }),
   });
-  const { memoryBytes, cost = defaultCostPreset(cluster) } = options.request;
+  return { model: graph.name, ...certain(graph, request, cluster, concluded) };
+}
+
+function firstState(
+  { request, devices }: CompareOptions,
+  cluster: Cluster,
+  wanted: readonly string[] | undefined,
+): State {
+  const refused: RefusedPlan[] = [];
+  if (wanted?.includes('pp') === true)
+    refused.push({
+      plan: 'pp',
+      mesh: `pp=${devices}`,
+      reason: namedRecipe('pp').outside ?? 'it is not planned',
+    });
+  return {
+    raw: [],
+    refused,
+    findings: [],
+    meshes: [],
+    incumbent: Infinity,
+    budgetBytes: usableMemoryBytes(cluster, request),
+    holds: holdsPeak({ ...request, mesh: '' }) ? 'peak' : 'states',
+    wanted,
+  };
+}
+
+/** A comparison, and how far its figures are certain. */
+function certain(
+  graph: Graph,
+  { memoryBytes, cost }: CompareOptions['request'],
+  cluster: Cluster,
+  concluded: Parameters<typeof withCertainty>[0],
+): ReturnType<typeof withCertainty> {
   const trains = graph.outputs.some(
     ({ role, value }) => (role === 'grad' || role === 'newstate') && value !== null,
   );
   const experts = hasExperts(
     graph.nodes.filter((n) => n.meta.role === 'parameter').map((n) => n.meta.roleName ?? n.name),
   );
-  const sure = withCertainty(concluded, {
+  return withCertainty(concluded, {
     cluster,
     experts,
-    cost,
+    cost: cost ?? defaultCostPreset(cluster),
     by: 'calls',
     trains,
     memoryBytes,
   });
-  return { model: graph.name, ...sure };
 }
 
 /** Whether a mesh was done before its time was over. */
@@ -208,73 +225,101 @@ async function compareOn(
   const plans = NAMED_RECIPES.filter(
     (recipe) => recipe.axes.length === sizes.length && recipe.name !== 'pp' && asked(recipe.name),
   );
-  if (plans.length === 0 && !asked(OPTIMUM)) {
-    state.meshes.push({ mesh: mesh.text, hosts, status: 'not asked' });
-    return;
+  let outcome: MeshOutcome = { status: 'not asked' };
+  if (plans.length > 0 || asked(OPTIMUM)) {
+    options.onProgress?.(`mesh ${sizes.join(' x ')}: preparing`);
+    const prepared = prepare(graph, { ...request, mesh: mesh.text }, options.table, deadline);
+    const work = { prepared, deadline, options, state };
+    const priced = await priceRecipes(work, plans);
+    if (asked(OPTIMUM)) outcome = await findOptimum(work, priced);
   }
-  options.onProgress?.(`mesh ${sizes.join(' x ')}: preparing`);
-  const prepared = prepare(graph, { ...request, mesh: mesh.text }, options.table, deadline);
+  state.meshes.push({ mesh: mesh.text, hosts, ...outcome });
+}
+
+/** What became of a mesh. */
+type MeshOutcome = Omit<ComparedMesh, 'mesh' | 'hosts'>;
+
+/** A mesh that is compared. */
+interface MeshWork {
+  readonly prepared: Prepared;
+  readonly deadline: Deadline;
+  readonly options: CompareOptions;
+  readonly state: State;
+}
+
+/** What recipes leave for the optimum of their mesh. */
+interface PricedRecipes {
+  /** Choices that its search starts from. */
+  readonly starts: readonly Int32Array[];
+  /** Least seconds of a choice that fits. */
+  readonly bestSeconds: number;
+}
+
+async function priceRecipes(
+  { prepared, deadline, options, state }: MeshWork,
+  plans: readonly NamedRecipe[],
+): Promise<PricedRecipes> {
   const inputs = inputRoles(prepared.model);
   const facts = modelFacts(prepared.model.graph, inputs);
   const starts: Int32Array[] = [];
-  let bestHere = Infinity;
+  let bestSeconds = Infinity;
   for (const recipe of plans) {
     const found = await priceRecipe(prepared, recipe, { inputs, facts }, state, deadline);
     if (found === undefined) continue;
     options.onPlan?.();
-    if (found.choice !== undefined) {
-      starts.push(found.choice);
-      if (found.plan.fits) bestHere = Math.min(bestHere, found.plan.seconds);
+    const { plan, choice } = found;
+    if (choice !== undefined) {
+      starts.push(choice);
+      if (plan.fits) bestSeconds = Math.min(bestSeconds, plan.seconds);
     }
-    if (found.plan.fits) state.incumbent = Math.min(state.incumbent, found.plan.seconds);
+    if (plan.fits) state.incumbent = Math.min(state.incumbent, plan.seconds);
   }
-  if (!asked(OPTIMUM)) {
-    state.meshes.push({ mesh: mesh.text, hosts, status: 'not asked' });
-    return;
-  }
+  return { starts, bestSeconds };
+}
+
+/** Solves a mesh whose bound is not above the best plan so far. */
+async function findOptimum(work: MeshWork, priced: PricedRecipes): Promise<MeshOutcome> {
+  const { prepared, deadline, options, state } = work;
   const boundSeconds = leastTotal(prepared.left.problem) / prepared.model.unitsPerSecond;
-  if (boundSeconds > state.incumbent) {
-    state.meshes.push({ mesh: mesh.text, hosts, status: 'beaten', boundSeconds });
-    return;
-  }
+  if (boundSeconds > state.incumbent) return { status: 'beaten', boundSeconds };
+  const { sizes } = prepared.model.space.mesh;
   options.onProgress?.(`mesh ${sizes.join(' x ')}: solving`);
-  const limit = request.timeLimitSeconds === undefined ? { workLimit: MESH_WORK } : {};
+  const limit = options.request.timeLimitSeconds === undefined ? { workLimit: MESH_WORK } : {};
+  const { starts } = priced;
   const result = await foundOrNot(() => shardPrepared(prepared, { starts, ...limit, deadline }));
-  if (typeof result === 'string') {
-    state.meshes.push({
-      mesh: mesh.text,
-      hosts,
-      status: 'not found',
-      reason: result,
-      boundSeconds,
-    });
-    return;
-  }
+  if (typeof result === 'string') return { status: 'not found', reason: result, boundSeconds };
   options.onPlan?.();
   if (result.status === 'infeasible') {
     const { smallestBudgetBytes, neededBytes } = result;
-    state.meshes.push({
-      mesh: mesh.text,
-      hosts,
+    return {
       status: 'infeasible',
       reason: result.conflict.join(', '),
       ...(smallestBudgetBytes !== undefined ? { smallestBudgetBytes } : {}),
       ...(neededBytes !== undefined ? { neededBytes } : {}),
-    });
-    return;
+    };
   }
+  keepOptimum(work, result, priced.bestSeconds);
+  return { status: 'solved', boundSeconds: result.plan.proof.bound };
+}
+
+/** @throws E_INTERNAL where a recipe on the same mesh is cheaper than what is proven */
+function keepOptimum(
+  { prepared, options, state }: MeshWork,
+  result: Extract<ShardResult, { status: 'planned' }>,
+  bestSeconds: number,
+): void {
   const { objective, proof, memory } = result.plan;
+  const mesh = prepared.model.space.mesh.text;
   const goodEnough = askedGap(result.plan.request);
-  if (proof.status === 'optimal' && objective.seconds > bestHere * (1 + 1e-9))
+  if (proof.status === 'optimal' && objective.seconds > bestSeconds * (1 + 1e-9))
     throw internalError(
-      `the optimum of ${mesh.text} costs ${objective.seconds} s, a recipe ${bestHere} s`,
+      `the optimum of ${mesh} costs ${objective.seconds} s, a recipe ${bestSeconds} s`,
     );
   state.incumbent = Math.min(state.incumbent, objective.seconds);
-  state.meshes.push({ mesh: mesh.text, hosts, status: 'solved', boundSeconds: proof.bound });
   state.raw.push({
     plan: OPTIMUM,
     origin: 'ilp',
-    mesh: mesh.text,
+    mesh,
     seconds: objective.seconds,
     simulatedSeconds: simulatedSeconds(result.prepared, result.choice, result.plan),
     communicationSeconds: objective.communicationSeconds,
@@ -285,7 +330,7 @@ async function compareOn(
       status: proof.status,
       bound: proof.bound,
       gap: proof.gap,
-      ...(goodEnough === request.gap ? {} : { goodEnough }),
+      ...(goodEnough === options.request.gap ? {} : { goodEnough }),
     },
     traffic: trafficOf(result.prepared.model, result.plan),
   });
@@ -303,41 +348,64 @@ async function foundOrNot(work: () => Promise<ShardResult>): Promise<ShardResult
   }
 }
 
+/** What recipes ask of a model. */
+interface KnownModel {
+  readonly inputs: InputRoles;
+  readonly facts: ModelFacts;
+}
+
+/** A recipe on a mesh. */
+interface MeshRecipe {
+  readonly recipe: NamedRecipe;
+  /** The mesh with the axes of the recipe. */
+  readonly mesh: string;
+  /** The stage of ZeRO that is priced from data parallelism. */
+  readonly stage: 1 | 2 | undefined;
+}
+
 async function priceRecipe(
   prepared: Prepared,
   recipe: NamedRecipe,
-  { inputs, facts }: { readonly inputs: InputRoles; readonly facts: ModelFacts },
+  { inputs, facts }: KnownModel,
   state: State,
   deadline: Deadline,
 ): Promise<{ readonly plan: RawPlan; readonly choice?: Int32Array } | undefined> {
   const { sizes } = prepared.model.space.mesh;
   const mesh = recipe.axes.map((axis, d) => `${axis}=${sizes[d]}`).join(',');
-  const refuse = (reason: string, code?: string): void => {
+  const stage = recipe.name === 'zero1' ? 1 : recipe.name === 'zero2' ? 2 : undefined;
+  const asked: MeshRecipe = { recipe, mesh, stage };
+  const devices = hostSize(prepared.model.cluster, prepared.model.space.mesh);
+  const findings = lintPlan(recipe, sizes, facts, devices);
+  for (const finding of findings) state.findings.push({ plan: recipe.name, mesh, ...finding });
+  const error = findings.find((f) => f.severity === 'error');
+  const priced =
+    error === undefined
+      ? await priceChoice(prepared, asked, inputs, deadline)
+      : { refused: error.message, code: error.code };
+  if ('refused' in priced) {
+    const { refused: reason, code } = priced;
     state.refused.push({
       plan: recipe.name,
       mesh,
-      ...(code !== undefined ? { code } : {}),
+      ...(code === undefined ? {} : { code }),
       reason,
     });
-  };
-  const findings = lintPlan(
-    recipe,
-    sizes,
-    facts,
-    hostSize(prepared.model.cluster, prepared.model.space.mesh),
-  );
-  for (const finding of findings) state.findings.push({ plan: recipe.name, mesh, ...finding });
-  const error = findings.find((f) => f.severity === 'error');
-  if (error !== undefined) {
-    refuse(error.message, error.code);
     return undefined;
   }
-  const stage = recipe.name === 'zero1' ? 1 : recipe.name === 'zero2' ? 2 : undefined;
+  const plan = rawPlan(prepared, asked, priced);
+  state.raw.push(plan);
+  return stage === undefined ? { plan, choice: priced.choice } : { plan };
+}
+
+/** The cheapest choice of a recipe, or why there is none. */
+async function priceChoice(
+  prepared: Prepared,
+  { recipe, stage }: MeshRecipe,
+  inputs: InputRoles,
+  deadline: Deadline,
+): Promise<Priced | { readonly refused: string; readonly code?: string }> {
   const known = recipeOf(stage === undefined ? recipe : namedRecipe('dp'));
-  if (known === undefined) {
-    refuse(recipe.outside ?? 'it is not planned');
-    return undefined;
-  }
+  if (known === undefined) return { refused: recipe.outside ?? 'it is not planned' };
   const pricedOn = async (
     asked: Solvable,
   ): Promise<Awaited<ReturnType<typeof priceRestriction>>> => {
@@ -347,25 +415,25 @@ async function priceRecipe(
   const usual = await pricedOn(prepared);
   const { allPrices: withoutCeiling } = prepared;
   // A recipe may need a price that was left out.
-  const priced =
-    'refused' in usual && withoutCeiling !== undefined
-      ? await pricedOn({ ...prepared, ...withoutCeiling })
-      : usual;
-  if ('refused' in priced) {
-    refuse(priced.refused);
-    return undefined;
-  }
-  const decoded = decode(prepared.model, priced.choice);
+  return 'refused' in usual && withoutCeiling !== undefined
+    ? pricedOn({ ...prepared, ...withoutCeiling })
+    : usual;
+}
+
+/** The figures of a choice; ZeRO's are those of data parallelism with its states cut. */
+function rawPlan(
+  prepared: Prepared,
+  { recipe, mesh, stage }: MeshRecipe,
+  { choice, seconds, peakBytes }: Priced,
+): RawPlan {
+  const decoded = decode(prepared.model, choice);
+  const { communicationSeconds } = decoded;
   const figures =
     stage === undefined
-      ? {
-          seconds: priced.seconds,
-          communicationSeconds: decoded.communicationSeconds,
-          peakBytes: priced.peakBytes,
-        }
-      : zeroFromData(prepared, priced.choice, stage);
+      ? { seconds, communicationSeconds, peakBytes }
+      : zeroFromData(prepared, choice, stage);
   const over = figures.peakBytes - prepared.question.budgetBytes;
-  const plan: RawPlan = {
+  return {
     plan: recipe.name,
     origin: 'zoo',
     mesh,
@@ -374,10 +442,10 @@ async function priceRecipe(
     ...(over > 0 ? { overBytes: over } : {}),
     choice: stage === undefined,
     ...(stage === undefined
-      ? { simulatedSeconds: simulatedSeconds(prepared, priced.choice, decoded) }
+      ? {
+          simulatedSeconds: simulatedSeconds(prepared, choice, decoded),
+          traffic: trafficOf(prepared.model, decoded, recipe.axes),
+        }
       : {}),
-    ...(stage === undefined ? { traffic: trafficOf(prepared.model, decoded, recipe.axes) } : {}),
   };
-  state.raw.push(plan);
-  return stage === undefined ? { plan, choice: priced.choice } : { plan };
 }
