@@ -49,6 +49,25 @@ export function openBodies(
 
 type Body = Pick<OpenedBody, 'name' | 'graph'>;
 
+/** Where a body is written in line. */
+interface Place {
+  readonly scope: number;
+  readonly prefix: string;
+  readonly depth: number;
+}
+
+/** A call whose bodies are opened, and where. */
+interface Site extends Place {
+  readonly node: Node;
+}
+
+/** The operands of a scan or map. */
+interface ScanOperands {
+  readonly init: readonly Arg[];
+  readonly xs: readonly Arg[];
+  readonly captured: readonly Arg[];
+}
+
 class Opener {
   private readonly out = new InlineWriter();
   private readonly carries: { value: string; carry: string }[] = [];
@@ -77,7 +96,7 @@ class Opener {
     const { original } = this;
     for (const node of original.nodes) this.out.names.add(node.name);
     const renamed = new Map<string, Arg>();
-    this.body(original, 0, renamed, '', 0);
+    this.body(original, renamed, { scope: 0, prefix: '', depth: 0 });
     const outputs = original.outputs.map((o): Output =>
       o.value === null ? o : { ...o, value: nameOf(o.value, renamed) },
     );
@@ -106,13 +125,8 @@ class Opener {
    * Writes the calls of a graph in a scope; `renamed` says what its names mean outside and is
    * filled.
    */
-  private body(
-    graph: Graph,
-    scope: number,
-    renamed: Map<string, Arg>,
-    prefix: string,
-    depth: number,
-  ): void {
+  private body(graph: Graph, renamed: Map<string, Arg>, place: Place): void {
+    const { scope, prefix, depth } = place;
     if (depth > MAX_DEPTH)
       throw new ShardwrightError(
         'E_LIMIT',
@@ -123,10 +137,8 @@ class Opener {
     for (const node of graph.nodes) {
       if (node.kind === 'placeholder' && depth > 0) continue;
       if (node.kind === 'call' && CONTROL.has(node.target)) {
-        results.set(
-          node.name,
-          this.control(node, graph, scope, renamed, `${prefix}${node.name}.`, depth),
-        );
+        const site = { node, scope, prefix: `${prefix}${node.name}.`, depth };
+        results.set(node.name, this.control(site, graph, renamed));
         continue;
       }
       const [source, index] = node.args;
@@ -172,13 +184,11 @@ class Opener {
   }
 
   private control(
-    node: Node,
+    site: Site,
     graph: Graph,
-    scope: number,
     renamed: ReadonlyMap<string, Arg>,
-    prefix: string,
-    depth: number,
   ): (Arg | undefined)[] {
+    const { node } = site;
     const args = node.args.map((arg) => replaced(arg, renamed));
     const bodyAt = (at: number): Body => this.bodyOf(args[at], graph, node);
     const listAt = (at: number): readonly Arg[] => {
@@ -186,29 +196,25 @@ class Opener {
       return list !== undefined && isList(list) ? list : [];
     };
     switch (node.target) {
-      case 'cond': {
-        const bodies = [bodyAt(1), bodyAt(2)];
-        return this.branches(node, bodies, listAt(3), args[0], scope, prefix, depth);
-      }
+      case 'cond':
+        return this.branches(site, [bodyAt(1), bodyAt(2)], listAt(3), args[0]);
       case 'case': {
         const list = listAt(1).map((arg) => this.bodyOf(arg, graph, node));
-        return this.branches(node, list, listAt(2), args[0], scope, prefix, depth);
+        return this.branches(site, list, listAt(2), args[0]);
       }
       case 'scan':
-        return this.scan(node, bodyAt(0), listAt(1), listAt(2), listAt(3), scope, prefix, depth);
+        return this.scan(site, bodyAt(0), { init: listAt(1), xs: listAt(2), captured: listAt(3) });
       case 'map':
       case 'map_impl': {
+        const operands = { init: [], xs: listAt(1), captured: listAt(2) };
         const shared =
-          this.options.maps === 'rows'
-            ? this.rowsOf(node, bodyAt(0), listAt(1), listAt(2), scope, prefix, depth)
-            : undefined;
-        if (shared !== undefined) return shared;
-        return this.scan(node, bodyAt(0), [], listAt(1), listAt(2), scope, prefix, depth);
+          this.options.maps === 'rows' ? this.rowsOf(site, bodyAt(0), operands) : undefined;
+        return shared ?? this.scan(site, bodyAt(0), operands);
       }
       case LOCAL_MAP:
-        return this.localMap(node, bodyAt(0), listAt(1), scope, prefix, depth);
+        return this.localMap(site, bodyAt(0), listAt(1));
       case 'while_loop':
-        return this.loop(node, bodyAt(0), bodyAt(1), listAt(2), listAt(3), scope, prefix, depth);
+        return this.loop(site, bodyAt(0), bodyAt(1), { init: listAt(2), captured: listAt(3) });
       default:
         throw new ShardwrightError('E_UNSUPPORTED', `'${node.target}' is not planned`, {
           node: node.name,
@@ -218,14 +224,12 @@ class Opener {
 
   /** The bodies of a cond or case, and the meeting of their results. */
   private branches(
-    node: Node,
+    site: Site,
     bodies: readonly Body[],
     operands: readonly Arg[],
     which: Arg,
-    scope: number,
-    prefix: string,
-    depth: number,
   ): (Arg | undefined)[] {
+    const { node, scope, prefix, depth } = site;
     const weights = branchWeights(
       node,
       bodies.map(({ graph }) => graph),
@@ -236,39 +240,17 @@ class Opener {
     const around = this.out.loops.splitScope(scope, 1);
     const opened = bodies.map((body, b) => {
       const inside = this.out.loops.scope(around, weights[b]);
-      return this.inLine(body, operands, inside, `${prefix}${b}.`, depth);
+      return this.inLine(body, operands, { scope: inside, prefix: `${prefix}${b}.`, depth });
     });
-    // The predicate of a cond; of a case, whether the index is b. The last branch is what remains.
-    const tests: string[] = [];
-    const choose = (b: number): Arg => {
-      if (node.target === 'cond') return which;
-      const name = this.out.unique(`${prefix}is.${b}`);
-      tests.push(name);
-      return this.out.mark(name, 'aten.eq.Scalar', [which, b], tensorType('b8', []), scope);
-    };
-    const chosen = bodies.slice(1).map((_, b) => choose(b));
-    const last = opened.length - 1;
-    const meets: (string | undefined)[][] = [];
-    const results = opened[0].returns.map((_, k): Arg | undefined => {
-      let value = opened[last].returns[k];
-      const met: (string | undefined)[] = new Array<undefined>(last).fill(undefined);
-      meets.push(met);
-      for (let b = last - 1; b >= 0; b--) {
-        const other = opened[b].returns[k];
-        if (value === undefined || other === undefined || !isRef(value) || !isRef(other))
-          return undefined;
-        const name = this.out.unique(`${prefix}out.${k}`);
-        met[b] = name;
-        value = this.out.mark(
-          name,
-          'aten.where.self',
-          [chosen[b], other, value],
-          this.out.tensor(other.name, node),
-          around,
-        );
-      }
-      return value;
-    });
+    const { chosen, tests } = this.branchTests(site, bodies.length - 1, which);
+    const met = opened[0].returns.map((_, k) =>
+      this.meet(
+        { ...site, scope: around },
+        opened.map(({ returns }) => returns[k]),
+        chosen,
+        `out.${k}`,
+      ),
+    );
     this.regions.push({
       kind: 'branch',
       call: node,
@@ -279,20 +261,59 @@ class Opener {
       bodies: opened,
       which,
       tests,
-      meets,
+      meets: met.map(({ names }) => names),
     });
-    return results;
+    return met.map(({ value }) => value);
+  }
+
+  /**
+   * What tells of each branch but the last whether it runs: the predicate of a cond; of a case,
+   * whether the index is its own.
+   */
+  private branchTests(
+    { node, scope, prefix }: Site,
+    count: number,
+    which: Arg,
+  ): { readonly chosen: readonly Arg[]; readonly tests: readonly string[] } {
+    if (node.target === 'cond') return { chosen: new Array<Arg>(count).fill(which), tests: [] };
+    const tests = Array.from({ length: count }, (_, b) => this.out.unique(`${prefix}is.${b}`));
+    const chosen = tests.map((name, b) =>
+      this.out.mark(name, 'aten.eq.Scalar', [which, b], tensorType('b8', []), scope),
+    );
+    return { chosen, tests };
+  }
+
+  /** One result of all branches: that of the branch that runs. The last is what remains. */
+  private meet(
+    { node, scope, prefix }: Site,
+    values: readonly (Arg | undefined)[],
+    chosen: readonly Arg[],
+    base: string,
+  ): { readonly value: Arg | undefined; readonly names: readonly (string | undefined)[] } {
+    const names = new Array<string | undefined>(chosen.length).fill(undefined);
+    let value = values[chosen.length];
+    for (let b = chosen.length - 1; b >= 0; b--) {
+      const other = values[b];
+      if (value === undefined || other === undefined || !isRef(value) || !isRef(other))
+        return { value: undefined, names };
+      const name = this.out.unique(`${prefix}${base}`);
+      names[b] = name;
+      value = this.out.mark(
+        name,
+        'aten.where.self',
+        [chosen[b], other, value],
+        this.out.tensor(other.name, node),
+        scope,
+      );
+    }
+    return { value, names };
   }
 
   /** A map as one call that shares out its rows; undefined where its body does not allow that. */
   private rowsOf(
-    node: Node,
+    { node, scope, prefix, depth }: Site,
     body: Body,
-    xs: readonly Arg[],
-    captured: readonly Arg[],
-    scope: number,
-    prefix: string,
-    depth: number,
+    { xs, captured }: ScanOperands,
   ): Arg[] | undefined {
     const isTensor = (arg: Arg): boolean => this.out.isTensor(arg);
     if (node.type.kind !== 'tuple' || xs.length === 0 || ![...xs, ...captured].every(isTensor))
@@ -326,12 +347,9 @@ class Opener {
 
   /** A region of per-device code as one call, whose rules are its specs. */
   private localMap(
-    node: Node,
+    { node, scope, prefix, depth }: Site,
     body: Body,
     operands: readonly Arg[],
-    scope: number,
-    prefix: string,
-    depth: number,
   ): Arg[] {
     if (node.type.kind !== 'tuple') throw internalError(`${node.name} has no results`);
     const target = `local_map.${this.records.length}`;
@@ -363,100 +381,89 @@ class Opener {
     return this.out.members(name, node.type.items, `${prefix}region`, scope);
   }
 
-  private scan(
-    node: Node,
-    body: Body,
-    init: readonly Arg[],
-    xs: readonly Arg[],
-    captured: readonly Arg[],
-    scope: number,
-    prefix: string,
-    depth: number,
-  ): (Arg | undefined)[] {
-    const stated = getOwn(node.kwargs, 'length');
-    const [first] = xs;
-    const length =
-      first !== undefined && isRef(first) ? sizeOf(this.out.tensor(first.name, node)) : stated;
-    if (typeof length !== 'number')
-      throw new ShardwrightError('E_UNSUPPORTED', `the length of ${node.target} is not known`, {
-        node: node.name,
-      });
+  private scan(site: Site, body: Body, { init, xs, captured }: ScanOperands): (Arg | undefined)[] {
+    const { node, scope, prefix, depth } = site;
+    const length = this.lengthOf(node, xs);
     const start = this.out.nodes.length;
     const inside = this.out.loops.scope(scope, length);
     const carries = init.map((arg, k) => this.carry(arg, inside, `${prefix}carry.${k}`, node));
-    const rows = xs.map((x, k): { from: Arg; row: Arg } => {
-      if (!isRef(x)) return { from: x, row: x };
-      const { dtype, shape } = this.out.tensor(x.name, node);
-      const type = tensorType(dtype, shape.slice(1));
-      return {
-        from: x,
-        row: this.out.mark(
-          this.out.unique(`${prefix}x.${k}`),
-          'aten.select.int',
-          [x, 0, 0],
-          type,
-          inside,
-        ),
-      };
-    });
-    const opened = this.inLine(
-      body,
-      [...carries, ...rows.map((x) => x.row), ...captured],
-      inside,
-      prefix,
-      depth,
-    );
+    const rows = xs.map((x, k) => ({
+      from: x,
+      row: this.rowOf(x, `${prefix}x.${k}`, inside, node),
+    }));
+    const operands = [...carries, ...rows.map((x) => x.row), ...captured];
+    const opened = this.inLine(body, operands, { scope: inside, prefix, depth });
     this.close(carries, opened.returns);
-    const stacks: ({ row: string; whole: string } | undefined)[] = [];
-    const results = opened.returns.map((value, k): Arg | undefined => {
-      if (k < init.length) return carries[k];
-      stacks.push(undefined);
-      if (value === undefined || !isRef(value)) return undefined;
-      const { dtype, shape } = this.out.tensor(value.name, node);
-      const [row, whole] = [
-        this.out.unique(`${prefix}y.${k}`),
-        this.out.unique(`${prefix}ys.${k}`),
-      ];
-      const lifted = this.out.mark(
-        row,
-        'aten.unsqueeze.default',
-        [value, 0],
-        tensorType(dtype, [1, ...shape]),
-        inside,
-      );
-      const type = tensorType(dtype, [length, ...shape]);
-      const sizes = type.shape.map((d): Arg =>
-        typeof d === 'number' ? d : { kind: 'size', size: d },
-      );
-      stacks[stacks.length - 1] = { row, whole };
-      return this.out.mark(whole, 'aten.expand.default', [lifted, sizes], type, inside);
-    });
-    const end = this.out.nodes.length;
+    const stacked = opened.returns
+      .slice(init.length)
+      .map((value, i) => this.stackOf(value, length, { ...site, scope: inside }, init.length + i));
     this.regions.push({
       kind: 'scan',
       call: node,
       prefix: prefix.slice(0, -1),
       scope,
       start,
-      end,
+      end: this.out.nodes.length,
       bodies: [opened],
       length,
       carries,
       rows,
-      stacks,
+      stacks: stacked.map((one) => one && { row: one.row, whole: one.whole }),
     });
-    return results;
+    return [...carries.slice(0, opened.returns.length), ...stacked.map((one) => one?.value)];
+  }
+
+  private lengthOf(node: Node, [first]: readonly Arg[]): number {
+    const length =
+      first !== undefined && isRef(first)
+        ? sizeOf(this.out.tensor(first.name, node))
+        : getOwn(node.kwargs, 'length');
+    if (typeof length !== 'number')
+      throw new ShardwrightError('E_UNSUPPORTED', `the length of ${node.target} is not known`, {
+        node: node.name,
+      });
+    return length;
+  }
+
+  /** A row of a scanned operand. */
+  private rowOf(x: Arg, base: string, scope: number, node: Node): Arg {
+    if (!isRef(x)) return x;
+    const { dtype, shape } = this.out.tensor(x.name, node);
+    const type = tensorType(dtype, shape.slice(1));
+    return this.out.mark(this.out.unique(base), 'aten.select.int', [x, 0, 0], type, scope);
+  }
+
+  /** Rows of the k-th result, stacked over all trips; undefined for what is no tensor. */
+  private stackOf(
+    value: Arg | undefined,
+    length: number,
+    { node, scope, prefix }: Site,
+    k: number,
+  ): { readonly row: string; readonly whole: string; readonly value: Arg } | undefined {
+    if (value === undefined || !isRef(value)) return undefined;
+    const { dtype, shape } = this.out.tensor(value.name, node);
+    const row = this.out.unique(`${prefix}y.${k}`);
+    const whole = this.out.unique(`${prefix}ys.${k}`);
+    const lifted = this.out.mark(
+      row,
+      'aten.unsqueeze.default',
+      [value, 0],
+      tensorType(dtype, [1, ...shape]),
+      scope,
+    );
+    const type = tensorType(dtype, [length, ...shape]);
+    const sizes = type.shape.map((d): Arg =>
+      typeof d === 'number' ? d : { kind: 'size', size: d },
+    );
+    const expanded = this.out.mark(whole, 'aten.expand.default', [lifted, sizes], type, scope);
+    return { row, whole, value: expanded };
   }
 
   private loop(
-    node: Node,
+    { node, scope, prefix, depth }: Site,
     test: Body,
     body: Body,
-    init: readonly Arg[],
-    captured: readonly Arg[],
-    scope: number,
-    prefix: string,
-    depth: number,
+    { init, captured }: Pick<ScanOperands, 'init' | 'captured'>,
   ): (Arg | undefined)[] {
     const stated = statedTrips(node);
     const trips = stated ?? 1;
@@ -466,7 +473,8 @@ class Opener {
     const around = this.out.loops.splitScope(scope, trips);
     const [testing, stepping] = [this.out.loops.scope(around, 1), this.out.loops.scope(around, 1)];
     const carries = init.map((arg, k) => this.carry(arg, around, `${prefix}carry.${k}`, node));
-    const tested = this.inLine(test, [...carries, ...captured], testing, `${prefix}test.`, depth);
+    const operands = [...carries, ...captured];
+    const tested = this.inLine(test, operands, { scope: testing, prefix: `${prefix}test.`, depth });
     // The test decides the same on every rank: it is read as a predicate, which is replicated. It
     // runs once more than the body.
     const [flag] = tested.returns;
@@ -481,7 +489,7 @@ class Opener {
         testing,
       );
     }
-    const opened = this.inLine(body, [...carries, ...captured], stepping, prefix, depth);
+    const opened = this.inLine(body, operands, { scope: stepping, prefix, depth });
     this.close(carries, opened.returns);
     const end = this.out.nodes.length;
     this.regions.push({
@@ -499,16 +507,11 @@ class Opener {
   }
 
   /** Writes a body in line. */
-  private inLine(
-    body: Body,
-    operands: readonly Arg[],
-    scope: number,
-    prefix: string,
-    depth: number,
-  ): OpenedBody {
+  private inLine(body: Body, operands: readonly Arg[], place: Place): OpenedBody {
+    const { scope, prefix, depth } = place;
     const start = this.out.nodes.length;
     const inner = this.bind(body.graph, operands);
-    this.body(body.graph, scope, inner, prefix, depth + 1);
+    this.body(body.graph, inner, { scope, prefix, depth: depth + 1 });
     const returns = body.graph.outputs.map((o) =>
       o.value === null ? undefined : replaced({ kind: 'value', name: o.value }, inner),
     );

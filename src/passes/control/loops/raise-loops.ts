@@ -267,35 +267,53 @@ class LoopBody {
 
   /** The graph with the scan in the loop's place. */
   write(graph: Graph, loop: Node, uses: readonly InputUse[], outside: readonly ValueRef[]): Graph {
+    const parts = this.partsOf(uses);
+    const old = (loop.args[1] as { name: string }).name;
+    const key = freeKey(graph, loop, old);
+    const body = this.scanBody(uses, parts);
+    const scan = this.scanCall(loop, key, parts, outside);
+    const { nodes, alias } = withScan(graph, loop, scan, { parts, outside });
+    const test = (loop.args[0] as { name: string }).name;
+    const used = new Set(nodes.flatMap((node) => (node === scan ? [] : graphNames(node.args))));
+    const subgraphs: Record<string, Graph> = {};
+    for (const name of Object.keys(graph.subgraphs))
+      if (used.has(name) || (name !== test && name !== old))
+        setOwn(subgraphs, name, getOwn(graph.subgraphs, name)!);
+    setOwn(subgraphs, key, body);
+    return {
+      ...graph,
+      nodes,
+      outputs: graph.outputs.map((o): Output =>
+        o.value === null ? o : { ...o, value: alias.get(o.value) ?? o.value },
+      ),
+      subgraphs,
+    };
+  }
+
+  /** Inputs of the loop by what they become in the scan. */
+  private partsOf(uses: readonly InputUse[]): ScanParts {
     const live = this.live(uses);
     const at = (kind: InputUse['kind']): number[] =>
       uses.flatMap((use, i) => (use.kind === kind ? [i] : []));
-    const [carry, rows, same, stacked] = [
-      at('carry'),
-      at('rows'),
-      at('same').filter((i) => live.has(this.inputs[i].name)),
-      at('stacked'),
-    ];
+    return {
+      live,
+      carry: at('carry'),
+      rows: at('rows'),
+      same: at('same').filter((i) => live.has(this.inputs[i].name)),
+      stacked: at('stacked'),
+    };
+  }
+
+  /** The body of the scan: reads of rows are its inputs, what is stacked its results. */
+  private scanBody(uses: readonly InputUse[], parts: ScanParts): Graph {
+    const { live, carry, stacked } = parts;
     const renamed = new Map<string, string>();
     for (const [name, index] of this.rows) renamed.set(name, this.inputs[index].name);
-    const input = (i: number, position: number, type: Node['type']): Node => ({
-      ...this.inputs[i],
-      type,
-      meta: { ...this.inputs[i].meta, roleIndex: position },
-    });
-    const sliced = (i: number): TensorType => {
-      const type = this.inputs[i].type as TensorType;
-      return tensorType(type.dtype, type.shape.slice(1));
-    };
-    const placeholders = [
-      ...carry.map((i, k) => input(i, k, this.inputs[i].type)),
-      ...rows.map((i, k) => input(i, carry.length + k, sliced(i))),
-      ...same.map((i, k) => input(i, carry.length + rows.length + k, this.inputs[i].type)),
-    ];
+    const nameOf = (name: string): string => renamed.get(name) ?? name;
+    const placeholders = this.scanInputs(parts);
     const nodes = this.body.nodes.filter(
       (node) => node.kind !== 'placeholder' && live.has(node.name) && !this.rows.has(node.name),
     );
-    const nameOf = (name: string): string => renamed.get(name) ?? name;
     const values = [
       ...carry.map((i) => this.body.outputs[i].value ?? ''),
       ...stacked.map((i) => (uses[i] as { row: string }).row),
@@ -303,7 +321,7 @@ class LoopBody {
     const { given, ...rest } = this.body;
     const kept = new Set([...placeholders, ...nodes].map((node) => node.name));
     const stated = (given ?? []).filter((one) => one.value !== undefined && kept.has(one.value));
-    const body: Graph = {
+    return {
       ...rest,
       ...(stated.length > 0 ? { given: stated } : {}),
       nodes: [...placeholders, ...nodes.map((node) => mapOperands(node, nameOf))],
@@ -313,58 +331,91 @@ class LoopBody {
         index,
       })),
     };
-    const old = (loop.args[1] as { name: string }).name;
-    // Another loop may run the same body.
-    const shared = graph.nodes.some((node) => node !== loop && graphNames(node.args).includes(old));
-    let key = old;
-    for (let i = 1; shared && Object.hasOwn(graph.subgraphs, key); i++) key = `${old}_${i}`;
+  }
+
+  private scanInputs({ carry, rows, same }: ScanParts): Node[] {
+    const sliced = (i: number): TensorType => {
+      const type = this.inputs[i].type as TensorType;
+      return tensorType(type.dtype, type.shape.slice(1));
+    };
+    return [...carry, ...rows, ...same].map((i, roleIndex) => {
+      const isRow = roleIndex >= carry.length && roleIndex < carry.length + rows.length;
+      const { type, meta } = this.inputs[i];
+      return {
+        ...this.inputs[i],
+        type: isRow ? sliced(i) : type,
+        meta: { ...meta, roleIndex },
+      };
+    });
+  }
+
+  private scanCall(
+    loop: Node,
+    key: string,
+    { carry, rows, same, stacked }: ScanParts,
+    outside: readonly ValueRef[],
+  ): Node {
     const pick = (list: readonly number[]): Arg[] => list.map((i) => outside[i]);
-    const items = [
-      ...carry.map((i) => this.inputs[i].type),
-      ...stacked.map((i) => this.inputs[i].type),
-    ];
-    const scan: Node = {
+    return {
       ...loop,
       target: 'scan',
       args: [{ kind: 'graph', name: key }, pick(carry), pick(rows), pick(same)],
       kwargs: { length: this.counter.trips, reverse: this.reverse ?? false },
-      type: { kind: 'tuple', items },
-    };
-    // Results move to their place in the scan; those that do not change are what went in.
-    const place = new Map<number, number>([...carry, ...stacked].map((i, k) => [i, k]));
-    const alias = new Map<string, string>();
-    const out: Node[] = [];
-    for (const node of graph.nodes) {
-      const [source, index] = node.args;
-      if (node.name === loop.name) out.push(scan);
-      else if (
-        node.target === 'operator.getitem' &&
-        isRef(source) &&
-        source.name === loop.name &&
-        typeof index === 'number'
-      ) {
-        const to = place.get(index);
-        if (to === undefined) alias.set(node.name, outside[index].name);
-        else out.push({ ...node, args: [source, to] });
-      } else
-        out.push(alias.size === 0 ? node : mapOperands(node, (name) => alias.get(name) ?? name));
-    }
-    const subgraphs: Record<string, Graph> = {};
-    const test = (loop.args[0] as { name: string }).name;
-    const used = new Set(out.flatMap((node) => (node === scan ? [] : graphNames(node.args))));
-    for (const name of Object.keys(graph.subgraphs))
-      if (used.has(name) || (name !== test && name !== old))
-        setOwn(subgraphs, name, getOwn(graph.subgraphs, name)!);
-    setOwn(subgraphs, key, body);
-    return {
-      ...graph,
-      nodes: out,
-      outputs: graph.outputs.map((o): Output =>
-        o.value === null ? o : { ...o, value: alias.get(o.value) ?? o.value },
-      ),
-      subgraphs,
+      type: { kind: 'tuple', items: [...carry, ...stacked].map((i) => this.inputs[i].type) },
     };
   }
+}
+
+/** Positions of the loop's inputs by what they become in the scan. */
+interface ScanParts {
+  readonly carry: readonly number[];
+  /** They are read row by row. */
+  readonly rows: readonly number[];
+  /** They are the same on every trip, and read. */
+  readonly same: readonly number[];
+  /** They are written row by row. */
+  readonly stacked: readonly number[];
+  /** Names that the results of the scan's body need. */
+  readonly live: ReadonlySet<string>;
+}
+
+/** A name for the scan's body: another loop may run the loop's. */
+function freeKey(graph: Graph, loop: Node, old: string): string {
+  const shared = graph.nodes.some((node) => node !== loop && graphNames(node.args).includes(old));
+  let key = old;
+  for (let i = 1; shared && Object.hasOwn(graph.subgraphs, key); i++) key = `${old}_${i}`;
+  return key;
+}
+
+/**
+ * The nodes with the scan in the loop's place. Results move to their place in the scan; `alias`
+ * names what went in for those that do not change.
+ */
+function withScan(
+  graph: Graph,
+  loop: Node,
+  scan: Node,
+  { parts, outside }: { readonly parts: ScanParts; readonly outside: readonly ValueRef[] },
+): { readonly nodes: readonly Node[]; readonly alias: ReadonlyMap<string, string> } {
+  const place = new Map<number, number>([...parts.carry, ...parts.stacked].map((i, k) => [i, k]));
+  const alias = new Map<string, string>();
+  const nodes: Node[] = [];
+  for (const node of graph.nodes) {
+    const [source, index] = node.args;
+    if (node.name === loop.name) nodes.push(scan);
+    else if (
+      node.target === 'operator.getitem' &&
+      isRef(source) &&
+      source.name === loop.name &&
+      typeof index === 'number'
+    ) {
+      const to = place.get(index);
+      if (to === undefined) alias.set(node.name, outside[index].name);
+      else nodes.push({ ...node, args: [source, to] });
+    } else
+      nodes.push(alias.size === 0 ? node : mapOperands(node, (name) => alias.get(name) ?? name));
+  }
+  return { nodes, alias };
 }
 
 function graphNames(args: readonly Arg[]): string[] {
