@@ -195,48 +195,44 @@ function placeParameters(
   recipe: Recipe,
   roles: ReadonlyMap<number, WeightRole>,
 ): Map<number, readonly number[]> {
-  const { graph, flow, space, strategies, nodeVariable } = model;
-  // Equal parameters and equal takers are answered once.
-  const known = new Map<string, Uint8Array>();
-  const marked = (key: string, set: StrategySet, accepts: (a: number) => boolean): Uint8Array => {
-    let found = known.get(key);
-    if (found === undefined)
-      known.set(
-        key,
-        (found = Uint8Array.from({ length: set.count }, (_, a) => (accepts(a) ? 1 : 0))),
-      );
-    return found;
-  };
-  // For every value made from one parameter by views alone: the code in which each mesh dim takes
-  // it. A replicated one may also be taken as pending (a bias is added once), and over the tensor
-  // dim in slices: both are free.
-  const taken = new Map<number, readonly number[]>();
-  for (const [n, node] of graph.nodes.entries()) {
-    if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') continue;
-    const value = flow.results[n][0];
-    const { shape } = flow.values[value].meta;
-    const role = roles.get(n) ?? { kind: 'whole' };
-    let cut = 1;
-    const used = recipe.parts.map((part, d) => {
-      const dim = cutDim(role, part);
-      return dim === undefined || shape[dim] < space.mesh.sizes[d]
-        ? REPLICATE_CODE
-        : shardCode(dim);
-    });
-    const stored = recipe.parts.map((part, d) => {
-      if (!storesCut(part)) return used[d];
-      const already = used.reduce(
-        (product, code, e) => (code === shardCode(0) ? product * space.mesh.sizes[e] : product),
-        cut,
-      );
-      // A parameter with fewer rows than devices stays whole, as every FSDP implementation keeps
-      // it.
-      if (shape.length === 0 || shape[0] < already * space.mesh.sizes[d]) return REPLICATE_CODE;
-      cut *= space.mesh.sizes[d];
-      return shardCode(0);
-    });
+  const placer = new ParameterPlacer(model, restriction, recipe);
+  for (const [n, node] of model.graph.nodes.entries())
+    if (node.kind === 'placeholder' && node.meta.role === 'parameter')
+      placer.store(n, roles.get(n) ?? { kind: 'whole' });
+  for (const [n, i] of weightTakers(model)) placer.take(n, i);
+  return placer.taken;
+}
+
+/** Codes of a parameter by mesh dim: as the program takes it, and as it is stored. */
+interface ParameterCodes {
+  readonly used: readonly number[];
+  readonly stored: readonly number[];
+}
+
+/** Keeps the placements of parameters, and of the calls that take them, that a recipe has. */
+class ParameterPlacer {
+  /**
+   * For every value made from one parameter by views alone: the code in which each mesh dim takes
+   * it. A replicated one may also be taken as pending (a bias is added once), and over the tensor
+   * dim in slices: both are free.
+   */
+  readonly taken = new Map<number, readonly number[]>();
+  /** Equal parameters and equal takers are answered once. */
+  private readonly known = new Map<string, Uint8Array>();
+
+  constructor(
+    private readonly model: Model,
+    private readonly restriction: Restriction,
+    private readonly recipe: Recipe,
+  ) {}
+
+  /** Where a parameter is stored. */
+  store(n: number, role: WeightRole): void {
+    const { flow, space, strategies, nodeVariable } = this.model;
+    const [value] = flow.results[n];
+    const { used, stored } = this.codesOf(role, flow.values[value].meta.shape);
     const { content, set } = strategies.nodes[n]!;
-    const places = marked(`${content}:${used.join()}:${stored.join()}`, set, (a) => {
+    const places = this.marked(`${content}:${used.join()}:${stored.join()}`, set, (a) => {
       const id = set.specs[a];
       if (!stored.every((code, d) => space.kindAt(id, d) === code)) return false;
       // FSDP cuts what tensor parallelism left, so its mesh dims come last and one all-gather
@@ -247,38 +243,73 @@ function placeParameters(
       );
       return order.every((d, i) => d === sorted[i]);
     });
-    restriction.keepMarked(nodeVariable[n], `recipe ${recipe.name}`, places);
-    taken.set(value, used);
+    this.restriction.keepMarked(nodeVariable[n], `recipe ${this.recipe.name}`, places);
+    this.taken.set(value, used);
   }
-  for (const [n, i] of weightTakers(model)) {
-    const codes = taken.get(flow.inputs[n][i]);
+
+  /** The placement in which a call takes a parameter as its input i, and a view gives it on. */
+  take(n: number, i: number): void {
+    const { graph, flow, space, strategies, nodeVariable } = this.model;
+    const codes = this.taken.get(flow.inputs[n][i]);
     const entry = strategies.nodes[n];
-    if (codes === undefined || entry === null) continue;
+    if (codes === undefined || entry === null) return;
     const { set } = entry;
     const width = set.inputCount + set.outputCount;
     const accepts = (a: number): boolean =>
       codes.every((code, d) => {
         const kind = space.kindAt(set.specs[a * width + i], d);
         if (kind === code) return true;
-        return code === REPLICATE_CODE && (isPartialCode(kind) || isTensor(recipe.parts[d]));
+        return code === REPLICATE_CODE && (isPartialCode(kind) || isTensor(this.recipe.parts[d]));
       });
-    restriction.keepMarked(
+    this.restriction.keepMarked(
       nodeVariable[n],
-      `${graph.nodes[n].name} cannot take its weight as ${recipe.name} stores it`,
-      marked(`${entry.content}/${i}:${codes.join()}`, set, accepts),
+      `${graph.nodes[n].name} cannot take its weight as ${this.recipe.name} stores it`,
+      this.marked(`${entry.content}/${i}:${codes.join()}`, set, accepts),
     );
-    if (!isView(entry)) continue;
+    if (!isView(entry)) return;
     for (let a = 0; a < set.count; a++) {
       if (!codes.every((code, d) => space.kindAt(set.specs[a * width + i], d) === code)) continue;
       const out = set.specs[a * width + 1];
-      taken.set(
+      this.taken.set(
         flow.results[n][0],
         codes.map((_, d) => space.kindAt(out, d)),
       );
       break;
     }
   }
-  return taken;
+
+  private codesOf(role: WeightRole, shape: readonly number[]): ParameterCodes {
+    const { sizes } = this.model.space.mesh;
+    const { parts } = this.recipe;
+    const used = parts.map((part, d) => {
+      const dim = cutDim(role, part);
+      return dim === undefined || shape[dim] < sizes[d] ? REPLICATE_CODE : shardCode(dim);
+    });
+    let cut = 1;
+    const stored = parts.map((part, d) => {
+      if (!storesCut(part)) return used[d];
+      const already = used.reduce(
+        (product, code, e) => (code === shardCode(0) ? product * sizes[e] : product),
+        cut,
+      );
+      // A parameter with fewer rows than devices stays whole, as every FSDP implementation keeps
+      // it.
+      if (shape.length === 0 || shape[0] < already * sizes[d]) return REPLICATE_CODE;
+      cut *= sizes[d];
+      return shardCode(0);
+    });
+    return { used, stored };
+  }
+
+  private marked(key: string, set: StrategySet, accepts: (a: number) => boolean): Uint8Array {
+    let found = this.known.get(key);
+    if (found === undefined)
+      this.known.set(
+        key,
+        (found = Uint8Array.from({ length: set.count }, (_, a) => (accepts(a) ? 1 : 0))),
+      );
+    return found;
+  }
 }
 
 const isView = ({ record, set }: NodeStrategies): boolean =>

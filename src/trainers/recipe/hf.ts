@@ -7,8 +7,9 @@
 import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
+import { setOwn } from '../../graph/value.ts';
 import { modelShape } from '../roles/model-shape.ts';
-import { planRoles } from '../roles/roles.ts';
+import { type PlanRoles, planRoles } from '../roles/roles.ts';
 import { recipeLosses, type Style, tensorStyles } from '../roles/styles.ts';
 
 const STYLES: Readonly<Record<Style, string | undefined>> = {
@@ -21,36 +22,8 @@ const STYLES: Readonly<Record<Style, string | undefined>> = {
 function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
   const { degree } = roles;
-  const { modules, whole, losses: styleLosses } = tensorStyles(roles, source);
-  const losses: ExportLoss[] = [...recipeLosses(roles, source), ...styleLosses];
-  const plan: Record<string, string> = {};
-  // A wrapper that was captured with the model is no part of its names.
-  const isWrapped =
-    roles.parameters.some(({ name }) => name.startsWith('model.model.')) &&
-    roles.parameters.every(({ name }) => name.startsWith('model.'));
-  const put = (path: string, word: string): void =>
-    void Object.defineProperty(plan, path, {
-      value: word,
-      enumerable: true,
-      configurable: true,
-      writable: true,
-    });
-  const named = (path: string): string => (isWrapped ? path.slice('model.'.length) : path);
-  for (const { path: stated, style } of modules) {
-    const path = named(stated);
-    const word =
-      path === 'lm_head' && style === 'colwise' ? 'colwise_gather_output' : STYLES[style];
-    if (word === undefined)
-      losses.push({
-        item: path,
-        planned: style,
-        instead: 'transformers has no style that cuts a table by columns',
-      });
-    else put(path, word);
-  }
-  // A plan that is given replaces rules of the model's own plan one by one: what is whole must be
-  // said.
-  if (degree('tensor') > 1) for (const path of whole) put(named(path), 'replicate');
+  const { plan, losses: planLosses } = tensorPlan(source, roles);
+  const losses: ExportLoss[] = [...recipeLosses(roles, source), ...planLosses];
   if (degree('expert') > 1)
     losses.push({
       item: 'experts',
@@ -63,8 +36,70 @@ function write(source: ExportSource): ExportResult {
     dp_replicate_size: degree('data'),
     tp_plan: plan,
   };
+  return {
+    files: [
+      { name: 'tp_plan.json', text: `${JSON.stringify(plan, null, 2)}\n` },
+      { name: 'distributed_config.json', text: `${JSON.stringify(distributed, null, 2)}\n` },
+      { name: 'accelerate.yaml', text: accelerateYaml(source, roles, losses) },
+    ],
+    losses,
+    notes: [
+      ...(degree('fsdp') > 1
+        ? [
+            'Name the class of the layers in fsdp_transformer_layer_cls_to_wrap; the graph ' +
+              'does not tell it.',
+          ]
+        : []),
+      ...(degree('context') > 1
+        ? [
+            'Context parallelism is in accelerate.yaml alone; distributed_config.json has no ' +
+              'such size.',
+          ]
+        : []),
+    ],
+  };
+}
+
+/** Styles by module under the names that transformers has for them. */
+function tensorPlan(
+  source: ExportSource,
+  roles: PlanRoles,
+): { readonly plan: Readonly<Record<string, string>>; readonly losses: readonly ExportLoss[] } {
+  const { modules, whole, losses: styleLosses } = tensorStyles(roles, source);
+  const losses: ExportLoss[] = [...styleLosses];
+  const plan: Record<string, string> = {};
+  // A wrapper that was captured with the model is no part of its names.
+  const isWrapped =
+    roles.parameters.some(({ name }) => name.startsWith('model.model.')) &&
+    roles.parameters.every(({ name }) => name.startsWith('model.'));
+  const named = (path: string): string => (isWrapped ? path.slice('model.'.length) : path);
+  for (const { path: stated, style } of modules) {
+    const path = named(stated);
+    const word =
+      path === 'lm_head' && style === 'colwise' ? 'colwise_gather_output' : STYLES[style];
+    if (word === undefined)
+      losses.push({
+        item: path,
+        planned: style,
+        instead: 'transformers has no style that cuts a table by columns',
+      });
+    else setOwn(plan, path, word);
+  }
+  // A plan that is given replaces rules of the model's own plan one by one: what is whole must be
+  // said.
+  if (roles.degree('tensor') > 1) for (const path of whole) setOwn(plan, named(path), 'replicate');
+  return { plan, losses };
+}
+
+/** The configuration of Accelerate. */
+function accelerateYaml(
+  source: ExportSource,
+  roles: PlanRoles,
+  losses: readonly ExportLoss[],
+): string {
+  const { degree } = roles;
   const { is16Bit } = modelShape(source, roles);
-  const yaml = [
+  return [
     ...[...headLines(source, 'hf'), ...lossLines(losses)].map((line) => `# ${line}`),
     'compute_environment: LOCAL_MACHINE',
     `distributed_type: ${degree('fsdp') > 1 ? 'FSDP' : 'MULTI_GPU'}`,
@@ -87,28 +122,6 @@ function write(source: ExportSource): ExportResult {
     `  parallelism_config_cp_size: ${degree('context')}`,
     '',
   ].join('\n');
-  return {
-    files: [
-      { name: 'tp_plan.json', text: `${JSON.stringify(plan, null, 2)}\n` },
-      { name: 'distributed_config.json', text: `${JSON.stringify(distributed, null, 2)}\n` },
-      { name: 'accelerate.yaml', text: yaml },
-    ],
-    losses,
-    notes: [
-      ...(degree('fsdp') > 1
-        ? [
-            'Name the class of the layers in fsdp_transformer_layer_cls_to_wrap; the graph ' +
-              'does not tell it.',
-          ]
-        : []),
-      ...(degree('context') > 1
-        ? [
-            'Context parallelism is in accelerate.yaml alone; distributed_config.json has no ' +
-              'such size.',
-          ]
-        : []),
-    ],
-  };
 }
 
 export const hfTarget: ExportTarget = {
