@@ -115,75 +115,28 @@ class GraphText extends LineReader {
 
   /** `%name : TYPE [num_users=1] = kind[target=...](...)` */
   private statement(body: GraphBody, top: boolean): void {
-    const { text } = this.scanner;
-    const { line } = this;
     if (++this.nodes > MAX_NODES) this.fail('E_LIMIT', `more than ${MAX_NODES} nodes`);
-    const offset = this.pos;
-    this.expect('%');
-    const name = this.name();
-    if (body.env.has(name)) this.fail('E_DUP', `'${name}' is defined twice`, offset);
-    this.blanks();
-    this.expect(':');
-    this.blanks();
-    let type = this.annotation();
-    this.expect('[num_users=');
-    const users = /\d{1,9}/y;
-    users.lastIndex = this.pos;
-    const count = users.exec(text)?.[0] ?? this.expected('a number of users');
-    this.pos += count.length;
-    this.expect(']');
-    this.blanks();
-    this.expect('=');
-    this.blanks();
-    const kind = this.name();
-    this.expect('[target=');
-    const close = text.indexOf(']', this.pos);
-    if (close < 0 || close >= this.end) this.expected(`']'`);
-    const written = text.slice(this.pos, close);
-    if (written === '' || written.length > MAX_NAME)
-      this.fail('E_SYNTAX', 'the target is empty or too long');
-    this.pos = close + 1;
+    const head = this.head(body);
+    const { name, kind, written, offset } = head;
     const ref: DraftRef = { kind: 'value', name };
-    body.users.set(name, { count: Number(count), offset });
     switch (kind) {
       case 'placeholder':
-        if (body.nodes.length > 0)
-          this.fail('E_SYNTAX', 'a placeholder stands after a call', offset);
-        if (top && type === undefined && Object.hasOwn(this.types, name))
-          type = this.given(name, this.types[name]);
-        body.inputs.push({ name, type, offset, line });
-        this.pos = this.end; // behind it stands at most a default
+        this.placeholder(body, head, top);
         break;
       case 'get_attr':
         body.nodes.push({
-          name,
+          ...draftOf(head, ref),
           kind,
           target: written,
           args: [],
           kwargs: NO_KWARGS,
-          type,
-          offset,
-          line,
-          source: undefined,
-          ref,
         });
         break;
       case 'call_function':
       case 'call_method': {
         const target = kind === 'call_method' ? `torch.Tensor.${written}` : targetName(written);
         const { args, kwargs } = this.call(body, target);
-        body.nodes.push({
-          name,
-          kind: 'call',
-          target,
-          args,
-          kwargs,
-          type,
-          offset,
-          line,
-          source: undefined,
-          ref,
-        });
+        body.nodes.push({ ...draftOf(head, ref), kind: 'call', target, args, kwargs });
         break;
       }
       case 'call_module':
@@ -204,6 +157,48 @@ class GraphText extends LineReader {
     body.env.set(name, ref);
     this.blanks();
     if (this.pos < this.end) this.expected('the end of the line');
+  }
+
+  /** A statement up to `[target=...]`, and its number of users. */
+  private head(body: GraphBody): StatementHead {
+    const { text } = this.scanner;
+    const { line } = this;
+    const offset = this.pos;
+    this.expect('%');
+    const name = this.name();
+    if (body.env.has(name)) this.fail('E_DUP', `'${name}' is defined twice`, offset);
+    this.blanks();
+    this.expect(':');
+    this.blanks();
+    const type = this.annotation();
+    this.expect('[num_users=');
+    const users = /\d{1,9}/y;
+    users.lastIndex = this.pos;
+    const count = users.exec(text)?.[0] ?? this.expected('a number of users');
+    this.pos += count.length;
+    this.expect(']');
+    this.blanks();
+    this.expect('=');
+    this.blanks();
+    const kind = this.name();
+    this.expect('[target=');
+    const close = text.indexOf(']', this.pos);
+    if (close < 0 || close >= this.end) this.expected(`']'`);
+    const written = text.slice(this.pos, close);
+    if (written === '' || written.length > MAX_NAME)
+      this.fail('E_SYNTAX', 'the target is empty or too long');
+    this.pos = close + 1;
+    body.users.set(name, { count: Number(count), offset });
+    return { name, type, kind, written, offset, line };
+  }
+
+  private placeholder(body: GraphBody, head: StatementHead, top: boolean): void {
+    const { name, offset, line } = head;
+    if (body.nodes.length > 0) this.fail('E_SYNTAX', 'a placeholder stands after a call', offset);
+    const isGiven = top && head.type === undefined && Object.hasOwn(this.types, name);
+    const type = isGiven ? this.given(name, this.types[name]) : head.type;
+    body.inputs.push({ name, type, offset, line });
+    this.pos = this.end; // behind it stands at most a default
   }
 
   /** `Tensor "f32[8, 16]"`, or nothing. */
@@ -420,6 +415,25 @@ class GraphText extends LineReader {
         );
     }
   }
+}
+
+/** What comes before the arguments of a statement. */
+interface StatementHead {
+  readonly name: string;
+  readonly type: ValueType | undefined;
+  readonly kind: string;
+  /** The target as it is written. */
+  readonly written: string;
+  readonly offset: number;
+  readonly line: number;
+}
+
+/** The parts of a node that its head gives. */
+function draftOf(
+  { name, type, offset, line }: StatementHead,
+  ref: DraftRef,
+): Pick<FxNode, 'name' | 'type' | 'offset' | 'line' | 'source' | 'ref'> {
+  return { name, type, offset, line, source: undefined, ref };
 }
 
 class GraphBody {

@@ -99,53 +99,14 @@ export class GraphMaker {
     signature: Signature | undefined,
     inputTypes: readonly (ValueType | undefined)[],
   ): Graph {
-    const { places } = this;
     const subgraphs: Record<string, Graph> = {};
-    // A body whose inputs have no types in the text waits for the call that runs it.
-    const waiting = new Map<string, FxClass>();
-    for (const nested of source.classes) {
-      if (nested.inputs.every((input) => input.type !== undefined))
-        setOwn(
-          subgraphs,
-          nested.name,
-          this.graph(nested, nested.name, undefined, typesOf(nested.inputs)),
-        );
-      else waiting.set(nested.name, nested);
-    }
-    // Attribute reads that name a nested class are uses of that body.
-    for (const node of source.nodes) {
-      if (
-        node.kind !== 'get_attr' ||
-        !(Object.hasOwn(subgraphs, node.target) || waiting.has(node.target))
-      )
-        continue;
-      node.ref.kind = 'graph';
-      node.ref.name = node.target;
-    }
+    const waiting = this.typedBodies(source, subgraphs);
     const types = new Map<string, ValueType>();
     const typeOf = (value: string): ValueType => types.get(value) ?? NONE_TYPE;
-    const nodes: Node[] = [];
-    source.inputs.forEach((input, i) => {
-      const type = inputTypes[i];
-      if (type === undefined)
-        throw places.error(
-          'E_TYPE',
-          `input '${input.name}' has no type`,
-          input.offset,
-          `write ${input.name}: "f32[...]", or give its type in the option inputs`,
-          input.name,
-        );
-      types.set(input.name, type);
-      const meta: NodeMeta = signature?.inputs[i] ?? { role: 'arg', roleIndex: i };
-      nodes.push({
-        name: input.name,
-        kind: 'placeholder',
-        target: input.name,
-        args: [],
-        kwargs: NO_KWARGS,
-        type,
-        meta: input.line === undefined ? meta : { ...meta, line: input.line },
-      });
+    const nodes = source.inputs.map((input, i) => {
+      const node = this.placeholder(input, inputTypes[i], signature?.inputs[i] ?? argMeta(i));
+      types.set(input.name, node.type);
+      return node;
     });
     const tuples = tupleReads(source.nodes);
     for (const draft of source.nodes) {
@@ -164,7 +125,7 @@ export class GraphMaker {
       nodes.push({ name: own, kind, target, args, kwargs, type, meta: metaOf(draft) });
     }
     for (const [bodyName, nested] of waiting)
-      throw places.error(
+      throw this.places.error(
         'E_TYPE',
         `no call runs graph '${bodyName}', whose inputs have no types`,
         nested.offset,
@@ -174,6 +135,53 @@ export class GraphMaker {
       return { value: entry.value, ...part };
     });
     return { name, nodes, outputs, subgraphs };
+  }
+
+  /**
+   * Makes the bodies whose inputs have types in the text; returns the others, which wait for the
+   * call that runs them. Attribute reads that name a body become uses of it.
+   */
+  private typedBodies(source: FxClass, subgraphs: Record<string, Graph>): Map<string, FxClass> {
+    const waiting = new Map<string, FxClass>();
+    for (const nested of source.classes) {
+      if (nested.inputs.every((input) => input.type !== undefined))
+        setOwn(
+          subgraphs,
+          nested.name,
+          this.graph(nested, nested.name, undefined, typesOf(nested.inputs)),
+        );
+      else waiting.set(nested.name, nested);
+    }
+    for (const node of source.nodes) {
+      if (
+        node.kind !== 'get_attr' ||
+        !(Object.hasOwn(subgraphs, node.target) || waiting.has(node.target))
+      )
+        continue;
+      node.ref.kind = 'graph';
+      node.ref.name = node.target;
+    }
+    return waiting;
+  }
+
+  private placeholder(input: FxInput, type: ValueType | undefined, meta: NodeMeta): Node {
+    if (type === undefined)
+      throw this.places.error(
+        'E_TYPE',
+        `input '${input.name}' has no type`,
+        input.offset,
+        `write ${input.name}: "f32[...]", or give its type in the option inputs`,
+        input.name,
+      );
+    return {
+      name: input.name,
+      kind: 'placeholder',
+      target: input.name,
+      args: [],
+      kwargs: NO_KWARGS,
+      type,
+      meta: input.line === undefined ? meta : { ...meta, line: input.line },
+    };
   }
 
   private typeOfNode(
@@ -269,27 +277,8 @@ export class GraphMaker {
     typeOf: (name: string) => ValueType,
     stated: ValueType | undefined,
   ): ValueType | undefined {
-    const { places } = this;
-    if (draft.target === 'operator.getitem') {
-      const [tuple, index] = draft.args;
-      if (isRef(tuple) && typeof index === 'number') {
-        const type = typeOf(tuple.name);
-        if (type.kind === 'tuple') {
-          const item = type.items[index < 0 ? type.items.length + index : index];
-          if (item === undefined)
-            throw places.error(
-              'E_TYPE',
-              `${draft.name} reads result ${index} of ${tuple.name}, which has ` +
-                `${type.items.length}`,
-              draft.offset,
-              'use an index below the number of results',
-              draft.name,
-            );
-          // A result that nothing types is what the reading line says.
-          return item?.kind === 'none' && draft.type !== undefined ? draft.type : item;
-        }
-      }
-    }
+    const item = this.tupleItem(draft, typeOf);
+    if (item !== undefined) return item;
     try {
       const control = controlCall(draft, subgraphs, typeOf);
       if (control !== undefined) return control.result;
@@ -307,22 +296,47 @@ export class GraphMaker {
       }
       return this.infer({ ...draft, type: stated }, typeOf) ?? collectiveType(draft, typeOf);
     } catch (error) {
-      if (
-        error instanceof ShardwrightError &&
-        (error.details.position ?? error.details.path) !== undefined
-      )
-        throw error;
-      const code = error instanceof ShardwrightError ? error.code : 'E_TYPE';
-      const message = error instanceof Error ? error.message : String(error);
-      const hint = error instanceof ShardwrightError ? error.details.hint : undefined;
-      throw places.error(
-        code,
-        `${draft.name}: ${message}`,
+      throw this.placed(draft, error);
+    }
+  }
+
+  /** The type of the result that a call reads of a tuple; undefined for any other call. */
+  private tupleItem(draft: FxNode, typeOf: (name: string) => ValueType): ValueType | undefined {
+    if (draft.target !== 'operator.getitem') return undefined;
+    const [tuple, index] = draft.args;
+    if (!isRef(tuple) || typeof index !== 'number') return undefined;
+    const type = typeOf(tuple.name);
+    if (type.kind !== 'tuple') return undefined;
+    const item = type.items[index < 0 ? type.items.length + index : index];
+    if (item === undefined)
+      throw this.places.error(
+        'E_TYPE',
+        `${draft.name} reads result ${index} of ${tuple.name}, which has ${type.items.length}`,
         draft.offset,
-        hint ?? 'correct the arguments of the call',
+        'use an index below the number of results',
         draft.name,
       );
-    }
+    // A result that nothing types is what the reading line says.
+    return item?.kind === 'none' && draft.type !== undefined ? draft.type : item;
+  }
+
+  /** An error of a rule at the place of its call. */
+  private placed(draft: FxNode, error: unknown): unknown {
+    if (
+      error instanceof ShardwrightError &&
+      (error.details.position ?? error.details.path) !== undefined
+    )
+      return error;
+    const code = error instanceof ShardwrightError ? error.code : 'E_TYPE';
+    const message = error instanceof Error ? error.message : String(error);
+    const hint = error instanceof ShardwrightError ? error.details.hint : undefined;
+    return this.places.error(
+      code,
+      `${draft.name}: ${message}`,
+      draft.offset,
+      hint ?? 'correct the arguments of the call',
+      draft.name,
+    );
   }
 
   private mismatch(draft: FxNode, stated: ValueType, ours: ValueType): ShardwrightError {
@@ -363,6 +377,10 @@ function tupleOf(read: readonly (ValueType | undefined)[]): ValueType {
 
 function typesOf(inputs: readonly FxInput[]): (ValueType | undefined)[] {
   return inputs.map((input) => input.type);
+}
+
+function argMeta(roleIndex: number): NodeMeta {
+  return { role: 'arg', roleIndex };
 }
 
 function metaOf({ source, line, path, save }: FxNode): NodeMeta {
