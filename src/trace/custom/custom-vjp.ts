@@ -45,68 +45,22 @@ export function customVjp<const A extends readonly Tensor[], R extends Results>(
     const position = sourcePosition();
     const recorder = needRecorder('customVjp()');
     const given = inputs.map((x) => recorder.own(valueOf(x, 'an input of customVjp'), 'customVjp'));
-    const body = (
-      kind: string,
-      values: readonly TracedValue[],
-      run: (tensors: readonly Tensor[]) => unknown,
-    ): TracedBody =>
-      closed(
-        recorder,
-        traceBody(recorder, bodyName(recorder, kind), values, (now) => run(now.map(asTensor))),
-      );
-    const plain = body('custom', given, (tensors) => fn(...(tensors as unknown as A)));
-    let saved: Tree<TracedValue> | undefined;
-    const kept = body('custom_forward', given, (tensors) => {
-      const made = forward(...(tensors as unknown as A));
-      saved = ownedTree(needRecorder('customVjp()'), [...made.saved]);
-      return made.result;
-    });
+    const own: OwnFunction = { recorder, given };
+    const plain = bodyOf(own, 'custom', given, (tensors) => fn(...(tensors as unknown as A)));
+    const kept = traceForward(own, plain, (tensors) => forward(...(tensors as unknown as A)));
     const results = flat(plain.result);
-    if (treeTypes(kept.result) !== treeTypes(plain.result))
-      throw mismatch(
-        recorder,
-        `forward must return what the function does: expected ${treeTypes(plain.result)}, ` +
-          `got ${treeTypes(kept.result)}`,
-      );
-    const savedLeaves = saved === undefined ? [] : flat(saved).leaves.map(({ leaf }) => leaf);
-    const count = savedLeaves.length;
     const outs = results.leaves.map(({ leaf }) => leaf);
-    const wrt: number[] = [];
-    const back = body('custom_backward', [...savedLeaves, ...outs], (tensors) => {
-      const gradients = backward(tensors.slice(0, count), tensors.slice(count));
-      if (gradients.length !== given.length)
-        throw mismatch(
-          recorder,
-          `backward must give one gradient for each of ${given.length} inputs, but gives ` +
-            `${gradients.length}`,
-        );
-      return gradients.flatMap((gradient, i): Tensor[] => {
-        if (gradient === null) return [];
-        const [got, wanted] = [valueText(valueOf(gradient, 'a gradient')), valueText(given[i])];
-        if (got !== wanted)
-          throw mismatch(recorder, `the gradient of input ${i} is ${got}, the input ${wanted}`);
-        wrt.push(i);
-        return [gradient];
-      });
-    });
-    const keep = (traced: TracedBody, values: readonly TracedValue[]): Arg => ({
-      kind: 'graph',
-      name: recorder.subgraph(traced.recorder.name, finishBody(traced, values)),
-    });
+    const back = traceBackward(own, [...kept.saved, ...outs], (tensors) =>
+      backward(tensors.slice(0, kept.saved.length), tensors.slice(kept.saved.length)),
+    );
     const made = recorder.controlCall(
       'call',
-      [keep(plain, outs), operandRefs(recorder, given, 'customVjp')],
+      [bodyArg(own, plain, outs), operandRefs(recorder, given, 'customVjp')],
       outs.map((leaf) => resultLike(leaf, given)),
       {
-        vjp_forward: keep(kept, [
-          ...flat(kept.result).leaves.map(({ leaf }) => leaf),
-          ...savedLeaves,
-        ]),
-        vjp_backward: keep(
-          back,
-          flat(back.result).leaves.map(({ leaf }) => leaf),
-        ),
-        vjp_wrt: wrt,
+        vjp_forward: bodyArg(own, kept.body, [...leavesOf(kept.body), ...kept.saved]),
+        vjp_backward: bodyArg(own, back.body, leavesOf(back.body)),
+        vjp_wrt: back.wrt,
       },
     );
     note(recorder, 'custom_vjp', 'operators', 'a function with a derivative of its own', position);
@@ -116,6 +70,94 @@ export function customVjp<const A extends readonly Tensor[], R extends Results>(
         made.filter((value): value is TracedValue => value !== undefined),
       ),
     ) as R;
+  };
+}
+
+/** A function with a derivative of its own, where it is called. */
+interface OwnFunction {
+  readonly recorder: Recorder;
+  readonly given: readonly TracedValue[];
+}
+
+/** A body of the call, which reads its inputs only. */
+function bodyOf(
+  { recorder }: OwnFunction,
+  kind: string,
+  values: readonly TracedValue[],
+  run: (tensors: readonly Tensor[]) => unknown,
+): TracedBody {
+  const name = bodyName(recorder, kind);
+  return closed(
+    recorder,
+    traceBody(recorder, name, values, (now) => run(now.map(asTensor))),
+  );
+}
+
+/** The body that runs where a gradient passes, and the values that it keeps. */
+function traceForward(
+  own: OwnFunction,
+  plain: TracedBody,
+  forward: (tensors: readonly Tensor[]) => {
+    readonly result: Results;
+    readonly saved: readonly Tensor[];
+  },
+): { readonly body: TracedBody; readonly saved: readonly TracedValue[] } {
+  let saved: Tree<TracedValue> | undefined;
+  const body = bodyOf(own, 'custom_forward', own.given, (tensors) => {
+    const made = forward(tensors);
+    saved = ownedTree(needRecorder('customVjp()'), [...made.saved]);
+    return made.result;
+  });
+  if (treeTypes(body.result) !== treeTypes(plain.result))
+    throw mismatch(
+      own.recorder,
+      `forward must return what the function does: expected ${treeTypes(plain.result)}, ` +
+        `got ${treeTypes(body.result)}`,
+    );
+  return { body, saved: saved === undefined ? [] : flat(saved).leaves.map(({ leaf }) => leaf) };
+}
+
+/** The body that gives gradients, and the inputs that they are of. */
+function traceBackward(
+  own: OwnFunction,
+  values: readonly TracedValue[],
+  backward: (tensors: readonly Tensor[]) => readonly (Tensor | null)[],
+): { readonly body: TracedBody; readonly wrt: readonly number[] } {
+  const { recorder, given } = own;
+  const wrt: number[] = [];
+  const body = bodyOf(own, 'custom_backward', values, (tensors) => {
+    const gradients = backward(tensors);
+    if (gradients.length !== given.length)
+      throw mismatch(
+        recorder,
+        `backward must give one gradient for each of ${given.length} inputs, but gives ` +
+          `${gradients.length}`,
+      );
+    return gradients.flatMap((gradient, i): Tensor[] => {
+      if (gradient === null) return [];
+      const [got, wanted] = [valueText(valueOf(gradient, 'a gradient')), valueText(given[i])];
+      if (got !== wanted)
+        throw mismatch(recorder, `the gradient of input ${i} is ${got}, the input ${wanted}`);
+      wrt.push(i);
+      return [gradient];
+    });
+  });
+  return { body, wrt };
+}
+
+function leavesOf(body: TracedBody): TracedValue[] {
+  return flat(body.result).leaves.map(({ leaf }) => leaf);
+}
+
+/** A body as an argument of the call. */
+function bodyArg(
+  { recorder }: OwnFunction,
+  traced: TracedBody,
+  values: readonly TracedValue[],
+): Arg {
+  return {
+    kind: 'graph',
+    name: recorder.subgraph(traced.recorder.name, finishBody(traced, values)),
   };
 }
 

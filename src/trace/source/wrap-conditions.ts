@@ -137,69 +137,21 @@ class Wrapper {
     const body = this.rewriter === undefined ? undefined : bodyOf(node);
     if (body !== undefined) this.bodies.set(body, (node as ts.FunctionLikeDeclaration).parameters);
     const parameters = ts.isBlock(node) ? this.bodies.get(node) : undefined;
-    if (parameters !== undefined) {
-      const made = withTailReturns(node as ts.Block, [...parameters], factory);
-      for (const [statement, names] of made.locals) this.locals.set(statement, names);
-      return ts.visitEachChild(made.body, this.visit, this.context);
-    }
-    const inner = <T extends ts.Node>(child: T): T => ts.visitNode(child, this.visit) as T;
-    if (ts.isIfStatement(node) || ts.isWhileStatement(node) || ts.isConditionalExpression(node)) {
-      const kind = ts.isIfStatement(node) ? 'if' : ts.isWhileStatement(node) ? 'while' : '?:';
-      const test = ts.isConditionalExpression(node) ? node.condition : node.expression;
-      const position = this.position(test);
-      const visited = ts.visitEachChild(node, this.visit, this.context);
-      if (this.rewriter !== undefined && !isConstant(test))
-        return mappedTo(
-          test,
-          this.rewriter.rewrite(node, visited, kind, position, this.locals.get(node)),
-        );
-      if (ts.isIfStatement(visited))
-        return factory.updateIfStatement(
-          visited,
-          this.watched(test, visited.expression, kind),
-          visited.thenStatement,
-          visited.elseStatement,
-        );
-      if (ts.isWhileStatement(visited))
-        return factory.updateWhileStatement(
-          visited,
-          this.watched(test, visited.expression, kind),
-          visited.statement,
-        );
-      return factory.updateConditionalExpression(
-        visited,
-        this.watched(test, visited.condition, kind),
-        visited.questionToken,
-        visited.whenTrue,
-        visited.colonToken,
-        visited.whenFalse,
-      );
-    }
+    if (parameters !== undefined) return this.functionBody(node as ts.Block, parameters);
+    if (isConditional(node)) return this.conditional(node);
     if (ts.isDoStatement(node))
       return factory.updateDoStatement(
         node,
-        inner(node.statement),
-        this.watchedLoop(node.expression, inner(node.expression), 'do'),
+        this.inner(node.statement),
+        this.watchedLoop(node.expression, this.inner(node.expression), 'do'),
       );
-    if (ts.isForStatement(node) && node.condition !== undefined) {
-      const visited = ts.visitEachChild(node, this.visit, this.context);
-      const test =
-        visited.condition === undefined
-          ? undefined
-          : this.watchedLoop(node.condition, visited.condition, 'for');
-      return factory.updateForStatement(
-        visited,
-        visited.initializer,
-        test,
-        visited.incrementor,
-        visited.statement,
-      );
-    }
+    if (ts.isForStatement(node) && node.condition !== undefined)
+      return this.forLoop(node, node.condition);
     if (ts.isSwitchStatement(node))
       return factory.updateSwitchStatement(
         node,
-        this.wrapped(node.expression, 'switch', inner),
-        inner(node.caseBlock),
+        this.wrapped(node.expression, 'switch'),
+        this.inner(node.caseBlock),
       );
     if (ts.isCaseClause(node)) {
       const visited = ts.visitEachChild(node, this.visit, this.context);
@@ -210,46 +162,102 @@ class Wrapper {
       );
     }
     if (ts.isPrefixUnaryExpression(node) && node.operator === ts.SyntaxKind.ExclamationToken)
-      return factory.updatePrefixUnaryExpression(node, this.wrapped(node.operand, '!', inner));
-    if (ts.isBinaryExpression(node)) return this.binary(node, inner);
+      return factory.updatePrefixUnaryExpression(node, this.wrapped(node.operand, '!'));
+    if (ts.isBinaryExpression(node)) return this.binary(node);
     if (ts.isCallExpression(node)) return this.call(node);
     return ts.visitEachChild(node, this.visit, this.context);
   };
 
-  private binary(node: ts.BinaryExpression, inner: <T extends ts.Node>(child: T) => T): ts.Node {
+  private inner<T extends ts.Node>(child: T): T {
+    return ts.visitNode(child, this.visit) as T;
+  }
+
+  /** The block of a function, in which conditionals return values instead of leaving early. */
+  private functionBody(block: ts.Block, parameters: readonly ts.ParameterDeclaration[]): ts.Node {
+    const made = withTailReturns(block, [...parameters], this.factory);
+    for (const [statement, names] of made.locals) this.locals.set(statement, names);
+    return ts.visitEachChild(made.body, this.visit, this.context);
+  }
+
+  private conditional(node: Conditional): ts.Node {
+    const { factory } = this;
+    const kind = ts.isIfStatement(node) ? 'if' : ts.isWhileStatement(node) ? 'while' : '?:';
+    const test = ts.isConditionalExpression(node) ? node.condition : node.expression;
+    const position = this.position(test);
+    const visited = ts.visitEachChild(node, this.visit, this.context);
+    if (this.rewriter !== undefined && !isConstant(test))
+      return mappedTo(
+        test,
+        this.rewriter.rewrite(node, visited, kind, position, this.locals.get(node)),
+      );
+    if (ts.isIfStatement(visited))
+      return factory.updateIfStatement(
+        visited,
+        this.watched(test, visited.expression, kind),
+        visited.thenStatement,
+        visited.elseStatement,
+      );
+    if (ts.isWhileStatement(visited))
+      return factory.updateWhileStatement(
+        visited,
+        this.watched(test, visited.expression, kind),
+        visited.statement,
+      );
+    return factory.updateConditionalExpression(
+      visited,
+      this.watched(test, visited.condition, kind),
+      visited.questionToken,
+      visited.whenTrue,
+      visited.colonToken,
+      visited.whenFalse,
+    );
+  }
+
+  private forLoop(node: ts.ForStatement, condition: ts.Expression): ts.Node {
+    const visited = ts.visitEachChild(node, this.visit, this.context);
+    const test =
+      visited.condition === undefined
+        ? undefined
+        : this.watchedLoop(condition, visited.condition, 'for');
+    return this.factory.updateForStatement(
+      visited,
+      visited.initializer,
+      test,
+      visited.incrementor,
+      visited.statement,
+    );
+  }
+
+  private binary(node: ts.BinaryExpression): ts.Node {
     const { factory } = this;
     const { kind } = node.operatorToken;
     if (kind === ts.SyntaxKind.AmpersandAmpersandToken || kind === ts.SyntaxKind.BarBarToken) {
       const sign = kind === ts.SyntaxKind.BarBarToken ? '||' : '&&';
       return factory.updateBinaryExpression(
         node,
-        this.wrapped(node.left, sign, inner),
+        this.wrapped(node.left, sign),
         node.operatorToken,
-        inner(node.right),
+        this.inner(node.right),
       );
     }
     if (
       kind === ts.SyntaxKind.AmpersandAmpersandEqualsToken ||
       kind === ts.SyntaxKind.BarBarEqualsToken
     )
-      return this.logicalAssignment(node, kind, inner);
+      return this.logicalAssignment(node, kind);
     const equality = EQUALITIES.get(kind);
     if (equality === undefined || isPresenceTest(node.left) || isPresenceTest(node.right))
       return ts.visitEachChild(node, this.visit, this.context);
     return factory.updateBinaryExpression(
       node,
-      this.wrapped(node.left, equality, inner),
+      this.wrapped(node.left, equality),
       node.operatorToken,
-      this.wrapped(node.right, equality, inner),
+      this.wrapped(node.right, equality),
     );
   }
 
   /** `a &&= b` as `w(a) && (a = b)`; the object and the key of a member are evaluated once. */
-  private logicalAssignment(
-    node: ts.BinaryExpression,
-    kind: ts.SyntaxKind,
-    inner: <T extends ts.Node>(child: T) => T,
-  ): ts.Node {
+  private logicalAssignment(node: ts.BinaryExpression, kind: ts.SyntaxKind): ts.Node {
     const { factory } = this;
     const and = kind === ts.SyntaxKind.AmpersandAmpersandEqualsToken;
     const before: ts.Expression[] = [];
@@ -262,7 +270,7 @@ class Wrapper {
       const temporary = factory.createTempVariable((name) =>
         this.context.hoistVariableDeclaration(name),
       );
-      before.push(factory.createAssignment(temporary, inner(expression)));
+      before.push(factory.createAssignment(temporary, this.inner(expression)));
       return temporary;
     };
     const left = bare(node.left);
@@ -279,7 +287,9 @@ class Wrapper {
     const result: ts.Expression = factory.createBinaryExpression(
       test,
       and ? ts.SyntaxKind.AmpersandAmpersandToken : ts.SyntaxKind.BarBarToken,
-      factory.createParenthesizedExpression(factory.createAssignment(target, inner(node.right))),
+      factory.createParenthesizedExpression(
+        factory.createAssignment(target, this.inner(node.right)),
+      ),
     );
     return factory.createParenthesizedExpression(
       [...before, result].reduce((a, b) => factory.createComma(a, b)),
@@ -307,12 +317,8 @@ class Wrapper {
     ]);
   }
 
-  private wrapped(
-    expression: ts.Expression,
-    kind: string,
-    inner: <T extends ts.Node>(child: T) => T,
-  ): ts.Expression {
-    return this.watched(expression, inner(expression), kind);
+  private wrapped(expression: ts.Expression, kind: string): ts.Expression {
+    return this.watched(expression, this.inner(expression), kind);
   }
 
   /** `__shardwright.condition(visited, "if", "model.ts:3:7")`; literals stay bare. */
@@ -355,6 +361,12 @@ class Wrapper {
     const { line, character } = this.file.getLineAndCharacterOfPosition(node.getStart(this.file));
     return `${this.shown}:${line + 1}:${character + 1}`;
   }
+}
+
+type Conditional = ts.IfStatement | ts.WhileStatement | ts.ConditionalExpression;
+
+function isConditional(node: ts.Node): node is Conditional {
+  return ts.isIfStatement(node) || ts.isWhileStatement(node) || ts.isConditionalExpression(node);
 }
 
 /**
