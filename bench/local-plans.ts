@@ -15,8 +15,9 @@ import { planFiles } from '../src/cli/input/plan-folder.ts';
 import { builtinOperators } from '../src/entries/ops.ts';
 import { DEFAULT_REQUEST } from '../src/entries/plan.ts';
 import { exportPlan } from '../src/export/export.ts';
-import { importGraph, shard } from '../src/index.ts';
+import { importGraph } from '../src/index.ts';
 import { planOfChoice } from '../src/plan/choice/result.ts';
+import { shard } from '../src/plan/shard.ts';
 import { priceRestriction } from '../src/recipes/compare/price.ts';
 import { applyRecipe, meshRecipes } from '../src/recipes/recipes.ts';
 

@@ -13,7 +13,7 @@ import { builtinOperators } from '../src/entries/ops.ts';
 import { DEFAULT_REQUEST, prepare, programAtRank, transferPlan } from '../src/entries/plan.ts';
 import { annotatedProgram } from '../src/entries/report.ts';
 import { mseLoss } from '../src/entries/trace.ts';
-import { input, lower, parameter, shard, trace, verify } from '../src/index.ts';
+import { input, lower, parameter, trace, verify } from '../src/index.ts';
 import { expandCall, operatorCall } from '../src/strategy/operator-call.ts';
 
 export const DOCUMENT = fileURLToPath(new URL('../docs/how-it-works.md', import.meta.url));

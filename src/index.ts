@@ -26,11 +26,16 @@ export { EXPORT_TARGETS } from './export/targets.ts';
 export type { Graph } from './graph/types.ts';
 export { type GraphImportOptions, importGraph } from './import/import.ts';
 export { lower, type LowerablePlan } from './lower/lower.ts';
-export type { Infeasible, PlannedResult, ShardResult } from './plan/choice/result.ts';
+export type { Infeasible, PlannedResult } from './plan/choice/result.ts';
 export { explainNode as explain, type NodeExplanation } from './plan/questions/explain.ts';
 export type { Plan } from './plan/record/types.ts';
 export type { Pin, PlanRequest } from './plan/request/request.ts';
-export { shard, type ShardOptions } from './plan/shard.ts';
+export {
+  type Answer,
+  type Answered,
+  answerRequest as shard,
+  type ShardOptions,
+} from './recipes/answer.ts';
 export { type Audit, audit, type AuditOptions, type Edit } from './recipes/audit.ts';
 export { compare, type CompareOptions } from './recipes/compare/compare-graph.ts';
 export type { Comparison } from './recipes/compare/comparison.ts';

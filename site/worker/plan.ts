@@ -84,45 +84,44 @@ export async function plan(
     deadline,
     onProgress: (event) => (log.listen(event), hear(event)),
   });
-  if (found.status === 'infeasible') throw infeasible(found.serial);
-  const { taken: result, recipes, step } = found;
+  if (found.status === 'infeasible') throw infeasible(found);
+  const { plan, recipes, step } = found;
   const planSeconds = (performance.now() - began) / 1000;
-  const { plan: taken } = result;
   listener.summary(
-    planSummary(result.prepared.model.graph, taken, recipes, {
-      request: taken.request,
-      budgetBytes: taken.memory.budgetBytes,
+    planSummary(found.prepared.model.graph, plan, recipes, {
+      request: plan.request,
+      budgetBytes: plan.memory.budgetBytes,
       ...(step === undefined ? {} : { simulated: stepText(step) }),
     }),
   );
   listener.step('Writing the report');
-  const texts = planTexts(result.plan, result.prepared.question.program, result.certificate);
+  const texts = planTexts(plan, found.prepared.question.program, found.certificate);
   const folder = readPlanFolder(texts, 'plan.json');
-  const opened: Reopened = { plan: folder.plan, prepared: result.prepared, choice: result.choice };
-  const progress = log.incumbents(result.plan);
+  const opened: Reopened = { plan: folder.plan, prepared: found.prepared, choice: found.choice };
+  const progress = log.incumbents(plan);
   const analysis = await analyse(folder, table(), {
     recipes: !signal.aborted,
     whatIf: false,
     opened,
     ...(progress === undefined ? {} : { progress: { ...progress, isOfPlan: true } }),
   });
-  const cluster = loadCluster(result.plan.request.cluster);
-  const drawings = drawParameters(result.plan, []);
+  const cluster = loadCluster(plan.request.cluster);
+  const drawings = drawParameters(plan, []);
   const report = reportOf({
-    plan: result.plan,
+    plan,
     cluster,
     analysis,
     version: VERSION,
-    graph: result.prepared.model.graph,
+    graph: found.prepared.model.graph,
   });
   planned = { folder, opened, texts };
   return {
-    html: htmlPage(report, result.prepared.model.graph, drawings),
-    nodes: result.plan.nodes.map(({ name }) => name),
+    html: htmlPage(report, found.prepared.model.graph, drawings),
+    nodes: plan.nodes.map(({ name }) => name),
     planSeconds,
-    seconds: result.plan.objective.seconds,
-    bound: result.plan.proof.bound,
-    gap: result.plan.proof.gap,
+    seconds: plan.objective.seconds,
+    bound: plan.proof.bound,
+    gap: plan.proof.gap,
   };
 }
 

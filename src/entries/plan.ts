@@ -18,6 +18,7 @@ export {
   type RandomPiece,
 } from '../lower/program/program.ts';
 export { type PromisedCollective, promisedCollectives } from '../lower/promised.ts';
+export type { ShardResult } from '../plan/choice/result.ts';
 export { randomPlan } from '../plan/choice/random-plan.ts';
 export { transferPlan } from '../plan/choice/transfer.ts';
 export { prepare } from '../plan/prepare/prepare.ts';
@@ -42,7 +43,7 @@ export {
   readPlanFolder,
 } from '../plan/record/folder.ts';
 export { DEFAULT_REQUEST } from '../plan/request/request.ts';
-export { shardPrepared } from '../plan/shard.ts';
+export { type AnswerOptions, answer as shardPrepared } from '../recipes/answer.ts';
 export type { OverlapCandidate } from '../simulate/overlap/candidates.ts';
 export { type OverlapPlan, overlapPlan } from '../simulate/overlap/plan.ts';
 export {

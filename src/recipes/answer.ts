@@ -1,21 +1,25 @@
 /**
- * The answer to a planning request: recipes are priced on its problem and start the search, and of
- * the plans that are known the one of the shortest simulated step is taken.
+ * The answer to a planning request, for the library, the command and the page alike: recipes are
+ * priced on its problem and start the search, and of the plans that are known the one of the
+ * shortest simulated step is taken.
  */
+import type { Graph } from '../graph/types.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
 import type { Infeasible, PlannedResult } from '../plan/choice/result.ts';
+import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
+import { checkArguments, checkRequest } from '../plan/request/check-call.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { PlanRequest } from '../plan/request/request.ts';
-import type { SearchOptions } from '../plan/request/run.ts';
+import { type SearchOptions, startRun } from '../plan/request/run.ts';
 import { shardPrepared } from '../plan/shard.ts';
 import type { OverlappedStep } from '../simulate/overlap/known-plan.ts';
 import type { OverlapPlan } from '../simulate/overlap/plan.ts';
 import { NoChoiceInTime } from '../solver/solve.ts';
 import { priceRecipes, type RecipeResult } from './compare/compare.ts';
 
-export interface AnswerOptions extends Pick<SearchOptions, 'onProgress' | 'workLimit'> {
-  /** When all of it is to end. */
-  readonly deadline: Deadline;
+/** Until when and from where an answer is looked for. */
+export interface AnswerOptions extends Omit<SearchOptions, 'signal'> {
   /** When the search is to end, which leaves time to write the plan; default: `deadline`. */
   readonly search?: Deadline;
   /** True if recipes are priced. Default true. */
@@ -24,13 +28,10 @@ export interface AnswerOptions extends Pick<SearchOptions, 'onProgress' | 'workL
   readonly isMicrobatch?: boolean;
 }
 
-/** What was found. */
-export interface Answered {
-  readonly status: 'planned';
+/** The plan to take, and how it was found. */
+export interface Answered extends PlannedResult {
   /** The plan of least seconds with every cost one after another. */
   readonly serial: PlannedResult;
-  /** The plan to take. */
-  readonly taken: PlannedResult;
   readonly recipes: readonly RecipeResult[];
   /** The step of the plan to take, communication overlapped; absent where it was not looked for. */
   readonly step?: OverlappedStep;
@@ -39,39 +40,92 @@ export interface Answered {
 }
 
 /** The same, or why there is no plan. */
-export type Answer = Answered | { readonly status: 'infeasible'; readonly serial: Infeasible };
+export type Answer = Answered | Infeasible;
 
 /** Part of the time left that the recipes may take together. */
 const RECIPES = 1 / 2;
+/**
+ * Share of what preparing took that is kept for re-costing the plan, which asks for the prices of
+ * its placements again.
+ */
+const RE_COSTING = 1 / 8;
 
-/** @throws E_TIME_LIMIT, E_LIMIT as `shard`, E_USAGE for an overlap that is not looked for */
-export async function answer(prepared: Prepared, options: AnswerOptions): Promise<Answer> {
+/** The request prepared, and the end of its search: time is kept for re-costing the plan. */
+export function prepareToAnswer(
+  graph: Graph,
+  request: PlanRequest,
+  table: OperatorTable,
+  deadline: Deadline,
+): { readonly prepared: Prepared; readonly search: Deadline } {
+  const began = performance.now();
+  const prepared = prepare(graph, request, table, deadline);
+  return { prepared, search: deadline.reserving((RE_COSTING * (performance.now() - began)) / 1e3) };
+}
+
+/** Operators, and how long and from where an answer is looked for. */
+export interface ShardOptions extends Pick<
+  AnswerOptions,
+  'deadline' | 'onProgress' | 'recipes' | 'starts' | 'workLimit'
+> {
+  readonly table: OperatorTable;
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Plans a graph on a mesh, as the command `plan` does: the plan to take with its bound and
+ * certificate, or why there is none.
+ *
+ * @throws E_TIME_LIMIT, E_LIMIT where neither a plan was found nor its absence proven, E_USAGE for
+ *   an overlap that is not looked for, and what `prepare` throws
+ */
+export async function answerRequest(
+  graph: Graph,
+  request: PlanRequest,
+  options: ShardOptions,
+): Promise<Answer> {
+  checkArguments('shard', { graph, table: (options as ShardOptions | undefined)?.table });
+  checkRequest(request);
+  if (request.overlap === true) (await import('../simulate/overlap/plan.ts')).checkOverlap(request);
+  const { table, recipes = true, ...given } = options;
+  const run = startRun(request, given);
+  const { prepared, search } = prepareToAnswer(graph, request, table, run.deadline);
+  return answer(prepared, { ...run, search, recipes });
+}
+
+/**
+ * The same for a request that is prepared.
+ *
+ * @throws E_TIME_LIMIT, E_LIMIT as `shard`, E_USAGE for an overlap that is not looked for
+ */
+export async function answer(prepared: Prepared, options: AnswerOptions = {}): Promise<Answer> {
+  checkArguments('shardPrepared', { prepared });
   const { request } = prepared.question;
-  const { deadline, search = deadline, onProgress, workLimit } = options;
+  const { search, recipes: asksForRecipes, isMicrobatch, starts: given = [], ...more } = options;
+  const { deadline } = startRun(request, more);
   const recipes =
-    options.recipes === false ? [] : await priceRecipes(prepared, search.part(RECIPES));
+    asksForRecipes === false
+      ? []
+      : await priceRecipes(prepared, (search ?? deadline).part(RECIPES));
   const known = recipes.flatMap((r) =>
     r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : [],
   );
-  const starts = known.map(({ choice }) => choice);
-  const serial = await shardPrepared(prepared, {
-    starts,
-    deadline: search,
-    ...(onProgress === undefined ? {} : { onProgress }),
-    ...(workLimit === undefined ? {} : { workLimit }),
-  });
-  if (serial.status === 'infeasible') return { status: 'infeasible', serial };
-  const found = { status: 'planned', serial, recipes } as const;
+  const starts = [...given, ...known.map(({ choice }) => choice)];
+  const serial = await shardPrepared(prepared, { ...more, starts, deadline: search ?? deadline });
+  if (serial.status === 'infeasible') return serial;
+  const found = { serial, recipes } as const;
   if (request.overlap === true) {
     const overlap = deadline.isOver ? undefined : await withOverlap(serial, { deadline, starts });
-    const taken = overlap?.result ?? serial;
-    return { ...found, taken, ...(overlap === undefined ? {} : { overlap }) };
+    return {
+      ...(overlap?.result ?? serial),
+      ...found,
+      ...(overlap === undefined ? {} : { overlap }),
+    };
   }
-  const isAsked = options.isMicrobatch !== true && asksForStep(request);
-  if (!isAsked || known.length === 0 || deadline.isOver) return { ...found, taken: serial };
+  const isAsked = isMicrobatch !== true && asksForStep(request);
+  if (!isAsked || known.length === 0 || deadline.isOver) return { ...serial, ...found };
   const { overlappedStep } = await import('../simulate/overlap/known-plan.ts');
   const step = await overlappedStep(serial, known, deadline);
-  return { ...found, taken: step.result, step };
+  return { ...step.result, ...found, step };
 }
 
 /**

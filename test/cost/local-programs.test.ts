@@ -8,12 +8,13 @@ import { ATTENTION_SHARE, computeCost } from '../../src/cost/compute.ts';
 import { builtinOperators } from '../../src/entries/ops.ts';
 import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
 import { median } from '../../src/fidelity/metrics.ts';
-import { importGraph, shard } from '../../src/index.ts';
+import { importGraph } from '../../src/index.ts';
 import { callContext, tensorMetas } from '../../src/passes/call-context.ts';
 import { compiledTraffic } from '../../src/passes/fusion/fusion.ts';
 import type { ShardResult } from '../../src/plan/choice/result.ts';
 import { planOfChoice } from '../../src/plan/choice/result.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
+import { shard } from '../../src/plan/shard.ts';
 import { priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe, meshRecipes } from '../../src/recipes/recipes.ts';
 

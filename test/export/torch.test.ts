@@ -7,8 +7,9 @@ import { builtinOperators } from '../../src/entries/ops.ts';
 import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
 import { exportPlan } from '../../src/export/export.ts';
 import { torchTarget } from '../../src/export/torch/target.ts';
-import { importGraph, type Plan, shard } from '../../src/index.ts';
+import { importGraph, type Plan } from '../../src/index.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { shard } from '../../src/plan/shard.ts';
 import { gatheredWeights } from './running-plans.ts';
 import { TRACED } from './traced-models.ts';
 

@@ -4,9 +4,10 @@ import { jointGraph } from '../../src/entries/graph.ts';
 import { builtinOperators } from '../../src/entries/ops.ts';
 import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
 import { cond, scan, whileLoop } from '../../src/entries/trace.ts';
-import { type Graph, input, parameter, type Plan, shard, trace } from '../../src/index.ts';
+import { type Graph, input, parameter, type Plan, trace } from '../../src/index.ts';
 import { openBodies } from '../../src/passes/plannable/open-bodies.ts';
 import { regionLives } from '../../src/plan/model/region-lives.ts';
+import { shard } from '../../src/plan/shard.ts';
 import { PAPER } from '../export/running-plans.ts';
 
 /** What a device holds while loops run: bodies stand once in line, and run trip after trip. */

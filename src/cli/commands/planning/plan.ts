@@ -10,7 +10,6 @@ import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { atSizes } from '../../../passes/sizes/fix-sizes.ts';
 import type { Infeasible } from '../../../plan/choice/result.ts';
-import { prepare } from '../../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../../plan/prepare/prepared.ts';
 import { planAtEnds, plannedSizes } from '../../../plan/questions/size-range.ts';
 import type { Plan } from '../../../plan/record/types.ts';
@@ -21,7 +20,7 @@ import {
   type PlanRequest,
   recomputesUnderBudget,
 } from '../../../plan/request/request.ts';
-import { answer, type Answered } from '../../../recipes/answer.ts';
+import { answer, type Answered, prepareToAnswer } from '../../../recipes/answer.ts';
 import {
   checkRecipes,
   whyRecipesAreCheaper,
@@ -131,12 +130,6 @@ export async function planCommand(
   }
 }
 
-/**
- * Share of what preparing took that is kept for re-costing the plan, which asks for the prices of
- * its placements again.
- */
-const RE_COSTING = 1 / 8;
-
 /** A program to plan, how it is asked for, and who hears of it. */
 export interface PlanTask {
   readonly graph: Graph;
@@ -181,9 +174,7 @@ export async function planGraph(task: PlanTask): Promise<number> {
     (await import('../../../simulate/overlap/plan.ts')).checkOverlap(request);
   const steps = options.explainSolver === true ? new SolverSteps() : undefined;
   const deadline = steps === undefined ? task.deadline : task.deadline.telling(steps.listen);
-  const began = performance.now();
-  const prepared = prepare(graph, request, table, deadline);
-  const search = deadline.reserving((RE_COSTING * (performance.now() - began)) / 1e3);
+  const { prepared, search } = prepareToAnswer(graph, request, table, deadline);
   task.answers();
   if (options.emitIlp !== undefined) await emitIlp(prepared.left.problem, options.emitIlp);
   const log = new SolverLog(prepared);
@@ -196,17 +187,13 @@ export async function planGraph(task: PlanTask): Promise<number> {
     onProgress: (event) => (log.listen(event), print(event)),
   });
   if (answered.status === 'infeasible')
-    return reportInfeasible(answered.serial, prepared, io, options.json === true);
-  const { serial, taken } = answered;
-  checkRecipes(prepared.question.given, taken.plan, answered.recipes);
+    return reportInfeasible(answered, prepared, io, options.json === true);
+  const { serial, plan, choice } = answered;
+  checkRecipes(prepared.question.given, plan, answered.recipes);
   const found: Found = {
     ...answered,
-    serial,
-    taken,
-    ...(await atRangeEnds(task, taken.plan, deadline)),
-    ...(task.stages === undefined
-      ? {}
-      : { pipeline: task.stages.cut(serial.prepared, taken.choice) }),
+    ...(await atRangeEnds(task, plan, deadline)),
+    ...(task.stages === undefined ? {} : { pipeline: task.stages.cut(serial.prepared, choice) }),
     ...(steps === undefined ? {} : { steps }),
   };
   printPlan(task, prepared, found, deadline);
@@ -227,10 +214,9 @@ async function atRangeEnds(
 function printPlan(
   { request, options, io, stages }: PlanTask,
   prepared: Prepared,
-  { serial, taken, recipes, step, overlap, ends, pipeline, steps }: Found,
+  { plan, serial, recipes, step, overlap, ends, pipeline, steps }: Found,
   deadline: Deadline,
 ): void {
-  const { plan } = taken;
   if (options.json === true) {
     const more = {
       ...(ends === undefined ? {} : { ends }),
@@ -269,10 +255,9 @@ function withoutResult<T extends { readonly result: unknown }>({
 function writePlanFolder(
   { table, options, io, onFiles }: PlanTask,
   folder: string,
-  { serial, taken, pipeline }: Found,
+  { plan, serial, pipeline }: Found,
   log: SolverLog,
 ): void {
-  const { plan } = taken;
   const { program } = serial.prepared.question;
   const files = planFiles(plan, program, serial.certificate, table, pipeline);
   const all = [
