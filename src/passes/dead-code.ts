@@ -2,7 +2,7 @@
 
 import { lintGraph } from '../graph/lint.ts';
 import { indexGraph } from '../graph/order.ts';
-import type { Graph, Output } from '../graph/types.ts';
+import type { Graph, Node, Output } from '../graph/types.ts';
 import { eachGraphRef, getOwn, setOwn, without } from '../graph/value.ts';
 
 /**
@@ -15,7 +15,9 @@ export function withoutDeadCode(graph: Graph): Graph {
   for (let i = graph.nodes.length - 1; i >= 0; i--)
     if (needed[i] === 1)
       for (let k = operandStart[i]; k < operandStart[i + 1]; k++) needed[operands[k]] = 1;
-  const nodes = graph.nodes.filter((node, i) => needed[i] === 1 || node.kind === 'placeholder');
+  const nodes = firstOfWhatIsLeft(
+    graph.nodes.filter((node, i) => needed[i] === 1 || node.kind === 'placeholder'),
+  );
   const used = new Set<string>();
   for (const node of nodes) {
     eachGraphRef(node, (name) => used.add(name));
@@ -30,6 +32,17 @@ export function withoutDeadCode(graph: Graph): Graph {
     if (used.has(name) && body !== undefined) setOwn(subgraphs, name, body);
   }
   return { ...graph, nodes, subgraphs };
+}
+
+/** A call whose first run is left out repeats nothing: it is the first run by now. */
+export function firstOfWhatIsLeft(nodes: readonly Node[]): readonly Node[] {
+  if (nodes.every(({ meta }) => meta.repeats === undefined)) return nodes;
+  const left = new Set(nodes.map(({ name }) => name));
+  return nodes.map((node) =>
+    node.meta.repeats === undefined || left.has(node.meta.repeats)
+      ? node
+      : { ...node, meta: without(node.meta, 'repeats') },
+  );
 }
 
 /**

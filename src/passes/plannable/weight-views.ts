@@ -4,9 +4,10 @@
  */
 
 import type { Graph, Node } from '../../graph/types.ts';
-import { eachOperand, mapOperands, without } from '../../graph/value.ts';
+import { eachOperand, mapOperands } from '../../graph/value.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { parameterViews, purposesOf } from '../canonical/pass-of-uses.ts';
+import { firstOfWhatIsLeft } from '../dead-code.ts';
 
 /**
  * Takes views and casts of parameters again in the backward pass. PyTorch's joint graph transposes
@@ -83,7 +84,7 @@ function withoutDead(
   nodes: readonly Node[],
   graph: Graph,
   again: ReadonlyMap<string, string>,
-): Node[] {
+): readonly Node[] {
   const used = new Set(graph.outputs.map((o) => o.value));
   const kept: Node[] = [];
   for (let i = nodes.length - 1; i >= 0; i--) {
@@ -92,10 +93,5 @@ function withoutDead(
     eachOperand(node, (name) => used.add(name));
     kept.push(node);
   }
-  const there = new Set(kept.map(({ name }) => name));
-  const isFirst = ({ meta }: Node): boolean =>
-    meta.repeats !== undefined && !there.has(meta.repeats);
-  return kept
-    .reverse()
-    .map((node) => (isFirst(node) ? { ...node, meta: without(node.meta, 'repeats') } : node));
+  return firstOfWhatIsLeft(kept.reverse());
 }
