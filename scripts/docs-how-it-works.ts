@@ -14,6 +14,7 @@ import { DEFAULT_REQUEST, prepare, programAtRank, transferPlan } from '../src/en
 import { annotatedProgram } from '../src/entries/report.ts';
 import { mseLoss } from '../src/entries/trace.ts';
 import { input, lower, parameter, trace, verify } from '../src/index.ts';
+import { shard } from '../src/plan/shard.ts';
 import { expandCall, operatorCall } from '../src/strategy/operator-call.ts';
 
 export const DOCUMENT = fileURLToPath(new URL('../docs/how-it-works.md', import.meta.url));

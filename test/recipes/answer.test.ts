@@ -4,13 +4,9 @@ import { join } from 'node:path';
 
 import { afterAll, expect, it } from 'vitest';
 
-import {
-  builtinOperators,
-  DEFAULT_REQUEST,
-  importGraph,
-  planTexts,
-  shard,
-} from '../../src/index.ts';
+import { builtinOperators } from '../../src/entries/ops.ts';
+import { DEFAULT_REQUEST, planTexts } from '../../src/entries/plan.ts';
+import { importGraph, shard } from '../../src/index.ts';
 import { cli, fixture } from '../cli/support.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'answer-'));
