@@ -37,29 +37,7 @@ export function conclude(
       `internal: the checker rejects the solver's choice (${checked.violations[0].code})`,
     );
   const objective = Number(checked.cost);
-  let bound = closed?.bound ?? -Infinity;
-  let certificate: Certificate | undefined = closed?.certificate;
-  if (bound < objective && found.bound !== undefined && run.options.certify === false)
-    bound = Math.max(
-      bound,
-      Math.min(objective, Math.floor(Math.max(found.bound.best, parts.best))),
-    );
-  else if (bound < objective && found.bound !== undefined) {
-    run.progress('certify', objective, Math.max(found.bound.best, parts.best));
-    const byParts = parts.best > found.bound.best ? parts.certificate() : undefined;
-    const dual = byParts ?? dualCertificate(problem, reduced, found.bound);
-    const verdict = verifyCertificate(problem, {
-      choice: [],
-      objective: Infinity,
-      certificate: dual,
-    });
-    if (!verdict.accepted)
-      throw new Error(`internal: the checker rejects the bound (${verdict.reason ?? ''})`);
-    if (Number(verdict.bound) > bound) {
-      bound = Number(verdict.bound);
-      certificate = dual;
-    }
-  }
+  const { bound, certificate } = bestBound(run, reduced, { found, closed, parts }, objective);
   if (bound > objective) throw new Error('internal: a bound above a checked choice');
   const evidence =
     finished === undefined
@@ -83,6 +61,42 @@ export function conclude(
     ...(certificate === undefined ? {} : { certificate }),
     ties: 'engine',
   };
+}
+
+/** The sources of a bound. */
+interface BoundSources {
+  readonly found: Findings;
+  readonly closed: Endgame['closed'];
+  readonly parts: BoundByParts;
+}
+
+/** The best bound, and its certificate where the checker has replayed one. */
+function bestBound(
+  run: AnytimeRun,
+  reduced: Presolved,
+  { found, closed, parts }: BoundSources,
+  objective: number,
+): { readonly bound: number; readonly certificate: Certificate | undefined } {
+  const known = { bound: closed?.bound ?? -Infinity, certificate: closed?.certificate };
+  if (known.bound >= objective || found.bound === undefined) return known;
+  const claimed = Math.max(found.bound.best, parts.best);
+  if (run.options.certify === false)
+    return {
+      ...known,
+      bound: Math.max(known.bound, Math.min(objective, Math.floor(claimed))),
+    };
+  run.progress('certify', objective, claimed);
+  const byParts = parts.best > found.bound.best ? parts.certificate() : undefined;
+  const dual = byParts ?? dualCertificate(run.problem, reduced, found.bound);
+  const verdict = verifyCertificate(run.problem, {
+    choice: [],
+    objective: Infinity,
+    certificate: dual,
+  });
+  if (!verdict.accepted)
+    throw new Error(`internal: the checker rejects the bound (${verdict.reason ?? ''})`);
+  const bound = Number(verdict.bound);
+  return bound > known.bound ? { bound, certificate: dual } : known;
 }
 
 /** No easy first choice: the exact engine decides whether there is any. */

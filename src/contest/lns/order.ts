@@ -26,70 +26,107 @@ interface Arrangement {
  * the order and the work it took, in units that compare with cells of an elimination.
  */
 export function arrange(
-  { near, sizes, count, cap, spared, luck }: Arrangement,
+  job: Arrangement,
   order: Int32Array,
   frozen: Uint8Array,
 ): { ordered: number; work: number } {
-  const weight = new Float64Array(count);
-  const hold = new Float64Array(count);
-  const heap = new Heap(weight);
-  const left = new Set<number>();
+  const arranger = new Arranger(job);
+  frozen.fill(0, 0, job.count);
   let ordered = 0;
-  let work = SET_COST * count;
-  const weigh = (v: number): void => {
-    let product = 1;
-    for (const w of near[v]) product *= sizes[w];
-    work += near[v].size;
-    weight[v] = product;
-  };
-  const renew = (v: number): void => {
-    const old = weight[v];
-    weigh(v);
-    if (weight[v] !== old) heap.push(v);
-  };
-  for (let v = 0; v < count; v++) {
-    frozen[v] = 0;
-    hold[v] = (luck === undefined ? 1 : luck()) * (v < spared ? 1e-9 : 1) * Math.log2(1 + sizes[v]);
-    left.add(v);
-    weigh(v);
-    heap.push(v);
-  }
-  while (left.size > 0) {
-    const best = heap.pop((v) => left.has(v));
-    if (weight[best] * sizes[best] > cap) {
-      heap.push(best);
-      let heaviest = -1;
-      let load = -1;
-      work += left.size;
-      for (const v of left) {
-        const own = hold[v] * near[v].size;
-        if (own > load) {
-          load = own;
-          heaviest = v;
-        }
-      }
-      frozen[heaviest] = 1;
-      left.delete(heaviest);
-      for (const w of near[heaviest]) {
-        near[w].delete(heaviest);
-        renew(w);
-      }
-      continue;
+  while (arranger.left.size > 0) {
+    const best = arranger.lightest();
+    if (arranger.isTooLarge(best)) frozen[arranger.freezeHeaviest(best)] = 1;
+    else {
+      arranger.eliminate(best);
+      order[ordered++] = best;
     }
-    order[ordered++] = best;
-    left.delete(best);
-    const around = [...near[best]];
-    work += SET_COST * around.length * around.length;
-    for (const w of around) near[w].delete(best);
+  }
+  return { ordered, work: arranger.work };
+}
+
+class Arranger {
+  readonly left = new Set<number>();
+  work: number;
+  /** Cells of the table that the elimination of each variable makes. */
+  private readonly weight: Float64Array;
+  /** What each neighbour of a variable counts when one is to be frozen. */
+  private readonly hold: Float64Array;
+  private readonly heap: Heap;
+
+  constructor(private readonly job: Arrangement) {
+    const { count, luck, spared, sizes } = job;
+    this.work = SET_COST * count;
+    this.weight = new Float64Array(count);
+    this.hold = new Float64Array(count);
+    this.heap = new Heap(this.weight);
+    for (let v = 0; v < count; v++) {
+      this.hold[v] =
+        (luck === undefined ? 1 : luck()) * (v < spared ? 1e-9 : 1) * Math.log2(1 + sizes[v]);
+      this.left.add(v);
+      this.weigh(v);
+      this.heap.push(v);
+    }
+  }
+
+  lightest(): number {
+    return this.heap.pop((v) => this.left.has(v));
+  }
+
+  isTooLarge(v: number): boolean {
+    return this.weight[v] * this.job.sizes[v] > this.job.cap;
+  }
+
+  /** Takes out the variable that holds most neighbours together; `waiting` is tried again. */
+  freezeHeaviest(waiting: number): number {
+    const { near } = this.job;
+    this.heap.push(waiting);
+    let heaviest = -1;
+    let load = -1;
+    this.work += this.left.size;
+    for (const v of this.left) {
+      const own = this.hold[v] * near[v].size;
+      if (own > load) {
+        load = own;
+        heaviest = v;
+      }
+    }
+    this.left.delete(heaviest);
+    for (const w of near[heaviest]) {
+      near[w].delete(heaviest);
+      this.renew(w);
+    }
+    return heaviest;
+  }
+
+  /** Takes out a variable and joins its neighbours. */
+  eliminate(v: number): void {
+    const { near } = this.job;
+    this.left.delete(v);
+    const around = [...near[v]];
+    this.work += SET_COST * around.length * around.length;
+    for (const w of around) near[w].delete(v);
     for (let x = 0; x < around.length; x++) {
       for (let y = x + 1; y < around.length; y++) {
         near[around[x]].add(around[y]);
         near[around[y]].add(around[x]);
       }
     }
-    for (const w of around) renew(w);
+    for (const w of around) this.renew(w);
   }
-  return { ordered, work };
+
+  private renew(v: number): void {
+    const old = this.weight[v];
+    this.weigh(v);
+    if (this.weight[v] !== old) this.heap.push(v);
+  }
+
+  private weigh(v: number): void {
+    const { near, sizes } = this.job;
+    let product = 1;
+    for (const w of near[v]) product *= sizes[w];
+    this.work += near[v].size;
+    this.weight[v] = product;
+  }
 }
 
 /** Cells of an elimination that take as long as one change of a set. */

@@ -110,12 +110,14 @@ function leastAt(caps: readonly Cap[], unit: number): number {
   return caps.reduce((least, { at, slope }) => Math.min(least, at + slope * unit), Infinity);
 }
 
+/** A price, and the most that the dual can be there. */
+interface HighestPlace {
+  readonly unit: number;
+  readonly top: number;
+}
+
 /** The place between two prices, its ends included, where the least of some lines is greatest. */
-function highestBetween(
-  caps: readonly Cap[],
-  from: number,
-  to: number,
-): { readonly unit: number; readonly top: number } {
+function highestBetween(caps: readonly Cap[], from: number, to: number): HighestPlace {
   let unit = from;
   let top = leastAt(caps, from);
   const attempt = (u: number): void => {
@@ -180,17 +182,7 @@ export function bracketOf(
     const best = samples.reduce((k, s, j) => (s.bound > samples[k].bound ? j : k), 0);
     const low = samples[Math.max(0, best - 1)].price;
     const high = samples[Math.min(samples.length - 1, best + 1)].price;
-    let promising: { readonly unit: number; readonly top: number } | undefined;
-    for (const k of [best - 1, best]) {
-      if (k < 0 || k + 1 >= samples.length) continue;
-      const caps = lines.slice();
-      if (k > 0) caps.push(secant(samples[k - 1], samples[k]));
-      if (k + 2 < samples.length) caps.push(secant(samples[k + 1], samples[k + 2]));
-      const [from, to] = [samples[k], samples[k + 1]];
-      const found = highestBetween(caps, from.unit, to.unit);
-      if (Number(to.price - from.price) <= Math.max(1, WIDTH * Number(to.price))) continue;
-      if (promising === undefined || found.top > promising.top) promising = found;
-    }
+    const promising = promisingBeside(best, samples, lines);
     const { price: own, bound: reached } = samples[best];
     const top = Math.max(reached, promising?.top ?? reached);
     const breakpoint = { price: own, top };
@@ -205,6 +197,26 @@ export function bracketOf(
     const middle = promising.unit * ONE < Number(own) ? (low + own) / 2n : (own + high) / 2n;
     ask(samples.some((s) => s.price === wanted) ? middle : wanted, 20);
   }
+}
+
+/** The place next to a sample that promises most; undefined where prices lie too close for one. */
+function promisingBeside(
+  best: number,
+  samples: readonly Sample[],
+  lines: readonly Cap[],
+): HighestPlace | undefined {
+  let promising: HighestPlace | undefined;
+  for (const k of [best - 1, best]) {
+    if (k < 0 || k + 1 >= samples.length) continue;
+    const caps = lines.slice();
+    if (k > 0) caps.push(secant(samples[k - 1], samples[k]));
+    if (k + 2 < samples.length) caps.push(secant(samples[k + 1], samples[k + 2]));
+    const [from, to] = [samples[k], samples[k + 1]];
+    const found = highestBetween(caps, from.unit, to.unit);
+    if (Number(to.price - from.price) <= Math.max(1, WIDTH * Number(to.price))) continue;
+    if (promising === undefined || found.top > promising.top) promising = found;
+  }
+  return promising;
 }
 
 /** The best of a few trials inside a bracket, and of the one made already. */

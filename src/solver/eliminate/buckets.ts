@@ -132,26 +132,7 @@ export class Eliminator {
       } else {
         this.counts.found++;
       }
-      net.trail.push({
-        variable: v,
-        unary: net.unary[v],
-        values: net.values[v],
-        factors: p.factors,
-        domains: p.neighbours.map((u) => ({ variable: u, values: net.values[u] })),
-        known: { content, positions: this.positions },
-      });
-      const before = net.series === undefined ? [] : net.factorsOf(v);
-      for (const id of net.incident[v].slice()) net.removeFactor(id);
-      net.gone[v] = 1;
-      const made = net.factors.length;
-      if (!this.place(net, v, p, outcome)) return 'infeasible';
-      net.series?.push({
-        variable: v,
-        unary: net.trail[net.trail.length - 1].unary,
-        factors: before,
-        made: net.factors.length > made ? made : -1,
-        neighbours: p.neighbours,
-      });
+      if (!this.remove(net, v, p, outcome)) return 'infeasible';
       for (const u of p.neighbours) {
         if (limits.keep?.[u] === 1) continue;
         const q = this.prepare(net, u);
@@ -161,6 +142,32 @@ export class Eliminator {
       }
     }
     return net.gone.includes(0) ? 'too-large' : 'done';
+  }
+
+  /** Takes a variable out of the network; false when nothing finite is left. */
+  private remove(net: Network, v: number, p: Prepared, outcome: Outcome): boolean {
+    const unary = net.unary[v];
+    net.trail.push({
+      variable: v,
+      unary,
+      values: net.values[v],
+      factors: p.factors,
+      domains: p.neighbours.map((u) => ({ variable: u, values: net.values[u] })),
+      known: { content: p.scoped.content, positions: this.positions },
+    });
+    const factors = net.series === undefined ? [] : net.factorsOf(v);
+    for (const id of net.incident[v].slice()) net.removeFactor(id);
+    net.gone[v] = 1;
+    const made = net.factors.length;
+    if (!this.place(net, v, p, outcome)) return false;
+    net.series?.push({
+      variable: v,
+      unary,
+      factors,
+      made: net.factors.length > made ? made : -1,
+      neighbours: p.neighbours,
+    });
+    return true;
   }
 
   /** Adds the outcome to the network; false when nothing finite is left. */

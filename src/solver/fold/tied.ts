@@ -45,24 +45,7 @@ export function tieBlocks(net: Network, { variable, origin }: Fold): Tied {
         amounts[i] < 0 ? -1 : times(pool, amounts[i], members[k]),
       ),
     });
-  const keys = new KeyTable();
-  const groups: { readonly factor: Factor; count: number }[] = [];
-  const groupOf = new Int32Array(net.factors.length).fill(-1);
-  net.factors.forEach((f, e) => {
-    if (f === undefined) return;
-    const vars = f.vars.map((v) => variable[v]);
-    const id = keys
-      .begin()
-      .add(vars[0])
-      .add(vars[1])
-      .add(f.table.id)
-      .add(f.maps[0])
-      .add(f.maps[1])
-      .end();
-    const group = (groups[id] ??= { factor: { ...f, vars }, count: 0 });
-    group.count++;
-    groupOf[e] = id;
-  });
+  const { groups, groupOf } = groupEdges(net, variable);
   const scaled = new Map<string, Table>();
   const copies: number[] = [];
   const edgeOf = groups.map(({ factor, count }) => {
@@ -82,6 +65,35 @@ export function tieBlocks(net: Network, { variable, origin }: Fold): Tied {
   });
   const edge = groupOf.map((id) => (id < 0 ? -1 : edgeOf[id]));
   return { net: short, edge, copies: Int32Array.from(copies) };
+}
+
+/** Edges that are equal once their blocks are tied, and how many there are of each. */
+interface EdgeGroups {
+  readonly groups: readonly { readonly factor: Factor; readonly count: number }[];
+  /** By edge of the long network; -1 where there is none. */
+  readonly groupOf: Int32Array;
+}
+
+function groupEdges({ factors }: Network, variable: Int32Array): EdgeGroups {
+  const keys = new KeyTable();
+  const groups: { readonly factor: Factor; count: number }[] = [];
+  const groupOf = new Int32Array(factors.length).fill(-1);
+  factors.forEach((f, e) => {
+    if (f === undefined) return;
+    const vars = f.vars.map((v) => variable[v]);
+    const id = keys
+      .begin()
+      .add(vars[0])
+      .add(vars[1])
+      .add(f.table.id)
+      .add(f.maps[0])
+      .add(f.maps[1])
+      .end();
+    const group = (groups[id] ??= { factor: { ...f, vars }, count: 0 });
+    group.count++;
+    groupOf[e] = id;
+  });
+  return { groups, groupOf };
 }
 
 function times(pool: Pool, vector: number, count: number): number {

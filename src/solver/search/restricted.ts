@@ -5,7 +5,7 @@
  * uncertified and without regard to rows.
  */
 import type { Fold } from '../fold/fold.ts';
-import { Network } from '../network/network.ts';
+import { type Factor, Network } from '../network/network.ts';
 import type { AllowedValues } from '../problem/restrict.ts';
 import { PairMap } from '../store/pair-map.ts';
 import type { Pool, Table } from '../store/pool.ts';
@@ -94,32 +94,53 @@ export class RestrictedSolver {
         net.minPairs[2 * k + side] = minPairs < 0 ? -1 : keep.map(minPairs, allowed);
       }
     });
-    for (const f of base.factors) {
-      if (f === undefined) continue;
-      const [i, j] = f.vars;
-      const a = name[i];
-      const b = name[j];
-      if (a < 0 && b < 0) {
-        const row = pool.mapOf(f.maps[0])[fixed[i]];
-        const column = pool.mapOf(f.maps[1])[fixed[j]];
-        net.constant +=
-          row < 0 || column < 0 ? Infinity : f.table.cells[row * f.table.dims[1] + column];
-      } else if (a >= 0 && b >= 0) {
-        const maps = [keep.map(f.maps[0], allowedOf(i)), keep.map(f.maps[1], allowedOf(j))];
-        const small = base.compressed(f.table, maps);
-        net.addFactor({ vars: [a, b], maps: small.maps, table: small.table });
-      } else {
-        const side = a < 0 ? 0 : 1;
-        const at = pool.mapOf(f.maps[side])[fixed[f.vars[side]]];
-        if (at < 0) return undefined;
-        const other = f.vars[1 - side];
-        const slice = this.slices.of(f.table, side, at);
-        const map = keep.map(f.maps[1 - side], allowedOf(other));
-        net.unary[name[other]] = pool.absorb(net.unary[name[other]], slice, map);
-      }
-    }
+    for (const f of base.factors)
+      if (f !== undefined && !this.addFactor(net, f, { base, keep, name, fixed, allowedOf }))
+        return undefined;
     return Number.isFinite(net.constant) ? { net, name } : undefined;
   }
+
+  /** Adds an edge to the rest: whole, as a cost of its free end, or to the constant. */
+  private addFactor(
+    net: Network,
+    f: Factor,
+    { base, keep, name, fixed, allowedOf }: Restriction,
+  ): boolean {
+    const { pool } = net;
+    const [i, j] = f.vars;
+    const a = name[i];
+    const b = name[j];
+    if (a < 0 && b < 0) {
+      const row = pool.mapOf(f.maps[0])[fixed[i]];
+      const column = pool.mapOf(f.maps[1])[fixed[j]];
+      net.constant +=
+        row < 0 || column < 0 ? Infinity : f.table.cells[row * f.table.dims[1] + column];
+    } else if (a >= 0 && b >= 0) {
+      const maps = [keep.map(f.maps[0], allowedOf(i)), keep.map(f.maps[1], allowedOf(j))];
+      const small = base.compressed(f.table, maps);
+      net.addFactor({ vars: [a, b], maps: small.maps, table: small.table });
+    } else {
+      const side = a < 0 ? 0 : 1;
+      const at = pool.mapOf(f.maps[side])[fixed[f.vars[side]]];
+      if (at < 0) return false;
+      const other = f.vars[1 - side];
+      const slice = this.slices.of(f.table, side, at);
+      const map = keep.map(f.maps[1 - side], allowedOf(other));
+      net.unary[name[other]] = pool.absorb(net.unary[name[other]], slice, map);
+    }
+    return true;
+  }
+}
+
+/** What is left of a network's variables. */
+interface Restriction {
+  readonly base: Network;
+  readonly keep: Keeps;
+  /** Number of each variable among those with several values; -1 for the others. */
+  readonly name: Int32Array;
+  /** The value of each that has one only. */
+  readonly fixed: Int32Array;
+  readonly allowedOf: (variable: number) => AllowedValues | undefined;
 }
 
 /**

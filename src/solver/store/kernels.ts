@@ -146,68 +146,73 @@ function leastBody(tables: 1 | 2): number[] {
   );
 }
 
+/** Parameters of `send`, then its locals. */
+const [OWN, SIZE, CELLS, STRIDE, LENGTH, TO, K, A, AT, COLUMN, NUMBER] = [
+  0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
+];
+
 /** `send`: parameters own, size, cells, stride, length, to. */
 function sendBody(): number[] {
-  const [own, size, cells, stride, length, to, k, a, at, column, number] = [
-    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
-  ];
-  // Some columns at a time, so that running least values stay in registers: those of a cache line,
-  // then two by two.
-  const columns = (vectors: number): number[] => {
-    const each = Array.from({ length: vectors }, (_, v) => [number + 1 + v, 16 * v] as const);
-    return [
-      ...[...each.flatMap(([low]) => [...endless, ...set(low)])],
-      ...[
-        ...get(own),
-        ...set(at),
-        ...get(cells),
-        ...get(k),
-        ...add,
-        ...set(column),
-        ...get(size),
-        ...set(a),
-      ],
-      ...loop,
-      ...[...get(at), ...loadSplat, ...set(number)],
-      ...each.flatMap(([low, offset]) => [
-        ...[
-          ...get(low),
-          ...get(number),
-          ...get(column),
-          ...load(offset),
-          ...addVector,
-          ...lesser,
-          ...set(low),
-        ],
-      ]),
-      ...[...by(at, 8), ...move(column, stride), ...less(a), ...again],
-      ...end,
-      ...each.flatMap(([low, offset]) => [
-        ...get(to),
-        ...get(k),
-        ...add,
-        ...get(low),
-        ...storeAt(offset),
-      ]),
-      ...by(k, 16 * vectors),
-    ];
-  };
   // The last vector may reach past `length`, by one number.
   const isOver = (vectors: number): number[] =>
     vectors === 1
-      ? [...get(k), ...get(length), ...notBelow]
-      : [...get(k), ...constant(16 * vectors), ...add, ...get(length), ...above];
+      ? [...get(K), ...get(LENGTH), ...notBelow]
+      : [...get(K), ...constant(16 * vectors), ...add, ...get(LENGTH), ...above];
   const whileLeft = (vectors: number): number[] => [
     ...[...block, ...loop, ...isOver(vectors), ...leave],
-    ...[...columns(vectors), ...repeat, ...end, ...end],
+    ...[...sendColumns(vectors), ...repeat, ...end, ...end],
   ];
   return body(
     [
       [4, I32],
       [1 + WIDE, V128],
     ],
-    [...zero, ...set(k), ...whileLeft(WIDE), ...whileLeft(1)],
+    [...zero, ...set(K), ...whileLeft(WIDE), ...whileLeft(1)],
   );
+}
+
+/**
+ * Sends some columns at a time, so that running least values stay in registers: those of a cache
+ * line, then two by two.
+ */
+function sendColumns(vectors: number): number[] {
+  const each = Array.from({ length: vectors }, (_, v) => [NUMBER + 1 + v, 16 * v] as const);
+  return [
+    ...[...each.flatMap(([low]) => [...endless, ...set(low)])],
+    ...[
+      ...get(OWN),
+      ...set(AT),
+      ...get(CELLS),
+      ...get(K),
+      ...add,
+      ...set(COLUMN),
+      ...get(SIZE),
+      ...set(A),
+    ],
+    ...loop,
+    ...[...get(AT), ...loadSplat, ...set(NUMBER)],
+    ...each.flatMap(([low, offset]) => [
+      ...[
+        ...get(low),
+        ...get(NUMBER),
+        ...get(COLUMN),
+        ...load(offset),
+        ...addVector,
+        ...lesser,
+        ...set(low),
+      ],
+    ]),
+    ...[...by(AT, 8), ...move(COLUMN, STRIDE), ...less(A), ...again],
+    ...end,
+    ...each.flatMap(([low, offset]) => [
+      ...get(TO),
+      ...get(K),
+      ...add,
+      ...get(low),
+      ...storeAt(offset),
+    ]),
+    ...by(K, 16 * vectors),
+  ];
 }
 
 function body(locals: readonly (readonly [number, number])[], code: readonly number[]): number[] {
