@@ -66,17 +66,40 @@ function incidence(
     three(g.padding, 0),
     three(g.dilation, 1),
   ];
-  /** By spatial dim and tap: pairs of small and large rows that meet. */
   const pairs = [0, 1, 2].map((d) =>
-    Array.from({ length: kernel[d] }, (_, tap) => {
-      const list: (readonly [number, number])[] = [];
-      for (let row = 0; row < s[d]; row++) {
-        const other = row * stride[d] - padding[d] + tap * dilation[d];
-        if (other >= 0 && other < l[d]) list.push([row, other]);
-      }
-      return list;
-    }),
+    Array.from({ length: kernel[d] }, (_, tap) =>
+      rowsThatMeet(s[d], l[d], stride[d], tap * dilation[d] - padding[d]),
+    ),
   );
+  return {
+    batch: small[0],
+    groups: g.groups,
+    smallChannels: small[1] / g.groups,
+    largeChannels: large[1] / g.groups,
+    smallImage: sizeOf(s),
+    largeImage: sizeOf(l),
+    taps: meetingsOf(s, l, pairs),
+  };
+}
+
+type Pairs = readonly (readonly [small: number, large: number])[];
+
+/** Rows of the small image and the rows of the large one that they meet. */
+function rowsThatMeet(small: number, large: number, stride: number, offset: number): Pairs {
+  const list: (readonly [number, number])[] = [];
+  for (let row = 0; row < small; row++) {
+    const other = row * stride + offset;
+    if (other >= 0 && other < large) list.push([row, other]);
+  }
+  return list;
+}
+
+/** @param pairs rows that meet, by spatial dim and tap */
+function meetingsOf(
+  s: readonly number[],
+  l: readonly number[],
+  pairs: readonly (readonly Pairs[])[],
+): Meetings[] {
   const taps: Meetings[] = [];
   for (const p0 of pairs[0])
     for (const p1 of pairs[1])
@@ -94,15 +117,7 @@ function incidence(
             }
         taps.push(met);
       }
-  return {
-    batch: small[0],
-    groups: g.groups,
-    smallChannels: small[1] / g.groups,
-    largeChannels: large[1] / g.groups,
-    smallImage: sizeOf(s),
-    largeImage: sizeOf(l),
-    taps,
-  };
+  return taps;
 }
 
 /**

@@ -7,9 +7,10 @@ import { internalError, ShardwrightError } from '../errors.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { expandRows } from '../ops/expansion/expand.ts';
+import type { ProductOptions } from '../ops/expansion/row-product.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import type { Rule } from '../ops/record/rule.ts';
-import { type FillOptions, fillRules } from './fill.ts';
+import { type FilledRules, type FillOptions, fillRules } from './fill.ts';
 import { MovePrices, type Prices } from './prices.ts';
 import { cheapest } from './search.ts';
 
@@ -71,44 +72,83 @@ export function propagate(
       `${record.name} has ${inputs.length} tensor inputs, got ${given.length} placements`,
     );
   const shardings = given.map((id) => space.get(id));
-  const filled = fillRules(space, record.shard(call), inputs, outputs, shardings, options);
-  const moves = inputs.map((meta, i) => new MovePrices(prices, meta, given[i]));
-  const expansion = {
-    uneven: options.uneven ?? 'allow',
-    unitDims: 'expand',
-    patterns: 'any',
-  } as const;
-  const keeps = isInPlace(record.name) ? given[0] : undefined;
-  if (options.search !== 'enumerate') {
-    const found = cheapest(space, filled, inputs, outputs, given, moves, expansion, keeps);
-    if (found !== undefined)
-      return {
-        inputs: found.inputs,
-        outputs: found.outputs,
-        ...costsOf(moves, found.inputs),
-        rules: found.picked.map((row) => filled.rules[filled.rows[row].rule]),
-        changes: changesOf(space, given, found.inputs),
-        how: 'priority',
-        pops: found.pops,
-      };
-  }
+  const asked: Question = {
+    space,
+    name: record.name,
+    call,
+    given,
+    filled: fillRules(space, record.shard(call), inputs, outputs, shardings, options),
+    moves: inputs.map((meta, i) => new MovePrices(prices, meta, given[i])),
+    expansion: { uneven: options.uneven ?? 'allow', unitDims: 'expand', patterns: 'any' },
+    keeps: isInPlace(record.name) ? given[0] : undefined,
+  };
+  return (options.search === 'enumerate' ? undefined : searched(asked)) ?? enumerated(asked);
+}
+
+/** A call with the shardings of its inputs, and what it may become. */
+interface Question {
+  readonly space: ShardingSpace;
+  readonly name: string;
+  readonly call: TypedContext;
+  readonly given: readonly number[];
+  readonly filled: FilledRules;
+  readonly moves: readonly MovePrices[];
+  readonly expansion: Pick<ProductOptions, 'uneven' | 'unitDims' | 'patterns'>;
+  /** Sharding that an in-place operator must keep. */
+  readonly keeps: number | undefined;
+}
+
+/** Undefined where the enumeration must decide. */
+function searched({
+  space,
+  call: { inputs, outputs },
+  given,
+  filled,
+  moves,
+  expansion,
+  keeps,
+}: Question): Propagation | undefined {
+  const found = cheapest(space, filled, inputs, outputs, given, moves, expansion, keeps);
+  if (found === undefined) return undefined;
+  return {
+    inputs: found.inputs,
+    outputs: found.outputs,
+    ...costsOf(moves, found.inputs),
+    rules: found.picked.map((row) => filled.rules[filled.rows[row].rule]),
+    changes: changesOf(space, given, found.inputs),
+    how: 'priority',
+    pops: found.pops,
+  };
+}
+
+function enumerated({
+  space,
+  name,
+  call: { inputs, outputs },
+  given,
+  filled,
+  moves,
+  expansion,
+  keeps,
+}: Question): Propagation {
   const set = expandRows(space, filled.rules, filled.rows, inputs, outputs, expansion);
   const width = set.inputCount + set.outputCount;
   const idsAt = (s: number): Int32Array => set.specs.subarray(s * width, (s + 1) * width);
   let list = Array.from({ length: set.count }, (_, s) => s);
   if (keeps !== undefined) {
     list = list.filter((s) => idsAt(s)[0] === keeps && idsAt(s)[set.inputCount] === keeps);
-    if (list.length === 0) throw inPlaceError(record.name, space.text(keeps));
+    if (list.length === 0) throw inPlaceError(name, space.text(keeps));
   }
   const best = choose(list, idsAt, given, moves);
   if (best === undefined)
     throw new ShardwrightError(
       'E_PLACEMENT',
-      `${record.name}: no feasible strategy for ${shardings.map((s) => s.orderedText).join(', ')}`,
+      `${name}: no feasible strategy for ` +
+        given.map((id) => space.get(id).orderedText).join(', '),
     );
   const ids = idsAt(best);
   const taken = Array.from(ids.subarray(0, set.inputCount));
-  const meshRank = space.meshRank;
+  const { meshRank } = space;
   return {
     inputs: taken,
     outputs: Array.from(ids.subarray(set.inputCount)),

@@ -149,26 +149,11 @@ export function expandRows(
   rows: readonly Row[],
   inputs: readonly TensorMeta[],
   outputs: readonly (TensorMeta | null)[],
-  options: Pick<
-    ExpandOptions,
-    | 'uneven'
-    | 'cuts'
-    | 'patterns'
-    | 'stridesInside'
-    | 'unitDims'
-    | 'evenStrides'
-    | 'mostRuns'
-    | 'holds'
-    | 'checkTime'
-  >,
+  options: RowFilters,
 ): StrategySet {
   const { sizes } = space.mesh;
   const product = new RowProduct(space, rows, [...inputs, ...outputs], options);
-  const width = inputs.length + outputs.length;
-  const kept: number[] = [];
-  const chosen: number[] = [];
-  // Only rows that look the same, or cuts with several forms, can give one strategy twice.
-  const seen = product.mayRepeat ? new Set<string>() : undefined;
+  const kept = new KeptStrategies(product, rows, inputs.length + outputs.length, options.holds);
   const allowed = rowsByAxis(space, list, rows);
   const next = sizes.map(() => 0);
   let m = 0;
@@ -183,39 +168,71 @@ export function expandRows(
         stepped = true;
         break;
       }
-    if (!stepped) {
-      next[m--] = 0;
-      continue;
-    }
-    if (m + 1 < sizes.length) {
-      m++;
-      continue;
-    }
-    if (!product.complete()) continue;
-    const from = kept.length;
-    for (let t = 0; t < width; t++) kept.push(product.id(t));
+    if (!stepped) next[m--] = 0;
+    else if (m + 1 < sizes.length) m++;
+    else if (product.complete()) kept.add();
+  }
+  const { specs, choice } = kept;
+  return {
+    count: sizes.length === 0 ? 0 : choice.length / sizes.length,
+    inputCount: inputs.length,
+    outputCount: outputs.length,
+    specs: new Int32Array(specs),
+    choice: new Int32Array(choice),
+    rules: list,
+  };
+}
+
+/** What a combination of rows must pass. */
+type RowFilters = Pick<
+  ExpandOptions,
+  | 'uneven'
+  | 'cuts'
+  | 'patterns'
+  | 'stridesInside'
+  | 'unitDims'
+  | 'evenStrides'
+  | 'mostRuns'
+  | 'holds'
+  | 'checkTime'
+>;
+
+/** The strategies of combinations, each once. */
+class KeptStrategies {
+  /** Shardings of all tensors, and rules of all mesh dims, strategy by strategy. */
+  readonly specs: number[] = [];
+  readonly choice: number[] = [];
+  /** Only rows that look the same, or cuts with several forms, can give one strategy twice. */
+  private readonly seen: Set<string> | undefined;
+
+  constructor(
+    private readonly product: RowProduct,
+    private readonly rows: readonly Row[],
+    private readonly width: number,
+    private readonly holds: RowFilters['holds'],
+  ) {
+    this.seen = product.mayRepeat ? new Set<string>() : undefined;
+  }
+
+  /** Adds the combination that the product has taken, where it is new and holds. */
+  add(): void {
+    const { product, specs, seen } = this;
+    const from = specs.length;
+    for (let t = 0; t < this.width; t++) specs.push(product.id(t));
     if (seen !== undefined) {
-      const text = kept.slice(from).join();
+      const text = specs.slice(from).join();
       if (seen.has(text)) {
-        kept.length = from;
-        continue;
+        specs.length = from;
+        return;
       }
       seen.add(text);
     }
-    if (options.holds?.(kept.slice(from)) === false) {
-      kept.length = from;
-      continue;
+    if (this.holds?.(specs.slice(from)) === false) {
+      specs.length = from;
+      return;
     }
-    for (let d = 0; d < sizes.length; d++) chosen.push(rows[product.picked[d]].rule);
+    for (const row of product.picked) this.choice.push(this.rows[row].rule);
   }
-  return {
-    count: sizes.length === 0 ? 0 : chosen.length / sizes.length,
-    inputCount: inputs.length,
-    outputCount: outputs.length,
-    specs: new Int32Array(kept),
-    choice: new Int32Array(chosen),
-    rules: list,
-  };
 }
 
 /**

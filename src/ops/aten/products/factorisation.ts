@@ -3,7 +3,7 @@
  * independent (see `linalg.ts`).
  */
 
-import { flat, fromFlat, sizeOf } from '../../../ndarray/array.ts';
+import { flat, fromFlat, type NDArray, sizeOf } from '../../../ndarray/array.ts';
 import {
   luFactor,
   luParts,
@@ -14,8 +14,14 @@ import {
 } from '../../../ndarray/matrix.ts';
 import { expand } from '../../../ndarray/views.ts';
 import { type KernelCall, one, tensor } from '../../record/kernel.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord } from '../../record/record.ts';
-import { R, rule, type RuleSlot, S } from '../../record/rule.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TypedContext,
+} from '../../record/record.ts';
+import { R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
 import { broadcastAll, broadcastSlot, cuttable, linearKinds, need } from '../../rules/dims.ts';
 import { onePartial } from '../../rules/partials.ts';
 import { decomposition, identity, lowerFactor, matrices, singular, transposed } from './linalg.ts';
@@ -188,67 +194,78 @@ interface Solver {
  * independent.
  */
 function solver(name: string, spec: Solver): OperatorRecord {
-  const sides = (
-    ctx: OpContext,
-  ): { a: readonly number[]; b: readonly number[]; batch: readonly number[] } => {
-    const [a, b] = [matrices(ctx, spec.factor, true).shape, matrices(ctx, spec.side, false).shape];
-    if (a[a.length - 1] !== b[b.length - 2])
-      ctx.fail(`matrices [${a.join(', ')}] do not fit [${b.join(', ')}]`);
-    return { a, b, batch: broadcastAll(ctx, [a.slice(0, -2), b.slice(0, -2)]) };
-  };
   return defineOp(name, {
     schema: spec.schema,
     cls: 'other',
     infer: (ctx) => {
-      const { b, batch } = sides(ctx);
+      const { b, batch } = sidesOf(ctx, spec);
       return [{ dtype: need(ctx, spec.side).dtype, shape: [...batch, ...b.slice(-2)] }];
     },
-    shard: (ctx) => {
-      const { a, b, batch } = sides(ctx);
-      const at = (factor: RuleSlot, side: RuleSlot): RuleSlot[] =>
-        ctx.inputs.map((_, i) => (i === ctx.indexOf(spec.side) ? side : factor));
-      return [
-        ...cuttable(batch).map((d) =>
-          rule(
-            at(
-              broadcastSlot(a.slice(0, -2), batch.length, d),
-              broadcastSlot(b.slice(0, -2), batch.length, d),
-            ),
-            [S(d)],
-          ),
-        ),
-        ...(b[b.length - 1] > 1
-          ? [rule(at(R, S(b.length - 1)), [S(batch.length + 1)], { origin: 'ext' })]
-          : []),
-        ...linearKinds(need(ctx, spec.side).dtype).map((kind) =>
-          onePartial(ctx, ctx.indexOf(spec.side), kind),
-        ),
-      ];
-    },
+    shard: (ctx) => solverRules(ctx, spec),
     flops: (ctx) => ({
       matrix: 0,
       vector: elements(ctx.outputs[0]?.shape ?? []) * (need(ctx, spec.factor).shape.at(-1) ?? 1),
     }),
-    kernel: one((call) => {
-      const { a, b, batch } = sides(call.ctx);
-      const [n, width] = b.slice(-2);
-      const p = flat(expand(tensor(call, spec.factor), [...batch, ...a.slice(-2)]));
-      const q = flat(expand(tensor(call, spec.side), [...batch, n, width]));
-      const out = new Float64Array(q.length);
-      for (let i = 0; i < sizeOf(batch); i++)
-        out.set(
-          spec.solve(
-            call,
-            p.slice(i * n * n, (i + 1) * n * n),
-            q.slice(i * n * width, (i + 1) * n * width),
-            n,
-            width,
-          ),
-          i * n * width,
-        );
-      return fromFlat([...batch, n, width], out, tensor(call, spec.side).dtype);
-    }),
+    kernel: one((call) => solveAll(call, spec)),
   });
+}
+
+/** Shapes of the matrices and of the right-hand sides, and their batch dims together. */
+interface SolverSides {
+  readonly a: readonly number[];
+  readonly b: readonly number[];
+  readonly batch: readonly number[];
+}
+
+function sidesOf(ctx: OpContext, { factor, side }: Solver): SolverSides {
+  const [a, b] = [matrices(ctx, factor, true).shape, matrices(ctx, side, false).shape];
+  if (a[a.length - 1] !== b[b.length - 2])
+    ctx.fail(`matrices [${a.join(', ')}] do not fit [${b.join(', ')}]`);
+  return { a, b, batch: broadcastAll(ctx, [a.slice(0, -2), b.slice(0, -2)]) };
+}
+
+/** Batch dims, columns of the right-hand sides, and right-hand sides that are pending. */
+function solverRules(ctx: TypedContext, spec: Solver): Rule[] {
+  const { a, b, batch } = sidesOf(ctx, spec);
+  const sideAt = ctx.indexOf(spec.side);
+  const at = (factor: RuleSlot, side: RuleSlot): RuleSlot[] =>
+    ctx.inputs.map((_, i) => (i === sideAt ? side : factor));
+  return [
+    ...cuttable(batch).map((d) =>
+      rule(
+        at(
+          broadcastSlot(a.slice(0, -2), batch.length, d),
+          broadcastSlot(b.slice(0, -2), batch.length, d),
+        ),
+        [S(d)],
+      ),
+    ),
+    ...(b[b.length - 1] > 1
+      ? [rule(at(R, S(b.length - 1)), [S(batch.length + 1)], { origin: 'ext' })]
+      : []),
+    ...linearKinds(need(ctx, spec.side).dtype).map((kind) => onePartial(ctx, sideAt, kind)),
+  ];
+}
+
+/** Solves each matrix of the batch with its right-hand side. */
+function solveAll(call: KernelCall, spec: Solver): NDArray {
+  const { a, b, batch } = sidesOf(call.ctx, spec);
+  const [n, width] = b.slice(-2);
+  const p = flat(expand(tensor(call, spec.factor), [...batch, ...a.slice(-2)]));
+  const q = flat(expand(tensor(call, spec.side), [...batch, n, width]));
+  const out = new Float64Array(q.length);
+  for (let i = 0; i < sizeOf(batch); i++)
+    out.set(
+      spec.solve(
+        call,
+        p.slice(i * n * n, (i + 1) * n * n),
+        q.slice(i * n * width, (i + 1) * n * width),
+        n,
+        width,
+      ),
+      i * n * width,
+    );
+  return fromFlat([...batch, n, width], out, tensor(call, spec.side).dtype);
 }
 
 const solvers: readonly OperatorRecord[] = [
