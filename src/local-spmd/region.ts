@@ -79,6 +79,13 @@ export function checkRegion(table: OperatorTable, region: RegionInput): CheckedR
   return { body, outSpecs, ...namesOf(again, body) };
 }
 
+/** A result of a region on one axis. */
+interface LeavingResult {
+  readonly k: number;
+  readonly axis: TypedAxis;
+  readonly name: string;
+}
+
 /** The types of results as they leave the region, and the casts that give them these types. */
 class Leaving {
   readonly casts: InsertedCast[][] = [];
@@ -90,60 +97,65 @@ class Leaving {
   ) {}
 
   as(k: number, a: number, type: Known, claim: Claim): AxisType {
-    const axis = this.axes[a];
-    const name = this.body.outputs[k].value ?? '';
-    const text = this.typer.textOf(this.body, name);
-    const refuse = (message: string, fix: string): never => {
-      const { source } = this.body.nodes.find((node) => node.name === name)?.meta ?? {};
-      throw new ShardwrightError(
-        'E_SPMD_TYPE',
-        `result ${k} of the region, %${name}: ${text}: ` +
-          `${message}${source === undefined ? '' : ` at ${source}`}`,
-        {
-          node: name,
-          hint: fix,
-          ...placeOf(source),
-        },
-      );
-    };
-    const cast = (src: AxisType, dst: AxisType): void => {
-      const op = src === 'I' && dst === 'R' ? 'convert' : 'reinterpret';
-      (this.casts[k] ??= []).push({ graph: this.body, node: '', value: name, axis, op, src, dst });
+    const result: LeavingResult = {
+      k,
+      axis: this.axes[a],
+      name: this.body.outputs[k].value ?? '',
     };
     if (type === undefined)
-      return refuse(`its type on ${axis.name} is not known`, 'give its inputs types');
-    if (claim === undefined) {
-      if (type === 'I' || type === 'R') return type;
-      if (type === 'number') return 'I';
-      return refuse(
-        `replication over ${axis.name} is required by its out spec, which does not name that ` +
-          `axis, but the value may vary over {${axis.name}}`,
-        type === 'P'
-          ? `all_reduce(${name}, "${axis.name}", P→I)`
-          : `name ${axis.name} in the out spec, add up addends with ` +
-              `all_reduce(outPartial(${name}, "${axis.name}"), "${axis.name}", P→I), or join ` +
-              `pieces with all_gather(${name}, "${axis.name}", V→I)`,
+      return this.refuse(
+        result,
+        `its type on ${result.axis.name} is not known`,
+        'give its inputs types',
       );
-    }
-    if (cutOf(claim) !== undefined) {
-      if (type === 'V') return claim;
-      if (type === 'number') return claim;
-      if (type !== 'P' && this.typer.autoCast) {
-        cast(type, 'V');
-        return claim;
-      }
-      return refuse(
-        `its out spec says ${claim} on ${axis.name}, it is ${type}`,
-        type === 'P'
-          ? `reduce_scatter(${name}, "${axis.name}", P→${claim})`
-          : `convert(${name}, "${axis.name}", ${type}→${claim})`,
-      );
-    }
-    if (type === claim || (type === 'number' && claim !== 'P')) return claim;
-    if (type === 'I' && claim === 'R' && this.typer.autoCast) {
-      cast('I', 'R');
+    if (claim === undefined) return this.unclaimed(result, type);
+    return cutOf(claim) !== undefined
+      ? this.cut(result, type, claim)
+      : this.whole(result, type, claim);
+  }
+
+  /** An axis that the out spec does not name: the value must be equal on its ranks. */
+  private unclaimed(result: LeavingResult, type: Exclude<Known, undefined>): AxisType {
+    if (type === 'I' || type === 'R') return type;
+    if (type === 'number') return 'I';
+    const { name, axis } = result;
+    return this.refuse(
+      result,
+      `replication over ${axis.name} is required by its out spec, which does not name that ` +
+        `axis, but the value may vary over {${axis.name}}`,
+      type === 'P'
+        ? `all_reduce(${name}, "${axis.name}", P→I)`
+        : `name ${axis.name} in the out spec, add up addends with ` +
+            `all_reduce(outPartial(${name}, "${axis.name}"), "${axis.name}", P→I), or join ` +
+            `pieces with all_gather(${name}, "${axis.name}", V→I)`,
+    );
+  }
+
+  /** The out spec joins pieces. */
+  private cut(result: LeavingResult, type: Exclude<Known, undefined>, claim: AxisType): AxisType {
+    if (type === 'V' || type === 'number') return claim;
+    if (type !== 'P' && this.typer.autoCast) {
+      this.cast(result, type, 'V');
       return claim;
     }
+    const { name, axis } = result;
+    return this.refuse(
+      result,
+      `its out spec says ${claim} on ${axis.name}, it is ${type}`,
+      type === 'P'
+        ? `reduce_scatter(${name}, "${axis.name}", P→${claim})`
+        : `convert(${name}, "${axis.name}", ${type}→${claim})`,
+    );
+  }
+
+  /** The out spec names a type without a cut. */
+  private whole(result: LeavingResult, type: Exclude<Known, undefined>, claim: AxisType): AxisType {
+    if (type === claim || (type === 'number' && claim !== 'P')) return claim;
+    if (type === 'I' && claim === 'R' && this.typer.autoCast) {
+      this.cast(result, 'I', 'R');
+      return claim;
+    }
+    const { name, axis } = result;
     const fix =
       claim === 'P'
         ? type === 'V'
@@ -154,7 +166,27 @@ class Leaving {
           : type === 'V'
             ? `all_gather(${name}, "${axis.name}", V→${claim})`
             : `make it ${claim} where it is made: dst ${claim}`;
-    return refuse(`its out spec says ${claim} on ${axis.name}, it is ${type}`, fix);
+    return this.refuse(result, `its out spec says ${claim} on ${axis.name}, it is ${type}`, fix);
+  }
+
+  private cast({ k, axis, name }: LeavingResult, src: AxisType, dst: AxisType): void {
+    const op = src === 'I' && dst === 'R' ? 'convert' : 'reinterpret';
+    (this.casts[k] ??= []).push({ graph: this.body, node: '', value: name, axis, op, src, dst });
+  }
+
+  private refuse({ k, name }: LeavingResult, message: string, fix: string): never {
+    const text = this.typer.textOf(this.body, name);
+    const { source } = this.body.nodes.find((node) => node.name === name)?.meta ?? {};
+    throw new ShardwrightError(
+      'E_SPMD_TYPE',
+      `result ${k} of the region, %${name}: ${text}: ` +
+        `${message}${source === undefined ? '' : ` at ${source}`}`,
+      {
+        node: name,
+        hint: fix,
+        ...placeOf(source),
+      },
+    );
   }
 }
 
@@ -193,58 +225,76 @@ function withCasts(
   const own = casts.filter((cast) => cast.graph === graph);
   if (own.length === 0 && results.every((list) => list === undefined || list.length === 0))
     return { ...graph, subgraphs };
-  const nodes: Node[] = [];
-  const taken = new Set(graph.nodes.map(({ name }) => name));
-  const made = new Map<string, string>();
-  const castTo = (value: string, list: readonly InsertedCast[], meta: Node['meta']): string =>
-    list.reduce((from, { axis, op, src, dst }) => {
+  const writer = new CastWriter(graph);
+  for (const node of graph.nodes)
+    writer.add(
+      node,
+      own.filter((cast) => cast.node === node.name),
+    );
+  const outputs = graph.outputs.map((output, k) => {
+    const list = results[k];
+    return list === undefined || output.value === null
+      ? output
+      : { ...output, value: writer.castTo(output.value, list, {}) };
+  });
+  return { ...graph, nodes: writer.nodes, outputs, subgraphs };
+}
+
+/** Writes the nodes of a graph with the casts between them. */
+class CastWriter {
+  readonly nodes: Node[] = [];
+  private readonly taken: Set<string>;
+  private readonly made = new Map<string, string>();
+
+  constructor(private readonly graph: Graph) {
+    this.taken = new Set(graph.nodes.map(({ name }) => name));
+  }
+
+  /** Adds a node after the casts that it wants of its operands. */
+  add(node: Node, wanted: readonly InsertedCast[]): void {
+    if (wanted.length === 0) {
+      this.nodes.push(node);
+      return;
+    }
+    const names = new Map<string, string>();
+    for (const value of new Set(wanted.map((cast) => cast.value))) {
+      const casts = wanted.filter((cast) => cast.value === value);
+      names.set(value, this.castTo(value, casts, node.meta));
+    }
+    this.nodes.push(mapOperands(node, (name) => names.get(name) ?? name));
+  }
+
+  /** Name of a value after some casts. */
+  castTo(value: string, casts: readonly InsertedCast[], { phase, source }: Node['meta']): string {
+    return casts.reduce((from, { axis, op, src, dst }) => {
       const key = `${from} ${axis.name} ${src} ${dst}`;
-      let name = made.get(key);
-      if (name !== undefined) return name;
-      name = op;
-      for (let i = 1; taken.has(name); i++) name = `${op}_${i}`;
-      taken.add(name);
-      made.set(key, name);
+      const known = this.made.get(key);
+      if (known !== undefined) return known;
+      const name = this.freshName(op);
+      this.made.set(key, name);
       const ref: ValueRef = { kind: 'value', name: from };
-      nodes.push({
+      this.nodes.push({
         name,
         kind: 'call',
         target: spmdTarget(op),
         args: [ref, axis.name, axis.size, src, dst],
         kwargs: {},
-        type: typeIn(graph, value),
+        type: typeIn(this.graph, value),
         meta: {
-          ...(meta.phase === undefined ? {} : { phase: meta.phase }),
-          ...(meta.source === undefined ? {} : { source: meta.source }),
+          ...(phase === undefined ? {} : { phase }),
+          ...(source === undefined ? {} : { source }),
         },
       });
       return name;
     }, value);
-  for (const node of graph.nodes) {
-    const wanted = own.filter((cast) => cast.node === node.name);
-    if (wanted.length === 0) {
-      nodes.push(node);
-      continue;
-    }
-    const names = new Map<string, string>();
-    for (const value of new Set(wanted.map((cast) => cast.value)))
-      names.set(
-        value,
-        castTo(
-          value,
-          wanted.filter((cast) => cast.value === value),
-          node.meta,
-        ),
-      );
-    nodes.push(mapOperands(node, (name) => names.get(name) ?? name));
   }
-  const outputs = graph.outputs.map((output, k) => {
-    const list = results[k];
-    return list === undefined || output.value === null
-      ? output
-      : { ...output, value: castTo(output.value, list, {}) };
-  });
-  return { ...graph, nodes, outputs, subgraphs };
+
+  private freshName(op: string): string {
+    let name = op;
+    for (let i = 1; this.taken.has(name); i++) name = `${op}_${i}`;
+    this.taken.add(name);
+    return name;
+  }
 }
 
 /**

@@ -96,9 +96,7 @@ function readSize(reader: GraphReader, closing: string): Sym {
 export function readArg(reader: GraphReader, depth: number): Arg {
   if (depth > MAX_NESTING) reader.fail(`lists nest deeper than ${MAX_NESTING}`);
   reader.blanks();
-  const { text } = reader;
-  const c = text[reader.pos];
-  switch (c) {
+  switch (reader.text[reader.pos]) {
     case '%':
       return { kind: 'value', name: readValueUse(reader) };
     case '@':
@@ -124,8 +122,13 @@ export function readArg(reader: GraphReader, depth: number): Arg {
       return items;
     }
     default:
-      break;
+      return readWordArg(reader, depth);
   }
+}
+
+/** An argument that begins with a word or a number. */
+function readWordArg(reader: GraphReader, depth: number): Arg {
+  const { text } = reader;
   if (reader.word('true')) return true;
   if (reader.word('false')) return false;
   if (reader.word('none')) return null;

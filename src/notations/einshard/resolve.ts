@@ -123,6 +123,11 @@ function named(element: LeftElement | RightElement): string {
  * Names: each once on each side, the same on both; at most one ellipsis, on both sides or neither.
  */
 function checkNames(expression: EinshardExpression): void {
+  checkEllipses(expression);
+  checkDims(expression);
+}
+
+function checkEllipses(expression: EinshardExpression): void {
   const { left, right } = expression;
   const ellipses = [left, right].map((side) => side.filter((e) => e.kind === 'ellipsis'));
   for (const side of ellipses)
@@ -144,7 +149,10 @@ function checkNames(expression: EinshardExpression): void {
       `write ... on the ${other} too, or leave it out`,
     );
   }
+}
 
+function checkDims(expression: EinshardExpression): void {
+  const { left, right } = expression;
   const dims = new Set<string>();
   for (const element of left) {
     if (element.kind !== 'name') continue;
