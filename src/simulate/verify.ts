@@ -145,6 +145,8 @@ class Comparison {
   private maxRelativeError = 0;
   private nodesCompared = 0;
   private readonly targets: ReadonlyMap<string, string>;
+  private readonly seed: number;
+  private readonly standIns: boolean;
   /** Of the unsharded run, by run of a body and node. */
   private readonly reference = new Map<string, Value>();
   private kept = 0;
@@ -166,57 +168,25 @@ class Comparison {
     private readonly options: VerifyOptions,
   ) {
     this.targets = targetsOf(graph);
+    this.seed = options.seed ?? 0;
+    this.standIns = options.unknown === 'replicate';
   }
 
   run(): Verification {
     const { graph, program, table } = this;
-    const seed = this.options.seed ?? 0;
-    const standIns = this.options.unknown === 'replicate';
-    const total = program.values.reduce((sum, v) => sum + v.shape.reduce((n, d) => n * d, 1), 0);
-    if (total * program.mesh.size > MAX_ELEMENTS)
-      throw new ShardwrightError(
-        'E_LIMIT',
-        `${program.mesh.size} devices would hold up to ${total * program.mesh.size} numbers, ` +
-          `at most ${MAX_ELEMENTS} are simulated`,
-        { hint: 'verify a smaller model (shrink does that) or a smaller mesh' },
-      );
-    const inputs = drawInputs(table, graph, seed, this.options.vocabulary);
+    this.checkSize();
+    const inputs = drawInputs(table, graph, this.seed, this.options.vocabulary);
     // Devices run every call of the program, those without readers too: recomputation leaves some
     // first ones without.
     const onValue = (run: string, node: Node, value: Value): void => this.measure(run, node, value);
-    evaluateGraph(table, graph, inputs, { seed, standIns, unused: true, onValue });
-    const byLocal = new Map<string, ProgramValue[]>();
-    for (const value of program.values)
-      byLocal.set(value.local, [...(byLocal.get(value.local) ?? []), value]);
-    const placeholders = graph.nodes.filter((node) => node.kind === 'placeholder');
-    const laid = placeholders.map((node, i) => {
-      const value = program.values.find((v) => v.name === node.name && !v.inBody);
-      return laidOut(
-        program.space,
-        value?.sharding ?? program.space.replicated,
-        inputs[i],
-        seed + i,
-      );
+    evaluateGraph(table, graph, inputs, {
+      seed: this.seed,
+      standIns: this.standIns,
+      unused: true,
+      onValue,
     });
-    const run = runDevices(table, program, laid, {
-      seed,
-      standIns,
-      onValue: (name, byRank, path) => {
-        for (const { name: node, result, sharding } of byLocal.get(name) ?? []) {
-          const key = `${path}${node}`;
-          this.compare(key, key, node, memberOf(this.reference.get(key), result), sharding, byRank);
-          this.nodesCompared++;
-        }
-      },
-    });
-    let outputsCompared = 0;
-    graph.outputs.forEach((output, i) => {
-      const [byRank, sharding] = [run.outputs[i], program.outputs[i]];
-      if (output.value === null || byRank === null || sharding === null) return;
-      const want = memberOf(this.reference.get(output.value), 0);
-      this.compare(`output ${i}`, output.value, output.value, want, sharding, byRank);
-      outputsCompared++;
-    });
+    const run = this.runProgram(inputs);
+    const outputsCompared = this.compareOutputs(run);
     const promised = this.promisedIn(run);
     if (this.promised !== undefined) this.compareCollectives(run.collectives, promised);
     return {
@@ -227,9 +197,59 @@ class Comparison {
       mismatches: this.mismatches,
       collectives: countKinds(run.collectives),
       promised: countKinds(promised),
-      standIns: standIns ? this.strangers() : [],
+      standIns: this.standIns ? this.strangers() : [],
       notCompared: [...this.lost],
     };
+  }
+
+  private checkSize(): void {
+    const { values, mesh } = this.program;
+    const total = values.reduce((sum, v) => sum + v.shape.reduce((n, d) => n * d, 1), 0);
+    if (total * mesh.size > MAX_ELEMENTS)
+      throw new ShardwrightError(
+        'E_LIMIT',
+        `${mesh.size} devices would hold up to ${total * mesh.size} numbers, ` +
+          `at most ${MAX_ELEMENTS} are simulated`,
+        { hint: 'verify a smaller model (shrink does that) or a smaller mesh' },
+      );
+  }
+
+  /** Runs the program on all devices, and compares every value of it. */
+  private runProgram(inputs: readonly NDArray[]): DeviceRun {
+    const { graph, program, seed } = this;
+    const byLocal = new Map<string, ProgramValue[]>();
+    for (const value of program.values)
+      byLocal.set(value.local, [...(byLocal.get(value.local) ?? []), value]);
+    const placeholders = graph.nodes.filter((node) => node.kind === 'placeholder');
+    const laid = placeholders.map((node, i) => {
+      const value = program.values.find((v) => v.name === node.name && !v.inBody);
+      const sharding = value?.sharding ?? program.space.replicated;
+      return laidOut(program.space, sharding, inputs[i], seed + i);
+    });
+    return runDevices(this.table, program, laid, {
+      seed,
+      standIns: this.standIns,
+      onValue: (name, byRank, path) => {
+        for (const { name: node, result, sharding } of byLocal.get(name) ?? []) {
+          const key = `${path}${node}`;
+          this.compare(key, key, node, memberOf(this.reference.get(key), result), sharding, byRank);
+          this.nodesCompared++;
+        }
+      },
+    });
+  }
+
+  /** The number of outputs that were compared. */
+  private compareOutputs({ outputs }: DeviceRun): number {
+    let compared = 0;
+    this.graph.outputs.forEach(({ value }, i) => {
+      const [byRank, sharding] = [outputs[i], this.program.outputs[i]];
+      if (value === null || byRank === null || sharding === null) return;
+      const want = memberOf(this.reference.get(value), 0);
+      this.compare(`output ${i}`, value, value, want, sharding, byRank);
+      compared++;
+    });
+    return compared;
   }
 
   /** Operators of the program without a record, sorted. */

@@ -4,7 +4,8 @@
  */
 import { ShardwrightError } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
-import { indexGraph } from '../../graph/order.ts';
+import { type GraphIndex, indexGraph } from '../../graph/order.ts';
+import type { Graph, Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import { collectiveKind, readCollective } from '../../lower/program/collectives.ts';
 import type { DeviceProgram, Redistributed } from '../../lower/program/program.ts';
@@ -104,65 +105,94 @@ export function callsByTask(program: DeviceProgram, { tasks, moves }: PlanSchedu
  */
 export function inOrder(program: DeviceProgram, { calls, buckets }: CallOrder): DeviceProgram {
   const { graph } = program;
-  const { nodes } = graph;
-  const { position, operandStart, operands } = indexGraph(graph);
-  const isCollective = Uint8Array.from(nodes, ({ target }) =>
-    Number(collectiveKind(target) !== undefined),
-  );
-  const place = new Int32Array(nodes.length).fill(-1);
-  const order: number[] = [];
-  const put = (at: number): void => {
-    place[at] = order.length;
-    order.push(at);
-  };
-  nodes.forEach(({ kind }, at) => {
-    if (kind === 'placeholder') put(at);
-  });
-  const bring = (at: number, wanted: number): void => {
-    if (place[at] >= 0) return;
-    if (isCollective[at] === 1 && at !== wanted)
+  const orderer = new CallOrderer(graph);
+  const bucketOf = new Map(buckets.flatMap((names) => names.map((name) => [name, names] as const)));
+  for (const name of calls) orderer.add(name, bucketOf.get(name) ?? [name]);
+  const ordered = { ...graph, nodes: orderer.finish() };
+  lintGraph(ordered);
+  return { ...program, graph: ordered };
+}
+
+/** Puts the calls of a graph in an order. */
+class CallOrderer {
+  private readonly index: GraphIndex;
+  private readonly isCollective: Uint8Array;
+  /** Place of each node in the order; -1: none yet. */
+  private readonly place: Int32Array;
+  private readonly order: number[] = [];
+
+  /** The order begins with the inputs. */
+  constructor(private readonly graph: Graph) {
+    const { nodes } = graph;
+    this.index = indexGraph(graph);
+    this.isCollective = Uint8Array.from(nodes, ({ target }) =>
+      Number(collectiveKind(target) !== undefined),
+    );
+    this.place = new Int32Array(nodes.length).fill(-1);
+    nodes.forEach(({ kind }, at) => {
+      if (kind === 'placeholder') this.put(at);
+    });
+  }
+
+  /** Puts a call and its bucket next, with the calls that they need. */
+  add(name: string, bucket: readonly string[]): void {
+    const { position } = this.index;
+    const at = position.get(name);
+    if (at === undefined || this.place[at] >= 0) return;
+    const together = bucket.flatMap((member) => position.get(member) ?? []);
+    for (const member of together)
+      for (const operand of this.operandsOf(member)) this.bring(operand, member);
+    for (const member of together) this.bring(member, member);
+  }
+
+  /** All nodes in order, with those that only the return needs. */
+  finish(): Node[] {
+    const { place, isCollective } = this;
+    const { nodes } = this.graph;
+    const after = new Map<number, number[]>();
+    const last: number[] = [];
+    const isLast = new Uint8Array(nodes.length);
+    nodes.forEach((_, at) => {
+      if (place[at] >= 0) return;
+      let [behind, waits] = [-1, false];
+      for (const operand of this.operandsOf(at)) {
+        waits ||= isCollective[operand] === 1 || isLast[operand] === 1;
+        behind = Math.max(behind, place[operand]);
+      }
+      if (waits || behind < 0) {
+        isLast[at] = 1;
+        last.push(at);
+      } else {
+        place[at] = behind;
+        after.set(behind, [...(after.get(behind) ?? []), at]);
+      }
+    });
+    return [...this.order.flatMap((at, k) => [at, ...(after.get(k) ?? [])]), ...last].map(
+      (at) => nodes[at],
+    );
+  }
+
+  private put(at: number): void {
+    this.place[at] = this.order.length;
+    this.order.push(at);
+  }
+
+  /** Puts a call after its operands. Only a collective that is wanted itself may come now. */
+  private bring(at: number, wanted: number): void {
+    if (this.place[at] >= 0) return;
+    const { nodes } = this.graph;
+    if (this.isCollective[at] === 1 && at !== wanted)
       throw new ShardwrightError(
         'E_UNSUPPORTED',
         `${nodes[wanted].name} needs ${nodes[at].name}, which the simulation has later`,
         { node: nodes[at].name },
       );
-    for (let k = operandStart[at]; k < operandStart[at + 1]; k++) bring(operands[k], wanted);
-    put(at);
-  };
-  const bucketOf = new Map(buckets.flatMap((names) => names.map((name) => [name, names] as const)));
-  for (const name of calls) {
-    const at = position.get(name);
-    if (at === undefined || place[at] >= 0) continue;
-    const together = (bucketOf.get(name) ?? [name]).flatMap((member) => position.get(member) ?? []);
-    for (const member of together)
-      for (let k = operandStart[member]; k < operandStart[member + 1]; k++)
-        bring(operands[k], member);
-    for (const member of together) bring(member, member);
+    for (const operand of this.operandsOf(at)) this.bring(operand, wanted);
+    this.put(at);
   }
-  const after = new Map<number, number[]>();
-  const last: number[] = [];
-  const isLast = new Uint8Array(nodes.length);
-  nodes.forEach((_, at) => {
-    if (place[at] >= 0) return;
-    let [behind, waits] = [-1, false];
-    for (let k = operandStart[at]; k < operandStart[at + 1]; k++) {
-      waits ||= isCollective[operands[k]] === 1 || isLast[operands[k]] === 1;
-      behind = Math.max(behind, place[operands[k]]);
-    }
-    if (waits || behind < 0) {
-      isLast[at] = 1;
-      last.push(at);
-    } else {
-      place[at] = behind;
-      after.set(behind, [...(after.get(behind) ?? []), at]);
-    }
-  });
-  const ordered = {
-    ...graph,
-    nodes: [...order.flatMap((at, k) => [at, ...(after.get(k) ?? [])]), ...last].map(
-      (at) => nodes[at],
-    ),
-  };
-  lintGraph(ordered);
-  return { ...program, graph: ordered };
+
+  private operandsOf(at: number): GraphIndex['operands'] {
+    const { operandStart, operands } = this.index;
+    return operands.subarray(operandStart[at], operandStart[at + 1]);
+  }
 }

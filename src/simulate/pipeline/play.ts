@@ -76,15 +76,7 @@ export function playPipeline(
   const order = passOrder(schedule, shape);
   const split = splitsBackward(schedule);
   const count = p * v;
-  const stages = perStage(times.stages, count, 'stages');
-  const hops = perStage(times.hopSeconds ?? 0, count - 1, 'boundaries');
-  for (const seconds of [
-    ...hops,
-    ...stages.flatMap((s) => [s.forward, s.backwardInput, s.backwardWeight]),
-  ])
-    if (!(seconds >= 0 && seconds < Infinity))
-      throw new ShardwrightError('E_USAGE', `a pass or message of ${seconds} seconds`);
-
+  const { stages, hops } = checkedTimes(times, count);
   // Arrival of the input of F and B, by stage and microbatch; NaN: not yet.
   const ready = { F: filled(count * m), B: filled(count * m), W: filled(count * m) };
   for (let j = 0; j < m; j++) ready.F[j] = 0;
@@ -111,15 +103,8 @@ export function playPipeline(
         const slot = stage * m + pass.microbatch;
         const arrived = ready[pass.kind][slot];
         if (Number.isNaN(arrived)) break;
-        const { forward, backwardInput, backwardWeight } = stages[stage];
-        const seconds =
-          pass.kind === 'F'
-            ? forward
-            : pass.kind === 'W'
-              ? backwardWeight
-              : backwardInput + (split ? 0 : backwardWeight);
         const start = Math.max(free[i], arrived);
-        const end = start + seconds;
+        const end = start + passSeconds(stages[stage], pass.kind, split);
         free[i] = end;
         spans[i].push({ ...pass, start, end });
         if (pass.kind === 'F') {
@@ -134,6 +119,33 @@ export function playPipeline(
     }
   }
   return summary(schedule, spans, split);
+}
+
+/** Seconds of each stage and each boundary. */
+function checkedTimes(
+  { stages: stageTimes, hopSeconds = 0 }: PipelineTimes,
+  count: number,
+): { readonly stages: readonly StageSeconds[]; readonly hops: readonly number[] } {
+  const stages = perStage(stageTimes, count, 'stages');
+  const hops = perStage(hopSeconds, count - 1, 'boundaries');
+  for (const seconds of [
+    ...hops,
+    ...stages.flatMap((s) => [s.forward, s.backwardInput, s.backwardWeight]),
+  ])
+    if (!(seconds >= 0 && seconds < Infinity))
+      throw new ShardwrightError('E_USAGE', `a pass or message of ${seconds} seconds`);
+  return { stages, hops };
+}
+
+/** @param split whether the gradients of weights are a pass of their own */
+function passSeconds(
+  { forward, backwardInput, backwardWeight }: StageSeconds,
+  kind: PassSpan['kind'],
+  split: boolean,
+): number {
+  if (kind === 'F') return forward;
+  if (kind === 'W') return backwardWeight;
+  return backwardInput + (split ? 0 : backwardWeight);
 }
 
 function summary(

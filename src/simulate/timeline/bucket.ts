@@ -33,54 +33,10 @@ interface Bucket {
 
 /** The same program with fewer collectives, never a more expensive one. */
 export function bucket(schedule: Schedule, options: BucketOptions): Schedule {
-  const { tasks, buffers } = schedule;
-  const n = tasks.length;
-  const maker = new Int32Array(buffers.length).fill(-1);
-  const reader = new Int32Array(buffers.length).fill(n);
-  for (let at = n - 1; at >= 0; at--) {
-    for (const b of tasks[at].reads) reader[b] = at;
-    for (const b of tasks[at].writes) maker[b] = at;
-  }
-  const open = new Map<string, Bucket>();
-  const all: Bucket[] = [];
-  tasks.forEach((task, at) => {
-    const work = task.collective;
-    if (work === undefined || task.kernels !== 1 || work.key === INSIDE) return;
-    const weight = task.writes.every((b) => buffers[b].weight);
-    if (!travelsInBuckets(weight, options.sums?.[at] !== 1)) return;
-    const key = `${work.kind} ${work.meshDims.join()} ${work.key} ${weight} ${task.phase}`;
-    const own = {
-      maker: task.reads.reduce((most, b) => Math.max(most, maker[b]), -1),
-      reader: task.writes.reduce((least, b) => Math.min(least, reader[b]), n),
-    };
-    const last = open.get(key);
-    if (last !== undefined && last.bytes + work.bytes <= options.bucketBytes) {
-      const place = weight ? last.place : at;
-      const seconds = options.seconds(work.kind, last.bytes + work.bytes, work.meshDims);
-      const fits = Math.max(last.maker, own.maker) < place && (weight || last.reader > place);
-      if (fits && seconds <= last.seconds + task.seconds) {
-        last.members.push(at);
-        last.bytes += work.bytes;
-        last.seconds = seconds;
-        last.place = place;
-        last.reader = Math.min(last.reader, own.reader);
-        last.maker = Math.max(last.maker, own.maker);
-        return;
-      }
-    }
-    const fresh: Bucket = {
-      members: [at],
-      bytes: work.bytes,
-      seconds: task.seconds,
-      place: at,
-      ...own,
-    };
-    open.set(key, fresh);
-    all.push(fresh);
-  });
+  const { tasks } = schedule;
   const merged = new Map<number, Task>();
   const gone = new Set<number>();
-  for (const { members, bytes, seconds, place } of all) {
+  for (const { members, bytes, seconds, place } of bucketsOf(schedule, options)) {
     if (members.length === 1) continue;
     for (const at of members) gone.add(at);
     merged.set(
@@ -99,6 +55,71 @@ export function bucket(schedule: Schedule, options: BucketOptions): Schedule {
       return one !== undefined ? [one] : gone.has(at) ? [] : [task];
     }),
   };
+}
+
+/** The collectives that may travel in buckets, in as few as are no more expensive. */
+function bucketsOf(schedule: Schedule, options: BucketOptions): readonly Bucket[] {
+  const { tasks, buffers } = schedule;
+  const { maker, reader } = endsOf(schedule);
+  const open = new Map<string, Bucket>();
+  const all: Bucket[] = [];
+  tasks.forEach((task, at) => {
+    const work = task.collective;
+    if (work === undefined || task.kernels !== 1 || work.key === INSIDE) return;
+    const weight = task.writes.every((b) => buffers[b].weight);
+    if (!travelsInBuckets(weight, options.sums?.[at] !== 1)) return;
+    const key = `${work.kind} ${work.meshDims.join()} ${work.key} ${weight} ${task.phase}`;
+    const own: Bucket = {
+      members: [at],
+      bytes: work.bytes,
+      seconds: task.seconds,
+      place: at,
+      maker: task.reads.reduce((most, b) => Math.max(most, maker[b]), -1),
+      reader: task.writes.reduce((least, b) => Math.min(least, reader[b]), tasks.length),
+    };
+    const last = open.get(key);
+    if (last !== undefined && joins(last, own, weight, work, options)) return;
+    open.set(key, own);
+    all.push(own);
+  });
+  return all;
+}
+
+/** Adds a bucket of one collective to another where it fits; false where it does not. */
+function joins(
+  last: Bucket,
+  own: Bucket,
+  weight: boolean,
+  { kind, meshDims }: NonNullable<Task['collective']>,
+  options: BucketOptions,
+): boolean {
+  const bytes = last.bytes + own.bytes;
+  if (bytes > options.bucketBytes) return false;
+  const place = weight ? last.place : own.place;
+  const seconds = options.seconds(kind, bytes, meshDims);
+  const fits = Math.max(last.maker, own.maker) < place && (weight || last.reader > place);
+  if (!fits || seconds > last.seconds + own.seconds) return false;
+  last.members.push(...own.members);
+  last.bytes = bytes;
+  last.seconds = seconds;
+  last.place = place;
+  last.reader = Math.min(last.reader, own.reader);
+  last.maker = Math.max(last.maker, own.maker);
+  return true;
+}
+
+/** By buffer: the task that makes it (-1 none), and the first that reads it. */
+function endsOf({ tasks, buffers }: Schedule): {
+  readonly maker: Int32Array;
+  readonly reader: Int32Array;
+} {
+  const maker = new Int32Array(buffers.length).fill(-1);
+  const reader = new Int32Array(buffers.length).fill(tasks.length);
+  for (let at = tasks.length - 1; at >= 0; at--) {
+    for (const b of tasks[at].reads) reader[b] = at;
+    for (const b of tasks[at].writes) maker[b] = at;
+  }
+  return { maker, reader };
 }
 
 /** Collectives as one. */

@@ -69,8 +69,73 @@ export function pathOfLoads(
   plans: readonly { readonly loads: PlanLoads; readonly weight: number }[],
 ): LongestPath {
   const { count } = work.order;
+  const { kernels, waits, ending } = meanLoads(work, plans);
+  // By stream: up to each gap, and then what can run only from there to the present one.
+  const leaving = work.streams.map((stream) => ({ stream, from: new PrefixMaximum(count + 1) }));
+  const computing = leaving.find(({ stream }) => stream === COMPUTE)?.from;
+  const upTo = new Float64Array(count + 2);
+  const chain = new Float64Array(count + 2);
+  const came: Arrival[] = [];
+  for (let gap = 0; gap <= count; gap++) {
+    const ends = ending[gap] ?? [];
+    for (const { from } of leaving) from.append(upTo[gap]);
+    for (const { site, seconds } of ends)
+      for (const { stream, from } of leaving)
+        if (seconds[stream] !== 0) from.addBefore(site.after + 2, seconds[stream]);
+    let most = upTo[gap] + waits[gap];
+    let last: Arrival;
+    for (const { stream, from } of leaving)
+      if (from.value > most) [most, last] = [from.value, { from: from.place, by: stream }];
+    for (const { site, latencySeconds } of ends)
+      if (upTo[site.after + 1] + latencySeconds > most)
+        [most, last] = [upTo[site.after + 1] + latencySeconds, { from: site.after + 1, by: site }];
+    came.push(last);
+    const kernel = gap < count ? kernels[gap] : 0;
+    upTo[gap + 1] = most + kernel;
+    chain[gap + 1] = chain[gap] + waits[gap] + kernel;
+    computing?.addBefore(gap + 1, kernel);
+  }
+  return { seconds: upTo[count + 1], stretches: stretchesOf(came, upTo, chain) };
+}
+
+/** What the last kernel before each gap waited for on the longest path, and since when. */
+type Arrival = { readonly from: number; readonly by: number | Site } | undefined;
+
+/** The stretches of the path in which another stream leads, the last one first. */
+function stretchesOf(
+  came: readonly Arrival[],
+  upTo: Float64Array,
+  chain: Float64Array,
+): PathStretch[] {
+  const stretches: PathStretch[] = [];
+  for (let gap = came.length - 1; gap >= 0; gap--) {
+    const last = came[gap];
+    if (last === undefined) continue;
+    stretches.push({
+      ...last,
+      to: gap,
+      gainSeconds: upTo[gap + 1] - upTo[last.from] - (chain[gap + 1] - chain[last.from]),
+    });
+    gap = last.from;
+  }
+  return stretches;
+}
+
+/** The work of plans in the weighted mean. */
+interface MeanLoads {
+  /** Seconds of each kernel, and those that each gap waits for in the chain. */
+  readonly kernels: Float64Array;
+  readonly waits: Float64Array;
+  /** By gap: moves that end there at the latest. */
+  readonly ending: readonly (readonly Ending[] | undefined)[];
+}
+
+function meanLoads(
+  work: StepWork,
+  plans: readonly { readonly loads: PlanLoads; readonly weight: number }[],
+): MeanLoads {
+  const { count } = work.order;
   const kernels = new Float64Array(count);
-  const waits = new Float64Array(count + 1);
   const sums = new Map<Site, { readonly seconds: Float64Array; latencySeconds: number }>();
   for (const { loads, weight } of plans) {
     loads.kernels.forEach((seconds, k) => (kernels[k] += weight * seconds));
@@ -83,49 +148,12 @@ export function pathOfLoads(
       sum.latencySeconds += weight * latencySeconds;
     }
   }
-  const ending: (Ending[] | undefined)[] = new Array<Ending[] | undefined>(count + 1).fill(
-    undefined,
-  );
+  const waits = new Float64Array(count + 1);
+  const ending = new Array<Ending[] | undefined>(count + 1).fill(undefined);
   for (const [site, { seconds, latencySeconds }] of sums) {
     (ending[site.before] ??= []).push({ site, seconds, latencySeconds });
     for (let stream = 0; stream < seconds.length; stream++)
       if (site.chained[stream]) waits[site.before] += seconds[stream];
   }
-  // By stream: up to each gap, and then what can run only from there to the present one.
-  const leaving = work.streams.map((stream) => ({ stream, from: new PrefixMaximum(count + 1) }));
-  const computing = leaving.find(({ stream }) => stream === COMPUTE)?.from;
-  const upTo = new Float64Array(count + 2);
-  const chain = new Float64Array(count + 2);
-  const came: ({ readonly from: number; readonly by: number | Site } | undefined)[] = [];
-  for (let gap = 0; gap <= count; gap++) {
-    const ends = ending[gap] ?? [];
-    for (const { from } of leaving) from.append(upTo[gap]);
-    for (const { site, seconds } of ends)
-      for (const { stream, from } of leaving)
-        if (seconds[stream] !== 0) from.addBefore(site.after + 2, seconds[stream]);
-    let most = upTo[gap] + waits[gap];
-    let last: { readonly from: number; readonly by: number | Site } | undefined;
-    for (const { stream, from } of leaving)
-      if (from.value > most) [most, last] = [from.value, { from: from.place, by: stream }];
-    for (const { site, latencySeconds } of ends)
-      if (upTo[site.after + 1] + latencySeconds > most)
-        [most, last] = [upTo[site.after + 1] + latencySeconds, { from: site.after + 1, by: site }];
-    came.push(last);
-    const kernel = gap < count ? kernels[gap] : 0;
-    upTo[gap + 1] = most + kernel;
-    chain[gap + 1] = chain[gap] + waits[gap] + kernel;
-    computing?.addBefore(gap + 1, kernel);
-  }
-  const stretches: PathStretch[] = [];
-  for (let gap = count; gap >= 0; gap--) {
-    const last = came[gap];
-    if (last === undefined) continue;
-    stretches.push({
-      ...last,
-      to: gap,
-      gainSeconds: upTo[gap + 1] - upTo[last.from] - (chain[gap + 1] - chain[last.from]),
-    });
-    gap = last.from;
-  }
-  return { seconds: upTo[count + 1], stretches };
+  return { kernels, waits, ending };
 }

@@ -104,6 +104,8 @@ export class StepWork {
    * is made for it at the latest.
    */
   readonly firstUse: Int32Array;
+  /** Tells whether a move of a value may travel in a bucket. */
+  private readonly packs: (value: number, window: MoveWindow) => boolean;
   private readonly windows: Windows;
   private readonly nodes: NodeWork;
 
@@ -121,34 +123,13 @@ export class StepWork {
       insides: new Map(),
       users: undefined,
     };
-    const { bucketPrice = 'share' } = options;
     const weights = weightValues(model.graph, model.flow);
-    const packs = (value: number, { before }: MoveWindow): boolean =>
+    this.packs = (value, { before }) =>
       travelsInBuckets(weights[value] === 1, before < this.order.count);
     this.windows = options.like?.windows ?? this.windowsOf();
-    const { windows, isNext, chained, isFree } = this.windows;
-    const site = (
-      value: number,
-      window: MoveWindow,
-      own: readonly boolean[],
-      isFirst: boolean,
-      hasLatency: boolean,
-    ): Site => {
-      const rest = {
-        ...window,
-        chained: own,
-        isFree: own === NOWHERE && isFree(window),
-        hasLatency,
-      };
-      if (!packs(value, window)) return { ...rest, price: 'alone' };
-      if (bucketPrice === 'share') return { ...rest, price: bucketPrice };
-      // A bucket may hold several: one of them is priced alone.
-      return isFirst
-        ? { ...rest, chained: EVERYWHERE, isFree: false, price: 'alone' }
-        : { ...rest, chained: NOWHERE, price: bucketPrice };
-    };
+    const { windows, isNext, chained } = this.windows;
     this.useSites = model.uses.map(({ value }, k) =>
-      site(value, windows[k], chained[k], isNext[k], true),
+      this.siteOf(value, windows[k], chained[k], isNext[k], true),
     );
     this.firstUse = new Int32Array(model.copies.length).fill(-1);
     model.uses.forEach(({ copy }, k) => {
@@ -162,7 +143,7 @@ export class StepWork {
       if (copy >= 0) latest[copy] = Math.max(latest[copy], windows[k].before);
     });
     this.copySites = model.copies.map(({ value }, c) =>
-      site(
+      this.siteOf(
         value,
         { after: windows[this.firstUse[c]].after, before: latest[c] },
         NOWHERE,
@@ -170,6 +151,25 @@ export class StepWork {
         false,
       ),
     );
+  }
+
+  /** A move of a value in a window, and how it is priced. */
+  private siteOf(
+    value: number,
+    window: MoveWindow,
+    chained: readonly boolean[],
+    isFirst: boolean,
+    hasLatency: boolean,
+  ): Site {
+    const isFree = chained === NOWHERE && this.windows.isFree(window);
+    const rest = { ...window, chained, isFree, hasLatency };
+    if (!this.packs(value, window)) return { ...rest, price: 'alone' };
+    const { bucketPrice = 'share' } = this.options;
+    if (bucketPrice === 'share') return { ...rest, price: bucketPrice };
+    // A bucket may hold several: one of them is priced alone.
+    return isFirst
+      ? { ...rest, chained: EVERYWHERE, isFree: false, price: 'alone' }
+      : { ...rest, chained: NOWHERE, price: bucketPrice };
   }
 
   private windowsOf(): Windows {
