@@ -356,23 +356,7 @@ export class Redistributor {
         );
     }
     const graphKey = `${rank}|${mask}`;
-    let entry = this.graphs.get(graphKey);
-    const known = entry?.graph;
-    const missing = known === undefined ? ids : ids.filter((id) => known.stateOf(id) < 0);
-    if (entry === undefined || missing.length > 0) {
-      const seeds = new Set(entry?.seeds);
-      for (const id of missing) seeds.add(id);
-      this.checkTime?.();
-      const graph = new StateGraph(this.space, this.active, rank, seeds, this.merge);
-      entry = {
-        graph,
-        seeds,
-        symmetries: new Map(),
-        exchanges: new AxisExchanges(graph),
-        finder: new PathFinder(graph.edgeStart, graph.edgeTarget, graph.edgeSlot),
-      };
-      this.graphs.set(graphKey, entry);
-    }
+    const entry = this.graphOf(graphKey, rank, ids);
     // Pieces of cuts that are not ceil chunks depend on the sizes themselves.
     const size = entry.graph.hasSpecialCuts
       ? `${type.itemBytes}|${type.shape.join(',')}`
@@ -402,5 +386,26 @@ export class Redistributor {
       this.types.set(typeKey, prices);
     }
     return prices;
+  }
+
+  /** The state graph of some kinds and a rank; it grows by the shardings that it lacks. */
+  private graphOf(key: string, rank: number, ids: readonly number[]): KnownGraph {
+    const entry = this.graphs.get(key);
+    const known = entry?.graph;
+    const missing = known === undefined ? ids : ids.filter((id) => known.stateOf(id) < 0);
+    if (entry !== undefined && missing.length === 0) return entry;
+    const seeds = new Set(entry?.seeds);
+    for (const id of missing) seeds.add(id);
+    this.checkTime?.();
+    const graph = new StateGraph(this.space, this.active, rank, seeds, this.merge);
+    const made = {
+      graph,
+      seeds,
+      symmetries: new Map<string, DimSymmetry>(),
+      exchanges: new AxisExchanges(graph),
+      finder: new PathFinder(graph.edgeStart, graph.edgeTarget, graph.edgeSlot),
+    };
+    this.graphs.set(key, made);
+    return made;
   }
 }

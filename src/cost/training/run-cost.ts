@@ -95,27 +95,11 @@ export function runCost({
   operation,
 }: RunQuestion): RunCost {
   const assumptions: string[] = [];
-  const assumed = (value: number | undefined, other: number, text: string): number => {
-    if (value === undefined) assumptions.push(text);
-    return value ?? other;
-  };
-  const hours = assumed(
-    operation.deviceHoursBetweenFailures,
-    HOURS_BETWEEN_FAILURES,
-    `a device fails every ${Math.round(HOURS_BETWEEN_FAILURES)} hours, as in the training of ` +
-      'Llama 3 (arXiv:2407.21783)',
+  const { hoursBetweenFailures, checkpointWriteSeconds, restartSeconds } = failuresOf(
+    operation,
+    assumptions,
   );
-  const checkpointWriteSeconds = assumed(
-    operation.checkpointWriteSeconds,
-    CHECKPOINT_WRITE_SECONDS,
-    `a checkpoint stops the job for ${CHECKPOINT_WRITE_SECONDS} s`,
-  );
-  const restartSeconds = assumed(
-    operation.restartSeconds,
-    RESTART_SECONDS,
-    `a restart takes ${RESTART_SECONDS} s`,
-  );
-  const betweenFailuresSeconds = (hours * HOUR) / devices;
+  const betweenFailuresSeconds = (hoursBetweenFailures * HOUR) / devices;
   const checkpointEverySeconds = checkpointIntervalSeconds(
     betweenFailuresSeconds,
     checkpointWriteSeconds,
@@ -150,6 +134,39 @@ export function runCost({
     checkpointWriteSeconds,
     restartSeconds,
     assumptions,
+  };
+}
+
+/** How often a device fails, and what checkpoints and restarts take; what is not known is assumed. */
+function failuresOf(
+  { deviceHoursBetweenFailures, checkpointWriteSeconds, restartSeconds }: Operation,
+  assumptions: string[],
+): {
+  readonly hoursBetweenFailures: number;
+  readonly checkpointWriteSeconds: number;
+  readonly restartSeconds: number;
+} {
+  const assumed = (value: number | undefined, other: number, text: string): number => {
+    if (value === undefined) assumptions.push(text);
+    return value ?? other;
+  };
+  return {
+    hoursBetweenFailures: assumed(
+      deviceHoursBetweenFailures,
+      HOURS_BETWEEN_FAILURES,
+      `a device fails every ${Math.round(HOURS_BETWEEN_FAILURES)} hours, as in the training of ` +
+        'Llama 3 (arXiv:2407.21783)',
+    ),
+    checkpointWriteSeconds: assumed(
+      checkpointWriteSeconds,
+      CHECKPOINT_WRITE_SECONDS,
+      `a checkpoint stops the job for ${CHECKPOINT_WRITE_SECONDS} s`,
+    ),
+    restartSeconds: assumed(
+      restartSeconds,
+      RESTART_SECONDS,
+      `a restart takes ${RESTART_SECONDS} s`,
+    ),
   };
 }
 
