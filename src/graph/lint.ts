@@ -97,7 +97,7 @@ class BodyLinter {
     }
   }
 
-  /** What lies beside the nodes: outputs, ties and shardings that are given. */
+  /** The outputs, the ties and the shardings that are given. */
   checkEnds(): void {
     const { graph, defined, roleNames } = this;
     checkOutputs(graph, defined, roleNames);
