@@ -47,6 +47,21 @@ export default tseslint.config(
     rules: { eqeqeq: ['error', 'always'], 'no-eval': 'error', 'prefer-const': 'error' },
   },
   {
+    // The script of a report, which a browser runs as it is.
+    files: ['data/report/*.js'],
+    languageOptions: {
+      sourceType: 'script',
+      globals: { document: 'readonly', matchMedia: 'readonly', addEventListener: 'readonly' },
+    },
+    rules: {
+      eqeqeq: ['error', 'always'],
+      'no-eval': 'error',
+      'no-undef': 'error',
+      'no-unused-vars': 'error',
+      'prefer-const': 'error',
+    },
+  },
+  {
     files: ['src/**/*.ts'],
     plugins: { house: { rules: { 'file-head': fileHead } } },
     rules: { 'house/file-head': ['error', { words: 5 }] },

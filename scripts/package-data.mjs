@@ -1,13 +1,17 @@
 // Makes the module that replaces src/platform/package-data.ts where the planner is bundled for a
-// page: JavaScript that exports the texts of the JSON files in the folder data, by name.
+// page: JavaScript that exports the texts of the folder data, by path. The folder calibration is
+// left out: the planner does not read it.
 import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 
 /** @param {string} folder @returns {string} */
 export function packageDataModule(folder) {
-  const names = readdirSync(folder).filter((name) => name.endsWith('.json'));
+  const paths = readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && /\.(json|css|js|py)$/.test(entry.name))
+    .map((entry) => relative(folder, join(entry.parentPath, entry.name)).replaceAll('\\', '/'))
+    .filter((path) => !path.startsWith('calibration/'));
   const texts = Object.fromEntries(
-    names.sort().map((name) => [name, readFileSync(join(folder, name), 'utf8')]),
+    paths.sort().map((path) => [path, readFileSync(join(folder, path), 'utf8')]),
   );
   return `export const PACKAGE_DATA = ${JSON.stringify(texts)};`;
 }

@@ -9,7 +9,6 @@ import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vite';
 
 import { packageDataModule } from '../scripts/package-data.mjs';
-import { PAGE_SCRIPT } from '../src/report/html/script.ts';
 import { pageStyle } from '../src/report/html/style.ts';
 
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
@@ -31,7 +30,8 @@ const browserPlatform = (): Plugin => ({
 
 const MODULES: Readonly<Record<string, () => string>> = {
   // What a report does beyond being read, to be called whenever one was put in place.
-  'virtual:report-script': () => `export default function run() {\n${PAGE_SCRIPT}\n}`,
+  'virtual:report-script': () =>
+    `export default function run() {\n${readFileSync(here('../data/report/page.js'), 'utf8')}\n}`,
   'virtual:report-style': () => `export default ${JSON.stringify(pageStyle())}`,
   // The graph of the demo, in base64.
   'virtual:demo': () =>

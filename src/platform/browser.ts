@@ -10,9 +10,9 @@ import { unpackGzip } from './unpack-gzip.ts';
 
 export { crc32, md5, sha256 } from './hash.ts';
 
-export function packageData(name: string): string {
-  const text = PACKAGE_DATA[name];
-  if (text === undefined) throw internalError(`data/${name} was not bundled with the planner`);
+export function packageData(path: string): string {
+  const text = PACKAGE_DATA[path];
+  if (text === undefined) throw internalError(`data/${path} was not bundled with the planner`);
   return text;
 }
 

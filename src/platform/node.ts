@@ -65,8 +65,8 @@ export function latin1(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1');
 }
 
-export function packageData(name: string): string {
-  return readFileSync(new URL(`../../data/${name}`, import.meta.url), 'utf8');
+export function packageData(path: string): string {
+  return readFileSync(new URL(`../../data/${path}`, import.meta.url), 'utf8');
 }
 
 export function readUserFile(path: string, what: string): string | undefined {

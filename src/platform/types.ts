@@ -76,8 +76,8 @@ export interface Platform {
   /** A character of U+0000 to U+00FF for each byte. */
   readonly latin1: (bytes: Uint8Array) => string;
 
-  /** Text of a file of the package's folder `data`. */
-  readonly packageData: (name: string) => string;
+  /** Text of a file of the package's folder `data`, by its path there. */
+  readonly packageData: (path: string) => string;
   /** Text of a user's file, undefined where there is none; `what` names it in messages. */
   readonly readUserFile: (path: string, what: string) => string | undefined;
   readonly appendToFile: (path: string, text: string) => void;

@@ -1,7 +1,8 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 import { afterAll, expect, test } from 'vitest';
 
@@ -85,3 +86,14 @@ test('the check of a Llama passes, and fails where one sum is left out', async (
   expect(broken.status).not.toBe(0);
   expect(broken.answer.failed.length).toBeGreaterThan(0);
 }, 600_000);
+
+test('the Python that exported programs are written from compiles, with all of its functions', () => {
+  const texts = new URL('../../data/export/', import.meta.url);
+  const paths = readdirSync(texts)
+    .filter((name) => name.endsWith('.py'))
+    .map((name) => fileURLToPath(new URL(name, texts)));
+  expect(paths.length).toBeGreaterThanOrEqual(3);
+  const program = 'import ast, sys\nfor path in sys.argv[1:]: ast.parse(open(path).read(), path)';
+  const { status, stderr } = spawnSync(python, ['-c', program, ...paths], { encoding: 'utf8' });
+  expect(status, stderr).toBe(0);
+});

@@ -6,6 +6,7 @@ import { type ExportSource, exportSource } from '../../src/backend/target.ts';
 import { builtinOperators } from '../../src/entries/ops.ts';
 import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
 import { exportPlan } from '../../src/export/export.ts';
+import { HELPERS } from '../../src/export/torch/program/helpers.ts';
 import { torchTarget } from '../../src/export/torch/target.ts';
 import { importGraph, type Plan } from '../../src/index.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
@@ -305,4 +306,9 @@ describe('the order of the simulated step', () => {
       /it has loops or branches/,
     );
   });
+});
+
+test('the helpers of a program are the functions of the Python file that holds them', () => {
+  const text = readFileSync(new URL('../../data/export/torch-helpers.py', import.meta.url), 'utf8');
+  expect([...text.matchAll(/^def (\w+)/gm)].map(([, name]) => name)).toEqual(HELPERS);
 });

@@ -38,6 +38,9 @@ describe('the tarball', () => {
       'CHANGELOG.md',
       'docs/how-it-works.md',
       'data/hardware.json',
+      'data/report/page.css',
+      'data/report/page.js',
+      'data/export/torch-helpers.py',
       'dist/index.d.ts',
     ])
       expect(paths()).toContain(wanted);

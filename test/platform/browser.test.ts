@@ -3,11 +3,13 @@
  * thread that runs here.
  */
 import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
+import { packageDataModule } from '../../scripts/package-data.mjs';
 import * as browser from '../../src/platform/browser.ts';
 import * as node from '../../src/platform/node.ts';
 import type { Platform, ThreadPort } from '../../src/platform/types.ts';
@@ -23,6 +25,23 @@ describe('both platforms', () => {
         .filter((name) => name !== 'provideThreads')
         .sort(),
     ).toEqual(names);
+  });
+
+  it('have the texts of the package: facts, and what reports and exported programs are made of', () => {
+    const bundled = JSON.parse(
+      packageDataModule(fileURLToPath(new URL('../../data/', import.meta.url)))
+        .replace('export const PACKAGE_DATA = ', '')
+        .replace(/;$/, ''),
+    ) as Record<string, string>;
+    for (const path of [
+      'hardware.json',
+      'report/page.css',
+      'report/page.js',
+      'export/torch-helpers.py',
+      'export/torch-check.py',
+      'export/jax-check.py',
+    ])
+      expect(bundled[path], path).toBe(node.packageData(path));
   });
 
   it('both platforms hash any text alike', () => {

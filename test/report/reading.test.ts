@@ -214,6 +214,6 @@ describe('plans beside each other', () => {
     expect(html).toMatch(
       /<th scope="col" class="name">Parameter<\/th><th scope="col" class="keep">Placement/,
     );
-    expect(html).toMatch(/\.scroll\{[^}]*background-attachment:local,local,scroll,scroll/);
+    expect(html).toMatch(/\.scroll \{[^}]*background-attachment: local, local, scroll, scroll/);
   });
 });

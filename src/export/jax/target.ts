@@ -17,8 +17,8 @@ import { ShardwrightError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
 import { collectiveKind, readCollective } from '../../lower/program/collectives.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
+import { packageData } from '../../platform/platform.ts';
 import { type HloProgram, hloProgram } from '../hlo/program.ts';
-import { CHECK } from './check.ts';
 import { jaxTypeName, writtenKind } from './expressions.ts';
 import { jaxFunction } from './function.ts';
 import { rules } from './rules.ts';
@@ -57,7 +57,7 @@ function write(source: ExportSource): ExportResult {
   if (program !== undefined)
     files.push(
       { name: 'collectives.json', text: collectivesJson(source.lowered(), program.unread) },
-      { name: 'check.py', text: CHECK },
+      { name: 'check.py', text: packageData('export/jax-check.py') },
     );
   return { files, losses };
 }

@@ -7,8 +7,8 @@ import { headLines } from '../../backend/python-text.ts';
 import { type ExportFile, type ExportSource, exportSource } from '../../backend/target.ts';
 import { transferPlan } from '../../plan/choice/transfer.ts';
 import { prepare } from '../../plan/prepare/prepare.ts';
+import { packageData } from '../../platform/platform.ts';
 import { reduced } from '../../simulate/reduced.ts';
-import { CHECK } from './check-text.ts';
 import { programText } from './program/program-text.ts';
 import { splitProgram } from './program/split.ts';
 
@@ -41,7 +41,7 @@ export function checkFiles(
     'The program before it was cut, at small sizes.',
   ]);
   return [
-    { name: 'check.py', text: CHECK },
+    { name: 'check.py', text: packageData('export/torch-check.py') },
     ...write(smallSource).map(({ name, text }) => ({ name: `check/${name}`, text })),
     { name: 'check/reference.py', text: reference },
   ];

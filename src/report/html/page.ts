@@ -2,6 +2,7 @@
 
 import type { Graph } from '../../graph/types.ts';
 import { ofThemPadding } from '../../models/vocabulary.ts';
+import { packageData } from '../../platform/platform.ts';
 import { countedText } from '../../units.ts';
 import { h, Markup, scriptJson } from '../markup.ts';
 import type { Section } from '../model/blocks.ts';
@@ -11,7 +12,6 @@ import { planSections } from '../sections/plan.ts';
 import { prose, sectionMarkup } from './blocks.ts';
 import type { Drawings } from './drawings.ts';
 import { drawnSection, graphSection, programText } from './program-section.ts';
-import { PAGE_SCRIPT } from './script.ts';
 import { pageStyle } from './style.ts';
 
 /** The input of a page in addition to its sections. */
@@ -96,7 +96,7 @@ export function htmlFile({
     Markup.trusted(
       `<script type="application/json" id="shardwright-report">${scriptJson(data)}</script>`,
     ),
-    Markup.trusted(`<script>${PAGE_SCRIPT}</script>`),
+    Markup.trusted(`<script>${packageData('report/page.js').trim()}</script>`),
   );
   return `<!doctype html>\n<html lang="en">${head.html}${body.html}</html>\n`;
 }

@@ -1,189 +1,55 @@
 /**
- * The fixed part of `program.py`, as Python text: the device that it runs on, and the collectives.
- * Source: `torch.ops._c10d_functional` of PyTorch 2.8 to 2.13, whose work begins when it is called
- * and ends at `wait_tensor`.
+ * The fixed part of `program.py`, read from `data/export/torch-helpers.py`: the imports, the device
+ * that the program runs on, and the helpers that it calls.
  */
+import { internalError } from '../../../errors.ts';
+import { packageData } from '../../../platform/platform.ts';
 
-export const IMPORTS = `import torch
-import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh
-
-aten = torch.ops.aten
-c10d = torch.ops._c10d_functional
-`;
-
-/** `Here`: needs MESH_NAMES, MESH_SIZES and GROUPS. */
-export const HERE = `class Here:
-    """One device: its place in the mesh, the groups that it communicates in, and where its tensors are.
-
-    The device mesh must have the sizes and the order of the plan's; it may have no names. Groups over several mesh dims are
-    made here, so all ranks make this object at the same time.
-    """
-
-    def __init__(self, mesh: DeviceMesh, device: "torch.device | None" = None) -> None:
-        sizes = tuple(mesh.mesh.shape)
-        names = tuple(mesh.mesh_dim_names or ())
-        if sizes != MESH_SIZES or (names and names != MESH_NAMES):
-            planned = ", ".join(f"{n}={s}" for n, s in zip(MESH_NAMES, MESH_SIZES))
-            given = ", ".join(f"{n}={s}" for n, s in zip(names, sizes)) if names else f"sizes {sizes}"
-            raise ValueError(f"the plan is for the mesh ({planned}), the device mesh is ({given})")
-        coordinate = mesh.get_coordinate()
-        if coordinate is None:
-            raise ValueError(f"rank {dist.get_rank()} is not in the device mesh")
-        self.mesh = mesh
-        self.coordinate = list(coordinate)
-        self.rank = 0
-        for place, size in zip(coordinate, sizes):
-            self.rank = self.rank * size + place
-        if device is None:
-            kind = mesh.device_type
-            device = torch.device("cpu") if kind == "cpu" else torch.device(kind, torch.accelerator.current_device_index())
-        self.device = device
-        self.groups: "dict[str, str]" = {}
-        self.sizes: "dict[str, int]" = {}
-        self.places: "dict[str, int]" = {}
-        self.averages = True
-        for group in GROUPS:
-            dims = [MESH_NAMES.index(name) for name in group.split(",")]
-            own = mesh.get_group(dims[0]) if len(dims) == 1 else self._group_over(dims)
-            at = tuple(slice(None) if d in dims else c for d, c in enumerate(self.coordinate))
-            wanted = mesh.mesh[at].flatten().tolist()
-            members = dist.get_process_group_ranks(own)
-            if members != wanted:
-                raise ValueError(
-                    f"the group over {group} has ranks {members}, the order of the mesh is {wanted}: "
-                    "make the device mesh with init_device_mesh, whose ranks ascend"
-                )
-            self.groups[group] = own.group_name
-            self.sizes[group] = len(members)
-            self.places[group] = members.index(dist.get_rank())
-            self.averages = self.averages and dist.get_backend(own) != "gloo"
-
-    def _group_over(self, dims: "list[int]") -> "dist.ProcessGroup":
-        """The group of this device over several mesh dims; one call makes those of all devices."""
-        others = [d for d in range(len(MESH_SIZES)) if d not in dims]
-        members = 1
-        for d in dims:
-            members *= MESH_SIZES[d]
-        own, _ = dist.new_subgroups_by_enumeration(self.mesh.mesh.permute(*others, *dims).reshape(-1, members).tolist())
-        return own
-`;
+/** Functions of the file, in its order. */
+export const HELPERS = [
+  'wait',
+  'all_reduce',
+  'all_gather',
+  'reduce_scatter',
+  'all_to_all',
+  'all_reduce_coalesced',
+  'all_gather_coalesced',
+  'reduce_scatter_coalesced',
+  'permute',
+  'reordered',
+  'part',
+  'scan',
+  'while_loop',
+  'case',
+  'native_dropout',
+] as const;
 
 /** Name of a helper of `program.py`. */
-export type Helper = keyof typeof HELPERS;
-
-/** Texts of the helpers; only those that a program calls are written. */
-export const HELPERS = {
-  wait: `def wait(x):
-    """The value of a collective, when it is there."""
-    return c10d.wait_tensor.default(x)
-`,
-  all_reduce: `def all_reduce(here, x, op, group):
-    """x reduced over the group."""
-    if op == "avg" and not here.averages:
-        return all_reduce(here, x / here.sizes[group], "sum", group)
-    return c10d.all_reduce.default(x.contiguous(), op, here.groups[group])
-`,
-  all_gather: `def all_gather(here, x, n, group):
-    """The x of all n members, joined along dim 0."""
-    return c10d.all_gather_into_tensor.default(x.contiguous(), n, here.groups[group])
-`,
-  reduce_scatter: `def reduce_scatter(here, x, op, n, group):
-    """x reduced over the n members, of which each keeps its part of dim 0."""
-    if op == "avg" and not here.averages:
-        return reduce_scatter(here, x / n, "sum", n, group)
-    return c10d.reduce_scatter_tensor.default(x.contiguous(), op, n, here.groups[group])
-`,
-  all_to_all: `def all_to_all(here, x, received, sent, group):
-    """Part i of dim 0 to member i; the parts that come back are joined in the order of members."""
-    return c10d.all_to_all_single.default(x.contiguous(), received, sent, here.groups[group])
-`,
-  all_reduce_coalesced: `def all_reduce_coalesced(here, xs, op, group):
-    """Each of xs reduced over the group, by one collective."""
-    if op == "avg" and not here.averages:
-        return all_reduce_coalesced(here, [x / here.sizes[group] for x in xs], "sum", group)
-    return c10d.all_reduce_coalesced.default([x.contiguous() for x in xs], op, here.groups[group])
-`,
-  all_gather_coalesced: `def all_gather_coalesced(here, xs, n, group):
-    """Of each of xs those of all n members, joined along dim 0, by one collective."""
-    return c10d.all_gather_into_tensor_coalesced.default([x.contiguous() for x in xs], n, here.groups[group])
-`,
-  reduce_scatter_coalesced: `def reduce_scatter_coalesced(here, xs, op, n, group):
-    """Each of xs reduced over the n members, of which each keeps its part of dim 0, by one collective."""
-    if op == "avg" and not here.averages:
-        return reduce_scatter_coalesced(here, [x / n for x in xs], "sum", n, group)
-    return c10d.reduce_scatter_tensor_coalesced.default([x.contiguous() for x in xs], op, n, here.groups[group])
-`,
-  permute: `def permute(here, x, targets, group):
-    """x to member targets[i] from each member i."""
-    me = here.places[group]
-    rows = [0] * len(targets)
-    sent, received = list(rows), list(rows)
-    sent[targets[me]] = received[targets.index(me)] = x.numel()
-    flat = c10d.all_to_all_single.default(x.contiguous().reshape(-1), received, sent, here.groups[group])
-    return wait(flat).reshape(x.shape)
-`,
-  reordered: `def reordered(x, order):
-    """The equal parts of dim 0 in another order: members of a group ascend in PyTorch, the plan's may not."""
-    return x.reshape(len(order), -1, *x.shape[1:])[list(order)].reshape(x.shape)
-`,
-  part: `def part(here, whole, cuts):
-    """What this device has of a whole tensor; a cut is a mesh dim, a tensor dim, and the chunks of which it takes a piece each."""
-    def rows(x, dim, n, k):
-        size = -(-x.shape[dim] // n)
-        start = min(size * k, x.shape[dim])
-        return x.narrow(dim, start, min(size, x.shape[dim] - start))
-
-    for mesh_dim, dim, chunks in cuts:
-        n, k = MESH_SIZES[mesh_dim], here.coordinate[mesh_dim]
-        whole = torch.cat([rows(rows(whole, dim, chunks, c), dim, n, k) for c in range(chunks)], dim)
-    return whole
-`,
-  scan: `def scan(here, step, first, xs, captured, trips, reverse):
-    """step on row after row of xs, each trip with what the one before it handed on: the last of that, and what else it made, stacked.
-
-    The list of what the first trip is handed is emptied: later trips do not hold it."""
-    stacks, carry = None, list(first)
-    first.clear()
-    for k in reversed(range(trips)) if reverse else range(trips):
-        made = step(here, *carry, *[x[k] for x in xs], *captured)
-        carry, rows = made[: len(carry)], made[len(carry) :]
-        if stacks is None:
-            stacks = [row.new_empty((trips, *row.shape)) for row in rows]
-        for stack, row in zip(stacks, rows):
-            stack[k] = row
-        del made, rows
-    return [*carry, *stacks]
-`,
-  while_loop: `def while_loop(here, goes_on, step, first, captured, most=None):
-    """step again and again, as long as goes_on says so on every device; the list of what it starts from is emptied."""
-    trips, carry = 0, list(first)
-    first.clear()
-    while (most is None or trips < most) and bool(goes_on(here, *carry, *captured)[0]):
-        carry = step(here, *carry, *captured)
-        trips += 1
-    return carry
-`,
-  case: `def case(index, branches):
-    """The branch of an index; the last one where there is none."""
-    k = int(index)
-    return branches[k if 0 <= k < len(branches) else -1]
-`,
-  native_dropout: `def native_dropout(here, x, p, train, whole, cuts):
-    """Dropout as one device does it: the mask of the whole tensor is drawn, of which this device takes its part."""
-    if train is False:
-        return aten.native_dropout.default(x, p, train)
-    if x.device.type == "cpu":
-        # What the kernel draws there; one byte an element.
-        mask = torch.empty(whole, dtype=torch.bool, device=x.device).bernoulli_(1 - p)
-    else:
-        mask = aten.native_dropout.default(torch.empty(whole, dtype=x.dtype, device=x.device), p, True)[1]
-    mask = part(here, mask, cuts)
-    return x.mul(mask).mul_(0.0 if p == 1 else 1 / (1 - p)), mask
-`,
-} as const;
+export type Helper = (typeof HELPERS)[number];
 
 /** Helpers that a helper calls itself. */
 export const HELPER_USES: Readonly<Partial<Record<Helper, readonly Helper[]>>> = {
   permute: ['wait'],
 };
+
+export interface FixedText {
+  readonly imports: string;
+  /** The class `Here`, which needs MESH_NAMES, MESH_SIZES and GROUPS. */
+  readonly here: string;
+  readonly helper: (name: Helper) => string;
+}
+
+/** Cuts the file at the two empty lines between its definitions. */
+export function fixedText(): FixedText {
+  const [head, ...definitions] = packageData('export/torch-helpers.py').trimEnd().split('\n\n\n');
+  const byName = new Map(
+    definitions.map((text) => [/^(?:class|def) (\w+)/.exec(text)?.[1], `${text}\n`]),
+  );
+  const definition = (name: string): string => {
+    const text = byName.get(name);
+    if (text === undefined) throw internalError(`data/export/torch-helpers.py has no ${name}`);
+    return text;
+  };
+  const imports = head.slice(head.indexOf('import torch\n'), head.indexOf('\n# An exported'));
+  return { imports, here: definition('Here'), helper: definition };
+}

@@ -23,7 +23,7 @@ import { argumentText, type Names, operatorText } from './arguments.ts';
 import { memberRow } from './collective-list.ts';
 import { bodiesOf, controlOf, controlText } from './control.ts';
 import { groupOrder, inverse, permuted } from './group-order.ts';
-import { type Helper, HELPER_USES, HELPERS, HERE, IMPORTS } from './helpers.ts';
+import { fixedText, type Helper, HELPER_USES, HELPERS } from './helpers.ts';
 import { draws, randomText } from './random.ts';
 import { callLines, type SplitProgram } from './split.ts';
 
@@ -47,7 +47,7 @@ const OWN = [
   'RANK_INTS',
   'slice',
   'float',
-  ...Object.keys(HELPERS),
+  ...HELPERS,
 ];
 
 const HELPER_OF: Readonly<Record<CollectiveKind, Helper>> = {
@@ -106,7 +106,8 @@ export function programText(
         'need one random state.',
       `DRAWS = ${pyTuple([...writer.draws].map(pyString))}`,
     );
-  const helpers = writer.helpersInOrder().map((name) => HELPERS[name]);
+  const { imports, here, helper } = fixedText();
+  const helpers = writer.helpersInOrder().map(helper);
   const intro = pyDocstring([
     'What each device of the mesh runs: local calls, and collectives where the plan has them.',
     '',
@@ -117,10 +118,10 @@ export function programText(
     'the primals, and empties `saved`. placements.json says what each of them is; ' +
       'collectives.json lists the communication.',
   ]);
-  return `${[intro.join('\n'), IMPORTS, tables.join('\n') + '\n', HERE, ...helpers, ...functions].join('\n')}`.replace(
-    /\n{3,}(?=def |class )/g,
-    '\n\n\n',
-  );
+  const blocks = [intro.join('\n'), imports, `${tables.join('\n')}\n`, here];
+  return [...blocks, ...helpers, ...functions]
+    .join('\n')
+    .replace(/\n{3,}(?=def |class )/g, '\n\n\n');
 }
 
 /** State that the functions of a program share. */
@@ -159,7 +160,7 @@ class ProgramWriter implements ProgramParts {
   helpersInOrder(): Helper[] {
     for (const name of [...this.helpers])
       for (const used of HELPER_USES[name] ?? []) this.helpers.add(used);
-    return (Object.keys(HELPERS) as Helper[]).filter((name) => this.helpers.has(name));
+    return HELPERS.filter((name) => this.helpers.has(name));
   }
 
   /** A function for each body of a loop or a branching, inner ones first. */

@@ -1,7 +1,4 @@
-/**
- * The Python text of `check.py`, which runs `program.py` and `reference.py` on the same numbers.
- */
-export const CHECK = `"""Runs the sharded program beside the one that was not cut, on the same random numbers.
+"""Runs the sharded program beside the one that was not cut, on the same random numbers.
 
     python check.py [largest integer input, default 2]
 
@@ -48,7 +45,7 @@ def count(text):
     """Collectives of a module by kind; one that holds several arrays counts as so many."""
     found = {}
     for line in text.splitlines():
-        match = re.search(r"= (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(-start)?\\(", line)
+        match = re.search(r"= (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(-start)?\(", line)
         if match is None:
             continue
         operands = line[match.end() :].split("), ")[0].count("%")
@@ -86,4 +83,3 @@ def main():
 
 if __name__ == "__main__":
     main()
-`;

@@ -1,8 +1,4 @@
-/**
- * The Python text of `check.py`, which runs the plan's program on real processes and compares it
- * with the uncut program.
- */
-export const CHECK = `"""Runs the plan at small sizes on real processes, and the program before it was cut in each of them, on the same numbers.
+"""Runs the plan at small sizes on real processes, and the program before it was cut in each of them, on the same numbers.
 
     torchrun --standalone --nproc-per-node DEVICES check.py [largest integer input, default 2]
 
@@ -53,7 +49,7 @@ def part(whole, row, here, sizes):
     if row["dtensor"] is None:
         raise SystemExit(f"{row['name']} is placed {row['placement']}, which check.py cannot cut")
     for word, n, k in zip(row["dtensor"], sizes, here.coordinate):
-        found = re.match(r"(_?S)\\((\\d+)(?:, (\\d+))?\\)", word)
+        found = re.match(r"(_?S)\((\d+)(?:, (\d+))?\)", word)
         if found is not None:
             dim, blocks = int(found[2]), int(found[3] or 1)
             whole = torch.cat([rows(rows(whole, dim, blocks, b), dim, n, k) for b in range(blocks)], dim)
@@ -118,4 +114,3 @@ def main():
 
 if __name__ == "__main__":
     main()
-`;
