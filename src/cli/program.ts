@@ -94,8 +94,8 @@ export async function runCli(
       '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 ' +
         '--cluster dgx-h100\n\nExit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad ' +
         'input, 3 nothing fits, 4 stopped above the gap that was asked for, 5 findings: a plan ' +
-        'that differs from its files, a proof that proves nothing, wrong rules, 129, 130 and 143 a ' +
-        'signal before the first answer\n',
+        'that differs from its files, a proof that proves nothing, wrong rules, 129, 130 and 143 ' +
+        'a signal before the first answer\n',
     );
 
   for (const [heading, commands] of Object.entries(COMMANDS)) {
@@ -108,10 +108,9 @@ export async function runCli(
   } catch (error) {
     if (error instanceof CommanderError) {
       const hint = hintFor(error);
+      const message = error.message.replace(/^error: /, '');
       if (error.exitCode !== 0 && json)
-        io.stdout(
-          `${JSON.stringify({ error: { code: 'E_USAGE', message: error.message.replace(/^error: /, ''), ...(hint === undefined ? {} : { hint }) } })}\n`,
-        );
+        io.stdout(`${JSON.stringify({ error: { code: 'E_USAGE', message, hint } })}\n`);
       else if (hint !== undefined) io.stderr(`  hint: ${hint}\n`);
       return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     }

@@ -1,7 +1,7 @@
 /**
- * The anytime solver, for large problems with usage at every time: reduce, raise a bound by prices and
- * messages, search in blocks, close exactly where the reduced model is small, and hand out nothing
- * but checked choices and checked bounds.
+ * The anytime solver, for large problems with usage at every time: reduce, raise a bound by prices
+ * and messages, search in blocks, close exactly where the reduced model is small, and hand out
+ * nothing but checked choices and checked bounds.
  */
 import { monotonicMilliseconds as milliseconds } from '../platform/platform.ts';
 import { gapOf } from '../solver/problem/cost.ts';

@@ -6,7 +6,7 @@
  *              "edges": {"nodes": [[i, j]], "costs": [[..]]}, "usage_limit"}}
  *
  * Intervals are half-open; 10^18 in a cost means forbidden; an edge's costs are row-major over its
- * nodes as listed. As the contest's evaluator has it, an edge of one node adds to that node's costs.
+ * nodes as listed. As in the contest's evaluator, an edge of one node adds to that node's costs.
  * Edges of more than two nodes are refused: the solver's problems are pairwise.
  *
  * Costs and usages whose sums a double does not hold exactly are refused, so that nothing behind

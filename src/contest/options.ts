@@ -15,8 +15,8 @@ export interface ContestOptions extends Pick<
   | 'workLimit'
 > {
   /**
-   * A bound known beforehand. The search ends once its best choice is within the gap of it, too; the
-   * bound of the answer does not rest on it.
+   * A bound known beforehand. The search ends once its best choice is within the gap of it, too;
+   * the bound of the answer does not rest on it.
    */
   readonly lowerBound?: number;
   /** Worker threads; 1 works in the calling thread. The answer does not depend on it. Default 2. */

@@ -183,7 +183,8 @@ export function nearestPool({ accelerator, experts, hosts }: Circumstances): Err
 export function poolText({ accelerator, experts, hosts }: ErrorPool): string {
   const models = experts === null ? 'models' : experts ? 'mixtures of experts' : 'dense models';
   const where = accelerator === null ? ' on any machine' : ` on ${accelerator}`;
-  return `${models}${where}${hosts === null ? '' : hosts === 'one' ? ', one host' : ', several hosts'}`;
+  const count = hosts === null ? '' : hosts === 'one' ? ', one host' : ', several hosts';
+  return `${models}${where}${count}`;
 }
 
 /** Tells whether a model routes tokens to experts, by the names of its parameters. */

@@ -66,7 +66,8 @@ function write(source: ExportSource): ExportResult {
     if ('refused' in found) lost(found.refused);
     else expressions.push({ name, shape, einshard: formatEinshard(found.expression) });
   }
-  const text = `${JSON.stringify({ plan: planHash, mesh: mesh.text, parameters: expressions, losses }, null, 1)}\n`;
+  const record = { plan: planHash, mesh: mesh.text, parameters: expressions, losses };
+  const text = `${JSON.stringify(record, null, 1)}\n`;
   return { files: [{ name: 'placements.einshard.json', text }], losses };
 }
 

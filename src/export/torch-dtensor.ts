@@ -53,10 +53,8 @@ function write(source: ExportSource): ExportResult {
   const placements = plan.parameters.map(({ name, placement }) => {
     const view = toMeshView(parseSharding(placement, mesh, { kinds: table.kinds }), mesh);
     if ('refused' in view) losses.push({ item: name, planned: placement, instead: view.refused });
-    return [
-      name,
-      'refused' in view ? placement : view.placements.map((p) => p.text).join(''),
-    ] as const;
+    const text = 'refused' in view ? placement : view.placements.map((p) => p.text).join('');
+    return { name, placement: text };
   });
   const lines = lossLines(losses);
   const plans = modules.map(({ path, style }) => `    ${pyString(path)}: ${CALLS[style]},`);
@@ -104,7 +102,7 @@ function write(source: ExportSource): ExportResult {
       { name: 'parallelize.py', text },
       {
         name: 'placements.json',
-        text: `${JSON.stringify({ mesh: mesh.text, parameters: placements.map(([name, placement]) => ({ name, placement })) }, null, 1)}\n`,
+        text: `${JSON.stringify({ mesh: mesh.text, parameters: placements }, null, 1)}\n`,
       },
     ],
     losses,

@@ -114,7 +114,7 @@ export async function validateRuns(
   );
 }
 
-/** A row whose model or machine is refused is left out with the reason; faults of ours are thrown. */
+/** The reason why a row is left out: its model or machine is refused. @throws faults of ours */
 function refused(error: unknown): { readonly reason: string } {
   if (!(error instanceof ShardwrightError) || error.code === 'E_INTERNAL') throw error;
   return { reason: error.headline };

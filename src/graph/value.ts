@@ -201,8 +201,10 @@ export function symText(sym: Sym): string {
 /** `f32[8, 16]`, `(f32[8], none)`, `sym`, `none`; without strides. */
 export function typeText(type: ValueType, sizeText: (sym: Sym) => string = symText): string {
   switch (type.kind) {
-    case 'tensor':
-      return `${type.dtype}[${type.shape.map((dim) => (typeof dim === 'number' ? dim : sizeText(dim))).join(', ')}]`;
+    case 'tensor': {
+      const sizes = type.shape.map((dim) => (typeof dim === 'number' ? dim : sizeText(dim)));
+      return `${type.dtype}[${sizes.join(', ')}]`;
+    }
     case 'tuple':
       return `(${type.items.map((item) => typeText(item, sizeText)).join(', ')})`;
     case 'sym':

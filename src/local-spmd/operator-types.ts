@@ -89,7 +89,8 @@ export function typeOperator(
   operands: readonly (readonly OperandType[])[],
   owed: readonly (AxisType | undefined)[] = [],
 ): readonly TypedCall[] {
-  const key = `${record.name} ${axes.map(({ size, meaning }) => `${size}${meaning}`).join()} ${operands.join(';')} ${owed.join()}`;
+  const meanings = axes.map(({ size, meaning }) => `${size}${meaning}`);
+  const key = `${record.name} ${meanings.join()} ${operands.join(';')} ${owed.join()}`;
   let calls = known.get(ctx);
   if (calls === undefined) known.set(ctx, (calls = new Map<string, readonly TypedCall[]>()));
   let typed = calls.get(key);

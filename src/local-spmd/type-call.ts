@@ -40,7 +40,7 @@ export function typeCall(
       hint:
         fix ??
         'insert ' +
-          `${casts.map((c) => `${c.op}(${names[c.operand] ?? ''}, ${c.src}→${c.dst})`).join(' and ')}`,
+          casts.map((c) => `${c.op}(${names[c.operand] ?? ''}, ${c.src}→${c.dst})`).join(' and '),
     },
   );
 }

@@ -134,9 +134,8 @@ export class Typer implements Typing {
       ? `Implicit redistribution occurred for ${subject}`
       : `${subject}: ${found.rule} on ${meshDim}`;
     const rest = found.reason.replace(/^Implicit redistribution occurred for /, '');
-    const message =
-      `${head}: ` +
-      `${rest}${types.length === 0 ? '' : `; ${types.join(', ')}`}${place === '' ? '' : ` at ${place}`}`;
+    const list = types.length === 0 ? '' : `; ${types.join(', ')}`;
+    const message = `${head}: ${rest}${list}${place === '' ? '' : ` at ${place}`}`;
     if (this.violations.some((v) => v.message === message && v.meshDim === meshDim)) return;
     this.violations.push({
       node: node.name,

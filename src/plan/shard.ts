@@ -69,7 +69,8 @@ export async function shardPrepared(
 
 /**
  * The budget binds at the peak: from here on the request says so, and prices above a ceiling count.
- * What was found below a ceiling is a choice of another model, so there the road begins again, once.
+ * What was found below a ceiling is a choice of another model, so there the road begins again,
+ * once.
  */
 async function heldWithin(prepared: Prepared, over: OverBudget, run: Run): Promise<ShardResult> {
   const bound = holdingPeak(prepared);

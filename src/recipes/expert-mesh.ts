@@ -219,8 +219,8 @@ export function foldProblem(
 }
 
 /**
- * The axis of a strategy: one of its own, that of another strategy, or one of a second mesh over the
- * same devices.
+ * The axis of a strategy: one of its own, that of another strategy, or one of a second mesh over
+ * the same devices.
  */
 type AxisUse = 'new' | 'reused' | 'second mesh';
 

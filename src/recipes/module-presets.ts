@@ -141,7 +141,9 @@ export function parallelizeModule(
       'E_MESH',
       `parallelize_module wants a mesh of one dim, got ${mesh.text}`,
       {
-        hint: 'take the tensor-parallel part of the mesh; pins of a larger mesh name every mesh dim',
+        hint:
+          'take the tensor-parallel part of the mesh; ' +
+          'pins of a larger mesh name every mesh dim',
       },
     );
   const modules = modulesOf(graph);

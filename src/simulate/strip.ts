@@ -111,7 +111,9 @@ function run(
       rule: 'run on ranks',
       types: [],
       fix: 'this is a fault of shardwright: please report the program',
-      message: `${of === 'gradient' ? 'in the gradient, ' : ''}${target ?? 'the value'} (%${where}) ${message}`,
+      message:
+        (of === 'gradient' ? 'in the gradient, ' : '') +
+        `${target ?? 'the value'} (%${where}) ${message}`,
     });
   const { devices, nodesCompared, maxRelativeError, collectives } = found;
   return {

@@ -228,7 +228,8 @@ export type CertificateRow = { readonly row: number } | { readonly time: number 
 
 /**
  * Proof of a lower bound, replayed by `verifyCertificate` against the problem alone: reductions,
- * eliminations, branches, prices and messages. `solve` and `solveAnytime` write it. Plain data: it survives JSON.
+ * eliminations, branches, prices and messages. `solve` and `solveAnytime` write it. Plain data: it
+ * survives JSON.
  */
 export interface Certificate {
   readonly version: 2;

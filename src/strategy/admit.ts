@@ -140,7 +140,9 @@ function mismatch(
       fault ??= `input ${t} is cut ${p.text}, but ${plainOnly(slot)}`;
     else if (mate === undefined) groups.set(slot.tie, { t, p });
     else if (!mate.p.withDim(p.dim).equals(p))
-      fault ??= `input ${mate.t} is cut ${mate.p.text} and input ${t} ${p.text}, but the two dims are one index: both must be cut the same way`;
+      fault ??=
+        `input ${mate.t} is cut ${mate.p.text} and input ${t} ${p.text}, but the two dims are ` +
+        'one index: both must be cut the same way';
   }
   return fault === undefined ? undefined : { near: true, reason: fault };
 }

@@ -1,4 +1,4 @@
-/** The keys in which a job's layout is stated: what `--layout` takes and the trainers' files mean. */
+/** The keys of a job's layout: those that `--layout` takes and that the trainers' files mean. */
 
 /** Sizes: of mesh dims, of the chunks of a stage (`vp`), of a microbatch. */
 export const LAYOUT_SIZES = [

@@ -1,8 +1,7 @@
 /**
- * Runs commands that search in a thread of their own, while this one hears SIGHUP, SIGINT and SIGTERM.
- * Goes in: the command line. Comes out: its exit code. A signal makes the command end with the best it
- * has; one that comes before there is anything, or again, ends the process, as does a time limit
- * that is over before there is anything.
+ * Runs commands that search in a thread of their own, while this one hears SIGHUP, SIGINT and
+ * SIGTERM. A signal makes the command end with the best it has; one that comes before there is
+ * anything, or again, ends the process, as does a time limit that is over before there is anything.
  *
  * Source: exit codes 129, 130 and 143 are 128 plus the number of the signal, as shells have it.
  */

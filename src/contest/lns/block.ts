@@ -41,7 +41,7 @@ type Level = readonly { readonly at: number; readonly strides: readonly number[]
 /** The last level of a grid, in the form that kernels read. */
 interface Innermost {
   readonly factors: Level;
-  /** Per table: where its cells begin at the axes that are fixed, and the stride of the last one. */
+  /** Per table, the place of its cells at the axes that are fixed, and the last axis' stride. */
   readonly at: Int32Array;
   readonly step: readonly number[];
   /** Candidates of the eliminated variable, and the same as a multiple of four. */

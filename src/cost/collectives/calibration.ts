@@ -214,7 +214,8 @@ export function calibratedClusterText(clusterText: string, calibration: Calibrat
   const shares = attentionShares(calibration.attention, cluster);
   if (shares !== undefined) {
     change.attentionShares = shares;
-    sources.attentionShares = `${from}, median of the larger half of the sizes, every score counted`;
+    sources.attentionShares =
+      `${from}, median of the larger half of the sizes, ` + 'every score counted';
   }
   const share = copyShare(calibration.memory, cluster.memoryBytesPerSecond);
   if (share !== undefined) {

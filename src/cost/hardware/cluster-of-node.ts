@@ -181,7 +181,8 @@ function sourcesOf(
     devicesPerTray: `devices of a tray or instance: ${ofNode}`,
     operation: `rated power of a device: ${ofAccelerator}`,
     ...(node.system_W !== undefined && {
-      'operation.hostWatts': `${node.system_W} W of the whole system: ${cite(node.system_W_sources ?? [])}`,
+      'operation.hostWatts':
+        `${node.system_W} W of the whole system: ` + cite(node.system_W_sources ?? []),
     }),
     launchSeconds: LAUNCH_SOURCE,
     matmulLaunchSeconds: MATMUL_LAUNCH_SOURCE,

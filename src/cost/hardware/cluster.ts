@@ -163,4 +163,6 @@ export function headroomOf(memoryBytes: number, share = HEADROOM): number {
   return Math.round(share * memoryBytes);
 }
 
-export const HEADROOM_ASSUMED = `${100 * HEADROOM} % of memory is held back for context, allocator and communication buffers`;
+export const HEADROOM_ASSUMED =
+  `${100 * HEADROOM} % of memory is held back for context, allocator and ` +
+  'communication buffers';

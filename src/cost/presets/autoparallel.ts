@@ -166,8 +166,10 @@ export function autoparallelModel(cluster: Cluster, mesh: DeviceMesh): Collectiv
     note:
       `Kernels and collectives at AutoParallel's own figures, whatever the cluster has: 70 % ` +
       'of every peak, 7 us a kernel at least, ' +
-      `${family === undefined ? "PyTorch's figures for collectives" : `NCCL constants of ${family} GPUs`}. ` +
-      `The objective charges a redistribution by AutoParallel's formula, one mesh dim after ` +
+      (family === undefined
+        ? "PyTorch's figures for collectives"
+        : `NCCL constants of ${family} GPUs`) +
+      `. The objective charges a redistribution by AutoParallel's formula, one mesh dim after ` +
       'another, at each use; what runs are our steps, listed with their own seconds. ' +
       'Placements that AutoParallel does not have are charged as they run.',
     mesh,

@@ -62,10 +62,11 @@ export function bestPath(
         continue;
       const rest = tail(v);
       if (rest === undefined) continue;
+      const dims = graph.dimLists[graph.edgeDims[e]].join(',');
       const next: Tail = {
         collectives: rest.collectives + (communicates(graph.slots[edgeSlot[e]]) ? 1 : 0),
         steps: rest.steps + 1,
-        text: `${graph.dimLists[graph.edgeDims[e]].join(',')}:${shardingOfState(site, v, from).orderedText};${rest.text}`,
+        text: `${dims}:${shardingOfState(site, v, from).orderedText};${rest.text}`,
         edges: [e, ...rest.edges],
       };
       if (best === undefined || before(next, best)) best = next;

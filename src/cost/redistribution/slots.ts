@@ -102,8 +102,10 @@ export class SlotTable {
     if (this.exact && special.length === 0) {
       for (let d = 0; d < pieces.length; d++)
         key = key * this.products.size + (this.products.get(pieces[d]) ?? 0);
-    } else
-      key = `${pieces.join(',')}|${special.map((c) => `${c.dim}:${c.before}:${c.code}:${c.n}`).join(',')}`;
+    } else {
+      const cuts = special.map((c) => `${c.dim}:${c.before}:${c.code}:${c.n}`);
+      key = `${pieces.join(',')}|${cuts.join(',')}`;
+    }
     let i = this.cutIndex.get(key);
     if (i === undefined) {
       i = this.cuts.length;

@@ -113,7 +113,8 @@ export class HloCode {
 
   /** One number everywhere; equal constants of one region are one value. */
   constant(value: Number_, dtype: DType, shape: readonly number[] = []): Val {
-    const key = `${dtype}[${shape.join()}] ${typeof value} ${Object.is(value, -0) ? '-0' : String(value)}`;
+    const number = Object.is(value, -0) ? '-0' : String(value);
+    const key = `${dtype}[${shape.join()}] ${typeof value} ${number}`;
     let made = this.splats.get(key);
     if (made === undefined)
       this.splats.set(key, (made = this.one('constant', [], dtype, shape, { value })));

@@ -221,7 +221,10 @@ export function expression(instruction: Instruction, texts: Texts): string | und
     case 'reverse':
       return `lax.rev(${t(x)}, ${dims('dimensions')})`;
     case 'dynamic_slice':
-      return `lax.dynamic_slice(${t(x)}, ${pyTuple(inputs.slice(1).map(t))}, ${dims('slice_sizes')})`;
+      return (
+        `lax.dynamic_slice(${t(x)}, ${pyTuple(inputs.slice(1).map(t))}, ` +
+        `${dims('slice_sizes')})`
+      );
     case 'dynamic_update_slice':
       return `lax.dynamic_update_slice(${t(x)}, ${t(y)}, ${pyTuple(inputs.slice(2).map(t))})`;
     case 'dot_general':
@@ -271,7 +274,8 @@ export function expression(instruction: Instruction, texts: Texts): string | und
     case 'scan': {
       const carries = Number(a['carries']);
       const xs = inputs.length > carries ? pyTuple(inputs.slice(carries).map(t)) : 'None';
-      const options = `length=${String(a['length'])}${a['reverse'] === true ? ', reverse=True' : ''}`;
+      const reverse = a['reverse'] === true ? ', reverse=True' : '';
+      const options = `length=${String(a['length'])}${reverse}`;
       return (
         `lax.scan(${texts.body(0)}, ${pyTuple(inputs.slice(0, carries).map(t))}, ${xs}, ` +
         `${options})`

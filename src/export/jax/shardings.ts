@@ -117,7 +117,8 @@ export function shardingsJson(
 ): string {
   const records = (list: readonly SpecOf[]): object[] =>
     list.map(({ name, node, role, shape, spec }) => ({ name, node, role, shape, spec }));
-  return `${JSON.stringify({ mesh: mesh.text, inputs: records(inputs), outputs: records(outputs) }, null, 1)}\n`;
+  const record = { mesh: mesh.text, inputs: records(inputs), outputs: records(outputs) };
+  return `${JSON.stringify(record, null, 1)}\n`;
 }
 
 /** @throws E_SYNTAX for a file that is none of this target */

@@ -35,10 +35,10 @@ interface Notation {
 const NOTATIONS: readonly Notation[] = [
   {
     name: 'shardy',
-    header: (mesh) => [
-      '  sdy.mesh @mesh = ' +
-        `<[${mesh.names.map((n, m) => `${mlirString(n)}=${mesh.sizes[m]}`).join(', ')}]${order(mesh)}>`,
-    ],
+    header: (mesh) => {
+      const axes = mesh.names.map((name, m) => `${mlirString(name)}=${mesh.sizes[m]}`);
+      return [`  sdy.mesh @mesh = <[${axes.join(', ')}]${order(mesh)}>`];
+    },
     text: shardyText,
     attribute: (sharding) => `sdy.sharding = #sdy.sharding${sharding}`,
     constraint: (operand, sharding, type) =>

@@ -56,7 +56,8 @@ export function moduleText(program: HloProgram, text: ModuleText): string {
   const params = program.inputs.map(({ value, node }, i) => {
     writer.define(value, `%arg${i}`);
     const dict = text.inputs[i] === '' ? '' : ` {${text.inputs[i]}}`;
-    return `%arg${i}: ${typeText(value)}${dict} loc(${mlirString(node.meta.roleName ?? node.name)})`;
+    const place = mlirString(node.meta.roleName ?? node.name);
+    return `%arg${i}: ${typeText(value)}${dict} loc(${place})`;
   });
   writer.block(program.code, 2);
   const returned = program.outputs.flatMap((value, k) =>
@@ -158,7 +159,8 @@ class ModuleWriter {
     const types = inputs.map(typeText);
     const results = outputs.map(typeText);
     const [out] = results;
-    const arrow = `(${types.join(', ')}) -> ${results.length === 1 ? out : `(${results.join(', ')})`}`;
+    const result = results.length === 1 ? out : `(${results.join(', ')})`;
+    const arrow = `(${types.join(', ')}) -> ${result}`;
     const full = op.includes('.') ? op : `stablehlo.${op}`;
     const generic = (properties: readonly string[]): string => {
       const list = properties.length === 0 ? '' : ` <{${properties.join(', ')}}>`;
@@ -264,7 +266,7 @@ class ModuleWriter {
           throw internalError(`${op} in a program of all devices`);
         if (op.startsWith('chlo.'))
           return `${op} ${names.join(', ')} : ${types.join(', ')} -> ${out}`;
-        return `stablehlo.${op} ${names.join(', ')} : ${types.every((t) => t === out) ? out : arrow}`;
+        return `${full} ${names.join(', ')} : ${types.every((t) => t === out) ? out : arrow}`;
     }
   }
 }
@@ -362,7 +364,9 @@ function convolution(
     dims.forEach((d, i) => (out[d] = letters[i] ?? String(i - 2)));
     return `[${out.join(', ')}]`;
   };
-  const numbers = `${order('input_dimensions', ['b', 'f'])}x${order('kernel_dimensions', ['i', 'o'])}->${order('output_dimensions', ['b', 'f'])}`;
+  const numbers =
+    `${order('input_dimensions', ['b', 'f'])}x${order('kernel_dimensions', ['i', 'o'])}` +
+    `->${order('output_dimensions', ['b', 'f'])}`;
   const spatial = inputs[0].shape.length - 2;
   const each = (name: string): readonly number[] => {
     const given = a[name] === undefined ? [] : ints(a[name]);

@@ -171,7 +171,10 @@ function nested(type: ValueType, text: (tensor: TensorType) => string | null): s
 
 function strideText(type: TensorType, size: SizeText): string | null {
   if (type.stride === undefined || isContiguousStride(type.shape, type.stride)) return null;
-  return `[${type.stride.map((dim: Dim) => (typeof dim === 'number' ? String(dim) : `$(${size(dim)})`)).join(', ')}]`;
+  const steps = type.stride.map((dim: Dim) =>
+    typeof dim === 'number' ? String(dim) : `$(${size(dim)})`,
+  );
+  return `[${steps.join(', ')}]`;
 }
 
 /** An argument as graph text. */
@@ -202,8 +205,10 @@ function argText(arg: Arg, size: SizeText = symText): string {
       return `${arg.kind}:${wordText(arg.word)}`;
     case 'size':
       return `$(${size(arg.size)})`;
-    case 'slice':
-      return `slice(${[arg.start, arg.stop, arg.step].map((part) => argText(part, size)).join(', ')})`;
+    case 'slice': {
+      const parts = [arg.start, arg.stop, arg.step].map((part) => argText(part, size));
+      return `slice(${parts.join(', ')})`;
+    }
   }
 }
 

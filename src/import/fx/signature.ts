@@ -83,7 +83,9 @@ class JointSignature {
       const parameters = gradient.size;
       this.notes.push(
         'The text states no roles: ' +
-          `${parameters === 1 ? '1 primal with a gradient counts as a parameter' : `${parameters} primals with a gradient count as parameters`}, ` +
+          (parameters === 1
+            ? '1 primal with a gradient counts as a parameter, '
+            : `${parameters} primals with a gradient count as parameters, `) +
           `${this.primals.length - parameters} as inputs; --role NAME=parameter corrects this.`,
       );
       if (forwardCount > tangents)

@@ -138,7 +138,8 @@ export class GraphOfJaxpr {
 
   /** A constant of one value; equal ones are one node. */
   constant(value: LiteralValue, dtype: DType, shape: readonly number[]): ValueRef {
-    const key = `${typeof value}:${Object.is(value, -0) ? '-0' : String(value)}:${dtype}[${shape.join()}]`;
+    const text = Object.is(value, -0) ? '-0' : String(value);
+    const key = `${typeof value}:${text}:${dtype}[${shape.join()}]`;
     const known = this.constants.get(key);
     if (known !== undefined) return ref(known);
     const made = this.helper(

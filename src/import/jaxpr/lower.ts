@@ -132,5 +132,6 @@ class Context implements JaxprContext {
 }
 
 function typeKey(type: TensorType): string {
-  return `${type.dtype}[${type.shape.map((size) => (typeof size === 'number' ? size : size.sym)).join('x')}]`;
+  const sizes = type.shape.map((size) => (typeof size === 'number' ? size : size.sym));
+  return `${type.dtype}[${sizes.join('x')}]`;
 }

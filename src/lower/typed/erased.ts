@@ -96,14 +96,8 @@ function chain(typer: Typer, graph: Graph, verb: Node): Cause[] {
     spmdName(verb.target) === 'permute' ? 'permute' : `${text(3)}→${text(4)}`,
     text(1),
   ];
-  const out: Cause[] = [
-    causeOf(
-      typer,
-      graph,
-      verb,
-      `${words.join(' on ')}${verb.meta.of === undefined ? ', as written' : `, the gradient of %${verb.meta.of}`}`,
-    ),
-  ];
+  const from = verb.meta.of === undefined ? 'as written' : `the gradient of %${verb.meta.of}`;
+  const out: Cause[] = [causeOf(typer, graph, verb, `${words.join(' on ')}, ${from}`)];
   const typeOn = (name: string): Known => {
     const typed = typer.types.get(graph)?.get(name);
     return typed === undefined || isTuple(typed) ? undefined : typed[axis];

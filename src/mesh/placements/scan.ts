@@ -23,7 +23,8 @@ export class Scanner extends NotationScanner {
   constructor(
     text: string,
     private readonly rank?: number,
-    private readonly help = "write one of S(0), _S(0, 2), R, P(sum) for each mesh dim, as in 'S(0)R'",
+    private readonly help = 'write one of S(0), _S(0, 2), R, P(sum) for each mesh dim, ' +
+      "as in 'S(0)R'",
   ) {
     super(text, MAX_TEXT, 'the text of placements');
   }

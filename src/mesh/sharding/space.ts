@@ -258,8 +258,8 @@ export class ShardingSpace {
 
   /**
    * Ids of all shardings of a tensor of this rank: every mesh dim of several devices replicated,
-   * pending, or cutting one tensor dim. Sorted by codes of the mesh dims, outermost first; orders of one such list
-   * follow each other.
+   * pending, or cutting one tensor dim. Sorted by codes of the mesh dims, outermost first; orders
+   * of one such list follow each other.
    */
   enumerate(rank: number, options: EnumerateOptions = {}): number[] {
     const pending = (options.partialOps ?? []).map((op) => Partial.of(op));

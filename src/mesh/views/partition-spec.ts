@@ -103,7 +103,8 @@ export function isPartitionSpec(text: string): boolean {
 /** A set when all reductions are sums, as JAX writes it; else a dictionary. */
 function unreducedText(unreduced: ReadonlyMap<string, ReduceOp>): string {
   const sums = [...unreduced.values()].every((op) => op === 'sum');
-  return `{${[...unreduced].map(([axis, op]) => (sums ? `"${axis}"` : `"${axis}": "${op}"`)).join(', ')}}`;
+  const axes = [...unreduced].map(([axis, op]) => (sums ? `"${axis}"` : `"${axis}": "${op}"`));
+  return `{${axes.join(', ')}}`;
 }
 
 const HELP = 'as in P(("tp", "dp"), None)';

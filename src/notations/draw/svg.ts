@@ -130,7 +130,8 @@ function bodyOf(
     `<rect class="page" width="${width}" height="${height}"/>`,
     ...heading.map(
       (line, i) =>
-        `<text class="ink heading" x="${MARGIN}" y="${MARGIN + 14 + i * 22}">${escape(line)}</text>`,
+        `<text class="ink heading" x="${MARGIN}" y="${MARGIN + 14 + i * 22}">` +
+        `${escape(line)}</text>`,
     ),
     `<g transform="translate(${MARGIN} ${top})">`,
     ...cells.flatMap((row, r) =>
@@ -254,7 +255,8 @@ function directions(shape: readonly number[]): string {
   };
   const right = `${named(true)} to the right`;
   const down = named(false);
-  return `${down === '' ? right : `${right}, ${down.toLowerCase()} downwards`}${rank > 2 ? ', outermost first' : ''}.`;
+  const both = down === '' ? right : `${right}, ${down.toLowerCase()} downwards`;
+  return rank > 2 ? `${both}, outermost first.` : `${both}.`;
 }
 
 function description(

@@ -183,6 +183,8 @@ class Scan extends NotationScanner {
     }
     if (expected === ARROW && /[\d*]/.test(next))
       return 'numbers and stars belong on the right of the arrow';
-    return 'write the dims of the tensor, an arrow, and the dims of the mesh, as in a b -> 2 a2* b*';
+    return (
+      'write the dims of the tensor, an arrow, and the dims of the mesh, as in ' + 'a b -> 2 a2* b*'
+    );
   }
 }

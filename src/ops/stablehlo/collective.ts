@@ -102,7 +102,8 @@ const reduceScatter = defineOp('stablehlo.reduce_scatter', {
 });
 
 const allToAll = defineOp('stablehlo.all_to_all', {
-  schema: `Tensor operand, *, int split_dimension, int concat_dimension, int split_count, ${GROUPS}`,
+  schema:
+    'Tensor operand, *, int split_dimension, int concat_dimension, int split_count, ' + GROUPS,
   cls: 'collective',
   infer: (ctx) => {
     const { dtype, shape } = ctx.inputs[0];

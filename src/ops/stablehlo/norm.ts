@@ -68,7 +68,8 @@ export const normOps: readonly OperatorRecord[] = [
     flops: work,
   }),
   defineOp('stablehlo.batch_norm_grad', {
-    schema: `Tensor operand, Tensor scale, Tensor mean, Tensor variance, Tensor grad_output, ${FLAGS}`,
+    schema:
+      'Tensor operand, Tensor scale, Tensor mean, Tensor variance, Tensor grad_output, ' + FLAGS,
     cls: 'norm',
     results: 'tuple',
     infer: (ctx) => [x(ctx), perFeature(ctx), perFeature(ctx)],

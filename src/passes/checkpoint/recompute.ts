@@ -87,7 +87,8 @@ export function recomputeInBackward(graph: Graph, names: ReadonlySet<string>): R
   }
   if (originalOf.size === 0) return { graph, originalOf };
   const note =
-    `${originalOf.size === 1 ? 'One node of the forward pass is' : `${originalOf.size} nodes of the forward pass are`} ` +
-    'recomputed in the backward pass.';
+    (originalOf.size === 1
+      ? 'One node of the forward pass is '
+      : `${originalOf.size} nodes of the forward pass are `) + 'recomputed in the backward pass.';
   return { graph: { ...graph, nodes, notes: [...(graph.notes ?? []), note] }, originalOf };
 }

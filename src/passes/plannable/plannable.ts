@@ -25,7 +25,9 @@ function withoutDead(graph: Graph): Graph {
   const live = withoutDeadCode(graph);
   const dead = graph.nodes.length - live.nodes.length;
   if (dead === 0) return live;
-  const note = `${countedText(dead, 'call')} that nothing returned needs ${dead === 1 ? 'is' : 'are'} left out.`;
+  const note =
+    `${countedText(dead, 'call')} that nothing returned needs ` +
+    `${dead === 1 ? 'is' : 'are'} left out.`;
   return { ...live, notes: [...(live.notes ?? []), note] };
 }
 

@@ -59,7 +59,7 @@ export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
   });
   if (again.size === 0) return graph;
   const note =
-    `${again.size === 1 ? 'One view of a parameter is' : `${again.size} views of parameters are`} ` +
+    (again.size === 1 ? 'One view of a parameter is ' : `${again.size} views of parameters are `) +
     'taken again in the backward pass, so that no gathered weight is kept for free.';
   return {
     ...graph,

@@ -91,8 +91,8 @@ export function trainStep(
 }
 
 /**
- * The calls of the joint graph, with a name of its own for each gradient where it is made: it may be
- * cut there, summed and cut in one (ZeRO-2), or only when it is used. Returns these names.
+ * The calls of the joint graph, with a name of its own for each gradient where it is made: it may
+ * be cut there, summed and cut in one (ZeRO-2), or only when it is used. Returns these names.
  */
 function keepWithGradients(
   calls: CallBuilder,

@@ -113,7 +113,8 @@ function connect(
     }
     const copy = copies[use.copy];
     const wanted = use.demands.specs;
-    const key = `use${chargedKey(type, charged)}:${copyLists[use.copy]}:${use.demands.list}x${use.times}`;
+    const lists = `${copyLists[use.copy]}:${use.demands.list}`;
+    const key = `use${chargedKey(type, charged)}:${lists}x${use.times}`;
     const table = tables.table(key, copy.owned.length, wanted.length, () => {
       const own = charges.matrix(charged, copy.owned, wanted);
       const source = copy.copy.map((q, z) => (q < 0 ? copy.owned[z] : q));

@@ -75,7 +75,9 @@ export function strategySeconds(entry: NodeStrategies, input: BuildInput): NodeS
     const taken = Array.from({ length: dims }, (_, d) => set.rules[set.choice[s * dims + d]]);
     const body = input.collectives.bodies === 'joined' ? undefined : bodyTraffic(taken, local);
     // Many strategies see the same local sizes; pending reductions cost nothing to compute with.
-    const key = `${body?.bytes ?? ''}:${inputs.map((m) => m.shape.join('x')).join()}>${outputs.map((m) => m?.shape.join('x')).join()}`;
+    const read = inputs.map((m) => m.shape.join('x')).join();
+    const written = outputs.map((m) => m?.shape.join('x')).join();
+    const key = `${body?.bytes ?? ''}:${read}>${written}`;
     let cost = remembered.get(key);
     if (cost === undefined) {
       cost = presetComputeCost(input.collectives.preset, record, local, input.cluster, {

@@ -1,6 +1,6 @@
 /**
- * A graph and a request made ready to be solved, in four steps: settle the request, make the program
- * that is planned, price it, restrict it to what pins leave.
+ * A graph and a request made ready to be solved, in four steps: settle the request, make the
+ * program that is planned, price it, restrict it to what pins leave.
  */
 import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
@@ -68,7 +68,7 @@ export function onOtherProgram({ question, model }: Prepared, program: Graph): P
   return preparedProgram(plannableProgram(program, setting), setting, new Deadline(undefined));
 }
 
-/** The same question where the peak is known to bind: its request says so, and no price is left out. */
+/** The same question where the peak is known to bind: its request says so, all prices count. */
 export function holdingPeak(prepared: Prepared): Prepared {
   const { request } = prepared.question;
   if (peakBinds(request)) return prepared;

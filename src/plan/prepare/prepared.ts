@@ -1,4 +1,4 @@
-/** A request made ready to be solved: the question, what everything costs, and what its pins leave. */
+/** A request made ready to be solved: the question, all prices, and what its pins leave. */
 import type { Graph } from '../../graph/types.ts';
 import type { CompactProblem } from '../../solver/problem/restrict.ts';
 import type { RestrictedSolver } from '../../solver/search/restricted.ts';

@@ -1,4 +1,4 @@
-/** What everything costs: the placements of every call on the mesh, and the integer program of them. */
+/** Prices a program: the placements of every call on the mesh, and the integer program of them. */
 import { gradientDtype } from '../../cost/memory/state-bytes.ts';
 import type { Graph } from '../../graph/types.ts';
 import { openBodies } from '../../passes/plannable/open-bodies.ts';

@@ -1,8 +1,8 @@
 /**
- * Checks that a written plan is consistent: it compares every field with the value that follows from
- * the graph and the request, computes the cost of the placements again, and replays the certificate.
- * It solves nothing. Only the hash of the plan protects the fields that nobody can derive: the name of
- * the solver and the messages of other engines.
+ * Checks that a written plan is consistent: it compares every field with the value that follows
+ * from the graph and the request, computes the cost of the placements again, and replays the
+ * certificate. It solves nothing. Only the hash of the plan protects the fields that nobody can
+ * derive: the name of the solver and the messages of other engines.
  */
 import { ShardwrightError } from '../../errors.ts';
 import { parseGraph } from '../../graph/text/parse.ts';
@@ -322,7 +322,7 @@ function provenBound(
   return { bound: bound * scale, numbers, faults, leastBytes, problems };
 }
 
-/** Replays certificates, and keeps the problems that they are about and the faults that it finds. */
+/** Replays certificates, and keeps their problems and the faults that it finds. */
 class Replays {
   numbers = 0;
   readonly faults: string[] = [];

@@ -226,8 +226,10 @@ class PlanReader {
         why:
           node === undefined
             ? `the rule of ${target} that takes ${before} on ${axis}`
-            : 'as written in the ' +
-              `region${share === undefined ? '' : `, in one branch of a condition (its price weighs ${share})`}`,
+            : 'as written in the region' +
+              (share === undefined
+                ? ''
+                : `, in one branch of a condition (its price weighs ${share})`),
       });
       if (node !== undefined || implied.has(axis)) continue;
       implied.add(axis);

@@ -103,7 +103,8 @@ function checked<T>(schema: z.ZodType<T>, value: unknown, file: string): T {
 
 /** `$.nodes[3].inputs`. */
 export function jsonPath(keys: readonly PropertyKey[]): string {
-  return `$${keys.map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`)).join('')}`;
+  const steps = keys.map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`));
+  return `$${steps.join('')}`;
 }
 
 /**

@@ -173,11 +173,9 @@ function changedPlacements(
   const placed = (plan: Plan): Map<string, string> => {
     const all = new Map(plan.parameters.map((p) => [p.name, p.placement]));
     for (const node of plan.nodes) {
-      if (!parameterNodes.has(node.name))
-        all.set(
-          node.name,
-          `${node.inputs.join(', ')}${node.inputs.length > 0 ? ' -> ' : ''}${node.outputs.join(', ')}`,
-        );
+      if (parameterNodes.has(node.name)) continue;
+      const read = node.inputs.length > 0 ? `${node.inputs.join(', ')} -> ` : '';
+      all.set(node.name, read + node.outputs.join(', '));
     }
     return all;
   };

@@ -9,8 +9,8 @@ import type * as z from 'zod';
 type Plain<T> = T extends object ? { -readonly [K in keyof T]: Plain<T[K]> } : T;
 
 /**
- * `true` where two types are one and the same: neither has a field, an optional mark or a word that the
- * other lacks.
+ * `true` where two types are one and the same: neither has a field, an optional mark or a word that
+ * the other lacks.
  */
 type Same<A, B> =
   (<X>() => X extends A ? 1 : 2) extends <X>() => X extends B ? 1 : 2 ? true : false;

@@ -42,7 +42,7 @@ const FIELDS: Readonly<Record<keyof PlanRequest, true>> = {
 const REQUIRED = ['mesh', 'cluster', ...Object.keys(DEFAULT_REQUEST)] as const;
 const REQUEST_HINT = "give { ...DEFAULT_REQUEST, mesh: 'dp=8', cluster: 'dgx-h100' }.";
 
-/** @throws E_REQUEST for what is no request, a field that no request has, and one that is missing */
+/** @throws E_REQUEST for what is no request, for an unknown field, and for a missing one */
 export function checkRequest(request: unknown): void {
   if (!isRecord(request))
     throw new ShardwrightError('E_REQUEST', `the request is ${valueText(request)}`, {

@@ -67,10 +67,10 @@ export function lineSignature(node: Node, planned: PlannedNode): string {
   const text = nodeLines(node, planned)
     .join('\n')
     .replace(/%[\w.$-]+/g, '%');
-  return `${text}|${(node.meta.path ?? '').replace(/\d+/g, '*')}|${node.meta.roleName?.replace(/\d+/g, '*') ?? ''}`.replace(
-    /"[^"]*"/g,
-    (quoted) => quoted.replace(/\d+/g, '*'),
-  );
+  const withoutNumbers = (name: string): string => name.replace(/\d+/g, '*');
+  const path = withoutNumbers(node.meta.path ?? '');
+  const role = withoutNumbers(node.meta.roleName ?? '');
+  return `${text}|${path}|${role}`.replace(/"[^"]*"/g, withoutNumbers);
 }
 
 function placementText(node: PlannedNode): string {

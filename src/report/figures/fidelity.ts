@@ -21,6 +21,13 @@ const ROW = 34;
 /** Ratios beyond these are drawn at the edge. */
 const [LEAST, MOST] = [0.4, 2.5];
 
+function rowText({ family, ratios, p10, p90 }: FidelityRow): string {
+  return (
+    `${family}: ${ratios.length} runs, eight of ten between ${percentText(p10 - 1)} ` +
+    `and ${percentText(p90 - 1)}`
+  );
+}
+
 /**
  * Predicted over measured, one row a family; the dots of a row are spread in the order in which
  * they are given.
@@ -34,7 +41,7 @@ export function fidelityFigure(rows: readonly FidelityRow[]): Markup {
     {
       id: 'fidelity',
       title: 'Predicted over measured step time',
-      description: `${rows.map((r) => `${r.family}: ${r.ratios.length} runs, eight of ten between ${percentText(r.p10 - 1)} and ${percentText(r.p90 - 1)}`).join('; ')}.`,
+      description: `${rows.map(rowText).join('; ')}.`,
       width: WIDTH,
       height: bottom + 46,
     },

@@ -95,9 +95,8 @@ function laidOut(folded: FoldedGraph, belongs: (node: number) => boolean, top: n
       x?: number;
       y?: number;
     };
-    const words =
-      `${folded.nodes[e.from].name} to ` +
-      `${folded.nodes[e.to].name}${e.change === undefined ? '' : `: ${e.change}, ${secondsText(e.seconds)}`}`;
+    const change = e.change === undefined ? '' : `: ${e.change}, ${secondsText(e.seconds)}`;
+    const words = `${folded.nodes[e.from].name} to ${folded.nodes[e.to].name}${change}`;
     const path = h(
       'path',
       { d: pathOf(drawn.points.map(down)), class: e.change === undefined ? 'edge' : 'edge moved' },
@@ -125,8 +124,10 @@ function box(node: FoldedNode, { x, y }: Point, k: number): Markup {
   const [left, top] = [x - NODE.width / 2, y - NODE.height / 2];
   const times = node.count > 1 ? ` ×${node.count}` : '';
   const cost =
-    `${secondsText(node.seconds)} of ` +
-    `compute${node.communicationSeconds > 0 ? `, ${secondsText(node.communicationSeconds)} of communication` : ''}`;
+    `${secondsText(node.seconds)} of compute` +
+    (node.communicationSeconds > 0
+      ? `, ${secondsText(node.communicationSeconds)} of communication`
+      : '');
   return h(
     'g',
     { class: `node ${node.phase}`, tabindex: 0, role: 'button', 'data-node': k },

@@ -39,8 +39,8 @@ export function incumbentsFigure(steps: Incumbents['steps'], seconds: readonly n
       id: 'incumbents',
       title: 'Best plan and bound while solving',
       description:
-        `${steps.length} steps in ` +
-        `${secondsText(end)}${last === undefined || last.seconds === null ? '' : `, ending at ${secondsText(last.seconds)}`}.`,
+        `${steps.length} steps in ${secondsText(end)}` +
+        (typeof last?.seconds === 'number' ? `, ending at ${secondsText(last.seconds)}.` : '.'),
       width: WIDTH,
       height: HEIGHT,
     },

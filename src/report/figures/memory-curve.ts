@@ -40,7 +40,8 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
       : [h('path', { d: path, class: `area ${CLASS[kind]}` }, h('title', {}, kind))];
   });
   const peakX = at(curve.peakMoment + 0.5);
-  const named = `peak ${bytesText(curve.peakBytes)} at ${clip(curve.peakNode, 44)} (${curve.phase})`;
+  const peakNode = clip(curve.peakNode, 44);
+  const named = `peak ${bytesText(curve.peakBytes)} at ${peakNode} (${curve.phase})`;
   // A bold letter is about 8 pixels wide.
   const left = peakX + 8 * named.length > WIDTH && peakX - 8 * named.length > 0;
   const middle = !left && peakX + 8 * named.length > WIDTH;

@@ -46,6 +46,11 @@ function positiveOf(numbers: readonly number[], unit: number): readonly number[]
   return positive.length > 0 ? positive : [unit];
 }
 
+function pointText({ name, seconds, bytes, fits }: PlanPoint, k: number): string {
+  const words = `${k + 1}: ${name}, ${secondsText(seconds)}, ${bytesText(bytes)}`;
+  return fits ? words : `${words}, does not fit`;
+}
+
 /** Step time (logarithmic) over memory; numbers are those of the table. */
 export function paretoFigure(
   points: readonly PlanPoint[],
@@ -83,9 +88,7 @@ export function paretoFigure(
     {
       id: 'pareto',
       title: 'Step time against memory',
-      description:
-        `${points.map((p, k) => `${k + 1}: ${p.name}, ${secondsText(p.seconds)}, ${bytesText(p.bytes)}${p.fits ? '' : ', does not fit'}`).join('; ')}. ` +
-        `Budget ${bytesText(budgetBytes)}.`,
+      description: `${points.map(pointText).join('; ')}. Budget ${bytesText(budgetBytes)}.`,
       width: WIDTH,
       height: HEIGHT,
     },

@@ -61,7 +61,8 @@ export function rooflineFigure(roofline: Roofline): Markup {
         `FLOP/s reached over FLOPs per byte, both logarithmic. Roofs: ${rateText(peak)} of the ` +
         `matrix units (${roofline.unit}) and ${(rate / 1e9).toFixed(0)} GB/s of memory, which ` +
         `meet at ${ridge.toFixed(0)} FLOPs per byte. ` +
-        `${groups.map((g, k) => `${k + 1}: ${g.name}, ${secondsText(g.computeSeconds)}`).join('; ')}.`,
+        groups.map((g, k) => `${k + 1}: ${g.name}, ${secondsText(g.computeSeconds)}`).join('; ') +
+        '.',
       width: WIDTH,
       height: HEIGHT,
     },

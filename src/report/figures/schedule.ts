@@ -76,7 +76,8 @@ export function scheduleFigures(
   const last = shown.filter((b) => b.end > end - span);
   return [
     {
-      caption: `How the step begins: its first ${secondsText(span)} of ${secondsText(end)}. ${what}`,
+      caption:
+        `How the step begins: its first ${secondsText(span)} of ${secondsText(end)}. ` + what,
       svg: figure(drawn, first, 0, span, 'schedule-begin'),
     },
     {

@@ -42,8 +42,8 @@ export function streamsFigure(streams: Streams): Markup {
       id: 'streams',
       title: 'The step on its streams',
       description:
-        `${streams.streams.map((s) => `${s.name} busy ${secondsText(s.busySeconds)}`).join(', ')} ` +
-        `of a step of ${secondsText(streams.seconds)}.`,
+        streams.streams.map((s) => `${s.name} busy ${secondsText(s.busySeconds)}`).join(', ') +
+        ` of a step of ${secondsText(streams.seconds)}.`,
       width: WIDTH,
       height: bottom + 40,
     },

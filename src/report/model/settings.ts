@@ -95,10 +95,9 @@ function optimizerText({ graph, request }: SettingsInput): string {
   if (states > 0)
     return `optimizer of the program, ${countedText(states, 'state')} among its inputs`;
   if (dtypes.size === 0)
-    return (
-      `${request.optimizer === undefined ? 'no optimizer' : `optimizer ${request.optimizer} without state`}, ` +
-      'no gradient is returned'
-    );
+    return request.optimizer === undefined
+      ? 'no optimizer, no gradient is returned'
+      : `optimizer ${request.optimizer} without state, no gradient is returned`;
   const words = [...dtypes].sort().map((dtype) => {
     const optimizer = request.optimizer ?? defaultOptimizer(dtype);
     const {

@@ -231,8 +231,10 @@ function sensitivity({ sensitivity: found, plan }: Report): Block[] {
     {
       kind: 'table',
       caption:
-        'This plan priced anew on faster and slower links, latencies as they ' +
-        `are${solved ? ', and the best plan there' : '; the best plan there can only be faster (--what-if solves for it)'}`,
+        'This plan priced anew on faster and slower links, latencies as they are' +
+        (solved
+          ? ', and the best plan there'
+          : '; the best plan there can only be faster (--what-if solves for it)'),
       columns: [
         { head: 'Change', kind: 'name' },
         { head: 'This plan', kind: 'number' },

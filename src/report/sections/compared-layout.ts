@@ -16,7 +16,7 @@ export function layoutSection({ layout, plans, best: name }: Comparison): Sectio
   const blocks: Block[] = [
     {
       kind: 'text',
-      text: `${layout.text}${from === undefined ? '' : ` (read from ${from.file}, ${from.format})`}`,
+      text: layout.text + (from === undefined ? '' : ` (read from ${from.file}, ${from.format})`),
     },
     {
       kind: 'table',

@@ -271,8 +271,10 @@ export function refusedSection(c: Comparison): Section {
   const table: TableBlock = {
     kind: 'table',
     caption:
-      `${some.length === c.refused.length ? 'Plans' : `${countText(some.length)} of ${countText(c.refused.length)} plans`} ` +
-      'that the model, the mesh or the linter does not admit',
+      (some.length === c.refused.length
+        ? 'Plans'
+        : `${countText(some.length)} of ${countText(c.refused.length)} plans`) +
+      ' that the model, the mesh or the linter does not admit',
     columns: [
       { head: 'Plan', kind: 'keep' },
       { head: 'Mesh', kind: 'name' },

@@ -122,9 +122,11 @@ function bestLine(best: ComparedPlan, { question }: Comparison): string {
     return `${what}, of it ${secondsText(best.communicationSeconds)} communication`;
   const convention =
     question === undefined ? '' : ` (${question.mfuConvention.replace(/^MFU: /, '')})`;
+  const bubble =
+    layout.sizes.pp > 1 ? `, pipeline bubble ${secondsText(layout.bubbleSeconds)}` : '';
   return (
     `${what} a step: compute ${secondsText(layout.computeSeconds)}, communication ` +
-    `${secondsText(layout.exposedCommunicationSeconds)}${layout.sizes.pp > 1 ? `, pipeline bubble ${secondsText(layout.bubbleSeconds)}` : ''}; ` +
+    `${secondsText(layout.exposedCommunicationSeconds)}${bubble}; ` +
     `${countText(Math.round(layout.tokensPerSecond))} tokens/s, MFU ` +
     `${percentText(layout.mfu)}${convention}`
   );

@@ -17,7 +17,9 @@ export function memory(report: Report): Section {
     {
       kind: 'text',
       text:
-        `${isPeakLimited ? 'At its peak a device takes' : 'Parameters, gradients and optimizer state take'} ` +
+        (isPeakLimited
+          ? 'At its peak a device takes '
+          : 'Parameters, gradients and optimizer state take ') +
         `${bytesText(m.peakBytes)} of a budget of ${bytesText(m.budgetBytes)} per ` +
         `device${used}. The bar is the whole budget.`,
     },

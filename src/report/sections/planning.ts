@@ -140,7 +140,8 @@ function curvesSection(curves: readonly Curve[], points: readonly PlanningPoint[
       kind: 'figure',
       caption:
         `Tokens a second over ${WHAT[axis]}. ` +
-        `${drawn.map((c, k) => `${k + 1}: ${c.name}`).join('; ')}.${axis === 'devices' ? ' Dotted: ideal scaling.' : ''} ` +
+        `${drawn.map((c, k) => `${k + 1}: ${c.name}`).join('; ')}. ` +
+        `${axis === 'devices' ? 'Dotted: ideal scaling. ' : ''}` +
         'Larger dots: another plan is best than before.',
       svg: scalingFigure(drawn, WHAT[axis], 'scaling', axis === 'devices'),
     });

@@ -78,15 +78,18 @@ const STEPS: Readonly<Record<string, string>> = {
 function incumbents({ solverTrace, run }: Report): Block[] {
   const steps = solverTrace?.incumbents ?? null;
   if (steps === null || run.incumbentSeconds === null || steps.length === 0) return [];
+  const fromPlan = solverTrace?.incumbentsFrom === 'plan';
   return [
     { kind: 'heading', text: 'Best plan and bound by clock time' },
     {
       kind: 'text',
       text:
-        `${solverTrace?.incumbentsFrom === 'plan' ? 'While this plan was made' : 'The problem solved again for this report, without starting points'}: ` +
-        'the best plan so far and the proven bound. A bound may come before any plan, from the ' +
-        'problem without its memory ' +
-        `limit${solverTrace?.incumbentsFrom === 'plan' ? '; the first plans may be known recipes that the solver begins with' : ''}.`,
+        (fromPlan
+          ? 'While this plan was made'
+          : 'The problem solved again for this report, without starting points') +
+        ': the best plan so far and the proven bound. A bound may come before any plan, from the ' +
+        'problem without its memory limit' +
+        (fromPlan ? '; the first plans may be known recipes that the solver begins with.' : '.'),
     },
     // Two points are no picture.
     ...(steps.length < 3
@@ -152,8 +155,11 @@ export function trust({
       : `Nearest to this plan: ${first.experts ? 'models with experts' : 'dense models'} on ` +
         `${first.accelerator}, step times off by ` +
         `${first.medianApe === null ? 'an unknown share' : percentText(first.medianApe)} in ` +
-        `the median of ${first.runs} ` +
-        `runs${first.memoryMedianApe === null ? '' : `, memory peaks by ${percentText(first.memoryMedianApe)} in that of ${first.memoryRuns} readings`}.`;
+        `the median of ${first.runs} runs` +
+        (first.memoryMedianApe === null
+          ? '.'
+          : `, memory peaks by ${percentText(first.memoryMedianApe)} in that of ` +
+            `${first.memoryRuns} readings.`);
   const { calls } = pool;
   return {
     id: 'trust',

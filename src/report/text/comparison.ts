@@ -14,7 +14,9 @@ export function comparisonText(c: Comparison): string {
   const lines = [
     `${c.model === undefined ? '' : `${c.model} on `}${c.devices} devices of ${c.cluster}, ` +
       `${bytesText(c.budgetBytes)} each ` +
-      `${c.holds === 'peak' ? 'for peak memory, activations included' : 'for states (activations are not counted)'}`,
+      (c.holds === 'peak'
+        ? 'for peak memory, activations included'
+        : 'for states (activations are not counted)'),
     '',
   ];
   const head = [

@@ -97,10 +97,7 @@ export function forcedText(forced: Forced, seconds: number, limit: number): stri
       );
   }
   const names = lineText(changedNodes.slice(0, limit).join(', '));
-  lines.push(
-    '',
-    'other nodes that change: ' +
-      `${changedNodes.length}${names === '' ? '' : ` (${names}${changedNodes.length > limit ? ' ...' : ''})`}`,
-  );
+  const listed = names === '' ? '' : ` (${names}${changedNodes.length > limit ? ' ...' : ''})`;
+  lines.push('', `other nodes that change: ${changedNodes.length}${listed}`);
   return lines.join('\n');
 }

@@ -32,9 +32,11 @@ export function infeasibleText(
     smallest !== undefined
       ? `give --memory ${roundedUp(smallest)} or more, more devices, or a leaner --optimizer.`
       : result.neededBytes !== undefined || conflict.includes('activation memory')
-        ? `${enough === undefined ? 'give more --memory' : `give --memory ${roundedUp(enough)} or more`}, ` +
-          'more ' +
-          `devices${recomputesUnderBudget(request) ? ', or a leaner --optimizer' : ', or --checkpoint auto'}; ` +
+        ? (enough === undefined
+            ? 'give more --memory'
+            : `give --memory ${roundedUp(enough)} or more`) +
+          ', more devices, or ' +
+          (recomputesUnderBudget(request) ? 'a leaner --optimizer; ' : '--checkpoint auto; ') +
           '--frontier lists what fits.'
         : alone
           ? 'drop it, or ask for what every tensor of it can be: a dim of n rows is cut into n ' +

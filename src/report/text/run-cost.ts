@@ -15,9 +15,10 @@ export function runLines(run: RunCost): string[] {
     price === undefined || each === undefined
       ? ''
       : `, ${countText(Math.round(each))} for 1 ${price.currency}`;
+  const hours = `${amountText(run.deviceHours)} device-hours`;
   return [
     `run       ${tokensText(run.tokens)} tokens in ${countText(run.steps)} steps: ` +
-      `${[durationText(run.wallSeconds), `${amountText(run.deviceHours)} device-hours`, ...money, ...power].join(', ')}`,
+      [durationText(run.wallSeconds), hours, ...money, ...power].join(', '),
     `          ${countText(Math.round(run.tokensPerSecond))} tokens/s with failures${worth}`,
     `          goodput ${percentText(run.goodput)}: a failure every ` +
       `${durationText(run.betweenFailuresSeconds)}, a checkpoint of ` +

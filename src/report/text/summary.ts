@@ -135,15 +135,17 @@ function timelineLines({ timeline, budgetBytes }: Plan['memory']): string[] {
   const [top] = largest;
   return [
     `peak       memory ${bytesText(peakBytes)} at ${lineText(node)} (${phase})${over}`,
-    '           ' +
-      `${bars.join('')}${top === undefined ? '' : `   largest there: ${lineText(top.name)} ${bytesText(top.bytes)}`}`,
+    `           ${bars.join('')}` +
+      (top === undefined ? '' : `   largest there: ${lineText(top.name)} ${bytesText(top.bytes)}`),
   ];
 }
 
 function proofText(plan: Plan): string {
   const { proof } = plan;
   const time = proof.solveSeconds === null ? '' : `, ${secondsText(proof.solveSeconds)}`;
-  const recheck = `re-costed ${secondsText(proof.recheckedSeconds)} from the plan alone${roundingText(plan)}`;
+  const recheck =
+    `re-costed ${secondsText(proof.recheckedSeconds)} from the plan ` +
+    `alone${roundingText(plan)}`;
   if (proof.status === 'optimal') return `optimal (gap 0) by ${proof.solver}${time}; ${recheck}`;
   return (
     `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ` +

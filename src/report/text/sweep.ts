@@ -95,7 +95,8 @@ function layoutLines(asked: AskedLayout): string[] {
       `${secondsText(parts.communicationSeconds)}, bubble ${secondsText(parts.bubbleSeconds)}, ` +
       `${countedText(parts.microbatches, 'microbatch', 'microbatches')}`,
     `          ${bytesText(peakBytes)} at the peak, ` +
-      `${fits ? 'which fits' : 'which does not fit'}${fitWords(asked).replace(', fits', ' the budget; fits')}`,
+      (fits ? 'which fits' : 'which does not fit') +
+      fitWords(asked).replace(', fits', ' the budget; fits'),
     ...(run === undefined
       ? []
       : runLines(run)
@@ -258,15 +259,19 @@ function answerLines(
     `step time ${secondsText(p.seconds)}${bandWords(p)}   compute ` +
       `${secondsText(layout.computeSeconds)}   communication ` +
       `${secondsText(layout.exposedCommunicationSeconds)}   ` +
-      `${layout.sizes.pp > 1 ? `bubble ${secondsText(layout.bubbleSeconds)}   ` : ''}${countText(Math.round(layout.tokensPerSecond))} ` +
-      `tokens/s   MFU ${percentText(layout.mfu)} (${mfuConvention.replace(/^MFU: /, '')})`,
+      (layout.sizes.pp > 1 ? `bubble ${secondsText(layout.bubbleSeconds)}   ` : '') +
+      `${countText(Math.round(layout.tokensPerSecond))} tokens/s   ` +
+      `MFU ${percentText(layout.mfu)} (${mfuConvention.replace(/^MFU: /, '')})`,
     `memory    ${bytesText(p.peakBytes)}${fitWords(p)}   parameters ` +
       `${bytesText(memory.parameterBytes)}   gradients ${bytesText(memory.gradientBytes)}   ` +
       `optimizer ${bytesText(memory.optimizerBytes)}   activations ` +
       `${bytesText(memory.activationBytes)}   other ${bytesText(memory.temporaryBytes)}`,
     `with      ${countedText(layout.microbatches, 'microbatch', 'microbatches')} of ` +
-      `${layout.microbatch}${pipeline}${layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : ''}, ` +
-      `${recomputeText(layout, layers)}`,
+      `${layout.microbatch}${pipeline}` +
+      (layout.pairsMicrobatches === true
+        ? ', forward passes beside backward passes of another, '
+        : ', ') +
+      recomputeText(layout, layers),
   );
   if (layout.placements !== undefined)
     lines.push(

@@ -158,7 +158,8 @@ export function operatorNamed(table: OperatorTable, name: string): OperatorRecor
     hint:
       near.length > 0
         ? `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?`
-        : 'name it with namespace and overload, such as aten.mm.default; `shardwright rules` lists all',
+        : 'name it with namespace and overload, such as aten.mm.default; ' +
+          '`shardwright rules` lists all',
   });
 }
 
@@ -231,7 +232,8 @@ class Run {
         this.rulesChecked++;
         const why = refute(sample, trials.slice(0, this.draws), r, ranks);
         if (why === undefined) continue;
-        const text = `${combinationText(r.inputs, r.outputs)}${r.rewrite === undefined ? '' : ` [${r.rewrite}]`}`;
+        const rewrite = r.rewrite === undefined ? '' : ` [${r.rewrite}]`;
+        const text = `${combinationText(r.inputs, r.outputs)}${rewrite}`;
         const known = wrong.get(text);
         if (known === undefined) wrong.set(text, { ranks: [ranks], why });
         else known.ranks.push(ranks);

@@ -125,7 +125,8 @@ function findBuckets({ graph, mesh }: DeviceProgram, bucketBytes: number): Bucke
     const { dtype } = node.type;
     const bytes = Math.max(product(from), product(to)) * DTYPE_BYTES[dtype];
     const reader = firstReader(at);
-    const key = `${kind} ${call.meshDims.join()} ${call.op ?? ''} ${dtype} ${node.meta.phase ?? ''}`;
+    const where = `${kind} ${call.meshDims.join()} ${call.op ?? ''}`;
+    const key = `${where} ${dtype} ${node.meta.phase ?? ''}`;
     const member = { at, node, input: input.name, from, to };
     const last = open.get(key);
     if (last !== undefined && last.reader > at && last.bytes + bytes <= bucketBytes) {

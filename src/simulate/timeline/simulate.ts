@@ -282,7 +282,7 @@ class Trials {
     });
   }
 
-  /** Collectives in each of the orders. Sums that are ordered get their buckets with their order. */
+  /** Collectives in each of the orders. Ordered sums get their buckets with their order. */
   inOrders(size: number, distance: number | undefined): readonly Tried[] {
     const own = this.packed(size, undefined);
     const { schedule: unordered, heldBack } = this.prefetched(own, distance, own.within);
@@ -362,7 +362,8 @@ function passesOf(best: Tried, isAsync: boolean, inFlightBytes: number): string[
     ...(best.list === undefined
       ? []
       : [
-          'moves that a kernel waits for before sums that none waits for, in a fixed order of calls',
+          'moves that a kernel waits for before sums that none waits for, in a fixed order ' +
+            'of calls',
         ]),
   ];
 }

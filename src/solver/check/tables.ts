@@ -184,7 +184,9 @@ export class View {
     return this.known[c] === 1;
   }
 
-  /** Largest cost by which value w exceeds value d, which has a finite partner, where d is allowed. */
+  /**
+   * Largest cost by which value w exceeds value d, which has a finite partner, where d is allowed.
+   */
   worst(w: number, d: number): number {
     const [x, y] = [this.own[w], this.own[d]];
     if (x === y) return 0;

@@ -75,9 +75,7 @@ function mappedFrame(depth: number, index: number): string | undefined {
   }
 }
 
-/**
- * For each file name, true if the file is the user's: a trace asks for the same few again with every call.
- */
+/** By file name, true for a file of the user: a trace asks for the same few with every call. */
 const foreign = new Map<string, boolean>();
 
 function isForeign(frame: NodeJS.CallSite): boolean {

@@ -141,7 +141,11 @@ export function treeText(tree: Tree<unknown>): string {
       return 'host';
     case 'list':
       return `[${tree.items.map(treeText).join(', ')}]`;
-    case 'record':
-      return `{${tree.entries.map(([key, inner]) => `${JSON.stringify(key)}: ${treeText(inner)}`).join(', ')}}`;
+    case 'record': {
+      const entries = tree.entries.map(
+        ([key, inner]) => `${JSON.stringify(key)}: ${treeText(inner)}`,
+      );
+      return `{${entries.join(', ')}}`;
+    }
   }
 }

@@ -125,7 +125,9 @@ export function withSharding(tensor: Tensor, placements: string | readonly strin
     throw refusal(
       'E_TRACE_INPUT',
       `withSharding(${String(placements)}): the trace ` +
-        `${trace.settings.mesh === undefined ? 'has no mesh' : 'runs a body, which has no shardings of its own'}`,
+        (trace.settings.mesh === undefined
+          ? 'has no mesh'
+          : 'runs a body, which has no shardings of its own'),
       trace.place(),
       {
         hint: "name the mesh: trace(fn, inputs, { mesh: 'dp=2,tp=4' }).",

@@ -33,7 +33,8 @@ export function configurationLines(text: string, file: string, name?: string): s
   const names = [...functions].flatMap(([own, body]) =>
     states(own) && !SECTION.test(body) ? [own] : [],
   );
-  const known = `${names.slice(0, MOST_NAMES).join(', ')}${names.length > MOST_NAMES ? ' and others' : ''}`;
+  const others = names.length > MOST_NAMES ? ' and others' : '';
+  const known = `${names.slice(0, MOST_NAMES).join(', ')}${others}`;
   if (name === undefined) {
     if (names.length < 2) return text;
     throw new ShardwrightError(

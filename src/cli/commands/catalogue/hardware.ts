@@ -18,9 +18,8 @@ export function hardwareListCommand(options: HardwareOptions, io: CliIo): number
     const { _about: about, nodes } = hardware();
     const sources = (id: string): string[] =>
       (nodes.find((n) => n.id === id)?.sources ?? []).map((code) => about.sources[code] ?? code);
-    io.stdout(
-      `${JSON.stringify({ clusters: clusters.map((c) => ({ ...factsOf(c), sources: sources(c.id) })) })}\n`,
-    );
+    const facts = clusters.map((c) => ({ ...factsOf(c), sources: sources(c.id) }));
+    io.stdout(`${JSON.stringify({ clusters: facts })}\n`);
     return EXIT.ok;
   }
   const rows = clusters.map((c) => [

@@ -133,6 +133,10 @@ function reportText(report: ModelReport): string {
     paddedParameters === 0
       ? ''
       : `${ofThemPadding(paddedParameters)}; without it ${countText(real)}`;
+  const padded = paddedVocabulary === undefined ? '' : `, padded to ${countText(paddedVocabulary)}`;
+  const exactness = report.verbatim
+    ? "the vendor's file"
+    : 'shape-deciding fields exact, others may differ by revision';
   const lines = [
     `${report.name}  (${report.family}${report.hfId === undefined ? '' : `, ${report.hfId}`})`,
     `parameters  ${countText(parameters)}${apart}, ${counted}`,
@@ -141,16 +145,9 @@ function reportText(report: ModelReport): string {
       ? []
       : [`trainable   ${countText(report.trainable)}`]),
     `sizes       ${sizes}`,
-    ...(shape.vocabulary === 0
-      ? []
-      : [
-          'vocabulary  ' +
-            `${countText(shape.vocabulary)}${paddedVocabulary === undefined ? '' : `, padded to ${countText(paddedVocabulary)}`}`,
-        ]),
+    ...(shape.vocabulary === 0 ? [] : [`vocabulary  ${countText(shape.vocabulary)}${padded}`]),
     ...(shape.positions === undefined ? [] : [`positions   ${countText(shape.positions)}`]),
-    'config      ' +
-      `${report.verbatim ? "the vendor's file" : 'shape-deciding fields exact, others may differ by revision'}: ` +
-      `${report.source}`,
+    `config      ${exactness}: ${report.source}`,
     ...report.notes.map((note) => `note        ${note}`),
     ...(report.defaults.length === 0 ? [] : [`defaults    ${report.defaults.join(', ')}`]),
     ...(report.ignored.length === 0 ? [] : [`no effect   ${report.ignored.join(', ')}`]),

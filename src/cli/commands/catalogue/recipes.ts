@@ -114,14 +114,16 @@ export async function lintRecipe(
     ...(options.microbatch !== undefined ? { microbatch: options.microbatch } : {}),
   });
   if (options.json === true)
-    io.stdout(
-      `${JSON.stringify({ plan: recipe.name, facts, findings, ...(padding === undefined ? {} : { padding }) })}\n`,
-    );
+    // Without padding the key is left out: JSON has no undefined.
+    io.stdout(`${JSON.stringify({ plan: recipe.name, facts, findings, padding })}\n`);
   else if (findings.length === 0) io.stdout(`${recipe.name} on ${options.mesh}: nothing to say\n`);
-  else
-    io.stdout(
-      `${tableText(findings.map((f) => [f.code, f.severity, f.message, f.nearest.length > 0 ? `nearest: ${f.nearest.join(', ')}` : '']))}\n`,
-    );
+  else {
+    const rows = findings.map(({ code, severity, message, nearest }) => {
+      const near = nearest.length > 0 ? `nearest: ${nearest.join(', ')}` : '';
+      return [code, severity, message, near];
+    });
+    io.stdout(`${tableText(rows)}\n`);
+  }
   if (padding !== undefined && options.json !== true) io.stdout(`note  ${paddingText(padding)}\n`);
   return findings.some((f) => f.severity === 'error') ? EXIT.findings : EXIT.ok;
 }

@@ -174,11 +174,10 @@ function list(
   else
     for (const { call, rules } of calls) {
       io.stdout(`${call}\n`);
-      for (const r of rules)
-        io.stdout(
-          '  ' +
-            `${r.text}${r.origin === 'ext' ? '  (not in PyTorch 2.13)' : ''}${r.rewrite === null ? '' : `  [${r.rewrite}]`}\n`,
-        );
+      for (const { text, origin, rewrite } of rules) {
+        const note = origin === 'ext' ? '  (not in PyTorch 2.13)' : '';
+        io.stdout(`  ${text}${note}${rewrite === null ? '' : `  [${rewrite}]`}\n`);
+      }
     }
   return EXIT.ok;
 }

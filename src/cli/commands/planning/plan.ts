@@ -363,10 +363,8 @@ export function reportInfeasible(
   json: boolean,
 ): number {
   const { message, hint } = infeasibleText(result, request);
-  if (json)
-    io.stdout(
-      `${JSON.stringify({ error: { code: 'E_INFEASIBLE', message, hint }, ...result, model: model.graph.name })}\n`,
-    );
+  const error = { code: 'E_INFEASIBLE', message, hint };
+  if (json) io.stdout(`${JSON.stringify({ error, ...result, model: model.graph.name })}\n`);
   else io.stderr(`E_INFEASIBLE ${message}\n  hint: ${hint}\n`);
   return EXIT.infeasible;
 }

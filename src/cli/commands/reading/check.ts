@@ -7,7 +7,7 @@ import type { Mode } from '../../../local-spmd/modes.ts';
 import { fixText, type Violation } from '../../../local-spmd/typed.ts';
 import { checkPlannedModes, type PlanCheckReport } from '../../../plan/questions/spmd-check.ts';
 import { check } from '../../../simulate/strip.ts';
-import { bytesText, lineText, secondsText } from '../../../units.ts';
+import { bytesText, countedText, lineText, secondsText } from '../../../units.ts';
 import { loadModel } from '../../input/load.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { wholePlan } from '../../input/plan-folder.ts';
@@ -85,7 +85,9 @@ function textOf(report: CheckReport | PlanCheckReport): string {
   const collectives = 'collectives' in report ? report.collectives : [];
   const lines = [
     `mode ${mode}: ` +
-      `${violations.length === 0 ? 'nothing is forbidden' : `${violations.length} ${violations.length === 1 ? 'violation' : 'violations'}`}`,
+      (violations.length === 0
+        ? 'nothing is forbidden'
+        : countedText(violations.length, 'violation')),
     `types can be stripped: ${strippedText(report)}`,
     ...refusals.flatMap(({ message, fix }) => [
       `  ${message}`,
@@ -104,12 +106,15 @@ function textOf(report: CheckReport | PlanCheckReport): string {
         `${meshDim}, ${from} to ${to}`,
     ),
     ...(collectives.length === 0 ? [] : [`collectives (${collectives.length}):`]),
-    ...collectives.map(
-      (c) =>
+    ...collectives.map((c) => {
+      const times = c.times === undefined || c.times <= 1 ? '' : ` x${c.times}`;
+      const value = c.value === undefined ? '' : ` of %${c.value}`;
+      const place = c.source === undefined ? '' : ` at ${c.source}`;
+      return (
         `  %${lineText(c.node)}: ${c.kind}(${c.meshDims.join(',')}) ${bytesText(c.bytes)} ` +
-        `${secondsText(c.seconds)}${c.times === undefined || c.times <= 1 ? '' : ` x${c.times}`}${c.value === undefined ? '' : ` of %${c.value}`}, ` +
-        `${c.from} to ${c.to}; ${c.why}${c.source === undefined ? '' : ` at ${c.source}`}`,
-    ),
+        `${secondsText(c.seconds)}${times}${value}, ${c.from} to ${c.to}; ${c.why}${place}`
+      );
+    }),
     ...(advice.length === 0 ? [] : ['fewer collectives would do:']),
     ...advice.map(
       ({ nodes, meshDim, advice: text }) =>
@@ -118,9 +123,8 @@ function textOf(report: CheckReport | PlanCheckReport): string {
     ...(assumed.length === 0
       ? []
       : [
-          'no type is stated of ' +
-            `${assumed.slice(0, 8).join(', ')}${assumed.length > 8 ? `, and ${assumed.length - 8} more` : ''}: ` +
-            'I',
+          `no type is stated of ${assumed.slice(0, 8).join(', ')}` +
+            `${assumed.length > 8 ? `, and ${assumed.length - 8} more` : ''}: I`,
         ]),
   ];
   return lines.join('\n');

@@ -105,7 +105,8 @@ export function hloText({ name, nodes, ops, collectives, collectiveList }: HloIn
 function devicesText(groups: HloCollective['groups'], pairs: HloCollective['pairs']): string {
   if (pairs !== undefined) {
     const moved = pairs.filter(([from, to]) => from !== to);
-    return `${moved.length} transfers: ${cut(moved.map(([from, to]) => `${from}>${to}`).join(' '))}`;
+    const list = moved.map(([from, to]) => `${from}>${to}`).join(' ');
+    return `${moved.length} transfers: ${cut(list)}`;
   }
   return groups.length === 0 ? 'all' : cut(groups.map((group) => `{${group.join(',')}}`).join(''));
 }

@@ -1,7 +1,6 @@
 /**
- * Runs the command line in a process of its own, for a page that waits. In: its program and words,
- * the answer that the page hears, who is told of steps. Out: exit code and what was printed. Who goes away ends the
- * process.
+ * Runs the command line in a process of its own, for a page that waits, and gives its exit code and
+ * output. A page that goes away ends the process.
  */
 import { spawn } from 'node:child_process';
 import type { ServerResponse } from 'node:http';

@@ -115,7 +115,9 @@ function placementView(options: DrawOptions, shape: readonly number[], cuts: Cut
     cuts,
   });
   const pending = sharding.placements.find(isPending);
-  const lines = `${pending === undefined ? '' : `; ${pendingNote(pending)}`}${options.borders ? '; lines are shard borders' : ''}`;
+  const lines =
+    (pending === undefined ? '' : `; ${pendingNote(pending)}`) +
+    (options.borders ? '; lines are shard borders' : '');
   return {
     drawing,
     holders,

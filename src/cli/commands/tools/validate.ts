@@ -126,6 +126,13 @@ function record(validation: Validation): object {
   };
 }
 
+/** How a prediction meets a run that ran out of memory. */
+function foundOutOfMemory(prediction: Validation['predictions'][number]): string {
+  const { safe, fits } = fitsDevice(prediction);
+  if (safe) return 'safe (wrong)';
+  return fits ? 'not safe (right, by the band only)' : 'beyond the device (right)';
+}
+
 /** Rows without a prediction, those with the same reason in one line. */
 function skippedLines({ skipped }: Validation): string[] {
   const reasons = new Map<string, string[]>();
@@ -193,7 +200,7 @@ function text(validation: Validation, withGroups: boolean): string {
     lines.push(
       `${p.run.id} ran out of memory: predicted ${(p.peakBytes / 1e9).toFixed(1)} of ` +
         `${(p.run.system.cluster.memoryBytes / 1e9).toFixed(1)} GB, ` +
-        `${fitsDevice(p).safe ? 'safe (wrong)' : fitsDevice(p).fits ? 'not safe (right, by the band only)' : 'beyond the device (right)'}`,
+        foundOutOfMemory(p),
     );
   const count = (key: 'falseAlarms' | 'beyondDevice'): number =>
     validation.sources.reduce((n, s) => n + s[key], 0);

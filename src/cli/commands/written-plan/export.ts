@@ -50,11 +50,10 @@ export async function exportCommand(
       );
     return EXIT.ok;
   }
-  if (options.json === true)
-    io.stdout(
-      `${JSON.stringify({ target, files: Object.fromEntries(files.map(({ name, text }) => [name, text])), losses, notes })}\n`,
-    );
-  else if (files.length === 1) io.stdout(files[0].text);
+  if (options.json === true) {
+    const texts = Object.fromEntries(files.map(({ name, text }) => [name, text]));
+    io.stdout(`${JSON.stringify({ target, files: texts, losses, notes })}\n`);
+  } else if (files.length === 1) io.stdout(files[0].text);
   else
     throw new ShardwrightError(
       'E_USAGE',

@@ -135,9 +135,9 @@ function textOf(r: SimulateReport): string {
     ['MFU', `${percentText(r.mfu)}   ${r.mfuConvention}`],
     [
       'memory',
-      `${bytesText(r.peakBytes)} at ` +
-        `${secondsText(r.peakAtSeconds)}${r.peakTask === null ? '' : `, ${lineText(r.peakTask)}`}   ` +
-        `${kinds.map(([kind, bytes]) => `${kind} ${bytesText(bytes)}`).join('   ')}`,
+      `${bytesText(r.peakBytes)} at ${secondsText(r.peakAtSeconds)}` +
+        `${r.peakTask === null ? '' : `, ${lineText(r.peakTask)}`}   ` +
+        kinds.map(([kind, bytes]) => `${kind} ${bytesText(bytes)}`).join('   '),
     ],
     ['passes', r.passes.join('; ')],
   ]);

@@ -73,8 +73,10 @@ export function argumentText(arg: Arg, names: Names): string {
       break;
     case 'size':
       return names.integer(arg.size.sym);
-    case 'slice':
-      return `slice(${[arg.start, arg.stop, arg.step].map((part) => argumentText(part, names)).join(', ')})`;
+    case 'slice': {
+      const parts = [arg.start, arg.stop, arg.step].map((part) => argumentText(part, names));
+      return `slice(${parts.join(', ')})`;
+    }
     case 'graph':
       break;
   }

@@ -339,9 +339,9 @@ class FunctionText {
     for (const { node, after } of members) {
       const own = this.names.of(node.name);
       this.open.delete(node.name);
+      const waited = `wait(${own})`;
       this.line(
-        `${own} = ` +
-          `${isAlone && after !== undefined ? `reordered(wait(${own}), ${after})` : `wait(${own})`}`,
+        `${own} = ${isAlone && after !== undefined ? `reordered(${waited}, ${after})` : waited}`,
       );
     }
     if (isAlone) return;
@@ -397,7 +397,8 @@ class FunctionText {
     // says so.
     let made = !Object.hasOwn(node.kwargs, 'device');
     eachOperand(node, () => (made = false));
-    return `${operatorText(node)}(${[...this.list(node), ...(made ? ['device=here.device'] : [])].join(', ')})`;
+    const list = [...this.list(node), ...(made ? ['device=here.device'] : [])];
+    return `${operatorText(node)}(${list.join(', ')})`;
   }
 
   private control(node: Node, form: ControlForm, start: string | undefined): string {
@@ -443,7 +444,8 @@ class FunctionText {
     this.parts.helpers.add(helper);
     if (kind === 'collective_permute') {
       const value = argumentText(node.args[0], this.arguments);
-      return `${helper}(here, ${[value, permuted(node.args[1], order), pyString(group)].join(', ')})`;
+      const targets = permuted(node.args[1], order);
+      return `${helper}(here, ${value}, ${targets}, ${pyString(group)})`;
     }
     const { sent, rest, after } = this.sides(node, kind, order);
     this.open.set(node.name, [{ node, ...(after === undefined ? {} : { after }) }]);

@@ -221,14 +221,13 @@ export function selectGraph(content: LogContent, select: string | undefined): Lo
     compileId === '' ? title : `${compileId} ${title}`;
   if (select === undefined) {
     if (graphs.length === 1) return graphs[0];
+    const joint = graphs.find(({ artifact }) => /joint/i.test(artifact));
     const list = graphs.slice(0, 50).map((graph) => `'${label(graph)}'`);
     throw new ShardwrightError(
       'E_REF',
       `the log holds ${graphs.length} graphs: ${list.join(', ')}`,
       {
-        hint:
-          'name one: --select ' +
-          `${JSON.stringify(graphs.find((g) => /joint/i.test(g.artifact))?.title ?? graphs[0].title)}`,
+        hint: `name one: --select ${JSON.stringify((joint ?? graphs[0]).title)}`,
       },
     );
   }

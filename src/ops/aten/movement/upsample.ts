@@ -184,7 +184,8 @@ const TAPS: Readonly<Record<Mode, number>> = { nearest: 1, linear: 2, cubic: 4 }
 function backward(family: Family): OperatorRecord {
   const { name, mode, dims } = family;
   return defineOp(`aten.${name}_backward.default`, {
-    schema: `Tensor grad_output, int[] output_size, int[] input_size${align(mode)}, ${scales(dims)}`,
+    schema:
+      `Tensor grad_output, int[] output_size, int[] input_size${align(mode)}, ` + scales(dims),
     cls: 'other',
     infer: (ctx) => {
       checked(ctx, 'grad_output', dims);

@@ -64,7 +64,9 @@ export function sizesOf(
   const [valueRows, values] = v.shape.slice(-2);
   const heads = q.shape[rank - 3] ?? 1;
   const keyHeads = k.shape[rank - 3] ?? 1;
-  const shapes = `query [${q.shape.join(', ')}], key [${k.shape.join(', ')}], value [${v.shape.join(', ')}]`;
+  const shapes =
+    `query [${q.shape.join(', ')}], key [${k.shape.join(', ')}], ` +
+    `value [${v.shape.join(', ')}]`;
   const leading = sameShape(k.shape.slice(0, -2), v.shape.slice(0, -2)) && k.shape.length === rank;
   if (!leading || !sameShape(q.shape.slice(0, -3), k.shape.slice(0, -3)))
     ctx.fail(`${shapes} must agree in their batch dims, key and value in their heads`);

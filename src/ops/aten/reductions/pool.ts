@@ -87,7 +87,8 @@ const windowWork =
 
 const WINDOW = 'int[] kernel_size, int[] stride=[], int[] padding=[0]';
 const MAX_WINDOW = `${WINDOW}, int[] dilation=[1], bool ceil_mode=False`;
-const AVG_WINDOW = `${WINDOW}, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None`;
+const AVG_WINDOW =
+  `${WINDOW}, bool ceil_mode=False, bool count_include_pad=True, ` + 'int? divisor_override=None';
 
 function gradient(name: string, schema: string, dims: number): OperatorRecord {
   return defineOp(name, {
@@ -139,7 +140,8 @@ function fractional(dims: number): OperatorRecord {
     infer: (ctx) => places(resized(ctx, dims)),
     shard: (ctx) => {
       const { shape } = need(ctx, 'self');
-      const first = shape.length - dims - 2; // an image without batch has no first dim, its numbers do
+      // An image without batch has no first dim, its numbers have one.
+      const first = shape.length - dims - 2;
       return cuttable(shape)
         .filter((d) => d < shape.length - dims)
         .map((d) => rule([S(d), S(d - first)], [S(d), S(d)]));

@@ -31,12 +31,12 @@ export function placeRecomputedNodes(
     // A view that was another name of an earlier one: placed as that one.
     const source = taken >= 0 ? from : before.flow.values[before.flow.alias[from]]?.node;
     if (source === undefined) return undefined;
-    const a = before.strategies.nodes[source]!.set;
-    const b = after.strategies.nodes[n]!.set;
+    const { set: a, content: was } = before.strategies.nodes[source]!;
+    const { set: b, content: is } = after.strategies.nodes[n]!;
     const s = choice[before.nodeVariable[source]];
     const width = a.inputCount + a.outputCount;
     if (width !== b.inputCount + b.outputCount) return undefined;
-    const key = `${before.strategies.nodes[source]!.content}:${s}>${after.strategies.nodes[n]!.content}`;
+    const key = `${was}:${s}>${is}`;
     let found = known.get(key);
     if (found === undefined) {
       found = -1;
