@@ -30,37 +30,99 @@ const CALLS: Readonly<Record<Style, string>> = {
 };
 
 function write(source: ExportSource): ExportResult {
-  const { mesh, plan, table } = source;
+  const { mesh } = source;
   const roles = planRoles(source);
   const { modules, losses: styleLosses } = tensorStyles(roles, source);
-  const losses: ExportLoss[] = [...recipeLosses(roles, source), ...styleLosses];
+  const { placements, losses: placementLosses } = placementsOf(source);
   const of = (role: string): string[] =>
     roles.roles.flatMap((own, m) => (own === role ? [mesh.names[m]] : []));
-  const [tensor, fsdp, data] = [of('tensor'), of('fsdp'), of('data')];
-  for (const role of ['context', 'expert'])
-    if (of(role).length > 0)
-      losses.push({
-        item: `mesh dim ${of(role).join(', ')}`,
-        planned: `${role} parallel`,
-        instead: 'no call of this file does it: use --target torch',
-      });
-  if (tensor.length > 1)
-    losses.push({
+  const losses: ExportLoss[] = [
+    ...recipeLosses(roles, source),
+    ...styleLosses,
+    ...roleLosses(of),
+    ...placementLosses,
+  ];
+  const text = programText(source, {
+    head: lossLines(losses),
+    plans: modules.map(({ path, style }) => `    ${pyString(path)}: ${CALLS[style]},`),
+    tensor: of('tensor').map(pyString),
+    shards: [...of('data'), ...of('fsdp')].map(pyString),
+    isSharded: of('fsdp').length > 0,
+  });
+  const notes = [
+    'DTensor chooses the collectives: compare with --target torch, which runs those of the plan.',
+  ];
+  const known = propagatedPrice(source);
+  return {
+    files: [
+      { name: 'parallelize.py', text },
+      {
+        name: 'placements.json',
+        text: `${JSON.stringify({ mesh: mesh.text, parameters: placements }, null, 1)}\n`,
+      },
+    ],
+    losses,
+    notes: known === undefined ? notes : [...notes, known],
+  };
+}
+
+/** Mesh dims that no call of the file uses. */
+function roleLosses(of: (role: string) => readonly string[]): ExportLoss[] {
+  const unused = ['context', 'expert'].flatMap((role) =>
+    of(role).length === 0
+      ? []
+      : [
+          {
+            item: `mesh dim ${of(role).join(', ')}`,
+            planned: `${role} parallel`,
+            instead: 'no call of this file does it: use --target torch',
+          },
+        ],
+  );
+  const tensor = of('tensor');
+  if (tensor.length <= 1) return unused;
+  return [
+    ...unused,
+    {
       item: 'tensor parallelism',
       planned: `over ${tensor.join(', ')}`,
       instead: 'parallelize_module takes one mesh dim',
-    });
+    },
+  ];
+}
+
+/** Placements of the parameters as DTensor has them. */
+function placementsOf({ mesh, plan, table }: ExportSource): {
+  readonly placements: readonly { readonly name: string; readonly placement: string }[];
+  readonly losses: readonly ExportLoss[];
+} {
+  const losses: ExportLoss[] = [];
   const placements = plan.parameters.map(({ name, placement }) => {
     const view = toMeshView(parseSharding(placement, mesh, { kinds: table.kinds }), mesh);
     if ('refused' in view) losses.push({ item: name, planned: placement, instead: view.refused });
     const text = 'refused' in view ? placement : view.placements.map((p) => p.text).join('');
     return { name, placement: text };
   });
-  const lines = lossLines(losses);
-  const plans = modules.map(({ path, style }) => `    ${pyString(path)}: ${CALLS[style]},`);
-  const shards = [...data, ...fsdp].map(pyString);
-  const text = [
-    ...[...headLines(source, 'torch-dtensor'), ...lines].map((line) => `# ${line}`),
+  return { placements, losses };
+}
+
+/** The calls of `parallelize.py`; mesh dims are Python strings. */
+interface Calls {
+  readonly head: readonly string[];
+  /** Lines of the table of modules. */
+  readonly plans: readonly string[];
+  readonly tensor: readonly string[];
+  readonly shards: readonly string[];
+  readonly isSharded: boolean;
+}
+
+function programText(
+  source: ExportSource,
+  { head, plans, tensor, shards, isSharded }: Calls,
+): string {
+  const { mesh } = source;
+  return [
+    ...[...headLines(source, 'torch-dtensor'), ...head].map((line) => `# ${line}`),
     'from torch.distributed.device_mesh import init_device_mesh',
     'from torch.distributed.fsdp import fully_shard',
     'from torch.distributed.tensor import Replicate',
@@ -79,10 +141,8 @@ function write(source: ExportSource): ExportResult {
     '    """Cuts the modules of the plan, then shards the blocks and the rest of the model ' +
       'over the data-parallel dims."""',
     '    mesh = init_device_mesh(device_type, MESH_SHAPE, mesh_dim_names=MESH_NAMES)',
-    ...(tensor.length > 0
-      ? [`    parallelize_module(model, mesh[${pyString(tensor[0])}], PLAN)`]
-      : []),
-    ...(fsdp.length > 0
+    ...(tensor.length > 0 ? [`    parallelize_module(model, mesh[${tensor[0]}], PLAN)`] : []),
+    ...(isSharded
       ? [
           `    shards = mesh[${shards.length === 1 ? shards[0] : pyTuple(shards)}]`,
           '    for block in blocks:',
@@ -93,21 +153,6 @@ function write(source: ExportSource): ExportResult {
     '    return model',
     '',
   ].join('\n');
-  const notes = [
-    'DTensor chooses the collectives: compare with --target torch, which runs those of the plan.',
-  ];
-  const known = propagatedPrice(source);
-  return {
-    files: [
-      { name: 'parallelize.py', text },
-      {
-        name: 'placements.json',
-        text: `${JSON.stringify({ mesh: mesh.text, parameters: placements }, null, 1)}\n`,
-      },
-    ],
-    losses,
-    notes: known === undefined ? notes : [...notes, known],
-  };
 }
 
 /** The extra price of node-by-node propagation, where the plan has that price. */

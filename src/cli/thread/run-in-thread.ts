@@ -8,7 +8,7 @@
 import { Worker } from 'node:worker_threads';
 
 import { interrupted, ShardwrightError } from '../../errors.ts';
-import { type CliStreams, EXIT, printer, reportError } from '../output/io.ts';
+import { type CliIo, type CliStreams, EXIT, printer, reportError } from '../output/io.ts';
 import type { ThreadMessage, ThreadStart } from './command-thread-main.ts';
 
 const SIGNALS = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const;
@@ -48,77 +48,108 @@ export function needsThread([command = '', ...rest]: readonly string[]): boolean
 
 /** Runs the command; resolves to the exit code, or ends the process. */
 export function runInThread(argv: readonly string[], streams: CliStreams): Promise<number> {
-  const words = new Int32Array(new SharedArrayBuffer(8));
-  const start: ThreadStart = {
-    argv,
-    isTerminal: streams.isTerminal,
-    words,
-    ranMilliseconds: performance.now(),
-    at: process.hrtime.bigint(),
-  };
-  const worker = new Worker(new URL('./command-thread.mjs', import.meta.url), {
-    workerData: start,
-    execArgv: [],
-    resourceLimits: {
-      maxYoungGenerationSizeMb:
-        argv[0] === 'compare' ? YOUNG_MEGABYTES.compare : YOUNG_MEGABYTES.other,
-    },
+  const run = new ThreadedRun(argv, streams);
+  const names = Object.keys(SIGNALS) as SignalName[];
+  const onSignal = (name: SignalName): void => run.onSignal(name);
+  for (const name of names) process.on(name, onSignal);
+  return run.ended().finally(() => {
+    run.endLimit();
+    for (const name of names) process.off(name, onSignal);
   });
-  const io = printer(streams);
-  const report = (error: unknown): number => reportError(error, io, argv.includes('--json'));
-  const hasAnswer = (): boolean => Atomics.load(words, ANSWERS) === 1;
-  let came: SignalName | undefined;
-  const onSignal = (name: SignalName): void => {
+}
+
+/** A command in its thread, with the signal and the time limit that end it. */
+class ThreadedRun {
+  private readonly words = new Int32Array(new SharedArrayBuffer(8));
+  private readonly worker: Worker;
+  private readonly io: CliIo;
+  private came: SignalName | undefined;
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly argv: readonly string[],
+    private readonly streams: CliStreams,
+  ) {
+    this.io = printer(streams);
+    const start: ThreadStart = {
+      argv,
+      isTerminal: streams.isTerminal,
+      words: this.words,
+      ranMilliseconds: performance.now(),
+      at: process.hrtime.bigint(),
+    };
+    this.worker = new Worker(new URL('./command-thread.mjs', import.meta.url), {
+      workerData: start,
+      execArgv: [],
+      resourceLimits: {
+        maxYoungGenerationSizeMb:
+          argv[0] === 'compare' ? YOUNG_MEGABYTES.compare : YOUNG_MEGABYTES.other,
+      },
+    });
+  }
+
+  /** Ends the search with its best so far; the second signal, and one before any, the process. */
+  onSignal(name: SignalName): void {
     const code = 128 + SIGNALS[name];
-    if (came !== undefined) process.exit(code);
-    came = name;
-    if (!hasAnswer()) {
-      report(interrupted(name));
+    if (this.came !== undefined) process.exit(code);
+    this.came = name;
+    if (!this.hasAnswer()) {
+      this.report(interrupted(name));
       process.exit(code);
     }
-    Atomics.store(words, SIGNAL, SIGNALS[name]);
-    worker.postMessage('stop');
-    io.stderr(`${name}: ending with the best so far; a second signal ends at once\n`);
-  };
-  let timer: NodeJS.Timeout | undefined;
-  const limit = (seconds: number): void => {
-    clearTimeout(timer);
-    timer = setTimeout(
+    Atomics.store(this.words, SIGNAL, SIGNALS[name]);
+    this.worker.postMessage('stop');
+    this.io.stderr(`${name}: ending with the best so far; a second signal ends at once\n`);
+  }
+
+  ended(): Promise<number> {
+    return new Promise<number>((resolve) => {
+      this.worker.on('message', (message: ThreadMessage) => {
+        if (message.kind === 'limit') this.limit(message.leftSeconds);
+        else if (message.kind === 'end')
+          resolve(
+            message.code === EXIT.interrupted && this.came !== undefined
+              ? 128 + SIGNALS[this.came]
+              : message.code,
+          );
+        else this.streams[message.kind](message.text);
+      });
+      this.worker.on('error', (error) => resolve(this.report(outOfMemory(error))));
+      // A model file may end its thread itself.
+      this.worker.on('exit', resolve);
+    });
+  }
+
+  endLimit(): void {
+    clearTimeout(this.timer);
+  }
+
+  private hasAnswer(): boolean {
+    return Atomics.load(this.words, ANSWERS) === 1;
+  }
+
+  private report(error: unknown): number {
+    return reportError(error, this.io, this.argv.includes('--json'));
+  }
+
+  /** Ends the process after the limit, where there is nothing to answer with. */
+  private limit(seconds: number): void {
+    this.endLimit();
+    this.timer = setTimeout(
       () => {
-        if (hasAnswer()) return;
-        const hint = 'raise --time-limit.';
-        report(
+        if (this.hasAnswer()) return;
+        this.report(
           new ShardwrightError(
             'E_TIME_LIMIT',
             'the time limit came before there was anything to answer with',
-            { hint },
+            { hint: 'raise --time-limit.' },
           ),
         );
         process.exit(EXIT.gap);
       },
       1e3 * (seconds + GRACE_SECONDS),
     );
-  };
-  const names = Object.keys(SIGNALS) as SignalName[];
-  for (const name of names) process.on(name, onSignal);
-  return new Promise<number>((resolve) => {
-    worker.on('message', (message: ThreadMessage) => {
-      if (message.kind === 'limit') limit(message.leftSeconds);
-      else if (message.kind === 'end')
-        resolve(
-          message.code === EXIT.interrupted && came !== undefined
-            ? 128 + SIGNALS[came]
-            : message.code,
-        );
-      else streams[message.kind](message.text);
-    });
-    worker.on('error', (error) => resolve(report(outOfMemory(error))));
-    // A model file may end its thread itself.
-    worker.on('exit', resolve);
-  }).finally(() => {
-    clearTimeout(timer);
-    for (const name of names) process.off(name, onSignal);
-  });
+  }
 }
 
 /** A heap that is full ends the thread, not the process. */

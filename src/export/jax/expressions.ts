@@ -150,140 +150,121 @@ export function tuple(values: AttributeValue | undefined): string {
   return pyTuple(ints(values).map(String));
 }
 
-/** The expression of an instruction; undefined for those that are statements (control flow). */
-export function expression(instruction: Instruction, texts: Texts): string | undefined {
-  const { op, inputs, attributes: a, outputs } = instruction;
-  const [x, y] = inputs;
-  const out = outputs[0];
-  const t = texts.of;
-  const dims = (name: string): string => tuple(a[name]);
-  const infix = INFIX[op];
-  if (infix !== undefined || op === 'divide') return infixed(instruction, infix ?? '/', texts);
-  if (UNARY[op] !== undefined) return `${UNARY[op]}(${t(x)})`;
-  if (CALLED[op] !== undefined) return `${CALLED[op]}(${inputs.map(t).join(', ')})`;
-  switch (op) {
-    case 'negate':
-      return `-${t(x)}`;
-    case 'not':
-      return `~${t(x)}`;
-    case 'round_nearest_even':
-      return `lax.round(${t(x)}, lax.RoundingMethod.TO_NEAREST_EVEN)`;
-    case 'round_nearest_afz':
-      return `lax.round(${t(x)}, lax.RoundingMethod.AWAY_FROM_ZERO)`;
-    case 'maximum':
-    case 'minimum':
-      return `jnp.${op}(${oneArray(x, y, texts)})`;
-    case 'compare':
-      return infixed(instruction, COMPARED[String(a['comparison_direction'])], texts);
-    case 'select': {
-      const [where, ...choices] = inputs;
-      return `jnp.where(${t(where)}, ${oneArray(choices[0], choices[1], texts)})`;
-    }
-    case 'convert':
-      return `lax.convert_element_type(${t(x)}, ${JAX_TYPES[out.dtype]})`;
-    case 'bitcast_convert':
-      return `lax.bitcast_convert_type(${t(x)}, ${JAX_TYPES[out.dtype]})`;
-    case 'reduce_precision':
-      return (
-        `lax.reduce_precision(${t(x)}, ${String(a['exponent_bits'])}, ` +
-        `${String(a['mantissa_bits'])})`
-      );
-    case 'iota':
-      return (
-        `lax.broadcasted_iota(${JAX_TYPES[out.dtype]}, ${tuple(out.shape)}, ` +
-        `${String(a['iota_dimension'])})`
-      );
-    case 'constant_list':
-      return listText(a['values'], out);
-    case 'constant_text':
-      return payload(String(a['payload']), out);
-    case 'rank_value':
-      return `jnp.array(${listOf(a['values'], out.dtype)}, ${JAX_TYPES[out.dtype]})[rank]`;
-    case 'reshape':
-      return `lax.reshape(${t(x)}, ${tuple(out.shape)})`;
-    case 'transpose':
-      return `lax.transpose(${t(x)}, ${dims('permutation')})`;
-    case 'broadcast_in_dim':
-      return `lax.broadcast_in_dim(${t(x)}, ${tuple(out.shape)}, ${dims('broadcast_dimensions')})`;
-    case 'slice': {
-      const steps = ints(a['strides']).every((s) => s === 1) ? '' : `, ${dims('strides')}`;
-      return `lax.slice(${t(x)}, ${dims('start_indices')}, ${dims('limit_indices')}${steps})`;
-    }
-    case 'pad': {
-      const [low, high, inner] = ['edge_padding_low', 'edge_padding_high', 'interior_padding'].map(
-        (n) => ints(a[n]),
-      );
-      const rows = low.map((n, d) => pyTuple([n, high[d], inner[d]].map(String)));
-      return `lax.pad(${t(x)}, ${t(y)}, ${pyTuple(rows)})`;
-    }
-    case 'concatenate':
-      return `lax.concatenate([${inputs.map(t).join(', ')}], ${String(a['dimension'])})`;
-    case 'reverse':
-      return `lax.rev(${t(x)}, ${dims('dimensions')})`;
-    case 'dynamic_slice':
-      return (
-        `lax.dynamic_slice(${t(x)}, ${pyTuple(inputs.slice(1).map(t))}, ` +
-        `${dims('slice_sizes')})`
-      );
-    case 'dynamic_update_slice':
-      return `lax.dynamic_update_slice(${t(x)}, ${t(y)}, ${pyTuple(inputs.slice(2).map(t))})`;
-    case 'dot_general':
-      return product(instruction, texts);
-    case 'convolution':
-      return convolution(instruction, texts);
-    case 'reduce':
-      return reduction(instruction, texts);
-    case 'reduce_window': {
-      const pairs = ints(a['padding']);
-      const padding = pairs.flatMap((n, i) =>
-        i % 2 === 0 ? [pyTuple([n, pairs[i + 1]].map(String))] : [],
-      );
-      const rest = [
-        dims('window_dimensions'),
-        dims('window_strides'),
-        pyTuple(padding),
-        dims('base_dilations'),
-        dims('window_dilations'),
-      ];
-      return `lax.reduce_window(${t(x)}, ${t(y)}, ${reducerOf(instruction)}, ${rest.join(', ')})`;
-    }
-    case 'gather':
-      return gathered(instruction, texts);
-    case 'scatter':
-      return scattered(instruction, texts);
-    case 'sort': {
-      if (instruction.bodies.length > 0)
-        return none(instruction, 'sorts by a comparator of its own');
-      const key =
-        `dimension=${String(a['dimension'])}, is_stable=${pyBool(a['is_stable'] === true)}, ` +
-        `num_keys=${String(a['num_keys'])}`;
-      return `lax.sort(${pyTuple(inputs.map(t))}, ${key})`;
-    }
-    case 'chlo.top_k':
-      return `lax.top_k(${t(x)}, ${String(a['k'])})`;
-    case 'optimization_barrier':
-      return `lax.optimization_barrier(${pyTuple(inputs.map(t))})`;
-    case 'collective':
-      return collective(instruction, texts);
-    case 'if':
-      return `lax.cond(${t(x)}, ${texts.body(0)}, ${texts.body(1)})`;
-    case 'case':
-      return `lax.switch(${t(x)}, [${instruction.bodies.map((_, k) => texts.body(k)).join(', ')}])`;
-    case 'while':
-      return `lax.while_loop(${texts.body(0)}, ${texts.body(1)}, ${pyTuple(inputs.map(t))})`;
-    case 'scan': {
-      const carries = Number(a['carries']);
-      const xs = inputs.length > carries ? pyTuple(inputs.slice(carries).map(t)) : 'None';
-      const reverse = a['reverse'] === true ? ', reverse=True' : '';
-      const options = `length=${String(a['length'])}${reverse}`;
-      return (
-        `lax.scan(${texts.body(0)}, ${pyTuple(inputs.slice(0, carries).map(t))}, ${xs}, ` +
-        `${options})`
-      );
-    }
-    default:
-      return none(instruction, `(${op}) has no text in JAX`);
-  }
+/** A call as the writer of its operation reads it. */
+interface Call {
+  readonly instruction: Instruction;
+  readonly texts: Texts;
+  readonly inputs: readonly Val[];
+  readonly out: Val;
+  /** An attribute as it is written. */
+  readonly word: (name: string) => string;
+  /** An attribute that is a list of sizes, as a tuple. */
+  readonly dims: (name: string) => string;
+}
+
+type Writer = (call: Call) => string;
+
+/** Text of the array that an instruction reads at a place. */
+function input({ inputs, texts }: Call, at = 0): string {
+  return texts.of(inputs[at]);
+}
+
+/** The arrays from a place on, as a tuple. */
+function inputTuple({ inputs, texts }: Call, from = 0, to = inputs.length): string {
+  return pyTuple(inputs.slice(from, to).map(texts.of));
+}
+
+const ELEMENTWISE: Readonly<Record<string, Writer>> = {
+  divide: ({ instruction, texts }) => infixed(instruction, '/', texts),
+  negate: (call) => `-${input(call)}`,
+  not: (call) => `~${input(call)}`,
+  round_nearest_even: (call) => `lax.round(${input(call)}, lax.RoundingMethod.TO_NEAREST_EVEN)`,
+  round_nearest_afz: (call) => `lax.round(${input(call)}, lax.RoundingMethod.AWAY_FROM_ZERO)`,
+  maximum: ({ inputs: [x, y], texts }) => `jnp.maximum(${oneArray(x, y, texts)})`,
+  minimum: ({ inputs: [x, y], texts }) => `jnp.minimum(${oneArray(x, y, texts)})`,
+  compare: ({ instruction, texts, word }) =>
+    infixed(instruction, COMPARED[word('comparison_direction')], texts),
+  select: ({ inputs: [where, x, y], texts }) =>
+    `jnp.where(${texts.of(where)}, ${oneArray(x, y, texts)})`,
+  convert: (call) => `lax.convert_element_type(${input(call)}, ${JAX_TYPES[call.out.dtype]})`,
+  bitcast_convert: (call) =>
+    `lax.bitcast_convert_type(${input(call)}, ${JAX_TYPES[call.out.dtype]})`,
+  reduce_precision: (call) =>
+    `lax.reduce_precision(${input(call)}, ${call.word('exponent_bits')}, ` +
+    `${call.word('mantissa_bits')})`,
+};
+
+const CONSTANTS: Readonly<Record<string, Writer>> = {
+  iota: ({ out, word }) =>
+    `lax.broadcasted_iota(${JAX_TYPES[out.dtype]}, ${tuple(out.shape)}, ` +
+    `${word('iota_dimension')})`,
+  constant_list: ({ instruction, out }) => listText(instruction.attributes['values'], out),
+  constant_text: ({ word, out }) => payload(word('payload'), out),
+  rank_value: ({ instruction, out }) =>
+    `jnp.array(${listOf(instruction.attributes['values'], out.dtype)}, ` +
+    `${JAX_TYPES[out.dtype]})[rank]`,
+};
+
+const MOVEMENT: Readonly<Record<string, Writer>> = {
+  reshape: (call) => `lax.reshape(${input(call)}, ${tuple(call.out.shape)})`,
+  transpose: (call) => `lax.transpose(${input(call)}, ${call.dims('permutation')})`,
+  broadcast_in_dim: (call) =>
+    `lax.broadcast_in_dim(${input(call)}, ${tuple(call.out.shape)}, ` +
+    `${call.dims('broadcast_dimensions')})`,
+  slice: sliced,
+  pad: padded,
+  concatenate: ({ inputs, texts, word }) =>
+    `lax.concatenate([${inputs.map(texts.of).join(', ')}], ${word('dimension')})`,
+  reverse: (call) => `lax.rev(${input(call)}, ${call.dims('dimensions')})`,
+  dynamic_slice: (call) =>
+    `lax.dynamic_slice(${input(call)}, ${inputTuple(call, 1)}, ${call.dims('slice_sizes')})`,
+  dynamic_update_slice: (call) =>
+    `lax.dynamic_update_slice(${input(call)}, ${input(call, 1)}, ${inputTuple(call, 2)})`,
+  gather: ({ instruction, texts }) => gathered(instruction, texts),
+  scatter: ({ instruction, texts }) => scattered(instruction, texts),
+  sort: sorted,
+  'chlo.top_k': (call) => `lax.top_k(${input(call)}, ${call.word('k')})`,
+  optimization_barrier: (call) => `lax.optimization_barrier(${inputTuple(call)})`,
+};
+
+const PRODUCTS: Readonly<Record<string, Writer>> = {
+  dot_general: ({ instruction, texts }) => product(instruction, texts),
+  convolution: ({ instruction, texts }) => convolution(instruction, texts),
+  reduce: ({ instruction, texts }) => reduction(instruction, texts),
+  reduce_window: windowed,
+  collective: ({ instruction, texts }) => collective(instruction, texts),
+};
+
+const CONTROL: Readonly<Record<string, Writer>> = {
+  if: (call) => `lax.cond(${input(call)}, ${call.texts.body(0)}, ${call.texts.body(1)})`,
+  case: (call) => {
+    const branches = call.instruction.bodies.map((_, k) => call.texts.body(k));
+    return `lax.switch(${input(call)}, [${branches.join(', ')}])`;
+  },
+  while: (call) =>
+    `lax.while_loop(${call.texts.body(0)}, ${call.texts.body(1)}, ${inputTuple(call)})`,
+  scan: scanned,
+};
+
+const WRITERS: ReadonlyMap<string, Writer> = new Map(
+  [ELEMENTWISE, CONSTANTS, MOVEMENT, PRODUCTS, CONTROL].flatMap((group) => Object.entries(group)),
+);
+
+/** The expression of an instruction. @throws E_UNSUPPORTED for one that JAX has no text for */
+export function expression(instruction: Instruction, texts: Texts): string {
+  const { op, inputs, attributes, outputs } = instruction;
+  if (INFIX[op] !== undefined) return infixed(instruction, INFIX[op], texts);
+  if (UNARY[op] !== undefined) return `${UNARY[op]}(${texts.of(inputs[0])})`;
+  if (CALLED[op] !== undefined) return `${CALLED[op]}(${inputs.map(texts.of).join(', ')})`;
+  const writer = WRITERS.get(op) ?? none(instruction, `(${op}) has no text in JAX`);
+  return writer({
+    instruction,
+    texts,
+    inputs,
+    out: outputs[0],
+    word: (name) => String(attributes[name]),
+    dims: (name) => tuple(attributes[name]),
+  });
 }
 
 function none({ op, note }: Instruction, why: string): never {
@@ -305,6 +286,67 @@ function infixed({ op, inputs: [x, y] }: Instruction, sign: string, texts: Texts
   if (op === 'divide' && whole) return `lax.div(${texts.of(x)}, ${texts.of(y)})`;
   const left = texts.isConstant(y) ? texts.of(x) : texts.orNumber(x);
   return `${left} ${sign} ${texts.orNumber(y)}`;
+}
+
+function sliced(call: Call): string {
+  const { instruction, dims } = call;
+  const isDense = ints(instruction.attributes['strides']).every((step) => step === 1);
+  const steps = isDense ? '' : `, ${dims('strides')}`;
+  return `lax.slice(${input(call)}, ${dims('start_indices')}, ${dims('limit_indices')}${steps})`;
+}
+
+function padded(call: Call): string {
+  const { attributes } = call.instruction;
+  const [low, high, inner] = ['edge_padding_low', 'edge_padding_high', 'interior_padding'].map(
+    (name) => ints(attributes[name]),
+  );
+  const rows = low.map((n, d) => pyTuple([n, high[d], inner[d]].map(String)));
+  return `lax.pad(${input(call)}, ${input(call, 1)}, ${pyTuple(rows)})`;
+}
+
+/** The padding before and after each dim, as a tuple of pairs. */
+function paddingPairs({ attributes }: Instruction): string {
+  const numbers = ints(attributes['padding']);
+  const pairs = numbers.flatMap((n, i) =>
+    i % 2 === 0 ? [pyTuple([n, numbers[i + 1]].map(String))] : [],
+  );
+  return pyTuple(pairs);
+}
+
+function windowed(call: Call): string {
+  const { instruction, dims } = call;
+  const rest = [
+    dims('window_dimensions'),
+    dims('window_strides'),
+    paddingPairs(instruction),
+    dims('base_dilations'),
+    dims('window_dilations'),
+  ];
+  return (
+    `lax.reduce_window(${input(call)}, ${input(call, 1)}, ${reducerOf(instruction)}, ` +
+    `${rest.join(', ')})`
+  );
+}
+
+function sorted(call: Call): string {
+  const { instruction, word } = call;
+  if (instruction.bodies.length > 0) return none(instruction, 'sorts by a comparator of its own');
+  const isStable = pyBool(instruction.attributes['is_stable'] === true);
+  return (
+    `lax.sort(${inputTuple(call)}, dimension=${word('dimension')}, is_stable=${isStable}, ` +
+    `num_keys=${word('num_keys')})`
+  );
+}
+
+function scanned(call: Call): string {
+  const { instruction, texts, inputs, word } = call;
+  const carries = Number(instruction.attributes['carries']);
+  const xs = inputs.length > carries ? inputTuple(call, carries) : 'None';
+  const reverse = instruction.attributes['reverse'] === true ? ', reverse=True' : '';
+  return (
+    `lax.scan(${texts.body(0)}, ${inputTuple(call, 0, carries)}, ${xs}, ` +
+    `length=${word('length')}${reverse})`
+  );
 }
 
 function product(
@@ -332,11 +374,11 @@ function product(
   );
 }
 
-function convolution({ inputs: [x, w], attributes: a }: Instruction, texts: Texts): string {
-  const pairs = ints(a['padding']);
-  const padding = pairs.flatMap((n, i) =>
-    i % 2 === 0 ? [pyTuple([n, pairs[i + 1]].map(String))] : [],
-  );
+function convolution(instruction: Instruction, texts: Texts): string {
+  const {
+    inputs: [x, w],
+    attributes: a,
+  } = instruction;
   const [input, feature, ...spatial] = ints(a['kernel_dimensions']);
   // JAX names the output features of a kernel first.
   const numbers =
@@ -350,7 +392,7 @@ function convolution({ inputs: [x, w], attributes: a }: Instruction, texts: Text
   );
   const rest = [
     tuple(a['window_strides']),
-    pyTuple(padding),
+    paddingPairs(instruction),
     ...dilation,
     `dimension_numbers=${numbers}`,
     ...counts,

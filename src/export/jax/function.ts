@@ -104,7 +104,7 @@ class FunctionWriter {
       isConstant: (value) => this.constants.has(value.id),
       body: (k) => functions[k],
     };
-    const text = expression(instruction, texts) ?? '';
+    const text = expression(instruction, texts);
     const targets = outputs.map((value) => this.define(value, this.program.names.get(value.id)));
     this.line(depth, `${this.targets(instruction, targets)} = ${text}`);
   }

@@ -17,6 +17,7 @@ import { ShardwrightError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
 import { collectiveKind, readCollective } from '../../lower/program/collectives.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { packageData } from '../../platform/platform.ts';
 import { type HloProgram, hloProgram } from '../hlo/program.ts';
 import { jaxTypeName, writtenKind } from './expressions.ts';
@@ -117,9 +118,6 @@ function programText(
     axes,
   );
   const reference = hloProgram(source.program, source.table);
-  const order = mesh.devices.every((id, rank) => id === rank)
-    ? ''
-    : `[${pyList(mesh.devices.map(String))}]`;
   const ruleLines = rules(inputs).map(
     ({ pattern, spec }) => `    (${pyString(pattern)}, ${spec}),`,
   );
@@ -152,26 +150,19 @@ function programText(
     ...body.lines,
     '',
     '',
-    'def make_mesh(devices=None):',
-    '    """The mesh of the plan over the first devices, in their order."""',
-    `    devices = np.array(jax.devices() if devices is None else devices)[: ${mesh.size}]${order}`,
-    '    if devices.size != np.prod(MESH_SHAPE):',
-    '        raise ValueError(f"the plan is for {np.prod(MESH_SHAPE)} devices, there are ' +
-      '{devices.size}")',
-    '    return Mesh(devices.reshape(MESH_SHAPE), MESH_NAMES, axis_types=(AxisType.Auto,) * ' +
-      'len(MESH_NAMES))',
-    '',
-    '',
-    'def sharded(mesh=None):',
-    '    """The program over the mesh: takes and gives global arrays."""',
-    '    mesh = make_mesh() if mesh is None else mesh',
-    '    # None is returned where the plan returns nothing.',
-    '    specs = tuple(P() if spec is None else spec for spec in OUT_SPECS)',
-    '    body = jax.shard_map(device_program, mesh=mesh, in_specs=IN_SPECS, out_specs=specs, ' +
-      'check_vma=False)',
-    '    return jax.jit(body, in_shardings=tuple(NamedSharding(mesh, spec) for spec in IN_SPECS))',
-    '',
+    shardedText(mesh),
   ].join('\n');
+}
+
+/** The functions that make the mesh and run the program over it. */
+function shardedText(mesh: DeviceMesh): string {
+  const text = packageData('export/jax-sharded.py');
+  const order = mesh.devices.every((id, rank) => id === rank)
+    ? ''
+    : `[${pyList(mesh.devices.map(String))}]`;
+  return text
+    .slice(text.indexOf('def make_mesh'))
+    .replace('[:DEVICES]', `[: ${mesh.size}]${order}`);
 }
 
 function referenceText(program: HloProgram, head: readonly string[]): string {

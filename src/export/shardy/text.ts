@@ -154,121 +154,150 @@ class ModuleWriter {
   }
 
   private operation(instruction: Instruction, regions: string): string {
-    const { op, inputs, attributes: a, outputs } = instruction;
+    const { op, inputs, attributes, outputs } = instruction;
     const names = inputs.map((value) => this.of(value));
     const types = inputs.map(typeText);
     const results = outputs.map(typeText);
-    const [out] = results;
-    const result = results.length === 1 ? out : `(${results.join(', ')})`;
-    const arrow = `(${types.join(', ')}) -> ${result}`;
-    const full = op.includes('.') ? op : `stablehlo.${op}`;
-    const generic = (properties: readonly string[]): string => {
-      const list = properties.length === 0 ? '' : ` <{${properties.join(', ')}}>`;
-      return `"${full}"(${names.join(', ')})${list}${regions} : ${arrow}`;
+    if (op === 'constraint')
+      return this.text.constraint(names[0], String(attributes['sharding']), types[0]);
+    const result = results.length === 1 ? results[0] : `(${results.join(', ')})`;
+    const call: Call = {
+      instruction,
+      name: op.includes('.') ? op : `stablehlo.${op}`,
+      names: names.join(', '),
+      types,
+      out: results[0],
+      arrow: `(${types.join(', ')}) -> ${result}`,
+      regions,
+      word: (name) => String(attributes[name]),
+      list: (name) => list(attributes[name]),
     };
-    switch (op) {
-      case 'constraint':
-        return this.text.constraint(names[0], String(a['sharding']), types[0]);
-      case 'constant':
-        return `stablehlo.constant dense<${element(a['value'], outputs[0].dtype)}> : ${out}`;
-      case 'constant_list':
-        return `stablehlo.constant dense<${nested(a['values'], outputs[0])}> : ${out}`;
-      case 'constant_text':
-        return `stablehlo.constant dense<${String(a['payload'])}> : ${out}`;
-      case 'iota':
-        return `stablehlo.iota dim = ${String(a['iota_dimension'])} : ${out}`;
-      case 'compare':
-        return (
-          `stablehlo.compare ${String(a['comparison_direction'])}, ${names.join(', ')}, ` +
-          `${comparison(inputs[0].dtype)} : (${types.join(', ')}) -> ${out}`
-        );
-      case 'select':
-        return `stablehlo.select ${names.join(', ')} : ${types[0]}, ${out}`;
-      case 'convert':
-      case 'bitcast_convert':
-      case 'reshape':
-        return `stablehlo.${op} ${names[0]} : ${arrow}`;
-      case 'transpose':
-        return `stablehlo.transpose ${names[0]}, dims = ${list(a['permutation'])} : ${arrow}`;
-      case 'broadcast_in_dim':
-        return (
-          `stablehlo.broadcast_in_dim ${names[0]}, dims = ${list(a['broadcast_dimensions'])} : ` +
-          `${arrow}`
-        );
-      case 'slice': {
-        const [start, limit, step] = ['start_indices', 'limit_indices', 'strides'].map((n) =>
-          ints(a[n]),
-        );
-        const rows = start.map((s, d) => `${s}:${limit[d]}${step[d] === 1 ? '' : `:${step[d]}`}`);
-        return `stablehlo.slice ${names[0]} [${rows.join(', ')}] : ${arrow}`;
-      }
-      case 'pad': {
-        const [low, high, inner] = [
-          'edge_padding_low',
-          'edge_padding_high',
-          'interior_padding',
-        ].map((n) => list(a[n]));
-        return (
-          `stablehlo.pad ${names.join(', ')}, low = ${low}, high = ${high}, interior = ` +
-          `${inner} : ${arrow}`
-        );
-      }
-      case 'concatenate':
-        return (
-          `stablehlo.concatenate ${names.join(', ')}, dim = ${String(a['dimension'])} : ` +
-          `${arrow}`
-        );
-      case 'reverse':
-        return `stablehlo.reverse ${names[0]}, dims = ${list(a['dimensions'])} : ${out}`;
-      case 'dynamic_slice':
-        return (
-          `stablehlo.dynamic_slice ${names.join(', ')}, sizes = ${list(a['slice_sizes'])} : ` +
-          `${arrow}`
-        );
-      case 'dynamic_update_slice':
-        return `stablehlo.dynamic_update_slice ${names.join(', ')} : ${arrow}`;
-      case 'reduce_precision':
-        return generic([
-          `exponent_bits = ${String(a['exponent_bits'])} : i32`,
-          `mantissa_bits = ${String(a['mantissa_bits'])} : i32`,
-        ]);
-      case 'dot_general':
-        return product(instruction, names, arrow);
-      case 'convolution':
-        return convolution(instruction, names, arrow);
-      case 'reduce':
-        return generic([`dimensions = ${array(a['dimensions'])}`]);
-      case 'reduce_window':
-        return generic(windowProperties(a));
-      case 'gather':
-        return generic(gatherProperties(a));
-      case 'scatter':
-        return generic(scatterProperties(a));
-      case 'sort':
-        return generic([
-          `dimension = ${String(a['dimension'])} : i64`,
-          `is_stable = ${String(a['is_stable'])}`,
-        ]);
-      case 'chlo.top_k':
-        return (
-          `chlo.top_k(${names[0]}, k = ${String(a['k'])}) : ${types[0]} -> ` +
-          `(${results.join(', ')})`
-        );
-      case 'optimization_barrier':
-        return `stablehlo.optimization_barrier ${names.join(', ')} : ${types.join(', ')}`;
-      case 'if':
-      case 'case':
-      case 'while':
-      case 'clamp':
-        return generic([]);
-      default:
-        if (op === 'collective' || op === 'rank_value' || op === 'scan')
-          throw internalError(`${op} in a program of all devices`);
-        if (op.startsWith('chlo.'))
-          return `${op} ${names.join(', ')} : ${types.join(', ')} -> ${out}`;
-        return `${full} ${names.join(', ')} : ${types.every((t) => t === out) ? out : arrow}`;
-    }
+    return (OPERATIONS.get(op) ?? plain)(call);
   }
+}
+
+/** An instruction as the writer of its operation reads it. */
+interface Call {
+  readonly instruction: Instruction;
+  /** Name of the operation with its dialect. */
+  readonly name: string;
+  /** Names of the operands. */
+  readonly names: string;
+  readonly types: readonly string[];
+  /** Type of the first result. */
+  readonly out: string;
+  readonly arrow: string;
+  readonly regions: string;
+  /** An attribute as it is written. */
+  readonly word: (name: string) => string;
+  /** An attribute that is a list of sizes. */
+  readonly list: (name: string) => string;
+}
+
+type Writer = (call: Call) => string;
+
+const CONSTANTS: Readonly<Record<string, Writer>> = {
+  constant: ({ instruction: { attributes, outputs }, out }) =>
+    `stablehlo.constant dense<${element(attributes['value'], outputs[0].dtype)}> : ${out}`,
+  constant_list: ({ instruction: { attributes, outputs }, out }) =>
+    `stablehlo.constant dense<${nested(attributes['values'], outputs[0])}> : ${out}`,
+  constant_text: ({ word, out }) => `stablehlo.constant dense<${word('payload')}> : ${out}`,
+  iota: ({ word, out }) => `stablehlo.iota dim = ${word('iota_dimension')} : ${out}`,
+};
+
+const ELEMENTWISE: Readonly<Record<string, Writer>> = {
+  compare: ({ instruction, names, types, out, word }) =>
+    `stablehlo.compare ${word('comparison_direction')}, ${names}, ` +
+    `${comparison(instruction.inputs[0].dtype)} : (${types.join(', ')}) -> ${out}`,
+  select: ({ names, types, out }) => `stablehlo.select ${names} : ${types[0]}, ${out}`,
+  convert: withArrow,
+  bitcast_convert: withArrow,
+  clamp: (call) => generic(call, []),
+  reduce_precision: (call) =>
+    generic(call, [
+      `exponent_bits = ${call.word('exponent_bits')} : i32`,
+      `mantissa_bits = ${call.word('mantissa_bits')} : i32`,
+    ]),
+};
+
+const MOVEMENT: Readonly<Record<string, Writer>> = {
+  reshape: withArrow,
+  transpose: ({ names, arrow, list }) =>
+    `stablehlo.transpose ${names}, dims = ${list('permutation')} : ${arrow}`,
+  broadcast_in_dim: ({ names, arrow, list }) =>
+    `stablehlo.broadcast_in_dim ${names}, dims = ${list('broadcast_dimensions')} : ${arrow}`,
+  slice: sliced,
+  pad: ({ names, arrow, list }) =>
+    `stablehlo.pad ${names}, low = ${list('edge_padding_low')}, high = ` +
+    `${list('edge_padding_high')}, interior = ${list('interior_padding')} : ${arrow}`,
+  concatenate: ({ names, arrow, word }) =>
+    `stablehlo.concatenate ${names}, dim = ${word('dimension')} : ${arrow}`,
+  reverse: ({ names, out, list }) =>
+    `stablehlo.reverse ${names}, dims = ${list('dimensions')} : ${out}`,
+  dynamic_slice: ({ names, arrow, list }) =>
+    `stablehlo.dynamic_slice ${names}, sizes = ${list('slice_sizes')} : ${arrow}`,
+  dynamic_update_slice: withArrow,
+  gather: (call) => generic(call, gatherProperties(call.instruction.attributes)),
+  scatter: (call) => generic(call, scatterProperties(call.instruction.attributes)),
+  sort: (call) =>
+    generic(call, [
+      `dimension = ${call.word('dimension')} : i64`,
+      `is_stable = ${call.word('is_stable')}`,
+    ]),
+  'chlo.top_k': ({ instruction, names, types, word }) =>
+    `chlo.top_k(${names}, k = ${word('k')}) : ${types[0]} -> ` +
+    `(${instruction.outputs.map(typeText).join(', ')})`,
+  optimization_barrier: ({ names, types }) =>
+    `stablehlo.optimization_barrier ${names} : ${types.join(', ')}`,
+};
+
+const PRODUCTS: Readonly<Record<string, Writer>> = {
+  dot_general: product,
+  convolution,
+  reduce: (call) =>
+    generic(call, [`dimensions = ${array(call.instruction.attributes['dimensions'])}`]),
+  reduce_window: (call) => generic(call, windowProperties(call.instruction.attributes)),
+};
+
+const CONTROL: Readonly<Record<string, Writer>> = {
+  if: (call) => generic(call, []),
+  case: (call) => generic(call, []),
+  while: (call) => generic(call, []),
+  collective: ofOneDevice,
+  rank_value: ofOneDevice,
+  scan: ofOneDevice,
+};
+
+const OPERATIONS: ReadonlyMap<string, Writer> = new Map(
+  [CONSTANTS, ELEMENTWISE, MOVEMENT, PRODUCTS, CONTROL].flatMap((group) => Object.entries(group)),
+);
+
+/** The form that every operation has, with its properties and regions. */
+function generic({ name, names, arrow, regions }: Call, properties: readonly string[]): string {
+  const list = properties.length === 0 ? '' : ` <{${properties.join(', ')}}>`;
+  return `"${name}"(${names})${list}${regions} : ${arrow}`;
+}
+
+/** The form of an operation of operands alone: one type where all types are the same. */
+function plain({ name, names, types, out, arrow }: Call): string {
+  if (name.startsWith('chlo.')) return `${name} ${names} : ${types.join(', ')} -> ${out}`;
+  return `${name} ${names} : ${types.every((type) => type === out) ? out : arrow}`;
+}
+
+function withArrow({ name, names, arrow }: Call): string {
+  return `${name} ${names} : ${arrow}`;
+}
+
+function ofOneDevice({ instruction }: Call): never {
+  throw internalError(`${instruction.op} in a program of all devices`);
+}
+
+function sliced({ instruction, names, arrow }: Call): string {
+  const [start, limit, step] = ['start_indices', 'limit_indices', 'strides'].map((name) =>
+    ints(instruction.attributes[name]),
+  );
+  const rows = start.map((s, d) => `${s}:${limit[d]}${step[d] === 1 ? '' : `:${step[d]}`}`);
+  return `stablehlo.slice ${names} [${rows.join(', ')}] : ${arrow}`;
 }
 
 function missing({ id }: Val): never {
@@ -342,22 +371,19 @@ function comparison(dtype: DType): string {
   return dtype.startsWith('i') ? 'SIGNED' : 'FLOAT';
 }
 
-function product({ attributes: a }: Instruction, names: readonly string[], arrow: string): string {
+function product({ instruction: { attributes: a }, names, arrow }: Call): string {
   const pair = (name: string): string =>
     `${list(a[`lhs_${name}_dimensions`])} x ${list(a[`rhs_${name}_dimensions`])}`;
   const batch =
     ints(a['lhs_batching_dimensions']).length > 0 ? `, batching_dims = ${pair('batching')}` : '';
   return (
-    `stablehlo.dot_general ${names.join(', ')}${batch}, contracting_dims = ` +
+    `stablehlo.dot_general ${names}${batch}, contracting_dims = ` +
     `${pair('contracting')} : ${arrow}`
   );
 }
 
-function convolution(
-  { attributes: a, inputs }: Instruction,
-  names: readonly string[],
-  arrow: string,
-): string {
+function convolution({ instruction, names, arrow }: Call): string {
+  const { attributes: a, inputs } = instruction;
   const order = (name: string, letters: readonly [string, string]): string => {
     const dims = ints(a[name]);
     const out = dims.map(() => '');
@@ -379,7 +405,7 @@ function convolution(
     `lhs_dilate = [${each('lhs_dilation').join(', ')}], rhs_dilate = ` +
     `[${each('rhs_dilation').join(', ')}]`;
   return (
-    `stablehlo.convolution(${names.join(', ')}) dim_numbers = ${numbers}, window = {${window}} ` +
+    `stablehlo.convolution(${names}) dim_numbers = ${numbers}, window = {${window}} ` +
     `{batch_group_count = ${String(a['batch_group_count'])} : i64, feature_group_count = ` +
     `${String(a['feature_group_count'])} : i64} : ${arrow}`
   );

@@ -54,10 +54,8 @@ const COALESCED: ReadonlySet<CollectiveKind> = new Set<CollectiveKind>([
  *   are asked of the other; E_UNSUPPORTED where the simulated order is asked for and the program
  *   cannot have it
  */
-export function chooseOrder(
-  source: ExportSource,
-  { order: asked, bucketBytes }: OrderOptions = {},
-): ProgramOrder {
+export function chooseOrder(source: ExportSource, options: OrderOptions = {}): ProgramOrder {
+  const { order: asked, bucketBytes } = options;
   if (asked === 'program' && bucketBytes !== undefined && bucketBytes !== 0)
     throw new ShardwrightError(
       'E_USAGE',
@@ -66,62 +64,59 @@ export function chooseOrder(
         hint: 'buckets are those of the simulation: give --order simulated.',
       },
     );
+  const { memory } = source.plan;
+  if (memory !== undefined) return fasterOrder(source, memory, options);
+  if (asked === 'simulated')
+    throw new ShardwrightError(
+      'E_USAGE',
+      'the plan states no memory, so there is no simulated order',
+      {
+        hint: 'give --order program, or make the plan again.',
+      },
+    );
+  return {
+    name: 'program',
+    note: 'order  program: the plan states no memory, so nothing is simulated',
+  };
+}
+
+/** The order of the plan, or the simulated one where that is asked for or faster. */
+function fasterOrder(
+  source: ExportSource,
+  memory: NonNullable<ExportSource['plan']['memory']>,
+  { order: asked, bucketBytes }: OrderOptions,
+): ProgramOrder {
   const { program, plan, table } = source;
-  const { memory } = plan;
-  if (memory === undefined) {
-    if (asked === 'simulated')
-      throw new ShardwrightError(
-        'E_USAGE',
-        'the plan states no memory, so there is no simulated order',
-        {
-          hint: 'give --order program, or make the plan again.',
-        },
-      );
-    return {
-      name: 'program',
-      note: 'order  program: the plan states no memory, so nothing is simulated',
-    };
-  }
   const whole = { ...plan, memory };
   const written = planSchedule(program, whole, table);
   // The plan's own peak knows what loops hold.
   const listed = { ...playCalls(written, written.tasks.length), peakBytes: memory.peakBytes };
-  if (asked === 'program')
-    return { name: 'program', ...listed, note: `order  program, ${priceText(listed)}` };
+  const asListed = (why: string): ProgramOrder => ({
+    name: 'program',
+    ...listed,
+    note: `order  program, ${priceText(listed)}${why}`,
+  });
+  if (asked === 'program') return asListed('');
   try {
     const { schedule, timeline } = simulate(program, whole, table, {
       bucketBytes: bucketBytes ?? 'auto',
     });
-    const { order, ...simulated } = inFunctions(
-      source.lowered(),
-      written,
-      issueOrder(schedule, timeline),
-    );
+    const called = issueOrder(schedule, timeline);
+    const { order, ...simulated } = inFunctions(source.lowered(), written, called);
     if (asked === undefined && simulated.seconds >= listed.seconds)
-      return {
-        name: 'program',
-        ...listed,
-        note: `order  program, ${priceText(listed)}; no simulated order is faster`,
-      };
+      return asListed('; no simulated order is faster');
     return {
       name: 'simulated',
       order,
       ...simulated,
       note:
         `order  simulated, ${priceText(simulated)}; as the plan lists the calls ` +
-        `${priceText(listed)}`,
+        priceText(listed),
     };
   } catch (error) {
-    if (
-      asked === 'simulated' ||
-      !(error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED')
-    )
-      throw error;
-    return {
-      name: 'program',
-      ...listed,
-      note: `order  program, ${priceText(listed)}; ${error.message}`,
-    };
+    const isRefused = error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED';
+    if (asked === 'simulated' || !isRefused) throw error;
+    return asListed(`; ${error.message}`);
   }
 }
 

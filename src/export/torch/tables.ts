@@ -69,25 +69,89 @@ export function placementTable(
   plan: ExportedPlan,
   planHash: string,
 ): PlacementTable {
-  const { mesh, graph } = program;
-  const shardings = new Map(
-    program.values.filter(({ inBody }) => !inBody).map((value) => [value.local, value]),
-  );
-  const tied = new Map(
-    plan.parameters.flatMap(({ name, tiedTo }) => (tiedTo === undefined ? [] : [[name, tiedTo]])),
-  );
-  const typeOf = new Map(graph.nodes.map((node) => [node.name, node.type]));
-  const placed = (
+  const { mesh } = program;
+  const tensors = new PlacedTensors(program, plan);
+  return {
+    version: 1,
+    plan: planHash,
+    model: plan.model,
+    mesh: { names: mesh.names, sizes: mesh.sizes },
+    hosts: plan.mesh.map(({ hosts }) => hosts),
+    devicesPerHost: hostSize(loadCluster(plan.request.cluster), mesh),
+    primals: split.inputs.map((node) => tensors.input(node)),
+    tangents: split.tangents.map((node) => tensors.input(node)),
+    outputs: split.outputs.map((of) => tensors.output(of)),
+    gradients: split.gradients.flatMap((of) => tensors.output(of) ?? []),
+  };
+}
+
+/** Inputs and outputs of a program, each with its placement. */
+class PlacedTensors {
+  /** Values outside of bodies, by their name in the program. */
+  private readonly values: ReadonlyMap<string, DeviceProgram['values'][number]>;
+  private readonly types: ReadonlyMap<string, Node['type']>;
+  private readonly tied: ReadonlyMap<string, string>;
+
+  constructor(
+    private readonly program: DeviceProgram,
+    plan: ExportedPlan,
+  ) {
+    this.values = new Map(
+      program.values.filter(({ inBody }) => !inBody).map((value) => [value.local, value]),
+    );
+    this.types = new Map(program.graph.nodes.map((node) => [node.name, node.type]));
+    this.tied = new Map(
+      plan.parameters.flatMap(({ name, tiedTo }) =>
+        tiedTo === undefined ? [] : [[name, tiedTo] as const],
+      ),
+    );
+  }
+
+  input(node: Node): PlacedTensor {
+    const value = this.values.get(node.name);
+    if (value === undefined)
+      throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is no tensor`, {
+        node: node.name,
+      });
+    const { role = 'input', roleName, roleIndex } = node.meta;
+    const tiedTo = roleName === undefined ? undefined : this.tied.get(roleName);
+    return this.placed(node.name, value.sharding, value.shape, {
+      role,
+      ...(roleName === undefined ? {} : { of: roleName }),
+      ...(roleIndex === undefined ? {} : { index: roleIndex }),
+      ...(tiedTo === undefined ? {} : { tiedTo }),
+    });
+  }
+
+  /** Null where the program returns nothing. */
+  output(of: Output): PlacedTensor | null {
+    const { graph, outputs } = this.program;
+    const sharding = outputs[graph.outputs.indexOf(of)] ?? null;
+    if (of.value === null || sharding === null) return null;
+    return this.placed(of.value, sharding, this.globalShape(of.value, sharding), {
+      role: of.role,
+      ...(of.of === undefined ? {} : { of: of.of }),
+      ...(of.index === undefined ? {} : { index: of.index }),
+    });
+  }
+
+  private globalShape(name: string, sharding: number): readonly number[] {
+    const value = this.program.values.find((v) => v.local === name && v.sharding === sharding);
+    return value?.shape ?? globalOf(this.program, name, sharding);
+  }
+
+  private placed(
     name: string,
     sharding: number,
     shape: readonly number[],
     rest: Partial<PlacedTensor>,
-  ): PlacedTensor => {
-    const type = typeOf.get(name);
+  ): PlacedTensor {
+    const { program } = this;
+    const type = this.types.get(name);
     if (type?.kind !== 'tensor')
       throw new ShardwrightError('E_UNSUPPORTED', `${name} is no tensor`, { node: name });
     const spec = program.space.get(sharding);
-    const view = toMeshView(spec, mesh, shape);
+    const view = toMeshView(spec, program.mesh, shape);
     const { of, index, tiedTo, stride } = rest;
     return {
       name,
@@ -102,49 +166,7 @@ export function placementTable(
       local: localShape(program, type),
       ...(tiedTo === undefined ? {} : { tiedTo }),
     };
-  };
-  const input = (node: Node): PlacedTensor => {
-    const value = shardings.get(node.name);
-    if (value === undefined)
-      throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is no tensor`, {
-        node: node.name,
-      });
-    const { role = 'input', roleName, roleIndex } = node.meta;
-    const tiedTo = roleName === undefined ? undefined : tied.get(roleName);
-    return placed(node.name, value.sharding, value.shape, {
-      role,
-      ...(roleName === undefined ? {} : { of: roleName }),
-      ...(roleIndex === undefined ? {} : { index: roleIndex }),
-      ...(tiedTo === undefined ? {} : { tiedTo }),
-    });
-  };
-  const globalShape = (name: string, sharding: number): readonly number[] => {
-    const value = program.values.find((v) => v.local === name && v.sharding === sharding);
-    if (value !== undefined) return value.shape;
-    return globalOf(program, name, sharding);
-  };
-  const output = (of: Output): PlacedTensor | null => {
-    const k = graph.outputs.indexOf(of);
-    const sharding = program.outputs[k] ?? null;
-    if (of.value === null || sharding === null) return null;
-    return placed(of.value, sharding, globalShape(of.value, sharding), {
-      role: of.role,
-      ...(of.of === undefined ? {} : { of: of.of }),
-      ...(of.index === undefined ? {} : { index: of.index }),
-    });
-  };
-  return {
-    version: 1,
-    plan: planHash,
-    model: plan.model,
-    mesh: { names: mesh.names, sizes: mesh.sizes },
-    hosts: plan.mesh.map(({ hosts }) => hosts),
-    devicesPerHost: hostSize(loadCluster(plan.request.cluster), mesh),
-    primals: split.inputs.map(input),
-    tangents: split.tangents.map(input),
-    outputs: split.outputs.map(output),
-    gradients: split.gradients.flatMap((of) => output(of) ?? []),
-  };
+  }
 }
 
 function localShape(program: DeviceProgram, type: TensorType): PlacedTensor['local'] {

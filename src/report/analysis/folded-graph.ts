@@ -56,50 +56,23 @@ const SHARE = 0.99;
 /** Inputs of the program that are drawn. */
 const MOST_INPUTS = 8;
 
-/** Folds the program of a plan; undefined for one that has nothing to draw. */
+/** Folds the program of a plan. */
 export function foldedGraphOf({
   prepared,
   plan,
 }: Pick<Reopened, 'prepared' | 'plan'>): FoldedGraph {
-  const { graph, flow } = prepared.model;
+  const { graph } = prepared.model;
   const split = backwardStart(graph);
   const stands = representatives(prepared, plan);
-  const weight = (n: number): number => {
-    const p = plan.nodes[n];
-    return (
-      p.seconds +
-      (p.internalSeconds ?? 0) +
-      p.redistributions.reduce((sum, r) => sum + r.seconds, 0)
-    );
-  };
   const counts = new Map<number, number>();
   stands.forEach((r) => counts.set(r, (counts.get(r) ?? 0) + 1));
-  const candidates = [...counts.keys()].filter((n) => {
-    const { kind, meta } = graph.nodes[n];
-    if (kind === 'placeholder') return meta.role === 'input';
-    return kind === 'call' && flow.alias[n] < 0 && weight(n) > 0;
-  });
-  const whole = (n: number): number => weight(n) * (counts.get(n) ?? 1);
-  const total = candidates.reduce((sum, n) => sum + whole(n), 0);
-  let reached = 0;
-  const largest = candidates
-    .filter((n) => graph.nodes[n].kind === 'call')
-    .sort((x, y) => whole(y) - whole(x) || x - y)
-    .filter((n) => {
-      const needed = reached < SHARE * total;
-      reached += whole(n);
-      return needed;
-    })
-    .slice(0, MOST_NODES);
-  const inputs = candidates.filter((n) => graph.nodes[n].kind === 'placeholder');
+  const { inputs, largest } = drawnNodes(prepared, plan, counts);
   // A value that is moved has a box of its own, however cheap it is: else the move would be drawn
   // on the edges of its operands.
   const moved = largest.flatMap((n) =>
     movedNodes(prepared, plan, n).map((producer) => stands[producer]),
   );
-  const kept = [...new Set([...inputs.slice(0, MOST_INPUTS), ...largest, ...moved])].sort(
-    (x, y) => x - y,
-  );
+  const kept = [...new Set([...inputs, ...largest, ...moved])].sort((x, y) => x - y);
   const position = new Map(kept.map((n, k) => [n, k]));
   const nodes = kept.map((n): FoldedNode => {
     const { name, kind, meta } = graph.nodes[n];
@@ -112,7 +85,7 @@ export function foldedGraphOf({
       phase: kind === 'placeholder' ? 'input' : n < split ? 'forward' : 'backward',
       placement: p.outputs[0] ?? '',
       seconds: p.seconds * (p.times ?? 1),
-      communicationSeconds: (weight(n) - p.seconds) * (p.times ?? 1),
+      communicationSeconds: (nodeSeconds(plan, n) - p.seconds) * (p.times ?? 1),
     };
   });
   return {
@@ -120,6 +93,45 @@ export function foldedGraphOf({
     edges: edgesOf(prepared, plan, stands, position),
     leftOut: graph.nodes.length - kept.reduce((sum, n) => sum + (counts.get(n) ?? 1), 0),
   };
+}
+
+/** The seconds of a node with its collectives and redistributions. */
+function nodeSeconds(plan: Plan, n: number): number {
+  const p = plan.nodes[n];
+  return (
+    p.seconds + (p.internalSeconds ?? 0) + p.redistributions.reduce((sum, r) => sum + r.seconds, 0)
+  );
+}
+
+/**
+ * The first inputs, and the calls that make most of the step, largest first.
+ *
+ * @param counts how many nodes each representative represents
+ */
+function drawnNodes(
+  { model: { graph, flow } }: Reopened['prepared'],
+  plan: Plan,
+  counts: ReadonlyMap<number, number>,
+): { readonly inputs: readonly number[]; readonly largest: readonly number[] } {
+  const candidates = [...counts.keys()].filter((n) => {
+    const { kind, meta } = graph.nodes[n];
+    if (kind === 'placeholder') return meta.role === 'input';
+    return kind === 'call' && flow.alias[n] < 0 && nodeSeconds(plan, n) > 0;
+  });
+  const whole = (n: number): number => nodeSeconds(plan, n) * (counts.get(n) ?? 1);
+  const total = candidates.reduce((sum, n) => sum + whole(n), 0);
+  let reached = 0;
+  const largest = candidates
+    .filter((n) => graph.nodes[n].kind === 'call')
+    .sort((x, y) => whole(y) - whole(x) || x - y)
+    .filter((n) => {
+      const needed = reached < SHARE * total;
+      reached += whole(n);
+      return needed;
+    })
+    .slice(0, MOST_NODES);
+  const inputs = candidates.filter((n) => graph.nodes[n].kind === 'placeholder');
+  return { inputs: inputs.slice(0, MOST_INPUTS), largest };
 }
 
 /**

@@ -7,11 +7,13 @@ import { bottomAxis, chart, label, leftAxis, linear, logarithmicFine, px } from 
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [760, 300, 84, 744, 40, 250];
 
+type Step = Incumbents['steps'][number];
+
 /**
  * The best plan and the bound while the problem was solved: two stairs that meet where the plan is
  * proven.
  */
-export function incumbentsFigure(steps: Incumbents['steps'], seconds: readonly number[]): Markup {
+export function incumbentsFigure(steps: readonly Step[], seconds: readonly number[]): Markup {
   const values = steps.flatMap((s) => [s.seconds, s.bound].filter((v) => v !== null));
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const end = Math.max(...seconds);
@@ -22,17 +24,13 @@ export function incumbentsFigure(steps: Incumbents['steps'], seconds: readonly n
     least > 0
       ? logarithmicFine(0.97 * least, 1.03 * most, BOTTOM, TOP)
       : linear(1.03 * most, BOTTOM, TOP);
-  const { at } = y;
-  const stairs = (of: (step: Incumbents['steps'][number]) => number | null): string => {
-    const parts: string[] = [];
-    steps.forEach((step, k) => {
+  const placed = (of: (step: Step) => number | null): Place[] =>
+    steps.flatMap((step, k) => {
       const value = of(step);
-      if (value === null) return;
-      const left = px(x.at(seconds[k]));
-      parts.push(parts.length === 0 ? `M${left} ${px(at(value))}` : `H${left}V${px(at(value))}`);
+      return value === null ? [] : [{ x: x.at(seconds[k]), y: y.at(value), k }];
     });
-    return parts.length === 0 ? '' : `${parts.join('')}H${RIGHT}`;
-  };
+  const bounds = placed((s) => s.bound);
+  const plans = placed((s) => s.seconds);
   const last = steps.at(-1);
   return chart(
     {
@@ -46,36 +44,37 @@ export function incumbentsFigure(steps: Incumbents['steps'], seconds: readonly n
     },
     leftAxis(y, LEFT, RIGHT, secondsText),
     bottomAxis(x, TOP, BOTTOM, tick),
-    h('path', { d: stairs((s) => s.bound), class: 'bound' }),
-    h('path', { d: stairs((s) => s.seconds), class: 'incumbent' }),
-    steps.map((s, k) => [
-      ...(s.bound === null
-        ? []
-        : [
-            h('circle', {
-              cx: px(x.at(seconds[k])),
-              cy: px(at(s.bound)),
-              r: 3,
-              class: 'bound dotted',
-            }),
-          ]),
-      ...(s.seconds === null
-        ? []
-        : [
-            h('circle', {
-              cx: px(x.at(seconds[k])),
-              cy: px(at(s.seconds)),
-              r: 3,
-              class: 'incumbent dotted',
-            }),
-          ]),
-    ]),
+    h('path', { d: stairs(bounds), class: 'bound' }),
+    h('path', { d: stairs(plans), class: 'incumbent' }),
+    steps.map((_, k) => [dots(bounds, k, 'bound'), dots(plans, k, 'incumbent')]),
     h('path', { d: `M${LEFT} 18h26`, class: 'incumbent' }),
     label(LEFT + 34, 22, 'best plan so far'),
     h('path', { d: `M${LEFT + 170} 18h26`, class: 'bound' }),
     label(LEFT + 204, 22, 'proven bound'),
     label((LEFT + RIGHT) / 2, HEIGHT - 8, 'time of the solver', { anchor: 'middle' }),
   );
+}
+
+/** Place of the value of a step in the picture. */
+interface Place {
+  readonly x: number;
+  readonly y: number;
+  /** The step. */
+  readonly k: number;
+}
+
+/** A line that keeps each value until the next one. */
+function stairs(places: readonly Place[]): string {
+  if (places.length === 0) return '';
+  const [first, ...rest] = places;
+  const steps = rest.map(({ x, y }) => `H${px(x)}V${px(y)}`);
+  return `M${px(first.x)} ${px(first.y)}${steps.join('')}H${RIGHT}`;
+}
+
+function dots(places: readonly Place[], step: number, kind: 'bound' | 'incumbent'): Markup[] {
+  return places
+    .filter(({ k }) => k === step)
+    .map(({ x, y }) => h('circle', { cx: px(x), cy: px(y), r: 3, class: `${kind} dotted` }));
 }
 
 function tick(seconds: number): string {

@@ -51,12 +51,18 @@ function pointText({ name, seconds, bytes, fits }: PlanPoint, k: number): string
   return fits ? words : `${words}, does not fit`;
 }
 
-/** Step time (logarithmic) over memory; numbers are those of the table. */
-export function paretoFigure(
-  points: readonly PlanPoint[],
-  budgetBytes: number,
-  what: string,
-): Markup {
+/** The part of the plane that is drawn; slower plans are at its edge. */
+interface Plane {
+  readonly x: Scale;
+  readonly y: Scale;
+  readonly fastest: number;
+  readonly slowest: number;
+  readonly leastBytes: number;
+  /** The budget is in the plane. */
+  readonly isNear: boolean;
+}
+
+function planeOf(points: readonly PlanPoint[], budgetBytes: number): Plane {
   const times = positiveOf(
     points.map((p) => p.seconds),
     1e-6,
@@ -72,18 +78,30 @@ export function paretoFigure(
   const isNear = budgetBytes <= FAR * widest;
   const most = isNear ? Math.max(budgetBytes, widest) : widest;
   const room = (slowest / fastest) ** 0.12;
-  const y = logarithmicFine(fastest / room / 1.01, slowest * room * 1.02, BOTTOM, TOP + 14);
   const x =
     most > WIDE * least
       ? logarithmicBytes(least / 1.3, 1.15 * most, LEFT, RIGHT)
       : linear(1.05 * most, LEFT, RIGHT, unitOf(most));
+  const y = logarithmicFine(fastest / room / 1.01, slowest * room * 1.02, BOTTOM, TOP + 14);
+  return { x, y, fastest, slowest, leastBytes: least, isNear };
+}
+
+/** Step time (logarithmic) over memory; numbers are those of the table. */
+export function paretoFigure(
+  points: readonly PlanPoint[],
+  budgetBytes: number,
+  what: string,
+): Markup {
+  const plane = planeOf(points, budgetBytes);
+  const { x, y, slowest, isNear } = plane;
   const isSlow = (p: PlanPoint): boolean => p.seconds > slowest;
   const front = points.filter((p) => p.front).sort((a, b) => a.bytes - b.bytes);
   const dots = points.map((p) => ({
-    x: x.at(Math.max(p.bytes, least)),
-    y: isSlow(p) ? TOP : y.at(Math.max(p.seconds, fastest)),
+    x: x.at(Math.max(p.bytes, plane.leastBytes)),
+    y: isSlow(p) ? TOP : y.at(Math.max(p.seconds, plane.fastest)),
     r: p.chosen === true ? 8 : 6,
   }));
+  const clipped = { ...y, at: (s: number) => (s > slowest ? TOP : y.at(s)) };
   return chart(
     {
       id: 'pareto',
@@ -96,29 +114,23 @@ export function paretoFigure(
     leftAxis(y, LEFT, RIGHT, secondsText),
     points.some(isSlow) ? edgeMark(slowest, isNear && x.at(budgetBytes) < (LEFT + RIGHT) / 2) : [],
     budgetMark(budgetBytes, isNear ? x.at(budgetBytes) : undefined),
-    front.length > 1
-      ? [
-          h('path', {
-            d: stairs(front, x, { ...y, at: (s) => (s > slowest ? TOP : y.at(s)) }),
-            class: 'front',
-          }),
-        ]
-      : [],
-    points.map((p, k) => {
-      const kind = p.chosen === true ? 'chosen' : p.fits ? 'fits' : 'over';
-      const words =
-        `${k + 1}: ${p.name}: ${secondsText(p.seconds)}, ` +
-        `${bytesText(p.bytes)}${p.fits ? '' : ', does not fit'}`;
-      const { x: cx, y: cy, r } = dots[k];
-      return h(
-        'circle',
-        { cx: px(cx), cy: px(cy), r, class: `dot ${kind}` },
-        h('title', {}, words),
-      );
-    }),
+    front.length > 1 ? [h('path', { d: stairs(front, x, clipped), class: 'front' })] : [],
+    points.map((p, k) => drawnPoint(p, k, dots[k])),
     placeNumbers(dots, { left: LEFT, right: WIDTH, top: TOP, bottom: BOTTOM }),
     label((LEFT + RIGHT) / 2, HEIGHT - 14, what, { anchor: 'middle' }),
   );
+}
+
+function drawnPoint(
+  point: PlanPoint,
+  k: number,
+  { x, y, r }: { readonly x: number; readonly y: number; readonly r: number },
+): Markup {
+  const kind = point.chosen === true ? 'chosen' : point.fits ? 'fits' : 'over';
+  const words =
+    `${k + 1}: ${point.name}: ${secondsText(point.seconds)}, ` +
+    `${bytesText(point.bytes)}${point.fits ? '' : ', does not fit'}`;
+  return h('circle', { cx: px(x), cy: px(y), r, class: `dot ${kind}` }, h('title', {}, words));
 }
 
 /**

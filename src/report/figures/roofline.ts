@@ -12,6 +12,7 @@ import {
   logarithmic,
   placeNumbers,
   px,
+  type Scale,
 } from './chart.ts';
 
 const [WIDTH, HEIGHT] = [760, 380];
@@ -25,44 +26,45 @@ export function numberedGroups(roofline: Roofline): Roofline['groups'] {
     .slice(0, NUMBERED);
 }
 
+/** A layer group in the picture. */
+interface Dot {
+  /** FLOPs per byte, and FLOP/s. */
+  readonly x: number;
+  readonly y: number;
+  readonly seconds: number;
+  readonly bound: string;
+  readonly name: string;
+}
+
 /**
  * FLOP/s that each layer group reaches over its FLOPs per byte, under the two roofs: what the
  * memory feeds, and what the matrix units do. The area of a dot is its compute time.
  */
 export function rooflineFigure(roofline: Roofline): Markup {
-  const groups = numberedGroups(roofline);
-  const dots = groups.map((g) => ({
+  const dots = numberedGroups(roofline).map((g): Dot => ({
     x: g.flops / g.bytes,
     y: g.flops / g.computeSeconds,
     seconds: g.computeSeconds,
     bound: g.bound,
+    name: g.name,
   }));
   const { flopsPerSecond: peak, bytesPerSecond: rate } = roofline;
   const ridge = peak / rate;
-  const xs = [...dots.map((d) => d.x), ridge];
-  const ys = [...dots.map((d) => d.y), peak];
-  const x = logarithmic(decade(Math.min(...xs), -1), decade(Math.max(...xs), 1), LEFT, RIGHT);
-  const y = logarithmic(
-    decade(Math.min(...ys), -1),
-    decade(Math.max(...ys) * 1.01, 1),
-    BOTTOM,
-    TOP,
-  );
+  const { x, y } = scalesOf(dots, ridge, peak);
   const [least, most] = [x.ticks[0], x.ticks[x.ticks.length - 1]];
   const start = Math.max(least, y.ticks[0] / rate);
   const longest = Math.max(...dots.map((d) => d.seconds));
-  const radius = (seconds: number): number => 5 + 9 * Math.sqrt(seconds / longest);
+  const circles = dots.map((d) => ({
+    x: x.at(d.x),
+    y: y.at(d.y),
+    r: 5 + 9 * Math.sqrt(d.seconds / longest),
+  }));
   const total = roofline.groups.reduce((sum, g) => sum + g.computeSeconds, 0);
   return chart(
     {
       id: 'roofline',
       title: 'Roofline of the layer groups',
-      description:
-        `FLOP/s reached over FLOPs per byte, both logarithmic. Roofs: ${rateText(peak)} of the ` +
-        `matrix units (${roofline.unit}) and ${(rate / 1e9).toFixed(0)} GB/s of memory, which ` +
-        `meet at ${ridge.toFixed(0)} FLOPs per byte. ` +
-        groups.map((g, k) => `${k + 1}: ${g.name}, ${secondsText(g.computeSeconds)}`).join('; ') +
-        '.',
+      description: describe(roofline, dots),
       width: WIDTH,
       height: HEIGHT,
     },
@@ -77,26 +79,48 @@ export function rooflineFigure(roofline: Roofline): Markup {
     label(LEFT, TOP - 12, `slope: ${(rate / 1e9).toFixed(0)} GB/s of memory`, { class: 'soft' }),
     // Large dots first, so that small ones are not hidden.
     dots
-      .map((d, k) => ({ ...d, k }))
-      .sort((a, b) => b.seconds - a.seconds)
-      .map(({ x: dx, y: dy, seconds, bound, k }) =>
-        h(
-          'circle',
-          { cx: px(x.at(dx)), cy: px(y.at(dy)), r: px(radius(seconds)), class: `dot ${bound}` },
-          h(
-            'title',
-            {},
-            `${k + 1}: ${groups[k].name}: ${secondsText(seconds)} of compute ` +
-              `(${percentText(shareOf(seconds, total))}), ${rateText(dy)} at ` +
-              `${dx.toPrecision(3)} FLOPs per byte, ${bound}-bound`,
-          ),
-        ),
-      ),
-    placeNumbers(
-      dots.map((d) => ({ x: x.at(d.x), y: y.at(d.y), r: radius(d.seconds) })),
-      { left: LEFT, right: RIGHT, top: TOP, bottom: BOTTOM },
-    ),
+      .map((dot, k) => ({ dot, k }))
+      .sort((a, b) => b.dot.seconds - a.dot.seconds)
+      .map(({ dot, k }) => drawnDot(dot, k + 1, circles[k], total)),
+    placeNumbers(circles, { left: LEFT, right: RIGHT, top: TOP, bottom: BOTTOM }),
     label((LEFT + RIGHT) / 2, HEIGHT - 14, 'FLOPs per byte read or written', { anchor: 'middle' }),
+  );
+}
+
+/** Whole decades that hold the dots and the ridge. */
+function scalesOf(dots: readonly Dot[], ridge: number, peak: number): { x: Scale; y: Scale } {
+  const xs = [...dots.map((d) => d.x), ridge];
+  const ys = [...dots.map((d) => d.y), peak];
+  return {
+    x: logarithmic(decade(Math.min(...xs), -1), decade(Math.max(...xs), 1), LEFT, RIGHT),
+    y: logarithmic(decade(Math.min(...ys), -1), decade(Math.max(...ys) * 1.01, 1), BOTTOM, TOP),
+  };
+}
+
+function describe(roofline: Roofline, dots: readonly Dot[]): string {
+  const { flopsPerSecond: peak, bytesPerSecond: rate, unit } = roofline;
+  const groups = dots.map((d, k) => `${k + 1}: ${d.name}, ${secondsText(d.seconds)}`);
+  return (
+    `FLOP/s reached over FLOPs per byte, both logarithmic. Roofs: ${rateText(peak)} of the ` +
+    `matrix units (${unit}) and ${(rate / 1e9).toFixed(0)} GB/s of memory, which ` +
+    `meet at ${(peak / rate).toFixed(0)} FLOPs per byte. ${groups.join('; ')}.`
+  );
+}
+
+function drawnDot(
+  dot: Dot,
+  number: number,
+  { x, y, r }: { readonly x: number; readonly y: number; readonly r: number },
+  totalSeconds: number,
+): Markup {
+  const words =
+    `${number}: ${dot.name}: ${secondsText(dot.seconds)} of compute ` +
+    `(${percentText(shareOf(dot.seconds, totalSeconds))}), ${rateText(dot.y)} at ` +
+    `${dot.x.toPrecision(3)} FLOPs per byte, ${dot.bound}-bound`;
+  return h(
+    'circle',
+    { cx: px(x), cy: px(y), r: px(r), class: `dot ${dot.bound}` },
+    h('title', {}, words),
   );
 }
 

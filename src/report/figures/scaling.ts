@@ -21,6 +21,14 @@ export interface DrawnCurve {
 const [WIDTH, HEIGHT] = [760, 370];
 const [LEFT, RIGHT, TOP, BOTTOM] = [92, 720, 24, 310];
 
+/** The two axes of a figure of curves. */
+interface Axes {
+  readonly x: Scale;
+  readonly y: Scale;
+  /** The right end of a line of ideal scaling. */
+  readonly most: number;
+}
+
 /**
  * Both axes logarithmic, so that ideal scaling is a straight line; larger dots: where the best plan
  * is another than before.
@@ -33,24 +41,7 @@ export function scalingFigure(
   id: string,
   ideal: boolean,
 ): Markup {
-  const all = curves.flatMap((c) => c.points);
-  const xs = all.map((p) => p.x);
-  const rates = all.map((p) => p.tokensPerSecond);
-  const [least, most] = [Math.min(...xs), Math.max(...xs)];
-  const first = curves.flatMap((c) => c.points.slice(0, 1));
-  const ideals = ideal ? first.map((p) => (p.tokensPerSecond * most) / p.x) : [];
-  const x = logarithmicFine(least / 1.1, most * 1.1, LEFT, RIGHT);
-  const asked: Scale = { at: x.at, ticks: [...new Set(xs)].sort((a, b) => a - b) };
-  const y = logarithmicFine(
-    Math.min(...rates) / 1.2,
-    Math.max(...rates, ...ideals) * 1.2,
-    BOTTOM,
-    TOP,
-  );
-  const path = (points: DrawnCurve['points']): string =>
-    points
-      .map((p, k) => `${k === 0 ? 'M' : 'L'}${px(x.at(p.x))} ${px(y.at(p.tokensPerSecond))}`)
-      .join('');
+  const axes = axesOf(curves, ideal);
   return chart(
     {
       id,
@@ -61,40 +52,71 @@ export function scalingFigure(
       width: WIDTH,
       height: HEIGHT,
     },
-    bottomAxis(asked, TOP, BOTTOM, countText),
-    leftAxis(y, LEFT, RIGHT, countText),
+    bottomAxis(axes.x, TOP, BOTTOM, countText),
+    leftAxis(axes.y, LEFT, RIGHT, countText),
     curves.map(({ points }, k) => [
-      ...(ideal && points.length > 1
-        ? [
-            h('path', {
-              d:
-                `M${px(x.at(points[0].x))} ` +
-                `${px(y.at(points[0].tokensPerSecond))}L${px(x.at(most))} ` +
-                `${px(y.at(ideals[k]))}`,
-              class: 'front',
-              'stroke-dasharray': '2 4',
-            }),
-          ]
-        : []),
-      h('path', { d: path(points), class: 'front' }),
-      ...points.map((p) =>
-        h(
-          'circle',
-          {
-            cx: px(x.at(p.x)),
-            cy: px(y.at(p.tokensPerSecond)),
-            r: p.changes ? 8 : 5,
-            class: `dot ${p.changes ? 'chosen' : 'fits'}`,
-          },
-          h('title', {}, p.words),
-        ),
-      ),
-      ...points
-        .slice(-1)
-        .map((p) =>
-          label(x.at(p.x) + 12, y.at(p.tokensPerSecond) + 4, String(k + 1), { class: 'strong' }),
-        ),
+      ...(ideal && points.length > 1 ? [idealLine(points[0], axes)] : []),
+      curveLine(points, axes),
+      ...points.map((p) => curveDot(p, axes)),
+      ...points.slice(-1).map((p) => curveNumber(p, k + 1, axes)),
     ]),
     label((LEFT + RIGHT) / 2, HEIGHT - 14, what, { anchor: 'middle' }),
   );
+}
+
+type Point = DrawnCurve['points'][number];
+
+function axesOf(curves: readonly DrawnCurve[], ideal: boolean): Axes {
+  const all = curves.flatMap((c) => c.points);
+  const xs = all.map((p) => p.x);
+  const rates = all.map((p) => p.tokensPerSecond);
+  const [least, most] = [Math.min(...xs), Math.max(...xs)];
+  const firsts = curves.flatMap((c) => c.points.slice(0, 1));
+  const ideals = ideal ? firsts.map((p) => idealRate(p, most)) : [];
+  const x = logarithmicFine(least / 1.1, most * 1.1, LEFT, RIGHT);
+  const y = logarithmicFine(
+    Math.min(...rates) / 1.2,
+    Math.max(...rates, ...ideals) * 1.2,
+    BOTTOM,
+    TOP,
+  );
+  return { x: { at: x.at, ticks: [...new Set(xs)].sort((a, b) => a - b) }, y, most };
+}
+
+/** Tokens a second at another place of the axis, in proportion to it. */
+function idealRate({ x, tokensPerSecond }: Point, at: number): number {
+  return (tokensPerSecond * at) / x;
+}
+
+function idealLine(first: Point, { x, y, most }: Axes): Markup {
+  const from = `M${px(x.at(first.x))} ${px(y.at(first.tokensPerSecond))}`;
+  const to = `L${px(x.at(most))} ${px(y.at(idealRate(first, most)))}`;
+  return h('path', { d: from + to, class: 'front', 'stroke-dasharray': '2 4' });
+}
+
+function curveLine(points: readonly Point[], { x, y }: Axes): Markup {
+  const steps = points.map(
+    (p, k) => `${k === 0 ? 'M' : 'L'}${px(x.at(p.x))} ${px(y.at(p.tokensPerSecond))}`,
+  );
+  return h('path', { d: steps.join(''), class: 'front' });
+}
+
+function curveDot(point: Point, { x, y }: Axes): Markup {
+  const { tokensPerSecond, words, changes } = point;
+  return h(
+    'circle',
+    {
+      cx: px(x.at(point.x)),
+      cy: px(y.at(tokensPerSecond)),
+      r: changes ? 8 : 5,
+      class: `dot ${changes ? 'chosen' : 'fits'}`,
+    },
+    h('title', {}, words),
+  );
+}
+
+function curveNumber(last: Point, number: number, { x, y }: Axes): Markup {
+  return label(x.at(last.x) + 12, y.at(last.tokensPerSecond) + 4, String(number), {
+    class: 'strong',
+  });
 }

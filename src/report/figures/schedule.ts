@@ -118,60 +118,24 @@ function figure(
   const bottom = TOP + devices * lane;
   const scale = linear(to - from, LEFT, RIGHT);
   const x = (time: number): number => scale.at(Math.min(to, Math.max(from, time)) - from);
-  const kinds = (['F', 'B', 'W', 'sum'] as const).filter((kind) =>
-    boxes.some((b) => b.kind === kind),
-  );
+  const chunks = drawn.chunks > 1 ? ` of ${drawn.chunks} chunks each` : '';
   return chart(
     {
       id,
       title: 'The pipeline schedule',
       description:
         `${drawn.schedule}: ${countedText(drawn.microbatches, 'microbatch', 'microbatches')} ` +
-        `on ${drawn.devices} ` +
-        `devices${drawn.chunks > 1 ? ` of ${drawn.chunks} chunks each` : ''}, from ` +
+        `on ${drawn.devices} devices${chunks}, from ` +
         `${secondsText(from)} to ${secondsText(to)}.`,
       width: WIDTH,
       height: bottom + 40,
     },
     bottomAxis(scale, TOP, bottom, tickText),
-    kinds.map((kind, k) => [
-      rect(LEFT + k * 165, 8, 14, 14, `pass ${kind.toLowerCase()}`),
-      label(
-        LEFT + k * 165 + 20,
-        20,
-        splitsBackward(drawn.schedule) && kind === 'B' ? 'gradients of inputs' : NAMES[kind],
-      ),
-    ]),
+    passKey(drawn, boxes),
     Array.from({ length: devices }, (_, i) =>
       label(LEFT - 10, TOP + i * lane + lane / 2 + 4, `device ${i}`, { anchor: 'end' }),
     ),
-    boxes.map((box) => {
-      const [left, right] = [x(box.start), x(box.end)];
-      const top = TOP + box.device * lane + 2;
-      const number = String(box.microbatch);
-      const chunk = drawn.chunks > 1 ? `, chunk ${box.chunk}` : '';
-      const name =
-        box.kind === 'sum' ? NAMES.sum : `${NAMES[box.kind]}, microbatch ${box.microbatch}${chunk}`;
-      const shade = drawn.chunks > 1 && box.chunk % 2 === 1 ? ' odd' : '';
-      return [
-        rect(
-          left,
-          top,
-          Math.max(0.6, right - left - 0.6),
-          lane - 4,
-          `pass ${box.kind.toLowerCase()}${shade}`,
-          `${name}: ${secondsText(box.end - box.start)}`,
-        ),
-        ...(box.kind !== 'sum' && right - left >= 6 + 7 * number.length
-          ? [
-              label((left + right) / 2, top + lane / 2 + 2.5, number, {
-                anchor: 'middle',
-                class: 'ontask',
-              }),
-            ]
-          : []),
-      ];
-    }),
+    boxes.map((box) => drawnPass(box, drawn.chunks > 1, lane, x)),
     label(
       (LEFT + RIGHT) / 2,
       bottom + 34,
@@ -179,6 +143,48 @@ function figure(
       { anchor: 'middle' },
     ),
   );
+}
+
+/** The colours of the kinds of passes that are drawn. */
+function passKey({ schedule }: DrawnSchedule, boxes: readonly Box[]): Markup[][] {
+  const kinds = (['F', 'B', 'W', 'sum'] as const).filter((kind) =>
+    boxes.some((b) => b.kind === kind),
+  );
+  return kinds.map((kind, k) => [
+    rect(LEFT + k * 165, 8, 14, 14, `pass ${kind.toLowerCase()}`),
+    label(
+      LEFT + k * 165 + 20,
+      20,
+      splitsBackward(schedule) && kind === 'B' ? 'gradients of inputs' : NAMES[kind],
+    ),
+  ]);
+}
+
+/** A pass in the lane of its device, with the number of its microbatch where that has room. */
+function drawnPass(
+  box: Box,
+  hasChunks: boolean,
+  lane: number,
+  x: (time: number) => number,
+): Markup[] {
+  const [left, right] = [x(box.start), x(box.end)];
+  const top = TOP + box.device * lane + 2;
+  const number = String(box.microbatch);
+  const chunk = hasChunks ? `, chunk ${box.chunk}` : '';
+  const name =
+    box.kind === 'sum' ? NAMES.sum : `${NAMES[box.kind]}, microbatch ${box.microbatch}${chunk}`;
+  const shade = hasChunks && box.chunk % 2 === 1 ? ' odd' : '';
+  const pass = rect(
+    left,
+    top,
+    Math.max(0.6, right - left - 0.6),
+    lane - 4,
+    `pass ${box.kind.toLowerCase()}${shade}`,
+    `${name}: ${secondsText(box.end - box.start)}`,
+  );
+  if (box.kind === 'sum' || right - left < 6 + 7 * number.length) return [pass];
+  const place = { anchor: 'middle', class: 'ontask' } as const;
+  return [pass, label((left + right) / 2, top + lane / 2 + 2.5, number, place)];
 }
 
 function tickText(seconds: number): string {

@@ -74,20 +74,7 @@ export function htmlFile({
       { 'aria-label': 'Sections' },
       sections.map((s) => h('a', { href: `#${s.id}` }, s.title)),
     ),
-    h(
-      'main',
-      {},
-      h(
-        'section',
-        { 'aria-label': 'Answer' },
-        h(
-          'dl',
-          { class: 'answer' },
-          answer.map(({ label, text }) => [h('dt', {}, label), h('dd', {}, prose(text))]),
-        ),
-      ),
-      sections.map(sectionMarkup),
-    ),
+    h('main', {}, answerMarkup(answer), sections.map(sectionMarkup)),
     h(
       'footer',
       {},
@@ -99,6 +86,18 @@ export function htmlFile({
     Markup.trusted(`<script>${packageData('report/page.js').trim()}</script>`),
   );
   return `<!doctype html>\n<html lang="en">${head.html}${body.html}</html>\n`;
+}
+
+function answerMarkup(answer: PageInput['answer']): Markup {
+  return h(
+    'section',
+    { 'aria-label': 'Answer' },
+    h(
+      'dl',
+      { class: 'answer' },
+      answer.map(({ label, text }) => [h('dt', {}, label), h('dd', {}, prose(text))]),
+    ),
+  );
 }
 
 const CSP =

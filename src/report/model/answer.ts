@@ -49,54 +49,14 @@ export function answerOf(
 
 /** The lines of a plan with stages. */
 function pipelineAnswer(input: AnswerInput, pipeline: Pipeline): ReturnType<typeof answerOf> {
-  const { plan, streams, tokens } = input;
-  const {
-    stages,
-    budgetBytes,
-    fits,
-    seconds,
-    bubbleSeconds,
-    schedule,
-    microbatches,
-    virtual,
-    devices,
-  } = pipeline;
-  const fullest = stages.reduce(
-    (most, s, k) => (s.peakBytes > stages[most].peakBytes ? k : most),
-    0,
-  );
-  const { peakBytes, stateBytes, activationBytes, inFlight, device } = stages[fullest];
-  const chunks = virtual > 1 ? ` by ${virtual} chunks` : '';
-  const rate =
-    tokens === null ? '' : `, ${countText(Math.round((tokens * microbatches) / seconds))} tokens/s`;
-  // The convention is that of one microbatch on one stage's mesh; the same FLOPs are spread over
-  // all stages here.
-  const mfu =
-    streams === null
-      ? ''
-      : ', MFU ' +
-        `${percentText((streams.mfu * streams.seconds * microbatches) / (seconds * devices))} ` +
-        `(${streams.mfuConvention.replace(/^MFU: /, '')})`;
+  const { plan } = input;
+  const { devices, hosts } = pipeline;
   const inner = plan.mesh.reduce((n, d) => n * d.size, 1);
-  const where = pipeline.hosts === 1 ? 'inside a host' : `across ${pipeline.hosts} hosts`;
+  const where = hosts === 1 ? 'inside a host' : `across ${hosts} hosts`;
   return [
-    {
-      label: 'Memory',
-      text:
-        `${fits ? 'fits' : 'does not fit'}: device ${device} (stage ${fullest}: ` +
-        `${stageText(stages[fullest])}) takes ${bytesText(peakBytes)} of ` +
-        `${bytesText(budgetBytes)}: states ${bytesText(stateBytes)}, activations of ` +
-        `${countedText(inFlight, 'microbatch', 'microbatches')} ${bytesText(activationBytes)}`,
-    },
-    {
-      label: 'Step time',
-      text:
-        `${secondsText(seconds)} for ` +
-        `${countedText(microbatches, 'microbatch', 'microbatches')} by ${schedule}${chunks}, ` +
-        `${secondsText(bubbleSeconds)} of it bubble (${percentText(bubbleSeconds / seconds)}); ` +
-        `compute and communication of a stage one after another${rate}${mfu}`,
-    },
-    { label: 'Range', text: planBandText(plan, seconds) },
+    { label: 'Memory', text: fullestStageLine(pipeline) },
+    { label: 'Step time', text: pipelineTimeLine(input, pipeline) },
+    { label: 'Range', text: planBandText(plan, pipeline.seconds) },
     {
       label: 'Devices',
       text:
@@ -111,6 +71,41 @@ function pipelineAnswer(input: AnswerInput, pipeline: Pipeline): ReturnType<type
     },
     { label: 'Against', text: `on one microbatch: ${againstLine(input)}` },
   ];
+}
+
+function fullestStageLine({ stages, budgetBytes, fits }: Pipeline): string {
+  const fullest = stages.reduce(
+    (most, s, k) => (s.peakBytes > stages[most].peakBytes ? k : most),
+    0,
+  );
+  const { peakBytes, stateBytes, activationBytes, inFlight, device } = stages[fullest];
+  return (
+    `${fits ? 'fits' : 'does not fit'}: device ${device} (stage ${fullest}: ` +
+    `${stageText(stages[fullest])}) takes ${bytesText(peakBytes)} of ` +
+    `${bytesText(budgetBytes)}: states ${bytesText(stateBytes)}, activations of ` +
+    `${countedText(inFlight, 'microbatch', 'microbatches')} ${bytesText(activationBytes)}`
+  );
+}
+
+function pipelineTimeLine({ streams, tokens }: AnswerInput, pipeline: Pipeline): string {
+  const { seconds, bubbleSeconds, schedule, microbatches, virtual, devices } = pipeline;
+  const chunks = virtual > 1 ? ` by ${virtual} chunks` : '';
+  const rate =
+    tokens === null ? '' : `, ${countText(Math.round((tokens * microbatches) / seconds))} tokens/s`;
+  // The convention is that of one microbatch on one stage's mesh; the same FLOPs are spread over
+  // all stages here.
+  const mfu =
+    streams === null
+      ? ''
+      : ', MFU ' +
+        `${percentText((streams.mfu * streams.seconds * microbatches) / (seconds * devices))} ` +
+        `(${streams.mfuConvention.replace(/^MFU: /, '')})`;
+  return (
+    `${secondsText(seconds)} for ` +
+    `${countedText(microbatches, 'microbatch', 'microbatches')} by ${schedule}${chunks}, ` +
+    `${secondsText(bubbleSeconds)} of it bubble (${percentText(bubbleSeconds / seconds)}); ` +
+    `compute and communication of a stage one after another${rate}${mfu}`
+  );
 }
 
 function fitWords(plan: Plan): string {

@@ -13,80 +13,98 @@ export interface Constant {
 /** Every constant of a cluster with its unit and where it comes from. */
 export function constantsOf(cluster: Cluster): Constant[] {
   const { sources } = cluster;
-  const source = (key: string): string =>
-    sources[key] ?? sources[key.split('.')[0]] ?? sources['*'] ?? 'not stated';
-  const out: Constant[] = [];
-  const add = (name: string, value: number | string, unit: string, key = name): void =>
-    void out.push({ name, value: String(value), unit, source: source(key) });
-  add('accelerator', cluster.accelerator, '', 'peakFlopsPerSecond');
+  return [
+    ...deviceRows(cluster),
+    ...linkRows(cluster),
+    ...operationRows(cluster),
+    ...latencyRows(cluster),
+  ].map(([name, value, unit, key = name]) => ({
+    name,
+    value: String(value),
+    unit,
+    source: sources[key] ?? sources[key.split('.')[0]] ?? sources['*'] ?? 'not stated',
+  }));
+}
+
+/** A constant, with the key of its source where that is not the name. */
+type Row = readonly [name: string, value: number | string, unit: string, key?: string];
+
+/** The row of a number that a cluster may not have. */
+function stated(
+  name: string,
+  value: number | string | undefined,
+  unit: string,
+  key: string,
+): Row[] {
+  return value === undefined ? [] : [[name, value, unit, key]];
+}
+
+function deviceRows(cluster: Cluster): Row[] {
   const peaks = Object.entries(cluster.peakFlopsPerSecond).map(
     ([unit, flops]) => `${unit} ${round(flops / 1e12)}`,
   );
-  add('dense peaks', peaks.join(', '), 'TFLOPS', 'peakFlopsPerSecond');
-  add('largest share of the peak of a matmul', round(cluster.matmulCap), '', 'matmulCap');
-  add('memory', cluster.memoryBytes, 'bytes', 'memoryBytes');
-  add('memory held back', cluster.reservedBytes, 'bytes', 'reservedBytes');
-  add(
-    'memory bandwidth',
-    round(cluster.memoryBytesPerSecond / 1e9),
-    'GB/s',
-    'memoryBytesPerSecond',
-  );
-  add(
-    'share of the memory bandwidth that kernels reach',
-    round(cluster.memoryEfficiency),
-    '',
-    'memoryEfficiency',
-  );
-  add('devices in a host', cluster.devicesPerHost, '', 'devicesPerHost');
-  if (cluster.devicesPerTray !== undefined)
-    add('devices in a tray', cluster.devicesPerTray, '', 'devicesPerTray');
-  for (const [name, level] of [
+  const bandwidth = round(cluster.memoryBytesPerSecond / 1e9);
+  const reached = 'share of the memory bandwidth that kernels reach';
+  return [
+    ['accelerator', cluster.accelerator, '', 'peakFlopsPerSecond'],
+    ['dense peaks', peaks.join(', '), 'TFLOPS', 'peakFlopsPerSecond'],
+    ['largest share of the peak of a matmul', round(cluster.matmulCap), '', 'matmulCap'],
+    ['memory', cluster.memoryBytes, 'bytes', 'memoryBytes'],
+    ['memory held back', cluster.reservedBytes, 'bytes', 'reservedBytes'],
+    ['memory bandwidth', bandwidth, 'GB/s', 'memoryBytesPerSecond'],
+    [reached, round(cluster.memoryEfficiency), '', 'memoryEfficiency'],
+    ['devices in a host', cluster.devicesPerHost, '', 'devicesPerHost'],
+    ...stated('devices in a tray', cluster.devicesPerTray, '', 'devicesPerTray'),
+  ];
+}
+
+function linkRows(cluster: Cluster): Row[] {
+  const named = [
     ['intra', 'inside a host'],
     ['inter', 'between hosts'],
-  ] as const) {
-    const link = cluster[name];
-    add(`link ${level}`, round(link.bytesPerSecond / 1e9), 'GB/s', `${name}.bytesPerSecond`);
-    add(`share of the link ${level}`, round(link.efficiency), '', `${name}.efficiency`);
-    add(`hop ${level}`, round(link.latencySeconds * 1e6), 'µs', `${name}.latencySeconds`);
-  }
-  for (const level of cluster.levels ?? []) {
+  ] as const;
+  const links = named.flatMap(([name, level]): Row[] => {
+    const { bytesPerSecond, efficiency, latencySeconds } = cluster[name];
+    return [
+      [`link ${level}`, round(bytesPerSecond / 1e9), 'GB/s', `${name}.bytesPerSecond`],
+      [`share of the link ${level}`, round(efficiency), '', `${name}.efficiency`],
+      [`hop ${level}`, round(latencySeconds * 1e6), 'µs', `${name}.latencySeconds`],
+    ];
+  });
+  const levels = (cluster.levels ?? []).flatMap((level): Row[] => {
     const { name, devices, bytesPerSecond, oversubscription, rails } = level;
-    add(`devices in a ${name}`, devices, '', 'levels');
-    add(`link inside a ${name}`, round(bytesPerSecond / 1e9), 'GB/s', 'levels');
-    if (oversubscription > 1)
-      add(
-        `oversubscription inside a ${name}${rails ? ', but for rails' : ''}`,
-        round(oversubscription),
-        '',
-        'levels',
-      );
-  }
-  const { operation = {} } = cluster;
-  const price = operation.pricePerDeviceHour;
-  if (price !== undefined)
-    add('price of a device', price.amount, `${price.currency}/h`, 'operation');
-  if (operation.deviceWatts !== undefined)
-    add('power of a device', operation.deviceWatts, 'W', 'operation');
-  if (operation.hostWatts !== undefined)
-    add('power of a host besides', operation.hostWatts, 'W', 'operation.hostWatts');
-  if (operation.pue !== undefined)
-    add('power of the site over that of its hosts', operation.pue, '', 'operation');
-  if (operation.deviceHoursBetweenFailures !== undefined)
-    add(
-      'hours of a device between failures',
-      operation.deviceHoursBetweenFailures,
-      'h',
-      'operation',
-    );
-  if (cluster.torus !== undefined)
-    add('torus', cluster.torus.longestAxes.join(' x '), 'chips', 'intra.latencySeconds');
-  add('start of a collective', round(cluster.baseLatencySeconds * 1e6), 'µs', 'baseLatencySeconds');
-  add('start of a kernel', round(cluster.launchSeconds * 1e6), 'µs', 'launchSeconds');
-  add('start of a matmul', round(cluster.matmulLaunchSeconds * 1e6), 'µs', 'matmulLaunchSeconds');
-  if (cluster.collectiveTable !== undefined)
-    add('table of collectives', cluster.collectiveTable.length, 'rows', 'collectiveTable');
-  return out;
+    const over = `oversubscription inside a ${name}${rails ? ', but for rails' : ''}`;
+    return [
+      [`devices in a ${name}`, devices, '', 'levels'],
+      [`link inside a ${name}`, round(bytesPerSecond / 1e9), 'GB/s', 'levels'],
+      ...stated(over, oversubscription > 1 ? round(oversubscription) : undefined, '', 'levels'),
+    ];
+  });
+  return [...links, ...levels];
+}
+
+/** Money, power and failures. */
+function operationRows({ operation = {} }: Cluster): Row[] {
+  const { pricePerDeviceHour: price, deviceWatts, hostWatts, pue } = operation;
+  const hours = operation.deviceHoursBetweenFailures;
+  return [
+    ...stated('price of a device', price?.amount, `${price?.currency ?? ''}/h`, 'operation'),
+    ...stated('power of a device', deviceWatts, 'W', 'operation'),
+    ...stated('power of a host besides', hostWatts, 'W', 'operation.hostWatts'),
+    ...stated('power of the site over that of its hosts', pue, '', 'operation'),
+    ...stated('hours of a device between failures', hours, 'h', 'operation'),
+  ];
+}
+
+function latencyRows(cluster: Cluster): Row[] {
+  const { torus, collectiveTable } = cluster;
+  return [
+    ...stated('torus', torus?.longestAxes.join(' x '), 'chips', 'intra.latencySeconds'),
+    ['start of a collective', round(cluster.baseLatencySeconds * 1e6), 'µs', 'baseLatencySeconds'],
+    ['start of a kernel', round(cluster.launchSeconds * 1e6), 'µs', 'launchSeconds'],
+    ['start of a matmul', round(cluster.matmulLaunchSeconds * 1e6), 'µs', 'matmulLaunchSeconds'],
+    ...stated('table of collectives', collectiveTable?.length, 'rows', 'collectiveTable'),
+  ];
 }
 
 /** Six significant digits: enough for any constant, and no noise of binary fractions. */

@@ -145,10 +145,7 @@ export function reportOf({ plan, cluster, graph, analysis, version }: ReportInpu
     }),
     plan: { ...plan, proof: { ...plan.proof, solveSeconds: null } },
     parameters: parametersOf(plan, graph),
-    terms: [...termsOf(plan)]
-      .filter(([, seconds]) => seconds !== 0)
-      .map(([term, seconds]) => ({ term, seconds }))
-      .sort((a, b) => b.seconds - a.seconds || (a.term < b.term ? -1 : 1)),
+    terms: sortedTerms(plan),
     collectives: collectivesOf(plan, cluster, streams),
     operators: operatorsOf(plan),
     tokens,
@@ -176,18 +173,30 @@ export function reportOf({ plan, cluster, graph, analysis, version }: ReportInpu
     constants: constantsOf(cluster),
     assumptions: plan.assumptions,
     warnings: warningsOf(plan),
-    missing: [
-      ...analysis.missing,
-      ...(analysis.pipeline === null
-        ? ['Pipeline stages: the plan has none (plan MODEL --pp makes some).']
-        : []),
-      ...(graph === undefined ? ['The program: the graph is not beside the plan.'] : []),
-    ],
+    missing: missingOf(analysis, graph),
     run: {
       solveSeconds: plan.proof.solveSeconds,
       incumbentSeconds: analysis.incumbents?.seconds ?? null,
     },
   };
+}
+
+/** The terms of the step time, largest first. */
+function sortedTerms(plan: Plan): Report['terms'] {
+  return [...termsOf(plan)]
+    .filter(([, seconds]) => seconds !== 0)
+    .map(([term, seconds]) => ({ term, seconds }))
+    .sort((a, b) => b.seconds - a.seconds || (a.term < b.term ? -1 : 1));
+}
+
+function missingOf({ missing, pipeline }: Analysis, graph: Graph | undefined): readonly string[] {
+  return [
+    ...missing,
+    ...(pipeline === null
+      ? ['Pipeline stages: the plan has none (plan MODEL --pp makes some).']
+      : []),
+    ...(graph === undefined ? ['The program: the graph is not beside the plan.'] : []),
+  ];
 }
 
 /** Terms that people read: what rounding leaves is in the JSON, and below every printed digit. */

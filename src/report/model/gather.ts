@@ -59,6 +59,32 @@ const NOTHING: Omit<Analysis, 'missing'> = {
   incumbentsFrom: null,
 };
 
+/** Runs the parts of a report, and keeps the reasons of those that cannot be had. */
+class Parts {
+  readonly missing: string[] = [];
+
+  constructor(private readonly onMissing: GatherOptions['onMissing']) {}
+
+  leaveOut(what: string, why: string): void {
+    this.missing.push(`${what}: ${why}.`);
+    this.onMissing?.(`${what}: ${why}`);
+  }
+
+  /**
+   * Null where the part is refused: a plan that cannot be asked about can still be read, and the
+   * report says what is missing from it.
+   */
+  async attempt<T>(what: string, make: () => T | Promise<T>): Promise<T | null> {
+    try {
+      return await make();
+    } catch (error) {
+      if (!(error instanceof ShardwrightError) || error.code === 'E_INTERNAL') throw error;
+      this.leaveOut(what, error.message);
+      return null;
+    }
+  }
+}
+
 /**
  * Analyses a plan with its program and request, for the facts that a plan file alone does not
  * state. Each part that the program or this version does not admit is left out and named; nothing
@@ -70,11 +96,8 @@ export async function analyse(
   options: GatherOptions,
 ): Promise<Analysis> {
   const { plan, program, request } = folder;
-  const missing: string[] = [];
-  const leaveOut = (what: string, why: string): void => {
-    missing.push(`${what}: ${why}.`);
-    options.onMissing?.(`${what}: ${why}`);
-  };
+  const parts = new Parts(options.onMissing);
+  const { missing } = parts;
   if (program === undefined || request === undefined) {
     missing.push(
       'Roofline, timeline, memory timeline, recipes, sensitivity and strategies: the graph ' +
@@ -82,73 +105,49 @@ export async function analyse(
     );
     return { ...NOTHING, missing };
   }
-  const attempt = async <T>(what: string, make: () => T | Promise<T>): Promise<T | null> => {
-    try {
-      return await make();
-    } catch (error) {
-      // A plan that cannot be asked about can still be read; the report says what is missing from
-      // it.
-      if (!(error instanceof ShardwrightError) || error.code === 'E_INTERNAL') throw error;
-      leaveOut(what, error.message);
-      return null;
-    }
-  };
   const opened =
     options.opened ??
-    (await attempt('Everything that is asked of the plan anew', () =>
+    (await parts.attempt('Everything that is asked of the plan anew', () =>
       reopen(plan, program, request, operators),
     ));
-  if (opened === null) return { ...NOTHING, missing };
-  const { prepared } = opened;
-  const known = options.recipes
-    ? await attempt('Recipes', () => compareRecipes(prepared, plan))
-    : null;
-  if (!options.recipes) missing.push('Recipes: left out by --no-recipes.');
+  return opened === null
+    ? { ...NOTHING, missing }
+    : analyseOpened(opened, program, operators, options, parts);
+}
+
+async function analyseOpened(
+  opened: Reopened,
+  program: Graph,
+  operators: OperatorTable,
+  options: GatherOptions,
+  parts: Parts,
+): Promise<Analysis> {
+  const { prepared, plan } = opened;
   const { pipeline: said } = options;
+  const known = options.recipes
+    ? await parts.attempt('Recipes', () => compareRecipes(prepared, plan))
+    : null;
+  if (!options.recipes) parts.missing.push('Recipes: left out by --no-recipes.');
   const pipeline =
     said === undefined
       ? null
-      : await attempt('Pipeline stages', () => pipelineAgain(opened, said, operators));
-  const graph = await attempt('The folded graph', () => foldedGraphOf(opened));
-  const explain =
-    graph === null
-      ? null
-      : candidatesOf(
-          opened,
-          graph.nodes.map((node) => node.node),
-        );
-  const priced = await attempt('Sensitivity', () => sensitivityOf(prepared, plan));
-  const fitting = (known?.plans ?? []).flatMap((p) =>
-    p.seconds === null || p.overBytes !== undefined ? [] : [{ name: p.name, seconds: p.seconds }],
-  );
+      : await parts.attempt('Pipeline stages', () => pipelineAgain(opened, said, operators));
+  const graph = await parts.attempt('The folded graph', () => foldedGraphOf(opened));
+  const nodes = graph?.nodes.map((node) => node.node);
+  const explain = nodes === undefined ? null : candidatesOf(opened, nodes);
+  const priced = await parts.attempt('Sensitivity', () => sensitivityOf(prepared, plan));
   if (options.progress?.isOfPlan === false)
-    leaveOut('The steps of the solver', 'progress.json is not that of the plan beside it');
-  const solved = await whatIf(opened, program, operators, priced, options, attempt);
-  if (!options.whatIf) {
-    const steps =
-      solved.incumbents === null ? ', and the steps of the solver: they are' : ': they are';
-    missing.push(
-      `The best plan without a memory budget and on other links${steps} solved for with --what-if.`,
-    );
-  } else if (solved.incumbents === null)
-    missing.push(
-      'The steps of the solver: a limit on peak memory takes many problems; no step of them ' +
-        'belongs to the plan alone.',
-    );
+    parts.leaveOut('The steps of the solver', 'progress.json is not that of the plan beside it');
+  const solved = await whatIf(opened, program, operators, priced, options, parts);
+  noteUnsolved(solved, options, parts);
   return {
-    roofline: await attempt('Roofline', () => rooflineOf(prepared, plan)),
-    streams: await attempt('Timeline', () => streamsOf(program, prepared.model, plan, operators)),
-    memory: await attempt('Memory timeline', () => memoryCurveOf(opened)),
+    roofline: await parts.attempt('Roofline', () => rooflineOf(prepared, plan)),
+    streams: await parts.attempt('Timeline', () =>
+      streamsOf(program, prepared.model, plan, operators),
+    ),
+    memory: await parts.attempt('Memory timeline', () => memoryCurveOf(opened)),
     known,
-    nextBest:
-      explain === null
-        ? null
-        : nextBestOf(
-            explain,
-            candidatesOf(opened, parameterNodes(opened)),
-            fitting,
-            plan.objective.seconds,
-          ),
+    nextBest: explain === null ? null : nextBest(opened, explain, known),
     sensitivity: solved.sensitivity,
     priceOfMemory: known === null ? null : priceSteps(known.frontier),
     memoryBounds: solved.memoryBounds,
@@ -158,11 +157,37 @@ export async function analyse(
     solverTrace: solverTraceOf(prepared),
     incumbents: solved.incumbents,
     incumbentsFrom: solved.incumbentsFrom,
-    missing,
+    missing: parts.missing,
   };
 }
 
-type Attempt = <T>(what: string, make: () => T | Promise<T>) => Promise<T | null>;
+/** The next best choices, by the strategies of parameters and by recipes that fit. */
+function nextBest(
+  opened: Reopened,
+  explain: NonNullable<Analysis['explain']>,
+  known: Analysis['known'],
+): Analysis['nextBest'] {
+  const fitting = (known?.plans ?? []).flatMap((p) =>
+    p.seconds === null || p.overBytes !== undefined ? [] : [{ name: p.name, seconds: p.seconds }],
+  );
+  const parameters = candidatesOf(opened, parameterNodes(opened));
+  return nextBestOf(explain, parameters, fitting, opened.plan.objective.seconds);
+}
+
+type Solved = Pick<Analysis, 'sensitivity' | 'memoryBounds' | 'incumbents' | 'incumbentsFrom'>;
+
+function noteUnsolved({ incumbents }: Solved, options: GatherOptions, { missing }: Parts): void {
+  if (!options.whatIf) {
+    const steps = incumbents === null ? ', and the steps of the solver: they are' : ': they are';
+    missing.push(
+      `The best plan without a memory budget and on other links${steps} solved for with --what-if.`,
+    );
+  } else if (incumbents === null)
+    missing.push(
+      'The steps of the solver: a limit on peak memory takes many problems; no step of them ' +
+        'belongs to the plan alone.',
+    );
+}
 
 async function whatIf(
   opened: Reopened,
@@ -170,8 +195,8 @@ async function whatIf(
   operators: OperatorTable,
   priced: Analysis['sensitivity'],
   options: GatherOptions,
-  attempt: Attempt,
-): Promise<Pick<Analysis, 'sensitivity' | 'memoryBounds' | 'incumbents' | 'incumbentsFrom'>> {
+  parts: Parts,
+): Promise<Solved> {
   const { progress, onProgress } = options;
   const written =
     progress?.isOfPlan === true ? { steps: progress.steps, seconds: progress.seconds } : null;
@@ -184,19 +209,21 @@ async function whatIf(
     };
   const again = async (): Promise<Analysis['incumbents']> => {
     onProgress?.('solving as asked, for the steps of the solver');
-    const found = await attempt('The steps of the solver', () =>
+    const found = await parts.attempt('The steps of the solver', () =>
       incumbentsOf(opened.plan, program, operators),
     );
     return found ?? null;
   };
   const incumbents = written ?? (await again());
   onProgress?.('solving without a memory budget');
-  const memory = await attempt('The best plan without a memory budget', () => memoryBounds(opened));
+  const memory = await parts.attempt('The best plan without a memory budget', () =>
+    memoryBounds(opened),
+  );
   onProgress?.('solving on other links');
   const sensitivity =
     priced === null
       ? null
-      : await attempt('The best plan on other links', () =>
+      : await parts.attempt('The best plan on other links', () =>
           bestOnOtherLinks(opened, program, operators, priced),
         );
   return {

@@ -45,10 +45,9 @@ export function against(report: Report): Section {
 
 function recipeTable(report: Report): Block[] {
   const { zoo, plan } = report;
-  const whole = plan.objective.seconds;
-  const out: Block[] = [];
   const points = pointsOf(report);
   const words = memoryWords(plan);
+  const out: Block[] = [];
   if (zoo !== null && points.length > 1)
     out.push({
       kind: 'figure',
@@ -58,42 +57,6 @@ function recipeTable(report: Report): Block[] {
       svg: paretoFigure(points, plan.memory.budgetBytes, `${words.short} per device`),
     });
   const numbers = new Map(points.map((p, k) => [p.name, k + 1]));
-  const row = (
-    name: string,
-    r: Pick<ComparedRecipe, 'seconds' | 'peakBytes'>,
-    front: string,
-    why: string,
-  ) => {
-    const number = numbers.get(name);
-    return [
-      number === undefined ? '' : { text: String(number), value: number },
-      name,
-      seconds(r.seconds),
-      r.seconds === null ? '–' : { text: slowerText(r.seconds, whole), value: r.seconds },
-      bytes(r.peakBytes),
-      front,
-      why,
-    ];
-  };
-  const onFront = new Set((report.frontier ?? []).map((p) => p.name));
-  const rows = [
-    row(
-      THIS_PLAN,
-      { seconds: whole, peakBytes: plan.memory.peakBytes },
-      onFront.has(THIS_PLAN) ? 'on the front' : '',
-      '',
-    ),
-    ...(zoo ?? []).map((r) => row(r.name, r, standing(r, onFront), whyText(r))),
-  ];
-  if (plan.greedySeconds !== null)
-    rows.push(
-      row(
-        'greedy propagation',
-        { seconds: plan.greedySeconds, peakBytes: null },
-        '',
-        'from the plan’s own parameters and inputs, node by node',
-      ),
-    );
   out.push({
     kind: 'table',
     caption:
@@ -108,9 +71,60 @@ function recipeTable(report: Report): Block[] {
       { head: 'Standing' },
       { head: 'Why', kind: 'name' },
     ],
-    rows,
+    rows: handWritten(report).map((row) => {
+      const number = numbers.get(row.name);
+      return [
+        number === undefined ? '' : { text: String(number), value: number },
+        row.name,
+        seconds(row.seconds),
+        row.seconds === null
+          ? '–'
+          : { text: slowerText(row.seconds, plan.objective.seconds), value: row.seconds },
+        bytes(row.peakBytes),
+        row.standing,
+        row.why,
+      ];
+    }),
   });
   return out;
+}
+
+interface HandWritten {
+  readonly name: string;
+  readonly seconds: number | null;
+  readonly peakBytes: number | null;
+  readonly standing: string;
+  readonly why: string;
+}
+
+/** The plan itself, the recipes, and greedy propagation. */
+function handWritten({ zoo, plan, frontier }: Report): HandWritten[] {
+  const onFront = new Set((frontier ?? []).map((p) => p.name));
+  const own = {
+    name: THIS_PLAN,
+    seconds: plan.objective.seconds,
+    peakBytes: plan.memory.peakBytes,
+    standing: onFront.has(THIS_PLAN) ? 'on the front' : '',
+    why: '',
+  };
+  const greedy = {
+    name: 'greedy propagation',
+    seconds: plan.greedySeconds,
+    peakBytes: null,
+    standing: '',
+    why: 'from the plan’s own parameters and inputs, node by node',
+  };
+  return [
+    own,
+    ...(zoo ?? []).map((r) => ({
+      name: r.name,
+      seconds: r.seconds,
+      peakBytes: r.peakBytes,
+      standing: standing(r, onFront),
+      why: whyText(r),
+    })),
+    ...(plan.greedySeconds === null ? [] : [greedy]),
+  ];
 }
 
 function standing(r: ComparedRecipe, onFront: ReadonlySet<string>): string {

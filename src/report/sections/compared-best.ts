@@ -89,29 +89,43 @@ function pipelineSection({ layout, seconds: whole }: ComparedPlan, budgetBytes: 
         `${percentText(bubbleSeconds / whole)} of the step. Messages between stages: ` +
         `${messagesText(layout)}.`,
     },
+    ...drawnSchedule(layout, whole),
+    stageTable(layout, budgetBytes),
   ];
-  // A file may hold anything: what does not make a schedule is not drawn.
-  if (stages.length === devices * chunks && boundaries.length === stages.length - 1) {
-    const figures = scheduleFigures({
-      schedule,
-      devices,
-      microbatches,
-      chunks,
-      stages: stages.map((s) => ({
-        forward: s.forwardSeconds,
-        backwardInput: s.backwardInputSeconds,
-        backwardWeight: s.backwardWeightSeconds,
-      })),
-      hopSeconds: boundaries.map((b) => b.seconds),
-      afterSeconds: afterPasses(layout, whole),
-    });
-    blocks.push(...figures.map((figure): Block => ({ kind: 'figure', ...figure })));
-  }
-  blocks.push({
+  if (boundaries.length > 0) blocks.push(boundaryTable(boundaries, microbatches));
+  return [{ id: 'pipeline', title: 'Pipeline of the best plan', sheet: true, blocks }];
+}
+
+type ComparedLayout = NonNullable<ComparedPlan['layout']>;
+
+/** The schedule; a file may hold anything, and what does not make a schedule is not drawn. */
+function drawnSchedule(layout: ComparedLayout, whole: number): Block[] {
+  const { stages, boundaries, microbatches, chunks, schedule } = layout;
+  const devices = layout.sizes.pp;
+  if (stages.length !== devices * chunks || boundaries.length !== stages.length - 1) return [];
+  const figures = scheduleFigures({
+    schedule,
+    devices,
+    microbatches,
+    chunks,
+    stages: stages.map((s) => ({
+      forward: s.forwardSeconds,
+      backwardInput: s.backwardInputSeconds,
+      backwardWeight: s.backwardWeightSeconds,
+    })),
+    hopSeconds: boundaries.map((b) => b.seconds),
+    afterSeconds: afterPasses(layout, whole),
+  });
+  return figures.map((figure) => ({ kind: 'figure', ...figure }));
+}
+
+function stageTable({ stages, sizes, checkpoint }: ComparedLayout, budgetBytes: number): Block {
+  const devices = sizes.pp;
+  return {
     kind: 'table',
     caption:
       'Stages: seconds of one ' +
-      `microbatch${layout.checkpoint === 'none' ? '' : ' (backward with what is recomputed)'}, ` +
+      `microbatch${checkpoint === 'none' ? '' : ' (backward with what is recomputed)'}, ` +
       `bytes of the device at its peak (budget ${bytesText(budgetBytes)}), microbatches with ` +
       'saved activations, and the idle share of the step',
     columns: [
@@ -135,7 +149,5 @@ function pipelineSection({ layout, seconds: whole }: ComparedPlan, budgetBytes: 
       { text: percentText(s.idleShare), value: s.idleShare },
     ]),
     open: 16,
-  });
-  if (boundaries.length > 0) blocks.push(boundaryTable(boundaries, microbatches));
-  return [{ id: 'pipeline', title: 'Pipeline of the best plan', sheet: true, blocks }];
+  };
 }

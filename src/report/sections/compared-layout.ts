@@ -3,65 +3,26 @@
  * changes that bring it nearer, and the costs that are not counted.
  */
 
-import type { Comparison } from '../../recipes/compare/comparison.ts';
+import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { bytesText, countText, percentText, secondsText } from '../../units.ts';
 import { slowerText } from '../model/answer.ts';
 import { type Block, seconds, type Section } from '../model/blocks.ts';
 
+type Layout = NonNullable<Comparison['layout']>;
+
 export function layoutSection({ layout, plans, best: name }: Comparison): Section[] {
   if (layout === undefined) return [];
   const { from } = layout;
-  const best = plans.find((p) => p.name === name);
-  const parts = best?.layout;
   const blocks: Block[] = [
     {
       kind: 'text',
       text: layout.text + (from === undefined ? '' : ` (read from ${from.file}, ${from.format})`),
     },
-    {
-      kind: 'table',
-      caption:
-        'The layout as it is ' +
-        `priced${best === undefined ? '' : `, beside the best: ${best.plan} on ${best.mesh}`}`,
-      columns: [
-        { head: 'Of the step', kind: 'name' },
-        { head: 'Your layout', kind: 'number' },
-        ...(best === undefined ? [] : [{ head: 'Best plan', kind: 'number' as const }]),
-      ],
-      rows: (
-        [
-          ['Step time', seconds(layout.seconds), best && seconds(best.seconds)],
-          ['Slower by', best === undefined ? '–' : slowerText(layout.seconds, best.seconds), '–'],
-          ['Compute', seconds(layout.computeSeconds), parts && seconds(parts.computeSeconds)],
-          [
-            'Communication',
-            seconds(layout.communicationSeconds),
-            best && seconds(best.communicationSeconds),
-          ],
-          ['Pipeline bubble', seconds(layout.bubbleSeconds), parts && seconds(parts.bubbleSeconds)],
-          [
-            'Tokens a second',
-            countText(Math.round(layout.tokensPerSecond)),
-            parts && countText(Math.round(parts.tokensPerSecond)),
-          ],
-          [
-            'Peak memory',
-            `${bytesText(layout.peakBytes)}${layout.fits ? '' : ', does not fit'}`,
-            best && bytesText(best.peakBytes),
-          ],
-        ] as const
-      ).map(([what, own, other]) => [what, own, ...(best === undefined ? [] : [other ?? '–'])]),
-    },
-    layout.edits.length === 0
-      ? { kind: 'text', text: 'No change of one setting that fits is faster.' }
-      : {
-          kind: 'list',
-          items: layout.edits.map(
-            (e) =>
-              `${e.change}: ${secondsText(e.seconds)}, ` +
-              `${percentText(1 - e.seconds / layout.seconds)} less, ${bytesText(e.peakBytes)}`,
-          ),
-        },
+    figures(
+      layout,
+      plans.find((p) => p.name === name),
+    ),
+    edits(layout),
   ];
   if (from !== undefined && from.notPriced.length > 0)
     blocks.push(
@@ -72,4 +33,60 @@ export function layoutSection({ layout, plans, best: name }: Comparison): Sectio
       },
     );
   return [{ id: 'your-layout', title: 'Your layout', blocks }];
+}
+
+/** The layout, and beside it the best plan where one fits. */
+function figures(layout: Layout, best: ComparedPlan | undefined): Block {
+  const parts = best?.layout;
+  const rows = [
+    ['Step time', seconds(layout.seconds), best && seconds(best.seconds)],
+    ['Slower by', best === undefined ? '–' : slowerText(layout.seconds, best.seconds), '–'],
+    ['Compute', seconds(layout.computeSeconds), parts && seconds(parts.computeSeconds)],
+    [
+      'Communication',
+      seconds(layout.communicationSeconds),
+      best && seconds(best.communicationSeconds),
+    ],
+    ['Pipeline bubble', seconds(layout.bubbleSeconds), parts && seconds(parts.bubbleSeconds)],
+    [
+      'Tokens a second',
+      countText(Math.round(layout.tokensPerSecond)),
+      parts && countText(Math.round(parts.tokensPerSecond)),
+    ],
+    [
+      'Peak memory',
+      `${bytesText(layout.peakBytes)}${layout.fits ? '' : ', does not fit'}`,
+      best && bytesText(best.peakBytes),
+    ],
+  ] as const;
+  return {
+    kind: 'table',
+    caption:
+      'The layout as it is priced' +
+      (best === undefined ? '' : `, beside the best: ${best.plan} on ${best.mesh}`),
+    columns: [
+      { head: 'Of the step', kind: 'name' },
+      { head: 'Your layout', kind: 'number' },
+      ...(best === undefined ? [] : [{ head: 'Best plan', kind: 'number' as const }]),
+    ],
+    rows: rows.map(([what, own, other]) => [
+      what,
+      own,
+      ...(best === undefined ? [] : [other ?? '–']),
+    ]),
+  };
+}
+
+/** The changes of one setting that make the layout faster. */
+function edits(layout: Layout): Block {
+  if (layout.edits.length === 0)
+    return { kind: 'text', text: 'No change of one setting that fits is faster.' };
+  return {
+    kind: 'list',
+    items: layout.edits.map(
+      (e) =>
+        `${e.change}: ${secondsText(e.seconds)}, ` +
+        `${percentText(1 - e.seconds / layout.seconds)} less, ${bytesText(e.peakBytes)}`,
+    ),
+  };
 }

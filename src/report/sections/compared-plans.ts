@@ -40,11 +40,14 @@ function foldedTwins(plans: readonly ComparedPlan[], best: ComparedPlan | undefi
   return [...groups.values()].map(([first, ...others]) => ({ first, others }));
 }
 
+function bestPlan({ plans, best }: Comparison): ComparedPlan | undefined {
+  return plans.find(({ name }) => name === best);
+}
+
 /** Rows that a document shows: the fastest, and those of the front. */
 export function shownTwins(c: Comparison): readonly Twins[] {
-  const best = c.plans.find((p) => p.name === c.best);
   const front = new Set(c.pareto);
-  const all = foldedTwins(c.plans, best);
+  const all = foldedTwins(c.plans, bestPlan(c));
   return all.filter(
     ({ first, others }, i) => i < MOST_ROWS || [first, ...others].some((p) => front.has(p.name)),
   );
@@ -62,69 +65,115 @@ function twinText({ first, others }: Twins): string {
 }
 
 export function plansSection(c: Comparison): Section {
+  const drawn = drawnPlans(c);
+  const blocks: Block[] = [];
+  if (drawn.length > 0) blocks.push(planFigure(c, drawn));
+  blocks.push(planTable(c, drawn), ...questions(c));
+  return { id: 'plans', title: 'Plans', blocks };
+}
+
+/**
+ * The plans of the picture: the front and the best whatever else is, of plans with equal figures
+ * the first.
+ */
+function drawnPlans(c: Comparison): ComparedPlan[] {
+  const best = bestPlan(c);
   const front = new Set(c.pareto);
-  const memory = memoryWords(c);
-  const best = c.plans.find((p) => p.name === c.best);
-  const likely = c.plans.some((p) => p.fitProbability !== undefined);
-  const simulated = c.plans.some((p) => p.simulatedSeconds !== undefined);
-  const drawn = new Set<string>();
+  const figures = new Set<string>();
   const position = new Map(c.plans.map((p, k) => [p, k]));
-  // The front and the best are in the picture whatever else is; of plans with equal figures the
-  // first.
-  const chosen = [...c.plans]
+  return [...c.plans]
     .sort((a, b) => Number(front.has(b.name)) - Number(front.has(a.name)))
     .filter((p) => {
       const key = `${p.seconds} ${p.peakBytes}`;
-      if (drawn.has(key) && p !== best) return false;
-      drawn.add(key);
+      if (figures.has(key) && p !== best) return false;
+      figures.add(key);
       return true;
     })
     .slice(0, NUMBERED)
     .sort((a, b) => (position.get(a) ?? 0) - (position.get(b) ?? 0));
-  const points = chosen.map((p): PlanPoint => ({
+}
+
+function planFigure(c: Comparison, drawn: readonly ComparedPlan[]): Block {
+  const memory = memoryWords(c);
+  const best = bestPlan(c);
+  const points = drawn.map((p): PlanPoint => ({
     name: `${p.name} on ${p.mesh}`,
     seconds: p.seconds,
     bytes: p.peakBytes,
     fits: p.fits,
     chosen: p === best,
-    front: front.has(p.name),
+    front: c.pareto.includes(p.name),
   }));
-  const numbers = new Map(chosen.map((p, k) => [p, k + 1]));
-  const row = (twins: Twins): (Cell | string)[] => {
-    const p = twins.first;
-    const number = [p, ...twins.others]
-      .map((plan) => numbers.get(plan))
-      .find((n) => n !== undefined);
-    return [
-      number === undefined ? '' : { text: String(number), value: number },
-      twinText(twins),
-      p.mesh,
-      seconds(p.seconds),
-      ...(simulated ? [p.simulatedSeconds === undefined ? '–' : seconds(p.simulatedSeconds)] : []),
-      seconds(p.communicationSeconds),
-      best === undefined ? '–' : { text: slowerText(p.seconds, best.seconds), value: p.seconds },
-      bytes(p.peakBytes),
-      ...(likely
-        ? [
-            p.fitProbability === undefined
-              ? '–'
-              : { text: probabilityText(p.fitProbability), value: p.fitProbability },
-          ]
-        : []),
-      p === best ? 'best' : standing(p, front),
-      p.cause ?? '',
-    ];
+  return {
+    kind: 'figure',
+    caption:
+      `Step time over ${memory.long}. Numbers: those of the table; the line joins the plans ` +
+      'that no other fitting one beats in both.',
+    svg: paretoFigure(points, c.budgetBytes, memory.axis),
   };
-  const blocks: Block[] = [];
-  if (points.length > 0)
-    blocks.push({
-      kind: 'figure',
-      caption:
-        `Step time over ${memory.long}. Numbers: those of the table; the line joins the plans ` +
-        'that no other fitting one beats in both.',
-      svg: paretoFigure(points, c.budgetBytes, memory.axis),
-    });
+}
+
+/** A column of the table of plans: its head, and its cell of a row. */
+interface PlanColumn {
+  readonly column: TableBlock['columns'][number];
+  readonly cell: (twins: Twins) => Cell | string;
+}
+
+function planColumns(c: Comparison, drawn: readonly ComparedPlan[]): PlanColumn[] {
+  const front = new Set(c.pareto);
+  const best = bestPlan(c);
+  const numbers = new Map(drawn.map((p, k) => [p, k + 1]));
+  const column = (
+    head: string,
+    kind: PlanColumn['column']['kind'],
+    cell: PlanColumn['cell'],
+  ): PlanColumn => ({ column: kind === undefined ? { head } : { head, kind }, cell });
+  return [
+    column('No.', 'number', (twins) => numberCell(twins, numbers)),
+    column('Plan', 'keep', twinText),
+    column('Mesh', 'keep', ({ first }) => first.mesh),
+    column('Step time', 'number', ({ first }) => seconds(first.seconds)),
+    ...(c.plans.some((p) => p.simulatedSeconds !== undefined)
+      ? [column('Simulated', 'number', ({ first }) => simulatedCell(first))]
+      : []),
+    column('Communication', 'number', ({ first }) => seconds(first.communicationSeconds)),
+    column('Slower by', 'number', ({ first }) =>
+      best === undefined
+        ? '–'
+        : { text: slowerText(first.seconds, best.seconds), value: first.seconds },
+    ),
+    column(memoryWords(c).head, 'number', ({ first }) => bytes(first.peakBytes)),
+    ...(c.plans.some((p) => p.fitProbability !== undefined)
+      ? [column('Fits with', 'number', ({ first }) => fitCell(first))]
+      : []),
+    column('Standing', undefined, ({ first }) =>
+      first === best ? 'best' : standing(first, front),
+    ),
+    column('Loses by', 'name', ({ first }) => first.cause ?? ''),
+  ];
+}
+
+function numberCell(
+  { first, others }: Twins,
+  numbers: ReadonlyMap<ComparedPlan, number>,
+): Cell | string {
+  const number = [first, ...others].map((p) => numbers.get(p)).find((n) => n !== undefined);
+  return number === undefined ? '' : { text: String(number), value: number };
+}
+
+function simulatedCell({ simulatedSeconds }: ComparedPlan): Cell | string {
+  return simulatedSeconds === undefined ? '–' : seconds(simulatedSeconds);
+}
+
+function fitCell({ fitProbability }: ComparedPlan): Cell | string {
+  return fitProbability === undefined
+    ? '–'
+    : { text: probabilityText(fitProbability), value: fitProbability };
+}
+
+function planTable(c: Comparison, drawn: readonly ComparedPlan[]): Block {
   const rows = shownTwins(c);
+  const columns = planColumns(c, drawn);
   const inRows = rows.reduce((n, { others }) => n + 1 + others.length, 0);
   const what =
     inRows === c.plans.length
@@ -132,29 +181,15 @@ export function plansSection(c: Comparison): Section {
       : `${countText(inRows)} of ${countText(c.plans.length)} plans that were priced, the ` +
         'fastest and the front (compare --json has all)';
   const folded = inRows === rows.length ? '' : '; plans of equal figures are one row';
-  blocks.push({
+  return {
     kind: 'table',
     caption:
       `${what}, what each loses by most, and which plan is better in both time and ` +
       `memory${folded}`,
-    columns: [
-      { head: 'No.', kind: 'number' },
-      { head: 'Plan', kind: 'keep' },
-      { head: 'Mesh', kind: 'keep' },
-      { head: 'Step time', kind: 'number' },
-      ...(simulated ? [{ head: 'Simulated', kind: 'number' as const }] : []),
-      { head: 'Communication', kind: 'number' },
-      { head: 'Slower by', kind: 'number' },
-      { head: memory.head, kind: 'number' },
-      ...(likely ? [{ head: 'Fits with', kind: 'number' as const }] : []),
-      { head: 'Standing' },
-      { head: 'Loses by', kind: 'name' },
-    ],
-    rows: rows.map(row),
+    columns: columns.map(({ column }) => column),
+    rows: rows.map((twins) => columns.map(({ cell }) => cell(twins))),
     open: OPEN,
-  });
-  blocks.push(...questions(c));
-  return { id: 'plans', title: 'Plans', blocks };
+  };
 }
 
 function standing(

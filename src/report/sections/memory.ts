@@ -7,13 +7,27 @@ import type { Report } from '../model/data.ts';
 import { ofOneMicrobatch } from './pipeline.ts';
 
 export function memory(report: Report): Section {
-  const m = report.plan.memory;
-  const { timeline } = m;
+  const { timeline } = report.plan.memory;
+  const blocks: Block[] = [...ofOneMicrobatch(report), ...states(report)];
+  if (timeline === undefined) {
+    blocks.push({
+      kind: 'text',
+      soft: true,
+      text: 'Activations are not modelled, and not in these numbers.',
+    });
+    return { id: 'memory', title: 'Memory timeline', blocks };
+  }
+  blocks.push(...peak(report, timeline), ...curve(report));
+  return { id: 'memory', title: 'Memory timeline', sheet: true, blocks };
+}
+
+/** What a device takes of its budget, and the states in it. */
+function states({ plan }: Report): Block[] {
+  const m = plan.memory;
   // Where the budget limits peak memory, the plan's memory is that peak.
-  const isPeakLimited = timeline !== undefined && m.peakBytes === timeline.peakBytes;
+  const isPeakLimited = m.timeline !== undefined && m.peakBytes === m.timeline.peakBytes;
   const used = m.budgetBytes > 0 ? ` (${percentText(m.peakBytes / m.budgetBytes)})` : '';
-  const blocks: Block[] = [
-    ...ofOneMicrobatch(report),
+  return [
     {
       kind: 'text',
       text:
@@ -35,42 +49,34 @@ export function memory(report: Report): Section {
       whole: Math.max(m.budgetBytes, m.parameterBytes + m.gradientBytes + m.optimizerBytes),
     },
   ];
-  if (timeline === undefined) {
-    blocks.push({
-      kind: 'text',
-      soft: true,
-      text: 'Activations are not modelled, and not in these numbers.',
-    });
-    return { id: 'memory', title: 'Memory timeline', blocks };
-  }
-  const kinds = timeline.byKind;
-  blocks.push(
+}
+
+type Timeline = NonNullable<Report['plan']['memory']['timeline']>;
+
+function peak({ plan }: Report, { peakBytes, node, phase, byKind }: Timeline): Block[] {
+  return [
     {
       kind: 'text',
-      text:
-        `Peak memory is ${bytesText(timeline.peakBytes)}, at ${timeline.node} ` +
-        `(${timeline.phase}):`,
+      text: `Peak memory is ${bytesText(peakBytes)}, at ${node} (${phase}):`,
     },
     {
       kind: 'bar',
       title: 'Memory per device at its peak',
       parts: [
-        { kind: 'm1', label: 'Parameters', amount: (kinds.parameter ?? 0) + (kinds.buffer ?? 0) },
-        { kind: 'm2', label: 'Gradients', amount: kinds.gradient ?? 0 },
-        { kind: 'm3', label: 'Optimizer', amount: kinds.optimizer ?? 0 },
+        { kind: 'm1', label: 'Parameters', amount: (byKind.parameter ?? 0) + (byKind.buffer ?? 0) },
+        { kind: 'm2', label: 'Gradients', amount: byKind.gradient ?? 0 },
+        { kind: 'm3', label: 'Optimizer', amount: byKind.optimizer ?? 0 },
         {
           kind: 'm4',
           label: 'Activations',
-          amount: (kinds.activation ?? 0) + (kinds.temporary ?? 0) + (kinds.reserved ?? 0),
+          amount: (byKind.activation ?? 0) + (byKind.temporary ?? 0) + (byKind.reserved ?? 0),
         },
-        { kind: 'm5', label: 'Copies in flight', amount: kinds.communication ?? 0 },
+        { kind: 'm5', label: 'Copies in flight', amount: byKind.communication ?? 0 },
       ],
       text: bytesText,
-      whole: Math.max(m.budgetBytes, timeline.peakBytes),
+      whole: Math.max(plan.memory.budgetBytes, peakBytes),
     },
-    ...curve(report),
-  );
-  return { id: 'memory', title: 'Memory timeline', sheet: true, blocks };
+  ];
 }
 
 /** The kind of a tensor, in words. */

@@ -11,13 +11,8 @@ import { ofOneMicrobatch } from './pipeline.ts';
 const OPEN = 12;
 
 export function time(report: Report): Section {
-  const {
-    seconds: whole,
-    computeSeconds,
-    communicationSeconds,
-    executedCommunicationSeconds,
-  } = report.plan.objective;
-  const of = (part: number): string => (whole > 0 ? percentText(part / whole) : '0 %');
+  const { computeSeconds, communicationSeconds } = report.plan.objective;
+  const of = shareOfStep(report);
   const blocks: Block[] = [
     ...ofOneMicrobatch(report),
     {
@@ -29,18 +24,7 @@ export function time(report: Report): Section {
       ],
       text: (s) => `${secondsText(s)} (${of(s)})`,
     },
-    ...(executedCommunicationSeconds === undefined
-      ? []
-      : [
-          {
-            kind: 'text',
-            text:
-              'The cost preset charges redistributions by a formula of its own. The ' +
-              'collectives and copies that run come to ' +
-              `${secondsText(executedCommunicationSeconds)} of communication; where that is ` +
-              'not what is charged, the difference is a term of its own below.',
-          } as const,
-        ]),
+    ...executed(report),
     {
       kind: 'table',
       caption: 'The step time by term; the terms sum to it',
@@ -58,25 +42,50 @@ export function time(report: Report): Section {
     collectives(report),
     ...roofline(report),
     ...streams(report),
-    {
-      kind: 'table',
-      caption: 'Operators, largest first',
-      columns: [
-        { head: 'Operator', kind: 'name' },
-        { head: 'Nodes', kind: 'number' },
-        { head: 'Compute', kind: 'number' },
-        { head: 'Communication', kind: 'number' },
-      ],
-      rows: report.operators.map((o) => [
-        code(o.target),
-        count(o.count),
-        seconds(o.computeSeconds),
-        seconds(o.communicationSeconds),
-      ]),
-      open: OPEN,
-    },
+    operators(report),
   ];
   return { id: 'time', title: 'Time', sheet: true, blocks };
+}
+
+function shareOfStep({ plan }: Report): (part: number) => string {
+  const whole = plan.objective.seconds;
+  return (part) => (whole > 0 ? percentText(part / whole) : '0 %');
+}
+
+/** The seconds of what runs, where the preset charges something else. */
+function executed({ plan }: Report): Block[] {
+  const { executedCommunicationSeconds } = plan.objective;
+  if (executedCommunicationSeconds === undefined) return [];
+  return [
+    {
+      kind: 'text',
+      text:
+        'The cost preset charges redistributions by a formula of its own. The ' +
+        'collectives and copies that run come to ' +
+        `${secondsText(executedCommunicationSeconds)} of communication; where that is ` +
+        'not what is charged, the difference is a term of its own below.',
+    },
+  ];
+}
+
+function operators(report: Report): Block {
+  return {
+    kind: 'table',
+    caption: 'Operators, largest first',
+    columns: [
+      { head: 'Operator', kind: 'name' },
+      { head: 'Nodes', kind: 'number' },
+      { head: 'Compute', kind: 'number' },
+      { head: 'Communication', kind: 'number' },
+    ],
+    rows: report.operators.map((o) => [
+      code(o.target),
+      count(o.count),
+      seconds(o.computeSeconds),
+      seconds(o.communicationSeconds),
+    ]),
+    open: OPEN,
+  };
 }
 
 function collectives(report: Report): Block {

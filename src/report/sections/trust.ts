@@ -129,37 +129,8 @@ function incumbents({ solverTrace, run }: Report): Block[] {
 }
 
 /** How far predictions go: what was measured on this hardware, else on any. */
-export function trust({
-  trust: { about, source, pool, families, nearest, others },
-  cluster,
-}: Report): Section {
-  const share = (value: number | null): Cell | string =>
-    value === null ? '–' : { text: percentText(value), value };
-  const row = (r: MeasuredErrors): (Cell | string)[] => [
-    r.accelerator,
-    r.experts ? 'with experts' : 'dense',
-    count(r.runs),
-    share(r.medianApe),
-    share(r.mape),
-    r.memoryRuns === 0 ? '–' : count(r.memoryRuns),
-    share(r.memoryMedianApe),
-    r.sources.length > 3
-      ? `${r.sources.slice(0, 3).join(', ')} and ${r.sources.length - 3} more`
-      : r.sources.join(', '),
-  ];
-  const [first] = nearest;
-  const said =
-    first === undefined
-      ? `No measured run of ${cluster.accelerator} is among them; those of other hardware ` +
-        'stand below.'
-      : `Nearest to this plan: ${first.experts ? 'models with experts' : 'dense models'} on ` +
-        `${first.accelerator}, step times off by ` +
-        `${first.medianApe === null ? 'an unknown share' : percentText(first.medianApe)} in ` +
-        `the median of ${first.runs} runs` +
-        (first.memoryMedianApe === null
-          ? '.'
-          : `, memory peaks by ${percentText(first.memoryMedianApe)} in that of ` +
-            `${first.memoryRuns} readings.`);
+export function trust({ trust: measured, cluster }: Report): Section {
+  const { about, pool, nearest } = measured;
   const { calls } = pool;
   return {
     id: 'trust',
@@ -172,52 +143,90 @@ export function trust({
           `${calls.p10.toFixed(2)} to ${calls.p90.toFixed(2)} of the predicted seconds ` +
           `(${poolText(pool)}: ${count(pool.runs).text} runs of ${pool.families.join('; ')}).`,
       },
-      { kind: 'text', text: said },
+      { kind: 'text', text: nearestText(nearest, cluster.accelerator) },
       { kind: 'text', soft: true, text: about },
-      {
-        kind: 'table',
-        caption: `Predicted against measured, nearest first: ${source}`,
-        columns: [
-          { head: 'Accelerator', kind: 'keep' },
-          { head: 'Models', kind: 'keep' },
-          { head: 'Runs', kind: 'number' },
-          { head: 'Median error', kind: 'number' },
-          { head: 'Mean error', kind: 'number' },
-          { head: 'Memory readings', kind: 'number' },
-          { head: 'Median error of memory', kind: 'number' },
-          { head: 'Sources', kind: 'name' },
-        ],
-        rows: [...nearest, ...others].map(row),
-        open: Math.max(6, nearest.length),
-      },
-      {
-        kind: 'table',
-        caption:
-          'By family of runs: the whole step as compare puts it together, without the ' +
-          'family, and call by call as plans are priced',
-        columns: [
-          { head: 'Family', kind: 'keep' },
-          { head: 'Runs', kind: 'number' },
-          { head: 'Bias', kind: 'number' },
-          { head: 'Mean error', kind: 'number' },
-          { head: 'Without the family: bias', kind: 'number' },
-          { head: 'Mean error', kind: 'number' },
-          { head: 'Call by call: bias', kind: 'number' },
-          { head: 'Mean error', kind: 'number' },
-        ],
-        rows: families.map((f) => [
-          f.family,
-          count(f.runs),
-          share(f.shipped.bias),
-          share(f.shipped.mape),
-          share(f.heldOut?.bias ?? null),
-          share(f.heldOut?.mape ?? null),
-          share(f.calls.bias),
-          share(f.calls.mape),
-        ]),
-        open: 12,
-      },
+      measuredTable(measured),
+      familyTable(measured),
     ],
+  };
+}
+
+function nearestText([first]: readonly MeasuredErrors[], accelerator: string): string {
+  if (first === undefined)
+    return `No measured run of ${accelerator} is among them; those of other hardware stand below.`;
+  return (
+    `Nearest to this plan: ${first.experts ? 'models with experts' : 'dense models'} on ` +
+    `${first.accelerator}, step times off by ` +
+    `${first.medianApe === null ? 'an unknown share' : percentText(first.medianApe)} in ` +
+    `the median of ${first.runs} runs` +
+    (first.memoryMedianApe === null
+      ? '.'
+      : `, memory peaks by ${percentText(first.memoryMedianApe)} in that of ` +
+        `${first.memoryRuns} readings.`)
+  );
+}
+
+function share(value: number | null): Cell | string {
+  return value === null ? '–' : { text: percentText(value), value };
+}
+
+function measuredTable({ source, nearest, others }: Report['trust']): Block {
+  return {
+    kind: 'table',
+    caption: `Predicted against measured, nearest first: ${source}`,
+    columns: [
+      { head: 'Accelerator', kind: 'keep' },
+      { head: 'Models', kind: 'keep' },
+      { head: 'Runs', kind: 'number' },
+      { head: 'Median error', kind: 'number' },
+      { head: 'Mean error', kind: 'number' },
+      { head: 'Memory readings', kind: 'number' },
+      { head: 'Median error of memory', kind: 'number' },
+      { head: 'Sources', kind: 'name' },
+    ],
+    rows: [...nearest, ...others].map((r) => [
+      r.accelerator,
+      r.experts ? 'with experts' : 'dense',
+      count(r.runs),
+      share(r.medianApe),
+      share(r.mape),
+      r.memoryRuns === 0 ? '–' : count(r.memoryRuns),
+      share(r.memoryMedianApe),
+      r.sources.length > 3
+        ? `${r.sources.slice(0, 3).join(', ')} and ${r.sources.length - 3} more`
+        : r.sources.join(', '),
+    ]),
+    open: Math.max(6, nearest.length),
+  };
+}
+
+function familyTable({ families }: Report['trust']): Block {
+  return {
+    kind: 'table',
+    caption:
+      'By family of runs: the whole step as compare puts it together, without the ' +
+      'family, and call by call as plans are priced',
+    columns: [
+      { head: 'Family', kind: 'keep' },
+      { head: 'Runs', kind: 'number' },
+      { head: 'Bias', kind: 'number' },
+      { head: 'Mean error', kind: 'number' },
+      { head: 'Without the family: bias', kind: 'number' },
+      { head: 'Mean error', kind: 'number' },
+      { head: 'Call by call: bias', kind: 'number' },
+      { head: 'Mean error', kind: 'number' },
+    ],
+    rows: families.map((f) => [
+      f.family,
+      count(f.runs),
+      share(f.shipped.bias),
+      share(f.shipped.mape),
+      share(f.heldOut?.bias ?? null),
+      share(f.heldOut?.mape ?? null),
+      share(f.calls.bias),
+      share(f.calls.mape),
+    ]),
+    open: 12,
   };
 }
 

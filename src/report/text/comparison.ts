@@ -11,6 +11,7 @@ import { certaintyLines, planRow, stoppedText, sweepText } from './sweep.ts';
  */
 export function comparisonText(c: Comparison): string {
   if (c.question !== undefined) return sweepText(c, c.question);
+  const best = c.plans.find((p) => p.name === c.best);
   const lines = [
     `${c.model === undefined ? '' : `${c.model} on `}${c.devices} devices of ${c.cluster}, ` +
       `${bytesText(c.budgetBytes)} each ` +
@@ -18,7 +19,18 @@ export function comparisonText(c: Comparison): string {
         ? 'for peak memory, activations included'
         : 'for states (activations are not counted)'),
     '',
+    ...(c.plans.length > 0 ? planTable(c) : []),
+    '',
+    ...(best === undefined ? ['no plan fits the budget'] : bestLines(c, best)),
+    ...noteLines(c),
+    '',
+    meshTable(c),
   ];
+  if (c.refused.length > 0) lines.push('', refusedTable(c));
+  return lines.join('\n');
+}
+
+function planTable(c: Comparison): string[] {
   const head = [
     '',
     'plan',
@@ -31,69 +43,70 @@ export function comparisonText(c: Comparison): string {
     'fits',
     '',
   ];
-  const ranking = c.simulatedRanking ?? [];
-  if (c.plans.length > 0)
+  return [
+    tableText([head, ...c.plans.map((p) => simulatedRow(p, c))], [3, 4, 5, 6, 7, 8]),
+    '',
+    '* best   + no other plan is better in both time and memory   step time: one after ' +
+      'another   simulated: communication beside compute, and its place',
+  ];
+}
+
+/** The best plan, its proof, and the best by the simulation and among recipes. */
+function bestLines(c: Comparison, best: ComparedPlan): string[] {
+  const lines = [
+    `best   ${best.name} on ${best.mesh}: ${secondsText(best.seconds)}, ` +
+      `${bytesText(best.peakBytes)}`,
+    ...certaintyLines(c).map((line) => line.replace(/^(\w*) {3}/, '$1')),
+  ];
+  if (best.proof !== undefined)
+    lines.push(`proof  ${best.proof.status} on its mesh, gap ${percentText(best.proof.gap)}`);
+  const played = c.plans.find((p) => p.name === c.simulatedRanking?.[0]);
+  if (played?.simulatedSeconds !== undefined)
     lines.push(
-      tableText([head, ...c.plans.map((p) => simulatedRow(p, c))], [3, 4, 5, 6, 7, 8]),
-      '',
-      '* best   + no other plan is better in both time and memory   step time: one after ' +
-        'another   simulated: communication beside compute, and its place',
+      `played ${played.name} on ${played.mesh}: ${secondsText(played.simulatedSeconds)} ` +
+        'with communication beside compute, the shortest simulated step',
     );
-  const best = c.plans.find((p) => p.name === c.best);
-  if (best === undefined) lines.push('', 'no plan fits the budget');
-  else {
+  const bestRecipe = c.plans.find((p) => p.origin === 'zoo' && p.fits);
+  if (bestRecipe !== undefined && bestRecipe !== best)
     lines.push(
-      '',
-      `best   ${best.name} on ${best.mesh}: ${secondsText(best.seconds)}, ` +
-        `${bytesText(best.peakBytes)}`,
+      `recipe ${bestRecipe.name} on ${bestRecipe.mesh} is the best recipe, ` +
+        `${percentText(excessOver(best.seconds, bestRecipe.seconds))} slower`,
     );
-    lines.push(...certaintyLines(c).map((line) => line.replace(/^(\w*) {3}/, '$1')));
-    if (best.proof !== undefined)
-      lines.push(`proof  ${best.proof.status} on its mesh, gap ${percentText(best.proof.gap)}`);
-    const played = c.plans.find((p) => p.name === ranking[0]);
-    if (played?.simulatedSeconds !== undefined)
-      lines.push(
-        `played ${played.name} on ${played.mesh}: ${secondsText(played.simulatedSeconds)} ` +
-          'with communication beside compute, the shortest simulated step',
-      );
-    const bestRecipe = c.plans.find((p) => p.origin === 'zoo' && p.fits);
-    if (bestRecipe !== undefined && bestRecipe !== best)
-      lines.push(
-        `recipe ${bestRecipe.name} on ${bestRecipe.mesh} is the best recipe, ` +
-          `${percentText(excessOver(best.seconds, bestRecipe.seconds))} slower`,
-      );
-  }
+  return lines;
+}
+
+function noteLines(c: Comparison): string[] {
+  const lines: string[] = [];
   if (c.plans.some((p) => !p.choice))
     lines.push(
       'note   zero1 and zero2 are priced beside the planning problem, in which states follow ' +
         'their parameter; they are not simulated',
     );
-  if (c.stopped !== undefined) lines.push(`${stoppedText(c.stopped)}`);
+  if (c.stopped !== undefined) lines.push(stoppedText(c.stopped));
   for (const note of comparedPaddingText(c)) lines.push(`note   ${note}`);
-  lines.push(
-    '',
-    tableText([
-      ['mesh', 'optimum', ''],
-      ...c.meshes.map((m) => [
-        m.mesh,
-        m.status,
-        m.reason ?? (m.boundSeconds === undefined ? '' : `at least ${secondsText(m.boundSeconds)}`),
-      ]),
+  return lines;
+}
+
+function meshTable({ meshes }: Comparison): string {
+  return tableText([
+    ['mesh', 'optimum', ''],
+    ...meshes.map((m) => [
+      m.mesh,
+      m.status,
+      m.reason ?? (m.boundSeconds === undefined ? '' : `at least ${secondsText(m.boundSeconds)}`),
     ]),
-  );
-  if (c.refused.length > 0)
-    lines.push(
-      '',
-      tableText([
-        ['refused', 'mesh', ''],
-        ...c.refused.map((r) => [
-          r.plan,
-          r.mesh,
-          `${r.code === undefined ? '' : `${r.code} `}${r.reason}`,
-        ]),
-      ]),
-    );
-  return lines.join('\n');
+  ]);
+}
+
+function refusedTable({ refused }: Comparison): string {
+  return tableText([
+    ['refused', 'mesh', ''],
+    ...refused.map(({ plan, mesh, code, reason }) => [
+      plan,
+      mesh,
+      `${code === undefined ? '' : `${code} `}${reason}`,
+    ]),
+  ]);
 }
 
 /** A row of the table with the simulated step and its place among the plans that fit. */

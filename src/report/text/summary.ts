@@ -78,16 +78,20 @@ export function planSummary(
   const words =
     asked.secondOpinion === undefined ? proof.evidence : [...proof.evidence, asked.secondOpinion];
   for (const word of words) lines.push(`           ${word}`);
-  if (plan.greedySeconds !== null)
-    lines.push(
-      `greedy     ${secondsText(plan.greedySeconds)} when greedy propagation extends the ` +
-        `plan's parameters and inputs node by node ` +
-        `(${moreText(excessOver(objective.seconds, plan.greedySeconds))})`,
-    );
+  lines.push(...greedyLines(plan));
   if (recipes.length > 0) lines.push('', recipeTable(recipes, plan));
   lines.push('', parameterTable(plan));
   lines.push('', ...plan.assumptions.map((a) => `note  ${a}`));
   return lines.join('\n');
+}
+
+function greedyLines({ greedySeconds, objective }: Plan): string[] {
+  if (greedySeconds === null) return [];
+  return [
+    `greedy     ${secondsText(greedySeconds)} when greedy propagation extends the ` +
+      `plan's parameters and inputs node by node ` +
+      `(${moreText(excessOver(objective.seconds, greedySeconds))})`,
+  ];
 }
 
 /**

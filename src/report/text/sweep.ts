@@ -4,7 +4,12 @@
  */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
-import type { AskedLayout, ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
+import type {
+  AskedLayout,
+  ComparedPlan,
+  Comparison,
+  WhatIf,
+} from '../../recipes/compare/comparison.ts';
 import { shownFront } from '../../recipes/compare/pareto.ts';
 import { recomputeText } from '../../recipes/recompute-text.ts';
 import {
@@ -122,16 +127,7 @@ function layoutLines(asked: AskedLayout): string[] {
  */
 export function sweepText(c: Comparison, question: NonNullable<Comparison['question']>): string {
   const best = c.plans.find((p) => p.name === c.best);
-  const fitting = c.plans.filter((p) => p.fits);
-  const lines = [
-    `model     ${question.model}, ${question.layers} layers, sequences of ` +
-      `${question.sequence}, ${question.globalBatch} a step (--seq, --global-batch)`,
-    `cluster   ${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} ` +
-      `each${idleText(c)}`,
-    `priced    ${countedText(c.plans.length, 'plan')}, ${countText(fitting.length)} ` +
-      `${fitting.length === 1 ? 'fits' : 'fit'}; meshes: ${statusText(c)}`,
-    '',
-  ];
+  const lines = [...questionLines(c, question), ''];
   if (c.plans.length === 0) lines.push('no plan could be priced');
   else if (best === undefined) lines.push('no plan fits the budget');
   else lines.push(...answerLines(best, question));
@@ -144,60 +140,78 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
   if (c.smallestBudgetBytes !== undefined && best === undefined)
     lines.push(`smallest  ${bytesText(c.smallestBudgetBytes)} would be needed by the leanest plan`);
   if (c.plans.length === 0) return [...lines, ...refusalLines(c)].join('\n');
-  const first = firstOfEach(c.plans);
-  const shown = [
-    ...first.filter((p) => p.fits).slice(0, LISTED),
-    ...first.filter((p) => !p.fits).slice(0, LISTED / 2),
-  ];
-  lines.push('', tableText([HEAD, ...shown.map((p) => planRow(p, c))], [3, 4, 5, 6]));
-  const legend =
-    best === undefined ? '' : '* best   + no other plan is better in both time and memory; ';
-  lines.push(`${legend}each plan on its best mesh, --json has all`);
-  if (first.length > shown.length)
-    lines.push(`${first.length - shown.length} more plans are left out`);
-  if (c.nextBest !== undefined && c.nextBest.length > 0)
-    lines.push(
-      '',
-      tableText([
-        ['next best', '', '', ''],
-        ...c.nextBest.map((n) => [
-          n.kind,
-          n.name.replace(/ \[.*/, ''),
-          n.mesh,
-          `+${secondsText(n.deltaSeconds)}`,
-        ]),
-      ]),
-    );
-  if (c.whatIf !== undefined && c.whatIf.length > 0)
-    lines.push(
-      '',
-      tableText([
-        ['what if', '', ''],
-        ...c.whatIf.map((w) => [
-          w.change,
-          w.seconds === undefined ? 'nothing fits' : secondsText(w.seconds),
-          w.best === null
-            ? ''
-            : w.same
-              ? w.settings === undefined
-                ? 'the same plan'
-                : `the same plan with ${w.settings}`
-              : `${w.best} on ${w.mesh ?? ''}`,
-        ]),
-      ]),
-    );
-  const front = shownFront(c.frontier ?? []);
-  if (front.length > 1)
-    lines.push(
-      '',
-      'memory    ' +
-        `${front.map((p) => `${bytesText(p.peakBytes)}: ${secondsText(p.seconds)}`).join('   ')}`,
-    );
+  lines.push('', ...planLines(c), ...nextBestLines(c), ...whatIfLines(c), ...frontLines(c));
   if (c.layout !== undefined) lines.push('', ...layoutLines(c.layout));
   if (c.stopped !== undefined) lines.push('', stoppedText(c.stopped, best?.seconds));
   for (const note of [...comparedPaddingText(c), ...(c.notes ?? [])])
     lines.push(`note      ${note}`);
   return lines.join('\n');
+}
+
+function questionLines(c: Comparison, question: NonNullable<Comparison['question']>): string[] {
+  const fitting = c.plans.filter((p) => p.fits).length;
+  return [
+    `model     ${question.model}, ${question.layers} layers, sequences of ` +
+      `${question.sequence}, ${question.globalBatch} a step (--seq, --global-batch)`,
+    `cluster   ${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} ` +
+      `each${idleText(c)}`,
+    `priced    ${countedText(c.plans.length, 'plan')}, ${countText(fitting)} ` +
+      `${fitting === 1 ? 'fits' : 'fit'}; meshes: ${statusText(c)}`,
+  ];
+}
+
+/** Every plan on its best mesh: those that fit, then some that do not. */
+function planLines(c: Comparison): string[] {
+  const first = firstOfEach(c.plans);
+  const shown = [
+    ...first.filter((p) => p.fits).slice(0, LISTED),
+    ...first.filter((p) => !p.fits).slice(0, LISTED / 2),
+  ];
+  const legend =
+    c.plans.find((p) => p.name === c.best) === undefined
+      ? ''
+      : '* best   + no other plan is better in both time and memory; ';
+  return [
+    tableText([HEAD, ...shown.map((p) => planRow(p, c))], [3, 4, 5, 6]),
+    `${legend}each plan on its best mesh, --json has all`,
+    ...(first.length > shown.length
+      ? [`${first.length - shown.length} more plans are left out`]
+      : []),
+  ];
+}
+
+function nextBestLines({ nextBest = [] }: Comparison): string[] {
+  if (nextBest.length === 0) return [];
+  const rows = nextBest.map((n) => [
+    n.kind,
+    n.name.replace(/ \[.*/, ''),
+    n.mesh,
+    `+${secondsText(n.deltaSeconds)}`,
+  ]);
+  return ['', tableText([['next best', '', '', ''], ...rows])];
+}
+
+function whatIfLines({ whatIf = [] }: Comparison): string[] {
+  if (whatIf.length === 0) return [];
+  const rows = whatIf.map((w) => [
+    w.change,
+    w.seconds === undefined ? 'nothing fits' : secondsText(w.seconds),
+    changedBestText(w),
+  ]);
+  return ['', tableText([['what if', '', ''], ...rows])];
+}
+
+function changedBestText({ best, same, settings, mesh }: WhatIf): string {
+  if (best === null) return '';
+  if (!same) return `${best} on ${mesh ?? ''}`;
+  return settings === undefined ? 'the same plan' : `the same plan with ${settings}`;
+}
+
+function frontLines({ frontier = [] }: Comparison): string[] {
+  const front = shownFront(frontier);
+  if (front.length <= 1) return [];
+  const points = front.map((p) => `${bytesText(p.peakBytes)}: ${secondsText(p.seconds)}`);
+  return ['', `memory    ${points.join('   ')}`];
 }
 
 /** `; 64 of the 72 devices of each of 4 hosts, 32 idle`, where something stays idle. */

@@ -1,9 +1,10 @@
 /** `recipes list` and `recipes lint`: prints the recipes, and the faults of one on a mesh. */
 
+import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { clusterTopology } from '../../../cost/hardware/topology.ts';
 import { ShardwrightError, suggestion } from '../../../errors.ts';
-import { parseMesh } from '../../../mesh/devices/mesh.ts';
+import { type DeviceMesh, parseMesh } from '../../../mesh/devices/mesh.ts';
 import { paddingText } from '../../../models/vocabulary.ts';
 import { modelFacts } from '../../../recipes/inputs/model-facts.ts';
 import { graphInputRoles } from '../../../recipes/inputs/roles.ts';
@@ -36,16 +37,8 @@ export function listRecipes(options: RecipeListOptions, io: CliIo): number {
       ),
     });
   const cluster = loadCluster(clusterText(options.cluster));
-  const groups = (z: NamedRecipe): { axis: string; hosts: number; groups: number[][] }[] => {
-    if (mesh === undefined) return [];
-    const matched = matchAxes(z, mesh.names);
-    if ('refused' in matched) return [];
-    return z.axes.map((axis, a) => ({
-      axis,
-      hosts: clusterTopology(cluster, mesh, [matched.dims[a]]).hosts,
-      groups: mesh.groups([matched.dims[a]]),
-    }));
-  };
+  const groups = (z: NamedRecipe): AxisGroups[] =>
+    mesh === undefined ? [] : axisGroups(z, mesh, cluster);
   if (options.json === true) {
     const rows = plans.map(({ name, axes, shards, forward, backward, step, reuses, outside }) => ({
       name,
@@ -59,30 +52,47 @@ export function listRecipes(options: RecipeListOptions, io: CliIo): number {
       ...(mesh !== undefined ? { groups: groups(namedRecipe(name)) } : {}),
     }));
     io.stdout(`${JSON.stringify({ plans: rows })}\n`);
-    return EXIT.ok;
-  }
-  for (const z of plans) {
-    io.stdout(`${z.name}  (${z.axes.join(', ')}; reuses ${z.reuses})\n`);
-    const rows = [
-      ['  shards', z.shards],
-      ['  forward', z.forward],
-      ['  backward', z.backward],
-      ['  step', z.step],
-    ];
-    if (z.outside !== undefined) rows.push(['  note', z.outside]);
-    for (const g of groups(z)) {
-      const shown = g.groups
-        .slice(0, 4)
-        .map((ids) => `{${ids.slice(0, 16).join(' ')}${ids.length > 16 ? ' ...' : ''}}`);
-      rows.push([
-        `  ${g.axis}`,
-        `${g.groups.length} groups on ${g.hosts} host${g.hosts === 1 ? '' : 's'} each: ` +
-          `${shown.join(' ')}${g.groups.length > 4 ? ' ...' : ''}`,
-      ]);
-    }
-    io.stdout(`${tableText(rows)}\n\n`);
-  }
+  } else for (const z of plans) io.stdout(recipeText(z, groups(z)));
   return EXIT.ok;
+}
+
+/** The groups of devices that an axis communicates in, and the hosts that one of them touches. */
+interface AxisGroups {
+  readonly axis: string;
+  readonly hosts: number;
+  readonly groups: number[][];
+}
+
+function axisGroups(recipe: NamedRecipe, mesh: DeviceMesh, cluster: Cluster): AxisGroups[] {
+  const matched = matchAxes(recipe, mesh.names);
+  if ('refused' in matched) return [];
+  return recipe.axes.map((axis, a) => ({
+    axis,
+    hosts: clusterTopology(cluster, mesh, [matched.dims[a]]).hosts,
+    groups: mesh.groups([matched.dims[a]]),
+  }));
+}
+
+function recipeText(recipe: NamedRecipe, axes: readonly AxisGroups[]): string {
+  const rows = [
+    ['  shards', recipe.shards],
+    ['  forward', recipe.forward],
+    ['  backward', recipe.backward],
+    ['  step', recipe.step],
+  ];
+  if (recipe.outside !== undefined) rows.push(['  note', recipe.outside]);
+  for (const { axis, hosts, groups } of axes) {
+    const shown = groups
+      .slice(0, 4)
+      .map((ids) => `{${ids.slice(0, 16).join(' ')}${ids.length > 16 ? ' ...' : ''}}`);
+    rows.push([
+      `  ${axis}`,
+      `${groups.length} groups on ${hosts} host${hosts === 1 ? '' : 's'} each: ` +
+        `${shown.join(' ')}${groups.length > 4 ? ' ...' : ''}`,
+    ]);
+  }
+  const head = `${recipe.name}  (${recipe.axes.join(', ')}; reuses ${recipe.reuses})`;
+  return `${head}\n${tableText(rows)}\n\n`;
 }
 
 /**

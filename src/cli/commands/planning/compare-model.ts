@@ -71,30 +71,38 @@ export interface AskedPoint {
   readonly price?: Price | undefined;
 }
 
+/** The flags of a comparison that a model by its config takes. */
+type ConfigOptions = Pick<
+  CompareOptions,
+  | 'cost'
+  | 'framework'
+  | 'compiled'
+  | 'fp8'
+  | 'like'
+  | 'dtype'
+  | 'padVocab'
+  | 'memory'
+  | 'headroom'
+  | 'optimizer'
+  | 'gradients'
+  | 'tokens'
+  | 'layout'
+  | 'plans'
+  | 'slice'
+  | 'threads'
+  | 'resume'
+>;
+
+interface Config {
+  readonly name: string;
+  readonly text: string;
+}
+
 /** Compares the plans of a model by its config. */
 export async function compareByConfig(
-  { name, text }: { readonly name: string; readonly text: string },
-  { devices, cluster, sequence, globalBatch, price }: AskedPoint,
-  options: Pick<
-    CompareOptions,
-    | 'cost'
-    | 'framework'
-    | 'compiled'
-    | 'fp8'
-    | 'like'
-    | 'dtype'
-    | 'padVocab'
-    | 'memory'
-    | 'headroom'
-    | 'optimizer'
-    | 'gradients'
-    | 'tokens'
-    | 'layout'
-    | 'plans'
-    | 'slice'
-    | 'threads'
-    | 'resume'
-  >,
+  config: Config,
+  point: AskedPoint,
+  options: ConfigOptions,
   control: {
     readonly deadline: Deadline;
     readonly onPlan: () => void;
@@ -102,16 +110,60 @@ export async function compareByConfig(
     readonly whatIf?: boolean;
   },
 ): Promise<Comparison> {
-  const { shape } = parseModelConfig(text).architecture;
   const asked =
-    options.layout === undefined ? undefined : layoutAsked(options.layout, text, devices);
-  const cost = options.cost ?? defaultCostPreset(loadCluster(cluster));
+    options.layout === undefined
+      ? undefined
+      : layoutAsked(options.layout, config.text, point.devices);
+  const cost = options.cost ?? defaultCostPreset(loadCluster(point.cluster));
   const table = builtinOperators();
   const fitted =
     options.like === undefined
       ? undefined
-      : await refitAsked(options.like, cost, cluster, table, control.onProgress);
-  const wide: SweepQuestion = {
+      : await refitAsked(options.like, cost, point.cluster, table, control.onProgress);
+  const question = await questionAsked(config, point, options, { asked, cost, fitted });
+  const run = runAsked(options.tokens, point.price);
+  const layout = asked === undefined ? undefined : checkedLayout(asked, question);
+  const found = await compareModel(question, {
+    table,
+    ...control,
+    ...(options.plans === undefined ? {} : { plans: options.plans }),
+    ...(options.slice === undefined ? {} : { slice: options.slice }),
+    ...(options.threads === undefined ? {} : { threads: options.threads }),
+    ...(options.resume === undefined ? {} : { resume: options.resume }),
+  });
+  const compared = fitted === undefined ? found : withRefit(found, fitted.refit);
+  const costed = withRun(compared, question, run);
+  if (layout === undefined || asked === undefined) return costed;
+  const best = compared.plans.find((plan) => plan.name === compared.best);
+  return {
+    ...costed,
+    layout: await compareLayout(
+      question,
+      asked.text,
+      layout,
+      table,
+      best?.seconds,
+      run,
+      layoutSource(asked, question),
+      compared.certainty,
+    ),
+  };
+}
+
+/** The question of a sweep, with what the flags leave open settled. */
+async function questionAsked(
+  { name, text }: Config,
+  { devices, cluster, sequence, globalBatch }: AskedPoint,
+  options: ConfigOptions,
+  settled: {
+    readonly asked: LayoutAsked | undefined;
+    readonly cost: string;
+    readonly fitted: Awaited<ReturnType<typeof refitOn>> | undefined;
+  },
+): Promise<SweepQuestion> {
+  const { shape } = parseModelConfig(text).architecture;
+  const { asked, cost, fitted } = settled;
+  const question: SweepQuestion = {
     model: name,
     config: text,
     devices,
@@ -131,39 +183,15 @@ export async function compareByConfig(
     ...(options.optimizer === undefined ? {} : { optimizer: options.optimizer }),
   };
   const { fp8 } = options;
-  const question =
-    fp8 === undefined ? wide : { ...wide, software: softwareInFp8(wide, fp8, `--fp8 ${fp8}`) };
-  const run = runAsked(options.tokens, price);
-  const layout = asked === undefined ? undefined : checkedLayout(asked, question);
-  const found = await compareModel(question, {
-    table,
-    ...control,
-    ...(options.plans === undefined ? {} : { plans: options.plans }),
-    ...(options.slice === undefined ? {} : { slice: options.slice }),
-    ...(options.threads === undefined ? {} : { threads: options.threads }),
-    ...(options.resume === undefined ? {} : { resume: options.resume }),
-  });
-  const compared = fitted === undefined ? found : withRefit(found, fitted.refit);
-  const costed = withRun(compared, question, run);
-  if (layout === undefined || asked === undefined) return costed;
-  const best = compared.plans.find((plan) => plan.name === compared.best);
-  const from =
-    asked.from === undefined
-      ? undefined
-      : { ...asked.from, notPriced: [...asked.from.notPriced, ...otherwise(asked, question)] };
-  return {
-    ...costed,
-    layout: await compareLayout(
-      question,
-      asked.text,
-      layout,
-      table,
-      best?.seconds,
-      run,
-      from,
-      compared.certainty,
-    ),
-  };
+  return fp8 === undefined
+    ? question
+    : { ...question, software: softwareInFp8(question, fp8, `--fp8 ${fp8}`) };
+}
+
+/** The file of a stated layout, with what of it the question does not follow. */
+function layoutSource(asked: LayoutAsked, question: SweepQuestion): AskedLayout['from'] {
+  if (asked.from === undefined) return undefined;
+  return { ...asked.from, notPriced: [...asked.from.notPriced, ...otherwise(asked, question)] };
 }
 
 /**

@@ -81,7 +81,7 @@ export async function compareSweep(
   io: CliIo,
   control: RunControl,
 ): Promise<number> {
-  const { output } = options;
+  const { output, slice } = options;
   if (options.like !== undefined)
     throw new ShardwrightError(
       'E_USAGE',
@@ -96,6 +96,34 @@ export async function compareSweep(
     readFileText(path, { what: 'file of questions', hint: 'docs/planning.md shows one.' }),
     path,
   );
+  const all = distinctTasks(questions, path, options);
+  if (options.list) {
+    listTasks(all, output, options, io);
+    return EXIT.ok;
+  }
+  const tasks = slice === undefined ? all : all.filter((_, i) => i % slice.count === slice.index);
+  const whole = control.deadline(options.timeLimit);
+  makeFolder(output);
+  const sweep = new SweepRun(output, whole, questions.timeLimitSeconds, options, io, control);
+  for (const [i, task] of tasks.entries()) await sweep.ask(task, `${i + 1} of ${tasks.length}`);
+  const { points, asked } = sweep;
+  const planning = planningOf(points);
+  const name =
+    slice === undefined ? 'planning.json' : `planning-${slice.index + 1}-of-${slice.count}.json`;
+  writeAnswer(join(output, name), planning);
+  answer(io, options, planning, planningText);
+  io.stderr(`${asked} asked, ${tasks.length - asked} answered before; answers: ${output}\n`);
+  const open = points.filter((p) => p.stopped !== undefined).length;
+  if (open > 0)
+    io.stderr(
+      `${whole.cause}: ${open} of ${points.length} questions are not done; the same command ` +
+        'goes on\n',
+    );
+  return open > 0 ? EXIT.gap : EXIT.ok;
+}
+
+/** The questions of a file. @throws E_INPUT for one that is asked twice */
+function distinctTasks(questions: SweepQuestions, path: string, options: CompareOptions): Task[] {
   const all = tasksOf(questions, dirname(path), options);
   const twice = all.find(({ id }, i) => all.findIndex((t) => t.id === id) < i);
   if (twice !== undefined)
@@ -103,41 +131,46 @@ export async function compareSweep(
       file: path,
       hint: 'name each cluster and model once.',
     });
-  const { slice } = options;
-  if (options.list) {
-    const listed = all.map(({ id, ...task }) => ({
-      id,
-      answered: readAnswer(join(output, `${id}.json`), keyOf(task)) !== undefined,
-    }));
-    answer(io, options, listed, (tasks) =>
-      tasks.map(({ id, answered }) => `${id}${answered ? '  answered' : ''}`).join('\n'),
-    );
-    return EXIT.ok;
-  }
-  const tasks = slice === undefined ? all : all.filter((_, i) => i % slice.count === slice.index);
-  const whole = control.deadline(options.timeLimit);
-  makeFolder(output);
-  const points: PlanningPoint[] = [];
-  let asked = 0;
-  for (const [i, task] of tasks.entries()) {
-    const file = join(output, `${task.id}.json`);
+  return all;
+}
+
+/** `--list`: the questions, and which are answered. */
+function listTasks(
+  tasks: readonly Task[],
+  output: string,
+  options: CompareOptions,
+  io: CliIo,
+): void {
+  const listed = tasks.map(({ id, ...task }) => ({
+    id,
+    answered: readAnswer(join(output, `${id}.json`), keyOf(task)) !== undefined,
+  }));
+  answer(io, options, listed, (rows) =>
+    rows.map(({ id, answered }) => `${id}${answered ? '  answered' : ''}`).join('\n'),
+  );
+}
+
+/** Asks question by question; an answer that is in the folder is not asked for again. */
+class SweepRun {
+  readonly points: PlanningPoint[] = [];
+  /** Questions that had no answer. */
+  asked = 0;
+
+  constructor(
+    private readonly folder: string,
+    private readonly whole: Deadline,
+    private readonly limitSeconds: number | undefined,
+    private readonly options: CompareOptions,
+    private readonly io: CliIo,
+    private readonly control: RunControl,
+  ) {}
+
+  async ask(task: Task, place: string): Promise<void> {
+    const file = join(this.folder, `${task.id}.json`);
     const key = keyOf(task);
     let comparison = readAnswer(file, key);
-    if (comparison === undefined && !whole.isOver) {
-      asked++;
-      const at = `${i + 1} of ${tasks.length}: ${task.id}`;
-      io.progress(at);
-      const limit = questions.timeLimitSeconds;
-      const own =
-        limit === undefined || limit > whole.leftSeconds
-          ? whole
-          : new Deadline(limit, { signal: whole.signal });
-      comparison = await askPoint(task.config, task.asked, task.options, {
-        deadline: own,
-        onPlan: control.answers,
-        whatIf: false,
-        ...(options.quiet === true ? {} : { onProgress: (line) => io.progress(`${at}: ${line}`) }),
-      });
+    if (comparison === undefined && !this.whole.isOver) {
+      comparison = await this.fresh(task, `${place}: ${task.id}`);
       // An answer that is not whole is asked again.
       if (comparison !== undefined && comparison.stopped === undefined)
         writeAnswer(file, { ...key, comparison });
@@ -148,25 +181,26 @@ export async function compareSweep(
       comparison === undefined
         ? undefined
         : asComparison(JSON.parse(JSON.stringify(comparison)), file);
-    points.push(pointOf(task.asked.question, read));
+    this.points.push(pointOf(task.asked.question, read));
   }
-  const planning = planningOf(points);
-  writeAnswer(
-    join(
-      output,
-      slice === undefined ? 'planning.json' : `planning-${slice.index + 1}-of-${slice.count}.json`,
-    ),
-    planning,
-  );
-  answer(io, options, planning, planningText);
-  io.stderr(`${asked} asked, ${tasks.length - asked} answered before; answers: ${output}\n`);
-  const open = points.filter((p) => p.stopped !== undefined).length;
-  if (open > 0)
-    io.stderr(
-      `${whole.cause}: ${open} of ${points.length} questions are not done; the same command ` +
-        'goes on\n',
-    );
-  return open > 0 ? EXIT.gap : EXIT.ok;
+
+  private fresh(task: Task, at: string): Promise<Comparison | undefined> {
+    const { whole, limitSeconds, io } = this;
+    this.asked++;
+    io.progress(at);
+    const deadline =
+      limitSeconds === undefined || limitSeconds > whole.leftSeconds
+        ? whole
+        : new Deadline(limitSeconds, { signal: whole.signal });
+    return askPoint(task.config, task.asked, task.options, {
+      deadline,
+      onPlan: this.control.answers,
+      whatIf: false,
+      ...(this.options.quiet === true
+        ? {}
+        : { onProgress: (line: string) => io.progress(`${at}: ${line}`) }),
+    });
+  }
 }
 
 /** The key under which an answer is kept. */

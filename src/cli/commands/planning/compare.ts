@@ -5,6 +5,7 @@
 
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../plan/request/request.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import { compare } from '../../../recipes/compare/compare-graph.ts';
@@ -75,52 +76,63 @@ async function compareGiven(
   control: RunControl,
 ): Promise<Comparison> {
   // Reading counts.
-  const onProgress = options.quiet === true ? {} : { onProgress: io.progress };
-  const run = {
+  const run: AskedRunOptions = {
     deadline: control.deadline(options.timeLimit),
     onPlan: control.answers,
-    ...onProgress,
+    ...(options.quiet === true ? {} : { onProgress: io.progress }),
   };
   const config = configAsked(model, options);
   const [cluster] = askedClusters(options);
   const devices = cluster?.devices ?? options.devices?.[0];
   if (model === undefined || devices === undefined || cluster === undefined) throw incomplete();
-  if (config !== undefined) {
-    const { seq, globalBatch } = options;
-    const point = {
-      devices,
-      cluster: cluster.text,
-      sequence: seq?.[0],
-      globalBatch: globalBatch?.[0],
-      price: cluster.price,
-    };
-    return compareByConfig(config, point, options, run);
-  }
-  for (const flag of [
-    'globalBatch',
-    'tokens',
-    'layout',
-    'framework',
-    'fp8',
-    'like',
-    'threads',
-    'resume',
-    'equal',
-  ] as const)
-    if (options[flag] !== undefined)
-      throw new ShardwrightError(
-        'E_USAGE',
-        `${longName(flag)} is for models by name or config; ${model} is compared as a graph`,
-      );
-  // Plans of many meshes are compared, and the program speaks of one.
-  const base: PlanRequest = {
-    ...DEFAULT_REQUEST,
-    shardings: 'ignore',
-    mesh: '',
+  if (config === undefined) return compareAsGraph(model, devices, cluster.text, options, run);
+  const point = {
+    devices,
     cluster: cluster.text,
+    sequence: options.seq?.[0],
+    globalBatch: options.globalBatch?.[0],
+    price: cluster.price,
   };
+  return compareByConfig(config, point, options, run);
+}
+
+interface AskedRunOptions {
+  readonly deadline: Deadline;
+  readonly onPlan: () => void;
+  readonly onProgress?: (line: string) => void;
+}
+
+/** Flags of models by name or config. */
+const CONFIG_FLAGS = [
+  'globalBatch',
+  'tokens',
+  'layout',
+  'framework',
+  'fp8',
+  'like',
+  'threads',
+  'resume',
+  'equal',
+] as const;
+
+/** Compares the plans of the graph of a model. @throws E_USAGE for flags of models by config */
+async function compareAsGraph(
+  model: string,
+  devices: number,
+  cluster: string,
+  options: CompareOptions,
+  run: AskedRunOptions,
+): Promise<Comparison> {
+  const flag = CONFIG_FLAGS.find((name) => options[name] !== undefined);
+  if (flag !== undefined)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `${longName(flag)} is for models by name or config; ${model} is compared as a graph`,
+    );
+  // Plans of many meshes are compared, and the program speaks of one.
+  const base: PlanRequest = { ...DEFAULT_REQUEST, shardings: 'ignore', mesh: '', cluster };
   const { mesh: _, ...request } = requestOfFlags(COMPARE_COMMAND, options, base);
-  const { maxDims, plans, seq, ...read } = options;
+  const { maxDims, plans, seq, slice, ...read } = options;
   const tensor =
     options.padVocab === undefined
       ? 1
@@ -137,7 +149,7 @@ async function compareGiven(
     ...run,
     maxDims,
     ...(plans === undefined ? {} : { plans }),
-    ...(options.slice !== undefined ? { slice: options.slice } : {}),
+    ...(slice === undefined ? {} : { slice }),
   });
   if (padding === undefined) return compared;
   const { multiple, vocabulary, rows, parameters } = padding;

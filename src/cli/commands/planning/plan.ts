@@ -61,52 +61,20 @@ export async function planCommand(
   const run = { deadline, answers: control.answers };
   const given = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
   if (options.frontier !== undefined) checkFrontierFlags(options);
-  const names =
-    options.frontier === undefined
-      ? [...PLAN_FILES, PROGRESS_FILE, PIPELINE_FILE]
-      : [FRONTIER_FILE];
-  if (options.output !== undefined) tryFolder(options.output, names, 'plan');
-  if (options.emitIlp !== undefined) tryFile(options.emitIlp, 'integer program');
+  tryOutputs(options);
   const asked = askedPipeline(model, options, given);
   const built =
     asked === undefined
       ? options
       : { ...options, training: true as const, batch: asked.microbatch };
-  const { graph, table, open, sizes, padding } = await loadModel(model, {
-    ...built,
-    tensor: tensorRanks(given.mesh),
-  });
-  const request = padded(given, padding);
+  const loaded = await loadModel(model, { ...built, tensor: tensorRanks(given.mesh) });
+  const { graph, table } = loaded;
+  const request = padded(given, loaded.padding);
   const cache = PlanCache.open(graph, request, options, io);
   const known = cache?.replay(options.output);
   if (known !== undefined) return known;
-  const planned = async (
-    task: Pick<PlanTask, 'graph' | 'request' | 'range' | 'stages'>,
-  ): Promise<number> => {
-    const listens = cache === undefined ? {} : { onFiles: cache.wrote };
-    const code = await planGraph({
-      table,
-      options,
-      io: cache?.io ?? io,
-      ...run,
-      ...listens,
-      ...task,
-    });
-    cache?.store(code, deadline, options.timeLimit !== undefined);
-    return code;
-  };
   try {
-    if (asked !== undefined) {
-      const { checkPipeline, pipelineOfPlan } = await import('../../../sweep/pipeline/plan.ts');
-      checkPipeline(graph, asked);
-      const stages: Stages = (prepared, choice) => pipelineOfPlan(prepared, choice, asked, table);
-      return await planned({
-        graph,
-        request: requestOfStages(request, asked),
-        stages: { cut: stages, asked: { request, budgetBytes: asked.budgetBytes } },
-      });
-    }
-    if (options.frontier !== undefined)
+    if (asked === undefined && options.frontier !== undefined)
       return await frontierCommand(atSizes(graph, new Map()), table, request, options, io, {
         writePlan: (folder, { prepared, plan, certificate }) =>
           writeFolder(
@@ -117,17 +85,65 @@ export async function planCommand(
         onProgress: progressPrinter(io, options.quiet === true),
         ...run,
       });
-    return await planned({
-      graph: atSizes(graph, new Map()),
-      request,
-      ...(options.range === true ? { range: { open, sizes: plannedSizes(open, sizes) } } : {}),
+    const code = await planGraph({
+      table,
+      options,
+      io: cache?.io ?? io,
+      ...run,
+      ...(cache === undefined ? {} : { onFiles: cache.wrote }),
+      ...(asked === undefined
+        ? plainTask(loaded, request, options)
+        : await stagesTask(loaded, request, asked)),
     });
+    cache?.store(code, deadline, options.timeLimit !== undefined);
+    return code;
   } catch (error) {
     // A line number means a line of the model's text.
     if (error instanceof ShardwrightError && error.details.position !== undefined)
       throw error.with({ file: model });
     throw error;
   }
+}
+
+/** Tries what will be written before anything is computed. @throws E_IO */
+function tryOutputs({ frontier, output, emitIlp }: PlanOptions): void {
+  const names =
+    frontier === undefined ? [...PLAN_FILES, PROGRESS_FILE, PIPELINE_FILE] : [FRONTIER_FILE];
+  if (output !== undefined) tryFolder(output, names, 'plan');
+  if (emitIlp !== undefined) tryFile(emitIlp, 'integer program');
+}
+
+type Loaded = Awaited<ReturnType<typeof loadModel>>;
+type AskedTask = Pick<PlanTask, 'graph' | 'request' | 'range' | 'stages'>;
+
+function plainTask(
+  { graph, open, sizes }: Loaded,
+  request: PlanRequest,
+  options: PlanOptions,
+): AskedTask {
+  return {
+    graph: atSizes(graph, new Map()),
+    request,
+    ...(options.range === true ? { range: { open, sizes: plannedSizes(open, sizes) } } : {}),
+  };
+}
+
+/** The plan of one microbatch, which is then cut into pipeline stages. */
+async function stagesTask(
+  { graph, table }: Loaded,
+  request: PlanRequest,
+  asked: NonNullable<ReturnType<typeof askedPipeline>>,
+): Promise<AskedTask> {
+  const { checkPipeline, pipelineOfPlan } = await import('../../../sweep/pipeline/plan.ts');
+  checkPipeline(graph, asked);
+  return {
+    graph,
+    request: requestOfStages(request, asked),
+    stages: {
+      cut: (prepared, choice) => pipelineOfPlan(prepared, choice, asked, table),
+      asked: { request, budgetBytes: asked.budgetBytes },
+    },
+  };
 }
 
 /** A program to plan, how it is asked for, and who hears of it. */

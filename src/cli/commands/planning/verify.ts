@@ -6,6 +6,7 @@ import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 
 import { ShardwrightError } from '../../../errors.ts';
+import type { Graph } from '../../../graph/types.ts';
 import type { LowerablePlan } from '../../../lower/lower.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
@@ -14,6 +15,8 @@ import { plannable } from '../../../passes/plannable/plannable.ts';
 import type { Shrunk } from '../../../passes/sizes/shrink.ts';
 import { transferPlan } from '../../../plan/choice/transfer.ts';
 import { prepare } from '../../../plan/prepare/prepare.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
+import type { PlanRequest } from '../../../plan/request/request.ts';
 import { shardPrepared } from '../../../plan/shard.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import {
@@ -195,59 +198,60 @@ async function plannedModel(
     });
   const deadline = control.deadline(options.timeLimit);
   const asked = requestOf({ ...options, mesh, cluster: clusterText(options.cluster, options) });
-  const {
-    graph: given,
-    table,
-    padding,
-  } = await loadModel(path, { ...options, tensor: tensorRanks(asked.mesh) });
+  const loaded = await loadModel(path, { ...options, tensor: tensorRanks(asked.mesh) });
+  const { table, padding } = loaded;
   const request = padded(asked, padding);
   try {
-    const graph = constantsAsInputs(plannable(given, table));
+    const graph = constantsAsInputs(plannable(loaded.graph, table));
     refuseUnevaluated(graph, table, request.unknown);
-    const { seed } = request;
-    const { sizes: meshSizes } = parseMesh(request.mesh);
-    const own: Shrunk = { graph, sizes: [], kept: [] };
-    const replan = options.replan === true || !options.shrink;
-    const again =
-      (request.checkpoint !== undefined && request.checkpoint !== 'none') ||
-      request.gradients !== undefined;
-    const before =
-      options.shrink && (replan || !again)
-        ? reducedProgram(graph, table, { meshSizes, seed, unknown: request.unknown })
-        : own;
-    const prepared = prepare(replan ? before.graph : graph, request, table, deadline);
-    const result = await shardPrepared(prepared, {
-      deadline: deadline.part(PLANNING),
-      onProgress: progressPrinter(io, options.quiet === true),
-    });
-    if (result.status === 'infeasible')
-      return reportInfeasible(result, prepared, io, options.json === true);
-    // Recomputed nodes of a checkpointed plan are part of the program that it was made for.
-    const {
-      question: { program, request: settled },
-    } = result.prepared;
-    const reduced = !again
-      ? before
-      : replan
-        ? { ...before, graph: program }
-        : reducedProgram(program, table, { meshSizes, seed, unknown: request.unknown });
-    return {
-      reduced,
-      plan: replan
-        ? result.plan
-        : transferPlan(result.plan, prepare(reduced.graph, settled, table)),
-      model: result.plan.model,
-      mesh: request.mesh,
-      planned: replan ? 'reduced' : 'full',
-      seed,
-      table,
-      padding,
-    };
+    const placed = await placedSmall(graph, table, request, options, { deadline, io });
+    if (typeof placed === 'number') return placed;
+    return { ...placed, mesh: request.mesh, seed: request.seed, table, padding };
   } catch (error) {
     if (error instanceof ShardwrightError && error.details.position !== undefined)
       throw error.with({ file: path });
     throw error;
   }
+}
+
+/**
+ * The program at the sizes that are run, with its placements: those of the plan of the whole
+ * program, or with `--replan` those of a plan of the reduced one.
+ */
+async function placedSmall(
+  graph: Graph,
+  table: OperatorTable,
+  request: PlanRequest,
+  options: VerifyOptions,
+  { deadline, io }: { readonly deadline: Deadline; readonly io: CliIo },
+): Promise<Pick<Subject, 'reduced' | 'plan' | 'model' | 'planned'> | number> {
+  const { sizes: meshSizes } = parseMesh(request.mesh);
+  const { seed, unknown } = request;
+  const small = (of: Graph): Shrunk => reducedProgram(of, table, { meshSizes, seed, unknown });
+  const replan = options.replan === true || !options.shrink;
+  // Recomputed nodes of a checkpointed plan are part of the program that it was made for.
+  const addsNodes =
+    (request.checkpoint !== undefined && request.checkpoint !== 'none') ||
+    request.gradients !== undefined;
+  const before: Shrunk =
+    options.shrink && (replan || !addsNodes) ? small(graph) : { graph, sizes: [], kept: [] };
+  const prepared = prepare(replan ? before.graph : graph, request, table, deadline);
+  const result = await shardPrepared(prepared, {
+    deadline: deadline.part(PLANNING),
+    onProgress: progressPrinter(io, options.quiet === true),
+  });
+  if (result.status === 'infeasible')
+    return reportInfeasible(result, prepared, io, options.json === true);
+  const { plan } = result;
+  const { program, request: settled } = result.prepared.question;
+  const { model } = plan;
+  if (replan) {
+    const reduced = addsNodes ? { ...before, graph: program } : before;
+    return { reduced, plan, model, planned: 'reduced' };
+  }
+  const reduced = addsNodes ? small(program) : before;
+  const moved = transferPlan(plan, prepare(reduced.graph, settled, table));
+  return { reduced, plan: moved, model, planned: 'full' };
 }
 
 /**

@@ -41,16 +41,16 @@ let running = 0;
 export async function planLocally(
   request: IncomingMessage,
   response: ServerResponse,
-  { headers, kept, commandLine, allowPrograms }: Served,
+  served: Served,
 ): Promise<void> {
-  const say = (line: object): void => void response.write(`${JSON.stringify(line)}\n`);
+  const { headers, kept, allowPrograms } = served;
   const refuse = (status: number, message: string, hint = ''): void => {
     response.writeHead(status, {
       ...headers,
       'content-type': 'application/x-ndjson',
       connection: 'close',
     });
-    say({ fault: { code: 'E_USAGE', message, hint } });
+    say(response, { fault: { code: 'E_USAGE', message, hint } });
     // The rest of a body that is still arriving is not waited for.
     response.end(() => request.destroy());
   };
@@ -74,38 +74,49 @@ export async function planLocally(
     isPlanning = true;
     running++;
     response.writeHead(200, { ...headers, 'content-type': 'application/x-ndjson' });
-    const out = join(folder, 'plan');
-    const planned = await runCommand(
-      [...commandLine, 'plan', file, ...flagsOf(question), '--no-recipes', '-o', out],
-      response,
-      (step) => say({ step }),
-    );
-    if (planned.code !== 0 && planned.code !== 4) {
-      say({
-        fault: { code: 'E_PLAN', message: planned.err.trim().replaceAll(folder, ''), hint: '' },
-      });
-      return;
-    }
-    say({ summary: planned.out.replaceAll(folder, '') });
-    const reported = await runCommand(
-      [...commandLine, 'report', out, '-o', join(folder, 'report.html')],
-      response,
-      (step) => say({ step }),
-    );
-    if (reported.code === 0)
-      say({
-        plan: kept.keep(folder),
-        html: readFileSync(join(folder, 'report.html'), 'utf8'),
-        files: Object.fromEntries(
-          readdirSync(out).map((name) => [name, readFileSync(join(out, name)).toString('base64')]),
-        ),
-      });
-    else say({ fault: { code: 'E_REPORT', message: reported.err.trim(), hint: '' } });
+    await planAndReport(file, folder, question, response, served);
   } finally {
     if (isPlanning) running--;
     response.end();
     if (!kept.has(folder)) rmSync(folder, { recursive: true, force: true });
   }
+}
+
+function say(response: ServerResponse, line: object): void {
+  response.write(`${JSON.stringify(line)}\n`);
+}
+
+/** Makes the plan and its report in the folder, and says each step, then both or the fault. */
+async function planAndReport(
+  file: string,
+  folder: string,
+  question: Question,
+  response: ServerResponse,
+  { kept, commandLine }: Served,
+): Promise<void> {
+  const out = join(folder, 'plan');
+  const page = join(folder, 'report.html');
+  const run = (...words: string[]): ReturnType<typeof runCommand> =>
+    runCommand([...commandLine, ...words], response, (step) => say(response, { step }));
+  const planned = await run('plan', file, ...flagsOf(question), '--no-recipes', '-o', out);
+  if (planned.code !== 0 && planned.code !== 4) {
+    const message = planned.err.trim().replaceAll(folder, '');
+    say(response, { fault: { code: 'E_PLAN', message, hint: '' } });
+    return;
+  }
+  say(response, { summary: planned.out.replaceAll(folder, '') });
+  const reported = await run('report', out, '-o', page);
+  if (reported.code !== 0) {
+    say(response, { fault: { code: 'E_REPORT', message: reported.err.trim(), hint: '' } });
+    return;
+  }
+  say(response, {
+    plan: kept.keep(folder),
+    html: readFileSync(page, 'utf8'),
+    files: Object.fromEntries(
+      readdirSync(out).map((name) => [name, readFileSync(join(out, name)).toString('base64')]),
+    ),
+  });
 }
 
 function questionOf(header: string | string[] | undefined): Question | undefined {

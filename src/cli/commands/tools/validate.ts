@@ -146,27 +146,40 @@ function skippedLines({ skipped }: Validation): string[] {
   );
 }
 
+function percent(x: number | undefined): string {
+  return x === undefined ? '-' : `${(100 * x).toFixed(1)} %`;
+}
+
+function plain(x: number | undefined): string {
+  return x === undefined ? '-' : x.toFixed(3);
+}
+
 function text(validation: Validation, withGroups: boolean): string {
-  const percent = (x: number | undefined): string =>
-    x === undefined ? '-' : `${(100 * x).toFixed(1)} %`;
-  const plain = (x: number | undefined): string => (x === undefined ? '-' : x.toFixed(3));
-  const pair = (s: Score): string =>
-    s.mape === undefined ? '-' : `${plain(s.spearman)} ${percent(s.mape)}`;
-  const rows = validation.sources.map((s) => [
-    s.source,
-    String(s.rows),
-    String(s.groups),
-    plain(s.ours.spearman),
-    percent(s.ours.regretMean),
-    percent(s.ours.regretMax),
-    percent(s.ours.mape),
-    percent(s.ours.medianApe),
-    percent(s.memoryMape),
-    s.oomRows === 0 ? '-' : `${Math.round((s.oomCorrect ?? 0) * s.oomRows)} of ${s.oomRows}`,
-    pair(s.calculon),
-    pair(s.constantUtilisation),
-    pair(s.constantUtilisationBubble),
-  ]);
+  const lines = [
+    sourceTable(validation),
+    '',
+    ...CONVENTIONS,
+    ...outOfMemoryLines(validation),
+    ...validation.assumptions.map((a) => `assumed for ${a.rows} rows: ${a.text}`),
+    ...skippedLines(validation),
+    ...(withGroups ? ['', groupTable(validation)] : []),
+  ];
+  return lines.map((line) => line.trimEnd()).join('\n');
+}
+
+const CONVENTIONS = [
+  `rank: mean Spearman over groups of at least ${SMALLEST_GROUP} runs; regret: measured ` +
+    'time of our pick over the best, minus 1; memory: MAPE of the peak.',
+  'Baselines show rank and MAPE: a layer model with the untouched A100 constants of ' +
+    'Calculon, one utilisation per source, and that times the bubble.',
+  'FLOPs: step time or tokens/s where a row states them; TFLOPS and MFU rows by the ' +
+    'convention that the row names.',
+  'Memory: a plan is safe when its peak fits the device with a probability of ' +
+    `${100 * SAFE} % by the readings of the public runs.`,
+  'Every run is priced as compare --layout prices its layout.',
+];
+
+function sourceTable({ sources }: Validation): string {
   const header = [
     'source',
     'rows',
@@ -182,53 +195,55 @@ function text(validation: Validation, withGroups: boolean): string {
     'constant MFU',
     'MFU x bubble',
   ];
-  const lines = [
-    tableText([header, ...rows], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
-    '',
-    `rank: mean Spearman over groups of at least ${SMALLEST_GROUP} runs; regret: measured ` +
-      'time of our pick over the best, minus 1; memory: MAPE of the peak.',
-    'Baselines show rank and MAPE: a layer model with the untouched A100 constants of ' +
-      'Calculon, one utilisation per source, and that times the bubble.',
-    'FLOPs: step time or tokens/s where a row states them; TFLOPS and MFU rows by the ' +
-      'convention that the row names.',
-    'Memory: a plan is safe when its peak fits the device with a probability of ' +
-      `${100 * SAFE} % by the readings of the public runs.`,
-    'Every run is priced as compare --layout prices its layout.',
-  ];
-  const oom = validation.predictions.filter((p) => p.run.outOfMemory);
-  for (const p of oom)
-    lines.push(
-      `${p.run.id} ran out of memory: predicted ${(p.peakBytes / 1e9).toFixed(1)} of ` +
-        `${(p.run.system.cluster.memoryBytes / 1e9).toFixed(1)} GB, ` +
-        foundOutOfMemory(p),
-    );
+  const pair = (s: Score): string =>
+    s.mape === undefined ? '-' : `${plain(s.spearman)} ${percent(s.mape)}`;
+  const rows = sources.map((s) => [
+    s.source,
+    String(s.rows),
+    String(s.groups),
+    plain(s.ours.spearman),
+    percent(s.ours.regretMean),
+    percent(s.ours.regretMax),
+    percent(s.ours.mape),
+    percent(s.ours.medianApe),
+    percent(s.memoryMape),
+    s.oomRows === 0 ? '-' : `${Math.round((s.oomCorrect ?? 0) * s.oomRows)} of ${s.oomRows}`,
+    pair(s.calculon),
+    pair(s.constantUtilisation),
+    pair(s.constantUtilisationBubble),
+  ]);
+  return tableText([header, ...rows], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+}
+
+/** The runs that ran out of memory, and false alarms of those that did not. */
+function outOfMemoryLines({ predictions, sources }: Validation): string[] {
   const count = (key: 'falseAlarms' | 'beyondDevice'): number =>
-    validation.sources.reduce((n, s) => n + s[key], 0);
-  lines.push(
+    sources.reduce((n, s) => n + s[key], 0);
+  return [
+    ...predictions
+      .filter((p) => p.run.outOfMemory)
+      .map(
+        (p) =>
+          `${p.run.id} ran out of memory: predicted ${(p.peakBytes / 1e9).toFixed(1)} of ` +
+          `${(p.run.system.cluster.memoryBytes / 1e9).toFixed(1)} GB, ` +
+          foundOutOfMemory(p),
+      ),
     `Of the runs that did run, ${count('falseAlarms')} are predicted not to be safe, ` +
       `${count('beyondDevice')} beyond the device.`,
-  );
-  for (const a of validation.assumptions) lines.push(`assumed for ${a.rows} rows: ${a.text}`);
-  lines.push(...skippedLines(validation));
-  if (withGroups)
-    lines.push(
-      '',
-      tableText(
-        [
-          ['group', 'source', 'runs', 'rank', 'regret', 'MAPE', 'pick', 'best'],
-          ...validation.groups.map((g) => [
-            g.group,
-            g.source,
-            String(g.rows),
-            plain(g.spearman),
-            percent(g.regret),
-            percent(g.mape),
-            g.pick,
-            g.best,
-          ]),
-        ],
-        [2, 3, 4, 5],
-      ),
-    );
-  return lines.map((line) => line.trimEnd()).join('\n');
+  ];
+}
+
+function groupTable({ groups }: Validation): string {
+  const rows = groups.map((g) => [
+    g.group,
+    g.source,
+    String(g.rows),
+    plain(g.spearman),
+    percent(g.regret),
+    percent(g.mape),
+    g.pick,
+    g.best,
+  ]);
+  const header = ['group', 'source', 'runs', 'rank', 'regret', 'MAPE', 'pick', 'best'];
+  return tableText([header, ...rows], [2, 3, 4, 5]);
 }

@@ -35,42 +35,7 @@ export function planningReport(planning: Planning, format: ReportFormat, version
     case 'text':
       return textDocument(title, answer, sections);
     case 'csv':
-      return csvLines([
-        [
-          'model',
-          'cluster',
-          'devices',
-          'sequence',
-          'global_batch',
-          'plan',
-          'mesh',
-          'seconds',
-          'tokens_per_second',
-          'mfu',
-          'peak_bytes',
-          'wall_seconds',
-          'price',
-          'currency',
-          'megawatt_hours',
-        ],
-        ...planning.points.map((p) => [
-          p.model,
-          p.cluster,
-          p.devices,
-          p.sequence,
-          p.globalBatch,
-          p.best?.plan ?? '',
-          p.best?.mesh ?? '',
-          p.best?.seconds ?? '',
-          p.best?.tokensPerSecond ?? '',
-          p.best?.mfu ?? '',
-          p.best?.peakBytes ?? '',
-          p.run?.wallSeconds ?? '',
-          p.run?.price?.amount ?? '',
-          p.run?.price?.currency ?? '',
-          p.run?.energyMegawattHours ?? '',
-        ]),
-      ]);
+      return csvLines(pointRows(planning));
     case 'html':
       return htmlFile({
         title,
@@ -82,4 +47,43 @@ export function planningReport(planning: Planning, format: ReportFormat, version
         version,
       });
   }
+}
+
+/** A head, and a row for each question. */
+function pointRows({ points }: Planning): (string | number)[][] {
+  const head = [
+    'model',
+    'cluster',
+    'devices',
+    'sequence',
+    'global_batch',
+    'plan',
+    'mesh',
+    'seconds',
+    'tokens_per_second',
+    'mfu',
+    'peak_bytes',
+    'wall_seconds',
+    'price',
+    'currency',
+    'megawatt_hours',
+  ];
+  const rows = points.map((p) => [
+    p.model,
+    p.cluster,
+    p.devices,
+    p.sequence,
+    p.globalBatch,
+    p.best?.plan ?? '',
+    p.best?.mesh ?? '',
+    p.best?.seconds ?? '',
+    p.best?.tokensPerSecond ?? '',
+    p.best?.mfu ?? '',
+    p.best?.peakBytes ?? '',
+    p.run?.wallSeconds ?? '',
+    p.run?.price?.amount ?? '',
+    p.run?.price?.currency ?? '',
+    p.run?.energyMegawattHours ?? '',
+  ]);
+  return [head, ...rows];
 }

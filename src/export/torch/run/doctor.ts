@@ -9,11 +9,12 @@ import type { CollectiveModel } from '../../../cost/collective-model.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Node } from '../../../graph/types.ts';
 import { collectiveKind } from '../../../lower/program/collectives.ts';
+import type { DeviceProgram } from '../../../lower/program/program.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import { chooseOrder, splitInOrder } from '../order.ts';
 import { operatorText } from '../program/arguments.ts';
-import { collectiveRows } from '../program/collective-list.ts';
-import { callLines } from '../program/split.ts';
+import { type CollectiveRow, collectiveRows } from '../program/collective-list.ts';
+import { callLines, type SplitProgram } from '../program/split.ts';
 import { DeviceTimes, type TraceSpan } from './trace.ts';
 
 /** One call of the program, or one collective. */
@@ -104,109 +105,171 @@ export function compareRun(
   spans: readonly TraceSpan[],
   options: OrderOptions = {},
 ): RunReport {
-  const forwards = spans.filter(({ name, cat }) => name === 'Step' && RANGES.has(cat));
-  const backwards = spans.filter(({ name, cat }) => name === 'StepBackward' && RANGES.has(cat));
-  const forward = forwards.at(-1);
-  const backward = backwards.find(({ ts }) => forward !== undefined && ts > forward.ts);
   const program = source.lowered();
   const split = splitInOrder(program, chooseOrder(source, options).order);
-  if (forward === undefined || (backward === undefined && split.backward.length > 0))
+  const { forward, backward, steps } = lastStep(spans, split.backward.length > 0);
+  const passes = backward === undefined ? [forward] : [forward, backward];
+  const device = spans.some(({ cat }) => cat === 'kernel')
+    ? new DeviceTimes(spans, passes)
+    : undefined;
+  const step = new StepMatch(program, split, { plan, model, spans, passes, device });
+  step.match(split.forward, forward);
+  if (backward !== undefined) step.match(split.backward, backward);
+  const { calls } = step;
+  const measured = device === undefined ? passes.reduce((s, { dur }) => s + dur, 0) : device.step;
+  const waited = device === undefined ? step.waited : device.step - device.busy;
+  return {
+    steps,
+    timed: device === undefined ? 'processor' : 'kernels',
+    measuredSeconds: measured * MICRO,
+    predictedSeconds: plan.objective.seconds,
+    computeSeconds: sums(calls, 'compute'),
+    collectiveSeconds: sums(calls, 'collective'),
+    waitedSeconds: waited * MICRO,
+    byOp: byOp(calls),
+    misses: largestMisses(calls),
+    calls,
+  };
+}
+
+interface TracedStep {
+  readonly forward: TraceSpan;
+  readonly backward: TraceSpan | undefined;
+  /** Steps in the trace. */
+  readonly steps: number;
+}
+
+/** The last step of a trace. @throws E_TRACE where it has no whole one */
+function lastStep(spans: readonly TraceSpan[], hasBackward: boolean): TracedStep {
+  const ranges = (name: string): TraceSpan[] =>
+    spans.filter((span) => span.name === name && RANGES.has(span.cat));
+  const forwards = ranges('Step');
+  const forward = forwards.at(-1);
+  const backward =
+    forward === undefined ? undefined : ranges('StepBackward').find(({ ts }) => ts > forward.ts);
+  if (forward === undefined || (backward === undefined && hasBackward))
     throw new ShardwrightError('E_TRACE', 'the trace has no whole step of a parallel module', {
       hint:
         'profile at least one forward and backward call of what shardwright.parallelize gave, ' +
         'with ProfilerActivity.CPU.',
     });
-  const collectives = new Map(collectiveRows(program, split).map((row) => [row.node, row]));
-  const priced = new Map(plan.nodes.map((node) => [node.name, node.seconds]));
-  const lines = backwardOf(forward, backward);
-  const end = Math.max(...lines.map(({ ts, dur }) => ts + dur));
-  const ranges = spans.filter(
-    ({ name, ts }) => /^(gloo|nccl):/.test(name) && ts >= forward.ts && ts <= end,
-  );
-  const calls: MeasuredCall[] = [];
-  const device = spans.some(({ cat }) => cat === 'kernel')
-    ? new DeviceTimes(spans, lines)
-    : undefined;
-  let waited = 0;
-  const match = (nodes: readonly Node[], within: TraceSpan): void => {
-    const events = outermost(spans, within);
+  return { forward, backward, steps: forwards.length };
+}
+
+interface TracedRun {
+  readonly plan: Plan;
+  readonly model: CollectiveModel;
+  readonly spans: readonly TraceSpan[];
+  /** The forward program and, where there is one, the backward program. */
+  readonly passes: readonly TraceSpan[];
+  /** Times of kernels, where the trace has them. */
+  readonly device: DeviceTimes | undefined;
+}
+
+/** Finds the calls of a program among the events of a trace, one by one in their order. */
+class StepMatch {
+  readonly calls: MeasuredCall[] = [];
+  /** Microseconds that the program waited for collectives. */
+  waited = 0;
+  private readonly collectives: ReadonlyMap<string, CollectiveRow>;
+  private readonly priced: ReadonlyMap<string, number>;
+  /** Ranges of collectives on the processor that no call has taken. */
+  private readonly ranges: TraceSpan[];
+
+  constructor(
+    private readonly program: DeviceProgram,
+    private readonly split: SplitProgram,
+    private readonly run: TracedRun,
+  ) {
+    const { plan, spans, passes } = run;
+    this.collectives = new Map(collectiveRows(program, split).map((row) => [row.node, row]));
+    this.priced = new Map(plan.nodes.map((node) => [node.name, node.seconds]));
+    const end = Math.max(...passes.map(({ ts, dur }) => ts + dur));
+    this.ranges = spans.filter(
+      ({ name, ts }) => /^(gloo|nccl):/.test(name) && ts >= passes[0].ts && ts <= end,
+    );
+  }
+
+  /** @throws E_TRACE with the first call that differs */
+  match(nodes: readonly Node[], within: TraceSpan): void {
+    const events = outermost(this.run.spans, within);
     let k = 0;
-    for (const line of callLines(nodes, split.buckets)) {
+    for (const line of callLines(nodes, this.split.buckets)) {
       const [node] = line;
       if (node.target === 'operator.getitem') continue;
-      const row = collectives.get(node.name);
+      const row = this.collectives.get(node.name);
       const op = opName(node, line.length > 1);
-      while (
-        k < events.length &&
-        !isCall(events[k].name, op, row !== undefined) &&
-        AROUND.has(events[k].name)
-      ) {
-        if (events[k].name === '_c10d_functional::wait_tensor') waited += events[k].dur;
-        k++;
-      }
+      const isIt = (event: TraceSpan): boolean => isCall(event.name, op, row !== undefined);
+      while (k < events.length && !isIt(events[k]) && AROUND.has(events[k].name))
+        this.noteWait(events[k++]);
       const found = events[k++] as TraceSpan | undefined;
-      if (found === undefined || !isCall(found.name, op, row !== undefined))
-        throw new ShardwrightError(
-          'E_TRACE',
-          `the trace has ${found?.name ?? 'nothing'} where the program calls ${op}`,
-          {
-            node: node.name,
-            hint:
-              'profile a run of this plan, and give the --order and --bucket that it was ' +
-              'exported with; a compiled program (compile=True) has other calls.',
-          },
-        );
-      if (row === undefined)
-        calls.push({
-          node: node.name,
-          op,
-          kind: 'compute',
-          measuredSeconds: (device?.of(found) ?? found.dur) * MICRO,
-          predictedSeconds: priced.get(node.name) ?? null,
-        });
-      else {
-        const range = device === undefined ? takeRange(ranges, row.kind, found.ts) : undefined;
-        const dims = row.meshDims.map((name) => program.mesh.indexOf(name));
-        calls.push({
-          node: node.name,
-          op,
-          kind: 'collective',
-          measuredSeconds: (device?.of(found) ?? (range ?? found).dur) * MICRO,
-          predictedSeconds: model.seconds(row.kind, row.bytes, dims),
-        });
-      }
+      if (found === undefined || !isIt(found)) throw otherProgram(node, op, found);
+      this.calls.push(
+        row === undefined ? this.compute(node, op, found) : this.collective(row, op, found),
+      );
     }
-    for (; k < events.length; k++)
-      if (events[k].name === '_c10d_functional::wait_tensor') waited += events[k].dur;
-  };
-  match(split.forward, forward);
-  if (backward !== undefined) match(split.backward, backward);
-  const sum = (kind: MeasuredCall['kind']): { measured: number; predicted: number } => {
-    const own = calls.filter((call) => call.kind === kind);
+    for (const event of events.slice(k)) this.noteWait(event);
+  }
+
+  private noteWait({ name, dur }: TraceSpan): void {
+    if (name === '_c10d_functional::wait_tensor') this.waited += dur;
+  }
+
+  private compute({ name }: Node, op: string, found: TraceSpan): MeasuredCall {
     return {
-      measured: own.reduce((s, c) => s + c.measuredSeconds, 0),
-      predicted: own.reduce((s, c) => s + (c.predictedSeconds ?? 0), 0),
+      node: name,
+      op,
+      kind: 'compute',
+      measuredSeconds: (this.run.device?.of(found) ?? found.dur) * MICRO,
+      predictedSeconds: this.priced.get(name) ?? null,
     };
+  }
+
+  private collective(row: CollectiveRow, op: string, found: TraceSpan): MeasuredCall {
+    const { device, model } = this.run;
+    const range = device === undefined ? takeRange(this.ranges, row.kind, found.ts) : undefined;
+    const dims = row.meshDims.map((name) => this.program.mesh.indexOf(name));
+    return {
+      node: row.node,
+      op,
+      kind: 'collective',
+      measuredSeconds: (device?.of(found) ?? (range ?? found).dur) * MICRO,
+      predictedSeconds: model.seconds(row.kind, row.bytes, dims),
+    };
+  }
+}
+
+function otherProgram(node: Node, op: string, found: TraceSpan | undefined): ShardwrightError {
+  return new ShardwrightError(
+    'E_TRACE',
+    `the trace has ${found?.name ?? 'nothing'} where the program calls ${op}`,
+    {
+      node: node.name,
+      hint:
+        'profile a run of this plan, and give the --order and --bucket that it was ' +
+        'exported with; a compiled program (compile=True) has other calls.',
+    },
+  );
+}
+
+function sums(
+  calls: readonly MeasuredCall[],
+  kind: MeasuredCall['kind'],
+): RunReport['computeSeconds'] {
+  const own = calls.filter((call) => call.kind === kind);
+  return {
+    measured: own.reduce((s, c) => s + c.measuredSeconds, 0),
+    predicted: own.reduce((s, c) => s + (c.predictedSeconds ?? 0), 0),
   };
+}
+
+function largestMisses(calls: readonly MeasuredCall[]): MeasuredCall[] {
   const miss = ({ measuredSeconds, predictedSeconds }: MeasuredCall): number =>
     Math.abs(measuredSeconds - (predictedSeconds ?? 0));
-  const measured = device === undefined ? lines.reduce((s, { dur }) => s + dur, 0) : device.step;
-  if (device !== undefined) waited = device.step - device.busy;
-  return {
-    steps: forwards.length,
-    timed: device === undefined ? 'processor' : 'kernels',
-    measuredSeconds: measured * MICRO,
-    predictedSeconds: plan.objective.seconds,
-    computeSeconds: sum('compute'),
-    collectiveSeconds: sum('collective'),
-    waitedSeconds: waited * MICRO,
-    byOp: byOp(calls),
-    misses: [...calls]
-      .filter((c) => c.predictedSeconds !== null)
-      .sort((a, b) => miss(b) - miss(a))
-      .slice(0, MISSES),
-    calls,
-  };
+  return calls
+    .filter((call) => call.predictedSeconds !== null)
+    .sort((a, b) => miss(b) - miss(a))
+    .slice(0, MISSES);
 }
 
 /**
@@ -215,10 +278,6 @@ export function compareRun(
  */
 function isCall(name: string, op: string, isCollective: boolean): boolean {
   return isCollective ? name.split('::')[1] === op.split('::')[1] : name === op;
-}
-
-function backwardOf(forward: TraceSpan, backward: TraceSpan | undefined): TraceSpan[] {
-  return backward === undefined ? [forward] : [forward, backward];
 }
 
 /** Name of a call in a trace: `aten::mm` of `aten.mm.default`. */

@@ -43,60 +43,93 @@ export function runCalibration(
   device: string,
 ): Calibration {
   const nodes = new Map(program.nodes.map((node) => [node.name, node]));
-  const products = new Map<
-    string,
-    { unit: string; m: number; k: number; n: number; itemBytes: number; seconds: number[] }
-  >();
-  const copies = new Map<number, number[]>();
-  const launches: number[] = [];
-  const matmulLaunches: number[] = [];
+  const kernels = new MeasuredKernels(cluster);
   for (const { node: name, kind, measuredSeconds } of calls) {
     const node = nodes.get(name);
     if (node === undefined || kind !== 'compute' || measuredSeconds <= 0) continue;
     const tensors = operands(node, nodes);
     const result = metaOf(node);
-    if (tensors === undefined || result === undefined) continue;
-    const bytes = [...tensors, result].reduce((sum, meta) => sum + metaBytes(meta), 0);
-    if (Object.hasOwn(PRODUCTS, node.target)) {
-      const [a, b] = PRODUCTS[node.target].map((k) => tensors[k]);
-      const [[m, k], [, n]] = [a.shape, b.shape];
-      const { unit } = matrixPeak(cluster, result.dtype);
-      const itemBytes = metaBytes({ dtype: a.dtype, shape: [1] });
-      if (bytes <= SMALL_BYTES) matmulLaunches.push(measuredSeconds);
-      if (m === 0 || k === 0 || n === 0) continue;
-      const key = `${unit} ${m} ${k} ${n} ${itemBytes}`;
-      const known = products.get(key);
-      if (known === undefined)
-        products.set(key, { unit, m, k, n, itemBytes, seconds: [measuredSeconds] });
-      else known.seconds.push(measuredSeconds);
-    } else if (
-      COPIES.has(node.target) &&
-      tensors.every(({ shape }) => shape.join() === result.shape.join())
-    ) {
-      if (bytes <= SMALL_BYTES) launches.push(measuredSeconds);
-      if (bytes > 0) copies.set(bytes, [...(copies.get(bytes) ?? []), measuredSeconds]);
-    }
+    if (tensors !== undefined && result !== undefined)
+      kernels.add(node.target, tensors, result, measuredSeconds);
   }
-  const matmul: Calibration['matmul'] = {};
-  for (const { unit, seconds, ...sizes } of products.values())
-    (matmul[unit] ??= []).push({ ...sizes, seconds: median(seconds) });
-  for (const unit of Object.keys(matmul))
-    if (matmul[unit].length < LEAST_PRODUCTS) delete matmul[unit];
+  const { launches, matmulLaunches } = kernels;
   return {
     version: 1,
     device,
     software:
       `a step of ${program.name}, timed by its ${timed === 'kernels' ? 'kernels' : 'calls'}; ` +
       'shardwright doctor',
-    matmul,
+    matmul: kernels.matmul(),
     attention: [],
-    memory: [...copies]
-      .sort(([a], [b]) => a - b)
-      .map(([bytes, seconds]) => ({ bytes, seconds: median(seconds) })),
+    memory: kernels.memory(),
     kernels: [],
     ...(launches.length > 0 && { launchSeconds: median(launches) }),
     ...(matmulLaunches.length > 0 && { matmulLaunchSeconds: median(matmulLaunches) }),
   };
+}
+
+interface MeasuredProduct {
+  readonly unit: string;
+  readonly m: number;
+  readonly k: number;
+  readonly n: number;
+  readonly itemBytes: number;
+  readonly seconds: number[];
+}
+
+/** Measured products and copies by their shapes. */
+class MeasuredKernels {
+  /** Seconds of the smallest kernels. */
+  readonly launches: number[] = [];
+  readonly matmulLaunches: number[] = [];
+  private readonly products = new Map<string, MeasuredProduct>();
+  /** Seconds by the bytes that a copy reads and writes. */
+  private readonly copies = new Map<number, number[]>();
+
+  constructor(private readonly cluster: Cluster) {}
+
+  add(target: string, tensors: readonly TensorMeta[], result: TensorMeta, seconds: number): void {
+    const bytes = [...tensors, result].reduce((sum, meta) => sum + metaBytes(meta), 0);
+    const isSmall = bytes <= SMALL_BYTES;
+    if (Object.hasOwn(PRODUCTS, target)) {
+      if (isSmall) this.matmulLaunches.push(seconds);
+      const [a, b] = PRODUCTS[target].map((k) => tensors[k]);
+      this.addProduct(a, b, result, seconds);
+    } else if (
+      COPIES.has(target) &&
+      tensors.every(({ shape }) => shape.join() === result.shape.join())
+    ) {
+      if (isSmall) this.launches.push(seconds);
+      if (bytes > 0) this.copies.set(bytes, [...(this.copies.get(bytes) ?? []), seconds]);
+    }
+  }
+
+  private addProduct(a: TensorMeta, b: TensorMeta, result: TensorMeta, seconds: number): void {
+    const [[m, k], [, n]] = [a.shape, b.shape];
+    if (m === 0 || k === 0 || n === 0) return;
+    const { unit } = matrixPeak(this.cluster, result.dtype);
+    const itemBytes = metaBytes({ dtype: a.dtype, shape: [1] });
+    const key = `${unit} ${m} ${k} ${n} ${itemBytes}`;
+    const known = this.products.get(key);
+    if (known === undefined)
+      this.products.set(key, { unit, m, k, n, itemBytes, seconds: [seconds] });
+    else known.seconds.push(seconds);
+  }
+
+  matmul(): Calibration['matmul'] {
+    const matmul: Calibration['matmul'] = {};
+    for (const { unit, seconds, ...sizes } of this.products.values())
+      (matmul[unit] ??= []).push({ ...sizes, seconds: median(seconds) });
+    for (const unit of Object.keys(matmul))
+      if (matmul[unit].length < LEAST_PRODUCTS) delete matmul[unit];
+    return matmul;
+  }
+
+  memory(): Calibration['memory'] {
+    return [...this.copies]
+      .sort(([a], [b]) => a - b)
+      .map(([bytes, seconds]) => ({ bytes, seconds: median(seconds) }));
+  }
 }
 
 /** Tensors that a call reads, in order; undefined where a size differs from rank to rank. */

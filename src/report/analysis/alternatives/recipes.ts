@@ -6,7 +6,7 @@ import { decode } from '../../../plan/choice/decode.ts';
 import { sumCollectives, termsOf } from '../../../plan/record/diff.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import { dominators, paretoFront } from '../../../recipes/compare/pareto.ts';
-import { priceRestriction, type Solvable } from '../../../recipes/compare/price.ts';
+import { type Priced, priceRestriction, type Solvable } from '../../../recipes/compare/price.ts';
 import { inputRoles } from '../../../recipes/inputs/roles.ts';
 import { applyRecipe, meshRecipes } from '../../../recipes/recipes.ts';
 
@@ -61,88 +61,113 @@ export const THIS_PLAN = 'this plan';
 
 /** Prices the recipes of the mesh, those that do not fit too, and says why each of them loses. */
 export async function compareRecipes(prepared: Solvable, plan: Plan): Promise<Compared> {
-  const { model } = prepared;
   const rows: ComparedRecipe[] = [];
   const choices: { name: string; choice: Int32Array }[] = [];
-  const inputs = inputRoles(model);
-  for (const recipe of meshRecipes(model, inputs)) {
-    const applied = applyRecipe(model, recipe, undefined, inputs);
+  const inputs = inputRoles(prepared.model);
+  for (const recipe of meshRecipes(prepared.model, inputs)) {
+    const { name } = recipe;
+    const applied = applyRecipe(prepared.model, recipe, undefined, inputs);
     const priced =
       'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction);
     if ('refused' in priced) {
-      rows.push({
-        name: recipe.name,
-        seconds: null,
-        computeSeconds: null,
-        communicationSeconds: null,
-        peakBytes: null,
-        losses: [],
-        reason: priced.refused,
-      });
+      rows.push({ name, ...WITHOUT_PRICE, reason: priced.refused });
       continue;
     }
-    const { choice, seconds, peakBytes } = priced;
-    const decoded = decode(model, choice);
-    const { computeSeconds, communicationSeconds } = decoded;
-    const other = {
-      ...plan,
-      ...decoded,
-      objective: { seconds, computeSeconds, communicationSeconds },
-      memory: plan.memory,
-    };
-    const over = peakBytes - prepared.question.budgetBytes;
-    choices.push({ name: recipe.name, choice });
-    rows.push({
-      name: recipe.name,
-      seconds,
-      computeSeconds,
-      communicationSeconds,
-      peakBytes,
-      ...(over > 0 ? { overBytes: over } : {}),
-      losses: lossesOf(plan, other),
-      reason: '',
-    });
+    choices.push({ name, choice: priced.choice });
+    rows.push({ name, ...pricedRow(prepared, plan, priced) });
   }
-  const points = [
-    {
-      name: THIS_PLAN,
-      seconds: plan.objective.seconds,
-      peakBytes: plan.memory.peakBytes,
-      fits: true,
-    },
-    ...rows.flatMap((r) =>
-      r.seconds === null || r.peakBytes === null
+  const points = pointsOf(plan, rows);
+  return { plans: withDominators(rows, points), frontier: frontierOf(points), choices };
+}
+
+const WITHOUT_PRICE = {
+  seconds: null,
+  computeSeconds: null,
+  communicationSeconds: null,
+  peakBytes: null,
+  losses: [],
+};
+
+function pricedRow(
+  { model, question }: Solvable,
+  plan: Plan,
+  { choice, seconds, peakBytes }: Priced,
+): Omit<ComparedRecipe, 'name'> {
+  const decoded = decode(model, choice);
+  const { computeSeconds, communicationSeconds } = decoded;
+  const other = {
+    ...plan,
+    ...decoded,
+    objective: { seconds, computeSeconds, communicationSeconds },
+    memory: plan.memory,
+  };
+  const over = peakBytes - question.budgetBytes;
+  return {
+    seconds,
+    computeSeconds,
+    communicationSeconds,
+    peakBytes,
+    ...(over > 0 ? { overBytes: over } : {}),
+    losses: lossesOf(plan, other),
+    reason: '',
+  };
+}
+
+/** A plan in the plane of seconds and bytes. */
+interface Point {
+  readonly name: string;
+  readonly seconds: number;
+  readonly peakBytes: number;
+  readonly fits: boolean;
+}
+
+/** The plan itself, then the recipes that have a price. */
+function pointsOf({ objective, memory }: Plan, rows: readonly ComparedRecipe[]): Point[] {
+  const own = {
+    name: THIS_PLAN,
+    seconds: objective.seconds,
+    peakBytes: memory.peakBytes,
+    fits: true,
+  };
+  return [
+    own,
+    ...rows.flatMap(({ name, seconds, peakBytes, overBytes }) =>
+      seconds === null || peakBytes === null
         ? []
-        : [
-            {
-              name: r.name,
-              seconds: r.seconds,
-              peakBytes: r.peakBytes,
-              fits: r.overBytes === undefined,
-            },
-          ],
+        : [{ name, seconds, peakBytes, fits: overBytes === undefined }],
     ),
   ];
+}
+
+function withDominators(
+  rows: readonly ComparedRecipe[],
+  points: readonly Point[],
+): ComparedRecipe[] {
   const dominatorOf = dominators(points);
   const byName = new Map(points.map((p) => [p.name, p]));
-  const plans = rows.map((row) => {
+  return rows.map((row) => {
     const point = byName.get(row.name);
     const by = point === undefined ? undefined : dominatorOf(point);
     return by === undefined ? row : { ...row, dominatedBy: by };
   });
-  const frontier = paretoFront(points).flatMap((name) => {
-    const p = byName.get(name);
-    return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds }];
-  });
-  // Among plans that are equal in both, the first represents all: the plan itself before any known
-  // one.
+}
+
+/**
+ * The Pareto front, least bytes first. Among plans that are equal in both, the first represents
+ * all: the plan itself before any known one.
+ */
+function frontierOf(points: readonly Point[]): Compared['frontier'] {
+  const byName = new Map(points.map((p) => [p.name, p]));
   const order = new Map(points.map((p, k) => [p.name, k]));
-  const distinct = [...frontier]
+  return paretoFront(points)
+    .flatMap((name) => {
+      const p = byName.get(name);
+      return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds }];
+    })
     .sort(
       (a, b) => a.peakBytes - b.peakBytes || (order.get(a.name) ?? 0) - (order.get(b.name) ?? 0),
     )
     .filter((p, k, all) => k === 0 || p.peakBytes !== all[k - 1].peakBytes);
-  return { plans, frontier: distinct, choices };
 }
 
 const MOST_LOSSES = 3;
