@@ -1,5 +1,5 @@
 /**
- * Why there is no plan, and which budget would do: the only place that asks how many bytes would be
+ * Why there is no plan, and which budget would do: the only file that asks how many bytes would be
  * enough.
  */
 import type { Impossible, Infeasible } from './choice/result.ts';
@@ -21,25 +21,38 @@ export function refusedAtOnce({ question, left }: Prepared): Impossible | undefi
     : undefined;
 }
 
-/** The answer that there is no plan, with the budget that would do where memory is in the way. */
+/**
+ * The peak of a plan within so many bytes; `none` where it is proven that there is no such plan,
+ * `open` where neither is known.
+ */
+export type AskBudget = (budgetBytes: number) => Promise<number | 'none' | 'open'>;
+
+/**
+ * The answer that there is no plan, with the budget that would do where memory is in the way.
+ *
+ * @param ask answers the question under another budget; absent: the least is not looked for
+ */
 export async function explainImpossible(
   prepared: Prepared,
   { conflict, memory }: Impossible,
   deadline: Deadline,
+  ask?: AskBudget,
 ): Promise<Infeasible> {
-  const { budgetBytes } = prepared.question;
+  const { budgetBytes, request } = prepared.question;
   const answer = { status: 'infeasible', conflict, budgetBytes } as const;
   if (memory === undefined) return answer;
-  if (memory.of === 'states')
-    return { ...answer, ...(await leastBudget(prepared, deadline, memory.leastBytes)) };
-  const { neededBytes = 0, enoughBytes } = await leastBudget(prepared, deadline);
-  const needed = Math.max(neededBytes, memory.leastBytes ?? 0);
-  return {
-    ...answer,
-    ...(needed > budgetBytes ? { neededBytes: needed } : {}),
-    ...(enoughBytes === undefined ? {} : { enoughBytes }),
-  };
+  const ofStates = memory.of === 'states' ? memory.leastBytes : undefined;
+  const known = await knownBudgets(prepared, deadline, ofStates);
+  if (!holdsPeak(request)) return { ...answer, ...known };
+  const needed = Math.max(known.neededBytes ?? 0, memory.leastBytes ?? 0);
+  const range = { ...known, ...(needed > 0 ? { neededBytes: needed } : {}) };
+  const { neededBytes = 0, ...enough } =
+    ask === undefined ? range : await leastBudget(range, ask, deadline);
+  return { ...answer, ...enough, ...(neededBytes > budgetBytes ? { neededBytes } : {}) };
 }
+
+/** Budgets without and with a plan. */
+type Budgets = Pick<Infeasible, 'smallestBudgetBytes' | 'neededBytes' | 'enoughBytes'>;
 
 /**
  * The memory of the states alone is a budget that works where the budget limits states, and a lower
@@ -47,11 +60,11 @@ export async function explainImpossible(
  *
  * @param stateBytes the least memory of the states, where it is known
  */
-async function leastBudget(
+async function knownBudgets(
   prepared: Pick<Prepared, 'question' | 'left' | 'model'>,
   deadline: Deadline,
   stateBytes?: number,
-): Promise<Pick<Infeasible, 'smallestBudgetBytes' | 'neededBytes' | 'enoughBytes'>> {
+): Promise<Budgets> {
   const { request } = prepared.question;
   const { compact } = prepared.left;
   const bytes = stateBytes ?? (await leastMemory(compact.problem, deadline.solveOptions));
@@ -75,5 +88,46 @@ async function leastBudget(
   return {
     neededBytes: bytes,
     enoughBytes: choicePeakBytes(prepared.model, compact.expand(found.choice)),
+  };
+}
+
+/** Budgets that are asked in search of the least, at most. */
+const MOST_ASKED = 24;
+/** The least budget is found to one part in so many, and to a KiB. */
+const FINENESS = 2 ** 14;
+
+/**
+ * Narrows the range from the budgets that are proven to have no plan to the least that has one. The
+ * lower end is asked first, because it is often reached; then the middle. Where nothing is known
+ * above, budgets double. A budget that stays open counts as one without a plan, but proves nothing.
+ * The answer is a budget that was asked.
+ */
+async function leastBudget(
+  { neededBytes = 0, enoughBytes = Infinity }: Budgets,
+  ask: AskBudget,
+  deadline: Deadline,
+): Promise<Budgets> {
+  const grain = 2 ** Math.max(10, Math.floor(Math.log2(Math.max(1, neededBytes) / FINENESS)));
+  let [needed, peak, enough] = [neededBytes, enoughBytes, Infinity];
+  let left = MOST_ASKED;
+  const asked = async (bytes: number): Promise<boolean> => {
+    left--;
+    const found = await ask(bytes);
+    if (found === 'none') needed = Math.max(needed, bytes + 1);
+    if (typeof found !== 'number') return false;
+    [peak, enough] = [Math.min(peak, found), Math.min(enough, bytes)];
+    return true;
+  };
+  let low = Math.max(1, Math.ceil(needed / grain));
+  for (let grains = low; left > 1 && low * grain < peak && !deadline.isOver;) {
+    if (!(await asked(grains * grain))) low = grains + 1;
+    grains = peak === Infinity ? 2 * low : Math.floor((low + Math.ceil(peak / grain)) / 2);
+  }
+  // The peak of a plan is a budget that nobody has asked yet, and with it the search may fail.
+  if (peak < enough && !deadline.isOver) await asked(peak);
+  const found = Math.min(enough, enoughBytes);
+  return {
+    ...(needed > 0 ? { neededBytes: needed } : {}),
+    ...(found === Infinity ? {} : { enoughBytes: found }),
   };
 }

@@ -3,14 +3,15 @@
  * peak exceeds it, choose, write. Each step takes one record and returns one; none calls an earlier
  * step. Where the road forks, the first plan that keeps the budget is the answer.
  */
+import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { farOverBudget } from './budget/far-over.ts';
 import { holdBudget, type OverBudget } from './budget/hold-budget.ts';
-import { keepsBudget, planned, type ShardResult } from './choice/result.ts';
+import { type Impossible, keepsBudget, planned, type ShardResult } from './choice/result.ts';
 import { candidatesOf } from './choose.ts';
-import { explainImpossible, refusedAtOnce } from './impossible.ts';
-import { holdingPeak, prepare } from './prepare/prepare.ts';
+import { type AskBudget, explainImpossible, refusedAtOnce } from './impossible.ts';
+import { holdingPeak, prepare, withBudget } from './prepare/prepare.ts';
 import type { Prepared } from './prepare/prepared.ts';
 import { checkArguments, checkRequest } from './request/check-call.ts';
 import type { PlanRequest } from './request/request.ts';
@@ -47,12 +48,26 @@ export async function shardPrepared(
   options: SearchOptions = {},
 ): Promise<ShardResult> {
   checkArguments('shardPrepared', { prepared });
-  const { request } = prepared.question;
-  const run = startRun(request, options);
+  const run = startRun(prepared.question.request, options);
+  const found = await search(prepared, run);
+  if (found.status !== 'impossible') return found;
+  const ask: AskBudget = (budgetBytes) => peakWithin(withBudget(prepared, budgetBytes), run);
+  return explainImpossible(
+    found.prepared,
+    found,
+    run.deadline,
+    run.findsBudget === true ? ask : undefined,
+  );
+}
+
+/** No plan exists of what was asked at last. */
+type Refused = Impossible & { readonly prepared: Prepared };
+
+async function search(prepared: Prepared, run: Run): Promise<ShardResult | Refused> {
   // Pins against pins, and a budget below the least states, need no search.
   const refused = refusedAtOnce(prepared);
-  if (refused !== undefined) return explainImpossible(prepared, refused, run.deadline);
-  if (request.solver === 'propagate') return greedyPlan(prepared);
+  if (refused !== undefined) return { ...refused, prepared };
+  if (prepared.question.request.solver === 'propagate') return greedyPlan(prepared);
   // Where the peak is far over the budget, the least seconds under the states need not be found.
   const far = await farOverBudget(prepared, run.deadline);
   if (far.over !== undefined) {
@@ -61,7 +76,7 @@ export async function shardPrepared(
     if (held.status === 'planned' && held.plan.proof.bound > 0) return held;
   }
   const first = await leastSeconds(prepared, run);
-  if (first.status === 'impossible') return explainImpossible(prepared, first, run.deadline);
+  if (first.status === 'impossible') return { ...first, prepared };
   for (const candidate of candidatesOf(prepared, first))
     if (keepsBudget(candidate)) return planned(candidate, first.certificate);
   return heldWithin(prepared, { ...first, problems: far.problems }, run);
@@ -72,9 +87,25 @@ export async function shardPrepared(
  * What was found below a ceiling is a choice of another model, so there the road begins again,
  * once.
  */
-async function heldWithin(prepared: Prepared, over: OverBudget, run: Run): Promise<ShardResult> {
+async function heldWithin(
+  prepared: Prepared,
+  over: OverBudget,
+  run: Run,
+): Promise<ShardResult | Refused> {
   const bound = holdingPeak(prepared);
-  if (bound.model !== prepared.model) return shardPrepared(bound, { ...run, starts: [] });
+  if (bound.model !== prepared.model) return search(bound, { ...run, starts: [] });
   const held = await holdBudget(bound, over, run);
-  return held.status === 'impossible' ? explainImpossible(bound, held, run.deadline) : held;
+  return held.status === 'impossible' ? { ...held, prepared: bound } : held;
+}
+
+/** The peak of a plan within the budget, or whether it is proven that there is none. */
+async function peakWithin(prepared: Prepared, run: Run): Promise<number | 'none' | 'open'> {
+  try {
+    const found = await search(prepared, run);
+    return found.status === 'planned' ? found.plan.memory.peakBytes : 'none';
+  } catch (error) {
+    const code = error instanceof ShardwrightError ? error.code : '';
+    if (['E_LIMIT', 'E_TIME_LIMIT', 'E_INTERRUPTED'].includes(code)) return 'open';
+    throw error;
+  }
 }

@@ -110,7 +110,12 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
     r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : [],
   );
   const starts = [...given, ...known.map(({ choice }) => choice)];
-  const serial = await shardPrepared(prepared, { ...more, starts, deadline: search ?? deadline });
+  const serial = await shardPrepared(prepared, {
+    findsBudget: true,
+    ...more,
+    starts,
+    deadline: search ?? deadline,
+  });
   if (serial.status === 'infeasible') return serial;
   const found = { serial, recipes } as const;
   if (request.overlap === true) {

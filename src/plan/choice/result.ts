@@ -28,8 +28,8 @@ export interface Infeasible {
    */
   readonly neededBytes?: number;
   /**
-   * A budget that admits a plan, activations included: the peak of one that is known. Not the
-   * smallest.
+   * A budget that admits a plan, activations included: the peak of one that is known. Where the
+   * least budget was looked for (`findsBudget`), that of the leanest plan that was found.
    */
   readonly enoughBytes?: number;
   readonly budgetBytes: number;

@@ -7,6 +7,7 @@ import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { PreparedProblem } from '../../solver/search/prepared.ts';
 import { RestrictedSolver } from '../../solver/search/restricted.ts';
+import type { Problem } from '../../solver/types.ts';
 import { buildModel } from '../model/build.ts';
 import type { BuildInput } from '../model/input.ts';
 import type { Model } from '../model/model.ts';
@@ -76,6 +77,26 @@ export function holdingPeak(prepared: Prepared): Prepared {
   return {
     ...allPrices,
     question: { ...allPrices.question, request: { ...request, activations: 'constraint' } },
+  };
+}
+
+/** The same question under another budget; no price is left out, and prices stay known. */
+export function withBudget(prepared: Prepared, budgetBytes: number): Prepared {
+  const { question, model, left, ...others } = prepared.allPrices ?? prepared;
+  const bounded = (problem: Problem): Problem =>
+    problem.rows === undefined
+      ? problem
+      : { ...problem, rows: problem.rows.map((row) => ({ ...row, bound: budgetBytes })) };
+  const request = { ...question.request, memoryBytes: budgetBytes };
+  return {
+    ...others,
+    question: { ...question, request, budgetBytes },
+    model: { ...model, problem: bounded(model.problem) },
+    left: {
+      ...left,
+      problem: bounded(left.problem),
+      compact: { ...left.compact, problem: bounded(left.compact.problem) },
+    },
   };
 }
 

@@ -19,6 +19,11 @@ export interface SearchOptions {
    * takes a gap.
    */
   readonly workLimit?: number;
+  /**
+   * Where the peak is in the way: true if the least budget that has a plan is looked for, which
+   * takes some more searches. `answer` asks for it. Default false.
+   */
+  readonly findsBudget?: boolean;
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: Progress) => void;
 }

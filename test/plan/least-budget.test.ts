@@ -1,0 +1,81 @@
+/**
+ * The hint of a budget that is too small: the least one that has a plan. The judge is planning at
+ * the hinted budget and just below it, and, on a small program, every choice that there is.
+ */
+import { describe, expect, test } from 'vitest';
+
+import { ShardwrightError } from '../../src/errors.ts';
+import type { Graph } from '../../src/graph/types.ts';
+import { choicePeakBytes } from '../../src/plan/choice/timeline.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
+import { shard } from '../../src/plan/shard.ts';
+import { evaluate } from '../../src/solver/check/verify.ts';
+import { spec } from '../../src/trace/record/spec.ts';
+import { param } from '../../src/trace/tensor/state.ts';
+import { type Tensor, trace } from '../../src/trace/trace.ts';
+import { load, request, TABLE } from './support.ts';
+
+/** The budget that the answer to too small a budget says is enough. */
+async function hinted(graph: Graph, mesh: string): Promise<number> {
+  const none = await shard(graph, request(mesh, { memoryBytes: 1024 }), {
+    table: TABLE,
+    findsBudget: true,
+  });
+  if (none.status !== 'infeasible' || none.enoughBytes === undefined)
+    throw new Error('1,024 bytes hold a plan, or no budget does');
+  return none.enoughBytes;
+}
+
+/** Whether planning within a budget finds a plan, whose peak is then within it. */
+async function hasPlan(graph: Graph, mesh: string, memoryBytes: number): Promise<boolean> {
+  try {
+    const asked = request(mesh, { memoryBytes });
+    const result = await shard(graph, asked, { table: TABLE });
+    if (result.status === 'infeasible') return false;
+    expect(result.plan.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
+    return true;
+  } catch (error) {
+    if (error instanceof ShardwrightError && error.code === 'E_LIMIT') return false;
+    throw error;
+  }
+}
+
+const GRAIN = 2048;
+const small = (): Graph =>
+  trace(({ x }: { x: Tensor }) => x.matmul(param('w1', [64, 96])).relu(), {
+    x: spec([48, 64]),
+  });
+
+describe('the budget that a refusal for memory names', () => {
+  test.each([
+    ['a training step of an MLP', load('torch/mlp-loss/joint.expanded'), 'dp=2,tp=2'],
+    ['a product', small(), 'd=4'],
+  ])('%s: it has a plan, and 2 KiB below none is found', async (_, graph, mesh) => {
+    const enough = await hinted(graph, mesh);
+    expect(await hasPlan(graph, mesh, enough)).toBe(true);
+    expect(await hasPlan(graph, mesh, enough - GRAIN)).toBe(false);
+  });
+
+  test('it is the least peak of all choices of a small program', async () => {
+    const { model, left } = prepare(small(), request('d=4'), TABLE);
+    let least = Infinity;
+    for (const choice of choices(model.problem.domains)) {
+      if (evaluate({ ...left.problem, rows: [] }, choice).violations.length > 0) continue;
+      least = Math.min(least, choicePeakBytes(model, choice));
+    }
+    const enough = await hinted(small(), 'd=4');
+    expect(enough).toBeGreaterThanOrEqual(least);
+    expect(enough - least).toBeLessThan(GRAIN);
+  });
+});
+
+function* choices(domains: Int32Array): Generator<Int32Array> {
+  const choice = new Int32Array(domains.length);
+  for (;;) {
+    yield choice;
+    let v = domains.length - 1;
+    while (v >= 0 && choice[v] === domains[v] - 1) choice[v--] = 0;
+    if (v < 0) return;
+    choice[v]++;
+  }
+}
