@@ -15,7 +15,55 @@ interface LastEvent {
   readonly until: number;
 }
 
+/** Least seconds that closing gets where there is no time limit. */
+const LEAST_CLOSING_SECONDS = 30;
+
+/**
+ * The time of what closes the gap after rounds of search, where no time limit ends it: as long as
+ * the search took.
+ */
+export class ClosingTime {
+  private spent = 0;
+  private isOver = false;
+
+  constructor(private readonly run: AnytimeRun) {}
+
+  /** Seconds that are left; Infinity where a time limit counts instead. */
+  get left(): number {
+    const { timeLimitSeconds, closeSeconds } = this.run.options;
+    if (timeLimitSeconds !== undefined) return Infinity;
+    const searched = this.run.elapsed() - this.spent;
+    const allowed = closeSeconds ?? Math.max(LEAST_CLOSING_SECONDS, searched);
+    const left = Math.max(0, allowed - this.spent);
+    this.isOver ||= left === 0;
+    return left;
+  }
+
+  /** Counts what a step of closing takes. */
+  async counted<T>(step: () => Promise<T>): Promise<T> {
+    const since = this.run.elapsed();
+    try {
+      return await step();
+    } finally {
+      this.spent += this.run.elapsed() - since;
+    }
+  }
+
+  /** What the limit did, in a sentence. */
+  get words(): readonly string[] {
+    if (!this.isOver) return [];
+    const { closeSeconds } = this.run.options;
+    return [
+      closeSeconds === undefined
+        ? 'closing ended after as many seconds as the rounds of search took, or ' +
+          `${LEAST_CLOSING_SECONDS}; a time limit gives it others`
+        : `closing ended at its limit of ${closeSeconds} s`,
+    ];
+  }
+}
+
 export class AnytimeRun {
+  readonly closing = new ClosingTime(this);
   readonly problem: Problem;
   readonly options: ContestOptions;
   /** Element 0 is set to 1 to stop all threads. Lies in shared memory. */

@@ -200,9 +200,9 @@ class PausedSearch {
 
   /** Tells whether the bound is to be raised by parts now, and where it may. */
   private splits({ bound, rounds, cost }: Findings): boolean {
-    if (this.asked.options.close === false || bound === undefined || bound.unconverged)
-      return false;
-    if (cost - Math.max(bound.best, this.parts.best) < 0.5) return false;
+    const { options, closing: time } = this.asked;
+    if (options.close === false || bound === undefined || bound.unconverged) return false;
+    if (cost - Math.max(bound.best, this.parts.best) < 0.5 || time.left === 0) return false;
     const few = this.reduced.model.count <= FEW_VARIABLES;
     if (!few && gapOf(cost, bound.best) > TIGHT) return false;
     return (
@@ -215,8 +215,8 @@ class PausedSearch {
   /** Raises the bound by parts; true where nothing follows. */
   private async raiseByParts(): Promise<boolean> {
     const ends = milliseconds() > this.last || this.found.rounds >= this.budget;
-    const until = ends ? this.deadline : this.share(PARTS_SHARE);
-    await this.parts.raise(this.found, until, this.reduction);
+    const until = this.share(ends ? 1 : PARTS_SHARE);
+    await this.asked.closing.counted(() => this.parts.raise(this.found, until, this.reduction));
     if (ends) return true;
     this.partsPatience *= 2;
     this.patience = 0;
@@ -226,10 +226,16 @@ class PausedSearch {
   /** Finishes the search, then closes the gap, each once; true where the gap is closed. */
   private async finishAndClose(): Promise<boolean> {
     const { endgame } = this;
+    const { closing: time } = this.asked;
+    if (time.left === 0) {
+      this.closing = false;
+      return false;
+    }
     const isMet = this.found.cost - (this.found.bound?.best ?? -Infinity) < 0.5;
     if (this.pending && !isMet) {
       this.pending = false;
-      this.found = await endgame.finish(this.found, this.share(FINISH_SHARE));
+      const until = this.share(FINISH_SHARE);
+      this.found = await time.counted(() => endgame.finish(this.found, until));
       this.known = this.found.cost;
       this.patience = endgame.done ? CLOSE_PATIENCE : 0;
     }
@@ -240,17 +246,17 @@ class PausedSearch {
       this.patience >= CLOSE_PATIENCE;
     if (!isDue) return false;
     this.closing = false;
-    const part = endgame.done ? CLOSE_SHARE_DONE : CLOSE_SHARE;
-    await endgame.close(this.found, this.share(part));
+    const until = this.share(endgame.done ? CLOSE_SHARE_DONE : CLOSE_SHARE);
+    await time.counted(() => endgame.close(this.found, until));
     const { closed } = endgame;
     const { gap = 0 } = this.asked.options;
     return closed !== undefined && gapOf(closed.objective, closed.bound) <= gap;
   }
 
-  /** The end of a share of the time that is left. */
+  /** The end of a share of the time that is left, or, without a time limit, left for closing. */
   private share(part: number): number {
-    if (this.deadline === Infinity) return Infinity;
-    return milliseconds() + part * (this.deadline - milliseconds());
+    const left = Math.min(this.deadline - milliseconds(), 1000 * this.asked.closing.left);
+    return milliseconds() + part * left;
   }
 }
 

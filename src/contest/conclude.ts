@@ -39,15 +39,16 @@ export function conclude(
   const objective = Number(checked.cost);
   const { bound, certificate } = bestBound(run, reduced, { found, closed, parts }, objective);
   if (bound > objective) throw new Error('internal: a bound above a checked choice');
-  const evidence =
-    finished === undefined
-      ? {}
-      : {
-          evidence: [
-            `highs on the reduced problem: ${finished.word} after ${finished.runs} programs, ` +
-              `the last of ${finished.rows} rows and ${finished.columns} columns`,
-          ],
-        };
+  const evidence = [
+    ...(finished === undefined
+      ? []
+      : [
+          `highs on the reduced problem: ${finished.word} after ${finished.runs} programs, ` +
+            `the last of ${finished.rows} rows and ${finished.columns} columns`,
+        ]),
+    ...endgame.limits,
+    ...(bound < objective ? run.closing.words : []),
+  ];
   return {
     status: certificate !== undefined && bound === objective ? 'optimal' : 'feasible',
     choice,
@@ -55,7 +56,7 @@ export function conclude(
     bound,
     gap: gapOf(objective, bound),
     solver: isCloser ? 'branch-and-bound' : 'neighbourhood-search',
-    ...evidence,
+    ...(evidence.length === 0 ? {} : { evidence }),
     seconds: run.elapsed(),
     statistics: { rounds: found.rounds },
     ...(certificate === undefined ? {} : { certificate }),

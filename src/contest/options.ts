@@ -29,8 +29,13 @@ export interface ContestOptions extends Pick<
    */
   readonly rounds?: number;
   /**
-   * True if the exact engine may close small models (at most a minute without a time limit), and
-   * the bound of others be raised by parts. Default true.
+   * True if the exact engine may close small models, and the bound of others be raised by parts.
+   * Default true.
    */
   readonly close?: boolean;
+  /**
+   * Seconds that closing may take in all where there is no time limit. Default: as many as the
+   * rounds of search took, and at least 30.
+   */
+  readonly closeSeconds?: number;
 }

@@ -11,6 +11,7 @@ import { prove, type Proven } from './search/answer/certify.ts';
 import { anyChoice, explain } from './search/answer/conflicts.ts';
 import { smallestOptimum } from './search/answer/lexicographic.ts';
 import { Search } from './search/branch-and-bound.ts';
+import { MOST_CELLS } from './search/limits.ts';
 import { PreparedProblem } from './search/prepared.ts';
 import type { Incumbent, SearchHost } from './search/search-host.ts';
 import type { StepState } from './search/steps.ts';
@@ -354,12 +355,6 @@ function relaxationWords(found: Relaxed | undefined): string {
   if (!found.tight) return 'not tight';
   return found.proven === undefined ? 'tight' : 'tight and proven';
 }
-
-/**
- * Numbers that a search may keep: beyond, branches of a wide network would take the memory of the
- * machine.
- */
-const MOST_CELLS = 2 ** 27;
 
 function evidenceOf(words: readonly (string | undefined)[]): Pick<Solution, 'evidence'> {
   const evidence = words.filter((word) => word !== undefined);

@@ -390,3 +390,17 @@ export function ring(seed: number, n: number, values: number, room: number): Pla
   );
   return { unary, edges, pieces, limit: Math.floor(room * Math.max(...peaks)) };
 }
+
+/**
+ * A complete graph without a structure: relaxations say little, so the search branches for long.
+ */
+export function noise(variables: number, values: number): PlainProblem {
+  let state = 12345;
+  const next = (): number => (state = (Math.imul(state, 48271) >>> 0) % 0x7fffffff) % 1000;
+  const list = (n: number): number[] => Array.from({ length: n }, next);
+  const unary = Array.from({ length: variables }, () => list(values));
+  const edges = unary.flatMap((_, i) =>
+    unary.slice(i + 1).map((__, k) => [i, i + 1 + k, list(values * values)] as const),
+  );
+  return { unary, edges };
+}

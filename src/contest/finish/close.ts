@@ -11,6 +11,7 @@ import { STEP } from '../../solver/network/proof-log.ts';
 import { installRows, type PlainRow } from '../../solver/network/rows.ts';
 import { prove } from '../../solver/search/answer/certify.ts';
 import { Search } from '../../solver/search/branch-and-bound.ts';
+import { MOST_CELLS } from '../../solver/search/limits.ts';
 import { makeWorkspace } from '../../solver/search/workspace.ts';
 import { Pool } from '../../solver/store/pool.ts';
 import type { Certificate, CertificateRow, Problem } from '../../solver/types.ts';
@@ -43,6 +44,8 @@ export interface ClosingJob {
   readonly plan?: Branching;
   /** Milliseconds since the epoch. */
   readonly deadline: number;
+  /** Numbers that an attempt may keep; default half of `MOST_CELLS`, because two run at a time. */
+  readonly cellLimit?: number;
 }
 
 export interface Closing {
@@ -52,10 +55,14 @@ export interface Closing {
   readonly bound: number;
   readonly certificate: Certificate;
   readonly nodes: number;
+  /** The limit on stored numbers that ended it; absent where none did. */
+  readonly fullAt?: number;
 }
 
 /** Most rows that closing works with; beyond, labels explode. */
 const MOST_ROWS = 40;
+
+const CELLS = MOST_CELLS / 2;
 
 /** Most rows that are added after one attempt. */
 const MOST_FRESH = 4;
@@ -77,6 +84,7 @@ export function close(job: ClosingJob): Closing {
     const result = attempt({ ...job, choice, rows: sources, prices }, evaluateChoice);
     choice = result.choice;
     if (result.bound >= result.objective || milliseconds() > deadline) return result;
+    if (result.fullAt !== undefined) return result;
     if (result.broken.length === 0 || sources.length >= MOST_ROWS) return result;
     for (const time of result.broken) {
       sources.push({ time });
@@ -89,7 +97,7 @@ function attempt(
   job: ClosingJob,
   evaluateChoice: (choice: Int32Array) => Evaluated,
 ): Closing & { readonly broken: readonly number[] } {
-  const { problem, deadline } = job;
+  const { problem } = job;
   const rows = job.rows.map((source) => rowOf(problem, source));
   const pool = new Pool();
   const net = networkOf(problem, pool);
@@ -103,9 +111,9 @@ function attempt(
       broken.set(worstTime, Math.min(value, broken.get(worstTime) ?? Infinity));
     return withRows && (worstTime >= 0 || breaksRow) ? Infinity : value;
   };
-  const stopped = (): boolean => milliseconds() > deadline;
+  const limits = new Limits(job, pool);
   const search = new Search(
-    { evaluate: cost, stopped, progress: () => undefined, gap: 0 },
+    { evaluate: cost, stopped: limits.stopped, progress: () => undefined, gap: 0 },
     makeWorkspace(net),
   );
   search.propose(job.choice);
@@ -121,6 +129,7 @@ function attempt(
     bound: proven.bound,
     certificate: proven.certificate,
     nodes: search.nodes,
+    ...limits.reached,
     broken: Array.from(broken)
       .filter(([, value]) => value < objective)
       .sort((a, b) => a[1] - b[1] || a[0] - b[0])
@@ -138,7 +147,7 @@ function carryOut(
   plan: Branching,
   evaluateChoice: (choice: Int32Array) => Evaluated,
 ): Closing {
-  const { problem, deadline } = job;
+  const { problem } = job;
   const rows = plan.rows.map((source) => rowOf(problem, source));
   const pool = new Pool();
   const net = networkOf(problem, pool);
@@ -147,10 +156,10 @@ function carryOut(
     const { cost: value, worstTime, breaksRow } = evaluateChoice(choice);
     return withRows && (worstTime >= 0 || breaksRow) ? Infinity : value;
   };
-  const stopped = (): boolean => milliseconds() > deadline;
+  const limits = new Limits(job, pool);
   const workspace = makeWorkspace(net);
   const search = new Search(
-    { evaluate: cost, stopped, progress: () => undefined, gap: 0 },
+    { evaluate: cost, stopped: limits.stopped, progress: () => undefined, gap: 0 },
     workspace,
   );
   search.propose(job.choice);
@@ -188,7 +197,34 @@ function carryOut(
     bound: proven.bound,
     certificate: proven.certificate,
     nodes: search.nodes,
+    ...limits.reached,
   };
+}
+
+/** The clock of an attempt, and how much it has stored since it began. */
+class Limits {
+  private readonly deadline: number;
+  private readonly cellLimit: number;
+  private readonly least: number;
+  private isFull = false;
+
+  constructor(
+    { deadline, cellLimit = CELLS }: ClosingJob,
+    private readonly pool: Pool,
+  ) {
+    this.deadline = deadline;
+    this.cellLimit = cellLimit;
+    this.least = pool.cells;
+  }
+
+  readonly stopped = (): boolean => {
+    this.isFull ||= this.pool.cells - this.least > this.cellLimit;
+    return this.isFull || milliseconds() > this.deadline;
+  };
+
+  get reached(): Pick<Closing, 'fullAt'> {
+    return this.isFull ? { fullAt: this.cellLimit } : {};
+  }
 }
 
 /**

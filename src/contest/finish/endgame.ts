@@ -36,8 +36,6 @@ const FEW_ROWS = 24;
 const FINISH_NODES = 2000;
 /** Share of the time of closing for the attempt without a plan where there is one. */
 const PLAIN_SHARE = 1 / 3;
-/** Milliseconds of closing when there is no time limit. */
-const CLOSE_MILLISECONDS = 60_000;
 
 /** Findings that have a bound. */
 type Bounded = Findings & { readonly bound: BoundReport };
@@ -58,6 +56,7 @@ export class Endgame {
   private readonly reduced: Presolved;
   private wasClosed: Closing | undefined;
   private wasFinished: Finished | undefined;
+  private fullAt: number | undefined;
   /** Rows that HiGHS' last program had, once it says that nothing is cheaper. */
   private finishRows: readonly number[] | undefined;
 
@@ -73,6 +72,13 @@ export class Endgame {
 
   get finished(): Finished | undefined {
     return this.wasFinished;
+  }
+
+  /** Limits other than the clock that ended closing, one sentence each. */
+  get limits(): readonly string[] {
+    return this.fullAt === undefined
+      ? []
+      : [`closing ended at its limit of ${this.fullAt} stored numbers`];
   }
 
   /** Tells whether HiGHS says that nothing is cheaper. */
@@ -96,7 +102,7 @@ export class Endgame {
       choice: found.choice,
       source: { lambda, toFirst, toSecond },
       deadline,
-      ...(deadline === Infinity ? { nodes: FINISH_NODES } : {}),
+      ...(run.options.timeLimitSeconds === undefined ? { nodes: FINISH_NODES } : {}),
       seed: run.options.seed ?? 0,
     };
     let best = found;
@@ -142,14 +148,10 @@ export class Endgame {
    * stop. Where HiGHS says that nothing is cheaper, a plan of branching is also made and carried
    * out: whichever proves it first ends both.
    */
-  async close(found: Findings, limit: number): Promise<void> {
+  async close(found: Findings, deadline: number): Promise<void> {
     if (!hasBound(found)) return;
     const { problem, options } = this.run;
     const reduced = this.reduced;
-    const deadline = Math.min(
-      limit,
-      milliseconds() + (limit === Infinity ? CLOSE_MILLISECONDS : Infinity),
-    );
     this.run.progress('close', found.cost, found.bound.best);
     const common = { problem, choice: reduced.expand(found.choice), deadline };
     const plain: ClosingJob = { ...common, ...pricedRows(reduced, found.bound.lambda) };
@@ -183,6 +185,7 @@ export class Endgame {
     if (end.kind === 'fault') throw end.fault;
     if (end.kind !== 'answer' || this.proven()) return;
     const { answer } = end;
+    this.fullAt = answer.fullAt ?? this.fullAt;
     const known = this.wasClosed;
     const finer =
       known === undefined || answer.objective < known.objective || answer.bound > known.bound;

@@ -78,3 +78,9 @@ export const SEARCH = {
   leastGain: 0.01,
   branchedCells: 500_000_000,
 } as const;
+
+/**
+ * Numbers that a search may keep in its pool: beyond, branches of a wide network would take the
+ * memory of the machine. A process has about 3 GB by then.
+ */
+export const MOST_CELLS = 2 ** 27;

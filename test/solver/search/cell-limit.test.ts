@@ -2,26 +2,12 @@ import { describe, expect, it } from 'vitest';
 
 import { verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
-import { build, costOf, type PlainProblem } from '../support.ts';
+import { build, costOf, noise } from '../support.ts';
 
 /**
  * The search keeps all that it makes; a limit on that ends it with a gap before the memory of the
  * machine does.
  */
-
-/**
- * A complete graph without a structure: relaxations say little, so the search branches for long.
- */
-function noise(variables: number, values: number): PlainProblem {
-  let state = 12345;
-  const next = (): number => (state = (Math.imul(state, 48271) >>> 0) % 0x7fffffff) % 1000;
-  const list = (n: number): number[] => Array.from({ length: n }, next);
-  const unary = Array.from({ length: variables }, () => list(values));
-  const edges = unary.flatMap((_, i) =>
-    unary.slice(i + 1).map((__, k) => [i, i + 1 + k, list(values * values)] as const),
-  );
-  return { unary, edges };
-}
 
 describe('the limit on stored numbers', () => {
   const plain = noise(14, 16);

@@ -73,7 +73,8 @@ export const SOLVE_COMMAND = {
   ),
   rounds: value(
     '--rounds <n>',
-    'stop after this many rounds of search: a limit that gives the same answer on every machine',
+    'stop after this many rounds of search, a limit that gives the same choice on every machine; ' +
+      'closing the gap then takes about as long again, at least 30 s',
     parseCount,
   ),
   certificate: value('--certificate <file>', 'write the certificate of the bound', text),

@@ -162,6 +162,7 @@ function report(
       gap: Number.isFinite(gap) ? gap : null,
       seconds,
       choice: Array.from(choice),
+      ...(solution.evidence === undefined ? {} : { evidence: solution.evidence }),
       ...(solution.conflict === undefined ? {} : { conflict: solution.conflict }),
       ...(solution.smallestBudget === undefined
         ? {}
@@ -185,6 +186,7 @@ function report(
     `${status}  cost ${exact(objective)}  bound ${exact(bound)}  gap ${percentText(gap)}  ` +
       `${secondsText(seconds)}\n`,
   );
+  for (const word of solution.evidence ?? []) io.stdout(`${word}\n`);
   explain();
 }
 
