@@ -5,7 +5,7 @@
 
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../errors.ts';
-import { parseModelConfig } from '../models/families.ts';
+import { type ModelConfig, parseModelConfig } from '../models/families.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { Deadline } from '../plan/request/deadline.ts';
 import { defaultThreads } from '../platform/platform.ts';
@@ -15,11 +15,11 @@ import type { Comparison } from '../recipes/compare/comparison.ts';
 import { UNCUT_STREAM } from '../recipes/expert-mesh.ts';
 import { sweepComparison } from './conclude.ts';
 import type { SweepQuestion } from './model/question.ts';
-import { layerKinds } from './model/representative-layers.ts';
+import { type LayerKinds, layerKinds } from './model/representative-layers.ts';
 import { withOptima } from './optima.ts';
 import { parsePlans } from './plan-names.ts';
 import { resumedPool } from './resume.ts';
-import { sweep } from './sweep.ts';
+import { sweep, type SweepResult } from './sweep.ts';
 import { localPool } from './threads/local-pool.ts';
 import type { SweepPool } from './threads/pool.ts';
 import { threadPool } from './threads/thread-pool.ts';
@@ -65,23 +65,10 @@ export async function compareModel(
   question: SweepQuestion,
   options: CompareModelOptions,
 ): Promise<Comparison> {
-  const {
-    table,
-    slice,
-    onProgress,
-    deadline = new Deadline(undefined),
-    threads = Math.min(8, defaultThreads()),
-  } = options;
+  const { table, slice, onProgress, deadline = new Deadline(undefined) } = options;
   const wants = parsePlans(options.plans);
   const config = parseModelConfig(question.config);
-  const cut =
-    config.architecture.routed === undefined ? undefined : options.plans?.find(isUncutTensor);
-  if (cut !== undefined)
-    throw new ShardwrightError(
-      'E_USAGE',
-      `--plans ${cut}: tp without sp, and ${question.model} has routed experts`,
-      { hint: `${UNCUT_STREAM}: ask for ${cut.replace(/\btp\b/, 'tp+sp')}.` },
-    );
+  refuseUncut(question, config, options.plans);
   const cluster = loadCluster(question.cluster);
   onProgress?.(`${question.model}: reading its layers`);
   const sizes = {
@@ -90,11 +77,7 @@ export async function compareModel(
     ...(question.dtype === undefined ? {} : { dtype: question.dtype }),
   };
   const kinds = layerKinds(config, sizes, table);
-  const plain: SweepPool =
-    threads > 1
-      ? threadPool(threads, { question, kinds }, deadline)
-      : localPool(question, table, kinds, deadline);
-  const pool = options.resume === undefined ? plain : resumedPool(plain, question, options.resume);
+  const pool = poolOf(question, kinds, options, deadline);
   try {
     const found = await sweep({
       question,
@@ -112,33 +95,71 @@ export async function compareModel(
       ...(onProgress === undefined ? {} : { onProgress }),
     });
     const result = wants.optimum ? await withOptima(found, pool, onProgress) : found;
-    const asks = slice === undefined && options.whatIf !== false;
-    if (asks) onProgress?.('pricing what would change the answer');
-    const changes = asks ? await whatIf(question, result, table, deadline) : [];
-    const notAsked = [
-      ...result.notAsked,
-      ...(asks && deadline.isOver ? ['what would change the answer'] : []),
-    ];
-    const { cost, memoryBytes } = question;
-    const experts = config.architecture.routed !== undefined;
-    const compared = withCertainty(sweepComparison(question, result, changes), {
-      cluster,
-      experts,
-      cost,
-      by: 'step',
-      trains: true,
-      memoryBytes,
-    });
-    const { boundSeconds } = result;
-    const bound = boundSeconds === undefined ? {} : { boundSeconds };
-    const comparison =
-      notAsked.length === 0
-        ? compared
-        : { ...compared, stopped: { by: deadline.cause, notAsked, ...bound } };
-    const tensors = result.priced.map(({ row }) => row.sizes.tp);
-    const padding = comparedPadding(config, question.padVocabulary ?? 1, tensors);
-    return padding === undefined ? comparison : { ...comparison, padding };
+    return await concluded(question, config, result, { ...options, deadline });
   } finally {
     await pool.close();
   }
+}
+
+/** @throws E_USAGE for plans that leave the stream of tokens of routed experts whole */
+function refuseUncut(
+  { model }: SweepQuestion,
+  { architecture }: ModelConfig,
+  plans: readonly string[] | undefined,
+): void {
+  const cut = architecture.routed === undefined ? undefined : plans?.find(isUncutTensor);
+  if (cut !== undefined)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--plans ${cut}: tp without sp, and ${model} has routed experts`,
+      { hint: `${UNCUT_STREAM}: ask for ${cut.replace(/\btp\b/, 'tp+sp')}.` },
+    );
+}
+
+/** The threads that price, or this one; with the file of what was priced before. */
+function poolOf(
+  question: SweepQuestion,
+  kinds: LayerKinds,
+  { table, resume, threads = Math.min(8, defaultThreads()) }: CompareModelOptions,
+  deadline: Deadline,
+): SweepPool {
+  const pool =
+    threads > 1
+      ? threadPool(threads, { question, kinds }, deadline)
+      : localPool(question, table, kinds, deadline);
+  return resume === undefined ? pool : resumedPool(pool, question, resume);
+}
+
+/** The comparison, with what would change it, its certainty and what was left out. */
+async function concluded(
+  question: SweepQuestion,
+  config: ModelConfig,
+  result: SweepResult,
+  options: CompareModelOptions & { readonly deadline: Deadline },
+): Promise<Comparison> {
+  const { table, deadline, onProgress } = options;
+  const asks = options.slice === undefined && options.whatIf !== false;
+  if (asks) onProgress?.('pricing what would change the answer');
+  const changes = asks ? await whatIf(question, result, table, deadline) : [];
+  const notAsked = [
+    ...result.notAsked,
+    ...(asks && deadline.isOver ? ['what would change the answer'] : []),
+  ];
+  const compared = withCertainty(sweepComparison(question, result, changes), {
+    cluster: result.composer.cluster,
+    experts: config.architecture.routed !== undefined,
+    cost: question.cost,
+    by: 'step',
+    trains: true,
+    memoryBytes: question.memoryBytes,
+  });
+  const { boundSeconds } = result;
+  const bound = boundSeconds === undefined ? {} : { boundSeconds };
+  const comparison =
+    notAsked.length === 0
+      ? compared
+      : { ...compared, stopped: { by: deadline.cause, notAsked, ...bound } };
+  const tensors = result.priced.map(({ row }) => row.sizes.tp);
+  const padding = comparedPadding(config, question.padVocabulary ?? 1, tensors);
+  return padding === undefined ? comparison : { ...comparison, padding };
 }

@@ -25,9 +25,40 @@ export async function withOptima(
   pool: SweepPool,
   onProgress?: (line: string) => void,
 ): Promise<SweepResult> {
-  const wanted = new Map<string, { readonly request: CoreRequest; readonly rows: LayoutRow[] }>();
+  const list = freePrograms(result.priced);
+  if (list.length === 0) return result;
+  onProgress?.(`solving the optimum of ${list.length} programs`);
+  const answers = await pool.run(list.map(({ request }) => ({ kind: 'core', request })));
+  const cores = new Map<string, CoreCost>(result.cores);
+  const late = answers.filter((answer) => answer === undefined).length;
+  const notAsked =
+    late === 0
+      ? result.notAsked
+      : [...result.notAsked, `the optimum of ${late} of ${list.length} programs`];
+  const pricer = new RowPricer(result.composer, result.kinds);
+  answers.forEach((answer, i) => {
+    if (answer?.kind !== 'core' || answer.result.status === 'refused') return;
+    const { core } = answer.result;
+    cores.set(coreKey(core.request), core);
+    const ways = core.request.axes.reduce((n, a) => n * a.size, 1);
+    const routed = result.routed.get(`${core.request.microbatch} ${ways}`);
+    for (const row of list[i].rows) pricer.price(row, core, routed);
+  });
+  const optima = neverWorse([...pricer.best.values()], result.priced);
+  return { ...result, notAsked, cores, priced: [...result.priced, ...optima].sort(order) };
+}
+
+/** A program of a data rank whose placements are free, and the plans that take it. */
+interface FreeProgram {
+  readonly request: CoreRequest;
+  readonly rows: LayoutRow[];
+}
+
+/** The programs of the best plans, with the data ranks of the best plan of each. */
+function freePrograms(priced: readonly PricedRow[]): readonly FreeProgram[] {
+  const wanted = new Map<string, FreeProgram>();
   const seen = new Set<string>();
-  for (const { row, tuning, figures } of result.priced.slice(0, ROWS)) {
+  for (const { row, tuning, figures } of priced.slice(0, ROWS)) {
     const { sizes } = row;
     if (sizes.cp * sizes.tp === 1) continue;
     // Free placements gather keys and values; a ring is no placement.
@@ -49,37 +80,25 @@ export async function withOptima(
     if (known === undefined) wanted.set(key, { request: { ...request, data }, rows: [free] });
     else known.rows.push({ ...free, kind: { ...kind, context: known.rows[0].kind.context } });
   }
-  const list = [...wanted.values()];
-  if (list.length === 0) return result;
-  onProgress?.(`solving the optimum of ${list.length} programs`);
-  const answers = await pool.run(list.map(({ request }) => ({ kind: 'core', request })));
-  const cores = new Map<string, CoreCost>(result.cores);
-  const late = answers.filter((answer) => answer === undefined).length;
-  const notAsked =
-    late === 0
-      ? result.notAsked
-      : [...result.notAsked, `the optimum of ${late} of ${list.length} programs`];
-  const pricer = new RowPricer(result.composer, result.kinds);
-  answers.forEach((answer, i) => {
-    if (answer?.kind !== 'core' || answer.result.status === 'refused') return;
-    const { core } = answer.result;
-    cores.set(coreKey(core.request), core);
-    const ways = core.request.axes.reduce((n, a) => n * a.size, 1);
-    const routed = result.routed.get(`${core.request.microbatch} ${ways}`);
-    for (const row of list[i].rows) pricer.price(row, core, routed);
-  });
+  return [...wanted.values()];
+}
+
+/** Optima; where a recipe on the same mesh with the same state sharding is better, its placements. */
+function neverWorse(
+  optima: readonly PricedRow[],
+  recipes: readonly PricedRow[],
+): readonly PricedRow[] {
   const best = new Map<string, PricedRow>();
-  for (const priced of result.priced) {
+  for (const priced of recipes) {
     const known = best.get(placeOf(priced));
     if (known === undefined || better(priced, known)) best.set(placeOf(priced), priced);
   }
-  const optima = [...pricer.best.values()].map((optimum): PricedRow => {
+  return optima.map((optimum) => {
     const sameAsRecipe = best.get(placeOf(optimum));
     return sameAsRecipe === undefined || !better(sameAsRecipe, optimum)
       ? optimum
       : { ...sameAsRecipe, row: optimum.row, like: sameAsRecipe.row };
   });
-  return { ...result, notAsked, cores, priced: [...result.priced, ...optima].sort(order) };
 }
 
 /** Mesh and state sharding. */

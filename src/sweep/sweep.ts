@@ -176,24 +176,7 @@ class Sweep {
     let done = 0;
     const late: CoreRequest[] = [];
     while (open.length > 0 && !this.deadline.isOver) {
-      const wave: typeof open = [];
-      while (wave.length < WAVE && open.length > 0) {
-        const next = open.shift();
-        if (next === undefined) break;
-        const cut = cutText(next.request);
-        // Every way to cut the program is priced at least once, so that each recipe is among the
-        // answers.
-        const known =
-          this.options.exhaustive === true ||
-          this.cores.has(coreKey(next.request)) ||
-          !cuts.has(cut);
-        if (next.bound >= this.pricer.incumbent && !known)
-          beaten.set(coreKey(next.request), next.bound);
-        else {
-          wave.push(next);
-          cuts.add(cut);
-        }
-      }
+      const wave = this.nextWave(open, beaten, cuts);
       await this.ask(wave.map((w) => w.request));
       for (const { request, rows } of wave) if (!this.place(request, rows)) late.push(request);
       done += wave.length;
@@ -221,6 +204,35 @@ class Sweep {
       ...(unasked.length === 0 || bound === 0 || bound === Infinity ? {} : { boundSeconds: bound }),
       ...(leftOut === undefined ? {} : { cutsLeftOut: leftOut }),
     };
+  }
+
+  /**
+   * Takes the next programs out of those that are open. Every way to cut a program is priced at
+   * least once, so that each recipe is among the answers.
+   *
+   * @param beaten gets those whose bound is above the best plan
+   * @param cuts the ways to cut that were taken before
+   */
+  private nextWave<T extends { readonly request: CoreRequest; readonly bound: number }>(
+    open: T[],
+    beaten: Map<string, number>,
+    cuts: Set<string>,
+  ): T[] {
+    const wave: T[] = [];
+    while (wave.length < WAVE && open.length > 0) {
+      const next = open.shift();
+      if (next === undefined) break;
+      const cut = cutText(next.request);
+      const known =
+        this.options.exhaustive === true || this.cores.has(coreKey(next.request)) || !cuts.has(cut);
+      if (next.bound >= this.pricer.incumbent && !known)
+        beaten.set(coreKey(next.request), next.bound);
+      else {
+        wave.push(next);
+        cuts.add(cut);
+      }
+    }
+    return wave;
   }
 
   private nothing(): ShardwrightError {
