@@ -35,6 +35,12 @@ import { fusedCalls } from './saved/made-again.ts';
 import { keptByUnit, narrowSaves, recomputedCalls } from './saved/saved-activations.ts';
 import { temporaryBytes } from './saved/temporaries.ts';
 
+/** The pass that recomputes, by unit, and what is then kept. */
+interface SecondRun {
+  readonly again: readonly PassSeconds[];
+  readonly bytes: Float64Array;
+}
+
 /** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
 export class PlanReader {
   private readonly graphUnits: GraphUnits;
@@ -191,16 +197,8 @@ export class PlanReader {
   /** @param asked also priced with this recomputed */
   units(asked: Checkpoint = 'none'): CoreUnit[] {
     const { graphUnits } = this;
-    const { graph } = this.model;
-    const { unit, pass, count } = graphUnits;
-    const software = this.system?.software;
-    const narrow = narrowSaves(graph, graphUnits, this.table, software);
-    const fused = fusedCalls(graph, graphUnits, this.table, software);
-    const keptUnder = (policy: Checkpoint): ReturnType<typeof keptByUnit> =>
-      keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n, policy), {
-        narrow,
-        fused,
-      });
+    const { pass, count } = graphUnits;
+    const keptUnder = this.kept();
     const kept = keptUnder('none');
     const temporary = temporaryBytes(this.model, this.choice, {
       units: graphUnits,
@@ -211,59 +209,81 @@ export class PlanReader {
     const of = (which: PassOf): PassSeconds[] => this.sums((n) => pass[n] === which);
     const [forward, weight] = [of('forward'), of('weight')];
     const input = this.sums((n) => pass[n] === 'input' || this.repeated.has(n));
-    const exchanges = (u: number, names: ReadonlySet<string>): number =>
-      this.saved
-        .filter(({ producer: n }) => unit[n] === u && names.has(graph.nodes[n].name))
-        .reduce((total, { steps }) => total + steps.reduce((t, step) => t + step.seconds, 0), 0);
-    const second = (policy: Checkpoint): PassSeconds[] => {
-      const names = this.recomputedNames(policy);
-      const made = this.pendingSums.madeBefore(names);
-      return this.sums((n) => names.has(graph.nodes[n].name)).map((s, u) => ({
-        ...s,
-        // Values that are recomputed without the attention that read them are exchanged again.
-        communication:
-          s.communication -
-          made.seconds[u] +
-          (this.isAttentionAgain(names) ? 0 : exchanges(u, names)),
-        tensorParts: s.tensorParts - made.tensorParts[u],
-      }));
-    };
-    const byPolicy = new Map<
-      Checkpoint,
-      { readonly again: PassSeconds[]; readonly bytes: Float64Array }
-    >();
-    const priced = (
-      policy: Checkpoint,
-    ): { readonly again: PassSeconds[]; readonly bytes: Float64Array } => {
-      let found = byPolicy.get(policy);
-      if (found === undefined)
-        byPolicy.set(policy, (found = { again: second(policy), bytes: keptUnder(policy).bytes }));
-      return found;
-    };
-    for (const policy of POLICIES) priced(policy);
-    priceModuleSets((set) => {
-      const { again, bytes } = priced(set);
-      return {
-        seconds: again.reduce((sum, p) => sum + p.compute + p.communication, 0),
-        savedBytes: kept.bytes.reduce((sum, b, u) => sum + b - bytes[u], 0),
-      };
-    });
-    priced(programPart(asked));
-    const record = <T>(
-      get: (p: { again: PassSeconds[]; bytes: Float64Array }, policy: Checkpoint) => T,
-    ): ByCheckpoint<T> =>
-      Object.fromEntries([...byPolicy].map(([policy, p]) => [policy, get(p, policy)]));
+    const byPolicy = this.secondRuns(asked, (policy) => keptUnder(policy).bytes);
+    const record = <T>(get: (run: SecondRun) => T): ByCheckpoint<T> =>
+      Object.fromEntries([...byPolicy].map(([policy, run]) => [policy, get(run)]));
     const context = this.contexts([...byPolicy.keys()]);
     return Array.from({ length: count }, (_, u): CoreUnit => ({
       forward: forward[u],
       backwardInput: input[u],
       backwardWeight: weight[u],
-      again: record((p) => p.again[u]),
-      keptBytes: record((p) => p.bytes[u]),
+      again: record((run) => run.again[u]),
+      keptBytes: record((run) => run.bytes[u]),
       temporaryBytes: temporary[u],
       boundaryBytes: boundary[u],
       stepSeconds: this.relaidSeconds[u],
       ...context(u),
+    }));
+  }
+
+  /** What each unit keeps, by what is recomputed. */
+  private kept(): (policy: Checkpoint) => ReturnType<typeof keptByUnit> {
+    const { graphUnits, table } = this;
+    const { graph } = this.model;
+    const software = this.system?.software;
+    const narrow = narrowSaves(graph, graphUnits, table, software);
+    const fused = fusedCalls(graph, graphUnits, table, software);
+    return (policy) =>
+      keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n, policy), {
+        narrow,
+        fused,
+      });
+  }
+
+  /** The policies, the sets of modules that are worth recomputing, and what is asked for. */
+  private secondRuns(
+    asked: Checkpoint,
+    keptBytes: (policy: Checkpoint) => Float64Array,
+  ): ReadonlyMap<Checkpoint, SecondRun> {
+    const byPolicy = new Map<Checkpoint, SecondRun>();
+    const priced = (policy: Checkpoint): SecondRun => {
+      let found = byPolicy.get(policy);
+      if (found === undefined)
+        byPolicy.set(
+          policy,
+          (found = { again: this.secondPass(policy), bytes: keptBytes(policy) }),
+        );
+      return found;
+    };
+    for (const policy of POLICIES) priced(policy);
+    const { bytes: whole } = priced('none');
+    priceModuleSets((set) => {
+      const { again, bytes } = priced(set);
+      return {
+        seconds: again.reduce((sum, p) => sum + p.compute + p.communication, 0),
+        savedBytes: whole.reduce((sum, b, u) => sum + b - bytes[u], 0),
+      };
+    });
+    priced(programPart(asked));
+    return byPolicy;
+  }
+
+  /** The calls that run again under a policy, by unit. */
+  private secondPass(policy: Checkpoint): PassSeconds[] {
+    const { graph } = this.model;
+    const { unit } = this.graphUnits;
+    const names = this.recomputedNames(policy);
+    const made = this.pendingSums.madeBefore(names);
+    const exchanges = (u: number): number =>
+      this.saved
+        .filter(({ producer: n }) => unit[n] === u && names.has(graph.nodes[n].name))
+        .reduce((total, { steps }) => total + steps.reduce((t, step) => t + step.seconds, 0), 0);
+    return this.sums((n) => names.has(graph.nodes[n].name)).map((s, u) => ({
+      ...s,
+      // Values that are recomputed without the attention that read them are exchanged again.
+      communication:
+        s.communication - made.seconds[u] + (this.isAttentionAgain(names) ? 0 : exchanges(u)),
+      tensorParts: s.tensorParts - made.tensorParts[u],
     }));
   }
 
