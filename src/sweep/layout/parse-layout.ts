@@ -26,29 +26,9 @@ const DTYPES = ['bf16', 'f16', 'f32', 'fp8', ...FP8_RECIPE_NAMES] as const;
  * @throws E_USAGE naming the key
  */
 export function parseLayout(text: string, devices: number): StatedLayout {
-  const given = new Map<string, string>();
-  for (const part of text.split(',')) {
-    const [key, value, ...rest] = part.split('=').map((word) => word.trim());
-    if (value === undefined || value === '' || rest.length > 0)
-      throw fault(
-        `'${part.trim()}' is not KEY=VALUE`,
-        'write for example tp=8,pp=4,dp=8,mbs=1,zero=1.',
-      );
-    if (!LAYOUT_KEYS.some((known) => known === key))
-      throw fault(`no key '${key}'`, suggestion(key, [...LAYOUT_KEYS], 'keys'));
-    if (given.has(key)) throw fault(`'${key}' is given twice`, 'leave one of them out.');
-    given.set(key, value);
-  }
-  const size = (key: LayoutSize): number => {
-    const value = given.get(key) ?? '1';
-    if (!/^[1-9]\d{0,8}$/.test(value))
-      throw fault(
-        `${key}=${value} is no whole number from 1 on`,
-        `write ${key}=1 or leave it out.`,
-      );
-    return Number(value);
-  };
-  const [pp, replicas, dp, cp, tp, ep, etp, chunks, microbatch] = LAYOUT_SIZES.map(size);
+  const given = settings(text);
+  const sizes = LAYOUT_SIZES.map((key) => sizeOf(given, key));
+  const [pp, replicas, dp, cp, tp, ep, etp, chunks, microbatch] = sizes;
   const product = pp * replicas * dp * cp * tp;
   if (product !== devices)
     throw fault(
@@ -66,14 +46,7 @@ export function parseLayout(text: string, devices: number): StatedLayout {
       `reshard=${given.get('reshard')} with zero=${zero}`,
       'only zero=3 gathers parameters.',
     );
-  const pairs = word(given, 'pair', ['0', '1'], '0') === '1';
-  if (pairs && ep === 1)
-    throw fault(
-      'pair=1 without ep',
-      'what hides beside another microbatch is exchanges with experts.',
-    );
-  if (pairs && pp > 1 && chunks === 1)
-    throw fault('pair=1 with stages of one chunk', 'write vp=2 or more, or leave pair out.');
+  const pairs = isPaired(given, { ep, pp, chunks });
   const stageLayers = given.has('stages')
     ? stagesGiven(given.get('stages') ?? '', pp * chunks)
     : undefined;
@@ -99,6 +72,49 @@ export function parseLayout(text: string, devices: number): StatedLayout {
     ...(given.has('gradients') ? { gradients: word(given, 'gradients', GRADIENTS, 'fp32') } : {}),
     ...(given.has('dtype') ? { dtype: word(given, 'dtype', DTYPES, 'bf16') } : {}),
   };
+}
+
+type Settings = ReadonlyMap<string, string>;
+
+/** The values by key. @throws E_USAGE for what is no KEY=VALUE, and for keys given twice */
+function settings(text: string): Settings {
+  const given = new Map<string, string>();
+  for (const part of text.split(',')) {
+    const [key, value, ...rest] = part.split('=').map((word) => word.trim());
+    if (value === undefined || value === '' || rest.length > 0)
+      throw fault(
+        `'${part.trim()}' is not KEY=VALUE`,
+        'write for example tp=8,pp=4,dp=8,mbs=1,zero=1.',
+      );
+    if (!LAYOUT_KEYS.some((known) => known === key))
+      throw fault(`no key '${key}'`, suggestion(key, [...LAYOUT_KEYS], 'keys'));
+    if (given.has(key)) throw fault(`'${key}' is given twice`, 'leave one of them out.');
+    given.set(key, value);
+  }
+  return given;
+}
+
+function sizeOf(given: Settings, key: LayoutSize): number {
+  const value = given.get(key) ?? '1';
+  if (!/^[1-9]\d{0,8}$/.test(value))
+    throw fault(`${key}=${value} is no whole number from 1 on`, `write ${key}=1 or leave it out.`);
+  return Number(value);
+}
+
+/** Tells whether microbatches run in pairs. @throws E_USAGE where nothing hides beside another */
+function isPaired(
+  given: Settings,
+  { ep, pp, chunks }: { readonly ep: number; readonly pp: number; readonly chunks: number },
+): boolean {
+  const pairs = word(given, 'pair', ['0', '1'], '0') === '1';
+  if (pairs && ep === 1)
+    throw fault(
+      'pair=1 without ep',
+      'what hides beside another microbatch is exchanges with experts.',
+    );
+  if (pairs && pp > 1 && chunks === 1)
+    throw fault('pair=1 with stages of one chunk', 'write vp=2 or more, or leave pair out.');
+  return pairs;
 }
 
 /**
@@ -166,7 +182,7 @@ function recomputed(text: string): Checkpoint {
 }
 
 function word<T extends string>(
-  given: ReadonlyMap<string, string>,
+  given: Settings,
   key: string,
   known: readonly T[],
   otherwise: T,

@@ -33,22 +33,60 @@ interface CutRequest {
  * @returns first unit of every stage and the number of units; undefined where no cuts fit
  */
 export function balancedCuts(units: readonly CutUnit[], request: CutRequest): number[] | undefined {
-  const { stages: p, microbatches, schedule, limitBytes } = request;
-  const n = units.length;
-  if (n < p) return undefined;
-  const kept = Array.from({ length: p }, (_, s) =>
-    keptMicrobatches(schedule, { devices: p, microbatches }, s),
-  );
+  if (units.length < request.stages) return undefined;
+  const filler = new StageFiller(units, request);
+  const all = units.reduce((t, u) => t + u.seconds, 0);
+  let low = all / request.stages;
+  // Layers are alike, so that few lengths lie above the mean: they are tried in turn before the
+  // rest is bisected.
+  let length = low;
+  for (let tried = 0; tried < LENGTHS_TRIED; tried++) {
+    const found = filler.fill(length);
+    if (found !== undefined) return found;
+    low = length;
+    // Where the length stops no stage, memory does, whatever the lengths.
+    if (filler.next === Infinity) return undefined;
+    length = filler.next;
+  }
+  let found = filler.fill(all);
+  if (found === undefined) return undefined;
+  for (;;) {
+    const high = longest(units, found);
+    if (high - low <= 1e-9 * high) return found;
+    const middle = (low + high) / 2;
+    const better = filler.fill(middle);
+    // `next` itself may do: what is just below it does not.
+    if (better === undefined) low = Math.max(middle, Math.min(high, filler.next * (1 - 2e-12)));
+    else found = better;
+  }
+}
+
+/** Fills stages from the last one on. */
+class StageFiller {
   /**
    * For the last filling, the least that a stage would have had with one unit more: no bound below
    * it gives other cuts.
    */
-  let next = Infinity;
-  /** Cuts with no stage above `most`, filled from the last stage on. */
-  const fill = (most: number): number[] | undefined => {
-    next = Infinity;
+  next = Infinity;
+  private readonly kept: readonly number[];
+
+  constructor(
+    private readonly units: readonly CutUnit[],
+    private readonly request: CutRequest,
+  ) {
+    const { stages: devices, microbatches, schedule } = request;
+    this.kept = Array.from({ length: devices }, (_, s) =>
+      keptMicrobatches(schedule, { devices, microbatches }, s),
+    );
+  }
+
+  /** Cuts with no stage above `most`. */
+  fill(most: number): number[] | undefined {
+    const { units, kept } = this;
+    const { stages: p, limitBytes } = this.request;
+    this.next = Infinity;
     const bounds = new Array<number>(p + 1).fill(0);
-    bounds[p] = n;
+    bounds[p] = units.length;
     for (let s = p - 1; s >= 0; s--) {
       let first = bounds[s + 1];
       let [seconds, states, activations] = [0, 0, 0];
@@ -56,7 +94,7 @@ export function balancedCuts(units: readonly CutUnit[], request: CutRequest): nu
         const u = units[first - 1];
         const longer = seconds + u.seconds;
         const bytes = states + u.stateBytes + kept[s] * (activations + u.activationBytes);
-        if (longer > most * (1 + 1e-12)) next = Math.min(next, longer);
+        if (longer > most * (1 + 1e-12)) this.next = Math.min(this.next, longer);
         if (longer > most * (1 + 1e-12) || bytes > limitBytes) break;
         [seconds, states, activations] = [
           longer,
@@ -69,30 +107,6 @@ export function balancedCuts(units: readonly CutUnit[], request: CutRequest): nu
       bounds[s] = first;
     }
     return bounds[0] === 0 ? bounds : undefined;
-  };
-  const all = units.reduce((t, u) => t + u.seconds, 0);
-  let low = all / p;
-  // Layers are alike, so that few lengths lie above the mean: they are tried in turn before the
-  // rest is bisected.
-  let length = low;
-  for (let tried = 0; tried < LENGTHS_TRIED; tried++) {
-    const found = fill(length);
-    if (found !== undefined) return found;
-    low = length;
-    // Where the length stops no stage, memory does, whatever the lengths.
-    if (next === Infinity) return undefined;
-    length = next;
-  }
-  let found = fill(all);
-  if (found === undefined) return undefined;
-  for (;;) {
-    const high = longest(units, found);
-    if (high - low <= 1e-9 * high) return found;
-    const middle = (low + high) / 2;
-    const better = fill(middle);
-    // `next` itself may do: what is just below it does not.
-    if (better === undefined) low = Math.max(middle, Math.min(high, next * (1 - 2e-12)));
-    else found = better;
   }
 }
 
