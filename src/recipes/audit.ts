@@ -141,6 +141,14 @@ interface Group {
   readonly variables: readonly number[];
 }
 
+/** An edit, and the plan that it leads to. */
+interface Step {
+  readonly name: string;
+  readonly from: string;
+  readonly to: string;
+  readonly next: Priced;
+}
+
 class EditPath {
   private readonly groups: readonly Group[];
 
@@ -154,9 +162,10 @@ class EditPath {
   }
 
   async walk(given: Priced): Promise<{ readonly edits: readonly Edit[]; readonly end: Priced }> {
+    const { options, deadline } = this;
     const edits: Edit[] = [];
     let at = given;
-    const take = (name: string, from: string, to: string, next: Priced): void => {
+    const take = ({ name, from, to, next }: Step): void => {
       edits.push({
         node: name,
         from,
@@ -166,57 +175,57 @@ class EditPath {
       });
       at = next;
     };
-    if (this.options.edits > 0) {
-      const replanned = await this.solve(at, []);
-      if (replanned !== undefined && replanned.seconds < at.seconds && (replanned.fits || !at.fits))
-        take(ACTIVATIONS, 'as given', 'planned again', replanned);
+    if (options.edits > 0) {
+      const next = await this.solve(at, []);
+      if (next !== undefined && next.seconds < at.seconds && (next.fits || !at.fits))
+        take({ name: ACTIVATIONS, from: 'as given', to: 'planned again', next });
     }
-    while (edits.length < this.options.edits && !this.deadline.isOver) {
-      this.options.onProgress?.(`edit ${edits.length + 1} of at most ${this.options.edits}`);
-      const single = await this.best(
-        at,
-        this.candidates(at).map((g) => [g]),
-      );
-      const better = (found: { readonly next: Priced } | undefined): boolean =>
-        found !== undefined &&
-        (at.fits ? found.next.seconds < at.seconds : found.next.peakBytes < at.peakBytes);
-      if (single !== undefined && better(single)) {
-        const [group] = single.groups;
-        take(
-          group.name,
-          this.text(group, at.choice),
-          this.text(group, single.next.choice),
-          single.next,
-        );
-        continue;
-      }
-      if (edits.length + 2 > this.options.edits) break;
-      const pair = await this.best(at, pairs(this.candidates(at)));
-      if (pair === undefined || !better(pair)) break;
-      const [first, second] = pair.groups;
-      const between = await this.solve(
-        at,
-        [],
-        new Map(first.variables.map((v) => [v, pair.next.choice[v]])),
-      );
-      // Half of a pair may be no plan at all; then the two are one edit.
-      if (between === undefined) {
-        const both = {
-          name: `${first.name} and ${second.name}`,
-          variables: [...first.variables, ...second.variables],
-        };
-        take(both.name, this.text(both, at.choice), this.text(both, pair.next.choice), pair.next);
-        continue;
-      }
-      take(first.name, this.text(first, at.choice), this.text(first, pair.next.choice), between);
-      take(
-        second.name,
-        this.text(second, at.choice),
-        this.text(second, pair.next.choice),
-        pair.next,
-      );
+    while (edits.length < options.edits && !deadline.isOver) {
+      options.onProgress?.(`edit ${edits.length + 1} of at most ${options.edits}`);
+      const steps = await this.next(at, options.edits - edits.length);
+      if (steps.length === 0) break;
+      steps.forEach(take);
     }
     return { edits, end: at };
+  }
+
+  /** The best edit, or the best pair of edits where no single one helps; none where none does. */
+  private async next(at: Priced, most: number): Promise<readonly Step[]> {
+    const isBetter = (next: Priced): boolean =>
+      at.fits ? next.seconds < at.seconds : next.peakBytes < at.peakBytes;
+    const single = await this.best(
+      at,
+      this.candidates(at).map((g) => [g]),
+    );
+    if (single !== undefined && isBetter(single.next))
+      return [this.step(single.groups[0], at, single.next)];
+    if (most < 2) return [];
+    const pair = await this.best(at, pairs(this.candidates(at)));
+    if (pair === undefined || !isBetter(pair.next)) return [];
+    const [first, second] = pair.groups;
+    const between = await this.solve(
+      at,
+      [],
+      new Map(first.variables.map((v) => [v, pair.next.choice[v]])),
+    );
+    // Half of a pair may be no plan at all; then the two are one edit.
+    if (between === undefined) {
+      const both = {
+        name: `${first.name} and ${second.name}`,
+        variables: [...first.variables, ...second.variables],
+      };
+      return [this.step(both, at, pair.next)];
+    }
+    const to = this.text(first, pair.next.choice);
+    return [
+      { ...this.step(first, at, between), to },
+      { ...this.step(second, at, pair.next), from: this.text(second, between.choice) },
+    ];
+  }
+
+  private step(group: Group, at: Priced, next: Priced): Step {
+    const { name } = group;
+    return { name, from: this.text(group, at.choice), to: this.text(group, next.choice), next };
   }
 
   /** Groups that the optimum places otherwise, as they are now. */

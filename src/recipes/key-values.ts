@@ -107,80 +107,127 @@ export function placeAttention(
   recipe: Recipe,
   dim: number,
 ): ReadonlySet<number> {
-  const part = recipe.parts[dim];
-  const moves = new Set<number>();
-  const { flow, space, strategies, nodeVariable } = model;
-  const reason = `recipe ${recipe.name}: ${part} over ${space.mesh.names[dim]}`;
-  const isContext = !isUlysses(part);
-  const kind = (n: number, a: number, tensor: number): number => {
-    const { set } = strategies.nodes[n]!;
-    return space.kindAt(set.specs[a * (set.inputCount + set.outputCount) + tensor], dim);
-  };
-  const takes = (n: number, input: number, code: number): void =>
-    restriction.keep(nodeVariable[n], reason, (a) => kind(n, a, input) === code);
+  const placer = new AttentionPlacer(model, restriction, recipe, dim);
+  placer.placeQueries();
+  placer.placeKeyValues();
+  placer.placeOutputs();
+  placer.placeGradients();
+  return placer.moves;
+}
 
-  const users = new Users(model);
-  const movesTo = (
-    value: number,
-    code: number,
-    isMoved: (user: number) => boolean = () => true,
-  ): void => {
-    for (const [user, input] of users.of(value)) {
-      if (!isMoved(user)) continue;
-      takes(user, input, code);
-      moves.add(user);
-    }
-  };
-
-  const paths = keyValuePaths(model);
+/** Keeps what calls of attention, and the calls around them, take on a sequence dim. */
+class AttentionPlacer {
+  /** Nodes at which something moves. */
+  readonly moves = new Set<number>();
+  private readonly reason: string;
+  private readonly isContext: boolean;
+  private readonly users: Users;
+  private readonly paths: readonly KeyValuePath[];
   /**
    * Inputs of attention that are exchanged as they are: several ranks share a head before it is
    * repeated.
    */
-  const repeated = new Set<KeyValuePath>();
-  for (const n of attentionNodes(model, 'forward')) takes(n, 0, isContext ? ROWS : HEADS);
-  for (const path of paths) {
-    const { repeats, attention, input } = path;
-    const codes = isContext
-      ? repeats.map(() => REPLICATE_CODE)
-      : backThrough(model, repeats, dim, HEADS);
-    if (codes === undefined) {
-      repeated.add(path);
-      continue;
-    }
-    repeats.forEach((n, i) => takes(n, 0, codes[i]));
-    if (repeats.length > 0) moves.add(repeats[0]);
-    if (!isContext) continue;
-    takes(attention, input, REPLICATE_CODE);
-    moves.add(attention);
+  private readonly repeated = new Set<KeyValuePath>();
+
+  constructor(
+    private readonly model: Model,
+    private readonly restriction: Restriction,
+    recipe: Recipe,
+    private readonly dim: number,
+  ) {
+    const part = recipe.parts[dim];
+    this.reason = `recipe ${recipe.name}: ${part} over ${model.space.mesh.names[dim]}`;
+    this.isContext = !isUlysses(part);
+    this.users = new Users(model);
+    this.paths = keyValuePaths(model);
   }
-  // The backward pass reads the output as attention left it.
-  const isForward = (user: number): boolean =>
-    flow.phases[user] === 'forward' && !isKept(model, users, user);
-  if (!isContext)
-    for (const n of attentionNodes(model, 'forward')) movesTo(flow.results[n][0], ROWS, isForward);
-  // Its arguments are those of the forward pass after the gradient, its results the gradients of
-  // query, key and value.
-  for (const n of attentionNodes(model, 'backward')) {
-    const code = isContext ? ROWS : HEADS;
-    restriction.keep(
-      nodeVariable[n],
-      reason,
-      (a) => kind(n, a, strategies.nodes[n]!.set.inputCount) === code,
-    );
-    if (!isContext && flow.results[n][0] >= 0) movesTo(flow.results[n][0], ROWS);
-    for (const result of [1, 2]) {
-      const value = flow.results[n][result];
-      const path = paths.find(
-        (p) => p.input === result && flow.inputs[n].includes(flow.inputs[p.attention][p.input]),
+
+  placeQueries(): void {
+    for (const n of attentionNodes(this.model, 'forward'))
+      this.takes(n, 0, this.isContext ? ROWS : HEADS);
+  }
+
+  /** Keys and values move before they are repeated, where that can be. */
+  placeKeyValues(): void {
+    for (const path of this.paths) {
+      const { repeats, attention, input } = path;
+      const codes = this.isContext
+        ? repeats.map(() => REPLICATE_CODE)
+        : backThrough(this.model, repeats, this.dim, HEADS);
+      if (codes === undefined) {
+        this.repeated.add(path);
+        continue;
+      }
+      repeats.forEach((n, i) => this.takes(n, 0, codes[i]));
+      if (repeats.length > 0) this.moves.add(repeats[0]);
+      if (!this.isContext) continue;
+      this.takes(attention, input, REPLICATE_CODE);
+      this.moves.add(attention);
+    }
+  }
+
+  /** The output moves where the forward pass reads it; the backward pass reads it as it was left. */
+  placeOutputs(): void {
+    const { model } = this;
+    if (this.isContext) return;
+    const isForward = (user: number): boolean =>
+      model.flow.phases[user] === 'forward' && !isKept(model, this.users, user);
+    for (const n of attentionNodes(model, 'forward'))
+      this.movesTo(model.flow.results[n][0], ROWS, isForward);
+  }
+
+  /**
+   * The arguments of the backward pass are those of the forward pass after the gradient, its results
+   * the gradients of query, key and value.
+   */
+  placeGradients(): void {
+    const { flow, strategies, nodeVariable } = this.model;
+    for (const n of attentionNodes(this.model, 'backward')) {
+      const code = this.isContext ? ROWS : HEADS;
+      this.restriction.keep(
+        nodeVariable[n],
+        this.reason,
+        (a) => this.kind(n, a, strategies.nodes[n]!.set.inputCount) === code,
       );
-      if (value === undefined || value < 0 || path === undefined) continue;
-      const whole = elements(flow.values[repeated.has(path) ? value : path.source].meta.shape);
-      const summed = afterSum(model, users, value, dim, whole);
-      if (summed !== undefined) movesTo(summed.value, summed.code);
+      if (!this.isContext && flow.results[n][0] >= 0) this.movesTo(flow.results[n][0], ROWS);
+      for (const result of [1, 2]) {
+        const value = flow.results[n][result];
+        const path = this.paths.find(
+          (p) => p.input === result && flow.inputs[n].includes(flow.inputs[p.attention][p.input]),
+        );
+        if (value === undefined || value < 0 || path === undefined) continue;
+        const like = this.repeated.has(path) ? value : path.source;
+        const whole = elements(flow.values[like].meta.shape);
+        const summed = afterSum(this.model, this.users, value, this.dim, whole);
+        if (summed !== undefined) this.movesTo(summed.value, summed.code);
+      }
     }
   }
-  return moves;
+
+  private movesTo(
+    value: number,
+    code: number,
+    isMoved: (user: number) => boolean = () => true,
+  ): void {
+    for (const [user, input] of this.users.of(value)) {
+      if (!isMoved(user)) continue;
+      this.takes(user, input, code);
+      this.moves.add(user);
+    }
+  }
+
+  private takes(n: number, input: number, code: number): void {
+    const variable = this.model.nodeVariable[n];
+    this.restriction.keep(variable, this.reason, (a) => this.kind(n, a, input) === code);
+  }
+
+  /** The code in which a strategy of a node has a tensor on the dim. */
+  private kind(n: number, strategy: number, tensor: number): number {
+    const { space, strategies } = this.model;
+    const { set } = strategies.nodes[n]!;
+    const width = set.inputCount + set.outputCount;
+    return space.kindAt(set.specs[strategy * width + tensor], this.dim);
+  }
 }
 
 /** Why a mesh dim cannot cut the rows of attention, or its heads; undefined where it can. */

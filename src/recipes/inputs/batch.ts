@@ -103,7 +103,7 @@ function reachesLoss(
   dims: ReadonlyMap<number, number>,
   meeting: Meeting,
 ): boolean {
-  const { graph, flow, strategies } = model;
+  const { graph, flow } = model;
   const spread = new Array<Spread>(flow.values.length).fill(WHOLE);
   for (const { node, value, shape } of inputsOf(model)) {
     const dim = dims.get(node);
@@ -114,49 +114,62 @@ function reachesLoss(
   }
   for (let n = 0; n < graph.nodes.length; n++) {
     const list = rules.of(n);
-    if (list === undefined) continue;
-    const given = flow.inputs[n];
-    const coming = Array.from(given, (value) => spread[value]);
-    const foreign = coming.some((c) => c.foreign);
-    const from = union(coming.map((c) => c.from));
-    const leave = (k: number, slot: Spread['slot'], whose = from): void => {
-      const value = flow.results[n][k];
-      if (value !== undefined && value >= 0) spread[value] = { slot, from: whose, foreign };
-    };
-    if (coming.every(({ slot }) => slot.kind === 'replicate')) {
-      flow.results[n].forEach((_, k) => leave(k, R));
-      continue;
-    }
-    const metas = Array.from(given, (value) => flow.values[value].meta);
-    const outputs = outputsOf(list, coming, metas);
-    const cls = strategies.nodes[n]?.record?.cls ?? '';
-    if (outputs === undefined) {
-      const normal =
-        meeting !== 'numbers' && cls === 'norm'
-          ? coming.find(({ slot }) => slot.kind === 'shard')
-          : undefined;
-      if (normal === undefined && meeting !== 'anywhere') return false;
-      const shape = normal === undefined ? '' : metas[coming.indexOf(normal)].shape.join();
-      flow.results[n].forEach((value, k) => {
-        if (value < 0) return;
-        const isEqual = normal !== undefined && flow.values[value].meta.shape.join() === shape;
-        leave(k, isEqual ? normal.slot : R, isEqual ? from : new Set());
-      });
-      continue;
-    }
-    const adds = meeting !== 'numbers' && (cls === 'reduction' || cls === 'norm');
-    outputs.forEach((slot, k) => {
-      const meta = metaOf(flow, flow.results[n][k]);
-      if (slot === null || meta === undefined) return;
-      if (slot.kind === 'partial' && adds && elements(meta) > 1) leave(k, R, new Set());
-      else leave(k, slot);
-    });
+    if (list !== undefined && !spreadCall(model, list, { n, spread, meeting })) return false;
   }
   // The result must have the parts of every input, not of the labels alone.
   return flow.outputs.some(
     ({ output, value }) =>
       value >= 0 && output.role === 'output' && spread[value].from.size === dims.size,
   );
+}
+
+/** Spreads the parts of a call's inputs over its results; false where no rule takes them. */
+function spreadCall(
+  { flow, strategies }: Program,
+  list: NonNullable<ReturnType<RuleLists['of']>>,
+  {
+    n,
+    spread,
+    meeting,
+  }: { readonly n: number; readonly spread: Spread[]; readonly meeting: Meeting },
+): boolean {
+  const given = flow.inputs[n];
+  const coming = Array.from(given, (value) => spread[value]);
+  const foreign = coming.some((c) => c.foreign);
+  const from = union(coming.map((c) => c.from));
+  const leave = (k: number, slot: Spread['slot'], whose = from): void => {
+    const value = flow.results[n][k];
+    if (value !== undefined && value >= 0) spread[value] = { slot, from: whose, foreign };
+  };
+  if (coming.every(({ slot }) => slot.kind === 'replicate')) {
+    flow.results[n].forEach((_, k) => leave(k, R));
+    return true;
+  }
+  const metas = Array.from(given, (value) => flow.values[value].meta);
+  const outputs = outputsOf(list, coming, metas);
+  const cls = strategies.nodes[n]?.record?.cls ?? '';
+  if (outputs === undefined) {
+    const normal =
+      meeting !== 'numbers' && cls === 'norm'
+        ? coming.find(({ slot }) => slot.kind === 'shard')
+        : undefined;
+    if (normal === undefined && meeting !== 'anywhere') return false;
+    const shape = normal === undefined ? '' : metas[coming.indexOf(normal)].shape.join();
+    flow.results[n].forEach((value, k) => {
+      if (value < 0) return;
+      const isEqual = normal !== undefined && flow.values[value].meta.shape.join() === shape;
+      leave(k, isEqual ? normal.slot : R, isEqual ? from : new Set());
+    });
+    return true;
+  }
+  const adds = meeting !== 'numbers' && (cls === 'reduction' || cls === 'norm');
+  outputs.forEach((slot, k) => {
+    const meta = metaOf(flow, flow.results[n][k]);
+    if (slot === null || meta === undefined) return;
+    if (slot.kind === 'partial' && adds && elements(meta) > 1) leave(k, R, new Set());
+    else leave(k, slot);
+  });
+  return true;
 }
 
 function union(sets: readonly ReadonlySet<number>[]): ReadonlySet<number> {
