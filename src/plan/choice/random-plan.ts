@@ -43,83 +43,108 @@ export function randomChoice(model: Model, seed: number): Int32Array {
 }
 
 function drawChoice(model: Model, seed: number, pendingCarries: boolean): Int32Array | undefined {
-  const { nodeVariable, strategies, charges, flow, space } = model;
-  const next = generator(seed);
-  const choice = new Int32Array(model.variables.length).fill(-1);
-  const uses = new Map<number, Use[]>();
-  const add = (variable: number, use: Use): void => {
-    const list = uses.get(variable);
-    if (list === undefined) uses.set(variable, [use]);
-    else list.push(use);
-  };
-  for (const use of model.uses) {
-    add(use.variable, use);
-    // A value that a body hands to its next trip is mostly made after the carry is placed.
-    const maker = nodeVariable[flow.values[use.value].node];
-    if (use.at.kind === 'carry' && maker !== use.variable) add(maker, use);
+  const draw = new ChoiceDraw(model, generator(seed), pendingCarries);
+  // Variables of nodes come first and in program order; outputs and copies look back at them.
+  model.variables.forEach((v, variable) => {
+    if (v.kind === 'node') draw.draw(variable, model.strategies.nodes[v.node]?.set.count ?? 0);
+  });
+  model.variables.forEach((v, variable) => {
+    if (v.kind === 'output') draw.draw(variable, v.specs.length);
+    if (v.kind === 'copy') draw.drawCopy(variable, v.copy);
+  });
+  return draw.isStuck ? undefined : draw.choice;
+}
+
+/** Draws the value of one variable after another. */
+class ChoiceDraw {
+  readonly choice: Int32Array;
+  /** True once a variable had no value that all its uses admit. */
+  isStuck = false;
+  private readonly uses: ReadonlyMap<number, readonly Use[]>;
+  private readonly ties: ReadonlyMap<number, number>;
+
+  constructor(
+    private readonly model: Model,
+    private readonly next: () => number,
+    private readonly pendingCarries: boolean,
+  ) {
+    this.choice = new Int32Array(model.variables.length).fill(-1);
+    this.uses = usesByVariable(model);
+    this.ties = tiedVariables(model);
   }
-  const ownedBy = (value: number): number => {
-    const { node, result } = flow.values[value];
-    const set = strategies.nodes[node]?.set;
-    if (set === undefined) throw new Error(`internal: node ${node} has no strategies`);
-    return set.specs[
-      choice[nodeVariable[node]] * (set.inputCount + set.outputCount) + set.inputCount + result
-    ];
-  };
-  /**
-   * Tells whether both ends of a use can be as they are drawn; an end that is not drawn yet lies
-   * ahead.
-   */
-  const reachable = (use: Use): boolean => {
-    if (use.at.kind === 'carry') {
-      const [maker, carry] = [
-        choice[nodeVariable[flow.values[use.value].node]],
-        choice[use.variable],
-      ];
-      const pending = carry >= 0 && isPendingSpec(use.demands.specs[use.demands.map[carry]]);
-      if (maker < 0 || carry < 0) return pendingCarries || !pending;
-    }
-    const owned = ownedBy(use.value);
-    const wanted = use.demands.specs[use.demands.map[choice[use.variable]]];
-    return Number.isFinite(charges.seconds(charges.typeOf(flow.values[use.value]), owned, wanted));
-  };
-  const isPendingSpec = (id: number): boolean => space.get(id).placements.some(isPending);
-  const ties = tiedVariables(model);
-  let stuck = false;
-  const draw = (variable: number, count: number): void => {
-    const partner = ties.get(variable);
+
+  draw(variable: number, count: number): void {
+    const { choice } = this;
+    const partner = this.ties.get(variable);
     if (partner !== undefined && choice[partner] >= 0) {
       choice[variable] = choice[partner];
       return;
     }
     // The effect of a placeholder's placement on gradients comes later and is always possible.
-    const own = (uses.get(variable) ?? []).filter(
-      (use) => use.at.kind === 'input' || !isPlaceholder(model, variable),
+    const own = (this.uses.get(variable) ?? []).filter(
+      (use) => use.at.kind === 'input' || !isPlaceholder(this.model, variable),
     );
     const candidates: number[] = [];
     for (let s = 0; s < count; s++) {
       choice[variable] = s;
-      if (own.every(reachable)) candidates.push(s);
+      if (own.every((use) => this.isReachable(use))) candidates.push(s);
     }
-    stuck ||= candidates.length === 0;
+    this.isStuck ||= candidates.length === 0;
     choice[variable] =
-      candidates.length === 0 ? 0 : candidates[Math.floor(next() * candidates.length)];
-  };
-  // Variables of nodes come first and in program order; outputs and copies look back at them.
-  model.variables.forEach((v, variable) => {
-    if (v.kind === 'node') draw(variable, strategies.nodes[v.node]?.set.count ?? 0);
-  });
-  model.variables.forEach((v, variable) => {
-    if (v.kind === 'output') draw(variable, v.specs.length);
-    if (v.kind !== 'copy') return;
-    const { value, owned } = model.copies[v.copy];
+      candidates.length === 0 ? 0 : candidates[Math.floor(this.next() * candidates.length)];
+  }
+
+  drawCopy(variable: number, copy: number): void {
+    const { value, owned } = this.model.copies[copy];
     const candidates: number[] = [];
     owned.forEach((id, z) => {
-      if (id === ownedBy(value)) candidates.push(z);
+      if (id === this.ownedBy(value)) candidates.push(z);
     });
-    choice[variable] = candidates[Math.floor(next() * candidates.length)];
-  });
-  return stuck ? undefined : choice;
+    this.choice[variable] = candidates[Math.floor(this.next() * candidates.length)];
+  }
+
+  /**
+   * Tells whether both ends of a use can be as they are drawn; an end that is not drawn yet lies
+   * ahead.
+   */
+  private isReachable(use: Use): boolean {
+    const { nodeVariable, charges, flow, space } = this.model;
+    const { specs, map } = use.demands;
+    if (use.at.kind === 'carry') {
+      const maker = this.choice[nodeVariable[flow.values[use.value].node]];
+      const carry = this.choice[use.variable];
+      const pending = carry >= 0 && space.get(specs[map[carry]]).placements.some(isPending);
+      if (maker < 0 || carry < 0) return this.pendingCarries || !pending;
+    }
+    const owned = this.ownedBy(use.value);
+    const wanted = specs[map[this.choice[use.variable]]];
+    return Number.isFinite(charges.seconds(charges.typeOf(flow.values[use.value]), owned, wanted));
+  }
+
+  private ownedBy(value: number): number {
+    const { nodeVariable, strategies, flow } = this.model;
+    const { node, result } = flow.values[value];
+    const set = strategies.nodes[node]?.set;
+    if (set === undefined) throw new Error(`internal: node ${node} has no strategies`);
+    const width = set.inputCount + set.outputCount;
+    return set.specs[this.choice[nodeVariable[node]] * width + set.inputCount + result];
+  }
+}
+
+function usesByVariable({ uses, nodeVariable, flow }: Model): Map<number, Use[]> {
+  const out = new Map<number, Use[]>();
+  const add = (variable: number, use: Use): void => {
+    const list = out.get(variable);
+    if (list === undefined) out.set(variable, [use]);
+    else list.push(use);
+  };
+  for (const use of uses) {
+    add(use.variable, use);
+    // A value that a body hands to its next trip is mostly made after the carry is placed.
+    const maker = nodeVariable[flow.values[use.value].node];
+    if (use.at.kind === 'carry' && maker !== use.variable) add(maker, use);
+  }
+  return out;
 }
 
 function isPlaceholder(model: Model, variable: number): boolean {

@@ -35,48 +35,13 @@ export function choiceOfPlan(
   plan: Pick<LowerablePlan, 'nodes' | 'outputs'>,
   model: Model,
 ): Int32Array {
-  const { space, flow, strategies, nodeVariable, graph } = model;
+  const { space, flow, nodeVariable, graph } = model;
   refuseDamaged(plan, { graph, flow, space, carries: model.opened?.carries.length ?? 0 });
   const choice = new Int32Array(model.variables.length).fill(-1);
-  const parsed = (text: string): number => (text === '-' ? -1 : space.parse(text));
-  graph.nodes.forEach((node, n) => {
-    if (nodeVariable[n] < 0) return;
-    const planned = plan.nodes[n];
-    const set = strategies.nodes[n]?.set;
-    const wanted = [...planned.inputs, ...planned.outputs].map(parsed);
-    let found = -1;
-    for (let s = 0; set !== undefined && s < set.count && found < 0; s++)
-      if (wanted.every((id, t) => set.specs[s * wanted.length + t] === id)) found = s;
-    if (found < 0)
-      throw new ShardwrightError(
-        'E_PLAN',
-        `${node.name} cannot be placed ${planned.inputs.join(', ')} -> ` +
-          `${planned.outputs.join(', ')} at these sizes`,
-        {
-          node: node.name,
-          path: `$.nodes[${n}]`,
-        },
-      );
-    choice[nodeVariable[n]] = found;
+  graph.nodes.forEach((_, n) => {
+    if (nodeVariable[n] >= 0) choice[nodeVariable[n]] = strategyOf(plan, model, n);
   });
-  /**
-   * The placement that the plan shares, by copy of the model; and the one that it returns, by
-   * output of the program.
-   */
-  const shared = new Map<number, number>();
-  const returned = new Map<number, string>();
-  let k = 0;
-  for (const { at, copy } of model.uses) {
-    const output = at.kind === 'input' ? undefined : plan.outputs[k++];
-    if (output !== undefined && at.kind === 'output') returned.set(at.output, output.placement);
-    const moves =
-      output?.redistributions ??
-      (at.kind === 'input'
-        ? plan.nodes[at.node].redistributions.filter((r) => r.input === at.input)
-        : []);
-    for (const move of copy < 0 ? [] : moves)
-      if (move.copy === 'made') shared.set(copy, space.parse(move.to));
-  }
+  const { shared, returned } = placementsOfUses(plan, model);
   model.variables.forEach((v, variable) => {
     if (v.kind === 'output') {
       const placement = returned.get(v.output) ?? '';
@@ -90,21 +55,76 @@ export function choiceOfPlan(
           },
         );
     }
-    if (v.kind !== 'copy') return;
-    const { value, owned, copy } = model.copies[v.copy];
-    const { node, result } = flow.values[value];
-    const set = strategies.nodes[node]?.set;
-    if (set === undefined) return;
-    const left =
-      set.specs[
-        choice[nodeVariable[node]] * (set.inputCount + set.outputCount) + set.inputCount + result
-      ];
-    owned.forEach((id, z) => {
-      if (id !== left) return;
-      // A copy that costs nothing at these sizes is made at each use.
-      if (copy[z] === shared.get(v.copy) || (copy[z] < 0 && choice[variable] < 0))
-        choice[variable] = z;
-    });
+    if (v.kind === 'copy') choice[variable] = copyOf(model, choice, v.copy, shared.get(v.copy));
   });
   return choice;
+}
+
+/** @throws E_PLAN where no strategy of the node has its placements */
+function strategyOf(plan: Pick<LowerablePlan, 'nodes'>, model: Model, n: number): number {
+  const { space, strategies, graph } = model;
+  const planned = plan.nodes[n];
+  const set = strategies.nodes[n]?.set;
+  const wanted = [...planned.inputs, ...planned.outputs].map((text) =>
+    text === '-' ? -1 : space.parse(text),
+  );
+  for (let s = 0; set !== undefined && s < set.count; s++)
+    if (wanted.every((id, t) => set.specs[s * wanted.length + t] === id)) return s;
+  const { name } = graph.nodes[n];
+  throw new ShardwrightError(
+    'E_PLAN',
+    `${name} cannot be placed ${planned.inputs.join(', ')} -> ` +
+      `${planned.outputs.join(', ')} at these sizes`,
+    {
+      node: name,
+      path: `$.nodes[${n}]`,
+    },
+  );
+}
+
+/**
+ * The placement that the plan shares, by copy of the model; and the one that it returns, by output
+ * of the program.
+ */
+function placementsOfUses(
+  plan: Pick<LowerablePlan, 'nodes' | 'outputs'>,
+  { uses, space }: Model,
+): { readonly shared: Map<number, number>; readonly returned: Map<number, string> } {
+  const shared = new Map<number, number>();
+  const returned = new Map<number, string>();
+  let k = 0;
+  for (const { at, copy } of uses) {
+    const output = at.kind === 'input' ? undefined : plan.outputs[k++];
+    if (output !== undefined && at.kind === 'output') returned.set(at.output, output.placement);
+    const moves =
+      output?.redistributions ??
+      (at.kind === 'input'
+        ? plan.nodes[at.node].redistributions.filter((r) => r.input === at.input)
+        : []);
+    for (const move of copy < 0 ? [] : moves)
+      if (move.copy === 'made') shared.set(copy, space.parse(move.to));
+  }
+  return { shared, returned };
+}
+
+/** The value of a copy whose producer is chosen; -1 where the producer has no strategies. */
+function copyOf(
+  { flow, strategies, nodeVariable, copies }: Model,
+  choice: Int32Array,
+  index: number,
+  shared: number | undefined,
+): number {
+  const { value, owned, copy } = copies[index];
+  const { node, result } = flow.values[value];
+  const set = strategies.nodes[node]?.set;
+  let found = -1;
+  if (set === undefined) return found;
+  const width = set.inputCount + set.outputCount;
+  const left = set.specs[choice[nodeVariable[node]] * width + set.inputCount + result];
+  owned.forEach((id, z) => {
+    if (id !== left) return;
+    // A copy that costs nothing at these sizes is made at each use.
+    if (copy[z] === shared || (copy[z] < 0 && found < 0)) found = z;
+  });
+  return found;
 }

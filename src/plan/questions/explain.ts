@@ -105,72 +105,14 @@ export function reopen(
  */
 export function explainNode({ plan, prepared, choice }: Reopened, name: string): NodeExplanation {
   const { model } = prepared;
-  const { space, strategies, nodeVariable, graph } = model;
-  const n = nodeIndex(prepared.model, name);
-  const entry = strategies.nodes[n]!;
-  const { set, content } = entry;
-  const variable = nodeVariable[n];
-  const seconds = model.nodeSeconds.get(content)!;
-  const times = model.opened?.loops.runsOf(graph.nodes[n].name) ?? 1;
-  const around = new LocalCosts(model, choice, variable);
-  const current = around.cost(choice[variable]);
-  const row = model.problem.rows?.[0];
-  const slot = row?.variables.indexOf(variable) ?? -1;
-  // Under a limit on the peak a strategy adds to it what its states differ by; its activations are
-  // not played again.
-  const used = holdsPeak(prepared.question.request)
-    ? plan.memory.peakBytes
-    : memoryUsed(prepared.model, choice);
-  const width = set.inputCount + set.outputCount;
-  const text = (s: number, from: number, to: number): string =>
-    Array.from(set.specs.subarray(s * width + from, s * width + to), (id) =>
-      id < 0 ? '-' : space.text(id),
-    ).join(', ');
-  const specOf = (s: number): string => {
-    const outputs = text(s, set.inputCount, width);
-    return set.inputCount === 0 ? outputs : `${text(s, 0, set.inputCount)} -> ${outputs}`;
-  };
-  const unary = model.problem.vectors[model.problem.unary[variable]];
-  const left = prepared.left.problem.vectors[prepared.left.problem.unary[variable]];
-  const inUnits = (units: number): number => units / model.unitsPerSecond;
-  const strategiesOut: { candidate: Candidate; order: number }[] = [];
-  for (let s = 0; s < set.count; s++) {
-    const { into, out, blocked } = around.cost(s);
-    const delta = unary[s] + into + out - (unary[choice[variable]] + current.into + current.out);
-    const over =
-      row !== undefined && slot >= 0
-        ? used - row.amounts[slot][choice[variable]] + row.amounts[slot][s] - row.bound
-        : 0;
-    const reason =
-      left[s] === Infinity
-        ? 'a pin of the request leaves it out'
-        : blocked === undefined
-          ? undefined
-          : `${blocked} is refused`;
-    const kind = classify(s === choice[variable], reason, over, delta);
-    strategiesOut.push({
-      order: kind === 'UNAVAILABLE' ? Infinity : kind === 'CHOSEN' ? -Infinity : delta,
-      candidate: {
-        spec: specOf(s),
-        class: kind,
-        localSeconds: Number.isFinite(delta) ? inUnits(delta) : null,
-        computeSeconds: seconds.compute[s] * times,
-        internalSeconds: seconds.internal[s] * times,
-        inside: insideOf(model, entry, s),
-        inSeconds: Number.isFinite(into) ? inUnits(into) : null,
-        outSeconds: Number.isFinite(out) ? inUnits(out) : null,
-        ...(over > 0 ? { overBytes: over } : {}),
-        ...(reason !== undefined ? { reason } : {}),
-      },
-    });
-  }
-  strategiesOut.sort((a, b) => (a.order === b.order ? 0 : a.order - b.order));
-  const candidates = strategiesOut.map((x) => x.candidate);
-  const node = graph.nodes[n];
+  const n = nodeIndex(model, name);
+  const chosen = choice[model.nodeVariable[n]];
+  const candidates = candidatesOf({ plan, prepared, choice }, n);
+  const node = model.graph.nodes[n];
   return {
     node: node.meta.roleName ?? node.name,
     target: node.kind === 'call' ? node.target : node.kind,
-    chosen: specOf(choice[variable]),
+    chosen: specOf(model, n, chosen),
     strategies: candidates,
     globalAtLeastSeconds: Math.min(0, plan.proof.bound - plan.objective.seconds),
     limits: limitsOf(
@@ -179,6 +121,84 @@ export function explainNode({ plan, prepared, choice }: Reopened, name: string):
       holdsPeak(prepared.question.request) ? ', with the activations of the plan as they are' : '',
     ),
   };
+}
+
+/** The strategies of a node, cheapest first: the chosen one, then those that could be. */
+function candidatesOf({ plan, prepared, choice }: Reopened, n: number): Candidate[] {
+  const { model } = prepared;
+  const entry = model.strategies.nodes[n]!;
+  const variable = model.nodeVariable[n];
+  const chosen = choice[variable];
+  const seconds = model.nodeSeconds.get(entry.content)!;
+  const times = model.opened?.loops.runsOf(model.graph.nodes[n].name) ?? 1;
+  const around = new LocalCosts(model, choice, variable);
+  const current = around.cost(chosen);
+  const overBytes = overBudget({ plan, prepared, choice }, variable);
+  const unary = model.problem.vectors[model.problem.unary[variable]];
+  const left = prepared.left.problem.vectors[prepared.left.problem.unary[variable]];
+  const inUnits = (units: number): number | null =>
+    Number.isFinite(units) ? units / model.unitsPerSecond : null;
+  const found = Array.from({ length: entry.set.count }, (_, s) => {
+    const { into, out, blocked } = around.cost(s);
+    const delta = unary[s] + into + out - (unary[chosen] + current.into + current.out);
+    const over = overBytes(s);
+    const reason =
+      left[s] === Infinity
+        ? 'a pin of the request leaves it out'
+        : blocked === undefined
+          ? undefined
+          : `${blocked} is refused`;
+    const kind = classify(s === chosen, reason, over, delta);
+    const candidate: Candidate = {
+      spec: specOf(model, n, s),
+      class: kind,
+      localSeconds: inUnits(delta),
+      computeSeconds: seconds.compute[s] * times,
+      internalSeconds: seconds.internal[s] * times,
+      inside: insideOf(model, entry, s),
+      inSeconds: inUnits(into),
+      outSeconds: inUnits(out),
+      ...(over > 0 ? { overBytes: over } : {}),
+      ...(reason !== undefined ? { reason } : {}),
+    };
+    return {
+      candidate,
+      order: kind === 'UNAVAILABLE' ? Infinity : kind === 'CHOSEN' ? -Infinity : delta,
+    };
+  });
+  found.sort((a, b) => (a.order === b.order ? 0 : a.order - b.order));
+  return found.map(({ candidate }) => candidate);
+}
+
+/** Bytes over the budget with another strategy of a variable; 0 where nothing limits it. */
+function overBudget(
+  { plan, prepared, choice }: Reopened,
+  variable: number,
+): (strategy: number) => number {
+  const { model } = prepared;
+  const row = model.problem.rows?.[0];
+  const slot = row?.variables.indexOf(variable) ?? -1;
+  // Under a limit on the peak a strategy adds to it what its states differ by; its activations are
+  // not played again.
+  const used = holdsPeak(prepared.question.request)
+    ? plan.memory.peakBytes
+    : memoryUsed(model, choice);
+  return (s) =>
+    row !== undefined && slot >= 0
+      ? used - row.amounts[slot][choice[variable]] + row.amounts[slot][s] - row.bound
+      : 0;
+}
+
+/** A strategy as text: placements of the inputs, and of the results. */
+function specOf({ space, strategies }: Model, n: number, s: number): string {
+  const { set } = strategies.nodes[n]!;
+  const width = set.inputCount + set.outputCount;
+  const text = (from: number, to: number): string =>
+    Array.from(set.specs.subarray(s * width + from, s * width + to), (id) =>
+      id < 0 ? '-' : space.text(id),
+    ).join(', ');
+  const outputs = text(set.inputCount, width);
+  return set.inputCount === 0 ? outputs : `${text(0, set.inputCount)} -> ${outputs}`;
 }
 
 function classify(
