@@ -5,7 +5,7 @@ import { feasible, NO_CERTIFICATE } from '../choice/result.ts';
 import { choicePeakBytes } from '../choice/timeline.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { Deadline } from '../request/deadline.ts';
-import { holdsPeak, recomputesUnderBudget } from '../request/request.ts';
+import { holdsPeak, type PlanRequest, recomputesUnderBudget } from '../request/request.ts';
 import { gapOnTheWay, workOn } from '../request/work-limits.ts';
 import { memoryOf } from '../solve/least-memory.ts';
 import { solveUnlessLate } from '../solve/solve-or-refuse.ts';
@@ -42,14 +42,7 @@ export async function farOverBudget(
   const { request, budgetBytes } = prepared.question;
   const { compact } = prepared.left;
   const { problem } = compact;
-  const isOwn = request.solver === 'auto' || request.solver === 'exact';
-  if (
-    !isOwn ||
-    !holdsPeak(request) ||
-    recomputesUnderBudget(request) ||
-    request.objective === 'parameter-memory'
-  )
-    return {};
+  if (!isAsked(request)) return {};
   const largest = (problem.rows?.[0]?.amounts ?? []).reduce(
     (sum, amounts) => sum + amounts.reduce((a, b) => Math.max(a, b), 0),
     0,
@@ -59,18 +52,7 @@ export async function farOverBudget(
   const { whole, shared } = problems;
   if (shared.fold === undefined) return { problems };
   const started = performance.now();
-  const asked = {
-    engine: 'exact',
-    certify: false,
-    gap: gapOnTheWay(request),
-    workLimit: workOn(problem),
-    seed: request.seed,
-    prepared: shared,
-    ...deadline.solveOptions,
-  } as const;
-  const found =
-    relaxedChoice(shared, () => deadline.isOver) ??
-    (await solveUnlessLate(whole.problem, asked))?.choice;
+  const found = await leastSeconds(prepared, problems, deadline);
   if (found === undefined || found.length === 0) return { problems };
   const choice = whole.strategies(found);
   const stateBytes = memoryOf(problem, choice);
@@ -98,4 +80,35 @@ export async function farOverBudget(
       problems,
     },
   };
+}
+
+/** Tells whether a request limits the peak, and seconds come first under it. */
+function isAsked(request: PlanRequest): boolean {
+  const isOwn = request.solver === 'auto' || request.solver === 'exact';
+  return (
+    isOwn &&
+    holdsPeak(request) &&
+    !recomputesUnderBudget(request) &&
+    request.objective !== 'parameter-memory'
+  );
+}
+
+/** The choice of least seconds without any limit, as far as the work goes. */
+async function leastSeconds(
+  { question: { request }, left }: Pick<Prepared, 'question' | 'left'>,
+  { whole, shared }: PeakProblems,
+  deadline: Deadline,
+): Promise<Int32Array | undefined> {
+  const relaxed = relaxedChoice(shared, () => deadline.isOver);
+  if (relaxed !== undefined) return relaxed;
+  const solution = await solveUnlessLate(whole.problem, {
+    engine: 'exact',
+    certify: false,
+    gap: gapOnTheWay(request),
+    workLimit: workOn(left.compact.problem),
+    seed: request.seed,
+    prepared: shared,
+    ...deadline.solveOptions,
+  });
+  return solution?.choice;
 }

@@ -105,6 +105,25 @@ interface Unfit {
 
 type Proven = Pick<MemoryPlanResult, 'boundSeconds' | 'certified' | 'proof'>;
 
+/** What a search has found so far. */
+interface SearchState {
+  /** Program point of the first row; and those of all rows. */
+  readonly first: number;
+  readonly points: number[];
+  /** True if placements and recomputation are chosen together. */
+  readonly joins: boolean;
+  effort: Effort;
+  /** Sharding first, then checkpointing. */
+  stage: Fitted | undefined;
+  /** Both at once. */
+  found: Fitted | undefined;
+  proven: Proven;
+}
+
+function bestOf({ found, stage }: SearchState): FittingPlan | undefined {
+  return quicker(found, stage)?.plan;
+}
+
 /** Solves a prepared request under its budget for the peak. */
 export class PeakMemoryPlanner {
   private readonly problems: PeakProblems;
@@ -138,12 +157,46 @@ export class PeakMemoryPlanner {
   }
 
   async run(): Promise<MemoryPlanResult> {
+    const { question, model } = this.prepared;
+    const joins = this.options.mode === 'joint';
+    const state = await this.firstAnswers(joins);
+    // The gaps of bound and plan add up.
+    if (this.isOpen(state)) await this.again(state, 1, false);
+    if (
+      joins &&
+      this.options.recompute &&
+      model.graph.nodes.length <= TIGHT_NODES &&
+      (state.stage === undefined || !this.isGood(bestOf(state), state.proven))
+    ) {
+      const seconds = bestOf(state)?.seconds;
+      const tight = STATE_SHARES.slice(1);
+      const stage = await this.twoStage(state.first, tight, state.effort, seconds);
+      state.stage = quicker(state.stage, stage);
+    }
+    if (joins && this.isOpen(state)) await this.again(state, 1, true);
+    const extensions = joins && isGapGiven(question.request) ? ASKED_EXTENSIONS : 0;
+    for (let k = 1; k <= extensions && this.isOpen(state); k++)
+      await this.again(state, WORK_GROWTH ** k, true);
+    const plan = bestOf(state);
+    return {
+      plan,
+      twoStage: state.stage?.plan,
+      ...state.proven,
+      boundSeconds: Math.min(state.proven.boundSeconds, plan?.seconds ?? Infinity),
+      rounds: state.effort.rounds,
+      isOutOfTime: this.deadline.isOver,
+      ...(plan === undefined ? await this.least(state.points, state.effort) : {}),
+    };
+  }
+
+  /** The two plain stages, the joint search from their answer, and the bound. */
+  private async firstAnswers(joins: boolean): Promise<SearchState> {
     const { prepared, options } = this;
     const first = this.evaluator.plain(prepared.left.compact.expand(this.states.choice)).point;
     const points = [first];
     // With recomputation the answer within the gap that comes first may keep more than one that is
     // looked for further.
-    let effort: Effort = {
+    const effort: Effort = {
       workShare: 1,
       endsEarly: !options.recompute,
       improves: false,
@@ -154,55 +207,36 @@ export class PeakMemoryPlanner {
     // ones are a search of their own: the joint search asks for them where the plain ones find
     // nothing or its own answer is not proven good enough, so that on programs of up to
     // `TIGHT_NODES` nodes it is never worse than sharding first.
-    const joins = options.mode === 'joint';
-    let stage = options.recompute
+    const stage = options.recompute
       ? await this.twoStage(first, joins ? STATE_SHARES.slice(0, 1) : STATE_SHARES, effort)
       : undefined;
-    let found = joins ? await this.search(points, first, stage?.choice, effort) : undefined;
-    let proven = await this.bound(points, found?.plan.seconds, effort);
-    const best = (): FittingPlan | undefined => quicker(found, stage)?.plan;
-    const isOpen = (): boolean =>
-      !this.isGood(best(), proven) &&
+    const found = joins ? await this.search(points, first, stage?.choice, effort) : undefined;
+    const proven = await this.bound(points, found?.plan.seconds, effort);
+    return { first, points, joins, effort, stage, found, proven };
+  }
+
+  /** Tells whether more work may help. */
+  private isOpen(state: SearchState): boolean {
+    return (
+      !this.isGood(bestOf(state), state.proven) &&
       !this.deadline.isOver &&
-      (effort.open > 0 || [...this.undercounted].some((m) => this.problems.sharesStorages(m)));
-    const again = async (workShare: number, improves: boolean): Promise<void> => {
-      effort = { workShare, endsEarly: false, improves, rounds: effort.rounds, open: 0 };
-      for (const point of this.undercounted) this.problems.countStorages(point);
-      const known = improves ? [found, stage].flatMap((fitted) => fitted?.choice ?? []) : [];
-      const sharper = await this.bound(points, best()?.seconds, effort, known);
-      if (sharper.boundSeconds > proven.boundSeconds) proven = sharper;
-      if (joins && !this.isGood(best(), proven))
-        found = quicker(found, await this.search(points, first, (found ?? stage)?.choice, effort));
-    };
-    // The gaps of bound and plan add up.
-    if (isOpen()) await again(1, false);
-    if (
-      joins &&
-      options.recompute &&
-      prepared.model.graph.nodes.length <= TIGHT_NODES &&
-      (stage === undefined || !this.isGood(best(), proven))
-    )
-      stage = quicker(
-        stage,
-        await this.twoStage(first, STATE_SHARES.slice(1), effort, best()?.seconds),
-      );
-    if (joins && isOpen()) await again(1, true);
-    for (
-      let k = 1;
-      k <= (joins && isGapGiven(prepared.question.request) ? ASKED_EXTENSIONS : 0) && isOpen();
-      k++
-    )
-      await again(WORK_GROWTH ** k, true);
-    const plan = best();
-    return {
-      plan,
-      twoStage: stage?.plan,
-      ...proven,
-      boundSeconds: Math.min(proven.boundSeconds, plan?.seconds ?? Infinity),
-      rounds: effort.rounds,
-      isOutOfTime: this.deadline.isOver,
-      ...(plan === undefined ? await this.least(points, effort) : {}),
-    };
+      (state.effort.open > 0 || [...this.undercounted].some((m) => this.problems.sharesStorages(m)))
+    );
+  }
+
+  /** Sharpens the bound, and searches once more where the plan is not good enough. */
+  private async again(state: SearchState, workShare: number, improves: boolean): Promise<void> {
+    const { rounds } = state.effort;
+    const effort: Effort = { workShare, endsEarly: false, improves, rounds, open: 0 };
+    state.effort = effort;
+    for (const point of this.undercounted) this.problems.countStorages(point);
+    const { points, first, found, stage } = state;
+    const known = improves ? [found, stage].flatMap((fitted) => fitted?.choice ?? []) : [];
+    const sharper = await this.bound(points, bestOf(state)?.seconds, effort, known);
+    if (sharper.boundSeconds > state.proven.boundSeconds) state.proven = sharper;
+    if (!state.joins || this.isGood(bestOf(state), state.proven)) return;
+    const start = (found ?? stage)?.choice;
+    state.found = quicker(found, await this.search(points, first, start, effort));
   }
 
   /** Tells whether a plan is within the gap asked for of the bound. */
@@ -284,21 +318,12 @@ export class PeakMemoryPlanner {
       question: { budgetBytes },
     } = this.prepared;
     const tightening = new HeuristicTightening();
-    const build = (): Built => {
-      const { copyBytes } = tightening;
-      const isWhole = copyBytes === Infinity && anchors === undefined;
-      const remat = isWhole ? problems.whole : problems.limited(copyBytes, anchors);
-      const restricted = restrict(remat);
-      const known = [this.prepared.solver.prepared, problems.shared];
-      const shared =
-        known.find((p) => p.isOf(restricted.problem)) ?? new PreparedProblem(restricted.problem);
-      return { copyBytes, remat, restricted, shared, least: new Map(), taken: new Map() };
-    };
-    let built = build();
+    let built = this.built(tightening.copyBytes, restrict, anchors);
     let unmet: number | undefined;
     for (let round = 0; round < ROUNDS && !this.deadline.isOver; round++) {
       effort.rounds++;
-      if (built.copyBytes !== tightening.copyBytes) built = build();
+      if (built.copyBytes !== tightening.copyBytes)
+        built = this.built(tightening.copyBytes, restrict, anchors);
       const { remat, restricted, shared, least } = built;
       const rows = points.map((m) =>
         problems.row(remat, m, budgetBytes - tightening.slackAt(m), anchors),
@@ -334,6 +359,18 @@ export class PeakMemoryPlanner {
         return { unmet };
     }
     return { unmet };
+  }
+
+  /** The problem under a limit on copies. */
+  private built(copyBytes: number, restrict: Scope['restrict'], anchors?: Uint8Array): Built {
+    const { problems } = this;
+    const isWhole = copyBytes === Infinity && anchors === undefined;
+    const remat = isWhole ? problems.whole : problems.limited(copyBytes, anchors);
+    const restricted = restrict(remat);
+    const known = [this.prepared.solver.prepared, problems.shared];
+    const shared =
+      known.find((p) => p.isOf(restricted.problem)) ?? new PreparedProblem(restricted.problem);
+    return { copyBytes, remat, restricted, shared, least: new Map(), taken: new Map() };
   }
 
   /**

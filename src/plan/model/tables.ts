@@ -3,6 +3,7 @@ import type { ChargedType, RedistributionCharges } from '../../cost/redistributi
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
+import type { Problem } from '../../solver/types.ts';
 import type { Model, ModelEdge, SpecList, Variable } from './model.ts';
 
 /**
@@ -146,19 +147,7 @@ export class TableBuilder {
    * @throws E_LIMIT where prices are too far apart to be added
    */
   finish(ceilingSeconds = Infinity): BuiltProblem {
-    const vectors = this.vectors.map((costs) => spanOf(costs, ceilingSeconds));
-    const tables = this.tables.map(({ costs }) => spanOf(costs, ceilingSeconds));
-    let most = 0;
-    let largest = 0;
-    let least = 0;
-    let terms = 0;
-    const spans = [...this.unary.map((v) => vectors[v]), ...this.edgeTable.map((t) => tables[t])];
-    for (const span of spans) {
-      most += span.most;
-      least += span.least;
-      largest = Math.max(largest, span.most);
-      if (span.most > 0) terms++;
-    }
+    const { terms, most, least, largest } = this.priceSums(ceilingSeconds);
     if (!(most < MOST_SECONDS))
       throw new ShardwrightError(
         'E_LIMIT',
@@ -172,7 +161,7 @@ export class TableBuilder {
     const unitsPerSecond = finestUnits(most, largest);
     // Costs are multiples of a quantum of units: bounds, which round in units, then reach the next
     // multiple exactly. Where that would round too much, so many units are tolerated instead.
-    const wanted = Math.ceil(spans.length / TERMS_PER_UNIT);
+    const wanted = Math.ceil((this.unary.length + this.edgeTable.length) / TERMS_PER_UNIT);
     const harmless = (MOST_ROUNDING / 2) * least * unitsPerSecond;
     const quantum = quantumOf(wanted, terms, harmless, unitsPerSecond);
     const tolerance = Math.min(wanted, Math.floor(harmless));
@@ -188,27 +177,55 @@ export class TableBuilder {
       unitsPerSecond,
       quantum,
       roundingSeconds,
-      problem: {
-        domains: Int32Array.from(this.domains),
-        unary: Int32Array.from(this.unary),
-        vectors: this.vectors,
-        edges: {
-          first: Int32Array.from(this.first),
-          second: Int32Array.from(this.second),
-          table: Int32Array.from(this.edgeTable),
-          firstMap: Int32Array.from(this.firstMap),
-          secondMap: Int32Array.from(this.secondMap),
-        },
-        maps: this.maps,
-        minPairs: {
-          first: Int32Array.from(this.minPairs.first),
-          second: Int32Array.from(this.minPairs.second),
-        },
-        tables: this.tables,
-        tolerance,
-      },
+      problem: this.problem(tolerance),
     };
   }
+
+  /** Sums over all terms of their least and largest prices, and how many have any. */
+  private priceSums(ceilingSeconds: number): PriceSums {
+    const vectors = this.vectors.map((costs) => spanOf(costs, ceilingSeconds));
+    const tables = this.tables.map(({ costs }) => spanOf(costs, ceilingSeconds));
+    const sums = { most: 0, largest: 0, least: 0, terms: 0 };
+    const spans = [...this.unary.map((v) => vectors[v]), ...this.edgeTable.map((t) => tables[t])];
+    for (const span of spans) {
+      sums.most += span.most;
+      sums.least += span.least;
+      sums.largest = Math.max(sums.largest, span.most);
+      if (span.most > 0) sums.terms++;
+    }
+    return sums;
+  }
+
+  private problem(tolerance: number): Problem {
+    return {
+      domains: Int32Array.from(this.domains),
+      unary: Int32Array.from(this.unary),
+      vectors: this.vectors,
+      edges: {
+        first: Int32Array.from(this.first),
+        second: Int32Array.from(this.second),
+        table: Int32Array.from(this.edgeTable),
+        firstMap: Int32Array.from(this.firstMap),
+        secondMap: Int32Array.from(this.secondMap),
+      },
+      maps: this.maps,
+      minPairs: {
+        first: Int32Array.from(this.minPairs.first),
+        second: Int32Array.from(this.minPairs.second),
+      },
+      tables: this.tables,
+      tolerance,
+    };
+  }
+}
+
+/** Seconds of all terms together: at most, and at least; the largest of one term. */
+interface PriceSums {
+  readonly most: number;
+  readonly least: number;
+  readonly largest: number;
+  /** Terms that have a price. */
+  readonly terms: number;
 }
 
 /**
