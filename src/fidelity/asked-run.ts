@@ -7,7 +7,6 @@ import type { ParallelPlan, RecomputeMode, TransformerShape } from '../cost/trai
 import type { Checkpoint } from '../recipes/checkpoints.ts';
 import type { StateMode } from '../recipes/zero-mode.ts';
 import type { StatedLayout } from '../sweep/layout/price-layout.ts';
-import type { LayoutTuning } from '../sweep/model/layout.ts';
 import type { SweepQuestion } from '../sweep/model/question.ts';
 import type { MeasuredRun } from './runs.ts';
 import { stepSoftware } from './software.ts';
@@ -42,30 +41,8 @@ export function askedRun(
   if (shape.furtherTokens !== undefined) return { reason: 'further tokens that are predicted' };
   const config = configOf(shape);
   if (config === undefined) return { reason: 'a shape that no family of ours has' };
-  const data = plan.replicas * plan.shards;
-  const sharded = plan.shards > 1;
-  const m = Math.max(1, Math.ceil(plan.globalBatch / (data * plan.microbatch)));
-  if (plan.globalBatch % (data * plan.microbatch) !== 0)
+  if (plan.globalBatch % (plan.replicas * plan.shards * plan.microbatch) !== 0)
     return { reason: 'a batch that its microbatches do not divide' };
-  const mode: StateMode = sharded
-    ? plan.replicas > 1
-      ? 'hsdp'
-      : 'fsdp'
-    : data * plan.context === 1
-      ? 'dp'
-      : (['dp', 'zero1', 'zero2', 'fsdp'] as const)[plan.zeroStage];
-  const hybrid = mode === 'hsdp';
-  const cutsWeights = mode === 'fsdp' || hybrid;
-  const tuning: LayoutTuning = {
-    microbatch: plan.microbatch,
-    schedule: plan.chunks > 1 ? 'interleaved' : '1f1b',
-    chunks: plan.chunks,
-    checkpoint,
-    // Weights stay gathered under stage 2, and in pipelines.
-    once: cutsWeights && m > 1 && (plan.zeroStage === 2 || plan.pipeline > 1),
-    asStated: true,
-    ...(system.expertOverlap ? { paired: true } : {}),
-  };
   return {
     question: {
       model: id,
@@ -78,25 +55,58 @@ export function askedRun(
       dtype: system.matmulUnit === 'fp16' ? 'f16' : 'bf16',
       software: stepSoftware(system),
     },
-    layout: {
-      sizes: {
-        pp: plan.pipeline,
-        dp_replicate: hybrid ? plan.replicas : 1,
-        dp_shard: hybrid ? plan.shards : data,
-        cp: plan.context,
-        tp: plan.tensor,
-        ep: plan.expert,
-      },
+    layout: layoutOf(plan, {
       // Megatron's ring; gathered keys and values in the Llama 3 report (arXiv:2407.21783, section
       // 3.3.2).
-      kind: {
-        mode,
-        context: framework === 'llama3-herd' ? 'cp' : 'ring',
-        sequenceParallel: plan.sequenceParallel,
-      },
-      tuning,
+      context: framework === 'llama3-herd' ? 'cp' : 'ring',
+      checkpoint,
+      pairs: system.expertOverlap,
+    }),
+  };
+}
+
+/** The layout of a plan. */
+function layoutOf(
+  plan: ParallelPlan,
+  {
+    context,
+    checkpoint,
+    pairs,
+  }: { readonly context: 'cp' | 'ring'; readonly checkpoint: Checkpoint; readonly pairs: boolean },
+): StatedLayout {
+  const data = plan.replicas * plan.shards;
+  const mode = modeOf(plan);
+  const hybrid = mode === 'hsdp';
+  const cutsWeights = mode === 'fsdp' || hybrid;
+  const microbatches = Math.max(1, Math.ceil(plan.globalBatch / (data * plan.microbatch)));
+  return {
+    sizes: {
+      pp: plan.pipeline,
+      dp_replicate: hybrid ? plan.replicas : 1,
+      dp_shard: hybrid ? plan.shards : data,
+      cp: plan.context,
+      tp: plan.tensor,
+      ep: plan.expert,
+    },
+    kind: { mode, context, sequenceParallel: plan.sequenceParallel },
+    tuning: {
+      microbatch: plan.microbatch,
+      schedule: plan.chunks > 1 ? 'interleaved' : '1f1b',
+      chunks: plan.chunks,
+      checkpoint,
+      // Weights stay gathered under stage 2, and in pipelines.
+      once: cutsWeights && microbatches > 1 && (plan.zeroStage === 2 || plan.pipeline > 1),
+      asStated: true,
+      ...(pairs ? { paired: true } : {}),
     },
   };
+}
+
+function modeOf({ replicas, shards, context, zeroStage }: ParallelPlan): StateMode {
+  if (shards > 1) return replicas > 1 ? 'hsdp' : 'fsdp';
+  return replicas * shards * context === 1
+    ? 'dp'
+    : (['dp', 'zero1', 'zero2', 'fsdp'] as const)[zeroStage];
 }
 
 /**

@@ -97,18 +97,43 @@ export interface SettledLayout {
 /**
  * @throws E_INPUT where the sizes do not make up the devices, or the chunks not the layers
  */
-export function settleLayout(
-  draft: LayoutDraft,
-  { file, devices, layers, routed }: LayoutSetting,
-): SettledLayout {
-  const fail = (what: string, hint: string): ShardwrightError =>
-    new ShardwrightError('E_INPUT', what, { file, hint });
+export function settleLayout(draft: LayoutDraft, setting: LayoutSetting): SettledLayout {
+  const { file, devices, layers, routed } = setting;
+  const fail: Fail = (what, hint) => new ShardwrightError('E_INPUT', what, { file, hint });
+  const data = dataRanks(draft, devices, fail);
+  const stages = stagesOf(draft, draft.pp ?? 1, layers, fail);
+  const { microbatch, accumulation } = draft;
+  const globalBatch =
+    draft.globalBatch ??
+    (microbatch === undefined || accumulation === undefined
+      ? undefined
+      : microbatch * accumulation * data.ranks);
+  return {
+    text: settingsOf(draft, data, stages, routed)
+      .flatMap(([key, value]) => (value === undefined ? [] : [`${key}=${value}`]))
+      .join(','),
+    ...(draft.sequence === undefined ? {} : { sequence: draft.sequence }),
+    ...(globalBatch === undefined ? {} : { globalBatch }),
+  };
+}
+
+type Fail = (what: string, hint: string) => ShardwrightError;
+
+/** Ranks that hold other samples: replicas, each cut into shards. */
+interface DataRanks {
+  readonly ranks: number;
+  readonly replicas: number;
+  readonly shards: number;
+}
+
+/** The data ranks that the devices leave. @throws E_INPUT where the sizes do not make them up */
+function dataRanks(draft: LayoutDraft, devices: number, fail: Fail): DataRanks {
   if (draft.devices !== undefined && draft.devices !== devices)
     throw fail(
       `the file is for ${draft.devices} devices, and --devices is ${devices}`,
       `write --devices ${draft.devices}.`,
     );
-  const { pp = 1, cp = 1, tp = 1, ep = 1 } = draft;
+  const { pp = 1, cp = 1, tp = 1 } = draft;
   const inner = pp * cp * tp;
   if (devices % inner !== 0)
     throw fail(
@@ -126,21 +151,24 @@ export function settleLayout(
         `beside pp x cp x tp = ${inner}`,
       'change --devices, or the sizes in the file.',
     );
-  const zero = draft.zero ?? 0;
+  return { ranks, replicas, shards };
+}
+
+/** The settings of `--layout`; undefined for those that are as by default. */
+function settingsOf(
+  draft: LayoutDraft,
+  { ranks, replicas, shards }: DataRanks,
+  { chunks, cuts }: Stages,
+  routed: boolean,
+): readonly (readonly [LayoutKey, string | undefined])[] {
+  const { pp = 1, cp = 1, tp = 1, ep = 1, zero = 0 } = draft;
   // Replicas of shards are HSDP; without cut parameters all data ranks are one kind.
   const hybrid = zero === 3 && replicas > 1;
-  const { chunks, cuts } = stagesOf(draft, pp, layers, fail);
-  const { microbatch, accumulation } = draft;
-  const globalBatch =
-    draft.globalBatch ??
-    (microbatch === undefined || accumulation === undefined
-      ? undefined
-      : microbatch * accumulation * ranks);
   const flag = (value: boolean | undefined): string | undefined =>
     value === undefined ? undefined : value ? '1' : '0';
   const sized = (n: number | undefined, least = 1): string | undefined =>
     n === undefined || n <= least ? undefined : String(n);
-  const settings: readonly (readonly [LayoutKey, string | undefined])[] = [
+  return [
     ['pp', sized(pp)],
     ['vp', sized(chunks)],
     ['stages', cuts === undefined || new Set(cuts).size === 1 ? undefined : cutsText(cuts)],
@@ -151,7 +179,7 @@ export function settleLayout(
     ['sp', tp > 1 ? flag(draft.sequenceParallel) : undefined],
     ['ep', sized(ep)],
     ['etp', routed ? sized(draft.etp) : undefined],
-    ['mbs', String(microbatch ?? 1)],
+    ['mbs', String(draft.microbatch ?? 1)],
     ['zero', String(zero)],
     ['reshard', zero === 3 ? flag(draft.reshards) : undefined],
     ['recompute', draft.recompute],
@@ -166,14 +194,6 @@ export function settleLayout(
         : draft.dtype,
     ],
   ];
-  const text = settings
-    .flatMap(([key, value]) => (value === undefined ? [] : [`${key}=${value}`]))
-    .join(',');
-  return {
-    text,
-    ...(draft.sequence === undefined ? {} : { sequence: draft.sequence }),
-    ...(globalBatch === undefined ? {} : { globalBatch }),
-  };
 }
 
 interface Stages {
@@ -182,61 +202,83 @@ interface Stages {
   readonly cuts?: readonly number[];
 }
 
-function stagesOf(
-  draft: LayoutDraft,
-  pp: number,
-  layers: number,
-  fail: (what: string, hint: string) => ShardwrightError,
+function stagesOf(draft: LayoutDraft, pp: number, layers: number, fail: Fail): Stages {
+  const { cuts } = draft;
+  if (pp === 1) return { chunks: draft.chunks ?? 1 };
+  if (cuts?.trainer === 'torchtitan') return titanStages(draft, cuts, { pp, layers, fail });
+  if (cuts?.letters !== undefined) return letteredStages(cuts.letters, { pp, layers, fail });
+  return countedStages(draft, cuts, { pp, layers, fail });
+}
+
+/** Layers that are cut into stages. */
+interface Cutting {
+  readonly pp: number;
+  readonly layers: number;
+  readonly fail: Fail;
+}
+
+/** Parts that the file names, or as many as torchtitan makes. */
+function titanStages(
+  { chunkLayers, chunks = 1 }: LayoutDraft,
+  { inputWeight, outputWeight, parts }: TorchtitanStages,
+  { pp, layers, fail }: Cutting,
 ): Stages {
-  const { cuts, chunkLayers, chunks = 1 } = draft;
-  if (pp === 1) return { chunks };
-  if (cuts?.trainer === 'torchtitan') {
-    const { inputWeight, outputWeight, parts } = cuts;
-    if (parts !== undefined) {
-      const sum = parts.reduce((total, n) => total + n, 0);
-      if (sum !== layers)
-        throw fail(
-          `module_fqns_per_model_part: found ${sum} layers, wanted ${layers}`,
-          'name every layer of the model once.',
-        );
-      if (parts.length % pp !== 0)
-        throw fail(
-          `module_fqns_per_model_part: found ${parts.length} parts, wanted a multiple of ` +
-            `pipeline_parallel_degree ${pp}`,
-          'change one of the two.',
-        );
-      return { chunks: parts.length / pp, cuts: parts };
-    }
-    const counted = layers + inputWeight + outputWeight;
-    const all = chunkLayers === undefined ? pp * chunks : Math.ceil(counted / chunkLayers);
-    if (all % pp !== 0)
-      throw fail(
-        `pipeline_parallel_layers_per_stage: found ${chunkLayers}, which makes ${all} parts ` +
-          `of ${layers} layers; wanted a multiple of pipeline_parallel_degree ${pp}`,
-        'change one of the two.',
-      );
-    const found = torchtitanCuts(all, layers, inputWeight, outputWeight);
-    if ('fault' in found) throw fail(found.fault, found.hint);
-    return { chunks: all / pp, cuts: found };
-  }
-  if (cuts?.letters !== undefined) {
-    const { layers: each, empty } = cuts.letters;
-    const sum = each.reduce((total, n) => total + n, 0);
+  if (parts !== undefined) {
+    const sum = parts.reduce((total, n) => total + n, 0);
     if (sum !== layers)
       throw fail(
-        `pipeline_model_parallel_layout: found ${sum} layers (t), wanted ${layers}`,
-        'a t is a layer of the model.',
+        `module_fqns_per_model_part: found ${sum} layers, wanted ${layers}`,
+        'name every layer of the model once.',
       );
-    if (each.length % pp !== 0)
+    if (parts.length % pp !== 0)
       throw fail(
-        `pipeline_model_parallel_layout: found ${each.length} stages, wanted a multiple of ` +
-          `pipeline_model_parallel_size ${pp}`,
-        'stages stand between |.',
+        `module_fqns_per_model_part: found ${parts.length} parts, wanted a multiple of ` +
+          `pipeline_parallel_degree ${pp}`,
+        'change one of the two.',
       );
-    // Without a price for the parts of a stage that are not layers, embedding or head, layers are
-    // divided into equal parts.
-    return { chunks: each.length / pp, ...(empty > 0 ? {} : { cuts: each }) };
+    return { chunks: parts.length / pp, cuts: parts };
   }
+  const counted = layers + inputWeight + outputWeight;
+  const all = chunkLayers === undefined ? pp * chunks : Math.ceil(counted / chunkLayers);
+  if (all % pp !== 0)
+    throw fail(
+      `pipeline_parallel_layers_per_stage: found ${chunkLayers}, which makes ${all} parts ` +
+        `of ${layers} layers; wanted a multiple of pipeline_parallel_degree ${pp}`,
+      'change one of the two.',
+    );
+  const found = torchtitanCuts(all, layers, inputWeight, outputWeight);
+  if ('fault' in found) throw fail(found.fault, found.hint);
+  return { chunks: all / pp, cuts: found };
+}
+
+/** The stages that Megatron-LM's layout writes in letters. */
+function letteredStages(
+  { layers: each, empty }: StageLetters,
+  { pp, layers, fail }: Cutting,
+): Stages {
+  const sum = each.reduce((total, n) => total + n, 0);
+  if (sum !== layers)
+    throw fail(
+      `pipeline_model_parallel_layout: found ${sum} layers (t), wanted ${layers}`,
+      'a t is a layer of the model.',
+    );
+  if (each.length % pp !== 0)
+    throw fail(
+      `pipeline_model_parallel_layout: found ${each.length} stages, wanted a multiple of ` +
+        `pipeline_model_parallel_size ${pp}`,
+      'stages stand between |.',
+    );
+  // Without a price for the parts of a stage that are not layers, embedding or head, layers are
+  // divided into equal parts.
+  return { chunks: each.length / pp, ...(empty > 0 ? {} : { cuts: each }) };
+}
+
+/** Equal chunks, but for what Megatron-LM says of the first and the last stage. */
+function countedStages(
+  { chunkLayers, chunks = 1 }: LayoutDraft,
+  cuts: MegatronStages | undefined,
+  { pp, layers, fail }: Cutting,
+): Stages {
   const each = chunkLayers === undefined ? chunks : layers / pp / chunkLayers;
   if (!Number.isInteger(each))
     throw fail(

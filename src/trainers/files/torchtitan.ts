@@ -296,11 +296,37 @@ function finished(
       FP8_RECIPE.test(path) ||
       path === 'converters',
   );
-  const stated = (key: string): boolean => own.some((s) => s.key === key);
+  const { draft, notPriced } = readSettings(
+    withCheckpointing(own, defaults),
+    TABLE,
+    file,
+    ({ path }) => path.startsWith('parallelism.'),
+  );
+  takeDefaults(draft);
+  // Names of other modules than the layers, and points, have no price: layers lie in equal parts
+  // then.
+  const isNamed = own.some(
+    ({ key }) => key === NAMED_PARTS || key === 'pipeline_parallel_split_points',
+  );
+  if (!isNamed) draft.cuts = stages(draft);
+  else if (draft.cuts?.trainer !== 'torchtitan' || draft.cuts.parts === undefined)
+    delete draft.cuts;
+  // Schedules with several stages a rank have two of them, where the layers of a stage are not
+  // stated.
+  if ((draft.pp ?? 1) > 1 && draft.schedule === 'interleaved' && draft.chunkLayers === undefined)
+    draft.chunks = 2;
+  return { draft, notPriced };
+}
+
+/** The settings with the mode of checkpointing, and the option of a selective one. */
+function withCheckpointing(
+  own: readonly FileSetting[],
+  defaults: { readonly recompute: string; readonly option: string },
+): FileSetting[] {
   const given: FileSetting[] = [
     // An option has its meaning together with its mode.
     ...own.filter(({ key }) => key !== 'selective_ac_option'),
-    ...(stated('mode')
+    ...(own.some(({ key }) => key === 'mode')
       ? []
       : [
           {
@@ -316,36 +342,23 @@ function finished(
     value: defaults.option,
   };
   const selective = given.some(({ key, value }) => key === 'mode' && value === 'selective');
-  const { draft, notPriced } = readSettings(
-    [...given, ...(selective ? [option] : [])],
-    TABLE,
-    file,
-    ({ path }) => path.startsWith('parallelism.'),
-  );
+  return [...given, ...(selective ? [option] : [])];
+}
+
+/** Fills in what torchtitan does where nothing is stated. */
+function takeDefaults(draft: LayoutDraft): void {
   const pieces = draft.accumulation ?? 1;
   delete draft.accumulation;
   const localBatch = draft.microbatch ?? 8;
   const pp = draft.pp ?? 1;
   draft.replicas ??= 1;
   draft.shards ??= -1;
-  // Where nothing is stated (0.3 has no such setting) PyTorch gathers keys and values.
+  // 0.3 has no such setting: PyTorch gathers keys and values.
   draft.context ??= 'cp';
   // All ranks of a shard degree of 1 have whole parameters.
   draft.zero = draft.shards === 1 && (draft.cp ?? 1) === 1 ? 0 : 3;
   draft.sequenceParallel ??= true;
   draft.sequence ??= 2048;
-  if (pp > 1) draft.microbatch = pieces;
-  else draft.microbatch = localBatch;
+  draft.microbatch = pp > 1 ? pieces : localBatch;
   if (draft.globalBatch === undefined) draft.accumulation = pp > 1 ? localBatch / pieces : 1;
-  // Names of other modules than the layers, and points, have no price: layers lie in equal parts
-  // then.
-  const isNamed = stated(NAMED_PARTS) || stated('pipeline_parallel_split_points');
-  if (!isNamed) draft.cuts = stages(draft);
-  else if (draft.cuts?.trainer !== 'torchtitan' || draft.cuts.parts === undefined)
-    delete draft.cuts;
-  // Schedules with several stages a rank have two of them, where the layers of a stage are not
-  // stated.
-  if (pp > 1 && draft.schedule === 'interleaved' && draft.chunkLayers === undefined)
-    draft.chunks = 2;
-  return { draft, notPriced };
 }

@@ -13,7 +13,7 @@ import type {
   ExportTarget,
 } from '../../backend/target.ts';
 import { modelShape } from '../roles/model-shape.ts';
-import { planRoles } from '../roles/roles.ts';
+import { type PlanRoles, planRoles } from '../roles/roles.ts';
 import { recipeLosses, type StyledModule, tensorStyles } from '../roles/styles.ts';
 import { zeroStage } from '../roles/zero-stage.ts';
 
@@ -37,16 +37,34 @@ function write(source: ExportSource): ExportResult {
   for (const { path, style } of modules)
     if (style.startsWith('embedding'))
       losses.push({ item: path, planned: style, instead: 'AutoTP cuts linear layers only' });
+  const config = configOf(source, roles, modules);
+  const lines = lossLines(losses);
+  const files: ExportFile[] = [
+    { name: 'ds_config.json', text: `${JSON.stringify(config, null, 2)}\n` },
+  ];
+  // JSON has no comments.
+  files.push({
+    name: 'ds_config.txt',
+    text: [...headLines(source, 'deepspeed'), ...lines, ''].join('\n'),
+  });
+  return { files, losses };
+}
+
+function configOf(
+  source: ExportSource,
+  roles: PlanRoles,
+  modules: readonly StyledModule[],
+): Readonly<Record<string, unknown>> {
+  const { degree, batch } = roles;
   const data = degree('data') * degree('fsdp');
-  const perDevice =
-    roles.batch === undefined ? 1 : Math.max(1, Math.floor(roles.batch.sequences / data));
+  const perDevice = batch === undefined ? 1 : Math.max(1, Math.floor(batch.sequences / data));
   const linear = modules.filter(({ style }) => !style.startsWith('embedding'));
   const specs = (style: StyledModule['style'], type: string): object[] => {
     const patterns = linear.filter((m) => m.style === style).map((m) => pattern(m.path));
     return patterns.length === 0 ? [] : [{ patterns, partition_type: type }];
   };
   const { is16Bit } = modelShape(source, roles);
-  const config = {
+  return {
     train_micro_batch_size_per_gpu: perDevice,
     gradient_accumulation_steps: 1,
     bf16: { enabled: is16Bit },
@@ -76,16 +94,6 @@ function write(source: ExportSource): ExportResult {
       ? { activation_checkpointing: { partition_activations: false } }
       : {}),
   };
-  const lines = lossLines(losses);
-  const files: ExportFile[] = [
-    { name: 'ds_config.json', text: `${JSON.stringify(config, null, 2)}\n` },
-  ];
-  // JSON has no comments.
-  files.push({
-    name: 'ds_config.txt',
-    text: [...headLines(source, 'deepspeed'), ...lines, ''].join('\n'),
-  });
-  return { files, losses };
 }
 
 export const deepspeedTarget: ExportTarget = {

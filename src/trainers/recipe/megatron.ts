@@ -8,7 +8,7 @@ import { headLines } from '../../backend/python-text.ts';
 import type { ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
 import { layoutLosses } from '../roles/megatron-layout.ts';
 import { modelShape } from '../roles/model-shape.ts';
-import { planRoles } from '../roles/roles.ts';
+import { type PlanRoles, planRoles } from '../roles/roles.ts';
 import { recipeLosses, tensorStyles } from '../roles/styles.ts';
 import { zeroStage } from '../roles/zero-stage.ts';
 
@@ -21,8 +21,23 @@ function write(source: ExportSource): ExportResult {
     ...styleLosses,
     ...layoutLosses(modules, degree('tensor')),
   ];
-  const shape = modelShape(source, roles);
-  const data = degree('data') * degree('fsdp');
+  const head = [...headLines(source, 'megatron'), ...lossLines(losses)];
+  const args = [...parallelArguments(source, roles), ...modelArguments(source, roles)];
+  return {
+    files: [
+      { name: 'megatron.args', text: [...head.map((line) => `# ${line}`), ...args, ''].join('\n') },
+    ],
+    losses,
+    notes: [
+      'The optimizer, the data and the tokenizer are yours to add; what the graph does not ' +
+        'tell of the model is left out.',
+    ],
+  };
+}
+
+/** Degrees of parallelism, and how the batch is cut. */
+function parallelArguments(source: ExportSource, roles: PlanRoles): string[] {
+  const { degree, batch } = roles;
   const args: string[] = [
     `--tensor-model-parallel-size ${degree('tensor')}`,
     '--pipeline-model-parallel-size 1',
@@ -39,11 +54,19 @@ function write(source: ExportSource): ExportResult {
   else if (zeroStage(roles, source).stage > 0) args.push('--use-distributed-optimizer');
   if (degree('fsdp') > 1 && degree('data') > 1)
     args.push(`--num-distributed-optimizer-instances ${degree('data')}`);
-  if (roles.batch !== undefined) {
-    args.push(`--micro-batch-size ${Math.max(1, Math.floor(roles.batch.sequences / data))}`);
-    args.push(`--global-batch-size ${roles.batch.sequences}`, `--seq-length ${roles.batch.tokens}`);
-    args.push(`--max-position-embeddings ${roles.batch.tokens}`);
+  if (batch !== undefined) {
+    const data = degree('data') * degree('fsdp');
+    args.push(`--micro-batch-size ${Math.max(1, Math.floor(batch.sequences / data))}`);
+    args.push(`--global-batch-size ${batch.sequences}`, `--seq-length ${batch.tokens}`);
+    args.push(`--max-position-embeddings ${batch.tokens}`);
   }
+  return args;
+}
+
+/** Sizes and form of the model, as far as the graph tells them. */
+function modelArguments(source: ExportSource, roles: PlanRoles): string[] {
+  const shape = modelShape(source, roles);
+  const args: string[] = [];
   const stated: readonly (readonly [string, number | undefined])[] = [
     ['--num-layers', shape.layers],
     ['--hidden-size', shape.hidden],
@@ -68,17 +91,7 @@ function write(source: ExportSource): ExportResult {
       '--recompute-method uniform',
       '--recompute-num-layers 1',
     );
-  const head = [...headLines(source, 'megatron'), ...lossLines(losses)];
-  return {
-    files: [
-      { name: 'megatron.args', text: [...head.map((line) => `# ${line}`), ...args, ''].join('\n') },
-    ],
-    losses,
-    notes: [
-      'The optimizer, the data and the tokenizer are yours to add; what the graph does not ' +
-        'tell of the model is left out.',
-    ],
-  };
+  return args;
 }
 
 export const megatronTarget: ExportTarget = {

@@ -35,34 +35,65 @@ function write(source: ExportSource): ExportResult {
       instead: l.instead.replace('Megatron', 'torchtitan'),
     })),
   ];
-  const own = degrees(roles);
-  const recompute = source.plan.request.checkpoint === 'full';
-  const data = roles.degree('data') * roles.degree('fsdp');
-  const { batch } = roles;
-  const local = batch === undefined ? undefined : Math.max(1, Math.floor(batch.sequences / data));
   const head = [...headLines(source, 'torchtitan'), ...lossLines(losses)].map(
     (line) => `# ${line}`,
   );
-  const toml = [
+  const training = trainingSizes(roles);
+  const recompute = source.plan.request.checkpoint === 'full';
+  return {
+    files: [
+      { name: 'torchtitan_config.py', text: pythonText(head, roles, training) },
+      { name: 'torchtitan.toml', text: tomlText(head, roles, { training, recompute }) },
+    ],
+    losses,
+    notes: [
+      'With FSDP of PyTorch 2.13 set parallelism.spmd_backend = "partial_dtensor"; the ' +
+        'default of torchtitan 0.3.0 needs a later one.',
+    ],
+  };
+}
+
+/** Sizes of the training, as both files name them; none where the plan does not tell its batch. */
+function trainingSizes({ batch, degree }: PlanRoles): readonly (readonly [string, number])[] {
+  if (batch === undefined) return [];
+  const data = degree('data') * degree('fsdp');
+  return [
+    ['local_batch_size', Math.max(1, Math.floor(batch.sequences / data))],
+    ['global_batch_size', batch.sequences],
+    ['seq_len', batch.tokens],
+  ];
+}
+
+/** The file of torchtitan 0.2. */
+function tomlText(
+  head: readonly string[],
+  roles: PlanRoles,
+  {
+    training,
+    recompute,
+  }: { readonly training: ReturnType<typeof trainingSizes>; readonly recompute: boolean },
+): string {
+  return [
     ...head,
     '[parallelism]',
-    ...Object.entries(own).map(([name, value]) => `${name} = ${value}`),
+    ...Object.entries(degrees(roles)).map(([name, value]) => `${name} = ${value}`),
     'fsdp_reshard_after_forward = "always"',
-    ...(batch === undefined
-      ? []
-      : [
-          '',
-          '[training]',
-          `local_batch_size = ${local}`,
-          `global_batch_size = ${batch.sequences}`,
-          `seq_len = ${batch.tokens}`,
-        ]),
+    ...(training.length === 0 ? [] : ['', '[training]']),
+    ...training.map(([name, value]) => `${name} = ${value}`),
     '',
     '[activation_checkpoint]',
     `mode = "${recompute ? 'full' : 'none'}"`,
     '',
   ].join('\n');
-  const python = [
+}
+
+/** The file of torchtitan 0.3. */
+function pythonText(
+  head: readonly string[],
+  roles: PlanRoles,
+  training: ReturnType<typeof trainingSizes>,
+): string {
+  return [
     ...head,
     'from torchtitan.config import ParallelismConfig',
     '',
@@ -70,7 +101,7 @@ function write(source: ExportSource): ExportResult {
     'def parallelism():',
     '    """The degrees of the plan."""',
     '    return ParallelismConfig(',
-    ...Object.entries(own).map(([name, value]) => `        ${name}=${value},`),
+    ...Object.entries(degrees(roles)).map(([name, value]) => `        ${name}=${value},`),
     `        enable_sequence_parallel=${roles.sequenceParallel ? 'True' : 'False'},`,
     '        fsdp_reshard_after_forward="always",',
     '    )',
@@ -80,27 +111,10 @@ function write(source: ExportSource): ExportResult {
     '    """A recipe of torchtitan, such as `llama3_debugmodel`, with the degrees of the plan."""',
     '    config = recipe()',
     '    config.parallelism = parallelism()',
-    ...(batch === undefined
-      ? []
-      : [
-          `    config.training.local_batch_size = ${local}`,
-          `    config.training.global_batch_size = ${batch.sequences}`,
-          `    config.training.seq_len = ${batch.tokens}`,
-        ]),
+    ...training.map(([name, value]) => `    config.training.${name} = ${value}`),
     '    return config',
     '',
   ].join('\n');
-  return {
-    files: [
-      { name: 'torchtitan_config.py', text: python },
-      { name: 'torchtitan.toml', text: toml },
-    ],
-    losses,
-    notes: [
-      'With FSDP of PyTorch 2.13 set parallelism.spmd_backend = "partial_dtensor"; the ' +
-        'default of torchtitan 0.3.0 needs a later one.',
-    ],
-  };
 }
 
 export const torchtitanTarget: ExportTarget = {

@@ -48,45 +48,7 @@ export function planRoles(source: ExportSource): PlanRoles {
   const { mesh, table, plan, program } = source;
   const planned = new Map(plan.nodes.map((node) => [node.name, node]));
   const sharding = (text: string): Sharding => parseSharding(text, mesh, { kinds: table.kinds });
-  /** Parameter behind a value, and which of its dims each dim of the value is. */
-  const origin = new Map<string, { name: string; dims: readonly number[]; turned: boolean }>();
-  const uses = new Map<string, { used: number[]; outFirst: boolean; isTable: boolean }>();
-  for (const node of program.nodes) {
-    if (node.kind === 'placeholder') {
-      if (node.meta.role !== 'parameter') continue;
-      const name = node.meta.roleName ?? node.name;
-      origin.set(node.name, { name, dims: sizes(node).map((_, d) => d), turned: false });
-      uses.set(name, { used: mesh.sizes.map(() => -1), outFirst: false, isTable: false });
-      continue;
-    }
-    if (node.meta.phase === 'backward' || node.meta.phase === 'optimizer') continue;
-    const own = planned.get(node.name);
-    operands(node).forEach((operand, i) => {
-      const from = origin.get(operand);
-      if (from === undefined) return;
-      const dims = VIEWS.test(node.target) ? viewDims(node, from.dims) : undefined;
-      if (dims !== undefined) {
-        if (!origin.has(node.name))
-          origin.set(node.name, {
-            ...from,
-            dims,
-            turned:
-              from.turned !==
-              (node.target.startsWith('aten.t.') || node.target.startsWith('aten.transpose')),
-          });
-        return;
-      }
-      const use = uses.get(from.name);
-      const spec = own?.inputs[i];
-      if (use === undefined || spec === undefined) return;
-      sharding(spec).placements.forEach((p, m) => {
-        if (p.dim !== undefined && mesh.sizes[m] > 1) use.used[m] = from.dims[p.dim] ?? -1;
-      });
-      if (PRODUCTS.test(node.target))
-        use.outFirst ||= from.turned || node.target.startsWith('aten.linear');
-      if (node.target.startsWith('aten.embedding')) use.isTable = true;
-    });
-  }
+  const uses = parameterUses(source, sharding);
   const parameters = program.nodes.flatMap((node): ParameterUse[] => {
     if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') return [];
     const name = node.meta.roleName ?? node.name;
@@ -109,6 +71,62 @@ export function planRoles(source: ExportSource): PlanRoles {
       plan.nodes.some((node) => isCutAlong(node.target, node.outputs[0], tensor, sharding)),
     batch: batchOf(program.nodes),
   };
+}
+
+/** The parameter behind a value, and which of its dims each dim of the value is. */
+interface Origin {
+  readonly name: string;
+  readonly dims: readonly number[];
+  readonly turned: boolean;
+}
+
+/** How the forward pass uses a parameter. */
+interface ForwardUse {
+  readonly used: number[];
+  outFirst: boolean;
+  isTable: boolean;
+}
+
+/** The uses of all parameters in the forward pass, through views. */
+function parameterUses(
+  { mesh, plan, program }: ExportSource,
+  sharding: (text: string) => Sharding,
+): ReadonlyMap<string, ForwardUse> {
+  const planned = new Map(plan.nodes.map((node) => [node.name, node]));
+  const origin = new Map<string, Origin>();
+  const uses = new Map<string, ForwardUse>();
+  for (const node of program.nodes) {
+    if (node.kind === 'placeholder') {
+      if (node.meta.role !== 'parameter') continue;
+      const name = node.meta.roleName ?? node.name;
+      origin.set(node.name, { name, dims: sizes(node).map((_, d) => d), turned: false });
+      uses.set(name, { used: mesh.sizes.map(() => -1), outFirst: false, isTable: false });
+      continue;
+    }
+    if (node.meta.phase === 'backward' || node.meta.phase === 'optimizer') continue;
+    const own = planned.get(node.name);
+    operands(node).forEach((operand, i) => {
+      const from = origin.get(operand);
+      if (from === undefined) return;
+      const dims = VIEWS.test(node.target) ? viewDims(node, from.dims) : undefined;
+      if (dims !== undefined) {
+        const turns = node.target.startsWith('aten.t.') || node.target.startsWith('aten.transpose');
+        if (!origin.has(node.name))
+          origin.set(node.name, { ...from, dims, turned: from.turned !== turns });
+        return;
+      }
+      const use = uses.get(from.name);
+      const spec = own?.inputs[i];
+      if (use === undefined || spec === undefined) return;
+      sharding(spec).placements.forEach((p, m) => {
+        if (p.dim !== undefined && mesh.sizes[m] > 1) use.used[m] = from.dims[p.dim] ?? -1;
+      });
+      if (PRODUCTS.test(node.target))
+        use.outFirst ||= from.turned || node.target.startsWith('aten.linear');
+      if (node.target.startsWith('aten.embedding')) use.isTable = true;
+    });
+  }
+  return uses;
 }
 
 function isCutAlong(
