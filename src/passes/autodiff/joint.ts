@@ -9,6 +9,7 @@ import type {
   GivenSharding,
   Graph,
   Node,
+  NodeMeta,
   Output,
   TensorType,
   ValueRef,
@@ -130,12 +131,21 @@ export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
     { ...built, ...givenOf(source, built, (name) => forward.nameOf(name)) },
     new Set(seed === undefined ? [] : starts.map((ref) => ref.name)),
   );
-  const wishes = source.nodes.flatMap(({ name, meta: { save } }) =>
-    save === undefined ? [] : [[forward.nameOf(name), save] as const],
-  );
-  const joint = retained(stamped, new Map(wishes), table);
+  const joint = retained(stamped, savesOf(source, forward), table);
   lintGraph(joint, (node, typeOf) => inferCall(table, node, typeOf));
   return joint;
+}
+
+/** What the source says of keeping a value, by the name that the value has now. */
+function savesOf(
+  { nodes }: Graph,
+  forward: ForwardCopy,
+): Map<string, NonNullable<NodeMeta['save']>> {
+  return new Map(
+    nodes.flatMap(({ name, meta: { save } }) =>
+      save === undefined ? [] : [[forward.nameOf(name), save] as const],
+    ),
+  );
 }
 
 interface End {

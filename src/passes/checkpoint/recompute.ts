@@ -27,36 +27,74 @@ interface RecomputedGraph {
  */
 export function recomputeInBackward(graph: Graph, names: ReadonlySet<string>): RecomputedGraph {
   const split = backwardStart(graph);
-  const again = new Map<string, Node>();
-  graph.nodes.slice(0, split).forEach((node) => {
-    if (node.kind !== 'call') return;
-    let member = false;
-    if (node.target === 'operator.getitem')
-      eachOperand(node, (source) => (member ||= again.has(source)));
-    if (names.has(node.name) || member) again.set(node.name, node);
-  });
+  const again = callsOf(graph.nodes.slice(0, split), names);
   const missing = [...names].filter((name) => !again.has(name)).sort();
   if (missing.length > 0)
     throw new ShardwrightError('E_USAGE', `'${missing[0]}' is no call of the forward pass`, {
       hint: 'only results of the forward pass can be recomputed',
     });
-  const taken = new Set(graph.nodes.map((n) => n.name));
-  const written = new Map<string, string>();
-  const originalOf = new Map<string, string>();
-  const nodes: Node[] = graph.nodes.slice(0, split);
+  const writer = new SecondRuns(graph, again, split);
+  for (const node of graph.nodes.slice(split)) writer.add(node);
+  const { nodes, originalOf } = writer;
+  if (originalOf.size === 0) return { graph, originalOf };
+  const note =
+    (originalOf.size === 1
+      ? 'One node of the forward pass is '
+      : `${originalOf.size} nodes of the forward pass are `) + 'recomputed in the backward pass.';
+  return { graph: { ...graph, nodes, notes: [...(graph.notes ?? []), note] }, originalOf };
+}
+
+/** The calls of these names, with the `getitem`s that read their results. */
+function callsOf(nodes: readonly Node[], names: ReadonlySet<string>): ReadonlyMap<string, Node> {
+  const found = new Map<string, Node>();
+  for (const node of nodes) {
+    if (node.kind !== 'call') continue;
+    let member = false;
+    if (node.target === 'operator.getitem')
+      eachOperand(node, (source) => (member ||= found.has(source)));
+    if (names.has(node.name) || member) found.set(node.name, node);
+  }
+  return found;
+}
+
+/** Writes the backward pass, and before each of its nodes what it needs a second time. */
+class SecondRuns {
+  readonly nodes: Node[];
+  readonly originalOf = new Map<string, string>();
+  private readonly taken: Set<string>;
+  private readonly written = new Map<string, string>();
+
+  constructor(
+    graph: Graph,
+    private readonly again: ReadonlyMap<string, Node>,
+    split: number,
+  ) {
+    this.nodes = graph.nodes.slice(0, split);
+    this.taken = new Set(graph.nodes.map((n) => n.name));
+  }
+
+  add(node: Node): void {
+    if (node.kind !== 'call') {
+      this.nodes.push(node);
+      return;
+    }
+    eachOperand(node, (name) => this.write(name));
+    this.nodes.push(mapOperands(node, (operand) => this.written.get(operand) ?? operand));
+  }
+
   /** Writes a node again, and what it needs; deep chains are walked without recursion. */
-  const write = (name: string): void => {
+  private write(name: string): void {
     const stack = [name];
     while (stack.length > 0) {
       const top = stack[stack.length - 1];
-      const node = again.get(top);
-      if (node === undefined || written.has(top)) {
+      const node = this.again.get(top);
+      if (node === undefined || this.written.has(top)) {
         stack.pop();
         continue;
       }
       const open: string[] = [];
       eachOperand(node, (operand) => {
-        if (again.has(operand) && !written.has(operand)) open.push(operand);
+        if (this.again.has(operand) && !this.written.has(operand)) open.push(operand);
       });
       if (open.length > 0) {
         // The first operand is written first.
@@ -64,31 +102,22 @@ export function recomputeInBackward(graph: Graph, names: ReadonlySet<string>): R
         continue;
       }
       stack.pop();
-      let fresh = `${top}_recomputed`;
-      for (let i = 1; taken.has(fresh); i++) fresh = `${top}_recomputed_${i}`;
-      taken.add(fresh);
-      written.set(top, fresh);
-      originalOf.set(fresh, top);
-      const moved = mapOperands(node, (operand) => written.get(operand) ?? operand);
-      nodes.push({
-        ...moved,
-        name: fresh,
-        meta: { ...moved.meta, phase: 'forward', savedOnly: true, repeats: top },
-      });
+      this.copy(node);
     }
-  };
-  for (const node of graph.nodes.slice(split)) {
-    if (node.kind !== 'call') {
-      nodes.push(node);
-      continue;
-    }
-    eachOperand(node, write);
-    nodes.push(mapOperands(node, (operand) => written.get(operand) ?? operand));
   }
-  if (originalOf.size === 0) return { graph, originalOf };
-  const note =
-    (originalOf.size === 1
-      ? 'One node of the forward pass is '
-      : `${originalOf.size} nodes of the forward pass are `) + 'recomputed in the backward pass.';
-  return { graph: { ...graph, nodes, notes: [...(graph.notes ?? []), note] }, originalOf };
+
+  private copy(node: Node): void {
+    const { name } = node;
+    let fresh = `${name}_recomputed`;
+    for (let i = 1; this.taken.has(fresh); i++) fresh = `${name}_recomputed_${i}`;
+    this.taken.add(fresh);
+    this.written.set(name, fresh);
+    this.originalOf.set(fresh, name);
+    const moved = mapOperands(node, (operand) => this.written.get(operand) ?? operand);
+    this.nodes.push({
+      ...moved,
+      name: fresh,
+      meta: { ...moved.meta, phase: 'forward', savedOnly: true, repeats: name },
+    });
+  }
 }

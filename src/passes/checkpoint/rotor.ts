@@ -48,7 +48,27 @@ export function rotor(
   slots: number,
   outputSlots = 1,
 ): ChainSchedule | undefined {
-  const n = stages.length;
+  refuseFractions(stages, slots, outputSlots);
+  const chain = new Chain(stages, outputSlots);
+  const budget = slots - chain.x[0];
+  const size = chain.n + 2;
+  if (budget < 0) return undefined;
+  if (size * size * (budget + 1) > TABLE_LIMIT)
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `a chain of ${chain.n} stages with ${slots} slots needs too large a table`,
+      {
+        hint: 'use coarser slots',
+      },
+    );
+  const table = new ScheduleTable(chain, budget);
+  table.fill();
+  const seconds = table.cost[table.at(1, chain.n + 1, budget)];
+  return seconds === Infinity ? undefined : { seconds, steps: unfold(table, chain, budget) };
+}
+
+/** @throws E_USAGE for slots that are not whole */
+function refuseFractions(stages: readonly ChainStage[], slots: number, outputSlots: number): void {
   for (const s of stages)
     for (const v of [
       s.inputSlots,
@@ -60,90 +80,107 @@ export function rotor(
     ])
       if (!Number.isInteger(v) || v < 0)
         throw new ShardwrightError('E_USAGE', `slots are whole numbers, not ${v}`);
-  // Stages 1..n and the loss as n + 1; x[i] is the output of stage i, x[0] the input of the chain.
-  const x = [...stages.map((s) => s.inputSlots), outputSlots, 0];
-  const saved = [0, ...stages.map((s) => s.savedSlots), 0];
-  const f = [0, ...stages.map((s) => s.forwardSeconds), 0];
-  const b = [0, ...stages.map((s) => s.backwardSeconds), 0];
-  const ft = [0, ...stages.map((s) => s.forwardTemporarySlots ?? 0), 0];
-  const bt = [0, ...stages.map((s) => s.backwardTemporarySlots ?? 0), 0];
-  const budget = slots - x[0];
-  const size = n + 2;
-  if (budget < 0) return undefined;
-  if (size * size * (budget + 1) > TABLE_LIMIT)
-    throw new ShardwrightError(
-      'E_LIMIT',
-      `a chain of ${n} stages with ${slots} slots needs too large a table`,
-      {
-        hint: 'use coarser slots',
-      },
-    );
-  const sums = [0];
-  for (let i = 1; i <= n + 1; i++) sums.push(sums[i - 1] + f[i]);
-  const width = budget + 1;
-  const cost = new Float64Array(size * size * width).fill(Infinity);
-  // -1: save everything of stage i; j > 0: keep the input, run to j without saving.
-  const choice = new Int32Array(size * size * width).fill(-2);
-  const at = (i: number, k: number, m: number): number => (i * size + k) * width + m;
-  for (let length = 0; length <= n; length++)
-    for (let i = 1; i + length <= n + 1; i++) {
-      const k = i + length;
-      const least = leastSlots(i, k, x, saved, ft, bt);
-      for (let m = 0; m < width; m++) {
-        if (m < least) continue;
-        const here = at(i, k, m);
-        if (length === 0) {
-          cost[here] = f[i] + b[i];
-          choice[here] = -1;
-          continue;
-        }
-        for (let j = i + 1; j <= k; j++) {
-          if (m < x[j - 1]) continue;
-          const seconds =
-            sums[j - 1] - sums[i - 1] + cost[at(j, k, m - x[j - 1])] + cost[at(i, j - 1, m)];
-          if (seconds < cost[here]) {
-            cost[here] = seconds;
-            choice[here] = j;
-          }
-        }
-        if (m >= saved[i]) {
-          const seconds = cost[at(i, i, m)] + cost[at(i + 1, k, m - saved[i])];
-          if (seconds <= cost[here]) {
-            cost[here] = seconds;
-            choice[here] = -1;
-          }
-        }
+}
+
+/** Stages 1..n and the loss as n + 1. */
+class Chain {
+  readonly n: number;
+  /** Slots of the output of stage i; of 0 those of the input of the chain. */
+  readonly x: readonly number[];
+  readonly saved: readonly number[];
+  /** Seconds forward and backward. */
+  readonly f: readonly number[];
+  readonly b: readonly number[];
+  /** Slots needed only while the stage runs, forward and backward. */
+  private readonly ft: readonly number[];
+  private readonly bt: readonly number[];
+
+  constructor(stages: readonly ChainStage[], outputSlots: number) {
+    this.n = stages.length;
+    this.x = [...stages.map((s) => s.inputSlots), outputSlots, 0];
+    this.saved = [0, ...stages.map((s) => s.savedSlots), 0];
+    this.f = [0, ...stages.map((s) => s.forwardSeconds), 0];
+    this.b = [0, ...stages.map((s) => s.backwardSeconds), 0];
+    this.ft = [0, ...stages.map((s) => s.forwardTemporarySlots ?? 0), 0];
+    this.bt = [0, ...stages.map((s) => s.backwardTemporarySlots ?? 0), 0];
+  }
+
+  /** Slots, in addition to the input of stage i, that the stages i..k need. */
+  leastSlots(i: number, k: number): number {
+    const { x, saved, ft, bt } = this;
+    // The gradient of the output of k is as large as the output; i is the last one to run back.
+    if (i === k) return x[i] + saved[i] + Math.max(ft[i], bt[i]);
+    let least = x[k] + x[i] + ft[i];
+    for (let j = i + 1; j < k; j++) least = Math.max(least, x[k] + x[j - 1] + x[j] + ft[j]);
+    return least;
+  }
+}
+
+/** The least seconds of the stages i..k within m slots, and what they do first. */
+class ScheduleTable {
+  readonly cost: Float64Array;
+  /** -1: save everything of stage i; j > 0: keep the input, run to j without saving. */
+  readonly choice: Int32Array;
+  private readonly size: number;
+  private readonly width: number;
+  /** Seconds of the forward passes up to a stage. */
+  private readonly sums: readonly number[];
+
+  constructor(
+    private readonly chain: Chain,
+    budget: number,
+  ) {
+    this.size = chain.n + 2;
+    this.width = budget + 1;
+    this.cost = new Float64Array(this.size * this.size * this.width).fill(Infinity);
+    this.choice = new Int32Array(this.size * this.size * this.width).fill(-2);
+    const sums = [0];
+    for (let i = 1; i <= chain.n + 1; i++) sums.push(sums[i - 1] + chain.f[i]);
+    this.sums = sums;
+  }
+
+  at(i: number, k: number, m: number): number {
+    return (i * this.size + k) * this.width + m;
+  }
+
+  fill(): void {
+    const { n } = this.chain;
+    for (let length = 0; length <= n; length++)
+      for (let i = 1; i + length <= n + 1; i++) {
+        const k = i + length;
+        const least = this.chain.leastSlots(i, k);
+        for (let m = Math.max(0, least); m < this.width; m++) this.settle(i, k, m);
+      }
+  }
+
+  private settle(i: number, k: number, m: number): void {
+    const { cost, choice, sums } = this;
+    const { x, saved, f, b } = this.chain;
+    const here = this.at(i, k, m);
+    if (i === k) {
+      cost[here] = f[i] + b[i];
+      choice[here] = -1;
+      return;
+    }
+    for (let j = i + 1; j <= k; j++) {
+      if (m < x[j - 1]) continue;
+      const seconds =
+        sums[j - 1] - sums[i - 1] + cost[this.at(j, k, m - x[j - 1])] + cost[this.at(i, j - 1, m)];
+      if (seconds < cost[here]) {
+        cost[here] = seconds;
+        choice[here] = j;
       }
     }
-  const total = cost[at(1, n + 1, budget)];
-  if (total === Infinity) return undefined;
-  return { seconds: total, steps: unfold(choice, at, n, budget, x, saved) };
+    if (m < saved[i]) return;
+    const seconds = cost[this.at(i, i, m)] + cost[this.at(i + 1, k, m - saved[i])];
+    if (seconds <= cost[here]) {
+      cost[here] = seconds;
+      choice[here] = -1;
+    }
+  }
 }
 
-/** Slots, in addition to the input of stage i, that the stages i..k need. */
-function leastSlots(
-  i: number,
-  k: number,
-  x: readonly number[],
-  saved: readonly number[],
-  ft: readonly number[],
-  bt: readonly number[],
-): number {
-  // The gradient of the output of k is as large as the output; i is the last one to run back.
-  if (i === k) return x[i] + saved[i] + Math.max(ft[i], bt[i]);
-  let least = x[k] + x[i] + ft[i];
-  for (let j = i + 1; j < k; j++) least = Math.max(least, x[k] + x[j - 1] + x[j] + ft[j]);
-  return least;
-}
-
-function unfold(
-  choice: Int32Array,
-  at: (i: number, k: number, m: number) => number,
-  n: number,
-  budget: number,
-  x: readonly number[],
-  saved: readonly number[],
-): ChainStep[] {
+function unfold(table: ScheduleTable, { n, x, saved }: Chain, budget: number): ChainStep[] {
   const steps: ChainStep[] = [];
   type Task = { readonly i: number; readonly k: number; readonly m: number } | ChainStep;
   const stack: Task[] = [{ i: 1, k: n + 1, m: budget }];
@@ -153,7 +190,7 @@ function unfold(
       continue;
     }
     const { i, k, m } = task;
-    const j = choice[at(i, k, m)];
+    const j = table.choice[table.at(i, k, m)];
     // The later work goes on the stack first.
     if (j === -1) {
       if (i <= n) {

@@ -63,73 +63,91 @@ export function callGraph(
   table: OperatorTable,
   scopeOf?: (name: string) => number,
 ): CallGraph {
-  const metas = tensorMetas(graph);
-  const calls: Call[] = [];
-  const values: Value[] = [];
+  const lister = new CallLister(tensorMetas(graph), table, scopeOf);
+  graph.nodes.forEach((node, at) => lister.add(node, at));
+  const returned = new Set<number>();
+  for (const output of graph.outputs) {
+    const value = output.value === null ? undefined : lister.valueOf(output.value);
+    if (value !== undefined) returned.add(value);
+  }
+  return { calls: lister.calls, values: lister.values, returned };
+}
+
+/** Lists node after node. */
+class CallLister {
+  readonly calls: Call[] = [];
+  readonly values: Value[] = [];
   /** Values of a node by result; one of them for views. */
-  const valuesOf = new Map<string, readonly number[]>();
-  const made = (meta: TensorMeta | null | undefined, call: number): number => {
-    if (meta === null || meta === undefined) return -1;
-    const count = elements(meta.shape);
-    return values.push({ call, bytes: count * DTYPE_BYTES[meta.dtype], count }) - 1;
-  };
-  const use = (name: string): Use | undefined => {
-    const value = valuesOf.get(name)?.[0];
-    const meta = metas.get(name);
-    if (value === undefined || value < 0 || meta === undefined) return undefined;
-    const count = elements(meta.shape);
-    return {
-      value,
-      part: Math.min(1, count / Math.max(1, values[value].count)),
-      bytes: count * DTYPE_BYTES[meta.dtype],
-    };
-  };
-  graph.nodes.forEach((node, at) => {
+  private readonly valuesOf = new Map<string, readonly number[]>();
+
+  constructor(
+    private readonly metas: ReturnType<typeof tensorMetas>,
+    private readonly table: OperatorTable,
+    private readonly scopeOf: ((name: string) => number) | undefined,
+  ) {}
+
+  /** The first value of a node. */
+  valueOf(name: string): number | undefined {
+    return this.valuesOf.get(name)?.[0];
+  }
+
+  add(node: Node, at: number): void {
     if (node.kind !== 'call') {
-      valuesOf.set(node.name, [made(tensorMeta(node.type), -1)]);
+      this.valuesOf.set(node.name, [this.made(tensorMeta(node.type), -1)]);
       return;
     }
     const operands: string[] = [];
     eachOperand(node, (name) => operands.push(name));
-    const source = operands.length === 0 ? undefined : valuesOf.get(operands[0]);
+    const source = operands.length === 0 ? undefined : this.valuesOf.get(operands[0]);
     if (node.target === 'operator.getitem') {
       const index = node.args[1];
       const chosen =
         typeof index === 'number' && source !== undefined && source.length > 1
           ? source[index]
           : source?.[0];
-      valuesOf.set(node.name, [chosen ?? -1]);
-      return;
-    }
-    const record = table.get(node.target);
-    if (record?.cls === 'view' && source !== undefined) {
-      valuesOf.set(node.name, [source[0]]);
-      return;
-    }
-    const ctx = record === undefined ? undefined : callContext(node, record, metas);
+      this.valuesOf.set(node.name, [chosen ?? -1]);
+    } else if (this.table.get(node.target)?.cls === 'view' && source !== undefined)
+      this.valuesOf.set(node.name, [source[0]]);
+    else this.addCall(node, at, operands);
+  }
+
+  private addCall(node: Node, at: number, operands: readonly string[]): void {
+    const record = this.table.get(node.target);
+    const ctx = record === undefined ? undefined : callContext(node, record, this.metas);
+    const known = record === undefined || ctx === undefined ? undefined : { record, ctx };
     const names =
-      record === undefined || ctx === undefined
-        ? operands
-        : tensorInputs(record, node.args, node.kwargs);
+      known === undefined ? operands : tensorInputs(known.record, node.args, node.kwargs);
     const types = node.type.kind === 'tuple' ? node.type.items : [node.type];
-    const results = types.map((type) => made(tensorMeta(type), calls.length));
-    valuesOf.set(node.name, results);
-    calls.push({
+    const results = types.map((type) => this.made(tensorMeta(type), this.calls.length));
+    this.valuesOf.set(node.name, results);
+    this.calls.push({
       node,
       at,
-      form: record === undefined || ctx === undefined ? undefined : loopForm(record, ctx),
-      own: record === undefined || ctx === undefined ? undefined : ownTraffic(record, ctx),
-      phase: `${node.meta.phase ?? ''}${scopeOf?.(node.name) ?? ''}`,
-      uses: names.map((name) => use(name) ?? NOTHING),
+      form: known && loopForm(known.record, known.ctx),
+      own: known && ownTraffic(known.record, known.ctx),
+      phase: `${node.meta.phase ?? ''}${this.scopeOf?.(node.name) ?? ''}`,
+      uses: names.map((name) => this.use(name)),
       results,
     });
-  });
-  const returned = new Set<number>();
-  for (const output of graph.outputs) {
-    const value = output.value === null ? undefined : valuesOf.get(output.value)?.[0];
-    if (value !== undefined) returned.add(value);
   }
-  return { calls, values, returned };
+
+  private made(meta: TensorMeta | null | undefined, call: number): number {
+    if (meta === null || meta === undefined) return -1;
+    const count = elements(meta.shape);
+    return this.values.push({ call, bytes: count * DTYPE_BYTES[meta.dtype], count }) - 1;
+  }
+
+  private use(name: string): Use {
+    const value = this.valueOf(name);
+    const meta = this.metas.get(name);
+    if (value === undefined || value < 0 || meta === undefined) return NOTHING;
+    const count = elements(meta.shape);
+    return {
+      value,
+      part: Math.min(1, count / Math.max(1, this.values[value].count)),
+      bytes: count * DTYPE_BYTES[meta.dtype],
+    };
+  }
 }
 
 /** An operand that is no tensor. */

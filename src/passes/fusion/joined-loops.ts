@@ -26,15 +26,31 @@ interface Unit {
 
 /** A number for each call: that of its kernel. */
 export function joinedLoops({ calls, values }: CallGraph): Int32Array {
-  const units: Unit[] = [];
-  const unitOf = new Int32Array(calls.length).fill(-1);
-  /** The last loop of a phase that read a value. */
-  const lastReader = new Map<string, number>();
+  const joiner = new LoopJoiner(calls.length);
   calls.forEach((call, i) => {
     const sources = call.uses
       .map(({ value }) => (value < 0 ? -1 : values[value].call))
       .filter((source) => source >= 0);
-    const home = homeOf(call, sources);
+    joiner.add(call, i, sources);
+  });
+  return joiner.unitOf;
+}
+
+/** Takes call after call into a kernel. */
+class LoopJoiner {
+  readonly unitOf: Int32Array;
+  private readonly units: Unit[] = [];
+  /** The last loop of a phase that read a value. */
+  private readonly lastReader = new Map<string, number>();
+
+  constructor(calls: number) {
+    this.unitOf = new Int32Array(calls).fill(-1);
+  }
+
+  /** @param sources calls whose values it reads */
+  add(call: Call, i: number, sources: readonly number[]): void {
+    const { units, unitOf } = this;
+    const home = this.homeOf(call, sources);
     const unit = home ?? units.push(unitAlone(call, i)) - 1;
     unitOf[i] = unit;
     const { members, inputs } = units[unit];
@@ -43,26 +59,29 @@ export function joinedLoops({ calls, values }: CallGraph): Int32Array {
     if (call.form === undefined) return;
     if (home !== undefined) widen(units[unit], call.form.over, call.form.rows);
     units[unit].last = i;
-    for (const source of sources) if (unitOf[source] !== unit) merge(unitOf[source], unit);
-    for (const { value } of call.uses) if (value >= 0) lastReader.set(`${call.phase}:${value}`, i);
-  });
-  return unitOf;
+    for (const source of sources) if (unitOf[source] !== unit) this.merge(unitOf[source], unit);
+    for (const { value } of call.uses)
+      if (value >= 0) this.lastReader.set(`${call.phase}:${value}`, i);
+  }
 
   /**
    * The kernel that a loop joins: the last one of those that it reads, else one that reads the
    * same.
    */
-  function homeOf(call: Call, sources: readonly number[]): number | undefined {
+  private homeOf(call: Call, sources: readonly number[]): number | undefined {
+    const { units, unitOf } = this;
     const { form, phase } = call;
     if (form === undefined) return undefined;
-    const readers = call.uses.flatMap(({ value }) => lastReader.get(`${phase}:${value}`) ?? []);
+    const readers = call.uses.flatMap(
+      ({ value }) => this.lastReader.get(`${phase}:${value}`) ?? [],
+    );
     const latest = (of: readonly number[]): number[] =>
       of.map((i) => unitOf[i]).sort((a, b) => b - a);
     return [...new Set([...latest(sources), ...latest(readers)])].find(
       (unit) =>
         units[unit].phase === phase &&
         isSameLoop(units[unit], form) &&
-        sources.every((source) => unitOf[source] === unit || !waitsFor(unitOf[source], unit)),
+        sources.every((source) => unitOf[source] === unit || !this.waitsFor(unitOf[source], unit)),
     );
   }
 
@@ -70,13 +89,15 @@ export function joinedLoops({ calls, values }: CallGraph): Int32Array {
    * Joins the kernel `from` to `to`, which reads it, where they loop over the same elements and
    * nothing runs between them.
    */
-  function merge(from: number, to: number): void {
-    const [a, b] = [units[from], units[to]];
+  private merge(from: number, to: number): void {
+    const { unitOf } = this;
+    const [a, b] = [this.units[from], this.units[to]];
     if (a.phase === undefined || a.phase !== b.phase || a.over === 'columns' || !isSameLoop(b, a))
       return;
     if (
       [...b.inputs].some(
-        (input) => unitOf[input] !== from && unitOf[input] !== to && waitsFor(unitOf[input], from),
+        (input) =>
+          unitOf[input] !== from && unitOf[input] !== to && this.waitsFor(unitOf[input], from),
       )
     )
       return;
@@ -89,7 +110,8 @@ export function joinedLoops({ calls, values }: CallGraph): Int32Array {
   }
 
   /** Tells whether a unit reads, over others, what `target` writes. */
-  function waitsFor(unit: number, target: number): boolean {
+  private waitsFor(unit: number, target: number): boolean {
+    const { units, unitOf } = this;
     const seen = new Set<number>();
     const stack = [unit];
     for (let next = stack.pop(); next !== undefined; next = stack.pop()) {

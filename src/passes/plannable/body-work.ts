@@ -4,7 +4,7 @@
  * one of the region's own shrinks every value of the body that is cut on it.
  */
 import { scanPositions } from '../../graph/control.ts';
-import { type Arg, DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
+import { type Arg, DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
 import { isTuple, type Typed } from '../../local-spmd/typed.ts';
 import type { Typer } from '../../local-spmd/typer.ts';
@@ -44,6 +44,13 @@ interface BodyCut {
 interface Taken {
   readonly cut: BodyCut;
   readonly pieces: number;
+}
+
+/** Where a body is counted, and at which cuts. */
+interface BodyScope {
+  readonly prefix: string;
+  readonly taken: readonly Taken[];
+  readonly types: ReadonlyMap<string, ValueType>;
 }
 
 export class BodyWork {
@@ -101,53 +108,18 @@ export class BodyWork {
     const types = new Map(body.nodes.map((n) => [n.name, n.type]));
     const collectives: BodyCollective[] = [];
     const sum = { matrix: 0, vector: 0, bytes: 0 };
-    const local = (name: string, meta: TensorMeta, item = 0): TensorMeta => ({
-      dtype: meta.dtype,
-      shape: meta.shape.map((size, d) =>
-        taken.reduce(
-          (n, { cut, pieces }) =>
-            this.cutOn(cut, body, name, item) === `S(${d})` ? n / pieces : n,
-          size,
-        ),
-      ),
-    });
     for (const node of body.nodes) {
       if (node.kind !== 'call' || node.target === 'operator.getitem') continue;
-      const bodies = bodiesOf(node, body);
-      const branches = node.target === 'cond' || node.target === 'case';
-      const weights = branches
-        ? branchWeights(
-            node,
-            bodies.map(([, graph]) => graph),
-            this.table,
-            this.note,
-          )
-        : undefined;
-      bodies.forEach(([name, graph], b) => {
-        const made = this.count(graph, `${prefix}${name}/`, taken);
-        const trips = tripsOf(node, types);
-        const runs = trips * (weights?.[b] ?? 1);
-        sum.matrix += made.matrix * runs;
-        sum.vector += made.vector * runs;
-        sum.bytes += made.bytes * runs;
-        const inner =
-          weights === undefined
-            ? made.collectives
-            : made.collectives.map((c) => ({
-                ...c,
-                site: { ...c.site, times: weights[b] * (c.site.times ?? 1) },
-              }));
-        for (let t = 0; t < trips; t++) collectives.push(...inner);
-      });
+      for (const inner of this.bodyRuns(node, body, { prefix, taken, types })) {
+        sum.matrix += inner.matrix;
+        sum.vector += inner.vector;
+        sum.bytes += inner.bytes;
+        // A body may have many trips: no spread of all at once.
+        for (const collective of inner.collectives) collectives.push(collective);
+      }
       const record = this.table.get(node.target);
-      const whole = bind(this.table, node, (name) => types.get(name) ?? { kind: 'none' });
-      if (record === undefined || whole === undefined) continue;
-      const names = tensorInputs(record, node.args, node.kwargs);
-      const call = atSizes(
-        whole,
-        whole.inputs.map((meta, i) => local(names[i], meta)),
-        whole.outputs.map((meta, k) => (meta === null ? null : local(node.name, meta, k))),
-      );
+      const call = this.localCall(body, node, taken, types);
+      if (record === undefined || call === undefined) continue;
       const { matrix, vector } = record.flops(call);
       sum.matrix += matrix;
       sum.vector += vector;
@@ -161,6 +133,68 @@ export class BodyWork {
       collectives.push({ kind, axis, bytes, site: this.siteOf(body, node, prefix) });
     }
     return { ...sum, collectives };
+  }
+
+  /** The bodies of a call, each for all its trips. */
+  private bodyRuns(node: Node, body: Graph, { prefix, taken, types }: BodyScope): BodyCost[] {
+    const bodies = bodiesOf(node, body);
+    const weights =
+      node.target === 'cond' || node.target === 'case'
+        ? branchWeights(
+            node,
+            bodies.map(([, graph]) => graph),
+            this.table,
+            this.note,
+          )
+        : undefined;
+    return bodies.map(([name, graph], b): BodyCost => {
+      const made = this.count(graph, `${prefix}${name}/`, taken);
+      const trips = tripsOf(node, types);
+      const runs = trips * (weights?.[b] ?? 1);
+      const inner =
+        weights === undefined
+          ? made.collectives
+          : made.collectives.map((c) => ({
+              ...c,
+              site: { ...c.site, times: weights[b] * (c.site.times ?? 1) },
+            }));
+      const collectives: BodyCollective[] = [];
+      for (let t = 0; t < trips; t++) collectives.push(...inner);
+      return {
+        matrix: made.matrix * runs,
+        vector: made.vector * runs,
+        bytes: made.bytes * runs,
+        collectives,
+      };
+    });
+  }
+
+  /** A call at the sizes that the cuts leave. */
+  private localCall(
+    body: Graph,
+    node: Node,
+    taken: readonly Taken[],
+    types: ReadonlyMap<string, ValueType>,
+  ): TypedContext | undefined {
+    const record = this.table.get(node.target);
+    const whole = bind(this.table, node, (name) => types.get(name) ?? { kind: 'none' });
+    if (record === undefined || whole === undefined) return undefined;
+    const local = (name: string, meta: TensorMeta, item = 0): TensorMeta => ({
+      dtype: meta.dtype,
+      shape: meta.shape.map((size, d) =>
+        taken.reduce(
+          (n, { cut, pieces }) =>
+            this.cutOn(cut, body, name, item) === `S(${d})` ? n / pieces : n,
+          size,
+        ),
+      ),
+    });
+    const names = tensorInputs(record, node.args, node.kwargs);
+    return atSizes(
+      whole,
+      whole.inputs.map((meta, i) => local(names[i], meta)),
+      whole.outputs.map((meta, k) => (meta === null ? null : local(node.name, meta, k))),
+    );
   }
 
   /** The type of a value of the body on the axis of a cut. */
