@@ -31,25 +31,28 @@ export interface RoleCorrections {
  *   names the correction as a flag
  */
 export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
-  const inputs = graph.nodes.filter((node) => node.kind === 'placeholder');
-  const find = (name: string, flag: string): Node => {
-    const found =
-      inputs.find((node) => node.meta.roleName === name) ??
-      inputs.find((node) => node.name === name);
-    if (found !== undefined) return found;
-    const known = inputs.flatMap((node) => [
-      node.name,
-      ...(node.meta.roleName !== undefined ? [node.meta.roleName] : []),
-    ]);
-    throw new ShardwrightError('E_REF', `${flag}: there is no input '${name}'`, {
-      hint: suggestion(name, [...new Set(known)], 'inputs'),
-      ...(graph.name !== '' ? { path: graph.name } : {}),
-    });
-  };
+  const nodes = withRoles(graph, corrections.roles ?? {});
+  const ties = withTies({ ...graph, nodes }, corrections.ties ?? []);
+  const tied = withOneGradient({
+    ...without(graph, 'ties'),
+    nodes,
+    ...(ties.length > 0 ? { ties } : {}),
+  });
+  const result: Graph =
+    graph.notes === undefined ? tied : { ...tied, notes: notesOfTied(graph, tied) };
+  lintGraph(result);
+  return result;
+}
+
+/** The nodes with the roles that the user gives. */
+function withRoles(
+  graph: Graph,
+  corrections: NonNullable<RoleCorrections['roles']>,
+): readonly Node[] {
   const roles = new Map<string, GivableRole>();
-  for (const [name, role] of Object.entries(corrections.roles ?? {})) {
+  for (const [name, role] of Object.entries(corrections)) {
     const flag = `--role ${name}=${role}`;
-    const node = find(name, flag);
+    const node = inputNamed(graph, name, flag);
     if (node.meta.role === 'tangent')
       throw new ShardwrightError(
         'E_TYPE',
@@ -70,39 +73,48 @@ export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
       );
     roles.set(node.name, role);
   }
-  const nodes = graph.nodes.map((node) => {
+  return graph.nodes.map((node) => {
     const role = roles.get(node.name);
     return role === undefined || role === node.meta.role
       ? node
       : { ...node, meta: stated(node.meta, role) };
   });
-  const typed = new Map(nodes.map((node) => [node.name, node]));
+}
+
+/** The groups of tied parameters, with the pairs that the user ties. */
+function withTies(
+  graph: Graph,
+  pairs: NonNullable<RoleCorrections['ties']>,
+): NonNullable<Graph['ties']> {
   const parameters = new Set(
-    nodes.flatMap(({ meta }) => (meta.role === 'parameter' ? [meta.roleName] : [])),
+    graph.nodes.flatMap(({ meta }) => (meta.role === 'parameter' ? [meta.roleName] : [])),
   );
   const groups = (graph.ties ?? []).map((group) => group.filter((name) => parameters.has(name)));
-  for (const [a, b] of corrections.ties ?? []) {
+  for (const [a, b] of pairs) {
     const flag = `--tie ${a}=${b}`;
-    join(
-      groups,
-      parameter(typed.get(find(a, flag).name)!, flag),
-      parameter(typed.get(find(b, flag).name)!, flag),
-      flag,
-    );
+    const [first, second] = [a, b].map((name) => parameter(inputNamed(graph, name, flag), flag));
+    join(groups, first, second, flag);
   }
-  const ties = ordered(
+  return ordered(
     groups.filter((group) => group.length > 1),
-    nodes,
+    graph.nodes,
   );
-  const tied = withOneGradient({
-    ...without(graph, 'ties'),
-    nodes,
-    ...(ties.length > 0 ? { ties } : {}),
+}
+
+/** An input by its role name, or by its name in the graph. */
+function inputNamed(graph: Graph, name: string, flag: string): Node {
+  const inputs = graph.nodes.filter((node) => node.kind === 'placeholder');
+  const found =
+    inputs.find((node) => node.meta.roleName === name) ?? inputs.find((node) => node.name === name);
+  if (found !== undefined) return found;
+  const known = inputs.flatMap((node) => [
+    node.name,
+    ...(node.meta.roleName !== undefined ? [node.meta.roleName] : []),
+  ]);
+  throw new ShardwrightError('E_REF', `${flag}: there is no input '${name}'`, {
+    hint: suggestion(name, [...new Set(known)], 'inputs'),
+    ...(graph.name !== '' ? { path: graph.name } : {}),
   });
-  const result: Graph =
-    graph.notes === undefined ? tied : { ...tied, notes: notesOfTied(graph, tied) };
-  lintGraph(result);
-  return result;
 }
 
 function stated(meta: NodeMeta, role: GivableRole): NodeMeta {

@@ -37,28 +37,36 @@ export function withStepRoles(graph: Graph, given: ReadonlySet<string>): Graph {
       if (known === undefined) ownersOf.set(name, [parameter]);
       else known.push(parameter);
     }
-  const states = new Map<string, NodeMeta>();
-  for (const node of graph.nodes) {
-    const { role, roleName = node.name } = node.meta;
-    if (
-      !carried.has(node.name) ||
-      results.has(node.name) ||
-      (role !== 'buffer' && !isOpen(node.meta))
-    )
-      continue;
-    if (given.has(roleName) || given.has(node.name)) continue;
-    const owners = ownersOf.get(node.name);
-    if (owners === undefined) continue;
-    const owner = owners.length === 1 ? (owners[0].meta.roleName ?? owners[0].name) : 'optimizer';
-    states.set(node.name, {
-      ...node.meta,
-      role: 'state',
-      roleName: owner,
-      stateName: roleName,
-      inferred: true,
-    });
-  }
+  const candidates = graph.nodes.filter(
+    ({ name, meta }) =>
+      carried.has(name) &&
+      !results.has(name) &&
+      (meta.role === 'buffer' || isOpen(meta)) &&
+      !given.has(meta.roleName ?? name) &&
+      !given.has(name),
+  );
+  const states = new Map(
+    candidates.flatMap(({ name, meta }): [string, NodeMeta][] => {
+      const owners = ownersOf.get(name);
+      return owners === undefined ? [] : [[name, stateMeta(meta, meta.roleName ?? name, owners)]];
+    }),
+  );
   if (states.size === 0) return graph;
+  return { ...withStates(graph, states, parameters), notes: notesWith(graph, states, parameters) };
+}
+
+/** The state of one parameter, or of all that share it. */
+function stateMeta(meta: NodeMeta, stateName: string, owners: readonly Node[]): NodeMeta {
+  const roleName = owners.length === 1 ? (owners[0].meta.roleName ?? owners[0].name) : 'optimizer';
+  return { ...meta, role: 'state', roleName, stateName, inferred: true };
+}
+
+/** The graph with its states and parameters, and with the new states among its outputs. */
+function withStates(
+  graph: Graph,
+  states: ReadonlyMap<string, NodeMeta>,
+  parameters: readonly Node[],
+): Graph {
   const trained = new Set(parameters.map(({ name }) => name));
   const nodes = graph.nodes.map((node) => {
     const meta =
@@ -79,17 +87,27 @@ export function withStepRoles(graph: Graph, given: ReadonlySet<string>): Graph {
       stateName: state.stateName!,
     };
   });
+  return { ...graph, nodes, outputs };
+}
+
+/** The notes of a graph, and what was told of it here. */
+function notesWith(
+  { notes = [] }: Graph,
+  states: ReadonlyMap<string, NodeMeta>,
+  parameters: readonly Node[],
+): readonly string[] {
   const [first] = states.values();
   const others = parameters.filter(({ meta }) => meta.role !== 'parameter').length;
   const promoted =
     others === 0
       ? ''
       : `, ${countedText(others, 'other')} as ${others === 1 ? 'a parameter' : 'parameters'}`;
-  const note =
+  return [
+    ...notes,
     `${countedText(states.size, 'updated input')} ` +
-    `(${first.stateName}${states.size > 1 ? ', ..' : ''}) that only new parameters are made of ` +
-    `count as optimizer state${promoted}; --role NAME=buffer corrects this.`;
-  return { ...graph, nodes, outputs, notes: [...(graph.notes ?? []), note] };
+      `(${first.stateName}${states.size > 1 ? ', ..' : ''}) that only new parameters are made of ` +
+      `count as optimizer state${promoted}; --role NAME=buffer corrects this.`,
+  ];
 }
 
 /** A role that the front end only worked out, and a user may still know better. */

@@ -50,52 +50,7 @@ export function exportedSignature(
       text.length,
       'print the whole ExportedProgram',
     );
-  const inputs: NodeMeta[] = [];
-  const outputs: Omit<Output, 'value'>[] = [];
-  let section: 'none' | 'inputs' | 'outputs' = 'none';
-  let dims: NonNullable<Graph['dims']> | undefined;
-  let closed = false;
-  let userOutputs = 0;
-  for (let pos = text.indexOf('\n', parts.classEnd) + 1; pos > 0 && pos < text.length;) {
-    const stop = text.indexOf('\n', pos);
-    const end = stop < 0 ? text.length : stop;
-    const line = text.slice(pos, end).trim();
-    const at = pos;
-    pos = end + 1;
-    if (line === '') continue;
-    if (line === '# inputs') section = 'inputs';
-    else if (line === '# outputs') section = 'outputs';
-    else if (line.startsWith('Range constraints:')) {
-      dims = ranges(line, at, scanner);
-      closed = true;
-      break;
-    } else {
-      const match = /^(\w+): ([A-Z_]+)((?: [a-z_]+=(?:'[^']*'|\w+))*)$/.exec(line);
-      if (match === null || section === 'none') {
-        scanner.fail(
-          'E_SYNTAX',
-          `expected 'name: KIND target=...', found '${line.slice(0, 60)}'`,
-          at,
-          'older torch prints another signature; use print_readable() or .pt2',
-        );
-        break;
-      }
-      const target = /target='([^']*)'/.exec(match[3]);
-      const fqn = target === null ? undefined : pythonString(`'${target[1]}'`);
-      if (section === 'inputs') inputs.push(inputMeta(match[1], match[2], fqn));
-      else {
-        const role = outputRole(match[2], fqn);
-        outputs.push(role ?? { role: 'output', index: userOutputs++ });
-      }
-    }
-  }
-  if (!closed)
-    scanner.fail(
-      'E_SYNTAX',
-      `expected 'Range constraints:', found the end of the text`,
-      text.length,
-      'print the whole ExportedProgram',
-    );
+  const { inputs, outputs, dims } = readSignature(text, parts, scanner);
   if (inputs.length !== root.inputs.length || outputs.length !== root.returns.length)
     scanner.fail(
       'E_SYNTAX',
@@ -107,6 +62,63 @@ export function exportedSignature(
     signature: withoutUnused({ inputs, outputs, notes: [] }, root),
     ...(dims !== undefined ? { dims } : {}),
   };
+}
+
+/** The lines of the signature, up to the ranges of sizes. */
+interface SignatureLines {
+  readonly inputs: NodeMeta[];
+  readonly outputs: Omit<Output, 'value'>[];
+  readonly dims?: NonNullable<Graph['dims']> | undefined;
+}
+
+function readSignature(text: string, parts: ExportedParts, scanner: Scanner): SignatureLines {
+  const inputs: NodeMeta[] = [];
+  const outputs: Omit<Output, 'value'>[] = [];
+  let section: 'none' | 'inputs' | 'outputs' = 'none';
+  let userOutputs = 0;
+  for (let pos = text.indexOf('\n', parts.classEnd) + 1; pos > 0 && pos < text.length;) {
+    const stop = text.indexOf('\n', pos);
+    const end = stop < 0 ? text.length : stop;
+    const line = text.slice(pos, end).trim();
+    const at = pos;
+    pos = end + 1;
+    if (line === '') continue;
+    if (line === '# inputs') section = 'inputs';
+    else if (line === '# outputs') section = 'outputs';
+    else if (line.startsWith('Range constraints:'))
+      return { inputs, outputs, dims: ranges(line, at, scanner) };
+    else {
+      const { name, kind, fqn } = signatureLine(line, section !== 'none', at, scanner);
+      if (section === 'inputs') inputs.push(inputMeta(name, kind, fqn));
+      else outputs.push(outputRole(kind, fqn) ?? { role: 'output', index: userOutputs++ });
+    }
+  }
+  return scanner.fail(
+    'E_SYNTAX',
+    `expected 'Range constraints:', found the end of the text`,
+    text.length,
+    'print the whole ExportedProgram',
+  );
+}
+
+/** `name: KIND target='...'` */
+function signatureLine(
+  line: string,
+  isInSection: boolean,
+  at: number,
+  scanner: Scanner,
+): { readonly name: string; readonly kind: string; readonly fqn: string | undefined } {
+  const match = /^(\w+): ([A-Z_]+)((?: [a-z_]+=(?:'[^']*'|\w+))*)$/.exec(line);
+  if (match === null || !isInSection)
+    return scanner.fail(
+      'E_SYNTAX',
+      `expected 'name: KIND target=...', found '${line.slice(0, 60)}'`,
+      at,
+      'older torch prints another signature; use print_readable() or .pt2',
+    );
+  const target = /target='([^']*)'/.exec(match[3]);
+  const fqn = target === null ? undefined : pythonString(`'${target[1]}'`);
+  return { name: match[1], kind: match[2], fqn };
 }
 
 function inputMeta(name: string, kind: string, fqn: string | undefined): NodeMeta {

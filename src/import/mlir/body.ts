@@ -28,26 +28,40 @@ export class Body extends BodyCalls {
     func?: MlirFunc,
     captured: readonly Use[] = [],
   ): Lowered {
+    for (const arg of args) this.argument(arg);
+    this.capture(captured);
+    const { outputs, returned } = this.operations(region);
+    if (func !== undefined) this.checkReturn(func, returned);
+    const graph: Graph = {
+      name: this.name,
+      nodes: [...this.inputs, ...this.nodes],
+      outputs: outputs.map((value, index) => ({ value, role: 'output', index })),
+      subgraphs: this.subgraphs,
+      ...(this.given.length > 0 ? { given: this.given } : {}),
+    };
+    return { graph, size: this.size + graph.nodes.length };
+  }
+
+  /** An argument as inputs, one for each of its tensors. */
+  private argument(arg: BlockArgument): void {
     const { context } = this;
-    for (const arg of args) {
-      const tensors = context.tensors(arg.type, arg.at);
-      const names = tensors.map((type, i) =>
-        this.input(
-          tensors.length === 1 ? plainName(arg.id) : `${plainName(arg.id)}_${i}`,
-          type,
-          arg.at,
-        ),
-      );
-      this.define(
-        arg.id,
-        { types: [arg.type], node: '', tuple: false, offsets: [0], names },
+    const tensors = context.tensors(arg.type, arg.at);
+    const names = tensors.map((type, i) =>
+      this.input(
+        tensors.length === 1 ? plainName(arg.id) : `${plainName(arg.id)}_${i}`,
+        type,
         arg.at,
-      );
-      const stated = context.shardings?.ofAttributes(arg.attributes, arg.type, arg.at);
-      if (stated !== undefined && names.length === 1)
-        this.given.push({ value: names[0], ...stated });
-    }
-    const seen = new Map<string, { entry: Entry; uses: Map<number, string[]> }>();
+      ),
+    );
+    this.define(arg.id, { types: [arg.type], node: '', tuple: false, offsets: [0], names }, arg.at);
+    const stated = context.shardings?.ofAttributes(arg.attributes, arg.type, arg.at);
+    if (stated !== undefined && names.length === 1) this.given.push({ value: names[0], ...stated });
+  }
+
+  /** Values of the region around it as inputs, under the names that they have there. */
+  private capture(captured: readonly Use[]): void {
+    const { context } = this;
+    const seen = new Map<string, Entry>();
     for (const use of captured) {
       const source = this.outer!.entry(use);
       const names = context
@@ -56,15 +70,21 @@ export class Body extends BodyCalls {
       let kept = seen.get(use.id);
       if (kept === undefined) {
         const total = source.offsets.length === 0 ? 0 : source.names.length;
-        kept = {
-          entry: { ...source, node: '', tuple: false, names: new Array<string | undefined>(total) },
-          uses: new Map(),
-        };
+        const none = new Array<string | undefined>(total);
+        kept = { ...source, node: '', tuple: false, names: none };
         seen.set(use.id, kept);
-        this.scope.set(use.id, kept.entry);
+        this.scope.set(use.id, kept);
       }
-      names.forEach((name, i) => (kept.entry.names[source.offsets[use.result] + i] = name));
+      const { names: all } = kept;
+      names.forEach((name, i) => (all[source.offsets[use.result] + i] = name));
     }
+  }
+
+  /** The operations up to the return, and what it returns. */
+  private operations(region: Region): {
+    readonly outputs: readonly string[];
+    readonly returned: Operation;
+  } {
     const outputs: string[] = [];
     let returned: Operation | undefined;
     for (const operation of region.operations) {
@@ -78,15 +98,7 @@ export class Body extends BodyCalls {
     }
     if (returned === undefined)
       throw this.error('E_SYNTAX', `'${this.name}' ends without a return`, region.at);
-    if (func !== undefined) this.checkReturn(func, returned);
-    const graph: Graph = {
-      name: this.name,
-      nodes: [...this.inputs, ...this.nodes],
-      outputs: outputs.map((value, index) => ({ value, role: 'output', index })),
-      subgraphs: this.subgraphs,
-      ...(this.given.length > 0 ? { given: this.given } : {}),
-    };
-    return { graph, size: this.size + graph.nodes.length };
+    return { outputs, returned };
   }
 
   private checkReturn(func: MlirFunc, returned: Operation): void {

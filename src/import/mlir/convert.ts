@@ -174,7 +174,7 @@ export function convertCall(
   operands: readonly ValueRef[],
   options: ConvertOptions,
 ): ConvertedCall {
-  const { reader, values, resultTypes, operandTypes } = options;
+  const { reader } = options;
   const { at, attributes } = operation;
   const conversion = Object.hasOwn(CONVERSIONS, base) ? CONVERSIONS[base] : undefined;
   if (conversion === undefined && attributes.size === 0)
@@ -192,6 +192,32 @@ export function convertCall(
     });
   };
   const args = conversion?.operands?.(operands, fail) ?? [...operands];
+  putAttributes(conversion, operation, put, options);
+  const [first] = options.resultTypes;
+  for (const part of conversion?.result ?? []) {
+    if (first === undefined) fail('has no result');
+    else if (part === 'shape') put('shape', [...first.shape]);
+    else if (part === 'dtype' || options.operandTypes[0]?.dtype !== first.dtype)
+      put('dtype', { kind: 'dtype', dtype: first.dtype });
+  }
+  (conversion?.regions ?? []).forEach((keyword, i) => {
+    const region = operation.regions[i];
+    if (region === undefined) return;
+    const known = keyword === 'reducer' ? recogniseReducer(region) : undefined;
+    if (known !== undefined) put('reducer', known);
+    else put(keyword === 'reducer' ? 'body' : keyword, options.region(region, keyword));
+  });
+  special(base, put, options, fail);
+  return { args, kwargs };
+}
+
+/** Attributes as the conversion takes them; without one, those that are plain values. */
+function putAttributes(
+  conversion: Conversion | undefined,
+  { attributes, at }: Operation,
+  put: (name: string, value: Arg) => void,
+  { reader, values }: ConvertOptions,
+): void {
   if (conversion === undefined) {
     for (const [name, value] of attributes) {
       const plain = name.includes('.') ? undefined : values.plain(value);
@@ -212,22 +238,6 @@ export function convertCall(
         put(as, given);
     }
   }
-  const [first] = resultTypes;
-  for (const part of conversion?.result ?? []) {
-    if (first === undefined) fail('has no result');
-    else if (part === 'shape') put('shape', [...first.shape]);
-    else if (part === 'dtype' || operandTypes[0]?.dtype !== first.dtype)
-      put('dtype', { kind: 'dtype', dtype: first.dtype });
-  }
-  (conversion?.regions ?? []).forEach((keyword, i) => {
-    const region = operation.regions[i];
-    if (region === undefined) return;
-    const known = keyword === 'reducer' ? recogniseReducer(region) : undefined;
-    if (known !== undefined) put('reducer', known);
-    else put(keyword === 'reducer' ? 'body' : keyword, options.region(region, keyword));
-  });
-  special(base, put, options, fail);
-  return { args, kwargs };
 }
 
 /** Arguments that only the types show: sizes of groups, the result of a generator. */

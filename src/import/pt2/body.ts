@@ -193,16 +193,8 @@ class BodyReader {
       if (item === undefined || item === `${stated ?? name}_unused_${i}`) return;
       program.countNode(place);
       this.define(item, place);
-      this.nodes.push({
-        name: item,
-        kind: 'call',
-        target: 'operator.getitem',
-        args: [{ kind: 'value', name }, i],
-        kwargs: NO_KWARGS,
-        type: this.typeOf(item, outputsAt.at(i)),
-        ...common,
-        ref: { kind: 'value', name: item },
-      });
+      const from = { call: name, index: i, type: this.typeOf(item, outputsAt.at(i)) };
+      this.nodes.push({ ...common, ...itemOf(item, from) });
     });
   }
 
@@ -352,4 +344,24 @@ function sameJson(a: JsonObject, b: JsonObject): boolean {
   const text = (value: JsonObject): string =>
     JSON.stringify(value, (_key, item: unknown) => (typeof item === 'bigint' ? `${item}n` : item));
   return text(a) === text(b);
+}
+
+/** The node that reads one result of a call. */
+function itemOf(
+  name: string,
+  {
+    call,
+    index,
+    type,
+  }: { readonly call: string; readonly index: number; readonly type: FxNode['type'] },
+): Pick<FxNode, 'name' | 'kind' | 'target' | 'args' | 'kwargs' | 'type' | 'ref'> {
+  return {
+    name,
+    kind: 'call',
+    target: 'operator.getitem',
+    args: [{ kind: 'value', name: call }, index],
+    kwargs: NO_KWARGS,
+    type,
+    ref: { kind: 'value', name },
+  };
 }

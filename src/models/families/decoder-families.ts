@@ -27,26 +27,9 @@ function common(config: ConfigReader, given: Given = {}): DecoderConfig {
       `is ${keyHeads}, which does not divide num_attention_heads ${heads}`,
       'every key head serves as many query heads as the others.',
     );
-  const stated = config.optionalSize('head_dim');
-  if (stated === undefined && given.headWidth === undefined && width % heads !== 0)
-    throw config.inconsistent(
-      'hidden_size',
-      `is ${width}, no multiple of num_attention_heads ${heads}`,
-      'state head_dim.',
-    );
-  const headWidth = stated ?? given.headWidth ?? width / heads;
-  if (stated === undefined) config.tookDefault('head_dim', headWidth);
+  const headWidth = headWidthOf(config, { width, heads, usual: given.headWidth });
   const positions = config.optionalSize('max_position_embeddings');
-  const parameters = config.record('rope_parameters');
-  const part =
-    config.positive('partial_rotary_factor') ?? parameters?.positive('partial_rotary_factor') ?? 1;
-  const rotaryWidth = Math.floor(headWidth * part);
-  if (part > 1 || rotaryWidth % 2 !== 0)
-    throw config.inconsistent(
-      'partial_rotary_factor',
-      `is ${part}: ${rotaryWidth} of the ${headWidth} channels of a head would turn`,
-      'channels turn in pairs, at most all of them.',
-    );
+  const rotaryWidth = rotaryWidthOf(config, headWidth);
   // Base and scaling of the frequencies are values of a buffer.
   config.known(
     'rope_theta',
@@ -83,6 +66,43 @@ function common(config: ConfigReader, given: Given = {}): DecoderConfig {
     windowed: () => false,
     routed: () => false,
   };
+}
+
+/** The width of a head: as stated, as is usual in the family, or an equal part. */
+function headWidthOf(
+  config: ConfigReader,
+  {
+    width,
+    heads,
+    usual,
+  }: { readonly width: number; readonly heads: number; readonly usual: number | undefined },
+): number {
+  const stated = config.optionalSize('head_dim');
+  if (stated !== undefined) return stated;
+  if (usual === undefined && width % heads !== 0)
+    throw config.inconsistent(
+      'hidden_size',
+      `is ${width}, no multiple of num_attention_heads ${heads}`,
+      'state head_dim.',
+    );
+  const headWidth = usual ?? width / heads;
+  config.tookDefault('head_dim', headWidth);
+  return headWidth;
+}
+
+/** Channels of a head that turn with its position. */
+function rotaryWidthOf(config: ConfigReader, headWidth: number): number {
+  const parameters = config.record('rope_parameters');
+  const part =
+    config.positive('partial_rotary_factor') ?? parameters?.positive('partial_rotary_factor') ?? 1;
+  const rotaryWidth = Math.floor(headWidth * part);
+  if (part > 1 || rotaryWidth % 2 !== 0)
+    throw config.inconsistent(
+      'partial_rotary_factor',
+      `is ${part}: ${rotaryWidth} of the ${headWidth} channels of a head would turn`,
+      'channels turn in pairs, at most all of them.',
+    );
+  return rotaryWidth;
 }
 
 /** Which layers see a window only: as `layer_types` says, else by the family's own pattern. */
