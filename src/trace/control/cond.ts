@@ -79,12 +79,7 @@ export function condAny(
       trace.place(),
     );
   if (typeof pred === 'boolean') {
-    const taken = pred ? 'true' : 'false';
-    trace.notes.push(
-      `cond at ${position ?? 'an unknown place'} has a host predicate, ${taken}: only that ` +
-        'branch is recorded',
-    );
-    note(recorder, 'cond', 'guards', `the predicate is the host boolean ${taken}`, position);
+    noteHostPredicate(recorder, pred, position);
     return (pred ? onTrue : onFalse)(...operands);
   }
   const test = predicate(recorder, pred, 'E_COND_PRED', 'the predicate of cond');
@@ -125,6 +120,16 @@ export function condAny(
   );
   note(recorder, 'cond', 'operators', reason, position);
   return tensorsOf(numbered(tree, made));
+}
+
+/** Says that one branch alone is recorded. */
+function noteHostPredicate(recorder: Recorder, pred: boolean, position: string | undefined): void {
+  const taken = pred ? 'true' : 'false';
+  recorder.trace.notes.push(
+    `cond at ${position ?? 'an unknown place'} has a host predicate, ${taken}: only that ` +
+      'branch is recorded',
+  );
+  note(recorder, 'cond', 'guards', `the predicate is the host boolean ${taken}`, position);
 }
 
 /**

@@ -89,32 +89,11 @@ export function whileAny(
   reason = 'explicit operator',
 ): unknown {
   const recorder = needRecorder('whileLoop()');
-  for (const [name, trips] of Object.entries({ maxTrips, expectedTrips }))
-    if (trips !== undefined && !(Number.isSafeInteger(trips) && trips >= 0))
-      throw refusal(
-        'E_WHILE_COND',
-        `${name} must be a whole number from 0, but is ${trips}`,
-        recorder.trace.place(),
-      );
-  const given = ownedTree(recorder, carry);
-  const [testName, stepName] = [bodyName(recorder, 'while_cond'), bodyName(recorder, 'while_body')];
+  refuseTrips(recorder, { maxTrips, expectedTrips });
   const {
     carry: init,
     traced: [condition, step],
-  } = withSettledCarry(recorder, given, (start) => {
-    const values = start.leaves.map(({ leaf }) => leaf);
-    const asked = traceBody(recorder, testName, values, (now) =>
-      test(tensorsOf(refill(start.tree, now))),
-    );
-    const run = traceBody(
-      recorder,
-      stepName,
-      values,
-      (now) => body(tensorsOf(refill(start.tree, now))),
-      asked.recorder.captured.keys(),
-    );
-    return { next: run.result, traced: [asked, run] as const };
-  });
+  } = traceWhile(recorder, test, body, ownedTree(recorder, carry));
   const inputs = init.leaves.map(({ leaf }) => leaf);
   const goesOn = condition.result.kind === 'leaf' ? condition.result.leaf : undefined;
   const checked = predicate(
@@ -145,6 +124,44 @@ export function whileAny(
   });
   note(recorder, 'while_loop', 'operators', reason, position);
   return tensorsOf(refill(init.tree, present(made)));
+}
+
+/** @throws E_WHILE_COND for a number of trips that is no whole number from 0 */
+function refuseTrips(
+  recorder: Recorder,
+  options: Readonly<Record<string, number | undefined>>,
+): void {
+  for (const [name, trips] of Object.entries(options))
+    if (trips !== undefined && !(Number.isSafeInteger(trips) && trips >= 0))
+      throw refusal(
+        'E_WHILE_COND',
+        `${name} must be a whole number from 0, but is ${trips}`,
+        recorder.trace.place(),
+      );
+}
+
+/** The condition and the body of a while loop, on a carry of the types that the body leaves. */
+function traceWhile(
+  recorder: Recorder,
+  test: (carry: unknown) => unknown,
+  body: (carry: unknown) => unknown,
+  given: ReturnType<typeof ownedTree>,
+) {
+  const [testName, stepName] = [bodyName(recorder, 'while_cond'), bodyName(recorder, 'while_body')];
+  return withSettledCarry(recorder, given, (start) => {
+    const values = start.leaves.map(({ leaf }) => leaf);
+    const asked = traceBody(recorder, testName, values, (now) =>
+      test(tensorsOf(refill(start.tree, now))),
+    );
+    const run = traceBody(
+      recorder,
+      stepName,
+      values,
+      (now) => body(tensorsOf(refill(start.tree, now))),
+      asked.recorder.captured.keys(),
+    );
+    return { next: run.result, traced: [asked, run] as const };
+  });
 }
 
 /** Length, direction and dim of a scan. */
@@ -189,30 +206,9 @@ function scanAny(
   const given = ownedTree(recorder, init);
   const scalars = withScalars(recorder, given);
   const rows = rowsOf(recorder, xs, dim, 'scan');
+  const scanned = rows.leaves.map(({ leaf }) => leaf);
   const length = lengthOf(recorder, rows, options.length, 'scan');
-  const bodyTitle = bodyName(recorder, 'scan_body');
-  const { carry, traced: step } = withSettledCarry(
-    recorder,
-    given,
-    (start) => {
-      const values = start.leaves.map(({ leaf }) => leaf);
-      const run = traceBody(
-        recorder,
-        bodyTitle,
-        [...values, ...rows.leaves.map(({ leaf }) => sliceOf(leaf))],
-        (now) => {
-          const c = tensorsOf(refill(start.tree, now.slice(0, values.length)));
-          return body(c, tensorsOf(refill(rows.tree, now.slice(values.length))));
-        },
-      );
-      const { result } = run;
-      return {
-        next: result.kind === 'list' && result.items.length === 2 ? result.items[0] : result,
-        traced: run,
-      };
-    },
-    scalars,
-  );
+  const { carry, traced: step } = traceScan(recorder, body, { given, scalars, rows });
   const inputs = carry.leaves.map(({ leaf }) => leaf);
   const pair = step.result;
   if (pair.kind !== 'list' || pair.items.length !== 2)
@@ -228,23 +224,17 @@ function scanAny(
   const ys = recordInto(step.recorder, () => flat(withScalars(step.recorder, pair.items[1])));
   const read = captures([step]);
   const results = [...next, ...ys.leaves.map(({ leaf }) => leaf)];
-  const all = [...inputs, ...rows.leaves.map(({ leaf }) => leaf), ...read];
+  const all = [...inputs, ...scanned, ...read];
   const name = recorder.subgraph(step.recorder.name, finishBody(step, results));
   const made = recorder.controlCall(
     'scan',
     [
       { kind: 'graph', name },
-      operandRefs(recorder, inputs, 'scan'),
-      operandRefs(
-        recorder,
-        rows.leaves.map(({ leaf }) => leaf),
-        'scan',
-      ),
-      operandRefs(recorder, read, 'scan'),
+      ...[inputs, scanned, read].map((values) => operandRefs(recorder, values, 'scan')),
     ],
     results.map((value, i) => resultLike(i < inputs.length ? value : stacked(value, length), all)),
     {
-      ...(rows.leaves.length === 0 ? { length: numberOf(recorder, length) } : {}),
+      ...(scanned.length === 0 ? { length: numberOf(recorder, length) } : {}),
       ...(reverse ? { reverse } : {}),
       ...(checkpoint ? { checkpoint } : {}),
     },
@@ -253,6 +243,45 @@ function scanAny(
   const values = present(made);
   const last = tensorsOf(refill(carry.tree, values.slice(0, inputs.length)));
   return [last, tensorsOf(refill(ys.tree, values.slice(inputs.length)))];
+}
+
+/** What a scan starts from. */
+interface ScanStart {
+  readonly given: ReturnType<typeof ownedTree>;
+  /** The same with numbers as tensors. */
+  readonly scalars: ReturnType<typeof withScalars>;
+  readonly rows: ReturnType<typeof rowsOf>;
+}
+
+/** The body of a scan on one row, with a carry of the types that the body leaves. */
+function traceScan(
+  recorder: Recorder,
+  body: (carry: unknown, x: unknown) => unknown,
+  { given, scalars, rows }: ScanStart,
+) {
+  const title = bodyName(recorder, 'scan_body');
+  return withSettledCarry(
+    recorder,
+    given,
+    (start) => {
+      const values = start.leaves.map(({ leaf }) => leaf);
+      const run = traceBody(
+        recorder,
+        title,
+        [...values, ...rows.leaves.map(({ leaf }) => sliceOf(leaf))],
+        (now) => {
+          const c = tensorsOf(refill(start.tree, now.slice(0, values.length)));
+          return body(c, tensorsOf(refill(rows.tree, now.slice(values.length))));
+        },
+      );
+      const { result } = run;
+      return {
+        next: result.kind === 'list' && result.items.length === 2 ? result.items[0] : result,
+        traced: run,
+      };
+    },
+    scalars,
+  );
 }
 
 /**

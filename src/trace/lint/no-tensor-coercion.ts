@@ -61,6 +61,15 @@ const PREDICATES = new Set([
   'findLastIndex',
 ]);
 const KEYED = new Set(['includes', 'indexOf', 'lastIndexOf', 'has', 'get', 'add', 'set', 'delete']);
+const COERCING = new Set([
+  'Number',
+  'String',
+  'BigInt',
+  'isNaN',
+  'isFinite',
+  'parseInt',
+  'parseFloat',
+]);
 const NUMBER_TESTS = new Set(['isNaN', 'isFinite', 'isInteger', 'isSafeInteger']);
 
 /** Every finding of a file, in order. */
@@ -161,61 +170,16 @@ function checkCall(
   const callee = bare(node.expression);
   const [first] = node.arguments ?? [];
   if (first === undefined) return;
-  const tensor = types.isTensor(first);
+  const isTensor = types.isTensor(first);
   if (ts.isIdentifier(callee)) {
-    const { text } = callee;
-    if (!tensor) return;
-    if (text === 'Boolean') report(node, 'Boolean(t) is always true; use `t.ne(0)` and `where`.');
-    else if (text === 'assert' || text === 'ok')
-      report(
-        node,
-        `${text}(t) always passes; use a check of the host, or \`t.all()\` as an output.`,
-      );
-    else if (text === 'Array' && node.arguments?.length === 1)
-      report(node, 'Array(t) is a list of one; use `t.unbind(0)`.');
-    else if (
-      text === 'Number' ||
-      text === 'String' ||
-      text === 'BigInt' ||
-      text === 'isNaN' ||
-      text === 'isFinite' ||
-      text === 'parseInt' ||
-      text === 'parseFloat'
-    )
-      report(
-        node,
-        `${text}(t) coerces a tensor; use \`t.to(dtype)\`, \`t.isnan()\` or \`t.isfinite()\`.`,
-      );
-    else if (ts.isNewExpression(node) && (text === 'Set' || text === 'Map'))
-      report(node, `a tensor cannot be iterated; use \`t.unbind(0)\`.`);
+    const message = isTensor ? functionMessage(node, callee.text) : undefined;
+    if (message !== undefined) report(node, message);
     return;
   }
   if (!ts.isPropertyAccessExpression(callee)) return;
+  const message = isTensor ? methodMessage(callee, checker) : undefined;
   const { text } = callee.name;
-  const owner = ts.isIdentifier(callee.expression) ? callee.expression.text : '';
-  if (tensor && owner === 'Number' && NUMBER_TESTS.has(text))
-    report(node, `Number.${text}(t) is always false; use \`t.isnan()\` or \`t.isfinite()\`.`);
-  else if (tensor && owner === 'Array' && text === 'isArray')
-    report(node, 'Array.isArray(t) is always false; use `t instanceof Tensor`.');
-  else if (tensor && owner === 'Object')
-    report(
-      node,
-      `Object.${text}(t) looks at a tensor by reference or by field; use \`a.eq(b)\` or its ` +
-        'methods.',
-    );
-  else if (tensor && (owner === 'Math' || owner === 'JSON'))
-    report(node, `${owner}.${text}(t) coerces a tensor; use its methods, \`t.exp()\`, \`t.name\`.`);
-  else if (tensor && KEYED.has(text) && isCollection(checker.getTypeAtLocation(callee.expression)))
-    report(
-      node,
-      `${text} finds a tensor by reference; use \`a.eq(b)\`, or keep an index beside it.`,
-    );
-  else if (
-    tensor &&
-    (text === 'ok' || text === 'equal' || text === 'strictEqual') &&
-    owner === 'assert'
-  )
-    report(node, `assert.${text}(t) looks at a reference; use a check of the host.`);
+  if (message !== undefined) report(node, message);
   else if (
     PREDICATES.has(text) &&
     !types.isTensor(callee.expression) &&
@@ -227,6 +191,47 @@ function checkCall(
       `the predicate of ${text} gives a tensor, which is always true; use \`where\`, or a ` +
         'host condition.',
     );
+}
+
+/** What a function makes of a tensor, where that is no operator. */
+function functionMessage(
+  node: ts.CallExpression | ts.NewExpression,
+  text: string,
+): string | undefined {
+  if (text === 'Boolean') return 'Boolean(t) is always true; use `t.ne(0)` and `where`.';
+  if (text === 'assert' || text === 'ok')
+    return `${text}(t) always passes; use a check of the host, or \`t.all()\` as an output.`;
+  if (text === 'Array' && node.arguments?.length === 1)
+    return 'Array(t) is a list of one; use `t.unbind(0)`.';
+  if (COERCING.has(text))
+    return `${text}(t) coerces a tensor; use \`t.to(dtype)\`, \`t.isnan()\` or \`t.isfinite()\`.`;
+  if (ts.isNewExpression(node) && (text === 'Set' || text === 'Map'))
+    return `a tensor cannot be iterated; use \`t.unbind(0)\`.`;
+  return undefined;
+}
+
+/** What a method of the host makes of a tensor, where that is no operator. */
+function methodMessage(
+  { name: { text }, expression }: ts.PropertyAccessExpression,
+  checker: ts.TypeChecker,
+): string | undefined {
+  const owner = ts.isIdentifier(expression) ? expression.text : '';
+  if (owner === 'Number' && NUMBER_TESTS.has(text))
+    return `Number.${text}(t) is always false; use \`t.isnan()\` or \`t.isfinite()\`.`;
+  if (owner === 'Array' && text === 'isArray')
+    return 'Array.isArray(t) is always false; use `t instanceof Tensor`.';
+  if (owner === 'Object')
+    return (
+      `Object.${text}(t) looks at a tensor by reference or by field; use \`a.eq(b)\` or its ` +
+      'methods.'
+    );
+  if (owner === 'Math' || owner === 'JSON')
+    return `${owner}.${text}(t) coerces a tensor; use its methods, \`t.exp()\`, \`t.name\`.`;
+  if (KEYED.has(text) && isCollection(checker.getTypeAtLocation(expression)))
+    return `${text} finds a tensor by reference; use \`a.eq(b)\`, or keep an index beside it.`;
+  if (owner === 'assert' && (text === 'ok' || text === 'equal' || text === 'strictEqual'))
+    return `assert.${text}(t) looks at a reference; use a check of the host.`;
+  return undefined;
 }
 
 function isCollection(type: ts.Type): boolean {

@@ -18,6 +18,7 @@ import type {
   ValueType,
 } from '../../graph/types.ts';
 import { NO_KWARGS, setOwn, tensorType } from '../../graph/value.ts';
+import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { ArgSchema } from '../../ops/record/schema.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { sourcePosition } from '../errors/position.ts';
@@ -402,6 +403,43 @@ export class Recorder {
     kwargs: Readonly<Record<string, TraceArg>>,
   ): { value: TracedValue; requiresGrad: boolean; items?: readonly CallResult[] } {
     const { trace } = this;
+    const record = this.recordOf(target, kwargs);
+    const call = this.typedCall(record, target, args, kwargs);
+    const source = trace.position();
+    refuseDtypes(call, { source, path: trace.path });
+    let typed: CallResult[];
+    try {
+      typed = callTypes(trace.settings.table, trace.dims, call);
+    } catch (error) {
+      throw callError(error, call, { source, path: trace.path });
+    }
+    const requiresGrad =
+      target !== 'aten.detach.default' && [...call.operands.values()].some((o) => o.requiresGrad);
+    const types = typed.map((t) => t?.type ?? null);
+    const nodeType: ValueType =
+      record.results === 'tuple'
+        ? { kind: 'tuple', items: types.map((t): ValueType => t ?? { kind: 'none' }) }
+        : (types[0] ?? { kind: 'none' });
+    const name = this.add(target, call.args, call.kwargs, nodeType, source);
+    const [first] = typed;
+    if (first === null || first === undefined) throw internalError(`${target} has no first result`);
+    const value: TracedValue = {
+      recorder: this,
+      name,
+      dtype: first.type.dtype,
+      shape: first.shape,
+      type: first.type,
+      source,
+      requiresGrad: requiresGrad && isFloating(first.type.dtype),
+    };
+    return record.results === 'tuple'
+      ? { value, requiresGrad, items: typed }
+      : { value, requiresGrad };
+  }
+
+  /** The record of an operator that may be recorded now. */
+  private recordOf(target: string, kwargs: Readonly<Record<string, TraceArg>>): OperatorRecord {
+    const { trace } = this;
     const record = trace.settings.table.get(target);
     if (record === undefined)
       throw refusal('E_UNKNOWN_OP', `there is no operator ${target}`, trace.place(), {
@@ -422,50 +460,29 @@ export class Recorder {
       );
     if (!trace.open)
       throw refusal('E_TRACE_LEAK', `${baseName(target)}: the trace has ended`, trace.place());
+    return record;
+  }
+
+  /** The call with arguments of the graph, and the values that it reads. */
+  private typedCall(
+    { schema }: OperatorRecord,
+    target: string,
+    args: readonly TraceArg[],
+    kwargs: Readonly<Record<string, TraceArg>>,
+  ): TypedCall {
     const operands = new Map<string, TracedValue>();
     const own = (value: TracedValue): TracedValue => {
       const mine = this.own(value, baseName(target));
       operands.set(mine.name, mine);
       return mine;
     };
-    const positional = record.schema.filter((s) => !s.kwargOnly);
-    const keyword = (key: string): ArgSchema | undefined =>
-      record.schema.find((s) => s.name === key);
+    const positional = schema.filter((s) => !s.kwargOnly);
+    const keyword = (key: string): ArgSchema | undefined => schema.find((s) => s.name === key);
     const plain = args.map((arg, i) => toArg(arg, positional[i], own));
     const named: Record<string, Arg> = {};
     for (const key of Object.keys(kwargs))
       setOwn(named, key, toArg(kwargs[key], keyword(key), own));
-    const source = trace.position();
-    const call: TypedCall = { target, args: plain, kwargs: named, operands };
-    refuseDtypes(call, { source, path: trace.path });
-    let typed: CallResult[];
-    try {
-      typed = callTypes(trace.settings.table, trace.dims, call);
-    } catch (error) {
-      throw callError(error, call, { source, path: trace.path });
-    }
-    const requiresGrad =
-      target !== 'aten.detach.default' && [...operands.values()].some((o) => o.requiresGrad);
-    const types = typed.map((t) => t?.type ?? null);
-    const nodeType: ValueType =
-      record.results === 'tuple'
-        ? { kind: 'tuple', items: types.map((t): ValueType => t ?? { kind: 'none' }) }
-        : (types[0] ?? { kind: 'none' });
-    const name = this.add(target, plain, named, nodeType, source);
-    const [first] = typed;
-    if (first === null || first === undefined) throw internalError(`${target} has no first result`);
-    const value: TracedValue = {
-      recorder: this,
-      name,
-      dtype: first.type.dtype,
-      shape: first.shape,
-      type: first.type,
-      source,
-      requiresGrad: requiresGrad && isFloating(first.type.dtype),
-    };
-    return record.results === 'tuple'
-      ? { value, requiresGrad, items: typed }
-      : { value, requiresGrad };
+    return { target, args: plain, kwargs: named, operands };
   }
 
   private add(
