@@ -166,7 +166,9 @@ class AttentionPlacer {
     }
   }
 
-  /** The output moves where the forward pass reads it; the backward pass reads it as it was left. */
+  /**
+   * The output moves where the forward pass reads it; the backward pass reads it as it was left.
+   */
   placeOutputs(): void {
     const { model } = this;
     if (this.isContext) return;
@@ -177,8 +179,8 @@ class AttentionPlacer {
   }
 
   /**
-   * The arguments of the backward pass are those of the forward pass after the gradient, its results
-   * the gradients of query, key and value.
+   * The arguments of the backward pass are those of the forward pass after the gradient, its
+   * results the gradients of query, key and value.
    */
   placeGradients(): void {
     const { flow, strategies, nodeVariable } = this.model;

@@ -83,7 +83,9 @@ function freePrograms(priced: readonly PricedRow[]): readonly FreeProgram[] {
   return [...wanted.values()];
 }
 
-/** Optima; where a recipe on the same mesh with the same state sharding is better, its placements. */
+/**
+ * Optima; where a recipe on the same mesh with the same state sharding is better, its placements.
+ */
 function neverWorse(
   optima: readonly PricedRow[],
   recipes: readonly PricedRow[],
