@@ -303,6 +303,26 @@ forbidden.push({
   from: { path: '^src/solver/check/' },
   to: { path: '^src/', pathNot: '^src/solver/(check/|types\\.ts$)' },
 });
+// A step of planning knows the steps before it alone: no search prepares a request or plans again.
+const steps = [
+  'request/',
+  '(model|record)/',
+  'restrict/',
+  'prepare/',
+  'choice/',
+  'solve/',
+  'budget/',
+  '(shard|choose|impossible)\\.ts$',
+  'questions/',
+];
+steps.slice(0, -1).forEach((step, i) =>
+  forbidden.push({
+    name: `plan-${step.replace(/[^a-z|]/g, '')}-knows-no-later-step`,
+    severity: 'error',
+    from: { path: `^src/plan/${step}` },
+    to: { path: `^src/plan/(${steps.slice(i + 1).join('|')})` },
+  }),
+);
 // Folders with doors: other folders import these files of them only.
 const doors = {
   'cli/commands/catalogue': ['register'],
