@@ -215,7 +215,7 @@ describe('bad input is refused with place and fix', () => {
       3,
       'E_INFEASIBLE',
       '10.0 KiB',
-      'none needs less than 96.6 KiB, activations included',
+      'none needs less than 97.0 KiB, activations included',
     );
     const enough = /give --memory (\d+KiB) or more/.exec(run.err)![1];
     expect((await cli('plan', fixture('mlp'), ...PLAN, '--memory', enough)).code).toBe(0);
