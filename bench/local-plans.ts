@@ -14,7 +14,7 @@ import { exportSource } from '../src/backend/target.ts';
 import { planFiles } from '../src/cli/input/plan-folder.ts';
 import { builtinOperators } from '../src/entries/ops.ts';
 import { DEFAULT_REQUEST } from '../src/entries/plan.ts';
-import { exportPlan } from '../src/export/export.ts';
+import { exportFiles } from '../src/export/export.ts';
 import { importGraph } from '../src/index.ts';
 import { planOfChoice } from '../src/plan/choice/result.ts';
 import { shard } from '../src/plan/shard.ts';
@@ -49,7 +49,7 @@ for (const { label, result } of found) {
   );
   mkdirSync(join(at, 'plan'), { recursive: true });
   const source = exportSource({ plan: result.plan, program: result.graph }, table);
-  for (const { name, text } of exportPlan(source, 'torch').files)
+  for (const { name, text } of exportFiles(source, 'torch').files)
     writeFileSync(join(at, name), text);
   for (const [name, content] of planFiles(result.plan, result.graph, result.certificate, table))
     writeFileSync(join(at, 'plan', name), content);

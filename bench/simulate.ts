@@ -15,7 +15,7 @@ const { plan, program } = wholePlan(folder);
 const table = builtinOperators();
 for (const what of ['first', 'second']) {
   const before = process.cpuUsage();
-  const { schedule, timeline } = simulate(program, plan, table);
+  const { schedule, timeline } = simulate(program, plan, { table });
   const { user, system } = process.cpuUsage(before);
   console.log(
     `${what} run: ${((user + system) / 1e6).toFixed(2)} CPU-seconds for ` +

@@ -9,27 +9,17 @@ import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 
 import { importGraph, type Plan, shard } from 'shardwright';
-import { builtinOperators } from 'shardwright/ops';
-import { DEFAULT_REQUEST } from 'shardwright/plan';
 
 const text = gunzipSync(
   readFileSync(new URL('./llama3-8b-2l-b16.fx.txt.gz', import.meta.url)),
 ).toString('utf8');
 const graph = importGraph(text, { name: 'llama3-8b-2l-b16' });
-const table = builtinOperators();
 const names = new Set(graph.nodes.map((n) => n.name));
 
 /** Runs in seconds on a laptop, so a gap of 1 % will do. */
 async function planned(memoryBytes: number, checkpoint: 'auto' | 'two-stage'): Promise<Plan> {
-  const request = {
-    ...DEFAULT_REQUEST,
-    mesh: 'd=8',
-    cluster: 'dgx-h100',
-    memoryBytes,
-    checkpoint,
-    gap: 0.01,
-  };
-  const result = await shard(graph, request, { table });
+  const request = { mesh: 'd=8', cluster: 'dgx-h100', memoryBytes, checkpoint, gap: 0.01 };
+  const result = await shard(graph, request);
   if (result.status === 'infeasible') throw new Error(result.conflict.join(', '));
   return result.plan;
 }

@@ -7,8 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 import { dim, shard, spec, type Tensor } from 'shardwright';
 import { atSizes, printGraph } from 'shardwright/graph';
-import { builtinOperators } from 'shardwright/ops';
-import { DEFAULT_REQUEST, planAtEnds } from 'shardwright/plan';
+import { planAtEnds } from 'shardwright/plan';
 import { capture, MLP } from 'shardwright/trace';
 
 const net = new MLP('net', [4096, 16384, 4096]);
@@ -25,18 +24,17 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   console.log(printGraph(graph, { source: false }));
   for (const { text } of guards) console.log(`guard ${text}`);
 
-  const request = { ...DEFAULT_REQUEST, mesh: 'd=8', cluster: 'dgx-h100' };
-  const options = { table: builtinOperators() };
+  const request = { mesh: 'd=8', cluster: 'dgx-h100' };
   for (const batch of [8, 4096]) {
     const sizes = new Map([['batch', batch]]);
-    const result = await shard(atSizes(graph, sizes), request, options);
+    const result = await shard(atSizes(graph, sizes), request);
     if (result.status === 'infeasible') continue;
     const { plan } = result;
     console.log(
       `\nPlanned at batch ${batch}:`,
       plan.parameters.map(({ name, placement }) => `${name} ${placement}`).join(', '),
     );
-    for (const end of await planAtEnds(plan, graph, sizes, request, options))
+    for (const end of await planAtEnds(plan, graph, sizes, request))
       console.log(
         `at batch ${end.sizes.batch} it could save at most ` +
           `${((end.regret ?? 1) * 100).toFixed(1)} %`,

@@ -7,8 +7,6 @@ import { fileURLToPath } from 'node:url';
 
 import { type Graph, input, parameter, shard, type Tensor, trace } from 'shardwright';
 import { predicate, printGraph } from 'shardwright/graph';
-import { builtinOperators } from 'shardwright/ops';
-import { DEFAULT_REQUEST } from 'shardwright/plan';
 import { cond } from 'shardwright/trace';
 
 export const inputs = {
@@ -34,11 +32,11 @@ export function model({ x, w1, w2, head }: Record<keyof typeof inputs, Tensor>):
  * placements.
  */
 async function plan(what: string, graph: Graph): Promise<void> {
-  const result = await shard(
-    graph,
-    { ...DEFAULT_REQUEST, mesh: 'd=8', cluster: 'dgx-h100', objective: 'parameter-memory' },
-    { table: builtinOperators() },
-  );
+  const result = await shard(graph, {
+    mesh: 'd=8',
+    cluster: 'dgx-h100',
+    objective: 'parameter-memory',
+  });
   console.log(`\n${what}, planned:`);
   if (result.status === 'infeasible') return console.log('no plan:', result.conflict.join(', '));
   const { parameters, nodes, proof, memory } = result.plan;

@@ -5,8 +5,6 @@
 import { fileURLToPath } from 'node:url';
 
 import { input, parameter, shard, type Tensor, trace } from 'shardwright';
-import { builtinOperators } from 'shardwright/ops';
-import { DEFAULT_REQUEST } from 'shardwright/plan';
 import { annotatedProgram } from 'shardwright/report';
 
 export const inputs = {
@@ -21,15 +19,13 @@ export function model({ x, w1, w2 }: Record<keyof typeof inputs, Tensor>): Tenso
 
 // Run as a program it plans; `shardwright trace` only takes the exports above.
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const request = {
-    ...DEFAULT_REQUEST,
+  const result = await shard(trace(model, inputs), {
     mesh: 'd=8',
     cluster: 'dgx-h100',
     inputs: 'R',
     outputs: 'R',
-    objective: 'parameter-memory' as const,
-  };
-  const result = await shard(trace(model, inputs), request, { table: builtinOperators() });
+    objective: 'parameter-memory',
+  });
   if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
   else {
     const { plan } = result;

@@ -7,8 +7,6 @@ import { fileURLToPath } from 'node:url';
 
 import { shard, spec, type Tensor, trace } from 'shardwright';
 import { printGraph } from 'shardwright/graph';
-import { builtinOperators } from 'shardwright/ops';
-import { DEFAULT_REQUEST } from 'shardwright/plan';
 import { MixtureOfExperts, RMSNorm } from 'shardwright/trace';
 
 const norm = new RMSNorm('norm', 1024);
@@ -25,19 +23,14 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const graph = trace(model, inputs, { name: 'moe' });
   console.log(printGraph(graph, { source: false }));
 
-  const result = await shard(
-    graph,
-    {
-      ...DEFAULT_REQUEST,
-      mesh: 'ep=8',
-      cluster: 'dgx-h100',
-      pins: [
-        { node: 'x', spec: 'S(0)' },
-        ...['gate', 'up', 'down'].map((w) => ({ node: `moe.experts.${w}`, spec: 'S(0)' })),
-      ],
-    },
-    { table: builtinOperators() },
-  );
+  const result = await shard(graph, {
+    mesh: 'ep=8',
+    cluster: 'dgx-h100',
+    pins: [
+      { node: 'x', spec: 'S(0)' },
+      ...['gate', 'up', 'down'].map((w) => ({ node: `moe.experts.${w}`, spec: 'S(0)' })),
+    ],
+  });
 
   if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
   else {

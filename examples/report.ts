@@ -9,21 +9,20 @@ import { gunzipSync } from 'node:zlib';
 import { importGraph, shard } from 'shardwright';
 import { loadCluster } from 'shardwright/cost';
 import { builtinOperators } from 'shardwright/ops';
-import { DEFAULT_REQUEST } from 'shardwright/plan';
 import { analyse, drawParameters, htmlPage, reportOf } from 'shardwright/report';
 
 const text = gunzipSync(
   readFileSync(new URL('./llama3-8b-2l-b16.fx.txt.gz', import.meta.url)),
 ).toString('utf8');
 const operators = builtinOperators();
-const request = { ...DEFAULT_REQUEST, mesh: 'dp=8,tp=8', cluster: 'dgx-h100' };
-const result = await shard(importGraph(text, { name: 'llama3-8b-2l-b16' }), request, {
-  table: operators,
+const result = await shard(importGraph(text, { name: 'llama3-8b-2l-b16' }), {
+  mesh: 'dp=8,tp=8',
+  cluster: 'dgx-h100',
 });
 if (result.status === 'infeasible') throw new Error(result.conflict.join(', '));
 
 const { plan, graph, prepared } = result;
-const folder = { plan, graph, program: prepared.question.program, request };
+const folder = { plan, graph, program: prepared.question.program, request: plan.request };
 const analysis = await analyse(folder, operators, { recipes: true, whatIf: false });
 const report = reportOf({
   plan,

@@ -7,8 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 import { type Graph, input, parameter, type Tensor, trace } from 'shardwright';
 import { jointGraph, printGraph, unrollScan } from 'shardwright/graph';
-import { builtinOperators } from 'shardwright/ops';
-import { DEFAULT_REQUEST, prepare, shardPrepared } from 'shardwright/plan';
+import { prepare, shardPrepared } from 'shardwright/plan';
 import { scan } from 'shardwright/trace';
 
 const [batch, width] = [64, 2048];
@@ -36,8 +35,8 @@ export function model({ h0, xs, wx, wh }: Record<keyof typeof inputs, Tensor>): 
 
 /** Plans a training step and prints what it was and how large the problem is. */
 async function plan(what: string, graph: Graph): Promise<void> {
-  const request = { ...DEFAULT_REQUEST, cost: 'alpha-beta', mesh: 'd=8', cluster: 'dgx-h100' };
-  const prepared = prepare(jointGraph(graph, { seed: 1 }), request, builtinOperators());
+  const request = { cost: 'alpha-beta', mesh: 'd=8', cluster: 'dgx-h100' };
+  const prepared = prepare(jointGraph(graph, { seed: 1 }), request);
   const result = await shardPrepared(prepared);
   const { length } = prepared.left.problem.domains;
   if (result.status === 'infeasible')

@@ -4,12 +4,9 @@
  */
 import { input, parameter, shard, trace } from 'shardwright';
 import { jointGraph } from 'shardwright/graph';
-import { builtinOperators } from 'shardwright/ops';
-import { DEFAULT_REQUEST } from 'shardwright/plan';
 import { annotatedProgram } from 'shardwright/report';
 import { mseLoss } from 'shardwright/trace';
 
-const table = builtinOperators();
 const batch = input([4096, 1024]);
 const weights = { w1: parameter([1024, 4096]), w2: parameter([4096, 1024]) };
 const forward = trace(({ x, y, w1, w2 }) => mseLoss(x.matmul(w1).relu().matmul(w2), y), {
@@ -17,8 +14,8 @@ const forward = trace(({ x, y, w1, w2 }) => mseLoss(x.matmul(w1).relu().matmul(w
   x: batch,
   y: batch,
 });
-const request = { ...DEFAULT_REQUEST, mesh: 'dp=2,tp=2', cluster: 'dgx-h100' };
-const result = await shard(jointGraph(forward), request, { table });
+const request = { mesh: 'dp=2,tp=2', cluster: 'dgx-h100', objective: 'serial' } as const;
+const result = await shard(jointGraph(forward), request);
 if (result.status === 'infeasible') throw new Error(result.conflict.join('\n'));
 console.log(result.plan.proof.status, result.plan.objective.seconds, 'seconds');
 console.log(annotatedProgram(result.graph, result.plan));

@@ -10,8 +10,6 @@ import { fileURLToPath } from 'node:url';
 
 import { shard, spec, type Tensor, trace } from 'shardwright';
 import { printGraph } from 'shardwright/graph';
-import { builtinOperators } from 'shardwright/ops';
-import { DEFAULT_REQUEST } from 'shardwright/plan';
 import { einshardParameters } from 'shardwright/report';
 import { einsum, embedding, param, scaledDotProductAttention, scope } from 'shardwright/trace';
 
@@ -61,19 +59,14 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   console.log(printGraph(graph, { source: false }));
 
   const replicated = ['table', 'attention.norm', 'mlp.norm'].map((node) => ({ node, spec: 'R' }));
-  const result = await shard(
-    graph,
-    {
-      ...DEFAULT_REQUEST,
-      mesh: 'd=8',
-      cluster: 'dgx-h100',
-      inputs: 'R',
-      outputs: 'R',
-      pins: replicated,
-      objective: 'parameter-memory',
-    },
-    { table: builtinOperators() },
-  );
+  const result = await shard(graph, {
+    mesh: 'd=8',
+    cluster: 'dgx-h100',
+    inputs: 'R',
+    outputs: 'R',
+    pins: replicated,
+    objective: 'parameter-memory',
+  });
 
   if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
   else {

@@ -47,7 +47,7 @@ export async function steps(): Promise<ReadonlyMap<string, string>> {
   for (const { kind } of variables) counts.set(kind, (counts.get(kind) ?? 0) + 1);
   const mm = graph.nodes.findIndex((node) => node.name === 'mm');
   const small = shrinkGraph(joint, table, { meshSizes: [2, 2] }).graph;
-  const verified = verify(small, transferPlan(plan, prepare(small, request, table)), table);
+  const verified = verify(small, transferPlan(plan, prepare(small, request, table)), { table });
   return new Map([
     ['forward', withoutPlaces(printGraph(forward))],
     ['joint', withoutPlaces(printGraph(joint))],
@@ -75,7 +75,7 @@ export async function steps(): Promise<ReadonlyMap<string, string>> {
         `${us(plan.proof.recheckedSeconds)}`,
     ],
     ['plan', withoutPlaces(annotatedProgram(result.graph, plan))],
-    ['program', withoutPlaces(printGraph(programAtRank(lower(result.graph, plan, table), 0)))],
+    ['program', withoutPlaces(printGraph(programAtRank(lower(result.graph, plan, { table }), 0)))],
     [
       'verify',
       `${verified.devices} devices, ${verified.nodesCompared} values compared, ` +

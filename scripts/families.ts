@@ -110,7 +110,7 @@ export async function resultOf(
       refuseUnevaluated(program, table);
       const small = reduced(program, table, { meshSizes: parseMesh(MESH).sizes });
       const plan = transferPlan(solved.plan, prepare(small.graph, request, table));
-      const { mismatches, nodesCompared } = verify(small.graph, plan, table, {});
+      const { mismatches, nodesCompared } = verify(small.graph, plan, { table });
       if (mismatches.length > 0)
         return {
           ...result,

@@ -73,6 +73,26 @@ export function wrongArgument(
   return new ShardwrightError('E_USAGE', `${call}: the ${name} is ${found}`, { hint });
 }
 
+/**
+ * @param known names of the options
+ * @throws E_USAGE naming the option that the function does not have
+ */
+export function checkOptions(
+  call: string,
+  options: unknown,
+  known: Readonly<Record<string, true>>,
+): void {
+  const names = Object.keys(known);
+  const hint = `the options are ${names.join(', ')}.`;
+  if (typeof options !== 'object' || options === null || Array.isArray(options))
+    throw wrongArgument(call, 'record of options', valueText(options), hint);
+  for (const name of Object.keys(options))
+    if (!Object.hasOwn(known, name))
+      throw new ShardwrightError('E_USAGE', `${call} has no option '${name}'`, {
+        hint: suggestion(name, names, 'options'),
+      });
+}
+
 /** A defect of Shardwright itself: says so, and how to report it. */
 export function internalError(message: string, details: ErrorDetails = {}): ShardwrightError {
   return new ShardwrightError('E_INTERNAL', `internal: ${message}`, {

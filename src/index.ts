@@ -12,24 +12,17 @@
  *
  * @module shardwright
  */
-export {
-  type ExportedPlan,
-  type ExportFile,
-  type ExportLoss,
-  type ExportResult,
-  type ExportSource,
-  exportSource,
-} from './backend/target.ts';
+export type { ExportedPlan, ExportFile, ExportLoss, ExportResult } from './backend/target.ts';
 export { ShardwrightError } from './errors.ts';
 export { type ExportOptions, exportPlan } from './export/export.ts';
 export { EXPORT_TARGETS } from './export/targets.ts';
 export type { Graph } from './graph/types.ts';
 export { type GraphImportOptions, importGraph } from './import/import.ts';
-export { lower, type LowerablePlan } from './lower/lower.ts';
+export { lower, type LowerablePlan, type LowerOptions } from './lower/lower.ts';
 export type { Infeasible, PlannedResult } from './plan/choice/result.ts';
 export { explainNode as explain, type NodeExplanation } from './plan/questions/explain.ts';
 export type { Plan } from './plan/record/types.ts';
-export type { Pin, PlanRequest } from './plan/request/request.ts';
+export type { GivenRequest, Pin, PlanRequest } from './plan/request/request.ts';
 export {
   type Answer,
   type Answered,
@@ -37,7 +30,11 @@ export {
   type ShardOptions,
 } from './recipes/answer.ts';
 export { type Audit, audit, type AuditOptions, type Edit } from './recipes/audit.ts';
-export { compare, type CompareOptions } from './recipes/compare/compare-graph.ts';
+export {
+  compare,
+  type CompareOptions,
+  type CompareRequest,
+} from './recipes/compare/compare-graph.ts';
 export type { Comparison } from './recipes/compare/comparison.ts';
 export { simulate, type SimulateOptions, type Simulation } from './simulate/timeline/simulate.ts';
 export { type Mismatch, type Verification, verify, type VerifyOptions } from './simulate/verify.ts';

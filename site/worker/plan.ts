@@ -13,7 +13,7 @@ import {
   DEFAULT_REQUEST,
   drawParameters,
   explainNode,
-  exportPlan,
+  exportFiles,
   exportSource,
   forcedText,
   forceNode,
@@ -193,7 +193,7 @@ export function exported(target: string): Answers['export'] {
   if (program === undefined || graph === undefined)
     throw new ShardwrightError('E_INTERNAL', 'internal: the plan has no program beside it');
   const source = exportSource({ plan, program, graph }, table());
-  const { files, losses } = exportPlan(source, target, { allowLossy: true, check: false });
+  const { files, losses } = exportFiles(source, target, { allowLossy: true, check: false });
   return {
     files: Object.fromEntries(files.map(({ name, text }) => [name, strToU8(text)])),
     losses: losses.map(

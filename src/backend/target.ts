@@ -132,7 +132,7 @@ export function exportSource(
     graph: graph ?? program,
     table,
     planHash: plan.hashes?.plan === undefined ? 'unhashed' : `sha256:${plan.hashes.plan}`,
-    lowered: () => (lowered ??= lower(program, plan, table)),
+    lowered: () => (lowered ??= lower(program, plan, { table })),
   };
 }
 

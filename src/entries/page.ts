@@ -8,7 +8,7 @@ export { parseBytes } from '../cli/input/flags/read.ts';
 export { clusterNames, loadCluster } from '../cost/hardware/load-cluster.ts';
 export { defaultCostPreset } from '../cost/presets/presets.ts';
 export { ShardwrightError } from '../errors.ts';
-export { exportPlan } from '../export/export.ts';
+export { exportFiles } from '../export/export.ts';
 export { EXPORT_TARGETS } from '../export/targets.ts';
 export type { Graph } from '../graph/types.ts';
 export { inferBy } from '../import/complete/infer.ts';

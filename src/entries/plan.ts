@@ -5,6 +5,8 @@
  *
  * @module shardwright/plan
  */
+export { type ExportSource, exportSource } from '../backend/target.ts';
+export { exportFiles } from '../export/export.ts';
 export {
   type HloCollective,
   type HloOptions,

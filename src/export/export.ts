@@ -4,17 +4,24 @@
  * else than the plan is written unless it is asked for.
  */
 import {
+  type ExportedPlan,
   type ExportResult,
   type ExportSource,
+  exportSource,
   type OrderOptions,
   refuseLosses,
 } from '../backend/target.ts';
-import { ShardwrightError } from '../errors.ts';
-import { checkArguments } from '../plan/request/check-call.ts';
+import { checkOptions, ShardwrightError, valueText, wrongArgument } from '../errors.ts';
+import type { Graph } from '../graph/types.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
+import { plannedProgram } from '../plan/record/planned.ts';
+import { checkArguments, tableOf } from '../plan/request/check-call.ts';
 import { exportTarget } from './targets.ts';
 
-/** How strictly a plan is exported. */
+/** Operators of a plan, and how strictly it is exported. */
 export interface ExportOptions extends OrderOptions {
+  /** Default the built-in operators. */
+  readonly table?: OperatorTable;
   /**
    * Write what the target can say although it cannot say all. Default false: losses are refused.
    */
@@ -23,19 +30,68 @@ export interface ExportOptions extends OrderOptions {
   readonly check?: boolean;
 }
 
+const OPTIONS: Readonly<Record<keyof ExportOptions, true>> = {
+  table: true,
+  allowLossy: true,
+  check: true,
+  order: true,
+  bucketBytes: true,
+};
+
 /**
  * Writes a plan for a target; equal plans give equal bytes.
+ *
+ * @param graph the planned graph, or the graph that was handed to `shard`
+ * @param target one of `EXPORT_TARGETS` by its name
+ * @throws E_PLAN when the plan is not of this graph, and what `exportFiles` throws
+ *
+ * @example
+ * ```ts
+ * import { exportPlan, input, parameter, shard, trace } from 'shardwright';
+ *
+ * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
+ *   x: input([4096, 4096]),
+ *   w1: parameter([4096, 16384]),
+ *   w2: parameter([16384, 4096]),
+ * });
+ * const result = await shard(graph, { mesh: 'tp=4', cluster: 'dgx-h100' });
+ * if (result.status === 'infeasible') throw new Error(result.conflict.join('\n'));
+ * const { files } = exportPlan(result.graph, result.plan, 'shardy');
+ * console.log(files.map(({ name }) => name).join(' ')); // program.mlir shardings.json
+ * ```
+ */
+export function exportPlan(
+  graph: Graph,
+  plan: ExportedPlan,
+  target: string,
+  options: ExportOptions = {},
+): ExportResult {
+  checkArguments('exportPlan', { graph, plan });
+  checkOptions('exportPlan', options, OPTIONS);
+  if (typeof target !== 'string')
+    throw wrongArgument(
+      'exportPlan',
+      'target',
+      valueText(target),
+      "give 'torch', or another name.",
+    );
+  const table = tableOf('exportPlan', options.table);
+  const { program, listed } = plannedProgram(graph, plan, table);
+  return exportFiles(exportSource({ plan, program, graph: listed }, table), target, options);
+}
+
+/**
+ * The files of a target from a plan that is ready to be written.
  *
  * @param source from `exportSource`
  * @throws E_USAGE for an unknown target, and for an order or buckets that a target does not take;
  *   E_EXPORT_LOSS listing what the target cannot say; E_UNSUPPORTED with the node
  */
-export function exportPlan(
+export function exportFiles(
   source: ExportSource,
   name: string,
-  options: ExportOptions = {},
+  options: Omit<ExportOptions, 'table'> = {},
 ): ExportResult {
-  checkArguments('exportPlan', { source });
   const target = exportTarget(name);
   const { order, bucketBytes } = options;
   if (target.ordered !== true && (order !== undefined || bucketBytes !== undefined))

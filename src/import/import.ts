@@ -1,6 +1,6 @@
 /** Reads a graph of any known format, packed or not, into a complete and linted graph. */
 
-import { valueText, wrongArgument } from '../errors.ts';
+import { checkOptions, valueText, wrongArgument } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { type Infer, inferBy } from './complete/infer.ts';
@@ -23,6 +23,21 @@ export interface GraphImportOptions extends Omit<ImportOptions, 'infer'> {
   readonly infer?: Infer | false;
 }
 
+const OPTIONS: Readonly<Record<keyof GraphImportOptions, true>> = {
+  roles: true,
+  ties: true,
+  maxBytes: true,
+  maxRatio: true,
+  format: true,
+  name: true,
+  file: true,
+  infer: true,
+  inputs: true,
+  select: true,
+  trainStep: true,
+  ignoreShardings: true,
+};
+
 /**
  * Reads a graph of any format we can read; packed or not. The result is complete, linted, has its
  * types compared with the operators' own and its phases set.
@@ -30,8 +45,21 @@ export interface GraphImportOptions extends Omit<ImportOptions, 'infer'> {
  * @throws E_FORMAT_UNKNOWN, E_UNSUPPORTED, E_ENCODING, E_ARCHIVE, E_LIMIT, E_SYNTAX, E_REF, E_DUP,
  *   E_TYPE, E_UNKNOWN_OP, E_GRAPH_PARSE, E_GRAPH_LINT; each with place and remedy. Nothing
  *   half-done is returned.
+ *
+ * @example
+ * ```ts
+ * import { importGraph } from 'shardwright';
+ *
+ * const graph = importGraph(`class GraphModule(torch.nn.Module):
+ *     def forward(self, x: "f32[4, 8]"):
+ *         relu: "f32[4, 8]" = torch.ops.aten.relu.default(x)
+ *         return relu
+ * `);
+ * console.log(graph.nodes.map(({ name }) => name).join(' ')); // x relu
+ * ```
  */
 export function importGraph(input: Uint8Array | string, options: GraphImportOptions = {}): Graph {
+  checkOptions('importGraph', options, OPTIONS);
   const { infer: given, ...rest } = options;
   if (given === false) return importModel(input, rest).graph;
   return importModel(input, { ...rest, infer: given ?? builtinInfer() }).graph;

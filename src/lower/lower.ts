@@ -5,7 +5,7 @@
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../cost/presets/presets.ts';
 import { Redistributor } from '../cost/redistribution/redistribute.ts';
-import { internalError, ShardwrightError } from '../errors.ts';
+import { checkOptions, internalError, ShardwrightError } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { localMapCall } from '../graph/local-map.ts';
 import type { Arg, Graph, Node } from '../graph/types.ts';
@@ -20,7 +20,7 @@ import type { OpenedGraph } from '../passes/plannable/opened-graph.ts';
 import type { Region } from '../passes/plannable/regions.ts';
 import { refuseDamaged } from '../plan/record/damage.ts';
 import { type LowerablePlan, type PlannedProgram, plannedProgram } from '../plan/record/planned.ts';
-import { checkArguments } from '../plan/request/check-call.ts';
+import { checkArguments, tableOf } from '../plan/request/check-call.ts';
 import { type Dataflow, dataflow } from '../strategy/dataflow.ts';
 import { ControlWriter } from './control.ts';
 import { LocalCall } from './local-call.ts';
@@ -39,6 +39,12 @@ import { eraseInto } from './typed/erase.ts';
 
 export { type LowerablePlan, type PlannedProgram, plannedProgram } from '../plan/record/planned.ts';
 
+/** The operators of a program that is lowered. */
+export interface LowerOptions {
+  /** Default the built-in operators. */
+  readonly table?: OperatorTable;
+}
+
 /**
  * The program that every device runs under a plan: local shapes and literals, every redistribution
  * as the collectives that were priced, each shared copy made once, and the collectives that
@@ -49,9 +55,37 @@ export { type LowerablePlan, type PlannedProgram, plannedProgram } from '../plan
  * @param graph the planned graph, or the graph that was handed to `shard`
  * @throws E_PLAN when the plan is not of this graph; E_UNSUPPORTED, with the node, for what has no
  *   local form
+ *
+ * @example
+ * ```ts
+ * import { input, lower, parameter, shard, trace } from 'shardwright';
+ *
+ * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
+ *   x: input([4096, 4096]),
+ *   w1: parameter([4096, 16384]),
+ *   w2: parameter([16384, 4096]),
+ * });
+ * const result = await shard(graph, {
+ *   mesh: 'tp=4',
+ *   cluster: 'dgx-h100',
+ *   pins: [
+ *     { node: 'w1', spec: 'S(1)' },
+ *     { node: 'w2', spec: 'S(0)' },
+ *   ],
+ * });
+ * if (result.status === 'infeasible') throw new Error(result.conflict.join('\n'));
+ * const { graph: program } = lower(result.graph, result.plan);
+ * console.log(program.nodes.at(-1)?.target); // _c10d_functional.reduce_scatter_tensor.default
+ * ```
  */
-export function lower(graph: Graph, plan: LowerablePlan, table: OperatorTable): DeviceProgram {
-  checkArguments('lower', { graph, plan, table });
+export function lower(
+  graph: Graph,
+  plan: LowerablePlan,
+  options: LowerOptions = {},
+): DeviceProgram {
+  checkArguments('lower', { graph, plan });
+  checkOptions('lower', options, { table: true });
+  const table = tableOf('lower', options.table);
   const planned = plannedProgram(graph, plan, table);
   return new Lowering(planned, plan, planned.opened?.table ?? table).run();
 }

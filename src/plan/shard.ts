@@ -13,15 +13,16 @@ import { candidatesOf } from './choose.ts';
 import { type AskBudget, explainImpossible, refusedAtOnce } from './impossible.ts';
 import { holdingPeak, prepare, withBudget } from './prepare/prepare.ts';
 import type { Prepared } from './prepare/prepared.ts';
-import { checkArguments, checkRequest } from './request/check-call.ts';
-import type { PlanRequest } from './request/request.ts';
+import { checkArguments, completeRequest, tableOf } from './request/check-call.ts';
+import type { GivenRequest } from './request/request.ts';
 import { type Run, type SearchOptions, startRun } from './request/run.ts';
 import { greedyPlan } from './solve/greedy.ts';
 import { leastSeconds } from './solve/least-seconds.ts';
 
 /** Operators, known choices and limits of a search. */
 export interface ShardOptions extends SearchOptions {
-  readonly table: OperatorTable;
+  /** Default the built-in operators. */
+  readonly table?: OperatorTable;
 }
 
 /**
@@ -32,14 +33,14 @@ export interface ShardOptions extends SearchOptions {
  */
 export async function shard(
   graph: Graph,
-  request: PlanRequest,
-  options: ShardOptions,
+  request: GivenRequest,
+  options: ShardOptions = {},
 ): Promise<ShardResult> {
-  checkArguments('shard', { graph, table: (options as ShardOptions | undefined)?.table });
-  checkRequest(request);
+  checkArguments('shard', { graph });
   const { table, ...search } = options;
-  const run = startRun(request, search);
-  return shardPrepared(prepare(graph, request, table, run.deadline), run);
+  const asked = completeRequest(request);
+  const run = startRun(asked, search);
+  return shardPrepared(prepare(graph, asked, tableOf('shard', table), run.deadline), run);
 }
 
 /** The same for a request that is prepared. */

@@ -3,14 +3,15 @@
  * priced on its problem and start the search, and of the plans that are known the one of the
  * shortest simulated step is taken.
  */
+import { checkOptions } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import type { Infeasible, PlannedResult } from '../plan/choice/result.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
-import { checkArguments, checkRequest } from '../plan/request/check-call.ts';
+import { checkArguments, completeRequest, tableOf } from '../plan/request/check-call.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
-import type { PlanRequest } from '../plan/request/request.ts';
+import type { GivenRequest, PlanRequest } from '../plan/request/request.ts';
 import { type SearchOptions, startRun } from '../plan/request/run.ts';
 import { shardPrepared } from '../plan/shard.ts';
 import type { OverlappedStep } from '../simulate/overlap/known-plan.ts';
@@ -67,9 +68,20 @@ export interface ShardOptions extends Pick<
   AnswerOptions,
   'deadline' | 'onProgress' | 'recipes' | 'starts' | 'workLimit'
 > {
-  readonly table: OperatorTable;
+  /** Default the built-in operators. */
+  readonly table?: OperatorTable;
   readonly signal?: AbortSignal;
 }
+
+const OPTIONS: Readonly<Record<keyof ShardOptions, true>> = {
+  table: true,
+  deadline: true,
+  onProgress: true,
+  recipes: true,
+  starts: true,
+  workLimit: true,
+  signal: true,
+};
 
 /**
  * Plans a graph on a mesh, as the command `plan` does: the plan to take with its bound and
@@ -77,17 +89,40 @@ export interface ShardOptions extends Pick<
  *
  * @throws E_TIME_LIMIT, E_LIMIT where neither a plan was found nor its absence proven, E_USAGE for
  *   an overlap that is not looked for, and what `prepare` throws
+ *
+ * @example
+ * ```ts
+ * import { input, parameter, shard, trace } from 'shardwright';
+ *
+ * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
+ *   x: input([4096, 4096]),
+ *   w1: parameter([4096, 16384]),
+ *   w2: parameter([16384, 4096]),
+ * });
+ * const result = await shard(graph, {
+ *   mesh: 'tp=4',
+ *   cluster: 'dgx-h100',
+ *   inputs: 'R',
+ *   outputs: 'R',
+ *   objective: 'parameter-memory',
+ * });
+ * if (result.status === 'infeasible') throw new Error(result.conflict.join('\n'));
+ * const [w1, w2] = result.plan.parameters;
+ * console.log(result.plan.proof.status, w1.placement, w2.placement); // optimal S(1) S(0)
+ * ```
  */
 export async function answerRequest(
   graph: Graph,
-  request: PlanRequest,
-  options: ShardOptions,
+  given: GivenRequest,
+  options: ShardOptions = {},
 ): Promise<Answer> {
-  checkArguments('shard', { graph, table: (options as ShardOptions | undefined)?.table });
-  checkRequest(request);
+  checkArguments('shard', { graph });
+  checkOptions('shard', options, OPTIONS);
+  const request = completeRequest(given);
   if (request.overlap === true) (await import('../simulate/overlap/plan.ts')).checkOverlap(request);
-  const { table, recipes = true, ...given } = options;
-  const run = startRun(request, given);
+  const { table: asked, recipes = true, ...limits } = options;
+  const table = tableOf('shard', asked);
+  const run = startRun(request, limits);
   const { prepared, search } = prepareToAnswer(graph, request, table, run.deadline);
   return answer(prepared, { ...run, search, recipes });
 }

@@ -3,12 +3,18 @@
  * placement that close most of it.
  */
 
+import { checkOptions } from '../errors.ts';
+import type { Graph } from '../graph/types.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
 import type { Infeasible } from '../plan/choice/result.ts';
+import { choiceOfPlan } from '../plan/choice/transfer.ts';
 import type { Model } from '../plan/model/model.ts';
+import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
-import { checkArguments } from '../plan/request/check-call.ts';
+import type { LowerablePlan } from '../plan/record/planned.ts';
+import { checkArguments, tableOf } from '../plan/request/check-call.ts';
 import { Deadline } from '../plan/request/deadline.ts';
-import { holdsPeak } from '../plan/request/request.ts';
+import { holdsPeak, type PlanRequest } from '../plan/request/request.ts';
 import { Restriction } from '../plan/restrict/restriction.ts';
 import { shardPrepared } from '../plan/shard.ts';
 import { evaluate } from '../solver/check/verify.ts';
@@ -53,10 +59,12 @@ export interface Audit {
   readonly stopped?: 'interrupted' | 'time limit';
 }
 
-/** How many edits are searched for, and for how long. */
+/** Operators, number of edits and limits of an audit. */
 export interface AuditOptions {
-  /** Most edits of the path. */
-  readonly edits: number;
+  /** Default the built-in operators. */
+  readonly table?: OperatorTable;
+  /** Most edits of the path. Default 3. */
+  readonly edits?: number;
   readonly signal?: AbortSignal;
   /** Of the whole audit, instead of the request's time limit and the signal. */
   readonly deadline?: Deadline;
@@ -64,6 +72,18 @@ export interface AuditOptions {
   readonly onPlan?: () => void;
   readonly onProgress?: (line: string) => void;
 }
+
+const OPTIONS: Readonly<Record<keyof AuditOptions, true>> = {
+  table: true,
+  edits: true,
+  signal: true,
+  deadline: true,
+  onPlan: true,
+  onProgress: true,
+};
+
+/** Edits that an audit looks for by default. */
+const EDITS = 3;
 
 /** Part of the time that the optimum may take where edits are looked for after it. */
 const OPTIMUM_SHARE = 3 / 4;
@@ -77,17 +97,69 @@ const METHOD =
 const ACTIVATIONS = '(activations)';
 
 /**
+ * Prices a plan against the optimum of its graph, mesh and cluster without any pins, and finds the
+ * edits that bring it nearest.
+ *
+ * @param graph the planned graph (`graph` of what `shard` gives, `program` of a plan folder)
+ * @returns what is infeasible, where no plan fits
+ * @throws E_PLAN when the plan is not of this graph, and what `shard` throws
+ *
+ * @example
+ * ```ts
+ * import { audit, input, parameter, shard, trace } from 'shardwright';
+ *
+ * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
+ *   x: input([4096, 4096]),
+ *   w1: parameter([4096, 16384]),
+ *   w2: parameter([16384, 4096]),
+ * });
+ * const request = { mesh: 'tp=4', cluster: 'dgx-h100' };
+ * const pins = [{ node: 'w1', spec: 'S(1)' }];
+ * const mine = await shard(graph, { ...request, pins });
+ * if (mine.status === 'infeasible') throw new Error(mine.conflict.join('\n'));
+ * const found = await audit(mine.graph, mine.plan);
+ * if ('conflict' in found) throw new Error(found.conflict.join('\n'));
+ * for (const { node, from, to } of found.edits) console.log(node, from, to); // w1 S(1) R
+ * ```
+ */
+export async function audit(
+  graph: Graph,
+  plan: LowerablePlan,
+  options: AuditOptions = {},
+): Promise<Audit | Infeasible> {
+  checkArguments('audit', { graph, plan });
+  checkOptions('audit', options, OPTIONS);
+  const { table, ...limits } = options;
+  const request = auditedRequest(plan.request);
+  const prepared = prepare(graph, request, tableOf('audit', table), limits.deadline);
+  return auditChoice(prepared, choiceOfPlan(plan, prepared.model), limits);
+}
+
+/** The request of the optimum that a plan is measured against: nothing is bound. */
+export function auditedRequest(request: PlanRequest): PlanRequest {
+  return {
+    ...request,
+    pins: [],
+    shardings: 'ignore',
+    inputs: 'free',
+    outputs: 'free',
+    objective: 'time',
+    solver: 'auto',
+  };
+}
+
+/**
  * Prices a choice against the optimum of its problem, and finds the edits that bring it nearest.
  *
  * @param prepared without pins: the optimum is over the whole problem
  * @returns what is infeasible, where the problem has no plan that fits
  */
-export async function audit(
+export async function auditChoice(
   prepared: Prepared,
   choice: Int32Array,
-  options: AuditOptions,
+  { edits = EDITS, ...options }: Omit<AuditOptions, 'table'> = {},
 ): Promise<Audit | Infeasible> {
-  checkArguments('audit', { prepared });
+  checkArguments('auditChoice', { prepared });
   const {
     model,
     question: { budgetBytes },
@@ -102,7 +174,7 @@ export async function audit(
     new Deadline(prepared.question.request.timeLimitSeconds, { signal: options.signal });
   const best = await shardPrepared(prepared, {
     starts: [choice],
-    deadline: options.edits > 0 ? deadline.part(OPTIMUM_SHARE) : deadline,
+    deadline: edits > 0 ? deadline.part(OPTIMUM_SHARE) : deadline,
   });
   if (best.status === 'infeasible') return best;
   const { objective, proof, memory } = best.plan;
@@ -111,7 +183,7 @@ export async function audit(
   // whose strategies are others.
   const isSame = best.choice.length === choice.length && best.prepared.model === prepared.model;
   const path = isSame
-    ? await new EditPath(prepared, best.choice, options, deadline).walk(given)
+    ? await new EditPath(prepared, best.choice, { ...options, edits }, deadline).walk(given)
     : { edits: [], end: given };
   return {
     seconds,
@@ -155,7 +227,7 @@ class EditPath {
   constructor(
     private readonly prepared: Prepared,
     private readonly optimum: Int32Array,
-    private readonly options: AuditOptions,
+    private readonly options: Pick<AuditOptions, 'onProgress'> & { readonly edits: number },
     private readonly deadline: Deadline,
   ) {
     this.groups = groupsOf(prepared.model);

@@ -4,7 +4,7 @@
  */
 
 import type { CollectiveKind } from '../cost/collective-model.ts';
-import { ShardwrightError } from '../errors.ts';
+import { checkOptions, ShardwrightError } from '../errors.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import { eachOperand } from '../graph/value.ts';
 import { lower, type LowerablePlan, plannedProgram } from '../lower/lower.ts';
@@ -15,7 +15,7 @@ import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { flat, fromFlat, NDArray } from '../ndarray/array.ts';
 import { numbersOf } from '../ndarray/complex.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import { checkArguments } from '../plan/request/check-call.ts';
+import { checkArguments, tableOf } from '../plan/request/check-call.ts';
 import { evaluateGraph, type Value } from './evaluate.ts';
 import { drawInputs } from './inputs.ts';
 import { isControl } from './interpreter/control.ts';
@@ -77,8 +77,10 @@ export interface Verification {
   readonly notCompared: readonly string[];
 }
 
-/** Seed and tolerance of a verification. */
+/** Operators, seed and tolerance of a verification. */
 export interface VerifyOptions {
+  /** Default the built-in operators. */
+  readonly table?: OperatorTable;
   /** Of the inputs and of random operators. Default 0. */
   readonly seed?: number;
   /** Relative error above which a tensor is wrong. Default 1e-9. */
@@ -94,22 +96,53 @@ export interface VerifyOptions {
   readonly vocabulary?: { readonly rows: number; readonly stated: number };
 }
 
+const OPTIONS: Readonly<Record<keyof VerifyOptions, true>> = {
+  table: true,
+  seed: true,
+  tolerance: true,
+  unknown: true,
+  vocabulary: true,
+};
+
 /**
  * Runs a plan with numbers: the program of every device on virtual devices, in float64, against the
  * unsharded graph on the same inputs. Every tensor, output and gradient is compared, and the
  * collectives with those of the plan.
  *
  * @throws what `lower` throws; E_NO_KERNEL, E_VALUE when a call cannot be evaluated
+ *
+ * @example
+ * ```ts
+ * import { input, parameter, shard, trace, verify } from 'shardwright';
+ *
+ * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
+ *   x: input([256, 512]),
+ *   w1: parameter([512, 2048]),
+ *   w2: parameter([2048, 512]),
+ * });
+ * const result = await shard(graph, {
+ *   mesh: 'tp=4',
+ *   cluster: 'dgx-h100',
+ *   pins: [
+ *     { node: 'w1', spec: 'S(1)' },
+ *     { node: 'w2', spec: 'S(0)' },
+ *   ],
+ * });
+ * if (result.status === 'infeasible') throw new Error(result.conflict.join('\n'));
+ * const { mismatches, collectives } = verify(result.graph, result.plan);
+ * console.log(mismatches.length, collectives); // 0 { reduce_scatter: 1 }
+ * ```
  */
 export function verify(
   graph: Graph,
   plan: LowerablePlan,
-  table: OperatorTable,
   options: VerifyOptions = {},
 ): Verification {
-  checkArguments('verify', { graph, plan, table });
+  checkArguments('verify', { graph, plan });
+  checkOptions('verify', options, OPTIONS);
+  const table = tableOf('verify', options.table);
   const planned = plannedProgram(graph, plan, table);
-  const program = lower(planned.program, plan, table);
+  const program = lower(planned.program, plan, { table });
   const { unknown } = plan.request;
   return verifyProgram(planned.program, program, promisedCollectives(planned, plan, table), table, {
     ...options,
@@ -127,7 +160,7 @@ export function verifyProgram(
   program: DeviceProgram,
   promised: readonly PromisedCollective[] | undefined,
   table: OperatorTable,
-  options: VerifyOptions = {},
+  options: Omit<VerifyOptions, 'table'> = {},
 ): Verification {
   return new Comparison(graph, program, promised, table, options).run();
 }
@@ -165,7 +198,7 @@ class Comparison {
     private readonly program: DeviceProgram,
     private readonly promised: readonly PromisedCollective[] | undefined,
     private readonly table: OperatorTable,
-    private readonly options: VerifyOptions,
+    private readonly options: Omit<VerifyOptions, 'table'>,
   ) {
     this.targets = targetsOf(graph);
     this.seed = options.seed ?? 0;

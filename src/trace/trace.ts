@@ -5,7 +5,7 @@
  * `tensor/core.ts`, `source/wrap-conditions.ts`, `lint/` and `record/check-twice.ts`.
  */
 
-import { ShardwrightError, valueText, wrongArgument } from '../errors.ts';
+import { checkOptions, ShardwrightError, valueText, wrongArgument } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { withPhases } from '../graph/phases.ts';
 import type { Graph } from '../graph/types.ts';
@@ -86,6 +86,19 @@ export interface TraceOptions {
   readonly mesh?: string;
 }
 
+const OPTIONS: Readonly<Record<keyof TraceOptions, true>> = {
+  name: true,
+  table: true,
+  training: true,
+  checkTwice: true,
+  proxy: true,
+  positions: true,
+  control: true,
+  policy: true,
+  controlFlow: true,
+  mesh: true,
+};
+
 /** One returned leaf: the number of the graph output, or a size. */
 type OutputLeaf = { readonly output: number } | { readonly size: string };
 
@@ -115,12 +128,24 @@ export interface Capture {
  * @throws E_TRACE_INPUT, E_SHAPE and E_DTYPE (a call that does not fit), E_TRACE_COERCE (a traced
  * value used as a JavaScript value), E_TRACE_LEAK, E_TRACE_ASYNC, E_TRACE_UNSTABLE,
  * E_TRACE_HOST_READ, E_TRACE_IMPURE
+ *
+ * @example
+ * ```ts
+ * import { input, parameter, trace } from 'shardwright';
+ *
+ * const graph = trace(({ x, w }) => x.matmul(w).relu(), {
+ *   x: input([4096, 4096]),
+ *   w: parameter([4096, 4096]),
+ * });
+ * console.log(graph.nodes.at(-1)?.target); // aten.relu.default
+ * ```
  */
 export function trace<const I>(
   fn: (...args: TracedArguments<I>) => OutputTree,
   inputs: I & InputTree,
   options: TraceOptions = {},
 ): Graph {
+  checkOptions('trace', options, OPTIONS);
   return captureAny(fn as unknown as AnyFunction, inputs, options).graph;
 }
 
@@ -133,6 +158,7 @@ export function capture<const I>(
   inputs: I & InputTree,
   options: TraceOptions = {},
 ): Capture {
+  checkOptions('capture', options, OPTIONS);
   return captureAny(fn as unknown as AnyFunction, inputs, options);
 }
 

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 
 import { afterAll, expect, test } from 'vitest';
 
-import { exportPlan } from '../../src/export/export.ts';
+import { exportFiles } from '../../src/export/export.ts';
 import { EXPORT_TARGETS } from '../../src/export/targets.ts';
 import { hostileSource } from '../support/hostile-names.ts';
 import { runPython } from './support/torch.ts';
@@ -26,7 +26,7 @@ test('files of every target with hostile names load in Python, PyTorch, JAX, YAM
   const source = await hostileSource();
   const written: Record<string, string> = {};
   for (const { name: target, check } of EXPORT_TARGETS)
-    for (const { name, text } of exportPlan(source, target, {
+    for (const { name, text } of exportFiles(source, target, {
       allowLossy: true,
       check: check !== undefined,
     }).files) {

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 
 import type { ExportFile, ExportSource } from '../../src/backend/target.ts';
-import { exportPlan } from '../../src/export/export.ts';
+import { exportFiles } from '../../src/export/export.ts';
 import { rules } from '../../src/export/jax/rules.ts';
 import { inputShardings } from '../../src/export/jax/shardings.ts';
 import { EXPORT_TARGETS } from '../../src/export/targets.ts';
@@ -34,7 +34,7 @@ describe('names that try to end a string, a comment or a line', () => {
   test.each(EXPORT_TARGETS.map(({ name, check }) => [name, check !== undefined] as const))(
     'are text in every file of --target %s',
     (target, check) => {
-      const { files } = exportPlan(source, target, { allowLossy: true, check });
+      const { files } = exportFiles(source, target, { allowLossy: true, check });
       let held = 0;
       for (const file of files) {
         const code = codeOf(file);

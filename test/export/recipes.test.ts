@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 
 import type { ExportSource } from '../../src/backend/target.ts';
 import { einshardTarget } from '../../src/export/einshard.ts';
-import { exportPlan } from '../../src/export/export.ts';
+import { exportFiles } from '../../src/export/export.ts';
 import { EXPORT_TARGETS } from '../../src/export/targets.ts';
 import { torchDtensorTarget } from '../../src/export/torch-dtensor.ts';
 import { autoparallelTarget } from '../../src/trainers/recipe/autoparallel.ts';
@@ -221,8 +221,8 @@ describe('losses', () => {
   });
 
   test('a layer that Megatron does not know is refused, and written with the loss at the top when allowed', () => {
-    expect(() => exportPlan(turned(), 'megatron')).toThrow(/E_EXPORT_LOSS|model\.model\.layers/);
-    const { files, losses } = exportPlan(turned(), 'megatron', { allowLossy: true });
+    expect(() => exportFiles(turned(), 'megatron')).toThrow(/E_EXPORT_LOSS|model\.model\.layers/);
+    const { files, losses } = exportFiles(turned(), 'megatron', { allowLossy: true });
     expect(losses.length).toBe(1);
     expect(files[0].text).toContain(
       '# LOSS model.model.layers.*.mlp.other: planned colwise; Megatron knows no layer of that name',
@@ -267,8 +267,8 @@ describe('what targets state is read back', () => {
       'maxtext',
       'einshard',
     ])
-      expect(exportPlan(tp, name, { allowLossy: true }).files).toEqual(
-        exportPlan(tp, name, { allowLossy: true }).files,
+      expect(exportFiles(tp, name, { allowLossy: true }).files).toEqual(
+        exportFiles(tp, name, { allowLossy: true }).files,
       );
   });
 });

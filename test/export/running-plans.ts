@@ -14,7 +14,7 @@ import {
 } from '../../src/backend/target.ts';
 import { builtinOperators } from '../../src/entries/ops.ts';
 import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
-import { exportPlan } from '../../src/export/export.ts';
+import { exportFiles } from '../../src/export/export.ts';
 import { applyRoles } from '../../src/import/complete/roles.ts';
 import { type Graph, importGraph, type Plan, type PlanRequest } from '../../src/index.ts';
 import { planOfChoice } from '../../src/plan/choice/result.ts';
@@ -161,7 +161,7 @@ export async function runningPlans(
       { plan, program: Object.keys(graph.subgraphs).length > 0 ? graph : program },
       table,
     );
-    const { files } = exportPlan(source, 'torch', order === undefined ? {} : { order });
+    const { files } = exportFiles(source, 'torch', order === undefined ? {} : { order });
     const textOf = (file: string): string => files.find((one) => one.name === file)?.text ?? '';
     const text = textOf('program.py');
     const { peakBytes } = JSON.parse(textOf('collectives.json')) as { peakBytes: number };

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { type ExportSource, exportSource } from '../../src/backend/target.ts';
 import { builtinOperators } from '../../src/entries/ops.ts';
 import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
-import { exportPlan } from '../../src/export/export.ts';
+import { exportFiles } from '../../src/export/export.ts';
 import { HELPERS } from '../../src/export/torch/program/helpers.ts';
 import { torchTarget } from '../../src/export/torch/target.ts';
 import { importGraph, type Plan } from '../../src/index.ts';
@@ -86,7 +86,7 @@ async function planAndExport(
   const result = await shard(graph, { ...DEFAULT_REQUEST, mesh, cluster, pins }, { table });
   if (result.status !== 'planned') throw new Error('there is no plan');
   const source = exportSource({ plan: result.plan, program: result.graph }, table);
-  const { files, losses } = exportPlan(source, 'torch');
+  const { files, losses } = exportFiles(source, 'torch');
   expect(losses).toEqual([]);
   return {
     plan: result.plan,
@@ -215,7 +215,7 @@ describe('the order of the simulated step', () => {
     const { source, files } = await exported('mlp', 'dp=4', 3e-3);
     const { order, seconds, collectives } = json(files);
     expect(order).toBe('simulated');
-    const listed = json(exportPlan(source, 'torch', { order: 'program' }).files);
+    const listed = json(exportFiles(source, 'torch', { order: 'program' }).files);
     expect(seconds).toBeLessThan(0.65 * listed.seconds);
     expect(listed.collectives.every(({ members }) => members === undefined)).toBe(true);
     expect([collectives.length, listed.collectives.length]).toEqual([6, 10]);
@@ -259,11 +259,11 @@ describe('the order of the simulated step', () => {
   test('buckets of no bytes are none, and the order of the program has none', async () => {
     const { source } = await exported('mlp', 'dp=4', 3e-3);
     const { order, collectives } = json(
-      exportPlan(source, 'torch', { order: 'simulated', bucketBytes: 0 }).files,
+      exportFiles(source, 'torch', { order: 'simulated', bucketBytes: 0 }).files,
     );
     expect(order).toBe('simulated');
     expect(collectives.every(({ members }) => members === undefined)).toBe(true);
-    expect(() => exportPlan(source, 'torch', { order: 'program', bucketBytes: 1e6 })).toThrow(
+    expect(() => exportFiles(source, 'torch', { order: 'program', bucketBytes: 1e6 })).toThrow(
       /calls collectives one by one, and --bucket is given/,
     );
   });
@@ -271,19 +271,19 @@ describe('the order of the simulated step', () => {
   test('other targets, and plans of which nothing is simulated', async () => {
     const { source } = await exported('mlp', 'dp=4', 3e-3);
     for (const target of ['jax', 'torch-dtensor', 'einshard']) {
-      expect(() => exportPlan(source, target, { order: 'program' })).toThrow(
+      expect(() => exportFiles(source, target, { order: 'program' })).toThrow(
         `--target ${target} takes no --order`,
       );
-      expect(() => exportPlan(source, target, { bucketBytes: 0 })).toThrow(
+      expect(() => exportFiles(source, target, { bucketBytes: 0 })).toThrow(
         `--target ${target} takes no --bucket`,
       );
     }
     const { memory: _, ...plan } = source.plan;
     const bare = exportSource({ plan, program: source.program }, table);
-    expect(() => exportPlan(bare, 'torch', { order: 'simulated' })).toThrow(
+    expect(() => exportFiles(bare, 'torch', { order: 'simulated' })).toThrow(
       /the plan states no memory/,
     );
-    const { files, notes } = exportPlan(bare, 'torch');
+    const { files, notes } = exportFiles(bare, 'torch');
     expect(notes).toEqual(['order  program: the plan states no memory, so nothing is simulated']);
     expect(json(files).order).toBe('program');
   });
@@ -297,12 +297,12 @@ describe('the order of the simulated step', () => {
     );
     if (planned.status !== 'planned') throw new Error('there is no plan');
     const looped = exportSource({ plan: planned.plan, program: graph }, table);
-    const { files, notes } = exportPlan(looped, 'torch');
+    const { files, notes } = exportFiles(looped, 'torch');
     expect(json(files).order).toBe('program');
     expect(notes?.[0]).toMatch(
       /order {2}program, .*it has loops or branches, whose runs are simulated as one/,
     );
-    expect(() => exportPlan(looped, 'torch', { order: 'simulated' })).toThrow(
+    expect(() => exportFiles(looped, 'torch', { order: 'simulated' })).toThrow(
       /it has loops or branches/,
     );
   });

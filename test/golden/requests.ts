@@ -13,7 +13,7 @@ import { forceNode, reopen } from '../../src/plan/questions/explain.ts';
 import { planTexts } from '../../src/plan/record/folder.ts';
 import { type PlanRequest } from '../../src/plan/request/request.ts';
 import { shard } from '../../src/plan/shard.ts';
-import { audit } from '../../src/recipes/audit.ts';
+import { auditChoice } from '../../src/recipes/audit.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { VERSION } from '../../src/version.ts';
 import { load, request, TABLE } from '../plan/support.ts';
@@ -145,7 +145,7 @@ export const LONG: Readonly<Record<string, () => Promise<Golden>>> = {
     const recipes = await priceRecipes(prepared);
     const priced = recipes.find((r) => r.status === 'priced');
     if (priced === undefined) throw new Error('no recipe is priced');
-    const audited = await audit(prepared, priced.choice, { edits: 2 });
+    const audited = await auditChoice(prepared, priced.choice, { edits: 2 });
     return { recipes: hash(timeless(recipes)), audit: hash(timeless(audited)) };
   },
 };

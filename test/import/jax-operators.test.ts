@@ -109,7 +109,7 @@ describe('plans drawn at random compute on simulated devices what one device doe
     for (const mesh of ['d=2', 'd=2,e=2']) {
       const prepared = prepare(graph, request(mesh), TABLE);
       for (const seed of [1, 2, 3]) {
-        const found = verify(graph, randomPlan(prepared, seed), TABLE, { seed });
+        const found = verify(graph, randomPlan(prepared, seed), { table: TABLE, seed });
         expect(found.mismatches).toEqual([]);
         expect(found.outputsCompared).toBeGreaterThan(0);
       }

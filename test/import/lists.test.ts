@@ -87,7 +87,7 @@ describe('lists of tensors in an imported graph are taken apart', () => {
         const plan = randomPlan(prepared, seed);
         for (const { outputs } of plan.nodes)
           for (const placement of outputs) cut.add(String(placement));
-        const found = verify(graph, plan, table, { seed });
+        const found = verify(graph, plan, { table, seed });
         expect(found.mismatches).toEqual([]);
         expect(found.nodesCompared).toBeGreaterThan(5);
       }

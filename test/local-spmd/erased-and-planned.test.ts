@@ -136,10 +136,10 @@ describe('types stripped, and planned with its types as pins', () => {
               `${kind} ${meshDims.map((m) => names[m]).join()} ${bytes}`,
           );
         const erased = runErased(erase(graph), graph);
-        const lowered = runErased(lower(graph, plan, table));
+        const lowered = runErased(lower(graph, plan, { table }));
         expect(sequence(lowered)).toEqual(sequence(erased));
         for (const error of erased.compare) expect(error).toBeLessThan(1e-9);
-        expect(verify(graph, plan, table).mismatches).toEqual([]);
+        expect(verify(graph, plan, { table }).mismatches).toEqual([]);
         const { collectives, violations } = checkPlannedModes(graph, plan, table, 'strict');
         expect(
           collectives.map(({ kind, meshDims, bytes }) => `${kind} ${meshDims.join()} ${bytes}`),

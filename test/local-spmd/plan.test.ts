@@ -66,7 +66,7 @@ describe('a region of per-device code in a planned program', () => {
         'S(0)',
       ]);
       for (const { internalSeconds } of regions) expect(internalSeconds).toBeGreaterThan(0);
-      const found = verify(graph, plan, table);
+      const found = verify(graph, plan, { table });
       expect(found.mismatches).toEqual([]);
       expect(found.maxRelativeError).toBeLessThan(1e-9);
       expect(found.collectives.all_reduce).toBeGreaterThanOrEqual(reductions);
@@ -79,7 +79,7 @@ describe('a region of per-device code in a planned program', () => {
     const region = plan.nodes.find(({ target }) => target.startsWith('local_map'));
     expect(region?.inputs).toEqual(['S(0)R', 'RS(1)', 'RS(0)']);
     expect(region?.outputs).toEqual(['S(0)R']);
-    expect(verify(program(), plan, table).mismatches).toEqual([]);
+    expect(verify(program(), plan, { table }).mismatches).toEqual([]);
   });
 
   const WRT = ['arg0', 'arg1', 'arg2'];
@@ -105,7 +105,7 @@ describe('a region of per-device code in a planned program', () => {
       const graph = made();
       const plan = await planned(graph, request(more));
       const listed = checkPlannedModes(graph, plan, table, 'auto').collectives;
-      const { collectives: run } = runErased(lower(graph, plan, table));
+      const { collectives: run } = runErased(lower(graph, plan, { table }));
       expect(run.length).toBeGreaterThan(0);
       expect(listed.map(({ kind, meshDims, bytes }) => [kind, meshDims.join(), bytes])).toEqual(
         run.map(({ kind, meshDims, bytes }) => [
@@ -175,7 +175,7 @@ describe('a region of per-device code in a planned program', () => {
     expect(explained).toMatch(
       /%all_reduce +all_reduce\(tp\) +P -> I +f32\[16,8\] +\d+ B +[\d.]+ µs/,
     );
-    const { timeline } = simulate(graph, plan, table);
+    const { timeline } = simulate(graph, plan, { table });
     expect(timeline.communicationSeconds).toBeGreaterThanOrEqual(inside.seconds);
   });
 
@@ -224,10 +224,10 @@ describe('a region of per-device code in a planned program', () => {
           listed[0].seconds + listed[1].seconds / 1000,
           15,
         );
-        const found = verify(graph, plan, table);
+        const found = verify(graph, plan, { table });
         expect(found.mismatches).toEqual([]);
         expect(found.collectives).toEqual(found.promised);
-        const ran = runErased(lower(graph, plan, table)).collectives.filter(({ meshDims }) =>
+        const ran = runErased(lower(graph, plan, { table })).collectives.filter(({ meshDims }) =>
           meshDims.includes(1),
         );
         expect(ran.map((c) => c.bytes)).toEqual([bytes]);
@@ -279,7 +279,7 @@ describe('a region of per-device code in a planned program', () => {
     const refused = async (): Promise<string> => {
       try {
         const plan = await planned(program(), request({ mesh: 'dp=2,tp=4' }));
-        verify(program(), plan, table);
+        verify(program(), plan, { table });
       } catch (error) {
         if (error instanceof ShardwrightError) return error.message;
         throw error;

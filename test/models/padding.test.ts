@@ -200,7 +200,7 @@ describe('numbers of a padded model', () => {
       placement: 'S(0)',
     });
     const options = { seed: 0, tolerance: 1e-9, vocabulary: { rows: 64, stated: 50 } };
-    const ran = verify(result.prepared.question.program, result.plan, table, options);
+    const ran = verify(result.prepared.question.program, result.plan, { ...options, table });
     expect(ran.mismatches).toEqual([]);
     expect(ran.outputsCompared).toBeGreaterThan(10);
     expect(Object.values(ran.collectives).reduce((a, b) => a + b, 0)).toBeGreaterThan(0);

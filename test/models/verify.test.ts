@@ -51,11 +51,7 @@ describe('sharded runs', () => {
       const { mismatches, maxRelativeError, nodesCompared, collectives } = verify(
         prepared.model.graph,
         result.plan,
-        table,
-        {
-          seed: 0,
-          tolerance: 1e-9,
-        },
+        { table, seed: 0, tolerance: 1e-9 },
       );
       expect(mismatches).toEqual([]);
       expect(maxRelativeError).toBeLessThan(1e-9);

@@ -54,7 +54,7 @@ describe('operators with rewritten calls on simulated devices', () => {
     for (const mesh of ['d=2', 'd=2,e=2', 'd=3']) {
       const prepared = prepare(graph, request(mesh), TABLE);
       for (const seed of [1, 2, 3]) {
-        const found = verify(graph, randomPlan(prepared, seed), TABLE, { seed });
+        const found = verify(graph, randomPlan(prepared, seed), { table: TABLE, seed });
         expect(found.mismatches).toEqual([]);
         expect(found.nodesCompared).toBeGreaterThan(3);
       }

@@ -126,7 +126,7 @@ describe('a plan at AutoParallel prices', () => {
     expect(
       moves(plan).some((r) => r.executedSeconds !== r.seconds && r.collectives.length > 0),
     ).toBe(true);
-    const { mismatches, collectives } = verify(graph, plan, TABLE);
+    const { mismatches, collectives } = verify(graph, plan, { table: TABLE });
     expect(mismatches).toEqual([]);
     expect(Object.values(collectives).reduce((a, b) => a + b, 0)).toBeGreaterThan(0);
   });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
+import { loadCluster } from '../../src/entries/cost.ts';
 import { parseMesh, parseSharding } from '../../src/entries/notations.ts';
 import { builtinOperators } from '../../src/entries/ops.ts';
 import { DEFAULT_REQUEST, prepare } from '../../src/entries/plan.ts';
@@ -14,6 +15,9 @@ const graph = api.trace(({ x, w }) => x.matmul(w), {
 });
 const table = builtinOperators();
 const request = { ...DEFAULT_REQUEST, mesh: 'dp=2', cluster: 'dgx-h100' };
+/** What the checks of arguments look at in a plan and in what `shard` gives. */
+const PLAN = { nodes: [], outputs: [], request };
+const PLANNED = { plan: PLAN, prepared: {}, choice: [] };
 /** As JavaScript calls it. */
 const call = (name: string, ...args: readonly unknown[]): unknown =>
   (api as unknown as Record<string, (...given: readonly unknown[]) => unknown>)[name](...args);
@@ -54,13 +58,43 @@ describe('a request', () => {
     expect(await later(() => call('shard', graph, undefined, { table }))).toBe(
       'E_REQUEST: the request is undefined',
     );
-    expect(await later(() => call('shard', graph, { ...request, pins: 'w' }, { table }))).toBe(
-      "E_REQUEST: 'pins' of the request is a string, wanted a list",
-    );
-    const compared = { devices: 2, table, request: { ...request, pinss: [] } };
+    const compared = { devices: 2, cluster: 'dgx-h100', pinss: [] };
     expect(await later(() => call('compare', graph, compared))).toBe(
       "E_REQUEST: a request has no field 'pinss'",
     );
+  });
+
+  test.each<[Record<string, unknown>, string]>([
+    [{ pins: 'w' }, "'pins' of the request is 'w', wanted a list"],
+    [{ mesh: 8 }, "'mesh' of the request is a number, wanted a text"],
+    [{ cluster: ['dgx-h100'] }, "'cluster' of the request is a list, wanted a text or a record"],
+    [{ memoryBytes: '80GiB' }, "'memoryBytes' of the request is '80GiB', wanted a number"],
+    [{ uneven: true }, "'uneven' of the request is a boolean, wanted one of allow, forbid"],
+    [
+      { solver: 'exct' },
+      "'solver' of the request is 'exct', wanted one of auto, exact, highs, javascript-lp-solver, propagate",
+    ],
+  ])('is refused where a field is not of its kind: %j', async (field, message) => {
+    expect(await later(() => call('shard', graph, { ...request, ...field }))).toBe(
+      `E_REQUEST: ${message}`,
+    );
+  });
+
+  test('is completed: mesh and cluster are enough, and a cluster may be its record', async () => {
+    const whole = await main.shard(graph, request, { table });
+    const short = { mesh: 'dp=2', cluster: 'dgx-h100' };
+    const byRecord = await main.shard(graph, { ...short, cluster: loadCluster('dgx-h100') });
+    const derived = await main.shard(graph, { ...short, cluster: { base: 'dgx-h100' } });
+    const planned = (result: main.Answer): main.Plan => {
+      if (result.status === 'infeasible') throw new Error('no plan');
+      return result.plan;
+    };
+    const { proof: _, ...plan } = planned(await main.shard(graph, short));
+    const { proof: __, ...same } = planned(whole);
+    expect(plan).toEqual(same);
+    expect(planned(byRecord).objective).toEqual(plan.objective);
+    expect(planned(derived).objective).toEqual(plan.objective);
+    expect(JSON.parse(planned(byRecord).request.cluster)).toEqual(loadCluster('dgx-h100'));
   });
 });
 
@@ -71,19 +105,41 @@ describe('a wrong call from JavaScript names the argument', () => {
     ['importGraph', [{}], 'importGraph: the content is an object'],
     ['importGraph', [undefined], 'importGraph: the content is undefined'],
     ['shard', [], 'shard: the graph is undefined'],
-    ['shard', [graph, request], 'shard: the table is undefined'],
+    ['shard', [graph, request, { table: {} }], "shard: the table is an object without 'get'"],
+    ['shard', [graph, request, null], 'shard: the record of options is null'],
+    ['shard', [graph, request, { tabel: 1 }], "shard has no option 'tabel'"],
     [
       'shard',
       [{ nodes: [] }, request, { table }],
       "shard: the graph is an object without 'outputs'",
     ],
-    ['prepare', [graph, request], 'prepare: the table is undefined'],
+    ['prepare', [graph, request, 7], 'prepare: the table is a number'],
     ['verify', [graph], 'verify: the plan is undefined'],
-    ['verify', [graph, { plan: {} }, table], "verify: the plan is an object without 'nodes'"],
-    ['lower', [graph, null, table], 'lower: the plan is null'],
-    ['simulate', [[], {}, table], 'simulate: the graph is a list'],
-    ['compare', [graph], 'compare: the table is undefined'],
-    ['exportPlan', [undefined, 'torch'], 'exportPlan: the source is undefined'],
+    ['verify', [graph, { plan: {} }], "verify: the plan is an object without 'nodes'"],
+    ['verify', [graph, PLAN, table], "verify has no option 'records'"],
+    ['lower', [graph, null], 'lower: the plan is null'],
+    ['lower', [graph, PLAN, 1], 'lower: the record of options is a number'],
+    ['simulate', [[], {}], 'simulate: the graph is a list'],
+    ['simulate', [graph, PLAN, { order: 'auto', bucket: 1 }], "simulate has no option 'bucket'"],
+    ['compare', [], 'compare: the graph is undefined'],
+    [
+      'compare',
+      [graph, { devices: 8, cluster: 'x' }, { plan: [] }],
+      "compare has no option 'plan'",
+    ],
+    ['audit', [graph], 'audit: the plan is undefined'],
+    ['audit', [graph, PLAN, { edit: 1 }], "audit has no option 'edit'"],
+    ['explain', [{ status: 'infeasible' }, 'w'], "explain: the result is an object without 'plan'"],
+    ['explain', [PLANNED], 'explain: the node is undefined'],
+    ['exportPlan', [graph, PLAN], 'exportPlan: the target is undefined'],
+    ['exportPlan', [graph, 'torch'], 'exportPlan: the plan is a string'],
+    ['exportPlan', [graph, PLAN, 'torch', { lossy: true }], "exportPlan has no option 'lossy'"],
+    ['importGraph', ['', { formt: 'fx' }], "importGraph has no option 'formt'"],
+    ['trace', [(x: unknown) => x, [], { mash: 'tp=2' }], "trace has no option 'mash'"],
+    ['input', [8, 16], 'input: the shape is a number'],
+    ['parameter', [], 'parameter: the shape is undefined'],
+    ['spec', [{ shape: [8] }], 'spec: the shape is an object'],
+    ['dim', [8], 'dim: the name is a number'],
     ['parseSharding', [undefined, parseMesh('dp=2')], 'parseSharding: the text is undefined'],
     ['parseMesh', [7], 'parseMesh: the text is a number'],
   ])('%s', async (name, args, message) => {

@@ -36,7 +36,7 @@ describe('strided cuts that do not divide', () => {
       for (const mesh of ['tp=2', 'dp=2,tp=2', 'tp=4']) {
         const plan = await planFor(program, mesh, { cuts: ['_S(0, 3)'], optimizer: 'none' });
         expect(
-          verify(program, plan, TABLE, { seed: 1 }).mismatches,
+          verify(program, plan, { table: TABLE, seed: 1 }).mismatches,
           `${rows} x ${columns} on ${mesh}`,
         ).toEqual([]);
       }
@@ -46,7 +46,7 @@ describe('strided cuts that do not divide', () => {
         pins: [{ node: 'w', spec: '_S(1, 3)' }],
       });
       if (columnsDivide)
-        expect(verify(program, await pinned, TABLE, { seed: 1 }).mismatches).toEqual([]);
+        expect(verify(program, await pinned, { table: TABLE, seed: 1 }).mismatches).toEqual([]);
       else
         await expect(pinned).rejects.toThrow(
           `with _S(1, 3) its ${columns} rows of dim 1 are in pieces of different sizes, for which no device program is written`,
@@ -152,7 +152,7 @@ describe('cuts of a kind that the user made', () => {
     // The result is cut on both mesh dims and the second product adds up over the second: somewhere
     // the plan communicates.
     expect(plan.objective.communicationSeconds).toBeGreaterThan(0);
-    expect(() => verify(program, plan, table)).toThrow(
+    expect(() => verify(program, plan, { table })).toThrow(
       /RZigzag\(1\) is not lowered: Zigzag\(1\) is no cut into chunks/,
     );
   });

@@ -196,7 +196,7 @@ describe('end-to-end programs of DTensor from the same placements', () => {
         expect(plan.objective.communicationSeconds * 1e6).toBeLessThan(least(r));
       }
       // Loss, gradients and every value between are those of one process.
-      const verified = verify(graphOf(r.model), plan, TABLE);
+      const verified = verify(graphOf(r.model), plan, { table: TABLE });
       expect(verified.mismatches).toEqual([]);
       expect(verified.maxRelativeError).toBeLessThan(1e-9);
     },

@@ -46,7 +46,7 @@ async function planned(dtype: string, gradients?: 'fp32' | 'bf16'): Promise<Plan
   );
   const result = await shardPrepared(prepared);
   if (result.status !== 'planned') throw new Error(result.status);
-  expect(verify(prepared.question.program, result.plan, TABLE).mismatches).toEqual([]);
+  expect(verify(prepared.question.program, result.plan, { table: TABLE }).mismatches).toEqual([]);
   return result.plan;
 }
 

@@ -103,7 +103,7 @@ describe('an opaque operator is planned and simulated like any other', () => {
       const { mismatches, maxRelativeError, collectives, promised } = verify(
         ready.model.graph,
         plan,
-        ready.model.table,
+        { table: ready.model.table },
       );
       expect(mismatches).toEqual([]);
       expect(maxRelativeError).toBeLessThan(1e-12);
@@ -120,9 +120,9 @@ describe('an opaque operator is planned and simulated like any other', () => {
     );
     const plans = Array.from({ length: 20 }, (_, seed) => randomPlan(ready, seed));
     const cut = plans.find((plan) => opaque(plan).outputs[0] === 'S(1)');
-    expect(cut && verify(ready.model.graph, cut, ready.model.table).mismatches[0]?.where).toBe(
-      'sort_and_mask',
-    );
+    expect(
+      cut && verify(ready.model.graph, cut, { table: ready.model.table }).mismatches[0]?.where,
+    ).toBe('sort_and_mask');
   });
 
   it('without rules it runs replicated', async () => {

@@ -40,7 +40,7 @@ async function faultsOf(
     const plans = Array.from({ length: RANDOM }, (_, seed) => randomPlan(prepared, seed + 1));
     for (const [at, plan] of [result.plan, ...plans].entries()) {
       // Users hold the graph that the result names.
-      const [first] = verify(at === 0 ? result.graph : graph, plan, table).mismatches;
+      const [first] = verify(at === 0 ? result.graph : graph, plan, { table }).mismatches;
       if (first !== undefined)
         faults.push(`${at === 0 ? 'optimal' : `random ${at}`}: ${first.where}: ${first.message}`);
     }

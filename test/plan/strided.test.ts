@@ -60,7 +60,7 @@ describe('a sequence cut goes on through products of rows', () => {
     );
     expect(plan.objective.communicationSeconds).toBe(0);
     expect(plan.proof.status).toBe('optimal');
-    const verified = verify(forward, plan, TABLE);
+    const verified = verify(forward, plan, { table: TABLE });
     expect(verified.mismatches).toEqual([]);
     expect(verified.collectives).toEqual({});
   });
@@ -87,7 +87,7 @@ describe('a sequence cut goes on through products of rows', () => {
       (n) => n.target === 'aten.mm.default' && n.inputs.join() === 'S(1)_S(1, 2),S(0)_S(0, 2)',
     );
     expect(gradients.map((n) => n.outputs)).toEqual([['P(sum)P(sum)'], ['P(sum)P(sum)']]);
-    const verified = verify(training, plan, TABLE);
+    const verified = verify(training, plan, { table: TABLE });
     expect(verified.mismatches).toEqual([]);
     // Two weights and the loss.
     expect(verified.collectives['all_reduce']).toBe(3);
@@ -99,7 +99,7 @@ describe('a sequence cut goes on through products of rows', () => {
     expect(inside.objective.communicationSeconds).toBeGreaterThan(0);
     const all = await planFor(forward, 'cp=2,dp=2', { ...asked, strided: 'all' });
     expect(all.objective.communicationSeconds).toBe(0);
-    expect(verify(forward, all, TABLE).mismatches).toEqual([]);
+    expect(verify(forward, all, { table: TABLE }).mismatches).toEqual([]);
   });
 
   it('meshes of more than three dims leave strides out and say so, unless they are asked for', async () => {
@@ -119,7 +119,7 @@ describe('a sequence cut goes on through products of rows', () => {
     const asked = { inputs: 'S(3)', outputs: 'free', pins: [{ node: 'gelu', spec: '_S(2, 4)' }] };
     const plan = await planFor(graph, 'tp=2', { ...asked, strided: 'all' });
     expect(plan.nodes.flatMap((n) => n.redistributions)).toEqual([]);
-    expect(verify(graph, plan, TABLE).mismatches).toEqual([]);
+    expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
     await expect(solveFor(graph, 'tp=2', asked)).rejects.toThrow(/--cut offers/);
   });
 });
@@ -136,7 +136,8 @@ describe('random plans of a model that flattens batch and sequence compute what 
       strided += plan.nodes.filter((n) =>
         [...n.inputs, ...n.outputs].some((s) => s.includes('_S(')),
       ).length;
-      if (graph !== llama) expect(verify(graph, plan, TABLE, { seed }).mismatches).toEqual([]);
+      if (graph !== llama)
+        expect(verify(graph, plan, { table: TABLE, seed }).mismatches).toEqual([]);
     }
     expect(strided).toBeGreaterThan(0);
   });

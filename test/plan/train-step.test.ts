@@ -80,7 +80,7 @@ describe('plans of whole train steps', () => {
                 enters.get(`${of} ${stateName ?? ''}`),
               );
           });
-          expect(verify(graph, plan, TABLE).mismatches).toEqual([]);
+          expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
         }
       }
     },
@@ -105,7 +105,7 @@ describe('plans of whole train steps', () => {
       ({ of, stateName }) => of === 'w2' && stateName === 'exp_avg',
     );
     expect(plan.outputs[average].placement).toBe('S(0)');
-    expect(verify(graph, plan, TABLE).mismatches).toEqual([]);
+    expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
   });
 
   test('a pin by the name of a parameter is a pin of the parameter, not of a state of it', async () => {
@@ -210,7 +210,7 @@ describe('what judges a plan finds outputs that are not placed as inputs', () =>
         found++;
         expect(() => again(wrong), `seed ${seed}`).toThrow(/enters as/);
         expect(
-          () => lower(model.graph, { ...wrong, request: asked }, TABLE),
+          () => lower(model.graph, { ...wrong, request: asked }, { table: TABLE }),
           `seed ${seed}`,
         ).toThrow(expect.objectContaining({ code: 'E_PLAN' }));
       }

@@ -1,9 +1,8 @@
 /** Networks that do not repeat, on meshes of three dims. */
 import { expect, test } from 'vitest';
 
-import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { compare } from '../../src/recipes/compare/compare-graph.ts';
-import { load, planFor, TABLE } from './support.ts';
+import { load, planFor } from './support.ts';
 
 // The long runs belong to `npm run test:full`.
 const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
@@ -21,8 +20,7 @@ test.runIf(FULL).each(['a=2,b=4,c=8', 'a=2,b=2,c=2'])(
 if (FULL) {
   test('compare of an unrolled LSTM of 1,956 nodes: every mesh has an optimum, proven or with its gap', async () => {
     const graph = load('torch/lstm16/joint.expanded');
-    const request = { ...DEFAULT_REQUEST, cluster: 'dgx-h100' };
-    const comparison = await compare(graph, { table: TABLE, devices: 4, request });
+    const comparison = await compare(graph, { devices: 4, cluster: 'dgx-h100' });
     const optima = comparison.plans.filter(({ plan }) => plan === 'optimum');
     expect(optima).toHaveLength(
       comparison.meshes.filter(({ status }) => status === 'solved').length,
@@ -43,8 +41,7 @@ if (FULL) {
 
   test('compare of the unrolled LSTM on 64 devices: every mesh has an optimum, proven or with its gap', async () => {
     const graph = load('torch/lstm16/joint.expanded');
-    const request = { ...DEFAULT_REQUEST, cluster: 'dgx-h100' };
-    const comparison = await compare(graph, { table: TABLE, devices: 64, request });
+    const comparison = await compare(graph, { devices: 64, cluster: 'dgx-h100' });
     for (const { plan, proof } of comparison.plans)
       if (plan === 'optimum') expect(proof!.gap).toBeLessThan(0.01);
   }, 600_000);

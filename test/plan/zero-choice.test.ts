@@ -146,7 +146,7 @@ describe('gradients before the update', () => {
           ...gradients.map((node) => ({ node, spec })),
         ];
         const plan = await planFor(graph, 'd=4', { pins });
-        expect(verify(graph, plan, TABLE).mismatches).toEqual([]);
+        expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
         return plan;
       }),
     );

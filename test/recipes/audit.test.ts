@@ -8,7 +8,7 @@ import { withPins } from '../../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import { changeRequest } from '../../src/plan/questions/what-if.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import { type Audit, audit } from '../../src/recipes/audit.ts';
+import { type Audit, audit, auditChoice } from '../../src/recipes/audit.ts';
 import { priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe } from '../../src/recipes/recipes.ts';
 import { namedRecipe, recipeOf } from '../../src/recipes/registry.ts';
@@ -23,7 +23,7 @@ async function recipeChoice(prepared: Prepared, name: string): Promise<Int32Arra
 }
 
 async function audited(prepared: Prepared, choice: Int32Array, edits: number): Promise<Audit> {
-  const result = await audit(prepared, choice, { edits });
+  const result = await auditChoice(prepared, choice, { edits });
   if ('conflict' in result) throw new Error(result.conflict.join());
   return result;
 }
@@ -55,6 +55,19 @@ describe('audit', () => {
       expect(result.editedSeconds).toBeLessThan(result.seconds);
       expect(result.editedSeconds).toBeGreaterThanOrEqual(result.bound * (1 - 1e-12));
     }
+  });
+
+  it('a plan is audited as its choice is, and what it was bound to is free in the optimum', async () => {
+    const pins = [{ node: prepared.model.graph.nodes[0].name, spec: 'RR' }];
+    const pinned = withPins(
+      prepared,
+      changeRequest(prepared.question.request, (draft) => void draft.pins.push(...pins)).request,
+    );
+    const found = await shardPrepared(pinned);
+    if (found.status !== 'planned') throw new Error('infeasible');
+    const graph = load('torch/mlp-loss/joint.expanded');
+    const result = await audit(graph, found.plan, { table: TABLE });
+    expect(result).toEqual(await audited(prepared, found.choice, 3));
   });
 
   it('the first edit of a parameter is the best of all, as pins and a solve for each of them say', async () => {

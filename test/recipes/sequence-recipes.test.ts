@@ -152,7 +152,7 @@ describe('each runs on virtual devices as the unsharded program does', () => {
         const verified = verify(
           graph,
           { request: prepared.question.request, nodes, outputs },
-          TABLE,
+          { table: TABLE },
         );
         expect(verified.mismatches, name).toEqual([]);
         expect(verified.maxRelativeError).toBeLessThan(1e-9);

@@ -151,7 +151,7 @@ describe('the program in a simulated order', () => {
     (name, mesh, seeds) => {
       const graph = small(load(name), mesh);
       for (const plan of seeds.map((seed) => drawn(graph, mesh, seed))) {
-        const program = lower(graph, plan, TABLE);
+        const program = lower(graph, plan, { table: TABLE });
         const written = planSchedule(graph, plan, TABLE);
         const wanted = outputs(graph, program);
         for (const options of [
@@ -159,7 +159,7 @@ describe('the program in a simulated order', () => {
           { bucketBytes: 2 ** 20 },
           { prefetch: 1, order: 'program' as const },
         ]) {
-          const { schedule, timeline } = simulate(graph, plan, TABLE, options);
+          const { schedule, timeline } = simulate(graph, plan, { ...options, table: TABLE });
           const order = callOrder(
             callsByTask(program, written),
             issueOrder(schedule, timeline).tasks,
@@ -190,7 +190,7 @@ describe('the program in a simulated order', () => {
   it('a call that needs a collective of later is refused', () => {
     const graph = small(load('torch/mlp-loss/joint.expanded'), 'd=4');
     const plan = drawn(graph, 'd=4', 1);
-    const program = lower(graph, plan, TABLE);
+    const program = lower(graph, plan, { table: TABLE });
     const written = planSchedule(graph, plan, TABLE);
     const order = callOrder(callsByTask(program, written), written.tasks);
     expect(inOrder(program, order).graph.nodes.length).toBe(program.graph.nodes.length);

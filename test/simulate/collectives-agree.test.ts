@@ -43,7 +43,7 @@ test.each<[string, string, Partial<PlanRequest>]>([
     const result = await solveFor(load(name), mesh, { ...asked, gap: 0.2, activations: 'report' });
     if (result.status !== 'planned') throw new Error(result.conflict.join());
     const { graph, plan } = result;
-    const program = lower(graph, plan, TABLE);
+    const program = lower(graph, plan, { table: TABLE });
     const add = (sums: Map<string, Sum>, kind: string, axes: string, bytes: number): void => {
       const key = `${kind} over ${axes.split(',').sort().join()}`;
       const sum = sums.get(key) ?? { count: 0, bytes: 0 };

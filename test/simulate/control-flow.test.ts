@@ -93,7 +93,7 @@ describe('control flow on virtual devices equals the unsharded run', () => {
     // One of them has to move; which one runs is data, and so is whether that is paid.
     const seen = new Set<number>();
     for (let seed = 0; seed < 8; seed++) {
-      const v = verify(branching, plan, TABLE, { seed });
+      const v = verify(branching, plan, { table: TABLE, seed });
       expectRight(v);
       seen.add(Object.values(v.collectives).reduce((a, b) => a + b, 0));
     }
@@ -110,7 +110,7 @@ describe('control flow on virtual devices equals the unsharded run', () => {
     expect(placement(plan, 'scan.carry.0')).toEqual(['S(1)']);
     const [carry] = plan.outputs.filter((o) => o.role === 'carry');
     expect(carry).toMatchObject({ placement: 'S(1)', redistributions: [] });
-    const { graph } = lower(scanned, plan, TABLE);
+    const { graph } = lower(scanned, plan, { table: TABLE });
     expect(printGraph(graph.subgraphs.step, { source: false })).toMatchInlineSnapshot(`
       "swgraph 1
       graph @step {
@@ -125,7 +125,7 @@ describe('control flow on virtual devices equals the unsharded run', () => {
       }
       "
     `);
-    const v = verify(scanned, plan, TABLE);
+    const v = verify(scanned, plan, { table: TABLE });
     expectRight(v);
     // Every trip is compared: three calls in each of five, the inputs and the two results.
     expect(v.nodesCompared).toBe(3 * 5 + 3 + 2);
@@ -142,7 +142,7 @@ describe('control flow on virtual devices equals the unsharded run', () => {
       n.redistributions.flatMap((r) => r.collectives.map(() => r.times ?? 1)),
     );
     expect(new Set(listed)).toEqual(new Set([1, 5]));
-    const v = verify(scanned, plan, TABLE);
+    const v = verify(scanned, plan, { table: TABLE });
     expectRight(v);
     const once = listed.filter((times) => times === 1).length;
     expect(Object.values(v.collectives).reduce((a, b) => a + b, 0)).toBe(
@@ -187,11 +187,11 @@ graph @mapped {
     expect(plan.objective.computeSeconds / whole.objective.computeSeconds).toBeCloseTo(1 / 4, 2);
     const { graph: small } = shrinkGraph(mapped, TABLE, { meshSizes: [4] });
     const prepared = prepare(small, request('d=4', { maps: 'rows' }), TABLE);
-    const v = verify(small, transferPlan(plan, prepared), TABLE);
+    const v = verify(small, transferPlan(plan, prepared), { table: TABLE });
     expectRight(v);
     expect(v.collectives).toEqual({});
     // The body is the one of the program: nothing of it is cut.
-    const program = lower(small, transferPlan(plan, prepared), TABLE);
+    const program = lower(small, transferPlan(plan, prepared), { table: TABLE });
     const [body] = Object.values(program.graph.subgraphs);
     expect(body.nodes.map((n) => n.type)).toEqual(small.subgraphs['each'].nodes.map((n) => n.type));
   });
@@ -201,7 +201,7 @@ graph @mapped {
     for (const mesh of ['d=2', 'd=3', 'a=2,b=2']) {
       const prepared = prepare(graph, request(mesh, { maps: 'rows' }), TABLE);
       for (let seed = 0; seed < (FULL ? 10 : 3); seed++)
-        expectRight(verify(graph, randomPlan(prepared, seed), TABLE, { seed }));
+        expectRight(verify(graph, randomPlan(prepared, seed), { table: TABLE, seed }));
     }
   });
 
@@ -222,7 +222,7 @@ graph @mapped {
       const prepared = prepare(graph, request(mesh), TABLE);
       let communicated = 0;
       for (let seed = 0; seed < (FULL ? 40 : 2); seed++) {
-        const v = verify(graph, randomPlan(prepared, seed), TABLE, { seed });
+        const v = verify(graph, randomPlan(prepared, seed), { table: TABLE, seed });
         expectRight(v);
         communicated += Object.values(v.collectives).reduce((a, b) => a + b, 0);
       }
@@ -236,7 +236,7 @@ describe('what a body is', () => {
     const graph = load('torch/hop-scan/export.readable');
     const prepared = prepare(graph, request('d=3'), TABLE);
     const uneven = [...Array(30).keys()]
-      .map((seed) => lower(graph, randomPlan(prepared, seed), TABLE))
+      .map((seed) => lower(graph, randomPlan(prepared, seed), { table: TABLE }))
       .find(
         (program) =>
           program.symbols.size > 0 && /rows\(/.test(JSON.stringify(program.graph.subgraphs)),
@@ -268,11 +268,11 @@ graph @twice {
     const prepared = prepare(graph, request('d=2'), TABLE);
     for (let seed = 0; seed < 6; seed++) {
       const plan = randomPlan(prepared, seed);
-      expect(Object.keys(lower(graph, plan, TABLE).graph.subgraphs)).toEqual([
+      expect(Object.keys(lower(graph, plan, { table: TABLE }).graph.subgraphs)).toEqual([
         'double',
         'double_1',
       ]);
-      expectRight(verify(graph, plan, TABLE, { seed }));
+      expectRight(verify(graph, plan, { table: TABLE, seed }));
     }
   });
 
@@ -284,9 +284,9 @@ graph @twice {
     const plan = [...Array(60).keys()]
       .map((seed) => randomPlan(prepared, seed))
       .find((p) =>
-        Object.values(lower(graph, p, TABLE).graph.subgraphs).some(reduces),
+        Object.values(lower(graph, p, { table: TABLE }).graph.subgraphs).some(reduces),
       ) as LowerablePlan;
-    const program = lower(graph, plan, TABLE);
+    const program = lower(graph, plan, { table: TABLE });
     const promised = promisedCollectives(plannedProgram(graph, plan, TABLE), plan, TABLE);
     expectRight(verifyProgram(graph, program, promised, TABLE));
     const subgraphs = Object.fromEntries(
@@ -314,10 +314,10 @@ graph @twice {
   test('the graph with its bodies in line is no program, and is not taken for one', () => {
     const prepared = prepare(scanned, request('d=2'), TABLE);
     const plan = randomPlan(prepared, 0);
-    expect(() => lower(prepared.model.graph, plan, TABLE)).toThrow(
+    expect(() => lower(prepared.model.graph, plan, { table: TABLE })).toThrow(
       expect.objectContaining({ code: 'E_PLAN' }),
     );
-    expectRight(verify(plannedProgram(scanned, plan, TABLE).program, plan, TABLE));
+    expectRight(verify(plannedProgram(scanned, plan, TABLE).program, plan, { table: TABLE }));
   });
 
   test('a loop that carries a number is refused by name', () => {
@@ -344,7 +344,7 @@ graph @counted {
 }
 `);
     const prepared = prepare(graph, request('d=2'), TABLE);
-    expect(() => lower(graph, randomPlan(prepared, 1), TABLE)).toThrow(
+    expect(() => lower(graph, randomPlan(prepared, 1), { table: TABLE })).toThrow(
       expect.objectContaining({
         code: 'E_UNSUPPORTED',
         message: expect.stringContaining('while_loop') as string,
@@ -377,7 +377,7 @@ describe('regression', () => {
       // What is moved for a mark is moved as often as its body runs: nothing is moved for free.
       for (const { redistributions } of [...plan.nodes, ...plan.outputs])
         for (const r of redistributions) expect(r.times).not.toBe(0);
-      expectRight(verify(graph, plan, TABLE, { seed }));
+      expectRight(verify(graph, plan, { table: TABLE, seed }));
     }
     if (seen !== undefined) expect(found).toBeGreaterThan(0);
   }
@@ -466,7 +466,7 @@ graph @g {
 `);
     const prepared = prepare(graph, { ...request('d=3'), maps: 'rows' }, TABLE);
     for (let seed = 0; seed < 6; seed++)
-      expectRight(verify(graph, randomPlan(prepared, seed), TABLE, { seed }));
+      expectRight(verify(graph, randomPlan(prepared, seed), { table: TABLE, seed }));
   });
 
   test('a copy that the program returns may be made for a loop that hands the value on', () => {

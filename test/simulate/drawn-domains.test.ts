@@ -22,7 +22,7 @@ function verified(graph: Graph, plans: number): Verification[] {
   } as const;
   const prepared = prepare(graph, request, table);
   return Array.from({ length: plans }, (_, seed) =>
-    verify(graph, randomPlan(prepared, seed + 1), table),
+    verify(graph, randomPlan(prepared, seed + 1), { table }),
   );
 }
 

@@ -61,7 +61,7 @@ describe('grouped products with cut experts', () => {
     ];
     const plan = await planFor(training, mesh, { pins });
     expect(products(plan)[0].inputs[1]).toBe(weights);
-    const verified = verify(training, plan, TABLE);
+    const verified = verify(training, plan, { table: TABLE });
     expect(verified.mismatches).toEqual([]);
     expect(verified.maxRelativeError).toBeLessThan(1e-9);
   });
@@ -80,7 +80,7 @@ describe('grouped products with cut experts', () => {
     const plan = await planFor(training, 'ep=3', { pins });
     for (const { name } of gradients)
       expect(plan.nodes.find((n) => n.name === name)?.inputs.slice(0, 2)).toEqual(['R', 'R']);
-    expect(verify(training, plan, TABLE).mismatches).toEqual([]);
+    expect(verify(training, plan, { table: TABLE }).mismatches).toEqual([]);
   });
 
   test('a device with a third of the experts has a third of the work', () => {

@@ -75,7 +75,7 @@ describe('graphs of the fixtures with numbers', () => {
       refuseUnevaluated(graph, table);
       const small = reduced(graph, table, { meshSizes: [2, 2], seed: 1 });
       const prepared = prepare(small.graph, request('a=2,b=2'), table);
-      const found = verify(small.graph, randomPlan(prepared, 1), table, { seed: 1 });
+      const found = verify(small.graph, randomPlan(prepared, 1), { table, seed: 1 });
       expect(found.mismatches).toEqual([]);
       expect(found.collectives).toEqual(found.promised);
       expect(found.nodesCompared).toBeGreaterThan(1);

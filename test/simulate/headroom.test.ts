@@ -166,10 +166,10 @@ describe('a step within a limit on memory', () => {
     const plan = await planFor(graph, 'd=4', { pins });
     const alone = serialPeakBytes(planSchedule(graph, plan, TABLE));
     expect(alone).toBe(plan.memory.timeline?.peakBytes);
-    const free = simulate(graph, plan, TABLE, { memoryBytes: 'none' });
+    const free = simulate(graph, plan, { table: TABLE, memoryBytes: 'none' });
     expect(free.bound).toBeUndefined();
     expect(free.timeline.memory.peakBytes).toBeGreaterThan(alone);
-    const held = simulate(graph, plan, TABLE, { memoryBytes: alone });
+    const held = simulate(graph, plan, { table: TABLE, memoryBytes: alone });
     expect(held.timeline.memory.peakBytes).toBeLessThanOrEqual(alone);
     expect(held.timeline.seconds).toBeGreaterThanOrEqual(free.timeline.seconds);
     expect(held.bound).toMatchObject({ memoryBytes: alone });
@@ -177,15 +177,15 @@ describe('a step within a limit on memory', () => {
     expect(held.bound!.delayedTasks).toBeGreaterThan(0);
     expect(held.notes.join(' ')).toMatch(/later than without a limit/);
     // The budget of the plan is the device's, far above: nothing waits.
-    expect(simulate(graph, plan, TABLE).bound).toMatchObject({
+    expect(simulate(graph, plan, { table: TABLE }).bound).toMatchObject({
       delayedTasks: 0,
       delayedSeconds: 0,
     });
-    const less = simulate(graph, plan, TABLE, { memoryBytes: alone - 1 });
+    const less = simulate(graph, plan, { table: TABLE, memoryBytes: alone - 1 });
     expect(less.bound).toBeUndefined();
     expect(less.notes.join(' ')).toMatch(/no task waits for memory/);
     expect(less.timeline.seconds).toBe(
-      simulate(graph, plan, TABLE, { memoryBytes: 'none' }).timeline.seconds,
+      simulate(graph, plan, { table: TABLE, memoryBytes: 'none' }).timeline.seconds,
     );
   });
 });

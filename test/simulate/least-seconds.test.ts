@@ -35,7 +35,7 @@ function played(
     outputs,
     memory: { ...stateMemory(model, choice), budgetBytes },
   };
-  return simulate(program, plan, TABLE, options).timeline.seconds;
+  return simulate(program, plan, { ...options, table: TABLE }).timeline.seconds;
 }
 
 describe('the least seconds of a step', () => {

@@ -87,7 +87,7 @@ describe('programs of one device', () => {
       },
       ['R'],
     );
-    const program = lower(mlp, plan, TABLE);
+    const program = lower(mlp, plan, { table: TABLE });
     expect(callsOf(program)).toMatchInlineSnapshot(`
       [
         "%h = aten.mm.default(%x, %w1): f32[8, 4]",
@@ -97,7 +97,7 @@ describe('programs of one device', () => {
       ]
     `);
     expect(program.symbols.size).toBe(0);
-    expect(verify(mlp, plan, TABLE)).toMatchObject({
+    expect(verify(mlp, plan, { table: TABLE })).toMatchObject({
       mismatches: [],
       collectives: { all_reduce: 1 },
     });
@@ -117,7 +117,7 @@ describe('programs of one device', () => {
       },
       ['S(1)'],
     );
-    expect(callsOf(lower(mlp, plan, TABLE))).toMatchInlineSnapshot(`
+    expect(callsOf(lower(mlp, plan, { table: TABLE }))).toMatchInlineSnapshot(`
       [
         "%transpose = aten.transpose.int(%x, 0, 1): f32[3, 8] ; forward",
         "%transpose_all_gather = _c10d_functional.all_gather_into_tensor.default(%transpose, 4, "tp"): f32[12, 8] ; forward",
@@ -130,7 +130,7 @@ describe('programs of one device', () => {
         "%transpose_3 = aten.transpose.int(%transpose_2_reduce_scatter, 0, 1): f32[8, 3] ; forward",
       ]
     `);
-    expect(verify(mlp, plan, TABLE)).toMatchObject({
+    expect(verify(mlp, plan, { table: TABLE })).toMatchObject({
       mismatches: [],
       collectives: { all_gather: 1, reduce_scatter: 1 },
     });
@@ -141,7 +141,7 @@ describe('programs of one device', () => {
       '  in %x: f32[5] input "x"\n  %y = aten.neg.default(%x): f32[5]\n  out %y output 0',
     );
     const plan = placed(graph, 'd=3', { x: 'S(0)', y: 'S(0)->S(0)' }, ['R']);
-    const program = lower(graph, plan, TABLE);
+    const program = lower(graph, plan, { table: TABLE });
     expect(callsOf(program)).toMatchInlineSnapshot(`
       [
         "%y = aten.neg.default(%x): f32[rows(5, d)=2]",
@@ -173,7 +173,7 @@ describe('programs of one device', () => {
     // No rank has a symbol left in its own program.
     for (const rank of [0, 1, 2])
       expect(printGraph(programAtRank(program, rank), { source: false })).not.toMatch(/rows\(/);
-    expect(verify(graph, plan, TABLE).mismatches).toEqual([]);
+    expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
   });
 
   test('a table cut by rows is looked up with shifted, masked indices', () => {
@@ -181,7 +181,7 @@ describe('programs of one device', () => {
       '  in %w: f32[6, 4] parameter "w"\n  in %i: i64[3] input "i"\n  %e = aten.embedding.default(%w, %i): f32[3, 4]\n  out %e output 0',
     );
     const plan = placed(graph, 'd=2', { w: 'S(0)', i: 'R', e: 'S(0) R->P(sum)' }, ['R']);
-    expect(callsOf(lower(graph, plan, TABLE))).toMatchInlineSnapshot(`
+    expect(callsOf(lower(graph, plan, { table: TABLE }))).toMatchInlineSnapshot(`
       [
         "%sub = aten.sub.Tensor(%i, $(start(6, d)=0)): i64[3]",
         "%lt = aten.lt.Scalar(%sub, 0): b8[3]",
@@ -194,7 +194,7 @@ describe('programs of one device', () => {
         "%e_all_reduce = _c10d_functional.all_reduce.default(%e, "sum", "d"): f32[3, 4] ; forward",
       ]
     `);
-    expect(verify(graph, plan, TABLE).mismatches).toEqual([]);
+    expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
   });
 
   test('regression: a rank without columns of a softmax brings minus infinity to the maximum', () => {
@@ -202,7 +202,7 @@ describe('programs of one device', () => {
       '  in %x: f32[2, 5] input "x"\n  %s = aten._log_softmax.default(%x, 1, false): f32[2, 5]\n  out %s output 0',
     );
     const plan = placed(graph, 'd=4', { x: 'S(1)', s: 'S(1)->S(1)' }, ['R']);
-    expect(verify(graph, plan, TABLE)).toMatchObject({
+    expect(verify(graph, plan, { table: TABLE })).toMatchObject({
       mismatches: [],
       collectives: { all_gather: 1, all_reduce: 2 },
     });
@@ -213,7 +213,7 @@ describe('programs of one device', () => {
       '  in %x: f32[7, 4] input "x"\n  %y = aten.tril.default(%x): f32[7, 4]\n  out %y output 0',
     );
     const plan = placed(graph, 'a=2,b=2', { x: 'S(0)S(1)', y: 'S(0)S(1)->S(0)S(1)' }, ['S(1)S(0)']);
-    const { graph: program } = lower(graph, plan, TABLE);
+    const { graph: program } = lower(graph, plan, { table: TABLE });
     const text = printGraph(program);
     expect(printGraph(parseGraph(text))).toBe(text);
   });
@@ -273,7 +273,7 @@ describe('every redistribution, lowered and run', () => {
               },
             ],
           };
-          const program = lower(graph, lowerable, TABLE);
+          const program = lower(graph, lowerable, { table: TABLE });
           const run = runDevices(TABLE, program, [
             layOut(program.space, program.space.parse(a), x),
           ]);

@@ -57,7 +57,7 @@ describe('random feasible plans', () => {
     (model, mesh) => {
       const graph = reduced(load(MODELS[model]), mesh);
       const prepared = prepare(graph, request(mesh), TABLE);
-      const v = verify(graph, randomPlan(prepared, 1), TABLE, { seed: 1 });
+      const v = verify(graph, randomPlan(prepared, 1), { table: TABLE, seed: 1 });
       expectRight(v);
       expect(v.nodesCompared).toBeGreaterThan(
         0.8 * graph.nodes.filter((n) => n.target !== 'operator.getitem').length,
@@ -83,7 +83,7 @@ describe('plans of the solver at full size', () => {
       const graph = reduced(original, mesh);
       const plan = transferPlan(solved.plan, prepare(graph, cut(mesh), TABLE));
       expect(plan.nodes.map((n) => n.outputs)).toEqual(solved.plan.nodes.map((n) => n.outputs));
-      expectRight(verify(graph, plan, TABLE));
+      expectRight(verify(graph, plan, { table: TABLE }));
     },
     600_000,
   );

@@ -72,7 +72,7 @@ function played(prepared: Prepared, choice: Int32Array, options: SimulateOptions
     outputs,
     memory: { ...stateMemory(model, choice), budgetBytes },
   };
-  return simulate(prepared.question.program, plan, TABLE, options).timeline.seconds;
+  return simulate(prepared.question.program, plan, { ...options, table: TABLE }).timeline.seconds;
 }
 
 const of = (graph: Graph, mesh: string, more = {}): Prepared =>
@@ -272,9 +272,9 @@ describe('plans for the overlapped step', () => {
         for (const { plan, simulatedSeconds, serialSeconds } of candidates) {
           expect(simulatedSeconds).toBeGreaterThanOrEqual(boundSeconds * (1 - 1e-9));
           expect(serialSeconds).toBeGreaterThanOrEqual(base.serialSeconds * (1 - 1e-9));
-          expect(simulate(planned.prepared.question.program, plan, TABLE).timeline.seconds).toBe(
-            simulatedSeconds,
-          );
+          expect(
+            simulate(planned.prepared.question.program, plan, { table: TABLE }).timeline.seconds,
+          ).toBe(simulatedSeconds);
         }
         expect(gap).toBeLessThan(0.25);
       });

@@ -29,7 +29,7 @@ test('a collective of other bytes than the plan lists is a mismatch', () => {
   let compared = 0;
   for (const plan of plans.slice(0, 20)) {
     const planned = plannedProgram(graph, plan, table);
-    const program = lower(planned.program, plan, table);
+    const program = lower(planned.program, plan, { table });
     const promised = promisedCollectives(planned, plan, table);
     const at = promised.findIndex(({ bytes }) => bytes !== null);
     if (at < 0) continue;
@@ -54,7 +54,7 @@ test('an output that reuses the copy of a call runs no collective of its own', (
   );
   expect(reused.length).toBeGreaterThan(0);
   for (const plan of reused) {
-    const { mismatches, collectives, promised } = verify(graph, plan, table);
+    const { mismatches, collectives, promised } = verify(graph, plan, { table });
     expect(mismatches).toEqual([]);
     expect(collectives).toEqual(promised);
   }

@@ -73,7 +73,7 @@ function check(body: string): void {
   for (const mesh of ['d=2', 'd=2,e=2', 'd=3', 'd=4']) {
     const prepared = prepare(graph, request(mesh), TABLE);
     for (const seed of [1, 2, 3, 4]) {
-      const found = verify(graph, randomPlan(prepared, seed), TABLE, { seed });
+      const found = verify(graph, randomPlan(prepared, seed), { table: TABLE, seed });
       expect(found.mismatches).toEqual([]);
       expect(found.nodesCompared).toBeGreaterThan(2);
     }
@@ -120,7 +120,7 @@ describe('bodies that operators take', () => {
     const graph = plannable(importGraph(SORT_IN_LOOP), TABLE);
     const { graph: small } = shrinkGraph(graph, TABLE, { meshSizes: [2, 2] });
     const prepared = prepare(small, request('a=2,b=2'), TABLE);
-    const found = verify(small, randomPlan(prepared, 1), TABLE, { seed: 1 });
+    const found = verify(small, randomPlan(prepared, 1), { table: TABLE, seed: 1 });
     expect(found.mismatches).toEqual([]);
     expect(found.nodesCompared).toBeGreaterThan(5);
   });

@@ -83,7 +83,7 @@ describe('buckets in the program', () => {
     ] as const) {
       const pins = [1, 2, 3].map((i) => ({ node: `y${i}`, spec: from }));
       const plan = await planFor(graph, mesh, { pins, outputs: to, optimizer: 'none' });
-      const program = lower(graph, plan, TABLE);
+      const program = lower(graph, plan, { table: TABLE });
       const [before, after] = compare(graph, program, bucketProgram(program, 2 ** 20));
       expect(
         before.map((c) => c.kind),
@@ -105,7 +105,11 @@ describe('buckets in the program', () => {
       const prepared = prepare(graph, request('d=4'), TABLE);
       const { nodes, outputs } = decode(prepared.model, randomChoice(prepared.model, seed));
       const planned = prepared.model.graph;
-      const program = lower(planned, { request: prepared.question.request, nodes, outputs }, TABLE);
+      const program = lower(
+        planned,
+        { request: prepared.question.request, nodes, outputs },
+        { table: TABLE },
+      );
       const [before, after] = compare(planned, program, bucketProgram(program, 2 ** 20));
       expect(after.length).toBeLessThanOrEqual(before.length);
     }
@@ -117,7 +121,7 @@ describe('buckets in the program', () => {
     const program = lower(
       prepared.model.graph,
       { request: prepared.question.request, nodes, outputs },
-      TABLE,
+      { table: TABLE },
     );
     expect(bucketProgram(program, 0)).toBe(program);
   });

@@ -307,7 +307,7 @@ describe('schedules of plans', () => {
         const ours = schedule.tasks.flatMap((t) =>
           t.collective === undefined ? [] : [text(t.collective.kind, t.collective.meshDims)],
         );
-        const program = lower(graph, plan, TABLE);
+        const program = lower(graph, plan, { table: TABLE });
         const lowered = program.graph.nodes.flatMap((node) => {
           if (collectiveKind(node.target) === undefined) return [];
           const { kind, meshDims } = readCollective(program.mesh, node.target, node.args);
@@ -341,15 +341,15 @@ describe('schedules of plans', () => {
       budgetBytes: prepared.question.budgetBytes,
     };
     const plan: SimulatedPlan = { request: prepared.question.request, nodes, outputs, memory };
-    const best = simulate(graph, plan, TABLE, { bucketBytes: 0 });
+    const best = simulate(graph, plan, { table: TABLE, bucketBytes: 0 });
     judge(best.schedule, best.timeline);
     const { tasks, buffers } = best.schedule;
     const gathers = tasks.filter(
       (t) => t.collective?.kind === 'all_gather' && t.writes.every((b) => buffers[b].weight),
     );
     expect(gathers.length).toBeGreaterThan(20);
-    const at = (options: Parameters<typeof simulate>[3]): Timeline => {
-      const { schedule, timeline } = simulate(graph, plan, TABLE, options);
+    const at = (options: Parameters<typeof simulate>[2]): Timeline => {
+      const { schedule, timeline } = simulate(graph, plan, { ...options, table: TABLE });
       judge(schedule, timeline);
       return timeline;
     };
@@ -370,7 +370,7 @@ describe('traces', () => {
     const graph = load('torch/llama-tiny/joint.expanded');
     const plan = await planFor(graph, 'dp=2,tp=2');
     for (const options of [{}, { asyncTensor: true }, { prefetch: 1, overlapSlowdown: 1.2 }]) {
-      const { schedule, timeline } = simulate(graph, plan, TABLE, options);
+      const { schedule, timeline } = simulate(graph, plan, { ...options, table: TABLE });
       checkTrace(schedule, timeline);
     }
   });

@@ -43,7 +43,7 @@ describe('random feasible plans of real training graphs', () => {
       const seeds = FULL ? 20 : model === 'llama-tiny' ? 1 : 4;
       let communicated = 0;
       for (let seed = 0; seed < seeds; seed++) {
-        const v = verify(prepared.model.graph, randomPlan(prepared, seed), TABLE, { seed });
+        const v = verify(prepared.model.graph, randomPlan(prepared, seed), { table: TABLE, seed });
         expectRight(v);
         expect(v.nodesCompared).toBeGreaterThan(graph.nodes.length / 2);
         for (const n of Object.values(v.collectives)) communicated += n;
@@ -74,7 +74,7 @@ describe('plans of the solver at full size, run at reduced sizes', () => {
       const plan = transferPlan(solved.plan, small);
       // The placements are those of the solver.
       expect(plan.nodes.map((n) => n.outputs)).toEqual(solved.plan.nodes.map((n) => n.outputs));
-      const v = verify(small.model.graph, plan, TABLE);
+      const v = verify(small.model.graph, plan, { table: TABLE });
       expectRight(v);
       const communicated = Object.values(v.collectives).reduce((a, b) => a + b, 0);
       // This one is so small that its cheapest plan keeps every tensor whole.
@@ -99,7 +99,7 @@ describe('faults are found', () => {
           promisedCollectives({ program: planned, listed: planned }, p, TABLE).map((c) => c.kind),
         ).size >= 4,
     ) as LowerablePlan;
-  const program = lower(planned, plan, TABLE);
+  const program = lower(planned, plan, { table: TABLE });
   const promised = promisedCollectives({ program: planned, listed: planned }, plan, TABLE);
 
   /** The program with the arguments of one node changed. */
@@ -159,7 +159,9 @@ describe('faults are found', () => {
 
   test('a plan of another graph is refused', () => {
     const other = reduced('mlp-loss', mesh);
-    expect(() => lower(other, plan, TABLE)).toThrow(expect.objectContaining({ code: 'E_PLAN' }));
+    expect(() => lower(other, plan, { table: TABLE })).toThrow(
+      expect.objectContaining({ code: 'E_PLAN' }),
+    );
   });
 });
 
@@ -181,7 +183,7 @@ describe('checkpointed plans', () => {
       const v = verify(
         graph,
         transferPlan(solved.plan, prepare(graph, full.question.request, TABLE)),
-        TABLE,
+        { table: TABLE },
       );
       expectRight(v);
       expect(v.nodesCompared).toBeGreaterThan(20);

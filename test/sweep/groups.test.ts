@@ -409,7 +409,7 @@ describe('a two-layer perceptron of JAX', () => {
     if (result.status !== 'planned') throw new Error('infeasible');
     const { plan } = result;
     if (graph === ours) {
-      const checked = verify(graph, plan, TABLE);
+      const checked = verify(graph, plan, { table: TABLE });
       expect(checked.mismatches).toEqual([]);
       expect(checked.collectives).toEqual(checked.promised);
     }

@@ -98,7 +98,8 @@ function fasterOrder(
   });
   if (asked === 'program') return asListed('');
   try {
-    const { schedule, timeline } = simulate(program, whole, table, {
+    const { schedule, timeline } = simulate(program, whole, {
+      table,
       bucketBytes: bucketBytes ?? 'auto',
     });
     const called = issueOrder(schedule, timeline);

@@ -4,6 +4,7 @@
  */
 import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
+import { builtinOperators } from '../../ops/builtin.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { PreparedProblem } from '../../solver/search/prepared.ts';
 import { RestrictedSolver } from '../../solver/search/restricted.ts';
@@ -11,9 +12,14 @@ import type { Problem } from '../../solver/types.ts';
 import { buildModel } from '../model/build.ts';
 import type { BuildInput } from '../model/input.ts';
 import type { Model } from '../model/model.ts';
-import { checkArguments, checkRequest } from '../request/check-call.ts';
+import { checkArguments, completeRequest } from '../request/check-call.ts';
 import { Deadline } from '../request/deadline.ts';
-import { peakBinds, type PlanRequest, type PricedRequest } from '../request/request.ts';
+import {
+  type GivenRequest,
+  peakBinds,
+  type PlanRequest,
+  type PricedRequest,
+} from '../request/request.ts';
 import { restrictionOf } from '../restrict/pins.ts';
 import { ceilingOf } from './ceiling.ts';
 import { notesOf } from './notes.ts';
@@ -29,12 +35,12 @@ import { type Setting, settle } from './setting.ts';
  */
 export function prepare(
   original: Graph,
-  asked: PlanRequest,
-  operators: OperatorTable,
+  given: GivenRequest,
+  operators: OperatorTable = builtinOperators(),
   deadline: Deadline = new Deadline(undefined),
 ): Prepared {
   checkArguments('prepare', { graph: original, table: operators });
-  checkRequest(asked);
+  const asked = completeRequest(given);
   deadline.check('while the program was read');
   // A plan that is found is written however late it is.
   let isPrepared = false;

@@ -2,7 +2,7 @@
  * Explains one node of a plan: every strategy of the node, with its cost next to that of the chosen
  * one.
  */
-import { ShardwrightError, suggestion } from '../../errors.ts';
+import { ShardwrightError, suggestion, valueText, wrongArgument } from '../../errors.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -15,7 +15,8 @@ import { prepare } from '../prepare/prepare.ts';
 import { withPins } from '../prepare/prepare.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { Plan, PlannedInside } from '../record/types.ts';
-import { holdsPeak, type PlanRequest } from '../request/request.ts';
+import { checkArguments } from '../request/check-call.ts';
+import { type GivenRequest, holdsPeak } from '../request/request.ts';
 import { type ShardOptions, shardPrepared } from '../shard.ts';
 import { attribute, type Term } from './attribution.ts';
 import { LocalCosts } from './local-costs.ts';
@@ -73,13 +74,15 @@ export interface Reopened {
  * Prepares the request of a plan again and finds the plan in it. Nothing is solved.
  *
  * @param program with its bodies, as a plan folder keeps it
+ * @param request default that of the plan
+ * @param table default the built-in operators
  * @throws E_PLAN where the plan is none of this program and request
  */
 export function reopen(
   plan: Plan,
   program: Graph,
-  request: PlanRequest,
-  table: OperatorTable,
+  request: GivenRequest = plan.request,
+  table?: OperatorTable,
 ): Reopened {
   const prepared = prepare(program, request, table);
   const choice = choiceOfPlan(plan, prepared.model);
@@ -100,10 +103,30 @@ export function reopen(
 /**
  * The strategies of a node with the cost of each in its place, cheapest first.
  *
+ * @param result what `shard` gives for a plan, or what `reopen` gives for one of a file
  * @param name of a node, of a parameter or of an input
  * @throws E_REF, with the nearest names, for a name that the graph does not have
+ *
+ * @example
+ * ```ts
+ * import { explain, input, parameter, shard, trace } from 'shardwright';
+ *
+ * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
+ *   x: input([4096, 4096]),
+ *   w1: parameter([4096, 16384]),
+ *   w2: parameter([16384, 4096]),
+ * });
+ * const result = await shard(graph, { mesh: 'tp=4', cluster: 'dgx-h100' });
+ * if (result.status === 'infeasible') throw new Error(result.conflict.join('\n'));
+ * const { chosen, strategies } = explain(result, 'w1');
+ * console.log(chosen, 'of', strategies.map(({ spec }) => spec).join(', ')); // R of R, S(0), S(1)
+ * ```
  */
-export function explainNode({ plan, prepared, choice }: Reopened, name: string): NodeExplanation {
+export function explainNode(result: Reopened, name: string): NodeExplanation {
+  checkArguments('explain', { result });
+  if (typeof name !== 'string')
+    throw wrongArgument('explain', 'node', valueText(name), "give explain(result, 'w1').");
+  const { plan, prepared, choice } = result;
   const { model } = prepared;
   const n = nodeIndex(model, name);
   const chosen = choice[model.nodeVariable[n]];

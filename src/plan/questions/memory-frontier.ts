@@ -66,7 +66,8 @@ export interface Frontier {
 
 /** How many points are wanted, and how long the search may take. */
 export interface FrontierOptions {
-  readonly table: OperatorTable;
+  /** Default the built-in operators. */
+  readonly table?: OperatorTable;
   /** Points wanted, at least 2; fewer when the program has no more. Default 8. */
   readonly points?: number;
   /**
@@ -287,7 +288,7 @@ async function answer(
   // The request stays the one that was asked: what is left of its time is no part of what a plan
   // was made for.
   const asked: ShardOptions & { readonly deadline: Deadline } = {
-    table,
+    ...(table === undefined ? {} : { table }),
     deadline,
     ...(onProgress === undefined ? {} : { onProgress }),
   };

@@ -8,7 +8,7 @@ import { choiceOfPlan } from '../choice/transfer.ts';
 import { prepare } from '../prepare/prepare.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { Plan } from '../record/types.ts';
-import type { PlanRequest } from '../request/request.ts';
+import type { GivenRequest } from '../request/request.ts';
 import { type ShardOptions, shardPrepared } from '../shard.ts';
 
 /** A plan at one end of the sizes that its program admits. */
@@ -40,8 +40,8 @@ export async function planAtEnds(
   plan: Plan,
   open: Graph,
   values: SizeValues,
-  request: PlanRequest,
-  options: Omit<ShardOptions, 'starts'>,
+  request: GivenRequest,
+  options: Omit<ShardOptions, 'starts'> = {},
 ): Promise<RangeEnd[]> {
   const ends = rangeEnds(open, values);
   const found: RangeEnd[] = [];
@@ -66,7 +66,7 @@ async function atEnd(
   plan: Plan,
   open: Graph,
   sizes: SizeValues,
-  request: PlanRequest,
+  request: GivenRequest,
   { table, ...options }: Omit<ShardOptions, 'starts'>,
 ): Promise<RangeEnd> {
   const end = { sizes: Object.fromEntries(sizes) };

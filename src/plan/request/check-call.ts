@@ -2,48 +2,71 @@
  * Arguments of the entry points as JavaScript may give them: a wrong one is refused by its name and
  * with the call that is right, before anything reads it.
  */
+import { GRADIENTS, OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError, suggestion, valueText, wrongArgument } from '../../errors.ts';
-import { DEFAULT_REQUEST, type PlanRequest } from './request.ts';
+import { builtinOperators } from '../../ops/builtin.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import {
+  ACTIVATIONS,
+  CHECKPOINT_POLICIES,
+  DEFAULT_REQUEST,
+  MAPS,
+  OBJECTIVES,
+  type PlanRequest,
+  SOLVERS,
+  STRIDED,
+  UNEVEN,
+  UNKNOWN,
+} from './request.ts';
 
-/** Every field of a request; the compiler keeps the list whole. */
-const FIELDS: Readonly<Record<keyof PlanRequest, true>> = {
-  mesh: true,
-  cluster: true,
-  memoryBytes: true,
-  headroom: true,
-  pins: true,
-  shardings: true,
-  optimizer: true,
-  gradients: true,
-  cost: true,
-  solver: true,
-  gap: true,
-  budgetGap: true,
-  timeLimitSeconds: true,
-  seed: true,
-  uneven: true,
-  cuts: true,
-  strided: true,
-  unknown: true,
-  sharing: true,
-  joinedBodies: true,
-  compiled: true,
-  inputs: true,
-  outputs: true,
-  objective: true,
-  maps: true,
-  activations: true,
-  checkpoint: true,
-  recomputation: true,
-  overlap: true,
-  padVocabulary: true,
-  inputDims: true,
+/** The kind of a field: a type, or the names that it may be. */
+type Kind = 'text' | 'number' | 'boolean' | 'list' | 'record' | readonly string[];
+
+/** Every field of a request with its kinds; the compiler keeps the list whole. */
+const FIELDS: Readonly<Record<keyof PlanRequest, readonly Kind[]>> = {
+  mesh: ['text'],
+  cluster: ['text', 'record'],
+  memoryBytes: ['number'],
+  headroom: ['number'],
+  pins: ['list'],
+  shardings: [['ignore']],
+  optimizer: [OPTIMIZERS],
+  gradients: [GRADIENTS],
+  cost: ['text'],
+  solver: [SOLVERS],
+  gap: ['number'],
+  budgetGap: ['number'],
+  timeLimitSeconds: ['number'],
+  seed: ['number'],
+  uneven: [UNEVEN],
+  cuts: ['list'],
+  strided: [STRIDED],
+  unknown: [UNKNOWN],
+  sharing: ['boolean'],
+  joinedBodies: ['boolean'],
+  compiled: ['boolean'],
+  inputs: ['text'],
+  outputs: ['text'],
+  objective: [OBJECTIVES],
+  maps: [MAPS],
+  activations: [ACTIVATIONS],
+  checkpoint: [CHECKPOINT_POLICIES, 'number'],
+  recomputation: [['chosen']],
+  overlap: ['boolean'],
+  padVocabulary: ['record'],
+  inputDims: ['record'],
 };
-const REQUIRED = ['mesh', 'cluster', ...Object.keys(DEFAULT_REQUEST)] as const;
-const REQUEST_HINT = "give { ...DEFAULT_REQUEST, mesh: 'dp=8', cluster: 'dgx-h100' }.";
+const DEFAULTS: Readonly<Record<string, unknown>> = DEFAULT_REQUEST;
+const REQUEST_HINT = "give { mesh: 'dp=8', cluster: 'dgx-h100' }, and the fields that differ.";
 
-/** @throws E_REQUEST for what is no request, for an unknown field, and for a missing one */
-export function checkRequest(request: unknown): void {
+/**
+ * The whole request: what is left out is that of `DEFAULT_REQUEST`, and the record of a cluster
+ * becomes its text. A request that is whole is given back as it is.
+ *
+ * @throws E_REQUEST for what is no request, a field that no request has, and a mesh or a cluster
+ *   that is missing
+ */
+export function completeRequest(request: unknown): PlanRequest {
   if (!isRecord(request))
     throw new ShardwrightError('E_REQUEST', `the request is ${valueText(request)}`, {
       hint: REQUEST_HINT,
@@ -53,24 +76,44 @@ export function checkRequest(request: unknown): void {
       throw new ShardwrightError('E_REQUEST', `a request has no field '${field}'`, {
         hint: suggestion(field, Object.keys(FIELDS), 'fields'),
       });
-  for (const field of REQUIRED)
+  for (const field of ['mesh', 'cluster'])
     if (request[field] === undefined)
       throw new ShardwrightError('E_REQUEST', `the request does not state '${field}'`, {
         hint: REQUEST_HINT,
       });
-  for (const field of ['mesh', 'cluster'])
-    if (typeof request[field] !== 'string')
-      throw new ShardwrightError(
-        'E_REQUEST',
-        `'${field}' of the request is ${valueText(request[field])}, wanted a text`,
-        { hint: REQUEST_HINT },
-      );
-  if (!Array.isArray(request['pins']))
-    throw new ShardwrightError(
-      'E_REQUEST',
-      `'pins' of the request is ${valueText(request['pins'])}, wanted a list`,
-      { hint: "give pins: [{ node: 'w1', spec: 'S(0)R' }]." },
-    );
+  for (const [field, kinds] of Object.entries(FIELDS)) checkField(field, request[field], kinds);
+  // Every field has been looked at.
+  const known = request as unknown as PlanRequest;
+  const { cluster } = request;
+  const missing = Object.keys(DEFAULTS).filter((field) => request[field] === undefined);
+  if (missing.length === 0 && typeof cluster === 'string') return known;
+  return {
+    ...DEFAULT_REQUEST,
+    ...known,
+    ...Object.fromEntries(missing.map((field) => [field, DEFAULTS[field]])),
+    cluster: typeof cluster === 'string' ? cluster : JSON.stringify(cluster),
+  };
+}
+
+/** @throws E_REQUEST for a field that is there and is of no kind that it may have */
+function checkField(field: string, value: unknown, kinds: readonly Kind[]): void {
+  if (value === undefined || kinds.some((kind) => isKind(value, kind))) return;
+  const found = typeof value === 'string' ? `'${value}'` : valueText(value);
+  const wanted = kinds.map((kind) =>
+    typeof kind === 'string' ? `a ${kind}` : `one of ${kind.join(', ')}`,
+  );
+  throw new ShardwrightError(
+    'E_REQUEST',
+    `'${field}' of the request is ${found}, wanted ${wanted.join(' or ')}`,
+    { hint: field === 'pins' ? "give pins: [{ node: 'w1', spec: 'S(0)R' }]." : REQUEST_HINT },
+  );
+}
+
+function isKind(value: unknown, kind: Kind): boolean {
+  if (typeof kind !== 'string') return kind.some((name) => name === value);
+  if (kind === 'list') return Array.isArray(value);
+  if (kind === 'record') return isRecord(value);
+  return typeof value === (kind === 'text' ? 'string' : kind);
 }
 
 /** What an argument has to have. */
@@ -78,8 +121,11 @@ const WANTED = {
   graph: { fields: ['nodes', 'outputs', 'subgraphs'], hint: 'trace and importGraph give one.' },
   plan: { fields: ['nodes', 'outputs', 'request'], hint: 'give the `plan` of what shard gives.' },
   table: { fields: ['get', 'kinds'], hint: 'give builtinOperators().' },
-  source: { fields: ['plan', 'program', 'table'], hint: 'exportSource gives one.' },
   prepared: { fields: ['model', 'question'], hint: 'prepare gives one.' },
+  result: {
+    fields: ['plan', 'prepared', 'choice'],
+    hint: "give what shard gives where its status is 'planned', or what reopen gives.",
+  },
 } as const;
 
 /**
@@ -96,6 +142,13 @@ export function checkArguments(
     const lacks = fields.find((field) => !(field in value));
     if (lacks !== undefined) throw wrongArgument(call, name, `an object without '${lacks}'`, hint);
   }
+}
+
+/** The table of a call; that of the built-in operators where none is given. @throws E_USAGE */
+export function tableOf(call: string, table: OperatorTable | undefined): OperatorTable {
+  if (table === undefined) return builtinOperators();
+  checkArguments(call, { table });
+  return table;
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

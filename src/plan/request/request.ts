@@ -3,6 +3,7 @@
  * immer patches of it, and it is written to `request.json` in the plan folder so that a plan can be
  * made again.
  */
+import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { Gradients, Optimizer } from '../../cost/memory/state-bytes.ts';
 import type { VocabularyPadding } from '../../models/vocabulary.ts';
 import type { StridedCuts } from '../../ops/expansion/patterns.ts';
@@ -163,6 +164,16 @@ export interface StatedDims {
 
 /** A request whose prices are named, as a plan keeps it. */
 export type PricedRequest = PlanRequest & { readonly cost: string };
+
+/**
+ * A request as a caller states it: a mesh, a cluster (its name, its JSON text, or its record), and
+ * the fields that differ from `DEFAULT_REQUEST`.
+ */
+export type GivenRequest = Partial<Omit<PlanRequest, 'mesh' | 'cluster'>> &
+  Pick<PlanRequest, 'mesh'> & {
+    readonly cluster:
+      string | Cluster | { readonly base: string; readonly [field: string]: unknown };
+  };
 
 /** The request of somebody who states a mesh and a cluster only. */
 export const DEFAULT_REQUEST: Omit<PlanRequest, 'mesh' | 'cluster'> = {

@@ -8,7 +8,13 @@ import { type Cluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts'
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { clusterTopology, type Hosts, hostSize } from '../../cost/hardware/topology.ts';
 import { defaultCostPreset } from '../../cost/presets/presets.ts';
-import { internalError, interrupted, ShardwrightError } from '../../errors.ts';
+import {
+  checkOptions,
+  internalError,
+  interrupted,
+  ShardwrightError,
+  valueText,
+} from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -16,9 +22,14 @@ import { decode } from '../../plan/choice/decode.ts';
 import type { ShardResult } from '../../plan/choice/result.ts';
 import { prepare } from '../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
-import { checkArguments, checkRequest } from '../../plan/request/check-call.ts';
+import { checkArguments, completeRequest, tableOf } from '../../plan/request/check-call.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
-import { askedGap, holdsPeak, type PlanRequest } from '../../plan/request/request.ts';
+import {
+  askedGap,
+  type GivenRequest,
+  holdsPeak,
+  type PlanRequest,
+} from '../../plan/request/request.ts';
 import { shardPrepared } from '../../plan/shard.ts';
 import { leastTotal } from '../../solver/problem/cost.ts';
 import { type ModelFacts, modelFacts } from '../inputs/model-facts.ts';
@@ -43,12 +54,13 @@ const OPTIMUM = 'optimum';
  */
 const MESH_WORK = 100_000_000;
 
-/** Devices, request and recipes of a comparison. */
+/** What is compared: devices, and everything of a request but its mesh, which is tried. */
+export type CompareRequest = Omit<GivenRequest, 'mesh'> & { readonly devices: number };
+
+/** Operators, recipes and limits of a comparison. */
 export interface CompareOptions {
-  readonly table: OperatorTable;
-  readonly devices: number;
-  /** Everything of the request but its mesh. */
-  readonly request: Omit<PlanRequest, 'mesh'>;
+  /** Default the built-in operators. */
+  readonly table?: OperatorTable;
   /** Names of plans; absent: all of them. `optimum` is the free optimum. */
   readonly plans?: readonly string[];
   readonly maxDims?: number;
@@ -72,12 +84,67 @@ export interface CompareOptions {
  *
  * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown
  *   recipe, E_MESH, E_CLUSTER as `prepare`
+ *
+ * @example
+ * ```ts
+ * import { compare, input, parameter, trace } from 'shardwright';
+ *
+ * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
+ *   x: input([4096, 4096]),
+ *   w1: parameter([4096, 16384]),
+ *   w2: parameter([16384, 4096]),
+ * });
+ * const { plans } = await compare(graph, { devices: 4, cluster: 'dgx-h100' });
+ * console.log(plans[0].plan, plans[0].mesh); // zero1 dp=4
+ * ```
  */
-export async function compare(graph: Graph, options: CompareOptions): Promise<Comparison> {
-  const asked = options as CompareOptions | undefined;
-  checkArguments('compare', { graph, table: asked?.table });
-  // Its meshes are those of the devices.
-  checkRequest(asked?.request === undefined ? undefined : { mesh: '', ...asked.request });
+export async function compare(
+  graph: Graph,
+  request: CompareRequest,
+  options: CompareOptions = {},
+): Promise<Comparison> {
+  checkArguments('compare', { graph });
+  checkOptions('compare', options, OPTIONS);
+  const table = tableOf('compare', options.table);
+  return compareMeshes(graph, { ...options, ...settled(request), table });
+}
+
+const OPTIONS: Readonly<Record<keyof CompareOptions, true>> = {
+  table: true,
+  plans: true,
+  maxDims: true,
+  slice: true,
+  signal: true,
+  deadline: true,
+  onPlan: true,
+  onProgress: true,
+};
+
+/** A comparison with every default resolved. */
+interface Compared extends CompareOptions {
+  readonly table: OperatorTable;
+  readonly devices: number;
+  readonly request: Omit<PlanRequest, 'mesh'>;
+}
+
+/** @throws E_REQUEST for a request that states a mesh or no number of devices */
+function settled(given: CompareRequest): Pick<Compared, 'devices' | 'request'> {
+  const { devices, ...rest } = (given ?? {}) as Partial<CompareRequest>;
+  if ('mesh' in rest)
+    throw new ShardwrightError('E_REQUEST', 'a comparison tries every mesh of its devices', {
+      hint: 'leave out mesh; shard plans on one mesh.',
+    });
+  const { mesh: _, ...request } = completeRequest(
+    given === undefined ? undefined : { mesh: '', ...rest },
+  );
+  if (typeof devices !== 'number')
+    throw new ShardwrightError('E_REQUEST', `the devices are ${valueText(devices)}`, {
+      hint: "give { devices: 8, cluster: 'dgx-h100' }.",
+    });
+  return { devices, request };
+}
+
+async function compareMeshes(graph: Graph, options: Compared): Promise<Comparison> {
   const wanted = options.plans?.map((name) =>
     name === OPTIMUM ? OPTIMUM : namedRecipe(name).name,
   );
@@ -107,7 +174,7 @@ export async function compare(graph: Graph, options: CompareOptions): Promise<Co
 }
 
 function firstState(
-  { request, devices }: CompareOptions,
+  { request, devices }: Compared,
   cluster: Cluster,
   wanted: readonly string[] | undefined,
 ): State {
@@ -133,7 +200,7 @@ function firstState(
 /** A comparison, and how far its figures are certain. */
 function certain(
   graph: Graph,
-  { memoryBytes, cost }: CompareOptions['request'],
+  { memoryBytes, cost }: Compared['request'],
   cluster: Cluster,
   concluded: Parameters<typeof withCertainty>[0],
 ): ReturnType<typeof withCertainty> {
@@ -214,7 +281,7 @@ async function compareOn(
   graph: Graph,
   { sizes }: MeshCandidate,
   deadline: Deadline,
-  options: CompareOptions,
+  options: Compared,
   state: State,
 ): Promise<void> {
   const { request } = options;
@@ -243,7 +310,7 @@ type MeshOutcome = Omit<ComparedMesh, 'mesh' | 'hosts'>;
 interface MeshWork {
   readonly prepared: Prepared;
   readonly deadline: Deadline;
-  readonly options: CompareOptions;
+  readonly options: Compared;
   readonly state: State;
 }
 

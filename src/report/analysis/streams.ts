@@ -74,7 +74,7 @@ export function streamsOf(
   plan: Plan,
   operators: OperatorTable,
 ): Streams {
-  const { schedule, timeline, passes, notes } = simulate(program, plan, operators);
+  const { schedule, timeline, passes, notes } = simulate(program, plan, { table: operators });
   const { forward, backward } = programFlops(program, operators);
   const peak = matrixPeak(schedule.cluster, matrixDtype(model)).flopsPerSecond;
   const { mfu, convention } = programUtilization(

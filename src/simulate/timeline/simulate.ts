@@ -1,9 +1,10 @@
 /** Takes a plan and simulation options and gives the simulated step of one device. */
 
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
+import { checkOptions } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { checkArguments } from '../../plan/request/check-call.ts';
+import { checkArguments, tableOf } from '../../plan/request/check-call.ts';
 import { bytesText, secondsText } from '../../units.ts';
 import { DEFAULT_BUCKET_BYTES } from '../work/rules.ts';
 import { COMPUTE } from '../work/streams.ts';
@@ -23,8 +24,10 @@ import { hasGathers, type Prefetched, prefetched } from './prefetch.ts';
 import { checkSchedule, type Schedule } from './schedule.ts';
 import { type ListOrder, ListWork } from './urgent-first.ts';
 
-/** Prefetch, buckets, memory limit in bytes and slowdown of a simulated step. */
+/** Operators, prefetch, buckets, memory limit in bytes and slowdown of a simulated step. */
 export interface SimulateOptions extends ScheduleOptions, Omit<PlayOptions, 'memoryBytes'> {
+  /** Default the built-in operators. */
+  readonly table?: OperatorTable;
   /**
    * Most bytes alive at once: what runs ahead waits where it would be more. Default the budget of
    * the plan; `none`: nothing waits. Where the plan takes more even with one task after another
@@ -53,6 +56,20 @@ export interface SimulateOptions extends ScheduleOptions, Omit<PlayOptions, 'mem
   /** Take gathers and scatters apart with the matrix products beside them. Default false. */
   readonly asyncTensor?: boolean;
 }
+
+const OPTIONS: Readonly<Record<keyof SimulateOptions, true>> = {
+  table: true,
+  memoryBytes: true,
+  prefetch: true,
+  inFlightBytes: true,
+  bucketBytes: true,
+  order: true,
+  asyncTensor: true,
+  launchSeconds: true,
+  streams: true,
+  known: true,
+  overlapSlowdown: true,
+};
 
 /** A simulated step of one device. */
 export interface Simulation {
@@ -143,21 +160,38 @@ interface Fastest {
  *
  * @throws E_PLAN when the plan is not of this graph; E_USAGE for options that are no numbers of
  *   their kind
+ *
+ * @example
+ * ```ts
+ * import { input, parameter, shard, simulate, trace } from 'shardwright';
+ *
+ * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
+ *   x: input([4096, 4096]),
+ *   w1: parameter([4096, 16384]),
+ *   w2: parameter([16384, 4096]),
+ * });
+ * const result = await shard(graph, { mesh: 'tp=4', cluster: 'dgx-h100' });
+ * if (result.status === 'infeasible') throw new Error(result.conflict.join('\n'));
+ * const { timeline } = simulate(result.graph, result.plan);
+ * console.log(timeline.seconds.toFixed(4), 'seconds'); // 0.0009 seconds
+ * ```
  */
 export function simulate(
   graph: Graph,
   plan: SimulatedPlan,
-  table: OperatorTable,
-  options: SimulateOptions = {},
+  given: SimulateOptions = {},
 ): Simulation {
-  checkArguments('simulate', { graph, plan, table });
+  checkArguments('simulate', { graph, plan });
+  checkOptions('simulate', given, OPTIONS);
+  const table = tableOf('simulate', given.table);
+  const { table: _, ...options } = given;
   const { written, best, passes, aloneBytes, memoryBytes, limit } = fastest(
     graph,
     plan,
     table,
     options,
   );
-  const { memoryBytes: _, ...others } = options;
+  const { memoryBytes: __, ...others } = options;
   const timeline = best.run.timeline();
   const bound = limit === undefined ? undefined : boundOf(best, timeline, limit, others);
   return {

@@ -1,6 +1,12 @@
 /** Descriptions of what a traced function takes: tensors, and dims of a size that is not fixed. */
 
-import { ShardwrightError, suggestion } from '../../errors.ts';
+import {
+  checkOptions,
+  ShardwrightError,
+  suggestion,
+  valueText,
+  wrongArgument,
+} from '../../errors.ts';
 import { usualSize } from '../../graph/text/size-value.ts';
 import { type DType, DTYPES } from '../../graph/types.ts';
 import type { DimRange } from '../sizes/sizes.ts';
@@ -25,12 +31,23 @@ export interface DimOptions {
   readonly unbacked?: boolean;
 }
 
+const DIM_OPTIONS: Readonly<Record<keyof DimOptions, true>> = {
+  min: true,
+  max: true,
+  multiple: true,
+  example: true,
+  unbacked: true,
+};
+
 /**
  * A named dim of variable size, for use in a shape.
  *
  * @throws E_TRACE_INPUT when the range holds no size, or the example is outside it
  */
 export function dim(name: string, options: DimOptions = {}): DimSpec {
+  if (typeof name !== 'string')
+    throw wrongArgument('dim', 'name', valueText(name), "give dim('batch').");
+  checkOptions('dim', options, DIM_OPTIONS);
   const { min = 2, max = Infinity, multiple = 1, unbacked = false } = options;
   const fail = (message: string): never => {
     throw new ShardwrightError('E_TRACE_INPUT', `dim '${name}': ${message}`, {
@@ -107,12 +124,13 @@ export function spec(
   dtype: DType = 'f32',
   options: { readonly grad?: boolean } = {},
 ): TensorSpec {
-  return new TensorSpec([...shape], dtype, 'input', options.grad ?? false);
+  checkOptions('spec', options, { grad: true });
+  return new TensorSpec(sizesOf('spec', shape), dtype, 'input', options.grad ?? false);
 }
 
 /** Description of an input, f32 unless said otherwise. The same as `spec`. */
 export function input(shape: readonly (number | DimSpec)[], dtype: DType = 'f32'): TensorSpec {
-  return spec(shape, dtype);
+  return new TensorSpec(sizesOf('input', shape), dtype, 'input', false);
 }
 
 /**
@@ -120,7 +138,13 @@ export function input(shape: readonly (number | DimSpec)[], dtype: DType = 'f32'
  * for declaring one inside.
  */
 export function parameter(shape: readonly (number | DimSpec)[], dtype: DType = 'f32'): TensorSpec {
-  return new TensorSpec([...shape], dtype, 'parameter', true);
+  return new TensorSpec(sizesOf('parameter', shape), dtype, 'parameter', true);
+}
+
+/** @throws E_USAGE for a shape that is no list, as in `input(8, 16)` */
+function sizesOf(call: string, shape: readonly (number | DimSpec)[]): (number | DimSpec)[] {
+  if (Array.isArray(shape)) return [...(shape as readonly (number | DimSpec)[])];
+  throw wrongArgument(call, 'shape', valueText(shape), `give ${call}([8, 16]).`);
 }
 
 /**

@@ -214,7 +214,7 @@ test('the plan of a random program with withSharding obeys it, and computes what
       );
       const plan = await planFor(graph, mesh, { optimizer: 'none' });
       for (const [node, sharding] of wanted) expect(placed(plan, node), node).toBe(sharding);
-      expect(verify(graph, plan, TABLE, { seed: 1 }).mismatches).toEqual([]);
+      expect(verify(graph, plan, { table: TABLE, seed: 1 }).mismatches).toEqual([]);
     },
   );
   await fc.assert(property, { numRuns: 40 });

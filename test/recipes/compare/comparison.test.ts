@@ -1,8 +1,12 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 
-import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request/request.ts';
+import { DEFAULT_REQUEST } from '../../../src/plan/request/request.ts';
 import { shard } from '../../../src/plan/shard.ts';
-import { compare, type CompareOptions } from '../../../src/recipes/compare/compare-graph.ts';
+import {
+  compare,
+  type CompareOptions,
+  type CompareRequest,
+} from '../../../src/recipes/compare/compare-graph.ts';
 import type { Comparison } from '../../../src/recipes/compare/comparison.ts';
 import { mergeComparisons } from '../../../src/recipes/compare/conclude-comparison.ts';
 import { factorizations, meshCandidates } from '../../../src/recipes/compare/meshes.ts';
@@ -15,17 +19,17 @@ import { load, TABLE } from '../../plan/support.ts';
 const MLP = load('torch/mlp-loss/joint.expanded');
 
 function run(
-  more: Partial<Omit<CompareOptions, 'request'>> &
-    Pick<PlanRequest, 'memoryBytes' | 'activations'> = {},
+  more: CompareOptions &
+    Partial<Pick<CompareRequest, 'devices' | 'memoryBytes' | 'activations'>> = {},
 ): Promise<Comparison> {
-  const { memoryBytes, activations, ...rest } = more;
+  const { devices = 8, memoryBytes, activations, ...rest } = more;
   const request = {
-    ...DEFAULT_REQUEST,
+    devices,
     cluster: 'dgx-h100',
     ...(memoryBytes !== undefined ? { memoryBytes } : {}),
     ...(activations !== undefined ? { activations } : {}),
   };
-  return compare(MLP, { table: TABLE, devices: 8, request, ...rest });
+  return compare(MLP, request, { table: TABLE, ...rest });
 }
 
 describe('meshes of a number of devices', () => {
@@ -183,7 +187,9 @@ describe('a comparison of the MLP on 8 devices', () => {
     );
     if (planned.status !== 'planned') throw new Error(planned.status);
     const optimum = all.plans.find((p) => p.origin === 'ilp' && p.mesh === 'd0=8');
-    const { timeline } = simulate(planned.prepared.question.program, planned.plan, TABLE);
+    const { timeline } = simulate(planned.prepared.question.program, planned.plan, {
+      table: TABLE,
+    });
     expect(optimum?.simulatedSeconds).toBe(timeline.seconds);
     const ranked =
       all.simulatedRanking?.map((name) => all.plans.find((p) => p.name === name)) ?? [];

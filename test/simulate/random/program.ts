@@ -115,7 +115,7 @@ function judged(seed: number, kind: Kind, planOf: (prepared: Prepared) => Lowera
   const { graph, mesh } = drawn(seed, kind);
   try {
     const plan = planOf(prepare(graph, requestOf(mesh, seed), TABLE));
-    const verification = verify(graph, plan, TABLE, { seed });
+    const verification = verify(graph, plan, { table: TABLE, seed });
     const [first] = verification.mismatches;
     if (first === undefined) return { seed, mesh, graph, verification };
     const fault = `${first.where} (${first.target ?? ''}, ${first.sharding ?? ''}): ${first.message}`;

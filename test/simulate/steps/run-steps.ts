@@ -28,7 +28,7 @@ const TOLERANCE = 1e-8;
 
 export function runTwoSteps(given: Graph, plan: LowerablePlan, seed = 0): Steps {
   const { program: graph } = plannedProgram(given, plan, TABLE);
-  const program = lower(graph, plan, TABLE);
+  const program = lower(graph, plan, { table: TABLE });
   const inputs = graph.nodes.filter((node) => node.kind === 'placeholder');
   const faults: string[] = [];
   let compared = 0;

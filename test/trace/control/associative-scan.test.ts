@@ -80,7 +80,7 @@ describe('associativeScan', () => {
     if (result.status !== 'planned') throw new Error('infeasible');
     expect(result.plan.outputs.map((o) => o.placement)).toEqual(['S(1)']);
     expect(result.plan.objective.communicationSeconds).toBe(0);
-    const { mismatches, outputsCompared } = verify(result.graph, result.plan, TABLE);
+    const { mismatches, outputsCompared } = verify(result.graph, result.plan, { table: TABLE });
     expect([mismatches, outputsCompared]).toEqual([[], 1]);
   });
 

@@ -20,7 +20,7 @@ import type { PlanFolder } from '../../../plan/record/folder.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import { shardPrepared } from '../../../plan/shard.ts';
-import { audit } from '../../../recipes/audit.ts';
+import { auditChoice, auditedRequest } from '../../../recipes/audit.ts';
 import { priceRestriction } from '../../../recipes/compare/price.ts';
 import { matchAxes } from '../../../recipes/mesh-axes.ts';
 import { applyRecipe } from '../../../recipes/recipes.ts';
@@ -67,7 +67,7 @@ export async function auditCommand(
   const { prepared, choice } = named;
   const built = padding ?? written?.plan.request.padVocabulary;
   const notes = built === undefined ? named.notes : [...named.notes, paddingText(built)];
-  const result = await audit(prepared, choice, {
+  const result = await auditChoice(prepared, choice, {
     edits,
     deadline,
     onPlan: control.answers,
@@ -175,15 +175,7 @@ async function choiceOf(
   if (options.mesh !== undefined || options.cluster !== undefined)
     throw new ShardwrightError('E_USAGE', '--mesh and --cluster are those of the plan file');
   // The optimum is over the whole problem, so the pins that the plan was made with are not in it.
-  const request: PlanRequest = {
-    ...(found.request ?? found.plan.request),
-    pins: [],
-    shardings: 'ignore',
-    inputs: 'free',
-    outputs: 'free',
-    objective: 'time',
-    solver: 'auto',
-  };
+  const request = auditedRequest(found.request ?? found.plan.request);
   const prepared = prepare(graph, request, table, deadline);
   return { prepared, choice: choiceOfPlan(found.plan, prepared.model), notes: [] };
 }

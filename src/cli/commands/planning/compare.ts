@@ -142,15 +142,17 @@ async function compareAsGraph(
     ...(seq === undefined ? {} : { seq: seq[0] }),
     tensor,
   });
-  const compared = await compare(graph, {
-    table,
-    devices,
-    request,
-    ...run,
-    maxDims,
-    ...(plans === undefined ? {} : { plans }),
-    ...(slice === undefined ? {} : { slice }),
-  });
+  const compared = await compare(
+    graph,
+    { ...request, devices },
+    {
+      table,
+      ...run,
+      maxDims,
+      ...(plans === undefined ? {} : { plans }),
+      ...(slice === undefined ? {} : { slice }),
+    },
+  );
   if (padding === undefined) return compared;
   const { multiple, vocabulary, rows, parameters } = padding;
   return {

@@ -277,7 +277,7 @@ function verifyOrRefuse(
   shrunk: boolean,
 ): Verification {
   try {
-    return verify(reduced.graph, plan, table, options);
+    return verify(reduced.graph, plan, { ...options, table });
   } catch (error) {
     if (!(error instanceof ShardwrightError) || error.code !== 'E_LIMIT') throw error;
     const [first] = reduced.kept;

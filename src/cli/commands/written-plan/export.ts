@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 
 import { type ExportFile, exportSource } from '../../../backend/target.ts';
 import { ShardwrightError } from '../../../errors.ts';
-import { exportPlan } from '../../../export/export.ts';
+import { exportFiles } from '../../../export/export.ts';
 import { EXPORT_TARGETS, exportTarget } from '../../../export/targets.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
@@ -32,7 +32,7 @@ export async function exportCommand(
     files,
     losses,
     notes = [],
-  } = exportPlan(exportSource(folder, table), target, {
+  } = exportFiles(exportSource(folder, table), target, {
     allowLossy: options.allowLossy === true,
     check: options.check === true,
     ...orderOf(options),

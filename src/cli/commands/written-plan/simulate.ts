@@ -55,7 +55,10 @@ export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): 
   const { plan, program } = folder;
   const table = builtinOperators();
   checked(folder, path, table, io);
-  const { schedule, timeline, passes, notes, bound } = simulate(program, plan, table, options);
+  const { schedule, timeline, passes, notes, bound } = simulate(program, plan, {
+    ...options,
+    table,
+  });
   const { forward, backward } = programFlops(program, table);
   const peak = matrixPeak(schedule.cluster, weightDtype(program)).flopsPerSecond;
   const { mfu, convention } = programUtilization(
