@@ -110,7 +110,7 @@ function moduleOf(code: string): { readonly address: string; readonly release: (
   const address = blob(
     code.replaceAll(
       /from (['"])(shardwright(?:\/[\w-]+)?)\1/g,
-      (_, quote: string, specifier: string) => `from ${JSON.stringify(runtime(specifier))}`,
+      (_, __: string, specifier: string) => `from ${JSON.stringify(runtime(specifier))}`,
     ),
   );
   return { address, release: () => blobs.forEach((made) => URL.revokeObjectURL(made)) };
