@@ -51,16 +51,34 @@ const RECIPES = 1 / 2;
  */
 const RE_COSTING = 1 / 8;
 
-/** The request prepared, and the end of its search: time is kept for re-costing the plan. */
+/**
+ * The same for writing its folder: before that the plan is prepared, and re-costed, as a reader
+ * would do it.
+ */
+const WRITING = 1 + RE_COSTING;
+
+/** A request prepared, and how its time is divided. */
+export interface PreparedAnswer {
+  readonly prepared: Prepared;
+  /** The end of simulation and of bounds on the step: time is kept for writing the plan. */
+  readonly deadline: Deadline;
+  /** The end of the search: time is kept for re-costing the plan, too. */
+  readonly search: Deadline;
+}
+
+/** @param writes whether a plan folder is written after the answer, within the same limit */
 export function prepareToAnswer(
   graph: Graph,
   request: PlanRequest,
   table: OperatorTable,
-  deadline: Deadline,
-): { readonly prepared: Prepared; readonly search: Deadline } {
-  const began = performance.now();
-  const prepared = prepare(graph, request, table, deadline);
-  return { prepared, search: deadline.reserving((RE_COSTING * (performance.now() - began)) / 1e3) };
+  whole: Deadline,
+  writes = false,
+): PreparedAnswer {
+  const before = whole.leftSeconds;
+  const prepared = prepare(graph, request, table, whole);
+  const preparedSeconds = before === Infinity ? 0 : before - whole.leftSeconds;
+  const deadline = writes ? whole.reserving(WRITING * preparedSeconds) : whole;
+  return { prepared, deadline, search: deadline.reserving(RE_COSTING * preparedSeconds) };
 }
 
 /** Operators, and how long and from where an answer is looked for. */

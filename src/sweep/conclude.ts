@@ -4,14 +4,14 @@
  */
 
 import { matrixPeak } from '../cost/compute.ts';
-import { clusterTopology, type Hosts } from '../cost/hardware/topology.ts';
+import { clusterTopology, type Hosts, tornWarning } from '../cost/hardware/topology.ts';
 import { fp8Text } from '../cost/kernels/fp8-recipes.ts';
 import { programUtilization } from '../cost/training/mfu.ts';
 import { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { isPolicy, modulesOf } from '../recipes/checkpoints.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../recipes/compare/comparison.ts';
 import { dominators, paretoFront, type ParetoPoint } from '../recipes/compare/pareto.ts';
-import { allocationOfLayout } from './model/layout.ts';
+import { allocationOfLayout, type LayoutSizes } from './model/layout.ts';
 import type { SweepQuestion } from './model/question.ts';
 import { coreOf, type NamedRow, Reasons } from './reasons.ts';
 import type { CutsLeftOut } from './step/expert-cuts.ts';
@@ -54,7 +54,7 @@ export function sweepComparison(
     ),
     meshes: meshesOf(result),
     best: best?.name ?? null,
-    ...(best === undefined ? {} : { held: allocationOfLayout(cluster, best.row.row.sizes) }),
+    ...(best === undefined ? {} : heldBy(best.row.row.sizes, cluster)),
     pareto: front,
     question: {
       model: question.model,
@@ -184,6 +184,14 @@ function frontierOf(
       deltaSeconds: to.seconds - frontier[i].seconds,
     })),
   };
+}
+
+/** Hosts that a layout holds, with a warning where its tp crosses them while devices stay idle. */
+function heldBy(sizes: LayoutSizes, cluster: Hosts): Pick<Comparison, 'held' | 'warnings'> {
+  const held = allocationOfLayout(cluster, sizes);
+  const hosts = Math.ceil(sizes.tp / held.usedPerHost);
+  const warnings = tornWarning({ name: 'tp', size: sizes.tp, hosts }, held);
+  return { held, ...(warnings.length === 0 ? {} : { warnings }) };
 }
 
 /** Hosts that a group of each dim touches, for the dims that the mesh's text has. */

@@ -111,6 +111,28 @@ export function allocationText({
 }
 
 /**
+ * A warning about groups of an axis that needs links inside hosts, where they cross hosts whose
+ * devices stay idle; none where they do not.
+ */
+export function tornWarning(
+  {
+    name,
+    size,
+    hosts: touched,
+  }: { readonly name: string; readonly size: number; readonly hosts: number },
+  { hosts, usedPerHost: used, devicesPerHost, idleDevices }: Allocation,
+): string[] {
+  if (touched <= 1 || idleDevices === 0) return [];
+  return [
+    `${name}=${size} crosses ${countedText(touched, 'host')} while ` +
+      `${countedText(idleDevices, 'device')} of ${countedText(hosts, 'host')} stay idle ` +
+      `(${used} of ${devicesPerHost} are used), so its collectives take the links between ` +
+      `hosts. Give ${name} ` +
+      `the innermost place and a size that divides ${devicesPerHost}.`,
+  ];
+}
+
+/**
  * The cluster as a collective over one group of mesh dims sees it: the links between hosts carry
  * what the narrowest level that the group crosses leaves it. A unit is joined to others of its
  * level by links of all its devices over the oversubscription, and every group that leaves the unit

@@ -47,6 +47,10 @@ async function pricedOn(
   const roles = weightRoles(model.graph, model.flow);
   const inputs = inputRoles(model);
   for (const recipe of meshRecipes(model, inputs)) {
+    if (deadline?.isOver === true) {
+      results.push({ status: 'refused', name: recipe.name, reason: LATE });
+      continue;
+    }
     const applied = applyRecipe(model, recipe, roles, inputs);
     if ('refused' in applied) {
       results.push({ status: 'refused', name: recipe.name, reason: applied.refused });

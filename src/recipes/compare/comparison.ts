@@ -394,6 +394,8 @@ export interface Comparison {
   readonly refit?: Refit;
   /** How the figures were made, one sentence each. */
   readonly notes?: readonly string[];
+  /** What about the question makes the answer useless or wasteful, one sentence or two each. */
+  readonly warnings?: readonly string[];
   /** The Pareto front by memory. */
   readonly frontier?: readonly {
     readonly peakBytes: number;

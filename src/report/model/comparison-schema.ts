@@ -299,6 +299,7 @@ const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
   unsure: z.string().exactOptional(),
   refit: refit.exactOptional(),
   notes: z.array(z.string()).exactOptional(),
+  warnings: z.array(z.string()).exactOptional(),
   frontier: z
     .array(
       z.looseObject({

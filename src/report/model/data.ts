@@ -24,6 +24,7 @@ import { answerOf } from './answer.ts';
 import { circumstancesOf } from './certainty.ts';
 import { planCommandLine } from './command.ts';
 import { type Constant, constantsOf } from './constants.ts';
+import { meshWarnings } from './mesh-warnings.ts';
 import {
   collectivesOf,
   operatorsOf,
@@ -172,7 +173,7 @@ export function reportOf({ plan, cluster, graph, analysis, version }: ReportInpu
     trust: trustOf(circumstancesOf(plan, cluster)),
     constants: constantsOf(cluster),
     assumptions: plan.assumptions,
-    warnings: warningsOf(plan),
+    warnings: [...warningsOf(plan), ...meshWarnings(plan, cluster, graph)],
     missing: missingOf(analysis, graph),
     run: {
       solveSeconds: plan.proof.solveSeconds,

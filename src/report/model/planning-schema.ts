@@ -34,6 +34,7 @@ const point = z.looseObject({
     })
     .nullable(),
   held: allocationSchema.exactOptional(),
+  warnings: z.array(z.string()).exactOptional(),
   run: runSchema.exactOptional(),
   stopped: z.enum(['interrupted', 'time limit']).exactOptional(),
 });

@@ -270,6 +270,7 @@ export function comparisonSections(c: Comparison): Section[] {
 
 function notesSection(c: Comparison): Section[] {
   const items = [
+    ...(c.warnings ?? []).map((warning) => `Warning: ${warning}`),
     ...(c.refit === undefined ? [] : refitLines(c.refit)),
     ...comparedPaddingText(c),
     ...(c.notes ?? []),

@@ -178,7 +178,12 @@ function notesSection(points: readonly PlanningPoint[]): Section[] {
   const assumed = [...new Set(points.flatMap(({ run }) => run?.assumptions ?? []))].map(
     (text) => `Assumed: ${text}.`,
   );
-  const items = [...idle, ...assumed];
+  const warnings = points.flatMap((p) =>
+    (p.warnings ?? []).map(
+      (text) => `Warning: ${p.cluster}, ${countText(p.devices)} devices: ${text}`,
+    ),
+  );
+  const items = [...warnings, ...idle, ...assumed];
   return items.length === 0
     ? []
     : [

@@ -10,7 +10,7 @@ import { percentText, secondsText } from '../../units.ts';
 import { longestPath, stepWorkFor } from '../work/longest-path.ts';
 import { DEFAULT_BUCKET_BYTES, LAUNCH_SECONDS } from '../work/rules.ts';
 import { boundOverlap } from './bound.ts';
-import { CandidatePool } from './candidates.ts';
+import { CandidatePool, type OverlapCandidate } from './candidates.ts';
 
 /** A choice that is known, by its name. */
 interface KnownChoice {
@@ -63,8 +63,10 @@ export async function overlappedStep(
   deadline: Deadline,
 ): Promise<OverlappedStep> {
   const { prepared, plan, choice, certificate } = result;
-  const pool = new CandidatePool(prepared, {}, choice, { ...plan, ...plan.objective });
+  const stopped = (): boolean => deadline.isOver;
+  const pool = new CandidatePool(prepared, { stopped }, choice, { ...plan, ...plan.objective });
   const [base] = pool.candidates;
+  if (stopped()) return { result, ...stepOf(base, base, 0) };
   const enoughSeconds = base.simulatedSeconds * (1 - WORTH);
   const { work, path } = stepWorkFor(
     prepared.model,
@@ -74,7 +76,7 @@ export async function overlappedStep(
   const admitted = known.filter((other) => pool.admits(other.choice));
   const paths = [{ choice, path }];
   for (const other of admitted) {
-    if (deadline.isOver) break;
+    if (stopped()) break;
     const its = longestPath(work, other.choice);
     paths.push({ choice: other.choice, path: its });
     if (its.seconds < enoughSeconds) pool.add(other.choice, its.seconds);
@@ -86,14 +88,7 @@ export async function overlappedStep(
     ? await inTime(() => boundOverlap(prepared, work, paths, deadline))
     : 0;
   const taken = best.simulatedSeconds < enoughSeconds ? best : base;
-  const step = {
-    simulatedSeconds: taken.simulatedSeconds,
-    baseSimulatedSeconds: base.simulatedSeconds,
-    serialSeconds: taken.serialSeconds,
-    baseSerialSeconds: base.serialSeconds,
-    boundSeconds: boundSeconds > 0 ? boundSeconds : null,
-    gap: boundSeconds > 0 ? Math.max(0, 1 - boundSeconds / taken.simulatedSeconds) : null,
-  };
+  const step = stepOf(taken, base, boundSeconds);
   if (taken === base) return { result, ...step };
   const name = known.find((other) => other.choice === taken.choice)?.name ?? '';
   const word =
@@ -104,6 +99,22 @@ export async function overlappedStep(
     result: planOfChoice(prepared, taken.choice, plan, certificate, [...plan.proof.evidence, word]),
     name,
     ...step,
+  };
+}
+
+/** @param boundSeconds 0 where there is none */
+function stepOf(
+  taken: OverlapCandidate,
+  base: OverlapCandidate,
+  boundSeconds: number,
+): Omit<OverlappedStep, 'result' | 'name'> {
+  return {
+    simulatedSeconds: taken.simulatedSeconds,
+    baseSimulatedSeconds: base.simulatedSeconds,
+    serialSeconds: taken.serialSeconds,
+    baseSerialSeconds: base.serialSeconds,
+    boundSeconds: boundSeconds > 0 ? boundSeconds : null,
+    gap: boundSeconds > 0 ? Math.max(0, 1 - boundSeconds / taken.simulatedSeconds) : null,
   };
 }
 

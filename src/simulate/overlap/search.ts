@@ -128,8 +128,9 @@ export async function searchOverlap(
     ...simulation
   } = options;
   const launchSeconds = options.launchSeconds ?? LAUNCH_SECONDS;
-  const pool = new CandidatePool(prepared, simulation, choice);
-  for (const start of starts) if (pool.admits(start)) pool.add(start);
+  const stopped = (): boolean => deadline.isOver;
+  const pool = new CandidatePool(prepared, { ...simulation, stopped }, choice);
+  for (const start of starts) if (!stopped() && pool.admits(start)) pool.add(start);
   const { work } = stepWorkFor(
     prepared.model,
     { launchSeconds, bucketBytes: DEFAULT_BUCKET_BYTES },

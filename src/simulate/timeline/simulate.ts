@@ -55,6 +55,8 @@ export interface SimulateOptions extends ScheduleOptions, Omit<PlayOptions, 'mem
   readonly order?: 'program' | 'auto';
   /** Take gathers and scatters apart with the matrix products beside them. Default false. */
   readonly asyncTensor?: boolean;
+  /** Tells whether no more orders are to be tried: one is tried in any case. Default never. */
+  readonly stopped?: () => boolean;
 }
 
 const OPTIONS: Readonly<Record<keyof SimulateOptions, true>> = {
@@ -255,25 +257,30 @@ function fastest(
 /** Tries distances, then buckets, then orders of collectives, each with the best of the last. */
 function searchTrials(
   trials: Trials,
-  { bucketBytes = 'auto', order = 'auto', prefetch = 'auto' }: SimulateOptions,
+  {
+    bucketBytes = 'auto',
+    order = 'auto',
+    prefetch = 'auto',
+    stopped = () => false,
+  }: SimulateOptions,
   gathers: boolean,
 ): Tried {
   const size = bucketBytes === 'auto' ? 0 : bucketBytes;
   let best = trials.inProgramOrder(size, prefetch === 'auto' ? undefined : prefetch);
   if (prefetch === 'auto' && gathers)
     for (const distance of DISTANCES)
-      best = trials.better(best, trials.inProgramOrder(size, distance));
-  if (bucketBytes === 'auto')
+      if (!stopped()) best = trials.better(best, trials.inProgramOrder(size, distance));
+  if (bucketBytes === 'auto' && !stopped())
     best = trials.better(best, trials.inProgramOrder(DEFAULT_BUCKET_BYTES, best.distance));
   // Without communication every order is the same.
-  if (order !== 'auto' || !communicates(best)) return best;
+  if (order !== 'auto' || stopped() || !communicates(best)) return best;
   const sizes = new Set(bucketBytes === 'auto' ? [best.size, DEFAULT_BUCKET_BYTES] : [size]);
   const { distance } = best;
-  const ordered = [...sizes].flatMap((tried) => trials.inOrders(tried, distance));
-  return trials.movedAgain(
-    ordered.reduce((a, b) => trials.better(a, b), best),
-    ordered,
+  const ordered = [...sizes].flatMap((tried) =>
+    stopped() ? [] : trials.inOrders(tried, distance),
   );
+  const first = ordered.reduce((a, b) => trials.better(a, b), best);
+  return stopped() ? first : trials.movedAgain(first, ordered);
 }
 
 /** A program and what all of its trials share. */

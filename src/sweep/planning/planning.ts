@@ -25,6 +25,8 @@ export interface PlanningPoint extends PointQuestion {
   readonly best: BestOfPoint | null;
   readonly held?: Allocation;
   readonly run?: RunCost;
+  /** `Comparison.warnings`. */
+  readonly warnings?: readonly string[];
   /** The cause that ended the comparison of the point before it was done. */
   readonly stopped?: 'interrupted' | 'time limit';
 }
@@ -71,7 +73,7 @@ export function pointOf(
 ): PlanningPoint {
   if (comparison === undefined)
     return { ...question, budgetBytes: 0, best: null, stopped: 'time limit' };
-  const { budgetBytes, held, run, stopped } = comparison;
+  const { budgetBytes, held, run, warnings, stopped } = comparison;
   const best = comparison.plans.find((p) => p.name === comparison.best);
   return {
     ...question,
@@ -79,6 +81,7 @@ export function pointOf(
     best: best?.layout === undefined ? null : bestOf(best, best.layout, question.devices),
     ...(held === undefined ? {} : { held }),
     ...(run === undefined ? {} : { run }),
+    ...(warnings === undefined ? {} : { warnings }),
     ...(stopped === undefined ? {} : { stopped: stopped.by }),
   };
 }

@@ -7,6 +7,7 @@ import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { Price } from '../../cost/hardware/operation.ts';
 import { type RunCost, runCost } from '../../cost/training/run-cost.ts';
 import type { Comparison } from '../../recipes/compare/comparison.ts';
+import { countedText, countText } from '../../units.ts';
 import { allocationOfLayout, type LayoutSizes } from '../model/layout.ts';
 import type { SweepQuestion } from '../model/question.ts';
 
@@ -43,5 +44,26 @@ export function withRun(
 ): Comparison {
   const best = comparison.plans.find((plan) => plan.name === comparison.best);
   if (run === undefined || best?.layout === undefined) return comparison;
-  return { ...comparison, run: runOfLayout(question, best.layout.sizes, best.seconds, run) };
+  const warnings = [...(comparison.warnings ?? []), ...wholeSteps(question, run)];
+  return {
+    ...comparison,
+    run: runOfLayout(question, best.layout.sizes, best.seconds, run),
+    ...(warnings.length === 0 ? {} : { warnings }),
+  };
+}
+
+/** Share of a run that whole steps may add to it without a word. */
+const ROUNDED_UP = 0.01;
+
+/** A run is priced in whole steps, which may be far more tokens than were asked for. */
+function wholeSteps({ globalBatch, sequence }: SweepQuestion, { tokens }: AskedRun): string[] {
+  const each = globalBatch * sequence;
+  const steps = Math.ceil(tokens / each);
+  if (steps * each <= tokens * (1 + ROUNDED_UP)) return [];
+  const unit = tokens < each ? ' Give the unit of --tokens: 15T is 15e12.' : '';
+  return [
+    `${countedText(tokens, 'token')} are no whole number of steps of ${countText(each)} ` +
+      `(${globalBatch} x ${sequence}): the run is priced as ${countedText(steps, 'step')} of ` +
+      `${countedText(steps * each, 'token')}.${unit}`,
+  ];
 }

@@ -219,6 +219,7 @@ export async function comparePoints(
             ? {}
             : { onProgress: (line) => io.progress(`${at}: ${line}`) }),
         });
+    for (const warning of comparison?.warnings ?? []) io.stderr(`warning: ${at}: ${warning}\n`);
     points.push(pointOf(point.question, comparison));
   }
   const planning = planningOf(points);

@@ -44,6 +44,7 @@ export async function compareCommand(
       ? mergeComparisons(options.merge.map(readPiece))
       : await compareGiven(model, options, io, control);
   answer(io, options, comparison, comparisonText);
+  for (const warning of comparison.warnings ?? []) io.stderr(`warning: ${warning}\n`);
   const { stopped } = comparison;
   if (stopped !== undefined)
     io.stderr(

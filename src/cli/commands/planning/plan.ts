@@ -27,6 +27,7 @@ import {
 } from '../../../recipes/compare/recipes-beside-plan.ts';
 import { SolverLog } from '../../../report/analysis/incumbents.ts';
 import { annotatedProgram } from '../../../report/analysis/program.ts';
+import { meshWarnings } from '../../../report/model/mesh-warnings.ts';
 import { infeasibleText } from '../../../report/text/infeasible.ts';
 import { overlapText, stepText } from '../../../report/text/overlap.ts';
 import { endsText } from '../../../report/text/size-range.ts';
@@ -190,14 +191,19 @@ export async function planGraph(task: PlanTask): Promise<number> {
     (await import('../../../simulate/overlap/plan.ts')).checkOverlap(request);
   const steps = options.explainSolver === true ? new SolverSteps() : undefined;
   const deadline = steps === undefined ? task.deadline : task.deadline.telling(steps.listen);
-  const { prepared, search } = prepareToAnswer(graph, request, table, deadline);
+  const { prepared, ...ends } = prepareToAnswer(
+    graph,
+    request,
+    table,
+    deadline,
+    options.output !== undefined,
+  );
   task.answers();
   if (options.emitIlp !== undefined) await emitIlp(prepared.left.problem, options.emitIlp);
   const log = new SolverLog(prepared);
   const print = progressPrinter(io, options.quiet === true);
   const answered = await answer(prepared, {
-    deadline,
-    search,
+    ...ends,
     recipes: options.recipes,
     isMicrobatch: task.stages !== undefined,
     onProgress: (event) => (log.listen(event), print(event)),
@@ -208,7 +214,7 @@ export async function planGraph(task: PlanTask): Promise<number> {
   checkRecipes(prepared.question.given, plan, answered.recipes);
   const found: Found = {
     ...answered,
-    ...(await atRangeEnds(task, plan, deadline)),
+    ...(await atRangeEnds(task, plan, ends.deadline)),
     ...(task.stages === undefined ? {} : { pipeline: task.stages.cut(serial.prepared, choice) }),
     ...(steps === undefined ? {} : { steps }),
   };
@@ -233,8 +239,12 @@ function printPlan(
   { plan, serial, recipes, step, overlap, ends, pipeline, steps }: Found,
   deadline: Deadline,
 ): void {
+  const { graph, cluster } = serial.prepared.model;
+  const warnings = meshWarnings(plan, cluster, graph);
+  for (const warning of warnings) io.stderr(`warning: ${warning}\n`);
   if (options.json === true) {
     const more = {
+      ...(warnings.length === 0 ? {} : { warnings }),
       ...(ends === undefined ? {} : { ends }),
       ...(pipeline === undefined ? {} : { pipeline }),
       ...(overlap === undefined ? {} : { overlap: withoutResult(overlap) }),
@@ -244,9 +254,8 @@ function printPlan(
     io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
     return;
   }
-  if (options.program === true)
-    io.stdout(`${annotatedProgram(serial.prepared.model.graph, plan)}\n\n`);
-  const summary = planSummary(serial.prepared.model.graph, plan, recipes, {
+  if (options.program === true) io.stdout(`${annotatedProgram(graph, plan)}\n\n`);
+  const summary = planSummary(graph, plan, recipes, {
     ...(stages?.asked ?? asGiven(plan, request)),
     secondOpinion: serial.secondOpinion,
     ...(step === undefined ? {} : { simulated: stepText(step) }),
