@@ -49,15 +49,15 @@ export class ClosingTime {
     }
   }
 
-  /** What the limit did, in a sentence. */
+  /** Which limit closing had, in a sentence; none where it was not begun, or was interrupted. */
   get words(): readonly string[] {
-    if (!this.isOver) return [];
-    const { closeSeconds } = this.run.options;
+    const { timeLimitSeconds, closeSeconds } = this.run.options;
+    if (timeLimitSeconds !== undefined || this.run.stopped()) return [];
+    if (this.spent === 0 && !this.isOver) return [];
+    if (closeSeconds !== undefined) return [`closing had a limit of ${closeSeconds} s`];
     return [
-      closeSeconds === undefined
-        ? 'closing ended after as many seconds as the rounds of search took, or ' +
-          `${LEAST_CLOSING_SECONDS}; a time limit gives it others`
-        : `closing ended at its limit of ${closeSeconds} s`,
+      'closing had as many seconds as the rounds of search took, and at least ' +
+        `${LEAST_CLOSING_SECONDS}; a time limit gives it others`,
     ];
   }
 }

@@ -14,7 +14,7 @@ describe('closing without a time limit', () => {
     expect(found.status).toBe('feasible');
     expect(found.objective).toBe(costOf(plain, [...found.choice]));
     expect(found.bound).toBeLessThan(found.objective);
-    expect(found.evidence).toEqual(['closing ended at its limit of 0 s']);
+    expect(found.evidence).toEqual(['closing had a limit of 0 s']);
   });
 });
 
