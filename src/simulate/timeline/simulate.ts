@@ -67,6 +67,7 @@ const OPTIONS: Readonly<Record<keyof SimulateOptions, true>> = {
   bucketBytes: true,
   order: true,
   asyncTensor: true,
+  stopped: true,
   launchSeconds: true,
   streams: true,
   known: true,
