@@ -56,7 +56,7 @@ export class ShardwrightError extends Error {
   }
 }
 
-/** What a value is, as errors say it: `undefined`, `a list`, `a number`. */
+/** The kind of a value, as errors say it: `undefined`, `a list`, `a number`. */
 export function valueText(value: unknown): string {
   if (value === undefined || value === null) return String(value);
   if (Array.isArray(value)) return 'a list';

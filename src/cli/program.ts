@@ -119,7 +119,7 @@ export async function runCli(
   return session.exit;
 }
 
-/** What to give where a flag is missing that a command cannot do without. */
+/** Examples of flags that a command cannot do without, for the message where one is missing. */
 function hintFor({ code, message }: CommanderError): string | undefined {
   if (code !== 'commander.missingMandatoryOptionValue') return undefined;
   if (message.includes('--cluster'))

@@ -1,4 +1,6 @@
-/** What the anytime solver of contest problems is asked, beside the limits of every solve. */
+/**
+ * The options of the anytime solver of contest problems, in addition to the limits of every solve.
+ */
 import type { SolveOptions } from '../solver/types.ts';
 
 /** The limits and listeners that `solve` takes too, and how the search with threads is run. */

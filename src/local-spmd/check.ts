@@ -42,7 +42,7 @@ export interface LocalNotGlobal {
   readonly fix: string;
 }
 
-/** What a mode forbids in a program, and what it does by itself. */
+/** The laws of a program that a mode finds broken, and the casts that it inserts by itself. */
 export interface ModeReport {
   readonly mode: Mode;
   readonly violations: readonly Violation[];
@@ -67,16 +67,16 @@ export interface StrippedRun {
   readonly collectives: Readonly<Record<string, number>>;
 }
 
-/** What a mode says of a program, and whether types can be stripped from it. */
+/** The report of a mode on a program, and whether types can be stripped from it. */
 export interface CheckReport extends ModeReport {
   /**
-   * Whether the program runs unchanged without its types: `strict` forbids nothing in it, and it
+   * True if the program runs unchanged without its types: `strict` forbids nothing in it, and it
    * and its gradient ran so.
    */
   readonly eraseable: boolean;
-  /** What its per-device form, or that of its gradient, met. */
+  /** Refusals that its per-device form, or that of its gradient, met. */
   readonly refusals: readonly Violation[];
-  /** What ran; the gradient is missing where an operator has none. */
+  /** The programs that ran; the gradient is missing where an operator has none. */
   readonly runs: readonly StrippedRun[];
 }
 

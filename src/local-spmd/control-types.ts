@@ -165,7 +165,7 @@ function castText(a: AxisType, b: AxisType): string {
   return `redistribute ${a}→${b}`;
 }
 
-/** What two values of one name are together; a plain number takes the other's type. */
+/** The common type of two values of one name; a plain number takes the other's type. */
 function joined(
   left: Typed,
   right: Typed | undefined,
@@ -229,7 +229,7 @@ function fixedCarry(
   return carry;
 }
 
-/** Whether a value is made of zeros: gradients start so. */
+/** Tells whether a value is made of zeros, as gradients are at their start. */
 function isZero(graph: Graph, operand: Arg | undefined): boolean {
   if (operand === undefined || !isRef(operand)) return operand === 0;
   const made = graph.nodes[indexGraph(graph).position.get(operand.name) ?? -1];

@@ -258,7 +258,9 @@ class Explicit {
     return { conflict: { rule, operands, reason, casts: [], fix } };
   }
 
-  /** Whether an operator that wants operands of one sharding has them; scalars go with any. */
+  /**
+   * Tells whether an operator that wants operands of one sharding has them; scalars go with any.
+   */
   alike(): boolean {
     if (!ALIKE.test(this.record.name)) return true;
     const rank = Math.max(...this.ctx.inputs.map(({ shape }) => shape.length));

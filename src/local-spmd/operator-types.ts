@@ -56,7 +56,7 @@ export interface Conflict {
 
 interface ResultTypes {
   readonly results: readonly OperandType[];
-  /** What each operand is taken as: a plain number is cut where the rule cuts it. */
+  /** The type as which each operand is taken: a plain number is cut where the rule cuts it. */
   readonly taken: readonly OperandType[];
   /** The rule that passes the operands on; absent where every rank runs the call as it stands. */
   readonly rule?: Rule;
@@ -116,7 +116,10 @@ export function typeOperator(
   return typed;
 }
 
-/** What holds on an axis whatever the rules of the operator are; undefined where they decide. */
+/**
+ * The type that holds on an axis whatever the rules of the operator are; undefined where they
+ * decide.
+ */
 function lawOf(
   record: OperatorRecord,
   ctx: TypedContext,

@@ -62,7 +62,7 @@ export class Typer implements Typing {
   /** By graph (a body that runs in two types has those of its last run), then by name. */
   readonly types = new Map<Graph, Map<string, Typed>>();
 
-  /** What operators make of their operands, by graph, node and axis. */
+  /** The types that operators make of their operands, by graph, node and axis. */
   readonly calls = new Map<Graph, Map<string, readonly (CallTypes | undefined)[]>>();
 
   constructor(

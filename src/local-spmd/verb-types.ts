@@ -257,8 +257,8 @@ function otherAxes(
 const GLOBAL: ReadonlySet<string> = new Set(['redistribute', 'out_partial']);
 
 /**
- * Of the types that a verb takes, the one to take its operand as; undefined where it does not take
- * it.
+ * The type, of those that a verb takes, as which it takes its operand; undefined where it does not
+ * take it.
  */
 function taken(words: readonly string[], now: Known): string | undefined {
   const [plain] = words;
@@ -275,7 +275,7 @@ function settle(typer: Typing, graph: Graph, node: Node, src: AxisType): void {
   typer.settled.set(graph, own.set(node.name, src));
 }
 
-/** What to write for an operand that a verb under a JAX name does not take. */
+/** The edit for an operand that a verb under a JAX name does not take. */
 function fitting(now: Known, x: string, axis: string): string {
   if (now === 'V') return `${x} varies already: leave the cast out`;
   if (now === 'P') return `all_reduce(${x}, "${axis}", P→I)`;
@@ -286,7 +286,7 @@ function matches(now: AxisType | 'number', src: AxisType, global: boolean): bool
   return now === src || (!global && now === 'V' && cutOf(src) !== undefined);
 }
 
-/** What to write when the operand is of another type than the verb says. */
+/** The edit for an operand of another type than the verb says. */
 function wrongSource(
   op: PrimitiveName,
   now: AxisType | 'number',

@@ -6,7 +6,10 @@ import { peakBinds } from './request/request.ts';
 import type { Solved } from './solve/least-seconds.ts';
 import { brokenTies, TIE_BREAK } from './solve/ties.ts';
 
-/** Of a proven optimum that no row of memory limits, the twin that ties prefer comes first. */
+/**
+ * Yields the candidates in order. Where no row of memory limits a proven optimum, its twin that
+ * ties prefer comes first.
+ */
 export function* candidatesOf(
   prepared: Prepared,
   { best, problem }: Pick<Solved, 'best' | 'problem'>,

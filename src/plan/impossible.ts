@@ -11,7 +11,7 @@ import { gapOnTheWay, workOn } from './request/work-limits.ts';
 import { leastMemory, leastMemoryBound } from './solve/least-memory.ts';
 import { solveUnlessLate } from './solve/solve-or-refuse.ts';
 
-/** What needs no search: pins that contradict each other, and a budget below the least states. */
+/** Refusals that need no search: contradicting pins, and a budget below the least states. */
 export function refusedAtOnce({ question, left }: Prepared): Impossible | undefined {
   if (left.contradictions.length > 0)
     return { status: 'impossible', conflict: left.contradictions };

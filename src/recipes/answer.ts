@@ -36,7 +36,7 @@ export interface Answered extends PlannedResult {
   readonly recipes: readonly RecipeResult[];
   /** The step of the plan to take, communication overlapped; absent where it was not looked for. */
   readonly step?: OverlappedStep;
-  /** What a search for overlap found, where the request asks for one. */
+  /** The result of a search for overlap, where the request asks for one. */
   readonly overlap?: OverlapPlan;
 }
 

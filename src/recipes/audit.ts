@@ -39,7 +39,7 @@ export interface Audit {
   readonly peakBytes: number;
   readonly fits: boolean;
   readonly overBytes?: number;
-  /** What all bytes count: peak memory, or the states. */
+  /** The quantity that all bytes count: peak memory, or the states. */
   readonly holds: 'peak' | 'states';
   readonly optimumSeconds: number;
   readonly optimumPeakBytes: number;
@@ -55,7 +55,7 @@ export interface Audit {
   readonly editedPeakBytes: number;
   /** How edits were found and priced. */
   readonly method: string;
-  /** What ended the search for edits before it was done; absent where nothing did. */
+  /** The cause that ended the search for edits early; absent where nothing did. */
   readonly stopped?: 'interrupted' | 'time limit';
 }
 
@@ -66,7 +66,7 @@ export interface AuditOptions {
   /** Most edits of the path. Default 3. */
   readonly edits?: number;
   readonly signal?: AbortSignal;
-  /** Of the whole audit, instead of the request's time limit and the signal. */
+  /** Deadline of the whole audit, instead of the request's time limit and the signal. */
   readonly deadline?: Deadline;
   /** Called when the plan has its price: from then on there is something to answer with. */
   readonly onPlan?: () => void;

@@ -90,7 +90,8 @@ export function keyValuePaths(model: Pick<Model, 'graph' | 'flow' | 'strategies'
 const LAYOUT = /^aten\.(clone|contiguous|expand|repeat|repeat_interleave|_unsafe_view|reshape)\./;
 
 /**
- * What attention takes on a sequence dim, and where keys, values and their gradients move for it.
+ * The placements that attention takes on a sequence dim, and where keys, values and their gradients
+ * move for it.
  *
  *  - Context parallelism: queries are cut on their rows in both passes. Keys and values are
  *    gathered before they are repeated; each device makes a summand of their gradients, which are

@@ -10,7 +10,7 @@ import type { ModelFacts } from './inputs/model-facts.ts';
 import type { NamedRecipe } from './registry.ts';
 
 /**
- * What the linter has to say about a plan: an error stops it, a warning costs something, an info
+ * A finding of the linter about a plan: an error stops it, a warning costs something, an info
  * names a simpler plan.
  */
 export interface Finding {

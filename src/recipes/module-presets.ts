@@ -60,7 +60,7 @@ interface PresetOptions {
 const SEQUENCE_DIM = 1;
 
 /**
- * What a style does to a module, on one mesh dim.
+ * The shardings that a style gives a module, on one mesh dim.
  *
  *  - `colwise`: input R, output cut on its last dim; linear weight S(0) and bias S(0), embedding
  *    weight S(1);

@@ -86,7 +86,7 @@ const INDEXERS: Readonly<
   'aten.index_reduce.default': ['index', 'self', (d) => d],
 };
 
-/** What an operator asks of the values of an argument, beyond their type. */
+/** The demand of an operator on the values of an argument, beyond their type. */
 type Domain =
   | { readonly is: 'rising' | 'weights' | 'definite' }
   /** Places among so many, no two of a window the same. */
@@ -148,7 +148,7 @@ interface Demands {
   readonly domains: Map<string, Domain>;
 }
 
-/** What calls ask of the values of inputs. Views, copies and bodies are followed. */
+/** The demands of calls on the values of inputs. Views, copies and bodies are followed. */
 function demandsOf(table: OperatorTable, graph: Graph): Demands {
   const demands: Demands = { bounds: new Map(), domains: new Map() };
   const source = new Map<string, string>();

@@ -1,5 +1,5 @@
 /**
- * Whether types can be stripped from a program, found by doing it. In: a graph, a mesh, a mode.
+ * Tells whether types can be stripped from a program by doing it. In: a graph, a mesh, a mode.
  * Out: what the mode says of it, and of its per-device form and that of its gradient: that both
  * were written, and ran on virtual devices with the numbers of one device. Large programs run at
  * reduced sizes.
@@ -35,7 +35,7 @@ export function check(graph: Graph, options: CheckOptions): CheckReport {
 }
 
 /**
- * What keeps types from being stripped: laws that strict mode finds broken, each node and axis with
+ * The obstacles to stripping types: laws that strict mode finds broken, each node and axis with
  * the cast that solves it, else what its per-device form or that of its gradient met; empty for a
  * program that erases.
  */

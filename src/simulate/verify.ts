@@ -38,7 +38,7 @@ export interface Mismatch {
 }
 
 /**
- * What a run on virtual devices says of a plan: the largest relative error, mismatches, and the
+ * The result of a run on virtual devices: the largest relative error, mismatches, and the
  * collectives that ran.
  */
 export interface Verification {
@@ -81,16 +81,16 @@ export interface Verification {
 export interface VerifyOptions {
   /** Default the built-in operators. */
   readonly table?: OperatorTable;
-  /** Of the inputs and of random operators. Default 0. */
+  /** Seed of the inputs and of random operators. Default 0. */
   readonly seed?: number;
   /** Relative error above which a tensor is wrong. Default 1e-9. */
   readonly tolerance?: number;
   /**
-   * What the plan was asked to do with operators without a record; `verify` reads it from the plan.
+   * The treatment of operators without a record; `verify` reads it from the plan.
    */
   readonly unknown?: 'refuse' | 'replicate';
   /**
-   * Of a padded vocabulary: tables have `rows`, and token ids are drawn below `stated`. Absent:
+   * A padded vocabulary: tables have `rows`, and token ids are drawn below `stated`. Absent:
    * below the rows of the tables.
    */
   readonly vocabulary?: { readonly rows: number; readonly stated: number };
@@ -180,7 +180,7 @@ class Comparison {
   private readonly targets: ReadonlyMap<string, string>;
   private readonly seed: number;
   private readonly standIns: boolean;
-  /** Of the unsharded run, by run of a body and node. */
+  /** Values of the unsharded run, by run of a body and node. */
   private readonly reference = new Map<string, Value>();
   private kept = 0;
   private readonly largest = new Map<string, number>();
@@ -327,7 +327,7 @@ class Comparison {
     if (run !== '') this.within.set(around, Math.max(scale, this.within.get(around) ?? 0));
   }
 
-  /** What the plan promises for the runs that its bodies had. */
+  /** The collectives that the plan promises for the runs that its bodies had. */
   private promisedIn({ runs }: DeviceRun): PromisedCollective[] {
     const times = new Map<number | string, number>([[0, 1]]);
     for (const { bodies } of this.program.calls.values())

@@ -34,7 +34,7 @@ export interface NodeStrategies {
   readonly record?: OperatorRecord;
   /** The bound call at global sizes; absent for placeholders and for operators without a record. */
   readonly call?: TypedContext;
-  /** What the program says of the call beside that; absent: nothing. */
+  /** Further statements of the program about the call; absent: none. */
   readonly facts?: CallFacts;
 }
 
@@ -60,7 +60,7 @@ export interface StrategyTable {
   readonly replicatedUnknown: readonly { readonly target: string; readonly count: number }[];
   /** Values whose strided cuts were too many to be offered all, see `MOST_FACTORS`. */
   readonly fewerStrides: number;
-  /** What the nodes were expanded with. */
+  /** The options with which the nodes were expanded. */
   readonly options: StrategyOptions;
 }
 
@@ -145,7 +145,7 @@ interface SharedNode {
   readonly left: Left[];
 }
 
-/** What strategies can leave of a result. */
+/** The shardings of a result that strategies can leave. */
 interface Left {
   /** Pending reductions, a bit a code. */
   readonly partials: number;
@@ -389,7 +389,7 @@ function unknownError(unknown: readonly Unknown[], graph: Graph): ShardwrightErr
   });
 }
 
-/** What to do, with the text of a rules file that would do. */
+/** The hint of the error, with the text of a rules file that would do. */
 function hintOf(unknown: readonly Unknown[], graph: Graph, words: string): string {
   const typeOf = (name: string): ValueType =>
     graph.nodes.find((node) => node.name === name)?.type ?? { kind: 'none' };

@@ -52,7 +52,7 @@ export interface Strategy {
 export interface Propagated extends Strategy {
   /** Seconds of all moves together. */
   readonly seconds: number;
-  /** What brings each input where the strategy wants it; no steps where it stays. */
+  /** The steps that bring each input where the strategy wants it; none where it stays. */
   readonly moves: readonly RedistributionPlan[];
 }
 
@@ -62,7 +62,7 @@ export interface PropagateCallOptions {
   readonly cluster: string;
   /** Cost preset, see `COST_PRESETS`; default that of the cluster, `defaultCostPreset`. */
   readonly cost?: string;
-  /** Whether a dim may be cut into unequal pieces; default `allow`. */
+  /** `allow` if a dim may be cut into unequal pieces. Default `allow`. */
   readonly uneven?: 'allow' | 'forbid';
   /** Kinds of placement that the texts may use; default the built-in ones. */
   readonly kinds?: PlacementKinds;

@@ -35,7 +35,7 @@ export { Tensor } from './tensor/tensor.ts';
 export type InputTree =
   TensorSpec | HostValue | readonly InputTree[] | { readonly [key: string]: InputTree };
 
-/** What the function gets for its inputs: a tensor for each description. */
+/** The arguments of a traced function: a tensor for each description of an input. */
 type Traced<T> = T extends TensorSpec
   ? Tensor
   : T extends HostValue
@@ -48,7 +48,7 @@ export type TracedArguments<T> = T extends readonly unknown[]
   : [Traced<T>];
 
 /**
- * What a traced function may return: tensors, sizes and host constants, nested in lists and
+ * The results of a traced function: tensors, sizes and host constants, nested in lists and
  * records.
  */
 export type OutputTree =
@@ -59,7 +59,7 @@ export interface TraceOptions {
   /** Name of the graph; the function's own name by default. */
   readonly name?: string;
   readonly table?: OperatorTable;
-  /** What `isTraining()` says, true by default. */
+  /** The answer of `isTraining()`. Default true. */
   readonly training?: boolean;
   /**
    * Traces again, dynamic dims at another size, and compares: catches random numbers, clocks,
@@ -73,7 +73,7 @@ export interface TraceOptions {
   /** Who records control flow that the source-level front end meets. */
   readonly control?: ControlFlow;
   /**
-   * What becomes of conditions; without it, one on a tensor is `E_TRACE_CONTROL_FLOW`. `control`
+   * The treatment of conditions; without it, one on a tensor is `E_TRACE_CONTROL_FLOW`. `control`
    * wins over it.
    */
   readonly policy?: Policy;
@@ -107,7 +107,7 @@ export interface Capture {
   readonly graph: Graph;
   readonly inputTree: Tree<TensorSpec>;
   readonly outputTree: Tree<OutputLeaf>;
-  /** What the graph takes for granted. */
+  /** Assumptions that the graph makes. */
   readonly guards: readonly Guard[];
   readonly report: {
     /** `s0 in [2, 512]`, traced at its example. */

@@ -233,7 +233,7 @@ function checkedAnew(
 const WHAT_IS_READ =
   'give a plan folder, as `shardwright plan ... -o DIR` writes it, or its plan.json.';
 
-/** What does not even look like a plan is said to be none, instead of a plan with faults. */
+/** Refuses a file that does not look like a plan at all, instead of listing its faults. */
 function refuseOthers(text: string, file: string): void {
   let value: unknown;
   try {

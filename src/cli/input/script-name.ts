@@ -1,4 +1,4 @@
-/** Whether a model is a program to trace, by its name. */
+/** Tells by its name whether a model is a program to trace. */
 export function isScript(path: string): boolean {
   return /\.m?[jt]s$/.test(path);
 }

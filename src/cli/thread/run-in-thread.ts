@@ -37,7 +37,7 @@ const GRACE_SECONDS = 0.5;
  */
 const YOUNG_MEGABYTES = { compare: 192, other: 96 } as const;
 
-/** Whether a command needs a thread, which costs some hundredths of a second. */
+/** Tells whether a command needs a thread, which costs some hundredths of a second. */
 export function needsThread([command = '', ...rest]: readonly string[]): boolean {
   if (rest.some((word) => word === '--help' || word === '-h')) return false;
   return (

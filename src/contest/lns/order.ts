@@ -49,7 +49,7 @@ class Arranger {
   work: number;
   /** Cells of the table that the elimination of each variable makes. */
   private readonly weight: Float64Array;
-  /** What each neighbour of a variable counts when one is to be frozen. */
+  /** The weight of each neighbour of a variable when one is to be frozen. */
   private readonly hold: Float64Array;
   private readonly heap: Heap;
 

@@ -15,7 +15,7 @@ export interface Product {
   readonly rows: number;
   readonly columns: number;
   readonly count: number;
-  /** Of all of them, 2 per multiply-add. */
+  /** FLOPs of all of them, 2 per multiply-add. */
   readonly flops: number;
   /** Operands and results of all of them. */
   readonly bytes: number;

@@ -1,6 +1,6 @@
 /**
- * What the software that runs a training step does, as far as prices depend on it. Plain data: it
- * travels between threads.
+ * The behaviour of the software that runs a training step, as far as prices depend on it. Plain
+ * data: it travels between threads.
  */
 
 import type { StateBytes } from '../memory/state-bytes.ts';

@@ -417,7 +417,7 @@ class GraphText extends LineReader {
   }
 }
 
-/** What comes before the arguments of a statement. */
+/** The part of a statement before its arguments. */
 interface StatementHead {
   readonly name: string;
   readonly type: ValueType | undefined;

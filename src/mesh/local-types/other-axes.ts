@@ -1,5 +1,5 @@
 /**
- * What a verb of per-device code leaves of the cuts on OTHER mesh axes, on which the program is
+ * The cuts on OTHER mesh axes that a verb of per-device code leaves, on which the program is
  * global: there every rank of the verb's axis holds a piece of its own local value. In: a verb with
  * its types, a type on another axis. Out: the type of the result there. The order of the axes on a
  * dim decides: the verb's axis cuts first, so that pieces which it joins are chunks of which the

@@ -169,7 +169,7 @@ function isNothing(op: PrimitiveName, src: AxisType, dst: AxisType): boolean {
   return src === dst && (op === 'convert' || (op === 'reinterpret' && cutOf(src) === undefined));
 }
 
-/** What is wrong with a verb, and what was meant. */
+/** The fault of a verb, and the verb that was meant. */
 interface Misuse {
   readonly wrong: string;
   readonly fix: string;

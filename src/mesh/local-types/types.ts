@@ -77,7 +77,7 @@ export function cutType(dim: number, chunks: number): AxisType {
   return chunks === 1 ? `S(${dim})` : `_S(${dim},${chunks})`;
 }
 
-/** Whether a program may state the word as a type. */
+/** True if a program may state the word as a type. */
 export function isAxisType(word: unknown): word is AxisType {
   return typeof word === 'string' && (['V', 'R', 'I', 'P'].includes(word) || CUT.test(word));
 }

@@ -106,7 +106,7 @@ function architecture(config: T5Config): Architecture {
   };
 }
 
-/** What an attention reads and adds to its scores. */
+/** The values that an attention reads and adds to its scores. */
 interface Reads {
   /** Keys and values come from it; absent: from the queries' own sequence. */
   readonly memory?: Tensor;

@@ -42,7 +42,7 @@ export function parseShardingFor(
   return 'refused' in view ? sharding : new Sharding(view.placements);
 }
 
-/** What a sharding text in any notation is read for. */
+/** The tensor and mesh for which a sharding text in any notation is read. */
 export interface AnyParseOptions extends ParseOptions {
   /** Global shape of the tensor; einshard texts want it. */
   readonly shape?: readonly number[];

@@ -183,7 +183,7 @@ export function expandRows(
   };
 }
 
-/** What a combination of rows must pass. */
+/** The conditions that a combination of rows must pass. */
 type RowFilters = Pick<
   ExpandOptions,
   | 'uneven'
@@ -299,10 +299,10 @@ export function cutRows(
 }
 
 /**
- * Whether a rule can be of use. A rule that only hands pending reductions on needs one input that
- * its producer can leave pending (the others may be made Partial for free). A rule that cuts an
- * input, such as a product over cut rows with a pending bias, or one with no Partial input, always
- * is; so is one that names its mesh dims, where nothing else holds.
+ * Tells whether a rule can be of use. A rule that only hands pending reductions on needs one input
+ * that its producer can leave pending (the others may be made Partial for free). A rule that cuts
+ * an input, such as a product over cut rows with a pending bias, or one with no Partial input,
+ * always is; so is one that names its mesh dims, where nothing else holds.
  */
 function usable(
   r: Rule,

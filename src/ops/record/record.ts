@@ -46,8 +46,8 @@ export interface OperatorRecord {
   /** Result types, or an `E_TYPE` error; null for a masked-off result. */
   infer(ctx: OpContext): readonly (TensorMeta | null)[];
   /**
-   * What PyTorch gives on another device, where a graph states it: statistics of another width,
-   * say.
+   * The type that PyTorch gives on another device, where a graph states it: statistics of another
+   * width, say.
    */
   variants?(ctx: OpContext): readonly (readonly (TensorMeta | null)[])[];
   /**
@@ -136,8 +136,8 @@ function orderedOnly(rules: readonly Rule[], { inputs, outputs }: TypedContext):
 }
 
 /**
- * Whether a call draws random numbers; attention does where it drops, and its backward call then
- * takes the same numbers up.
+ * Tells whether a call draws random numbers; attention does where it drops, and its backward call
+ * then takes the same numbers up.
  */
 export function drawsNumbers(
   { cls, schema }: Pick<OperatorRecord, 'cls' | 'schema'>,

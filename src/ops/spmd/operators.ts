@@ -105,7 +105,7 @@ function shapeAfter(ctx: OpContext): readonly number[] {
   return shape;
 }
 
-/** What a verb joins and cuts: `afterVerb` says what it leaves of the cuts on another axis. */
+/** The dims that a verb joins and cuts; `afterVerb` says which cuts on another axis it leaves. */
 export function touchedDims(ctx: OpContext): ReturnType<typeof touchedBy> {
   return touchedBy(spmdName(ctx.target) ?? '', typeArgument(ctx, 'src'), typeArgument(ctx, 'dst'));
 }

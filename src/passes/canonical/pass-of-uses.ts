@@ -11,11 +11,11 @@ import { spmdName } from '../../ops/spmd/operators.ts';
 /** A pass of a training step; the update of an optimizer counts as backward. */
 export type Pass = 'forward' | 'backward';
 
-/** What a node is for; `saved`: a forward call that only the backward pass needs. */
+/** The purpose of a node; `saved`: a forward call that only the backward pass needs. */
 export type Purpose = Pass | 'saved';
 
 /**
- * What each node is for.
+ * The purpose of each node.
  *
  *  - A call that depends on a tangent, the update of an optimizer and a call that is computed again
  *    are backward.

@@ -318,7 +318,7 @@ function programOf(frame: Frame, budgetBytes: number | undefined): LinearProgram
   };
 }
 
-/** What each candidate may discard and pays for it, what excludes another, and memory. */
+/** The rows of the problem: discards of each candidate and their price, exclusions, and memory. */
 function rowsOf(frame: Frame, columns: Columns): Rows {
   const { candidates, nested, fixedBytes, modules } = frame;
   const rows = new Rows();

@@ -99,7 +99,7 @@ export function localMapRecord(
   });
 }
 
-/** What an operand of a type is inside the region: a cut says nothing there. */
+/** The type of an operand inside the region, where a cut says nothing. */
 function inside(type: string): AxisType {
   return cutOf(type as AxisType) === undefined ? (type as AxisType) : 'V';
 }
@@ -135,8 +135,8 @@ function typeOfPlacement(placement: Placement): AxisType | undefined {
 }
 
 /**
- * Whether the body passes on what the operands are on all axes that are none of the region's, and
- * its results are then as they are placed. On a dim that both cut, the region's axes must come
+ * Tells whether the body passes on what the operands are on all axes that are none of the region's,
+ * and its results are then as they are placed. On a dim that both cut, the region's axes must come
  * first in the mesh: the others cut what one rank of the region holds.
  */
 function holds(

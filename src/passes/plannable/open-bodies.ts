@@ -267,8 +267,8 @@ class Opener {
   }
 
   /**
-   * What tells of each branch but the last whether it runs: the predicate of a cond; of a case,
-   * whether the index is its own.
+   * The values that tell of each branch but the last whether it runs: the predicate of a cond; of a
+   * case, whether the index is its own.
    */
   private branchTests(
     { node, scope, prefix }: Site,

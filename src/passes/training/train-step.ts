@@ -112,7 +112,7 @@ function keepWithGradients(
   return early;
 }
 
-/** What the optimizer reads in addition to a parameter and its gradient. */
+/** The inputs of the optimizer in addition to a parameter and its gradient. */
 interface UpdateInputs {
   readonly inputs: ReturnType<typeof stateInputs>;
   readonly step: ValueRef | undefined;

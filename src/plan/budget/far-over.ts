@@ -22,7 +22,7 @@ const HEAVY_LAYERS = 2;
 
 /** True if the budget is likely to bind at the peak. */
 interface FarOver {
-  /** What a search under the peak begins with; absent where the question is open. */
+  /** The start of a search under the peak; absent where the question is open. */
   readonly over?: OverBudget;
   /** The problems of the search to come, if any were asked. */
   readonly problems?: PeakProblems;

@@ -19,7 +19,7 @@ import { PeakMemoryPlanner } from './row-generation.ts';
 import type { PeakProblems } from './rows/peak-problems.ts';
 import type { MemoryPlanResult } from './types.ts';
 
-/** What a search under the peak begins with: a plan whose states fit and whose peak does not. */
+/** The start of a search under the peak: a plan whose states fit and whose peak does not. */
 export interface OverBudget {
   /** A choice of `problem`. */
   readonly free: Solution;

@@ -111,7 +111,9 @@ function inputUses({ input, columns, nodeVariable }: UsesFrom): Use[] {
   );
 }
 
-/** What the program returns; an output that is placed as no input is has a variable of its own. */
+/**
+ * The uses of returned values; an output that is placed as no input is has a variable of its own.
+ */
 function outputUses({ input, columns, tables, nodeVariable }: UsesFrom): Use[] {
   const partnerOf = partners(input);
   return input.flow.outputs.flatMap(({ output, value }, k): Use[] => {

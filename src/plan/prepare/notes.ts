@@ -1,4 +1,4 @@
-/** What a plan says that it assumed, in whole sentences. */
+/** The assumptions that a plan states, in whole sentences. */
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { clusterTopology } from '../../cost/hardware/topology.ts';
 import { jumpsNote } from '../../cost/jumps.ts';
@@ -28,7 +28,7 @@ export function notesOf(
   ];
 }
 
-/** What the budget limits, what the objective adds up, and what prices come with. */
+/** Notes on the budget, the objective and the prices. */
 function planNotes(request: PlanRequest, { uses, cluster, collectives }: Model): string[] {
   const usable = usableMemoryBytes(cluster);
   return [
@@ -95,7 +95,7 @@ function spaceNotes(model: Model, request: PlanRequest, given: GivenPins): strin
   ];
 }
 
-/** What was assumed of calls, of prices that were left out, and of control flow. */
+/** Assumptions about calls, about prices that were left out, and about control flow. */
 function programNotes(model: Model, request: PlanRequest): string[] {
   const { graph, opened, strategies, ceilingSeconds } = model;
   const grouped = graph.nodes.filter(({ target }) => target.startsWith('aten._grouped_mm.')).length;

@@ -7,7 +7,7 @@ import type { Model } from '../model/model.ts';
 import type { PricedRequest } from '../request/request.ts';
 import type { GivenPins } from '../restrict/given-pins.ts';
 
-/** What is asked, with every default resolved. */
+/** The question, with every default resolved. */
 export interface Question {
   /** An applied checkpoint policy is part of `program`, and no longer of the request. */
   readonly request: PricedRequest;
@@ -19,7 +19,7 @@ export interface Question {
   readonly budgetBytes: number;
 }
 
-/** What pins leave of the model's problem. */
+/** The part of the model's problem that pins leave. */
 export interface Left {
   /** With the variables and values of the model; values that pins take away cost Infinity. */
   readonly problem: Problem;

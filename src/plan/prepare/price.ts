@@ -13,7 +13,7 @@ import { callFacts } from './call-facts.ts';
 import { cutsOf, limitOfRuns, usualStrides } from './offered-cuts.ts';
 import type { Setting } from './setting.ts';
 
-/** What the model is built from, and the shardings that the program states. */
+/** The parts from which the model is built, and the shardings that the program states. */
 interface Priceable {
   readonly input: BuildInput;
   readonly given: GivenPins;

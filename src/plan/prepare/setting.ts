@@ -1,4 +1,4 @@
-/** What programs of a request are priced with: its mesh, its cluster, and what moves cost there. */
+/** The setting in which programs of a request are priced: mesh, cluster, and prices of moves. */
 import type { CollectiveModel } from '../../cost/collective-model.ts';
 import { type Cluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';

@@ -134,7 +134,7 @@ export function checkPlan(
   };
 }
 
-/** What follows from a plan's graph, request and certificate. */
+/** The plan that follows from a plan folder's graph, request and certificate. */
 interface Followed {
   readonly prepared: Prepared;
   readonly choice: Int32Array;
@@ -275,7 +275,7 @@ interface Proven {
   readonly faults: readonly string[];
   /** Bytes that no plan of the request is below, where those come first; else Infinity. */
   readonly leastBytes: number;
-  /** What the certificates are about. */
+  /** The problems that the certificates are about. */
   readonly problems: readonly NamedProblem[];
 }
 

@@ -13,7 +13,7 @@ export interface NamedProblem {
   readonly unitsPerSecond: number;
 }
 
-/** What `problems.json.gz` holds, as JSON. */
+/** The content of `problems.json.gz`, as JSON. */
 export interface ProblemsRecord {
   readonly version: 1;
   readonly choice: readonly number[];

@@ -116,7 +116,7 @@ function isKind(value: unknown, kind: Kind): boolean {
   return typeof value === (kind === 'text' ? 'string' : kind);
 }
 
-/** What an argument has to have. */
+/** The fields that an argument must have. */
 const WANTED = {
   graph: { fields: ['nodes', 'outputs', 'subgraphs'], hint: 'trace and importGraph give one.' },
   plan: { fields: ['nodes', 'outputs', 'request'], hint: 'give the `plan` of what shard gives.' },

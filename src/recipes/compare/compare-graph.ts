@@ -69,7 +69,7 @@ export interface CompareOptions {
    */
   readonly slice?: { readonly index: number; readonly count: number };
   readonly signal?: AbortSignal;
-  /** Of the whole comparison, instead of the request's time limit and the signal. */
+  /** Deadline of the whole comparison, instead of the request's time limit and the signal. */
   readonly deadline?: Deadline;
   /** Called when the first plan is priced: from then on there is something to answer with. */
   readonly onPlan?: () => void;
@@ -220,7 +220,7 @@ function certain(
   });
 }
 
-/** Whether a mesh was done before its time was over. */
+/** The states of a mesh: done, or stopped before its time was over. */
 async function reached(work: () => Promise<void>): Promise<boolean> {
   try {
     await work();
@@ -244,7 +244,8 @@ function meshOf({ sizes, refused }: MeshCandidate, cluster: Hosts): ComparedMesh
 }
 
 /**
- * What was left out, where something was. @throws E_TIME_LIMIT, E_INTERRUPTED where nothing is left
+ * The part that was left out, where something was. @throws E_TIME_LIMIT, E_INTERRUPTED where
+ * nothing is left
  */
 function stoppedAt(state: State, deadline: Deadline): Comparison['stopped'] {
   const meshes = state.meshes
@@ -303,7 +304,7 @@ async function compareOn(
   state.meshes.push({ mesh: mesh.text, hosts, ...outcome });
 }
 
-/** What became of a mesh. */
+/** The result of one mesh. */
 type MeshOutcome = Omit<ComparedMesh, 'mesh' | 'hosts'>;
 
 /** A mesh that is compared. */
@@ -314,7 +315,7 @@ interface MeshWork {
   readonly state: State;
 }
 
-/** What recipes leave for the optimum of their mesh. */
+/** The data that recipes leave for the optimum of their mesh. */
 interface PricedRecipes {
   /** Choices that its search starts from. */
   readonly starts: readonly Int32Array[];
@@ -415,7 +416,7 @@ async function foundOrNot(work: () => Promise<ShardResult>): Promise<ShardResult
   }
 }
 
-/** What recipes ask of a model. */
+/** The parts of a model that recipes read. */
 interface KnownModel {
   readonly inputs: InputRoles;
   readonly facts: ModelFacts;

@@ -36,7 +36,7 @@ export function stepText({
   );
 }
 
-/** What a search for overlap found. */
+/** Prints the result of a search for overlap. */
 export function overlapText(overlap: OverlapPlan): string {
   const {
     changed,

@@ -80,10 +80,10 @@ export interface Simulation {
   readonly timeline: Timeline;
   /** Passes that were run, with what they were told. */
   readonly passes: readonly string[];
-  /** What was assumed, one sentence each. */
+  /** Assumptions, one sentence each. */
   readonly notes: readonly string[];
   /**
-   * What the limit on memory did; absent where there is none, or where the plan takes more by
+   * The effect of the limit on memory; absent where there is none, or where the plan takes more by
    * itself.
    */
   readonly bound?: MemoryBound;
@@ -133,7 +133,7 @@ interface Packed {
 
 interface Tried {
   readonly size: number;
-  /** Of the order of collectives; undefined: that of the program. */
+  /** The order of collectives; undefined: that of the program. */
   readonly list: ListOrder | undefined;
   readonly distance: number | undefined;
   readonly ahead: Schedule;
@@ -415,8 +415,8 @@ function communicates({ ahead, run: { start, end } }: Tried): boolean {
 }
 
 /**
- * What the limit did to the step, against the same one without it; undefined where the passes asked
- * for break the limit.
+ * The effect of the limit on the step, against the same one without it; undefined where the passes
+ * asked for break the limit.
  */
 function boundOf(
   tried: Tried,

@@ -98,7 +98,7 @@ export function pathOfLoads(
   return { seconds: upTo[count + 1], stretches: stretchesOf(came, upTo, chain) };
 }
 
-/** What the last kernel before each gap waited for on the longest path, and since when. */
+/** The task for which the last kernel before each gap of the longest path waited, and its start. */
 type Arrival = { readonly from: number; readonly by: number | Site } | undefined;
 
 /** The stretches of the path in which another stream leads, the last one first. */

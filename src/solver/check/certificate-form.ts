@@ -1,11 +1,11 @@
 /**
- * Whether a value has the form of a certificate: certificates come from strangers, as JSON or as
- * whatever a caller holds. Written for the checker alone.
+ * Tells whether a value has the form of a certificate: certificates come from strangers, as JSON or
+ * as whatever a caller holds. Written for the checker alone.
  */
 
 const KEYS = ['version', 'problem', 'rows', 'steps', 'lists'] as const;
 
-/** What is wrong with the form, with its place; undefined for a certificate in form. */
+/** The fault of the form, with its place; undefined for a certificate in form. */
 export function formFault(value: unknown): string | undefined {
   if (!isRecord(value)) return 'the certificate is no object';
   const missing = KEYS.find((key) => !Object.hasOwn(value, key));

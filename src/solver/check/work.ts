@@ -6,7 +6,7 @@
 import type { Problem } from '../types.ts';
 import { Refused } from './refused.ts';
 
-/** What a replay may take whatever the problem is: some seconds. */
+/** The work that every replay may take, whatever the problem is: some seconds. */
 const BASE = 1e9;
 /** More for each number of the problem: ten times what the longest honest proofs take. */
 const PER_NUMBER = 2e3;

@@ -132,7 +132,7 @@ export class RestrictedSolver {
   }
 }
 
-/** What is left of a network's variables. */
+/** The values that are left of a network's variables. */
 interface Restriction {
   readonly base: Network;
   readonly keep: Keeps;

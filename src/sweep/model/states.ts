@@ -247,7 +247,7 @@ interface Shares {
 
 const WHOLE: Shares = { parameter: 1, gradient: 1, optimizer: 1 };
 
-/** What a mode makes of a parameter; what it leaves out is 0, and the shares are whole. */
+/** The shares of a parameter under a mode; an absent share is 0, and the others are whole. */
 interface ModeCost {
   readonly gatherForwardSeconds?: number;
   readonly gatherBackwardSeconds?: number;

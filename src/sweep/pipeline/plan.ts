@@ -143,7 +143,7 @@ export function pipelineOfPlan(
 /** The units of a plan with their prices on stages of their own. */
 interface PricedUnits {
   readonly units: ReturnType<PlanReader['units']>;
-  /** Of one microbatch. */
+  /** The figures of one microbatch. */
   readonly seconds: readonly StageSeconds[];
   /** Once a step, after the last microbatch. */
   readonly stepSeconds: Float64Array;

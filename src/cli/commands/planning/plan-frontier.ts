@@ -34,8 +34,8 @@ import type { PlanOptions } from './flags.ts';
 export const FRONTIER_FILE = 'frontier.json';
 
 /**
- * What the command `plan` lends: how a plan folder is written, and how the solver's progress is
- * printed.
+ * The parts of the command `plan` that this one uses: how a plan folder is written, and how the
+ * solver's progress is printed.
  */
 interface FrontierTools {
   readonly writePlan: (folder: string, result: Extract<ShardResult, { status: 'planned' }>) => void;

@@ -1,4 +1,4 @@
-/** What the answers of a server share. */
+/** The headers and limits that the answers of a server share. */
 import type { KeptPlans } from './kept-plans.ts';
 
 /** Settings and plans of a running server. */

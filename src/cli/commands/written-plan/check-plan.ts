@@ -8,12 +8,12 @@ import { problemsBeside, wholePlan } from '../../input/plan-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { CheckPlanOptions } from './flags.ts';
 
-/** What `check-plan --json` prints; the keys are a contract. */
+/** The record that `check-plan --json` prints; the keys are a contract. */
 export interface CheckPlanReport extends Omit<PlanCheck, 'prepared' | 'choice' | 'problems'> {
   readonly model: string;
   readonly mesh: string;
   readonly ok: boolean;
-  /** What the check took, reading included. */
+  /** Seconds of the check, reading included. */
   readonly seconds: number;
 }
 

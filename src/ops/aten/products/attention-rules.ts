@@ -228,7 +228,7 @@ const BACKWARD_OPERANDS = {
 /** Placements of a rule of a fused backward; operands that are not named are replicated. */
 interface BackwardSlots {
   readonly inputs: Partial<Record<keyof typeof BACKWARD_OPERANDS | 'g' | 'mask', RuleSlot>>;
-  /** Of dq, dk and dv, and of the mask's gradient. */
+  /** The sharding slots of dq, dk and dv, and of the mask's gradient. */
   readonly grads: readonly [RuleSlot, RuleSlot, RuleSlot, RuleSlot];
 }
 

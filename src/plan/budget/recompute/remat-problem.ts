@@ -251,7 +251,7 @@ class DecidedParts {
   readonly vectors: Interned<Float64Array>;
   readonly maps: Interned<Int32Array>;
   readonly tables: Interned<Problem['tables'][number]>;
-  /** Of a producer that is discarded and a reader that runs again. */
+  /** The edge of a producer that is discarded and a reader that runs again. */
   private readonly presence: number;
   private readonly first: number[] = [];
   private readonly second: number[] = [];

@@ -193,7 +193,7 @@ function passUnit(request: UnitRequest, index: number, block: RoutedUnit | undef
 
 /** Seconds of the passes of a unit. */
 interface UnitWork {
-  /** Of kernels, with the waits for the host. */
+  /** Seconds of kernels, with the waits for the host. */
   readonly compute: Readonly<Record<'forward' | 'input' | 'weight', number>>;
   readonly moved: ModelMoves;
   /** Exchanges of tokens with experts in one forward pass, and in the backward pass. */
