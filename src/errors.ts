@@ -156,6 +156,11 @@ export function editDistance(a: string, b: string): number {
   return previous[b.length];
 }
 
+/** The message of what was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** A signal ended the work before there was anything to answer with. */
 export function interrupted(signal = 'a signal'): ShardwrightError {
   return new ShardwrightError(

@@ -2,6 +2,7 @@
  * The answers of the anytime solver: the best choice and bound as the checker sees them, or the
  * answer of the exact engine.
  */
+import { defined } from '../defined.ts';
 import { evaluate, verifyCertificate } from '../solver/check/verify.ts';
 import { gapOf } from '../solver/problem/cost.ts';
 import { solveNow } from '../solver/prove.ts';
@@ -59,7 +60,7 @@ export function conclude(
     ...(evidence.length === 0 ? {} : { evidence }),
     seconds: run.elapsed(),
     statistics: { rounds: found.rounds },
-    ...(certificate === undefined ? {} : { certificate }),
+    ...defined({ certificate }),
     ties: 'engine',
   };
 }
@@ -123,9 +124,7 @@ export function concludeByEngine(run: AnytimeRun, reduced: Presolved | undefined
     ...(timeLimitSeconds === undefined
       ? {}
       : { timeLimitSeconds: Math.max(0.05, timeLimitSeconds - run.elapsed()) }),
-    ...(workLimit === undefined ? {} : { workLimit }),
-    ...(gap === undefined ? {} : { gap }),
-    ...(signal === undefined ? {} : { signal }),
+    ...defined({ workLimit, gap, signal }),
   });
   return { ...solution, bound: Math.ceil(solution.bound), seconds: run.elapsed() };
 }

@@ -11,6 +11,7 @@ import {
   type OrderOptions,
   refuseLosses,
 } from '../backend/target.ts';
+import { defined } from '../defined.ts';
 import { checkOptions, ShardwrightError, valueText, wrongArgument } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
@@ -105,8 +106,7 @@ export function exportFiles(
       },
     );
   const ordering: OrderOptions = {
-    ...(order === undefined ? {} : { order }),
-    ...(bucketBytes === undefined ? {} : { bucketBytes }),
+    ...defined({ order, bucketBytes }),
   };
   const result = target.write(source, ordering);
   if (result.losses.length > 0 && options.allowLossy !== true) refuseLosses(target, result.losses);

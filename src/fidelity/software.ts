@@ -7,6 +7,7 @@ import type { Cluster } from '../cost/hardware/cluster.ts';
 import { inFp8 } from '../cost/kernels/fp8-recipes.ts';
 import type { Fp8Recipe, StepSoftware } from '../cost/kernels/software.ts';
 import type { ParallelPlan, RecomputeMode, TrainingSystem } from '../cost/training/shape.ts';
+import { defined } from '../defined.ts';
 import { ShardwrightError, suggestion } from '../errors.ts';
 import {
   FRAMEWORK_NAMES,
@@ -178,7 +179,7 @@ export function stepSoftware(system: TrainingSystem): StepSoftware {
     ...(matmulUnit === 'fp8' || matmulUnit === 'fp4' ? { narrowUnit: matmulUnit } : {}),
     ...(system.savedOperandBytes < 2 ? { savedOperandBytes: system.savedOperandBytes } : {}),
     gradientBytes: overlap ? gradientBytes : 2,
-    ...(bucket === undefined ? {} : { bucket }),
+    ...defined({ bucket }),
     ...(system.blockingLaunches === true ? { blockingLaunches: true } : {}),
     state,
   };

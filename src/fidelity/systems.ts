@@ -6,6 +6,7 @@
 import type { Cluster } from '../cost/hardware/cluster.ts';
 import { acceleratorOf, deviceMemoryBytes } from '../cost/hardware/hardware.ts';
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
+import { defined } from '../defined.ts';
 
 /**
  * Machines of published runs: the device text of a row as a cluster. Links and memory by the text
@@ -31,7 +32,7 @@ interface MachineRule {
 
 const GB = 1e9;
 const inter = (bytesPerSecond: number, efficiency?: number): Record<string, unknown> => ({
-  inter: { bytesPerSecond, ...(efficiency === undefined ? {} : { efficiency }) },
+  inter: { bytesPerSecond, ...defined({ efficiency }) },
 });
 
 /** First match wins. */

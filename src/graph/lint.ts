@@ -1,5 +1,7 @@
 /** Checks the rules of the graph record and names the place where one is broken. */
 
+import { defined } from '../defined.ts';
+import { messageOf } from '../errors.ts';
 import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from './control.ts';
 import { interpret } from './interpret.ts';
@@ -279,7 +281,7 @@ function typeMismatch(node: Node, ours: ValueType): ShardwrightError {
     {
       node: node.name,
       ...(node.meta.line !== undefined ? { position: { line: node.meta.line, column: 1 } } : {}),
-      ...(node.meta.path !== undefined ? { path: node.meta.path } : {}),
+      ...defined({ path: node.meta.path }),
       hint:
         `write ${typeText(ours)} in the annotation of ${node.name}, or correct the types of ` +
         'its operands',
@@ -333,7 +335,7 @@ function checkControl(node: Node, graph: Graph, typeOf: (name: string) => ValueT
     control = controlCall(node, graph.subgraphs, typeOf);
   } catch (error) {
     if (error instanceof ShardwrightError) throw error;
-    throw lintError('bodies', node, error instanceof Error ? error.message : String(error));
+    throw lintError('bodies', node, messageOf(error));
   }
   if (control === undefined) return;
   for (const body of control.bodies) {

@@ -3,6 +3,7 @@
  * call without need.
  */
 
+import { defined } from '../defined.ts';
 import {
   type Arg,
   type Dim,
@@ -190,7 +191,7 @@ export function tensorType(
     dtype,
     shape: Object.freeze([...shape]),
     ...(keepStride ? { stride: Object.freeze([...stride]) } : {}),
-    ...(given !== undefined ? { given } : {}),
+    ...defined({ given }),
   });
 }
 

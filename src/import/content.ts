@@ -2,6 +2,7 @@
  * Takes the bytes of a model file, finds the format and reads it with the reader of that format.
  */
 
+import { defined } from '../defined.ts';
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Retype } from '../graph/lint.ts';
 import { parseGraph } from '../graph/text/parse.ts';
@@ -60,7 +61,7 @@ export function importContent(
     const given = new Set(Object.keys(roles));
     const step = options.trainStep === true ? asTrainStep(corrected) : corrected;
     const read = format === 'swgraph' ? step : noted(withStepRoles(step, given));
-    return { graph: read, format, ...(counts !== undefined ? { counts } : {}) };
+    return { graph: read, format, ...defined({ counts }) };
   });
 }
 

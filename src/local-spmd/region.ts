@@ -3,6 +3,7 @@
  * its results. Every cast is written into the body, all values get types, and the claims are
  * checked; an error says which cast is missing. Source: `shard_map` of JAX with `check_vma`.
  */
+import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph, Node, ValueRef } from '../graph/types.ts';
 import { isRef, mapOperands } from '../graph/value.ts';
@@ -281,8 +282,7 @@ class CastWriter {
         kwargs: {},
         type: typeIn(this.graph, value),
         meta: {
-          ...(phase === undefined ? {} : { phase }),
-          ...(source === undefined ? {} : { source }),
+          ...defined({ phase, source }),
         },
       });
       return name;

@@ -5,6 +5,7 @@
  * inserted (an I next to a V becomes V), so that they can be written into the program. Source: the
  * typing rules of the package spmd_types and of JAX's `shard_map`.
  */
+import { defined } from '../defined.ts';
 import { internalError } from '../errors.ts';
 import { type Frame, interpret } from '../graph/interpret.ts';
 import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';
@@ -144,7 +145,7 @@ export class Typer implements Typing {
       types,
       fix: found.fix,
       message,
-      ...(source === undefined ? {} : { source }),
+      ...defined({ source }),
     });
   }
 

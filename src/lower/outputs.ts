@@ -2,6 +2,7 @@
  * Writes the outputs of the per-device program: values at their planned placements, moved as soon
  * as they are made.
  */
+import { defined } from '../defined.ts';
 import { ownersOfOutputs } from '../graph/carried.ts';
 import type { Graph, Node, NodeMeta, Output } from '../graph/types.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
@@ -101,7 +102,6 @@ export class OutputWriter {
 export function moveMeta({ meta }: Node, phase: 'forward' | 'backward'): NodeMeta {
   return {
     ...(phase === 'forward' ? { phase } : {}),
-    ...(meta.path === undefined ? {} : { path: meta.path }),
-    ...(meta.source === undefined ? {} : { source: meta.source }),
+    ...defined({ path: meta.path, source: meta.source }),
   };
 }

@@ -1,5 +1,6 @@
 /** Takes a Hugging Face config and gives it as a model config that this package builds. */
 
+import { defined } from '../defined.ts';
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Architecture, Family } from './architecture.ts';
 import { BERT } from './families/bert.ts';
@@ -80,9 +81,9 @@ export function readModelConfig(record: JsonRecord, file?: string): ModelConfig 
   const architecture = family.read(config, type, tower === undefined ? className : undefined);
   return {
     type,
-    ...(className === undefined ? {} : { className }),
+    ...defined({ className }),
     architecture,
-    ...(stated === undefined ? {} : { statedDtype: stated }),
+    ...defined({ statedDtype: stated }),
     defaults: config.defaults,
     ignored: config.ignored(type),
     notes: [...notes, ...(architecture.notes ?? [])],

@@ -4,6 +4,8 @@
  * a shape.
  */
 
+import { defined } from '../defined.ts';
+import { messageOf } from '../errors.ts';
 import { ShardwrightError } from '../errors.ts';
 
 type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
@@ -36,7 +38,7 @@ export function parseConfigText(text: string, file?: string): JsonRecord {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     const at = faultOffset(text, message);
     const before = text.slice(0, at).split('\n');
     // The engine quotes the text around the fault; line and column say it better.
@@ -239,8 +241,7 @@ export class ConfigReader {
   private details(name: string, hint?: string): Record<string, string> {
     return {
       path: `${this.path}.${name}`,
-      ...(this.file === undefined ? {} : { file: this.file }),
-      ...(hint === undefined ? {} : { hint }),
+      ...defined({ file: this.file, hint }),
     };
   }
 }

@@ -2,6 +2,7 @@
  * Why there is no plan, and which budget would do: the only file that asks how many bytes would be
  * enough.
  */
+import { defined } from '../defined.ts';
 import type { Impossible, Infeasible } from './choice/result.ts';
 import { choicePeakBytes } from './choice/timeline.ts';
 import type { Prepared } from './prepare/prepared.ts';
@@ -74,7 +75,7 @@ async function knownBudgets(
     ...row,
     bound: Math.max(bytes, Math.floor(row.bound)),
   }));
-  const lean = { ...compact.problem, ...(rows === undefined ? {} : { rows }) };
+  const lean = { ...compact.problem, ...defined({ rows }) };
   const asked = {
     engine: 'exact',
     certify: false,

@@ -6,6 +6,7 @@
 
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 
+import { messageOf } from '../errors.ts';
 import { ShardwrightError } from '../errors.ts';
 import { decodeUtf8 } from '../utf8.ts';
 
@@ -124,7 +125,7 @@ function unreadable(
       ? `there is no file ${path}`
       : denied
         ? `${path} may not be read`
-        : `${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`;
+        : `${path} cannot be read: ${messageOf(error)}`;
   return new ShardwrightError(code, what === undefined ? why : `cannot read the ${what}: ${why}`, {
     file: path,
     hint: denied ? 'check its permissions' : (hint ?? 'check the path'),

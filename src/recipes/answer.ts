@@ -3,6 +3,7 @@
  * priced on its problem and start the search, and of the plans that are known the one of the
  * shortest simulated step is taken.
  */
+import { defined } from '../defined.ts';
 import { checkOptions } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
@@ -176,7 +177,7 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
     return {
       ...(overlap?.result ?? serial),
       ...found,
-      ...(overlap === undefined ? {} : { overlap }),
+      ...defined({ overlap }),
     };
   }
   const isAsked = isMicrobatch !== true && asksForStep(request);

@@ -3,6 +3,7 @@
  * redistributed on it.
  */
 
+import { defined } from '../defined.ts';
 import { isPartialCode, REPLICATE_CODE, type ShardingSpace } from '../mesh/sharding/space.ts';
 import type { StrategySet } from '../ops/expansion/expand.ts';
 import type { Model } from '../plan/model/model.ts';
@@ -130,7 +131,7 @@ function lockedNode(space: ShardingSpace, dim: number, node: MetNode, reduced: b
     if (!reduced || !isPartialCode(code)) return code;
     return isForward ? REPLICATE_CODE : UNKNOWN;
   });
-  return { ...(keeps === undefined ? {} : { keeps }), leaves };
+  return { ...defined({ keeps }), leaves };
 }
 
 /** Numbers sequences that begin with a kind of node, without making a text of them. */

@@ -3,6 +3,7 @@
  * its use in the program (arXiv:1909.08053).
  */
 
+import { defined } from '../defined.ts';
 import { placeholdersByRoleName } from '../graph/carried.ts';
 import type { Graph } from '../graph/types.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
@@ -55,7 +56,7 @@ export function weightRoles(graph: Graph, flow: Dataflow): Map<number, WeightRol
     if (TOKENS.test(name)) roles.set(n, { kind: 'vocabulary', dim: 0 });
     else if (EXPERTS.test(name) && rank === 3) {
       const inner = innerDim(name, flow.values[value].meta.shape, stream, transposed.has(value));
-      roles.set(n, { kind: 'expert', dim: 0, ...(inner === undefined ? {} : { inner }) });
+      roles.set(n, { kind: 'expert', dim: 0, ...defined({ inner }) });
     } else if (COLUMN.test(name) && rank <= 2) roles.set(n, { kind: 'column', dim: out });
     else if (ROW.test(name) && rank === 2) roles.set(n, { kind: 'row', dim: 1 - out });
     else roles.set(n, { kind: 'whole' });

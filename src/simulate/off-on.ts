@@ -5,6 +5,7 @@
  * It finds faults that types do not see, such as a sum over a rank's own rows that was meant to be
  * over all.
  */
+import { defined } from '../defined.ts';
 import { internalError } from '../errors.ts';
 import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';
 import type { Graph, Node } from '../graph/types.ts';
@@ -70,7 +71,7 @@ export function offOnDifference(
           node: value,
           region: name,
           type,
-          ...(node.meta.source === undefined ? {} : { source: node.meta.source }),
+          ...defined({ source: node.meta.source }),
         };
     }
   }

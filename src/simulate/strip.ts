@@ -4,6 +4,7 @@
  * were written, and ran on virtual devices with the numbers of one device. Large programs run at
  * reduced sizes.
  */
+import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import {
@@ -96,7 +97,7 @@ function run(
   refusals: Violation[],
 ): StrippedRun {
   const { mesh, types } = options;
-  const given = { table, ...(mesh === undefined ? {} : { mesh }), ...(types && { types }) };
+  const given = { table, ...defined({ mesh }), ...(types && { types }) };
   refuseUnevaluated(graph, table);
   const own = erase(graph, given);
   const numbers = own.values.reduce((sum, { shape }) => sum + elements(shape), 0) * own.mesh.size;

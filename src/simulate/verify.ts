@@ -4,6 +4,7 @@
  */
 
 import type { CollectiveKind } from '../cost/collective-model.ts';
+import { defined } from '../defined.ts';
 import { checkOptions, ShardwrightError } from '../errors.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import { eachOperand } from '../graph/value.ts';
@@ -352,7 +353,7 @@ class Comparison {
     const target = this.targets.get(node);
     const about = {
       where,
-      ...(target === undefined ? {} : { target }),
+      ...defined({ target }),
       sharding: space.text(sharding),
     };
     if (want === undefined) {

@@ -4,6 +4,7 @@
  * choice. Whether the relaxation is tight is asked first; else branch and bound searches with the
  * rows.
  */
+import { defined } from '../defined.ts';
 import { evaluate } from './check/verify.ts';
 import { installRows, type PlainRow, plainRows } from './network/rows.ts';
 import { gapOf, isLeast, openGap } from './problem/cost.ts';
@@ -172,7 +173,7 @@ function hostOf({ options, prepared, workspace, limits, cost, certifies }: Call)
         gap: gapOf(objective, bound),
       }),
     gap: options.gap ?? 0,
-    ...(options.enough === undefined ? {} : { enough: options.enough }),
+    ...defined({ enough: options.enough }),
     certifies,
     searchesWide: options.searchesWide === true,
     isEndless: options.timeLimitSeconds === undefined && options.workLimit === undefined,
@@ -430,7 +431,7 @@ function explained(
 ): Pick<Solution, 'conflict' | 'emptyVariable' | 'smallestBudget'> {
   const { signal, timeLimitSeconds } = options;
   const limits = {
-    ...(signal === undefined ? {} : { signal }),
+    ...defined({ signal }),
     ...(isLate || timeLimitSeconds !== undefined ? { timeLimitSeconds: FEASIBILITY_SECONDS } : {}),
   };
   try {

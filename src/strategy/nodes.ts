@@ -5,6 +5,7 @@
  */
 
 import type { CallFacts } from '../cost/compute.ts';
+import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Arg, Graph, Node, ValueType } from '../graph/types.ts';
 import { isGraphRef } from '../graph/value.ts';
@@ -80,7 +81,7 @@ export function withFacts(
     const key = `${entry.content}${own === undefined ? '' : JSON.stringify(own)}`;
     let content = contents.get(key);
     if (content === undefined) contents.set(key, (content = contents.size));
-    return { ...entry, content, ...(own === undefined ? {} : { facts: own }) };
+    return { ...entry, content, ...defined({ facts: own }) };
   });
   return { ...strategies, nodes };
 }
@@ -192,8 +193,7 @@ function expandNode(
   const rules = offered(record.shard(call), [...inputs, ...outputs], options.strided ?? 'off');
   const set = expandRules(space, rules, inputs, outputs, {
     uneven: options.uneven,
-    ...(checkTime === undefined ? {} : { checkTime }),
-    ...(options.cuts === undefined ? {} : { cuts: options.cuts }),
+    ...defined({ checkTime, cuts: options.cuts }),
     ...runs,
     ...patterns,
     stridesInside: options.strided === 'rows',

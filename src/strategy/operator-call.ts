@@ -8,6 +8,7 @@ import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { collectiveModel, defaultCostPreset } from '../cost/presets/presets.ts';
 import type { RedistributionPlan } from '../cost/redistribution/plan.ts';
 import { Redistributor } from '../cost/redistribution/redistribute.ts';
+import { defined } from '../defined.ts';
 import { internalError, ShardwrightError, suggestion } from '../errors.ts';
 import { DTYPE_BYTES } from '../graph/types.ts';
 import { type DeviceMesh, parseMesh } from '../mesh/devices/mesh.ts';
@@ -122,7 +123,7 @@ export function expandCall(
   const { uneven = 'allow', cuts } = options;
   const set = expandRules(space, call.rules, call.inputs, call.outputs, {
     uneven,
-    ...(cuts === undefined ? {} : { cuts }),
+    ...defined({ cuts }),
   });
   const width = set.inputCount + set.outputCount;
   return Array.from({ length: set.count }, (_, s) => {
@@ -157,7 +158,7 @@ export function propagateCall(
   const read = (text: string, i: number): Sharding =>
     parseAnySharding(text, on, {
       shape: call.inputs[i]?.shape ?? [],
-      ...(kinds === undefined ? {} : { kinds }),
+      ...defined({ kinds }),
     });
   const from = given.map((sharding, i) =>
     space.intern(typeof sharding === 'string' ? read(sharding, i) : sharding),

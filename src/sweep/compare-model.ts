@@ -4,6 +4,7 @@
  */
 
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
+import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
 import { type ModelConfig, parseModelConfig } from '../models/families.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
@@ -74,7 +75,7 @@ export async function compareModel(
   const sizes = {
     batch: 1,
     sequence: question.sequence,
-    ...(question.dtype === undefined ? {} : { dtype: question.dtype }),
+    ...defined({ dtype: question.dtype }),
   };
   const kinds = layerKinds(config, sizes, table);
   const pool = poolOf(question, kinds, options, deadline);
@@ -89,10 +90,7 @@ export async function compareModel(
       asked: wants,
       expertTensor: wants.expertTensor,
       deadline,
-      ...(options.onPlan === undefined ? {} : { onPlan: options.onPlan }),
-      ...(slice === undefined ? {} : { slice }),
-      ...(options.exhaustive === undefined ? {} : { exhaustive: options.exhaustive }),
-      ...(onProgress === undefined ? {} : { onProgress }),
+      ...defined({ onPlan: options.onPlan, slice, exhaustive: options.exhaustive, onProgress }),
     });
     const result = wants.optimum ? await withOptima(found, pool, onProgress) : found;
     return await concluded(question, config, result, { ...options, deadline });

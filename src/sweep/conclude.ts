@@ -7,6 +7,7 @@ import { matrixPeak } from '../cost/compute.ts';
 import { clusterTopology, type Hosts, tornWarning } from '../cost/hardware/topology.ts';
 import { fp8Text } from '../cost/kernels/fp8-recipes.ts';
 import { programUtilization } from '../cost/training/mfu.ts';
+import { defined } from '../defined.ts';
 import { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { isPolicy, modulesOf } from '../recipes/checkpoints.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../recipes/compare/comparison.ts';
@@ -161,9 +162,7 @@ function meshesOf({ meshes, composer }: SweepResult): Comparison['meshes'] {
     mesh: m.mesh,
     hosts: hostsOf(m.sizes, composer.cluster),
     status: m.status,
-    ...(m.boundSeconds === undefined ? {} : { boundSeconds: m.boundSeconds }),
-    ...(m.code === undefined ? {} : { code: m.code }),
-    ...(m.reason === undefined ? {} : { reason: m.reason }),
+    ...defined({ boundSeconds: m.boundSeconds, code: m.code, reason: m.reason }),
   }));
 }
 

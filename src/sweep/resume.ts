@@ -4,6 +4,7 @@
  * question or version is refused. Every other line carries a hash over the first one and itself, so
  * that what was edited, or belongs to another file, is refused too.
  */
+import { messageOf } from '../errors.ts';
 import { ShardwrightError } from '../errors.ts';
 import { appendToFile, readUserFile, sha256, truncateFile } from '../platform/platform.ts';
 import { VERSION } from '../version.ts';
@@ -104,7 +105,7 @@ function writing<T>(path: string, work: () => T): T {
   try {
     return work();
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw new ShardwrightError('E_IO', `cannot read or write the file of the sweep: ${why}`, {
       file: path,
     });

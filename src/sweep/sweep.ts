@@ -5,6 +5,7 @@
 
 import type { Cluster } from '../cost/hardware/cluster.ts';
 import { collectiveModel } from '../cost/presets/presets.ts';
+import { defined } from '../defined.ts';
 import { interrupted, ShardwrightError } from '../errors.ts';
 import { type DType, DTYPE_BYTES } from '../graph/types.ts';
 import { DeviceMesh } from '../mesh/devices/mesh.ts';
@@ -202,7 +203,7 @@ class Sweep {
       ...this.conclude(beaten, new Set(late.map(coreKey))),
       notAsked,
       ...(unasked.length === 0 || bound === 0 || bound === Infinity ? {} : { boundSeconds: bound }),
-      ...(leftOut === undefined ? {} : { cutsLeftOut: leftOut }),
+      ...defined({ cutsLeftOut: leftOut }),
     };
   }
 

@@ -3,6 +3,7 @@
  * also holds the limits of all readers.
  */
 
+import { defined } from '../defined.ts';
 import type { ErrorDetails, SourcePosition } from '../errors.ts';
 
 /** Characters of a name that is read. */
@@ -44,7 +45,7 @@ export function placeAt(
   file?: string,
 ): Pick<ErrorDetails, 'file' | 'position' | 'excerpt'> {
   return {
-    ...(file === undefined ? {} : { file }),
+    ...defined({ file }),
     position: positionAt(text, offset),
     excerpt: excerptAt(text, offset),
   };

@@ -4,6 +4,7 @@
  * count nowhere but inside strings. Nesting is counted here, so that no text can exhaust the stack.
  */
 
+import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
 import { MAX_DEPTH, MAX_NAME, placeAt } from './place.ts';
 
@@ -45,7 +46,7 @@ export abstract class TextReader {
   ): ShardwrightError {
     return new ShardwrightError(code, message, {
       ...placeAt(this.text, at, this.file),
-      ...(node !== undefined ? { node } : {}),
+      ...defined({ node }),
       hint,
     });
   }

@@ -6,6 +6,7 @@
 
 import { isScalar, Lexer, parseDocument, Parser, visit } from 'yaml';
 
+import { messageOf } from '../errors.ts';
 import { ShardwrightError } from '../errors.ts';
 import { MAX_DEPTH, placeAt } from './place.ts';
 
@@ -50,7 +51,7 @@ export function readYaml(text: string, file: string, hint: string, maxAliasCount
   try {
     return document.toJS({ maxAliasCount });
   } catch (error) {
-    return fail(`not YAML: ${error instanceof Error ? error.message : String(error)}`);
+    return fail(`not YAML: ${messageOf(error)}`);
   }
 }
 

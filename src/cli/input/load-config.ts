@@ -3,6 +3,7 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 
+import { defined } from '../../defined.ts';
 import { didYouMean, ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { detectFormat } from '../../import/detect.ts';
@@ -126,11 +127,7 @@ async function built(
     name,
     table,
     training,
-    ...(batch === undefined ? {} : { batch }),
-    ...(seq === undefined ? {} : { seq }),
-    ...(layers === undefined ? {} : { layers }),
-    ...(dtype === undefined ? {} : { dtype }),
-    ...(pad === undefined ? {} : { padVocabulary: pad }),
+    ...defined({ batch, seq, layers, dtype, padVocabulary: pad }),
   });
   return padding === undefined ? { graph } : { graph, padding };
 }

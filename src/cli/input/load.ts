@@ -5,6 +5,7 @@
 
 import { basename } from 'node:path';
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { SizeValues } from '../../graph/text/size-value.ts';
 import type { Graph } from '../../graph/types.ts';
@@ -117,9 +118,9 @@ async function readModel(path: string, options: LoadOptions): Promise<ReadModel>
     roles: Object.fromEntries(options.role ?? []),
     ties: options.tie ?? [],
     infer: inferBy(table),
-    ...(format !== undefined ? { format } : {}),
+    ...defined({ format }),
     ...(options.input !== undefined ? { inputs: Object.fromEntries(options.input) } : {}),
-    ...(options.select !== undefined ? { select: options.select } : {}),
+    ...defined({ select: options.select }),
     ...(options.trainStep === true ? { trainStep: true } : {}),
     ...(options.ignoreShardings === true ? { ignoreShardings: true } : {}),
   });

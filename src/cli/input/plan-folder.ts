@@ -7,6 +7,8 @@ import { gunzipSync } from 'node:zlib';
 
 import { gzipSync, strToU8 } from 'fflate';
 
+import { defined } from '../../defined.ts';
+import { messageOf } from '../../errors.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -113,10 +115,7 @@ export function loadPlan(path: string): PlanFolder {
     const read = readPlanFolder(
       {
         plan,
-        ...(graph !== undefined ? { graph } : {}),
-        ...(request !== undefined ? { request } : {}),
-        ...(certificate !== undefined ? { certificate } : {}),
-        ...(pipeline !== undefined ? { pipeline } : {}),
+        ...defined({ graph, request, certificate, pipeline }),
       },
       file,
     );
@@ -143,11 +142,10 @@ function unpacked(path: string): string {
       maxOutputLength: MOST_CERTIFICATE_BYTES,
     }).toString('utf8');
   } catch (error) {
-    throw new ShardwrightError(
-      'E_SYNTAX',
-      `not gzipped JSON: ${error instanceof Error ? error.message : String(error)}`,
-      { file: path, hint: 'make the plan again.' },
-    );
+    throw new ShardwrightError('E_SYNTAX', `not gzipped JSON: ${messageOf(error)}`, {
+      file: path,
+      hint: 'make the plan again.',
+    });
   }
 }
 

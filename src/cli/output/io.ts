@@ -3,6 +3,7 @@
  * exit codes.
  */
 
+import { messageOf } from '../../errors.ts';
 import { ShardwrightError } from '../../errors.ts';
 
 /** The streams of a process: stdout is the answer, stderr the progress. */
@@ -127,9 +128,7 @@ export const EXIT = {
 export function reportError(error: unknown, io: CliIo, json: boolean): number {
   const known = error instanceof ShardwrightError ? error : undefined;
   const code = exitOf(known?.code);
-  const message =
-    known?.headline ??
-    `E_INTERNAL internal: ${error instanceof Error ? error.message : String(error)}`;
+  const message = known?.headline ?? `E_INTERNAL internal: ${messageOf(error)}`;
   const hint = known?.details.hint ?? (code === EXIT.internal ? INTERNAL_HINT : undefined);
   if (json) {
     const { file, position, node, path } = known?.details ?? {};

@@ -9,6 +9,7 @@ import { dirname, join } from 'node:path';
 
 import * as z from 'zod';
 
+import { messageOf } from '../../errors.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { readFileText } from '../../platform/read-file.ts';
 import type { Incumbents, WrittenProgress } from '../../report/analysis/incumbents.ts';
@@ -71,7 +72,7 @@ export function readProgress(path: string): WrittenProgress | undefined {
     value = JSON.parse(readFileText(file));
   } catch (error) {
     if (error instanceof ShardwrightError) throw error;
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw new ShardwrightError('E_SYNTAX', `not JSON: ${why}`, { file, hint: REMOVE });
   }
   const parsed = progressSchema.safeParse(value);

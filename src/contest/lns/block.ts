@@ -7,6 +7,7 @@
  * buffers have grown.
  */
 
+import { defined } from '../../defined.ts';
 import { Arena } from '../../solver/store/kernels.ts';
 import { arrange } from './order.ts';
 
@@ -165,7 +166,7 @@ export class Block {
       count,
       cap,
       spared,
-      ...(luck === undefined ? {} : { luck }),
+      ...defined({ luck }),
     };
     const { ordered, work } = arrange(job, this.order, this.frozen);
     this.ordered = ordered;

@@ -3,6 +3,7 @@
  * model with all values, so that nothing has to be carried back from the reduced one. It gives the
  * least bound over the parts, and its certificate.
  */
+import { defined } from '../../defined.ts';
 import type { ThreadCode } from '../../platform/types.ts';
 import type { Certificate, Problem } from '../../solver/types.ts';
 import type { AnytimeRun } from '../anytime-run.ts';
@@ -55,7 +56,7 @@ export class BoundByParts {
     const job: PartsJob = {
       model: whole.model,
       start: { lambda: dual.lambda, toFirst: dual.toFirst, toSecond: dual.toSecond, steps: 0 },
-      ...(this.tree === undefined ? {} : { tree: this.tree }),
+      ...defined({ tree: this.tree }),
       cost: found.cost,
       deadline,
       partMilliseconds: (isSmall(whole.model) ? SWEPT : READ) * reductionMilliseconds,

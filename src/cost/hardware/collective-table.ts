@@ -11,6 +11,7 @@
 
 import * as z from 'zod';
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { COLLECTIVE_KINDS, type CollectiveKind } from '../collective-model.ts';
 
@@ -190,7 +191,7 @@ class TableReader {
     return new ShardwrightError('E_COLLECTIVES', message, {
       position: { line: line + 1, column },
       excerpt: this.lines[line] ?? '',
-      ...(hint === undefined ? {} : { hint }),
+      ...defined({ hint }),
     });
   }
 }

@@ -6,6 +6,7 @@
 
 import * as z from 'zod';
 
+import { defined } from '../../defined.ts';
 import type { AcceleratorFacts, NodeFacts } from './facts.ts';
 
 /** An amount of money with its currency, such as 2.5 USD. */
@@ -84,7 +85,7 @@ export function operationOfNode(node: NodeFacts, accelerator: AcceleratorFacts):
   const { system_W: systemWatts } = node;
   const boards = (deviceWatts ?? 0) * (node.nvlink_domain ?? node.accelerators);
   return {
-    ...(deviceWatts === undefined ? {} : { deviceWatts }),
+    ...defined({ deviceWatts }),
     ...(systemWatts === undefined || deviceWatts === undefined || systemWatts <= boards
       ? {}
       : { hostWatts: systemWatts - boards }),

@@ -7,6 +7,7 @@
  * (arXiv:2412.19437, section 3.3).
  */
 
+import { defined } from '../../defined.ts';
 import type { StateBytes } from '../memory/state-bytes.ts';
 import type { Fp8Recipe, StepSoftware } from './software.ts';
 
@@ -59,7 +60,7 @@ export function inFp8(
         ? { largest: 'tensor' }
         : {}),
     ...(recipe === 'deepseek' ? { sentBytes: cast } : {}),
-    ...(state === undefined ? {} : { state }),
+    ...defined({ state }),
   };
 }
 

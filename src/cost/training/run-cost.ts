@@ -137,7 +137,9 @@ export function runCost({
   };
 }
 
-/** How often a device fails, and what checkpoints and restarts take; what is not known is assumed. */
+/**
+ * How often a device fails, and what checkpoints and restarts take; what is not known is assumed.
+ */
 function failuresOf(
   { deviceHoursBetweenFailures, checkpointWriteSeconds, restartSeconds }: Operation,
   assumptions: string[],

@@ -3,6 +3,7 @@
  * program or the part of one device. Control flow becomes the control flow of HLO; calls of
  * functions are inlined.
  */
+import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { scanPositions } from '../../graph/control.ts';
 import type { Arg, Dim, DType, Graph, Node, ValueType } from '../../graph/types.ts';
@@ -203,8 +204,7 @@ class Writer {
         kind,
         axes: meshDims.map((m) => mesh.names[m]).join(','),
         members: mesh.sizeOf(meshDims),
-        ...(op === undefined ? {} : { reduce: op }),
-        ...(targets === undefined ? {} : { targets }),
+        ...defined({ reduce: op, targets }),
       },
     );
     return out;

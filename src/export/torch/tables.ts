@@ -5,6 +5,7 @@
 import type { ExportedPlan } from '../../backend/target.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { hostSize } from '../../cost/hardware/topology.ts';
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Node, Output, TensorType } from '../../graph/types.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
@@ -117,9 +118,7 @@ class PlacedTensors {
     const tiedTo = roleName === undefined ? undefined : this.tied.get(roleName);
     return this.placed(node.name, value.sharding, value.shape, {
       role,
-      ...(roleName === undefined ? {} : { of: roleName }),
-      ...(roleIndex === undefined ? {} : { index: roleIndex }),
-      ...(tiedTo === undefined ? {} : { tiedTo }),
+      ...defined({ of: roleName, index: roleIndex, tiedTo }),
     });
   }
 
@@ -130,8 +129,7 @@ class PlacedTensors {
     if (of.value === null || sharding === null) return null;
     return this.placed(of.value, sharding, this.globalShape(of.value, sharding), {
       role: of.role,
-      ...(of.of === undefined ? {} : { of: of.of }),
-      ...(of.index === undefined ? {} : { index: of.index }),
+      ...defined({ of: of.of, index: of.index }),
     });
   }
 
@@ -156,15 +154,14 @@ class PlacedTensors {
     return {
       name,
       role: rest.role ?? 'value',
-      ...(of === undefined ? {} : { of }),
-      ...(index === undefined ? {} : { index }),
+      ...defined({ of, index }),
       dtype: torchDtype(type.dtype),
       shape,
-      ...(stride === undefined ? {} : { stride }),
+      ...defined({ stride }),
       placement: spec.text,
       dtensor: 'refused' in view ? null : view.placements.map(({ text }) => text),
       local: localShape(program, type),
-      ...(tiedTo === undefined ? {} : { tiedTo }),
+      ...defined({ tiedTo }),
     };
   }
 }

@@ -1,5 +1,6 @@
 /** Parses `swgraph 1` text into a linted graph. */
 
+import { defined } from '../../defined.ts';
 import { suggestion } from '../../errors.ts';
 import { lintGraph, type Retype } from '../lint.ts';
 import type { Arg, Dim, GivenSharding, Graph, Node, Output, Role, ValueType } from '../types.ts';
@@ -66,7 +67,7 @@ function readDims(reader: GraphReader, top = false): Dims | undefined {
     const max = reader.word('inf') ? Infinity : reader.safeInteger(`the largest size or 'inf'`);
     reader.expect(']');
     const multiple = reader.word('multiple') ? reader.safeInteger('a factor') : undefined;
-    const range = { min, max, ...(multiple !== undefined ? { multiple } : {}) };
+    const range = { min, max, ...defined({ multiple }) };
     setOwn(dims, name, range);
     if (top) readExample(reader, name, range);
     reader.endLine();
@@ -103,7 +104,7 @@ function readGraph(
   const graph: Graph = {
     name,
     ...parts,
-    ...(dims !== undefined ? { dims } : {}),
+    ...defined({ dims }),
   };
   placed.push([graph, sections.places]);
   return graph;
@@ -146,7 +147,7 @@ class SectionReader {
       subgraphs: this.subgraphs,
       ...(notes.length > 0 ? { notes } : {}),
       ...(ties.length > 0 ? { ties } : {}),
-      ...(mesh !== undefined ? { mesh } : {}),
+      ...defined({ mesh }),
       ...(given.length > 0 ? { given } : {}),
     };
   }
@@ -206,7 +207,7 @@ function readGiven(reader: GraphReader): GivenSharding {
   const strength = reader.word('pin') ? 'pin' : 'hint';
   if (strength === 'hint' && !reader.word('hint')) reader.expected(`'pin' or 'hint'`);
   const priority = reader.word('priority') ? reader.safeInteger('a priority') : undefined;
-  return { ...on, sharding, strength, ...(priority !== undefined ? { priority } : {}) };
+  return { ...on, sharding, strength, ...defined({ priority }) };
 }
 
 function readInput(reader: GraphReader, places: Places): Node {

@@ -1,5 +1,6 @@
 /** Checks the types at the boundary of a control-flow call and words the mismatch. */
 
+import { messageOf } from '../../errors.ts';
 import { controlCall, placeholdersOf } from '../../graph/control.ts';
 import type { Arg, Graph, TensorType, ValueType } from '../../graph/types.ts';
 import { sameType, typeText } from '../../graph/value.ts';
@@ -22,7 +23,7 @@ export function controlMismatch(
   try {
     control = controlCall(call, subgraphs, typeOf);
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return messageOf(error);
   }
   if (control === undefined) return undefined;
   for (const { graph, inputs } of control.bodies) {

@@ -4,6 +4,7 @@
  * and one that grows with a size of an operand is that size, a multiple of it, or a product of two.
  */
 
+import { defined } from '../../defined.ts';
 import type { Arg, Dim, Sym, TensorType, ValueType } from '../../graph/types.ts';
 import { eachOperand, isList, isRef, tensorType } from '../../graph/value.ts';
 import type { CallToInfer, Infer } from './infer.ts';
@@ -126,7 +127,7 @@ function shifted({ sym, example }: Sym, by: number): Sym {
 function product(a: Sym, b: Sym): Sym {
   const example =
     a.example !== undefined && b.example !== undefined ? a.example * b.example : undefined;
-  return { sym: `${atom(a.sym)}*${atom(b.sym)}`, ...(example !== undefined ? { example } : {}) };
+  return { sym: `${atom(a.sym)}*${atom(b.sym)}`, ...defined({ example }) };
 }
 
 function atom(sym: string): string {

@@ -4,6 +4,7 @@
  * count only outside brackets.
  */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { MAX_DEPTH, MAX_NAME, placeAt } from '../../text/place.ts';
 
@@ -251,7 +252,7 @@ export class Scanner {
   error(code: string, message: string, at: number, hint?: string, node?: string): ShardwrightError {
     return new ShardwrightError(code, message, {
       ...placeAt(this.text, at, this.file),
-      ...(node !== undefined ? { node } : {}),
+      ...defined({ node }),
       hint:
         hint ?? 'check the text against the output of print_readable(); it may be cut or edited',
     });

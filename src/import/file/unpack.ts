@@ -1,5 +1,6 @@
 /** Packed bytes to unpacked ones, with limits that hold before memory is taken. */
 
+import { messageOf } from '../../errors.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { gunzip as unpack } from '../../platform/platform.ts';
 
@@ -35,7 +36,7 @@ export function gunzip(bytes: Uint8Array, limits: UnpackLimits = {}): Uint8Array
   try {
     unpacked = unpack(bytes, limit);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw new ShardwrightError('E_ARCHIVE', `the gzip data is damaged or cut: ${reason}`, {
       hint: 'copy or download the file again; `gunzip -t FILE` checks it',
     });

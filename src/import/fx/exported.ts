@@ -3,6 +3,7 @@
  * symbolic sizes.
  */
 
+import { defined } from '../../defined.ts';
 import type { Graph, NodeMeta, Output } from '../../graph/types.ts';
 import { setOwn } from '../../graph/value.ts';
 import type { Scanner } from '../file/scan.ts';
@@ -60,7 +61,7 @@ export function exportedSignature(
     );
   return {
     signature: withoutUnused({ inputs, outputs, notes: [] }, root),
-    ...(dims !== undefined ? { dims } : {}),
+    ...defined({ dims }),
   };
 }
 

@@ -1,5 +1,6 @@
 /** Reads one `def forward` of FX text: its inputs, statements and return. */
 
+import { defined } from '../../defined.ts';
 import type { Retention, ValueType } from '../../graph/types.ts';
 import { END, INTEGER, NAME, NEWLINE, OPERATOR, type Scanner, STRING } from '../file/scan.ts';
 import type { DraftRef, FxInput, FxNode, FxReturn } from './record.ts';
@@ -214,7 +215,7 @@ export class ForwardBody {
       type,
       offset,
       line,
-      ...(descriptor !== undefined ? { descriptor } : {}),
+      ...defined({ descriptor }),
     });
   }
 

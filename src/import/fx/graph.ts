@@ -1,5 +1,7 @@
 /** Builds a graph from parsed FX records and the meaning of its inputs and outputs. */
 
+import { defined } from '../../defined.ts';
+import { messageOf } from '../../errors.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, controlCall } from '../../graph/control.ts';
 import type { Graph, Node, NodeMeta, Output, ValueType } from '../../graph/types.ts';
@@ -89,7 +91,7 @@ export class GraphMaker {
     return {
       ...graph,
       ...(notes.length > 0 ? { notes } : {}),
-      ...(ties === undefined ? {} : { ties }),
+      ...defined({ ties }),
     };
   }
 
@@ -328,7 +330,7 @@ export class GraphMaker {
     )
       return error;
     const code = error instanceof ShardwrightError ? error.code : 'E_TYPE';
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     const hint = error instanceof ShardwrightError ? error.details.hint : undefined;
     return this.places.error(
       code,
@@ -385,10 +387,7 @@ function argMeta(roleIndex: number): NodeMeta {
 
 function metaOf({ source, line, path, save }: FxNode): NodeMeta {
   return {
-    ...(source !== undefined ? { source } : {}),
-    ...(save !== undefined ? { save } : {}),
-    ...(line !== undefined ? { line } : {}),
-    ...(path !== undefined ? { path } : {}),
+    ...defined({ source, save, line, path }),
   };
 }
 

@@ -3,6 +3,7 @@
  * text says of them.
  */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { NONE_TYPE, sameType, typeText } from '../../graph/value.ts';
@@ -59,8 +60,7 @@ export class BodyCalls extends BodyScope {
     const path = name === undefined ? undefined : scopeOf(name);
     return {
       original,
-      ...(path !== undefined ? { path } : {}),
-      ...(place !== undefined ? { source: place } : {}),
+      ...defined({ path, source: place }),
       line,
     };
   }

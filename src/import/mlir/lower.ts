@@ -4,6 +4,7 @@
  * describes. `meta.original` is the name in the file.
  */
 
+import { defined } from '../../defined.ts';
 import { suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { FreeNames } from '../../graph/names.ts';
@@ -77,7 +78,7 @@ class Lowering implements LoweringContext {
         const of = replaced.get(k);
         return of === undefined ? output : { value: output.value, role: 'mutation', of };
       }),
-      ...(mesh !== undefined ? { mesh } : {}),
+      ...defined({ mesh }),
       ...(notes.length > 0 ? { notes } : {}),
     };
   }
@@ -115,7 +116,7 @@ class Lowering implements LoweringContext {
       role: stated || isParameterName(names[at].name) ? 'parameter' : 'input',
       roleName: names[at].name,
       ...(stated ? {} : { inferred: true }),
-      ...(line !== undefined ? { line } : {}),
+      ...defined({ line }),
     };
   }
 

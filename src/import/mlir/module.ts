@@ -3,6 +3,7 @@
  * generic form.
  */
 
+import { defined } from '../../defined.ts';
 import { suggestion } from '../../errors.ts';
 import { optionalDictionary, readAttribute, readDictionary } from './syntax/attributes.ts';
 import { optionalLocation, readMlirLocation } from './syntax/location.ts';
@@ -295,7 +296,7 @@ function readMesh(reader: MlirReader): MlirMesh {
     if (size < 1)
       reader.fail(`mesh axis '${name}' has size ${size}`, at, 'E_TYPE', 'a size is at least 1');
   }
-  return { axes, ...(devices !== undefined ? { devices } : {}) };
+  return { axes, ...defined({ devices }) };
 }
 
 /** A mesh written in place of its name: `mesh<["x"=2]>`. */

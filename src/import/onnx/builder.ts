@@ -3,6 +3,7 @@
  * become.
  */
 
+import { messageOf } from '../../errors.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Arg, Graph, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
 import { eachOperand, NO_KWARGS, setOwn, tensorType } from '../../graph/value.ts';
@@ -203,7 +204,7 @@ export class OnnxGraphBuilder implements Builder {
         this.typeOf(name),
       );
     } catch (error) {
-      throw this.failure('E_TYPE', error instanceof Error ? error.message : String(error));
+      throw this.failure('E_TYPE', messageOf(error));
     }
     const items = (result.kind === 'tuple' ? result.items : [result]).map((item) =>
       item.kind === 'tensor'

@@ -1,5 +1,6 @@
 /** State that all graphs of one ONNX model share while they are lowered. */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { NodeMeta, TensorType } from '../../graph/types.ts';
 import { typeText } from '../../graph/value.ts';
@@ -71,5 +72,5 @@ export function originOf(node: OnnxNode): NodeMeta {
   // The last scope is the node itself.
   const path = names.length >= 2 ? names[names.length - 2] : '';
   const source = trace === undefined ? undefined : sourcePosition(trace);
-  return { ...(path !== '' ? { path } : {}), ...(source !== undefined ? { source } : {}) };
+  return { ...(path !== '' ? { path } : {}), ...defined({ source }) };
 }

@@ -1,5 +1,6 @@
 /** Reads fields of JSON with their kinds checked, and names the path in every refusal. */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { isJsonObject, type JsonObject, type JsonValue } from '../file/json.ts';
 
@@ -40,7 +41,7 @@ export class Place {
     return new ShardwrightError(code, `${message}, at ${path}`, {
       path,
       hint: hint ?? 'the file may be cut or edited; write it again with torch.export.save',
-      ...(node !== undefined ? { node } : {}),
+      ...defined({ node }),
     });
   }
 }

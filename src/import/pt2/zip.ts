@@ -6,6 +6,7 @@
 
 import { Inflate } from 'fflate';
 
+import { messageOf } from '../../errors.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { crc32 } from '../../platform/platform.ts';
 
@@ -170,7 +171,7 @@ function inflate(packed: Uint8Array, member: ZipMember): Uint8Array {
       stream.push(packed.subarray(at, at + PIECE), at + PIECE >= packed.length);
   } catch (error) {
     if (error instanceof ShardwrightError) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     throw damaged(
       `the packed data of ${quoted(member.name)} is damaged (${reason})`,
       member.offset,

@@ -1,4 +1,5 @@
 /** Rewrites calls that make tensors, so that each rank makes its piece. */
+import { defined } from '../../defined.ts';
 import type { Arg, DType } from '../../graph/types.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { ref } from '../program/emitter.ts';
@@ -59,7 +60,7 @@ const range =
           device: { kind: 'device', word: 'cpu' },
           requires_grad: false,
         },
-        ...(name === undefined ? {} : { name }),
+        ...defined({ name }),
       });
     if (Number.isInteger(start) && Number.isInteger(step)) {
       const from = combine(

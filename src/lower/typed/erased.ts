@@ -2,6 +2,7 @@
  * Strips the types from a typed graph, which gives the per-device program, and explains why a
  * collective is there by the chain of values from it to the operator that made it necessary.
  */
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { LOCAL_MAP } from '../../graph/local-map.ts';
 import type { Graph, Node } from '../../graph/types.ts';
@@ -137,6 +138,6 @@ function causeOf(typer: Typer, graph: Graph, node: Node, because: string): Cause
     target: node.target,
     type: typer.textOf(graph, node.name),
     because,
-    ...(source === undefined ? {} : { source }),
+    ...defined({ source }),
   };
 }

@@ -1,5 +1,6 @@
 /** The families of decoders: what each reads from its config beyond what all have. */
 
+import { defined } from '../../defined.ts';
 import type { Family } from '../architecture.ts';
 import { activationOf } from '../layers/activation.ts';
 import type { DecoderConfig, ExpertsConfig } from '../layers/decoder-config.ts';
@@ -45,7 +46,7 @@ function common(config: ConfigReader, given: Given = {}): DecoderConfig {
     keyHeads,
     headWidth,
     hidden: config.size('intermediate_size'),
-    ...(positions === undefined ? {} : { positions }),
+    ...defined({ positions }),
     eps: config.positive('rms_norm_eps') ?? given.eps ?? 1e-6,
     tied: config.flag('tie_word_embeddings', given.tied ?? false),
     activation: activationOf(
@@ -113,8 +114,7 @@ function windows(
 ): Pick<DecoderConfig, 'window' | 'windowed'> {
   const window = config.optionalSize('sliding_window');
   const types = config.list('layer_types', 'string');
-  if (types === undefined)
-    return { ...(window === undefined ? {} : { window }), windowed: pattern };
+  if (types === undefined) return { ...defined({ window }), windowed: pattern };
   if (types.length < layers)
     throw config.inconsistent('layer_types', `has ${types.length} entries for ${layers} layers`);
   const odd = types.findIndex((type) => type !== 'sliding_attention' && type !== 'full_attention');
@@ -128,7 +128,7 @@ function windows(
   if (window === undefined && types.includes('sliding_attention'))
     throw config.inconsistent('layer_types', 'has sliding layers, but there is no sliding_window');
   return {
-    ...(window === undefined ? {} : { window }),
+    ...defined({ window }),
     windowed: (layer) => types[layer % types.length] === 'sliding_attention',
   };
 }
@@ -212,8 +212,7 @@ function gemma2(config: ConfigReader): DecoderConfig {
     ...base,
     sandwich: true,
     scale: scaled(config, base.headWidth),
-    ...(cap === undefined ? {} : { attentionCap: cap }),
-    ...(finalCap === undefined ? {} : { finalCap }),
+    ...defined({ attentionCap: cap, finalCap }),
     ...windows(config, base.layers, alternately),
   };
 }
@@ -232,8 +231,7 @@ function gemma3(config: ConfigReader): DecoderConfig {
     headNorm: true,
     localRotation: true,
     scale: scaled(config, base.headWidth),
-    ...(cap === undefined ? {} : { attentionCap: cap }),
-    ...(finalCap === undefined ? {} : { finalCap }),
+    ...defined({ attentionCap: cap, finalCap }),
     ...windows(config, base.layers, (layer) => (layer + 1) % every !== 0),
   };
 }

@@ -3,6 +3,7 @@
  * Face.
  */
 
+import { defined } from '../../defined.ts';
 import type { DType } from '../../graph/types.ts';
 import { activate, type Activation } from '../../trace/nn/feed-forward.ts';
 import { Embedding, Linear } from '../../trace/nn/linear.ts';
@@ -45,7 +46,7 @@ export function decoderArchitecture(
       headWidth,
       hidden,
       vocabulary,
-      ...(positions === undefined ? {} : { positions }),
+      ...defined({ positions }),
     },
     rowParameters: tied ? width : 2 * width,
     program: (options) => decoderProgram(config, options),

@@ -3,6 +3,7 @@
  * where it does not.
  */
 
+import { defined } from '../../defined.ts';
 import type { DType } from '../../graph/types.ts';
 import { arange, cat, scaledDotProductAttention } from '../../trace/tensor/functional.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
@@ -86,7 +87,7 @@ export function fusedAttention(
   const { mask, causal, scale, grouped = false } = options;
   return scaledDotProductAttention(q, k, v, {
     ...(mask === undefined ? { causal } : { mask }),
-    ...(scale === undefined ? {} : { scale }),
+    ...defined({ scale }),
     groupedQueries: grouped,
   });
 }

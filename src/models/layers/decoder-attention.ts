@@ -1,5 +1,6 @@
 /** Causal self-attention of a decoder layer, with its positions and the keys that a query sees. */
 
+import { defined } from '../../defined.ts';
 import type { DType } from '../../graph/types.ts';
 import { Linear } from '../../trace/nn/linear.ts';
 import { RMSNorm } from '../../trace/nn/norm.ts';
@@ -57,15 +58,13 @@ function mixed({ q, k, v }: Heads, config: DecoderConfig, sight: Sight, dtype: D
     return fusedAttention(q, k, v, {
       causal: true,
       grouped,
-      ...(sight.mask === undefined ? {} : { mask: sight.mask }),
-      ...(scale === undefined ? {} : { scale }),
+      ...defined({ mask: sight.mask, scale }),
     });
   return writtenOutAttention(q, k, v, {
     heads,
     keyHeads,
     scale: scale ?? 1 / Math.sqrt(config.headWidth),
-    ...(sight.written === undefined ? {} : { mask: sight.written }),
-    ...(cap === undefined ? {} : { cap }),
+    ...defined({ mask: sight.written, cap }),
     ...(sinks ? { sinks: param('sinks', { shape: [heads], dtype }) } : {}),
   });
 }

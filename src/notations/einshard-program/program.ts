@@ -12,6 +12,7 @@
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { dtensorModel } from '../../cost/presets/dtensor.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
+import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError, suggestion } from '../../errors.ts';
 import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import {
@@ -149,11 +150,11 @@ class Evaluation {
         name: v.name,
         dtype: v.dtype,
         shape: v.shape,
-        ...(v.letters === undefined ? {} : { letters: v.letters }),
+        ...defined({ letters: v.letters }),
         placements: texts(v.now),
         history: v.history.map(({ id, before }) => ({
           placements: texts(id),
-          ...(before === undefined ? {} : { before }),
+          ...defined({ before }),
         })),
         localShape: space.localShape(v.now, v.shape),
       })),

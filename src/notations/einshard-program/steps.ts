@@ -13,6 +13,8 @@
 
 import * as z from 'zod';
 
+import { defined } from '../../defined.ts';
+import { messageOf } from '../../errors.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { type DType, DTYPES } from '../../graph/types.ts';
 import { NotationScanner } from '../../text/scanner.ts';
@@ -85,11 +87,9 @@ export function readEinshardProgram(text: string): EinshardProgram {
   try {
     json = JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError(
-      'E_SYNTAX',
-      `the program is not JSON: ${error instanceof Error ? error.message : String(error)}`,
-      { hint: HINT },
-    );
+    throw new ShardwrightError('E_SYNTAX', `the program is not JSON: ${messageOf(error)}`, {
+      hint: HINT,
+    });
   }
   const parsed = programSchema.safeParse(json);
   if (!parsed.success)
@@ -166,7 +166,7 @@ class StepScan extends NotationScanner {
         kind: 'pointwise',
         text,
         fn,
-        ...(result === undefined ? {} : { result }),
+        ...defined({ result }),
         ...(names === undefined ? {} : { name: names[0] }),
       };
     }
@@ -194,7 +194,7 @@ class StepScan extends NotationScanner {
       result,
       operands,
       output,
-      ...(names === undefined ? {} : { names }),
+      ...defined({ names }),
     };
   }
 

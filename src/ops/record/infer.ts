@@ -4,6 +4,7 @@
  * tensor types are one object, so later stages may compare by identity.
  */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, TensorType, ValueType } from '../../graph/types.ts';
 import { bindCall, withOutputs } from './context.ts';
@@ -153,7 +154,7 @@ function getitem(node: CallNode, typeOf: TypeOf): ValueType {
   const [source, index] = node.args;
   const fail = (message: string): never => {
     throw new ShardwrightError('E_TYPE', `operator.getitem: ${message}`, {
-      ...(node.name === undefined ? {} : { node: node.name }),
+      ...defined({ node: node.name }),
       hint:
         'getitem takes a value with several results and the number of one of them: getitem(x, ' +
         '0)',

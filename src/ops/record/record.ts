@@ -4,6 +4,7 @@
  * mesh or a price.
  */
 
+import { defined } from '../../defined.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { OpContext, TensorMeta, TypedContext } from './call.ts';
@@ -116,8 +117,7 @@ export function defineOp(name: string, spec: OperatorSpec): OperatorRecord {
           holds: (space: ShardingSpace, ids: readonly number[]) =>
             spec.holds?.(space, ids) !== false,
         }),
-    ...(spec.kernel === undefined ? {} : { kernel: spec.kernel }),
-    ...(spec.samples === undefined ? {} : { samples: spec.samples }),
+    ...defined({ kernel: spec.kernel, samples: spec.samples }),
   };
 }
 

@@ -3,6 +3,7 @@
  * by the first entry that matches its operator, its rule, its call and its kind. A test reads the
  * list and fails for a finding without an entry, and for an entry that nothing needs any more.
  */
+import { defined } from '../../defined.ts';
 export interface Explanation {
   /**
    * `missing`: execution confirms the combination on our draws and we do not offer it. `unsound`:
@@ -23,7 +24,7 @@ const missing = (operators: RegExp, rule: RegExp, reason: string, call?: RegExp)
   operators,
   rule,
   reason,
-  ...(call === undefined ? {} : { call }),
+  ...defined({ call }),
 });
 
 const EXTREME = /.*P\((max|min)\).*/;

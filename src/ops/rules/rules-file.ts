@@ -1,5 +1,6 @@
 /** Reads a rules file (`shardwright-rules/1`) into operator records. */
 
+import { messageOf } from '../../errors.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { DTYPES } from '../../graph/types.ts';
 import { REDUCE_OPS } from '../../mesh/placements/partials/partial.ts';
@@ -44,7 +45,7 @@ export function parseRulesFile(text: string): readonly RulesEntry[] {
   try {
     file = JSON.parse(text);
   } catch (error) {
-    throw fault('', `no JSON: ${error instanceof Error ? error.message : String(error)}`);
+    throw fault('', `no JSON: ${messageOf(error)}`);
   }
   const root = object(file, '');
   if (root.get('format') !== 'shardwright-rules/1')

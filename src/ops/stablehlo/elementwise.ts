@@ -4,6 +4,7 @@
  * as for the ATen twins.
  */
 
+import { defined } from '../../defined.ts';
 import type { DType } from '../../graph/types.ts';
 import { realOf } from '../record/dtypes.ts';
 import {
@@ -212,7 +213,7 @@ const broadcasting: OperatorRecord[] = (
 ).map(([n, extra]) =>
   pointwise(`chlo.broadcast_${n}`, {
     schema: 'Tensor lhs, Tensor rhs',
-    ...(extra === undefined ? {} : { extra }),
+    ...defined({ extra }),
   }),
 );
 

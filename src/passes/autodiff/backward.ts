@@ -1,5 +1,6 @@
 /** Writes the backward pass of a graph in reverse order and sums the gradients of each value. */
 
+import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Graph, Node, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { eachOperand, isRef } from '../../graph/value.ts';
@@ -45,9 +46,7 @@ export class Backward {
       const { path, source, line } = node.meta;
       this.calls.meta = {
         of: node.name,
-        ...(path === undefined ? {} : { path }),
-        ...(source === undefined ? {} : { source }),
-        ...(line === undefined ? {} : { line }),
+        ...defined({ path, source, line }),
       };
       if (node.target === 'operator.getitem') this.throughItem(node, gradient);
       else this.throughCall(node, Array.isArray(gradient) ? gradient : [gradient]);
@@ -191,7 +190,7 @@ export class Backward {
     const details = {
       node: node.name,
       ...(line === undefined ? {} : { position: { line, column: 1 } }),
-      ...(path === undefined ? {} : { path }),
+      ...defined({ path }),
     };
     const place = source === undefined ? '' : ` (${source})`;
     const way = this.wayTo(node).join(' -> ');

@@ -2,6 +2,7 @@
  * Takes a forward graph and gives forward and backward pass in one graph, as AOTAutograd writes it.
  */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { lintGraph } from '../../graph/lint.ts';
@@ -102,7 +103,7 @@ export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
       wrt,
       from,
       table,
-      ...(options.vjps === undefined ? {} : { vjps: options.vjps }),
+      ...defined({ vjps: options.vjps }),
     }),
   );
   forward.run(control);
@@ -218,7 +219,7 @@ function givenOf(
     return at < 0 ? [] : [{ ...stated, output: at }];
   });
   return {
-    ...(source.mesh === undefined ? {} : { mesh: source.mesh }),
+    ...defined({ mesh: source.mesh }),
     ...(given.length === 0 ? {} : { given }),
   };
 }

@@ -1,5 +1,6 @@
 /** Applies the user's `save` and `recompute` tags to a joint graph. */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Node, Retention } from '../../graph/types.ts';
 import { eachOperand, isRef } from '../../graph/value.ts';
@@ -69,7 +70,7 @@ export function retained(
         ...meta,
         ...tag,
         phase: 'backward',
-        ...(original === undefined ? {} : { of: original }),
+        ...defined({ of: original }),
       },
     };
   });

@@ -5,6 +5,7 @@
  * square of the nodes: a block of a model, not a model.
  */
 
+import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { askLibrary } from '../../solver/milp/library.ts';
 import type { LinearProgram } from '../../solver/milp/linear-program.ts';
@@ -73,7 +74,7 @@ export async function checkmate(
   const program = new Program(graph, limitBytes);
   const { word, values } = await askLibrary('highs', program.linear(), {
     timeLimitSeconds: options.timeLimitSeconds ?? TIME_LIMIT_SECONDS,
-    ...(options.signal === undefined ? {} : { signal: options.signal }),
+    ...defined({ signal: options.signal }),
   });
   if (word === 'Infeasible' || word.startsWith('infeasible before'))
     return { status: 'infeasible' };

@@ -16,6 +16,7 @@
  * a far better relaxation.
  */
 
+import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { askLibrary } from '../../solver/milp/library.ts';
 import type { LinearProgram } from '../../solver/milp/linear-program.ts';
@@ -110,7 +111,7 @@ export async function checkpointModules(
   const frame = frameOf(modules, options);
   const run = {
     timeLimitSeconds: options.timeLimitSeconds ?? TIME_LIMIT_SECONDS,
-    ...(options.signal === undefined ? {} : { signal: options.signal }),
+    ...defined({ signal: options.signal }),
   };
   const { budgetBytes } = options;
   const answer = await askLibrary('highs', programOf(frame, budgetBytes), run);

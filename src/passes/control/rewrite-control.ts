@@ -3,6 +3,7 @@
  * for it.
  */
 
+import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { lintGraph } from '../../graph/lint.ts';
@@ -106,10 +107,7 @@ class Rewrite {
     const still = (given ?? []).filter(({ value }) => value === undefined || kept.has(value));
     return withoutDeadCode({
       ...built,
-      ...(notes === undefined ? {} : { notes }),
-      ...(ties === undefined ? {} : { ties }),
-      ...(dims === undefined ? {} : { dims }),
-      ...(mesh === undefined ? {} : { mesh }),
+      ...defined({ notes, ties, dims, mesh }),
       ...(still.length === 0 ? {} : { given: still }),
     });
   }

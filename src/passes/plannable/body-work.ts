@@ -3,6 +3,7 @@
  * collectives at local sizes, loops by their trips, branches by their weights. An axis that is not
  * one of the region's own shrinks every value of the body that is cut on it.
  */
+import { defined } from '../../defined.ts';
 import { scanPositions } from '../../graph/control.ts';
 import { type Arg, DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
@@ -218,7 +219,7 @@ export class BodyWork {
       from: word(src),
       to: word(dst),
       type: printed,
-      ...(meta.source === undefined ? {} : { source: meta.source }),
+      ...defined({ source: meta.source }),
     };
   }
 }

@@ -1,5 +1,6 @@
 /** Symbolic sizes of a graph, and the graph with them fixed. */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { sizeNames, sizeValue, type SizeValues } from '../../graph/text/size-value.ts';
 import type { Arg, Dim, Graph, Node, Sym, ValueType } from '../../graph/types.ts';
@@ -31,7 +32,7 @@ export function openSizes(graph: Graph): OpenSize[] {
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([name, example]) => {
       const range = getOwn(graph.dims ?? {}, name);
-      return { name, ...(range ?? {}), ...(example === undefined ? {} : { example }) };
+      return { name, ...(range ?? {}), ...defined({ example }) };
     });
 }
 

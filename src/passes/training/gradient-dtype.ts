@@ -4,6 +4,7 @@
  * and the calls that widen.
  */
 
+import { defined } from '../../defined.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import type { DType, Graph, Node } from '../../graph/types.ts';
 import { eachOperand } from '../../graph/value.ts';
@@ -32,7 +33,7 @@ export function gradientsIn(graph: Graph, dtype: DType, table: OperatorTable): G
     if (!wanted.includes(node)) continue;
     calls.meta = {
       phase: 'backward',
-      ...(node.meta.path === undefined ? {} : { path: node.meta.path }),
+      ...defined({ path: node.meta.path }),
     };
     cast.set(node.name, calls.cast({ kind: 'value', name: node.name }, dtype).name);
   }

@@ -1,5 +1,6 @@
 /** Takes a joint graph and an optimizer and gives one training step in one graph. */
 
+import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { lintGraph } from '../../graph/lint.ts';
@@ -148,7 +149,7 @@ function updateOf(
 }
 
 function metaOf({ meta: { path } }: Node, phase: 'backward' | 'optimizer'): NodeMeta {
-  return { phase, ...(path === undefined ? {} : { path }) };
+  return { phase, ...defined({ path }) };
 }
 
 interface Trained {
@@ -201,7 +202,7 @@ function state(
     role: 'state',
     roleName: fqn,
     stateName: name,
-    ...(path === undefined ? {} : { path }),
+    ...defined({ path }),
   };
   return calls.graph.placeholder(
     calls.freshName(/^[A-Za-z_]/.test(base) ? base : `_${base}`),

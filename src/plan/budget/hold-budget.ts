@@ -2,6 +2,7 @@
  * The plan whose peak is within the budget, from one whose peak is not: peak memory becomes a
  * constraint, and recomputation a choice if asked.
  */
+import { defined } from '../../defined.ts';
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import { printGraph } from '../../graph/text/write.ts';
 import { evaluate } from '../../solver/check/verify.ts';
@@ -56,7 +57,7 @@ export async function holdBudget(
       mode: request.checkpoint === 'two-stage' ? 'two-stage' : 'joint',
       deadline,
       ...(problems === undefined || recompute ? {} : { problems }),
-      ...(onProgress === undefined ? {} : { onProgress }),
+      ...defined({ onProgress }),
     },
   );
   const found = await planner.run();
@@ -82,7 +83,7 @@ export async function holdBudget(
   });
   return written(prepared, plan, solution, {
     ...over.certificate,
-    ...(found.proof === undefined ? {} : { within: found.proof }),
+    ...defined({ within: found.proof }),
   });
 }
 
@@ -132,7 +133,7 @@ function impossible({ neededBytes }: MemoryPlanResult): Impossible {
   return {
     status: 'impossible',
     conflict: ['activation memory'],
-    memory: { of: 'peak', ...(neededBytes === undefined ? {} : { leastBytes: neededBytes }) },
+    memory: { of: 'peak', ...defined({ leastBytes: neededBytes }) },
   };
 }
 

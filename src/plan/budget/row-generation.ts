@@ -14,6 +14,7 @@
  * same answer everywhere. Where the request gives a gap and the limit leaves it open, bound and
  * search run again with more work, twice at most.
  */
+import { defined } from '../../defined.ts';
 import { rowAsCost } from '../../solver/problem/recost.ts';
 import {
   type CompactProblem,
@@ -513,7 +514,7 @@ export class PeakMemoryPlanner {
       workShare,
       endsEarly,
       improves,
-      ...(shared === undefined ? {} : { shared }),
+      ...defined({ shared }),
     };
     const solution = await this.solver.solve(problem, options);
     if (solution === undefined || solution.gap > gapOnTheWay(this.prepared.question.request))

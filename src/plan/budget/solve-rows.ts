@@ -3,6 +3,7 @@
  * and gives a choice, a bound and, if asked for, its proof. Where the gap stays open, neighbourhood
  * search looks for a better choice, and the proof runs again from there with more work.
  */
+import { defined } from '../../defined.ts';
 import type { PreparedProblem } from '../../solver/search/prepared.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
 import type { Problem, Solution, SolveOptions } from '../../solver/types.ts';
@@ -80,8 +81,7 @@ export class RowsSolver {
         searchesWide,
         seed: this.request.seed,
         ...this.deadline.solveOptions,
-        ...(this.onProgress === undefined ? {} : { onProgress: this.onProgress }),
-        ...(shared === undefined ? {} : { prepared: shared }),
+        ...defined({ onProgress: this.onProgress, prepared: shared }),
       });
     } catch (error) {
       if (!(error instanceof NoChoiceInTime)) throw error;

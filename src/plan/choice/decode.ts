@@ -3,6 +3,7 @@
  * them.
  */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
+import { defined } from '../../defined.ts';
 import type { Node } from '../../graph/types.ts';
 import { drawsNumbers } from '../../ops/record/record.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
@@ -129,7 +130,7 @@ class Decoder {
     return {
       value: output.value ?? '',
       role: output.role,
-      ...(output.of !== undefined ? { of: output.of } : {}),
+      ...defined({ of: output.of }),
       placement,
       redistributions,
     };
@@ -147,7 +148,7 @@ class Decoder {
       outputs: [this.movements.ownedText(value)],
       phase: flow.phases[n],
       aliasOf: nameOfValue(this.model, value),
-      ...(node.meta.repeats === undefined ? {} : { repeats: node.meta.repeats }),
+      ...defined({ repeats: node.meta.repeats }),
       seconds: 0,
       redistributions: [],
     };
@@ -193,7 +194,7 @@ function runtimeFacts(
     local: shapes.map((shape, k) =>
       shape === null || outputs[k] < 0 ? null : space.localShape(outputs[k], shape),
     ),
-    ...(meta.repeats === undefined ? {} : { repeats: meta.repeats }),
+    ...defined({ repeats: meta.repeats }),
     ...(draws && drawn
       ? { random: { stream: opened?.origins.get(name) ?? name, shape: drawn } }
       : {}),
@@ -314,7 +315,7 @@ function parameterPlacements(model: Model, choice: Int32Array): Decoded['paramet
     const placement = space.text(set.specs[choice[nodeVariable[n]]]);
     const name = node.meta.roleName ?? node.name;
     const tiedTo = owners.get(name);
-    return [{ name, shape: meta.shape, placement, ...(tiedTo === undefined ? {} : { tiedTo }) }];
+    return [{ name, shape: meta.shape, placement, ...defined({ tiedTo }) }];
   });
 }
 

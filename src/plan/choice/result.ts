@@ -2,6 +2,7 @@
  * Makes the answer of planning from a prepared request and a choice with its bound: the plan with
  * the data that it was made from, or the reason why there is none.
  */
+import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { evaluate } from '../../solver/check/verify.ts';
@@ -122,7 +123,7 @@ export function planned(
     choice,
     prepared,
     certificate,
-    ...(secondOpinion === undefined ? {} : { secondOpinion }),
+    ...defined({ secondOpinion }),
   };
 }
 

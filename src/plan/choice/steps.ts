@@ -3,6 +3,7 @@
  * placement after it, the tensor dims, the reductions, and the senders and receivers.
  */
 import type { RedistributionPlan } from '../../cost/redistribution/plan.ts';
+import { defined } from '../../defined.ts';
 import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { PlannedStep } from '../record/types.ts';
@@ -28,10 +29,9 @@ export function plannedSteps(plan: RedistributionPlan, space: ShardingSpace): Pl
       kind,
       meshDims: meshDims.map((d) => space.mesh.names[d]),
       to: after.text,
-      ...(joinDim === undefined ? {} : { joinDim }),
-      ...(cutDim === undefined ? {} : { cutDim }),
+      ...defined({ joinDim, cutDim }),
       ...(reduces ? { ops: meshDims.map(op) } : {}),
-      ...(pairs === undefined ? {} : { pairs }),
+      ...defined({ pairs }),
     };
   });
 }

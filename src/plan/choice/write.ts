@@ -4,6 +4,7 @@
 import { clusterTopology } from '../../cost/hardware/topology.ts';
 import { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
+import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import type { Problem, Solution } from '../../solver/types.ts';
@@ -56,9 +57,7 @@ export function writePlan(
       seconds,
       computeSeconds: decoded.computeSeconds,
       communicationSeconds: decoded.communicationSeconds,
-      ...(decoded.executedCommunicationSeconds === undefined
-        ? {}
-        : { executedCommunicationSeconds: decoded.executedCommunicationSeconds }),
+      ...defined({ executedCommunicationSeconds: decoded.executedCommunicationSeconds }),
     },
     proof: {
       ...proof,

@@ -2,6 +2,7 @@
  * Builds the planning model of a graph, with its problem, from strategies, prices and options
  * (`BuildInput`).
  */
+import { defined } from '../../defined.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import { shareCopies } from './copies.ts';
 import type { BuildInput } from './input.ts';
@@ -43,8 +44,7 @@ export function buildModel(input: BuildInput): Model {
   return {
     graph,
     table: input.table,
-    ...(input.opened !== undefined ? { opened: input.opened } : {}),
-    ...(input.statedDims !== undefined ? { statedDims: input.statedDims } : {}),
+    ...defined({ opened: input.opened, statedDims: input.statedDims }),
     flow,
     strategies,
     space,
@@ -54,12 +54,12 @@ export function buildModel(input: BuildInput): Model {
     collectives: input.collectives,
     problem: { ...problem, name: graph.name, rows: memoryRows(input, states, nodeVariable) },
     ...meaning,
-    ...(input.ceilingSeconds === undefined ? {} : { ceilingSeconds: input.ceilingSeconds }),
+    ...defined({ ceilingSeconds: input.ceilingSeconds }),
     nodeVariable,
     uses,
     copies,
     nodeSeconds: seconds,
-    ...(input.facts === undefined ? {} : { facts: input.facts }),
+    ...defined({ facts: input.facts }),
     stateBytes: states,
   };
 }

@@ -1,5 +1,6 @@
 /** Prices a program: the placements of every call on the mesh, and the integer program of them. */
 import { gradientDtype } from '../../cost/memory/state-bytes.ts';
+import { defined } from '../../defined.ts';
 import type { Graph } from '../../graph/types.ts';
 import { openBodies } from '../../passes/plannable/open-bodies.ts';
 import { gradientCasts } from '../../passes/training/gradient-dtype.ts';
@@ -50,7 +51,7 @@ export function priceable(program: Graph, setting: Setting, deadline: Deadline):
   const input: BuildInput = {
     graph,
     table,
-    ...(opened !== undefined ? { opened } : {}),
+    ...defined({ opened }),
     flow,
     strategies: facts === undefined ? listed : withFacts(listed, graph, facts),
     space,
@@ -62,7 +63,7 @@ export function priceable(program: Graph, setting: Setting, deadline: Deadline):
     ...(request.gradients === undefined
       ? {}
       : { inPlace: gradientCasts(graph, gradientDtype(request.gradients, 'f32'), table) }),
-    ...(facts === undefined ? {} : { facts }),
+    ...defined({ facts }),
     sharing: request.sharing,
     ...runs,
     budgetBytes,
@@ -73,7 +74,7 @@ export function priceable(program: Graph, setting: Setting, deadline: Deadline):
           ),
         }
       : {}),
-    ...(request.inputDims === undefined ? {} : { statedDims: request.inputDims }),
+    ...defined({ statedDims: request.inputDims }),
   };
   return { input, given };
 }

@@ -2,6 +2,7 @@
  * Explains one node of a plan: every strategy of the node, with its cost next to that of the chosen
  * one.
  */
+import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion, valueText, wrongArgument } from '../../errors.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import type { Graph } from '../../graph/types.ts';
@@ -182,7 +183,7 @@ function candidatesOf({ plan, prepared, choice }: Reopened, n: number): Candidat
       inSeconds: inUnits(into),
       outSeconds: inUnits(out),
       ...(over > 0 ? { overBytes: over } : {}),
-      ...(reason !== undefined ? { reason } : {}),
+      ...defined({ reason }),
     };
     return {
       candidate,

@@ -2,6 +2,7 @@
  * Computes the incremental cost of one node: the cost of each value of a variable with its
  * neighbours fixed.
  */
+import { defined } from '../../defined.ts';
 import type { Model } from '../model/model.ts';
 import { edgeCost, edgeName } from './attribution.ts';
 
@@ -104,6 +105,6 @@ export class LocalCosts {
       if (group.made) out += whole;
       else into += whole - without;
     }
-    return { into, out, ...(blocked !== undefined ? { blocked } : {}) };
+    return { into, out, ...defined({ blocked }) };
   }
 }

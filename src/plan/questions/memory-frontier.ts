@@ -8,6 +8,7 @@
  * all larger budgets too, and a bound on the seconds of a budget is one for all smaller budgets.
  */
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -132,7 +133,7 @@ export async function memoryFrontier(
   const deadline =
     options.deadline ??
     new Deadline(request.timeLimitSeconds, {
-      ...(options.clock === undefined ? {} : { clock: options.clock }),
+      ...defined({ clock: options.clock }),
       signal: options.signal,
     });
   const plain = prepare(graph, { ...base, checkpoint: 'none' }, options.table, deadline);
@@ -218,7 +219,7 @@ class FrontierSearch {
     const knee = kneeOf(points.map((p) => [p.peakBytes, p.seconds]));
     return {
       points,
-      ...(knee === undefined ? {} : { knee }),
+      ...defined({ knee }),
       ...(this.needed > 0 ? { neededBytes: this.needed } : {}),
       misses: this.misses.sort((a, b) => b.budgetBytes - a.budgetBytes),
       asked: this.asked,
@@ -288,9 +289,9 @@ async function answer(
   // The request stays the one that was asked: what is left of its time is no part of what a plan
   // was made for.
   const asked: ShardOptions & { readonly deadline: Deadline } = {
-    ...(table === undefined ? {} : { table }),
+    ...defined({ table }),
     deadline,
-    ...(onProgress === undefined ? {} : { onProgress }),
+    ...defined({ onProgress }),
   };
   try {
     return await shard(graph, request, asked);

@@ -1,4 +1,5 @@
 /** Makes plans of a graph with symbolic sizes at both ends of a range of sizes. */
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { SizeValues } from '../../graph/text/size-value.ts';
 import type { Graph } from '../../graph/types.ts';
@@ -93,7 +94,7 @@ async function atEnd(
   return {
     ...end,
     seconds: priced.seconds,
-    ...(priced.refused === undefined ? {} : { refused: priced.refused }),
+    ...defined({ refused: priced.refused }),
     bestSeconds: found?.objective.seconds ?? null,
     boundSeconds: bound,
     regret:

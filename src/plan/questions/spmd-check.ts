@@ -4,6 +4,7 @@
  * redistribution that nobody wrote is reported as strict mode reports it, with the verb that would
  * state it.
  */
+import { defined } from '../../defined.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import type { CheckReport } from '../../local-spmd/check.ts';
 import type { Mode } from '../../local-spmd/modes.ts';
@@ -144,12 +145,12 @@ class PlanReader {
     this.collectives.push(
       ...r.collectives.map(({ kind, meshDims, bytes, seconds }): CheckedCollective => ({
         node,
-        ...(source === undefined ? {} : { source }),
+        ...defined({ source }),
         kind,
         meshDims,
         bytes,
         seconds,
-        ...(r.times === undefined ? {} : { times: r.times }),
+        ...defined({ times: r.times }),
         value,
         from: r.from,
         to: r.to,
@@ -187,7 +188,7 @@ class PlanReader {
       message:
         `Implicit redistribution occurred for ${target} (%${node}): ${value} goes from ${src} ` +
         `to ${dst} on ${axis}${source === undefined ? '' : ` at ${source}`}`,
-      ...(source === undefined ? {} : { source }),
+      ...defined({ source }),
     });
   }
 
@@ -215,12 +216,12 @@ class PlanReader {
       const [before, after] = [from ?? onAxis(inputs, axis), to ?? onAxis(outputs, axis)];
       this.collectives.push({
         node: node === undefined ? name : `${name}/${node}`,
-        ...(place === undefined ? {} : { source: place }),
+        ...defined({ source: place }),
         kind,
         meshDims,
         bytes,
         seconds,
-        ...(runs === undefined ? {} : { times: runs }),
+        ...defined({ times: runs }),
         from: before,
         to: after,
         why:
@@ -243,7 +244,7 @@ class PlanReader {
         message:
           `Implicit ${kind} inside ${target} (%${name}) on ${axis}: its operands are ${before} ` +
           `there${place === undefined ? '' : ` at ${place}`}`,
-        ...(place === undefined ? {} : { source: place }),
+        ...defined({ source: place }),
       });
     }
   }

@@ -5,6 +5,7 @@
  */
 import * as z from 'zod';
 
+import { messageOf } from '../../errors.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Certificate, Problem } from '../../solver/types.ts';
 import { schemaOf } from './schema-type.ts';
@@ -82,13 +83,9 @@ export function readCertificate(text: string, file: string): PlanCertificate {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError(
-      'E_SYNTAX',
-      `not JSON: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        file,
-      },
-    );
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${messageOf(error)}`, {
+      file,
+    });
   }
   return checked(planCertificate, value, file);
 }

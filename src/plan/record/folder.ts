@@ -5,6 +5,8 @@
 import * as z from 'zod';
 
 import { GRADIENTS, OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
+import { defined } from '../../defined.ts';
+import { messageOf } from '../../errors.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { parseGraph } from '../../graph/text/parse.ts';
 import { printGraph } from '../../graph/text/write.ts';
@@ -87,7 +89,7 @@ export function planTexts(
     graph,
     request,
     certificate: proof,
-    ...(pipeline === undefined ? {} : { pipeline }),
+    ...defined({ pipeline }),
   };
 }
 
@@ -226,14 +228,10 @@ function jsonOf(text: string, file: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError(
-      'E_SYNTAX',
-      `not JSON: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        file,
-        hint: 'make the plan again, or restore the file.',
-      },
-    );
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${messageOf(error)}`, {
+      file,
+      hint: 'make the plan again, or restore the file.',
+    });
   }
 }
 

@@ -5,6 +5,7 @@
 import * as z from 'zod';
 
 import { MEMORY_KINDS } from '../../cost/memory/peak.ts';
+import { messageOf } from '../../errors.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { VERSION } from '../../version.ts';
 import { jsonPath } from './certificate.ts';
@@ -185,11 +186,7 @@ export function readPlan(text: string, file?: string): Plan {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError(
-      'E_SYNTAX',
-      `not JSON: ${error instanceof Error ? error.message : String(error)}`,
-      place,
-    );
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${messageOf(error)}`, place);
   }
   const version = z
     .looseObject({ version: z.unknown(), producer: z.string().exactOptional() })

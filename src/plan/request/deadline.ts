@@ -1,4 +1,5 @@
 /** Divides the time limit of a request among its stages: it gives the seconds that are left. */
+import { defined } from '../../defined.ts';
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import type { SolveOptions, SolverStep } from '../../solver/types.ts';
 import { secondsText } from '../../units.ts';
@@ -121,8 +122,7 @@ export class Deadline {
       ...(this.at === Infinity
         ? {}
         : { timeLimitSeconds: Math.max(LEAST_SECONDS, this.leftSeconds) }),
-      ...(this.signal === undefined ? {} : { signal: this.signal }),
-      ...(this.onStep === undefined ? {} : { onStep: this.onStep }),
+      ...defined({ signal: this.signal, onStep: this.onStep }),
     };
   }
 }

@@ -2,6 +2,7 @@
  * Finds the least memory of a problem with a memory row: a bound by sums of minima, and the exact
  * minimum with its proof.
  */
+import { defined } from '../../defined.ts';
 import { rowAsCost } from '../../solver/problem/recost.ts';
 import type { AllowedValues } from '../../solver/problem/restrict.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
@@ -74,6 +75,6 @@ export async function provenLeastMemory(
   if (least.status !== 'optimal') return 'open';
   return {
     bytes: least.objective,
-    ...(least.certificate === undefined ? {} : { certificate: least.certificate }),
+    ...defined({ certificate: least.certificate }),
   };
 }

@@ -2,6 +2,7 @@
  * The plan of least seconds whose states are within the budget, with the bound and the certificate
  * of that.
  */
+import { defined } from '../../defined.ts';
 import type { Certificate, Problem, Solution, SolveOptions } from '../../solver/types.ts';
 import { type Impossible, NO_CERTIFICATE } from '../choice/result.ts';
 import { choicePeakBytes } from '../choice/timeline.ts';
@@ -44,9 +45,7 @@ export async function leastSeconds(prepared: Prepared, run: Run): Promise<Solved
     seed: request.seed,
     prepared: solver.prepared,
     ...deadline.solveOptions,
-    ...(run.workLimit === undefined ? {} : { workLimit: run.workLimit }),
-    ...(starts !== undefined ? { starts } : {}),
-    ...(run.onProgress !== undefined ? { onProgress: run.onProgress } : {}),
+    ...defined({ workLimit: run.workLimit, starts, onProgress: run.onProgress }),
   };
   const { solution, fits } = holdsPeak(request)
     ? await firstUnderBudget(prepared, problem, asked, deadline)
@@ -78,8 +77,7 @@ function certificateOf(
 ): PlanCertificate {
   return {
     ...NO_CERTIFICATE,
-    ...(certificate === undefined ? {} : { free: certificate }),
-    ...(leastBytes === undefined ? {} : { leastBytes }),
+    ...defined({ free: certificate, leastBytes }),
   };
 }
 

@@ -6,6 +6,7 @@
  * bound mixes a choice with the tensor whole and one with it split. Exact elimination closes it
  * once the best choice is so close to the bound that reduced-cost fixing leaves few values.
  */
+import { defined } from '../../defined.ts';
 import { NoChoiceInTime } from '../../solver/solve.ts';
 import type { Problem, SolveOptions } from '../../solver/types.ts';
 import type { Deadline } from '../request/deadline.ts';
@@ -47,12 +48,12 @@ export async function neighbourhoodStart(
       threads: 1,
       rounds: ROUNDS,
       gap: gapOnTheWay(request),
-      ...(bound === undefined ? {} : { lowerBound: bound }),
+      ...defined({ lowerBound: bound }),
       workLimit: workOn(problem),
       starts,
       seed: request.seed,
       ...deadline.solveOptions,
-      ...(onProgress === undefined ? {} : { onProgress }),
+      ...defined({ onProgress }),
     });
     return solution.status === 'infeasible' ? undefined : solution.choice;
   } catch (error) {

@@ -2,6 +2,7 @@
  * Solves a prepared problem once within a deadline. Where the solver cannot finish in the time or
  * size given, the answer is the greedy choice or an error for the user.
  */
+import { defined } from '../../defined.ts';
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import { TooLargeForLibrary } from '../../solver/milp/verdict.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
@@ -44,7 +45,7 @@ export async function lexicographic(
   const { bytes, certificate } = least;
   return {
     problem: withMemoryBound(problem, bytes),
-    ...(certificate === undefined ? {} : { leastBytes: certificate }),
+    ...defined({ leastBytes: certificate }),
   };
 }
 

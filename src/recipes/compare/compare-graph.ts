@@ -8,6 +8,7 @@ import { type Cluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts'
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { clusterTopology, type Hosts, hostSize } from '../../cost/hardware/topology.ts';
 import { defaultCostPreset } from '../../cost/presets/presets.ts';
+import { defined } from '../../defined.ts';
 import {
   checkOptions,
   internalError,
@@ -168,7 +169,7 @@ async function compareMeshes(graph: Graph, options: Compared): Promise<Compariso
   const stopped = stoppedAt(state, deadline);
   const concluded = concludeComparison(options.devices, cluster.id, {
     ...state,
-    ...(stopped === undefined ? {} : { stopped }),
+    ...defined({ stopped }),
   });
   return { model: graph.name, ...certain(graph, request, cluster, concluded) };
 }
@@ -362,8 +363,7 @@ async function findOptimum(work: MeshWork, priced: PricedRecipes): Promise<MeshO
     return {
       status: 'infeasible',
       reason: result.conflict.join(', '),
-      ...(smallestBudgetBytes !== undefined ? { smallestBudgetBytes } : {}),
-      ...(neededBytes !== undefined ? { neededBytes } : {}),
+      ...defined({ smallestBudgetBytes, neededBytes }),
     };
   }
   keepOptimum(work, result, priced.bestSeconds);
@@ -455,7 +455,7 @@ async function priceRecipe(
     state.refused.push({
       plan: recipe.name,
       mesh,
-      ...(code === undefined ? {} : { code }),
+      ...defined({ code }),
       reason,
     });
     return undefined;

@@ -3,6 +3,7 @@
  * why each other one is not the best.
  */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { bytesText, excessOver } from '../../units.ts';
 import { certaintyOfWhole } from './certainty.ts';
@@ -69,7 +70,7 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
     devices,
     cluster,
     budgetBytes: found.budgetBytes,
-    ...(found.holds === undefined ? {} : { holds: found.holds }),
+    ...defined({ holds: found.holds }),
     plans,
     refused: found.refused,
     findings: found.findings,
@@ -77,7 +78,7 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
     best: best?.name ?? null,
     pareto: paretoFront(named),
     ...(ranking.length > 0 ? { simulatedRanking: ranking } : {}),
-    ...(found.stopped === undefined ? {} : { stopped: found.stopped }),
+    ...defined({ stopped: found.stopped }),
   };
 }
 
@@ -127,7 +128,7 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
     findings: pieces.flatMap((p) => p.findings),
     meshes: pieces.flatMap((p) => p.meshes),
     budgetBytes: Math.max(...pieces.map((p) => p.budgetBytes)),
-    ...(first.holds === undefined ? {} : { holds: first.holds }),
+    ...defined({ holds: first.holds }),
     ...stoppedOf(pieces),
   });
   const merged = mergedPadding(pieces);
@@ -135,7 +136,7 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
   const padding = merged === undefined ? {} : { padding: merged };
   if (first.question === undefined)
     return {
-      ...(first.model === undefined ? {} : { model: first.model }),
+      ...defined({ model: first.model }),
       ...whole,
       ...sure,
       ...padding,
@@ -151,7 +152,7 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
     ...whole,
     ...sure,
     ...padding,
-    ...(refit === undefined ? {} : { refit }),
+    ...defined({ refit }),
     question,
     notes,
     frontier,

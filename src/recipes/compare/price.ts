@@ -3,6 +3,7 @@
  * the traffic of the result.
  */
 
+import { defined } from '../../defined.ts';
 import { type Decoded, stateMemory } from '../../plan/choice/decode.ts';
 import { planMemoryTimeline, timelinePeakBytes } from '../../plan/choice/timeline.ts';
 import type { Model } from '../../plan/model/model.ts';
@@ -105,7 +106,7 @@ export async function solveRestricted(
     boundBytes === Infinity
       ? []
       : compact.problem.rows?.map((row) => ({ ...row, bound: Math.floor(boundBytes) }));
-  const rest = withoutFixed({ ...compact.problem, ...(rows !== undefined ? { rows } : {}) });
+  const rest = withoutFixed({ ...compact.problem, ...defined({ rows }) });
   let solution: Solution;
   try {
     solution = await solve(rest.problem, {
@@ -125,7 +126,7 @@ export async function solveRestricted(
     const { smallestBudget } = solution;
     return {
       conflict: conflictOf(model, solution, rest.variableOf),
-      ...(smallestBudget === undefined ? {} : { smallestBudget }),
+      ...defined({ smallestBudget }),
     };
   }
   return priced(prepared, compact.expand(rest.expand(solution.choice)), solution.objective);

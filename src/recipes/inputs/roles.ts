@@ -2,6 +2,7 @@
  * Finds the batch dim and the sequence dim of each input of a graph, unless the user states them.
  */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
@@ -45,8 +46,7 @@ export function inputRoles(model: Program): InputRoles {
   for (const { node } of inputs) {
     const [own, row] = [whole.get(node), sequence.get(node)];
     roles.set(node, {
-      ...(own === undefined ? {} : { batch: own }),
-      ...(row === undefined ? {} : { sequence: row }),
+      ...defined({ batch: own, sequence: row }),
     });
   }
   return roles;
@@ -70,7 +70,7 @@ export function graphInputRoles(
     flow,
     strategies,
     space,
-    ...(statedDims === undefined ? {} : { statedDims }),
+    ...defined({ statedDims }),
   });
   const position = new Map(graph.nodes.map((node, n) => [node.name, n]));
   return new Map([...roles].map(([n, role]) => [position.get(program.nodes[n].name) ?? n, role]));

@@ -3,6 +3,7 @@
  * that neither compute nor move.
  */
 
+import { defined } from '../../defined.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';
 import type { Plan } from '../../plan/record/types.ts';
@@ -218,7 +219,7 @@ function edgesOf(
         edges.set(key, {
           from: source,
           to: own,
-          ...(change === undefined ? {} : { change }),
+          ...defined({ change }),
           seconds,
           next: source > own,
         });

@@ -1,5 +1,6 @@
 /** Frame, scales and ticks that every figure of a report uses, as SVG elements. */
 
+import { defined } from '../../defined.ts';
 import type { Markup } from '../markup.ts';
 import { type Child, h } from '../markup.ts';
 
@@ -167,8 +168,7 @@ export function label(x: number, y: number, text: string, style: TextStyle = {})
     {
       x: px(x),
       y: px(y),
-      ...(style.anchor === undefined ? {} : { 'text-anchor': style.anchor }),
-      ...(style.class === undefined ? {} : { class: style.class }),
+      ...defined({ 'text-anchor': style.anchor, class: style.class }),
     },
     text,
   );

@@ -1,5 +1,6 @@
 /** Turns report blocks into HTML elements. */
 
+import { defined } from '../../defined.ts';
 import { percentText } from '../../units.ts';
 import { type Child, h, type Markup } from '../markup.ts';
 import type { BarBlock, Block, Cell, Column, Section, TableBlock } from '../model/blocks.ts';
@@ -88,11 +89,7 @@ function table(caption: string, columns: readonly Column[], rows: TableBlock['ro
       return h('td', kindOf(c), columns[c].kind === 'number' ? given : breakable(given));
     const { text, value, code } = given;
     const shown = code === true ? h('code', {}, text) : text;
-    return h(
-      'td',
-      { ...kindOf(c), ...(value === undefined ? {} : { 'data-value': value }) },
-      shown,
-    );
+    return h('td', { ...kindOf(c), ...defined({ 'data-value': value }) }, shown);
   };
   return [
     // Above the part that scrolls, so that a narrow page wraps it.

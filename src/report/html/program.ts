@@ -1,5 +1,6 @@
 /** Prints a planned program as collapsible HTML: by phase, by repeated layer, by module. */
 
+import { defined } from '../../defined.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
 import type { Plan, PlannedNode } from '../../plan/record/types.ts';
@@ -183,10 +184,7 @@ function lineMarkup({ text, source }: Shown): Markup {
 function shownLines({ node, planned }: Line): Shown[] {
   const { role, roleName, roleIndex, stateName, source = '' } = node.meta;
   const meta = {
-    ...(role !== undefined ? { role } : {}),
-    ...(roleName !== undefined ? { roleName } : {}),
-    ...(roleIndex !== undefined ? { roleIndex } : {}),
-    ...(stateName !== undefined ? { stateName } : {}),
+    ...defined({ role, roleName, roleIndex, stateName }),
   };
   const { type } = node;
   const bare: Node = {

@@ -3,6 +3,7 @@
  * operands are laid out over virtual devices of the region's own axes, the body runs on them with
  * its collectives, and the pieces are put together. Source: `shard_map` by its definition.
  */
+import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
 import { localMapCall } from '../../graph/local-map.ts';
 import type { Graph, Node } from '../../graph/types.ts';
@@ -91,7 +92,7 @@ export function localMapValues(
   });
   const run = runDevices(table, program, inputs, {
     seed,
-    ...(onValue === undefined ? {} : { onValue }),
+    ...defined({ onValue }),
   });
   const values = call.outSpecs.map((spec, k) => {
     const byRank = run.outputs[k];

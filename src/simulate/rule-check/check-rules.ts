@@ -5,6 +5,7 @@
  * values refute.
  */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { hasKernel } from '../../ops/kernels/evaluate.ts';
@@ -70,8 +71,7 @@ export function checkRules(
   const registry = new OperatorRegistry(table);
   const whole = {
     ...record,
-    ...(kernel === undefined ? {} : { kernel }),
-    ...(samples === undefined ? {} : { samples }),
+    ...defined({ kernel, samples }),
   };
   registry.registerOp(whole, { replace: true });
   const found = validateRules(registry.table(), {

@@ -5,6 +5,7 @@
  * sides is right.
  */
 
+import { messageOf } from '../../errors.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import type { Arg, Graph, TensorType, ValueType } from '../../graph/types.ts';
@@ -139,7 +140,7 @@ class WeightedCall {
     try {
       gradient = this.gradient(tensor);
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
+      const why = messageOf(error);
       // An argument that the derivative leaves out is refused where a gradient is to pass it.
       return error instanceof ShardwrightError && error.code === 'E_NO_VJP'
         ? { elements: 0, wrong: [], uncompared: [`${record.name}: ${input} has no derivative`] }

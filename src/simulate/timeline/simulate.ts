@@ -1,6 +1,7 @@
 /** Takes a plan and simulation options and gives the simulated step of one device. */
 
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
+import { defined } from '../../defined.ts';
 import { checkOptions } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -201,7 +202,7 @@ export function simulate(
     schedule: { ...written, ...best.ahead },
     timeline,
     passes,
-    ...(bound === undefined ? {} : { bound }),
+    ...defined({ bound }),
     notes: [
       ...written.notes,
       ...memoryNotes(memoryBytes, bound, aloneBytes, timeline),

@@ -3,6 +3,7 @@
  * taken: bounds come from our own engine, so a library's answer is `optimal` only when our engine
  * has closed the same gap.
  */
+import { defined } from '../../defined.ts';
 import { gapOf, isLeast, leastTotal, openGap } from '../problem/cost.ts';
 import { type Problem, type Solution, type SolveOptions, STEP_ABOUT } from '../types.ts';
 import { HIGHS } from './highs.ts';
@@ -50,7 +51,7 @@ export async function solveWithLibrary(
   const verdict = await consult(problem, backend, {
     seed: options.seed ?? 0,
     ...(limit === undefined ? {} : { timeLimitSeconds: Math.max(0.05, limit - elapsed()) }),
-    ...(options.signal === undefined ? {} : { signal: options.signal }),
+    ...defined({ signal: options.signal }),
     ...(hasChoice(problem, ours) ? { start: ours.choice } : {}),
     onChoice: (_, objective) => {
       const best = Math.min(objective, ours.objective);
@@ -70,8 +71,7 @@ export async function solveWithLibrary(
     about: STEP_ABOUT.library,
     outcome: `${engine}: ${verdict.word}`,
     seconds: verdict.seconds,
-    ...(verdict.objective === undefined ? {} : { cost: verdict.objective }),
-    ...(verdict.claimedBound === undefined ? {} : { bound: verdict.claimedBound }),
+    ...defined({ cost: verdict.objective, bound: verdict.claimedBound }),
   });
   return { ...concluded(engine, problem, ours, verdict), seconds: elapsed() };
 }

@@ -5,6 +5,7 @@
  * misspelt names ignored; a dense tableau (1.6 GB at 1,000 binaries). So programs are scaled down,
  * names are made by machine, the clock is ours, and `check/verify.ts` judges.
  */
+import { defined } from '../../defined.ts';
 import type { Problem, Solution } from '../types.ts';
 import { programSize } from './encode.ts';
 import { type Backend, consult, fits } from './verdict.ts';
@@ -58,7 +59,7 @@ export async function secondOpinion(
   if (size.bindingRows > 0 || !fits(SECOND_OPINION, size)) return undefined;
   const { choice, objective, word } = await consult(problem, SECOND_OPINION, {
     timeLimitSeconds: SECOND_OPINION_SECONDS,
-    ...(signal === undefined ? {} : { signal }),
+    ...defined({ signal }),
   });
   const who = SECOND_OPINION.library;
   if (choice === undefined || objective === undefined) {

@@ -3,6 +3,7 @@
  * millisecond. The clock is ours: a run that outlives its limit is terminated, and the last
  * solution that it reported is what it is worth.
  */
+import { defined } from '../../defined.ts';
 import { startThread } from '../../platform/platform.ts';
 import type { Thread, ThreadCode, ThreadPort } from '../../platform/types.ts';
 import type { LinearProgram } from './linear-program.ts';
@@ -161,8 +162,7 @@ class LibraryJob {
       library,
       program,
       seed: run.seed ?? 0,
-      ...(run.timeLimitSeconds === undefined ? {} : { timeLimitSeconds: run.timeLimitSeconds }),
-      ...(run.start === undefined ? {} : { start: run.start }),
+      ...defined({ timeLimitSeconds: run.timeLimitSeconds, start: run.start }),
     });
   }
 
@@ -184,8 +184,7 @@ class LibraryJob {
       this.finish(
         {
           word,
-          ...(found === undefined ? {} : { values: found }),
-          ...(bound === undefined ? {} : { bound }),
+          ...defined({ values: found, bound }),
         },
         true,
       );
@@ -194,7 +193,7 @@ class LibraryJob {
 
   private stop(word: string): void {
     const values = this.incumbent;
-    this.finish({ word, ...(values === undefined ? {} : { values }) }, false);
+    this.finish({ word, ...defined({ values }) }, false);
   }
 
   private finish(answer: Omit<LibraryAnswer, 'seconds'>, healthy: boolean): void {

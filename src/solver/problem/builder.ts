@@ -2,6 +2,7 @@
  * Building a `Problem`: vectors, class maps and tables are stored once by content, so that equal
  * layers get equal ids.
  */
+import { defined } from '../../defined.ts';
 import type { LinearRow, Problem, UsagePiece } from '../types.ts';
 
 /**
@@ -131,7 +132,7 @@ export class ProblemBuilder {
       throw new Error('internal: usage pieces without a limit; call setLimit before build');
     }
     const problem: Problem = {
-      ...(this.name === undefined ? {} : { name: this.name }),
+      ...defined({ name: this.name }),
       domains: Int32Array.from(this.domains),
       unary: Int32Array.from(this.unary),
       vectors: this.vectors,

@@ -8,6 +8,7 @@ import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { fp8Text } from '../../cost/kernels/fp8-recipes.ts';
 import { FP8_RECIPES } from '../../cost/kernels/software.ts';
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { parseModelConfig } from '../../models/families.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -67,8 +68,7 @@ export async function compareLayout(
   const assumes = layout.dtype === undefined ? undefined : fp8Text(own.software);
   return {
     text,
-    ...(assumes === undefined ? {} : { assumes }),
-    ...(from === undefined ? {} : { from }),
+    ...defined({ assumes, from }),
     name: planName(layout.sizes, layout.kind),
     mesh: meshText(layout.sizes, layout.kind),
     seconds,

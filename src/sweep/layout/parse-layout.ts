@@ -5,6 +5,7 @@
 
 import { FP8_RECIPES } from '../../cost/kernels/software.ts';
 import { GRADIENTS } from '../../cost/memory/state-bytes.ts';
+import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import {
   type Checkpoint,
@@ -67,7 +68,7 @@ export function parseLayout(text: string, devices: number): StatedLayout {
       once,
       ...(pairs ? { paired: true } : {}),
       asStated: true,
-      ...(stageLayers === undefined ? {} : { stageLayers }),
+      ...defined({ stageLayers }),
     },
     ...(given.has('gradients') ? { gradients: word(given, 'gradients', GRADIENTS, 'fp32') } : {}),
     ...(given.has('dtype') ? { dtype: word(given, 'dtype', DTYPES, 'bf16') } : {}),

@@ -6,6 +6,7 @@
 
 import type { Allocation } from '../../cost/hardware/topology.ts';
 import type { RunCost } from '../../cost/training/run-cost.ts';
+import { defined } from '../../defined.ts';
 import type { ComparedLayout, ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 
 /** The question of one point. */
@@ -79,9 +80,7 @@ export function pointOf(
     ...question,
     budgetBytes,
     best: best?.layout === undefined ? null : bestOf(best, best.layout, question.devices),
-    ...(held === undefined ? {} : { held }),
-    ...(run === undefined ? {} : { run }),
-    ...(warnings === undefined ? {} : { warnings }),
+    ...defined({ held, run, warnings }),
     ...(stopped === undefined ? {} : { stopped: stopped.by }),
   };
 }
@@ -96,7 +95,7 @@ function bestOf(
     microbatch,
     microbatches,
     checkpoint,
-    ...(unitsAgain === undefined ? {} : { unitsAgain }),
+    ...defined({ unitsAgain }),
   };
   return {
     plan,

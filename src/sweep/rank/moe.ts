@@ -11,6 +11,7 @@ import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { type CallTime, matrixCall, memoryCall, type StepSystem } from '../../cost/kernels/call.ts';
 import { defaultOptimizer, type Optimizer, stateBytes } from '../../cost/memory/state-bytes.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
+import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../graph/types.ts';
 import { eachOperand, elementCount, mapOperands, sameShape } from '../../graph/value.ts';
@@ -188,7 +189,7 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
   return {
     experts,
     active,
-    ...(limit === undefined ? {} : { limit }),
+    ...defined({ limit }),
     units: Object.fromEntries(folds.map((fold, k) => [foldKey(fold), byFold[k]])),
     parameters: routedParameters(
       graph,

@@ -3,6 +3,7 @@
  * state bytes and passes of each, from which the costs over data ranks are made.
  */
 
+import { defined } from '../../defined.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { shardCode } from '../../mesh/sharding/space.ts';
 import { elements } from '../../ops/record/record.ts';
@@ -45,7 +46,7 @@ export function coreParameters(
       {
         name,
         unit,
-        ...(also === undefined ? {} : { alsoUnit: also }),
+        ...defined({ alsoUnit: also }),
         kind: 'dense',
         ...localSizes(model, choice, n),
         itemBytes: DTYPE_BYTES[meta.dtype],

@@ -6,6 +6,7 @@
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { StepSystem } from '../../cost/kernels/call.ts';
+import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { ModelConfig } from '../../models/families.ts';
@@ -71,7 +72,7 @@ export class CoreSolver {
     sequence = this.question.sequence,
   ): Parameters<typeof lossProgram>[1] {
     const { dtype } = this.question;
-    return { batch, sequence, ...(dtype === undefined ? {} : { dtype }) };
+    return { batch, sequence, ...defined({ dtype }) };
   }
 
   /**
@@ -112,9 +113,7 @@ export class CoreSolver {
         mesh,
         activations: 'off',
         joinedBodies: true,
-        ...(optimizer === undefined ? {} : { optimizer }),
-        ...(memoryBytes === undefined ? {} : { memoryBytes }),
-        ...(headroom === undefined ? {} : { headroom }),
+        ...defined({ optimizer, memoryBytes, headroom }),
       },
       this.table,
     );
@@ -267,7 +266,7 @@ export class CoreSolver {
       optimizer,
       experts: routed.experts,
       active: routed.active,
-      ...(routed.groups === undefined ? {} : { limit: routed.groups }),
+      ...defined({ limit: routed.groups }),
       folds: [1, ...tensor].flatMap((etp) => groups.map((ep) => ({ ep, etp }))),
     });
   }

@@ -7,6 +7,7 @@ import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { StepSystem } from '../../cost/kernels/call.ts';
 import type { StateBytes } from '../../cost/memory/state-bytes.ts';
+import { defined } from '../../defined.ts';
 import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import { dtypeNamed } from '../../models/build.ts';
 import { parseModelConfig } from '../../models/families.ts';
@@ -146,8 +147,7 @@ export class LayoutUnits {
     return {
       gradientBytes,
       sumsWhole: !overlap,
-      ...(bucket === undefined ? {} : { bucket }),
-      ...(keptWeightBytes === undefined ? {} : { keptWeightBytes }),
+      ...defined({ bucket, keptWeightBytes }),
       times,
     };
   }
@@ -233,8 +233,7 @@ export class LayoutUnits {
       mode: kind.mode,
       once,
       groups,
-      ...(this.state === undefined ? {} : { state: this.state }),
-      ...(moving === undefined ? {} : { moving }),
+      ...defined({ state: this.state, moving }),
       ...(pp > 1 ? { endsSum } : {}),
     };
     const { id, experts, others } = this.parametersOf(core, routed);

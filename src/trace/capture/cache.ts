@@ -3,6 +3,7 @@
  * new one.
  */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { brokenGuard } from '../record/guards.ts';
 import { DimSpec, TensorSpec } from '../record/spec.ts';
@@ -91,7 +92,7 @@ export class GraphCache {
     const made = this.make(inputs, tree, failed);
     this.entries.unshift(made);
     this.newest = made;
-    return { ...made, made: true, ...(failed === undefined ? {} : { failed }) };
+    return { ...made, made: true, ...defined({ failed }) };
   }
 
   private allow(failed: string): void {

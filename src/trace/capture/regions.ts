@@ -3,6 +3,7 @@
  * `regions`).
  */
 
+import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { placeholdersOf } from '../../graph/control.ts';
@@ -281,7 +282,7 @@ export class RegionCapture<const I> {
     ])
       builder.output({ value, role: 'output', index: index++ });
     const guards = path.map((read, i) => `item#${i + 1} == ${JSON.stringify(read)}`);
-    return { path, guards, graph: builder.build(), ...(site === undefined ? {} : { site }) };
+    return { path, guards, graph: builder.build(), ...defined({ site }) };
   }
 }
 

@@ -3,6 +3,7 @@
  * scalar tensors.
  */
 
+import { defined } from '../../defined.ts';
 import type { Arg } from '../../graph/types.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
@@ -119,8 +120,7 @@ export function whileAny(
   ];
   const results = next.map((value) => resultLike(value, all));
   const made = recorder.controlCall('while_loop', args, results, {
-    ...(maxTrips === undefined ? {} : { max_trips: maxTrips }),
-    ...(expectedTrips === undefined ? {} : { expected_trips: expectedTrips }),
+    ...defined({ max_trips: maxTrips, expected_trips: expectedTrips }),
   });
   note(recorder, 'while_loop', 'operators', reason, position);
   return tensorsOf(refill(init.tree, present(made)));

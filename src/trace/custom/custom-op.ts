@@ -1,5 +1,6 @@
 /** Declares a function as one opaque operator with types, cost, sharding rules and derivative. */
 
+import { defined } from '../../defined.ts';
 import type { TensorMeta, TypedContext } from '../../ops/record/call.ts';
 import type { Kernel } from '../../ops/record/kernel.ts';
 import {
@@ -75,11 +76,7 @@ export function customOp(spec: CustomOpSpec): CustomOp {
     cls: 'other',
     results: spec.several === true ? 'tuple' : 'single',
     infer: (ctx) => spec.type(ctx),
-    ...(flops === undefined ? {} : { flops }),
-    ...(bytes === undefined ? {} : { bytes }),
-    ...(sharding === undefined ? {} : { shard: sharding }),
-    ...(kernel === undefined ? {} : { kernel }),
-    ...(samples === undefined ? {} : { samples }),
+    ...defined({ flops, bytes, shard: sharding, kernel, samples }),
   });
   const recorded = (args: readonly Argument[]): TracedValue[] => {
     const recorder = needRecorder(name);

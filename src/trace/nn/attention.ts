@@ -1,5 +1,6 @@
 /** Multi-head attention as a traced module, with grouped queries and rotary positions. */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { sizes } from '../sizes/sizes.ts';
 import { type AttentionOptions, scaledDotProductAttention } from '../tensor/functional.ts';
@@ -69,7 +70,7 @@ export class MultiHeadAttention {
         this.split(this.value.forward(memory)),
       ];
       const options: AttentionOptions = {
-        ...(mask === undefined ? {} : { mask }),
+        ...defined({ mask }),
         causal: this.options.causal ?? false,
         groupedQueries: this.keyHeads !== this.heads,
       };

@@ -3,6 +3,7 @@
  * was read from somewhere that tracing cannot see: random numbers, clocks, counters, host state.
  */
 
+import { defined } from '../../defined.ts';
 import { printGraph } from '../../graph/text/write.ts';
 import type { Arg, Dim, Graph, Node, ValueType } from '../../graph/types.ts';
 import { mapOperands } from '../../graph/value.ts';
@@ -49,7 +50,7 @@ export function checkStable(first: Graph, second: Graph): void {
     `two traces of the same function differ: first ${was}, then ${is}`,
     node?.meta ?? {},
     {
-      ...(name === undefined ? {} : { node: name }),
+      ...defined({ node: name }),
       hint:
         'what changes between runs (random numbers, clocks, counters) must be an input, or ' +
         'read through guardOn().',

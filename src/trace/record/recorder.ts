@@ -4,6 +4,7 @@
  * tensor class that the user sees.
  */
 
+import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
 import { baseName, GraphBuilder } from '../../graph/build.ts';
 import { FreeNames } from '../../graph/names.ts';
@@ -497,7 +498,7 @@ export class Recorder {
     const meta: NodeMeta = {
       phase: 'forward',
       ...(path === '' ? {} : { path }),
-      ...(source === undefined ? {} : { source }),
+      ...defined({ source }),
     };
     const plain = args.map(withoutExpression);
     const named = Object.keys(kwargs).length === 0 ? NO_KWARGS : mapArgs(kwargs, withoutExpression);

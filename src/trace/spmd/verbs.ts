@@ -4,6 +4,7 @@
  * on one device's piece; in a global program it states a redistribution of the whole value, which
  * is unchanged. Source: the package spmd_types, and JAX's names for the same.
  */
+import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { axisType, type SpecWord, typeSpec, type TypeWord } from '../../local-spmd/words.ts';
 import { primitive, type PrimitiveName, verbBetween } from '../../mesh/local-types/primitives.ts';
@@ -145,7 +146,7 @@ export function redistribute(x: Tensor, axis: string, types: VerbTypes): Tensor 
   return verb(verbBetween(src, dst), x, axis, {
     src,
     dst,
-    ...(expert === undefined ? {} : { expert }),
+    ...defined({ expert }),
   });
 }
 

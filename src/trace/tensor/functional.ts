@@ -5,6 +5,7 @@
  * @module
  */
 
+import { defined } from '../../defined.ts';
 import type { DType } from '../../graph/types.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
@@ -111,7 +112,7 @@ export function scaledDotProductAttention(
 ): Tensor {
   const { mask, causal = false, scale, groupedQueries = false } = options;
   return apply('aten.scaled_dot_product_attention.default', [q, k, v, mask ?? null, 0, causal], {
-    ...(scale === undefined ? {} : { scale }),
+    ...defined({ scale }),
     ...(groupedQueries ? { enable_gqa: true } : {}),
   });
 }

@@ -5,6 +5,7 @@
  */
 
 import type { Gradients } from '../../cost/memory/state-bytes.ts';
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { LayoutKey } from '../layout-keys.ts';
 import {
@@ -112,8 +113,7 @@ export function settleLayout(draft: LayoutDraft, setting: LayoutSetting): Settle
     text: settingsOf(draft, data, stages, routed)
       .flatMap(([key, value]) => (value === undefined ? [] : [`${key}=${value}`]))
       .join(','),
-    ...(draft.sequence === undefined ? {} : { sequence: draft.sequence }),
-    ...(globalBatch === undefined ? {} : { globalBatch }),
+    ...defined({ sequence: draft.sequence, globalBatch }),
   };
 }
 

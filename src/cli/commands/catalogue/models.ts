@@ -1,5 +1,6 @@
 /** `models list` and `models show NAME`: prints the known models and their parameter counts. */
 
+import { defined } from '../../../defined.ts';
 import type { ModelShape } from '../../../models/architecture.ts';
 import { buildModel, countParameters } from '../../../models/build.ts';
 import { readModelConfig } from '../../../models/families.ts';
@@ -50,8 +51,7 @@ export function listModels(options: HardwareOptions, io: CliIo): number {
     const { layers, width } = architecture.shape;
     const { total, active } = parameters;
     const optional = {
-      ...(active === undefined ? {} : { active }),
-      ...(hfId === undefined ? {} : { hfId }),
+      ...defined({ active, hfId }),
     };
     return { name, family: type, parameters: total, layers, width, ...optional };
   });
@@ -96,10 +96,10 @@ function modelReport(name: string, multiple = 1): ModelReport {
     name: entry.name,
     family: config.type,
     parameters: counts.total,
-    ...(counts.active === undefined ? {} : { active: counts.active }),
+    ...defined({ active: counts.active }),
     layers: shape.layers,
     width: shape.width,
-    ...(entry.hfId === undefined ? {} : { hfId: entry.hfId }),
+    ...defined({ hfId: entry.hfId }),
     trainable: counts.trainable,
     paddedParameters: padding?.parameters ?? 0,
     published: entry.parameters.total,

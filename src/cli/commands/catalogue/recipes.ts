@@ -3,6 +3,7 @@
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { clusterTopology } from '../../../cost/hardware/topology.ts';
+import { defined } from '../../../defined.ts';
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import { type DeviceMesh, parseMesh } from '../../../mesh/devices/mesh.ts';
 import { paddingText } from '../../../models/vocabulary.ts';
@@ -48,7 +49,7 @@ export function listRecipes(options: RecipeListOptions, io: CliIo): number {
       backward,
       step,
       reuses,
-      ...(outside !== undefined ? { outside } : {}),
+      ...defined({ outside }),
       ...(mesh !== undefined ? { groups: groups(namedRecipe(name)) } : {}),
     }));
     io.stdout(`${JSON.stringify({ plans: rows })}\n`);
@@ -107,8 +108,7 @@ export async function lintRecipe(
   const { sizes, order } = meshSizes(options.mesh, recipe);
   const { batch, seq, padVocab, mesh: _, ...read } = options;
   const given = {
-    ...(batch === undefined ? {} : { batch }),
-    ...(seq === undefined ? {} : { sequence: seq }),
+    ...defined({ batch, sequence: seq }),
   };
   const { graph, table, padding } = await loadModel(model, {
     ...read,
@@ -120,8 +120,7 @@ export async function lintRecipe(
   const { devicesPerHost } = loadCluster(clusterText(options.cluster));
   const findings = lintPlan(recipe, sizes, facts, devicesPerHost, {
     order,
-    ...(options.devices !== undefined ? { devices: options.devices } : {}),
-    ...(options.microbatch !== undefined ? { microbatch: options.microbatch } : {}),
+    ...defined({ devices: options.devices, microbatch: options.microbatch }),
   });
   if (options.json === true)
     // Without padding the key is left out: JSON has no undefined.

@@ -1,5 +1,6 @@
 /** `rules`: prints the sharding rules of operators at sample calls, or checks them by execution. */
 
+import { defined } from '../../../defined.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { operatorsWithoutKernel } from '../../../ops/kernels/evaluate.ts';
 import type { OperatorRecord } from '../../../ops/record/record.ts';
@@ -80,9 +81,7 @@ function check(
       ? {}
       : { operators: wanted.map((record) => record.name), squares: isOwn }),
     ...(isOwn ? { vjps: options.vjps } : {}),
-    ...(options.ranks === undefined ? {} : { ranks: options.ranks }),
-    ...(options.budget === undefined ? {} : { budget: options.budget }),
-    ...(options.slice === undefined ? {} : { slice: options.slice }),
+    ...defined({ ranks: options.ranks, budget: options.budget, slice: options.slice }),
     onOperator: (name, at, of) => io.progress(`${at} of ${of}: ${name}`),
   });
   const unsound = explain(found.unsound, 'unsound', EXPLAINED);

@@ -10,6 +10,7 @@ import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import type { Price } from '../../../cost/hardware/operation.ts';
 import type { StepSoftware } from '../../../cost/kernels/software.ts';
 import { defaultCostPreset } from '../../../cost/presets/presets.ts';
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { refitOn } from '../../../fidelity/refit.ts';
 import { frameworkSoftware } from '../../../fidelity/software.ts';
@@ -126,10 +127,12 @@ export async function compareByConfig(
   const found = await compareModel(question, {
     table,
     ...control,
-    ...(options.plans === undefined ? {} : { plans: options.plans }),
-    ...(options.slice === undefined ? {} : { slice: options.slice }),
-    ...(options.threads === undefined ? {} : { threads: options.threads }),
-    ...(options.resume === undefined ? {} : { resume: options.resume }),
+    ...defined({
+      plans: options.plans,
+      slice: options.slice,
+      threads: options.threads,
+      resume: options.resume,
+    }),
   });
   const compared = fitted === undefined ? found : withRefit(found, fitted.refit);
   const costed = withRun(compared, question, run);
@@ -176,11 +179,13 @@ async function questionAsked(
     cost,
     ...(fitted?.refit.taken === true ? { constants: fitted.constants } : {}),
     ...(await softwareAsked(options, cost, cluster)),
-    ...(options.dtype === undefined ? {} : { dtype: options.dtype }),
-    ...(options.padVocab === undefined ? {} : { padVocabulary: options.padVocab }),
-    ...(options.memory === undefined ? {} : { memoryBytes: options.memory }),
-    ...(options.headroom === undefined ? {} : { headroom: options.headroom }),
-    ...(options.optimizer === undefined ? {} : { optimizer: options.optimizer }),
+    ...defined({
+      dtype: options.dtype,
+      padVocabulary: options.padVocab,
+      memoryBytes: options.memory,
+      headroom: options.headroom,
+      optimizer: options.optimizer,
+    }),
   };
   const { fp8 } = options;
   return fp8 === undefined
@@ -237,7 +242,7 @@ function layoutAsked(layout: string, config: string, devices: number): LayoutAsk
     devices,
     layers: shape.layers,
     routed: routed !== undefined,
-    ...(configuration === undefined ? {} : { configuration }),
+    ...defined({ configuration }),
   };
   const { format, notPriced, ...settled } = readLayoutFile(text, setting);
   return { ...settled, from: { file: basename(layout), format, notPriced } };
@@ -284,7 +289,7 @@ function otherwise(
 
 /** Reads the values of `--tokens` and `--price`. */
 function runAsked(tokens: number | undefined, price: Price | undefined): AskedRun | undefined {
-  if (tokens !== undefined) return { tokens, ...(price === undefined ? {} : { price }) };
+  if (tokens !== undefined) return { tokens, ...defined({ price }) };
   if (price === undefined) return undefined;
   throw new ShardwrightError('E_USAGE', '--price needs --tokens: a price is of a whole run', {
     hint: '--tokens 15T --price 2.5USD',

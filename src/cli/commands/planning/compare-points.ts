@@ -5,6 +5,7 @@
 
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import type { Price } from '../../../cost/hardware/operation.ts';
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { parseModelConfig } from '../../../models/families.ts';
 import type { Comparison } from '../../../recipes/compare/comparison.ts';
@@ -50,8 +51,7 @@ export function askedClusters({
       },
     );
   const files = {
-    ...(calibration === undefined ? {} : { calibration }),
-    ...(collectives === undefined ? {} : { collectives }),
+    ...defined({ calibration, collectives }),
   };
   return cluster.map((given, i) => {
     const [, name = given, devices] = /^(.+):(\d{1,7})$/.exec(given) ?? [];
@@ -60,7 +60,7 @@ export function askedClusters({
       name: name.replace(/^.*[/\\]/, '').replace(/\.json$/, ''),
       text: clusterText(name, files),
       ...(devices === undefined ? {} : { devices: Number(devices) }),
-      ...(own === undefined ? {} : { price: own }),
+      ...defined({ price: own }),
     };
   });
 }

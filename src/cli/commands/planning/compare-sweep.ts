@@ -8,6 +8,7 @@ import { existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, dirname, isAbsolute, join } from 'node:path';
 
 import { parsePrice } from '../../../cost/hardware/operation.ts';
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { Deadline } from '../../../plan/request/deadline.ts';
 import { readFileText } from '../../../platform/read-file.ts';
@@ -50,11 +51,9 @@ function tasksOf(questions: SweepQuestions, folder: string, options: CompareOpti
     price: clusters.flatMap((c) =>
       'price' in c && c.price !== undefined ? (parsePrice(c.price) ?? []) : [],
     ),
-    ...(devices === undefined ? {} : { devices }),
-    ...(sequences === undefined ? {} : { seq: sequences }),
-    ...(globalBatches === undefined ? {} : { globalBatch: globalBatches }),
+    ...defined({ devices, seq: sequences, globalBatch: globalBatches }),
     ...(tokens === undefined ? {} : { tokens: parseTokens(String(tokens), 'tokens') }),
-    ...(plans === undefined ? {} : { plans }),
+    ...defined({ plans }),
   };
   // Wrong plan names are refused before any question is asked.
   parsePlans(asked.plans);

@@ -4,6 +4,8 @@
  */
 
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
+import { defined } from '../../../defined.ts';
+import { messageOf } from '../../../errors.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../plan/request/request.ts';
@@ -150,8 +152,7 @@ async function compareAsGraph(
       table,
       ...run,
       maxDims,
-      ...(plans === undefined ? {} : { plans }),
-      ...(slice === undefined ? {} : { slice }),
+      ...defined({ plans, slice }),
     },
   );
   if (padding === undefined) return compared;
@@ -220,13 +221,9 @@ function readPiece(path: string): Comparison {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError(
-      'E_SYNTAX',
-      `not JSON: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        file: path,
-      },
-    );
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${messageOf(error)}`, {
+      file: path,
+    });
   }
   return asComparison(value, path);
 }

@@ -3,6 +3,7 @@
  * writes the plan folder.
  */
 
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { SizeValues } from '../../../graph/text/size-value.ts';
 import type { Graph } from '../../../graph/types.ts';
@@ -216,7 +217,7 @@ export async function planGraph(task: PlanTask): Promise<number> {
     ...answered,
     ...(await atRangeEnds(task, plan, ends.deadline)),
     ...(task.stages === undefined ? {} : { pipeline: task.stages.cut(serial.prepared, choice) }),
-    ...(steps === undefined ? {} : { steps }),
+    ...defined({ steps }),
   };
   printPlan(task, prepared, found, deadline);
   // The answer is out: a disk that is full by now takes nothing away.
@@ -245,8 +246,7 @@ function printPlan(
   if (options.json === true) {
     const more = {
       ...(warnings.length === 0 ? {} : { warnings }),
-      ...(ends === undefined ? {} : { ends }),
-      ...(pipeline === undefined ? {} : { pipeline }),
+      ...defined({ ends, pipeline }),
       ...(overlap === undefined ? {} : { overlap: withoutResult(overlap) }),
       ...(step === undefined ? {} : { simulated: withoutResult(step) }),
       ...(steps === undefined ? {} : { solverSteps: steps.steps }),
@@ -331,8 +331,7 @@ function asGiven(
   const { checkpoint: _, activations: __, ...made } = plan.request;
   const request = {
     ...made,
-    ...(checkpoint === undefined ? {} : { checkpoint }),
-    ...(activations === undefined ? {} : { activations }),
+    ...defined({ checkpoint, activations }),
   };
   return { request, budgetBytes: plan.memory.budgetBytes };
 }

@@ -1,6 +1,7 @@
 /** `check`: what a mode forbids in a program or a plan, and whether its types can be stripped. */
 import { existsSync, statSync } from 'node:fs';
 
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { CheckReport } from '../../../local-spmd/check.ts';
 import type { Mode } from '../../../local-spmd/modes.ts';
@@ -48,7 +49,7 @@ async function ofModel(path: string, options: CheckOptions, mode: Mode): Promise
     mode,
     table,
     types,
-    ...(options.mesh === undefined ? {} : { mesh: options.mesh }),
+    ...defined({ mesh: options.mesh }),
   });
 }
 
@@ -60,7 +61,7 @@ function jsonOf(report: CheckReport | PlanCheckReport): unknown {
     types,
     fix,
     message,
-    ...(source === undefined ? {} : { source }),
+    ...defined({ source }),
   });
   return {
     ...report,

@@ -9,6 +9,7 @@ import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
+import { messageOf } from '../../../errors.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { askPlan } from './ask-plan.ts';
@@ -71,7 +72,7 @@ export async function startServer({
   const server = createServer((request, response) => {
     const { port } = server.address() as AddressInfo;
     answer(request, response, { ...served, port, folder, token }).catch((error: unknown) => {
-      refuse(response, 500, error instanceof Error ? error.message : String(error));
+      refuse(response, 500, messageOf(error));
     });
   });
   server.once('close', () => served.kept.close());

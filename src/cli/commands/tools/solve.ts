@@ -3,6 +3,8 @@
 import { gunzipSync } from 'node:zlib';
 
 import { IopddlError, readIopddl } from '../../../contest/iopddl.ts';
+import { defined } from '../../../defined.ts';
+import { messageOf } from '../../../errors.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { asCertificate } from '../../../plan/record/certificate.ts';
 import { fileText, readFileBytes, shownPath } from '../../../platform/read-file.ts';
@@ -48,7 +50,7 @@ export async function solveCommand(
     ...(steps === undefined ? {} : { onStep: steps.listen }),
     // Even a limit that reading took whole leaves a first choice some time.
     ...(timeLimit === undefined ? {} : { timeLimitSeconds: Math.max(0.05, deadline.leftSeconds) }),
-    ...(rounds === undefined ? {} : { rounds }),
+    ...defined({ rounds }),
     ...(lanes === undefined ? {} : { members: Math.max(1, lanes) }),
   });
   if (deadline.isInterrupted && solution.status === 'feasible')
@@ -143,7 +145,7 @@ function parsedJson(bytes: Buffer, path: string): unknown {
 }
 
 function message(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return messageOf(error);
 }
 
 function report(
@@ -162,12 +164,11 @@ function report(
       gap: Number.isFinite(gap) ? gap : null,
       seconds,
       choice: Array.from(choice),
-      ...(solution.evidence === undefined ? {} : { evidence: solution.evidence }),
-      ...(solution.conflict === undefined ? {} : { conflict: solution.conflict }),
+      ...defined({ evidence: solution.evidence, conflict: solution.conflict }),
       ...(solution.smallestBudget === undefined
         ? {}
         : { smallestBudget: `${solution.smallestBudget}` }),
-      ...(solverSteps === undefined ? {} : { solverSteps }),
+      ...defined({ solverSteps }),
     };
     io.stdout(`${JSON.stringify(body)}\n`);
     return;

@@ -3,11 +3,11 @@
  * in the written program.
  */
 import type { OrderOptions } from '../../../backend/target.ts';
+import { defined } from '../../../defined.ts';
 import type { ExportOptions } from './flags.ts';
 
 export function orderOf({ order, bucket }: Pick<ExportOptions, 'order' | 'bucket'>): OrderOptions {
   return {
-    ...(order === undefined ? {} : { order }),
-    ...(bucket === undefined ? {} : { bucketBytes: bucket }),
+    ...defined({ order, bucketBytes: bucket }),
   };
 }

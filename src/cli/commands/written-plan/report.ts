@@ -1,6 +1,7 @@
 /** `report`: takes a plan or a comparison and writes it as HTML, Markdown, text, JSON or CSV. */
 
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import type { PlanCheck } from '../../../plan/questions/check-plan.ts';
@@ -76,8 +77,7 @@ async function gather(
     ...(check === undefined
       ? {}
       : { opened: { plan, prepared: check.prepared, choice: check.choice } }),
-    ...(pipeline === undefined ? {} : { pipeline }),
-    ...(progress === undefined ? {} : { progress }),
+    ...defined({ pipeline, progress }),
     onMissing: (line) => io.stderr(`left out: ${line}\n`),
     onProgress: (line) => io.stderr(`${line}\n`),
   });
@@ -86,7 +86,7 @@ async function gather(
     cluster,
     analysis,
     version: VERSION,
-    ...(graph !== undefined ? { graph } : {}),
+    ...defined({ graph }),
   });
 }
 

@@ -3,6 +3,7 @@
  * of a request that it sets. This file defines the record and reads the texts of a command line
  * into values that the records type.
  */
+import { defined } from '../../../defined.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 
 /**
@@ -59,7 +60,7 @@ export function value<T>(
   read: Read<T>,
   sets?: Sets<T>,
 ): Flag<T | undefined> {
-  return { usage, help, read, ...(sets === undefined ? {} : { sets: sets }) };
+  return { usage, help, read, ...defined({ sets: sets }) };
 }
 
 /** A flag with one argument that may be given several times. */
@@ -74,18 +75,18 @@ export function list<T>(
     help: `${help}; repeatable`,
     read,
     isList: true,
-    ...(sets === undefined ? {} : { sets }),
+    ...defined({ sets }),
   };
 }
 
 /** A flag without an argument: its value is true where the flag is given. */
 export function on(usage: string, help: string, sets?: Sets<true>): Flag<true | undefined> {
-  return { usage, help, ...(sets === undefined ? {} : { sets: sets }) };
+  return { usage, help, ...defined({ sets: sets }) };
 }
 
 /** A flag `--no-name`: its value is false where the flag is given. */
 export function off(usage: `--no-${string}`, help: string, sets?: Sets<boolean>): Flag<boolean> {
-  return { usage, help, ...(sets === undefined ? {} : { sets }) };
+  return { usage, help, ...defined({ sets }) };
 }
 
 /** The flag with a default. */

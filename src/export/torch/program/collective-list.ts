@@ -3,6 +3,7 @@
  * it is called.
  */
 import type { CollectiveKind } from '../../../cost/collective-model.ts';
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { DTYPE_BYTES, type Graph, type Node, type TensorType } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
@@ -85,9 +86,7 @@ export function collectiveList(
   return {
     version: 1,
     plan,
-    ...(order === undefined ? {} : { order }),
-    ...(seconds === undefined ? {} : { seconds }),
-    ...(peakBytes === undefined ? {} : { peakBytes }),
+    ...defined({ order, seconds, peakBytes }),
     collectives: collectiveRows(program, split),
   };
 }
@@ -132,11 +131,10 @@ function rowsOf(
         node: node.name,
         kind,
         meshDims: meshDims.map((m) => mesh.names[m]),
-        ...(op === undefined ? {} : { op }),
-        ...(targets === undefined ? {} : { targets }),
+        ...defined({ op, targets }),
         dtype,
         ...(line.length === 1
-          ? { bytes, shape, ...(path === undefined ? {} : { path }) }
+          ? { bytes, shape, ...defined({ path }) }
           : {
               bytes: members.reduce((sum, one) => sum + one.bytes, 0),
               members: members.map(({ dtype: _, ...member }) => member),
@@ -164,7 +162,7 @@ export function memberRow(
     dtype: torchDtype(type.dtype),
     bytes: largestBytes(program, type) * (kind === 'all_gather' ? mesh.sizeOf(meshDims) : 1),
     shape: type.shape.map((dim) => sizeAt(program, dim, 0)),
-    ...(meta.path === undefined ? {} : { path: meta.path }),
+    ...defined({ path: meta.path }),
   };
 }
 

@@ -11,6 +11,7 @@ import {
   pyTuple,
 } from '../../../backend/python-text.ts';
 import type { CollectiveKind } from '../../../cost/collective-model.ts';
+import { defined } from '../../../defined.ts';
 import { internalError, ShardwrightError } from '../../../errors.ts';
 import { bodyResult } from '../../../graph/control.ts';
 import type { Arg, Graph, Node } from '../../../graph/types.ts';
@@ -448,7 +449,7 @@ class FunctionText {
       return `${helper}(here, ${value}, ${targets}, ${pyString(group)})`;
     }
     const { sent, rest, after } = this.sides(node, kind, order);
-    this.open.set(node.name, [{ node, ...(after === undefined ? {} : { after }) }]);
+    this.open.set(node.name, [{ node, ...defined({ after }) }]);
     return `${helper}(here, ${[sent, ...rest, pyString(group)].join(', ')})`;
   }
 

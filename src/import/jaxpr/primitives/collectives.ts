@@ -3,6 +3,7 @@
  * communicate.
  */
 
+import { defined } from '../../../defined.ts';
 import type { Arg } from '../../../graph/types.ts';
 import { type GraphOfJaxpr, numbers } from '../builder.ts';
 import { type Lower, opaque, operand, shapeOf } from '../equation.ts';
@@ -43,7 +44,7 @@ function groupsOf(b: GraphOfJaxpr, names: readonly string[]): number[][] | undef
 function grouped(b: GraphOfJaxpr, e: Equation, keys: readonly string[]): Record<string, Arg> {
   const names = keys.flatMap((key) => axisNames(b.literal(e, key)));
   const groups = groupsOf(b, names);
-  return { axes: names, ...(groups === undefined ? {} : { replica_groups: groups }) };
+  return { axes: names, ...defined({ replica_groups: groups }) };
 }
 
 const allReduce =

@@ -6,6 +6,7 @@
  * Shardy's shardings, so that both dialects become one graph.
  */
 
+import { defined } from '../../../defined.ts';
 import { TERMINATORS } from '../reducer.ts';
 import type { MlirReader } from '../syntax/reader.ts';
 import { freeUses } from '../syntax/scope.ts';
@@ -209,7 +210,7 @@ class RegionFinder {
       regions: [{ args, operations: body, at }],
       operandTypes: entries.flatMap((op) => [...op.operandTypes]),
       resultTypes: exits.flatMap((op) => [...op.resultTypes]),
-      ...(location !== undefined ? { location } : {}),
+      ...defined({ location }),
     };
   }
 

@@ -4,6 +4,7 @@
  * counts.
  */
 
+import { defined } from '../../../defined.ts';
 import type { MlirReader } from './reader.ts';
 import type { MlirLocation } from './syntax.ts';
 
@@ -90,5 +91,5 @@ export function resolveLocation(
     place ??= at.place;
     at = at.alias === undefined ? undefined : aliases.get(at.alias);
   }
-  return { ...(name !== undefined ? { name } : {}), ...(place !== undefined ? { place } : {}) };
+  return { ...defined({ name, place }) };
 }

@@ -1,5 +1,6 @@
 /** Operations and regions. What an operation of either form says ends up in the same record. */
 
+import { defined } from '../../../defined.ts';
 import { optionalDictionary, readDictionary } from './attributes.ts';
 import type { Draft, FormReader } from './forms.ts';
 import { optionalLocation } from './location.ts';
@@ -58,7 +59,7 @@ export class OperationReader implements FormReader {
     const type = readType(reader);
     const attributes = optionalDictionary(reader) ?? NO_ATTRIBUTES;
     const location = optionalLocation(reader);
-    return { id, type, at, attributes, ...(location !== undefined ? { location } : {}) };
+    return { id, type, at, attributes, ...defined({ location }) };
   }
 
   operation(): Operation {

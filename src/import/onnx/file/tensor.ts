@@ -1,5 +1,6 @@
 /** Tensors of an ONNX model: always their shape, their elements only where there are few. */
 
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { DType } from '../../../graph/types.ts';
 import type { WireReader } from './wire.ts';
@@ -91,7 +92,7 @@ export function readTensor(reader: WireReader): OnnxTensor {
     });
   const values =
     external || count > MAX_CONSTANT ? undefined : elements(dtype, count, raw, floats, ints);
-  return { name, dims: sizes, dtype, ...(values !== undefined ? { values } : {}) };
+  return { name, dims: sizes, dtype, ...defined({ values }) };
 }
 
 /** Elements of a small tensor; undefined where they are stored in a way that shapes never are. */

@@ -4,6 +4,7 @@
  * right-hand side, and its columns are independent too.
  */
 
+import { defined } from '../../../defined.ts';
 import type { DType } from '../../../graph/types.ts';
 import { flat, fromFlat, type NDArray, sizeOf } from '../../../ndarray/array.ts';
 import { matmul } from '../../../ndarray/matmul.ts';
@@ -99,7 +100,7 @@ export function decomposition(name: string, spec: Decomposition): OperatorRecord
   return defineOp(name, {
     schema: spec.schema,
     cls: 'other',
-    ...(spec.aliases === undefined ? {} : { aliases: spec.aliases }),
+    ...defined({ aliases: spec.aliases }),
     results: spec.tuple === true ? 'tuple' : 'single',
     infer: types,
     shard: batchRules,

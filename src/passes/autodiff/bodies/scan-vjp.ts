@@ -3,6 +3,7 @@
  * reads.
  */
 
+import { defined } from '../../../defined.ts';
 import { internalError } from '../../../errors.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
@@ -600,7 +601,6 @@ function tupleItems(type: ValueType): readonly ValueType[] {
 /** The place of a call in the program. */
 function placeOf({ meta }: Node): Pick<Node['meta'], 'path' | 'source'> {
   return {
-    ...(meta.path === undefined ? {} : { path: meta.path }),
-    ...(meta.source === undefined ? {} : { source: meta.source }),
+    ...defined({ path: meta.path, source: meta.source }),
   };
 }

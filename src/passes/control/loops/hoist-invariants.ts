@@ -1,5 +1,6 @@
 /** Moves calls that give the same value on every trip out of loops. */
 
+import { defined } from '../../../defined.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
 import type { Arg, Graph, Node, NodeMeta } from '../../../graph/types.ts';
@@ -53,7 +54,7 @@ function hoisted(
   for (const call of step.nodes) {
     if (!invariant.has(call.name)) continue;
     const { phase } = node.meta;
-    const meta: NodeMeta = { ...call.meta, ...(phase === undefined ? {} : { phase }) };
+    const meta: NodeMeta = { ...call.meta, ...defined({ phase }) };
     names.set(call.name, writer.copy(call, step, names, meta));
   }
   const operands = [...captured, ...frontier.map((name) => names.get(name) ?? null)];

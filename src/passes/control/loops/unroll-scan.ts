@@ -1,5 +1,6 @@
 /** Replaces `scan` and `map` by one copy of their body for each trip. */
 
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
@@ -57,7 +58,7 @@ function unrolled(
     const rows = xs.map((x) => (isRef(x) ? calls.call('aten.select.int', [x, 0, row]) : x));
     const results = writer.inline(step, [...carry, ...rows, ...captured], (inner) => ({
       ...inner.meta,
-      ...(node.meta.phase === undefined ? {} : { phase: node.meta.phase }),
+      ...defined({ phase: node.meta.phase }),
       ...(inner.meta.path === undefined && path !== undefined ? { path } : {}),
     }));
     carry = results.slice(0, init.length);

@@ -3,6 +3,7 @@
  * nearest other plans.
  */
 
+import { defined } from '../../../defined.ts';
 import {
   type CandidateClass,
   explainNode,
@@ -57,7 +58,7 @@ export function candidatesOf(opened: Reopened, nodes: readonly number[]): NodeCa
         computeSeconds: c.computeSeconds,
         inSeconds: c.inSeconds,
         outSeconds: c.outSeconds,
-        ...(c.reason === undefined ? {} : { reason: c.reason }),
+        ...defined({ reason: c.reason }),
       })),
       limits: found.limits,
     };

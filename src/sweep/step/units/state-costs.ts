@@ -7,6 +7,7 @@
 import { COLLECTIVE_KINDS, dimsMask } from '../../../cost/collective-model.ts';
 import type { StepSoftware } from '../../../cost/kernels/software.ts';
 import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
+import { defined } from '../../../defined.ts';
 import type { LayoutKind } from '../../model/layout.ts';
 import {
   type DataGroups,
@@ -144,7 +145,7 @@ function parameterCosts(
   listed: boolean,
 ): PricedParameter[] {
   const { mode, groups, once, moving, state } = how;
-  const ways = { listed, ...(state === undefined ? {} : { state }) };
+  const ways = { listed, ...defined({ state }) };
   const alike = alikeIn(parameters);
   const moves =
     moving === undefined
