@@ -92,10 +92,10 @@ async function knownBudgets(
   };
 }
 
-/** Budgets that are asked in search of the least, at most. */
-const MOST_ASKED = 24;
-/** The least budget is found to one part in so many, and to a KiB. */
-const FINENESS = 2 ** 14;
+/** Budgets that are asked in search of the least, at most: each is planned in full. */
+const MOST_ASKED = 10;
+/** The least budget is found to about one part in so many, and to a KiB. */
+const FINENESS = 2 ** 6;
 
 /**
  * Narrows the range from the budgets that are proven to have no plan to the least that has one. The

@@ -40,7 +40,9 @@ async function hasPlan(graph: Graph, mesh: string, memoryBytes: number): Promise
   }
 }
 
-const GRAIN = 2048;
+/** The distance from a hint to a budget that has no plan: one part in 32, and at least 2 KiB. */
+const LEAST_DISTANCE = 2048;
+const distanceOf = (bytes: number): number => Math.max(LEAST_DISTANCE, Math.ceil(bytes / 32));
 const small = (): Graph =>
   trace(({ x }: { x: Tensor }) => x.matmul(param('w1', [64, 96])).relu(), {
     x: spec([48, 64]),
@@ -50,10 +52,10 @@ describe('the budget that a refusal for memory names', () => {
   test.each([
     ['a training step of an MLP', load('torch/mlp-loss/joint.expanded'), 'dp=2,tp=2'],
     ['a product', small(), 'd=4'],
-  ])('%s: it has a plan, and 2 KiB below none is found', async (_, graph, mesh) => {
+  ])('%s: it has a plan, and one part in 32 below none is found', async (_, graph, mesh) => {
     const enough = await hinted(graph, mesh);
     expect(await hasPlan(graph, mesh, enough)).toBe(true);
-    expect(await hasPlan(graph, mesh, enough - GRAIN)).toBe(false);
+    expect(await hasPlan(graph, mesh, enough - distanceOf(enough))).toBe(false);
   });
 
   test('it is the least peak of all choices of a small program', async () => {
@@ -65,7 +67,7 @@ describe('the budget that a refusal for memory names', () => {
     }
     const enough = await hinted(small(), 'd=4');
     expect(enough).toBeGreaterThanOrEqual(least);
-    expect(enough - least).toBeLessThan(GRAIN);
+    expect(enough - least).toBeLessThan(LEAST_DISTANCE);
   });
 });
 
