@@ -408,10 +408,13 @@ function firstRuns(
   // A bound on plans that recompute nothing says nothing about one that does.
   if (!coversRecomputation(prepared.question.request)) return undefined;
   const first = prepare(parseGraph(text, 'certificate.json.gz'), prepared.question.request, table);
-  const known = new Set(first.question.program.nodes.map((node) => node.name));
-  const recomputed = prepared.question.program.nodes.flatMap(({ name, meta }) =>
-    known.has(name) ? [] : [meta.repeats ?? name],
-  );
+  const [before, after] = [first, prepared].map((each) => each.question.program.nodes);
+  const [known, left] = [before, after].map((nodes) => new Set(nodes.map(({ name }) => name)));
+  // A first run that nothing reads is left out, and what repeats it no longer says so.
+  const recomputed = [
+    ...after.flatMap(({ name, meta }) => (known.has(name) ? [] : [meta.repeats ?? []].flat())),
+    ...before.flatMap(({ name }) => (left.has(name) ? [] : [name])),
+  ];
   const { graph } = recomputeInBackward(first.model.graph, new Set(recomputed));
   return printGraph(plannable(graph, table)) === printGraph(prepared.question.program)
     ? first
