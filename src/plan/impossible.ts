@@ -48,7 +48,9 @@ export async function explainImpossible(
   const needed = Math.max(known.neededBytes ?? 0, memory.leastBytes ?? 0);
   const range = { ...known, ...(needed > 0 ? { neededBytes: needed } : {}) };
   const { neededBytes = 0, ...enough } =
-    ask === undefined ? range : await leastBudget(range, ask, deadline);
+    ask === undefined || prepared.left.compact.problem.domains.length > FEW
+      ? range
+      : await leastBudget(range, ask, deadline);
   return { ...answer, ...enough, ...(neededBytes > budgetBytes ? { neededBytes } : {}) };
 }
 
@@ -96,11 +98,16 @@ async function knownBudgets(
 const MOST_ASKED = 10;
 /** The least budget is found to about one part in so many, and to a KiB. */
 const FINENESS = 2 ** 6;
+/**
+ * Most variables of a problem for which the least budget is looked for: each budget is planned in
+ * full, and close to the least one of a larger problem that can take minutes.
+ */
+const FEW = 256;
 
 /**
  * Narrows the range from the budgets that are proven to have no plan to the least that has one. The
  * lower end is asked first, because it is often reached; then the middle. Where nothing is known
- * above, budgets double. A budget that stays open counts as one without a plan, but proves nothing.
+ * above, budgets double. The search ends where the range is narrow, and where a budget stays open.
  * The answer is a budget that was asked.
  */
 async function leastBudget(
@@ -115,12 +122,14 @@ async function leastBudget(
     left--;
     const found = await ask(bytes);
     if (found === 'none') needed = Math.max(needed, bytes + 1);
+    if (found === 'open') left = 0;
     if (typeof found !== 'number') return false;
     [peak, enough] = [Math.min(peak, found), Math.min(enough, bytes)];
     return true;
   };
   let low = Math.max(1, Math.ceil(needed / grain));
   for (let grains = low; left > 1 && low * grain < peak && !deadline.isOver;) {
+    if (peak < Infinity && peak - needed < peak / FINENESS) break;
     if (!(await asked(grains * grain))) low = grains + 1;
     grains = peak === Infinity ? 2 * low : Math.floor((low + Math.ceil(peak / grain)) / 2);
   }
