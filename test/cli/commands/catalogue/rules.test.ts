@@ -38,10 +38,15 @@ describe('shardwright rules', () => {
       'unsound',
       'missing',
       'explained',
+      'derivativesChecked',
+      'wrongDerivatives',
+      'uncompared',
       'untried',
       'untested',
     ]);
     expect([report.operators, report.unsound, report.missing]).toEqual([1, [], []]);
+    // A built-in operator states no derivative of its own here.
+    expect([report.wrongDerivatives, report.uncompared]).toEqual([[], []]);
     expect(report.rulesChecked).toBeGreaterThan(30);
     expect(report.combinations).toBeGreaterThan(100);
     const log = await run('rules', '--op', 'log', '--check', '--ranks', '2');
