@@ -27,10 +27,12 @@ MEGATRON = ("S(0)[1]S(0)[0]", "S(0)[1]S(0)[0]", "S(0)S(1)", "S(0)R")
 TENSOR_2X2 = ("S(0)S(0)", "S(0)S(0)", "S(1)S(1)", "RR")
 FLAGS: dict[str, dict[str, Any]] = {
     "mlp-2-tensor": {"mesh": "dp=2", "inputs": "R", **pinned("S(0)", "S(0)", "S(1)", "R")},
+    "mlp-2-fsdp": {"mesh": "dp=2", "inputs": "S(0)", **pinned(*["S(0)"] * 4)},
     "mlp-4-fsdp": {"mesh": "dp=4", "inputs": "S(0)", **pinned(*["S(0)"] * 4)},
     "mlp-2x2-tensor": {"mesh": "dp=2,tp=2", "inputs": "RR", **pinned(*TENSOR_2X2)},
     "mlp-2x2-fsdp-all": {"mesh": "dp=2,tp=2", "inputs": "S(0)S(0)", **pinned(*["S(0)S(0)"] * 4)},
     "mlp-2x2-megatron": {"mesh": "dp=2,tp=2", "inputs": "S(0)R", **pinned(*MEGATRON)},
+    "mlp-2x2-columns": {"mesh": "dp=2,tp=2", "inputs": "S(0)R", **pinned("RS(0)", "RS(0)", "RS(1)", "RR")},
     "dropout-2x2": {"mesh": "dp=2,tp=2", "inputs": "RR", **pinned(*TENSOR_2X2)},
 }
 

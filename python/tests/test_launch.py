@@ -81,7 +81,7 @@ def again_if_crashed(run: Callable[[], list[tuple[int, str]]]) -> list[tuple[int
 
 TWO_HOSTS = """
 dist.init_process_group("gloo")
-plan = shardwright.load(PLANS / "mlp-2x2-megatron")
+plan = shardwright.load(PLANS / "mlp-2x2-columns")
 plan = dataclasses.replace(plan, placements={**plan.placements, "devicesPerHost": 2})
 ranks = torch.tensor(eval(sys.argv[1]))
 mesh = dist.device_mesh.DeviceMesh("cpu", ranks, mesh_dim_names=("dp", "tp"))
@@ -123,7 +123,7 @@ def test_ranks_in_another_order_are_refused_on_two_hosts(tmp_path: Path) -> None
 
 ALONE = """
 dist.init_process_group("gloo", timeout=timedelta(seconds=600))
-plan = shardwright.load(PLANS / "mlp-2-tensor")
+plan = shardwright.load(PLANS / "mlp-2-fsdp")
 model, x, y = mlp()
 module = shardwright.parallelize(model, plan, plan.init_device_mesh("cpu"), timeout=timedelta(seconds=float(sys.argv[2])))
 loss = module(x, y)
