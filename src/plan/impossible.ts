@@ -58,8 +58,14 @@ export async function explainImpossible(
 type Budgets = Pick<Infeasible, 'smallestBudgetBytes' | 'neededBytes' | 'enoughBytes'>;
 
 /**
+ * Bounds on the states under which a plan is looked for, as multiples of the least: the leanest
+ * states can come with the largest activations.
+ */
+const STATE_BOUNDS = [1, 2, 4, 8];
+
+/**
  * The memory of the states alone is a budget that works where the budget limits states, and a lower
- * bound where it limits the peak; there the fastest plan with as few states has a sufficient peak.
+ * bound where it limits the peak; there fast plans with few states have a sufficient peak.
  *
  * @param stateBytes the least memory of the states, where it is known
  */
@@ -73,25 +79,27 @@ async function knownBudgets(
   const bytes = stateBytes ?? (await leastMemory(compact.problem, deadline.solveOptions));
   if (bytes === undefined) return {};
   if (!holdsPeak(request)) return { smallestBudgetBytes: bytes };
-  const rows = compact.problem.rows?.map((row) => ({
-    ...row,
-    bound: Math.max(bytes, Math.floor(row.bound)),
-  }));
-  const lean = { ...compact.problem, ...defined({ rows }) };
-  const asked = {
-    engine: 'exact',
-    certify: false,
-    gap: gapOnTheWay(request),
-    workLimit: workOn(lean),
-    seed: request.seed,
-    ...deadline.solveOptions,
-  } as const;
-  const found = await solveUnlessLate(lean, asked);
-  if (found === undefined || found.status === 'infeasible') return { neededBytes: bytes };
-  return {
-    neededBytes: bytes,
-    enoughBytes: choicePeakBytes(prepared.model, compact.expand(found.choice)),
-  };
+  let enoughBytes = Infinity;
+  for (const times of STATE_BOUNDS) {
+    const rows = compact.problem.rows?.map((row) => ({
+      ...row,
+      bound: Math.max(times * bytes, Math.floor(row.bound)),
+    }));
+    const under = { ...compact.problem, ...defined({ rows }) };
+    const found = await solveUnlessLate(under, {
+      engine: 'exact',
+      certify: false,
+      gap: gapOnTheWay(request),
+      workLimit: workOn(under),
+      seed: request.seed,
+      ...deadline.solveOptions,
+    });
+    if (found === undefined || found.status === 'infeasible') break;
+    const peakBytes = choicePeakBytes(prepared.model, compact.expand(found.choice));
+    if (peakBytes >= enoughBytes) break;
+    enoughBytes = peakBytes;
+  }
+  return { neededBytes: bytes, ...(enoughBytes === Infinity ? {} : { enoughBytes }) };
 }
 
 /** Budgets that are asked in search of the least, at most: each is planned in full. */

@@ -58,6 +58,17 @@ describe('the budget that a refusal for memory names', () => {
     expect(await hasPlan(graph, mesh, enough - distanceOf(enough))).toBe(false);
   });
 
+  test('of a large program it has a plan too, and is below the peak of the plan without a budget', async () => {
+    const graph = load('torch/gpt2-2l/joint.expanded');
+    const free = await shard(graph, request('dp=2,tp=2', { activations: 'report' }), {
+      table: TABLE,
+    });
+    if (free.status !== 'planned') throw new Error('a request without a budget has a plan');
+    const enough = await hinted(graph, 'dp=2,tp=2');
+    expect(enough).toBeLessThan(free.plan.memory.timeline?.peakBytes ?? 0);
+    expect(await hasPlan(graph, 'dp=2,tp=2', enough)).toBe(true);
+  }, 120_000);
+
   test('it is the least peak of all choices of a small program', async () => {
     const { model, left } = prepare(small(), request('d=4'), TABLE);
     let least = Infinity;
