@@ -194,6 +194,17 @@ export class ConfigReader {
     return rest.sort();
   }
 
+  /** Refuses a class of an architecture that is none of the known ones. @throws E_UNSUPPORTED */
+  checkClass(className: string, known: readonly string[]): void {
+    if (!known.includes(className))
+      throw this.inconsistent(
+        'architectures[0]',
+        `is '${className}'`,
+        `known: ${known.join(', ')}`,
+        'E_UNSUPPORTED',
+      );
+  }
+
   /** An error about values that are right alone and wrong together. */
   inconsistent(name: string, problem: string, hint?: string, code = 'E_TYPE'): ShardwrightError {
     return new ShardwrightError(code, `${this.path}.${name} ${problem}`, this.details(name, hint));

@@ -14,6 +14,7 @@ import {
   setOwn,
   typeText,
 } from '../../graph/value.ts';
+import { isEffect } from '../../passes/plannable/checks.ts';
 import type { Infer } from '../complete/infer.ts';
 import { inferSymbolic } from '../complete/symbolic.ts';
 import { bodyInputs } from './bodies.ts';
@@ -417,11 +418,4 @@ function readsSymbols(draft: FxNode, typeOf: (name: string) => ValueType): boole
     found ||= isSymbolic(typeOf(name));
   });
   return found;
-}
-
-/** Checks and constraints that return nothing. */
-function isEffect(target: string): boolean {
-  return /^(aten\.(_assert_|sym_constrain_range)|torch\._C\._(set_grad_enabled|log_api_usage)|torch\._check)/.test(
-    target,
-  );
 }

@@ -43,13 +43,7 @@ interface BertConfig {
 }
 
 function readConfig(config: ConfigReader, className = 'BertModel'): BertConfig {
-  if (className !== 'BertModel' && className !== 'BertForMaskedLM')
-    throw config.inconsistent(
-      'architectures[0]',
-      `is '${className}'`,
-      'known: BertModel, BertForMaskedLM',
-      'E_UNSUPPORTED',
-    );
+  config.checkClass(className, ['BertModel', 'BertForMaskedLM']);
   const width = config.size('hidden_size');
   const heads = config.size('num_attention_heads');
   return {

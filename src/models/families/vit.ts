@@ -41,13 +41,7 @@ interface VitConfig {
 }
 
 function readConfig(config: ConfigReader, className = 'ViTModel'): VitConfig {
-  if (className !== 'ViTModel' && className !== 'ViTForImageClassification')
-    throw config.inconsistent(
-      'architectures[0]',
-      `is '${className}'`,
-      'known: ViTModel, ViTForImageClassification',
-      'E_UNSUPPORTED',
-    );
+  config.checkClass(className, ['ViTModel', 'ViTForImageClassification']);
   const classifies = className === 'ViTForImageClassification';
   const width = config.size('hidden_size');
   const heads = config.size('num_attention_heads');

@@ -3,18 +3,19 @@
 import type { Graph, Node } from '../../graph/types.ts';
 import { getOwn, setOwn } from '../../graph/value.ts';
 
+/** Tells whether an operator checks or sets something and returns nothing. */
+export function isEffect(target: string): boolean {
+  return /^(aten\.(_assert_|sym_constrain_range)|torch\._C\._(set_grad_enabled|log_api_usage)|torch\._check)/.test(
+    target,
+  );
+}
+
 /**
  * Calls that check something and return nothing: torch.export writes one `_assert_tensor_metadata`
  * for every cast. Their types were compared at import; a plan has nothing to place for them.
  */
 export function isCheck(node: Node): boolean {
-  return (
-    node.kind === 'call' &&
-    node.type.kind === 'none' &&
-    /^(aten\.(_assert_|sym_constrain_range)|torch\._C\._(set_grad_enabled|log_api_usage)|torch\._check)/.test(
-      node.target,
-    )
-  );
+  return node.kind === 'call' && node.type.kind === 'none' && isEffect(node.target);
 }
 
 /**
