@@ -14,7 +14,7 @@ import {
   type Output,
   type ValueType,
 } from './types.ts';
-import { getOwn, isList, NO_KWARGS, sameShape, sameType, typeText } from './value.ts';
+import { eachOperand, getOwn, isList, NO_KWARGS, sameShape, sameType, typeText } from './value.ts';
 
 /** Type of a call by the operator's own rule; undefined where the operator is not known. */
 export type Retype = (node: Node, typeOf: (name: string) => ValueType) => ValueType | undefined;
@@ -282,10 +282,31 @@ function typeMismatch(node: Node, ours: ValueType): ShardwrightError {
       node: node.name,
       ...(node.meta.line !== undefined ? { position: { line: node.meta.line, column: 1 } } : {}),
       ...defined({ path: node.meta.path }),
-      hint:
-        `write ${typeText(ours)} in the annotation of ${node.name}, or correct the types of ` +
-        'its operands',
+      hint: mismatchHint(node, node.type, ours),
     },
+  );
+}
+
+/**
+ * The edit for a call whose stated type is not that of its operator. A factory that names no dtype
+ * has that of `torch.set_default_dtype`, which no text holds.
+ */
+export function mismatchHint(
+  call: Pick<Node, 'name' | 'args' | 'kwargs'>,
+  stated: ValueType,
+  ours: ValueType,
+): string {
+  let operands = 0;
+  eachOperand(call, () => operands++);
+  if (operands === 0 && stated.kind === 'tensor' && ours.kind === 'tensor')
+    if (stated.dtype !== ours.dtype && sameShape(stated.shape, ours.shape))
+      return (
+        `write the dtype in the call, as in dtype = torch.bfloat16: ${call.name} names none, and ` +
+        'the default dtype of the run is not in the text'
+      );
+  return (
+    `correct the operands and arguments of ${call.name}; if they are those of the program, write ` +
+    `${typeText(ours)} in its annotation`
   );
 }
 

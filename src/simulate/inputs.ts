@@ -100,6 +100,7 @@ const DOMAINS: Readonly<Record<string, readonly [argument: string, is: Domain['i
   'aten.bernoulli.default': ['self', 'weights'],
   'aten.cholesky.default': ['self', 'definite'],
   'aten.linalg_cholesky.default': ['self', 'definite'],
+  'aten.linalg_cholesky_ex.default': ['self', 'definite'],
   'stablehlo.cholesky': ['a', 'definite'],
   'aten.max_unpool2d.default': ['indices', 'places'],
   'aten.max_unpool3d.default': ['indices', 'places'],

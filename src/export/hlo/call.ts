@@ -99,7 +99,9 @@ export class HloCall {
   unsupported(why: string): never {
     throw new ShardwrightError('E_UNSUPPORTED', `${this.record.name} ${why}`, {
       node: this.node.name,
-      hint: 'export with --target torch, which runs every operator of PyTorch',
+      hint: this.record.name.startsWith('aten.')
+        ? 'export with --target torch, which runs every operator of PyTorch'
+        : 'plan, verify and simulate take it; --target einshard writes the placements alone',
     });
   }
 

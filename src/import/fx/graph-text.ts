@@ -264,7 +264,8 @@ class GraphText extends LineReader {
     while (text[this.pos] !== close) {
       const at = this.pos;
       const value = this.value(body, target, depth, close);
-      const word = typeof value === 'string';
+      // The operator of `with_effects` is a word of its own, before a string.
+      const word = typeof value === 'string' && !(target === 'with_effects' && items.length === 1);
       if (word && bare) {
         // Two words side by side may be one string with a comma; einsum takes one string and then a
         // list.

@@ -4,6 +4,7 @@ import { defined } from '../../defined.ts';
 import { messageOf } from '../../errors.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, controlCall } from '../../graph/control.ts';
+import { mismatchHint } from '../../graph/lint.ts';
 import type { Graph, Node, NodeMeta, Output, ValueType } from '../../graph/types.ts';
 import {
   eachOperand,
@@ -19,6 +20,7 @@ import type { Infer } from '../complete/infer.ts';
 import { inferSymbolic } from '../complete/symbolic.ts';
 import { bodyInputs } from './bodies.ts';
 import { collectiveType } from './collectives.ts';
+import { withoutEffects } from './effects.ts';
 import type { FxClass, FxInput, FxNode } from './record.ts';
 import { withStrides } from './strides.ts';
 import { withoutLists } from './text/lists.ts';
@@ -71,7 +73,7 @@ export class GraphMaker {
    */
   make(root: FxClass, name: string, signature: Signature): Graph {
     const graph = this.graph(
-      withoutLists(root, this.infer),
+      withoutEffects(withoutLists(root, this.infer)),
       name,
       signature,
       root.inputs.map((input) => input.type),
@@ -348,8 +350,7 @@ export class GraphMaker {
       `${draft.name}: the file says ${typeText(stated)}, but ${draft.target} gives ` +
         `${typeText(ours)}`,
       draft.offset,
-      `write ${typeText(ours)} in the annotation of ${draft.name}, or correct the types of ` +
-        'its operands',
+      mismatchHint(draft, stated, ours),
       draft.name,
     );
   }

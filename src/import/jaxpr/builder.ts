@@ -28,6 +28,8 @@ import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from '.
 export interface JaxprContext {
   /** Shardings of the text that could not be read, one sentence each. */
   readonly unread: Set<string>;
+  /** What was decided for the program, for its notes. */
+  readonly notes: Set<string>;
   readonly parser: JaxprParser;
   readonly infer: Infer | undefined;
   /** The mesh that the text names, with its axes. */
@@ -58,6 +60,8 @@ export class GraphOfJaxpr {
   private readonly kept = new Map<string, Map<Graph, string>>();
   /** The value that each conversion converts. */
   readonly converted = new Map<string, Arg>();
+  /** Branches that `platform_index` chose, by its node. */
+  readonly platforms = new Map<string, number>();
   size = 0;
   private readonly scope = new Map<string, string>();
   private readonly names = new NodeNames();

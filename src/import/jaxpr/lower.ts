@@ -10,7 +10,7 @@ import { higherOrder } from './primitives/higher-order.ts';
 import { loweringOf } from './primitives/primitives.ts';
 import { type JaxMesh, meshesOf, meshText } from './shardings.ts';
 import type { JaxprParser } from './text/parse.ts';
-import type { Jaxpr } from './text/syntax.ts';
+import { isDroppedOutput, type Jaxpr } from './text/syntax.ts';
 
 const MAX_NODES = 2_000_000;
 
@@ -30,6 +30,7 @@ export function lowerJaxpr(root: Jaxpr, parser: JaxprParser, options: LowerOptio
     ...(meshes.length > 1
       ? [`The text names ${meshes.length} meshes; shardings over ${meshText(mesh)} were read.`]
       : []),
+    ...context.notes,
     ...(options.ignoreShardings === true ? [] : context.unread),
   ];
   const keep = options.ignoreShardings !== true && mesh !== undefined;
@@ -52,6 +53,7 @@ interface Made {
 class Context implements JaxprContext {
   readonly maxNodes = MAX_NODES;
   readonly unread = new Set<string>();
+  readonly notes = new Set<string>();
   private readonly made = new Map<Jaxpr, Map<string, Made>>();
 
   constructor(
@@ -115,7 +117,8 @@ class Context implements JaxprContext {
       }
     for (const equation of jaxpr.equations)
       (higherOrder(equation.primitive) ?? loweringOf(equation.primitive) ?? opaque)(b, equation);
-    const outputs = jaxpr.outputs.map((atom, index): Output => ({
+    const returned = root ? jaxpr.outputs : jaxpr.outputs.filter((atom) => !isDroppedOutput(atom));
+    const outputs = returned.map((atom, index): Output => ({
       value: b.value(atom).name,
       role: 'output',
       index,

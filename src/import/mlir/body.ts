@@ -354,6 +354,9 @@ export class Body extends BodyCalls {
     const graphs = regions.map((region, i) =>
       this.subgraph(`${hint}_branch${i}`, region, region.args, captured),
     );
+    // Any number means the last branch where it names none, so that one branch is a call.
+    if (graphs.length === 1)
+      return this.emit(operation, 'call', { args: [graphs[0], outside], kwargs: NO_KWARGS });
     const predicate = isIf
       ? selector
       : regions.length === 2

@@ -177,11 +177,7 @@ function inputMeta(spec: JsonValue, place: Place, graph: FxClass, i: number): No
         roleName: nameAt(entry.tensor_constant_name, at.at('tensor_constant_name')),
       };
     case 'custom_obj':
-    case 'token':
-      throw at.error(
-        'E_UNSUPPORTED',
-        `an input that is a ${kind === 'token' ? 'token' : 'custom object'}`,
-      );
+      throw at.error('E_UNSUPPORTED', 'an input that is a custom object');
     default:
       return { role: 'input', roleName: own };
   }
@@ -203,8 +199,6 @@ function outputRole(spec: JsonValue, place: Place, next: () => number): Omit<Out
       return { role: 'grad', of: of('parameter_name') };
     case 'gradient_to_user_input':
       return { role: 'grad', of: of('user_input_name') };
-    case 'token':
-      throw at.error('E_UNSUPPORTED', 'an output that is a token');
     default:
       return { role: 'output', index: next() };
   }

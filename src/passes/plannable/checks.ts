@@ -5,7 +5,7 @@ import { getOwn, setOwn } from '../../graph/value.ts';
 
 /** Tells whether an operator checks or sets something and returns nothing. */
 export function isEffect(target: string): boolean {
-  return /^(aten\.(_assert_|sym_constrain_range)|torch\._C\._(set_grad_enabled|log_api_usage)|torch\._check)/.test(
+  return /^(aten\.(_assert_|_linalg_check_errors|_print\.|sym_constrain_range)|torch\._C\._(set_grad_enabled|log_api_usage)|torch\._check)/.test(
     target,
   );
 }

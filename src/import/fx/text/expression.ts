@@ -375,11 +375,25 @@ export class ExpressionReader {
     const member = scanner.word();
     const kind = scanner.next();
     if (name === 'torch' && !this.names.has('torch')) {
+      if (kind === 46 && member === 'ops') return this.operatorName(start);
       if (kind === 40 && member === 'device') return this.device();
       if (kind !== 46 && kind !== 40) return this.torchValue(member, start);
     }
     if (kind === 40 || this.names.has(name)) return this.nested(start);
     return this.names.unknown(`${name}.${member}`, start);
+  }
+
+  /** An operator as an argument, `torch.ops.aten.mm.default`: its name, as targets have it. */
+  private operatorName(start: number): Arg {
+    const { scanner } = this;
+    let end = scanner.start;
+    while (scanner.at(46)) {
+      scanner.next();
+      scanner.expect(NAME, 'a name');
+      end = scanner.end;
+      scanner.next();
+    }
+    return scanner.at(40) ? this.nested(start) : this.target(start, end);
   }
 
   private torchValue(member: string, start: number): Arg {

@@ -9,7 +9,7 @@ import type { GraphOfJaxpr } from '../builder.ts';
 import type { Lower } from '../equation.ts';
 import { specPlacements } from '../shardings.ts';
 import type { Literal } from '../text/literal.ts';
-import type { Atom, Equation } from '../text/syntax.ts';
+import { type Atom, type Equation, isDroppedOutput, type Jaxpr } from '../text/syntax.ts';
 
 /** Parameter that holds the body of a call. */
 const BODIES = ['jaxpr', 'call_jaxpr', 'fun_jaxpr'];
@@ -26,8 +26,28 @@ const call: Lower = (b, e) => {
   const name = e.parameters.get('name')?.text;
   const region = /^(remat|remat2|checkpoint)$/.test(e.primitive) ? { region: 'remat' } : NO_KWARGS;
   const graph = b.keep(plain(name ?? e.primitive), b.context.body(body), e.at);
-  b.emit(e, 'call', [graph, values(b, e.operands)], region);
+  b.emit(keptResults(b, e, body), 'call', [graph, values(b, e.operands)], region);
 };
+
+/**
+ * The equation without the results that its body drops: JAX prints `_` both for a result that
+ * nothing reads and, in the body of a `jit` that is called once, for the output behind it.
+ */
+function keptResults(b: GraphOfJaxpr, e: Equation, body: Jaxpr): Equation {
+  const isDropped = (i: number): boolean => {
+    const output = body.outputs[i];
+    return output !== undefined && isDroppedOutput(output);
+  };
+  const read = e.results.find((result, i) => isDropped(i) && result.name !== '_');
+  if (read !== undefined)
+    throw b.error(
+      'E_REF',
+      `'${read.name}' is read, but the body of ${e.primitive} drops it`,
+      read.at,
+      `name the output of the body, which is '_' now`,
+    );
+  return { ...e, results: e.results.filter((_, i) => !isDropped(i)) };
+}
 
 /**
  * Operands: constants, then carry, then what is scanned; the body's inputs in the order carry,
@@ -115,10 +135,53 @@ const cond: Lower = (b, e) => {
       body.inputs.map((input) => input.type),
       operands,
     );
+  const platform = index.kind === 'variable' ? b.platforms.get(b.value(index).name) : undefined;
+  const only = bodies.length === 1 ? 0 : platform;
+  if (only !== undefined) {
+    const body = bodies[only];
+    if (body === undefined)
+      throw b.error('E_REF', `branch ${only} of ${bodies.length} is missing`, e.at);
+    const graph = b.keep(`branch_${only}`, b.context.body(body), e.at);
+    return void b.emit(e, 'call', [graph, values(b, operands)]);
+  }
   const graphs = bodies.map((body, i) => b.keep(`branch_${i}`, b.context.body(body), e.at));
   const predicate = bodies.length === 2 ? boolBehind(b, index) : undefined;
   if (predicate === undefined) b.emit(e, 'case', [b.value(index), graphs, values(b, operands)]);
   else b.emit(e, 'cond', [predicate, graphs[1], graphs[0], values(b, operands)]);
+};
+
+/** The platform of the clusters that plans are made for, in the words of JAX. */
+const PLATFORM = 'cuda';
+
+/**
+ * The number of the branch for a platform, as `lax.platform_dependent` writes it: JAX puts a
+ * number there when it compiles, and so is it here.
+ */
+const platformIndex: Lower = (b, e) => {
+  const list = b.literal(e, 'platforms');
+  const entries =
+    list !== undefined && list !== null && typeof list === 'object' && list.kind === 'list'
+      ? list.items
+      : [];
+  const named = entries.findIndex((entry) => strings(entry).includes(PLATFORM));
+  const chosen = named >= 0 ? named : entries.indexOf(null);
+  const known = entries.flatMap((entry) => strings(entry)).join(', ');
+  if (chosen < 0)
+    throw b.error(
+      'E_UNSUPPORTED',
+      `platform_index has branches for ${known} alone, and clusters here are ${PLATFORM} devices`,
+      b.at(e, 'platforms'),
+      `give lax.platform_dependent a branch ${PLATFORM}= or default=`,
+    );
+  b.context.notes.add(
+    `platform_index over ${known}: the branch ${named >= 0 ? `of ${PLATFORM}` : 'by default'} is ` +
+      `taken, as on the ${PLATFORM} devices of a cluster.`,
+  );
+  const name = b.emit(e, 'stablehlo.constant', [chosen], {
+    dtype: { kind: 'dtype', dtype: 'i32' },
+    shape: [],
+  });
+  b.platforms.set(name, chosen);
 };
 
 function boolBehind(b: GraphOfJaxpr, index: Atom): Arg | undefined {
@@ -239,6 +302,7 @@ const table = new Map<string, Lower>([
   ['scan', scan],
   ['while', whileLoop],
   ['cond', cond],
+  ['platform_index', platformIndex],
   ['shard_map', shardMap],
   ['sharding_constraint', constraint],
   ['reshard', constraint],

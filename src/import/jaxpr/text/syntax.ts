@@ -41,3 +41,8 @@ export interface Jaxpr {
   readonly equations: readonly Equation[];
   readonly outputs: readonly Atom[];
 }
+
+/** Tells whether an output of a body has the name of a result that nothing reads. */
+export function isDroppedOutput(atom: Atom): boolean {
+  return atom.kind === 'variable' && atom.name === '_';
+}

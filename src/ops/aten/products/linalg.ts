@@ -8,7 +8,14 @@ import { defined } from '../../../defined.ts';
 import type { DType } from '../../../graph/types.ts';
 import { flat, fromFlat, type NDArray, sizeOf } from '../../../ndarray/array.ts';
 import { matmul } from '../../../ndarray/matmul.ts';
-import { cholesky, determinant, qr, solve, symmetricEigen } from '../../../ndarray/matrix.ts';
+import {
+  cholesky,
+  determinant,
+  luFactor,
+  qr,
+  solve,
+  symmetricEigen,
+} from '../../../ndarray/matrix.ts';
 import { expand, reshape, transpose, unsqueeze } from '../../../ndarray/views.ts';
 import { type Kernel, type KernelCall, one, tensor, valueError } from '../../record/kernel.ts';
 import {
@@ -19,7 +26,7 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../../record/record.ts';
-import { R, type Rule, rule, S } from '../../record/rule.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
 import {
   broadcastAll,
   broadcastSlot,
@@ -234,54 +241,99 @@ function equations(ctx: OpContext): Equations {
   return { a, b, vector, batch: broadcastAll(ctx, [a.slice(0, -2), b.slice(0, b.length - tail)]) };
 }
 
+/** Rules of a solution: batch dims, columns of the right-hand side, a pending right-hand side. */
+function solutionRules(ctx: TypedContext, factors: number): Rule[] {
+  const { a, b, vector, batch } = equations(ctx);
+  const own = b.slice(0, b.length - (vector ? 1 : 2));
+  const rest = (slot: RuleSlot): RuleSlot[] => Array.from({ length: factors }, () => slot);
+  const rules = cuttable(batch).map((d) => {
+    const matrix = broadcastSlot(a.slice(0, -2), batch.length, d);
+    return rule([matrix, broadcastSlot(own, batch.length, d)], [S(d), ...rest(matrix)]);
+  });
+  if (!vector && b[b.length - 1] > 1)
+    rules.push(rule([R, S(b.length - 1)], [S(batch.length + 1), ...rest(R)], { origin: 'ext' }));
+  const pending = linearKinds(need(ctx, 'B').dtype).map((kind) =>
+    rule([R, P(kind)], [P(kind), ...rest(R)]),
+  );
+  return [...rules, ...pending];
+}
+
+const solutionFlops = (ctx: TypedContext): { matrix: number; vector: number } => ({
+  matrix: 0,
+  vector:
+    2 * elements(ctx.outputs[0]?.shape ?? []) * ctx.inputs[0].shape[ctx.inputs[0].shape.length - 1],
+});
+
+function solution(ctx: OpContext): TensorMeta {
+  const { b, vector, batch } = equations(ctx);
+  return { dtype: need(ctx, 'B').dtype, shape: [...batch, ...b.slice(vector ? -1 : -2)] };
+}
+
+function solved(call: KernelCall): NDArray {
+  const { a: aShape, vector, batch } = equations(call.ctx);
+  const [n] = aShape.slice(-1);
+  const b = vector ? unsqueeze(tensor(call, 'B'), -1) : tensor(call, 'B');
+  const width = b.shape[b.rank - 1];
+  const [p, q] = [
+    flat(expand(tensor(call, 'A'), [...batch, n, n])),
+    flat(expand(b, [...batch, n, width])),
+  ];
+  const out = new Float64Array(q.length);
+  for (let i = 0; i < sizeOf(batch); i++) {
+    const own = solve(
+      p.slice(i * n * n, (i + 1) * n * n),
+      q.slice(i * n * width, (i + 1) * n * width),
+      n,
+      width,
+    );
+    out.set(own ?? singular(call), i * n * width);
+  }
+  return fromFlat(vector ? [...batch, n] : [...batch, n, width], out, b.dtype);
+}
+
 const linalgSolve = defineOp('aten.linalg_solve.default', {
   schema: 'Tensor A, Tensor B, *, bool left=True',
   cls: 'other',
+  infer: (ctx) => [solution(ctx)],
+  shard: (ctx) => solutionRules(ctx, 0),
+  flops: solutionFlops,
+  kernel: one(solved),
+});
+
+/** The solution, the LU factors of each matrix with their pivots, and 0 where none was zero. */
+const linalgSolveEx = defineOp('aten._linalg_solve_ex.default', {
+  schema: 'Tensor A, Tensor B, *, bool left=True, bool check_errors=False',
+  cls: 'other',
+  results: 'tuple',
   infer: (ctx) => {
-    const { b, vector, batch } = equations(ctx);
-    return [{ dtype: need(ctx, 'B').dtype, shape: [...batch, ...b.slice(vector ? -1 : -2)] }];
-  },
-  shard: (ctx) => {
-    const { a, b, vector, batch } = equations(ctx);
-    const own = b.slice(0, b.length - (vector ? 1 : 2));
-    const rules = cuttable(batch).map((d) =>
-      rule(
-        [broadcastSlot(a.slice(0, -2), batch.length, d), broadcastSlot(own, batch.length, d)],
-        [S(d)],
-      ),
-    );
-    if (!vector && b[b.length - 1] > 1)
-      rules.push(rule([R, S(b.length - 1)], [S(batch.length + 1)], { origin: 'ext' }));
-    return [...rules, ...linearKinds(need(ctx, 'B').dtype).map((kind) => onePartial(ctx, 1, kind))];
-  },
-  flops: (ctx) => ({
-    matrix: 0,
-    vector:
-      2 *
-      elements(ctx.outputs[0]?.shape ?? []) *
-      ctx.inputs[0].shape[ctx.inputs[0].shape.length - 1],
-  }),
-  kernel: one((call) => {
-    const { a: aShape, vector, batch } = equations(call.ctx);
-    const [n] = aShape.slice(-1);
-    const b = vector ? unsqueeze(tensor(call, 'B'), -1) : tensor(call, 'B');
-    const width = b.shape[b.rank - 1];
-    const [p, q] = [
-      flat(expand(tensor(call, 'A'), [...batch, n, n])),
-      flat(expand(b, [...batch, n, width])),
+    const { a } = equations(ctx);
+    const { dtype } = need(ctx, 'A');
+    return [
+      solution(ctx),
+      { dtype, shape: a },
+      { dtype: 'i32', shape: a.slice(0, -1) },
+      { dtype: 'i32', shape: a.slice(0, -2) },
     ];
-    const out = new Float64Array(q.length);
+  },
+  shard: (ctx) => solutionRules(ctx, 3),
+  flops: solutionFlops,
+  kernel: (call) => {
+    const x = tensor(call, 'A');
+    const batch = x.shape.slice(0, -2);
+    const [n] = x.shape.slice(-1);
+    const [factors, pivots] = [new Float64Array(sizeOf(x.shape)), [] as number[]];
     for (let i = 0; i < sizeOf(batch); i++) {
-      const own = solve(
-        p.slice(i * n * n, (i + 1) * n * n),
-        q.slice(i * n * width, (i + 1) * n * width),
-        n,
-        width,
-      );
-      out.set(own ?? singular(call), i * n * width);
+      const [lu, exchanged] = luFactor(flat(x).slice(i * n * n, (i + 1) * n * n), n, n);
+      factors.set(lu, i * n * n);
+      pivots.push(...exchanged.map((row) => row + 1));
     }
-    return fromFlat(vector ? [...batch, n] : [...batch, n, width], out, b.dtype);
-  }),
+    return [
+      solved(call),
+      fromFlat(x.shape, factors, x.dtype),
+      fromFlat([...batch, n], Float64Array.from(pivots), 'i32'),
+      fromFlat(batch, new Float64Array(sizeOf(batch)), 'i32'),
+    ];
+  },
 });
 
 // ---- cross product
@@ -373,6 +425,7 @@ const matrixPower = defineOp('aten.linalg_matrix_power.default', {
 export const linalgOps: readonly OperatorRecord[] = [
   ...decompositions,
   linalgSolve,
+  linalgSolveEx,
   linalgCross,
   matrixPower,
 ];
@@ -390,6 +443,8 @@ export const linalgSamples: readonly string[] = [
   'linalg_eigh(x[5,4,4])',
   "linalg_eigh(x[6,3,3], 'U')",
   'linalg_solve(x[5,4,4], x[5,4,6])',
+  '_linalg_solve_ex(x[5,4,4], x[5,4,6])',
+  '_linalg_solve_ex(x[6,3,3], x[6,3])',
   'linalg_solve(x[6,1,3,3], x[5,3,1])',
   'linalg_solve(x[6,3,3], x[6,3])',
   'linalg_cross(x[6,5,3], x[6,5,3])',
