@@ -345,7 +345,7 @@ const doors = {
   'passes/autodiff': ['joint', 'from-parts', 'saved'],
   'passes/autodiff/bodies': ['control-vjp', 'body-gradients', 'differentiable-loops'],
   'passes/sizes': ['fix-sizes', 'shrink', 'dims'],
-  'plan/budget': ['far-over', 'hold-budget', 'rows/peak-problems'],
+  'plan/budget': ['far-over', 'hold-budget', 'answer', 'types', 'rows/peak-problems'],
   'plan/restrict': ['restriction', 'pins', 'conflict', 'given-pins', 'typed-pins'],
   'report/html': ['page', 'drawings', 'blocks'],
   'report/sections': ['plan', 'compared', 'planning'],

@@ -7,8 +7,8 @@ import type { Impossible, Infeasible } from './choice/result.ts';
 import { choicePeakBytes } from './choice/timeline.ts';
 import type { Prepared } from './prepare/prepared.ts';
 import type { Deadline } from './request/deadline.ts';
+import { gapOnTheWay, workOn } from './request/efforts.ts';
 import { holdsPeak } from './request/request.ts';
-import { gapOnTheWay, workOn } from './request/work-limits.ts';
 import { leastMemory, leastMemoryBound } from './solve/least-memory.ts';
 import { solveUnlessLate } from './solve/solve-or-refuse.ts';
 

@@ -5,12 +5,12 @@ import { feasible, NO_CERTIFICATE } from '../choice/result.ts';
 import { choicePeakBytes } from '../choice/timeline.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { Deadline } from '../request/deadline.ts';
+import { gapOnTheWay, workOn } from '../request/efforts.ts';
 import { holdsPeak, type PlanRequest, recomputesUnderBudget } from '../request/request.ts';
-import { gapOnTheWay, workOn } from '../request/work-limits.ts';
 import { memoryOf } from '../solve/least-memory.ts';
 import { solveUnlessLate } from '../solve/solve-or-refuse.ts';
-import type { OverBudget } from './hold-budget.ts';
 import { PeakProblems } from './rows/peak-problems.ts';
+import type { OverBudget } from './types.ts';
 
 /**
  * Activations of this share of the budget at the peak are more than plans leave free that are

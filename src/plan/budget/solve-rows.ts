@@ -4,88 +4,87 @@
  * search looks for a better choice, and the proof runs again from there with more work.
  */
 import { defined } from '../../defined.ts';
+import { rowAsCost } from '../../solver/problem/recost.ts';
 import type { PreparedProblem } from '../../solver/search/prepared.ts';
-import { NoChoiceInTime, solve } from '../../solver/solve.ts';
-import type { Problem, Solution, SolveOptions } from '../../solver/types.ts';
-import type { Deadline } from '../request/deadline.ts';
-import { gapUnderMemory, type PlanRequest } from '../request/request.ts';
-import { gapOnTheWay, workOn } from '../request/work-limits.ts';
+import type { LinearRow, Problem, Solution } from '../../solver/types.ts';
+import { type Effort, gapOnTheWay, WORK_OF_SECOND_PROOF, workOn } from '../request/efforts.ts';
+import { gapUnderMemory } from '../request/request.ts';
 import { neighbourhoodStart } from '../solve/neighbourhood-start.ts';
+import { solveUnlessLate } from '../solve/solve-or-refuse.ts';
+import type { BudgetSearch } from './types.ts';
 
-/**
- * Share of the usual work that the second proof may take: exact elimination of what a good choice
- * leaves takes most of it.
- */
-const MORE_WORK = 16;
-
-/** How a problem is to be solved. */
-export interface RowsOptions {
-  readonly starts: readonly Int32Array[];
-  readonly certify: boolean;
-  /** Share of the usual work. */
-  readonly workShare: number;
-  /** Expensive steps are left out where the gap is one with which the request could live. */
-  readonly endsEarly: boolean;
-  /** True if a problem that stays above the gap of the request is searched further. */
-  readonly improves: boolean;
+/** A problem, and how it is to be solved. */
+export interface RowsQuestion {
+  readonly problem: Problem;
+  readonly effort: Pick<Effort, 'workShare' | 'endsEarly' | 'improves'>;
+  readonly starts?: readonly Int32Array[];
+  readonly certify?: boolean;
   readonly shared?: PreparedProblem;
 }
 
-/** Solves problems of one request. */
-export class RowsSolver {
-  private readonly request: PlanRequest;
-  private readonly deadline: Deadline;
-  private readonly onProgress: SolveOptions['onProgress'];
+/** Undefined when the work was done before any choice was found. */
+export async function solveRows(
+  search: BudgetSearch,
+  question: RowsQuestion,
+): Promise<Solution | undefined> {
+  const solution = await improved(search, question);
+  const gap = gapOnTheWay(search.prepared.question.request);
+  if (solution === undefined || solution.gap > gap) search.seen.open++;
+  return solution;
+}
 
-  constructor(request: PlanRequest, deadline: Deadline, onProgress: SolveOptions['onProgress']) {
-    this.request = request;
-    this.deadline = deadline;
-    this.onProgress = onProgress;
-  }
+/** The least amount of a row over all choices; Infinity when there is none. */
+export async function leastOfRow(
+  search: BudgetSearch,
+  { problem, effort }: Pick<RowsQuestion, 'problem' | 'effort'>,
+  row: LinearRow,
+): Promise<number> {
+  const solution = await solveRows(search, {
+    problem: rowAsCost(problem, row),
+    // The user sees this number, so the solve ends at the least gap.
+    effort: { ...effort, endsEarly: false },
+    certify: true,
+  });
+  if (solution === undefined) return 0;
+  return solution.status === 'infeasible' ? Infinity : solution.bound;
+}
 
-  /** Undefined when the work was done before any choice was found. */
-  async solve(problem: Problem, options: RowsOptions): Promise<Solution | undefined> {
-    const found = await this.prove(problem, options);
-    if (!options.improves || this.deadline.isOver || found?.status === 'infeasible') return found;
-    if (found !== undefined && found.gap <= gapUnderMemory(this.request)) return found;
-    const starts = found === undefined ? options.starts : [...options.starts, found.choice];
-    const better = await neighbourhoodStart(
-      problem,
-      { starts, bound: found?.bound },
-      this.request,
-      this.deadline,
-      this.onProgress,
-    );
-    if (better === undefined || this.deadline.isOver) return found;
-    const again = await this.prove(
-      problem,
-      { ...options, starts: [better, ...starts], workShare: MORE_WORK * options.workShare },
-      true,
-    );
-    return again === undefined || (found !== undefined && again.gap > found.gap) ? found : again;
-  }
+async function improved(
+  search: BudgetSearch,
+  question: RowsQuestion,
+): Promise<Solution | undefined> {
+  const { deadline, onProgress } = search.run;
+  const { request } = search.prepared.question;
+  const { problem, effort } = question;
+  const found = await proven(search, question);
+  if (!effort.improves || deadline.isOver || found?.status === 'infeasible') return found;
+  if (found !== undefined && found.gap <= gapUnderMemory(request)) return found;
+  const starts = [...(question.starts ?? []), ...(found === undefined ? [] : [found.choice])];
+  const known = { starts, bound: found?.bound };
+  const better = await neighbourhoodStart(problem, known, request, deadline, onProgress);
+  if (better === undefined || deadline.isOver) return found;
+  const again = await proven(search, { ...question, starts: [better, ...starts] }, true);
+  return again === undefined || (found !== undefined && again.gap > found.gap) ? found : again;
+}
 
-  private async prove(
-    problem: Problem,
-    { starts, certify, workShare, endsEarly, shared }: RowsOptions,
-    searchesWide = false,
-  ): Promise<Solution | undefined> {
-    try {
-      return await solve(problem, {
-        engine: 'exact',
-        certify,
-        gap: gapOnTheWay(this.request),
-        ...(endsEarly ? { enough: gapUnderMemory(this.request) } : {}),
-        workLimit: workShare * workOn(problem),
-        starts,
-        searchesWide,
-        seed: this.request.seed,
-        ...this.deadline.solveOptions,
-        ...defined({ onProgress: this.onProgress, prepared: shared }),
-      });
-    } catch (error) {
-      if (!(error instanceof NoChoiceInTime)) throw error;
-      return undefined;
-    }
-  }
+/** @param isSecond whether neighbourhood search came before */
+async function proven(
+  { prepared, run: { deadline, onProgress } }: BudgetSearch,
+  { problem, effort, starts = [], certify = false, shared }: RowsQuestion,
+  isSecond = false,
+): Promise<Solution | undefined> {
+  const { request } = prepared.question;
+  const { workShare, endsEarly } = effort;
+  return solveUnlessLate(problem, {
+    engine: 'exact',
+    certify,
+    gap: gapOnTheWay(request),
+    ...(endsEarly ? { enough: gapUnderMemory(request) } : {}),
+    workLimit: (isSecond ? WORK_OF_SECOND_PROOF : 1) * workShare * workOn(problem),
+    starts,
+    searchesWide: isSecond,
+    seed: request.seed,
+    ...deadline.solveOptions,
+    ...defined({ onProgress, prepared: shared }),
+  });
 }

@@ -7,7 +7,7 @@ import { NoChoiceInTime, solveNow } from '../../solver/solve.ts';
 import type { Problem, Solution } from '../../solver/types.ts';
 import type { Model } from '../model/model.ts';
 import { MOST_ROUNDING, unitsBelow } from '../model/tables.ts';
-import { workOn } from '../request/work-limits.ts';
+import { workOn } from '../request/efforts.ts';
 
 /**
  * Undefined where rounding is negligible, and where no plan is known that costs less than the

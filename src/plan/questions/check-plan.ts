@@ -15,7 +15,7 @@ import { evaluate, hashProblem, NO_CHOICE, verifyCertificate } from '../../solve
 import { isLeast, openGap } from '../../solver/problem/cost.ts';
 import { rowAsCost } from '../../solver/problem/recost.ts';
 import type { Certificate, Problem, Solution } from '../../solver/types.ts';
-import { KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST } from '../budget/hold-budget.ts';
+import { KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST } from '../budget/answer.ts';
 import { PeakProblems } from '../budget/rows/peak-problems.ts';
 import { planMemoryTimeline } from '../choice/timeline.ts';
 import { choiceOfPlan } from '../choice/transfer.ts';

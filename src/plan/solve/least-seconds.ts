@@ -9,9 +9,9 @@ import { choicePeakBytes } from '../choice/timeline.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
 import type { Deadline } from '../request/deadline.ts';
+import { gapOnTheWay, workOn, workOnProof } from '../request/efforts.ts';
 import { gapUnderMemory, holdsPeak, peakBinds } from '../request/request.ts';
 import type { Run } from '../request/run.ts';
-import { gapOnTheWay, WORK_GROWTH, workOn, workOnProof } from '../request/work-limits.ts';
 import { conflictOf } from '../restrict/conflict.ts';
 import { noWorseThanGreedy, startsOf } from './greedy.ts';
 import { neighbourhoodStart } from './neighbourhood-start.ts';
@@ -142,7 +142,7 @@ async function firstUnderBudget(
   // Where it was not known that the peak might bind, the proof gets the work of a request that
   // limits the states alone.
   const work = peakBinds(request)
-    ? { workLimit: (isFar ? WORK_GROWTH : 1) * workOnProof(problem, request) }
+    ? { workLimit: workOnProof(problem, request, { isFar }) }
     : {};
   const proof = { ...asked, ...deadline.solveOptions, starts, searchesWide: isFar, ...work };
   return { solution: await solveOrRefuse(prepared, problem, proof, deadline), fits: quick?.choice };

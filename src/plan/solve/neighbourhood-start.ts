@@ -10,11 +10,9 @@ import { defined } from '../../defined.ts';
 import { NoChoiceInTime } from '../../solver/solve.ts';
 import type { Problem, SolveOptions } from '../../solver/types.ts';
 import type { Deadline } from '../request/deadline.ts';
+import { gapOnTheWay, NEIGHBOURHOOD_ROUNDS, workOn } from '../request/efforts.ts';
 import type { PlanRequest } from '../request/request.ts';
-import { gapOnTheWay, workOn } from '../request/work-limits.ts';
 
-/** Rounds of the search: what its prices need to settle. The proof that follows finds the rest. */
-const ROUNDS = 5;
 /** Cells of the problem's tables at full size, which the search keeps: 8 bytes each, twice. */
 const MOST_CELLS = 2 ** 24;
 
@@ -46,7 +44,7 @@ export async function neighbourhoodStart(
       certify: false,
       close: false,
       threads: 1,
-      rounds: ROUNDS,
+      rounds: NEIGHBOURHOOD_ROUNDS,
       gap: gapOnTheWay(request),
       ...defined({ lowerBound: bound }),
       workLimit: workOn(problem),

@@ -6,7 +6,7 @@
 
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
-import { workOn } from '../../plan/request/work-limits.ts';
+import { workOn } from '../../plan/request/efforts.ts';
 import { restrictionOf } from '../../plan/restrict/pins.ts';
 import { bestMixture } from '../../solver/dual/best-mixture.ts';
 import { withoutFixed } from '../../solver/problem/condition.ts';

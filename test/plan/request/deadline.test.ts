@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
-import { PeakMemoryPlanner } from '../../../src/plan/budget/row-generation.ts';
-import type { MemoryPlanResult } from '../../../src/plan/budget/types.ts';
+import { budgetSearch, searchWithin } from '../../../src/plan/budget/hold-budget.ts';
+import { bestOf, type Found } from '../../../src/plan/budget/types.ts';
 import { prepare } from '../../../src/plan/prepare/prepare.ts';
 import { memoryFrontier } from '../../../src/plan/questions/memory-frontier.ts';
 import { type Clock, Deadline } from '../../../src/plan/request/deadline.ts';
@@ -46,32 +46,34 @@ describe('the time limit is one of the whole solve', () => {
     const prepared = prepare(graph, asked, TABLE);
     const { problem } = prepared.left.compact;
     // The first stage is known before this search begins.
-    const { choice } = await solve(problem, { engine: 'exact', gap: 0, seed: 0 });
-    const within = async (looks: number): Promise<MemoryPlanResult & { looks: number }> => {
+    const free = await solve(problem, { engine: 'exact', gap: 0, seed: 0 });
+    const within = async (
+      looks: number,
+    ): Promise<Found & { readonly rounds: number; readonly looks: number }> => {
       const clock = counting();
       const deadline = new Deadline((looks + 0.5) * LOOK_SECONDS, { clock });
-      const planner = new PeakMemoryPlanner(
-        prepared,
-        { choice, problem },
-        { recompute: true, mode: 'joint', deadline },
-      );
-      const found = await planner.run();
-      return { ...found, looks: clock.looks };
+      const search = budgetSearch(prepared, { free, problem }, { deadline });
+      const found = await searchWithin(search);
+      return { ...found, rounds: search.seen.rounds, looks: clock.looks };
     };
-    const free = await within(1e6);
-    expect(free.isOutOfTime).toBe(false);
-    expect(free.plan).toBeDefined();
+    const whole = await within(1e6);
+    const best = bestOf(whole)!;
+    expect(whole.isOutOfTime).toBe(false);
     let rounds = 0;
-    for (const looks of [0, 2, Math.floor(free.looks / 2)]) {
+    for (const looks of [0, 2, Math.floor(whole.looks / 2)]) {
       const found = await within(looks);
       expect(found.isOutOfTime).toBe(true);
       // Every subproblem looks at the clock before it is begun.
       expect(found.rounds).toBeLessThanOrEqual(looks);
       expect(found.rounds).toBeGreaterThanOrEqual(rounds);
       rounds = found.rounds;
-      expect(found.boundSeconds).toBeLessThanOrEqual(free.plan!.seconds);
-      if (looks === 0) expect(found).toMatchObject({ plan: undefined, rounds: 0, boundSeconds: 0 });
-      if (found.plan !== undefined) expect(found.plan.peakBytes).toBeLessThanOrEqual(memoryBytes);
+      expect(found.proven.boundSeconds).toBeLessThanOrEqual(best.seconds);
+      const plan = bestOf(found);
+      if (looks === 0) {
+        expect(plan).toBeUndefined();
+        expect(found).toMatchObject({ rounds: 0, proven: { boundSeconds: 0 } });
+      }
+      if (plan !== undefined) expect(plan.peakBytes).toBeLessThanOrEqual(memoryBytes);
     }
     expect(rounds).toBeGreaterThan(0);
   });
