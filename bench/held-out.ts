@@ -139,8 +139,13 @@ for await (const found of runsInParts(runs.filter(isThin), table, [{ priced: 'ca
   // Call by call, nothing beside compute, as a plan is priced.
   const bare = parts.composer.under({ priced: 'calls', overlap: false });
   const callSeconds =
-    bare.compose(parts.cores[parts.cores.length - 1], parts.routed, sizes, kind, tuning)?.seconds ??
-    NaN;
+    bare.compose({
+      core: parts.cores[parts.cores.length - 1],
+      routed: parts.routed,
+      sizes,
+      kind,
+      tuning,
+    })?.seconds ?? NaN;
   solved.push({ ...found, callSeconds });
   appendFileSync(
     log,

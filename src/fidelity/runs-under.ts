@@ -117,7 +117,6 @@ export function predictedSeconds({ asked, parts }: RunInParts, constants: Fitted
   );
   const composer = constants === FITTED ? parts.composer : parts.composer.under({ constants });
   return (
-    composer.compose({ ...core, units }, parts.routed, layout.sizes, layout.kind, layout.tuning)
-      ?.seconds ?? NaN
+    composer.compose({ ...layout, core: { ...core, units }, routed: parts.routed })?.seconds ?? NaN
   );
 }

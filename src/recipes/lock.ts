@@ -35,8 +35,10 @@ export function lockDataDim(
   restriction: Restriction,
   dim: number,
   weights: ReadonlyMap<number, readonly number[]>,
-  reduced = false,
-  moves?: ReadonlySet<number>,
+  {
+    reduced = false,
+    moves,
+  }: { readonly reduced?: boolean; readonly moves?: ReadonlySet<number> } = {},
 ): void {
   const { flow, space, strategies, nodeVariable } = model;
   const codes = new Int32Array(flow.values.length).fill(UNKNOWN);

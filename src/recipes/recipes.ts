@@ -1,5 +1,6 @@
 /** Lists the recipes of a mesh and turns one into restrictions of a planning problem. */
 
+import { defined } from '../defined.ts';
 import {
   isPartialCode,
   REPLICATE_CODE,
@@ -128,8 +129,10 @@ export function applyRecipe(
     inputCut(part) === 'sequence' ? placeAttention(model, restriction, recipe, d) : undefined,
   );
   recipe.parts.forEach((part, d) => {
-    if (inputCut(part) !== undefined) lockDataDim(model, restriction, d, weights, false, moves[d]);
-    else if (part === 'tensor-whole') lockDataDim(model, restriction, d, weights, true);
+    if (inputCut(part) !== undefined)
+      lockDataDim(model, restriction, d, weights, defined({ moves: moves[d] }));
+    else if (part === 'tensor-whole')
+      lockDataDim(model, restriction, d, weights, { reduced: true });
   });
   const [reason] = restriction.contradictions();
   return reason === undefined ? { restriction } : { refused: reason };

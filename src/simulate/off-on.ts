@@ -105,8 +105,7 @@ function regionRuns(
       const values = new Map<string, readonly NDArray[]>();
       localMapValues(
         table,
-        node,
-        body,
+        { node, body },
         (name) => known.get(name) ?? null,
         0,
         (name, byRank) => void values.set(name, [...byRank]),

@@ -174,6 +174,15 @@ const SMALL = 1e-5;
  */
 const MAX_ELEMENTS = 2 ** 28;
 
+/** A value of the sharded program, and what it must be. */
+interface Compared {
+  readonly where: string;
+  /** Node of the unsharded program with its run. */
+  readonly key: string;
+  readonly node: string;
+  readonly want: NDArray | undefined;
+}
+
 class Comparison {
   private readonly mismatches: Mismatch[] = [];
   private maxRelativeError = 0;
@@ -266,7 +275,11 @@ class Comparison {
       onValue: (name, byRank, path) => {
         for (const { name: node, result, sharding } of byLocal.get(name) ?? []) {
           const key = `${path}${node}`;
-          this.compare(key, key, node, memberOf(this.reference.get(key), result), sharding, byRank);
+          this.compare(
+            { where: key, key, node, want: memberOf(this.reference.get(key), result) },
+            sharding,
+            byRank,
+          );
           this.nodesCompared++;
         }
       },
@@ -280,7 +293,7 @@ class Comparison {
       const [byRank, sharding] = [outputs[i], this.program.outputs[i]];
       if (value === null || byRank === null || sharding === null) return;
       const want = memberOf(this.reference.get(value), 0);
-      this.compare(`output ${i}`, value, value, want, sharding, byRank);
+      this.compare({ where: `output ${i}`, key: value, node: value, want }, sharding, byRank);
       compared++;
     });
     return compared;
@@ -340,12 +353,8 @@ class Comparison {
     });
   }
 
-  /** @param key node of the unsharded program with its run */
   private compare(
-    where: string,
-    key: string,
-    node: string,
-    want: NDArray | undefined,
+    { where, key, node, want }: Compared,
     sharding: number,
     byRank: readonly NDArray[],
   ): void {

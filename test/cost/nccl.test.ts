@@ -77,15 +77,30 @@ describe('parts of the NCCL-like model', () => {
 
   test('ring all_reduce on 8 A100s: bandwidth and latency', () => {
     expect(algorithmGBps('ring', 2, 'all_reduce', a100, eight)).toBeCloseTo((87.7 * 8) / 14, 9);
-    expect(algorithmMicros('ring', 2, 'all_reduce', 1, a100, eight)).toBeCloseTo(8.4 + 14 * 3.4, 9);
-    expect(algorithmMicros('tree', 2, 'all_reduce', 1, a100, eight)).toBeCloseTo(64.4, 9);
+    expect(
+      algorithmMicros(
+        { algorithm: 'ring', protocol: 2, kind: 'all_reduce', bytes: 1 },
+        a100,
+        eight,
+      ),
+    ).toBeCloseTo(8.4 + 14 * 3.4, 9);
+    expect(
+      algorithmMicros(
+        { algorithm: 'tree', protocol: 2, kind: 'all_reduce', bytes: 1 },
+        a100,
+        eight,
+      ),
+    ).toBeCloseTo(64.4, 9);
   });
 
   test('two nodes, one device each', () => {
-    expect(algorithmMicros('ring', 2, 'all_reduce', 1, a100, literalGroup(2, 8, 8))).toBeCloseTo(
-      45.8,
-      9,
-    );
+    expect(
+      algorithmMicros(
+        { algorithm: 'ring', protocol: 2, kind: 'all_reduce', bytes: 1 },
+        a100,
+        literalGroup(2, 8, 8),
+      ),
+    ).toBeCloseTo(45.8, 9);
   });
 
   test('order of group sizes and generations', () => {

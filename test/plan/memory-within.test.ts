@@ -92,7 +92,7 @@ describe('the memory timeline of a plan', () => {
             // A storage of several tensors holds the largest of them: no less than the one that the
             // row counts, no more than is alive.
             const shared = sharedStorages(model, live, n);
-            let together = liveBytesAt(model, live, n, undefined, undefined, shared).reduce(
+            let together = liveBytesAt(model, live, n, { elsewhere: shared }).reduce(
               (sum, a) => sum + a.save[choice[a.variable]],
               0,
             );

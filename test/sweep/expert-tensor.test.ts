@@ -219,7 +219,7 @@ describe('what they move and compute', () => {
       const sizes = { ...one, dp_shard: 4, tp: 2, ep: 2, etp };
       const core = await solver.price(coreRequest(sizes, kind, 1));
       if (core.status === 'refused') throw new Error(core.reason);
-      const figures = composer.compose(core.core, costs, sizes, kind, tuning)!;
+      const figures = composer.compose({ core: core.core, routed: costs, sizes, kind, tuning })!;
       const traffic = composer.traffic(core.core, costs, { sizes, kind }, tuning, figures);
       const sent = (what: string): number =>
         traffic.find((t) => `${t.kind} ${t.axes}` === what)?.sentBytes ?? 0;

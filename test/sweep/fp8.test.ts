@@ -123,7 +123,7 @@ describe('recipes of fp8', () => {
 
   it('are refused by name where a device has none', async () => {
     const ask = (text: string, cluster: string): Promise<unknown> =>
-      compareLayout({ ...QUESTION, cluster }, text, parseLayout(text, 4), TABLE, undefined);
+      compareLayout({ ...QUESTION, cluster }, { text, layout: parseLayout(text, 4) }, TABLE);
     await expect(ask('dp=4,dtype=fp8:mxfp8', 'dgx-h100')).rejects.toThrow(
       'dtype=fp8:mxfp8 on dgx-h100',
     );

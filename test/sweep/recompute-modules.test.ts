@@ -221,11 +221,7 @@ describe('what a search tries', () => {
         ...(asStated ? { asStated } : {}),
       } as const;
       const found = new Composer(asked, solver.kinds).compose(
-        priced,
-        undefined,
-        one,
-        cut,
-        tuning,
+        { core: priced, routed: undefined, sizes: one, kind: cut, tuning },
         asStated ? {} : { fitting: true },
       );
       return found?.seconds === undefined ? undefined : found;

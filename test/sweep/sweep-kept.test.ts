@@ -151,7 +151,7 @@ describe('experts', () => {
       const costs = solver.routed(1, 1, [sizes.ep])!;
       const tuning = { microbatch: 1, schedule, chunks, checkpoint: 'none', once: false } as const;
       const [apart, paired] = [tuning, { ...tuning, paired: true }].map((t) =>
-        composer.compose(priced.core, costs, sizes, kind, t)!,
+        composer.compose({ core: priced.core, routed: costs, sizes, kind, tuning: t })!,
       );
       expect(apart.exchangeSeconds).toBeGreaterThan(0);
       expect(paired.exchangeSeconds).toBe(apart.exchangeSeconds);

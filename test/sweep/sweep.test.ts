@@ -103,7 +103,13 @@ describe('a plan put together from 3 layers is the plan of all 8', () => {
         checkpoint: 'none',
         once: false,
       } as const;
-      const figures = composer.compose(priced.core, undefined, sizes, kind, tuning);
+      const figures = composer.compose({
+        core: priced.core,
+        routed: undefined,
+        sizes,
+        kind,
+        tuning,
+      });
       const graph = buildModel(config, {
         training: true,
         batch: globalBatch,
@@ -469,7 +475,13 @@ describe('a sweep of the small model on 8 devices', () => {
       context: LayoutKind['context'],
     ): { readonly seconds: number; readonly sent: Record<string, number> } => {
       const own = { ...kind, context };
-      const figures = composer.compose(priced.core, undefined, sizes, own, tuning)!;
+      const figures = composer.compose({
+        core: priced.core,
+        routed: undefined,
+        sizes,
+        kind: own,
+        tuning,
+      })!;
       const sent: Record<string, number> = {};
       for (const t of composer.traffic(
         priced.core,
@@ -512,13 +524,13 @@ describe('a sweep of the small model on 8 devices', () => {
       const kind: LayoutKind = { mode: 'dp', context: 'cp', sequenceParallel };
       const priced = await solver.price(coreRequest(sizes, kind, 1));
       if (priced.status === 'refused') throw new Error(priced.reason);
-      const { boundaries } = composer.compose(
-        priced.core,
-        undefined,
+      const { boundaries } = composer.compose({
+        core: priced.core,
+        routed: undefined,
         sizes,
         kind,
         tuning,
-      )!.composed;
+      })!.composed;
       expect(boundaries.map((b) => b.bytes)).toEqual([mib * 2 ** 20]);
     }
   }, 60_000);

@@ -148,12 +148,17 @@ export function algorithmGBps(
   }
 }
 
+/** A collective of so many bytes, and the way in which NCCL may run it. */
+interface AlgorithmRun {
+  readonly algorithm: Algorithm;
+  readonly protocol: 0 | 1 | 2;
+  readonly kind: ReductionKind;
+  readonly bytes: number;
+}
+
 /** Latency in microseconds. */
 export function algorithmMicros(
-  algorithm: Algorithm,
-  protocol: 0 | 1 | 2,
-  kind: ReductionKind,
-  bytes: number,
+  { algorithm, protocol, kind, bytes }: AlgorithmRun,
   links: NcclLinks,
   group: NcclGroup,
 ): number {

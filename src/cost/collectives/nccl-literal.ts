@@ -89,7 +89,7 @@ export function formulaMicros(
         );
       best = Math.min(
         best,
-        algorithmMicros(algorithm, protocol, kind, bytes, links, group) + bytes / (1000 * rate),
+        algorithmMicros({ algorithm, protocol, kind, bytes }, links, group) + bytes / (1000 * rate),
       );
     }
   }

@@ -37,8 +37,9 @@ export function buildModel(input: BuildInput): Model {
   const { uses, copies } = input.sharing
     ? shareCopies(input, direct, columns, tables)
     : { uses: direct, copies: [] };
-  connect(input, uses, copies, columns, tables, nodeVariable);
-  tieParameters(input, columns, tables, nodeVariable);
+  const parts = { input, columns, tables, nodeVariable };
+  connect(parts, uses, copies);
+  tieParameters(parts);
   const { problem, ...meaning } = tables.finish(input.ceilingSeconds);
   const states = parameterStates(input, nodeVariable);
   return {
@@ -64,14 +65,19 @@ export function buildModel(input: BuildInput): Model {
   };
 }
 
+/** What edges are made from. */
+interface ModelParts {
+  readonly input: BuildInput;
+  readonly columns: SpecColumns;
+  readonly tables: TableBuilder;
+  readonly nodeVariable: Int32Array;
+}
+
 /** Edges: producer to copy, and producer or copy to every use. */
 function connect(
-  input: BuildInput,
+  { input, columns, tables, nodeVariable }: ModelParts,
   uses: readonly Use[],
   copies: readonly CopyVariable[],
-  columns: SpecColumns,
-  tables: TableBuilder,
-  nodeVariable: Int32Array,
 ): void {
   const { flow, charges } = input;
   const copyLists = copies.map((copy, index) => {
@@ -90,16 +96,15 @@ function connect(
     );
     tables.addEdge(
       { kind: 'copy', copy: index },
-      nodeVariable[node],
-      copy.variable,
       table,
-      owned.mapId,
-      -1,
+      { variable: nodeVariable[node], map: owned.mapId },
+      { variable: copy.variable, map: -1 },
     );
     return key;
   });
   uses.forEach((use, k) => {
     const edge = { kind: 'use', use: k } as const;
+    const end = { variable: use.variable, map: use.demands.mapId };
     const { node, result, type } = flow.values[use.value];
     const charged = charges.typeOf(flow.values[use.value]);
     if (use.copy < 0) {
@@ -108,7 +113,7 @@ function connect(
         use.stays === true
           ? inPlace(tables, owned, use.demands)
           : tables.redistribution(type, charged, owned, use.demands, use.times);
-      tables.addEdge(edge, nodeVariable[node], use.variable, table, owned.mapId, use.demands.mapId);
+      tables.addEdge(edge, table, { variable: nodeVariable[node], map: owned.mapId }, end);
       return;
     }
     const copy = copies[use.copy];
@@ -122,7 +127,7 @@ function connect(
       for (let i = 0; i < own.length; i++) if (shared[i] < own[i]) own[i] = shared[i];
       return repeated(own, use.times);
     });
-    tables.addEdge(edge, copy.variable, use.variable, table, -1, use.demands.mapId);
+    tables.addEdge(edge, table, { variable: copy.variable, map: -1 }, end);
   });
 }
 
@@ -139,12 +144,7 @@ function inPlace(tables: TableBuilder, a: SpecList, b: SpecList): number {
 }
 
 /** Parameters that are one tensor are placed the same way. */
-function tieParameters(
-  input: BuildInput,
-  columns: SpecColumns,
-  tables: TableBuilder,
-  nodeVariable: Int32Array,
-): void {
+function tieParameters({ input, columns, tables, nodeVariable }: ModelParts): void {
   const byRole = placeholdersByRoleName(input.graph);
   for (const group of input.graph.ties ?? []) {
     const [owner, ...others] = group.map((name) => byRole.get(name) ?? -1);
@@ -154,11 +154,9 @@ function tieParameters(
       const table = inPlace(tables, a, b);
       tables.addEdge(
         { kind: 'tie' },
-        nodeVariable[owner],
-        nodeVariable[other],
         table,
-        a.mapId,
-        b.mapId,
+        { variable: nodeVariable[owner], map: a.mapId },
+        { variable: nodeVariable[other], map: b.mapId },
       );
     }
   }

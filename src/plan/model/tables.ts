@@ -6,6 +6,12 @@ import type { TensorMeta } from '../../ops/record/record.ts';
 import type { Problem } from '../../solver/types.ts';
 import type { Model, ModelEdge, SpecList, Variable } from './model.ts';
 
+/** A variable at an edge, and the map of its values to those of the table; -1: all of them. */
+interface EdgeEnd {
+  readonly variable: number;
+  readonly map: number;
+}
+
 /**
  * The number side of the model while it is built: vectors, maps and cost tables in seconds, each
  * stored once by meaning (the lists of shardings and the tensor type that it prices), and turned
@@ -121,20 +127,13 @@ export class TableBuilder {
     return id;
   }
 
-  addEdge(
-    edge: ModelEdge,
-    first: number,
-    second: number,
-    table: number,
-    firstMap: number,
-    secondMap: number,
-  ): void {
+  addEdge(edge: ModelEdge, table: number, first: EdgeEnd, second: EdgeEnd): void {
     this.edges.push(edge);
-    this.first.push(first);
-    this.second.push(second);
+    this.first.push(first.variable);
+    this.second.push(second.variable);
     this.edgeTable.push(table);
-    this.firstMap.push(firstMap);
-    this.secondMap.push(secondMap);
+    this.firstMap.push(first.map);
+    this.secondMap.push(second.map);
   }
 
   /**

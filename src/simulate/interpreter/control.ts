@@ -63,27 +63,23 @@ export function controlFlow(node: Node, frame: ControlFrame): readonly RankValue
     case 'cond':
       return frame.run(truth(target, operand(args[0], frame)) ? body(1) : body(2), operands(3), 0);
     case 'while_loop':
-      return whileLoop(
-        node,
-        frame,
-        body(0),
-        body(1),
-        operands(2),
-        args.length > 3 ? operands(3) : [],
-      );
+      return whileLoop(node, frame, {
+        condition: body(0),
+        step: body(1),
+        init: operands(2),
+        captured: args.length > 3 ? operands(3) : [],
+      });
     case 'scan':
     case 'map':
     case 'map_impl': {
       const at = scanPositions(target);
       const captured = args.length > at.captured ? operands(at.captured) : [];
-      return scan(
-        node,
-        frame,
-        body(0),
-        at.init === undefined ? [] : operands(at.init),
-        operands(at.xs),
+      return scan(node, frame, {
+        step: body(0),
+        init: at.init === undefined ? [] : operands(at.init),
+        xs: operands(at.xs),
         captured,
-      );
+      });
     }
     case 'wrap_with_set_grad_enabled':
     case 'wrap_with_autocast': {
@@ -114,13 +110,17 @@ function branchOf({ target, args }: Node, index: RankValues): string {
   return branch.name;
 }
 
+/** A loop: the body of a trip, the carry at first, and what every trip reads. */
+interface LoopParts {
+  readonly step: string;
+  readonly init: readonly RankValues[];
+  readonly captured: readonly RankValues[];
+}
+
 function whileLoop(
   { target, kwargs }: Node,
   frame: ControlFrame,
-  condition: string,
-  step: string,
-  init: readonly RankValues[],
-  captured: readonly RankValues[],
+  { condition, step, init, captured }: LoopParts & { readonly condition: string },
 ): readonly RankValues[] {
   let carried = init;
   // A stated bound ends the loop whatever its condition says.
@@ -147,10 +147,7 @@ function whileLoop(
 function scan(
   node: Node,
   frame: ControlFrame,
-  step: string,
-  init: readonly RankValues[],
-  xs: readonly RankValues[],
-  captured: readonly RankValues[],
+  { step, init, xs, captured }: LoopParts & { readonly xs: readonly RankValues[] },
 ): readonly RankValues[] {
   const { target, kwargs } = node;
   const arrays = xs.map((byRank) =>

@@ -60,17 +60,22 @@ export interface Evaluation {
   readonly peakElements: number;
 }
 
+/** A `local_map` node and the body that it names. */
+export interface MappedRegion {
+  readonly node: Node;
+  readonly body: Graph;
+}
+
 /** Results of a region of per-device code, in order. */
 type RunRegion = (
   table: OperatorTable,
-  node: Node,
-  body: Graph,
+  region: MappedRegion,
   look: (name: string) => Value,
   seed: number,
 ) => readonly Value[];
 
 /** Comparators and reducers, and what one device runs, have no regions. */
-const noRegions: RunRegion = (_table, node) => {
+const noRegions: RunRegion = (_table, { node }) => {
   throw new ShardwrightError(
     'E_TYPE',
     `${node.name}: a region of per-device code stands where one device runs`,
@@ -203,7 +208,7 @@ class Evaluator implements Visitor<Cell> {
   private localMap(node: Node, frame: Frame<Cell>, look: (name: string) => Value): Value {
     const body = getOwn(frame.graph.subgraphs, localMapCall(node).body);
     if (body === undefined) throw internalError(`${node.name} has no body`);
-    return this.regions(this.table, node, body, look, this.options.seed ?? 0);
+    return this.regions(this.table, { node, body }, look, this.options.seed ?? 0);
   }
 
   private runBody(

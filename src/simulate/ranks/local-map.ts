@@ -15,6 +15,7 @@ import { type AxisType, cutOf, placementOf } from '../../mesh/local-types/types.
 import { Sharding } from '../../mesh/sharding/sharding.ts';
 import { flat, fromFlat, NDArray } from '../../ndarray/array.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import type { MappedRegion } from '../interpreter/evaluator.ts';
 import type { Value } from '../interpreter/values.ts';
 import { type DeviceRun, runDevices } from './devices.ts';
 import { putTogether } from './laid-out.ts';
@@ -64,8 +65,7 @@ export function regionProgram(table: OperatorTable, node: Node, body: Graph): De
  */
 export function localMapValues(
   table: OperatorTable,
-  node: Node,
-  body: Graph,
+  { node, body }: MappedRegion,
   look: (name: string) => Value,
   seed: number,
   onValue?: (name: string, byRank: readonly NDArray[]) => void,

@@ -97,8 +97,7 @@ function sameInEvery(trials: readonly Trial[], k: number): boolean {
 function partsOf(
   sample: SampleCall,
   trial: Trial,
-  i: number,
-  slot: RuleSlot,
+  [i, slot]: readonly [input: number, slot: RuleSlot],
   ranks: number,
   board: number,
 ): readonly Piece[] {
@@ -107,7 +106,11 @@ function partsOf(
   if (parts === undefined)
     trial.parts.set(
       key,
-      (parts = place(trial.inputs[i], slot, ranks, chunksOf(sample, slot), i, board)),
+      (parts = place(trial.inputs[i], slot, ranks, {
+        chunks: chunksOf(sample, slot),
+        input: i,
+        board,
+      })),
     );
   return parts;
 }
@@ -125,7 +128,7 @@ function chunksOf(sample: SampleCall, slot: RuleSlot): number {
  * slots.
  */
 function groupOf(sample: SampleCall, trial: Trial, r: Rule, ranks: number, board: number): Group {
-  const byInput = r.inputs.map((slot, i) => partsOf(sample, trial, i, slot, ranks, board));
+  const byInput = r.inputs.map((slot, i) => partsOf(sample, trial, [i, slot], ranks, board));
   const byRank = Array.from({ length: ranks }, (_, rank) => byInput.map((pieces) => pieces[rank]));
   const outputs = byRank.map((_, rank) =>
     trial.truth.map((x, k) =>
@@ -259,7 +262,7 @@ export function validOutputs(
       const whole = truth[k];
       const fitting = candidates.filter((slot) => {
         if (whole === null || slot === null) return true;
-        const results = stated ? sized(group, trial, slot, k, ranks, ran) : plain;
+        const results = stated ? sized(group, trial, [k, slot], ranks, ran) : plain;
         const local = results?.map((of) => of[k]);
         // A call on parts may have fewer results, such as the rows of a cut dim.
         return local !== undefined && local.every(isArray) && holds(local, whole, slot);
@@ -320,8 +323,7 @@ type Ran = Map<string, Results | undefined>;
 function sized(
   group: Group,
   trial: Trial,
-  slot: RuleSlot,
-  k: number,
+  [k, slot]: readonly [result: number, slot: RuleSlot],
   ranks: number,
   ran: Ran,
 ): readonly Results[] | undefined {

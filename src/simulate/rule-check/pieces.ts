@@ -42,24 +42,25 @@ function rowsOf(x: NDArray, dim: number, chunks: number, ranks: number, rank: nu
   );
 }
 
-/**
- * The part of every rank.
- *
- * @param chunks of a shard: 1, or the number of equal chunks of which each rank has a piece; they
- *   must be whole
- * @param input number of the tensor among the inputs and @param board of the trial: see `operands`
- */
+/** How a tensor is taken apart. */
+interface Placing {
+  /** Of a shard: 1, or the number of equal chunks of which each rank has a piece, all whole. */
+  readonly chunks?: number;
+  /** Number of the tensor among the inputs, and the board of the trial: see `operands`. */
+  readonly input?: number;
+  readonly board?: number;
+}
+
+/** The part of every rank. */
 export function place(
   x: NDArray,
   slot: RuleSlot,
   ranks: number,
-  chunks = 1,
-  input = 0,
-  board = 0,
+  { chunks = 1, input = 0, board = 0 }: Placing = {},
 ): Piece[] {
   // Operands of the imaginary parts are drawn as those of a further input.
   const [real, imaginary] = partsOf(x).map((part, k) =>
-    placePart(part, slot, ranks, chunks, input + 50 * k, board),
+    placePart(part, slot, ranks, { chunks, input: input + 50 * k, board }),
   );
   if (imaginary === undefined) return real;
   return real.map((piece, rank) => ({
@@ -72,9 +73,7 @@ function placePart(
   x: NDArray,
   slot: RuleSlot,
   ranks: number,
-  chunks: number,
-  input: number,
-  board: number,
+  { chunks, input, board }: Required<Placing>,
 ): Piece[] {
   const origin = x.shape.map(() => 0);
   if (slot === null || slot.kind === 'replicate')

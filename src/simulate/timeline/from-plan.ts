@@ -75,6 +75,25 @@ interface Step {
   readonly meshDims: readonly number[];
 }
 
+/** When a collective runs, and what it reads and writes. */
+interface CollectiveRun {
+  readonly seconds: number;
+  readonly times: number;
+  readonly reads: readonly number[];
+  readonly writes: readonly number[];
+  readonly phase: Pass;
+  /** Its dtype, or that it is inside a call. */
+  readonly key: string;
+}
+
+/** A value of a node on its way to another placement. */
+interface Moving {
+  readonly name: string;
+  readonly value: number;
+  readonly times: number;
+  readonly phase: Pass;
+}
+
 class Writer {
   private readonly listed: Graph;
   private readonly space: ShardingSpace;
@@ -240,16 +259,14 @@ class Writer {
         meshDims: meshDims.map((name) => this.space.mesh.indexOf(name)),
       };
       const done = this.buffer(`${node.name} ${step.kind}`, 0, 'communication');
-      this.collective(
-        node.name,
-        step,
+      this.collective(node.name, step, {
         seconds,
-        (planned.times ?? 1) * times,
-        last,
-        [done],
-        flow.phases[n],
-        INSIDE,
-      );
+        times: (planned.times ?? 1) * times,
+        reads: last,
+        writes: [done],
+        phase: flow.phases[n],
+        key: INSIDE,
+      });
       last = [done];
     }
     if (last === made) return;
@@ -304,19 +321,16 @@ class Writer {
     for (const step of steps) {
       if (isFree(step)) continue;
       const first = this.tasks.length;
-      now = this.step(name, value, step, now, move.times ?? 1, phase);
+      now = this.step({ name, value, times: move.times ?? 1, phase }, step, now);
       this.moves.push({ kind: step.kind, tasks: this.tasks.slice(first).map(({ id }) => id) });
     }
     return now;
   }
 
   private step(
-    name: string,
-    value: number,
+    { name, value, times, phase }: Moving,
     step: RedistributionStep,
     reads: readonly number[],
-    times: number,
-    phase: Pass,
   ): readonly number[] {
     const weight = reads.every((b) => this.buffers[b].weight);
     const text = `${name} to ${this.space.text(step.to)}`;
@@ -344,12 +358,13 @@ class Writer {
     const { communicating, copying } = splitStep(this.model, kind, step);
     const { dtype } = this.flow.values[value].meta;
     const work = { kind, bytes: step.bytes, meshDims: step.meshDims };
+    const run = { seconds: communicating, times, reads, phase, key: dtype };
     if (copying === 0) {
-      this.collective(text, work, communicating, times, reads, [result], phase, dtype);
+      this.collective(text, work, { ...run, writes: [result] });
       return [result];
     }
     const done = this.buffer(text, 0, 'communication', { weight });
-    this.collective(text, work, communicating, times, reads, [done], phase, dtype);
+    this.collective(text, work, { ...run, writes: [done] });
     local(copying, [...reads, done]);
     return [result];
   }
@@ -357,12 +372,7 @@ class Writer {
   private collective(
     name: string,
     { kind, bytes, meshDims }: Step,
-    seconds: number,
-    times: number,
-    reads: readonly number[],
-    writes: readonly number[],
-    phase: Pass,
-    key: string,
+    { seconds, times, reads, writes, phase, key }: CollectiveRun,
   ): void {
     this.task({
       name,

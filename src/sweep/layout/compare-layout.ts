@@ -25,25 +25,29 @@ import { LayoutPricer, type StatedLayout } from './price-layout.ts';
 /** Changes that are listed. */
 const MOST_EDITS = 3;
 
+/** A layout as it was asked about, and the comparison that it is set against. */
+export interface LayoutToCompare {
+  readonly text: string;
+  readonly layout: StatedLayout;
+  /** Of the best plan that fits; absent where none does. */
+  readonly bestSeconds?: number | undefined;
+  /** The run whose cost is asked for. */
+  readonly run?: AskedRun | undefined;
+  /** The file that states the layout. */
+  readonly from?: AskedLayout['from'];
+  readonly certainty?: Certainty | undefined;
+}
+
 /**
  * Prices a layout and its neighbours of one setting as `compare` prices its candidates.
  *
- * @param bestSeconds of the best plan that fits; absent where none does
- * @param run whose cost is asked for
- * @param from the file that states it
- * @param certainty of the comparison
  * @throws E_USAGE with the linter's finding where the sizes do not divide; E_UNSUPPORTED where the
  *   layout cannot be priced
  */
 export async function compareLayout(
   question: SweepQuestion,
-  text: string,
-  layout: StatedLayout,
+  { text, layout, bestSeconds, run, from, certainty }: LayoutToCompare,
   table: OperatorTable,
-  bestSeconds: number | undefined,
-  run?: AskedRun,
-  from?: AskedLayout['from'],
-  certainty?: Certainty,
 ): Promise<AskedLayout> {
   const pricer = new LayoutPricer(table);
   const own = questionOf(question, layout);
@@ -127,7 +131,10 @@ export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: St
     );
   }
   const config = parseModelConfig(question.config);
-  const findings = layoutFindings(config, question, loadCluster(question.cluster), sizes, kind);
+  const findings = layoutFindings(config, question, loadCluster(question.cluster), {
+    sizes,
+    kind,
+  });
   const stop = findings.find((f) => f.severity === 'error');
   if (stop !== undefined)
     throw new ShardwrightError('E_USAGE', `--layout: ${stop.code} ${stop.message}`, {

@@ -72,7 +72,7 @@ export class LayoutPricer {
   async price(question: SweepQuestion, layout: StatedLayout): Promise<Figures> {
     const { cores, routed, composer } = await this.parts(question, layout);
     const { sizes, kind, tuning } = layout;
-    const figures = composer.compose(cores[0], routed, sizes, kind, tuning);
+    const figures = composer.compose({ core: cores[0], routed, sizes, kind, tuning });
     if (figures === undefined) throw refused('the schedule does not admit the stages');
     return figures;
   }

@@ -18,6 +18,15 @@ import type { CoreParameter } from '../model/types.ts';
 import { graphUnits } from '../model/units.ts';
 import { GroupMaker } from './data-groups.ts';
 
+/** What the moves of data ranks are priced with. */
+interface DataPrices {
+  /** Layers of the program. */
+  readonly layers: number;
+  readonly preset: string;
+  readonly cluster: Cluster;
+  readonly table: OperatorTable;
+}
+
 /**
  * The problem of a data rank's program with what data ranks add to it, per microbatch: each
  * placement of a parameter costs its gathers and the sums of its gradient, and what a gradient
@@ -27,10 +36,7 @@ import { GroupMaker } from './data-groups.ts';
 export function withDataRanks(
   { model, left: { compact } }: Pick<Prepared, 'model' | 'left'>,
   data: DataRanks,
-  layers: number,
-  preset: string,
-  cluster: Cluster,
-  table: OperatorTable,
+  { layers, preset, cluster, table }: DataPrices,
 ): Problem {
   const { problem } = compact;
   const { graph, flow, space, strategies, nodeVariable, unitsPerSecond, quantum } = model;

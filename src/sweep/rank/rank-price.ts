@@ -185,14 +185,12 @@ export class CoreSolver {
   /** The problem of a program, with the costs of its data ranks where they are asked for. */
   private problemFor(prepared: Pick<Prepared, 'model' | 'left'>, { data }: CoreRequest): Problem {
     if (data === undefined) return prepared.left.compact.problem;
-    return withDataRanks(
-      prepared,
-      data,
-      this.kinds.shallow,
-      this.question.cost,
-      this.cluster,
-      this.table,
-    );
+    return withDataRanks(prepared, data, {
+      layers: this.kinds.shallow,
+      preset: this.question.cost,
+      cluster: this.cluster,
+      table: this.table,
+    });
   }
 
   private async read(

@@ -96,27 +96,10 @@ export class Composer {
    *   long as `below`: both are known before the schedule is played; only `unitsAgain` where the
    *   whole step takes that long
    */
+  compose(priced: PricedLayout): Figures | undefined;
+  compose(priced: PricedLayout, limits: Limits): Figures | Slower | undefined;
   compose(
-    core: CoreCost,
-    routed: RoutedCosts | undefined,
-    sizes: LayoutSizes,
-    kind: LayoutKind,
-    tuning: LayoutTuning,
-  ): Figures | undefined;
-  compose(
-    core: CoreCost,
-    routed: RoutedCosts | undefined,
-    sizes: LayoutSizes,
-    kind: LayoutKind,
-    tuning: LayoutTuning,
-    limits: Limits,
-  ): Figures | Slower | undefined;
-  compose(
-    core: CoreCost,
-    routed: RoutedCosts | undefined,
-    sizes: LayoutSizes,
-    kind: LayoutKind,
-    tuning: LayoutTuning,
+    { core, routed, sizes, kind, tuning }: PricedLayout,
     limits: Limits = {},
   ): Figures | Slower | undefined {
     const tuned = this.tuned(core, routed, { sizes, kind }, tuning);
@@ -404,6 +387,15 @@ export class Composer {
     );
     return stepTraffic(request, this.kinds, figures.place, figures.microbatches);
   }
+}
+
+/** A layout with the prices of its parts. */
+export interface PricedLayout {
+  readonly core: CoreCost;
+  readonly routed: RoutedCosts | undefined;
+  readonly sizes: LayoutSizes;
+  readonly kind: LayoutKind;
+  readonly tuning: LayoutTuning;
 }
 
 interface Limits {

@@ -97,7 +97,7 @@ export function meshRows(
     const add = (sizes: LayoutSizes, kind: LayoutKind): void => {
       const name = planName(sizes, kind);
       const mesh = meshText(sizes, kind);
-      const findings = layoutFindings(config, question, hosts, sizes, kind, tied);
+      const findings = layoutFindings(config, question, hosts, { sizes, kind }, tied);
       const error = findings.find((f) => f.severity === 'error');
       if (error !== undefined) {
         if ((sizes.etp ?? 1) === 1 || error.code === 'ZL08')
@@ -132,6 +132,12 @@ export function meshRows(
   });
 }
 
+/** The sizes and the kind of a layout. */
+interface SizedKind {
+  readonly sizes: LayoutSizes;
+  readonly kind: LayoutKind;
+}
+
 /**
  * The findings of the linter on a layout, and mesh dims that fit no host.
  *
@@ -141,8 +147,7 @@ export function layoutFindings(
   config: ModelConfig,
   question: SweepQuestion,
   hosts: Hosts,
-  sizes: LayoutSizes,
-  { context, sequenceParallel }: LayoutKind,
+  { sizes, kind: { context, sequenceParallel } }: SizedKind,
   tied = false,
 ): Finding[] {
   const { pp, dp_replicate, dp_shard, cp, tp, ep, etp = 1 } = sizes;

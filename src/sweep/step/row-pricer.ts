@@ -76,7 +76,8 @@ export class RowPricer {
           const limits = last
             ? { leaner: rival?.figures.peakBytes ?? Infinity }
             : { fitting: true, below: rival?.fits === true ? rival.figures.seconds : Infinity };
-          const figures = this.composer.compose(core, routed, row.sizes, row.kind, tuning, limits);
+          const { sizes, kind } = row;
+          const figures = this.composer.compose({ core, routed, sizes, kind, tuning }, limits);
           if (figures === undefined) continue;
           const asRun =
             figures.unitsAgain === 0 ? { ...tuning, checkpoint: 'none' as const } : tuning;

@@ -70,8 +70,7 @@ export function collectivesOf(graph: Graph): string[][] {
     );
     const { run } = localMapValues(
       table,
-      node,
-      graph.subgraphs[call.body],
+      { node, body: graph.subgraphs[call.body] },
       (name) => byName.get(name) as NDArray,
       0,
     );

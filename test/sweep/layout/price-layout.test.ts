@@ -76,10 +76,8 @@ describe('a stated dtype', () => {
     (
       await compareLayout(
         { ...wide, cluster },
-        '',
-        parseLayout(`dp=4,dtype=${dtype}`, 4),
+        { text: '', layout: parseLayout(`dp=4,dtype=${dtype}`, 4) },
         TABLE,
-        undefined,
       )
     ).computeSeconds;
 
@@ -97,7 +95,11 @@ describe('stated gradients', () => {
       more: string,
       cost: SweepQuestion['cost'] = 'nccl',
     ): ReturnType<typeof compareLayout> =>
-      compareLayout({ ...SMALL, cost }, '', parseLayout(`dp=4,zero=1${more}`, 4), TABLE, undefined);
+      compareLayout(
+        { ...SMALL, cost },
+        { text: '', layout: parseLayout(`dp=4,zero=1${more}`, 4) },
+        TABLE,
+      );
     const [own, narrow, wide] = [
       await priced(''),
       await priced(',gradients=bf16'),

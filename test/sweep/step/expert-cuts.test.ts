@@ -306,13 +306,13 @@ describe('plans with cut experts that are left out', () => {
           const request = coreRequest(sizes, row.kind, tuning.microbatch);
           const ways = request.axes.reduce((n, a) => n * a.size, 1);
           const core = all.cores.get(coreKey(request))!;
-          const other = all.composer.compose(
+          const other = all.composer.compose({
             core,
-            all.routed.get(`${tuning.microbatch} ${ways}`),
+            routed: all.routed.get(`${tuning.microbatch} ${ways}`),
             sizes,
-            row.kind,
+            kind: row.kind,
             tuning,
-          );
+          });
           if (other !== undefined) points.push(other);
         }
         const isBeaten = points.some(

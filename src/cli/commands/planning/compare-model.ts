@@ -142,13 +142,15 @@ export async function compareByConfig(
     ...costed,
     layout: await compareLayout(
       question,
-      asked.text,
-      layout,
+      {
+        text: asked.text,
+        layout,
+        bestSeconds: best?.seconds,
+        run,
+        from: layoutSource(asked, question),
+        certainty: compared.certainty,
+      },
       table,
-      best?.seconds,
-      run,
-      layoutSource(asked, question),
-      compared.certainty,
     ),
   };
 }

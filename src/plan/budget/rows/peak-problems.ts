@@ -234,11 +234,13 @@ export class PeakProblems {
 
   private amountsOf(point: number, anchors?: Uint8Array): readonly LiveBytes[] {
     const { model } = this.prepared;
-    if (anchors !== undefined) return liveBytesAt(model, this.live, point, this.chosen, anchors);
+    if (anchors !== undefined)
+      return liveBytesAt(model, this.live, point, { chosen: this.chosen, anchors });
     let known = this.amounts.get(point);
     if (known === undefined) {
       const chosen = this.recompute ? this.chosen : undefined;
-      known = liveBytesAt(model, this.live, point, chosen, undefined, this.counted.get(point));
+      const elsewhere = this.counted.get(point);
+      known = liveBytesAt(model, this.live, point, { chosen, elsewhere });
       this.amounts.set(point, known);
     }
     return known;

@@ -32,21 +32,26 @@ export interface LiveBytes {
   readonly discard: Float64Array;
 }
 
-/**
- * @param point node that runs
- * @param chosen nodes that have a decision; the results of all others stay as the graph has it
- * @param anchors nodes that are saved for certain. With them the amounts are no lower bound but an
- *   estimate: what is recomputed is taken to run as soon as anything up to the next anchor is
- *   needed, since one chain of recomputed nodes brings all of it
- */
+/** What is decided about results, and what counts elsewhere. */
+interface Counting {
+  /** Nodes that have a decision; the results of all others stay as the graph has it. */
+  readonly chosen?: Uint8Array | undefined;
+  /**
+   * Nodes that are saved for certain. With them the amounts are no lower bound but an estimate:
+   * what is recomputed is taken to run as soon as anything up to the next anchor is needed, since
+   * one chain of recomputed nodes brings all of it.
+   */
+  readonly anchors?: Uint8Array | undefined;
+  /** Results whose storage counts elsewhere, views of them included. */
+  readonly elsewhere?: { has(root: number): boolean } | undefined;
+}
+
+/** @param point node that runs */
 export function liveBytesAt(
   model: Model,
   live: Liveness,
   point: number,
-  chosen?: Uint8Array,
-  anchors?: Uint8Array,
-  /** Results whose storage counts elsewhere, views of them included. */
-  elsewhere?: { has(root: number): boolean },
+  { chosen, anchors, elsewhere }: Counting = {},
 ): LiveBytes[] {
   const needs = needsOf(model, live);
   const at: PeakPoint = {

@@ -53,9 +53,11 @@ export function fusedCalls(
  */
 export function keptInMemory(
   read: ReadonlyMap<number, boolean>,
-  graph: Graph,
-  { root, index, weight }: GraphUnits,
-  { isAgain }: FusedCalls,
+  {
+    graph,
+    units: { root, index, weight },
+    fused: { isAgain },
+  }: { readonly graph: Graph; readonly units: GraphUnits; readonly fused: FusedCalls },
   bytesOf: (node: number) => number,
   admits: (node: number) => boolean,
 ): Set<number> {

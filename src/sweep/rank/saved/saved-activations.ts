@@ -79,7 +79,9 @@ export function keptByUnit(
   const mayStay = (r: number): boolean =>
     counts(r) && pass[r] === 'forward' && !again.has(graph.nodes[r].name);
   const whole =
-    fused === undefined ? read.keys() : keptInMemory(read, graph, units, fused, bytesOf, mayStay);
+    fused === undefined
+      ? read.keys()
+      : keptInMemory(read, { graph, units, fused }, bytesOf, mayStay);
   for (const r of whole) bytes[unit[r]] += bytesOf(r);
   for (const r of cast) bytes[unit[r]] += (narrow?.share ?? 1) * bytesOf(r);
   return { bytes, nodes: new Set([...read.keys(), ...cast]) };
