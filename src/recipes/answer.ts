@@ -4,10 +4,10 @@
  * shortest simulated step is taken.
  */
 import { defined } from '../defined.ts';
-import { checkOptions } from '../errors.ts';
+import { checkOptions, ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import type { Infeasible, PlannedResult } from '../plan/choice/result.ts';
+import { type Infeasible, type PlannedResult, planOfChoice } from '../plan/choice/result.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
 import { checkArguments, completeRequest, tableOf } from '../plan/request/check-call.ts';
@@ -17,8 +17,10 @@ import { type SearchOptions, startRun } from '../plan/request/run.ts';
 import { shardPrepared } from '../plan/shard.ts';
 import type { OverlappedStep } from '../simulate/overlap/known-plan.ts';
 import type { OverlapPlan } from '../simulate/overlap/plan.ts';
+import { evaluate } from '../solver/check/verify.ts';
 import { NoChoiceInTime } from '../solver/solve.ts';
 import { priceRecipes, type RecipeResult } from './compare/compare.ts';
+import { recipeChoice, recipeOnMesh } from './recipe-choice.ts';
 
 /** Until when and from where an answer is looked for. */
 export interface AnswerOptions extends Omit<SearchOptions, 'signal'> {
@@ -154,6 +156,7 @@ export async function answerRequest(
 export async function answer(prepared: Prepared, options: AnswerOptions = {}): Promise<Answer> {
   checkArguments('shardPrepared', { prepared });
   const { request } = prepared.question;
+  if (request.recipe !== undefined) checkRecipe(prepared, request.recipe);
   const { search, recipes: asksForRecipes, isMicrobatch, starts: given = [], ...more } = options;
   const { deadline } = startRun(request, more);
   const recipes =
@@ -172,6 +175,13 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
   });
   if (serial.status === 'infeasible') return serial;
   const found = { serial, recipes } as const;
+  if (request.recipe !== undefined) {
+    const own = await ofRecipe(serial, request.recipe, deadline);
+    if (own.status === 'infeasible' || isMicrobatch === true || deadline.isOver)
+      return own.status === 'infeasible' ? own : { ...own, ...found };
+    const { overlappedStep } = await import('../simulate/overlap/known-plan.ts');
+    return { ...own, ...found, step: await overlappedStep(own, [], deadline) };
+  }
   if (request.overlap === true) {
     const overlap = deadline.isOver ? undefined : await withOverlap(serial, { deadline, starts });
     return {
@@ -185,6 +195,57 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
   const { overlappedStep } = await import('../simulate/overlap/known-plan.ts');
   const step = await overlappedStep(serial, known, deadline);
   return { ...step.result, ...found, step };
+}
+
+/** @throws E_USAGE for a recipe that the mesh does not have, or beside a search for another plan */
+function checkRecipe(prepared: Prepared, recipe: string): void {
+  const { overlap, solver, objective } = prepared.question.request;
+  const other =
+    overlap === true
+      ? 'overlap'
+      : solver === 'propagate'
+        ? 'solver propagate'
+        : objective === 'parameter-memory'
+          ? 'objective parameter-memory'
+          : undefined;
+  if (other !== undefined)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--recipe ${recipe} is a plan, and --${other} looks for another`,
+      { hint: 'give one of the two.' },
+    );
+  recipeOnMesh(prepared, recipe);
+}
+
+/**
+ * The plan of a recipe on the problem of the best plan, whose bound and certificate it keeps: its
+ * gap is what the recipe gives away.
+ *
+ * @returns what it needs, where it does not fit the budget
+ * @throws E_PLAN where the pins of the request do not admit it, and what `recipeChoice` throws
+ */
+async function ofRecipe(
+  { prepared, plan, certificate }: PlannedResult,
+  name: string,
+  deadline: Deadline,
+): Promise<PlannedResult | Infeasible> {
+  const { budgetBytes } = prepared.question;
+  const { choice, fits, peakBytes, notes } = await recipeChoice(prepared, name, deadline);
+  if (!fits)
+    return {
+      status: 'infeasible',
+      conflict: [`the recipe ${name}`],
+      enoughBytes: peakBytes,
+      budgetBytes,
+    };
+  if (evaluate(prepared.left.problem, choice).violations.length > 0)
+    throw new ShardwrightError('E_PLAN', `what is pinned does not admit the recipe '${name}'`, {
+      hint:
+        'leave out --pin, --inputs and --outputs; give --ignore-shardings for a file with its ' +
+        'own.',
+    });
+  const words = notes.map((note) => `${name}: ${note}`);
+  return planOfChoice(prepared, choice, plan, certificate, [...plan.proof.evidence, ...words]);
 }
 
 /**

@@ -142,6 +142,7 @@ const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, '
     maps: z.enum(MAPS).exactOptional(),
     overlap: z.literal(true).exactOptional(),
     padVocabulary: paddingSchema.exactOptional(),
+    recipe: z.string().exactOptional(),
     inputDims: z
       .strictObject({
         batch: z.record(z.string(), z.int()).exactOptional(),

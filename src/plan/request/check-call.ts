@@ -54,6 +54,7 @@ const FIELDS: Readonly<Record<keyof PlanRequest, readonly Kind[]>> = {
   recomputation: [['chosen']],
   overlap: ['boolean'],
   padVocabulary: ['record'],
+  recipe: ['text'],
   inputDims: ['record'],
 };
 const DEFAULTS: Readonly<Record<string, unknown>> = DEFAULT_REQUEST;

@@ -151,6 +151,11 @@ export interface PlanRequest {
    */
   readonly padVocabulary?: VocabularyPadding;
   /**
+   * Name of a known plan, such as `fsdp+tp`: the plan is that recipe, and not the best one. Absent:
+   * the best one. `shardPrepared` itself knows no recipes and does not read it.
+   */
+  readonly recipe?: string;
+  /**
    * Which dims of inputs are the batch and the sequence, for recipes; absent: as the program tells.
    */
   readonly inputDims?: StatedDims;

@@ -44,6 +44,7 @@ export function settingLines(input: SettingsInput): string[] {
       `checkpoint ${typeof checkpoint === 'number' ? percentText(checkpoint) : checkpoint}`,
     );
   if (activations !== undefined) asked.push(`activations ${activations}`);
+  if (request.recipe !== undefined) asked.push(`recipe ${request.recipe}`);
   if (request.overlap === true) asked.push('overlap');
   const usual = defaultCostPreset(cluster);
   put(request.cost !== undefined && request.cost !== usual, `cost ${request.cost ?? usual}`);

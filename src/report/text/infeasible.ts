@@ -4,6 +4,9 @@ import type { Infeasible } from '../../plan/choice/result.ts';
 import { type PlanRequest, recomputesUnderBudget } from '../../plan/request/request.ts';
 import { bytesText } from '../../units.ts';
 
+/** Begin of a conflict that is a recipe the request names. */
+const RECIPE = 'the recipe ';
+
 export function infeasibleText(
   result: Infeasible,
   request: PlanRequest,
@@ -14,6 +17,15 @@ export function infeasibleText(
   const enough = result.enoughBytes;
   const known =
     enough === undefined ? '' : `; a plan of ${bytesText(enough)} is known (${enough} bytes)`;
+  if (conflict[0]?.startsWith(RECIPE) === true && enough !== undefined)
+    return {
+      message:
+        `${conflict[0]} does not fit ${budget} per device: it needs ${bytesText(enough)} ` +
+        `(${enough} bytes)`,
+      hint:
+        `give --memory ${roundedUp(enough)} or more, more devices, or --checkpoint full; ` +
+        'without --recipe the best plan that fits is found.',
+    };
   // One demand that no placement meets, by its flag.
   const alone = conflict.length === 1 && conflict[0].startsWith('--');
   const message =

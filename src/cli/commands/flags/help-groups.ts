@@ -9,7 +9,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   'Devices and their prices':
     'mesh cluster devices cost framework compiled fp8 calibration collectives like',
   'What is sought':
-    'plan plans objective overlap frontier range optimizer gradients edits max-regret ' +
+    'plan plans objective recipe overlap frontier range optimizer gradients edits max-regret ' +
     'max-dims global-batch layout',
   Placements: 'pin inputs outputs maps uneven cut strided unknown sharing',
   'Peak memory': 'memory headroom activations checkpoint',

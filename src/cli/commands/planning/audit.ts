@@ -5,9 +5,8 @@
 
 import { existsSync } from 'node:fs';
 
-import { interrupted, ShardwrightError } from '../../../errors.ts';
+import { ShardwrightError } from '../../../errors.ts';
 import type { Graph } from '../../../graph/types.ts';
-import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import { paddingText, tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Infeasible } from '../../../plan/choice/result.ts';
@@ -21,16 +20,8 @@ import type { Deadline } from '../../../plan/request/deadline.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import { shardPrepared } from '../../../plan/shard.ts';
 import { auditChoice, auditedRequest } from '../../../recipes/audit.ts';
-import { priceRestriction } from '../../../recipes/compare/price.ts';
-import { matchAxes } from '../../../recipes/mesh-axes.ts';
-import { applyRecipe } from '../../../recipes/recipes.ts';
-import {
-  isRecipeName,
-  NAMED_RECIPES,
-  type NamedRecipe,
-  namedRecipe,
-  recipeOf,
-} from '../../../recipes/registry.ts';
+import { recipeChoice } from '../../../recipes/recipe-choice.ts';
+import { isRecipeName } from '../../../recipes/registry.ts';
 import { auditText } from '../../../report/text/audit.ts';
 import { bytesText, percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
@@ -116,20 +107,6 @@ function namedByMistake(plan: string): void {
   );
 }
 
-/** Plans whose axes the mesh has, and the mesh that this plan has. */
-function waysOut(named: NamedRecipe, mesh: DeviceMesh): string {
-  const fitting = NAMED_RECIPES.filter(
-    (other) => other.parts !== undefined && 'dims' in matchAxes(other, mesh.names),
-  );
-  const plans = fitting.map(({ name, axes }) => `recipe:${name} (${axes.join(', ')})`).join(', ');
-  const own =
-    named.axes.length === 1
-      ? `--mesh ${named.axes[0]}=${mesh.size}`
-      : `--mesh ${named.axes.map((axis) => `${axis}=N`).join(',')}`;
-  const others = plans === '' ? '' : `, or a recipe of this mesh: ${plans}`;
-  return `give it a mesh of its axes, ${own}${others}.`;
-}
-
 /**
  * A plan of a padded model says nothing of the model without padding, nor the other way round.
  * @throws E_PLAN
@@ -171,7 +148,7 @@ async function choiceOf(
   if (found === undefined)
     return plan === 'given'
       ? givenChoice(graph, table, options, deadline)
-      : recipeChoice(graph, table, options, plan.replace(RECIPE, ''), deadline);
+      : namedChoice(graph, table, options, plan.replace(RECIPE, ''), deadline);
   if (options.mesh !== undefined || options.cluster !== undefined)
     throw new ShardwrightError('E_USAGE', '--mesh and --cluster are those of the plan file');
   // The optimum is over the whole problem, so the pins that the plan was made with are not in it.
@@ -180,56 +157,16 @@ async function choiceOf(
   return { prepared, choice: choiceOfPlan(found.plan, prepared.model), notes: [] };
 }
 
-async function recipeChoice(
+async function namedChoice(
   graph: Graph,
   table: OperatorTable,
   options: AuditOptions,
   name: string,
   deadline: Deadline,
 ): Promise<Named> {
-  const named = namedRecipe(name);
-  const recipe = recipeOf(named);
-  if (recipe === undefined)
-    throw new ShardwrightError(
-      'E_USAGE',
-      `'${name}' cannot be audited: ${named.outside ?? 'it is not planned'}`,
-    );
   const prepared = prepare(graph, freeRequest(options, options.mesh), table, deadline);
-  const { mesh } = prepared.model.space;
-  const matched = matchAxes(named, mesh.names);
-  if ('refused' in matched)
-    throw new ShardwrightError('E_USAGE', `--mesh ${mesh.text}: ${matched.refused}`, {
-      hint: waysOut(named, mesh),
-    });
-  const parts = mesh.dims.map((_, d) => recipe.parts[matched.dims.indexOf(d)]);
-  const applied = applyRecipe(prepared.model, { ...recipe, parts });
-  const priced =
-    'refused' in applied
-      ? applied
-      : await priceRestriction(prepared, applied.restriction, deadline);
-  if ('isLate' in priced) throw late(deadline);
-  if ('refused' in priced)
-    throw new ShardwrightError(
-      'E_PLAN',
-      `the model does not admit '${named.name}' on ${mesh.text}: ${priced.refused}`,
-    );
-  const axes = named.axes.map((axis, a) => `${axis} is ${mesh.names[matched.dims[a]]}`).join(', ');
-  const notes = ['the recipe leaves some placements open; they are as cheap as the recipe admits'];
-  if (matched.by === 'position')
-    notes.push(
-      `no mesh dim has the name of an axis of '${named.name}', so they were taken in order: ` +
-        `${axes}`,
-    );
-  return { prepared, choice: priced.choice, notes };
-}
-
-/** The plan to audit has no price yet: there is nothing to answer with. */
-function late(deadline: Deadline): ShardwrightError {
-  return deadline.isInterrupted
-    ? interrupted()
-    : new ShardwrightError('E_TIME_LIMIT', 'the time limit came before the plan was priced', {
-        hint: 'raise --time-limit.',
-      });
+  const { choice, notes } = await recipeChoice(prepared, name, deadline);
+  return { prepared, choice, notes };
 }
 
 async function givenChoice(

@@ -46,6 +46,13 @@ export const PLAN_COMMAND = {
       'and prove a lower bound on the simulated step of every plan',
     (overlap) => ({ overlap }),
   ),
+  recipe: value(
+    '--recipe <name>',
+    'the plan of a recipe instead of the best one, such as fsdp+tp (recipes list names them); ' +
+      'its gap says what it gives away',
+    text,
+    (recipe) => ({ recipe }),
+  ),
   range: on('--range', 'price the plan at the least and the largest admitted sizes, too'),
   frontier: value<number | true>(
     '--frontier [points]',

@@ -344,11 +344,11 @@ export function padded(request: PlanRequest, padding: VocabularyPadding | undefi
 }
 
 const { batchDim, sequenceDim, ...others } = PLAN_FLAGS;
-const { ignoreShardings, overlap } = PLAN_COMMAND;
+const { ignoreShardings, overlap, recipe } = PLAN_COMMAND;
 /**
  * Flags that say something of the plan that is asked for, in the order of the fields that they set.
  */
-const REQUEST_FLAGS = { ignoreShardings, ...others, overlap, batchDim, sequenceDim };
+const REQUEST_FLAGS = { ignoreShardings, ...others, overlap, recipe, batchDim, sequenceDim };
 type RequestOptions = Given<typeof REQUEST_FLAGS> & {
   readonly mesh: string;
   readonly cluster: string;

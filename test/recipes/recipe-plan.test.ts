@@ -1,0 +1,74 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterAll, expect, it } from 'vitest';
+
+import { importGraph, shard, verify } from '../../src/index.ts';
+import { cli, fixture } from '../cli/support.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'recipe-plan-'));
+afterAll(() => rmSync(root, { recursive: true }));
+
+const graphOf = (model: string) => importGraph(readFileSync(fixture(model)));
+const mlp = { mesh: 'dp=2,tp=2', cluster: 'dgx-h100' };
+
+it('each recipe that is priced beside a plan can be had as a plan of that price', async () => {
+  const { recipes } = await planOf(mlp);
+  const priced = recipes.filter((one) => one.status === 'priced');
+  expect(priced.length).toBeGreaterThan(3);
+  for (const { name, seconds, choice } of priced) {
+    const found = await planOf({ ...mlp, recipe: name });
+    expect(found.choice).toEqual(choice);
+    expect(found.plan.objective.seconds).toBeCloseTo(seconds, 12);
+    expect(found.plan.request.recipe).toBe(name);
+    expect(found.step!.simulatedSeconds).toBe(found.step!.baseSimulatedSeconds);
+    const run = verify(found.graph, found.plan);
+    expect(run.mismatches).toEqual([]);
+  }
+});
+
+async function planOf(request: Parameters<typeof shard>[1]) {
+  const found = await shard(graphOf('mlp'), request);
+  if (found.status === 'infeasible') throw new Error(found.conflict.join('\n'));
+  return found;
+}
+
+it('the command writes the plan of a recipe, which check-plan accepts and export writes', async () => {
+  const out = join(root, 'plan');
+  const asked = ['plan', fixture('gpt2-2l'), '--mesh', 'dp=2,tp=4', '--cluster', 'dgx-h100'];
+  const run = await cli(...asked, '--recipe', 'fsdp+tp', '-o', out, '--json');
+  expect([run.code, run.err]).toEqual([0, '']);
+  const plan = JSON.parse(run.out) as {
+    readonly parameters: readonly { readonly name: string; readonly placement: string }[];
+    readonly proof: { readonly status: string; readonly gap: number };
+  };
+  const cAttn = plan.parameters.find(({ name }) => name.endsWith('h.0.attn.c_attn.weight'));
+  expect(cAttn?.placement).toBe('S(0)S(1)');
+  expect(plan.proof.status).toBe('feasible');
+  expect(plan.proof.gap).toBeGreaterThan(0.1);
+  expect((await cli('check-plan', out)).code).toBe(0);
+  expect((await cli('export', out, '--target', 'torch', '-o', join(root, 'torch'))).code).toBe(0);
+});
+
+it('a recipe that does not fit says what it needs', async () => {
+  const asked = ['plan', fixture('mlp'), '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100'];
+  const run = await cli(...asked, '--recipe', 'replicated', '--memory', '275KiB');
+  expect(run.code).toBe(3);
+  const enough = /give --memory (\d+KiB) or more/.exec(run.err)?.[1] ?? '';
+  expect((await cli(...asked, '--recipe', 'replicated', '--memory', enough)).code).toBe(0);
+});
+
+it.each([
+  [{ recipe: 'fsdp-tp' }, 'E_USAGE', /there is no recipe 'fsdp-tp'/],
+  [{ recipe: 'fsdp' }, 'E_USAGE', /'fsdp' has axes dp_shard, the mesh has 2 dims/],
+  [{ recipe: 'pp' }, 'E_USAGE', /'pp' is no choice of placements/],
+  [{ recipe: 'dp+tp', overlap: true }, 'E_USAGE', /--overlap looks for another/],
+  [{ recipe: 'replicated', inputs: 'S(0)R' }, 'E_PLAN', /does not admit the recipe 'replicated'/],
+] as const)('%j is refused', async (more, code, message) => {
+  const error = expect.objectContaining({
+    code,
+    message: expect.stringMatching(message) as string,
+  }) as Error;
+  await expect(shard(graphOf('mlp'), { ...mlp, ...more })).rejects.toEqual(error);
+});
