@@ -5,6 +5,7 @@ import { messageOf } from '../errors.ts';
 import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from './control.ts';
 import { interpret } from './interpret.ts';
+import { nodesByName } from './nodes.ts';
 import { lintError, topologicalOrder, undefinedOutput, undefinedValue } from './order.ts';
 import {
   type Arg,
@@ -312,7 +313,7 @@ export function mismatchHint(
 
 /** Undefined name: never defined, defined later, or part of a cycle; each has its own message. */
 function unresolved(graph: Graph, name: string, user: Node): ShardwrightError {
-  const known = new Map(graph.nodes.map((node) => [node.name, node]));
+  const known = nodesByName(graph);
   if (!known.has(name)) return undefinedValue(name, user, known);
   try {
     topologicalOrder(graph.nodes);

@@ -1,6 +1,7 @@
 /** Lists the parameters of a graph, tied ones as one. */
 
 import { ShardwrightError } from '../errors.ts';
+import { roleName } from './nodes.ts';
 import { DTYPE_BYTES, type Graph, type Node, type TensorType } from './types.ts';
 import { elementCount } from './value.ts';
 
@@ -27,7 +28,7 @@ export function parametersOf(graph: Graph): readonly Parameter[] {
   for (const node of graph.nodes) {
     if (node.kind !== 'placeholder') break;
     if (node.meta.role !== 'parameter') continue;
-    const name = node.meta.roleName ?? node.name;
+    const name = roleName(node);
     const key = owner.get(name) ?? name;
     const members = groups.get(key);
     if (members === undefined) groups.set(key, [node]);

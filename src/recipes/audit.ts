@@ -4,6 +4,7 @@
  */
 
 import { checkOptions } from '../errors.ts';
+import { roleName } from '../graph/nodes.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import type { Infeasible } from '../plan/choice/result.ts';
@@ -379,7 +380,7 @@ function groupsOf({ graph, flow, nodeVariable }: Model): Group[] {
     if (node.kind !== 'placeholder' || nodeVariable[n] < 0) return;
     const { role } = node.meta;
     if (role !== 'parameter' && role !== 'input') return;
-    const own = node.meta.roleName ?? node.name;
+    const own = roleName(node);
     const name =
       role === 'input' ? '(inputs)' : (owner.get(own) ?? own).replace(/(^|\.)\d+(?=\.)/g, '$1*');
     const shape = role === 'input' ? '' : flow.values[flow.results[n][0]].meta.shape.join();

@@ -6,6 +6,7 @@
  */
 
 import { ShardwrightError, suggestion } from '../errors.ts';
+import { roleName } from '../graph/nodes.ts';
 import type { Arg, Graph, Node } from '../graph/types.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { MaskPartial } from '../mesh/placements/partials/mask-partial.ts';
@@ -228,7 +229,7 @@ const TRANSPOSES = new Set([
 ]);
 
 function nameOf(node: Node): string {
-  return node.meta.roleName ?? node.name;
+  return roleName(node);
 }
 
 function isValue(arg: Arg | undefined): arg is Extract<Arg, { kind: 'value' }> {

@@ -1,6 +1,7 @@
 /** Lists the recipes of a mesh and turns one into restrictions of a planning problem. */
 
 import { defined } from '../defined.ts';
+import { roleName } from '../graph/nodes.ts';
 import {
   isPartialCode,
   REPLICATE_CODE,
@@ -166,7 +167,7 @@ function placeInputs(
       if (size < ways || size % ways !== 0)
         return (
           `the ${role} of ${size} (input ` +
-          `${graph.nodes[n].meta.roleName ?? graph.nodes[n].name}) cannot be cut ${ways} ways`
+          `${roleName(graph.nodes[n])}) cannot be cut ${ways} ways`
         );
     }
   }

@@ -5,6 +5,7 @@
 
 import { defined } from '../defined.ts';
 import { placeholdersByRoleName } from '../graph/carried.ts';
+import { roleName } from '../graph/nodes.ts';
 import type { Graph } from '../graph/types.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 
@@ -43,13 +44,11 @@ export function weightRoles(graph: Graph, flow: Dataflow): Map<number, WeightRol
       seen.add(v);
     }
   });
-  const table = graph.nodes.findIndex(
-    (n) => n.kind === 'placeholder' && TOKENS.test(n.meta.roleName ?? n.name),
-  );
+  const table = graph.nodes.findIndex((n) => n.kind === 'placeholder' && TOKENS.test(roleName(n)));
   const stream = table < 0 ? undefined : flow.values[flow.results[table][0]].meta.shape[1];
   graph.nodes.forEach((node, n) => {
     if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') return;
-    const name = node.meta.roleName ?? node.name;
+    const name = roleName(node);
     const value = flow.results[n][0];
     const rank = flow.values[value].meta.shape.length;
     const out = transposed.has(value) || rank === 1 ? 0 : 1;
@@ -133,7 +132,7 @@ function keepPairs(graph: Graph, flow: Dataflow, roles: Map<number, WeightRole>)
         }
   }
   for (const [n, role] of roles) {
-    const name = graph.nodes[n].meta.roleName ?? graph.nodes[n].name;
+    const name = roleName(graph.nodes[n]);
     if (
       role.kind === 'column'
         ? !kept.has(n) && !HEAD.test(name)

@@ -2,6 +2,7 @@
 
 import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from '../graph/control.ts';
+import { typesByName } from '../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueType } from '../graph/types.ts';
 import { isGraphRef, isList, isRef } from '../graph/value.ts';
 import { build, kindOf, type NDArray } from '../ndarray/array.ts';
@@ -173,7 +174,7 @@ class DemandReader {
     private readonly source: Map<string, string>,
     private readonly demands: Demands,
   ) {
-    this.types = new Map(graph.nodes.map((node) => [node.name, node.type]));
+    this.types = typesByName(graph);
   }
 
   read(): void {

@@ -4,6 +4,7 @@
  */
 import type { ExportFile, ExportLoss, ExportSource, ReadPlacements } from '../../backend/target.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { nodesByName, roleName } from '../../graph/nodes.ts';
 import type { Node } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
@@ -31,7 +32,7 @@ function sizesOf(node: Node): number[] {
 
 /** One for each input of the program, in its order. */
 export function inputShardings(source: ExportSource): SpecOf[] {
-  const planned = new Map(source.plan.nodes.map((node) => [node.name, node]));
+  const planned = nodesByName(source.plan);
   return source.program.nodes.flatMap((node) => {
     if (node.kind !== 'placeholder') return [];
     const placement = planned.get(node.name)?.outputs[0];
@@ -39,7 +40,7 @@ export function inputShardings(source: ExportSource): SpecOf[] {
       throw new ShardwrightError('E_PLAN', `the plan has no node ${node.name}`, {
         node: node.name,
       });
-    const name = node.meta.roleName ?? node.name;
+    const name = roleName(node);
     return [
       specOf(
         { name, node: node.name, role: node.meta.role ?? 'input', shape: sizesOf(node), placement },

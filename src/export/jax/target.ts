@@ -14,6 +14,7 @@ import type {
   ExportTarget,
 } from '../../backend/target.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type { DType } from '../../graph/types.ts';
 import { collectiveKind, readCollective } from '../../lower/program/collectives.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
@@ -95,8 +96,7 @@ function inputLines(program: HloProgram): string[] {
   return program.inputs.map(({ node, value }) => {
     const shape = pyTuple(value.shape.map(String));
     return (
-      `    (${pyString(node.meta.roleName ?? node.name)}, ${shape}, ` +
-      `${pyString(jaxTypeName(value.dtype))}),`
+      `    (${pyString(roleName(node))}, ${shape}, ` + `${pyString(jaxTypeName(value.dtype))}),`
     );
   });
 }

@@ -7,6 +7,7 @@ import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { nodesByName } from '../../graph/nodes.ts';
 import type { Node } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
@@ -66,7 +67,7 @@ function write(notation: Notation, source: ExportSource): ExportResult {
   const losses: ExportLoss[] = [...inputs, ...outputs].flatMap(({ loss }) =>
     loss === undefined ? [] : [loss],
   );
-  const planned = new Map(plan.nodes.map((node) => [node.name, node]));
+  const planned = nodesByName(plan);
   let left = 0;
   const textOf = (placement: string, shape: readonly number[]): ShardingText =>
     notation.text(parseSharding(placement, mesh, { kinds: table.kinds }), mesh, shape);

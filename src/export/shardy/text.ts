@@ -4,6 +4,7 @@
  * prints and reads.
  */
 import { internalError, ShardwrightError } from '../../errors.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type { DType } from '../../graph/types.ts';
 import {
   type AttributeValue,
@@ -56,7 +57,7 @@ export function moduleText(program: HloProgram, text: ModuleText): string {
   const params = program.inputs.map(({ value, node }, i) => {
     writer.define(value, `%arg${i}`);
     const dict = text.inputs[i] === '' ? '' : ` {${text.inputs[i]}}`;
-    const place = mlirString(node.meta.roleName ?? node.name);
+    const place = mlirString(roleName(node));
     return `%arg${i}: ${typeText(value)}${dict} loc(${place})`;
   });
   writer.block(program.code, 2);

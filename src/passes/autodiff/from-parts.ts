@@ -2,6 +2,7 @@
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
+import { roleName } from '../../graph/nodes.ts';
 import { withPhases } from '../../graph/phases.ts';
 import type { Arg, Graph, Node, NodeMeta, Output } from '../../graph/types.ts';
 import { isGraphRef, isList, mapOperands, sameType, setOwn, typeText } from '../../graph/value.ts';
@@ -70,7 +71,7 @@ export function joinForwardBackward(forward: Graph, backward: Graph): Graph {
       ...outputs,
       ...inputs.map((node, i): Output => ({
         role: 'grad',
-        of: node.meta.roleName ?? node.name,
+        of: roleName(node),
         value: gradients[i],
       })),
     ],

@@ -6,6 +6,7 @@ import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { lintGraph } from '../../graph/lint.ts';
+import { typesByName } from '../../graph/nodes.ts';
 import type {
   GivenSharding,
   Graph,
@@ -167,7 +168,7 @@ function lossesOf(
   from: readonly number[] | undefined,
 ): End[] {
   const activity = new Activity(table, wanted);
-  const types = new Map(graph.nodes.map((node) => [node.name, node.type]));
+  const types = typesByName(graph);
   for (const node of graph.nodes) activity.visit(node);
   const ends = graph.outputs.flatMap((output): End[] => {
     if (output.value === null || output.role !== 'output' || !activity.has(output.value)) return [];

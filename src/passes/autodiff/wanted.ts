@@ -1,6 +1,7 @@
 /** Gives the placeholders to differentiate with respect to. */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type { Graph, Node, ValueType } from '../../graph/types.ts';
 import { typeText } from '../../graph/value.ts';
 import { categoryOf } from '../../ops/record/dtypes.ts';
@@ -41,11 +42,7 @@ export function differentiated(
           'E_REF',
           `there is no input '${name}' to differentiate with respect to`,
           {
-            hint: suggestion(
-              name,
-              [...new Set(placeholders.map((n) => n.meta.roleName ?? n.name))],
-              'inputs',
-            ),
+            hint: suggestion(name, [...new Set(placeholders.map((n) => roleName(n)))], 'inputs'),
             path: graph.name,
           },
         );

@@ -4,6 +4,7 @@
  */
 
 import { placeholdersOf } from '../../graph/control.ts';
+import { typesByName } from '../../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueRef, ValueType } from '../../graph/types.ts';
 import { eachOperand, getOwn, isRef } from '../../graph/value.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
@@ -152,7 +153,7 @@ const total = ({ matrix, vector }: OpWork): number => matrix + vector;
 
 /** Work of one run of a body; loops inside by their length, unknown ones once. */
 function workOf(graph: Graph, table: OperatorTable): OpWork {
-  const types = new Map(graph.nodes.map((node) => [node.name, node.type]));
+  const types = typesByName(graph);
   const typeOf = (name: string): ValueType => types.get(name) ?? { kind: 'none' };
   let [matrix, vector] = [0, 0];
   const add = (work: OpWork | undefined, times = 1): void => {

@@ -5,6 +5,7 @@
  */
 import { defined } from '../../defined.ts';
 import { scanPositions } from '../../graph/control.ts';
+import { typesByName } from '../../graph/nodes.ts';
 import { type Arg, DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
 import { isTuple, type Typed } from '../../local-spmd/typed.ts';
@@ -106,7 +107,7 @@ export class BodyWork {
 
   /** One run of a body. */
   private count(body: Graph, prefix: string, taken: readonly Taken[]): BodyCost {
-    const types = new Map(body.nodes.map((n) => [n.name, n.type]));
+    const types = typesByName(body);
     const collectives: BodyCollective[] = [];
     const sum = { matrix: 0, vector: 0, bytes: 0 };
     for (const node of body.nodes) {

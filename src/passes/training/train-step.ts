@@ -4,6 +4,7 @@ import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { lintGraph } from '../../graph/lint.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type {
   DType,
   Graph,
@@ -164,7 +165,7 @@ function trainedParameters(joint: Graph, placeholders: readonly Node[]): Trained
   for (const { role, of, value } of joint.outputs)
     if (role === 'grad' && of !== undefined && value !== null) gradients.set(of, value);
   const trained = placeholders.flatMap((node): Trained[] => {
-    const fqn = node.meta.roleName ?? node.name;
+    const fqn = roleName(node);
     const gradient = gradients.get(fqn);
     if (node.meta.role !== 'parameter' || gradient === undefined) return [];
     if (node.type.kind !== 'tensor') throw internalError(`parameter ${node.name} is no tensor`);

@@ -4,6 +4,7 @@
  */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import { defined } from '../../defined.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type { Node } from '../../graph/types.ts';
 import { drawsNumbers } from '../../ops/record/record.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
@@ -313,7 +314,7 @@ function parameterPlacements(model: Model, choice: Int32Array): Decoded['paramet
     const { set } = strategies.nodes[n]!;
     const { meta } = flow.values[flow.results[n][0]];
     const placement = space.text(set.specs[choice[nodeVariable[n]]]);
-    const name = node.meta.roleName ?? node.name;
+    const name = roleName(node);
     const tiedTo = owners.get(name);
     return [{ name, shape: meta.shape, placement, ...defined({ tiedTo }) }];
   });

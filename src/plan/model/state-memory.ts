@@ -4,6 +4,7 @@
  */
 import { defaultOptimizer, gradientDtype, stateBytes } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { roleName } from '../../graph/nodes.ts';
 import { DTYPE_BYTES, type Graph } from '../../graph/types.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { LinearRow } from '../../solver/types.ts';
@@ -27,7 +28,7 @@ export function parameterStates(
   );
   graph.nodes.forEach((node, n) => {
     const { role } = node.meta;
-    const name = node.meta.roleName ?? node.name;
+    const name = roleName(node);
     if (node.kind !== 'placeholder' || nodeVariable[n] < 0) return;
     if (role !== 'parameter' && role !== 'buffer' && role !== 'constant' && role !== 'state')
       return;

@@ -5,6 +5,7 @@
 import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion, valueText, wrongArgument } from '../../errors.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { evaluate } from '../../solver/check/verify.ts';
@@ -134,7 +135,7 @@ export function explainNode(result: Reopened, name: string): NodeExplanation {
   const candidates = candidatesOf({ plan, prepared, choice }, n);
   const node = model.graph.nodes[n];
   return {
-    node: node.meta.roleName ?? node.name,
+    node: roleName(node),
     target: node.kind === 'call' ? node.target : node.kind,
     chosen: specOf(model, n, chosen),
     strategies: candidates,
@@ -302,9 +303,7 @@ export async function forceNode(
   if (result.status === 'infeasible') return result;
   const changedNodes = model.graph.nodes.flatMap((node, k) => {
     const v = model.nodeVariable[k];
-    return v < 0 || k === n || choice[v] === result.choice[v]
-      ? []
-      : [node.meta.roleName ?? node.name];
+    return v < 0 || k === n || choice[v] === result.choice[v] ? [] : [roleName(node)];
   });
   return {
     spec,
@@ -322,7 +321,7 @@ function nodeIndex(model: Model, name: string): number {
   let n = flow.byName.get(name);
   n ??= placeholdersByRoleName(graph).get(name);
   if (n === undefined) {
-    const names = graph.nodes.flatMap((node) => [node.name, node.meta.roleName ?? node.name]);
+    const names = graph.nodes.flatMap((node) => [node.name, roleName(node)]);
     throw new ShardwrightError('E_REF', `the plan has no node '${name}'`, {
       hint: suggestion(name, [...new Set(names)], 'nodes and parameters'),
     });

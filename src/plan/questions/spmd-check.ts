@@ -5,6 +5,7 @@
  * state it.
  */
 import { defined } from '../../defined.ts';
+import { nodesByName } from '../../graph/nodes.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import type { CheckReport } from '../../local-spmd/check.ts';
 import type { Mode } from '../../local-spmd/modes.ts';
@@ -92,7 +93,7 @@ class PlanReader {
     private readonly table: OperatorTable,
   ) {
     this.space = new ShardingSpace(parseMesh(plan.request.mesh), table.kinds);
-    this.nodes = new Map(graph.nodes.map((node) => [node.name, node]));
+    this.nodes = nodesByName(graph);
   }
 
   read(): Pick<PlanCheckReport, 'implicit' | 'violations' | 'collectives'> {

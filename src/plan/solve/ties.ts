@@ -3,6 +3,7 @@
  * then fewer collectives, then simpler placements. It compares the plans in which every call is
  * placed as it is, as an equal call is, or whole; seconds and bound stay what they are.
  */
+import { roleName } from '../../graph/nodes.ts';
 import { isPartialCode, REPLICATE_CODE, shardDimOfCode } from '../../mesh/sharding/space.ts';
 import { type Preference, preferredOptimum } from '../../solver/preferences.ts';
 import { compactProblem, KeptLists } from '../../solver/problem/restrict.ts';
@@ -145,7 +146,7 @@ function equalParameters(
     )
       return;
     const variable = nodeVariable[n];
-    const name = (node.meta.roleName ?? node.name).replace(/\d+/g, '#');
+    const name = roleName(node).replace(/\d+/g, '#');
     const key = `${name} ${entry.content} ${values[variable].join()}`;
     const before = last.get(key);
     if (before !== undefined) pairs.push([before, variable]);

@@ -16,6 +16,7 @@ import {
   ShardwrightError,
   valueText,
 } from '../../errors.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type { Graph } from '../../graph/types.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -209,7 +210,7 @@ function certain(
     ({ role, value }) => (role === 'grad' || role === 'newstate') && value !== null,
   );
   const experts = hasExperts(
-    graph.nodes.filter((n) => n.meta.role === 'parameter').map((n) => n.meta.roleName ?? n.name),
+    graph.nodes.filter((n) => n.meta.role === 'parameter').map((n) => roleName(n)),
   );
   return withCertainty(concluded, {
     cluster,

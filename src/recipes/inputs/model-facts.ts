@@ -3,6 +3,7 @@
  * graph, for the linter.
  */
 
+import { roleName } from '../../graph/nodes.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { graphInputRoles, type InputRoles } from './roles.ts';
@@ -37,7 +38,7 @@ export function modelFacts(
     (n) => n.kind === 'placeholder' && n.meta.role === 'parameter',
   );
   const shapeOf = (pattern: RegExp): readonly number[] | undefined => {
-    const found = parameters.find((n) => pattern.test(n.meta.roleName ?? n.name));
+    const found = parameters.find((n) => pattern.test(roleName(n)));
     return found === undefined ? undefined : shape(found);
   };
   const table = shapeOf(/(^|[._])(embed_tokens|wte|word_embeddings|tok_embeddings)\./);
@@ -62,7 +63,7 @@ export function modelFacts(
   const up = shapeOf(/(^|[._])(up_proj|c_fc|fc1|w1|linear1)\.weight/);
   const layers = new Set<string>();
   for (const n of parameters) {
-    const match = /(^|[._])(layers?|h|blocks?)[._](\d+)[._]/.exec(n.meta.roleName ?? n.name);
+    const match = /(^|[._])(layers?|h|blocks?)[._](\d+)[._]/.exec(roleName(n));
     if (match !== null) layers.add(match[3]);
   }
   const experts = shapeOf(/(^|[._])experts[._]/);

@@ -3,6 +3,7 @@
  * and the slots that are plain cuts.
  */
 
+import { roleName } from '../../graph/nodes.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
 import { isStrided, type RuleSlot, type ShardSlot } from '../../ops/record/rule.ts';
 import type { Model } from '../../plan/model/model.ts';
@@ -31,7 +32,7 @@ export function inputsOf({ graph, flow }: Program): InputTensor[] {
       {
         node: n,
         value,
-        names: [node.name, node.meta.roleName ?? node.name],
+        names: [node.name, roleName(node)],
         shape: flow.values[value].meta.shape,
       },
     ];

@@ -3,6 +3,7 @@
  * numbers of repeated layers become `*`.
  */
 
+import { roleName } from '../../graph/nodes.ts';
 import type { OpClass, OperatorRecord } from '../../ops/record/record.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 
@@ -23,7 +24,7 @@ export function layerNames({ model }: Pick<Prepared, 'model'>): string[] {
   graph.nodes.forEach((node, n) => {
     if (node.kind === 'placeholder') {
       if (node.meta.role !== 'parameter') return;
-      const name = moduleOf(node.meta.roleName ?? node.name);
+      const name = moduleOf(roleName(node));
       ofNode.set(n, name);
       for (const value of flow.results[n]) if (value >= 0) weightOf.set(value, name);
       return;

@@ -3,6 +3,7 @@
  * redistributions of its inputs above it.
  */
 
+import { nodesByName } from '../../graph/nodes.ts';
 import { nodeText } from '../../graph/text/write.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import type {
@@ -19,7 +20,7 @@ import { bytesText, secondsText } from '../../units.ts';
  * seconds, and above it the redistributions that its inputs need.
  */
 export function annotatedProgram(graph: Graph, plan: Plan): string {
-  const planned = new Map(plan.nodes.map((node) => [node.name, node]));
+  const planned = nodesByName(plan);
   const lines: string[] = [];
   for (const node of graph.nodes) {
     const p = planned.get(node.name);

@@ -1,6 +1,7 @@
 /** Prints a planned program as collapsible HTML: by phase, by repeated layer, by module. */
 
 import { defined } from '../../defined.ts';
+import { nodesByName } from '../../graph/nodes.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
 import type { Plan, PlannedNode } from '../../plan/record/types.ts';
@@ -34,7 +35,7 @@ interface Line {
  * stretches (layers) folded into one, and inside by module path where the source tells it.
  */
 export function programSection(graph: Graph, plan: Plan): Markup[] {
-  const planned = new Map(plan.nodes.map((node) => [node.name, node]));
+  const planned = nodesByName(plan);
   const split = backwardStart(graph);
   const phases: { name: string; lines: Line[] }[] = [
     { name: 'Inputs', lines: [] },

@@ -3,6 +3,7 @@
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { innerProducts, usedPerHost } from '../../cost/hardware/topology.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { roleName } from '../../graph/nodes.ts';
 import { DTYPE_BYTES, type Graph } from '../../graph/types.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
@@ -77,7 +78,7 @@ export function parametersOf(plan: Plan, graph: Graph | undefined): ReportParame
       node.meta.role === 'parameter' &&
       node.type.kind === 'tensor'
     )
-      itemBytes.set(node.meta.roleName ?? node.name, DTYPE_BYTES[node.type.dtype]);
+      itemBytes.set(roleName(node), DTYPE_BYTES[node.type.dtype]);
   const space = new ShardingSpace(parseMesh(plan.request.mesh));
   const rows = new Map<string, number | null>();
   for (const p of plan.parameters) {

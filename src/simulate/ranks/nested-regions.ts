@@ -6,6 +6,7 @@
  */
 import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
 import { FreeNames } from '../../graph/names.ts';
+import { typesByName } from '../../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueType } from '../../graph/types.ts';
 import { isRef, mapOperands } from '../../graph/value.ts';
 import { spmdTarget } from '../../ops/spmd/operators.ts';
@@ -58,7 +59,7 @@ class Redistributing {
     private readonly graph: Graph,
     private readonly held: readonly string[],
   ) {
-    this.types = new Map(graph.nodes.map(({ name, type }) => [name, type]));
+    this.types = typesByName(graph);
     this.names = new FreeNames(this.types);
   }
 

@@ -12,6 +12,7 @@ import { collectiveModel } from '../../cost/presets/presets.ts';
 import { isFree, type RedistributionStep } from '../../cost/redistribution/plan.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
+import { roleName } from '../../graph/nodes.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
 import { plannedProgram } from '../../lower/lower.ts';
 import { type DeviceMesh, parseMesh } from '../../mesh/devices/mesh.ts';
@@ -149,7 +150,7 @@ class Writer {
     listed.nodes.forEach((node, n) => {
       if (flow.alias[n] >= 0) return;
       if (node.kind === 'call') this.call(node, n);
-      else this.placeholder(node, n, tied.has(node.meta.roleName ?? node.name));
+      else this.placeholder(node, n, tied.has(roleName(node)));
       for (const value of flow.results[n]) if (value >= 0) this.bring(outputs, value);
     });
     for (const [value] of outputs) this.bring(outputs, value, true);

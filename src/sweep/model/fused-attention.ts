@@ -4,6 +4,7 @@
  */
 
 import { internalError } from '../../errors.ts';
+import { typesByName } from '../../graph/nodes.ts';
 import type { Graph, Node, ValueRef, ValueType } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import { bind, inferCall } from '../../ops/record/infer.ts';
@@ -23,7 +24,7 @@ const FUSED = 'aten._scaled_dot_product_flash_attention_for_cpu.default';
  * a tensor or drops weights stays as it is.
  */
 export function withFusedAttention(graph: Graph, table: OperatorTable): Graph {
-  const types = new Map(graph.nodes.map((n) => [n.name, n.type]));
+  const types = typesByName(graph);
   const typeOf = (name: string): ValueType => {
     const type = types.get(name);
     if (type === undefined) throw internalError(`value '${name}' is not defined`);

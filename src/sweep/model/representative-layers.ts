@@ -4,6 +4,7 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type { Arg, DType, Graph, Node } from '../../graph/types.ts';
 import { eachOperand, mapOperands, typeText } from '../../graph/value.ts';
 import { dtypeNamed } from '../../models/build.ts';
@@ -55,7 +56,7 @@ export function stackLayers(graph: Graph): number {
   const stacks = new Set<string>();
   const numbers = new Set<number>();
   for (const node of graph.nodes) {
-    const match = node.kind === 'placeholder' ? LAYER.exec(node.meta.roleName ?? node.name) : null;
+    const match = node.kind === 'placeholder' ? LAYER.exec(roleName(node)) : null;
     if (match === null || node.meta.role !== 'parameter') continue;
     stacks.add(match[1]);
     numbers.add(Number(match[2]));
@@ -189,7 +190,7 @@ function layerSignatures(graph: Graph, layers: number): string[] {
   /** The name of a value in the text of its own layer, and that layer. */
   const inside = new Map<string, { readonly layer: number; readonly name: string }>();
   for (const node of graph.nodes) {
-    const where = node.kind === 'placeholder' ? (node.meta.roleName ?? node.name) : node.meta.path;
+    const where = node.kind === 'placeholder' ? roleName(node) : node.meta.path;
     const layer = layerOf(where);
     if (layer === undefined || where === undefined) continue;
     stacks.add(LAYER.exec(where)?.[1] ?? '');

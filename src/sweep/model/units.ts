@@ -3,6 +3,7 @@
  * weight gradient).
  */
 
+import { roleName } from '../../graph/nodes.ts';
 import { type GraphIndex, indexGraph } from '../../graph/order.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -39,9 +40,7 @@ export function graphUnits(
   const { nodes } = graph;
   const index = indexGraph(graph);
   const head = layers + 1;
-  const own = nodes.map((n) =>
-    layerOf(n.kind === 'placeholder' ? (n.meta.roleName ?? n.name) : n.meta.path),
-  );
+  const own = nodes.map((n) => layerOf(n.kind === 'placeholder' ? roleName(n) : n.meta.path));
   const range = (phase: string): readonly [number, number] => {
     const list = nodes.flatMap((n, i) =>
       n.kind === 'call' && phases[i] === phase && own[i] !== undefined ? [i] : [],

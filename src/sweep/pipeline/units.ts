@@ -6,6 +6,7 @@
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { roleName, typesByName } from '../../graph/nodes.ts';
 import { type GraphIndex, indexGraph } from '../../graph/order.ts';
 import { parametersOf } from '../../graph/parameters.ts';
 import { computePhases } from '../../graph/phases.ts';
@@ -52,7 +53,7 @@ export function unsharded(
   cluster: Cluster,
   preset: string,
 ): NodeMeasure {
-  const types = new Map(graph.nodes.map((n) => [n.name, n.type]));
+  const types = typesByName(graph);
   const typeOf = (name: string): ValueType => {
     const type = types.get(name);
     if (type === undefined)
@@ -139,7 +140,7 @@ class Units {
     const { nodes } = this.graph;
     const names = nodes.map((node) =>
       node.kind === 'placeholder' && node.meta.role === 'parameter'
-        ? (LAYER.exec(node.meta.roleName ?? node.name)?.[1] ?? '')
+        ? (LAYER.exec(roleName(node))?.[1] ?? '')
         : undefined,
     );
     const number = new Map<string, number>();

@@ -13,6 +13,7 @@ import { defaultOptimizer, type Optimizer, stateBytes } from '../../cost/memory/
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
+import { nodesByName, roleName, typesByName } from '../../graph/nodes.ts';
 import { DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../graph/types.ts';
 import { eachOperand, elementCount, mapOperands, sameShape } from '../../graph/value.ts';
 import { bind } from '../../ops/record/infer.ts';
@@ -32,7 +33,7 @@ const SHARED = /\.shared_expert/;
 function routedScopes(graph: Graph): string[] {
   const scopes = new Set<string>();
   for (const node of graph.nodes) {
-    const name = node.meta.roleName ?? node.name;
+    const name = roleName(node);
     const at = name.indexOf(EXPERTS);
     if (node.kind === 'placeholder' && node.meta.role === 'parameter' && at > 0)
       scopes.add(name.slice(0, at));
@@ -56,7 +57,7 @@ interface Block {
 
 /** The routed block of each scope in a forward pass. */
 function blocks(graph: Graph, forward: (node: Node, i: number) => boolean): Block[] {
-  const types = new Map(graph.nodes.map((n) => [n.name, n]));
+  const types = nodesByName(graph);
   return routedScopes(graph).map((scope) => {
     const calls = new Set<string>();
     const expert = new Set<string>();
@@ -64,8 +65,7 @@ function blocks(graph: Graph, forward: (node: Node, i: number) => boolean): Bloc
     let exit: string | undefined;
     for (const [i, node] of graph.nodes.entries()) {
       if (node.kind === 'placeholder') {
-        if ((node.meta.roleName ?? node.name).startsWith(`${scope}${EXPERTS}`))
-          expert.add(node.name);
+        if (roleName(node).startsWith(`${scope}${EXPERTS}`)) expert.add(node.name);
         continue;
       }
       if (exit !== undefined || !forward(node, i) || !inside(node.meta.path, scope)) continue;
@@ -100,7 +100,7 @@ export function withoutRouted(graph: Graph): Graph {
   const gone = (node: Node): boolean =>
     node.kind === 'placeholder' &&
     node.meta.role !== 'input' &&
-    found.some((b) => inside(node.meta.roleName ?? node.name, b.scope));
+    found.some((b) => inside(roleName(node), b.scope));
   return { ...cut, nodes: cut.nodes.filter((n) => !gone(n)) };
 }
 
@@ -226,7 +226,7 @@ function routedProgram(request: RoutedRequest): RoutedProgram {
     const { of, path } = node.meta;
     return of !== undefined ? forward.has(of) : found.some((b) => inside(path, b.scope));
   });
-  const types = new Map(graph.nodes.map((n) => [n.name, n.type]));
+  const types = typesByName(graph);
   const bytesOf = (i: number): number => typeBytes(graph.nodes[i].type);
   const isPointwise = (n: Node): boolean => table.get(n.target)?.cls === 'pointwise';
   const again = record(
@@ -456,7 +456,7 @@ function routedParameters(
       node.type.kind !== 'tensor'
     )
       return [];
-    const name = node.meta.roleName ?? node.name;
+    const name = roleName(node);
     if (!scopes.some((scope) => inside(name, scope))) return [];
     const { dtype } = node.type;
     const isExpert = name.includes(EXPERTS);

@@ -4,6 +4,7 @@
  */
 
 import { defined } from '../../defined.ts';
+import { roleName } from '../../graph/nodes.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { shardCode } from '../../mesh/sharding/space.ts';
 import { elements } from '../../ops/record/record.ts';
@@ -33,7 +34,7 @@ export function coreParameters(
   const uses = usesOf(model, graphUnits, moves);
   return graph.nodes.flatMap((node, n): CoreParameter[] => {
     const { role } = node.meta;
-    const name = node.meta.roleName ?? node.name;
+    const name = roleName(node);
     if (node.kind !== 'placeholder' || role === 'input' || role === 'tangent' || tied.has(name))
       return [];
     const state = model.stateBytes.get(n);

@@ -6,6 +6,7 @@ import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 
 import { ShardwrightError } from '../../../errors.ts';
+import { nodesByName } from '../../../graph/nodes.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { LowerablePlan } from '../../../lower/lower.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
@@ -143,7 +144,7 @@ async function writtenPlan(
   const program = constantsAsInputs(planned);
   // Constants that became inputs come after the others; the nodes of bodies keep their order.
   const inputs = program.nodes.filter(({ kind }) => kind === 'placeholder').map(({ name }) => name);
-  const byName = new Map(whole.nodes.map((node) => [node.name, node]));
+  const byName = nodesByName(whole);
   const plan = {
     ...whole,
     nodes: [

@@ -1,6 +1,7 @@
 /** `inspect`: reads a model file and prints its inputs, parameters, operators and refusals. */
 
 import { CONTROL_TARGETS } from '../../../graph/control.ts';
+import { roleName } from '../../../graph/nodes.ts';
 import { countNodes, DTYPE_BYTES, type Graph } from '../../../graph/types.ts';
 import type { ProgramCounts } from '../../../import/types.ts';
 import { ofThemPadding, type VocabularyPadding } from '../../../models/vocabulary.ts';
@@ -58,7 +59,7 @@ export function inspectGraph(
   for (const node of graph.nodes) {
     if (node.kind === 'placeholder') {
       if (node.meta.role !== 'parameter' || node.type.kind !== 'tensor') continue;
-      if (tied.has(node.meta.roleName ?? node.name)) continue;
+      if (tied.has(roleName(node))) continue;
       const size = node.type.shape.reduce<number>(
         (n, d) => n * (typeof d === 'number' ? d : (d.example ?? 1)),
         1,

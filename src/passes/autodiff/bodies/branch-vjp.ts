@@ -3,6 +3,7 @@
 import { ShardwrightError } from '../../../errors.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
+import { typesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueRef, ValueType } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
@@ -129,7 +130,7 @@ function backwardBody(
       p.name,
     ]),
   );
-  const types = new Map(body.nodes.map((inner) => [inner.name, inner.type]));
+  const types = typesByName(body);
   const given = new Set<string>();
   saved.forEach((output, i) => {
     const value =

@@ -4,6 +4,7 @@
 
 import { ShardwrightError } from '../../../errors.ts';
 import { LOCAL_MAP } from '../../../graph/local-map.ts';
+import { typesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
 import { functionalForm } from '../../../ops/record/in-place.ts';
@@ -159,7 +160,7 @@ export class ControlVjp {
    */
   private activeInputs({ step, init, xs, captured }: ScanForm): string[] {
     const names = inputNames(step);
-    const types = new Map(step.nodes.map((node) => [node.name, node.type]));
+    const types = typesByName(step);
     const operands = [...init, ...xs, ...captured];
     const real = (name: string): boolean => hasGradient(types.get(name) ?? { kind: 'none' });
     const active = new Set(names.filter((name, i) => real(name) && this.isActive(operands[i])));

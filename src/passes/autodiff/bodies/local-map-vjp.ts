@@ -9,6 +9,7 @@ import { internalError } from '../../../errors.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import { bodyResult, placeholdersOf } from '../../../graph/control.ts';
 import { type LocalMapCall, localMapCall, localType } from '../../../graph/local-map.ts';
+import { nodesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node, TensorType, ValueRef, ValueType } from '../../../graph/types.ts';
 import { eachOperand, getOwn, isRef, tensorType } from '../../../graph/value.ts';
 import { type CheckedRegion, checkRegion } from '../../../local-spmd/region.ts';
@@ -78,7 +79,7 @@ class RegionSplit {
     private readonly joint: Graph,
     private readonly wrt: readonly string[],
   ) {
-    this.nodes = new Map(joint.nodes.map((node) => [node.name, node]));
+    this.nodes = nodesByName(joint);
     this.inputs = placeholdersOf(body).map(({ name }) => name);
     this.slots = gradientSlots(joint, wrt);
     const byIndex = new Map(

@@ -7,6 +7,7 @@ import { defined } from '../../../defined.ts';
 import { internalError } from '../../../errors.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
+import { nodesByName } from '../../../graph/nodes.ts';
 import type {
   Arg,
   Dim,
@@ -95,7 +96,7 @@ class ScanSplit {
     this.carry = new Set(names.slice(0, c));
     this.rows = new Set(names.slice(c, x));
     this.captured = new Map(names.slice(x).map((name, i) => [name, form.captured[i]]));
-    this.nodes = new Map(joint.nodes.map((node) => [node.name, node]));
+    this.nodes = nodesByName(joint);
     this.slots = gradientSlots(joint, wrt);
   }
 

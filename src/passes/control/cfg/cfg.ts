@@ -3,6 +3,7 @@
 import { ShardwrightError } from '../../../errors.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
 import { lintGraph } from '../../../graph/lint.ts';
+import { typesByName } from '../../../graph/nodes.ts';
 import type { Graph, ValueType } from '../../../graph/types.ts';
 import { sameType, typeText } from '../../../graph/value.ts';
 
@@ -64,7 +65,7 @@ export function blockOf(id: string, graph: Graph, end: BlockEnd): Block {
 }
 
 export function typesIn(graph: Graph): (name: string) => ValueType {
-  const types = new Map(graph.nodes.map((node) => [node.name, node.type]));
+  const types = typesByName(graph);
   return (name) => types.get(name) ?? { kind: 'none' };
 }
 

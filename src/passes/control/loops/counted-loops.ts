@@ -1,5 +1,6 @@
 /** Finds the trip counts of `while_loop` calls that count with constants. */
 
+import { nodesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node } from '../../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn } from '../../../graph/value.ts';
 
@@ -46,11 +47,7 @@ function counted(graph: Graph, find: FindCounter, done: Map<Graph, Graph>): Grap
   const nodes = graph.nodes.map((node) => {
     if (node.target !== 'while_loop' || node.kind !== 'call' || Object.hasOwn(node.kwargs, 'trips'))
       return node;
-    const counter = find(
-      node,
-      graph,
-      (byName ??= new Map(graph.nodes.map((one) => [one.name, one]))),
-    );
+    const counter = find(node, graph, (byName ??= nodesByName(graph)));
     if (counter === undefined) return node;
     changed = true;
     return { ...node, kwargs: { ...node.kwargs, trips: counter.trips } };
@@ -81,7 +78,7 @@ export function counterIn(words: CounterWords): FindCounter {
     const step = bodyOf(body, graph);
     if (condition === undefined || step === undefined || carried === undefined || !isList(carried))
       return undefined;
-    const tests = new Map(condition.nodes.map((node) => [node.name, node]));
+    const tests = nodesByName(condition);
     const compare = tests.get(condition.outputs[0]?.value ?? '');
     const direction = compare === undefined ? undefined : words.comparison(compare);
     if (compare === undefined || direction === undefined) return undefined;
@@ -133,7 +130,7 @@ function tripsOf(
 
 /** By how much the body adds to its input `index`. */
 function increment(body: Graph, index: number, words: CounterWords): number | undefined {
-  const nodes = new Map(body.nodes.map((node) => [node.name, node]));
+  const nodes = nodesByName(body);
   const next = nodes.get(body.outputs[index]?.value ?? '');
   const sign = next === undefined ? undefined : words.sign(next);
   if (next === undefined || sign === undefined) return undefined;

@@ -3,6 +3,7 @@
 import { defined } from '../../../defined.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
+import { typesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node, NodeMeta } from '../../../graph/types.ts';
 import { eachGraphRef, eachOperand, isRef } from '../../../graph/value.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
@@ -58,7 +59,7 @@ function hoisted(
     names.set(call.name, writer.copy(call, step, names, meta));
   }
   const operands = [...captured, ...frontier.map((name) => names.get(name) ?? null)];
-  const types = new Map(step.nodes.map((call) => [call.name, call.type]));
+  const types = typesByName(step);
   const added = frontier.map((name) => ({
     name,
     type: types.get(name) ?? { kind: 'none' as const },

@@ -3,6 +3,7 @@
  * trip.
  */
 
+import { nodesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueRef } from '../../../graph/types.ts';
 import {
   eachOperand,
@@ -55,7 +56,7 @@ type InputUse =
 
 /** The graph with one loop as a scan; undefined where the loop scans nothing. */
 function raiseOne(graph: Graph, name: string): Graph | undefined {
-  const byName = new Map(graph.nodes.map((node) => [node.name, node]));
+  const byName = nodesByName(graph);
   const loop = byName.get(name);
   if (loop === undefined) return undefined;
   const counter = counterOf(loop, graph, byName);
@@ -103,7 +104,7 @@ class LoopBody {
     private readonly counter: Counter,
     private readonly carried: number,
   ) {
-    this.nodes = new Map(body.nodes.map((node) => [node.name, node]));
+    this.nodes = nodesByName(body);
     this.inputs = body.nodes.filter((node) => node.kind === 'placeholder');
     for (const node of body.nodes)
       eachOperand(node, (name) => {

@@ -4,6 +4,7 @@
  */
 
 import { defined } from '../../../defined.ts';
+import { roleName } from '../../../graph/nodes.ts';
 import {
   type CandidateClass,
   explainNode,
@@ -47,7 +48,7 @@ export function candidatesOf(opened: Reopened, nodes: readonly number[]): NodeCa
   return nodes.map((n) => {
     const found = explainNode(opened, graph.nodes[n].name);
     return {
-      node: graph.nodes[n].meta.roleName ?? graph.nodes[n].name,
+      node: roleName(graph.nodes[n]),
       target: found.target,
       chosen: found.chosen,
       strategies: found.strategies.length,
@@ -73,7 +74,7 @@ export function parameterNodes({ prepared, plan }: Reopened): number[] {
   graph.nodes.forEach((node, n) => {
     if (node.kind !== 'placeholder' || node.meta.role !== 'parameter' || nodeVariable[n] < 0)
       return;
-    const name = node.meta.roleName ?? node.name;
+    const name = roleName(node);
     const key = `${foldNumbers(name)}|${placed.get(name) ?? ''}`;
     if (!first.has(key)) first.set(key, n);
   });
