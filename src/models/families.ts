@@ -68,6 +68,7 @@ export function readModelConfig(record: JsonRecord, file?: string): ModelConfig 
   const tower = type === undefined ? undefined : TEXT_TOWERS.get(type);
   if (tower !== undefined && isRecord(record.text_config)) {
     config = outer.record('text_config') ?? outer;
+    outer.checkHead(className, ['ForConditionalGeneration', 'ForCausalLM']);
     notes.push(`'${type ?? ''}' is multimodal: only its text tower (text_config) is built`);
   }
   const family = familyOf(tower ?? type, className, file);

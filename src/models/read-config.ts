@@ -205,6 +205,23 @@ export class ConfigReader {
       );
   }
 
+  /**
+   * Refuses a class whose head is another than those that are built; an absent class has the first.
+   *
+   * @param heads ends of class names
+   * @throws E_UNSUPPORTED
+   */
+  checkHead(className: string | undefined, heads: readonly string[]): void {
+    if (className === undefined || heads.some((head) => className.endsWith(head))) return;
+    throw this.inconsistent(
+      'architectures[0]',
+      `is '${className}', a head that is not built`,
+      `classes that end in ${heads.join(' or ')} are built; any other model is planned from a ` +
+        'capture: torch.export.save, or the Python package.',
+      'E_UNSUPPORTED',
+    );
+  }
+
   /** An error about values that are right alone and wrong together. */
   inconsistent(name: string, problem: string, hint?: string, code = 'E_TYPE'): ShardwrightError {
     return new ShardwrightError(code, `${this.path}.${name} ${problem}`, this.details(name, hint));

@@ -49,6 +49,29 @@ describe('refusals', () => {
     expect(refusal(() => readModelConfig({ model_type: '__proto__' })).code).toBe('E_UNSUPPORTED');
   });
 
+  it.each([
+    ['llama', 'LlamaForSequenceClassification'],
+    ['llama', 'LlamaModel'],
+    ['qwen3_moe', 'Qwen3MoeForTokenClassification'],
+    ['gpt2', 'GPT2ForQuestionAnswering'],
+    ['gpt2', 'GPT2DoubleHeadsModel'],
+    ['opt', 'OPTForSequenceClassification'],
+    ['bloom', 'BloomForTokenClassification'],
+    ['t5', 'T5EncoderModel'],
+    ['whisper', 'WhisperForAudioClassification'],
+    ['bert', 'BertForQuestionAnswering'],
+    ['vit', 'ViTForMaskedImageModeling'],
+  ])('a config of %s for a head that is not built is refused by its class: %s', (type, name) => {
+    const error = refusal(() =>
+      readModelConfig({
+        ...(TINY[type] as JsonRecord),
+        architectures: [name],
+      }),
+    );
+    expect(error.code).toBe('E_UNSUPPORTED');
+    expect(error.message).toContain(`$.architectures[0] is '${name}'`);
+  });
+
   it('more dense layers than layers: both numbers', () => {
     const error = refusal(() =>
       readModelConfig({ ...modelEntry('deepseek-v3').config, first_k_dense_replace: 62 }),

@@ -18,7 +18,8 @@ import { languageInputs, lossOrLogits } from './decoder.ts';
 export const BLOOM: Family = {
   types: ['bloom'],
   classes: ['Bloom'],
-  read(config) {
+  read(config, _type, className) {
+    config.checkHead(className, ['ForCausalLM']);
     const width = config.size(['hidden_size', 'n_embed']);
     const heads = config.size(['n_head', 'num_attention_heads']);
     const headWidth = headsFit(config, 'hidden_size', width, 'n_head', heads);

@@ -433,7 +433,10 @@ const family = (
 ): Family => ({
   types,
   classes,
-  read: (config, type) => decoderArchitecture(read(config, type), notes),
+  read: (config, type, className) => {
+    config.checkHead(className, ['ForCausalLM']);
+    return decoderArchitecture(read(config, type), notes);
+  },
 });
 
 const GROUPED = 'experts are grouped products: every token meets its experts, none is dropped';

@@ -20,7 +20,10 @@ import { languageInputs, lossOrLogits } from './decoder.ts';
 export const GPT2: Family = {
   types: ['gpt2'],
   classes: ['GPT2'],
-  read: (config) => architecture(readConfig(config)),
+  read: (config, _type, className) => {
+    config.checkHead(className, ['LMHeadModel']);
+    return architecture(readConfig(config));
+  },
 };
 
 interface Gpt2Config {

@@ -20,7 +20,8 @@ const EPS = 1e-5;
 export const OPT: Family = {
   types: ['opt'],
   classes: ['OPT'],
-  read(config) {
+  read(config, _type, className) {
+    config.checkHead(className, ['ForCausalLM']);
     const width = config.size('hidden_size');
     const heads = config.size('num_attention_heads');
     const headWidth = headsFit(config, 'hidden_size', width, 'num_attention_heads', heads);

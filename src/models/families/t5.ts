@@ -26,7 +26,10 @@ import { lossOrLogits } from './decoder.ts';
 export const T5: Family = {
   types: ['t5', 'mt5'],
   classes: ['T5For', 'MT5For'],
-  read: (config) => architecture(readConfig(config)),
+  read: (config, _type, className) => {
+    config.checkHead(className, ['ForConditionalGeneration', 'WithLMHeadModel']);
+    return architecture(readConfig(config));
+  },
 };
 
 interface T5Config {

@@ -25,7 +25,10 @@ const POSITIONS = 'model.encoder.embed_positions.weight';
 export const WHISPER: Family = {
   types: ['whisper'],
   classes: ['Whisper'],
-  read: (config) => architecture(readConfig(config)),
+  read: (config, _type, className) => {
+    config.checkHead(className, ['ForConditionalGeneration']);
+    return architecture(readConfig(config));
+  },
 };
 
 interface WhisperConfig {
