@@ -26,6 +26,7 @@ export const LAYOUT_KEYS = [
   'pair',
   'dtype',
   'gradients',
+  'states',
 ] as const;
 /** A key of `--layout`. */
 export type LayoutKey = (typeof LAYOUT_KEYS)[number];

@@ -4,6 +4,7 @@ import { parseQuestions } from '../../src/sweep/planning/questions.ts';
 import { readYaml } from '../../src/text/yaml.ts';
 import { readLayoutFile } from '../../src/trainers/files/read-layout-file.ts';
 import { refusal } from '../support/thrown.ts';
+import { layoutModel } from '../trainers/layout-model.ts';
 
 const headline = (run: () => unknown): string => refusal(run).headline;
 const read = (text: string): unknown => readYaml(text, 'f.yaml', 'write a list.');
@@ -42,7 +43,7 @@ describe('YAML of strangers', () => {
   it('is what questions and configurations of trainers are read as', () => {
     const deep = '- '.repeat(50_000);
     expect(headline(() => parseQuestions(deep, 'q.yaml'))).toMatch(/more than 256 levels/);
-    const setting = { devices: 8, file: 'accelerate.yaml', layers: 2, routed: false };
+    const setting = { devices: 8, file: 'accelerate.yaml', model: layoutModel() };
     expect(headline(() => readLayoutFile(deep, setting))).toMatch(/more than 256 levels/);
     const json = `${'{"a":'.repeat(50_000)}1${'}'.repeat(50_000)}`;
     expect(headline(() => readLayoutFile(json, setting))).toMatch(/E_LIMIT/);

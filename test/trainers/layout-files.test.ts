@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { ShardwrightError } from '../../src/errors.ts';
 import { parseLayout } from '../../src/sweep/layout/parse-layout.ts';
 import { readLayoutFile } from '../../src/trainers/files/read-layout-file.ts';
+import { layoutModel } from './layout-model.ts';
 
 const read = (
   text: string,
@@ -12,8 +13,7 @@ const read = (
   readLayoutFile(text, {
     file: 'job',
     devices,
-    layers: model.layers ?? 32,
-    routed: model.routed ?? false,
+    model: layoutModel(model),
   });
 
 function refusal(text: string, devices: number): string {
@@ -113,7 +113,7 @@ describe("the layout of a trainer's configuration", () => {
       sequence: 8192,
       globalBatch: 1152,
     });
-    expect(found.notPriced.map((n) => n.key)).toEqual(['--tp-comm-overlap']);
+    expect(found.notPriced.map((n) => n.key)).toEqual(['processes', '--tp-comm-overlap']);
     expect(parseLayout(found.text, 1152)).toMatchObject({
       sizes: { pp: 9, dp_shard: 8, cp: 2, tp: 8 },
       kind: { mode: 'zero1', context: 'ulysses', sequenceParallel: true },
@@ -194,14 +194,16 @@ describe("the layout of a trainer's configuration", () => {
 
   it('a TOML file of torchtitan gives layout, sequence and batch', () => {
     const found = read(TITAN, 64);
-    expect(found.text).toBe('dp=8,tp=8,sp=1,mbs=2,zero=3,recompute=operators');
+    expect(found.text).toBe(
+      'dp=8,tp=8,sp=1,mbs=2,zero=3,recompute=operators,gradients=fp32,states=fp32,dtype=bf16',
+    );
     expect(found).toMatchObject({ sequence: 8192, globalBatch: 16 });
     expect(found.notPriced.map((n) => n.key)).toEqual(['parallelism.enable_async_tensor_parallel']);
     // Its own defaults: every second layer, eight sequences of 2,048 tokens, parameters cut over
     // all ranks.
     const bare = read('[training]\nsteps = 10\n', 8);
     expect(bare).toMatchObject({
-      text: 'dp=8,mbs=8,zero=3,recompute=full',
+      text: 'dp=8,mbs=8,zero=3,recompute=full,gradients=fp32,states=fp32,dtype=bf16',
       sequence: 2048,
       globalBatch: 64,
     });
@@ -213,7 +215,7 @@ describe("the layout of a trainer's configuration", () => {
   it('torchtitan: Python, two stages a rank where the schedule is interleaved', () => {
     const found = read(TITAN_PYTHON, 512, { layers: 128 });
     expect(found.text).toBe(
-      'pp=8,vp=2,stages=8+9+8x13+7,dp=8,tp=8,sp=1,mbs=1,zero=3,recompute=full,schedule=interleaved',
+      'pp=8,vp=2,stages=8+9+8x13+7,dp=8,tp=8,sp=1,mbs=1,zero=3,recompute=full,schedule=interleaved,gradients=fp32,states=fp32,dtype=bf16',
     );
     expect(found).toMatchObject({ sequence: 8192, globalBatch: 64 });
   });
@@ -304,21 +306,54 @@ def helper(x):
       readLayoutFile(registry, {
         file: 'job.py',
         devices: 8,
-        layers: 32,
-        routed: false,
+        model: layoutModel(),
         ...(configuration === undefined ? {} : { configuration }),
       });
     expect(named('base')).toMatchObject({
-      text: 'dp=8,mbs=2,zero=3,recompute=full',
+      text: 'dp=8,mbs=2,zero=3,recompute=full,gradients=fp32,states=fp32,dtype=bf16',
       sequence: 8192,
     });
     expect(named('wide')).toMatchObject({
-      text: 'dp=2,tp=4,sp=1,mbs=2,zero=3,recompute=full,dtype=fp8:rowwise',
+      text: 'dp=2,tp=4,sp=1,mbs=2,zero=3,recompute=full,gradients=fp32,states=fp32,dtype=fp8:rowwise',
       sequence: 8192,
     });
     expect(() => named()).toThrow('found 2 configurations, wanted one: base, wide');
     expect(() => named('wode')).toThrow("no configuration 'wode'");
     expect(() => named('helper')).toThrow("no configuration 'helper'");
+  });
+
+  it('torchtitan: the dtypes of states, products and sums', () => {
+    const dtypes = (more: string, parallelism = ''): string =>
+      read(`[training]\nlocal_batch_size = 1\n${more}[parallelism]\n${parallelism}`, 8).text.split(
+        'recompute=full,',
+      )[1];
+    expect(dtypes('')).toBe('gradients=fp32,states=fp32,dtype=bf16');
+    const narrow = 'dtype = "bfloat16"\nmixed_precision_reduce = "bfloat16"\n';
+    expect(dtypes(narrow)).toBe('gradients=bf16,states=bf16,dtype=bf16');
+    expect(dtypes('mixed_precision_param = "float32"\n')).toContain('states=fp32,dtype=f32');
+    expect(dtypes('[optimizer]\nimplementation = "fused_opt_states_bf16"\n')).toContain(
+      'states=fp32:bf16',
+    );
+    // Without FSDP 0.2 has no mixed precision next to tensor ranks.
+    const whole = 'data_parallel_shard_degree = 1\n';
+    const replicas = `${whole}data_parallel_replicate_degree = 8\n`;
+    const states = 'dtype = "bfloat16"\n';
+    expect(dtypes(states, replicas)).toBe('gradients=bf16,states=bf16,dtype=bf16');
+    expect(dtypes('', replicas)).toBe('gradients=fp32,states=fp32,dtype=bf16');
+    expect(dtypes('', `${whole}tensor_parallel_degree = 8\n`)).toContain('dtype=f32');
+    expect(refusal('[training]\ndtype = "float16"\n', 8)).toContain(
+      "job:2:1: E_INPUT training.dtype: found 'float16', wanted float32 or bfloat16",
+    );
+  });
+
+  it('torchtitan: settings of other sections that may change a step are listed', () => {
+    const text = `[job]\ndescription = "x"\n[optimizer]\nname = "Muon"\nlr = 1e-4\n[experimental]\ncustom = "y"\n[checkpoint]\nenable = true\n[training]\nsteps = 3\nfuture = 2\n`;
+    expect(read(text, 8).notPriced.map(({ key }) => key)).toEqual([
+      'optimizer.name',
+      'experimental.custom',
+      'training.future',
+      'activation_checkpoint.selective_ac_option',
+    ]);
   });
 
   it('torchtitan: fp8 by its recipe', () => {
@@ -337,7 +372,9 @@ def helper(x):
 
   it('a file for a model of other depth says so', () => {
     const found = read('--tensor-model-parallel-size 2 --num-layers 80 --micro-batch-size 1', 8);
-    expect(found.notPriced).toEqual([{ key: 'num_layers', value: '80', why: 'the model has 32' }]);
+    expect(found.notPriced).toEqual([
+      { key: '--num-layers', value: '80', why: 'the model has 32' },
+    ]);
   });
 
   it('DeepSpeed: the batch follows from its parts, and what lies on the host is listed', () => {
@@ -350,7 +387,10 @@ def helper(x):
         why: 'nothing is moved to the host',
       },
     ]);
-    const found3 = read('{"zero_optimization": {"stage": 3, "mics_shard_size": 8}}', 16);
+    const found3 = read(
+      '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "mics_shard_size": 8}}',
+      16,
+    );
     expect(found3.text).toBe('dp_replicate=2,dp=8,mbs=1,zero=3');
   });
 
@@ -367,18 +407,22 @@ def helper(x):
     [
       '[parallelism]\ntensor_paralel_degree = 8\n',
       8,
-      "job: E_INPUT unknown key 'parallelism.tensor_paralel_degree' -> did you mean 'tensor_parallel_degree'",
+      "job:2:1: E_INPUT unknown key 'parallelism.tensor_paralel_degree' -> did you mean 'tensor_parallel_degree'",
     ],
     [
       '--tensor-model-paralel-size 8 --micro-batch-size 1',
       8,
-      "job: E_INPUT unknown key '--tensor-model-paralel-size' -> did you mean 'tensor_model_parallel_size'",
+      "job:1:1: E_INPUT unknown key '--tensor-model-paralel-size' -> did you mean 'tensor_model_parallel_size'",
     ],
-    ['{"zero_optimization": {"stge": 3}}', 8, "job: E_INPUT unknown key 'zero_optimization.stge'"],
+    [
+      '{"zero_optimization": {"stge": 3}}',
+      8,
+      "job:1:25: E_INPUT unknown key 'zero_optimization.stge'",
+    ],
     [
       '{"zero_optimization": {"stage": 4}}',
       8,
-      "job: E_INPUT zero_optimization.stage: found '4', wanted a stage from 0 to 3",
+      "job:1:25: E_INPUT zero_optimization.stage: found '4', wanted a stage from 0 to 3",
     ],
     [
       '--tensor-model-parallel-size 3 --micro-batch-size 1',
@@ -388,7 +432,7 @@ def helper(x):
     [
       '--tensor-model-parallel-size $TP --micro-batch-size 1',
       16,
-      "job: E_INPUT --tensor-model-parallel-size: found '$TP', which the file does not set",
+      "job:1:30: E_INPUT --tensor-model-parallel-size: found '$TP', which the file does not set",
     ],
     [
       'num_processes: 16\ndistributed_type: MULTI_GPU\n',
@@ -405,7 +449,7 @@ def helper(x):
       8,
       'job: E_INPUT the file has none of the settings that trainers state a layout in',
     ],
-    ['{"zero', 8, 'job:1:2: E_SYNTAX the string has no closing quote'],
+    ['{"zero', 8, `job:1:2: E_SYNTAX found '"', wanted a text with its closing quote`],
     [
       '[parallelism]\nwhat is this\n',
       8,

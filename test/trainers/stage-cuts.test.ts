@@ -12,9 +12,10 @@ import {
   torchtitanCuts,
 } from '../../src/trainers/files/stage-cuts.ts';
 import { TABLE } from '../plan/support.ts';
+import { layoutModel } from './layout-model.ts';
 
 const read = (text: string, devices: number, layers: number): ReturnType<typeof readLayoutFile> =>
-  readLayoutFile(text, { file: 'job', devices, layers, routed: false });
+  readLayoutFile(text, { file: 'job', devices, model: layoutModel({ layers }) });
 
 /** Megatron-LM on so many devices, one tensor rank. */
 const megatron = (more: string): string =>

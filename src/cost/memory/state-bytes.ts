@@ -23,6 +23,18 @@ export interface StateBytes {
   readonly optimizer: number;
 }
 
+/**
+ * Bytes by the dtypes of weights and moments, without another copy: both in one, or moments in
+ * bfloat16 beside float32 weights (torchtitan's `fused_opt_states_bf16`). Gradients are kept in the
+ * dtype of the weights.
+ */
+export const STATES = {
+  fp32: { parameter: 4, gradient: 4, optimizer: 8 },
+  bf16: { parameter: 2, gradient: 2, optimizer: 4 },
+  'fp32:bf16': { parameter: 4, gradient: 4, optimizer: 4 },
+} as const satisfies Readonly<Record<string, StateBytes>>;
+export type States = keyof typeof STATES;
+
 const TRAINABLE: ReadonlySet<DType> = new Set<DType>([
   'f64',
   'f32',

@@ -29,7 +29,9 @@ export function layoutSection({ layout, plans, best: name }: Comparison): Sectio
       { kind: 'heading', text: 'Not counted' },
       {
         kind: 'list',
-        items: from.notPriced.map(({ key, value, why }) => `${key} ${value}: ${why}`),
+        items: from.notPriced.map(
+          ({ key, value, why }) => `${[key, value].join(' ').trim()}: ${why}`,
+        ),
       },
     );
   return [{ id: 'your-layout', title: 'Your layout', blocks }];

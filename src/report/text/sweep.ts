@@ -116,7 +116,7 @@ function layoutLines(asked: AskedLayout): string[] {
         )),
     ...(assumes === undefined ? [] : [`          ${assumes}`]),
     ...(from?.notPriced ?? []).map(
-      ({ key, value, why }) => `          not counted: ${key} ${value}: ${why}`,
+      ({ key, value, why }) => `          not counted: ${[key, value].join(' ').trim()}: ${why}`,
     ),
   ];
 }

@@ -16,7 +16,12 @@ import type { Checkpoint } from '../../recipes/checkpoints.ts';
 import type { AskedLayout, Certainty } from '../../recipes/compare/comparison.ts';
 import { UNCUT_STREAM } from '../../recipes/expert-mesh.ts';
 import { meshText, planName } from '../model/layout.ts';
-import { softwareInFp8, softwareWithGradients, type SweepQuestion } from '../model/question.ts';
+import {
+  softwareInFp8,
+  softwareWithGradients,
+  softwareWithStates,
+  type SweepQuestion,
+} from '../model/question.ts';
 import { type AskedRun, runOfLayout } from '../planning/run-question.ts';
 import { layoutFindings } from '../step/layouts.ts';
 import { TriedCheckpoints } from '../step/tried-checkpoints.ts';
@@ -94,20 +99,29 @@ export async function compareLayout(
 }
 
 /**
- * The question with what the layout says of its dtype and its gradients. @throws E_USAGE where that
- * has no price
+ * The question with what the layout says of its dtype, its gradients and its states.
+ *
+ * @throws E_USAGE where that has no price
  */
-function questionOf(asked: SweepQuestion, { dtype, gradients }: StatedLayout): SweepQuestion {
-  if (gradients !== undefined && asked.cost !== 'nccl')
+function questionOf(
+  asked: SweepQuestion,
+  { dtype, gradients, states }: StatedLayout,
+): SweepQuestion {
+  const stated = gradients === undefined ? ['states', states] : ['gradients', gradients];
+  if (stated[1] !== undefined && asked.cost !== 'nccl')
     throw new ShardwrightError(
       'E_USAGE',
-      `--layout: gradients=${gradients} under --cost ${asked.cost}`,
+      `--layout: ${stated.join('=')} under --cost ${asked.cost}`,
       { hint: 'they have a price under --cost nccl.' },
     );
-  const question =
+  const summed =
     gradients === undefined
       ? asked
       : { ...asked, software: softwareWithGradients(asked.software, gradients) };
+  const question =
+    states === undefined
+      ? summed
+      : { ...summed, software: softwareWithStates(summed.software, states) };
   if (dtype === undefined) return question;
   if (!dtype.startsWith('fp8'))
     return { ...question, dtype: dtype as Exclude<typeof dtype, `fp8${string}`> };

@@ -4,7 +4,7 @@
  */
 
 import { FP8_RECIPES } from '../../cost/kernels/software.ts';
-import { GRADIENTS } from '../../cost/memory/state-bytes.ts';
+import { GRADIENTS, STATES, type States } from '../../cost/memory/state-bytes.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import {
@@ -19,6 +19,7 @@ import { LAYOUT_KEYS, LAYOUT_SIZES, type LayoutSize } from '../../trainers/layou
 import type { StatedLayout } from './price-layout.ts';
 
 const CONTEXTS = ['ring', 'cp', 'ulysses'] as const;
+const STATE_NAMES = Object.keys(STATES) as States[];
 const FP8_RECIPE_NAMES = FP8_RECIPES.map((name) => `fp8:${name}` as const);
 const DTYPES = ['bf16', 'f16', 'f32', 'fp8', ...FP8_RECIPE_NAMES] as const;
 
@@ -71,6 +72,7 @@ export function parseLayout(text: string, devices: number): StatedLayout {
       ...defined({ stageLayers }),
     },
     ...(given.has('gradients') ? { gradients: word(given, 'gradients', GRADIENTS, 'fp32') } : {}),
+    ...(given.has('states') ? { states: word(given, 'states', STATE_NAMES, 'fp32') } : {}),
     ...(given.has('dtype') ? { dtype: word(given, 'dtype', DTYPES, 'bf16') } : {}),
   };
 }

@@ -4,7 +4,7 @@
  */
 
 import type { Fp8Recipe } from '../../cost/kernels/software.ts';
-import type { Gradients } from '../../cost/memory/state-bytes.ts';
+import type { Gradients, States } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { type Checkpoint, modulesOf, programPart } from '../../recipes/checkpoints.ts';
@@ -30,6 +30,8 @@ export interface StatedLayout {
   readonly dtype?: 'bf16' | 'f16' | 'f32' | 'fp8' | `fp8:${Fp8Recipe}`;
   /** The dtype that gradients are kept and summed in; absent: that of the question. */
   readonly gradients?: Gradients;
+  /** The dtypes that weights and moments are kept in; absent: those of the question. */
+  readonly states?: States;
 }
 
 interface Solved {

@@ -10,7 +10,13 @@ import {
   type Fp8Recipe,
   type StepSoftware,
 } from '../../cost/kernels/software.ts';
-import { gradientDtype, type Gradients, type Optimizer } from '../../cost/memory/state-bytes.ts';
+import {
+  gradientDtype,
+  type Gradients,
+  type Optimizer,
+  STATES,
+  type States,
+} from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 
@@ -90,6 +96,14 @@ export function softwareWithGradients(
   const bytes = DTYPE_BYTES[gradientDtype(gradients, 'bf16')];
   const base = software ?? DEFAULT_SOFTWARE;
   return { ...base, gradientBytes: bytes, state: { ...base.state, gradient: bytes } };
+}
+
+/** Software that keeps weights and moments in dtypes of its own. */
+export function softwareWithStates(
+  software: StepSoftware | undefined,
+  states: States,
+): StepSoftware {
+  return { ...(software ?? DEFAULT_SOFTWARE), state: STATES[states] };
 }
 
 /**

@@ -100,13 +100,23 @@ const CLOSED = /^(parallelism_config\.|fsdp_config\.)/;
 const COVERED =
   /fsdp_(version|auto_wrap_policy|transformer_layer_cls_to_wrap|state_dict_type|backward_prefetch(_policy)?|forward_prefetch|use_orig_params|cpu_ram_efficient_loading|sync_module_states|min_num_params)$|parallelism_config_(cp_backend|sp_backend|sp_seq_length\w*|sp_attn_implementation)$/;
 
+/** Settings of the launcher. */
+const NOTHING =
+  /^(compute_environment|distributed_type|machine_rank|num_machines|main_process_(ip|port)|main_training_function|rdzv_backend|same_network|gpu_ids|debug|downcast_bf16|enable_cpu_affinity|use_cpu|tpu_\w+|deepspeed_(hostfile|multinode_launcher|exclusion_filter|inclusion_filter)|zero3_(init_flag|save_16bit_model)|gradient_clipping|megatron_lm_gradient_clipping)$/;
+
 /** @throws E_INPUT */
 export function readAccelerate(
   value: unknown,
+  text: string,
   file: string,
 ): { readonly draft: LayoutDraft; readonly notPriced: readonly NotPriced[] } {
   const settings = settingsOf(value).filter(({ path }) => !COVERED.test(path));
-  const { draft, notPriced } = readSettings(settings, TABLE, file, ({ path }) => CLOSED.test(path));
+  const { draft, notPriced } = readSettings(settings, TABLE, {
+    text,
+    file,
+    closed: ({ path }) => CLOSED.test(path),
+    changesNothing: ({ key }) => NOTHING.test(key),
+  });
   const type = settings.find(({ path }) => path === 'distributed_type')?.value ?? '';
   const shards = (draft.shards ?? 1) > 1;
   if (draft.zero === undefined && (type === 'FSDP' || shards)) draft.zero = 3;

@@ -1,13 +1,16 @@
 /**
- * Reads the layout of a DeepSpeed configuration (JSON). Source: the configuration of DeepSpeed
- * 0.19, `runtime/zero/config.py`.
+ * Reads the layout of a DeepSpeed configuration: JSON with comments (Hjson), as DeepSpeed does.
+ * Sources: `runtime/config.py` and `runtime/zero/config.py` of DeepSpeed 0.19.
  */
 
-import type { LayoutDraft, NotPriced } from './layout-draft.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { type Hjson, readHjson } from '../../text/hjson.ts';
+import type { LayoutDraft, LayoutSetting, NotPriced } from './layout-draft.ts';
 import {
   count,
   isOn,
   noPrice,
+  placeOf,
   readSettings,
   settingsOf,
   type SettingsTable,
@@ -22,6 +25,12 @@ const precision =
 
 /** By the path; of offloading by its device. */
 export const DEEPSPEED_TABLE: SettingsTable = {
+  // The form of 2020: true is stage 1 (`read_zero_config_deprecated`).
+  zero_optimization: (value, draft, wrong) => {
+    if (!/^(true|false)$/.test(value)) throw wrong('an object, true or false');
+    draft.zero = value === 'true' ? 1 : 0;
+    return undefined;
+  },
   'zero_optimization.stage': (value, draft, wrong) => {
     if (!/^[0-3]$/.test(value)) throw wrong('a stage from 0 to 3');
     draft.zero = Number(value);
@@ -42,6 +51,10 @@ export const DEEPSPEED_TABLE: SettingsTable = {
   sequence_parallel_size: count('cp'),
   'tensor_parallel.autotp_size': count('tp'),
   'expert_parallel.autoep_size': count('ep'),
+  'optimizer.type': (value) =>
+    /adam/i.test(value) && !/onebit|zeroone/i.test(value)
+      ? undefined
+      : 'priced with the states that --optimizer has',
   'bf16.enabled': precision('bf16'),
   'fp16.enabled': precision('f16'),
   'compile.enabled': noPrice('--framework deepspeed --compiled prices it'),
@@ -69,22 +82,94 @@ const ZERO = new Set(
   ).split(' '),
 );
 
-/** @throws E_INPUT */
+/** Logs, schedules, the loss scale, and the optimizer's rates. */
+const NOTHING =
+  /^(steps_per_print|wall_clock_breakdown|memory_breakdown|dump_state|gradient_clipping|prescale_gradients|gradient_predivide_factor|zero_allow_untested_optimizer|zero_force_ds_cpu_optimizer|checkpoint|aio|data_efficiency|curriculum_learning|(tensorboard|wandb|csv_monitor|comet|flops_profiler|comms_logger|scheduler)(\..*)?|fp16\.(enabled|auto_cast|loss_scale\w*|initial_scale_power|hysteresis|consecutive_hysteresis|min_loss_scale)|optimizer\.params\..*|activation_checkpointing\.(number_checkpoints|contiguous_memory_optimization|synchronize_checkpoint_boundary|profile|number_checkpoints)|tensor_parallel\.(tp_grain_size|partition_config\..*)|expert_parallel\.enabled)$/;
+
+/** @throws E_INPUT, E_SYNTAX, E_DUP with line and column */
 export function readDeepspeed(
-  value: unknown,
-  file: string,
+  text: string,
+  setting: LayoutSetting,
 ): { readonly draft: LayoutDraft; readonly notPriced: readonly NotPriced[] } {
-  const settings = settingsOf(value)
+  const source = { text, file: setting.file };
+  const settings = settingsOf(configOf(source))
     .filter(
       ({ path }) =>
         !/^zero_optimization\.offload_\w+\.(?!device$)/.test(path) &&
         !ZERO.has(path.replace(/^zero_optimization\.(\w+).*$/, '$1')),
     )
     .map((s) => ({ ...s, key: s.path }));
-  const { draft, notPriced } = readSettings(settings, DEEPSPEED_TABLE, file, ({ path }) =>
-    path.startsWith('zero_optimization.'),
-  );
+  const { draft, notPriced } = readSettings(settings, DEEPSPEED_TABLE, {
+    ...source,
+    closed: ({ path }) => path.startsWith('zero_optimization.'),
+    changesNothing: ({ path }) => NOTHING.test(path),
+  });
+  const stated = (path: string): string | undefined => settings.find((s) => s.path === path)?.value;
+  if (['fp16.enabled', 'bf16.enabled'].every((path) => isOn(stated(path) ?? '')))
+    throw new ShardwrightError('E_INPUT', 'fp16.enabled and bf16.enabled: found both', {
+      ...placeOf({ path: 'bf16.enabled' }, source),
+      hint: 'DeepSpeed refuses it: leave one of them out.',
+    });
+  settleBatch(draft, settings, setting, source);
   draft.sequenceParallel = false;
   if (draft.cp !== undefined && draft.cp > 1) draft.context = 'ulysses';
   return { draft, notPriced };
+}
+
+function configOf({ text, file }: { readonly text: string; readonly file: string }): Hjson {
+  try {
+    return readHjson(text);
+  } catch (error) {
+    throw error instanceof ShardwrightError ? error.with({ file }) : error;
+  }
+}
+
+const BATCH = 'train_batch_size';
+const MICROBATCH = 'train_micro_batch_size_per_gpu';
+const ACCUMULATION = 'gradient_accumulation_steps';
+
+/**
+ * Batch, microbatch and accumulation, as DeepSpeed makes one from the others
+ * (`_set_batch_related_parameters`, `_batch_assertion`).
+ *
+ * @throws E_INPUT where they do not agree
+ */
+function settleBatch(
+  draft: LayoutDraft,
+  settings: readonly { readonly path: string; readonly value: string }[],
+  { devices }: LayoutSetting,
+  source: { readonly text: string; readonly file: string },
+): void {
+  const ranks = Math.max(1, Math.floor(devices / ((draft.tp ?? 1) * (draft.cp ?? 1))));
+  const { globalBatch } = draft;
+  const isAuto = settings.some(
+    ({ path, value }) => [BATCH, MICROBATCH, ACCUMULATION].includes(path) && value === 'auto',
+  );
+  if (isAuto) return;
+  const fail = (path: string, what: string, hint: string): ShardwrightError =>
+    new ShardwrightError('E_INPUT', what, { ...placeOf({ path }, source), hint });
+  if (globalBatch === undefined && draft.microbatch === undefined)
+    throw fail(
+      ACCUMULATION,
+      `found neither ${BATCH} nor ${MICROBATCH}, wanted one of them`,
+      `DeepSpeed refuses it: write ${MICROBATCH}.`,
+    );
+  if (globalBatch === undefined) {
+    draft.accumulation ??= 1;
+    return;
+  }
+  const accumulation =
+    draft.accumulation ??
+    (draft.microbatch === undefined ? 1 : Math.floor(globalBatch / draft.microbatch / ranks));
+  const microbatch = draft.microbatch ?? Math.floor(Math.floor(globalBatch / ranks) / accumulation);
+  const product = microbatch * accumulation * ranks;
+  if (product !== globalBatch || product === 0)
+    throw fail(
+      BATCH,
+      `${BATCH}: found ${globalBatch}, wanted ${MICROBATCH} x ${ACCUMULATION} x data ranks = ` +
+        `${microbatch} x ${accumulation} x ${ranks} = ${product}`,
+      'DeepSpeed refuses it: change one of them, leave one out, or change --devices.',
+    );
+  draft.accumulation = accumulation;
+  draft.microbatch = microbatch;
 }

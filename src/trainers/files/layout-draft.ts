@@ -4,9 +4,10 @@
  * of the settings without a price. The readers of the formats in this folder fill it.
  */
 
-import type { Gradients } from '../../cost/memory/state-bytes.ts';
+import type { Gradients, States } from '../../cost/memory/state-bytes.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
+import type { Architecture } from '../../models/architecture.ts';
 import type { LayoutKey } from '../layout-keys.ts';
 import {
   cutsText,
@@ -39,8 +40,6 @@ export interface LayoutDraft {
   microbatch?: number;
   /** How the trainer lays layers on stages; absent: in equal parts. */
   cuts?: MegatronStages | TorchtitanStages;
-  /** The layers of the model that the file is for. */
-  layers?: number;
   /** Microbatches of a step on one data rank. */
   accumulation?: number;
   zero?: number;
@@ -55,6 +54,8 @@ export interface LayoutDraft {
   dtype?: string;
   /** The dtype that gradients are kept and summed in. */
   gradients?: Gradients;
+  /** The dtypes that weights and moments are kept in. */
+  states?: States;
   /** The recipe of products in fp8. */
   fp8Recipe?: string;
   devices?: number;
@@ -76,13 +77,41 @@ interface TorchtitanStages {
   readonly parts?: readonly number[];
 }
 
+/** A size of the model that a file may state, too. */
+export type ModelFact =
+  | 'layers'
+  | 'width'
+  | 'hidden'
+  | 'heads'
+  | 'keyHeads'
+  | 'headWidth'
+  | 'vocabulary'
+  | 'experts'
+  | 'active'
+  | 'expertHidden';
+
+/** A size of the model; undefined where the model has none of the kind. */
+export function modelFact({ shape, routed }: LayoutModel, fact: ModelFact): number | undefined {
+  switch (fact) {
+    case 'experts':
+      return routed?.experts;
+    case 'active':
+      return routed?.active;
+    case 'expertHidden':
+      return routed?.hidden;
+    default:
+      return shape[fact];
+  }
+}
+
+/** The model that a layout is for. */
+export type LayoutModel = Pick<Architecture, 'shape' | 'routed'>;
+
 /** The facts that a draft does not state. */
 export interface LayoutSetting {
   readonly file: string;
   readonly devices: number;
-  /** The layers of the model. */
-  readonly layers: number;
-  readonly routed: boolean;
+  readonly model: LayoutModel;
   /** Function of a Python file that returns the configuration; absent: the only one. */
   readonly configuration?: string;
 }
@@ -99,10 +128,10 @@ export interface SettledLayout {
  * @throws E_INPUT where the sizes do not make up the devices, or the chunks not the layers
  */
 export function settleLayout(draft: LayoutDraft, setting: LayoutSetting): SettledLayout {
-  const { file, devices, layers, routed } = setting;
+  const { file, devices, model } = setting;
   const fail: Fail = (what, hint) => new ShardwrightError('E_INPUT', what, { file, hint });
   const data = dataRanks(draft, devices, fail);
-  const stages = stagesOf(draft, draft.pp ?? 1, layers, fail);
+  const stages = stagesOf(draft, draft.pp ?? 1, model.shape.layers, fail);
   const { microbatch, accumulation } = draft;
   const globalBatch =
     draft.globalBatch ??
@@ -110,7 +139,7 @@ export function settleLayout(draft: LayoutDraft, setting: LayoutSetting): Settle
       ? undefined
       : microbatch * accumulation * data.ranks);
   return {
-    text: settingsOf(draft, data, stages, routed)
+    text: settingsOf(draft, data, stages, model.routed !== undefined)
       .flatMap(([key, value]) => (value === undefined ? [] : [`${key}=${value}`]))
       .join(','),
     ...defined({ sequence: draft.sequence, globalBatch }),
@@ -187,6 +216,7 @@ function settingsOf(
     ['context', cp > 1 ? draft.context : undefined],
     ['pair', draft.pairs === true && ep > 1 ? '1' : undefined],
     ['gradients', draft.gradients],
+    ['states', draft.states],
     [
       'dtype',
       draft.dtype === 'fp8' && draft.fp8Recipe !== undefined

@@ -1,18 +1,25 @@
 /**
- * Reads the layout of Megatron-LM: its arguments, in a file of them or in a launch script, and the
- * same settings as NeMo and Megatron-Bridge dump them to YAML. Sources: `ModelParallelConfig`,
+ * Reads the layout of Megatron-LM: what its settings mean, and the dumps of NeMo and
+ * Megatron-Bridge, which have them in YAML. Sources: `ModelParallelConfig`,
  * `TransformerConfig` and `DistributedDataParallelConfig` of megatron-core 0.16; the argument
  * parser of Megatron-LM; `ConfigContainer` of Megatron-Bridge.
  */
 
 import type { Fp8Recipe } from '../../cost/kernels/software.ts';
 import type { Gradients } from '../../cost/memory/state-bytes.ts';
-import { ShardwrightError } from '../../errors.ts';
 import { moduleSet, RECOMPUTE_MODULES, type RecomputeModule } from '../../recipes/checkpoints.ts';
-import type { LayoutDraft, NotPriced } from './layout-draft.ts';
+import {
+  type LayoutDraft,
+  type LayoutModel,
+  type LayoutSetting,
+  modelFact,
+  type NotPriced,
+} from './layout-draft.ts';
+import { FACTS, flagKind } from './megatron-flags.ts';
 import {
   count,
   type FileSetting,
+  isOff,
   isOn,
   noPrice,
   readSettings,
@@ -66,8 +73,13 @@ const recompute: Take = (value, draft, wrong) => {
   return undefined;
 };
 
+/** Collectives of data ranks overlap with compute, as `--framework` says. */
+const overlapped: Take = () => undefined;
+const dropout: Take = (value) =>
+  Number(value) === 0 ? undefined : '--framework megatron-lm prices dropout';
+
 /** By the name of the setting: of arguments with underscores. */
-const TABLE: SettingsTable = {
+export const MEGATRON_TABLE: SettingsTable = {
   tensor_model_parallel_size: count('tp'),
   pipeline_model_parallel_size: count('pp'),
   context_parallel_size: count('cp'),
@@ -145,7 +157,6 @@ const TABLE: SettingsTable = {
     void (draft.cuts = { ...stages(draft), countsEmbedding: isOn(value) }),
   account_for_loss_in_pipeline_split: (value, draft) =>
     void (draft.cuts = { ...stages(draft), countsLoss: isOn(value) }),
-  num_layers: count('layers'),
   cpu_offloading: noPrice('nothing is moved to the host'),
   optimizer_cpu_offload: noPrice('nothing is moved to the host'),
   fine_grained_activation_offloading: noPrice('nothing is moved to the host'),
@@ -156,82 +167,44 @@ const TABLE: SettingsTable = {
   mtp_num_layers: noPrice('tokens further ahead are not predicted'),
   moe_shared_expert_overlap: noPrice('shared experts run after the exchange'),
   num_nodes: () => undefined,
+  use_megatron_fsdp: () => undefined,
+  use_custom_fsdp: () => undefined,
+  // Arguments of 2021, before `recompute`.
+  checkpoint_activations: (value, draft) => {
+    if (isOn(value)) draft.recompute = 'full';
+    return undefined;
+  },
+  activations_checkpoint_method: (value, draft) => {
+    draft.recompute = 'full';
+    return value === 'uniform' ? undefined : 'all layers are recomputed';
+  },
+  overlap_grad_reduce: overlapped,
+  overlap_param_gather: overlapped,
+  use_flash_attn: () => undefined,
+  attention_backend: (value) =>
+    value === 'unfused' || value === 'local' ? 'priced as one attention kernel' : undefined,
+  transformer_impl: (value) =>
+    value === 'transformer_engine' ? undefined : 'priced with the kernels of Transformer Engine',
+  attention_dropout: dropout,
+  hidden_dropout: dropout,
+  optimizer: (value) =>
+    value === 'adam' ? undefined : 'priced with the states that --optimizer has',
+  make_vocab_size_divisible_by: () => '--pad-vocab prices it',
 };
 
 function isModule(name: string): name is RecomputeModule {
   return RECOMPUTE_MODULES.some((m) => m === name);
 }
 
-function isOff(value: string): boolean {
-  return /^(false|0|no|off)$/i.test(value);
-}
-
-/** Argument names that take no value. */
-const FLAG = 'true';
-
-/** Tells whether a text has arguments of Megatron-LM. */
-export function isMegatronArguments(text: string): boolean {
-  return /(^|\s)--(tensor-model-parallel-size|pipeline-model-parallel-size|micro-batch-size)[\s=]/m.test(
-    text,
-  );
-}
-
-/**
- * Arguments in a file or a script: words that begin with two dashes, and the words behind them.
- * @throws E_INPUT
- */
-export function readMegatronArguments(text: string, file: string): MegatronLayout {
-  const variables = new Map<string, string>();
-  const words: string[] = [];
-  for (const raw of text.split('\n')) {
-    const line = raw.replace(/(^|\s)#.*$/, '').trim();
-    const variable = /^(?:export\s+)?([A-Za-z_]\w*)=["']?([\w.,-]+)["']?$/.exec(line);
-    if (variable !== null) variables.set(variable[1], variable[2]);
-    words.push(...line.split(/\s+/).map((word) => word.replace(/^["'(]+|["')\\]+$/g, '')));
-  }
-  const value = (word: string): string =>
-    word.replace(
-      /^\$\{?(\w+)(?::-(\w+))?\}?$/,
-      (whole, name: string, otherwise?: string) => variables.get(name) ?? otherwise ?? whole,
-    );
-  const settings: FileSetting[] = [];
-  words.forEach((word, i) => {
-    const [name, stated] = word.split('=');
-    if (!/^--[a-z]/.test(name)) return;
-    const behind = words.slice(i + 1).filter((w) => w !== '');
-    const end = behind.findIndex((w) => /^(--|[A-Z_]+=|torchrun|python)/.test(w));
-    const values =
-      stated === undefined
-        ? behind
-            .slice(0, end < 0 ? undefined : end)
-            .map(value)
-            .join(' ')
-        : value(stated);
-    settings.push({
-      path: name,
-      key: name.slice(2).replaceAll('-', '_'),
-      value: values === '' ? FLAG : values,
-    });
-  });
-  for (const { path, key, value: found } of settings)
-    if (Object.hasOwn(TABLE, key) && found.includes('$'))
-      throw new ShardwrightError(
-        'E_INPUT',
-        `${path}: found '${found}', which the file does not set`,
-        { file, hint: 'write the number.' },
-      );
-  const found = settled(settings, file);
-  // The argument parser sets it together with bf16.
-  if (settings.some(({ key, value: on }) => key === 'bf16' && !isOff(on)))
-    found.draft.gradients ??= 'fp32';
-  return found;
-}
-
 /**
  * Reads a dump of Megatron-Bridge's or NeMo's configuration: the settings are in sections, under
  * the same names. @throws E_INPUT
  */
-export function readMegatronYaml(value: unknown, file: string): MegatronLayout {
+export function readMegatronYaml(
+  value: unknown,
+  text: string,
+  setting: LayoutSetting,
+): MegatronLayout {
   const settings = settingsOf(value);
   // Where sections repeat a setting, those of the model and the trainer decide.
   const order = (s: FileSetting): number =>
@@ -256,27 +229,42 @@ export function readMegatronYaml(value: unknown, file: string): MegatronLayout {
     });
   const nodes = settings.find((s) => /(^|\.)(trainer|resources)\.num_nodes$/.test(s.path));
   const each = settings.find((s) => /(^|\.)trainer\.devices$/.test(s.path));
-  const found = settled(first, file);
+  const found = megatronLayout(first, { text, setting, isWhole: false });
   if (nodes !== undefined && each !== undefined && Number(nodes.value) * Number(each.value) > 0)
     found.draft.devices = Number(nodes.value) * Number(each.value);
   return found;
 }
 
-interface MegatronLayout {
+export interface MegatronLayout {
   readonly draft: LayoutDraft;
   readonly notPriced: readonly NotPriced[];
 }
 
-function settled(settings: readonly FileSetting[], file: string): MegatronLayout {
+/**
+ * The layout that settings of Megatron-LM state.
+ *
+ * @param isWhole whether the settings are those that somebody wrote, and not a dump of all
+ */
+export function megatronLayout(
+  settings: readonly FileSetting[],
+  {
+    text,
+    setting: { file, model },
+    isWhole,
+  }: { readonly text: string; readonly setting: LayoutSetting; readonly isWhole: boolean },
+): MegatronLayout {
   // A strategy of Megatron-FSDP counts only where that is used.
   const uses = settings.some(
     ({ key, value }) => /^use_(megatron|custom)_fsdp$/.test(key) && isOn(value),
   );
-  const { draft, notPriced } = readSettings(
-    uses ? settings : settings.filter(({ key }) => key !== 'data_parallel_sharding_strategy'),
-    TABLE,
-    file,
+  const own = settings.filter(
+    ({ key }) => !Object.hasOwn(FACTS, key) && (uses || key !== 'data_parallel_sharding_strategy'),
   );
+  const { draft, notPriced } = readSettings(own, MEGATRON_TABLE, {
+    text,
+    file,
+    ...(isWhole ? { changesNothing: ({ key }) => flagKind(key) !== 'other' } : {}),
+  });
   const more: NotPriced[] = [];
   if (draft.zero !== 3 && (draft.replicas ?? 1) > 1) {
     more.push({
@@ -295,5 +283,33 @@ function settled(settings: readonly FileSetting[], file: string): MegatronLayout
   draft.cuts ??= { trainer: 'megatron' };
   // Experts are cut as everything else is, where nothing is said of them.
   if (draft.tp !== undefined) draft.etp ??= draft.tp;
-  return { draft, notPriced: [...notPriced, ...more] };
+  return {
+    draft,
+    notPriced: [
+      ...otherModel(settings, model),
+      ...notPriced,
+      ...more,
+      ...formOf(settings, isWhole),
+    ],
+  };
+}
+
+/** Sizes that are not those of the model. */
+function otherModel(settings: readonly FileSetting[], model: LayoutModel): NotPriced[] {
+  return settings.flatMap(({ path, key, value }) => {
+    const fact = Object.hasOwn(FACTS, key) ? FACTS[key] : undefined;
+    if (fact === undefined || value === 'null') return [];
+    const has = modelFact(model, fact);
+    return Number(value) === has
+      ? []
+      : [{ key: path, value, why: `the model has ${has ?? 'none'}` }];
+  });
+}
+
+/** One note on all settings of the model's form. */
+function formOf(settings: readonly FileSetting[], isWhole: boolean): NotPriced[] {
+  const names = settings.flatMap(({ path, key }) => (flagKind(key) === 'form' ? [path] : []));
+  return isWhole && names.length > 0
+    ? [{ key: names.join(' '), value: '', why: 'the form of the model is that of its config' }]
+    : [];
 }

@@ -5,7 +5,6 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
-import { readJson } from '../../import/file/json.ts';
 import { UNCUT_STREAM } from '../../recipes/expert-mesh.ts';
 import { readYaml } from '../../text/yaml.ts';
 import { readAccelerate } from './accelerate.ts';
@@ -17,7 +16,12 @@ import {
   type SettledLayout,
   settleLayout,
 } from './layout-draft.ts';
-import { isMegatronArguments, readMegatronArguments, readMegatronYaml } from './megatron.ts';
+import { readMegatronYaml } from './megatron.ts';
+import {
+  isMegatronArguments,
+  readMegatronArguments,
+  readMegatronTest,
+} from './megatron-arguments.ts';
 import { readTorchtitanPython, readTorchtitanToml } from './torchtitan.ts';
 
 /** A layout that a file states. */
@@ -43,17 +47,11 @@ export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile
       `the file has ${text.length} characters; at most ${MOST_CHARACTERS} are read`,
       { file, hint: FORMATS },
     );
-  const { format, draft, notPriced: found } = read(text, setting);
-  const another = draft.layers !== undefined && draft.layers !== setting.layers;
-  const notPriced = another
-    ? [
-        ...found,
-        { key: 'num_layers', value: String(draft.layers), why: `the model has ${setting.layers}` },
-      ]
-    : found;
-  const uncut = setting.routed && (draft.tp ?? 1) > 1 && draft.sequenceParallel === false;
+  const { format, draft, notPriced } = read(text, setting);
+  const uncut =
+    setting.model.routed !== undefined && (draft.tp ?? 1) > 1 && draft.sequenceParallel === false;
   if (!uncut) return { ...settleLayout(draft, setting), format, notPriced };
-  if (format === MEGATRON || format === NEMO)
+  if (format === MEGATRON || format === TEST || format === NEMO)
     throw new ShardwrightError(
       'E_INPUT',
       `sequence_parallel: found false with tensor_model_parallel_size ${draft.tp}, wanted ` +
@@ -69,43 +67,40 @@ export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile
 }
 
 const MEGATRON = 'Megatron-LM arguments';
+const TEST = 'test of Megatron-LM';
 const NEMO = 'NeMo or Megatron-Bridge';
 
 /** Aliases that a configuration may repeat parts with. */
 const MOST_ALIASES = 100;
 
 const FORMATS =
-  'read are Megatron-LM arguments, torchtitan TOML and Python, NeMo and Megatron-Bridge ' +
-  'YAML, DeepSpeed JSON, Accelerate YAML.';
+  'read are launch scripts, arguments and tests of Megatron-LM, torchtitan TOML and Python, NeMo ' +
+  'and Megatron-Bridge YAML, DeepSpeed JSON, Accelerate YAML.';
 
-function read(text: string, { file, configuration }: LayoutSetting): Read {
-  if (/^\s*\{/.test(text))
-    return { format: 'DeepSpeed', ...readDeepspeed(jsonOf(text, file), file) };
-  if (isMegatronArguments(text)) return { format: MEGATRON, ...readMegatronArguments(text, file) };
+function read(text: string, setting: LayoutSetting): Read {
+  const { file, configuration } = setting;
+  if (/^\s*\{/.test(text.replace(/^(\s|#.*|\/\/.*|\/\*[\s\S]*?\*\/)*/, '')))
+    return { format: 'DeepSpeed', ...readDeepspeed(text, setting) };
+  if (isMegatronArguments(text))
+    return { format: MEGATRON, ...readMegatronArguments(text, setting) };
   if (/\bParallelismConfig\b|\.parallelism\.\w+\s*=|\btorchtitan\b.*\bimport\b/.test(text))
     return { format: 'torchtitan', ...readTorchtitanPython(text, file, configuration) };
   if (/^\s*\[(parallelism|training|job)\]/m.test(text))
     return { format: 'torchtitan', ...readTorchtitanToml(text, file) };
   const value = readYaml(text, file, FORMATS, MOST_ALIASES);
+  if (/^MODEL_ARGS:/m.test(text))
+    return { format: TEST, ...readMegatronTest(value, text, setting) };
   if (/^\s*(tensor_model_parallel_size|pipeline_model_parallel_size|micro_batch_size):/m.test(text))
-    return { format: NEMO, ...readMegatronYaml(value, file) };
+    return { format: NEMO, ...readMegatronYaml(value, text, setting) };
   if (
     /^(distributed_type|compute_environment|mixed_precision|num_processes|fsdp_config|parallelism_config):/m.test(
       text,
     )
   )
-    return { format: 'Accelerate', ...readAccelerate(value, file) };
+    return { format: 'Accelerate', ...readAccelerate(value, text, file) };
   throw new ShardwrightError(
     'E_INPUT',
     'the file has none of the settings that trainers state a layout in',
     { file, hint: FORMATS },
   );
-}
-
-function jsonOf(text: string, file: string): unknown {
-  try {
-    return readJson(text);
-  } catch (error) {
-    throw error instanceof ShardwrightError ? error.with({ file, hint: FORMATS }) : error;
-  }
 }

@@ -1,11 +1,12 @@
 /**
  * Reads settings of a trainer's configuration, as keys with text values, by a table into a draft of
  * the layout and a list of the settings without a price. A key that the table does not have is
- * ignored, unless it is in a section that the table should know completely, or almost the name of a
- * key that the table has: then it is an error.
+ * known to change nothing, or listed as not counted. In a section that the table should know
+ * completely it is an error, and so is one that is almost the name of a key that the table has.
  */
 
 import { editDistance, ShardwrightError, suggestion } from '../../errors.ts';
+import { placeAt } from '../../text/place.ts';
 import type { LayoutDraft, NotPriced } from './layout-draft.ts';
 
 /** A setting of a file: its full path for messages, and the name that tables have. */
@@ -13,6 +14,21 @@ export interface FileSetting {
   readonly path: string;
   readonly key: string;
   readonly value: string;
+  /** The place in the file; absent: it is looked for by the path. */
+  readonly at?: number;
+}
+
+/** The file that settings are of. */
+export interface SettingsFile {
+  readonly text: string;
+  readonly file: string;
+  /** Whether the table should know all keys there. */
+  readonly closed?: (setting: FileSetting) => boolean;
+  /**
+   * Whether a setting that the table does not have changes neither time nor memory of a step; the
+   * others are listed. Absent: the file states every default, and nothing is listed.
+   */
+  readonly changesNothing?: (setting: FileSetting) => boolean;
 }
 
 /**
@@ -35,40 +51,54 @@ interface ReadSettings {
 /** A name this long and this near to another is that name, mistyped. */
 const TYPED_WRONG = 12;
 
-/**
- * @param closed whether the table should know all keys there
- * @throws E_INPUT naming the key
- */
+/** @throws E_INPUT naming the key, with line and column */
 export function readSettings(
   settings: readonly FileSetting[],
   table: SettingsTable,
-  file: string,
-  closed: (setting: FileSetting) => boolean = () => false,
+  source: SettingsFile,
 ): ReadSettings {
   const draft: LayoutDraft = {};
   const notPriced: NotPriced[] = [];
   const known = Object.keys(table);
-  for (const { path, key, value } of settings) {
+  for (const setting of settings) {
+    const { path, key, value } = setting;
     if (UNSTATED.has(value.toLowerCase())) continue;
+    const fail = (what: string, hint: string): ShardwrightError =>
+      new ShardwrightError('E_INPUT', what, { ...placeOf(setting, source), hint });
     if (!Object.hasOwn(table, key)) {
+      if (source.changesNothing?.(setting) === true) continue;
       const mistyped =
         key.length >= TYPED_WRONG && known.some((name) => editDistance(key, name) <= 2);
-      if (mistyped || closed({ path, key, value }))
-        throw new ShardwrightError('E_INPUT', `unknown key '${path}'`, {
-          file,
-          hint: suggestion(key, known, 'keys'),
-        });
+      if (mistyped || source.closed?.(setting) === true)
+        throw fail(`unknown key '${path}'`, suggestion(key, known, 'keys'));
+      if (source.changesNothing !== undefined && !isOff(value))
+        notPriced.push({ key: path, value: value === 'true' ? '' : value, why: 'it has no price' });
       continue;
     }
     const wrong = (wanted: string): ShardwrightError =>
-      new ShardwrightError('E_INPUT', `${path}: found '${value}', wanted ${wanted}`, {
-        file,
-        hint: 'change the file, or write the layout out: --layout tp=8,pp=4,dp=8.',
-      });
+      fail(
+        `${path}: found '${value}', wanted ${wanted}`,
+        'change the file, or write the layout out: --layout tp=8,pp=4,dp=8.',
+      );
     const why = value === 'auto' ? 'the trainer chooses it' : table[key](value, draft, wrong);
     if (why !== undefined) notPriced.push({ key: path, value, why });
   }
   return { draft, notPriced };
+}
+
+/** Line and column of a setting: where its names follow each other in the file. */
+export function placeOf(
+  { path, at }: Pick<FileSetting, 'path' | 'at'>,
+  { text, file }: Pick<SettingsFile, 'text' | 'file'>,
+): ReturnType<typeof placeAt> {
+  if (at !== undefined) return placeAt(text, at, file);
+  let offset = 0;
+  for (const name of path.split('.')) {
+    const found = new RegExp(`(?<![\\w-])${name.replace(/\W/g, '\\$&')}(?![\\w-])`, 'g');
+    found.lastIndex = offset;
+    offset = found.exec(text)?.index ?? offset;
+  }
+  return placeAt(text, offset, file);
 }
 
 const UNSTATED = new Set(['', 'null', 'none', '~']);
@@ -87,6 +117,10 @@ export function count(key: NumberKey, least = 1): Take {
     if (n >= least || key === 'shards' || key === 'replicas') draft[key] = n;
     return undefined;
   };
+}
+
+export function isOff(value: string): boolean {
+  return /^(false|no|0|off)$/i.test(value);
 }
 
 export function isOn(value: string): boolean {

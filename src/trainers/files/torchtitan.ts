@@ -13,6 +13,7 @@ import {
   type FileSetting,
   isOn,
   noPrice,
+  placeOf,
   readSettings,
   type SettingsTable,
   type Take,
@@ -112,8 +113,13 @@ const TABLE: SettingsTable = {
   global_batch_size: count('globalBatch'),
   seq_len: count('sequence'),
   enable_cpu_offload: noPrice('nothing is moved to the host'),
-  mixed_precision_param: (value, draft) =>
-    void (draft.dtype ??= value === 'float32' ? 'f32' : 'bf16'),
+  // Read together, by `takeDtypes`.
+  dtype: covered,
+  mixed_precision_param: covered,
+  mixed_precision_reduce: covered,
+  'optimizer.implementation': covered,
+  'optimizer.name': (value) =>
+    /^adamw?$/i.test(value) ? undefined : 'priced with the states of Adam in their place',
   mode: (value, draft, wrong) => {
     if (!['none', 'full', 'selective', 'memory_budget'].includes(value))
       throw wrong('none, full or selective');
@@ -135,7 +141,10 @@ const TABLE: SettingsTable = {
 };
 
 /** Sections whose settings the table reads; `parallelism` must hold nothing else. */
-const SECTIONS = /^(parallelism|training|activation_checkpoint|model|compile)$/;
+const SECTIONS = /^(parallelism|training|activation_checkpoint|compile)\./;
+/** Settings of the data, the optimizer's rates, checkpoints, logs and the length of the run. */
+const NOTHING =
+  /^((job|model|profiling|metrics|checkpoint|comm|lr_scheduler|validation|debug|fault_tolerance)\..*|training\.(dataset|dataset_path|max_norm|steps|seed|deterministic|gc_freq|gc_debug|warmup_steps)|optimizer\.(lr|eps|beta1|beta2|weight_decay|early_step_in_backward)|compile\.(components|backend)|activation_checkpoint\.(early_stop|determinism_check|debug|preserve_rng_state)|activation_checkpoint\.per_op_sac_force_recompute_mm_shapes_by_fqns)$/;
 const FP8_RECIPE = /^((quantize\.linear\.)?float8)\.recipe_name$/;
 
 /** Sections of TOML. @throws E_INPUT with the line */
@@ -146,7 +155,10 @@ export function readTorchtitanToml(
   let section = '';
   const settings: FileSetting[] = [];
   let open: { readonly key: string; readonly from: number; value: string } | undefined;
+  let next = 0;
   text.split('\n').forEach((raw, i) => {
+    const offset = next;
+    next += raw.length + 1;
     const line = raw.replace(/^((?:[^#"']|"[^"]*"|'[^']*')*)#.*$/, '$1').trim();
     if (line === '') return;
     if (open !== undefined) open.value += ` ${line}`;
@@ -173,6 +185,7 @@ export function readTorchtitanToml(
       path: `${section}.${key}`,
       key,
       value: key === NAMED_PARTS ? value : literal(value),
+      at: offset + raw.search(/\S/),
     });
   });
   if (open !== undefined)
@@ -181,7 +194,15 @@ export function readTorchtitanToml(
       position: { line: (open as { from: number }).from, column: 1 },
       hint: 'close it with ].',
     });
-  return finished(settings, file, { recompute: 'selective', option: '2' });
+  return finished(
+    settings,
+    { text, file },
+    {
+      recompute: 'selective',
+      option: '2',
+      alwaysMixed: false,
+    },
+  );
 }
 
 /**
@@ -237,7 +258,14 @@ export function readTorchtitanPython(
     : /\bSelectiveAC\b/.test(bare)
       ? 'selective'
       : 'none';
-  return finished(settings, file, { recompute, option: 'op' });
+  if (/\bfused_opt_states_bf16\b/.test(whole))
+    settings.push({
+      path: 'optimizer.implementation',
+      key: 'implementation',
+      value: 'fused_opt_states_bf16',
+    });
+  // `fully_shard` of 0.3 has its precision on one data rank, too.
+  return finished(settings, { text, file }, { recompute, option: 'op', alwaysMixed: true });
 }
 
 /** Keywords of a call, from behind its bracket to the one that closes it. */
@@ -287,22 +315,26 @@ function literal(text: string): string {
 
 function finished(
   settings: readonly FileSetting[],
-  file: string,
-  defaults: { readonly recompute: string; readonly option: string },
+  source: { readonly text: string; readonly file: string },
+  defaults: {
+    readonly recompute: string;
+    readonly option: string;
+    readonly alwaysMixed: boolean;
+  },
 ): { readonly draft: LayoutDraft; readonly notPriced: readonly NotPriced[] } {
-  const own = settings.filter(
-    ({ path }) =>
-      SECTIONS.test(path.slice(0, path.indexOf('.'))) ||
-      FP8_RECIPE.test(path) ||
-      path === 'converters',
+  // Sections have keys of the same name: those of the layout have the names of the table.
+  const own = settings.map((s) =>
+    SECTIONS.test(s.path) || FP8_RECIPE.test(s.path) || s.key === 'converters'
+      ? s
+      : { ...s, key: s.path },
   );
-  const { draft, notPriced } = readSettings(
-    withCheckpointing(own, defaults),
-    TABLE,
-    file,
-    ({ path }) => path.startsWith('parallelism.'),
-  );
+  const { draft, notPriced } = readSettings(withCheckpointing(own, defaults), TABLE, {
+    ...source,
+    closed: ({ path }) => path.startsWith('parallelism.'),
+    changesNothing: ({ path }) => NOTHING.test(path),
+  });
   takeDefaults(draft);
+  takeDtypes(draft, settings, source, defaults.alwaysMixed);
   // Names of other modules than the layers, and points, have no price: layers lie in equal parts
   // then.
   const isNamed = own.some(
@@ -361,4 +393,43 @@ function takeDefaults(draft: LayoutDraft): void {
   draft.sequence ??= 2048;
   draft.microbatch = pp > 1 ? pieces : localBatch;
   if (draft.globalBatch === undefined) draft.accumulation = pp > 1 ? localBatch / pieces : 1;
+}
+
+/**
+ * The dtypes of a run: all states are in `training.dtype`; computation and sums have those of mixed
+ * precision, where FSDP or autocast brings it (`maybe_enable_amp`: without FSDP only where no other
+ * dim cuts the model).
+ */
+function takeDtypes(
+  draft: LayoutDraft,
+  settings: readonly FileSetting[],
+  source: { readonly text: string; readonly file: string },
+  alwaysMixed: boolean,
+): void {
+  const stated = (path: string, otherwise: 'float32' | 'bfloat16'): 'fp32' | 'bf16' => {
+    const setting = settings.findLast((s) => s.path === path);
+    const value = setting?.value ?? otherwise;
+    if (value !== 'float32' && value !== 'bfloat16')
+      throw new ShardwrightError(
+        'E_INPUT',
+        `${path}: found '${value}', wanted float32 or bfloat16`,
+        {
+          ...placeOf(setting ?? { path }, source),
+          hint: 'change the file.',
+        },
+      );
+    return value === 'float32' ? 'fp32' : 'bf16';
+  };
+  const own = stated('training.dtype', 'float32');
+  const products = stated('training.mixed_precision_param', 'bfloat16');
+  const sums = stated('training.mixed_precision_reduce', 'float32');
+  const { pp = 1, cp = 1, tp = 1, ep = 1, shards = 1 } = draft;
+  const isCut = alwaysMixed || shards !== 1 || cp > 1;
+  const isMixed = isCut || pp * tp * ep === 1;
+  draft.dtype ??= (isMixed ? products : own) === 'fp32' ? 'f32' : 'bf16';
+  draft.gradients = isCut ? sums : own;
+  const narrowMoments = settings.some(
+    ({ path, value }) => path === 'optimizer.implementation' && value === 'fused_opt_states_bf16',
+  );
+  draft.states = narrowMoments && own === 'fp32' ? 'fp32:bf16' : own;
 }

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { parseLayout } from '../../../src/sweep/layout/parse-layout.ts';
 import { readLayoutFile } from '../../../src/trainers/files/read-layout-file.ts';
 import type { LaunchFile } from '../../../src/trainers/launch/launched-layout.ts';
+import { layoutModel } from '../layout-model.ts';
 import { type Asked, BATCH, launched, LAYERS } from './launched.ts';
 
 const CASES: readonly Asked[] = [
@@ -46,7 +47,11 @@ function readBack(
   devices: number,
   routed: boolean,
 ): ReturnType<typeof parseLayout> {
-  const read = readLayoutFile(text, { file, devices, layers: LAYERS, routed });
+  const read = readLayoutFile(text, {
+    file,
+    devices,
+    model: layoutModel({ layers: LAYERS, routed }),
+  });
   expect(read.sequence).toBe(8192);
   expect(read.globalBatch).toBe(BATCH);
   return parseLayout(read.text, devices);

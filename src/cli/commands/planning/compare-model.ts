@@ -230,7 +230,6 @@ interface LayoutAsked extends SettledLayout {
 function layoutAsked(layout: string, config: string, devices: number): LayoutAsked {
   if (/^[a-z_]+\s*=/.test(layout) || !(existsSync(layout) || /[./]/.test(layout)))
     return { text: layout };
-  const { routed, shape } = parseModelConfig(config).architecture;
   // A Python file of several configurations has one behind a colon.
   const [, path = layout, configuration] = existsSync(layout)
     ? []
@@ -242,8 +241,7 @@ function layoutAsked(layout: string, config: string, devices: number): LayoutAsk
   const setting = {
     file: path,
     devices,
-    layers: shape.layers,
-    routed: routed !== undefined,
+    model: parseModelConfig(config).architecture,
     ...defined({ configuration }),
   };
   const { format, notPriced, ...settled } = readLayoutFile(text, setting);

@@ -1,0 +1,341 @@
+/**
+ * Expands words of a shell script as Bash does: parameters with their defaults, arrays, arithmetic,
+ * quotes, and the splitting of words. Nothing of the script is executed: the output of a command is
+ * unknown. Source: the Bash manual, 3.5.
+ */
+
+import type {
+  ArithmeticExpression,
+  ParameterExpansionPart,
+  ParameterOperation,
+  Word,
+  WordPart,
+} from 'unbash';
+
+import { arithmetic, type ArithmeticScope } from './arithmetic.ts';
+import {
+  Fields,
+  joined,
+  knownText,
+  textOf,
+  unknownIn,
+  type Value,
+  type Variable,
+} from './value.ts';
+
+/** The variables and the positional arguments that words are expanded with. */
+export interface Scope {
+  readonly variables: Map<string, Variable>;
+  /** Arguments of the function that runs; absent in the script itself. */
+  readonly positional: readonly Value[] | undefined;
+  /** The place of an offset of the text that is read. */
+  readonly placed: (offset: number) => number;
+  /** Told of each name that is read and that the script has not set. */
+  readonly onUnset: (name: string) => void;
+}
+
+const UNSET = 'which the file does not set';
+const COMMAND = 'which a command prints when the file runs';
+const ARGUMENTS = 'the arguments that the script is called with';
+const RUN = 'which only the run knows';
+const UNREAD = 'an expansion that is not read';
+
+/** The words that one word of the script becomes. */
+export function expandWord(word: Word, scope: Scope): readonly Value[] {
+  const fields = new Fields();
+  if (word.parts === undefined) fields.whole([word.value]);
+  else for (const part of word.parts) expandPart(part, scope, fields, false);
+  return fields.words();
+}
+
+/** The text of a word that is not split: of an assignment, a test, a pattern. */
+export function expandText(word: Word, scope: Scope): Value {
+  if (word.parts === undefined) return [word.value];
+  const fields = new Fields();
+  for (const part of word.parts) expandPart(part, scope, fields, true);
+  return joined(fields.words());
+}
+
+/** The parts of a text between double quotes, or of a document in the script. */
+export function expandParts(parts: readonly WordPart[], scope: Scope): Value {
+  const fields = new Fields();
+  for (const part of parts) expandPart(part, scope, fields, true);
+  return joined(fields.words());
+}
+
+function expandPart(part: WordPart, scope: Scope, fields: Fields, isQuoted: boolean): void {
+  const add = (value: Value): void => (isQuoted ? fields.whole(value) : fields.split(value));
+  switch (part.type) {
+    case 'Literal':
+    case 'SingleQuoted':
+    case 'AnsiCQuoted':
+      return fields.whole([part.value]);
+    case 'Glob':
+    case 'ExtendedGlob':
+      // No file is looked for: a pattern that matches none stays as it is.
+      return fields.whole([part.text]);
+    case 'DoubleQuoted':
+    case 'LocaleString':
+      if (part.parts.length === 0 || !part.parts.every((inner) => isList(inner))) fields.whole([]);
+      for (const inner of part.parts) expandPart(inner, scope, fields, true);
+      return;
+    case 'SimpleExpansion': {
+      const name = part.text.slice(1);
+      const found = lookUp(name, part.text, part.pos, scope);
+      return 'list' in found ? fields.list(found.list, isQuoted) : add(found.value);
+    }
+    case 'ParameterExpansion': {
+      const found = expandParameter(part, scope);
+      return 'list' in found ? fields.list(found.list, isQuoted) : add(found.value);
+    }
+    case 'ArithmeticExpansion':
+      return add([arithmeticText(part.expression, part.text, part.pos, scope)]);
+    case 'CommandExpansion':
+    case 'ProcessSubstitution':
+      return add([{ text: part.text, at: scope.placed(part.pos), why: COMMAND }]);
+    case 'BraceExpansion':
+      return add([{ text: part.text, at: scope.placed(part.pos), why: UNREAD }]);
+  }
+}
+
+/** Tells whether a part may become no word at all, as an empty list between quotes does. */
+function isList(part: WordPart): boolean {
+  return part.type === 'ParameterExpansion'
+    ? part.index?.text === '@'
+    : part.type === 'SimpleExpansion' && part.text === '$@';
+}
+
+/** A text, or the values of a list. */
+type Found = { readonly value: Value } | { readonly list: readonly Value[] };
+
+/** The value of a name: of an array without an index the first. */
+function lookUp(name: string, text: string, offset: number, scope: Scope): Found {
+  const at = scope.placed(offset);
+  const { positional } = scope;
+  if (name === '@' || name === '*')
+    return positional === undefined
+      ? { value: [{ text, at, why: ARGUMENTS }] }
+      : name === '@'
+        ? { list: positional }
+        : { value: joined(positional) };
+  if (name === '#' && positional !== undefined) return { value: [String(positional.length)] };
+  if (!/^\w+$/.test(name) || name === '0') return { value: [{ text, at, why: RUN }] };
+  if (/^[1-9]\d*$/.test(name) && positional !== undefined)
+    return { value: positional[Number(name) - 1] ?? [] };
+  const found = scope.variables.get(name);
+  if (found?.kind === 'text') return { value: found.value };
+  if (found?.kind === 'array') return { value: found.values[0] ?? [] };
+  scope.onUnset(name);
+  return { value: [{ text, at, why: UNSET }] };
+}
+
+function expandParameter(part: ParameterExpansionPart, scope: Scope): Found {
+  const { parameter, index, operation, prefix, text } = part;
+  const unread: Found = { value: [{ text, at: scope.placed(part.pos), why: UNREAD }] };
+  if (prefix === '#') return operation === undefined ? lengthOf(part, scope, unread) : unread;
+  if (prefix === '!') {
+    if (index !== undefined || operation !== undefined) return unread;
+    const name = scope.variables.get(parameter);
+    const pointed = name?.kind === 'text' ? knownText(name.value) : undefined;
+    return pointed === undefined ? unread : lookUp(pointed, text, part.pos, scope);
+  }
+  const variable = scope.variables.get(parameter);
+  const isSet =
+    variable !== undefined ||
+    (scope.positional !== undefined &&
+      (/^[@*]$/.test(parameter) || Number(parameter) <= scope.positional.length));
+  const plain = (): Found => {
+    if (index === undefined) return lookUp(parameter, text, part.pos, scope);
+    const values =
+      variable === undefined
+        ? undefined
+        : variable.kind === 'array'
+          ? variable.values
+          : [variable.value];
+    if (values === undefined) return lookUp(parameter, text, part.pos, scope);
+    if (/^[@*]$/.test(index.text))
+      return index.text === '@' ? { list: values } : { value: joined(values) };
+    const which = Number(knownText(expandText(index, scope)) ?? NaN);
+    return Number.isInteger(which) ? { value: values.at(which) ?? [] } : unread;
+  };
+  if (operation === undefined) return plain();
+  // The arguments of a function are counted from 1.
+  const first = /^[@*]$/.test(parameter) ? 1 : 0;
+  if (operation.type !== 'Default') return edited(plain(), operation, scope, { unread, first });
+  if (!isSet) scope.onUnset(parameter);
+  const counts = isSet && !(operation.operator.startsWith(':') && isEmpty(plain()));
+  switch (operation.operator.replace(':', '')) {
+    case '+':
+      return counts ? { value: expandText(operation.operand, scope) } : { value: [] };
+    case '?':
+      return plain();
+    default: {
+      if (counts) return plain();
+      const value = expandText(operation.operand, scope);
+      if (operation.operator.endsWith('=')) scope.variables.set(parameter, { kind: 'text', value });
+      return { value };
+    }
+  }
+}
+
+function isEmpty(found: Found): boolean {
+  return 'list' in found ? found.list.length === 0 : textOf(found.value) === '';
+}
+
+function lengthOf(
+  { parameter, index, text, pos }: ParameterExpansionPart,
+  scope: Scope,
+  unread: Found,
+): Found {
+  if (/^[@*#]?$/.test(parameter))
+    return scope.positional === undefined
+      ? { value: [{ text, at: scope.placed(pos), why: ARGUMENTS }] }
+      : { value: [String(scope.positional.length)] };
+  const variable = scope.variables.get(parameter);
+  if (variable === undefined) return lookUp(parameter, text, pos, scope);
+  if (variable.kind === 'array')
+    return index === undefined || variable.values.some((value) => unknownIn(value) !== undefined)
+      ? unread
+      : { value: [String(variable.values.length)] };
+  const known = knownText(variable.value);
+  return known === undefined ? unread : { value: [String(known.length)] };
+}
+
+/** `${NAME%...}`, `${NAME//a/b}`, `${NAME^^}` of a known text. */
+function edited(
+  found: Found,
+  operation: ParameterOperation,
+  scope: Scope,
+  { unread, first }: { readonly unread: Found; readonly first: number },
+): Found {
+  if (operation.type === 'Slice') return sliced(found, operation, scope, first) ?? unread;
+  if ('list' in found) return unread;
+  const text = knownText(found.value);
+  if (text === undefined) return found;
+  if (text.length > MOST_EDITED) return unread;
+  const word = (w: Word | undefined): string | undefined =>
+    w === undefined ? '' : knownText(expandText(w, scope));
+  if (operation.type === 'CaseModification') {
+    const up = operation.operator.startsWith('^');
+    const change = (t: string): string => (up ? t.toUpperCase() : t.toLowerCase());
+    if (operation.operand !== undefined) return unread;
+    const isAll = operation.operator.length === 2;
+    return { value: [isAll ? change(text) : change(text.slice(0, 1)) + text.slice(1)] };
+  }
+  if (operation.type === 'Replace') {
+    const [pattern, replacement] = [word(operation.pattern), word(operation.replacement)];
+    if (pattern === undefined || replacement === undefined) return unread;
+    if (/[*?[\\]/.test(pattern) || pattern === '' || /[#%]/.test(operation.operator)) return unread;
+    return {
+      value: [
+        operation.operator === '//'
+          ? text.replaceAll(pattern, () => replacement)
+          : text.replace(pattern, () => replacement),
+      ],
+    };
+  }
+  if (operation.type === 'Remove') {
+    const pattern = word(operation.operand);
+    return pattern === undefined ? unread : { value: [removed(text, operation.operator, pattern)] };
+  }
+  return unread;
+}
+
+/** `${NAME:2:3}`: characters of a text, or values of a list. */
+function sliced(
+  found: Found,
+  { offset, length }: Extract<ParameterOperation, { type: 'Slice' }>,
+  scope: Scope,
+  first: number,
+): Found | undefined {
+  const numberOf = (word: Word): number => Number(knownText(expandText(word, scope)) ?? NaN);
+  const from = numberOf(offset) - first;
+  const size = length === undefined ? Infinity : numberOf(length);
+  if (!Number.isInteger(from) || !(size >= 0)) return undefined;
+  const to = (all: number): number => (from < 0 ? Math.max(0, all + from) : from) + size;
+  if ('list' in found) {
+    if (found.list.some((value) => unknownIn(value) !== undefined)) return undefined;
+    return { list: found.list.slice(from, to(found.list.length)) };
+  }
+  const text = knownText(found.value);
+  return text === undefined ? undefined : { value: [text.slice(from, to(text.length))] };
+}
+
+/** A text without the beginning or the end that matches a pattern: the shortest, or the longest. */
+function removed(text: string, operator: '#' | '##' | '%' | '%%', pattern: string): string {
+  const lengths = Array.from({ length: text.length + 1 }, (_, n) => n);
+  if (operator.length === 2) lengths.reverse();
+  const isHead = operator.startsWith('#');
+  const found = lengths.find((n) =>
+    matchesPattern(isHead ? text.slice(0, n) : text.slice(text.length - n), pattern),
+  );
+  if (found === undefined) return text;
+  return isHead ? text.slice(found) : text.slice(0, text.length - found);
+}
+
+/** Whether a whole text matches a pattern of `*`, `?` and plain characters. */
+export function matchesPattern(text: string, pattern: string): boolean {
+  const parts = pattern.split('*');
+  const fits = (at: number, part: string): boolean =>
+    at + part.length <= text.length &&
+    [...part].every((char, i) => char === '?' || char === text[at + i]);
+  if (!fits(0, parts[0])) return false;
+  if (parts.length === 1) return text.length === pattern.length;
+  let at = parts[0].length;
+  for (const part of parts.slice(1, -1)) {
+    while (at <= text.length && !fits(at, part)) at++;
+    if (at > text.length) return false;
+    at += part.length;
+  }
+  const last = parts[parts.length - 1];
+  return at <= text.length - last.length && fits(text.length - last.length, last);
+}
+
+function arithmeticText(
+  expression: ArithmeticExpression | undefined,
+  text: string,
+  pos: number,
+  scope: Scope,
+): Value[number] {
+  const value = expression === undefined ? undefined : arithmetic(expression, numbersOf(scope));
+  return value === undefined
+    ? { text, at: scope.placed(pos), why: 'a number that the file does not tell' }
+    : String(value);
+}
+
+/** The numbers of variables. */
+export function numbersOf(scope: Scope): ArithmeticScope {
+  const numberOf = (text: string, depth: number): number | undefined => {
+    const word = text.trim().replace(/^\$(?=[A-Za-z_]\w*$)/, '');
+    if (/^(0[xX][\da-fA-F]+|\d+)$/.test(word))
+      return /^0\d/.test(word) ? parseInt(word, 8) : Number(word);
+    if (word === '') return 0;
+    if (/^-\d+$/.test(word)) return Number(word);
+    const variable = scope.variables.get(word);
+    if (variable?.kind !== 'text' || depth > MOST_NAMES) return undefined;
+    const known = knownText(variable.value);
+    return known === undefined ? undefined : numberOf(known, depth + 1);
+  };
+  return {
+    operand: ({ value, parts }) => {
+      const known = parts === undefined ? value : knownText(expandParts(parts, scope));
+      return known === undefined ? undefined : numberOf(known, 0);
+    },
+    assign: (name, value) => {
+      const unknown = {
+        text: `$${name}`,
+        at: scope.placed(0),
+        why: 'a number that the file does not tell',
+      };
+      scope.variables.set(name, {
+        kind: 'text',
+        value: [value === undefined ? unknown : String(value)],
+      });
+    },
+  };
+}
+
+/** Characters of a text of which a part is looked for. */
+const MOST_EDITED = 4096;
+/** Names that stand for one another in arithmetic. */
+const MOST_NAMES = 16;
