@@ -105,6 +105,23 @@ describe('compare --layout', () => {
     );
   });
 
+  it('the dtypes of states decide bytes, and that of sums decides seconds', async () => {
+    const priced = async (more: string): Promise<Layout & { peakBytes: number }> => {
+      const run = await cli(...ASKED, '--layout', `dp=8,dtype=bf16,${more}`, '--json');
+      expect(run.code, run.err).toBe(0);
+      return (JSON.parse(run.out) as { layout: Layout & { peakBytes: number } }).layout;
+    };
+    const wide = await priced('gradients=fp32,states=fp32');
+    const narrow = await priced('gradients=bf16,states=bf16');
+    // Weights, gradients and two moments: four elements of two bytes less for each parameter.
+    const LLAMA_32_1B = 1_235_814_400;
+    expect(wide.peakBytes - narrow.peakBytes).toBe(8 * LLAMA_32_1B);
+    expect(wide.peakBytes - (await priced('gradients=fp32,states=fp32:bf16')).peakBytes).toBe(
+      4 * LLAMA_32_1B,
+    );
+    expect(narrow.seconds).toBeLessThan(wide.seconds);
+  });
+
   it('reads it from the configuration of a trainer, with sequence and batch, and lists what it cannot price', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'shardwright-layout-'));
     try {
@@ -136,15 +153,16 @@ describe('compare --layout', () => {
         ],
       });
       // What does not fit the model names the file, and how it was read.
-      writeFileSync(path, JSON.stringify({ ...config, train_batch_size: 100 }));
+      const args = join(folder, 'megatron.args');
+      writeFileSync(args, '--micro-batch-size 2 --global-batch-size 100 --bf16\n');
       const torn = await cli(
         ...ASKED.filter((word) => word !== '--global-batch' && word !== '32'),
         '--layout',
-        path,
+        args,
       );
       expect(torn.code).toBe(2);
       expect(torn.err).toMatch(
-        /^ds_config\.json: E_INPUT the global batch of 100 does not divide over 8 data ranks with mbs=2; the file states dp=8,mbs=2,zero=1,dtype=bf16\n {2}hint: .* a batch of 96 or 112 would fit\.\n$/,
+        /^megatron\.args: E_INPUT the global batch of 100 does not divide over 8 data ranks with mbs=2; the file states dp=8,mbs=2,zero=0,gradients=fp32,dtype=bf16\n {2}hint: .* a batch of 96 or 112 would fit\.\n$/,
       );
       writeFileSync(path, JSON.stringify(config));
       // The file's batch is 8 x 2 x 2 sequences; the command says 16.
