@@ -5,7 +5,7 @@
 
 import { messageOf } from '../../errors.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import type { Arg, Graph, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
+import type { Arg, Dim, Graph, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
 import { eachOperand, NO_KWARGS, setOwn, tensorType } from '../../graph/value.ts';
 import { type Builder, literalOf, nodeError, type OnnxOperand } from './call.ts';
 import type { Constant } from './constant.ts';
@@ -101,16 +101,32 @@ export class OnnxGraphBuilder implements Builder {
   }
 
   /**
-   * A constant that is used as a tensor: a scalar is made in the graph, anything larger has no
-   * place to come from.
+   * A constant that is used as a tensor is made in the graph: a fill, or one for each element.
    */
   private materialize(operand: OnnxOperand): OnnxOperand {
     const { constant } = operand;
-    const value = constant === undefined ? undefined : literalOf(constant);
-    if (constant === undefined || constant.values.length !== 1 || value === undefined)
-      throw this.failure('E_UNSUPPORTED', 'a list computed from sizes is used as a tensor');
+    if (
+      constant === undefined ||
+      constant.values.some((value) => literalOf(one(constant, value)) === undefined)
+    )
+      throw this.failure(
+        'E_UNSUPPORTED',
+        'a list computed from symbolic sizes is used as a tensor',
+      );
+    const { dims, values } = constant;
+    if (values.every((value) => Object.is(value, values[0])))
+      return this.filled(constant, dims, values[0] ?? 0);
+    const parts = values.map((value) => this.ref(this.filled(constant, [1], value)));
+    const list = this.emit('aten.cat.default', [parts, 0]);
+    return dims.length === 1
+      ? list
+      : this.emit('aten.reshape.default', [this.ref(list), [...dims]]);
+  }
+
+  private filled(constant: Constant, dims: readonly number[], value: Dim | bigint): OnnxOperand {
     const device: Arg = { kind: 'device', word: 'cpu' };
-    return this.emit('aten.full.default', [[...constant.dims], value], {
+    const literal = literalOf(one(constant, value)) ?? null;
+    return this.emit('aten.full.default', [[...dims], literal], {
       dtype: { kind: 'dtype', dtype: constant.dtype },
       device,
     });
@@ -295,7 +311,8 @@ export class OnnxGraphBuilder implements Builder {
       node === undefined ||
       !this.mine.has(operand) ||
       node.name === plain ||
-      !node.name.startsWith('tmp_')
+      !node.name.startsWith('tmp_') ||
+      this.nodes.slice(at + 1).some((later) => reads(later, node.name))
     )
       return operand;
     const name = this.fresh(wanted);
@@ -321,4 +338,17 @@ export class OnnxGraphBuilder implements Builder {
       hint: hint ?? 'check the model with onnx.checker, or export it again',
     });
   }
+}
+
+/** One element of a constant, as a scalar. */
+function one({ dtype }: Constant, value: Dim | bigint): Constant {
+  return { dtype, dims: [], values: [value] };
+}
+
+function reads(node: Node, name: string): boolean {
+  let found = false;
+  eachOperand(node, (operand) => {
+    found ||= operand === name;
+  });
+  return found;
 }

@@ -5,6 +5,7 @@ import type { Arg, Dim, DType, Graph, TensorType } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import type { Constant } from './constant.ts';
 import type { OnnxAttribute, OnnxGraph, OnnxNode } from './file/model.ts';
+import { dtypeOf } from './file/tensor.ts';
 
 /** A value of the graph being built, or one known at import. */
 export interface OnnxOperand {
@@ -53,20 +54,85 @@ export interface BodyBuilder extends Builder {
 
 /** One node with its inputs looked up, as the operator tables see it. */
 export class OnnxCall {
+  /** What the conversion has read: all else must be at its default (`schema.ts`). */
+  readonly readAttributes = new Set<string>();
+  readonly readInputs = new Set<number>();
+
   constructor(
     readonly node: OnnxNode,
     readonly index: number,
-    readonly operands: readonly (OnnxOperand | undefined)[],
+    private readonly operands: readonly (OnnxOperand | undefined)[],
     readonly build: Builder,
+    /** Version of ai.onnx that the file states. */
+    readonly opset: number,
+    private readonly isUsed: (name: string) => boolean,
   ) {}
 
   /** Required input. @throws E_TYPE */
   input(i: number): OnnxOperand {
-    return this.operands[i] ?? this.fail('E_TYPE', `input ${i} is missing`);
+    return this.optional(i) ?? this.fail('E_TYPE', `input ${i} is missing`);
   }
 
   optional(i: number): OnnxOperand | undefined {
+    this.readInputs.add(i);
     return this.operands[i];
+  }
+
+  /** Number of inputs, absent ones between them included. */
+  get inputCount(): number {
+    return this.operands.length;
+  }
+
+  /** Tells whether something reads a result; a conversion need not make the others. */
+  wants(i: number): boolean {
+    const name = this.node.outputs[i] ?? '';
+    return name !== '' && this.isUsed(name);
+  }
+
+  /** A call of an aten operator; operands among the arguments become values of the graph. */
+  op(
+    target: string,
+    ...args: readonly (Arg | OnnxOperand | readonly OnnxOperand[])[]
+  ): OnnxOperand {
+    const name = target.includes('.') ? target : `${target}.default`;
+    return this.build.emit(
+      `aten.${name}`,
+      args.map((arg) => this.asArg(arg)),
+    );
+  }
+
+  private asArg(arg: Arg | OnnxOperand | readonly OnnxOperand[]): Arg {
+    if (isOperand(arg)) return this.build.ref(arg);
+    if (Array.isArray(arg))
+      return (arg as readonly (Arg | OnnxOperand)[]).map((a) => this.asArg(a));
+    return arg as Arg;
+  }
+
+  /** A tensor of one value. */
+  filled(value: number, dtype: DType, shape: readonly Dim[] = []): OnnxOperand {
+    const literal: Arg =
+      dtype === 'b8' ? value !== 0 : /^[iu]/.test(dtype) ? value : { kind: 'float', value };
+    return this.build.emit('aten.full.default', [shape.map(dimArg), literal], {
+      dtype: dtypeArg(dtype),
+      device: { kind: 'device', word: 'cpu' },
+    });
+  }
+
+  /** `start, start + 1, ...` below `end`, as i64. */
+  counted(end: number, start = 0): OnnxOperand {
+    return this.build.emit('aten.arange.start_step', [start, end, 1], {
+      dtype: dtypeArg('i64'),
+      device: { kind: 'device', word: 'cpu' },
+    });
+  }
+
+  cast(operand: OnnxOperand, dtype: DType): OnnxOperand {
+    return operand.type.dtype === dtype ? operand : this.op('to.dtype', operand, dtypeArg(dtype));
+  }
+
+  /** Sizes of a type, which must be numbers. */
+  sizes(type: TensorType): number[] {
+    return type.shape.map((dim, d) => this.size(dim, `dim ${d}`));
   }
 
   /** Required input as an argument. */
@@ -137,6 +203,7 @@ export class OnnxCall {
   }
 
   attribute(name: string): OnnxAttribute | undefined {
+    this.readAttributes.add(name);
     return this.node.attributes.get(name);
   }
 
@@ -155,6 +222,20 @@ export class OnnxCall {
 
   text(name: string, fallback: string): string {
     return this.attribute(name)?.text ?? fallback;
+  }
+
+  floats(name: string): readonly number[] | undefined {
+    return this.attribute(name)?.floats;
+  }
+
+  texts(name: string): readonly string[] | undefined {
+    return this.attribute(name)?.texts;
+  }
+
+  /** A dtype that an attribute states by its ONNX number. */
+  dtypeAttribute(name: string): DType | undefined {
+    const number = this.int(name);
+    return number === undefined ? undefined : dtypeOf(number, `attribute ${name}`);
   }
 
   ints(name: string): number[] | undefined {
@@ -215,6 +296,10 @@ export function literalOf(constant: Constant): Arg | undefined {
   if (typeof value === 'object') return undefined;
   if (constant.dtype === 'b8') return value !== 0;
   return /^[iu]/.test(constant.dtype) ? value : { kind: 'float', value };
+}
+
+function isOperand(value: unknown): value is OnnxOperand {
+  return typeof value === 'object' && value !== null && 'type' in value && 'name' in value;
 }
 
 export function dtypeArg(dtype: DType): Arg {

@@ -6,17 +6,36 @@ import type { NodeMeta, TensorType } from '../../graph/types.ts';
 import { typeText } from '../../graph/value.ts';
 import type { Infer } from '../complete/infer.ts';
 import { sourcePosition } from '../complete/origin.ts';
-import type { OnnxModel, OnnxNode } from './file/model.ts';
+import type { OnnxGraph, OnnxModel, OnnxNode } from './file/model.ts';
 
 /** State that all graphs of one model share. */
 export class ModelContext {
   private readonly unknown = new Map<string, { count: number; readonly first: number }>();
   private readonly types = new Map<string, TensorType>();
+  private readonly used = new Set<string>();
+  /** Version of ai.onnx that the file states. */
+  readonly opset: number;
 
   constructor(
     readonly model: OnnxModel,
     readonly infer: Infer,
-  ) {}
+  ) {
+    this.opset = model.opsets.get('') ?? 1;
+    this.noteUses(model.graph);
+  }
+
+  /** Tells whether a node or a graph reads or returns a value of this name. */
+  isUsed(name: string): boolean {
+    return this.used.has(name);
+  }
+
+  private noteUses({ nodes, outputs }: OnnxGraph): void {
+    for (const { name } of outputs) this.used.add(name);
+    for (const { inputs, attributes } of nodes) {
+      for (const name of inputs) this.used.add(name);
+      for (const { graph } of attributes.values()) if (graph !== undefined) this.noteUses(graph);
+    }
+  }
 
   /** Equal types are one object. */
   intern(type: TensorType): TensorType {

@@ -9,8 +9,8 @@ import { ModelContext } from './context.ts';
 import { type OnnxModel, readModel } from './file/model.ts';
 import { GraphLowering } from './lower.ts';
 
-const IR_VERSIONS = [7, 14] as const;
-const OPSETS = [13, 24] as const;
+const IR_VERSIONS = [3, 14] as const;
+const OPSETS = [7, 28] as const;
 
 interface OnnxOptions {
   readonly name?: string;

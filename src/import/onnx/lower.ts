@@ -8,13 +8,26 @@ import { type BodyBuilder, type Lowering, nodeError, OnnxCall, type OnnxOperand 
 import { fold } from './constant.ts';
 import { mangled, type ModelContext, originOf } from './context.ts';
 import type { OnnxGraph, OnnxNode, OnnxValue } from './file/model.ts';
+import { ATTENTION } from './operators/attention.ts';
 import { lowerControl } from './operators/control.ts';
 import { ELEMENTWISE } from './operators/elementwise.ts';
+import { INDEXING } from './operators/indexing.ts';
+import { LOSSES } from './operators/losses.ts';
 import { SHAPES } from './operators/movement.ts';
 import { NETWORK } from './operators/network.ts';
+import { RECURRENT } from './operators/recurrent.ts';
+import { firstUnread } from './schema.ts';
 
 /** Operators by name; those of another domain carry it. */
-const LOWERINGS: ReadonlyMap<string, Lowering> = new Map([...ELEMENTWISE, ...SHAPES, ...NETWORK]);
+const LOWERINGS: ReadonlyMap<string, Lowering> = new Map([
+  ...ELEMENTWISE,
+  ...SHAPES,
+  ...INDEXING,
+  ...NETWORK,
+  ...ATTENTION,
+  ...LOSSES,
+  ...RECURRENT,
+]);
 
 const MAX_BODY_DEPTH = 64;
 
@@ -132,7 +145,7 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
         );
       const result = made?.[i];
       if (result === undefined) {
-        if (made !== undefined)
+        if (made !== undefined && this.context.isUsed(name))
           throw this.failure(
             'E_UNSUPPORTED',
             `result ${i} ('${name.slice(0, 80)}') is not made here`,
@@ -174,7 +187,13 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
     }
     const lowering = LOWERINGS.get(operator);
     if (lowering === undefined) return this.opaque(operator, node, index, inputs);
-    return lowering(new OnnxCall(node, index, inputs, this));
+    const { opset } = context;
+    const call = new OnnxCall(node, index, inputs, this, opset, (name) => context.isUsed(name));
+    const made = lowering(call);
+    const unread = firstUnread(node, opset, call.readAttributes, call.readInputs);
+    if (unread !== undefined)
+      throw nodeError('E_UNSUPPORTED', unread.what, node, index, unread.hint);
+    return made;
   }
 
   private attributeConstant(node: OnnxNode, index: number): OnnxOperand {
@@ -246,7 +265,9 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
       const operand = this.lookup(output.name);
       if (operand === undefined)
         throw this.context.unknownError() ?? this.failure('E_TYPE', `'${output.name}' has no type`);
-      return this.local(operand);
+      const made = this.local(operand);
+      this.weights.use(made.name);
+      return made;
     });
   }
 

@@ -31,7 +31,7 @@ const variadic =
   (target: string): Lowering =>
   (c) => {
     let result = c.input(0);
-    for (let i = 1; i < c.operands.length; i++)
+    for (let i = 1; i < c.inputCount; i++)
       result = c.build.emit(target, [c.build.ref(result), c.arg(i)]);
     return [result];
   };
@@ -42,7 +42,15 @@ const divide: Lowering = (c) => {
   return [c.build.emit('aten.div.Tensor_mode', [c.arg(0), b], { rounding_mode: 'trunc' })];
 };
 
+/** The result has the type of the base, whatever that of the exponent is. */
 const power: Lowering = (c) => {
+  const { dtype } = c.type(0);
+  if (c.type(1).dtype !== dtype) {
+    const isFloat = (type: string): boolean => /^(f|bf)/.test(type);
+    const wide = isFloat(c.type(1).dtype) && !isFloat(dtype) ? c.type(1).dtype : dtype;
+    const raised = c.op('pow.Tensor_Tensor', c.cast(c.input(0), wide), c.cast(c.input(1), wide));
+    return [c.cast(raised, dtype)];
+  }
   const exponent = c.scalarOrRef(1);
   if (!c.isLiteral(exponent)) return [c.build.emit('aten.pow.Tensor_Tensor', [c.arg(0), exponent])];
   return [c.build.emit('aten.pow.Tensor_Scalar', [c.arg(0), exponent])];
@@ -105,7 +113,7 @@ const prelu: Lowering = (c) => {
 
 const mean: Lowering = (c) => {
   const [sum] = variadic('aten.add.Tensor')(c);
-  return [c.build.emit('aten.div.Tensor', [c.build.ref(sum as OnnxOperand), c.operands.length])];
+  return [c.build.emit('aten.div.Tensor', [c.build.ref(sum as OnnxOperand), c.inputCount])];
 };
 
 const swish = (c: OnnxCall, alpha: number): OnnxOperand => {
@@ -113,6 +121,49 @@ const swish = (c: OnnxCall, alpha: number): OnnxOperand => {
     alpha === 1 ? c.input(0) : c.build.emit('aten.mul.Tensor', [c.arg(0), floatArg(alpha)]);
   const gate = c.build.emit('aten.sigmoid.default', [c.build.ref(scaled)]);
   return c.build.emit('aten.mul.Tensor', [c.arg(0), c.build.ref(gate)]);
+};
+
+/** gamma * (max(0, x) + min(0, alpha (exp(x) - 1))); torch's own has the constants of the paper. */
+const selu: Lowering = (c) => {
+  const [alpha, gamma] = [c.float('alpha', SELU_ALPHA), c.float('gamma', SELU_GAMMA)];
+  if (Math.abs(alpha - SELU_ALPHA) < 1e-6 && Math.abs(gamma - SELU_GAMMA) < 1e-6)
+    return unary('selu')(c);
+  const negative = c.op('clamp_max', c.op('expm1', c.input(0)), 0);
+  const scaled = c.op('mul.Tensor', negative, floatArg(alpha));
+  const sum = c.op('add.Tensor', c.op('relu', c.input(0)), scaled);
+  return [c.op('mul.Tensor', sum, floatArg(gamma))];
+};
+const SELU_ALPHA = 1.6732631921768188;
+const SELU_GAMMA = 1.0507010221481323;
+
+const isInf: Lowering = (c) => {
+  const [negative, positive] = [c.int('detect_negative', 1), c.int('detect_positive', 1)];
+  const infinite = c.op('isinf', c.input(0));
+  if (negative !== 0 && positive !== 0) return [infinite];
+  if (negative === 0 && positive === 0)
+    return [c.op('logical_and', infinite, c.op('logical_not', infinite))];
+  const side = c.op(positive !== 0 ? 'gt.Scalar' : 'lt.Scalar', c.input(0), 0);
+  return [c.op('logical_and', infinite, side)];
+};
+
+const bitShift: Lowering = (c) => {
+  const target = c.text('direction', '') === 'LEFT' ? 'bitwise_left_shift' : 'bitwise_right_shift';
+  return [c.op(`${target}.Tensor`, c.input(0), c.input(1))];
+};
+
+/** x moved towards 0 by the bias where it is beyond lambd, else 0. */
+const shrink: Lowering = (c) => {
+  const [bias, lambd] = [c.float('bias', 0), c.float('lambd', 0.5)];
+  const x = c.input(0);
+  const zero = c.op('mul.Tensor', x, 0);
+  const above = c.op(
+    'where.self',
+    c.op('gt.Scalar', x, floatArg(lambd)),
+    c.op('sub.Tensor', x, bias),
+    zero,
+  );
+  const below = c.op('lt.Scalar', x, floatArg(-lambd));
+  return [c.op('where.self', below, c.op('add.Tensor', x, bias), above)];
 };
 
 const UNARY: readonly (readonly [onnx: string, aten: string])[] = [
@@ -144,7 +195,6 @@ const UNARY: readonly (readonly [onnx: string, aten: string])[] = [
   ['Not', 'logical_not'],
   ['BitwiseNot', 'bitwise_not'],
   ['IsNaN', 'isnan'],
-  ['IsInf', 'isinf'],
   ['HardSwish', 'hardswish'],
   ['Mish', 'mish'],
   ['Softplus', 'softplus'],
@@ -191,7 +241,14 @@ export const ELEMENTWISE: readonly (readonly [string, Lowering])[] = [
   ],
   ['Elu', (c) => [c.build.emit('aten.elu.default', [c.arg(0), floatArg(c.float('alpha', 1))])]],
   ['Celu', (c) => [c.build.emit('aten.celu.default', [c.arg(0), floatArg(c.float('alpha', 1))])]],
-  ['Selu', unary('selu')],
+  ['Selu', selu],
+  ['IsInf', isInf],
+  ['BitShift', bitShift],
+  ['Shrink', shrink],
+  [
+    'Softsign',
+    (c) => [c.op('div.Tensor', c.input(0), c.op('add.Tensor', c.op('abs', c.input(0)), 1))],
+  ],
   ['HardSigmoid', hardSigmoid],
   ['PRelu', prelu],
   [

@@ -1,15 +1,24 @@
 /** Operators of ai.onnx that move elements or change shapes. */
 
 import type { Arg, Dim } from '../../../graph/types.ts';
-import { dimArg, floatArg, type Lowering, type OnnxCall, type OnnxOperand } from '../call.ts';
+import {
+  dimArg,
+  floatArg,
+  literalOf,
+  type Lowering,
+  type OnnxCall,
+  type OnnxOperand,
+} from '../call.ts';
 import { vector } from '../constant.ts';
+import { paddedByOwn } from './indexing.ts';
 
 /** `Reshape`: 0 copies the size of the input unless `allowzero`, one -1 is worked out. */
 const reshape: Lowering = (c) => {
   const wanted = c.constantDims(1) ?? c.ints('shape') ?? c.fail('E_TYPE', 'the shape is missing');
   const { shape } = c.type(0);
+  const isZeroKept = c.int('allowzero', 0) === 1;
   const sizes = wanted.map((dim, i) => {
-    if (dim !== 0 || c.int('allowzero', 0) === 1) return dim;
+    if (dim !== 0 || isZeroKept) return dim;
     return (
       shape[i] ??
       c.fail('E_TYPE', `size ${i} is 0, which copies a dim that the input does not have`)
@@ -61,7 +70,12 @@ const transpose: Lowering = (c) => {
 
 const concat: Lowering = (c) => {
   const axis = c.int('axis') ?? c.fail('E_TYPE', `attribute 'axis' is missing`);
-  return [c.build.emit('aten.cat.default', [c.operands.map((_, i) => c.arg(i)), axis])];
+  return [
+    c.build.emit('aten.cat.default', [
+      Array.from({ length: c.inputCount }, (_, i) => c.arg(i)),
+      axis,
+    ]),
+  ];
 };
 
 /** Sizes as an input or attribute, or as many equal parts as there are outputs. */
@@ -126,7 +140,6 @@ const expand: Lowering = (c) => {
 /** Pads of ONNX list all begins and then all ends; torch lists pairs from the last dim. */
 const pad: Lowering = (c) => {
   const mode = c.text('mode', 'constant');
-  if (mode !== 'constant') return c.fail('E_UNSUPPORTED', `padding by '${mode}'`);
   const pads = c.ints('pads') ?? c.constantInts(1) ?? c.fail('E_TYPE', 'the pads are missing');
   const rank = c.rank(0);
   const axes = (c.constantInts(3) ?? Array.from({ length: rank }, (_, i) => i)).map((axis) =>
@@ -134,7 +147,18 @@ const pad: Lowering = (c) => {
   );
   if (pads.length !== 2 * axes.length)
     return c.fail('E_TYPE', `${pads.length} pads for ${axes.length} axes`);
-  const value = c.optional(2) === undefined ? floatArg(c.float('value', 0)) : c.literal(c.input(2));
+  if (mode !== 'constant') {
+    c.optional(2);
+    const [cut, grown] = [pads.map((n) => Math.min(n, 0)), pads.map((n) => Math.max(n, 0))];
+    return [paddedByOwn(c, padded(c, c.input(0), axes, cut, 0), axes, grown, mode)];
+  }
+  const stated = c.optional(2)?.constant;
+  const value =
+    c.optional(2) === undefined
+      ? floatArg(c.float('value', 0))
+      : stated?.values.length === 1
+        ? literalOf({ ...stated, dims: [] })
+        : undefined;
   if (value === undefined)
     return c.fail('E_UNSUPPORTED', 'the padding value is computed at run time');
   return [padded(c, c.input(0), axes, pads, value)];
@@ -258,6 +282,7 @@ export const SHAPES: readonly (readonly [string, Lowering])[] = [
     (c) => [c.build.emit('aten.gather.default', [c.arg(0), c.int('axis', 0), c.arg(1)])],
   ],
   ['ScatterElements', scatterElements],
+  ['Scatter', scatterElements],
   ['Shape', shapeOf],
   ['Size', sizeOf],
   ['ConstantOfShape', constantOfShape],

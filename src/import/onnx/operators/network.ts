@@ -1,7 +1,7 @@
 /** Products, convolutions, pooling, norms and reductions of ai.onnx. */
 
-import type { Arg } from '../../../graph/types.ts';
-import { floatArg, type Lowering, type OnnxCall, type OnnxOperand } from '../call.ts';
+import { type Arg, type DType, DTYPE_BYTES } from '../../../graph/types.ts';
+import { dimArg, floatArg, type Lowering, type OnnxCall, type OnnxOperand } from '../call.ts';
 import { padded } from './movement.ts';
 
 function product(c: OnnxCall, a: OnnxOperand, b: OnnxOperand): OnnxOperand {
@@ -114,6 +114,53 @@ function evened(
   };
 }
 
+/**
+ * The whole transposed convolution, cut to the stated pads: `auto_pad` and `output_shape` say the
+ * sizes of the result, and the pads follow (the formula of ONNX's ConvTranspose).
+ */
+function transposedConvolution(c: OnnxCall, kernel: readonly number[]): OnnxOperand {
+  const n = kernel.length;
+  const stride = c.ints('strides') ?? kernel.map(() => 1);
+  const dilation = c.ints('dilations') ?? kernel.map(() => 1);
+  const extra = c.ints('output_padding') ?? kernel.map(() => 0);
+  const auto = c.text('auto_pad', 'NOTSET');
+  const sizes = c
+    .type(0)
+    .shape.slice(2)
+    .map((dim) => c.size(dim, 'a dim of the input'));
+  const whole = sizes.map(
+    (size, i) => stride[i] * (size - 1) + extra[i] + (kernel[i] - 1) * dilation[i] + 1,
+  );
+  const isSame = auto === 'SAME_UPPER' || auto === 'SAME_LOWER';
+  const wanted =
+    c.ints('output_shape')?.slice(-n) ?? (isSame ? sizes.map((s, i) => s * stride[i]) : undefined);
+  let pads = c.ints('pads') ?? new Array<number>(2 * n).fill(0);
+  if (wanted !== undefined) {
+    const total = whole.map((size, i) => size - wanted[i]);
+    const half = total.map((t) => Math.floor(t / 2));
+    const rest = total.map((t, i) => t - half[i]);
+    pads = auto === 'SAME_UPPER' ? [...half, ...rest] : [...rest, ...half];
+  }
+  const isEven = pads.every((pad, i) => pad >= 0 && pad === pads[(i + n) % (2 * n)]);
+  const padding = isEven ? pads.slice(0, n) : kernel.map(() => 0);
+  const made = c.op(
+    'convolution',
+    c.input(0),
+    c.input(1),
+    c.optionalArg(2),
+    stride,
+    padding,
+    dilation,
+    true,
+    isEven ? extra : kernel.map(() => 0),
+    c.int('group', 1),
+  );
+  if (isEven) return made;
+  const axes = kernel.map((_, i) => i + 2);
+  const cut = pads.map((pad, i) => (i < n ? -pad : extra[i - n] - pad));
+  return padded(c, made, axes, cut, floatArg(0));
+}
+
 const convolution =
   (transposed: boolean): Lowering =>
   (c) => {
@@ -121,16 +168,10 @@ const convolution =
     if (shape.length < 3 || c.rank(0) !== shape.length)
       return c.fail('E_TYPE', `an input of ${c.rank(0)} dims and a kernel of ${shape.length}`);
     const kernel = shape.slice(2).map((dim) => c.size(dim, 'a dim of the kernel'));
+    c.ints('kernel_shape');
+    if (transposed) return [transposedConvolution(c, kernel)];
     const window = windowOf(c, kernel);
-    if (
-      transposed &&
-      (c.ints('output_shape') !== undefined || window.begins.some((n, i) => n !== window.ends[i]))
-    )
-      return c.fail('E_UNSUPPORTED', 'a transposed convolution with uneven pads');
-    const { operand, padding } = transposed
-      ? { operand: c.input(0), padding: window.begins }
-      : evened(c, window, floatArg(0));
-    const extra = (transposed ? c.ints('output_padding') : undefined) ?? kernel.map(() => 0);
+    const { operand, padding } = evened(c, window, floatArg(0));
     return [
       c.build.emit('aten.convolution.default', [
         c.build.ref(operand),
@@ -139,51 +180,107 @@ const convolution =
         window.stride,
         padding,
         window.dilation,
-        transposed,
-        extra,
+        false,
+        kernel.map(() => 0),
         c.int('group', 1),
       ]),
     ];
   };
 
-const pool =
-  (kind: 'max' | 'avg'): Lowering =>
-  (c) => {
-    const kernel =
-      c.ints('kernel_shape') ?? c.fail('E_TYPE', `attribute 'kernel_shape' is missing`);
-    if (kernel.length !== 2) return c.fail('E_UNSUPPORTED', `pooling over ${kernel.length} dims`);
-    if (c.node.outputs.length > 1) return c.fail('E_UNSUPPORTED', 'the positions of the maxima');
-    const window = windowOf(c, kernel);
-    const ceil = c.int('ceil_mode', 0) === 1;
-    if (kind === 'max') {
-      const { operand, padding } = evened(c, window, floatArg(-Infinity));
-      return [
-        c.build.emit('aten.max_pool2d.default', [
-          c.build.ref(operand),
-          kernel,
-          window.stride,
-          padding,
-          window.dilation,
-          ceil,
-        ]),
-      ];
-    }
-    if (window.dilation.some((n) => n !== 1))
-      return c.fail('E_UNSUPPORTED', 'average pooling with dilation');
-    if (window.begins.some((n, i) => n !== window.ends[i]))
-      return c.fail('E_UNSUPPORTED', 'average pooling with uneven pads');
-    const counted = c.int('count_include_pad', 0) === 1;
-    return [
-      c.build.emit('aten.avg_pool2d.default', [
-        c.arg(0),
-        kernel,
-        window.stride,
-        window.begins,
-        ceil,
-        counted,
-      ]),
-    ];
-  };
+/** Ends with what a last window may reach into, where sizes are rounded up. */
+function ceiled(c: OnnxCall, { kernel, stride, dilation, begins, ends }: Window): number[] {
+  return kernel.map((k, i) => {
+    const size = c.size(c.type(0).shape[i + 2], 'a pooled dim') + begins[i] + ends[i];
+    const reach = (k - 1) * dilation[i] + 1;
+    const out = Math.ceil((size - reach) / stride[i]) + 1;
+    // A window that starts in the padding at the end is none.
+    const last = (out - 1) * stride[i] >= size - ends[i] ? out - 2 : out - 1;
+    return Math.max(ends[i], ends[i] + last * stride[i] + reach - size);
+  });
+}
+
+function poolWindow(c: OnnxCall): Window {
+  const kernel = c.ints('kernel_shape') ?? c.fail('E_TYPE', `attribute 'kernel_shape' is missing`);
+  const window = windowOf(c, kernel);
+  return c.int('ceil_mode', 0) === 1 ? { ...window, ends: ceiled(c, window) } : window;
+}
+
+const maxPool: Lowering = (c) => {
+  const { kernel, stride, dilation, begins, ends } = poolWindow(c);
+  c.int('storage_order', 0);
+  const n = kernel.length;
+  if (n > 3) return c.fail('E_UNSUPPORTED', `pooling over ${n} dims`, 'pool over three at a time');
+  const axes = kernel.map((_, i) => i + 2);
+  const isEven = begins.every((pad, i) => pad === ends[i] && 2 * pad <= kernel[i]);
+  const low = lowest(c.type(0).dtype);
+  const input = isEven ? c.input(0) : padded(c, c.input(0), axes, [...begins, ...ends], low);
+  const padding = isEven ? begins : begins.map(() => 0);
+  if (n !== 1) return [c.op(`max_pool${n}d`, input, kernel, stride, padding, dilation, false)];
+  const wide = c.op('unsqueeze', input, 2);
+  const lead = (list: readonly number[], first: number): number[] => [first, ...list];
+  const pooled = c.op(
+    'max_pool2d',
+    wide,
+    lead(kernel, 1),
+    lead(stride, 1),
+    lead(padding, 0),
+    lead(dilation, 1),
+    false,
+  );
+  return [c.op('squeeze.dims', pooled, [2])];
+};
+
+/** The number that no other is below. */
+function lowest(dtype: DType): Arg {
+  if (!/^[iu]/.test(dtype)) return floatArg(-Infinity);
+  return dtype.startsWith('u') ? 0 : -(2 ** (8 * DTYPE_BYTES[dtype] - 1));
+}
+
+/** Sums of the windows, as a convolution of each channel with ones. */
+function windowSums(c: OnnxCall, x: OnnxOperand, window: Window): OnnxOperand {
+  const { kernel, stride, dilation } = window;
+  const channels = c.size(x.type.shape[1], 'the number of channels');
+  const ones = c.filled(1, x.type.dtype, [channels, 1, ...kernel]);
+  const none = kernel.map(() => 0);
+  return c.op('convolution', x, ones, null, stride, none, dilation, false, none, channels);
+}
+
+const averagePool: Lowering = (c) => {
+  const window = poolWindow(c);
+  const { kernel, stride, dilation, begins, ends } = window;
+  const isCounted = c.int('count_include_pad', 0) === 1;
+  const isPlain =
+    kernel.length === 2 &&
+    c.int('ceil_mode', 0) === 0 &&
+    dilation.every((n) => n === 1) &&
+    begins.every((pad, i) => pad === ends[i] && 2 * pad <= kernel[i]);
+  if (isPlain) return [c.op('avg_pool2d', c.input(0), kernel, stride, begins, false, isCounted)];
+  const axes = kernel.map((_, i) => i + 2);
+  const pads = [...begins, ...ends];
+  const sums = windowSums(c, padded(c, c.input(0), axes, pads, floatArg(0)), window);
+  // Elements that count are 1: those of the input, and its stated padding where that counts.
+  const stated = windowOf(c, kernel);
+  const inner = padded(
+    c,
+    c.filled(1, c.type(0).dtype, c.type(0).shape),
+    axes,
+    [...stated.begins, ...stated.ends],
+    floatArg(isCounted ? 1 : 0),
+  );
+  const beyond = [...begins.map(() => 0), ...ends.map((n, i) => n - stated.ends[i])];
+  const counts = windowSums(c, padded(c, inner, axes, beyond, floatArg(0)), window);
+  return [c.op('div.Tensor', sums, counts)];
+};
+
+/** The p-norm of each window. */
+const lpPool: Lowering = (c) => {
+  const window = poolWindow(c);
+  const p = c.int('p', 2);
+  const axes = window.kernel.map((_, i) => i + 2);
+  const x = padded(c, c.input(0), axes, [...window.begins, ...window.ends], floatArg(0));
+  const powers = c.op('pow.Tensor_Scalar', c.op('abs', x), p);
+  return [c.op('pow.Tensor_Scalar', windowSums(c, powers, window), floatArg(1 / p))];
+};
 
 /** Over all dims behind the first two. */
 const globalPool =
@@ -259,6 +356,65 @@ const instanceNorm: Lowering = (c) => {
   ];
 };
 
+/** Before opset 13 the axis and all behind it count as one. */
+function alongAxis(c: OnnxCall, make: (x: OnnxOperand, axis: number) => OnnxOperand): OnnxOperand {
+  const rank = c.rank(0);
+  if (c.opset >= 13) return make(c.input(0), c.axis(c.int('axis', -1), rank));
+  const axis = c.axis(c.int('axis', 1), rank);
+  if (axis === rank - 1) return make(c.input(0), axis);
+  const flat = c.op('flatten.using_ints', c.input(0), axis, -1);
+  return c.op('reshape', make(flat, axis), c.type(0).shape.map(dimArg));
+}
+
+function hardmax(c: OnnxCall, x: OnnxOperand, axis: number): OnnxOperand {
+  const size = c.size(x.type.shape[axis], `dim ${axis}`);
+  const behind = Array.from({ length: x.type.shape.length - 1 - axis }, () => 1);
+  const places = c.op('reshape', c.counted(size), [size, ...behind]);
+  return c.cast(c.op('eq.Tensor', c.op('argmax', x, axis, true), places), x.type.dtype);
+}
+
+const lpNormalization: Lowering = (c) => {
+  const axis = c.axis(c.int('axis', -1), c.rank(0));
+  const norm = c.op('linalg_vector_norm', c.input(0), c.int('p', 2), [axis], true);
+  const isZero = c.op('eq.Scalar', norm, 0);
+  const divided = c.op('div.Tensor', c.input(0), c.op('masked_fill.Scalar', norm, isZero, 1));
+  return [divided];
+};
+
+const meanVariance: Lowering = (c) => {
+  const axes = c.ints('axes') ?? [0, 2, 3];
+  const centred = c.op('sub.Tensor', c.input(0), c.op('mean.dim', c.input(0), axes, true));
+  const variance = c.op('mean.dim', c.op('square', centred), axes, true);
+  return [c.op('div.Tensor', centred, c.op('add.Tensor', c.op('sqrt', variance), floatArg(1e-9)))];
+};
+
+/** x / (bias + alpha / size * sum of squares of the channels around)^beta. */
+const lrn: Lowering = (c) => {
+  const size = c.int('size') ?? c.fail('E_TYPE', `attribute 'size' is missing`);
+  const before = Math.floor((size - 1) / 2);
+  const squares = padded(
+    c,
+    c.op('square', c.input(0)),
+    [1],
+    [before, size - 1 - before],
+    floatArg(0),
+  );
+  const channels = c.size(c.type(0).shape[1], 'the number of channels');
+  let sum = c.op('slice.Tensor', squares, 1, 0, channels);
+  for (let i = 1; i < size; i++)
+    sum = c.op('add.Tensor', sum, c.op('slice.Tensor', squares, 1, i, channels + i));
+  const scaled = c.op('mul.Tensor', sum, floatArg(c.float('alpha', 1e-4) / size));
+  const base = c.op('add.Tensor', scaled, floatArg(c.float('bias', 1)));
+  const divisor = c.op('pow.Tensor_Scalar', base, floatArg(c.float('beta', 0.75)));
+  return [c.op('div.Tensor', c.input(0), divisor)];
+};
+
+const einsum: Lowering = (c) => {
+  const equation = c.text('equation', '').replaceAll(' ', '');
+  const operands = Array.from({ length: c.inputCount }, (_, i) => c.input(i));
+  return [c.op('einsum', equation, operands)];
+};
+
 /** Reduced axes, counted from the front; undefined where the operator returns its input. */
 function reducedAxes(c: OnnxCall): number[] | undefined {
   const axes = c.axes(1);
@@ -288,18 +444,16 @@ const reduceProduct: Lowering = (c) => {
   return [value];
 };
 
+/** The first or the last of several equal positions. */
 const position =
   (target: string): Lowering =>
   (c) => {
-    if (c.int('select_last_index', 0) === 1)
-      return c.fail('E_UNSUPPORTED', 'the last of several equal positions');
-    return [
-      c.build.emit(target, [
-        c.arg(0),
-        c.axis(c.int('axis', 0), c.rank(0)),
-        c.int('keepdims', 1) === 1,
-      ]),
-    ];
+    const axis = c.axis(c.int('axis', 0), c.rank(0));
+    const keep = c.int('keepdims', 1) === 1;
+    if (c.int('select_last_index', 0) === 0) return [c.op(target, c.input(0), axis, keep)];
+    const size = c.size(c.type(0).shape[axis], `dim ${axis}`);
+    const backwards = c.op(target, c.op('flip', c.input(0), [axis]), axis, keep);
+    return [c.op('rsub.Scalar', backwards, size - 1)];
   };
 
 const topK: Lowering = (c) => {
@@ -308,35 +462,46 @@ const topK: Lowering = (c) => {
   return c.build.emitTuple('aten.topk.default', [c.arg(0), k, c.int('axis', -1), ...flags]);
 };
 
-const cumSum: Lowering = (c) => {
-  if (c.int('exclusive', 0) === 1 || c.int('reverse', 0) === 1)
-    return c.fail('E_UNSUPPORTED', 'an exclusive or reversed sum');
-  const axis = c.constantInts(1)?.[0] ?? c.fail('E_TYPE', 'the axis is missing');
-  return [c.build.emit('aten.cumsum.default', [c.arg(0), axis])];
-};
+/** Running sums or products, without the element itself (`exclusive`), backwards (`reverse`). */
+const running =
+  (target: string, neutral: number): Lowering =>
+  (c) => {
+    const axis = c.axis(
+      c.constantInts(1)?.[0] ?? c.fail('E_TYPE', 'the axis is missing'),
+      c.rank(0),
+    );
+    const isReversed = c.int('reverse', 0) === 1;
+    let value = isReversed ? c.op('flip', c.input(0), [axis]) : c.input(0);
+    if (c.int('exclusive', 0) === 1) {
+      const { dtype, shape } = value.type;
+      const size = c.size(shape[axis], `dim ${axis}`);
+      const first = c.filled(
+        neutral,
+        dtype,
+        shape.map((dim, d) => (d === axis ? 1 : dim)),
+      );
+      const rest = c.op('slice.Tensor', value, axis, 0, size - 1);
+      value = c.op('cat', [first, rest], axis);
+    }
+    const sums = c.cast(c.op(target, value, axis), c.type(0).dtype);
+    return [isReversed ? c.op('flip', sums, [axis]) : sums];
+  };
 
-/** Inference: the mask of a dropout is not made. */
+/** Inference, where the mask is true everywhere. */
 const dropout: Lowering = (c) => {
-  if (c.node.outputs.length > 1) return c.fail('E_UNSUPPORTED', 'the mask of a dropout');
-  return [c.input(0)];
-};
-
-/** Opset 23, four-dimensional and without a cache. */
-const attention: Lowering = (c) => {
-  if (
-    c.rank(0) !== 4 ||
-    c.operands.slice(4).some((o) => o !== undefined) ||
-    c.node.outputs.length > 1
-  )
-    return c.fail('E_UNSUPPORTED', 'attention with packed heads, a cache, or its inner results');
-  const scale = c.attribute('scale')?.float;
-  return [
-    c.build.emit(
-      'aten.scaled_dot_product_attention.default',
-      [c.arg(0), c.arg(1), c.arg(2), c.optionalArg(3), floatArg(0), c.int('is_causal', 0) === 1],
-      { ...(scale === undefined ? {} : { scale: floatArg(scale) }), enable_gqa: true },
-    ),
-  ];
+  c.float('ratio', 0.5);
+  c.int('seed');
+  c.int('is_test', 0);
+  const ratio = c.optional(1)?.constant?.values[0];
+  const isTraining = c.optional(2);
+  if (isTraining !== undefined && isTraining.constant?.values[0] !== 0 && ratio !== 0)
+    return c.fail(
+      'E_UNSUPPORTED',
+      'a dropout in training mode, whose draws ONNX leaves to the runtime',
+      'export the model with training_mode false, or with ratio 0',
+    );
+  const mask = c.wants(1) ? c.filled(1, 'b8', c.type(0).shape) : undefined;
+  return [c.input(0), mask];
 };
 
 export const NETWORK: readonly (readonly [string, Lowering])[] = [
@@ -345,8 +510,9 @@ export const NETWORK: readonly (readonly [string, Lowering])[] = [
   ['Gemm', gemm],
   ['Conv', convolution(false)],
   ['ConvTranspose', convolution(true)],
-  ['MaxPool', pool('max')],
-  ['AveragePool', pool('avg')],
+  ['MaxPool', maxPool],
+  ['AveragePool', averagePool],
+  ['LpPool', lpPool],
   ['GlobalAveragePool', globalPool('aten.mean.dim')],
   ['GlobalMaxPool', globalPool('aten.amax.default')],
   ['LayerNormalization', layerNorm],
@@ -356,8 +522,14 @@ export const NETWORK: readonly (readonly [string, Lowering])[] = [
   ['BatchNormalization', batchNorm],
   ['GroupNormalization', groupNorm],
   ['InstanceNormalization', instanceNorm],
-  ['Softmax', (c) => [c.build.emit('aten.softmax.int', [c.arg(0), c.int('axis', -1)])]],
-  ['LogSoftmax', (c) => [c.build.emit('aten.log_softmax.int', [c.arg(0), c.int('axis', -1)])]],
+  ['Softmax', (c) => [alongAxis(c, (x, axis) => c.op('softmax.int', x, axis))]],
+  ['LogSoftmax', (c) => [alongAxis(c, (x, axis) => c.op('log_softmax.int', x, axis))]],
+  ['Hardmax', (c) => [alongAxis(c, (x, axis) => hardmax(c, x, axis))]],
+  ['LpNormalization', lpNormalization],
+  ['MeanVarianceNormalization', meanVariance],
+  ['LRN', lrn],
+  ['Det', (c) => [c.op('linalg_det', c.input(0))]],
+  ['Einsum', einsum],
   ['ReduceSum', reduce('aten.sum.dim_IntList')],
   ['ReduceMean', reduce('aten.mean.dim')],
   ['ReduceMax', reduce('aten.amax.default')],
@@ -368,10 +540,10 @@ export const NETWORK: readonly (readonly [string, Lowering])[] = [
   ['ReduceLogSumExp', reduce('aten.logsumexp.default')],
   ['ReduceSumSquare', reduce('aten.sum.dim_IntList', ['aten.square.default'])],
   ['ReduceProd', reduceProduct],
-  ['ArgMax', position('aten.argmax.default')],
-  ['ArgMin', position('aten.argmin.default')],
+  ['ArgMax', position('argmax')],
+  ['ArgMin', position('argmin')],
   ['TopK', topK],
-  ['CumSum', cumSum],
+  ['CumSum', running('cumsum', 0)],
+  ['CumProd', running('cumprod', 1)],
   ['Dropout', dropout],
-  ['Attention', attention],
 ];

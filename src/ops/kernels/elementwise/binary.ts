@@ -43,6 +43,7 @@ const overloads = (
 // -----------------------------------------------------------------------------
 
 const remainder: Pair = (a, b) => {
+  // By C's remainder, as torch: an infinite divisor leaves a number of its sign as it is.
   const r = a % b;
   return r !== 0 && r < 0 !== b < 0 ? r + b : r;
 };
