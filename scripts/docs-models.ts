@@ -29,7 +29,7 @@ export async function modelsPage(entries: readonly ModelEntry[] = modelEntries()
 
 <!-- Written by scripts/docs-models.ts from data/models.json; a test compares the two. -->
 
-${entries.length} models of ${families.size} families are known by name or by their Hugging Face id. Each is built from its config with our own operators, in
+${entries.length} models of ${families.size} families are known by name or by their Hugging Face id, that of a tuned release included. Each is built from its config with our own operators, in
 training and inference form; its parameters, counted on the graph, are those of the published class.
 
 \`\`\`sh

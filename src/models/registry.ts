@@ -3,6 +3,7 @@
 import * as z from 'zod';
 
 import { internalError, ShardwrightError, suggestion } from '../errors.ts';
+import { getOwn } from '../graph/value.ts';
 import { packageData } from '../platform/platform.ts';
 import { type ModelConfig, readModelConfig } from './families.ts';
 import type { JsonRecord } from './read-config.ts';
@@ -43,20 +44,53 @@ export function modelEntries(): readonly ModelEntry[] {
 }
 
 export function isModelName(name: string): boolean {
-  return modelEntries().some((entry) => entry.name === name || entry.hfId === name);
+  return entryNamed(name) !== undefined;
 }
 
-/** The entry of this name, or of this Hugging Face id. @throws E_REF with near names */
+/**
+ * The entry of this name, or of this Hugging Face id: in any case of letters, and of a model that
+ * was tuned from it (`meta-llama/Llama-3.1-8B-Instruct`), whose program is the same.
+ *
+ * @throws E_REF with near names
+ */
 export function modelEntry(name: string): ModelEntry {
-  const found = modelEntries().find((entry) => entry.name === name || entry.hfId === name);
+  const found = entryNamed(name);
   if (found !== undefined) return found;
+  const names = modelEntries().map((entry) => entry.name);
   throw new ShardwrightError('E_REF', `there is no model '${name}'`, {
-    hint: suggestion(
-      name,
-      modelEntries().map((entry) => entry.name),
-      'models',
-    ),
+    hint: suggestion(hubName(name), names, 'models'),
   });
+}
+
+/** Accounts of the models on the hub. A path of any other folder is a file. */
+const accountOf = (id: string): string => id.slice(0, id.indexOf('/')).toLowerCase();
+
+function entryNamed(name: string): ModelEntry | undefined {
+  const entries = modelEntries();
+  const exact = entries.find((entry) => entry.name === name || entry.hfId === name);
+  if (exact !== undefined || !/^[\w.-]+\/[\w.-]+$/.test(name)) return exact;
+  const account = accountOf(name);
+  return entries.find(
+    ({ name: own, hfId }) =>
+      hfId !== undefined &&
+      accountOf(hfId) === account &&
+      [hubName(own), hubName(hfId)].includes(hubName(name)),
+  );
+}
+
+/** Ends of the names of tuned models and of checkpoint formats. */
+const TUNED = /-(?:instruct|chat|it|pt|base|hf|text|0[1-9]\d\d|2[45]\d\d)$/;
+/** Names of releases whose config has the shapes of an earlier one. */
+const SAME_SHAPES: Readonly<Record<string, string>> = { 'llama-3.3-70b': 'llama-3.1-70b' };
+
+/** A name or an id of the hub without account, case of letters and words for tuning. */
+function hubName(id: string): string {
+  let name = id
+    .toLowerCase()
+    .slice(id.indexOf('/') + 1)
+    .replace(/^meta-/, '');
+  while (TUNED.test(name)) name = name.replace(TUNED, '');
+  return getOwn(SAME_SHAPES, name) ?? name;
 }
 
 /**

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 
 import { COMMAND } from '../../scripts/command.ts';
+import { parseDuration } from '../../src/cli/input/flags/read.ts';
 import { runCli } from '../../src/cli/program.ts';
 import type { RunControl } from '../../src/cli/thread/run-control.ts';
 import { readPlan } from '../../src/plan/record/schema.ts';
@@ -127,3 +128,16 @@ it('one matmul on six dims of two, the most placements that a call can have, end
   // machine.
   expect((performance.now() - began) / 1e3).toBeLessThan(limitSeconds + 30);
 }, 120_000);
+
+it.each([
+  ['600', 600],
+  ['90s', 90],
+  ['10m', 600],
+  ['1.5h', 5400],
+])('a time limit of %s is %i seconds', (text, seconds) => {
+  expect(parseDuration(text, '--time-limit')).toBe(seconds);
+});
+
+it.each(['0', '-1', '10d', 'm', '', '1e400'])('a time limit of %j is refused', (text) => {
+  expect(() => parseDuration(text, '--time-limit')).toThrow(/is not a time above zero/);
+});

@@ -23,7 +23,8 @@ import {
   INTRA_EFFICIENCY,
   withoutScaleUp,
 } from './cluster-schema.ts';
-import { hardware } from './hardware.ts';
+import type { NodeFacts } from './facts.ts';
+import { type Hardware, hardware } from './hardware.ts';
 
 /** Names that `loadCluster` knows, sorted. */
 export function clusterNames(): string[] {
@@ -36,32 +37,62 @@ export function clusterNames(): string[] {
  * The cluster of a node design (`dgx-h100`), or of a JSON text: all fields of `clusterFileSchema`,
  * or `base` with the name of a node design and the fields that differ.
  *
+ * or the name of an accelerator (`h100`), whose usual node design is taken and named in the
+ * assumptions.
+ *
  * @throws E_CLUSTER for an unknown name (with the nearest ones) or a file that does not fit
  */
 export function loadCluster(nameOrJson: string): Cluster {
   const text = nameOrJson.trim();
   if (text.startsWith('{')) return clusterFromJson(text);
   const facts = hardware();
-  const node = facts.nodes.find((n) => n.id === text);
+  const node = facts.nodes.find((n) => n.id === text.toLowerCase());
   if (node !== undefined) return clusterOfNode(node, facts);
-  const accelerator = facts.accelerators.find((a) => a.id === text);
-  if (accelerator !== undefined) {
-    const nodes = facts.nodes.filter((n) => n.accelerator === accelerator.name).map((n) => n.id);
+  const usual = nodeOfAccelerator(text, facts);
+  if (usual !== undefined) {
+    const cluster = clusterOfNode(usual, facts);
+    const taken = `'${text}' is taken as ${usual.id}: ${usual.name}`;
+    return { ...cluster, assumptions: [...cluster.assumptions, taken] };
+  }
+  if (facts.accelerators.some((a) => a.id === text.toLowerCase()))
     throw new ShardwrightError(
       'E_CLUSTER',
-      `'${text}' is an accelerator; a cluster is a node design`,
+      `no node design is known for the accelerator '${text}'`,
       {
-        hint:
-          nodes.length > 0
-            ? `use one of ${nodes.join(', ')}`
-            : 'no node design is known for it: pass a JSON file with its links (`shardwright ' +
-              'hardware show dgx-h100` prints one)',
+        hint: 'pass a JSON file with its links (`shardwright hardware show dgx-h100` prints one).',
       },
     );
-  }
   throw new ShardwrightError('E_CLUSTER', `unknown cluster '${text}'`, {
     hint: `${suggestion(text, clusterNames(), 'clusters')}; or give a JSON file`,
   });
+}
+
+/** Designs of clouds: an accelerator is taken in the host of its vendor, if there is one. */
+const CLOUD = /^(?:aws|azure|gcp)-/;
+
+/** `trillium`, `ironwood`: a second name of an accelerator. */
+const NICKNAME = /^[a-z]{4,}$/;
+
+/**
+ * The usual node design of an accelerator by its everyday name, in any case of letters: `h100`,
+ * `A100-40GB`, `MI300X`, `v5e`.
+ */
+function nodeOfAccelerator(text: string, { nodes }: Hardware): NodeFacts | undefined {
+  const [model, ...more] = text
+    .toLowerCase()
+    .replace(/^(?:nvidia|amd|google|intel|aws)[- ]/, '')
+    .replace(/^tpu[- ](?=v)/, '')
+    .split(/[- ]/);
+  const found = nodes.filter(({ accelerator }) => {
+    const words = accelerator
+      .toLowerCase()
+      .replace(/^tpu-(?=v)/, '')
+      .split('-');
+    const [own, ...others] = words;
+    const isNamed = own === model || (NICKNAME.test(model) && words.at(-1) === model);
+    return isNamed && more.every((word) => others.some((other) => other.startsWith(word)));
+  });
+  return found.find(({ id }) => !CLOUD.test(id)) ?? found[0];
 }
 
 function clusterFromJson(text: string): Cluster {

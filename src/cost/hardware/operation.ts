@@ -34,10 +34,11 @@ export interface Operation {
 }
 
 const PRICE = /^(\d{1,9}(?:\.\d{1,6})?)\s?([A-Z]{3})$/;
+const DOLLARS = /^\$\s?(?=\d)(.*)$/;
 
-/** A price as people write it, such as 2.5USD; undefined for a text that is none. */
+/** A price as people write it, such as 2.5USD or $2.5; undefined for a text that is none. */
 export function parsePrice(text: string): Price | undefined {
-  const match = PRICE.exec(text.trim());
+  const match = PRICE.exec(text.trim().replace(DOLLARS, '$1USD'));
   return match === null || Number(match[1]) === 0
     ? undefined
     : { amount: Number(match[1]), currency: match[2] };

@@ -71,9 +71,8 @@ describe('loadCluster', () => {
     };
     expect(details('dgx-h10')).toContain("did you mean 'dgx-h100'");
     expect(details('nowhere-at-all')).toContain('known clusters: aws-g6e-48xlarge');
-    expect(details('h100-sxm5-80gb')).toContain('use one of');
     expect(details('a100-pcie-80gb')).toContain('pass a JSON file');
-    expect(details('tpu-v5p')).toContain('tpu-v5p-pod');
+    expect(details('tpu-v5x-pod')).toContain('tpu-v5p-pod');
     expect(details('{"base": "dgx-h100", "memory": 1}')).toMatch(/E_CLUSTER.*memory/s);
     expect(details('{oops')).toContain('not JSON');
   });

@@ -56,6 +56,20 @@ export function parsePositive(text: string, flag: string): number {
   return value;
 }
 
+/** Seconds in each unit of a time. */
+const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600 };
+
+/** `600`, `600s`, `10m`, `1.5h`: a time, in seconds. */
+export function parseDuration(text: string, flag: string): number {
+  const match = /^((?:\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d{1,3})?)([smh]?)$/.exec(text.trim());
+  const seconds = match === null ? 0 : Number(match[1]) * SECONDS[match[2] || 's'];
+  if (!(seconds > 0) || !Number.isFinite(seconds))
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a time above zero`, {
+      hint: `give seconds, or a unit: ${flag} 600, 90s, 10m, 2h.`,
+    });
+  return seconds;
+}
+
 export function parseCount(text: string, flag: string, hint?: string): number {
   const value = Number(text);
   if (text.trim() === '' || !Number.isSafeInteger(value) || value < 0)

@@ -12,9 +12,9 @@ import {
   countFrom,
   oneOf,
   parseBytes,
+  parseDuration,
   parseFraction,
   parseInputDim,
-  parsePositive,
 } from './read.ts';
 
 export const JSON_FLAG = { json: on('--json', 'print exactly one JSON value') };
@@ -151,12 +151,12 @@ export const UNKNOWN_OPERATORS = {
 
 export const TIME_LIMIT = {
   timeLimit: value(
-    '--time-limit <seconds>',
-    'answer with the best plan found in this time, counted from the start of the process. A ' +
-      'command that has found none ends half a second later. Re-costing and proving the answer ' +
-      'take up to an eighth of the time before the search, and up to 10 s more where no plan ' +
-      'is known to fit',
-    parsePositive,
+    '--time-limit <time>',
+    'answer with the best plan found in this time (seconds, or 90s, 10m, 2h), counted from the ' +
+      'start of the process. A command that has found none ends half a second later. ' +
+      'Re-costing and proving the answer take up to an eighth of the time before the search, ' +
+      'and up to 10 s more where no plan is known to fit',
+    parseDuration,
     (timeLimitSeconds) => ({ timeLimitSeconds }),
   ),
 };
