@@ -45,7 +45,7 @@ export function manualKeywords(
 function manualAxes(operation: Operation, { shardings, values }: LoweringContext): string[] {
   const axes = operation.attributes.get('manual_axes');
   if (axes?.kind === 'string') return shardings?.manualAxes(axes.value, operation.at) ?? [];
-  return axes?.kind === 'list' ? values.strings(axes, operation.at) : [];
+  return axes === undefined ? [] : values.strings(axes, operation.at);
 }
 
 function boundary(
