@@ -113,12 +113,17 @@ export class LocalCall {
           configurable: true,
         });
     }
-    const options = { kwargs, ...(final ? { name: this.node.name } : {}) };
+    const isStated = final && this.record.variants !== undefined;
+    const options = {
+      kwargs,
+      ...(final ? { name: this.node.name } : {}),
+      ...(isStated ? { dtypes: this.global.outputs.map((meta) => meta?.dtype) } : {}),
+    };
     if (this.record.results === 'single') return [this.emit.call(this.node.target, args, options)];
     return this.emit.callTuple(
       this.node.target,
       args,
-      final ? { ...options, members: this.memberName } : { kwargs },
+      final ? { ...options, members: this.memberName } : options,
     );
   }
 

@@ -197,6 +197,29 @@ describe('programs of one device', () => {
     expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
   });
 
+  test('statistics of a norm have the dtype that the graph states, as a device has it', () => {
+    const graph = graphOf(
+      [
+        '  in %x: bf16[4, 6] input "x"',
+        '  in %w: bf16[6] parameter "w"',
+        '  %n = aten.native_layer_norm.default(%x, [6], %w, %w, 1e-05): (bf16[4, 6], bf16[4, 1], bf16[4, 1])',
+        '  %y = operator.getitem(%n, 0): bf16[4, 6]',
+        '  %m = operator.getitem(%n, 1): bf16[4, 1]',
+        '  out %y output 0',
+        '  out %m output 1',
+      ].join('\n'),
+    );
+    const plan = placed(graph, 'd=2', { x: 'S(0)', w: 'R', n: 'S(0) R R->S(0) S(0) S(0)' }, [
+      'S(0)',
+      'S(0)',
+    ]);
+    const local = lower(graph, plan, { table: TABLE }).graph.nodes;
+    expect(local.find(({ target }) => target.includes('layer_norm'))?.type).toMatchObject({
+      items: [2, 2, 2].map(() => ({ dtype: 'bf16' })),
+    });
+    expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
+  });
+
   test('regression: a rank without columns of a softmax brings minus infinity to the maximum', () => {
     const graph = graphOf(
       '  in %x: f32[2, 5] input "x"\n  %s = aten._log_softmax.default(%x, 1, false): f32[2, 5]\n  out %s output 0',

@@ -43,6 +43,8 @@ interface EmitOptions {
   readonly kwargs?: Readonly<Record<string, Arg>>;
   /** Wanted name; made unique. */
   readonly name?: string;
+  /** Dtypes of the results as the graph states them, where kernels of devices differ in them. */
+  readonly dtypes?: readonly (DType | undefined)[];
 }
 
 export function ref(name: string): ValueRef {
@@ -258,9 +260,11 @@ export class Emitter {
   private emit(
     target: string,
     args: readonly Arg[],
-    { kwargs = NO_KWARGS, name }: EmitOptions,
+    { kwargs = NO_KWARGS, name, dtypes }: EmitOptions,
   ): { name: string; types: readonly (LocalType | null)[] } {
-    const types = this.infer(target, args, kwargs);
+    const types = this.infer(target, args, kwargs).map(
+      (type, k) => type && { ...type, dtype: dtypes?.[k] ?? type.dtype },
+    );
     const tuple = this.table.get(target)?.results === 'tuple';
     const unique = name !== undefined ? this.unique(name, true) : this.unique(shortName(target));
     const items = types.map((type): ValueType =>
