@@ -1,7 +1,8 @@
 """The fixed part of program.py: imports, the device that it runs on, and the helpers that it calls.
 
 An exported program has the imports, the tables of its plan, `Here`, and those of the functions that it calls.
-Source: torch.ops._c10d_functional of PyTorch 2.8 to 2.13, whose work begins when it is called and ends at wait_tensor.
+Source: torch.ops._c10d_functional of PyTorch 2.8 to 2.13, whose work begins when it is called and ends at wait_tensor;
+on gloo every call is waited for at once (docs/upstream/gloo-functional-all-gather.md).
 """
 
 import torch
@@ -46,7 +47,8 @@ class Here:
         self.groups: "dict[str, str]" = {}
         self.sizes: "dict[str, int]" = {}
         self.places: "dict[str, int]" = {}
-        self.averages = True
+        #: gloo has no averages, and its functional gathers corrupt memory where several are under way at once.
+        self.on_gloo = False
         for group in GROUPS:
             dims = [MESH_NAMES.index(name) for name in group.split(",")]
             own = mesh.get_group(dims[0]) if len(dims) == 1 else self._group_over(dims)
@@ -61,7 +63,7 @@ class Here:
             self.groups[group] = own.group_name
             self.sizes[group] = len(members)
             self.places[group] = members.index(dist.get_rank())
-            self.averages = self.averages and dist.get_backend(own) != "gloo"
+            self.on_gloo = self.on_gloo or f"{self.device.type}:gloo" in dist.get_backend_config(own)
 
     def _group_over(self, dims: "list[int]") -> "dist.ProcessGroup":
         """The group of this device over several mesh dims; one call makes those of all devices."""
@@ -78,47 +80,54 @@ def wait(x):
     return c10d.wait_tensor.default(x)
 
 
+def begun(here, value):
+    """What a collective gives: of gloo it is there at once, of other backends when it is waited for."""
+    if not here.on_gloo:
+        return value
+    return [wait(x) for x in value] if isinstance(value, list) else wait(value)
+
+
 def all_reduce(here, x, op, group):
     """x reduced over the group."""
-    if op == "avg" and not here.averages:
+    if op == "avg" and here.on_gloo:
         return all_reduce(here, x / here.sizes[group], "sum", group)
-    return c10d.all_reduce.default(x.contiguous(), op, here.groups[group])
+    return begun(here, c10d.all_reduce.default(x.contiguous(), op, here.groups[group]))
 
 
 def all_gather(here, x, n, group):
     """The x of all n members, joined along dim 0."""
-    return c10d.all_gather_into_tensor.default(x.contiguous(), n, here.groups[group])
+    return begun(here, c10d.all_gather_into_tensor.default(x.contiguous(), n, here.groups[group]))
 
 
 def reduce_scatter(here, x, op, n, group):
     """x reduced over the n members, of which each keeps its part of dim 0."""
-    if op == "avg" and not here.averages:
+    if op == "avg" and here.on_gloo:
         return reduce_scatter(here, x / n, "sum", n, group)
-    return c10d.reduce_scatter_tensor.default(x.contiguous(), op, n, here.groups[group])
+    return begun(here, c10d.reduce_scatter_tensor.default(x.contiguous(), op, n, here.groups[group]))
 
 
 def all_to_all(here, x, received, sent, group):
     """Part i of dim 0 to member i; the parts that come back are joined in the order of members."""
-    return c10d.all_to_all_single.default(x.contiguous(), received, sent, here.groups[group])
+    return begun(here, c10d.all_to_all_single.default(x.contiguous(), received, sent, here.groups[group]))
 
 
 def all_reduce_coalesced(here, xs, op, group):
     """Each of xs reduced over the group, by one collective."""
-    if op == "avg" and not here.averages:
+    if op == "avg" and here.on_gloo:
         return all_reduce_coalesced(here, [x / here.sizes[group] for x in xs], "sum", group)
-    return c10d.all_reduce_coalesced.default([x.contiguous() for x in xs], op, here.groups[group])
+    return begun(here, c10d.all_reduce_coalesced.default([x.contiguous() for x in xs], op, here.groups[group]))
 
 
 def all_gather_coalesced(here, xs, n, group):
     """Of each of xs those of all n members, joined along dim 0, by one collective."""
-    return c10d.all_gather_into_tensor_coalesced.default([x.contiguous() for x in xs], n, here.groups[group])
+    return begun(here, c10d.all_gather_into_tensor_coalesced.default([x.contiguous() for x in xs], n, here.groups[group]))
 
 
 def reduce_scatter_coalesced(here, xs, op, n, group):
     """Each of xs reduced over the n members, of which each keeps its part of dim 0, by one collective."""
-    if op == "avg" and not here.averages:
+    if op == "avg" and here.on_gloo:
         return reduce_scatter_coalesced(here, [x / n for x in xs], "sum", n, group)
-    return c10d.reduce_scatter_tensor_coalesced.default([x.contiguous() for x in xs], op, n, here.groups[group])
+    return begun(here, c10d.reduce_scatter_tensor_coalesced.default([x.contiguous() for x in xs], op, n, here.groups[group]))
 
 
 def permute(here, x, targets, group):

@@ -8,6 +8,7 @@ import { packageData } from '../../../platform/platform.ts';
 /** Functions of the file, in its order. */
 export const HELPERS = [
   'wait',
+  'begun',
   'all_reduce',
   'all_gather',
   'reduce_scatter',
@@ -29,6 +30,14 @@ export type Helper = (typeof HELPERS)[number];
 
 /** Helpers that a helper calls itself. */
 export const HELPER_USES: Readonly<Partial<Record<Helper, readonly Helper[]>>> = {
+  begun: ['wait'],
+  all_reduce: ['begun'],
+  all_gather: ['begun'],
+  reduce_scatter: ['begun'],
+  all_to_all: ['begun'],
+  all_reduce_coalesced: ['begun'],
+  all_gather_coalesced: ['begun'],
+  reduce_scatter_coalesced: ['begun'],
   permute: ['wait'],
 };
 

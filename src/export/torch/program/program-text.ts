@@ -159,7 +159,8 @@ class ProgramWriter implements ProgramParts {
   }
 
   helpersInOrder(): Helper[] {
-    for (const name of [...this.helpers])
+    // Iteration reaches names that are added on the way.
+    for (const name of this.helpers)
       for (const used of HELPER_USES[name] ?? []) this.helpers.add(used);
     return HELPERS.filter((name) => this.helpers.has(name));
   }
