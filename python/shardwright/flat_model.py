@@ -59,6 +59,7 @@ class FlatModel(nn.Module):
         extra = [named.pop(f"target {k}") for k in range(call.targets)]
         call.spec, leaves = _outputs(_chosen(_call(call.model, named), call.loss, extra))
         call.count = len(leaves)
+        leaves = _apart(leaves, [*tensors, *self.parameters(), *self.buffers()])
         return tuple(leaves) if len(leaves) != 1 else leaves[0]
 
 
@@ -86,14 +87,30 @@ def _chosen(output: Any, loss: Any, targets: Sequence[Any]) -> Any:
     return output
 
 
+def _apart(leaves: Sequence[torch.Tensor], held: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Outputs that share no memory with each other, an input, a parameter or a buffer: those that would are copied.
+
+    Of outputs that share memory AOTAutograd returns the base and makes the views outside the graph, where a device has only its part.
+    """
+    seen = {tensor.untyped_storage()._cdata for tensor in held}
+    apart = []
+    for leaf in leaves:
+        storage = leaf.untyped_storage()._cdata
+        apart.append(leaf.clone() if storage in seen else leaf)
+        seen.add(storage)
+    return apart
+
+
 def _outputs(value: Any) -> tuple[Any, list[Any]]:
-    """The tensors of an output, and how they are nested."""
+    """The tensors of an output, each once, and how they are nested."""
     leaves: list[Any] = []
 
     def walk(member: Any, name: str) -> Any:
         if isinstance(member, torch.Tensor):
-            leaves.append(member)
-            return len(leaves) - 1
+            place = next((k for k, leaf in enumerate(leaves) if leaf is member), len(leaves))
+            if place == len(leaves):
+                leaves.append(member)
+            return place
         if member is None:
             return None
         if isinstance(member, Mapping):

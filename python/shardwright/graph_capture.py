@@ -13,8 +13,11 @@ import inspect
 import json
 import math
 import os
+import random
 import subprocess
 import sys
+import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -109,6 +112,7 @@ def capture(
     with ExitStack() as stack:
         stack.enter_context(mode)
         stack.enter_context(_as_compiling())
+        stack.enter_context(_telling_what_was_read(type(model).__name__))
         try:
             joint = aot_export_joint_with_descriptors(stack, runner, tuple(inputs))
         except CaptureError:
@@ -116,6 +120,7 @@ def capture(
         except Exception as error:
             raise _explained(error, model) from error
         graph = joint.graph_module
+        _refuse_changed(graph, [name for name, _ in tensors])
         _name_inputs(graph, [name for name, _ in tensors])
         _inline_constants(graph, kind)
         text = graph.print_readable(print_output=False, include_stride=True, include_device=True, expanded_def=True)
@@ -220,6 +225,78 @@ def _as_compiling() -> Iterator[None]:
         yield
     finally:
         module._is_compiling_flag = before
+
+
+#: Functions of `time` whose values differ from call to call.
+_CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns")
+
+
+@contextmanager
+def _telling_what_was_read(name: str) -> Iterator[None]:
+    """Warns where a model draws Python's or NumPy's random numbers or reads a clock: the graph has what it was given once."""
+    read: list[str] = []
+
+    def told(clock: str, original: Callable[[], Any]) -> Callable[[], Any]:
+        def call() -> Any:
+            caller = str(sys._getframe(1).f_globals.get("__name__", ""))
+            if caller.partition(".")[0] not in ("torch", "contextlib", "logging", "threading"):
+                read.append(f"time.{clock}()")
+            return original()
+
+        return call
+
+    originals = {clock: getattr(time, clock) for clock in _CLOCKS}
+    before = _random_states()
+    for clock, original in originals.items():
+        setattr(time, clock, told(clock, original))
+    try:
+        yield
+    finally:
+        for clock, original in originals.items():
+            setattr(time, clock, original)
+    after = _random_states()
+    read.extend(key for key, state in before.items() if after.get(key) != state)
+    if read:
+        warnings.warn(
+            f"{name} reads {' and '.join(dict.fromkeys(read))} while it is captured: the graph has the values of this one call as "
+            "constants, and every step of the plan uses them again. Draw with torch (torch.rand), or pass the value as an input tensor.",
+            stacklevel=5,
+        )
+
+
+def _random_states() -> dict[str, Any]:
+    """States of the generators that are not PyTorch's, by the module that draws from them."""
+    states: dict[str, Any] = {"random": random.getstate()}
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        states["numpy.random"] = repr(numpy.get_state(legacy=False))
+    return states
+
+
+def _refuse_changed(graph: Any, names: Sequence[str]) -> None:
+    """Refuses models that change a parameter or an input in place; buffers may change.
+
+    Raises:
+        CaptureError: with the name.
+    """
+    (output,) = graph.graph.find_nodes(op="output")
+    for descriptor in output.meta.get("desc", ()):
+        changed = getattr(descriptor, "mutated_input", None)
+        target, index = getattr(changed, "target", None), getattr(changed, "idx", None)
+        if type(changed).__name__ == "ParamAOTInput":
+            raise CaptureError(
+                "E_MUTATION",
+                "forward changes this parameter in place",
+                place=str(target),
+                hint="change it after the step under torch.no_grad(), or make it a buffer (register_buffer).",
+            )
+        if type(changed).__name__ == "PlainAOTInput" and index is not None:
+            raise CaptureError(
+                "E_MUTATION",
+                "forward changes it in place, and a device has only its part of it",
+                place=f"input {names[index]}",
+                hint="change a clone of it, and return what the caller is to have.",
+            )
 
 
 def _name_inputs(graph: Any, names: Sequence[str]) -> None:

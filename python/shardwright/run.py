@@ -88,7 +88,7 @@ class Run:
         """This device's part of an input: of a whole tensor its slice, of a DTensor what it holds.
 
         Raises:
-            MismatchError: for another dtype, size or placement than the plan's.
+            MismatchError: for another dtype, size or placement than the plan's, and for a gradient that the program does not give.
         """
         shape = list(value.shape)
         place = f"input {entry.get('of', entry['name'])}"
@@ -99,6 +99,13 @@ class Run:
                 f"it is {found}, planned is {entry['dtype']}{entry['shape']}",
                 place=place,
                 hint="the program has the sizes that were captured: give the global batch, or capture again.",
+            )
+        if value.requires_grad and torch.is_grad_enabled() and entry.get("of", entry["name"]) not in self.gradients:
+            raise MismatchError(
+                "E_INPUT",
+                "it wants a gradient, and the program has none: it was captured without requires_grad",
+                place=place,
+                hint="capture the model with an example input that requires_grad, or give a detached one.",
             )
         at = placements(entry)
         if not isinstance(value, DTensor):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from models import Dropping, mlp
+from models import Dropping, Views, encoder, mlp
 from torch import nn
 from torch.nn import functional as F
 
@@ -36,6 +36,19 @@ FLAGS: dict[str, dict[str, Any]] = {
     "dropout-2x2": {"mesh": "dp=2,tp=2", "inputs": "RR", **pinned(*TENSOR_2X2)},
 }
 
+#: Placements of all parameters of three layers of attention, and of their inputs.
+ENCODERS = {"encoder-all": ("S(0)S(0)", "S(0)S(0)"), "encoder-columns": ("RS(0)", "RR")}
+
+
+def write_plan(name: str, subject: nn.Module, x: torch.Tensor, *targets: torch.Tensor, **flags: Any) -> None:
+    """Captures and plans a model, and puts its program into `PLANS / name`."""
+    whole = PLANS / "whole" / name
+    loss = F.mse_loss if targets else False
+    captured = shardwright.capture(subject, (x,), loss=loss, targets=targets, path=PLANS / f"{name}.fx.txt")
+    shardwright.plan(captured, cluster="dgx-h100", out=whole, quiet=True, order="program", no_recipes=True, **flags)
+    shutil.move(whole / "torch", PLANS / name)
+    shutil.copy(whole / "capture.json", PLANS / name)
+
 
 def write_plans() -> None:
     """Captures the models, plans them and writes the program of each plan into `PLANS / NAME`."""
@@ -45,8 +58,9 @@ def write_plans() -> None:
     for name, flags in FLAGS.items():
         torch.manual_seed(7)
         subject: nn.Module = Dropping().double() if name.startswith("dropout") else model
-        whole = PLANS / "whole" / name
-        captured = shardwright.capture(subject, (x,), loss=F.mse_loss, targets=(y,), path=PLANS / f"{name}.fx.txt")
-        shardwright.plan(captured, cluster="dgx-h100", out=whole, quiet=True, order="program", no_recipes=True, **flags)
-        shutil.move(whole / "torch", PLANS / name)
-        shutil.copy(whole / "capture.json", PLANS / name)
+        write_plan(name, subject, x, y, **flags)
+    write_plan("views", Views().double(), x, mesh="dp=2,tp=2", inputs="S(0)R", pin=["fc.weight=RS(0)", "fc.bias=RS(0)"])
+    subject, x, y = encoder()
+    names = [name for name, _ in subject.named_parameters()]
+    for name, (placement, inputs) in ENCODERS.items():
+        write_plan(name, subject, x, y, mesh="dp=2,tp=2", inputs=inputs, pin=[f"{key}={placement}" for key in names])

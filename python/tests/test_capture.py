@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import json
+import random
+import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from models import mlp
@@ -94,6 +99,55 @@ def test_nested_inputs_outputs_and_constants(tmp_path: Path) -> None:
     assert "InputMutationAOTOutput(mutated_input=BufferAOTInput(target='norm.running_mean'))" in text
     alone = capture(Nested(), ({"x": x}, 2.0, torch.ones(4)), path=tmp_path / "m.fx.txt")
     assert alone.record["outputs"] == {"tree": 0, "count": 1}
+
+
+class Changes(nn.Module):
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = (x + self.weight).sum()
+        with torch.no_grad():
+            (x if self.what == "x" else self.weight).mul_(2)
+        return y
+
+
+@pytest.mark.parametrize(("what", "place"), [("weight", "weight"), ("x", "input x")])
+def test_what_forward_changes_in_place_is_refused_by_name(tmp_path: Path, what: str, place: str) -> None:
+    with pytest.raises(CaptureError) as caught:
+        capture(Changes(what), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
+    assert (caught.value.code, caught.value.place) == ("E_MUTATION", place)
+
+
+class Reads(nn.Module):
+    def __init__(self, number: Callable[[], float]) -> None:
+        super().__init__()
+        self.number = number
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * self.weight * self.number()).sum()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (lambda: random.random(), "random"),
+        (lambda: float(numpy.random.rand()), "numpy.random"),
+        (lambda: time.time(), r"time\.time\(\)"),
+    ],
+)
+def test_numbers_that_differ_from_step_to_step_are_told(tmp_path: Path, number: Callable[[], float], words: str) -> None:
+    with pytest.warns(UserWarning, match=f"Reads reads {words} while it is captured"):
+        capture(Reads(number), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
+
+
+def test_what_is_read_while_a_model_is_captured_is_told_of_that_model_alone(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        capture(Reads(lambda: 2.0), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
 
 
 class Selects(nn.Module):

@@ -17,8 +17,9 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from models import Dropping, Mlp, loss_of, mlp
+from models import Dropping, Mlp, Views, loss_of, mlp
 from plans import PLANS
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import shardwright
 
@@ -195,6 +196,51 @@ def compiled(facts: dict[str, Any]) -> None:
     facts["compiled"] = same(whole(loss).detach(), expected.detach()) and all(same(whole(a.grad), b.grad) for a, b in pairs)
 
 
+def views(facts: dict[str, Any]) -> None:
+    _, x, _ = mlp()
+    torch.manual_seed(7)
+    reference = Views().double()
+    plan = shardwright.load(PLANS / "views")
+    module = shardwright.parallelize(copy.deepcopy(reference), plan, plan.init_device_mesh("cpu"))
+    found, expected = [shardwright.gather_outputs(out) for out in module(x)], reference(x)
+    facts["values of views"] = all(same(a.detach(), b.detach()) for a, b in zip(found, expected, strict=True))
+    for outputs in (found, expected):
+        sum((out * out * (k + 1)).sum() for k, out in enumerate(outputs) if out.requires_grad).backward()
+    pairs = zip(module.parameters(), reference.parameters(), strict=True)
+    facts["gradients of views"] = all(same(whole(a.grad), b.grad) for a, b in pairs)
+    facts["input with gradient"] = refused(lambda: module(x.clone().requires_grad_()))
+    with torch.no_grad():
+        facts["input without gradient"] = same(shardwright.gather_outputs(module(x.clone().requires_grad_())[0]), expected[0].detach())
+
+
+class UnderWay(TorchDispatchMode):
+    """The most functional collectives that were called and not waited for, at one time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: set[int] = set()
+        self.most = self.calls = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        namespace, name = func._schema.name.split("::")
+        if namespace == "_c10d_functional" and name == "wait_tensor":
+            self.open.discard(args[0].data_ptr())
+        elif namespace == "_c10d_functional":
+            self.calls += 1
+            self.open.add((out[0] if isinstance(out, list) else out).data_ptr())
+            self.most = max(self.most, len(self.open))
+        return out
+
+
+def one_at_a_time(facts: dict[str, Any]) -> None:
+    for name in ("fsdp-all", "tensor"):
+        module, _, x, y = ready(f"mlp-2x2-{name}")
+        with UnderWay() as seen:
+            module(x, y).backward()
+        facts[f"one at a time of {name}"] = seen.most == 1 and seen.calls > 1
+
+
 def kinds_of(graph: Any) -> list[str]:
     names = {"all_gather_into_tensor": "all_gather", "reduce_scatter_tensor": "reduce_scatter", "all_to_all_single": "all_to_all"}
     called = [
@@ -239,6 +285,8 @@ def work(rank: int, place: str) -> None:
     refusals(facts)
     on_hosts(facts, rank)
     dropping(facts, rank)
+    one_at_a_time(facts)
+    views(facts)
     compiled(facts)
     joint(facts)
     if rank == 0:
@@ -269,6 +317,9 @@ def facts() -> dict[str, Any]:
         "no_grad",
         "compiled",
         "dropped",
+        *(f"{what} of views" for what in ("values", "gradients")),
+        "input without gradient",
+        *(f"one at a time of {name}" for name in ("fsdp-all", "tensor")),
         *(f"joint {name}" for name in ("tensor", "megatron", "fsdp-all")),
         *(f"{what} of {name}" for what in ("collectives", "names") for name in ("megatron", "fsdp-all")),
     ],
@@ -290,6 +341,7 @@ def test_equal_to_one_process(facts: dict[str, Any], fact: str) -> None:
         ("second backward", ["E_BACKWARD"]),
         ("seeds", ["native_dropout", "E_SEED rank 0 draws from seed 0, rank 2 from seed 1"]),
         ("drawn apart", ["E_SEED rank 3 has drawn other numbers from seed 3 than rank 0"]),
+        ("input with gradient", ["input x: E_INPUT it wants a gradient", "captured without requires_grad"]),
         ("again", ["E_MODEL", "DTensor already"]),
         ("two hosts of two", ["nothing was refused"]),
         ("hosts not asked", ["nothing was refused"]),
