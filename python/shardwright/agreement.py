@@ -1,4 +1,4 @@
-"""Checks that ranks agree on their plan, hosts and random numbers."""
+"""Checks that ranks agree on their plan, hosts, weights and random numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
 
 from .errors import MismatchError
 from .folder import Plan
@@ -64,6 +66,35 @@ def _told_by_all(mesh: DeviceMesh, own: Any) -> dict[int, Any]:
         dist.all_gather_object(parts, told, group=mesh.get_group(dim))
         told = [one for part in parts for one in part]
     return dict(told)
+
+
+#: Integers of as many bytes, by which values are compared bit by bit.
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def check_weights(model: nn.Module, mesh: DeviceMesh) -> None:
+    """Refuses ranks that hold other values of a parameter or a buffer: each would take its part of another model.
+
+    Sums of the bits are compared, so that each rank reads its tensors once and sends a number for each.
+    """
+    if dist.get_backend() == "fake":
+        return
+    held = [(name, t.detach()) for name, t in (*model.named_parameters(), *model.named_buffers()) if not t.is_meta and not isinstance(t, DTensor)]
+    sums = {}
+    for name, tensor in held:
+        plain = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        sums[name] = int(plain.contiguous().view(_BITS[plain.element_size()]).sum(dtype=torch.int64))
+    told = _told_by_all(mesh, sums)
+    first = min(told)
+    for rank in sorted(told):
+        other = [name for name in {**told[first], **told[rank]} if told[first].get(name) != told[rank].get(name)]
+        if other:
+            rest = f" and {len(other) - 1} more" if len(other) > 1 else ""
+            raise MismatchError(
+                "E_MODEL",
+                f"rank {rank} holds other values of {other[0]}{rest} than rank {first}",
+                hint="make the model after torch.manual_seed(0) on every rank, load one checkpoint on all, or give it on the meta device.",
+            )
 
 
 def check_seeds(run: Run) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from .agreement import check_ranks
+from .agreement import check_ranks, check_weights
 from .ending import let_threads_end_first
 from .errors import MismatchError
 from .folder import Plan, load
@@ -48,8 +48,8 @@ def parallelize(
         check_hosts: refuse ranks that lie on other hosts than the plan was priced for, where the launcher says where they are.
 
     Raises:
-        MismatchError: where model, mesh or hosts are not those of the plan, or ranks have other plans, with both values; where a
-            program that decides by values is to be compiled.
+        MismatchError: where model, mesh or hosts are not those of the plan, or ranks have other plans or other weights, with both
+            values; where a program that decides by values is to be compiled.
     """
     opened = plan if isinstance(plan, Plan) else load(plan)
     decides: tuple[str, ...] = getattr(opened.program, "DECIDES", ())
@@ -70,6 +70,7 @@ def parallelize(
     _check_model(model, opened)
     let_threads_end_first()
     check_ranks(opened, device_mesh, check_hosts)
+    check_weights(model, device_mesh)
     _distribute(model, opened, device_mesh, here)
     module = ParallelModule(Run(model, opened, device_mesh, here, compile is True))
     if compile == "joint":

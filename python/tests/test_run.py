@@ -136,6 +136,10 @@ def refusals(facts: dict[str, Any]) -> None:
     facts["other mesh"] = refused(lambda: shardwright.parallelize(mlp()[0], plan, flat))
     turned = DeviceMesh("cpu", torch.tensor([[3, 2], [1, 0]]), mesh_dim_names=("dp", "tp"))
     facts["other order"] = refused(lambda: shardwright.parallelize(mlp()[0], plan, turned))
+    apart = mlp()[0]
+    with torch.no_grad():
+        apart.fc2.bias[3] += dist.get_rank() == 2
+    facts["other weights"] = refused(lambda: shardwright.parallelize(apart, plan, mesh))
     module, _, x, y = ready("mlp-2x2-tensor")
     facts["other batch"] = refused(lambda: module(x[:4], y[:4]))
     facts["other input"] = refused(lambda: module(x))
@@ -333,6 +337,7 @@ def test_equal_to_one_process(facts: dict[str, Any], fact: str) -> None:
     [
         ("other model", ["E_MODEL", "fc1.weight is missing", "0.weight is not in the plan"]),
         ("other dtype", ["E_MODEL", "fc1.weight is float32[32, 16], planned is float64[32, 16]"]),
+        ("other weights", ["E_MODEL rank 2 holds other values of fc2.bias than rank 0", "torch.manual_seed(0)"]),
         ("other mesh", ["E_MESH", "(dp=2, tp=2)", "(dp=4)"]),
         ("other order", ["E_MESH", "ranks [", "ascend"]),
         ("other batch", ["E_INPUT", "input x", "float64[4, 16], planned is float64[8, 16]"]),
