@@ -20,6 +20,7 @@ import type { Infer } from '../complete/infer.ts';
 import { inferSymbolic } from '../complete/symbolic.ts';
 import { bodyInputs } from './bodies.ts';
 import { collectiveType } from './collectives.ts';
+import { withDefaultDtype } from './default-dtype.ts';
 import { withoutEffects } from './effects.ts';
 import type { FxClass, FxInput, FxNode } from './record.ts';
 import { withStrides } from './strides.ts';
@@ -114,7 +115,8 @@ export class GraphMaker {
       return node;
     });
     const tuples = tupleReads(source.nodes);
-    for (const draft of source.nodes) {
+    for (const written of source.nodes) {
+      const draft = withDefaultDtype(written, this.infer);
       if (waiting.size > 0)
         bodyInputs(draft, typeOf).forEach((given, bodyName) => {
           const nested = waiting.get(bodyName);
