@@ -91,3 +91,18 @@ export function peakOf(intervals: readonly LiveInterval[]): MemoryPeak {
   for (const { kind = 'temporary', bytes } of live) byKind[kind] = (byKind[kind] ?? 0) + bytes;
   return { peakBytes: peak.bytes, step: peak.start, live, byKind };
 }
+
+/**
+ * The bytes of `peakOf` for intervals within so many steps from 0 on, without what is alive there:
+ * a search asks for thousands of peaks.
+ */
+export function mostLiveBytes(intervals: readonly LiveInterval[], steps: number): number {
+  const change = new Float64Array(steps + 1);
+  for (const { start, end, bytes } of intervals) {
+    change[start] += bytes;
+    change[end + 1] -= bytes;
+  }
+  let [bytes, most] = [0, 0];
+  for (const more of change) if ((bytes += more) > most) most = bytes;
+  return most;
+}

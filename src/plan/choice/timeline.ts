@@ -2,7 +2,12 @@
  * Computes the memory timeline of a plan: the intervals in which every tensor, copy and state is
  * alive.
  */
-import { type LiveInterval, type MemoryKind, peakOf } from '../../cost/memory/peak.ts';
+import {
+  type LiveInterval,
+  type MemoryKind,
+  mostLiveBytes,
+  peakOf,
+} from '../../cost/memory/peak.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model } from '../model/model.ts';
 import type { PlanTimeline } from '../record/types.ts';
@@ -281,14 +286,7 @@ const CURVE_POINTS = 96;
 
 /** The most bytes alive at once, without what is alive there. */
 export function timelinePeakBytes({ intervals, nodeOfPoint }: PlanMemoryTimeline): number {
-  const change = new Float64Array(nodeOfPoint.length + 1);
-  for (const { start, end, bytes } of intervals) {
-    change[start] += bytes;
-    change[end + 1] -= bytes;
-  }
-  let [bytes, most] = [0, 0];
-  for (const more of change) if ((bytes += more) > most) most = bytes;
-  return most;
+  return mostLiveBytes(intervals, nodeOfPoint.length);
 }
 
 /** The memory timeline that a plan records. */

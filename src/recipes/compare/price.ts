@@ -5,7 +5,7 @@
 
 import { defined } from '../../defined.ts';
 import { type Decoded, stateMemory } from '../../plan/choice/decode.ts';
-import { planMemoryTimeline, timelinePeakBytes } from '../../plan/choice/timeline.ts';
+import { choicePeakBytes } from '../../plan/choice/timeline.ts';
 import type { Model } from '../../plan/model/model.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
@@ -155,7 +155,7 @@ export function budgetedBytes(
   choice: Int32Array,
 ): number {
   if (!holdsPeak(request)) return stateMemory(model, choice).peakBytes;
-  return timelinePeakBytes(planMemoryTimeline(model, choice));
+  return choicePeakBytes(model, choice);
 }
 
 /** The messages of one group's devices in one step. */

@@ -4,7 +4,7 @@
  */
 
 import { decode, type Decoded, stateMemory } from '../../plan/choice/decode.ts';
-import { planMemoryTimeline, timelinePeakBytes } from '../../plan/choice/timeline.ts';
+import { choicePeakBytes } from '../../plan/choice/timeline.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { evaluate } from '../../solver/check/verify.ts';
@@ -86,7 +86,7 @@ export class CandidatePool {
     const { model, question } = this.prepared;
     const { request, budgetBytes } = question;
     if (!holdsPeak(request)) return true;
-    return timelinePeakBytes(planMemoryTimeline(model, choice)) <= budgetBytes;
+    return choicePeakBytes(model, choice) <= budgetBytes;
   }
 
   private simulated(choice: Int32Array, decoded?: DecodedPlan): OverlapCandidate {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { memoryTimeline, peakOf } from '../../../src/cost/memory/peak.ts';
+import { memoryTimeline, mostLiveBytes, peakOf } from '../../../src/cost/memory/peak.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { parseSharding } from '../../../src/mesh/sharding/parse.ts';
 import { localShapeAt } from '../../../src/mesh/sharding/sharding.ts';
@@ -52,6 +52,7 @@ describe('memory over program time', () => {
           expect(span?.bytes ?? 0).toBe(sum);
         }
         expect(peakOf(intervals).peakBytes).toBe(most);
+        expect(mostLiveBytes(intervals, 31)).toBe(most);
       }),
     );
   });
