@@ -79,10 +79,12 @@ def check_weights(model: nn.Module, mesh: DeviceMesh) -> None:
     """
     if dist.get_backend() == "fake":
         return
-    held = [(name, t.detach()) for name, t in (*model.named_parameters(), *model.named_buffers()) if not t.is_meta and not isinstance(t, DTensor)]
     sums = {}
-    for name, tensor in held:
-        plain = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.is_meta or isinstance(tensor, DTensor):
+            continue
+        own = tensor.detach()
+        plain = torch.view_as_real(own) if own.is_complex() else own
         sums[name] = int(plain.contiguous().view(_BITS[plain.element_size()]).sum(dtype=torch.int64))
     told = _told_by_all(mesh, sums)
     first = min(told)
