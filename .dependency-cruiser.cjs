@@ -205,7 +205,7 @@ const inside = {
   ],
   ops: [
     ['record'],
-    ['expansion', 'flops', 'program-flops', 'list-operators', 'kernels', 'rules'],
+    ['expansion', 'flops', 'program-flops', 'list-operators', 'kernels', 'rules', 'strides'],
     ['registry', 'stablehlo', 'spmd'],
     ['vjp'],
     ['aten'],

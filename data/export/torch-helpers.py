@@ -191,14 +191,17 @@ def case(index, branches):
     return branches[k if 0 <= k < len(branches) else -1]
 
 
-def native_dropout(here, x, p, train, whole, cuts):
-    """Dropout as one device does it: the mask of the whole tensor is drawn, of which this device takes its part."""
+def native_dropout(here, x, p, train, whole, cuts, order=None):
+    """Dropout as one device does it: the mask of the whole tensor is drawn, of which this device takes its part.
+
+    Numbers are drawn in memory order; `order` has the dims from the slowest to the fastest, by default as they come."""
     if train is False:
         return aten.native_dropout.default(x, p, train)
+    order = tuple(range(len(whole))) if order is None else order
     if x.device.type == "cpu":
         # What the kernel draws there; one byte an element.
-        mask = torch.empty(whole, dtype=torch.bool, device=x.device).bernoulli_(1 - p)
+        mask = torch.empty_permuted(whole, order, dtype=torch.bool, device=x.device).bernoulli_(1 - p)
     else:
-        mask = aten.native_dropout.default(torch.empty(whole, dtype=x.dtype, device=x.device), p, True)[1]
+        mask = aten.native_dropout.default(torch.empty_permuted(whole, order, dtype=x.dtype, device=x.device), p, True)[1]
     mask = part(here, mask, cuts)
     return x.mul(mask).mul_(0.0 if p == 1 else 1 / (1 - p)), mask

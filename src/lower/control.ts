@@ -15,6 +15,7 @@ import type { PlannedRedistribution } from '../plan/record/types.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 import { type Emitter, type LocalType, ref } from './program/emitter.ts';
 import { Frame, type Placed } from './program/frame.ts';
+import type { DimOrder } from './program/memory-orders.ts';
 import type { Pieces } from './program/pieces.ts';
 import type { ProgramCall } from './program/program.ts';
 import type { RedistributionWriter } from './redistribution.ts';
@@ -41,6 +42,7 @@ interface ControlSite {
   readonly emit: Emitter;
   readonly pieces: Pieces;
   readonly writer: RedistributionWriter;
+  readonly orderOf: (value: number) => DimOrder;
   /** Writes the nodes of the opened graph from `start` to `end` into a frame. */
   walk(frame: Frame, start: number, end: number): void;
   /** Takes a value to one use: its name in the frame. */
@@ -162,7 +164,12 @@ export class ControlWriter {
         throw internalError(`what ${call.name} stacks is not ${space.text(to)} for free`);
       emit.section = frame.section;
       const placed = {
-        name: this.site.writer.write(steps, members[next.length + i], meta.shape),
+        name: this.site.writer.write(
+          steps,
+          members[next.length + i],
+          meta.shape,
+          this.site.orderOf(value),
+        ),
         sharding: to,
       };
       frame.owned.set(value, placed);
@@ -350,7 +357,7 @@ export class ControlWriter {
       const steps = redistributor.plan(type, space.parse(from), space.parse(to));
       if (steps === undefined)
         throw internalError(`the plan moves ${row} in a way that is refused`);
-      name = writer.write(steps, name, meta.shape);
+      name = writer.write(steps, name, meta.shape, this.site.orderOf(value));
     }
     return emit.call('aten.select.int', [ref(name), 0, 0]);
   }
@@ -367,7 +374,7 @@ export class ControlWriter {
       const steps = redistributor.plan(type, space.parse(from), space.parse(to));
       if (steps === undefined)
         throw internalError(`the plan moves what ${mark} meets in a way that is refused`);
-      now = writer.write(steps, now, meta.shape);
+      now = writer.write(steps, now, meta.shape, this.site.orderOf(value));
     }
     return now;
   }

@@ -29,6 +29,7 @@ import { Mover } from './mover.ts';
 import { moveMeta, OutputWriter } from './outputs.ts';
 import { Emitter, type LocalType, ref } from './program/emitter.ts';
 import { Frame, type Placed } from './program/frame.ts';
+import { type DimOrder, isRowMajor, orderOfResult } from './program/memory-orders.ts';
 import { Pieces } from './program/pieces.ts';
 import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from './program/program.ts';
 import { RankSymbols, sameInt } from './program/rank-int.ts';
@@ -139,7 +140,8 @@ class Lowering {
     this.pieces = new Pieces(this.space);
     this.writer = new RedistributionWriter(this.emit, this.space, this.pieces);
     const { space, flow, emit, frames, redistributor, writer } = this;
-    this.mover = new Mover({ space, flow, emit, frames, redistributor, writer });
+    const orderOf = (value: number): DimOrder => this.orderOf(value);
+    this.mover = new Mover({ space, flow, emit, frames, redistributor, writer, orderOf });
     this.outputs = new OutputWriter({ graph, plan, flow, space, emit, mover: this.mover });
     if (opened === undefined) return;
     for (const region of opened.regions) {
@@ -193,6 +195,7 @@ class Lowering {
       emit,
       pieces,
       writer,
+      orderOf: (value) => this.orderOf(value),
       walk: (frame, start, end) => this.walk(frame, start, end),
       move: (frame, move) => {
         emit.meta = move.phase === 'forward' ? { phase: 'forward' } : {};
@@ -202,6 +205,12 @@ class Lowering {
         this.note(value, call.name, result, placed, scope),
       called: (name, call) => void this.calls.set(name, call),
     };
+  }
+
+  /** Memory order of a value in the captured program. */
+  private orderOf(value: number): DimOrder {
+    const { node, result } = this.flow.values[value];
+    return orderOfResult(this.graph.nodes[node].type, result);
   }
 
   /** Writes nodes of the listed graph, and the calls whose bodies stand among them. */
@@ -386,7 +395,7 @@ class Lowering {
     );
     const first = this.emit.section.nodes.length;
     const names = rewrite(call);
-    this.noteRandom(node, first, results, outputSpecs);
+    this.noteRandom(node, n, first, results, outputSpecs);
     this.keepBodies(frame, node);
     return names;
   }
@@ -443,12 +452,14 @@ class Lowering {
    */
   private noteRandom(
     node: Node,
+    n: number,
     first: number,
     results: readonly (TensorMeta | null)[],
     outputSpecs: readonly number[],
   ): void {
     const [meta] = results;
     if (meta === undefined || meta === null) return;
+    const order = this.orderOf(this.flow.results[n][0]);
     for (const written of this.emit.section.nodes.slice(first)) {
       const cls = this.table.get(written.target)?.cls;
       if (cls !== 'random' && cls !== 'attention') continue;
@@ -456,6 +467,7 @@ class Lowering {
         stream: this.originOf(node.name),
         sharding: outputSpecs[0],
         shape: meta.shape,
+        ...(isRowMajor(order) ? {} : { order }),
       });
     }
   }

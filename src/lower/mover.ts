@@ -12,6 +12,7 @@ import type { Dataflow } from '../strategy/dataflow.ts';
 import type { Move } from './control.ts';
 import type { Emitter } from './program/emitter.ts';
 import type { Frame } from './program/frame.ts';
+import type { DimOrder } from './program/memory-orders.ts';
 import type { RedistributionWriter } from './redistribution.ts';
 
 interface MoverParts {
@@ -22,6 +23,7 @@ interface MoverParts {
   readonly frames: ReadonlyMap<number, Frame>;
   readonly redistributor: Redistributor;
   readonly writer: RedistributionWriter;
+  readonly orderOf: (value: number) => DimOrder;
 }
 
 export class Mover {
@@ -34,7 +36,7 @@ export class Mover {
    *   other
    */
   bring(frame: Frame, { value, phase, moves, to, scope, use }: Move): string {
-    const { space, flow, emit, frames, redistributor, writer } = this.parts;
+    const { space, flow, emit, frames, redistributor, writer, orderOf } = this.parts;
     const { meta } = flow.values[value];
     const at = moves.length === 0 ? frame : frames.get(scope);
     if (at === undefined) throw internalError(`${use} is moved in a body that is not there`);
@@ -62,7 +64,7 @@ export class Mover {
       // A body of the backward pass has forward values too; what is moved may be either.
       if (emit.isBackward(now.name) && emit.meta.phase === 'forward')
         emit.meta = without(emit.meta, 'phase');
-      now = { name: writer.write(steps, now.name, meta.shape), sharding: next };
+      now = { name: writer.write(steps, now.name, meta.shape, orderOf(value)), sharding: next };
       if (move.copy !== undefined) at.copies.set(key, now);
     }
     if (now.sharding !== to)

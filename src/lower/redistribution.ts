@@ -15,6 +15,7 @@ import type { Sharding } from '../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { groupOf } from './program/collectives.ts';
 import { type Emitter, ref } from './program/emitter.ts';
+import { type DimOrder, isRowMajor } from './program/memory-orders.ts';
 import { coordinate, type Pieces } from './program/pieces.ts';
 import type { Redistributed } from './program/program.ts';
 import { combine, minus, type RankInt, rankInt, sameInt, times } from './program/rank-int.ts';
@@ -24,7 +25,8 @@ import { combine, minus, type RankInt, rankInt, sameInt, times } from './program
  * others. Collectives work on dim 0, so a dim is brought to the front before and taken back after.
  * A cut into ceil chunks fills every piece but the last ones; pieces are padded with zeros to the
  * full chunk before a collective, which puts all padding at the end of the dim, where one slice
- * takes it off.
+ * takes it off. What collectives turn is copied at the end into the memory order that the value has
+ * in the captured program: kernels read strides.
  */
 export class RedistributionWriter {
   /** Steps that were written so far. */
@@ -36,16 +38,56 @@ export class RedistributionWriter {
     private readonly pieces: Pieces,
   ) {}
 
-  /** Name of the local value after the plan. `shape` is global. */
-  write(plan: RedistributionPlan, value: string, shape: readonly number[]): string {
+  /**
+   * Name of the local value after the plan, in the memory order of the value before it.
+   *
+   * @param shape global
+   * @param order memory order of the value; default row-major
+   */
+  write(
+    plan: RedistributionPlan,
+    value: string,
+    shape: readonly number[],
+    order: DimOrder = shape.map((_, d) => d),
+  ): string {
     let now = value;
     let from = plan.from;
+    let turned = false;
     for (const step of plan.steps) {
-      now = this.step(step, from, now, shape);
+      now = this.step(step, from, now, shape, order);
+      turned ||= this.turns(step, from, now, order);
       from = step.to;
       if (!isFree(step)) this.moves.push({ kind: step.kind, local: now });
     }
-    return now;
+    if (!turned) return now;
+    const restored = this.inRowMajor(now, order, (rows) => this.rowMajor(rows));
+    const last = this.moves.at(-1);
+    if (last?.local === now) this.moves[this.moves.length - 1] = { ...last, local: restored };
+    return restored;
+  }
+
+  /** Tells whether a step leaves its result in another memory order than that of its value. */
+  private turns(step: RedistributionStep, from: number, result: string, order: DimOrder): boolean {
+    if (isFree(step)) return false;
+    // Dims of one element count too: the program at reduced sizes has the same calls.
+    const rows = this.emit.type(result).shape.map((_, d) => d);
+    const cut = this.space.get(step.kind === 'all_gather' ? from : step.to);
+    const isIn = (made: DimOrder): boolean => made.join() === order.join();
+    switch (step.kind) {
+      case 'all_gather':
+      case 'reduce_scatter': {
+        // The dim that is cut changed places with dim 0.
+        const dim = cutDim(cut, step);
+        [rows[0], rows[dim]] = [dim, 0];
+        return !isIn(rows);
+      }
+      case 'slice':
+        return chunksOf(cut, step) > 1 && !isIn(rows);
+      case 'all_to_all':
+        return !isIn(rows);
+      default:
+        return false;
+    }
   }
 
   private step(
@@ -53,6 +95,7 @@ export class RedistributionWriter {
     from: number,
     value: string,
     shape: readonly number[],
+    order: DimOrder,
   ): string {
     const before = this.space.get(from);
     const after = this.space.get(step.to);
@@ -64,19 +107,21 @@ export class RedistributionWriter {
       case 'slice': {
         const dim = cutDim(after, step);
         if (hasStrides(before, dim) || hasStrides(after, dim))
-          return this.sliceEvenly(step, after, value, dim);
+          return this.sliceEvenly(step, after, value, dim, order);
         const [old, next] = [
           this.pieces.of(from, dim, shape[dim]),
           this.pieces.of(step.to, dim, shape[dim]),
         ];
         const part = this.slice(value, dim, minus(next.start, old.start), next.rows);
-        return step.bytes === 0 || step.groupSize === 1 ? part : this.contiguous(part);
+        return step.bytes === 0 || step.groupSize === 1 ? part : this.copied(part, order);
       }
       case 'all_reduce':
         return step.groupSize === 1
           ? value
-          : this.reduce(step, before, (op) =>
-              this.emit.collective('all_reduce', value, step.meshDims, [op]),
+          : this.inRowMajor(value, order, (rows) =>
+              this.reduce(step, before, (op) =>
+                this.emit.collective('all_reduce', rows, step.meshDims, [op]),
+              ),
             );
       case 'reduce_scatter':
         return this.reduceScatter(step, before, after, value, shape);
@@ -95,9 +140,9 @@ export class RedistributionWriter {
       case 'all_to_all':
         return this.allToAll(step, from, value, shape);
       case 'collective_permute':
-        return this.emit.collective('collective_permute', value, step.meshDims, [
-          this.targets(step),
-        ]);
+        return this.inRowMajor(value, order, (rows) =>
+          this.emit.collective('collective_permute', rows, step.meshDims, [this.targets(step)]),
+        );
     }
   }
 
@@ -110,6 +155,7 @@ export class RedistributionWriter {
     after: Sharding,
     value: string,
     dim: number,
+    order: DimOrder,
   ): string {
     const [m] = step.meshDims;
     const { shape } = this.emit.type(value);
@@ -125,7 +171,7 @@ export class RedistributionWriter {
     const start = combine([rows, own], `start(${this.space.mesh.names[m]})`, (size, c) => size * c);
     if (chunks === 1) {
       const part = this.slice(value, dim, start, rows);
-      return step.bytes === 0 || n === 1 ? part : this.contiguous(part);
+      return step.bytes === 0 || n === 1 ? part : this.copied(part, order);
     }
     const split = [...shape.slice(0, dim), chunks, times(rows, n), ...shape.slice(dim + 1)];
     const parts = this.emit.call('aten.reshape.default', [ref(value), this.emit.ints(split)]);
@@ -246,7 +292,7 @@ export class RedistributionWriter {
     ]);
     const place = (d: number): number => 1 + order.indexOf(d);
     const back = dims.flatMap((d) => (d === a ? [0, place(d)] : [place(d)]));
-    const moved = this.emit.call('aten.permute.default', [ref(split), back]);
+    const moved = this.rowMajor(this.emit.call('aten.permute.default', [ref(split), back]));
     const local = this.emit.type(value).shape;
     const joined = dims.map((d) => (d === a ? times(chunkA, n) : d === b ? chunkB : local[d]));
     const whole = this.emit.call('aten.reshape.default', [ref(moved), this.emit.ints(joined)]);
@@ -277,6 +323,25 @@ export class RedistributionWriter {
     return this.emit.call('aten.clone.default', [ref(value)], {
       kwargs: { memory_format: { kind: 'layout', word: 'contiguous_format' } },
     });
+  }
+
+  /** The value row by row: a copy where it does not lie so. */
+  private rowMajor(value: string): string {
+    return this.emit.call('aten.contiguous.default', [ref(value)]);
+  }
+
+  /** A tensor of its own whose dims lie in this order. */
+  private copied(value: string, order: DimOrder): string {
+    return this.inRowMajor(value, order, (rows) => this.contiguous(rows));
+  }
+
+  /** Does something with a value whose dims lie in this order as with one that lies row by row. */
+  private inRowMajor(value: string, order: DimOrder, act: (rows: string) => string): string {
+    if (isRowMajor(order)) return act(value);
+    const permuted = (of: string, dims: DimOrder): string =>
+      this.emit.call('aten.permute.default', [ref(of), [...dims]]);
+    const back = order.map((_, dim) => order.indexOf(dim));
+    return permuted(act(permuted(value, order)), back);
   }
 
   /** Changes a dim with dim 0. */

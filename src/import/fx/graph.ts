@@ -15,6 +15,7 @@ import {
   setOwn,
   typeText,
 } from '../../graph/value.ts';
+import { withStrides } from '../../ops/strides.ts';
 import { isEffect } from '../../passes/plannable/checks.ts';
 import type { Infer } from '../complete/infer.ts';
 import { inferSymbolic } from '../complete/symbolic.ts';
@@ -23,7 +24,6 @@ import { collectiveType } from './collectives.ts';
 import { withDefaultDtype } from './default-dtype.ts';
 import { withoutEffects } from './effects.ts';
 import type { FxClass, FxInput, FxNode } from './record.ts';
-import { withStrides } from './strides.ts';
 import { withoutLists } from './text/lists.ts';
 
 export type { CallToInfer, Infer } from '../complete/infer.ts';

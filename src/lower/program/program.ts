@@ -5,6 +5,7 @@
 import type { Arg, Graph, Node, ValueType } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { DimOrder } from './memory-orders.ts';
 import { argAtRank, dimAtRank } from './rank-int.ts';
 
 /**
@@ -88,6 +89,8 @@ export interface RandomPiece {
   readonly stream: string;
   readonly sharding: number;
   readonly shape: readonly number[];
+  /** Memory order in which one process draws, where that is not row by row. */
+  readonly order?: DimOrder;
 }
 
 /** The program of one rank (a place in the mesh): no symbols of the program are left in it. */

@@ -15,6 +15,7 @@ import {
 } from '../../graph/value.ts';
 import { inferCall } from '../../ops/record/infer.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { stridesAt } from '../../ops/strides.ts';
 import { chooseSizes } from './choose.ts';
 import {
   ProgramAxes,
@@ -228,12 +229,9 @@ class Rebuilding {
         kind: 'tuple',
         items: type.items.map((item, i) => this.resized(item, axes.items[i])),
       };
-    return type.kind === 'tensor'
-      ? tensorType(
-          type.dtype,
-          axes.dims.map((axis) => this.to(axis)),
-        )
-      : type;
+    if (type.kind !== 'tensor') return type;
+    const shape = axes.dims.map((axis) => this.to(axis));
+    return tensorType(type.dtype, shape, stridesAt(type, shape));
   }
 
   /** The call with literals that give the type; as it is, and noted, where there are none. */

@@ -74,23 +74,8 @@ export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-const flash = 'aten._scaled_dot_product_flash_attention_for_cpu';
-const sameWidth = 'Q/K/V should have the same head size';
-/**
- * Rules whose local call the kernel refuses, though the mathematics is right: the flash kernels
- * want values as wide as the queries. `aten.scaled_dot_product_attention` runs the same rule.
- */
-export const KERNEL_LIMITS: readonly string[] = [
-  ...['S(3) -> S(3), R', 'S(3), R -> S(3), R'].map(
-    (rest) =>
-      `${flash}.default: R, R, ${rest}: kernel: scaled_dot_product_attention_flash_attention: ${sameWidth}`,
-  ),
-  ...['R -> P(sum), P(sum), S(3)', 'R, R -> P(sum), P(sum), S(3)'].map(
-    (rest) =>
-      `${flash}_backward.default: S(3), R, R, S(3), S(3), ${rest}: ` +
-      `kernel: scaled_dot_product_attention_flash_attention_backward: ${sameWidth}`,
-  ),
-];
+/** Rules whose local call the kernel refuses, though the mathematics is right. */
+export const KERNEL_LIMITS: readonly string[] = [];
 
 /**
  * Where our schema is wider than PyTorch's: defaults for arguments that traced graphs leave out,

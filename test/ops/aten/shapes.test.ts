@@ -173,7 +173,6 @@ describe('rules that must be offered', () => {
     expect(rules(`${flash}.default`, qkv)).toEqual(
       expect.arrayContaining([
         'S(2), R, R -> S(2), S(2), -, -, -, -, R, R, R',
-        'R, R, S(3) -> S(3), R, -, -, -, -, R, R, R',
       ]),
     );
     expect(rules('gather.default', [t(8, 8), 1, i64(8, 8)])).toContain('P(max), R -> P(max)');

@@ -76,14 +76,18 @@ export function randomText(
   if (cuts.length === 0) return undefined;
   const places = pyTuple(cuts.map((cut) => pyTuple(cut.map(String))));
   const whole = pyList(piece.shape.map(String));
+  const order = piece.order === undefined ? undefined : pyTuple(piece.order.map(String));
   if (node.target === 'aten.native_dropout.default')
     return {
-      text: `native_dropout(here, ${args.join(', ')}, ${whole}, ${places})`,
+      text:
+        `native_dropout(here, ${args.join(', ')}, ${whole}, ` +
+        `${[places, ...(order === undefined ? [] : [order])].join(', ')})`,
       helpers: ['native_dropout', 'part'],
     };
   if (LIKE.has(node.target)) {
     const [like, ...rest] = args;
-    const empty = `torch.empty(${whole}, dtype=${like}.dtype, device=here.device)`;
+    const sizes = order === undefined ? `empty(${whole}` : `empty_permuted(${whole}, ${order}`;
+    const empty = `torch.${sizes}, dtype=${like}.dtype, device=here.device)`;
     return {
       text: `part(here, ${node.target}(${[empty, ...rest].join(', ')}), ${places})`,
       helpers: ['part'],

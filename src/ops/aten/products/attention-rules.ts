@@ -1,8 +1,7 @@
 /**
  * Sizes, work and rules of scaled dot product attention, out = softmax(scale q kᵀ + mask) v with
  * tensors [batch, heads, rows, channels]. With the row sums of exponentials (`logsumexp`, lse)
- * known, the backward is a sum over query rows, key rows and value channels, which is where its
- * rules come from:
+ * known, the backward is a sum over query rows and key rows, which is where its rules come from:
  *
  *   p = exp(scale q kᵀ + mask - lse) dv = pᵀ g ds = p (g vᵀ - rowsum(g out)) dq = scale ds k dk =
  *   scale dsᵀ q
@@ -118,6 +117,8 @@ interface ForwardPlan {
   readonly mask: string | undefined;
   readonly lse: boolean;
   readonly lseUnit: number;
+  /** True where values may be wider or narrower than queries: no fused kernel takes such. */
+  readonly anyWidth?: boolean;
 }
 
 /**
@@ -170,7 +171,7 @@ export function forwardRules(plan: ForwardPlan): Rule[] {
   }
   const last = rank - 1;
   const value = S(last, { slicing: 'any' });
-  if (sizes.values > 1)
+  if (plan.anyWidth === true && sizes.values > 1)
     rules.push(rule(slotsByName(ctx, { value }), results(plan, value, R), { origin: 'ext' }));
   for (const kind of linearKinds(need(ctx, 'value').dtype))
     rules.push(
@@ -194,8 +195,8 @@ export interface BackwardForm {
 }
 
 /**
- * Rules of a fused backward: heads, batch, rows of queries or of keys, value channels, pending
- * gradients and values.
+ * Rules of a fused backward: heads, batch, rows of queries or of keys, pending gradients and
+ * values.
  */
 export function backwardRules(ctx: TypedContext, form: BackwardForm): Rule[] {
   const sizes = fusedSizes(ctx);
@@ -209,7 +210,6 @@ export function backwardRules(ctx: TypedContext, form: BackwardForm): Rule[] {
   if (sizes.queries > 1 && (unit === 1 || sizes.queries % unit === 0))
     rules.push(backward.cutQueries(S(2, { slicing, even: unit > 1, unit })));
   if (sizes.keys > 1) rules.push(backward.cutKeys(S(2, { slicing })));
-  if (sizes.values > 1) rules.push(backward.cutValues(S(3)));
   const kinds: readonly ReduceOp[] = linearKinds(need(ctx, 'value').dtype);
   for (const kind of kinds) rules.push(backward.pendingGradient(P(kind)));
   for (const kind of kinds) rules.push(backward.pendingValue(P(kind)));
@@ -274,13 +274,6 @@ class FusedBackward {
     return this.build(
       { inputs: { k: cut, v: cut, mask: mask.slot }, grads: [P(), cut, cut, mask.grad] },
       { origin: 'ext', ...this.rewrite },
-    );
-  }
-
-  cutValues(cut: RuleSlot): Rule {
-    return this.build(
-      { inputs: { g: cut, v: cut, out: cut }, grads: [P(), P(), cut, P()] },
-      { origin: 'ext' },
     );
   }
 

@@ -269,6 +269,7 @@ const composite = defineOp('aten.scaled_dot_product_attention.default', {
       mask: 'attn_mask',
       lse: false,
       lseUnit: 1,
+      anyWidth: true,
     }),
   flops: (ctx) => forwardWork(compositeSizes(ctx)),
   bytes: (ctx) => fusedBytes(ctx, ['query', 'key', 'value', 'attn_mask'], 1),

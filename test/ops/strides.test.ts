@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 
-import type { Arg, ValueType } from '../../../src/graph/types.ts';
-import { contiguousStride, tensorType } from '../../../src/graph/value.ts';
-import { withStrides } from '../../../src/import/fx/strides.ts';
-import { text } from '../fixtures.ts';
+import type { Arg, ValueType } from '../../src/graph/types.ts';
+import { contiguousStride, tensorType } from '../../src/graph/value.ts';
+import { withStrides } from '../../src/ops/strides.ts';
+import { text } from '../import/fixtures.ts';
 
 /**
  * Strides of eager PyTorch: random operands (dims in any memory order, gaps, stretched dims)
@@ -27,7 +27,7 @@ function inferred([target, operands, rest, results]: Case): number[][] {
   const args: Arg[] = [...[...types.keys()].map((name): Arg => ({ kind: 'value', name })), ...rest];
   const plain = results.map(([shape]) => tensorType('f32', shape));
   const type: ValueType = /split|unbind/.test(target) ? { kind: 'tuple', items: plain } : plain[0];
-  const found = withStrides({ target, args, kwargs: {}, name: 'y' }, type, (name) =>
+  const found = withStrides({ target, args, kwargs: {} }, type, (name) =>
     types.get(name)!,
   );
   const items = found.kind === 'tuple' ? found.items : [found];

@@ -5,7 +5,7 @@
  * rules know dtype and shape alone, so this runs behind them; sizes must be numbers.
  */
 
-import type { Arg, TensorType, ValueType } from '../../graph/types.ts';
+import type { Arg, Node, TensorType, ValueType } from '../graph/types.ts';
 import {
   contiguousStride,
   eachOperand,
@@ -14,8 +14,10 @@ import {
   isList,
   isRef,
   tensorType,
-} from '../../graph/value.ts';
-import type { CallToInfer } from '../complete/infer.ts';
+} from '../graph/value.ts';
+
+/** A call, as far as it decides where its results lie. */
+type CallToLay = Pick<Node, 'target' | 'args' | 'kwargs'>;
 
 /** Sizes and strides of a value, in elements. */
 interface Strided {
@@ -26,7 +28,7 @@ interface Strided {
 type TypeOf = (name: string) => ValueType;
 
 /** The type with the strides that the call gives its tensors. */
-export function withStrides(call: CallToInfer, type: ValueType, typeOf: TypeOf): ValueType {
+export function withStrides(call: CallToLay, type: ValueType, typeOf: TypeOf): ValueType {
   const name = /^(?:aten|prims)\.(\w+?)(?:\.\w+)?$/.exec(call.target)?.[1];
   if (name === undefined || !RULES.has(name)) return type;
   const rule = RULES.get(name)!;
@@ -41,9 +43,43 @@ export function withStrides(call: CallToInfer, type: ValueType, typeOf: TypeOf):
   return type.kind === 'tuple' ? { kind: 'tuple', items: type.items.map(set) } : set(type, 0);
 }
 
+/**
+ * The dims of a tensor from the slowest to the fastest in memory. A dim that repeats its elements
+ * (stride 0) comes before the next one that does not: a copy has it there.
+ */
+export function dimOrder({ shape, stride }: TensorType): readonly number[] {
+  const dims = rowMajor(shape.length).reverse();
+  const steps = stride === undefined ? undefined : numbers(stride);
+  if (steps === undefined) return dims;
+  const order = dims.filter((d) => steps[d] !== 0).sort((a, b) => steps[b] - steps[a] || a - b);
+  for (const d of dims.filter((dim) => steps[dim] === 0).reverse()) {
+    const next = order.indexOf(d + 1);
+    order.splice(next < 0 ? order.length : next, 0, d);
+  }
+  return order;
+}
+
+/**
+ * Strides of a tensor at other sizes: its dims in the same order, without gaps, and dims that
+ * repeat their elements again. Undefined for row-major ones.
+ */
+export function stridesAt(
+  type: TensorType,
+  shape: readonly number[],
+): readonly number[] | undefined {
+  const steps = type.stride === undefined ? undefined : numbers(type.stride);
+  if (steps === undefined) return undefined;
+  const fastestFirst = dimOrder(type)
+    .filter((dim) => steps[dim] !== 0)
+    .reverse();
+  const packed = dense(fastestFirst, shape);
+  const stride = shape.map((_, dim) => (steps[dim] === 0 ? 0 : packed[dim]));
+  return isContiguousStride(shape, stride) ? undefined : stride;
+}
+
 /** Strides of result `at`; undefined for row-major ones, and where they are not known. */
 type Rule = (
-  call: CallToInfer,
+  call: CallToLay,
   shape: readonly number[],
   typeOf: TypeOf,
   at: number,
@@ -62,13 +98,13 @@ function strided(type: ValueType): Strided | undefined {
     : { shape, stride };
 }
 
-function operand(call: CallToInfer, typeOf: TypeOf): Strided | undefined {
+function operand(call: CallToLay, typeOf: TypeOf): Strided | undefined {
   const [first] = call.args;
   return first !== undefined && isRef(first) ? strided(typeOf(first.name)) : undefined;
 }
 
 /** A positional argument, or the keyword of its name. */
-function argument(call: CallToInfer, at: number, name: string): Arg | undefined {
+function argument(call: CallToLay, at: number, name: string): Arg | undefined {
   return call.args[at] ?? getOwn(call.kwargs, name);
 }
 
@@ -85,7 +121,7 @@ function wrap(dim: number, rank: number): number {
 
 type ViewRule = (
   x: Strided,
-  call: CallToInfer,
+  call: CallToLay,
   shape: readonly number[],
 ) => readonly number[] | undefined;
 
@@ -366,6 +402,7 @@ const POINTWISE = [
   'minimum',
   'mul',
   'mul_',
+  'native_dropout_backward',
   'ne',
   'neg',
   'pow',
@@ -393,7 +430,18 @@ const POINTWISE = [
 
 const RULES: ReadonlyMap<string, Rule> = new Map<string, Rule>([
   ...POINTWISE.map((name): [string, Rule] => [name, pointwise]),
-  ...['alias', 'detach', 'detach_', 'lift_fresh'].map((name): [string, Rule] => [name, view(same)]),
+  ...[
+    'alias',
+    'detach',
+    'detach_',
+    'lift_fresh',
+    'bernoulli_',
+    'normal_',
+    'uniform_',
+    'exponential_',
+    'log_normal_',
+    'geometric_',
+  ].map((name): [string, Rule] => [name, view(same)]),
   // Tracing writes dropout as a copy, also where it drops nothing.
   ...[
     'clone',
@@ -406,6 +454,8 @@ const RULES: ReadonlyMap<string, Rule> = new Map<string, Rule>([
     'convert_element_type',
     'rand_like',
     'randn_like',
+    'bernoulli',
+    'native_dropout',
   ].map((name): [string, Rule] => [name, view(preserved)]),
   ...['view', '_unsafe_view', 'reshape', 'flatten', 'unflatten'].map((name): [string, Rule] => [
     name,

@@ -1,0 +1,134 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+
+import { afterAll, describe, expect, test } from 'vitest';
+
+import { exportSource } from '../../src/backend/target.ts';
+import { builtinOperators } from '../../src/entries/ops.ts';
+import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
+import { torchTarget } from '../../src/export/torch/target.ts';
+import { importGraph } from '../../src/index.ts';
+import { shard } from '../../src/plan/shard.ts';
+
+/**
+ * Kernels whose numbers depend on the memory order of their operands, behind moves along inner dims:
+ * two gloo processes by the exported program, and one process by the program before it was cut.
+ */
+const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
+const folder = mkdtempSync(join(tmpdir(), 'shardwright-order-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+const table = builtinOperators();
+
+/** A program with these inputs and lines, which returns the values that are named. */
+interface Case {
+  readonly inputs: Readonly<Record<string, string>>;
+  readonly lines: readonly string[];
+  readonly returns: readonly string[];
+  readonly pins: Readonly<Record<string, string>>;
+}
+
+const ops = 'torch.ops.aten';
+const CASES: Readonly<Record<string, Case>> = {
+  'attention, weight norm, complex views and views by strides': {
+    inputs: {
+      q: 'f64[1, 2, 8, 4]',
+      k: 'f64[1, 2, 8, 4]',
+      v: 'f64[1, 2, 8, 4]',
+      rows: 'f64[2, 8, 3, 4]',
+      weight: 'f64[8, 4, 6]',
+      gain: 'f64[1, 1, 6]',
+      x: 'f64[8, 8, 2]',
+      w: 'f64[8, 8, 2]',
+      few: 'f64[2, 8, 2]',
+      table: 'f64[4, 6]',
+    },
+    lines: [
+      `attn = ${ops}._scaled_dot_product_flash_attention_for_cpu.default(q, k, v, 0.0, True)`,
+      'out: "f64[1, 2, 8, 4]" = attn[0]',
+      // Heads that were columns of a projection: their rows are not neighbours in memory.
+      `heads: "f64[2, 3, 8, 4][96, 4, 12, 1]" = ${ops}.transpose.int(rows, 1, 2)`,
+      `own = ${ops}._scaled_dot_product_flash_attention_for_cpu.default(heads, heads, heads, 0.0, True)`,
+      'seen: "f64[2, 3, 8, 4]" = own[0]',
+      `back: "f64[2, 8, 3, 4]" = ${ops}.transpose.int(seen, 1, 2)`,
+      `flat: "f64[2, 8, 12]" = ${ops}.view.default(back, [2, 8, 12])`,
+      `wn = ${ops}._weight_norm_interface.default(weight, gain, 2)`,
+      'normed: "f64[8, 4, 6]" = wn[0]',
+      `a: "c128[8, 8]" = ${ops}.view_as_complex.default(x)`,
+      `b: "c128[8, 8]" = ${ops}.view_as_complex.default(w)`,
+      `c: "c128[8, 8]" = ${ops}.mul.Tensor(a, b)`,
+      `pairs: "f64[8, 8, 2]" = ${ops}.view_as_real.default(c)`,
+      `bent: "f64[2, 8, 2]" = ${ops}.relu.default(few)`,
+      `z: "c128[2, 8]" = ${ops}.view_as_complex.default(bent)`,
+      `exchanged: "f64[2, 8, 2]" = ${ops}.view_as_real.default(z)`,
+      `cells: "f64[4, 6]" = ${ops}.relu.default(table)`,
+      `steps: "f64[6, 3]" = ${ops}.as_strided.default(cells, [6, 3], [4, 1])`,
+    ],
+    returns: ['out', 'flat', 'normed', 'pairs', 'exchanged', 'steps'],
+    pins: {
+      ...{ q: 'S(3)', k: 'S(3)', v: 'S(3)', rows: 'S(3)', heads: 'S(3)', seen: 'R' },
+      ...{ weight: 'S(1)', normed: 'R', x: 'S(2)', w: 'S(1)', c: 'S(0)' },
+      ...{ few: 'S(2)', bent: 'S(2)', z: 'S(0)', table: 'S(1)', cells: 'S(1)', steps: 'R' },
+    },
+  },
+  'the draws of dropout': {
+    inputs: { x: 'f64[8, 8]', y: 'f64[8, 6]', m: 'f64[4, 8]', w: 'f64[8, 6]' },
+    lines: [
+      `first = ${ops}.native_dropout.default(x, 0.5, True)`,
+      'gathered: "f64[8, 8]" = first[0]',
+      `t: "f64[6, 8][1, 6]" = ${ops}.t.default(y)`,
+      `second = ${ops}.native_dropout.default(t, 0.5, True)`,
+      'turned: "f64[6, 8]" = second[0]',
+      `h: "f64[4, 6]" = ${ops}.mm.default(m, w)`,
+      `g: "f64[4, 6]" = ${ops}.relu.default(h)`,
+      `third = ${ops}.native_dropout.default(g, 0.5, True)`,
+      'scattered: "f64[4, 6]" = third[0]',
+    ],
+    returns: ['gathered', 'turned', 'scattered'],
+    pins: {
+      ...{ x: 'S(1)', gathered: 'R', y: 'S(0)', t: 'S(1)', turned: 'S(0)' },
+      ...{ m: 'S(1)', w: 'S(0)', g: 'S(1)', scattered: 'R' },
+    },
+  },
+};
+
+async function check(name: string): Promise<unknown> {
+  const { inputs, lines, returns, pins } = CASES[name];
+  const typed = Object.entries(inputs).map(([input, type]) => `${input}: "${type}"`);
+  const text = [
+    'class m(torch.nn.Module):',
+    `    def forward(self, ${typed.join(', ')}):`,
+    ...[...lines, `return (${returns.join(', ')},)`].map((line) => `        ${line}`),
+  ].join('\n');
+  const graph = importGraph(text);
+  const request = {
+    ...DEFAULT_REQUEST,
+    mesh: 'tp=2',
+    cluster: 'dgx-h100',
+    pins: Object.entries(pins).map(([node, spec]) => ({ node, spec })),
+  };
+  const result = await shard(graph, request, { table });
+  if (result.status !== 'planned') throw new Error(`${name} has no plan`);
+  const source = exportSource({ plan: result.plan, program: result.graph }, table);
+  const at = join(folder, name.replaceAll(/\W+/g, '-'));
+  for (const file of torchTarget.check?.(source) ?? []) {
+    mkdirSync(dirname(join(at, file.name)), { recursive: true });
+    writeFileSync(join(at, file.name), file.text);
+  }
+  const run = ['-m', 'torch.distributed.run', '--log-dir', at, '--standalone'];
+  const { stdout, stderr } = spawnSync(
+    python,
+    [...run, '--nproc-per-node', '2', join(at, 'check.py')],
+    { encoding: 'utf8', env: { ...process.env, OMP_NUM_THREADS: '1' } },
+  );
+  const line = stdout.split('\n').find((row) => row.startsWith('{'));
+  if (line === undefined) throw new Error(stderr);
+  return JSON.parse(line);
+}
+
+describe('a moved value lies in the memory order of one process', () => {
+  test.each(Object.keys(CASES))('%s', async (name) => {
+    expect(await check(name)).toMatchObject({ compared: CASES[name].returns.length, failed: [] });
+  });
+});
