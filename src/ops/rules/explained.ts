@@ -35,6 +35,11 @@ const SECOND = /[^,>]*, [SP]\(.*/;
 
 export const EXPLAINED: readonly Explanation[] = [
   missing(
+    /aten\._scaled_dot_product_\w+\.default/,
+    /R, R, S\(3\).* -> S\(3\), .*|S\(3\), .* -> P\(sum\), P\(sum\), S\(3\).*/,
+    'fused kernels take no values that are narrower or wider than queries',
+  ),
+  missing(
     /(aten|stablehlo|chlo)\.(log|log2|log10|log1p|log_plus_one|sqrt|rsqrt|acosh|digamma)_?(\.default)?/,
     /P\(min\) -> P\((min|max)\)/,
     'domain: true only where the reduced value lies in the domain of the function, which ' +

@@ -28,7 +28,7 @@ export function bucketProgram(program: DeviceProgram, bucketBytes: number): Devi
   if (buckets.length === 0) return program;
   const names = new Set(graph.nodes.map((n) => n.name));
   const bucketOf = new Map(buckets.flatMap((b) => b.members.map((m) => [m.at, b] as const)));
-  // Views of what is not there yet follow the bucket.
+  // Calls on what is not there yet follow the bucket.
   const waiting = new Map<string, Bucket>();
   const delayed = new Map(buckets.map((b) => [b, [] as Node[]]));
   const nodes: Node[] = [];
@@ -44,7 +44,7 @@ export function bucketProgram(program: DeviceProgram, bucketBytes: number): Devi
     }
     const [first] = node.args;
     const source =
-      first !== undefined && isRef(first) && VIEWS.has(node.target)
+      first !== undefined && isRef(first) && FOLLOWING.has(node.target)
         ? waiting.get(first.name)
         : undefined;
     if (source === undefined) nodes.push(node);
@@ -86,7 +86,8 @@ const JOINED: ReadonlySet<CollectiveKind> = new Set<CollectiveKind>([
 ]);
 
 /** Calls that a redistribution writes after its collective: these move with it. */
-const VIEWS: ReadonlySet<string> = new Set([
+const FOLLOWING: ReadonlySet<string> = new Set([
+  'aten.contiguous.default',
   'aten.transpose.int',
   'aten.slice.Tensor',
   'aten.view.default',
@@ -102,7 +103,7 @@ function findBuckets({ graph, mesh }: DeviceProgram, bucketBytes: number): Bucke
     for (let k = userStart[at]; k < userStart[at + 1]; k++) {
       const user = users[k];
       const [operand] = graph.nodes[user].args;
-      const view = VIEWS.has(graph.nodes[user].target) && operand !== undefined && isRef(operand);
+      const view = FOLLOWING.has(graph.nodes[user].target) && operand !== undefined && isRef(operand);
       first = Math.min(first, view ? firstReader(user) : user);
     }
     return first;

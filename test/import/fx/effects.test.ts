@@ -92,7 +92,7 @@ describe('with_effects', () => {
 test('the hint for a factory of another dtype is to write the dtype in the call', () => {
   const text = `class G(torch.nn.Module):
     def forward(self, x: "bf16[8, 16]"):
-        ones: "bf16[8, 16]" = torch.ops.aten.ones.default([8, 16], device = device(type='cpu'), pin_memory = False)
+        ones: "i32[8, 16]" = torch.ops.aten.ones.default([8, 16], device = device(type='cpu'), pin_memory = False)
         return (ones,)
 `;
   let refusal: unknown;
