@@ -12,9 +12,7 @@ import { type Golden, LONG, QUICK } from './requests.ts';
 const FILE = new URL('golden.json', import.meta.url);
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const RECORDS = process.env.SHARDWRIGHT_RECORD === '1';
-const recorded: Record<string, Golden> = RECORDS
-  ? {}
-  : (JSON.parse(readFileSync(FILE, 'utf8')) as Record<string, Golden>);
+const recorded = JSON.parse(readFileSync(FILE, 'utf8')) as Record<string, Golden>;
 
 afterAll(() => {
   if (RECORDS) writeFileSync(FILE, `${JSON.stringify(recorded, null, 2)}\n`);

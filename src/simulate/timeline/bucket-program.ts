@@ -103,8 +103,9 @@ function findBuckets({ graph, mesh }: DeviceProgram, bucketBytes: number): Bucke
     for (let k = userStart[at]; k < userStart[at + 1]; k++) {
       const user = users[k];
       const [operand] = graph.nodes[user].args;
-      const view = FOLLOWING.has(graph.nodes[user].target) && operand !== undefined && isRef(operand);
-      first = Math.min(first, view ? firstReader(user) : user);
+      const follows =
+        FOLLOWING.has(graph.nodes[user].target) && operand !== undefined && isRef(operand);
+      first = Math.min(first, follows ? firstReader(user) : user);
     }
     return first;
   };
