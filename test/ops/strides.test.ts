@@ -27,9 +27,7 @@ function inferred([target, operands, rest, results]: Case): number[][] {
   const args: Arg[] = [...[...types.keys()].map((name): Arg => ({ kind: 'value', name })), ...rest];
   const plain = results.map(([shape]) => tensorType('f32', shape));
   const type: ValueType = /split|unbind/.test(target) ? { kind: 'tuple', items: plain } : plain[0];
-  const found = withStrides({ target, args, kwargs: {} }, type, (name) =>
-    types.get(name)!,
-  );
+  const found = withStrides({ target, args, kwargs: {} }, type, (name) => types.get(name)!);
   const items = found.kind === 'tuple' ? found.items : [found];
   return items.map((item) =>
     item.kind === 'tensor'

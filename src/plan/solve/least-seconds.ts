@@ -141,9 +141,7 @@ async function firstUnderBudget(
   const starts = better === undefined ? known : [better, ...known];
   // Where it was not known that the peak might bind, the proof gets the work of a request that
   // limits the states alone.
-  const work = peakBinds(request)
-    ? { workLimit: workOnProof(problem, request, { isFar }) }
-    : {};
+  const work = peakBinds(request) ? { workLimit: workOnProof(problem, request, { isFar }) } : {};
   const proof = { ...asked, ...deadline.solveOptions, starts, searchesWide: isFar, ...work };
   return { solution: await solveOrRefuse(prepared, problem, proof, deadline), fits: quick?.choice };
 }

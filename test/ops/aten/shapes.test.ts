@@ -171,9 +171,7 @@ describe('result types', () => {
 describe('rules that must be offered', () => {
   test('attention, gather, triu, lookups, norms and expand offer the rules that users expect', () => {
     expect(rules(`${flash}.default`, qkv)).toEqual(
-      expect.arrayContaining([
-        'S(2), R, R -> S(2), S(2), -, -, -, -, R, R, R',
-      ]),
+      expect.arrayContaining(['S(2), R, R -> S(2), S(2), -, -, -, -, R, R, R']),
     );
     expect(rules('gather.default', [t(8, 8), 1, i64(8, 8)])).toContain('P(max), R -> P(max)');
     expect(rules('triu.default', [t(4, 8, 12)])).toContain('S(0) -> S(0)');
