@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
 
 import { COMMAND } from '../../scripts/command.ts';
-import { parseDuration } from '../../src/cli/input/flags/read.ts';
+import { parseSeconds } from '../../src/cli/input/flags/read.ts';
 import { runCli } from '../../src/cli/program.ts';
 import type { RunControl } from '../../src/cli/thread/run-control.ts';
 import { readPlan } from '../../src/plan/record/schema.ts';
@@ -135,9 +135,9 @@ it.each([
   ['10m', 600],
   ['1.5h', 5400],
 ])('a time limit of %s is %i seconds', (text, seconds) => {
-  expect(parseDuration(text, '--time-limit')).toBe(seconds);
+  expect(parseSeconds(text, '--time-limit')).toBe(seconds);
 });
 
 it.each(['0', '-1', '10d', 'm', '', '1e400'])('a time limit of %j is refused', (text) => {
-  expect(() => parseDuration(text, '--time-limit')).toThrow(/is not a time above zero/);
+  expect(() => parseSeconds(text, '--time-limit')).toThrow(/is not a time above zero/);
 });

@@ -15,6 +15,16 @@ const WAIVED: Readonly<Record<string, readonly [reason: string, entries: readonl
   log: ['domain: other ranks may hold values outside it', ['Pmin -> Pmin']],
   log1p: ['domain', ['Pmin -> Pmin']],
   rsqrt: ['domain', ['Pmin -> Pmax']],
+  ...Object.fromEntries(
+    ['sdpa_cpu_flash', 'sdpa_flash'].map((name) => [
+      name,
+      ['values as wide as queries: fused kernels take no others', ['R,R,S3 -> S3,R']],
+    ]),
+  ),
+  sdpa_flash_bw: [
+    'values as wide as queries: fused kernels take no others',
+    ['S3,R,R,S3,S3,R,R,R -> Psum,Psum,S3'],
+  ],
   logical_not: [
     'accident of random floats that are never zero',
     ['Pmax -> Pmax|Psum', 'Pmin -> Pmax|Psum'],
@@ -48,7 +58,10 @@ const WAIVED: Readonly<Record<string, readonly [reason: string, entries: readonl
       'Psum,R,R,R,R,Psum -> Psum,Psum,Psum',
     ],
   ],
-  sdpa_efficient: ['the kernel pads its log-sum-exp to multiples of 32 rows', ['S2,R,R -> S2,S2']],
+  sdpa_efficient: [
+    'the kernel pads its log-sum-exp to multiples of 32 rows; values are as wide as queries',
+    ['S2,R,R -> S2,S2', 'R,R,S3 -> S3,R'],
+  ],
 };
 
 describe('rules against the brute-force validator', () => {

@@ -41,8 +41,8 @@ describe('in part: a slip is answered by what, where and the nearest right word'
     ['a mesh of verify', () => ['verify', MODEL, '--mesh', '8'], /^E_USAGE --mesh '8'/],
     [
       'part of a cluster',
-      () => ['plan', MODEL, '--mesh', 'dp=4', '--cluster', 'h200'],
-      /did you mean 'dgx-h200'/,
+      () => ['plan', MODEL, '--mesh', 'dp=4', '--cluster', 'p5-48xlarge'],
+      /did you mean 'aws-p5-48xlarge'/,
     ],
     [
       'no cluster',

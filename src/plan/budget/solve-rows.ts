@@ -7,7 +7,7 @@ import { defined } from '../../defined.ts';
 import { rowAsCost } from '../../solver/problem/recost.ts';
 import type { PreparedProblem } from '../../solver/search/prepared.ts';
 import type { LinearRow, Problem, Solution } from '../../solver/types.ts';
-import { type Effort, gapOnTheWay, WORK_OF_SECOND_PROOF, workOn } from '../request/efforts.ts';
+import { type Effort, gapOnTheWay, LATER_PROOF_SHARE, workOn } from '../request/efforts.ts';
 import { gapUnderMemory } from '../request/request.ts';
 import { neighbourhoodStart } from '../solve/neighbourhood-start.ts';
 import { solveUnlessLate } from '../solve/solve-or-refuse.ts';
@@ -80,7 +80,7 @@ async function proven(
     certify,
     gap: gapOnTheWay(request),
     ...(endsEarly ? { enough: gapUnderMemory(request) } : {}),
-    workLimit: (isSecond ? WORK_OF_SECOND_PROOF : 1) * workShare * workOn(problem),
+    workLimit: (isSecond ? LATER_PROOF_SHARE : 1) * workShare * workOn(problem),
     starts,
     searchesWide: isSecond,
     seed: request.seed,

@@ -28,7 +28,7 @@ const ASKED_EXTENSIONS = 2;
  * Share of the usual work that a proof from a better choice may take: exact elimination of what
  * such a choice leaves takes most of it.
  */
-export const WORK_OF_SECOND_PROOF = 16;
+export const LATER_PROOF_SHARE = 16;
 /** Rounds of a neighbourhood search: what its prices need to settle. The proof finds the rest. */
 export const NEIGHBOURHOOD_ROUNDS = 5;
 

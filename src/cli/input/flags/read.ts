@@ -60,7 +60,7 @@ export function parsePositive(text: string, flag: string): number {
 const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600 };
 
 /** `600`, `600s`, `10m`, `1.5h`: a time, in seconds. */
-export function parseDuration(text: string, flag: string): number {
+export function parseSeconds(text: string, flag: string): number {
   const match = /^((?:\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d{1,3})?)([smh]?)$/.exec(text.trim());
   const seconds = match === null ? 0 : Number(match[1]) * SECONDS[match[2] || 's'];
   if (!(seconds > 0) || !Number.isFinite(seconds))

@@ -12,9 +12,9 @@ import {
   countFrom,
   oneOf,
   parseBytes,
-  parseDuration,
   parseFraction,
   parseInputDim,
+  parseSeconds,
 } from './read.ts';
 
 export const JSON_FLAG = { json: on('--json', 'print exactly one JSON value') };
@@ -156,7 +156,7 @@ export const TIME_LIMIT = {
       'start of the process. A command that has found none ends half a second later. ' +
       'Re-costing and proving the answer take up to an eighth of the time before the search, ' +
       'and up to 10 s more where no plan is known to fit',
-    parseDuration,
+    parseSeconds,
     (timeLimitSeconds) => ({ timeLimitSeconds }),
   ),
 };
