@@ -24,8 +24,11 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const WORLDS = [2, 4, 8];
 /** Plans that one start of Python runs. */
 const JOBS = 8;
-/** Models that are run every time; the others with SHARDWRIGHT_FULL=1. */
-const DAILY = new Set(['mlp', 'llama-sdpa']);
+/** Models that are run every time, on this many processes; all others with SHARDWRIGHT_FULL=1. */
+const DAILY: Readonly<Partial<Record<string, readonly number[]>>> = {
+  mlp: WORLDS,
+  'llama-sdpa': [4],
+};
 const isChanged = process.env.SHARDWRIGHT_RECORD === 'changed';
 const isRecording = isChanged || process.env.SHARDWRIGHT_RECORD === '1';
 const isFull = process.env.SHARDWRIGHT_FULL === '1' || isRecording;
@@ -68,7 +71,7 @@ describe.each(WORLDS)('%i processes', (world) => {
     mesh.split(',').reduce((n, dim) => n * Number(dim.split('=')[1]), 1);
   const cases = RUNNING.filter(({ mesh }) => size(mesh) === world);
   const models = [...new Set(cases.map(({ model }) => model))].filter(
-    (model) => isFull || DAILY.has(model),
+    (model) => isFull || DAILY[model]?.includes(world) === true,
   );
 
   test.each(models)(
