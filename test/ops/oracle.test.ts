@@ -18,11 +18,11 @@ const WAIVED: Readonly<Record<string, readonly [reason: string, entries: readonl
   ...Object.fromEntries(
     ['sdpa_cpu_flash', 'sdpa_flash'].map((name) => [
       name,
-      ['values as wide as queries: fused kernels take no others', ['R,R,S3 -> S3,R']],
+      ['values as wide as queries: the flash kernels take no others', ['R,R,S3 -> S3,R']],
     ]),
   ),
   sdpa_flash_bw: [
-    'values as wide as queries: fused kernels take no others',
+    'values as wide as queries: the flash kernels take no others',
     ['S3,R,R,S3,S3,R,R,R -> Psum,Psum,S3'],
   ],
   logical_not: [
@@ -59,7 +59,7 @@ const WAIVED: Readonly<Record<string, readonly [reason: string, entries: readonl
     ],
   ],
   sdpa_efficient: [
-    'the kernel pads its log-sum-exp to multiples of 32 rows; values are as wide as queries',
+    'the kernel pads its log-sum-exp to multiples of 32 rows; and no form was run with values of another width than queries',
     ['S2,R,R -> S2,S2', 'R,R,S3 -> S3,R'],
   ],
 };

@@ -40,8 +40,8 @@ const known = (word: string): boolean => /^(R|S\d|P(sum|avg|max|min))$/.test(wor
 
 /** Rows in which ours costs more, with the reason. */
 const COSTLIER: Readonly<Record<string, string>> = {
-  'sdpa_cpu_flash R,S0,S3': 'no fused kernel takes values that are narrower than queries',
-  'sdpa_cpu_flash S3,S2,S3': 'no fused kernel takes values that are narrower than queries',
+  'sdpa_cpu_flash R,S0,S3': 'the flash kernels take no values that are narrower than queries',
+  'sdpa_cpu_flash S3,S2,S3': 'the flash kernels take no values that are narrower than queries',
   'vector_norm2 S0': 'a pending p-norm is no placement of ours',
   'vector_norm2 S1': 'a pending p-norm is no placement of ours',
   'vector_norm_inf Pmax': 'the rule of 2.13 is wrong: it loses the absolute value',

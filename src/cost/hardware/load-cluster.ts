@@ -51,7 +51,7 @@ export function loadCluster(nameOrJson: string): Cluster {
   const usual = nodeOfAccelerator(text, facts);
   if (usual !== undefined) {
     const cluster = clusterOfNode(usual, facts);
-    const taken = `'${text}' is taken as ${usual.id}: ${usual.name}`;
+    const taken = `'${text}' is taken as ${usual.id}, a host of ${usual.accelerator}`;
     return { ...cluster, assumptions: [...cluster.assumptions, taken] };
   }
   if (facts.accelerators.some((a) => a.id === text.toLowerCase()))

@@ -37,7 +37,8 @@ export const EXPLAINED: readonly Explanation[] = [
   missing(
     /aten\._scaled_dot_product_\w+\.default/,
     /R, R, S\(3\).* -> S\(3\), .*|S\(3\), .* -> P\(sum\), P\(sum\), S\(3\).*/,
-    'fused kernels take no values that are narrower or wider than queries',
+    'the flash kernels take no values that are narrower or wider than queries; others were not ' +
+      'run, so no fused form is cut there',
   ),
   missing(
     /(aten|stablehlo|chlo)\.(log|log2|log10|log1p|log_plus_one|sqrt|rsqrt|acosh|digamma)_?(\.default)?/,

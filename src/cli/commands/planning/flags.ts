@@ -145,8 +145,8 @@ export const COMPARE_COMMAND = {
   ),
   cluster: list(
     '--cluster <name>',
-    'node design such as dgx-h100, or a JSON file; several side by side, for a model by ' +
-      'name, with devices of their own as in dgx-b200:128',
+    'node design such as dgx-h100, an accelerator such as h100, or a JSON file; several side by ' +
+      'side, for a model by name, with devices of their own as in dgx-b200:128',
     text,
   ),
   equal: value(
@@ -202,8 +202,8 @@ export const COMPARE_COMMAND = {
   ),
   price: list(
     '--price <price>',
-    'with --tokens: of one device for one hour, such as 2.5USD, for all clusters or one for ' +
-      'each (default: what the cluster file states)',
+    'with --tokens: of one device for one hour, such as 2.5USD or $2.5, for all clusters or ' +
+      'one for each (default: what the cluster file states)',
     parsePriceFlag,
   ),
   framework: value(

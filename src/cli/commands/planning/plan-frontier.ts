@@ -46,7 +46,7 @@ interface FrontierTools {
 }
 
 /** Flags that ask for something about one plan. */
-const ALONE = ['range', 'pp', 'emitIlp', 'program', 'overlap'] as const;
+const ALONE = ['recipe', 'range', 'pp', 'emitIlp', 'program', 'overlap'] as const;
 
 /** @throws E_USAGE for a flag that says nothing about a frontier */
 export function checkFrontierFlags(

@@ -40,7 +40,7 @@ export const MESH = value(
 );
 export const CLUSTER = value(
   '--cluster <name>',
-  'node design such as dgx-h100, or a JSON file',
+  'node design such as dgx-h100, an accelerator such as h100, or a JSON file',
   text,
   (cluster) => ({
     cluster,
