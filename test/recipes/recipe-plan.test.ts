@@ -72,3 +72,10 @@ it.each([
   }) as Error;
   await expect(shard(graphOf('mlp'), { ...mlp, ...more })).rejects.toEqual(error);
 });
+
+it('a frontier of several plans refuses the name of one', async () => {
+  const asked = ['plan', fixture('mlp'), '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100'];
+  const run = await cli(...asked, '--recipe', 'replicated', '--frontier', '3');
+  expect(run.code).toBe(2);
+  expect(run.err).toContain('--frontier makes several plans, --recipe is of one');
+});
