@@ -151,30 +151,33 @@ export class ControlWriter {
     ];
     const members = this.callOf(frame, region, args, types, [graph]);
     carries.forEach((carry, k) => this.carried(frame, carry, region, k, members[k]));
-    stacked.forEach(({ whole, k }, i) => {
-      const [n, value] = this.nodeOf(whole);
-      const [from, to] = [this.input(n, 0), this.output(n)];
-      const { meta } = flow.values[value];
-      const steps = this.site.redistributor.plan(
-        { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] },
-        from,
-        to,
-      );
-      if (steps === undefined || steps.steps.some((step) => !LOCAL.has(step.kind)))
-        throw internalError(`what ${call.name} stacks is not ${space.text(to)} for free`);
-      emit.section = frame.section;
-      const placed = {
-        name: this.site.writer.write(
-          steps,
-          members[next.length + i],
-          meta.shape,
-          this.site.orderOf(value),
-        ),
-        sharding: to,
-      };
-      frame.owned.set(value, placed);
-      this.site.note(value, region, k, placed);
-    });
+    stacked.forEach(({ whole, k }, i) =>
+      this.stackOut(frame, region, { whole, k, member: members[next.length + i] }),
+    );
+  }
+
+  /** Takes what a scan stacked to the placement of the plan, which costs nothing. */
+  private stackOut(
+    frame: Frame,
+    region: Region & { kind: 'scan' },
+    { whole, k, member }: { readonly whole: string; readonly k: number; readonly member: string },
+  ): void {
+    const { emit, space, flow, redistributor, writer } = this.site;
+    const [n, value] = this.nodeOf(whole);
+    const [from, to] = [this.input(n, 0), this.output(n)];
+    const { meta } = flow.values[value];
+    const steps = redistributor.plan(
+      { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] },
+      from,
+      to,
+    );
+    if (steps === undefined || steps.steps.some((step) => !LOCAL.has(step.kind)))
+      throw internalError(`what ${region.call.name} stacks is not ${space.text(to)} for free`);
+    emit.section = frame.section;
+    const name = writer.write(steps, member, meta.shape, this.site.orderOf(value));
+    const placed = { name, sharding: to };
+    frame.owned.set(value, placed);
+    this.site.note(value, region, k, placed);
   }
 
   private loop(frame: Frame, region: Region & { kind: 'while' }): void {

@@ -10,7 +10,7 @@ import { fp8Text } from '../../cost/kernels/fp8-recipes.ts';
 import { FP8_RECIPES } from '../../cost/kernels/software.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { parseModelConfig } from '../../models/families.ts';
+import { type ModelConfig, parseModelConfig } from '../../models/families.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Checkpoint } from '../../recipes/checkpoints.ts';
 import type { AskedLayout, Certainty } from '../../recipes/compare/comparison.ts';
@@ -154,8 +154,17 @@ export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: St
     throw new ShardwrightError('E_USAGE', `--layout: ${stop.code} ${stop.message}`, {
       ...(stop.nearest.length > 0 ? { hint: `nearest that fit: ${stop.nearest.join(', ')}.` } : {}),
     });
-  const { routed, shape } = config.architecture;
-  const { pp, ep, etp = 1 } = sizes;
+  checkExperts(question, config, { sizes, kind });
+  checkStages(question, config, { sizes, tuning });
+}
+
+/** @throws E_USAGE where the layout and the routed experts of the model do not fit */
+function checkExperts(
+  question: SweepQuestion,
+  { architecture: { routed } }: ModelConfig,
+  { sizes, kind }: Pick<StatedLayout, 'sizes' | 'kind'>,
+): void {
+  const { ep, etp = 1 } = sizes;
   if (routed === undefined && ep * etp > 1)
     throw new ShardwrightError(
       'E_USAGE',
@@ -172,7 +181,15 @@ export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: St
         hint: `${UNCUT_STREAM}: write sp=1.`,
       },
     );
-  const parts = pp * tuning.chunks;
+}
+
+/** @throws E_USAGE where the layers of the model do not make the stages of the layout */
+function checkStages(
+  question: SweepQuestion,
+  { architecture: { shape } }: ModelConfig,
+  { sizes, tuning }: Pick<StatedLayout, 'sizes' | 'tuning'>,
+): void {
+  const parts = sizes.pp * tuning.chunks;
   const stated = tuning.stageLayers?.reduce((sum, n) => sum + n, 0);
   if (stated !== undefined && stated !== shape.layers)
     throw new ShardwrightError(

@@ -38,37 +38,63 @@ const attention: Lowering = (c) => {
   return [packed ? headsTogether(c, made) : made, key, value, scores];
 };
 
+interface Scored {
+  readonly made: OnnxOperand;
+  readonly scores?: OnnxOperand;
+}
+
 function scored(
   c: OnnxCall,
   query: OnnxOperand,
   key: OnnxOperand,
   value: OnnxOperand,
   past: number,
-): { readonly made: OnnxOperand; readonly scores?: OnnxOperand } {
-  const scale = c.attribute('scale')?.float;
-  const cap = c.float('softcap', 0);
+): Scored {
   const isCausal = c.int('is_causal', 0) !== 0;
   const mask = c.optional(3);
-  const stage = c.int('qk_matmul_output_mode', 0) as Stage;
   const softmaxType = c.int('softmax_precision');
   if (softmaxType !== undefined && softmaxType !== 1 && softmaxType !== 11)
     c.fail('E_UNSUPPORTED', `attribute 'softmax_precision' is ${softmaxType}`, 'use float32, 1');
-  const dtype = query.type.dtype;
-  if (cap === 0 && !c.wants(3) && past === 0 && !(isCausal && mask !== undefined)) {
-    const args = [floatArg(0), isCausal] as const;
-    const given = [query, key, value].map((x) => c.build.ref(x));
-    const made = c.build.emit(
-      'aten.scaled_dot_product_attention.default',
-      [...given, mask === undefined ? null : c.build.ref(widened(c, mask, key)), ...args],
-      { ...(scale === undefined ? {} : { scale: floatArg(scale) }), enable_gqa: true },
-    );
-    return { made };
-  }
+  // It has no effect where the scores are not asked for.
+  const stage = c.int('qk_matmul_output_mode', 0) as Stage;
+  const isPlain = c.float('softcap', 0) === 0 && !c.wants(3) && past === 0;
+  return isPlain && !(isCausal && mask !== undefined)
+    ? { made: fused(c, query, key, value) }
+    : writtenOut(c, [query, key, value], past, stage);
+}
+
+/** Attention as one call. */
+function fused(c: OnnxCall, query: OnnxOperand, key: OnnxOperand, value: OnnxOperand): OnnxOperand {
+  const scale = c.attribute('scale')?.float;
+  const mask = c.optional(3);
+  const given = [query, key, value].map((x) => c.build.ref(x));
+  return c.build.emit(
+    'aten.scaled_dot_product_attention.default',
+    [
+      ...given,
+      mask === undefined ? null : c.build.ref(widened(c, mask, key)),
+      floatArg(0),
+      c.int('is_causal', 0) !== 0,
+    ],
+    { ...(scale === undefined ? {} : { scale: floatArg(scale) }), enable_gqa: true },
+  );
+}
+
+/** Attention as products, mask and softmax, with the scores of the stage that is asked for. */
+function writtenOut(
+  c: OnnxCall,
+  [query, key, value]: readonly [OnnxOperand, OnnxOperand, OnnxOperand],
+  past: number,
+  stage: Stage,
+): Scored {
+  const cap = c.float('softcap', 0);
+  const isCausal = c.int('is_causal', 0) !== 0;
+  const mask = c.optional(3);
   const [, heads, rows, width] = c.sizes(query.type);
   const [, groups, columns] = c.sizes(key.type);
   const repeat = (x: OnnxOperand): OnnxOperand =>
     heads === groups ? x : c.op('repeat_interleave.self_int', x, heads / groups, 1);
-  const factor = floatArg(scale ?? 1 / Math.sqrt(width));
+  const factor = floatArg(c.attribute('scale')?.float ?? 1 / Math.sqrt(width));
   const plain = c.op(
     'mul.Tensor',
     c.op('matmul', query, c.op('transpose.int', repeat(key), -2, -1)),
@@ -86,20 +112,25 @@ function scored(
   const weights = c.op('softmax.int', masked, -1);
   // A row without any key gives zeros.
   const probabilities = isMasked ? c.op('masked_fill.Scalar', weights, isDead, 0) : weights;
-  const made = c.cast(c.op('matmul', probabilities, repeat(value)), dtype);
+  const made = c.cast(c.op('matmul', probabilities, repeat(value)), query.type.dtype);
   if (!c.wants(3)) return { made };
+  checkStage(c, stage, cap !== 0, isMasked);
+  const stages = { 0: plain, 1: capped, 2: masked, 3: probabilities };
+  return { made, scores: stages[stage] };
+}
+
+/** @throws E_UNSUPPORTED for scores that releases of ONNX define differently */
+function checkStage(c: OnnxCall, stage: Stage, isCapped: boolean, isMasked: boolean): void {
   const isAmbiguous =
-    (stage === Stage.plain && cap !== 0) ||
+    (stage === Stage.plain && isCapped) ||
     (stage === Stage.capped && isMasked) ||
-    (stage === Stage.masked && cap !== 0 && isMasked);
+    (stage === Stage.masked && isCapped && isMasked);
   if (isAmbiguous)
     c.fail(
       'E_UNSUPPORTED',
       `'qk_matmul_output_mode' ${stage} means different scores in different releases of ONNX here`,
       'ask for the probabilities (mode 3), or leave the fourth result unread',
     );
-  const stages = { 0: plain, 1: capped, 2: masked, 3: probabilities };
-  return { made, scores: stages[stage] };
 }
 
 function softCapped(c: OnnxCall, scores: OnnxOperand, cap: number): OnnxOperand {

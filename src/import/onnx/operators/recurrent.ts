@@ -108,75 +108,123 @@ function activation(c: OnnxCall, name: string, clip: number | undefined): Activa
     c.op(target, clip === undefined ? x : c.op('clamp', x, floatArg(-clip), floatArg(clip)));
 }
 
-const recurrent =
-  ({ gates, activations, step: makeStep }: Cell): Lowering =>
-  (c) => {
-    const isBatchFirst = c.int('layout', 0) !== 0;
-    const flip = (x: OnnxOperand): OnnxOperand =>
-      isBatchFirst ? c.op('transpose.int', x, 0, 1) : x;
-    const x = flip(c.input(0));
-    const [length, batch] = c.sizes(x.type);
-    const direction = c.text('direction', 'forward');
-    const count = direction === 'bidirectional' ? 2 : 1;
-    const hidden = c.int('hidden_size') ?? c.sizes(c.type(2))[2];
-    if (length > MAX_STEPS)
-      return c.fail('E_LIMIT', `${length} steps; ${MAX_STEPS} are written out`, 'cut the sequence');
-    const lengths = c.optional(4)?.constant?.values;
-    if (c.optional(4) !== undefined && lengths?.every((n) => n === length) !== true)
-      return c.fail('E_UNSUPPORTED', 'sequences of several lengths', 'give all the same length');
-    const clip = c.attribute('clip')?.float;
-    const named = c.texts('activations') ?? Array.from({ length: count }, () => activations).flat();
-    const step = makeStep(c, hidden);
-    const of = (i: number, d: number): OnnxOperand | undefined => {
-      const value = c.optional(i);
-      return value && c.op('select.int', value, 0, d);
-    };
-    const runs = Array.from({ length: count }, (_, d) => {
-      const bias = of(3, d);
-      const start = (i: number): OnnxOperand => {
-        const given = c.optional(i);
-        return given === undefined
-          ? c.filled(0, x.type.dtype, [batch, hidden])
-          : c.op('select.int', flip(given), 0, d);
-      };
-      const own: Direction = {
-        w: of(1, d)!,
-        r: of(2, d)!,
-        wb: bias && rows(c, bias, hidden, 0, gates),
-        rb: bias && rows(c, bias, hidden, gates, 2 * gates),
-        peepholes: c.node.op === 'LSTM' ? of(7, d) : undefined,
-        activations: activations.map((_n, k) =>
-          activation(c, named[d * activations.length + k], clip),
-        ),
-      };
-      const isBackward = direction === 'reverse' || d === 1;
-      let state: State = { h: start(5), ...(c.node.op === 'LSTM' ? { c: start(6) } : {}) };
-      const states: OnnxOperand[] = [];
-      for (let t = 0; t < length; t++) {
-        const at = isBackward ? length - 1 - t : t;
-        state = step(c.op('select.int', x, 0, at), state, own);
-        states[at] = state.h;
-      }
-      return { states, state };
-    });
-    const stepped = Array.from({ length }, (_, t) =>
-      c.op(
-        'stack',
-        runs.map((run) => run.states[t]),
-        0,
-      ),
-    );
-    const y = c.op('stack', stepped, 0);
+/** The states of one direction: after each step in the order of time, and after the last. */
+interface Run {
+  readonly states: readonly OnnxOperand[];
+  readonly state: State;
+}
+
+/** A recurrent call with the sizes and settings that all its directions share. */
+class Unrolled {
+  private readonly isBatchFirst: boolean;
+  private readonly x: OnnxOperand;
+  private readonly length: number;
+  private readonly batch: number;
+  private readonly hidden: number;
+  private readonly direction: string;
+  private readonly count: number;
+  private readonly named: readonly string[];
+  private readonly step: Step;
+
+  constructor(
+    private readonly c: OnnxCall,
+    private readonly cell: Cell,
+  ) {
+    this.isBatchFirst = c.int('layout', 0) !== 0;
+    this.x = this.flip(c.input(0));
+    [this.length, this.batch] = c.sizes(this.x.type);
+    this.direction = c.text('direction', 'forward');
+    this.count = this.direction === 'bidirectional' ? 2 : 1;
+    this.hidden = c.int('hidden_size') ?? c.sizes(c.type(2))[2];
+    this.checkLengths();
+    this.named =
+      c.texts('activations') ?? Array.from({ length: this.count }, () => cell.activations).flat();
+    this.step = cell.step(c, this.hidden);
+  }
+
+  /** All states, and the last ones: of each direction `h`, and `c` where the cell has it. */
+  results(): readonly (OnnxOperand | undefined)[] {
+    const { c, length } = this;
+    const runs = Array.from({ length: this.count }, (_, d) => this.run(d));
+    const stack = (parts: readonly OnnxOperand[]): OnnxOperand => c.op('stack', [...parts], 0);
+    const y = stack(Array.from({ length }, (_, t) => stack(runs.map(({ states }) => states[t]))));
     const last = (pick: (state: State) => OnnxOperand | undefined): OnnxOperand | undefined => {
-      const parts = runs.flatMap((run) => pick(run.state) ?? []);
-      return parts.length === 0 ? undefined : flip(c.op('stack', parts, 0));
+      const parts = runs.flatMap(({ state }) => pick(state) ?? []);
+      return parts.length === 0 ? undefined : this.flip(stack(parts));
     };
     return [
-      isBatchFirst ? c.op('permute', y, [2, 0, 1, 3]) : y,
+      this.isBatchFirst ? c.op('permute', y, [2, 0, 1, 3]) : y,
       last((state) => state.h),
       last((state) => state.c),
     ];
-  };
+  }
+
+  private checkLengths(): void {
+    const { c, length } = this;
+    if (length > MAX_STEPS)
+      c.fail('E_LIMIT', `${length} steps; ${MAX_STEPS} are written out`, 'cut the sequence');
+    const lengths = c.optional(4)?.constant?.values;
+    if (c.optional(4) !== undefined && lengths?.every((n) => n === length) !== true)
+      c.fail('E_UNSUPPORTED', 'sequences of several lengths', 'give all the same length');
+  }
+
+  private run(d: number): Run {
+    const { c, length } = this;
+    const own = this.weights(d);
+    const isBackward = this.direction === 'reverse' || d === 1;
+    let state: State = {
+      h: this.start(5, d),
+      ...(c.node.op === 'LSTM' ? { c: this.start(6, d) } : {}),
+    };
+    const states: OnnxOperand[] = [];
+    for (let t = 0; t < length; t++) {
+      const at = isBackward ? length - 1 - t : t;
+      state = this.step(c.op('select.int', this.x, 0, at), state, own);
+      states[at] = state.h;
+    }
+    return { states, state };
+  }
+
+  private weights(d: number): Direction {
+    const { c, cell, hidden } = this;
+    const { gates, activations } = cell;
+    const clip = c.attribute('clip')?.float;
+    const bias = this.of(3, d);
+    return {
+      w: this.of(1, d)!,
+      r: this.of(2, d)!,
+      wb: bias && rows(c, bias, hidden, 0, gates),
+      rb: bias && rows(c, bias, hidden, gates, 2 * gates),
+      peepholes: c.node.op === 'LSTM' ? this.of(7, d) : undefined,
+      activations: activations.map((_, k) =>
+        activation(c, this.named[d * activations.length + k], clip),
+      ),
+    };
+  }
+
+  private of(input: number, d: number): OnnxOperand | undefined {
+    const value = this.c.optional(input);
+    return value && this.c.op('select.int', value, 0, d);
+  }
+
+  /** The state before the first step; zeros where none is given. */
+  private start(input: number, d: number): OnnxOperand {
+    const { c, x, batch, hidden } = this;
+    const given = c.optional(input);
+    return given === undefined
+      ? c.filled(0, x.type.dtype, [batch, hidden])
+      : c.op('select.int', this.flip(given), 0, d);
+  }
+
+  private flip(x: OnnxOperand): OnnxOperand {
+    return this.isBatchFirst ? this.c.op('transpose.int', x, 0, 1) : x;
+  }
+}
+
+const recurrent =
+  (cell: Cell): Lowering =>
+  (c) =>
+    new Unrolled(c, cell).results();
 
 export const RECURRENT: readonly (readonly [string, Lowering])[] = [
   ['RNN', recurrent({ gates: 1, activations: ['Tanh'], step: rnn })],
