@@ -194,15 +194,10 @@ export class ConfigReader {
     return rest.sort();
   }
 
-  /** Refuses a class of an architecture that is none of the known ones. @throws E_UNSUPPORTED */
-  checkClass(className: string, known: readonly string[]): void {
-    if (!known.includes(className))
-      throw this.inconsistent(
-        'architectures[0]',
-        `is '${className}'`,
-        `known: ${known.join(', ')}`,
-        'E_UNSUPPORTED',
-      );
+  /** Refuses a word that is none of the known ones of its field. @throws E_UNSUPPORTED */
+  checkKnown(name: string, word: string, known: readonly string[]): void {
+    if (!known.includes(word))
+      throw this.inconsistent(name, `is '${word}'`, `known: ${known.join(', ')}`, 'E_UNSUPPORTED');
   }
 
   /**

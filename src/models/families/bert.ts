@@ -43,7 +43,7 @@ interface BertConfig {
 }
 
 function readConfig(config: ConfigReader, className = 'BertModel'): BertConfig {
-  config.checkClass(className, ['BertModel', 'BertForMaskedLM']);
+  config.checkKnown('architectures[0]', className, ['BertModel', 'BertForMaskedLM']);
   const width = config.size('hidden_size');
   const heads = config.size('num_attention_heads');
   return {

@@ -386,14 +386,7 @@ function deepseekExperts(config: ConfigReader, third: boolean): ExpertsConfig {
   if (kept > count)
     throw config.inconsistent('topk_group', `is ${kept}, but there are ${count} groups`);
   const method = config.text('topk_method') ?? (third ? 'noaux_tc' : 'greedy');
-  const known = ['noaux_tc', 'group_limited_greedy', 'greedy'];
-  if (!known.includes(method))
-    throw config.inconsistent(
-      'topk_method',
-      `is '${method}'`,
-      `known: ${known.join(', ')}`,
-      'E_UNSUPPORTED',
-    );
+  config.checkKnown('topk_method', method, ['noaux_tc', 'group_limited_greedy', 'greedy']);
   const scoring = config.text('scoring_func') ?? (third ? 'sigmoid' : 'softmax');
   if (scoring !== 'sigmoid' && scoring !== 'softmax')
     throw config.inconsistent(

@@ -41,7 +41,7 @@ interface VitConfig {
 }
 
 function readConfig(config: ConfigReader, className = 'ViTModel'): VitConfig {
-  config.checkClass(className, ['ViTModel', 'ViTForImageClassification']);
+  config.checkKnown('architectures[0]', className, ['ViTModel', 'ViTForImageClassification']);
   const classifies = className === 'ViTForImageClassification';
   const width = config.size('hidden_size');
   const heads = config.size('num_attention_heads');
