@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Arg, ValueType } from '../../src/graph/types.ts';
 import { contiguousStride, tensorType } from '../../src/graph/value.ts';
-import { withStrides } from '../../src/ops/strides.ts';
+import { dimOrder, stridesAt, withStrides } from '../../src/ops/strides.ts';
 import { text } from '../import/fixtures.ts';
 
 /**
@@ -56,5 +56,39 @@ describe('strides that the text does not state', () => {
         JSON.stringify(one),
         one[3].map(([, stride]) => stride),
       ]);
+  });
+});
+
+describe('the order of the dims in memory', () => {
+  /** Strides of a tensor that is row-major once its dims are permuted to this order. */
+  const laid = (order: readonly number[], shape: readonly number[]): number[] => {
+    const stride = shape.map(() => 0);
+    let step = 1;
+    for (const dim of [...order].reverse()) {
+      stride[dim] = step;
+      step *= shape[dim];
+    }
+    return stride;
+  };
+  const ORDERS = [
+    [0, 1, 2],
+    [0, 2, 1],
+    [1, 0, 2],
+    [1, 2, 0],
+    [2, 0, 1],
+    [2, 1, 0],
+  ];
+
+  test.each(ORDERS)('%i %i %i is read from the strides, and kept at other sizes', (...order) => {
+    const type = tensorType('f32', [4, 6, 8], laid(order, [4, 6, 8]));
+    expect(dimOrder(type)).toEqual(order);
+    const smaller = stridesAt(type, [2, 3, 5]);
+    expect(smaller ?? contiguousStride([2, 3, 5])).toEqual(laid(order, [2, 3, 5]));
+  });
+
+  test('a dim that repeats its elements stays one, before the dim behind it', () => {
+    const type = tensorType('f32', [4, 6, 8], [8, 0, 1]);
+    expect(dimOrder(type)).toEqual([0, 1, 2]);
+    expect(stridesAt(type, [2, 3, 5])).toEqual([5, 0, 1]);
   });
 });
