@@ -117,7 +117,7 @@ interface ForwardPlan {
   readonly mask: string | undefined;
   readonly lse: boolean;
   readonly lseUnit: number;
-  /** True where values may be wider or narrower than queries: the flash kernels take no such ones. */
+  /** True where values may have another width than queries, which the flash kernels refuse. */
   readonly anyWidth?: boolean;
 }
 
