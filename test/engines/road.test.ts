@@ -1,5 +1,13 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -37,17 +45,13 @@ const losses = (text: string): number[] =>
 test('pip install, torchrun of four processes, five steps: the losses of one process', () => {
   execFileSync(python, ['-m', 'venv', join(folder, 'venv')]);
   const own = join(bin, 'python');
+  // pip builds in the folder that it installs: in the checkout, the tests that run at the same time
+  // would find a package `shardwright` that is half built.
+  const source = join(folder, 'python');
+  cpSync(join(root, 'python'), source, { recursive: true });
   execFileSync(
     own,
-    [
-      '-m',
-      'pip',
-      'install',
-      '--quiet',
-      '--disable-pip-version-check',
-      '--no-deps',
-      join(root, 'python'),
-    ],
+    ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', '--no-deps', source],
     { stdio: ['ignore', 'ignore', 'inherit'] },
   );
   // PyTorch and what it needs are those at hand: they are large.
