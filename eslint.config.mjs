@@ -3,6 +3,21 @@ import tseslint from 'typescript-eslint';
 import importSort from 'eslint-plugin-simple-import-sort';
 import { fileHead } from './scripts/lint/file-head.mjs';
 
+const PRIVATE = {
+  selector: 'PrivateIdentifier',
+  message: 'write `private name`, as everywhere here',
+};
+
+/** Idioms of `src` that have a name. */
+const IDIOMS = [
+  {
+    selector:
+      'ForStatement > ExpressionStatement > AssignmentExpression > TemplateLiteral' +
+      " > TemplateElement[value.raw='_']",
+    message: '`NameSet`, `FreeNames` or `freeKey` of src/graph/names.ts find a free name',
+  },
+];
+
 export default tseslint.config(
   {
     ignores: ['dist/**', 'dist.*/**', 'coverage/**', 'site/dist/**', 'node_modules/**', '**/*.cjs'],
@@ -17,10 +32,7 @@ export default tseslint.config(
     rules: {
       'import-sort/imports': 'error',
       // One style of private members in the whole project: `private`, which parameter properties need.
-      'no-restricted-syntax': [
-        'error',
-        { selector: 'PrivateIdentifier', message: 'write `private name`, as everywhere here' },
-      ],
+      'no-restricted-syntax': ['error', PRIVATE],
       '@typescript-eslint/consistent-type-imports': 'error',
       '@typescript-eslint/switch-exhaustiveness-check': [
         'error',
@@ -69,6 +81,7 @@ export default tseslint.config(
       // The formatter breaks no strings, templates or comments.
       'max-len': ['error', { code: 100, ignoreRegExpLiterals: true }],
       'max-lines-per-function': ['error', { max: 70 }],
+      'no-restricted-syntax': ['error', PRIVATE, ...IDIOMS],
     },
   },
   {

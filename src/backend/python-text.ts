@@ -3,6 +3,7 @@
  * literals, identifiers and comments in which nothing of a name is ever code. Source: the lexical
  * rules of the Python 3 language reference.
  */
+import { NameSet } from '../graph/names.ts';
 import { VERSION } from '../version.ts';
 import type { ExportSource } from './target.ts';
 
@@ -68,11 +69,11 @@ const KEYWORDS = new Set(
 /** Identifiers for names of a program: each name gets one of its own, always the same. */
 export class PyNames {
   private readonly byName = new Map<string, string>();
-  private readonly taken: Set<string>;
+  private readonly taken: NameSet;
 
   /** @param reserved identifiers that the text uses itself */
   constructor(reserved: Iterable<string> = []) {
-    this.taken = new Set(reserved);
+    this.taken = new NameSet(reserved);
   }
 
   of(name: string): string {
@@ -81,9 +82,7 @@ export class PyNames {
     let base = name.replace(/[^A-Za-z0-9_]/g, '_');
     if (!/^[A-Za-z]/.test(base)) base = `v${base}`;
     if (KEYWORDS.has(base)) base = `${base}_`;
-    let own = base;
-    for (let i = 1; this.taken.has(own) || KEYWORDS.has(own); i++) own = `${base}_${i}`;
-    this.taken.add(own);
+    const own = this.taken.take(base);
     this.byName.set(name, own);
     return own;
   }

@@ -1,7 +1,7 @@
 /** Builds a graph node by node, with unique names. */
 
 import { lintGraph, type Retype } from './lint.ts';
-import { FreeNames } from './names.ts';
+import { freeKey, FreeNames } from './names.ts';
 import { lintError } from './order.ts';
 import type { Arg, Graph, Node, NodeMeta, Output, ValueRef, ValueType } from './types.ts';
 import { NO_KWARGS, setOwn } from './value.ts';
@@ -73,8 +73,7 @@ export class GraphBuilder {
 
   /** Adds a body under a unique name near `name` and returns that name. */
   subgraph(name: string, graph: Graph): string {
-    let unique = name;
-    for (let i = 1; Object.hasOwn(this.subgraphs, unique); i++) unique = `${name}_${i}`;
+    const unique = freeKey(this.subgraphs, name);
     // A body that is called as it is referred to stays so.
     setOwn(
       this.subgraphs,

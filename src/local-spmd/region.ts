@@ -5,6 +5,7 @@
  */
 import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
+import { NameSet } from '../graph/names.ts';
 import type { Graph, Node, ValueRef } from '../graph/types.ts';
 import { isRef, mapOperands } from '../graph/value.ts';
 import { type AxisType, cutOf, type LocalType } from '../mesh/local-types/types.ts';
@@ -244,11 +245,11 @@ function withCasts(
 /** Writes the nodes of a graph with the casts between them. */
 class CastWriter {
   readonly nodes: Node[] = [];
-  private readonly taken: Set<string>;
+  private readonly taken: NameSet;
   private readonly made = new Map<string, string>();
 
   constructor(private readonly graph: Graph) {
-    this.taken = new Set(graph.nodes.map(({ name }) => name));
+    this.taken = new NameSet(graph.nodes.map(({ name }) => name));
   }
 
   /** Adds a node after the casts that it wants of its operands. */
@@ -271,7 +272,7 @@ class CastWriter {
       const key = `${from} ${axis.name} ${src} ${dst}`;
       const known = this.made.get(key);
       if (known !== undefined) return known;
-      const name = this.freshName(op);
+      const name = this.taken.take(op);
       this.made.set(key, name);
       const ref: ValueRef = { kind: 'value', name: from };
       this.nodes.push({
@@ -287,13 +288,6 @@ class CastWriter {
       });
       return name;
     }, value);
-  }
-
-  private freshName(op: string): string {
-    let name = op;
-    for (let i = 1; this.taken.has(name); i++) name = `${op}_${i}`;
-    this.taken.add(name);
-    return name;
   }
 }
 

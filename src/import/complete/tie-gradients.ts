@@ -1,6 +1,7 @@
 /** Gives the graph of tied weights one gradient output for each tied weight. */
 
 import { ShardwrightError } from '../../errors.ts';
+import { NameSet } from '../../graph/names.ts';
 import type { Graph, Node, Output, ValueRef } from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';
 
@@ -14,7 +15,7 @@ import { NO_KWARGS } from '../../graph/value.ts';
 export function withOneGradient(graph: Graph): Graph {
   const nodes = [...graph.nodes];
   let outputs = graph.outputs;
-  const taken = new Set(nodes.map((node) => node.name));
+  const taken = new NameSet(nodes.map((node) => node.name));
   for (const group of graph.ties ?? []) {
     const of = (role: Output['role']): Output[] =>
       outputs.filter((o) => o.role === role && o.value !== null && group.includes(o.of ?? ''));
@@ -46,14 +47,12 @@ export function withOneGradient(graph: Graph): Graph {
 }
 
 /** The sum of two gradients, in the operators of the program. */
-function added(nodes: readonly Node[], a: string, b: string, taken: Set<string>): Node {
+function added(nodes: readonly Node[], a: string, b: string, taken: NameSet): Node {
   const first = nodes.find((node) => node.name === a)!;
   const target = nodes.some((node) => node.target.startsWith('stablehlo.'))
     ? 'stablehlo.add'
     : 'aten.add.Tensor';
-  let name = `${a}_tied`;
-  for (let i = 1; taken.has(name); i++) name = `${a}_tied_${i}`;
-  taken.add(name);
+  const name = taken.take(`${a}_tied`);
   const refs = [a, b].map((value): ValueRef => ({ kind: 'value', name: value }));
   return {
     name,

@@ -5,7 +5,7 @@
  */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import { FreeNames } from '../../graph/names.ts';
+import { FreeNames, NameSet } from '../../graph/names.ts';
 import type {
   Arg,
   DType,
@@ -19,7 +19,7 @@ import type {
 } from '../../graph/types.ts';
 import { NO_KWARGS, NONE_TYPE, sameType, setOwn, tensorType, typeText } from '../../graph/value.ts';
 import { controlMismatch } from '../complete/control-types.ts';
-import { NodeNames, ref } from '../complete/node-names.ts';
+import { ref } from '../complete/node-names.ts';
 import type { Infer } from '../fx/graph.ts';
 import { type Literal, parseLiteral } from './text/literal.ts';
 import type { JaxprParser } from './text/parse.ts';
@@ -64,7 +64,7 @@ export class GraphOfJaxpr {
   readonly platforms = new Map<string, number>();
   size = 0;
   private readonly scope = new Map<string, string>();
-  private readonly names = new NodeNames();
+  private readonly names = new NameSet();
   private readonly types = new Map<string, ValueType>();
   private readonly constants = new Map<string, string>();
 
@@ -110,7 +110,7 @@ export class GraphOfJaxpr {
   }
 
   unique(base: string): string {
-    return this.names.unique(base);
+    return this.names.take(base);
   }
 
   typeOf(name: string): ValueType {

@@ -4,6 +4,7 @@
  */
 
 import { type ShardwrightError, suggestion } from '../../errors.ts';
+import { NameSet } from '../../graph/names.ts';
 import type {
   GivenSharding,
   Graph,
@@ -14,7 +15,7 @@ import type {
   ValueType,
 } from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';
-import { NodeNames, ref } from '../complete/node-names.ts';
+import { ref } from '../complete/node-names.ts';
 import type { Infer } from '../fx/graph.ts';
 import type { StatedShardings } from './sharding/given.ts';
 import type { MlirReader } from './syntax/reader.ts';
@@ -58,7 +59,7 @@ export class BodyScope {
   protected readonly inputs: Node[] = [];
   protected readonly nodes: Node[] = [];
   protected readonly scope = new Map<string, Entry>();
-  private readonly names = new NodeNames();
+  private readonly names = new NameSet();
   /** The value that each conversion converts. */
   protected readonly converted = new Map<string, ValueRef>();
   protected readonly nodeTypes = new Map<string, ValueType>();
@@ -99,7 +100,7 @@ export class BodyScope {
   }
 
   protected unique(base: string): string {
-    return this.names.unique(base);
+    return this.names.take(base);
   }
 
   protected define(id: string, entry: Entry, at: number): void {

@@ -1,5 +1,6 @@
 /** Builds the graph of one StableHLO function or region from its operations. */
 
+import { freeKey } from '../../graph/names.ts';
 import type { Arg, Graph, ValueRef } from '../../graph/types.ts';
 import { NO_KWARGS, NONE_TYPE, sameType, setOwn } from '../../graph/value.ts';
 import { ref } from '../complete/node-names.ts';
@@ -238,7 +239,7 @@ export class Body extends BodyCalls {
     args: readonly BlockArgument[],
     captured: readonly Use[],
   ): { kind: 'graph'; name: string } {
-    const key = this.bodyName(name);
+    const key = freeKey(this.subgraphs, name);
     const { graph, size } = new Body(this.context, key, this).make(
       args,
       region,
@@ -246,12 +247,6 @@ export class Body extends BodyCalls {
       captured,
     );
     return this.keep(key, graph, size, region.at);
-  }
-
-  private bodyName(name: string): string {
-    let key = name;
-    for (let i = 1; Object.hasOwn(this.subgraphs, key); i++) key = `${name}_${i}`;
-    return key;
   }
 
   private keep(

@@ -5,6 +5,7 @@
 
 import { messageOf } from '../../errors.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
+import { freeKey, FreeNames } from '../../graph/names.ts';
 import type { Arg, Dim, Graph, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
 import { eachOperand, NO_KWARGS, setOwn, tensorType } from '../../graph/value.ts';
 import { type Builder, literalOf, nodeError, type OnnxOperand } from './call.ts';
@@ -176,9 +177,8 @@ export class OnnxGraphBuilder implements Builder {
 
   /** A name without characters that other notations cannot carry, and not yet used. */
   fresh(wanted: string): string {
-    const plain = mangled(wanted);
-    let name = plain;
-    for (let i = 1; this.taken.has(name); i++) name = `${plain}_${i}`;
+    // A name that was given back is free again, so nothing is remembered from call to call.
+    const name = new FreeNames(this.taken).near(mangled(wanted));
     this.taken.add(name);
     return name;
   }
@@ -232,10 +232,7 @@ export class OnnxGraphBuilder implements Builder {
 
   /** Name for a body of this graph. */
   bodyName(wanted: string): string {
-    const plain = mangled(wanted === '' ? 'body' : wanted);
-    let name = plain;
-    for (let i = 1; Object.hasOwn(this.subgraphs, name); i++) name = `${plain}_${i}`;
-    return name;
+    return freeKey(this.subgraphs, mangled(wanted === '' ? 'body' : wanted));
   }
 
   protected members(tuple: string, items: readonly TensorType[]): OnnxOperand[] {

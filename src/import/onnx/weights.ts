@@ -1,5 +1,6 @@
 /** Makes initializers of an ONNX model into parameters, or into constants known at import. */
 
+import { NameSet } from '../../graph/names.ts';
 import type { Node, NodeMeta, Role, TensorType } from '../../graph/types.ts';
 import { NO_KWARGS, tensorType } from '../../graph/value.ts';
 import type { OnnxOperand } from './call.ts';
@@ -18,7 +19,7 @@ export class Weights {
     string,
     { readonly tensor: OnnxTensor; readonly key: string; readonly type: TensorType }
   >();
-  private readonly keys = new Set<string>();
+  private readonly keys = new NameSet();
   private readonly used = new Map<OnnxTensor, Node>();
 
   constructor(
@@ -37,10 +38,7 @@ export class Weights {
     const made: OnnxOperand = { name: scalar ? '' : this.fresh(key), type, ...constant };
     this.operands.set(tensor, made);
     if (scalar) return made;
-    let own = key;
-    for (let i = 1; this.keys.has(own); i++) own = `${key}_${i}`;
-    this.keys.add(own);
-    this.known.set(made.name, { tensor, key: own, type });
+    this.known.set(made.name, { tensor, key: this.keys.take(key), type });
     return made;
   }
 

@@ -1,5 +1,6 @@
 /** Builds the graphs of a torch.export program from its JSON. */
 
+import { FreeNames } from '../../graph/names.ts';
 import type { Arg, ValueType } from '../../graph/types.ts';
 import { NO_KWARGS, setOwn } from '../../graph/value.ts';
 import { modulePath, sourcePosition } from '../complete/origin.ts';
@@ -136,10 +137,9 @@ class BodyReader {
   }
 
   private fresh(wanted: string): string {
-    let name = wanted;
-    for (let i = 1; this.defined.has(name) || Object.hasOwn(this.tensors, name); i++)
-      name = `${wanted}_${i}`;
-    return name;
+    return new FreeNames({
+      has: (name) => this.defined.has(name) || Object.hasOwn(this.tensors, name),
+    }).near(wanted);
   }
 
   private node(value: JsonValue, place: Place): void {

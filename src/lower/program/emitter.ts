@@ -4,7 +4,7 @@
  */
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
-import { FreeNames } from '../../graph/names.ts';
+import { FreeNames, NameSet } from '../../graph/names.ts';
 import type {
   Arg,
   DType,
@@ -61,9 +61,13 @@ export class Emitter {
   /** Meta data of the nodes that are written from here on. */
   meta: NodeMeta = {};
   private readonly types = new Map<string, readonly (LocalType | null)[]>();
-  private readonly taken: Set<string>;
+  private readonly taken = new Set<string>();
+  private readonly ownNames = new FreeNames(this.taken);
+  private readonly otherNames = new FreeNames({
+    has: (name) => this.taken.has(name) || this.reserved.has(name),
+  });
   private readonly backward = new Set<string>();
-  private readonly bodies = new Set<string>();
+  private readonly bodies = new NameSet();
 
   /** @param reserved names that only `name: ` of the same text may take */
   constructor(
@@ -71,9 +75,7 @@ export class Emitter {
     readonly mesh: DeviceMesh,
     readonly symbols: RankSymbols,
     private readonly reserved: ReadonlySet<string>,
-  ) {
-    this.taken = new Set();
-  }
+  ) {}
 
   placeholder(node: Node, type: LocalType | null): string {
     this.taken.add(node.name);
@@ -99,9 +101,7 @@ export class Emitter {
 
   /** A name for a body that no other body of the program has, at whatever depth. */
   bodyName(base: string): string {
-    const name = new FreeNames(this.bodies).near(base);
-    this.bodies.add(name);
-    return name;
+    return this.bodies.take(base);
   }
 
   /** A control-flow call: its own name, and the names of its members. */
@@ -250,9 +250,7 @@ export class Emitter {
 
   /** `base`, or `base_1`, `base_2` where taken. */
   private unique(base: string, own = false): string {
-    let name = base;
-    for (let i = 1; this.taken.has(name) || (!own && this.reserved.has(name)); i++)
-      name = `${base}_${i}`;
+    const name = own ? this.ownNames.near(base) : this.otherNames.near(base);
     this.taken.add(name);
     return name;
   }

@@ -2,6 +2,7 @@
 
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { baseName, type GraphBuilder } from '../../graph/build.ts';
+import { NameSet } from '../../graph/names.ts';
 import type {
   Arg,
   DType,
@@ -33,8 +34,7 @@ export class CallBuilder {
   readonly made: Node[] = [];
   private readonly items = new Map<string, ValueRef>();
   private readonly orders = new Map<string, MemoryOrder>();
-  private readonly taken: Set<string>;
-  private readonly suffixes = new Map<string, number>();
+  private readonly taken: NameSet;
 
   /** @param reserved names that are not to be given to new nodes */
   constructor(
@@ -42,7 +42,7 @@ export class CallBuilder {
     readonly table: OperatorTable,
     reserved: Iterable<string> = [],
   ) {
-    this.taken = new Set(reserved);
+    this.taken = new NameSet(reserved);
   }
 
   /**
@@ -88,13 +88,7 @@ export class CallBuilder {
 
   /** `base`, or `base_1`, `base_2` where that is taken or reserved. */
   freshName(base: string): string {
-    let name = base;
-    for (let i = this.suffixes.get(base) ?? 1; this.taken.has(name); i++) {
-      name = `${base}_${i}`;
-      this.suffixes.set(base, i + 1);
-    }
-    this.taken.add(name);
-    return name;
+    return this.taken.take(base);
   }
 
   typeOf(ref: ValueRef): ValueType {

@@ -2,6 +2,7 @@
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
+import { freeKey, NameSet } from '../../graph/names.ts';
 import { roleName } from '../../graph/nodes.ts';
 import { withPhases } from '../../graph/phases.ts';
 import type { Arg, Graph, Node, NodeMeta, Output } from '../../graph/types.ts';
@@ -42,8 +43,7 @@ export function joinForwardBackward(forward: Graph, backward: Graph): Graph {
   const bodies = new Map<string, string>();
   const subgraphs: Record<string, Graph> = { ...forward.subgraphs };
   for (const [name, body] of Object.entries(backward.subgraphs)) {
-    let own = name;
-    for (let i = 1; Object.hasOwn(subgraphs, own); i++) own = `${name}_${i}`;
+    const own = freeKey(subgraphs, name);
     bodies.set(name, own);
     setOwn(subgraphs, own, body);
   }
@@ -136,11 +136,11 @@ function withBodies(node: Node, bodies: ReadonlyMap<string, string>): Node {
  * gets a free one.
  */
 class Names {
-  private readonly used: Set<string>;
+  private readonly used: NameSet;
   private readonly renamed = new Map<string, string>();
 
   constructor(forward: Graph) {
-    this.used = new Set(forward.nodes.map((node) => node.name));
+    this.used = new NameSet(forward.nodes.map((node) => node.name));
   }
 
   of(name: string): string {
@@ -148,9 +148,7 @@ class Names {
   }
 
   add(name: string): string {
-    let free = name;
-    for (let i = 1; this.used.has(free); i++) free = `${name}_${i}`;
-    this.used.add(free);
+    const free = this.used.take(name);
     if (free !== name) this.renamed.set(name, free);
     return free;
   }

@@ -4,6 +4,7 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import { NameSet } from '../../graph/names.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, mapOperands } from '../../graph/value.ts';
 import { backwardStart } from '../plannable/weight-views.ts';
@@ -61,7 +62,7 @@ function callsOf(nodes: readonly Node[], names: ReadonlySet<string>): ReadonlyMa
 class SecondRuns {
   readonly nodes: Node[];
   readonly originalOf = new Map<string, string>();
-  private readonly taken: Set<string>;
+  private readonly taken: NameSet;
   private readonly written = new Map<string, string>();
 
   constructor(
@@ -70,7 +71,7 @@ class SecondRuns {
     split: number,
   ) {
     this.nodes = graph.nodes.slice(0, split);
-    this.taken = new Set(graph.nodes.map((n) => n.name));
+    this.taken = new NameSet(graph.nodes.map((n) => n.name));
   }
 
   add(node: Node): void {
@@ -108,9 +109,7 @@ class SecondRuns {
 
   private copy(node: Node): void {
     const { name } = node;
-    let fresh = `${name}_recomputed`;
-    for (let i = 1; this.taken.has(fresh); i++) fresh = `${name}_recomputed_${i}`;
-    this.taken.add(fresh);
+    const fresh = this.taken.take(`${name}_recomputed`);
     this.written.set(name, fresh);
     this.originalOf.set(fresh, name);
     const moved = mapOperands(node, (operand) => this.written.get(operand) ?? operand);

@@ -1,6 +1,7 @@
 /** Replaces every `call` by the nodes of its callee. */
 
 import { ShardwrightError } from '../../errors.ts';
+import { addBody, NameSet } from '../../graph/names.ts';
 import type { Arg, GivenSharding, Graph, GraphRef, Node, Output } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn } from '../../graph/value.ts';
 
@@ -36,7 +37,7 @@ function inlined(graph: Graph, done: Map<Graph, Graph>): Graph {
 
 class Inliner {
   private readonly nodes: Node[] = [];
-  private readonly names = new Set<string>();
+  private readonly names = new NameSet();
   private readonly subgraphs: Record<string, Graph> = {};
   private readonly given: GivenSharding[] = [];
   /** The new name of each name of the old graph. */
@@ -122,9 +123,7 @@ class Inliner {
   }
 
   private unique(base: string): string {
-    let name = base;
-    for (let i = 1; this.names.has(name); i++) name = `${base}_${i}`;
-    this.names.add(name);
+    const name = this.names.take(base);
     if (this.names.size > MAX_NODES)
       throw new ShardwrightError(
         'E_LIMIT',
@@ -139,11 +138,7 @@ class Inliner {
   /** Adds a body under a name of its own and returns that name. */
   private body(name: string, graph: Graph | undefined): string {
     if (graph === undefined) return name;
-    let key = name;
-    for (let i = 1; Object.hasOwn(this.subgraphs, key) && this.subgraphs[key] !== graph; i++)
-      key = `${name}_${i}`;
-    if (!Object.hasOwn(this.subgraphs, key)) setOwn(this.subgraphs, key, graph);
-    return key;
+    return addBody(this.subgraphs, name, graph);
   }
 
   private keep(

@@ -4,6 +4,7 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import { NameSet } from '../../graph/names.ts';
 import type { Arg, Node, TensorType, ValueType } from '../../graph/types.ts';
 import { isRef, tensorType } from '../../graph/value.ts';
 import { Loops } from './loops.ts';
@@ -12,7 +13,7 @@ const MAX_NODES = 500_000;
 
 export class InlineWriter {
   readonly nodes: Node[] = [];
-  readonly names = new Set<string>();
+  readonly names = new NameSet();
   readonly loops = new Loops();
   private readonly types = new Map<string, ValueType>();
 
@@ -31,10 +32,7 @@ export class InlineWriter {
   }
 
   unique(base: string): string {
-    let name = base;
-    for (let i = 1; this.names.has(name); i++) name = `${base}_${i}`;
-    this.names.add(name);
-    return name;
+    return this.names.take(base);
   }
 
   /** A node that places values and never runs. */

@@ -5,6 +5,7 @@
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, statedTrips } from '../../graph/control.ts';
 import { LOCAL_MAP } from '../../graph/local-map.ts';
+import { addBody } from '../../graph/names.ts';
 import type { Arg, GivenSharding, Graph, Node, Output, TensorType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn, tensorType } from '../../graph/value.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
@@ -176,11 +177,7 @@ class Opener {
     if (!isGraphRef(arg)) return arg;
     const body = getOwn(graph.subgraphs, arg.name);
     if (body === undefined) return arg;
-    let name = arg.name;
-    for (let i = 1; (getOwn(this.operatorBodies, name) ?? body) !== body; i++)
-      name = `${arg.name}_${i}`;
-    setOwn(this.operatorBodies, name, body);
-    return { ...arg, name };
+    return { ...arg, name: addBody(this.operatorBodies, arg.name, body) };
   }
 
   private control(

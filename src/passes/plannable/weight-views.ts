@@ -3,6 +3,7 @@
  * saved.
  */
 
+import { NameSet } from '../../graph/names.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, mapOperands } from '../../graph/value.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -25,7 +26,7 @@ export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
   // A view that comes right before the backward pass and serves only it is computed there already:
   // the pass leaves its own results.
   while (split > 0 && graph.nodes[split - 1].meta.savedOnly === true) split--;
-  const names = new Set(graph.nodes.map((n) => n.name));
+  const names = new NameSet(graph.nodes.map((n) => n.name));
   const purposes = purposesOf(graph, table);
   // Views that the forward pass reads, or that stand in it, with the nodes that make them.
   const derived = parameterViews(graph, table);
@@ -40,9 +41,7 @@ export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
     const known = again.get(name);
     if (known !== undefined) return known;
     const moved = mapOperands(source, retake);
-    let fresh = `${name}_recomputed`;
-    for (let i = 1; names.has(fresh); i++) fresh = `${name}_recomputed_${i}`;
-    names.add(fresh);
+    const fresh = names.take(`${name}_recomputed`);
     nodes.push({
       ...moved,
       name: fresh,

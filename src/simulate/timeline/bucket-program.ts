@@ -5,6 +5,7 @@
 
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { lintGraph } from '../../graph/lint.ts';
+import { NameSet } from '../../graph/names.ts';
 import { indexGraph } from '../../graph/order.ts';
 import { type Arg, type DType, DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
 import { isRef, NO_KWARGS, tensorType } from '../../graph/value.ts';
@@ -26,7 +27,7 @@ export function bucketProgram(program: DeviceProgram, bucketBytes: number): Devi
   const { graph } = program;
   const buckets = findBuckets(program, bucketBytes);
   if (buckets.length === 0) return program;
-  const names = new Set(graph.nodes.map((n) => n.name));
+  const names = new NameSet(graph.nodes.map((n) => n.name));
   const bucketOf = new Map(buckets.flatMap((b) => b.members.map((m) => [m.at, b] as const)));
   // Calls on what is not there yet follow the bucket.
   const waiting = new Map<string, Bucket>();
@@ -163,7 +164,7 @@ class Join {
 
   constructor(
     private readonly bucket: Bucket,
-    private readonly names: Set<string>,
+    private readonly names: NameSet,
   ) {}
 
   write(): Node[] {
@@ -222,10 +223,7 @@ class Join {
   }
 
   private unique(base: string): string {
-    let name = base;
-    for (let i = 1; this.names.has(name); i++) name = `${base}_${i}`;
-    this.names.add(name);
-    return name;
+    return this.names.take(base);
   }
 }
 

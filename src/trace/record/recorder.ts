@@ -165,6 +165,7 @@ export class Recorder {
   private readonly nodes: Node[] = [];
   private readonly outputs: Output[] = [];
   private readonly subgraphs = new Map<string, Graph>();
+  private readonly bodyNames = new FreeNames(this.subgraphs);
   private readonly types = new Map<string, ValueType>();
   private readonly names = new FreeNames(this.types);
   /** Outer values that this body reads, and their placeholders, in order of first use. */
@@ -320,8 +321,7 @@ export class Recorder {
 
   /** Adds a body under a name near `name` and returns that name, which calls refer to. */
   subgraph(name: string, graph: Graph): string {
-    let unique = name;
-    for (let i = 1; this.subgraphs.has(unique); i++) unique = `${name}_${i}`;
+    const unique = this.bodyNames.near(name);
     this.subgraphs.set(unique, graph.name === unique ? graph : { ...graph, name: unique });
     return unique;
   }

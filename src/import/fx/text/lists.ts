@@ -1,6 +1,7 @@
 /** Expands calls over lists of tensors (`_foreach_add.List`) into one call for each element. */
 
 import { ShardwrightError } from '../../../errors.ts';
+import { NameSet } from '../../../graph/names.ts';
 import type { Arg } from '../../../graph/types.ts';
 import { eachOperand, isRef, NO_KWARGS } from '../../../graph/value.ts';
 import type { ElementCall } from '../../../ops/list-operators.ts';
@@ -44,7 +45,7 @@ function known(
 }
 
 class Unbundling {
-  private readonly names: Set<string>;
+  private readonly names: NameSet;
   private readonly nodes: FxNode[] = [];
   /** Names that mean others: a second line that reads the same element. */
   private readonly same = new Map<string, string>();
@@ -57,7 +58,7 @@ class Unbundling {
     private readonly source: FxClass,
     private readonly calls: ReadonlyMap<string, readonly ElementCall[]>,
   ) {
-    this.names = new Set([...source.inputs, ...source.nodes].map((node) => node.name));
+    this.names = new NameSet([...source.inputs, ...source.nodes].map((node) => node.name));
   }
 
   run(): FxClass {
@@ -104,8 +105,7 @@ class Unbundling {
     wanted = node.name,
     reader?: FxNode,
   ): FxNode {
-    let name = wanted;
-    for (let i = 1; reader === undefined && this.names.has(name); i++) name = `${wanted}_${i}`;
+    const name = reader === undefined ? this.names.take(wanted) : wanted;
     this.names.add(name);
     const ref: DraftRef = reader?.ref ?? { kind: 'value', name };
     const draft: FxNode = { ...node, name, target, args, kwargs, type: reader?.type, ref };

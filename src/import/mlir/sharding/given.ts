@@ -5,6 +5,7 @@
  */
 
 import { ShardwrightError } from '../../../errors.ts';
+import { NameSet } from '../../../graph/names.ts';
 import { Partial } from '../../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../../mesh/placements/replicate.ts';
@@ -216,7 +217,7 @@ export class StatedShardings {
           `${mesh.devices.slice(0, 16).join(', ')}${mesh.devices.length > 16 ? ' ...' : ''}; ` +
           'plans number them from 0.',
       );
-    const taken = new Set<string>();
+    const taken = new NameSet();
     return mesh.axes.flatMap(({ name: axis, size }): Axis[] => {
       const points = [...(cuts.get(axis) ?? []), 1, size].sort((a, b) => a - b);
       const parts = [...new Set(points)];
@@ -425,13 +426,9 @@ function flatten(sharding: GspmdSharding): GspmdSharding[] {
 }
 
 /** A name that meshes accept: letters, digits and `_.-`, not taken yet. */
-function dimName(axis: string, taken: Set<string>): string {
+function dimName(axis: string, taken: NameSet): string {
   const plain = axis.replaceAll(/[^A-Za-z0-9_.-]/g, '_');
-  const base = /^[A-Za-z_]/.test(plain) ? plain : `_${plain}`;
-  let name = base;
-  for (let i = 1; taken.has(name); i++) name = `${base}_${i}`;
-  taken.add(name);
-  return name;
+  return taken.take(/^[A-Za-z_]/.test(plain) ? plain : `_${plain}`);
 }
 
 /** Attributes of all arguments, results and operations of a module, with their places. */

@@ -1,5 +1,6 @@
 /** Lowers ONNX `If`, `Loop` and `Scan` to `cond`, `while_loop` and `scan`. */
 
+import { NameSet } from '../../../graph/names.ts';
 import type { Arg, Graph, TensorType } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
 import { type BodyBuilder, nodeError, type OnnxOperand } from '../call.ts';
@@ -210,14 +211,12 @@ function withInputs(body: Graph, own: readonly OnnxOperand[], all: readonly Onnx
   const first = body.nodes.findIndex((node) => node.kind !== 'placeholder');
   const placeholders = first < 0 ? body.nodes : body.nodes.slice(0, first);
   const rest = first < 0 ? [] : body.nodes.slice(first);
-  const taken = new Set(body.nodes.map((node) => node.name));
+  const taken = new NameSet(body.nodes.map((node) => node.name));
   const inputs = all.map((operand, i) => {
     const at = own.findIndex((known) => known.name === operand.name);
     const meta = { role: 'arg' as const, roleIndex: i };
     if (at >= 0) return { ...placeholders[at], meta };
-    let name = operand.name;
-    for (let k = 1; taken.has(name); k++) name = `${operand.name}_${k}`;
-    taken.add(name);
+    const name = taken.take(operand.name);
     return {
       name,
       kind: 'placeholder' as const,

@@ -3,6 +3,7 @@
  * trip.
  */
 
+import { freeKey } from '../../../graph/names.ts';
 import { nodesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueRef } from '../../../graph/types.ts';
 import {
@@ -270,7 +271,7 @@ class LoopBody {
   write(graph: Graph, loop: Node, uses: readonly InputUse[], outside: readonly ValueRef[]): Graph {
     const parts = this.partsOf(uses);
     const old = (loop.args[1] as { name: string }).name;
-    const key = freeKey(graph, loop, old);
+    const key = bodyName(graph, loop, old);
     const body = this.scanBody(uses, parts);
     const scan = this.scanCall(loop, key, parts, outside);
     const { nodes, alias } = withScan(graph, loop, scan, { parts, outside });
@@ -381,11 +382,9 @@ interface ScanParts {
 }
 
 /** A name for the scan's body: another loop may run the loop's. */
-function freeKey(graph: Graph, loop: Node, old: string): string {
+function bodyName(graph: Graph, loop: Node, old: string): string {
   const shared = graph.nodes.some((node) => node !== loop && graphNames(node.args).includes(old));
-  let key = old;
-  for (let i = 1; shared && Object.hasOwn(graph.subgraphs, key); i++) key = `${old}_${i}`;
-  return key;
+  return shared ? freeKey(graph.subgraphs, old) : old;
 }
 
 /**
