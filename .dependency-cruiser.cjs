@@ -132,6 +132,14 @@ const inside = {
     ['shard'],
     ['questions'],
   ],
+  trainers: [
+    ['framework', 'layout', 'roles', 'shell'],
+    ['trainer'],
+    ['accelerate', 'autoparallel', 'deepspeed', 'maxtext', 'megatron', 'others', 'torchtitan'],
+    ['nemo'],
+    ['trainers'],
+    ['launch-files', 'read-layout-file'],
+  ],
   passes: [
     ['call-context', 'canonical', 'dead-code', 'sizes', 'training'],
     ['control', 'fusion'],

@@ -40,9 +40,9 @@ export {
   type MegatronMeshes,
   megatronMeshes,
   type MegatronSizes,
-} from '../trainers/megatron-order.ts';
+} from '../trainers/megatron/mesh-order.ts';
 export {
   formatPipelineLayout,
   parsePipelineLayout,
   type PipelineLayout,
-} from '../trainers/pipeline-layout.ts';
+} from '../trainers/megatron/pipeline-layout.ts';

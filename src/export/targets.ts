@@ -1,12 +1,7 @@
 /** The targets of `shardwright export`, in the order in which they are listed. */
 import type { ExportTarget } from '../backend/target.ts';
 import { ShardwrightError, suggestion } from '../errors.ts';
-import { autoparallelTarget } from '../trainers/recipe/autoparallel.ts';
-import { deepspeedTarget } from '../trainers/recipe/deepspeed.ts';
-import { hfTarget } from '../trainers/recipe/hf.ts';
-import { maxtextTarget } from '../trainers/recipe/maxtext.ts';
-import { megatronTarget } from '../trainers/recipe/megatron.ts';
-import { torchtitanTarget } from '../trainers/recipe/torchtitan.ts';
+import { TRAINERS } from '../trainers/trainers.ts';
 import { einshardTarget } from './einshard.ts';
 import { jaxTarget } from './jax/target.ts';
 import { gspmdTarget, shardyTarget } from './shardy/target.ts';
@@ -17,16 +12,11 @@ import { torchDtensorTarget } from './torch-dtensor.ts';
 export const EXPORT_TARGETS: readonly ExportTarget[] = [
   torchTarget,
   torchDtensorTarget,
-  autoparallelTarget,
-  torchtitanTarget,
-  megatronTarget,
-  deepspeedTarget,
-  hfTarget,
+  ...TRAINERS.flatMap(({ target }) => target ?? []),
   jaxTarget,
   shardyTarget,
   gspmdTarget,
   einshardTarget,
-  maxtextTarget,
 ];
 
 /** @throws E_USAGE with the nearest names */

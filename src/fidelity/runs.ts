@@ -11,7 +11,8 @@ import {
   type TransformerShape,
 } from '../cost/training/shape.ts';
 import { editDistance, ShardwrightError } from '../errors.ts';
-import { type Framework, type FrameworkName, FRAMEWORKS } from '../trainers/frameworks.ts';
+import type { Framework } from '../trainers/framework.ts';
+import { type FrameworkName, FRAMEWORKS } from '../trainers/trainers.ts';
 import { type CsvRow, parseCsv } from './csv.ts';
 import {
   recomputeModes,

@@ -1,7 +1,7 @@
 /**
  * The software of a measured run: in go the columns of its row, out comes what its trainer does on
  * its machine. A column of the row decides; where it is empty, the defaults of the row's framework
- * do (`frameworks.ts`). The name of the source is never read.
+ * do (`trainers`). The name of the source is never read.
  */
 import type { Cluster } from '../cost/hardware/cluster.ts';
 import { inFp8 } from '../cost/kernels/fp8-recipes.ts';
@@ -9,12 +9,9 @@ import type { Fp8Recipe, StepSoftware } from '../cost/kernels/software.ts';
 import type { ParallelPlan, RecomputeMode, TrainingSystem } from '../cost/training/shape.ts';
 import { defined } from '../defined.ts';
 import { ShardwrightError, suggestion } from '../errors.ts';
-import {
-  FRAMEWORK_NAMES,
-  type FrameworkName,
-  frameworkOf,
-  FRAMEWORKS,
-} from '../trainers/frameworks.ts';
+import type { Framework } from '../trainers/framework.ts';
+import { FRAMEWORK_NAMES, type FrameworkName, FRAMEWORKS } from '../trainers/trainers.ts';
+import { frameworkOf } from './framework-of.ts';
 
 /**
  * Columns of software that a table may have; an empty cell, or no column, is the framework's
@@ -86,10 +83,11 @@ export function softwareOf(
   const { extras, dtype, cluster } = row;
   const framework = FRAMEWORKS[stated.name];
   const { accelerator } = cluster;
-  const bridge = stated.name === 'megatron-bridge';
-  // Megatron-Bridge 26.06 records whole steps of its Blackwell recipes as one graph, experts in one
-  // kernel (releases 0.5, 0.5.1).
-  const graphs = bridge && stated.version >= 26.06 && /^(GB|B)/.test(accelerator);
+  const { wholeGraphs } = framework;
+  const graphs =
+    wholeGraphs !== undefined &&
+    stated.version >= wholeGraphs.since &&
+    wholeGraphs.devices.test(accelerator);
   // Vendors' trainers are eager Python with few large kernels, unless a graph holds the whole step.
   const compiled = graphs || framework.compiled || /torch\.compile/.test(extras);
   const narrow = /fp4/i.test(dtype)
@@ -101,7 +99,7 @@ export function softwareOf(
         : 'bf16';
   return {
     matmulUnit: narrow,
-    ...(narrow === 'fp8' ? { fp8Recipe: recipeOf(dtype, stated.name) } : {}),
+    ...(narrow === 'fp8' ? { fp8Recipe: recipeOf(dtype, framework) } : {}),
     // Vendors' libraries scale by earlier steps' values; the others look at the present ones.
     narrowCastBytes: framework.vendorKernels ? 3 : 5,
     // Transformer Engine casts weights with the first microbatch (`is_first_microbatch`).
@@ -122,15 +120,15 @@ export function softwareOf(
     // `cutedsl_fused_grouped_mlp`), without stages too, and in those of interleaved pipelines whose
     // experts span hosts: the other microbatch is there.
     expertOverlap:
-      bridge &&
+      framework.expertOverlap === true &&
       (graphs
         ? plan.pipeline === 1 || plan.chunks > 1
         : plan.chunks > 1 && plan.expert > cluster.devicesPerHost),
     offloadedOptimizer: /CPU AdamW offload/.test(row.zero),
-    offloadedActivations: bridge && accelerator.startsWith('GB'),
+    offloadedActivations: framework.offloadsActivations?.test(accelerator) === true,
     dropout: framework.dropout,
     gradientBytes: framework.gradientBytes,
-    ...('bucket' in framework ? { bucket: framework.bucket } : {}),
+    ...defined({ bucket: framework.bucket }),
     state: {
       parameter: framework.state.parameter,
       gradient: bytes(row, 'gradient_bytes') ?? framework.state.gradient,
@@ -194,15 +192,11 @@ export function stepSoftware(system: TrainingSystem): StepSoftware {
     : { ...narrow, savedOperandBytes };
 }
 
-/**
- * The recipe of a row: as its dtype says, or the default of its software then. NeMo's and
- * Composer's came before scales of present values.
- */
-function recipeOf(dtype: string, framework: FrameworkName): Fp8Recipe {
+/** The recipe of a row: as its dtype says, or the default of its software. */
+function recipeOf(dtype: string, { fp8Recipe = 'current' }: Framework): Fp8Recipe {
   if (/mx/i.test(dtype)) return 'mxfp8';
   if (/rowwise/.test(dtype)) return 'rowwise';
-  if (framework === 'nemo' || framework === 'llm-foundry') return 'delayed';
-  return 'current';
+  return fp8Recipe;
 }
 
 /** Software of a trainer as it comes, on a cluster; `compiled`: under a compiler. */
@@ -227,8 +221,6 @@ export function frameworkSoftware(
   );
   return stepSoftware({ ...system, cluster });
 }
-
-type Profile = (typeof FRAMEWORKS)[FrameworkName];
 
 function bytes(row: SoftwareText, name: SoftwareColumn): number | undefined {
   const text = row.column(name);
@@ -269,7 +261,7 @@ function savedOperandBytes(unit: string): number {
 }
 
 function tensorOverlap(
-  { tensorOverlap: byDefault, savesNarrow }: Profile,
+  { tensorOverlap: byDefault, savesNarrow }: Framework,
   extras: string,
   unit: string,
 ): number {
@@ -282,13 +274,15 @@ function tensorOverlap(
 }
 
 /**
- * Tells whether tokens cross to a host once for all its experts (DeepEP, HybridEP). By default:
- * HybridEP in Bridge since 26.02, and what the row's extras say elsewhere.
+ * Tells whether tokens cross to a host once for all its experts (DeepEP, HybridEP), by
+ * default as its release does or its extras say.
  */
 function expertTokensOnce(row: SoftwareText, { name, version }: StatedFramework): boolean {
   const stated = row.column('dispatcher').toLowerCase();
   if (stated !== '') return stated !== 'alltoall';
-  return /DeepEP/.test(row.extras) || (name === 'megatron-bridge' && version >= 26);
+  return (
+    /DeepEP/.test(row.extras) || version >= (FRAMEWORKS[name].expertTokensOnceSince ?? Infinity)
+  );
 }
 
 /**

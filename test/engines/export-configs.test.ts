@@ -12,7 +12,7 @@ import {
 } from '../export/config-record.ts';
 import { hashOf } from '../export/jax-record.ts';
 import { megatronSource } from '../export/recipe-plans.ts';
-import { launched } from '../trainers/launch/launched.ts';
+import { launched } from '../trainers/launched.ts';
 import { runPython } from './support/torch.ts';
 
 /**

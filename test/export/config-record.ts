@@ -1,10 +1,10 @@
 import { fileURLToPath } from 'node:url';
 
 import type { ExportFile, ExportSource, ExportTarget } from '../../src/backend/target.ts';
-import { deepspeedTarget } from '../../src/trainers/recipe/deepspeed.ts';
-import { hfTarget } from '../../src/trainers/recipe/hf.ts';
-import { megatronTarget } from '../../src/trainers/recipe/megatron.ts';
-import { torchtitanTarget } from '../../src/trainers/recipe/torchtitan.ts';
+import { hfTarget } from '../../src/trainers/accelerate/target.ts';
+import { deepspeedTarget } from '../../src/trainers/deepspeed/target.ts';
+import { megatronTarget } from '../../src/trainers/megatron/target.ts';
+import { torchtitanTarget } from '../../src/trainers/torchtitan/target.ts';
 import { megatronSource, vocabularySource } from './recipe-plans.ts';
 
 /** Targets whose files are read by a package. */

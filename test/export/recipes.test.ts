@@ -7,13 +7,13 @@ import { einshardTarget } from '../../src/export/einshard.ts';
 import { exportFiles } from '../../src/export/export.ts';
 import { EXPORT_TARGETS } from '../../src/export/targets.ts';
 import { torchDtensorTarget } from '../../src/export/torch-dtensor.ts';
-import { autoparallelTarget } from '../../src/trainers/recipe/autoparallel.ts';
-import { deepspeedTarget } from '../../src/trainers/recipe/deepspeed.ts';
-import { hfTarget } from '../../src/trainers/recipe/hf.ts';
-import { maxtextTarget } from '../../src/trainers/recipe/maxtext.ts';
-import { megatronTarget } from '../../src/trainers/recipe/megatron.ts';
-import { torchtitanTarget } from '../../src/trainers/recipe/torchtitan.ts';
+import { hfTarget } from '../../src/trainers/accelerate/target.ts';
+import { autoparallelTarget } from '../../src/trainers/autoparallel/target.ts';
+import { deepspeedTarget } from '../../src/trainers/deepspeed/target.ts';
+import { maxtextTarget } from '../../src/trainers/maxtext/target.ts';
+import { megatronTarget } from '../../src/trainers/megatron/target.ts';
 import { planRoles } from '../../src/trainers/roles/roles.ts';
+import { torchtitanTarget } from '../../src/trainers/torchtitan/target.ts';
 import {
   CONFIG_RECORD,
   configFiles,

@@ -8,7 +8,7 @@ import {
   fillSizes,
   strategyGroups,
 } from '../../src/recipes/expert-mesh.ts';
-import { MEGATRON_ORDERS, megatronMeshes } from '../../src/trainers/megatron-order.ts';
+import { MEGATRON_ORDERS, megatronMeshes } from '../../src/trainers/megatron/mesh-order.ts';
 import { hintOf } from '../support/thrown.ts';
 
 const sets = (groups: readonly (readonly number[])[]): string =>

@@ -24,7 +24,7 @@ import { verify } from '../../src/simulate/verify.ts';
 import { encode } from '../../src/solver/milp/encode.ts';
 import { askLibrary } from '../../src/solver/milp/library.ts';
 import { solveNow } from '../../src/solver/solve.ts';
-import { megatronMeshes } from '../../src/trainers/megatron-order.ts';
+import { megatronMeshes } from '../../src/trainers/megatron/mesh-order.ts';
 import { request, TABLE } from '../plan/support.ts';
 import { memoryFront } from '../recipes/memory-front.ts';
 import { build, costOf, type PlainProblem } from '../solver/support.ts';

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 
 import { parseQuestions } from '../../src/sweep/planning/questions.ts';
 import { readYaml } from '../../src/text/yaml.ts';
-import { readLayoutFile } from '../../src/trainers/files/read-layout-file.ts';
+import { readLayoutFile } from '../../src/trainers/read-layout-file.ts';
 import { refusal } from '../support/thrown.ts';
 import { layoutModel } from '../trainers/layout-model.ts';
 

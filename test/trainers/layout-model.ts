@@ -1,5 +1,5 @@
 /** A model that layouts in tests are for: Llama 3 8B's sizes, with other layers or experts. */
-import type { LayoutModel } from '../../src/trainers/files/layout-draft.ts';
+import type { LayoutModel } from '../../src/trainers/layout/layout-draft.ts';
 
 export function layoutModel(
   given: { readonly layers?: number; readonly routed?: boolean } = {},

@@ -4,7 +4,7 @@
  */
 
 import type { Comparison } from '../../recipes/compare/comparison.ts';
-import { launchFiles } from '../../trainers/launch/launch.ts';
+import { launchFiles } from '../../trainers/launch-files.ts';
 import type { Section } from '../model/blocks.ts';
 
 export function runItSection(c: Comparison): Section[] {

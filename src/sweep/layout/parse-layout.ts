@@ -15,7 +15,7 @@ import {
 } from '../../recipes/checkpoints.ts';
 import type { StateMode } from '../../recipes/zero-mode.ts';
 import { parsePipelineSchedule } from '../../simulate/pipeline/schedules.ts';
-import { LAYOUT_KEYS, LAYOUT_SIZES, type LayoutSize } from '../../trainers/layout-keys.ts';
+import { LAYOUT_KEYS, LAYOUT_SIZES, type LayoutSize } from '../../trainers/layout/layout-keys.ts';
 import type { StatedLayout } from './price-layout.ts';
 
 const CONTEXTS = ['ring', 'cp', 'ulysses'] as const;

@@ -16,7 +16,7 @@ import {
   formatPipelineLayout,
   type LayoutPart,
   parsePipelineLayout,
-} from '../../../src/trainers/pipeline-layout.ts';
+} from '../../../src/trainers/megatron/pipeline-layout.ts';
 import { load, TABLE } from '../../plan/support.ts';
 import { pipelineSeconds } from '../../support/pipeline-closed-forms.ts';
 

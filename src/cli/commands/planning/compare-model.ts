@@ -33,9 +33,9 @@ import {
   type SweepQuestion,
 } from '../../../sweep/model/question.ts';
 import { type AskedRun, withRun } from '../../../sweep/planning/run-question.ts';
-import type { SettledLayout } from '../../../trainers/files/layout-draft.ts';
-import { readLayoutFile } from '../../../trainers/files/read-layout-file.ts';
-import { FRAMEWORK_NAMES } from '../../../trainers/frameworks.ts';
+import type { SettledLayout } from '../../../trainers/layout/layout-draft.ts';
+import { readLayoutFile } from '../../../trainers/read-layout-file.ts';
+import { FRAMEWORK_NAMES } from '../../../trainers/trainers.ts';
 import { oneOf } from '../../input/flags/read.ts';
 import { withRunsTable } from '../../input/runs-table.ts';
 import type { CompareOptions } from './flags.ts';

@@ -1,0 +1,173 @@
+/**
+ * Reads the layout of a DeepSpeed configuration: JSON with comments (Hjson), as DeepSpeed does.
+ * Sources: `runtime/config.py` and `runtime/zero/config.py` of DeepSpeed 0.19.
+ */
+
+import { ShardwrightError } from '../../errors.ts';
+import { type Hjson, readHjson } from '../../text/hjson.ts';
+import type { LayoutDraft, LayoutSetting } from '../layout/layout-draft.ts';
+import {
+  count,
+  isOn,
+  noPrice,
+  placeOf,
+  readSettings,
+  settingsOf,
+  type SettingsTable,
+  type Take,
+} from '../layout/settings-table.ts';
+import type { ReadLayout } from '../trainer.ts';
+
+const HOST = 'nothing is moved to the host';
+const precision =
+  (dtype: string): Take =>
+  (value, draft) =>
+    void (isOn(value) ? (draft.dtype ??= dtype) : undefined);
+
+/** By the path; of offloading by its device. */
+export const DEEPSPEED_TABLE: SettingsTable = {
+  // The form of 2020: true is stage 1 (`read_zero_config_deprecated`).
+  zero_optimization: (value, draft, wrong) => {
+    if (!/^(true|false)$/.test(value)) throw wrong('an object, true or false');
+    draft.zero = value === 'true' ? 1 : 0;
+    return undefined;
+  },
+  'zero_optimization.stage': (value, draft, wrong) => {
+    if (!/^[0-3]$/.test(value)) throw wrong('a stage from 0 to 3');
+    draft.zero = Number(value);
+    return undefined;
+  },
+  'zero_optimization.mics_shard_size': count('shards'),
+  'zero_optimization.zero_hpz_partition_size': noPrice('no second copy of the parameters is kept', [
+    '1',
+  ]),
+  'zero_optimization.zero_quantized_weights': noPrice('parameters are gathered in 16 bits'),
+  'zero_optimization.zero_quantized_gradients': noPrice('gradients are summed in 16 bits'),
+  'zero_optimization.offload_optimizer.device': noPrice(HOST, ['none']),
+  'zero_optimization.offload_param.device': noPrice(HOST, ['none']),
+  'zero_optimization.cpu_offload': noPrice(HOST),
+  train_micro_batch_size_per_gpu: count('microbatch'),
+  train_batch_size: count('globalBatch'),
+  gradient_accumulation_steps: count('accumulation'),
+  sequence_parallel_size: count('cp'),
+  'tensor_parallel.autotp_size': count('tp'),
+  'expert_parallel.autoep_size': count('ep'),
+  'optimizer.type': (value) =>
+    /adam/i.test(value) && !/onebit|zeroone/i.test(value)
+      ? undefined
+      : 'priced with the states that --optimizer has',
+  'bf16.enabled': precision('bf16'),
+  'fp16.enabled': precision('f16'),
+  'compile.enabled': noPrice('--framework deepspeed --compiled prices it'),
+  'activation_checkpointing.cpu_checkpointing': noPrice(HOST),
+  'activation_checkpointing.partition_activations': noPrice(
+    'activations are kept as tensor ranks have them',
+  ),
+};
+
+/** Keys of `zero_optimization` that change neither what is placed nor what is sent. */
+const ZERO = new Set(
+  (
+    'overlap_comm contiguous_gradients reduce_scatter reduce_bucket_size allgather_bucket_size ' +
+    'allgather_partitions round_robin_gradients sub_group_size stage3_prefetch_bucket_size ' +
+    'stage3_param_persistence_threshold stage3_model_persistence_threshold ' +
+    'stage3_max_live_parameters stage3_max_reuse_distance ' +
+    'stage3_gather_16bit_weights_on_model_save stage3_gather_fp16_weights_on_model_save ' +
+    'stage3_module_granularity_threshold stage3_use_all_reduce_for_fetch_params ' +
+    'load_from_fp32_weights elastic_checkpoint ignore_unused_parameters legacy_stage1 ' +
+    'use_multi_rank_bucket_allreduce zero_quantized_nontrainable_weights ' +
+    'mics_hierarchical_params_gather memory_efficient_linear pipeline_loading_checkpoint ' +
+    'override_module_apply log_trace_cache_warnings leaf_module param_persistence_threshold ' +
+    'model_persistence_threshold max_live_parameters max_reuse_distance prefetch_bucket_size ' +
+    'cpu_offload_param cpu_offload_use_pin_memory loco_zero_enable zeropp_loco_param'
+  ).split(' '),
+);
+
+/** Logs, schedules, the loss scale, and the optimizer's rates. */
+const NOTHING =
+  /^(steps_per_print|wall_clock_breakdown|memory_breakdown|dump_state|gradient_clipping|prescale_gradients|gradient_predivide_factor|zero_allow_untested_optimizer|zero_force_ds_cpu_optimizer|checkpoint|aio|data_efficiency|curriculum_learning|(tensorboard|wandb|csv_monitor|comet|flops_profiler|comms_logger|scheduler)(\..*)?|fp16\.(enabled|auto_cast|loss_scale\w*|initial_scale_power|hysteresis|consecutive_hysteresis|min_loss_scale)|optimizer\.params\..*|activation_checkpointing\.(number_checkpoints|contiguous_memory_optimization|synchronize_checkpoint_boundary|profile|number_checkpoints)|tensor_parallel\.(tp_grain_size|partition_config\..*)|expert_parallel\.enabled)$/;
+
+/** @throws E_INPUT, E_SYNTAX, E_DUP with line and column */
+export function readDeepspeed(text: string, setting: LayoutSetting): ReadLayout {
+  const source = { text, file: setting.file };
+  const settings = settingsOf(configOf(source))
+    .filter(
+      ({ path }) =>
+        !/^zero_optimization\.offload_\w+\.(?!device$)/.test(path) &&
+        !ZERO.has(path.replace(/^zero_optimization\.(\w+).*$/, '$1')),
+    )
+    .map((s) => ({ ...s, key: s.path }));
+  const { draft, notPriced } = readSettings(settings, DEEPSPEED_TABLE, {
+    ...source,
+    closed: ({ path }) => path.startsWith('zero_optimization.'),
+    changesNothing: ({ path }) => NOTHING.test(path),
+  });
+  const stated = (path: string): string | undefined => settings.find((s) => s.path === path)?.value;
+  if (['fp16.enabled', 'bf16.enabled'].every((path) => isOn(stated(path) ?? '')))
+    throw new ShardwrightError('E_INPUT', 'fp16.enabled and bf16.enabled: found both', {
+      ...placeOf({ path: 'bf16.enabled' }, source),
+      hint: 'DeepSpeed refuses it: leave one of them out.',
+    });
+  settleBatch(draft, settings, setting, source);
+  draft.sequenceParallel = false;
+  if (draft.cp !== undefined && draft.cp > 1) draft.context = 'ulysses';
+  return { draft, notPriced };
+}
+
+function configOf({ text, file }: { readonly text: string; readonly file: string }): Hjson {
+  try {
+    return readHjson(text);
+  } catch (error) {
+    throw error instanceof ShardwrightError ? error.with({ file }) : error;
+  }
+}
+
+const BATCH = 'train_batch_size';
+const MICROBATCH = 'train_micro_batch_size_per_gpu';
+const ACCUMULATION = 'gradient_accumulation_steps';
+
+/**
+ * Batch, microbatch and accumulation, as DeepSpeed makes one from the others
+ * (`_set_batch_related_parameters`, `_batch_assertion`).
+ *
+ * @throws E_INPUT where they do not agree
+ */
+function settleBatch(
+  draft: LayoutDraft,
+  settings: readonly { readonly path: string; readonly value: string }[],
+  { devices }: LayoutSetting,
+  source: { readonly text: string; readonly file: string },
+): void {
+  const ranks = Math.max(1, Math.floor(devices / ((draft.tp ?? 1) * (draft.cp ?? 1))));
+  const { globalBatch } = draft;
+  const isAuto = settings.some(
+    ({ path, value }) => [BATCH, MICROBATCH, ACCUMULATION].includes(path) && value === 'auto',
+  );
+  if (isAuto) return;
+  const fail = (path: string, what: string, hint: string): ShardwrightError =>
+    new ShardwrightError('E_INPUT', what, { ...placeOf({ path }, source), hint });
+  if (globalBatch === undefined && draft.microbatch === undefined)
+    throw fail(
+      ACCUMULATION,
+      `found neither ${BATCH} nor ${MICROBATCH}, wanted one of them`,
+      `DeepSpeed refuses it: write ${MICROBATCH}.`,
+    );
+  if (globalBatch === undefined) {
+    draft.accumulation ??= 1;
+    return;
+  }
+  const accumulation =
+    draft.accumulation ??
+    (draft.microbatch === undefined ? 1 : Math.floor(globalBatch / draft.microbatch / ranks));
+  const microbatch = draft.microbatch ?? Math.floor(Math.floor(globalBatch / ranks) / accumulation);
+  const product = microbatch * accumulation * ranks;
+  if (product !== globalBatch || product === 0)
+    throw fail(
+      BATCH,
+      `${BATCH}: found ${globalBatch}, wanted ${MICROBATCH} x ${ACCUMULATION} x data ranks = ` +
+        `${microbatch} x ${accumulation} x ${ranks} = ${product}`,
+      'DeepSpeed refuses it: change one of them, leave one out, or change --devices.',
+    );
+  draft.accumulation = accumulation;
+  draft.microbatch = microbatch;
+}

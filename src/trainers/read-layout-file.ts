@@ -1,0 +1,78 @@
+/**
+ * Reads the layout of a job from the configuration of its trainer: the layout in the form of
+ * `--layout`, the sequence and the batch where the file states them, and every setting of it that
+ * has no price.
+ */
+
+import { ShardwrightError } from '../errors.ts';
+import { UNCUT_STREAM } from '../recipes/expert-mesh.ts';
+import { readYaml } from '../text/yaml.ts';
+import {
+  type LayoutSetting,
+  type NotPriced,
+  type SettledLayout,
+  settleLayout,
+} from './layout/layout-draft.ts';
+import type { ConfigFormat } from './trainer.ts';
+import { TRAINERS } from './trainers.ts';
+
+/** A layout that a file states. */
+export interface LayoutFile extends SettledLayout {
+  readonly format: string;
+  readonly notPriced: readonly NotPriced[];
+}
+
+const MOST_CHARACTERS = 2 ** 20;
+
+/** Aliases that a configuration may repeat parts with. */
+const MOST_ALIASES = 100;
+
+const FORMATS = `read are ${TRAINERS.flatMap(({ reads }) => reads ?? []).join(', ')}.`;
+
+/** @throws E_INPUT naming the key, or where the file is none of the formats */
+export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile {
+  const { file } = setting;
+  if (text.length > MOST_CHARACTERS)
+    throw new ShardwrightError(
+      'E_INPUT',
+      `the file has ${text.length} characters; at most ${MOST_CHARACTERS} are read`,
+      { file, hint: FORMATS },
+    );
+  const yaml = (): unknown => readYaml(text, file, FORMATS, MOST_ALIASES);
+  const { name: format, read, wantsCutTokens = false } = formatOf(text) ?? noFormat(file, yaml);
+  const { draft, notPriced } = read({ text, setting, yaml });
+  const uncut =
+    setting.model.routed !== undefined && (draft.tp ?? 1) > 1 && draft.sequenceParallel === false;
+  if (!uncut) return { ...settleLayout(draft, setting), format, notPriced };
+  if (wantsCutTokens)
+    throw new ShardwrightError(
+      'E_INPUT',
+      `sequence_parallel: found false with tensor_model_parallel_size ${draft.tp}, wanted ` +
+        'true for routed experts',
+      { file, hint: `${UNCUT_STREAM}: state it in the file.` },
+    );
+  const why = 'priced with it: tokens are sent to experts from where they lie';
+  return {
+    ...settleLayout({ ...draft, sequenceParallel: true }, setting),
+    format,
+    notPriced: [...notPriced, { key: 'sequence parallelism', value: 'off', why }],
+  };
+}
+
+/** The first form that a text is in. */
+function formatOf(text: string): ConfigFormat | undefined {
+  const isJson = /^\s*\{/.test(text.replace(/^(\s|#.*|\/\/.*|\/\*[\s\S]*?\*\/)*/, ''));
+  return TRAINERS.flatMap(({ formats = [] }) => formats).find(
+    (format) => (format.isJson === true) === isJson && format.isIn(text),
+  );
+}
+
+/** @throws E_SYNTAX for a text that is no YAML either, E_INPUT for one that states no layout */
+function noFormat(file: string, yaml: () => unknown): never {
+  yaml();
+  throw new ShardwrightError(
+    'E_INPUT',
+    'the file has none of the settings that trainers state a layout in',
+    { file, hint: FORMATS },
+  );
+}

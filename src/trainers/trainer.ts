@@ -1,0 +1,56 @@
+/**
+ * Defines a trainer: what it can run, the software that it brings, how its configuration is read,
+ * and how a plan is written for it. Each trainer is a folder with a record of its name, or a record
+ * in `others.ts`; `trainers.ts` lists them.
+ */
+import type { ExportTarget } from '../backend/target.ts';
+import type { Framework } from './framework.ts';
+import type { LaunchedLayout, LaunchFile, TrainerRuns } from './layout/launched-layout.ts';
+import type { LayoutDraft, LayoutSetting, NotPriced } from './layout/layout-draft.ts';
+
+/** The layout of a configuration, before devices and model are known. */
+export interface ReadLayout {
+  readonly draft: LayoutDraft;
+  readonly notPriced: readonly NotPriced[];
+}
+
+/** A configuration that is read. */
+export interface ConfigSource {
+  readonly text: string;
+  readonly setting: LayoutSetting;
+  /** The value that the text has as YAML. @throws E_SYNTAX */
+  readonly yaml: () => unknown;
+}
+
+/** A form in which people keep the configuration of a trainer. */
+export interface ConfigFormat {
+  /** The name of the form in messages. */
+  readonly name: string;
+  /** Whether it is JSON; all other forms are asked for texts that are none. */
+  readonly isJson?: boolean;
+  readonly isIn: (text: string) => boolean;
+  /** @throws E_INPUT, E_SYNTAX with line and column */
+  readonly read: (source: ConfigSource) => ReadLayout;
+  /**
+   * Whether the trainer refuses routed experts whose tokens every tensor-parallel rank holds;
+   * absent: it prices them cut.
+   */
+  readonly wantsCutTokens?: boolean;
+}
+
+export interface Trainer {
+  readonly id: string;
+  readonly title: string;
+  /** Package and release that the record follows; absent: it was measured in several. */
+  readonly release?: string;
+  /** Profiles by the name that `--framework` and tables of runs have, one for each generation. */
+  readonly software: Readonly<Record<string, Framework>>;
+  readonly runs?: TrainerRuns;
+  /** The configurations that are read, in words. */
+  readonly reads?: string;
+  readonly formats?: readonly ConfigFormat[];
+  /** Writes the configuration of a compared layout. */
+  readonly writeLaunch?: (layout: LaunchedLayout) => LaunchFile;
+  /** Writes the recipe of a plan of a graph. */
+  readonly target?: ExportTarget;
+}

@@ -1,0 +1,69 @@
+import { readFileSync } from 'node:fs';
+
+import { describe, expect, it } from 'vitest';
+
+import { readShell } from '../../../src/trainers/shell/read-shell.ts';
+import { textOf, unknownIn } from '../../../src/trainers/shell/value.ts';
+import { refusal } from '../../support/thrown.ts';
+
+/** Recorded by `record_shell.py`: bash runs each script, and `job` prints its words. */
+const RECORDED = JSON.parse(
+  readFileSync(new URL('../../fixtures/trainers/shell.json', import.meta.url), 'utf8'),
+) as readonly { readonly script: string; readonly words: readonly (readonly string[])[] }[];
+
+/** The words of each `job`; those that only the run knows behind a question mark. */
+const jobs = (script: string): string[][] =>
+  readShell(script, 'job.sh')
+    .commands.filter(({ words }) => textOf(words[0].value) === 'job')
+    .map(({ words }) =>
+      words
+        .slice(1)
+        .map(({ value }) => `${unknownIn(value) === undefined ? '' : '?'}${textOf(value)}`),
+    );
+
+describe('the words that a shell script gives to a command', () => {
+  it.each(RECORDED)('are those of bash: $script', ({ script, words }) => {
+    expect(jobs(script)).toEqual(words);
+  });
+
+  it('nothing is executed: output, files, the environment and arguments of the script stay unknown', () => {
+    expect(jobs('X=$(date); job $X `pwd` $HOME "$@" $1 <(ls) {1..3} $RANDOM')).toEqual([
+      ['?$(date)', '?`pwd`', '?$HOME', '?$@', '?$1', '?<(ls)', '?{1..3}', '?$RANDOM'],
+    ]);
+    expect(jobs('i=0; while [ $i -lt 3 ]; do i=$((i+1)); done; job $i')).toEqual([['?${i}']]);
+    expect(jobs('read X < file; job $X')).toEqual([['?$X']]);
+    expect(jobs('A=([1]=x [0]=y); job "${A[@]}"')).toEqual([['?$A']]);
+  });
+
+  it('of branches that the script does not choose between, what they agree on is kept', () => {
+    const script = (branch: string): string =>
+      `A=(a b); X=1; if [ -f y ]; then ${branch}; fi; job $X "\${A[@]}"`;
+    expect(jobs(script('A+=(c); Y=2'))).toEqual([['1', 'a', 'b', '?${A[@]}']]);
+    expect(jobs(script('X=2'))).toEqual([['?${X}', 'a', 'b']]);
+    // A branch that ends the script decides nothing for what follows.
+    expect(jobs(script('X=2; exit 1'))).toEqual([['1', 'a', 'b']]);
+    expect(jobs('S="a b"; [[ -d y ]] && S="$S c"; job $S')).toEqual([['a', 'b', '?${S}']]);
+  });
+
+  it('a condition on a name that nothing sets is decided without it, and the name is told', () => {
+    const script = 'if [ -n "$FSDP" ]; then X=1; else X=2; fi; job $X';
+    expect(jobs(script)).toEqual([['2']]);
+    expect(readShell(script, 'job.sh').assumedUnset).toMatchObject([{ name: 'FSDP' }]);
+    // Where the script would end, the environment does set it.
+    const needed = 'if [ -z "$DATA" ]; then echo missing; exit 1; fi; job x';
+    expect(jobs(needed)).toEqual([['x']]);
+    expect(readShell(needed, 'job.sh').assumedUnset).toEqual([]);
+  });
+
+  it.each([
+    ['job "a\n', /job\.sh:1:5: E_SYNTAX not a shell script: unterminated double quote/],
+    ['X=1\nIFS=,\n', /job\.sh:2:1: E_UNSUPPORTED IFS changes how words are split/],
+    ['f(){ f; }; f', /E_LIMIT more than 16 scripts or calls in each other/],
+    [
+      'A=aaaaaaaaaaaaaaaa; for i in 1 2 3 4 5 6 7 8 9 a b c d e f g h i; do A=$A$A; done',
+      /E_LIMIT A grows beyond/,
+    ],
+  ])('refuses with line and column: %j', (script, wanted) => {
+    expect(refusal(() => readShell(script, 'job.sh')).headline).toMatch(wanted);
+  });
+});
