@@ -57,6 +57,8 @@ interface FigureBlock {
 /** A column: its heading, and how its cells are set. */
 export interface Column {
   readonly head: string;
+  /** The heading on a terminal. */
+  readonly short?: string;
   readonly kind?: 'number' | 'name' | 'keep';
 }
 

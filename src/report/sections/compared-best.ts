@@ -2,10 +2,9 @@
 
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { bytesText, countedText, percentText } from '../../units.ts';
-import { stageText } from '../analysis/pipeline.ts';
 import { scheduleFigures } from '../figures/schedule.ts';
 import { type Block, bytes, count, seconds, type Section } from '../model/blocks.ts';
-import { afterPasses, comparedStage, messagesText } from '../text/compared-stages.ts';
+import { afterPasses, messagesText, stageTable } from '../text/compared-stages.ts';
 import { boundaryTable } from './pipeline.ts';
 
 /** The best plan by itself: its memory, its collectives, its stages. */
@@ -90,7 +89,7 @@ function pipelineSection({ layout, seconds: whole }: ComparedPlan, budgetBytes: 
         `${messagesText(layout)}.`,
     },
     ...drawnSchedule(layout, whole),
-    stageTable(layout, budgetBytes),
+    stagesBlock(layout, budgetBytes),
   ];
   if (boundaries.length > 0) blocks.push(boundaryTable(boundaries, microbatches));
   return [{ id: 'pipeline', title: 'Pipeline of the best plan', sheet: true, blocks }];
@@ -119,35 +118,15 @@ function drawnSchedule(layout: ComparedLayout, whole: number): Block[] {
   return figures.map((figure) => ({ kind: 'figure', ...figure }));
 }
 
-function stageTable({ stages, sizes, checkpoint }: ComparedLayout, budgetBytes: number): Block {
-  const devices = sizes.pp;
+function stagesBlock(layout: ComparedLayout, budgetBytes: number): Block {
+  const recomputed = layout.checkpoint === 'none' ? '' : ' (backward with what is recomputed)';
   return {
     kind: 'table',
     caption:
-      'Stages: seconds of one ' +
-      `microbatch${checkpoint === 'none' ? '' : ' (backward with what is recomputed)'}, ` +
+      `Stages: seconds of one microbatch${recomputed}, ` +
       `bytes of the device at its peak (budget ${bytesText(budgetBytes)}), microbatches with ` +
       'saved activations, and the idle share of the step',
-    columns: [
-      { head: 'Stage', kind: 'number' },
-      { head: 'Device', kind: 'number' },
-      { head: 'Holds', kind: 'name' },
-      { head: 'Forward', kind: 'number' },
-      { head: 'Backward', kind: 'number' },
-      { head: 'Kept', kind: 'number' },
-      { head: 'Peak', kind: 'number' },
-      { head: 'Waits', kind: 'number' },
-    ],
-    rows: stages.map((s, k) => [
-      count(k),
-      count(k % devices),
-      stageText(comparedStage(s)),
-      seconds(s.forwardSeconds),
-      seconds(s.backwardInputSeconds + s.backwardWeightSeconds),
-      count(s.inFlight),
-      bytes(s.peakBytes),
-      { text: percentText(s.idleShare), value: s.idleShare },
-    ]),
+    ...stageTable(layout),
     open: 16,
   };
 }

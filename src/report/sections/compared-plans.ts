@@ -13,6 +13,7 @@ import {
   type Section,
   type TableBlock,
 } from '../model/blocks.ts';
+import { type ColumnOf, tableOf } from '../model/table.ts';
 import { deltaSecondsText } from '../text/explain.ts';
 
 /** Plans that are numbered in the picture. */
@@ -113,11 +114,7 @@ function planFigure(c: Comparison, drawn: readonly ComparedPlan[]): Block {
   };
 }
 
-/** A column of the table of plans: its head, and its cell of a row. */
-interface PlanColumn {
-  readonly column: TableBlock['columns'][number];
-  readonly cell: (twins: Twins) => Cell | string;
-}
+type PlanColumn = ColumnOf<Twins>;
 
 function planColumns(c: Comparison, drawn: readonly ComparedPlan[]): PlanColumn[] {
   const front = new Set(c.pareto);
@@ -173,7 +170,6 @@ function fitCell({ fitProbability }: ComparedPlan): Cell | string {
 
 function planTable(c: Comparison, drawn: readonly ComparedPlan[]): Block {
   const rows = shownTwins(c);
-  const columns = planColumns(c, drawn);
   const inRows = rows.reduce((n, { others }) => n + 1 + others.length, 0);
   const what =
     inRows === c.plans.length
@@ -186,8 +182,7 @@ function planTable(c: Comparison, drawn: readonly ComparedPlan[]): Block {
     caption:
       `${what}, what each loses by most, and which plan is better in both time and ` +
       `memory${folded}`,
-    columns: columns.map(({ column }) => column),
-    rows: rows.map((twins) => columns.map(({ cell }) => cell(twins))),
+    ...tableOf(rows, planColumns(c, drawn)),
     open: OPEN,
   };
 }

@@ -4,8 +4,8 @@ import { allocationText } from '../../cost/hardware/topology.ts';
 import type { Curve, Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
 import { countedText, countText, percentText, secondsText } from '../../units.ts';
 import { scalingFigure } from '../figures/scaling.ts';
-import type { Block, Cell, Section } from '../model/blocks.ts';
-import { fastestText, POINT_HEAD, pointRow, RUN_HEAD } from '../text/planning.ts';
+import type { Block, Section } from '../model/blocks.ts';
+import { fastestText, pointTable } from '../text/planning.ts';
 
 /** Heading of the report. */
 export function planningTitle({ points }: Planning): string {
@@ -63,53 +63,10 @@ export function planningSections({ points, curves }: Planning): Section[] {
 }
 
 function pointsSection(points: readonly PlanningPoint[]): Section {
-  const runs = points.some((p) => p.run !== undefined);
-  const many = new Set(points.map((p) => p.model)).size > 1;
-  const head = [...(many ? ['model'] : []), ...POINT_HEAD, ...(runs ? RUN_HEAD : [])];
-  const names = new Set(['model', 'cluster', 'best plan', 'mesh']);
-  const values = ({
-    best,
-    devices,
-    sequence,
-    globalBatch,
-    run,
-  }: PlanningPoint): (number | undefined)[] => [
-    ...(many ? [undefined] : []),
-    undefined,
-    devices,
-    sequence,
-    globalBatch,
-    undefined,
-    undefined,
-    best?.seconds,
-    best?.tokensPerSecond,
-    best?.tokensPerSecondPerDevice,
-    best?.mfu,
-    best?.peakBytes,
-    run?.wallSeconds,
-    run?.price?.amount,
-    run?.energyMegawattHours,
-  ];
   return {
     id: 'points',
     title: 'Side by side',
-    blocks: [
-      {
-        kind: 'table',
-        caption: 'Each question at its best plan',
-        columns: head.map((text) => ({
-          head: text,
-          kind: names.has(text) ? ('keep' as const) : ('number' as const),
-        })),
-        rows: points.map((p) => {
-          const own = values(p);
-          return [...(many ? [p.model] : []), ...pointRow(p, runs)].map((text, k): Cell => {
-            const value = own[k];
-            return value === undefined ? { text } : { text, value };
-          });
-        }),
-      },
-    ],
+    blocks: [{ kind: 'table', caption: 'Each question at its best plan', ...pointTable(points) }],
   };
 }
 

@@ -1,11 +1,13 @@
 /** Writes the stages of a compared plan in words and rows, for the terminal and the pages. */
 
 import type { ComparedLayout, ComparedStage } from '../../recipes/compare/comparison.ts';
-import { bytesText, countText, percentText, secondsText, tableText } from '../../units.ts';
+import { bytesText, countText, percentText } from '../../units.ts';
 import { type ReportStage, stageText } from '../analysis/pipeline.ts';
+import { bytes, type Cell, count, seconds, type TableBlock } from '../model/blocks.ts';
+import { type ColumnOf, tableOf, terminalTable } from '../model/table.ts';
 
 /** A stage as `stageText` reads it. */
-export function comparedStage({
+function comparedStage({
   first,
   end,
   embedding,
@@ -31,12 +33,12 @@ function sentBytes({ stages, boundaries, microbatches, sizes }: ComparedLayout):
  */
 export function messagesText(layout: ComparedLayout): string {
   const { boundaries, microbatches, sizes } = layout;
-  const bytes = boundaries.map((b) => b.bytes);
-  const [least, most] = [Math.min(...bytes), Math.max(...bytes)];
-  const each = least === most ? bytesText(most) : `${bytesText(least)} to ${bytesText(most)}`;
+  const each = boundaries.map((b) => b.bytes);
+  const [least, most] = [Math.min(...each), Math.max(...each)];
+  const size = least === most ? bytesText(most) : `${bytesText(least)} to ${bytesText(most)}`;
   const over = boundaries.length === 1 ? 'the boundary' : `each of ${boundaries.length} boundaries`;
   return (
-    `${each} each, ${countText(2 * microbatches)} of them a step over ${over}: a device sends ` +
+    `${size} each, ${countText(2 * microbatches)} of them a step over ${over}: a device sends ` +
     `up to ${bytesText(Math.max(...sentBytes(layout)))}, a row of ${sizes.pp} devices ` +
     `${bytesText(layout.pointToPointBytes)}`
   );
@@ -58,6 +60,32 @@ export function afterPasses(
   });
 }
 
+const numbered = (
+  head: string,
+  cell: (stage: ComparedStage, index: number) => Cell,
+  short = head.toLowerCase(),
+): ColumnOf<ComparedStage> => ({ column: { head, short, kind: 'number' }, cell });
+
+/** The stages of a layout, a row each. */
+export function stageTable({
+  stages,
+  sizes,
+}: ComparedLayout): Pick<TableBlock, 'columns' | 'rows'> {
+  return tableOf(stages, [
+    numbered('Stage', (_, k) => count(k)),
+    numbered('Device', (_, k) => count(k % sizes.pp)),
+    {
+      column: { head: 'Holds', short: 'holds', kind: 'name' },
+      cell: (s) => stageText(comparedStage(s)),
+    },
+    numbered('Forward', (s) => seconds(s.forwardSeconds)),
+    numbered('Backward', (s) => seconds(s.backwardInputSeconds + s.backwardWeightSeconds)),
+    numbered('Kept', (s) => count(s.inFlight)),
+    numbered('Peak', (s) => bytes(s.peakBytes), 'memory'),
+    numbered('Waits', (s) => ({ text: percentText(s.idleShare), value: s.idleShare })),
+  ]);
+}
+
 /** Stages that the terminal lists. */
 const LISTED = 16;
 
@@ -65,23 +93,11 @@ const LISTED = 16;
 export function stageLines(layout: ComparedLayout): string[] {
   const { stages, sizes } = layout;
   if (sizes.pp === 1) return [];
-  const rows = stages
-    .slice(0, LISTED)
-    .map((s, k) => [
-      `${k}`,
-      `${k % sizes.pp}`,
-      stageText(comparedStage(s)),
-      secondsText(s.forwardSeconds),
-      secondsText(s.backwardInputSeconds + s.backwardWeightSeconds),
-      `${s.inFlight}`,
-      bytesText(s.peakBytes),
-      percentText(s.idleShare),
-    ]);
-  const head = ['stage', 'device', 'holds', 'forward', 'backward', 'kept', 'memory', 'waits'];
+  const { columns, rows } = stageTable(layout);
   return [
     `messages  ${messagesText(layout)}`,
     '',
-    tableText([head, ...rows], [0, 1, 3, 4, 5, 6, 7]),
+    terminalTable({ columns, rows: rows.slice(0, LISTED) }),
     ...(stages.length > LISTED ? [`${stages.length - LISTED} more stages; --json has all`] : []),
   ];
 }

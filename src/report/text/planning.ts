@@ -5,42 +5,81 @@
 
 import { allocationText } from '../../cost/hardware/topology.ts';
 import type { Curve, Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
-import {
-  bytesText,
-  countText,
-  durationText,
-  percentText,
-  secondsText,
-  tableText,
-} from '../../units.ts';
+import { countText, durationText, percentText, tableText } from '../../units.ts';
+import { bytes, type Cell, count, seconds, type TableBlock } from '../model/blocks.ts';
+import { type ColumnOf, tableOf, terminalTable } from '../model/table.ts';
 import { amountText, moneyText } from './run-cost.ts';
 
-/** Columns of a point; those of a run only where one is asked for. */
-export const POINT_HEAD = [
-  'cluster',
-  'devices',
-  'sequence',
-  'batch',
-  'best plan',
-  'mesh',
-  'step',
-  'tokens/s',
-  'each',
-  'MFU',
-  'memory',
-] as const;
-export const RUN_HEAD = ['run', 'money', 'MWh'] as const;
-const RIGHT = [1, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13];
+type Best = NonNullable<PlanningPoint['best']>;
+type Run = NonNullable<PlanningPoint['run']>;
+type PointColumn = ColumnOf<PlanningPoint>;
+
+const named = (head: string, cell: (p: PlanningPoint) => string): PointColumn => ({
+  column: { head, kind: 'keep' },
+  cell,
+});
+const asked = (head: string, amount: (p: PlanningPoint) => number): PointColumn => ({
+  column: { head, kind: 'number' },
+  cell: (p) => count(amount(p)),
+});
+/** A column of the best plan, empty where there is none. */
+const ofBest = (head: string, cell: (best: Best) => Cell): PointColumn => ({
+  column: { head, kind: 'number' },
+  cell: ({ best }) => (best === null ? '' : cell(best)),
+});
+const ofRun = (head: string, cell: (run: Run) => Cell | string): PointColumn => ({
+  column: { head, kind: 'number' },
+  cell: ({ best, run }) => (best === null || run === undefined ? '' : cell(run)),
+});
+const rate = (value: number): Cell => ({ text: countText(Math.round(value)), value });
+
+const POINT: readonly PointColumn[] = [
+  named('cluster', (p) => p.cluster),
+  asked('devices', (p) => p.devices),
+  asked('sequence', (p) => p.sequence),
+  asked('batch', (p) => p.globalBatch),
+  named('best plan', bestText),
+  named('mesh', ({ best }) => best?.mesh ?? ''),
+  ofBest('step', (best) => seconds(best.seconds)),
+  ofBest('tokens/s', (best) => rate(best.tokensPerSecond)),
+  ofBest('each', (best) => rate(best.tokensPerSecondPerDevice)),
+  ofBest('MFU', ({ mfu }) => ({ text: percentText(mfu), value: mfu })),
+  ofBest('memory', (best) => bytes(best.peakBytes)),
+];
+/** Columns of a run, where one is asked for. */
+const RUN: readonly PointColumn[] = [
+  ofRun('run', ({ wallSeconds }) => ({ text: durationText(wallSeconds), value: wallSeconds })),
+  ofRun('money', ({ price }) =>
+    price === undefined
+      ? ''
+      : { text: moneyText(price.amount, price.currency), value: price.amount },
+  ),
+  ofRun('MWh', ({ energyMegawattHours: value }) =>
+    value === undefined ? '' : { text: amountText(value), value },
+  ),
+];
+
+function bestText({ best, stopped }: PlanningPoint): string {
+  if (best !== null) return `${best.plan}${stopped === undefined ? '' : ' (so far)'}`;
+  return stopped === undefined ? 'no plan fits' : `${stopped}: none priced`;
+}
+
+/** The points side by side, a row each. */
+export function pointTable(points: readonly PlanningPoint[]): Pick<TableBlock, 'columns' | 'rows'> {
+  const many = new Set(points.map((p) => p.model)).size > 1;
+  const runs = points.some((p) => p.run !== undefined);
+  return tableOf(points, [
+    ...(many ? [named('model', (p) => p.model)] : []),
+    ...POINT,
+    ...(runs ? RUN : []),
+  ]);
+}
 
 export function planningText({ points, curves }: Planning): string {
-  const runs = points.some((p) => p.run !== undefined);
   const models = [...new Set(points.map((p) => p.model))];
-  const many = models.length > 1;
-  const rows = points.map((p) => [...(many ? [p.model] : []), ...pointRow(p, runs)]);
-  const head = [...(many ? ['model'] : []), ...POINT_HEAD, ...(runs ? RUN_HEAD : [])];
   const lines = [
-    ...(many ? [] : [`model     ${models.join()}`, '']),
-    tableText([head, ...rows], many ? RIGHT.map((k) => k + 1) : RIGHT),
+    ...(models.length > 1 ? [] : [`model     ${models.join()}`, '']),
+    terminalTable(pointTable(points)),
     ...runNotes(points),
   ];
   for (const p of points) {
@@ -52,38 +91,6 @@ export function planningText({ points, curves }: Planning): string {
   if (faster !== undefined) lines.push('', faster);
   for (const curve of curves) lines.push('', ...curveLines(curve, points));
   return lines.join('\n');
-}
-
-/** The cells of a point. */
-export function pointRow(p: PlanningPoint, runs: boolean): string[] {
-  const asked = [p.cluster, countText(p.devices), countText(p.sequence), countText(p.globalBatch)];
-  const { best, run } = p;
-  if (best === null) {
-    const why = p.stopped === undefined ? 'no plan fits' : `${p.stopped}: none priced`;
-    return [
-      ...asked,
-      why,
-      ...Array.from({ length: POINT_HEAD.length - 5 + (runs ? RUN_HEAD.length : 0) }, () => ''),
-    ];
-  }
-  const stopped = p.stopped === undefined ? '' : ' (so far)';
-  return [
-    ...asked,
-    `${best.plan}${stopped}`,
-    best.mesh,
-    secondsText(best.seconds),
-    countText(Math.round(best.tokensPerSecond)),
-    countText(Math.round(best.tokensPerSecondPerDevice)),
-    percentText(best.mfu),
-    bytesText(best.peakBytes),
-    ...(runs
-      ? [
-          run === undefined ? '' : durationText(run.wallSeconds),
-          run?.price === undefined ? '' : moneyText(run.price.amount, run.price.currency),
-          run?.energyMegawattHours === undefined ? '' : amountText(run.energyMegawattHours),
-        ]
-      : []),
-  ];
 }
 
 function runNotes(points: readonly PlanningPoint[]): string[] {

@@ -1,9 +1,10 @@
 /** Writes report blocks as plain text with aligned tables. */
 
-import { tableText } from '../../units.ts';
+import { defined } from '../../defined.ts';
 import { barText } from '../html/blocks.ts';
 import { type Block, cellText, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
+import { terminalTable } from '../model/table.ts';
 import { planSections } from '../sections/plan.ts';
 import { documentText, printable } from './document.ts';
 
@@ -41,12 +42,9 @@ function blockLines(block: Block): string[] {
     case 'page':
       return block.instead === undefined ? [] : [printable(block.instead)];
     case 'table': {
-      const right = block.columns.flatMap((c, i) => (c.kind === 'number' ? [i] : []));
-      const rows = [
-        block.columns.map((c) => c.head),
-        ...block.rows.map((row) => row.map((c) => printable(cellText(c)))),
-      ];
-      return [block.caption, '', ...tableText(rows, right).split('\n')];
+      const columns = block.columns.map(({ head, kind }) => ({ head, ...defined({ kind }) }));
+      const rows = block.rows.map((row) => row.map((c) => printable(cellText(c))));
+      return [block.caption, '', ...terminalTable({ columns, rows }).split('\n')];
     }
   }
 }
