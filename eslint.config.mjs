@@ -16,6 +16,12 @@ const IDIOMS = [
       " > TemplateElement[value.raw='_']",
     message: '`NameSet`, `FreeNames` or `freeKey` of src/graph/names.ts find a free name',
   },
+  {
+    selector:
+      "CallExpression[callee.property.name='reduce'] > ArrowFunctionExpression" +
+      " > BinaryExpression.body[operator='*'][left.type='Identifier'][right.type='Identifier']",
+    message: 'a product of sizes is `elements(shape)`, `meshSize(dims)` or `product(sizes)`',
+  },
 ];
 
 export default tseslint.config(
@@ -83,6 +89,11 @@ export default tseslint.config(
       'max-lines-per-function': ['error', { max: 70 }],
       'no-restricted-syntax': ['error', PRIVATE, ...IDIOMS],
     },
+  },
+  {
+    // They import nothing that knows shapes.
+    files: ['src/{solver,contest}/**/*.ts'],
+    rules: { 'no-restricted-syntax': ['error', PRIVATE, IDIOMS[0]] },
   },
   {
     // What a function needs is one record where it is more than five things. Steps of the state

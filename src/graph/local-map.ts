@@ -3,6 +3,7 @@
  * pieces, where an axis that cuts a dim divides it. It handles the structure only and not the
  * meaning of the types.
  */
+import { product } from '../product.ts';
 import type { Arg, Node, ValueType } from './types.ts';
 import { getOwn, isGraphRef, isList, tensorType } from './value.ts';
 
@@ -82,7 +83,7 @@ export function localType(
     if (cuts.length === 0) return dim;
     if (typeof dim !== 'number')
       throw new Error(`${what} of local_map is cut on dim ${d}, whose size is open`);
-    const n = cuts.reduce((product, { size }) => product * size, 1);
+    const n = product(cuts.map(({ size }) => size));
     if (way === 'join') return dim * n;
     if (dim % n !== 0)
       throw new Error(

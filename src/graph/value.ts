@@ -215,6 +215,11 @@ export function typeText(type: ValueType, sizeText: (sym: Sym) => string = symTe
   }
 }
 
+/** Sizes of a tensor: a symbolic size by its example, or `otherwise` where it has none. */
+export function exampleShape({ shape }: Pick<TensorType, 'shape'>, otherwise = 1): number[] {
+  return shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? otherwise)));
+}
+
 /** Elements of a tensor; a symbolic size counts with its example, and is undefined without one. */
 export function elementCount(type: TensorType): number | undefined {
   let n = 1;

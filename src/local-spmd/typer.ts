@@ -11,7 +11,7 @@ import { type Frame, interpret } from '../graph/interpret.ts';
 import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';
 import { indexGraph } from '../graph/order.ts';
 import type { Graph, Node, ValueType } from '../graph/types.ts';
-import { eachOperand, getOwn, isRef, sameType } from '../graph/value.ts';
+import { eachOperand, exampleShape, getOwn, isRef, sameType } from '../graph/value.ts';
 import { type AxisType, cutOf, type LocalType, typedText } from '../mesh/local-types/types.ts';
 import { tensorInputs } from '../ops/record/context.ts';
 import { bind } from '../ops/record/infer.ts';
@@ -104,7 +104,7 @@ export class Typer implements Typing {
   /** The type of a value as JAX prints it. */
   text(type: ValueType, typed: Typed): string {
     if (type.kind !== 'tensor' || isTuple(typed)) return type.kind;
-    const shape = type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 0)));
+    const shape = exampleShape(type, 0);
     return typedText(type.dtype, shape, this.localType(typed));
   }
 

@@ -5,7 +5,9 @@
 
 import { ShardwrightError } from '../errors.ts';
 import { type DType, DTYPE_BYTES, type Graph } from '../graph/types.ts';
+import { exampleShape } from '../graph/value.ts';
 import { builtinOperators } from '../ops/builtin.ts';
+import { elements } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { jointGraph } from '../passes/autodiff/joint.ts';
 import { trace } from '../trace/trace.ts';
@@ -176,10 +178,7 @@ export function countParameters(graph: Graph, config: ModelConfig): ParameterCou
     )
       continue;
     const name = node.meta.roleName ?? node.name;
-    const size = node.type.shape.reduce<number>(
-      (n, d) => n * (typeof d === 'number' ? d : (d.example ?? 1)),
-      1,
-    );
+    const size = elements(exampleShape(node.type));
     total += size;
     bytes += size * DTYPE_BYTES[node.type.dtype];
     if (still.has(name)) fixed += size;

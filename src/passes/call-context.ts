@@ -4,6 +4,7 @@
  */
 
 import type { Graph, Node, ValueType } from '../graph/types.ts';
+import { exampleShape } from '../graph/value.ts';
 import { bindCall, tensorInputs, withOutputs } from '../ops/record/context.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record/record.ts';
 
@@ -11,7 +12,7 @@ export function tensorMeta(type: ValueType): TensorMeta | undefined {
   if (type.kind !== 'tensor') return undefined;
   return {
     dtype: type.dtype,
-    shape: type.shape.map((d) => (typeof d === 'number' ? d : (d.example ?? 1))),
+    shape: exampleShape(type),
   };
 }
 

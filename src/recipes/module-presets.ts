@@ -8,6 +8,7 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
 import { roleName } from '../graph/nodes.ts';
 import type { Arg, Graph, Node } from '../graph/types.ts';
+import { exampleShape } from '../graph/value.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { MaskPartial } from '../mesh/placements/partials/mask-partial.ts';
 import { Partial } from '../mesh/placements/partials/partial.ts';
@@ -206,7 +207,7 @@ function modulesOf(graph: Graph): Map<string, Module> {
   for (const node of leaves) {
     const name = nameOf(node);
     if (!name.endsWith('.weight') || node.type.kind !== 'tensor') continue;
-    const weight = node.type.shape.map((n) => (typeof n === 'number' ? n : (n.example ?? 1)));
+    const weight = exampleShape(node.type);
     const use = firstUse.get(node.name) ?? '';
     const kind = LOOKUPS.has(use) ? 'embedding' : weight.length === 1 ? 'norm' : 'linear';
     const stored = TRANSPOSES.has(use) ? 'out-in' : 'in-out';

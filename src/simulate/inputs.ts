@@ -4,13 +4,14 @@ import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from '../graph/control.ts';
 import { typesByName } from '../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueType } from '../graph/types.ts';
-import { isGraphRef, isList, isRef } from '../graph/value.ts';
+import { exampleShape, isGraphRef, isList, isRef } from '../graph/value.ts';
 import { build, kindOf, type NDArray } from '../ndarray/array.ts';
 import { ofParts, partType } from '../ndarray/complex.ts';
 import { normal, type RandomStream, streamOf, uniform } from '../ndarray/random.ts';
 import { bindCall } from '../ops/record/context.ts';
-import type { OperatorRecord } from '../ops/record/record.ts';
+import { elements, type OperatorRecord } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { product } from '../product.ts';
 
 /**
  * Values for the inputs of a graph, drawn from a seed. Floats are of the size that networks have at
@@ -36,9 +37,7 @@ export function drawInputs(
         throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is no tensor`, {
           node: node.name,
         });
-      const shape = node.type.shape.map((dim) =>
-        typeof dim === 'number' ? dim : (dim.example ?? 1),
-      );
+      const shape = exampleShape(node.type);
       const { dtype } = node.type;
       const stream: RandomStream = { seed, stream: streamOf(`input ${node.name}`) };
       const domain = domains.get(node.name);
@@ -60,7 +59,7 @@ export function drawInputs(
           const scale = shape.length >= 2 ? 1 / Math.sqrt(Math.max(1, shape.at(-1) ?? 1)) : 1;
           const part = (from: number): NDArray =>
             build(shape, (i) => normal(stream, from + i) * scale, partType(dtype));
-          return ofParts([part(0), part(shape.reduce((n, d) => n * d, 1))], dtype);
+          return ofParts([part(0), part(elements(shape))], dtype);
         }
       }
     });
@@ -179,11 +178,7 @@ class DemandReader {
 
   read(): void {
     for (const node of this.graph.nodes) {
-      if (node.type.kind === 'tensor')
-        this.shapes.set(
-          node.name,
-          node.type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1))),
-        );
+      if (node.type.kind === 'tensor') this.shapes.set(node.name, exampleShape(node.type));
       if (node.kind === 'placeholder') continue;
       this.readBodies(node);
       const record = this.table.get(node.target);
@@ -244,8 +239,7 @@ class DemandReader {
     const input = this.source.get(name);
     if (input === undefined) return;
     const dims = Number(/(\d)d\./.exec(operator)?.[1] ?? 0);
-    const inside = (of: string): number =>
-      (this.shapes.get(of) ?? []).slice(-dims).reduce((n, d) => n * d, 1);
+    const inside = (of: string): number => product((this.shapes.get(of) ?? []).slice(-dims));
     this.demands.domains.set(
       input,
       is === 'places' ? { is, of: inside(node.name), window: inside(name) } : { is },

@@ -16,6 +16,7 @@ import {
 import type { Violation } from '../local-spmd/typed.ts';
 import { erase } from '../lower/typed/erased.ts';
 import { builtinOperators } from '../ops/builtin.ts';
+import { elements } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { jointGraph } from '../passes/autodiff/joint.ts';
 import { atExampleSizes } from '../passes/sizes/fix-sizes.ts';
@@ -125,10 +126,6 @@ function run(
     maxRelativeError,
     collectives,
   };
-}
-
-function elements(shape: readonly number[]): number {
-  return shape.reduce((n, d) => n * d, 1);
 }
 
 function refusal(of: StrippedRun['of'], error: ShardwrightError): Violation {

@@ -15,6 +15,7 @@ import { Partial } from '../mesh/placements/partials/partial.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { flat, fromFlat, NDArray } from '../ndarray/array.ts';
 import { numbersOf } from '../ndarray/complex.ts';
+import { elements } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { checkArguments, tableOf } from '../plan/request/check-call.ts';
 import { evaluateGraph, type Value } from './evaluate.ts';
@@ -247,7 +248,7 @@ class Comparison {
 
   private checkSize(): void {
     const { values, mesh } = this.program;
-    const total = values.reduce((sum, v) => sum + v.shape.reduce((n, d) => n * d, 1), 0);
+    const total = values.reduce((sum, v) => sum + elements(v.shape), 0);
     if (total * mesh.size > MAX_ELEMENTS)
       throw new ShardwrightError(
         'E_LIMIT',

@@ -1,5 +1,6 @@
 /** Takes the best plans of a sweep and gives the unrestricted optimum on the same model dims. */
 
+import { meshSize } from '../mesh/devices/mesh.ts';
 import { coreRequest, planName } from './model/layout.ts';
 import { type CoreCost, coreKey, type CoreRequest } from './model/types.ts';
 import type { LayoutRow } from './step/layouts.ts';
@@ -40,7 +41,7 @@ export async function withOptima(
     if (answer?.kind !== 'core' || answer.result.status === 'refused') return;
     const { core } = answer.result;
     cores.set(coreKey(core.request), core);
-    const ways = core.request.axes.reduce((n, a) => n * a.size, 1);
+    const ways = meshSize(core.request.axes);
     const routed = result.routed.get(`${core.request.microbatch} ${ways}`);
     for (const row of list[i].rows) pricer.price(row, core, routed);
   });

@@ -4,6 +4,7 @@
  * thousands, and only JSON has all.
  */
 
+import { meshSize } from '../mesh/devices/mesh.ts';
 import type { ComparedPlan } from '../recipes/compare/comparison.ts';
 import type { Traffic } from '../recipes/compare/price.ts';
 import { recomputeText } from '../recipes/recompute-text.ts';
@@ -141,7 +142,7 @@ function trafficOf(result: SweepResult, priced: PricedRow): readonly Traffic[] {
   const core = coreOf(result, priced);
   if (core === undefined) return [];
   const { sizes, kind } = priced.like ?? priced.row;
-  const ways = core.request.axes.reduce((n, a) => n * a.size, 1);
+  const ways = meshSize(core.request.axes);
   const routed = result.routed.get(`${core.request.microbatch} ${ways}`);
   const traffic = result.composer.traffic(
     core,

@@ -8,7 +8,7 @@ import { collectiveModel } from '../cost/presets/presets.ts';
 import { defined } from '../defined.ts';
 import { interrupted, ShardwrightError } from '../errors.ts';
 import { type DType, DTYPE_BYTES } from '../graph/types.ts';
-import { DeviceMesh } from '../mesh/devices/mesh.ts';
+import { DeviceMesh, meshSize } from '../mesh/devices/mesh.ts';
 import { dtypeNamed } from '../models/build.ts';
 import type { ModelConfig } from '../models/families.ts';
 import { Deadline } from '../plan/request/deadline.ts';
@@ -314,7 +314,7 @@ class Sweep {
         jobs.push({ kind: 'core', request });
         keys.push(coreKey(request));
       }
-      const ways = request.axes.reduce((n, a) => n * a.size, 1);
+      const ways = meshSize(request.axes);
       const key = `${request.microbatch} ${ways}`;
       if (!this.routes || this.routed.has(key) || keys.includes(key)) continue;
       const experts = config.architecture.routed?.experts ?? 1;
@@ -341,7 +341,7 @@ class Sweep {
   }
 
   private routedOf(request: CoreRequest): RoutedCosts | undefined {
-    return this.routed.get(`${request.microbatch} ${request.axes.reduce((n, a) => n * a.size, 1)}`);
+    return this.routed.get(`${request.microbatch} ${meshSize(request.axes)}`);
   }
 
   /**
@@ -355,7 +355,7 @@ class Sweep {
     const one = this.cores.get(coreKey({ microbatch, axes: [] }));
     if (one === undefined || 'refused' in one) return 0;
     const routed = this.routed.get(`${microbatch} 1`);
-    const ways = axes.reduce((n, a) => n * a.size, 1);
+    const ways = meshSize(axes);
     const ofUnit = (u: number): number => {
       const { forward, backwardInput, backwardWeight } = one.units[u];
       const blocks =
@@ -385,7 +385,7 @@ class Sweep {
     const { question, config, cluster } = this.options;
     const { shape } = config.architecture;
     const item = DTYPE_BYTES[this.dtype];
-    const ways = axes.reduce((n, a) => n * a.size, 1);
+    const ways = meshSize(axes);
     const mesh = new DeviceMesh([
       { name: 'rest', size: question.devices / ways },
       ...axes.map(({ name, size }) => ({ name, size })),

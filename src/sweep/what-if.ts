@@ -1,6 +1,7 @@
 /** Prices the best plans of a sweep again with more memory, faster links and a smaller batch. */
 
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
+import { meshSize } from '../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { WhatIf } from '../recipes/compare/comparison.ts';
@@ -117,7 +118,7 @@ async function repriced(
       const key = coreKey(request);
       const known = result.cores.get(key);
       if (known === undefined) continue;
-      const ways = request.axes.reduce((n, a) => n * a.size, 1);
+      const ways = meshSize(request.axes);
       let core =
         cores.get(key) ?? (fresh && ways > composer.cluster.devicesPerHost ? undefined : known);
       if (core === undefined) {

@@ -7,6 +7,7 @@
 
 import { groupLevels, hostLevel } from '../../mesh/devices/levels.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { product } from '../../product.ts';
 import { countedText } from '../../units.ts';
 import { type CollectiveKind, type GroupTopology, groupTopology } from '../collective-model.ts';
 import type { Cluster } from './cluster.ts';
@@ -44,7 +45,7 @@ export function usedPerHost(
 
 /** Products of the innermost sizes of a mesh: of all dims, of all but the outermost, and so on. */
 export function innerProducts(sizes: readonly number[]): number[] {
-  return sizes.map((_, d) => sizes.slice(d).reduce((a, b) => a * b, 1));
+  return sizes.map((_, d) => product(sizes.slice(d)));
 }
 
 /**

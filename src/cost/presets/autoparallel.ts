@@ -16,7 +16,7 @@ import { internalError, ShardwrightError } from '../../errors.ts';
 import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
-import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
+import { elements, type OperatorRecord, type TypedContext } from '../../ops/record/record.ts';
 import { packageData } from '../../platform/platform.ts';
 import {
   type CollectiveKind,
@@ -112,7 +112,7 @@ export function autoparallelCompute(
   const { efficiency, floor_us } = facts();
   let bytes = 0;
   for (const meta of [...ctx.inputs, ...ctx.outputs])
-    if (meta !== null) bytes += DTYPE_BYTES[meta.dtype] * meta.shape.reduce((a, b) => a * b, 1);
+    if (meta !== null) bytes += DTYPE_BYTES[meta.dtype] * elements(meta.shape);
   const flops = record.flops(ctx).matrix;
   let flopSeconds = 0;
   if (flops > 0) {

@@ -8,6 +8,7 @@ import type { Placement } from '../../mesh/placements/placement.ts';
 import { Shard } from '../../mesh/placements/shards/shard.ts';
 import type { Sharding } from '../../mesh/sharding/sharding.ts';
 import { shardDimOfCode, type ShardingSpace } from '../../mesh/sharding/space.ts';
+import { product } from '../../product.ts';
 import type { CollectiveModel } from '../collective-model.ts';
 import { quantizedSeconds } from './paths.ts';
 import type { CutSignature, PriceSlot, SpecialCut } from './slots.ts';
@@ -162,7 +163,7 @@ export class SlotPricing {
     const last = special.at(-1);
     if (last === undefined || this.space.placementOf(last.code).oneRun) return false;
     // Plain pieces that no special cut comes after belong to the last cut.
-    return special.reduce((n, cut) => n * cut.before, 1) === cuts.pieces[dim];
+    return product(special.map((cut) => cut.before)) === cuts.pieces[dim];
   }
 
   /** Tells whether every piece of a dim is equally large. */

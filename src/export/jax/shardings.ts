@@ -6,6 +6,7 @@ import type { ExportFile, ExportLoss, ExportSource, ReadPlacements } from '../..
 import { ShardwrightError } from '../../errors.ts';
 import { nodesByName, roleName } from '../../graph/nodes.ts';
 import type { Node } from '../../graph/types.ts';
+import { exampleShape } from '../../graph/value.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
 import { evenlyShardable, isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
@@ -27,7 +28,7 @@ export interface SpecOf {
 
 function sizesOf(node: Node): number[] {
   if (node.type.kind !== 'tensor') return [];
-  return node.type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)));
+  return exampleShape(node.type);
 }
 
 /** One for each input of the program, in its order. */

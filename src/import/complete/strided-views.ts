@@ -14,6 +14,8 @@ import {
   setOwn,
   tensorType,
 } from '../../graph/value.ts';
+import { elements } from '../../ops/record/record.ts';
+import { product } from '../../product.ts';
 
 /**
  * `as_strided` and `as_strided_scatter` speak of memory; a graph here speaks of values. Where the
@@ -185,15 +187,12 @@ class Rewriter {
       throw this.unsupported(node, `reads ${self.name}, whose strides are not known`);
     const order = shape.map((_, d) => d).sort((a, b) => steps[b] - steps[a] || a - b);
     const dense = order.every(
-      (d, k) => shape[d] === 1 || steps[d] === order.slice(k + 1).reduce((n, e) => n * shape[e], 1),
+      (d, k) => shape[d] === 1 || steps[d] === product(order.slice(k + 1).map((e) => shape[e])),
     );
     if (!dense)
       throw this.unsupported(node, `reads ${self.name}, whose elements do not fill their memory`);
     const wanted = { shape: size, stride, offset };
-    const box = boxOf(
-      wanted,
-      shape.reduce((n, d) => n * d, 1),
-    );
+    const box = boxOf(wanted, elements(shape));
     if (box === undefined)
       throw this.unsupported(
         node,

@@ -3,6 +3,7 @@
  * bytes.
  */
 
+import { elements } from '../../ops/record/record.ts';
 import { decodeUtf8 } from '../../utf8.ts';
 import { gunzip, type UnpackLimits } from '../file/unpack.ts';
 import { replicaGroups, sourceTargetPairs } from './groups.ts';
@@ -130,5 +131,5 @@ function typeText(type: HloType): string {
 
 function bytesOf(type: HloType): number {
   if (type.kind === 'tuple') return type.items.reduce((n, item) => n + bytesOf(item), 0);
-  return Math.ceil((type.shape.reduce((n, size) => n * size, 1) * ELEMENT_BITS[type.element]) / 8);
+  return Math.ceil((elements(type.shape) * ELEMENT_BITS[type.element]) / 8);
 }

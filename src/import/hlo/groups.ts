@@ -4,6 +4,7 @@
  * pairs `{{0,1},{1,0}}` of a permutation.
  */
 
+import { product } from '../../product.ts';
 import { tileDevices } from '../mlir/sharding/gspmd.ts';
 import type { HloReader } from './reader.ts';
 import type { Span } from './syntax.ts';
@@ -216,8 +217,4 @@ function offsets(factors: readonly { readonly size: number; readonly step: numbe
   for (const { size, step } of factors)
     out = out.flatMap((base) => Array.from({ length: size }, (_, digit) => base + digit * step));
   return out;
-}
-
-function product(sizes: readonly number[]): number {
-  return sizes.reduce((n, size) => n * size, 1);
 }

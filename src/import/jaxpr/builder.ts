@@ -17,7 +17,15 @@ import type {
   ValueRef,
   ValueType,
 } from '../../graph/types.ts';
-import { NO_KWARGS, NONE_TYPE, sameType, setOwn, tensorType, typeText } from '../../graph/value.ts';
+import {
+  exampleShape,
+  NO_KWARGS,
+  NONE_TYPE,
+  sameType,
+  setOwn,
+  tensorType,
+  typeText,
+} from '../../graph/value.ts';
 import { controlMismatch } from '../complete/control-types.ts';
 import { ref } from '../complete/node-names.ts';
 import type { Infer } from '../fx/graph.ts';
@@ -419,7 +427,7 @@ export function dtypeArg(dtype: DType): Arg {
   return { kind: 'dtype', dtype };
 }
 export function numbers(type: TensorType): number[] {
-  return type.shape.map((size) => (typeof size === 'number' ? size : (size.example ?? 0)));
+  return exampleShape(type, 0);
 }
 
 const lineTables = new WeakMap<JaxprParser, Int32Array>();

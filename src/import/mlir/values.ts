@@ -4,6 +4,7 @@
  */
 
 import type { Arg } from '../../graph/types.ts';
+import { elements } from '../../ops/record/record.ts';
 import { readAttribute } from './syntax/attributes.ts';
 import { denseValue } from './syntax/dense.ts';
 import { readConvolutionDims } from './syntax/pretty-structured.ts';
@@ -47,7 +48,7 @@ export class AttributeValues {
       else throw this.reader.error('E_TYPE', 'expected a list of integers', at);
     };
     if (found.kind === 'dense') {
-      const count = found.type.shape.reduce((a, b) => a * b, 1);
+      const count = elements(found.type.shape);
       if (count > MAX_LIST)
         throw this.reader.error(
           'E_LIMIT',

@@ -1,6 +1,7 @@
 /** Folds ONNX operators on small tensors that are known at import, such as shape arithmetic. */
 
 import type { Dim, DType } from '../../graph/types.ts';
+import { product } from '../../product.ts';
 
 /**
  * Contents of a small tensor that is known at import: sizes, axes, scalars. Elements may be
@@ -62,7 +63,7 @@ export function fold(
         ? {
             dtype: a.dtype,
             dims: [],
-            values: [a.values.reduce<number>((n, v) => n * (v as number), 1)],
+            values: [product(a.values.map((v) => v as number))],
           }
         : undefined;
     default:

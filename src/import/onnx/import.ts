@@ -4,6 +4,7 @@ import { ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph } from '../../graph/types.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { inferCall } from '../../ops/record/infer.ts';
+import { product } from '../../product.ts';
 import type { Infer } from '../complete/infer.ts';
 import { ModelContext } from './context.ts';
 import { type OnnxModel, readModel } from './file/model.ts';
@@ -86,7 +87,7 @@ function countsOf({ graph }: OnnxModel): OnnxCounts {
   let elements = 0;
   let bytes = 0;
   for (const { dims, dtype } of graph.initializers) {
-    const count = dims.reduce((n, dim) => n * dim, 1);
+    const count = product(dims);
     elements += count;
     bytes += count * DTYPE_BYTES[dtype];
   }

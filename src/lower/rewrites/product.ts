@@ -2,6 +2,7 @@
  * Rewrites convolutions with whole groups cut, and grouped products with cut rows, to calls with
  * local sizes.
  */
+import { product } from '../../product.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { ref } from '../program/emitter.ts';
 import { combine, minus, plus, type RankInt } from '../program/rank-int.ts';
@@ -10,7 +11,7 @@ import { combine, minus, plus, type RankInt } from '../program/rank-int.ts';
 const groupsAs =
   (argument: string): Rewrite =>
   (call) => {
-    const pieces = call.meshDims('groups').reduce((n, m) => n * call.pieces.space.mesh.sizes[m], 1);
+    const pieces = product(call.meshDims('groups').map((m) => call.pieces.space.mesh.sizes[m]));
     return call.run({ [argument]: call.global.int(argument) / pieces });
   };
 const groups = groupsAs('groups');

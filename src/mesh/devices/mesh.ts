@@ -5,6 +5,7 @@
  */
 
 import { ShardwrightError, suggestion, valueText, wrongArgument } from '../../errors.ts';
+import { product } from '../../product.ts';
 
 /** One dim of a mesh: its name, and its size in devices. */
 export interface MeshDim {
@@ -14,8 +15,13 @@ export interface MeshDim {
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
+/** Devices of a mesh with these dims. */
+export function meshSize(dims: readonly Pick<MeshDim, 'size'>[]): number {
+  return product(dims.map(({ size }) => size));
+}
+
 /** Devices of a mesh with these dims. @throws E_MESH naming the dim that is wrong */
-function deviceCount(dims: readonly MeshDim[]): number {
+function checkedSize(dims: readonly MeshDim[]): number {
   const seen = new Set<string>();
   let total = 1;
   for (const { name, size } of dims) {
@@ -101,7 +107,7 @@ export class DeviceMesh {
     readonly dims: readonly MeshDim[],
     devices?: readonly number[],
   ) {
-    const total = deviceCount(dims);
+    const total = checkedSize(dims);
     if (devices !== undefined) checkDevices(devices, total);
     this.names = dims.map((d) => d.name);
     this.sizes = dims.map((d) => d.size);

@@ -4,6 +4,7 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import { product } from '../../product.ts';
 import { DeviceMesh, type MeshDim } from './mesh.ts';
 
 /**
@@ -106,7 +107,7 @@ export function unflattenDim(
 ): DeviceMesh {
   const [d] = mesh.resolve([dim]);
   const { name, size } = mesh.dims[d];
-  const total = into.reduce((n, part) => n * part.size, 1);
+  const total = product(into.map((part) => part.size));
   if (total !== size)
     throw new ShardwrightError(
       'E_MESH',

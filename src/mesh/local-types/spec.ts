@@ -4,6 +4,7 @@
  * is named, checked against mesh and shape.
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
+import { product } from '../../product.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { parsePartitionSpec, type PartitionSpec } from '../views/partition-spec.ts';
 import { type AxisType, cutOf, isAxisType, S } from './types.ts';
@@ -131,7 +132,7 @@ class TypeSpecReader {
     const { mesh, types } = this;
     for (const [dim, size] of this.shape.entries()) {
       const cutting = mesh.names.filter((axis) => types.get(axis) === S(dim));
-      const pieces = cutting.reduce((n, axis) => n * mesh.sizes[mesh.indexOf(axis)], 1);
+      const pieces = product(cutting.map((axis) => mesh.sizes[mesh.indexOf(axis)]));
       if (size === undefined && pieces > 1)
         this.refuse(`dim ${dim} has an open size, which cannot be cut`, 'fix the size');
       if (size !== undefined && size % pieces !== 0)

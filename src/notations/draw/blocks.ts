@@ -1,6 +1,7 @@
 /** Draws the blocks of a partitioned tensor as cells that name their devices. */
 
 import { ShardwrightError } from '../../errors.ts';
+import { product } from '../../product.ts';
 import type { Block } from '../einshard/blocks.ts';
 import { checkShape, type Drawing, matrixOfMatrices } from './matrix.ts';
 import { drawText } from './text.ts';
@@ -22,7 +23,7 @@ export function drawBlocks(blocks: readonly Block[], counts: readonly number[]):
  */
 function blocksDrawing(blocks: readonly Block[], counts: readonly number[]): Drawing {
   checkShape(counts);
-  const total = counts.reduce((n, c) => n * c, 1);
+  const total = product(counts);
   const labels = new Array<string | undefined>(total).fill(undefined);
   for (const { index, devices } of blocks) {
     if (

@@ -8,6 +8,7 @@ import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { heldRows, isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
+import { product } from '../../product.ts';
 import { offsets } from '../layout/coordinates.ts';
 import { type Order, treeModes, treeProduct } from '../layout/int-tree.ts';
 import type { Layout } from '../layout/layout.ts';
@@ -34,7 +35,7 @@ export function offsetsDrawing(
   cuts: Cuts = new Map(),
 ): Drawing {
   checkShape(shape);
-  const total = shape.reduce((n, size) => n * size, 1);
+  const total = product(shape);
   if (total !== layout.size)
     throw new ShardwrightError(
       'E_DRAW',
@@ -161,7 +162,7 @@ function holdersOf(
 ): number[][] {
   let holdings = 0;
   for (let rank = 0; rank < mesh.size; rank++)
-    holdings += rows.reduce((n, owned) => n * owned[rank].length, 1);
+    holdings += product(rows.map((owned) => owned[rank].length));
   if (holdings > MAX_HOLDINGS)
     throw new ShardwrightError(
       'E_LIMIT',
@@ -170,7 +171,7 @@ function holdersOf(
         hint: 'draw a smaller shape that is cut in the same way, or fewer devices.',
       },
     );
-  const total = shape.reduce((n, size) => n * size, 1);
+  const total = product(shape);
   const out: number[][] = Array.from({ length: total }, () => []);
   mesh.devices.forEach((device, rank) => {
     let elements = [0];

@@ -1,6 +1,7 @@
 /** Gives the blocks of a tensor under a sharding and the devices that hold each. */
 
 import { ShardwrightError } from '../../errors.ts';
+import { product } from '../../product.ts';
 import type { Einshard } from './resolve.ts';
 
 /** One piece of the tensor, and who holds it. */
@@ -34,7 +35,7 @@ export function einshardBlocks(einshard: Einshard): Block[] {
   const step: number[] = new Array<number>(axes.length).fill(1);
   for (let a = axes.length - 2; a >= 0; a--) step[a] = step[a + 1] * axes[a + 1].size;
   const counts = blockCounts(einshard);
-  const holders: number[][] = Array.from({ length: counts.reduce((n, c) => n * c, 1) }, () => []);
+  const holders: number[][] = Array.from({ length: product(counts) }, () => []);
   for (let device = 0; device < devices; device++) {
     let block = 0;
     axisOfDim.forEach(

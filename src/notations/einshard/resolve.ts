@@ -6,6 +6,7 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import { product } from '../../product.ts';
 import {
   type EinshardExpression,
   elementText,
@@ -277,10 +278,8 @@ function refuseBase(
   const left =
     rest === devices ? `${devices}` : `${rest} (what the other numbers leave of ${devices})`;
   // Without a star the plain product says more than the division that fails.
-  let product = 1;
-  for (const f of factors) product *= f.base;
   const whole = factors.every((f) => !f.starred)
-    ? `: the sizes have the product ${product}, not ${devices}`
+    ? `: the sizes have the product ${product(factors.map((f) => f.base))}, not ${devices}`
     : '';
   refuse(
     expression,

@@ -1,6 +1,7 @@
 /** Nested integers, as the shapes, strides and coordinates of layouts have them. */
 
 import { ShardwrightError } from '../../errors.ts';
+import { product } from '../../product.ts';
 
 /**
  * A non-negative integer, or a list of such trees: shapes, strides and coordinates of layouts. `()`
@@ -45,8 +46,7 @@ export function treeModes(tree: IntTree): readonly IntTree[] {
 
 /** Product of all integers. @throws E_LAYOUT above 2^53 - 1 */
 export function treeProduct(tree: IntTree): number {
-  let n = 1;
-  for (const leaf of leaves(tree)) n *= leaf;
+  const n = product(leaves(tree));
   if (!Number.isSafeInteger(n))
     throw new ShardwrightError('E_LAYOUT', `the product of ${treeText(tree)} is above 2^53 - 1`);
   return n;

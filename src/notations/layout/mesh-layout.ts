@@ -4,6 +4,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { product } from '../../product.ts';
 import { coalesce } from './coalesce.ts';
 import { complement } from './complement.ts';
 import { offsets } from './coordinates.ts';
@@ -62,7 +63,7 @@ export function layoutGroups(axis: Layout, ranks: number): number[][] {
  * @throws E_LAYOUT when the sizes do not multiply to the axis, or cut one of its modes unevenly
  */
 export function unflattenLayout(axis: Layout, sizes: readonly number[]): Layout[] {
-  const total = sizes.reduce((n, s) => n * s, 1);
+  const total = product(sizes);
   if (total !== axis.size)
     throw new ShardwrightError(
       'E_LAYOUT',

@@ -7,6 +7,7 @@
 import { defined } from '../../defined.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { product } from '../../product.ts';
 import type { OpContext, TensorMeta, TypedContext } from './call.ts';
 import { categoryOf } from './dtypes.ts';
 import type { Kernel } from './kernel.ts';
@@ -149,9 +150,7 @@ export function drawsNumbers(
 }
 
 export function elements(shape: readonly number[]): number {
-  let n = 1;
-  for (const d of shape) n *= d;
-  return n;
+  return product(shape);
 }
 
 export function metaBytes(meta: TensorMeta): number {

@@ -6,6 +6,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
+import { product } from '../../product.ts';
 import { ALL_KINDS, P, type Rule, rule, S } from '../record/rule.ts';
 
 export type DimSpec =
@@ -224,10 +225,4 @@ export function viewRules(
       : rule(...slots, { origin });
   });
   return [...rules, ...kinds.map((kind) => rule([P(kind)], [P(kind)]))];
-}
-
-function product(shape: readonly number[]): number {
-  let n = 1;
-  for (const size of shape) n *= size;
-  return n;
 }

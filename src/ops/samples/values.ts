@@ -3,6 +3,7 @@
 import { fromList, type NDArray } from '../../ndarray/array.ts';
 import { complexOf, isComplexType } from '../../ndarray/complex.ts';
 import { philox } from '../../ndarray/random.ts';
+import { elements } from '../record/record.ts';
 import type { TensorSpec } from './call-text.ts';
 
 /**
@@ -30,7 +31,7 @@ export function drawValues(spec: TensorSpec, seed: number, draw: Draw = 'plain')
       drawValues({ ...spec, dtype: 'f64' }, seed + 7919 * k, draw);
     return complexOf(part(0), part(1), dtype);
   }
-  const count = shape.reduce((a, b) => a * b, 1);
+  const count = elements(shape);
   const u = Array.from({ length: count }, (_, i) => philox([i, 0, 0, 0], [seed, 7])[0] / 2 ** 32);
   return fromList(shape, VALUES[init](u, { hi, seed, count, draw }), dtype);
 }

@@ -1,5 +1,6 @@
 /** Functions of the last dims, which stay whole; every dim before them is a batch. */
 
+import { product } from '../../product.ts';
 import { defineOp, elements, type OperatorRecord } from '../record/record.ts';
 import { P, rule } from '../record/rule.ts';
 import { anyS, cuttable, linearKinds, need } from '../rules/dims.ts';
@@ -36,7 +37,7 @@ const fft = defineOp('stablehlo.fft', {
     ];
   },
   flops: (ctx) => {
-    const n = ctx.ints('fft_length').reduce((a, b) => a * b, 1);
+    const n = product(ctx.ints('fft_length'));
     return {
       matrix: 0,
       vector: 5 * elements(need(ctx, 'operand').shape) * Math.max(1, Math.log2(Math.max(1, n))),

@@ -7,6 +7,7 @@
 
 import type { DType } from '../../graph/types.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
+import { product } from '../../product.ts';
 import {
   defineOp,
   elements,
@@ -185,9 +186,7 @@ const reduceWindow = defineOp('stablehlo.reduce_window', {
   },
   flops: (ctx) => ({
     matrix: 0,
-    vector:
-      elements(ctx.outputs[0]?.shape ?? []) *
-      ctx.ints('window_dimensions').reduce((a, b) => a * b, 1),
+    vector: elements(ctx.outputs[0]?.shape ?? []) * product(ctx.ints('window_dimensions')),
   }),
 });
 

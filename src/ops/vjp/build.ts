@@ -12,7 +12,7 @@ import type {
   ValueRef,
   ValueType,
 } from '../../graph/types.ts';
-import { isRef, NO_KWARGS } from '../../graph/value.ts';
+import { exampleShape, isRef, NO_KWARGS } from '../../graph/value.ts';
 import { inferCall } from '../record/infer.ts';
 import type { OperatorTable } from '../record/table.ts';
 import { isRowMajor, type MemoryOrder, resultOrder, splitsOnly, statedOrder } from './layout.ts';
@@ -303,11 +303,7 @@ export class CallBuilder {
   }
   /** Zeros of the shape and dtype of a type. */
   zerosOf(type: TensorType): ValueRef {
-    return this.full(
-      type.shape.map((d) => (typeof d === 'number' ? d : (d.example ?? 0))),
-      0,
-      type.dtype,
-    );
+    return this.full(exampleShape(type, 0), 0, type.dtype);
   }
   newZeros(like: ValueRef, shape: readonly number[]): ValueRef {
     return this.call('aten.new_zeros.default', [like, [...shape]]);

@@ -7,6 +7,7 @@
 import type { CallTraffic } from '../../cost/compute.ts';
 import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import { elements, type OperatorRecord, type TypedContext } from '../../ops/record/record.ts';
+import { product } from '../../product.ts';
 
 /** The loop of a call. */
 export interface LoopForm {
@@ -143,7 +144,7 @@ function softmaxForm(
 }
 
 function normForm(name: string, ctx: TypedContext, count: number): LoopForm {
-  const width = ctx.ints('normalized_shape').reduce((a, b) => a * b, 1);
+  const width = product(ctx.ints('normalized_shape'));
   const form = { over: 'rows', count, rows: count / Math.max(1, width), whole: true } as const;
   const sums = name.includes('backward') && ctx.outputs.slice(1).some((meta) => meta !== null);
   return { ...form, reads: always, ...(sums ? { sumsRows: true } : {}) };

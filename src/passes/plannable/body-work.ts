@@ -7,7 +7,7 @@ import { defined } from '../../defined.ts';
 import { scanPositions } from '../../graph/control.ts';
 import { typesByName } from '../../graph/nodes.ts';
 import { type Arg, DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../graph/types.ts';
-import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
+import { exampleShape, getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
 import { isTuple, type Typed } from '../../local-spmd/typed.ts';
 import type { Typer } from '../../local-spmd/typer.ts';
 import { type AxisType, cutOf } from '../../mesh/local-types/types.ts';
@@ -18,7 +18,7 @@ import type { TensorMeta, TypedContext } from '../../ops/record/record.ts';
 import type { CollectiveSite, InternalCollective } from '../../ops/record/rule.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { spmdName } from '../../ops/spmd/operators.ts';
-import { shapeOf } from '../sizes/dims.ts';
+import { product } from '../../product.ts';
 import { branchWeights } from './branch-weights.ts';
 
 /** A collective of the body, each trip of a loop its own, those of all branches among them. */
@@ -68,7 +68,7 @@ export class BodyWork {
     private readonly note: (text: string) => void,
   ) {
     this.shapes = body.nodes.flatMap(({ kind, type }) =>
-      kind !== 'placeholder' ? [] : [type.kind === 'tensor' ? shapeOf(type) : []],
+      kind !== 'placeholder' ? [] : [type.kind === 'tensor' ? exampleShape(type) : []],
     );
   }
 
@@ -130,8 +130,7 @@ export class BodyWork {
       const [, axis, size] = node.args;
       if (kind === undefined || typeof axis !== 'string' || size === 1) continue;
       const moved = kind === 'all_gather' ? call.outputs[0] : call.inputs[0];
-      const bytes =
-        (moved?.shape ?? []).reduce((n, d) => n * d, 1) * DTYPE_BYTES[moved?.dtype ?? 'f32'];
+      const bytes = product(moved?.shape ?? []) * DTYPE_BYTES[moved?.dtype ?? 'f32'];
       collectives.push({ kind, axis, bytes, site: this.siteOf(body, node, prefix) });
     }
     return { ...sum, collectives };
@@ -214,7 +213,7 @@ export class BodyWork {
     const printed =
       typed === undefined || isTuple(typed) || type.kind !== 'tensor'
         ? '?'
-        : typedText(type.dtype, shapeOf(type), this.typer.localType(typed));
+        : typedText(type.dtype, exampleShape(type), this.typer.localType(typed));
     return {
       node: `${prefix}${node.name}`,
       from: word(src),

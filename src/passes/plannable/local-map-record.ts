@@ -7,6 +7,7 @@
  */
 import { type LocalMapCall, localMapCall } from '../../graph/local-map.ts';
 import type { Graph, Node } from '../../graph/types.ts';
+import { exampleShape } from '../../graph/value.ts';
 import { typedAxes, typeGraph } from '../../local-spmd/type-graph.ts';
 import { isTuple, type Known, type TypedAxis } from '../../local-spmd/typed.ts';
 import { Typer } from '../../local-spmd/typer.ts';
@@ -27,7 +28,7 @@ import {
   S,
 } from '../../ops/record/rule.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { shapeOf } from '../sizes/dims.ts';
+import { product } from '../../product.ts';
 import { BodyWork } from './body-work.ts';
 
 /** A region that was opened: its call, and the body that each device runs. */
@@ -52,7 +53,7 @@ export function localMapRecord(
   const { axes, inSpecs, outSpecs } = call;
   const items = node.type.kind === 'tuple' ? node.type.items : [];
   const metas = items.flatMap((type) =>
-    type.kind === 'tensor' ? [{ dtype: type.dtype, shape: shapeOf(type) }] : [],
+    type.kind === 'tensor' ? [{ dtype: type.dtype, shape: exampleShape(type) }] : [],
   );
   const others = passedOn(node, body, table, mesh, note);
   const typer = new Typer(
@@ -259,28 +260,28 @@ function assignments(
   const isLast = (i: number, d: number): boolean =>
     axes.some(({ name }, a) => inSpecs[i][a] === `S(${d})` && mesh.names.at(-1) === name);
   const free = placeholders.map(({ type }, i): readonly (readonly [AxisType, number])[] => {
-    const shape = type.kind === 'tensor' ? shapeOf(type) : [];
+    const shape = type.kind === 'tensor' ? exampleShape(type) : [];
     return shape.flatMap((size, d) =>
       size > 1 && !isLast(i, d) ? [[`S(${d})`, size] as const] : [],
     );
   });
-  const product = (choices: readonly (readonly AxisType[])[]): AxisType[][] =>
+  const combinations = (choices: readonly (readonly AxisType[])[]): AxisType[][] =>
     choices.reduce<AxisType[][]>(
       (tried, list) => tried.flatMap((before) => list.map((type) => [...before, type])),
       [[]],
     );
   const count = (choices: readonly (readonly AxisType[])[]): number =>
-    choices.reduce((n, list) => n * list.length, 1);
+    product(choices.map((list) => list.length));
   const isCut = (types: readonly AxisType[]): boolean => types.some((type) => type !== 'R');
   const all = free.map((list): AxisType[] => ['R', ...list.map(([type]) => type)]);
-  if (count(all) <= MOST_TRIED) return product(all).filter(isCut);
+  if (count(all) <= MOST_TRIED) return combinations(all).filter(isCut);
   const sizes = [...new Set(free.flatMap((list) => list.map(([, size]) => size)))];
   return sizes.flatMap((size) => {
     const own = free.map((list): AxisType[] => [
       'R',
       ...list.flatMap(([type, s]) => (s === size ? [type] : [])),
     ]);
-    if (count(own) <= MOST_TRIED * 4) return product(own).filter(isCut);
+    if (count(own) <= MOST_TRIED * 4) return combinations(own).filter(isCut);
     note(
       `Cuts of the dims of size ${size} through ${node.name} were not tried: its ` +
         `${placeholders.length} inputs have too many.`,

@@ -6,6 +6,7 @@
  */
 
 import type { Graph, Node } from '../../graph/types.ts';
+import { exampleShape } from '../../graph/value.ts';
 import { bind } from '../../ops/record/infer.ts';
 import {
   defineOp,
@@ -15,7 +16,6 @@ import {
 } from '../../ops/record/record.ts';
 import { R, rule, S } from '../../ops/record/rule.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { shapeOf } from '../sizes/dims.ts';
 
 /**
  * @returns undefined for a body with control flow or random numbers in it, whose rows are not told
@@ -39,7 +39,7 @@ export function mapRowsRecord(
     infer: (ctx) =>
       types.map((type) => ({
         dtype: type.dtype,
-        shape: [ctx.inputs[0].shape[0], ...shapeOf(type)],
+        shape: [ctx.inputs[0].shape[0], ...exampleShape(type)],
       })),
     shard: (ctx) => {
       const scanned = ctx.list('rows').length;

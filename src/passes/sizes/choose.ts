@@ -5,6 +5,7 @@
  * tied, those keep theirs.
  */
 
+import { product } from '../../product.ts';
 import type { Relation, SizeRelations } from './relation-set.ts';
 import { fewestRows, windowCount } from './windows.ts';
 
@@ -272,7 +273,6 @@ function solvedFor(
   return value > 0 && Math.abs(Math.pow(value, l - r) - ratio) < 1e-9 * ratio ? value : undefined;
 }
 
-const product = (list: readonly number[]): number => list.reduce((a, b) => a * b, 1);
 const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
 
 /** Products of the sizes of some mesh dims, above 1. */

@@ -8,8 +8,8 @@
 
 import { CONTROL_TARGETS, controlCall, placeholdersOf } from '../../graph/control.ts';
 import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
-import type { Graph, Node, TensorType, ValueType } from '../../graph/types.ts';
-import { getOwn, isList, isRef } from '../../graph/value.ts';
+import type { Graph, Node, ValueType } from '../../graph/types.ts';
+import { exampleShape, getOwn, isList, isRef } from '../../graph/value.ts';
 import { bindCall, tensorInputs } from '../../ops/record/context.ts';
 import type { TypedContext } from '../../ops/record/record.ts';
 import { inOnePiece } from '../../ops/record/rule.ts';
@@ -37,11 +37,6 @@ export interface ProgramNode {
 
 const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
 const NONE: ValueAxes = { dims: [], items: [] };
-
-/** Sizes as numbers; a symbolic one counts at its example. */
-export function shapeOf(type: TensorType): number[] {
-  return type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)));
-}
 
 /** The nodes of a program and of all its bodies, each with its graph. */
 export function programNodes(graph: Graph): ProgramNode[] {
@@ -137,11 +132,11 @@ export class ProgramAxes {
     const ctx = bindCall(record, node.args, node.kwargs, (name) => {
       const type = source(name)?.type;
       if (type?.kind !== 'tensor') throw new Error(`internal: ${name} is no tensor`);
-      return { dtype: type.dtype, shape: shapeOf(type) };
+      return { dtype: type.dtype, shape: exampleShape(type) };
     });
     const types = node.type.kind === 'tuple' ? node.type.items : [node.type];
     const outputs = types.map((type) =>
-      type.kind === 'tensor' ? { dtype: type.dtype, shape: shapeOf(type) } : null,
+      type.kind === 'tensor' ? { dtype: type.dtype, shape: exampleShape(type) } : null,
     );
     const own = this.of(node);
     const found = (dims: readonly number[]): number[] => dims.map((axis) => this.find(axis));
@@ -195,7 +190,7 @@ export class ProgramAxes {
     if (type.kind === 'tuple')
       return { dims: [], items: type.items.map((item) => this.make(item)) };
     if (type.kind !== 'tensor') return NONE;
-    return { dims: shapeOf(type).map((n) => this.axis(n)), items: [] };
+    return { dims: exampleShape(type).map((n) => this.axis(n)), items: [] };
   }
 
   private axis(size: number): number {

@@ -7,6 +7,7 @@
 import type { Arg, Node } from '../../graph/types.ts';
 import { isList } from '../../graph/value.ts';
 import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
+import { product } from '../../product.ts';
 import { sliceParts } from './relations.ts';
 import { cumulative } from './window-relations.ts';
 
@@ -154,7 +155,7 @@ const unflatten: Literals = ({ ctx, inputs, outputs }) => {
 
 const groupNorm: Literals = ({ ctx, inputs }) => {
   const [rows, channels, ...spatial] = inputs[ctx.indexOf('input')];
-  return { N: rows, C: channels, HxW: spatial.reduce((a, b) => a * b, 1) };
+  return { N: rows, C: channels, HxW: product(spatial) };
 };
 
 const resultDim =

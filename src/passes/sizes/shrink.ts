@@ -5,6 +5,7 @@ import { CONTROL_TARGETS, controlCall } from '../../graph/control.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import type { Graph, Node, ValueType } from '../../graph/types.ts';
 import {
+  exampleShape,
   getOwn,
   isList,
   isRef,
@@ -14,17 +15,11 @@ import {
   typeText,
 } from '../../graph/value.ts';
 import { inferCall } from '../../ops/record/infer.ts';
+import { elements } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { stridesAt } from '../../ops/strides.ts';
 import { chooseSizes } from './choose.ts';
-import {
-  ProgramAxes,
-  type ProgramNode,
-  programNodes,
-  sameViews,
-  shapeOf,
-  type ValueAxes,
-} from './dims.ts';
+import { ProgramAxes, type ProgramNode, programNodes, sameViews, type ValueAxes } from './dims.ts';
 import { byValue, type Resized, written } from './literals.ts';
 import { SizeRelations } from './relation-set.ts';
 import { readRelations } from './relations.ts';
@@ -107,7 +102,7 @@ function refuseUnknown(nodes: readonly ProgramNode[], table: OperatorTable): voi
 function elementsOf(graph: Graph): number {
   const count = (type: ValueType): number => {
     if (type.kind === 'tuple') return type.items.reduce((sum, item) => sum + count(item), 0);
-    return type.kind === 'tensor' ? shapeOf(type).reduce((n, size) => n * size, 1) : 0;
+    return type.kind === 'tensor' ? elements(exampleShape(type)) : 0;
   };
   return programNodes(graph).reduce((sum, { node }) => sum + count(node.type), 0);
 }

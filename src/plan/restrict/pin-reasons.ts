@@ -19,6 +19,7 @@ import { type Row } from '../../ops/expansion/row.ts';
 import { type ProductOptions, RowProduct } from '../../ops/expansion/row-product.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
 import { type Rule, ruleText, type ShardSlot } from '../../ops/record/rule.ts';
+import { product } from '../../product.ts';
 import type { Model } from '../model/model.ts';
 
 /** Combinations of rules that are looked at; of more, the first ones speak for the rest. */
@@ -106,7 +107,7 @@ function ofTheTensor(
         (most, m, i) =>
           Math.max(
             most,
-            order.slice(0, i + 1).reduce((k, d) => k * mesh.sizes[d], 1) *
+            product(order.slice(0, i + 1).map((d) => mesh.sizes[d])) *
               sharding.placements[m].chunks,
           ),
         1,
@@ -117,7 +118,7 @@ function ofTheTensor(
   }
   if (uneven === 'forbid' && !evenlyShardable(sharding, mesh, shape)) {
     for (const [dim, order] of sharding.orders) {
-      const pieces = order.reduce((k, m) => k * mesh.sizes[m], 1);
+      const pieces = product(order.map((m) => mesh.sizes[m]));
       if (shape[dim] % pieces !== 0)
         return (
           `dim ${dim} of ${shape[dim]} rows does not divide into ${pieces} pieces, and ` +

@@ -3,17 +3,10 @@
  * reach the loss separately.
  */
 
-import type { TensorMeta } from '../../ops/record/record.ts';
+import { elements, type TensorMeta } from '../../ops/record/record.ts';
 import { P, R, type Rule, type RuleSlot, S } from '../../ops/record/rule.ts';
 import type { Indices, RuleLists } from './indices.ts';
-import {
-  type Dims,
-  elements,
-  inputsOf,
-  type InputTensor,
-  isPlain,
-  type Program,
-} from './program.ts';
+import { type Dims, inputsOf, type InputTensor, isPlain, type Program } from './program.ts';
 import { walk } from './sequence.ts';
 
 /**
@@ -166,7 +159,7 @@ function spreadCall(
   outputs.forEach((slot, k) => {
     const meta = metaOf(flow, flow.results[n][k]);
     if (slot === null || meta === undefined) return;
-    if (slot.kind === 'partial' && adds && elements(meta) > 1) leave(k, R, new Set());
+    if (slot.kind === 'partial' && adds && elements(meta.shape) > 1) leave(k, R, new Set());
     else leave(k, slot);
   });
   return true;
@@ -194,7 +187,7 @@ function outputsOf(
     let sliced = 0;
     for (const [i, { slot, foreign }] of coming.entries()) {
       const wanted = r.inputs[i] ?? R;
-      const isNumber = elements(metas[i]) <= 1;
+      const isNumber = elements(metas[i].shape) <= 1;
       if (
         slot.kind === 'shard' ? isPlain(wanted) && wanted.dim === slot.dim : sameKind(slot, wanted)
       )
@@ -215,7 +208,7 @@ function outputsOf(
   if (
     !coming.every(
       ({ slot }, i) =>
-        slot.kind === 'replicate' || (slot.kind === 'partial' && elements(metas[i]) <= 1),
+        slot.kind === 'replicate' || (slot.kind === 'partial' && elements(metas[i].shape) <= 1),
     )
   )
     return undefined;

@@ -4,8 +4,9 @@
  */
 
 import { isPartialCode, shardDimOfCode } from '../../mesh/sharding/space.ts';
+import { elements } from '../../ops/record/record.ts';
 import { P, R, type Rule, type RuleSlot, S } from '../../ops/record/rule.ts';
-import { elements, isPlain, type Program } from './program.ts';
+import { isPlain, type Program } from './program.ts';
 
 /**
  * Rules of forward calls: those of the record, or for what has none (marks of bodies) those that
@@ -33,7 +34,7 @@ export class RuleLists {
           : this.shownBy(n);
       // A loss may add up how many labels count: what meets there is a number.
       const isNumber =
-        entry.call?.outputs.every((meta) => meta === null || elements(meta) <= 1) === true;
+        entry.call?.outputs.every((meta) => meta === null || elements(meta.shape) <= 1) === true;
       rules = isNumber ? all : all.filter((r) => r.collectives === undefined);
       this.byContent.set(entry.content, rules);
     }

@@ -5,6 +5,7 @@
 
 import { roleName } from '../../graph/nodes.ts';
 import type { Graph, Node } from '../../graph/types.ts';
+import { exampleShape } from '../../graph/value.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { graphInputRoles, type InputRoles } from './roles.ts';
 
@@ -89,5 +90,5 @@ function otherDim([a, b]: readonly number[], hidden: number | undefined): number
 
 function shape(node: Node | undefined): readonly number[] {
   if (node?.type.kind !== 'tensor') return [];
-  return node.type.shape.map((n) => (typeof n === 'number' ? n : (n.example ?? 1)));
+  return exampleShape(node.type);
 }

@@ -4,7 +4,6 @@
  */
 
 import { roleName } from '../../graph/nodes.ts';
-import type { TensorMeta } from '../../ops/record/record.ts';
 import { isStrided, type RuleSlot, type ShardSlot } from '../../ops/record/rule.ts';
 import type { Model } from '../../plan/model/model.ts';
 
@@ -42,7 +41,3 @@ export function inputsOf({ graph, flow }: Program): InputTensor[] {
 /** A cut of whole rows from the first on, not inside other indices. */
 export const isPlain = (slot: RuleSlot): slot is ShardSlot =>
   slot?.kind === 'shard' && !isStrided(slot);
-
-export function elements({ shape }: TensorMeta): number {
-  return shape.reduce((n, size) => n * size, 1);
-}

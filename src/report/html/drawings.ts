@@ -1,11 +1,12 @@
 /** Draws the shards of chosen parameters, reduced to a size that can be read. */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import { parseMesh } from '../../mesh/devices/mesh.ts';
+import { meshSize, parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { DARK, LIGHT, themeRules } from '../../notations/draw/palette.ts';
 import { drawSvg } from '../../notations/draw/svg.ts';
 import { placementDrawing } from '../../notations/draw/views.ts';
+import { elements } from '../../ops/record/record.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { h, Markup } from '../markup.ts';
 
@@ -66,7 +67,7 @@ type Parameter = Plan['parameters'][number];
 
 /** The largest parameter of every distinct placement and rank, largest first. */
 function telling(plan: Plan): Parameter[] {
-  const size = (p: Parameter): number => p.shape.reduce((n, s) => n * s, 1);
+  const size = (p: Parameter): number => elements(p.shape);
   const best = new Map<string, Parameter>();
   for (const p of [...plan.parameters].sort((a, b) => size(b) - size(a))) {
     const key = `${p.shape.length}|${p.placement}`;
@@ -76,7 +77,7 @@ function telling(plan: Plan): Parameter[] {
 }
 
 function drawOne(plan: Plan, p: Parameter): { svg: string; id: string } {
-  const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
+  const devices = meshSize(plan.mesh);
   const small = devices > MAX_DRAWN_DEVICES;
   const meshText = plan.mesh
     .map((d) => `${d.name}=${small ? Math.min(2, d.size) : d.size}`)

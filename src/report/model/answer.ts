@@ -3,6 +3,7 @@
  * format.
  */
 
+import { meshSize } from '../../mesh/devices/mesh.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import {
   bytesText,
@@ -51,7 +52,7 @@ export function answerOf(
 function pipelineAnswer(input: AnswerInput, pipeline: Pipeline): ReturnType<typeof answerOf> {
   const { plan } = input;
   const { devices, hosts } = pipeline;
-  const inner = plan.mesh.reduce((n, d) => n * d.size, 1);
+  const inner = meshSize(plan.mesh);
   const where = hosts === 1 ? 'inside a host' : `across ${hosts} hosts`;
   return [
     { label: 'Memory', text: fullestStageLine(pipeline) },
@@ -178,7 +179,7 @@ function waitText({ groups }: Roofline, seconds: number): string {
 
 /** The place of the mesh dims in the cluster. */
 function deviceLine(plan: Plan): string {
-  const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
+  const devices = meshSize(plan.mesh);
   const where = plan.mesh.map(
     (d) => `${d.name}=${d.size} ${d.hosts === 1 ? 'inside a host' : `across ${d.hosts} hosts`}`,
   );

@@ -5,6 +5,7 @@
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { Graph } from '../../graph/types.ts';
+import { exampleShape } from '../../graph/value.ts';
 import { termsOf } from '../../plan/record/diff.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { bytesText, percentText } from '../../units.ts';
@@ -211,9 +212,7 @@ function tokensOf(graph: Graph): number | null {
   for (const { kind, meta, type } of graph.nodes) {
     if (kind !== 'placeholder' || meta.role !== 'input' || type.kind !== 'tensor') continue;
     if (!/^[iu]\d+$/.test(type.dtype) || type.shape.length !== 2) continue;
-    const [batch, positions] = type.shape.map((n) =>
-      typeof n === 'number' ? n : (n.example ?? NaN),
-    );
+    const [batch, positions] = exampleShape(type, NaN);
     return Number.isFinite(batch * positions) ? batch * positions : null;
   }
   return null;

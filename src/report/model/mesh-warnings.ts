@@ -6,7 +6,7 @@
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { allocationOf, hostSize, tornWarning } from '../../cost/hardware/topology.ts';
 import type { Graph } from '../../graph/types.ts';
-import { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { DeviceMesh, meshSize } from '../../mesh/devices/mesh.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { countText } from '../../units.ts';
 
@@ -25,7 +25,7 @@ export function meshWarnings(
 }
 
 function tooLarge({ mesh, nodes }: Pick<Plan, 'mesh' | 'nodes'>, graph: Graph): string[] {
-  const devices = mesh.reduce((n, { size }) => n * size, 1);
+  const devices = meshSize(mesh);
   const local = new Map(nodes.map((node) => [node.name, node.local]));
   let most = 1;
   for (const { name, type } of graph.nodes) {
@@ -50,7 +50,7 @@ function piecesOf(shape: readonly number[], local: readonly number[]): number {
 }
 
 function acrossHosts({ mesh }: Pick<Plan, 'mesh'>, cluster: Cluster): string[] {
-  const devices = mesh.reduce((n, { size }) => n * size, 1);
+  const devices = meshSize(mesh);
   const held = allocationOf(cluster, devices, hostSize(cluster, new DeviceMesh(mesh)));
   return mesh.flatMap((dim) => (IN_EVERY_LAYER.has(dim.name) ? tornWarning(dim, held) : []));
 }

@@ -1,5 +1,6 @@
 /** Folds the parameters of a plan by name, shape and placement into rows of a table. */
 
+import { elements } from '../../ops/record/record.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { tableText } from '../../units.ts';
 
@@ -15,7 +16,7 @@ interface FoldedParameter {
 /** Elements of all parameters; a tied weight counts once. */
 export function parameterElements(plan: Plan): number {
   const own = plan.parameters.filter((p) => p.tiedTo === undefined);
-  return own.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
+  return own.reduce((sum, p) => sum + elements(p.shape), 0);
 }
 
 /**

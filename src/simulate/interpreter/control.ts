@@ -5,7 +5,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, scanPositions } from '../../graph/control.ts';
 import type { Arg, Node, ValueType } from '../../graph/types.ts';
-import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
+import { exampleShape, getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
 import { fromFlat, NDArray, sizeOf } from '../../ndarray/array.ts';
 import { ofParts, partType } from '../../ndarray/complex.ts';
 import { concat, select, unsqueeze } from '../../ndarray/views.ts';
@@ -191,7 +191,7 @@ function noRows({ target }: Node, frame: ControlFrame, carried: number): RankVal
         !item.shape.every((dim) => typeof dim === 'number' || dim.example !== undefined)
       )
         throw malformed(target, 'a scan of no rows gives no values to stack');
-      const shape = item.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 0)));
+      const shape = exampleShape(item, 0);
       const zeros = fromFlat(shape, new Float64Array(sizeOf(shape)), partType(item.dtype));
       return ofParts([zeros, zeros], item.dtype);
     });

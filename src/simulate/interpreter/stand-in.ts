@@ -5,7 +5,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, Node, TensorType, ValueType } from '../../graph/types.ts';
-import { isList, isRef } from '../../graph/value.ts';
+import { exampleShape, isList, isRef } from '../../graph/value.ts';
 import { build, ELEMENT_TYPES, flat, kindOf, NDArray } from '../../ndarray/array.ts';
 import { streamOf } from '../../ndarray/random.ts';
 import type { Value } from './values.ts';
@@ -53,7 +53,7 @@ function arrayOf(node: Node, { dtype, shape }: TensorType, mix: number): NDArray
       `${node.target} gives ${dtype}, and there are no such arrays`,
       { node: node.name },
     );
-  const sizes = shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)));
+  const sizes = exampleShape({ shape });
   const share = (at: number): number => 0.5 + 0.45 * Math.sin(mix + 0.7 * at);
   return build(sizes, kindOf(element) === 'float' ? share : (at) => Math.round(share(at)), element);
 }

@@ -8,6 +8,7 @@ import { heldRows, isPending } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { flat, fromFlat, type NDArray } from '../../ndarray/array.ts';
 import { ofParts, partsOf } from '../../ndarray/complex.ts';
+import { elements } from '../../ops/record/record.ts';
 import { pendingDims, reduceAll } from './shards.ts';
 
 /** Flat positions in a tensor of this shape that each rank holds, in local order. */
@@ -97,7 +98,7 @@ function putPartTogether(
 ): PutTogether {
   const { mesh } = space;
   const spec = space.get(sharding);
-  const size = shape.reduce((n, d) => n * d, 1);
+  const size = elements(shape);
   const pending = pendingDims(spec, space);
   const kinds = pending.map((m) => spec.placements[m]);
   const sizes = pending.map((m) => mesh.sizes[m]);

@@ -12,6 +12,8 @@ import type { Pending } from '../../mesh/placements/partials/pending.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { heldRows, isPending, refusedCut, type Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { elements } from '../../ops/record/record.ts';
+import { product } from '../../product.ts';
 
 /** The part of a tensor that one rank holds, row-major. */
 export interface Tile {
@@ -55,7 +57,7 @@ export function scatter(
 ): VirtualTensor {
   const { mesh } = space;
   const spec = space.get(sharding);
-  const size = shape.reduce((n, d) => n * d, 1);
+  const size = elements(shape);
   if (data.length !== size)
     throw new ShardwrightError(
       'E_SHAPE',
@@ -180,7 +182,7 @@ function takeApart(
   seed: number,
 ): Float64Array {
   const sizes = pending.map((m) => space.mesh.sizes[m]);
-  const count = sizes.reduce((a, b) => a * b, 1);
+  const count = product(sizes);
   const next = random(seed);
   const owner = Math.floor(next() * count);
   const pick = (n: number): number => Math.floor(next() * n);

@@ -14,6 +14,7 @@ import { resized, sampleCalls, squared } from '../../ops/samples/table.ts';
 import { compositeOf } from '../../ops/vjp/composite/composite.ts';
 import { vjpOf } from '../../ops/vjp/table.ts';
 import type { Vjps } from '../../ops/vjp/vjp.ts';
+import { product } from '../../product.ts';
 import { checkDerivative, type DerivativeFinding } from './derivative.ts';
 import { inputSlots, isConstant, refute, type Trial, trialsOf, validOutputs } from './judge.ts';
 import { follows, offeredRules } from './offered-rules.ts';
@@ -259,7 +260,7 @@ class Run {
       return;
     }
     const kinds = pendingKinds(rules);
-    for (const slots of product(inputs)) {
+    for (const slots of combinations(inputs)) {
       if (slots.every((slot) => slot?.kind === 'replicate')) continue;
       this.combinations++;
       let valid = validOutputs(sample, trials, slots, first, kinds);
@@ -269,7 +270,7 @@ class Run {
         valid = again && intersect(valid, again);
       }
       if (valid === undefined) continue;
-      for (const outputs of product(valid.map(essential)))
+      for (const outputs of combinations(valid.map(essential)))
         if (!follows([REPLICATE(sample), ...rules], slots, outputs))
           this.missing.push({
             operator: sample.record.name,
@@ -284,7 +285,7 @@ class Run {
     const most = Math.max(first, ...this.ranks);
     for (const kinds of ['all', 'sum'] as const) {
       const lists = sample.ctx.inputs.map((_, i) => inputSlots(sample, i, most, kinds));
-      if (lists.reduce((n, list) => n * list.length, 1) <= this.budget) return lists;
+      if (product(lists.map((list) => list.length)) <= this.budget) return lists;
     }
     return undefined;
   }
@@ -323,7 +324,7 @@ function combinationText(inputs: readonly RuleSlot[], outputs: readonly RuleSlot
 }
 
 /** All ways to take one of each list, the last list fastest. */
-function* product<T>(lists: readonly (readonly T[])[]): Generator<T[]> {
+function* combinations<T>(lists: readonly (readonly T[])[]): Generator<T[]> {
   const pick = new Int32Array(lists.length);
   if (lists.some((list) => list.length === 0)) return;
   for (;;) {

@@ -17,6 +17,7 @@ import {
   slotText,
 } from '../../ops/record/rule.ts';
 import type { Draw } from '../../ops/samples/values.ts';
+import { product } from '../../product.ts';
 import { chunkOf, holds, type Piece, place } from './pieces.ts';
 import { type Group, localSizes, runGroup, type Window } from './rewrites.ts';
 import type { Results, SampleCall } from './sample-call.ts';
@@ -120,7 +121,7 @@ function chunksOf(sample: SampleCall, slot: RuleSlot): number {
   if (slot?.kind !== 'shard' || slot.inside === null) return 1;
   const { inputs, outputs } = sample.ctx;
   const shape = [...inputs, ...outputs][slot.inside.tensor]?.shape ?? [];
-  return slot.inside.dims.reduce((n, dim) => n * shape[dim], 1);
+  return product(slot.inside.dims.map((dim) => shape[dim]));
 }
 
 /**

@@ -16,6 +16,7 @@ import {
 } from '../../lower/program/collectives.ts';
 import { ref } from '../../lower/program/emitter.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
+import { product } from '../../product.ts';
 
 /**
  * Buckets in the program itself: consecutive collectives of one kind, group, reduction and dtype
@@ -225,8 +226,4 @@ class Join {
   private unique(base: string): string {
     return this.names.take(base);
   }
-}
-
-function product(shape: readonly number[]): number {
-  return shape.reduce((n, size) => n * size, 1);
 }

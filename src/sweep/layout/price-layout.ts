@@ -6,6 +6,7 @@
 import type { Fp8Recipe } from '../../cost/kernels/software.ts';
 import type { Gradients, States } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { meshSize } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { type Checkpoint, modulesOf, programPart } from '../../recipes/checkpoints.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
@@ -103,7 +104,7 @@ export class LayoutPricer {
     const isPriced = known.every((core) => Object.hasOwn(core.units[0].keptBytes, part));
     checkModules(tuning.checkpoint, known[0], solver.config.architecture.routed !== undefined);
     const priced = isPriced ? known : await price(`${coreKey(request)} ${part}`);
-    const ways = request.axes.reduce((n, a) => n * a.size, 1);
+    const ways = meshSize(request.axes);
     const { ep, etp = 1 } = sizes;
     const block = `${tuning.microbatch} ${ways} ${ep} ${etp}`;
     if (!routed.has(block))

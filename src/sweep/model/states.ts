@@ -6,6 +6,7 @@
 import type { CollectiveModel } from '../../cost/collective-model.ts';
 import type { StateBytes } from '../../cost/memory/state-bytes.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { product } from '../../product.ts';
 import { ringBytes } from '../../recipes/compare/price.ts';
 import type { StateMode } from '../../recipes/zero-mode.ts';
 import type { CoreParameter } from './types.ts';
@@ -168,7 +169,7 @@ function rankedParameter(p: CoreParameter, groups: DataGroups): RankedParameter 
   const { mesh, collectives } = isExpert ? groups.expert : groups.dense;
   const size = (axis: string): number => mesh.sizes[mesh.names.indexOf(axis)] ?? 1;
   const present = (axes: readonly string[]): string[] => axes.filter((a) => size(a) > 1);
-  const count = (axes: readonly string[]): number => axes.reduce((n, a) => n * size(a), 1);
+  const count = (axes: readonly string[]): number => product(axes.map((a) => size(a)));
   const shardAxes = present(isExpert ? ['efsdp'] : ['dp_shard', 'cp', 'sp']);
   const replicaAxes = present(['dp_replicate']);
   // Model dims, and for a router every dim that cuts tokens.

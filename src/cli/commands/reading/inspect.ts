@@ -3,9 +3,11 @@
 import { CONTROL_TARGETS } from '../../../graph/control.ts';
 import { roleName } from '../../../graph/nodes.ts';
 import { countNodes, DTYPE_BYTES, type Graph } from '../../../graph/types.ts';
+import { exampleShape } from '../../../graph/value.ts';
 import type { ProgramCounts } from '../../../import/types.ts';
 import { ofThemPadding, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import { programFlops } from '../../../ops/program-flops.ts';
+import { elements } from '../../../ops/record/record.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { isCheck } from '../../../passes/plannable/checks.ts';
 import {
@@ -60,10 +62,7 @@ export function inspectGraph(
     if (node.kind === 'placeholder') {
       if (node.meta.role !== 'parameter' || node.type.kind !== 'tensor') continue;
       if (tied.has(roleName(node))) continue;
-      const size = node.type.shape.reduce<number>(
-        (n, d) => n * (typeof d === 'number' ? d : (d.example ?? 1)),
-        1,
-      );
+      const size = elements(exampleShape(node.type));
       parameters += size;
       parameterCount++;
       parameterBytes += size * DTYPE_BYTES[node.type.dtype];

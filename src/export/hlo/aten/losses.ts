@@ -2,6 +2,7 @@
  * Lowers the losses of ATen and their gradients to HLO. A reduction is 0 none, 1 mean, 2 sum. The
  * score of a label is picked by comparing class numbers, so that no gather is needed.
  */
+import { elements } from '../../../ops/record/record.ts';
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
 import type { HloCode, Val } from '../code.ts';
 import { allDims, logSoftmaxOf, wide } from './reductions.ts';
@@ -14,7 +15,7 @@ function reduced(call: HloCall, losses: Val): Val {
   const mode = call.ctx.int('reduction');
   if (mode !== MEAN && mode !== SUM) return losses;
   const total = hlo.reduce(losses, 'add', allDims(losses));
-  const count = losses.shape.reduce((n, d) => n * d, 1);
+  const count = elements(losses.shape);
   return mode === SUM ? total : hlo.divide(total, hlo.like(total, count));
 }
 
@@ -167,7 +168,7 @@ const pairBackward =
       call.operand(name, dtype, shape),
     );
     const slope = f(hlo, x, y);
-    const factor = call.ctx.int('reduction') === MEAN ? 1 / shape.reduce((n, d) => n * d, 1) : 1;
+    const factor = call.ctx.int('reduction') === MEAN ? 1 / elements(shape) : 1;
     return hlo.multiply(hlo.scaled(slope, factor), g);
   };
 

@@ -4,6 +4,7 @@
  * to f32 for it.
  */
 import type { DType } from '../../../graph/types.ts';
+import { product } from '../../../product.ts';
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
 import type { HloCode, Val } from '../code.ts';
 import { meanOf, wide } from './reductions.ts';
@@ -146,7 +147,7 @@ const rowNormBackward =
 /** [batch, groups, channels of a group, positions]. */
 function grouped(hlo: HloCode, x: Val, groups: number): Val {
   const [batch, channels, ...rest] = x.shape;
-  return hlo.reshape(x, [batch, groups, channels / groups, rest.reduce((n, d) => n * d, 1)]);
+  return hlo.reshape(x, [batch, groups, channels / groups, product(rest)]);
 }
 
 const groupNorm: Lowering = (call) => {
@@ -228,7 +229,7 @@ const batchNorm =
       const { out, mean, rstd, variance } = normalise(hlo, x, dims, eps);
       const flat = (v: Val): Val => hlo.reshape(v, [x.shape[1]]);
       const momentum = call.ctx.number('momentum');
-      const count = dims.reduce((n, d) => n * x.shape[d], 1);
+      const count = product(dims.map((d) => x.shape[d]));
       const moved = (name: string, now: Val): Val => {
         const old = hlo.convert(call.tensor(name), x.dtype);
         return hlo.add(hlo.scaled(old, 1 - momentum), hlo.scaled(now, momentum));

@@ -3,6 +3,8 @@
  * in f32, as PyTorch does.
  */
 import type { DType } from '../../../graph/types.ts';
+import { elements } from '../../../ops/record/record.ts';
+import { product } from '../../../product.ts';
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
 import { extreme, type HloCode, type Reducer, type Val } from '../code.ts';
 
@@ -13,7 +15,7 @@ export function wide(dtype: DType): DType {
 
 /** The sum over the number of elements, dims kept. */
 export function meanOf(hlo: HloCode, x: Val, dims: readonly number[]): Val {
-  const count = dims.reduce((n, d) => n * x.shape[d], 1);
+  const count = product(dims.map((d) => x.shape[d]));
   const total = hlo.reduceKept(x, 'add', dims);
   return hlo.divide(total, hlo.like(total, count));
 }
@@ -56,7 +58,7 @@ function variance(call: HloCall): { readonly variance: Val; readonly mean: Val }
   const centre = meanOf(hlo, x, dims);
   const away = hlo.subtract(x, hlo.broadcast(centre, x.shape));
   const total = hlo.reduceKept(hlo.multiply(away, away), 'add', dims);
-  const count = dims.reduce((n, d) => n * x.shape[d], 1);
+  const count = product(dims.map((d) => x.shape[d]));
   const divisor = Math.max(0, count - (call.ctx.scalar('correction')?.value ?? 1));
   return { variance: hlo.divide(total, hlo.like(total, divisor)), mean: centre };
 }
@@ -96,8 +98,7 @@ const argument =
     const { hlo, first } = call;
     const { dtype, shape } = call.out();
     const given = call.ctx.optionalInt('dim');
-    const x =
-      given === undefined ? hlo.reshape(first, [first.shape.reduce((n, d) => n * d, 1)]) : first;
+    const x = given === undefined ? hlo.reshape(first, [elements(first.shape)]) : first;
     const dim = given === undefined ? 0 : given < 0 ? given + x.shape.length : given;
     return hlo.reshape(firstPlace(hlo, x, reducer, dim, dtype), shape);
   };

@@ -9,6 +9,7 @@ import { DTYPE_BYTES, type Graph, type Node, type TensorType } from '../../../gr
 import { isRef } from '../../../graph/value.ts';
 import { collectiveKind, readCollective } from '../../../lower/program/collectives.ts';
 import type { DeviceProgram } from '../../../lower/program/program.ts';
+import { product } from '../../../product.ts';
 import { bytesText } from '../../../units.ts';
 import { torchDtype } from './arguments.ts';
 import { controlOf, tripsOf } from './control.ts';
@@ -195,7 +196,7 @@ function bodyRows(
 /** Bytes of a local tensor, on the device that has most of it. */
 export function largestBytes(program: DeviceProgram, { shape, dtype }: TensorType): number {
   const elements = program.mesh.devices.map((_, rank) =>
-    shape.reduce((n: number, dim) => n * sizeAt(program, dim, rank), 1),
+    product(shape.map((dim) => sizeAt(program, dim, rank))),
   );
   return Math.max(...elements) * DTYPE_BYTES[dtype];
 }

@@ -5,6 +5,7 @@
 
 import { defined } from '../../../defined.ts';
 import type { Arg } from '../../../graph/types.ts';
+import { meshSize } from '../../../mesh/devices/mesh.ts';
 import { type GraphOfJaxpr, numbers } from '../builder.ts';
 import { type Lower, opaque, operand, shapeOf } from '../equation.ts';
 import type { Literal } from '../text/literal.ts';
@@ -23,7 +24,7 @@ function groupsOf(b: GraphOfJaxpr, names: readonly string[]): number[][] | undef
   const axes = b.context.mesh?.axes;
   if (axes === undefined || names.some((name) => !axes.some((axis) => axis.name === name)))
     return undefined;
-  const total = axes.reduce((n, axis) => n * axis.size, 1);
+  const total = meshSize(axes);
   if (total > 1 << 16) return undefined;
   const groups = new Map<string, number[]>();
   for (let device = 0; device < total; device++) {

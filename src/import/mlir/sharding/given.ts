@@ -6,6 +6,7 @@
 
 import { ShardwrightError } from '../../../errors.ts';
 import { NameSet } from '../../../graph/names.ts';
+import { meshSize } from '../../../mesh/devices/mesh.ts';
 import { Partial } from '../../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../../mesh/placements/replicate.ts';
@@ -206,7 +207,7 @@ export class StatedShardings {
     }
     if (chosen === undefined) return [];
     const { mesh, name } = chosen;
-    const total = mesh.axes.reduce((n, axis) => n * axis.size, 1);
+    const total = meshSize(mesh.axes);
     if (
       mesh.devices !== undefined &&
       mesh.devices.some((id, i) => id !== i) &&

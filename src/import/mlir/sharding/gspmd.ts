@@ -4,6 +4,8 @@
  */
 
 import { ShardwrightError } from '../../../errors.ts';
+import { elements } from '../../../ops/record/record.ts';
+import { product } from '../../../product.ts';
 
 export type GspmdSharding =
   | { readonly kind: 'replicated' | 'manual' | 'unknown' }
@@ -115,7 +117,7 @@ class Scan {
     this.expect('devices=');
     this.expect('[');
     const tiles = this.numbers(']');
-    const count = tiles.reduce((a, b) => a * b, 1);
+    const count = product(tiles);
     if (count < 1 || count > MAX_DEVICES)
       this.fail(`between 1 and ${MAX_DEVICES} devices (this has ${count})`);
     const devices = this.devices(count);
@@ -145,8 +147,7 @@ class Scan {
     }
     this.expect('[');
     const shape = this.numbers(']');
-    if (shape.reduce((a, b) => a * b, 1) !== count)
-      this.fail(`${count} devices in [${shape.join(',')}]`);
+    if (elements(shape) !== count) this.fail(`${count} devices in [${shape.join(',')}]`);
     let permutation = shape.map((_, i) => i);
     if (this.take('T')) {
       this.expect('(');
@@ -177,7 +178,7 @@ export function tileDevices(order: DeviceOrder): Int32Array {
   for (let i = shape.length - 2; i >= 0; i--) strides[i] = strides[i + 1] * shape[i + 1];
   const sizes = permutation.map((d) => shape[d]);
   const steps = permutation.map((d) => strides[d]);
-  const out = new Int32Array(shape.reduce((a, b) => a * b, 1));
+  const out = new Int32Array(elements(shape));
   const at = sizes.map(() => 0);
   for (let flat = 0, device = 0; flat < out.length; flat++) {
     out[flat] = device;

@@ -5,6 +5,7 @@
 
 import { exactInteger } from '../../../graph/text/token.ts';
 import type { Arg, DType } from '../../../graph/types.ts';
+import { elements } from '../../../ops/record/record.ts';
 import type { MlirReader } from './reader.ts';
 import type { MlirTensor, Span } from './syntax.ts';
 import { typeName } from './types.ts';
@@ -42,7 +43,7 @@ export function denseValue(
 /** `[[1, 2], [3, 4]]`, without recursion: `counts[d]` members so far at depth d. */
 function listed(reader: MlirReader, payload: Span, type: MlirTensor, maxListed: number): Arg {
   const { shape } = type;
-  const wanted = shape.reduce((a, b) => a * b, 1);
+  const wanted = elements(shape);
   const keep = wanted <= maxListed;
   const values: Arg[] = [];
   const counts: number[] = [0];
@@ -112,10 +113,10 @@ function packed(reader: MlirReader, payload: Span, type: MlirTensor): Arg {
   if (!/^0x[0-9A-Fa-f]*$/.test(text))
     reader.fail('expected bytes such as "0x0000803F"', payload.from);
   const bytes = (text.length - 2) / 2;
-  const elements = type.shape.reduce((a, b) => a * b, 1);
+  const count = elements(type.shape);
   const width = (WIDTH[type.dtype] ?? 8) / 8;
   const fits =
-    type.dtype === 'b8' ? bytes >= elements / 8 : bytes === elements * width || bytes === width;
+    type.dtype === 'b8' ? bytes >= count / 8 : bytes === count * width || bytes === width;
   if (!fits) reader.fail(`${bytes} bytes for ${typeName(type)}`, payload.from, 'E_TYPE');
   return reader.text.slice(payload.from, payload.to);
 }

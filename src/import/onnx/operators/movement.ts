@@ -1,6 +1,7 @@
 /** Operators of ai.onnx that move elements or change shapes. */
 
 import type { Arg, Dim } from '../../../graph/types.ts';
+import { product } from '../../../product.ts';
 import {
   dimArg,
   floatArg,
@@ -36,12 +37,12 @@ const flatten: Lowering = (c) => {
     return c.fail('E_TYPE', `axis ${stated} does not exist in a tensor of ${rank} dims`);
   const { shape } = c.type(0);
   const left = shape.slice(0, at);
-  const product = left.every((dim) => typeof dim === 'number')
-    ? left.reduce((n, dim) => n * dim, 1)
+  const before = left.every((dim) => typeof dim === 'number')
+    ? product(left)
     : left.length === 1
       ? left[0]
       : c.fail('E_UNSUPPORTED', 'several symbolic sizes are flattened into one');
-  return [c.build.emit('aten.reshape.default', [c.arg(0), [dimArg(product), -1]])];
+  return [c.build.emit('aten.reshape.default', [c.arg(0), [dimArg(before), -1]])];
 };
 
 const unsqueeze: Lowering = (c) => {
@@ -206,7 +207,7 @@ const shapeOf: Lowering = (c) => {
 };
 
 const sizeOf: Lowering = (c) => {
-  const count = c.type(0).shape.reduce<number>((n, dim) => n * c.size(dim, 'a dim'), 1);
+  const count = product(c.type(0).shape.map((dim) => c.size(dim, 'a dim')));
   return [c.build.constant({ dtype: 'i64', dims: [], values: [count] })];
 };
 

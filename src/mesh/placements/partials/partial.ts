@@ -1,6 +1,7 @@
 /** The placement `Partial`: each rank has an operand of a pending reduction. */
 
 import { ShardwrightError, suggestion } from '../../../errors.ts';
+import { product } from '../../../product.ts';
 import type { PlacementKind } from '../kinds.ts';
 import type { Placement, ReduceOp } from '../placement.ts';
 import { type OperandType, Pending } from './pending.ts';
@@ -58,7 +59,7 @@ export class Partial extends Pending {
       case 'min':
         return operands.reduce((a, b) => Math.min(a, b), Infinity);
       case 'product':
-        return operands.reduce((a, b) => a * b, 1);
+        return product(operands);
       case 'band':
         return bitwise(this, operands, (a, b) => a & b);
       case 'bor':

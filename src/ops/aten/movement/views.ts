@@ -6,6 +6,7 @@
 
 import { build, copyFlat, flat, fromFlat } from '../../../ndarray/array.ts';
 import { diagonal as diagonalOf } from '../../../ndarray/views.ts';
+import { product } from '../../../product.ts';
 import { one, tensor } from '../../record/kernel.ts';
 import {
   defineOp,
@@ -173,7 +174,7 @@ function flattened(ctx: OpContext): number[] {
   const start = normalDim(ctx, ctx.int('start_dim'), shape.length);
   const end = normalDim(ctx, ctx.int('end_dim'), shape.length);
   if (start > end) ctx.fail(`start_dim ${start} is after end_dim ${end}`);
-  const merged = shape.slice(start, end + 1).reduce((a, b) => a * b, 1);
+  const merged = product(shape.slice(start, end + 1));
   return [...shape.slice(0, start), merged, ...shape.slice(end + 1)];
 }
 

@@ -6,6 +6,7 @@ import { cast } from '../../../ndarray/elementwise.ts';
 import { normal, uniform } from '../../../ndarray/random.ts';
 import { sort } from '../../../ndarray/sort.ts';
 import { concat, expand, flip, overwrite, permute, reshape, rows } from '../../../ndarray/views.ts';
+import { product } from '../../../product.ts';
 import {
   type EvaluatedArg,
   type Kernel,
@@ -53,7 +54,7 @@ const constant: Kernel = one((call) => {
 const iota: Kernel = one((call) => {
   const shape = resultShape(call);
   const dim = call.ctx.int('iota_dimension');
-  const inner = shape.slice(dim + 1).reduce((a, b) => a * b, 1);
+  const inner = product(shape.slice(dim + 1));
   return build(shape, (i) => Math.floor(i / inner) % shape[dim], resultType(call));
 });
 

@@ -1,6 +1,7 @@
 /** Decomposes cross entropy into the logarithm of the softmax and the negative log likelihood. */
 
 import type { ValueRef } from '../../../graph/types.ts';
+import { product } from '../../../product.ts';
 import { isFloating } from '../../record/dtypes.ts';
 import { literal } from '../build.ts';
 import type { VjpCall } from '../vjp.ts';
@@ -34,7 +35,7 @@ function negativeLog(c: VjpCall, logs: ValueRef): ValueRef {
   if (shape.length <= 2)
     return b.item(b.call('aten.nll_loss_forward.default', [logs, target, ...settings]), 0);
   const [batch, classes, ...places] = shape;
-  const spatial = places.length === 2 ? places : [1, places.reduce((n, d) => n * d, 1)];
+  const spatial = places.length === 2 ? places : [1, product(places)];
   const loss = b.item(
     b.call('aten.nll_loss2d_forward.default', [
       b.reshape(logs, [batch, classes, ...spatial]),

@@ -1,6 +1,7 @@
 /** Derivatives of slicing, joining, shifting and padding. */
 
 import type { Arg, ValueRef } from '../../../graph/types.ts';
+import { elements } from '../../record/record.ts';
 import { frontDim, named, type VjpCall, type Vjps } from '../vjp.ts';
 
 const own = (c: VjpCall): readonly number[] => c.shape('self');
@@ -66,7 +67,7 @@ function interleaved(c: VjpCall): ValueRef {
   const times = c.ctx.int('repeats');
   const dim = c.ctx.optionalInt('dim');
   if (dim === undefined) {
-    const n = shape.reduce((a, d) => a * d, 1);
+    const n = elements(shape);
     return b.reshape(b.sum(b.reshape(c.g(), [n, times]), [1]), shape);
   }
   const at = frontDim(dim, shape.length);

@@ -4,6 +4,8 @@
  */
 
 import type { ValueRef } from '../../../graph/types.ts';
+import { product } from '../../../product.ts';
+import { elements } from '../../record/record.ts';
 import { type CallBuilder, literal } from '../build.ts';
 import { frontDim, named, type VjpCall, type Vjps } from '../vjp.ts';
 
@@ -41,7 +43,7 @@ function spread(c: VjpCall): ValueRef {
 }
 
 function count(c: VjpCall): number {
-  return reduced(c).reduce((n, d) => n * c.shape('self')[d], 1);
+  return product(reduced(c).map((d) => c.shape('self')[d]));
 }
 
 const sumOf = (c: VjpCall) => ({ self: () => spread(c) });
@@ -144,7 +146,7 @@ function productAlong(c: VjpCall): ValueRef {
 function productOfAll(c: VjpCall): ValueRef {
   const { b } = c;
   const shape = c.shape('self');
-  const size = shape.reduce((n, d) => n * d, 1);
+  const size = elements(shape);
   return b.mul(c.g(), b.reshape(otherProduct(b, b.reshape(c.x('self'), [size]), 0), shape));
 }
 

@@ -5,7 +5,7 @@ import { GraphBuilder } from '../../../graph/build.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
 import { typesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueRef, ValueType } from '../../../graph/types.ts';
-import { isRef } from '../../../graph/value.ts';
+import { exampleShape, isRef } from '../../../graph/value.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { CallBuilder } from '../../../ops/vjp/build.ts';
 import { BodyWriter, isBodyName } from '../../control/body-writer.ts';
@@ -181,7 +181,7 @@ export function zeros(builder: GraphBuilder, type: ValueType, table: OperatorTab
       'E_UNKNOWN_OP',
       'a derivative needs aten.full.default, which the operator table lacks',
     );
-  const shape = type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 0)));
+  const shape = exampleShape(type, 0);
   const kwargs = { dtype: { kind: 'dtype', dtype: type.dtype } } as const;
   const plain: ValueType = { kind: 'tensor', dtype: type.dtype, shape };
   return builder.call('aten.full.default', [shape, { kind: 'float', value: 0 }], plain, { kwargs });
