@@ -23,6 +23,11 @@ export const NONE_TYPE: ValueType = Object.freeze({ kind: 'none' });
  */
 export const NO_KWARGS: Readonly<Record<string, Arg>> = Object.freeze({});
 
+/** A use of a value by its name. */
+export function ref(name: string): ValueRef {
+  return { kind: 'value', name };
+}
+
 export function isList(arg: Arg): arg is readonly Arg[] {
   return Array.isArray(arg);
 }

@@ -8,13 +8,14 @@ import {
   type RedistributionStep,
 } from '../cost/redistribution/plan.ts';
 import { internalError } from '../errors.ts';
+import { ref } from '../graph/value.ts';
 import { Partial } from '../mesh/placements/partials/partial.ts';
 import type { ReduceOp } from '../mesh/placements/placement.ts';
 import { StridedShard } from '../mesh/placements/shards/strided.ts';
 import type { Sharding } from '../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { groupOf } from './program/collectives.ts';
-import { type Emitter, ref } from './program/emitter.ts';
+import { type Emitter } from './program/emitter.ts';
 import { type DimOrder, isRowMajor } from './program/memory-orders.ts';
 import { coordinate, type Pieces } from './program/pieces.ts';
 import type { Redistributed } from './program/program.ts';

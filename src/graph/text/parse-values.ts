@@ -2,7 +2,7 @@
 
 import { suggestion } from '../../errors.ts';
 import { type Arg, type Dim, type DType, DTYPES, type Sym, type ValueType } from '../types.ts';
-import { NONE_TYPE, tensorType } from '../value.ts';
+import { NONE_TYPE, ref, tensorType } from '../value.ts';
 import { impliedSize } from './sizes.ts';
 import { exactInteger, type GraphReader, isNameCode } from './token.ts';
 
@@ -98,7 +98,7 @@ export function readArg(reader: GraphReader, depth: number): Arg {
   reader.blanks();
   switch (reader.text[reader.pos]) {
     case '%':
-      return { kind: 'value', name: readValueUse(reader) };
+      return ref(readValueUse(reader));
     case '@':
       reader.pos++;
       return { kind: 'graph', name: reader.name('the name of a subgraph') };

@@ -11,6 +11,7 @@ import {
   isList,
   isRef,
   NO_KWARGS,
+  ref,
   setOwn,
   tensorType,
 } from '../../graph/value.ts';
@@ -232,7 +233,7 @@ class Rewriter {
     this.types.set(name, type);
     const { name: _, ...rest } = node;
     this.nodes.push({ ...rest, name, target: `aten.${target}`, args, kwargs: NO_KWARGS, type });
-    return { kind: 'value', name };
+    return ref(name);
   }
 
   /** The last step takes the name of the call; without any, it is an alias. */

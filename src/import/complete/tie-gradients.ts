@@ -3,7 +3,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import { NameSet } from '../../graph/names.ts';
 import type { Graph, Node, Output, ValueRef } from '../../graph/types.ts';
-import { NO_KWARGS } from '../../graph/value.ts';
+import { NO_KWARGS, ref } from '../../graph/value.ts';
 
 /**
  * Joins the gradients of tied weights. A text that lists the names of one tensor separately returns
@@ -53,7 +53,7 @@ function added(nodes: readonly Node[], a: string, b: string, taken: NameSet): No
     ? 'stablehlo.add'
     : 'aten.add.Tensor';
   const name = taken.take(`${a}_tied`);
-  const refs = [a, b].map((value): ValueRef => ({ kind: 'value', name: value }));
+  const refs = [a, b].map((value): ValueRef => ref(value));
   return {
     name,
     kind: 'call',

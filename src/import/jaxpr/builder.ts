@@ -21,13 +21,13 @@ import {
   exampleShape,
   NO_KWARGS,
   NONE_TYPE,
+  ref,
   sameType,
   setOwn,
   tensorType,
   typeText,
 } from '../../graph/value.ts';
 import { controlMismatch } from '../complete/control-types.ts';
-import { ref } from '../complete/node-names.ts';
 import type { Infer } from '../fx/graph.ts';
 import { type Literal, parseLiteral } from './text/literal.ts';
 import type { JaxprParser } from './text/parse.ts';

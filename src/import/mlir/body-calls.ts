@@ -6,9 +6,8 @@
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
-import { NONE_TYPE, sameType, typeText } from '../../graph/value.ts';
+import { NONE_TYPE, ref, sameType, typeText } from '../../graph/value.ts';
 import { controlMismatch } from '../complete/control-types.ts';
-import { ref } from '../complete/node-names.ts';
 import { BodyScope } from './body-scope.ts';
 import type { ConvertedCall } from './convert.ts';
 import type { Stated } from './sharding/given.ts';

@@ -14,8 +14,7 @@ import type {
   ValueRef,
   ValueType,
 } from '../../graph/types.ts';
-import { NO_KWARGS } from '../../graph/value.ts';
-import { ref } from '../complete/node-names.ts';
+import { NO_KWARGS, ref } from '../../graph/value.ts';
 import type { Infer } from '../fx/graph.ts';
 import type { StatedShardings } from './sharding/given.ts';
 import type { MlirReader } from './syntax/reader.ts';

@@ -2,8 +2,7 @@
 
 import { freeKey } from '../../graph/names.ts';
 import type { Arg, Graph, ValueRef } from '../../graph/types.ts';
-import { NO_KWARGS, NONE_TYPE, sameType, setOwn } from '../../graph/value.ts';
-import { ref } from '../complete/node-names.ts';
+import { NO_KWARGS, NONE_TYPE, ref, sameType, setOwn } from '../../graph/value.ts';
 import { BodyCalls } from './body-calls.ts';
 import type { Entry, Lowered } from './body-scope.ts';
 import { convertCall } from './convert.ts';

@@ -7,7 +7,7 @@ import { messageOf } from '../../errors.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { freeKey, FreeNames } from '../../graph/names.ts';
 import type { Arg, Dim, Graph, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
-import { eachOperand, NO_KWARGS, setOwn, tensorType } from '../../graph/value.ts';
+import { eachOperand, NO_KWARGS, ref, setOwn, tensorType } from '../../graph/value.ts';
 import { type Builder, literalOf, nodeError, type OnnxOperand } from './call.ts';
 import type { Constant } from './constant.ts';
 import { mangled, type ModelContext } from './context.ts';
@@ -90,7 +90,7 @@ export class OnnxGraphBuilder implements Builder {
   }
 
   ref(operand: OnnxOperand): Arg {
-    return { kind: 'value', name: this.local(operand).name };
+    return ref(this.local(operand).name);
   }
 
   constant(constant: Constant): OnnxOperand {
@@ -236,9 +236,7 @@ export class OnnxGraphBuilder implements Builder {
   }
 
   protected members(tuple: string, items: readonly TensorType[]): OnnxOperand[] {
-    return items.map((type, i) =>
-      this.push('operator.getitem', [{ kind: 'value', name: tuple }, i], NO_KWARGS, type),
-    );
+    return items.map((type, i) => this.push('operator.getitem', [ref(tuple), i], NO_KWARGS, type));
   }
 
   private typed(

@@ -5,16 +5,8 @@
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
 import { FreeNames, NameSet } from '../../graph/names.ts';
-import type {
-  Arg,
-  DType,
-  Node,
-  NodeMeta,
-  TensorType,
-  ValueRef,
-  ValueType,
-} from '../../graph/types.ts';
-import { eachOperand, NO_KWARGS, tensorType } from '../../graph/value.ts';
+import type { Arg, DType, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
+import { eachOperand, NO_KWARGS, ref, tensorType } from '../../graph/value.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { TensorMeta } from '../../ops/record/call.ts';
 import { bind } from '../../ops/record/infer.ts';
@@ -45,10 +37,6 @@ interface EmitOptions {
   readonly name?: string;
   /** Dtypes of the results as the graph states them, where kernels of devices differ in them. */
   readonly dtypes?: readonly (DType | undefined)[];
-}
-
-export function ref(name: string): ValueRef {
-  return { kind: 'value', name };
 }
 
 /**

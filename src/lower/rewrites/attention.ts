@@ -1,6 +1,6 @@
 /** Rewrites causal attention with cut rows to a call with an explicit mask. */
+import { ref } from '../../graph/value.ts';
 import type { Rewrite, Rewrites } from '../local-call.ts';
-import { ref } from '../program/emitter.ts';
 
 /**
  * Causal attention with query or key rows cut: which keys a query sees follows from its place in

@@ -2,8 +2,8 @@
  * Rewrites embeddings whose table is cut by rows to masked reads and writes of a rank's own rows.
  * Reads of other ranks' rows are zero, so that results add up; writes there are dropped.
  */
+import { ref } from '../../graph/value.ts';
 import type { Rewrite, Rewrites } from '../local-call.ts';
-import { ref } from '../program/emitter.ts';
 import { firstRows, notEmpty, oneMore, ownRows, withTrailing, zeroed } from './masked.ts';
 
 const embedding: Rewrite = (call) => {

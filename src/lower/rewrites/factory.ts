@@ -1,8 +1,8 @@
 /** Rewrites calls that make tensors, so that each rank makes its piece. */
 import { defined } from '../../defined.ts';
 import type { Arg, DType } from '../../graph/types.ts';
+import { ref } from '../../graph/value.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { ref } from '../program/emitter.ts';
 import { combine } from '../program/rank-int.ts';
 import { localShape } from './shape.ts';
 

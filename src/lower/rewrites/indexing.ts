@@ -1,7 +1,7 @@
 /** Rewrites reads and writes with the indexed dim cut to masked local calls. */
 import type { Arg } from '../../graph/types.ts';
+import { ref } from '../../graph/value.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { ref } from '../program/emitter.ts';
 import { firstRows, notEmpty, ownRows, padEnd, withTrailing, zeroed } from './masked.ts';
 
 function dimOf(call: LocalCall): number {

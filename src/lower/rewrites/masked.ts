@@ -3,7 +3,8 @@
  * and write rows by number.
  */
 import type { Arg } from '../../graph/types.ts';
-import { type Emitter, ref } from '../program/emitter.ts';
+import { ref } from '../../graph/value.ts';
+import { type Emitter } from '../program/emitter.ts';
 import type { Piece } from '../program/pieces.ts';
 import { atRank, combine, plus, type RankInt } from '../program/rank-int.ts';
 

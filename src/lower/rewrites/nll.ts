@@ -5,8 +5,8 @@
  * different targets.
  */
 import type { Arg } from '../../graph/types.ts';
+import { ref } from '../../graph/value.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { ref } from '../program/emitter.ts';
 import { plus } from '../program/rank-int.ts';
 import { ownRows } from './masked.ts';
 import { dividedBy } from './reduction.ts';

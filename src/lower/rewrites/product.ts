@@ -2,9 +2,9 @@
  * Rewrites convolutions with whole groups cut, and grouped products with cut rows, to calls with
  * local sizes.
  */
+import { ref } from '../../graph/value.ts';
 import { product } from '../../product.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { ref } from '../program/emitter.ts';
 import { combine, minus, plus, type RankInt } from '../program/rank-int.ts';
 
 /** Groups that a rank has: channels are cut between whole groups. */

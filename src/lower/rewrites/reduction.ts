@@ -2,9 +2,9 @@
  * Rewrites reductions over a cut dim whose result is not just the reduction of the local rows: the
  * sum of the local results over the ranks is the global result.
  */
+import { ref } from '../../graph/value.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { ref } from '../program/emitter.ts';
 
 /** Dims that a reduction takes away, from the front. */
 function reducedDims(call: LocalCall): number[] {

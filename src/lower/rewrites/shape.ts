@@ -1,7 +1,7 @@
 /** Rewrites calls with sizes as arguments to the same calls with local sizes. */
+import { ref } from '../../graph/value.ts';
 import { UPSAMPLE_GRADIENTS } from '../../ops/aten/movement/upsample.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { ref } from '../program/emitter.ts';
 import { combine, type RankInt } from '../program/rank-int.ts';
 
 /** Shape arguments become those of the local result. */

@@ -3,8 +3,8 @@
  * ranks.
  */
 import type { Arg, DType } from '../../graph/types.ts';
+import { ref } from '../../graph/value.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { ref } from '../program/emitter.ts';
 import { combine } from '../program/rank-int.ts';
 import { padEnd, someEmpty } from './masked.ts';
 

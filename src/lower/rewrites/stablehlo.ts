@@ -4,9 +4,8 @@
  * counted from the rank's first row; another rank's rows read as zero and are not written.
  */
 import type { Arg } from '../../graph/types.ts';
-import { isList } from '../../graph/value.ts';
+import { isList, ref } from '../../graph/value.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { ref } from '../program/emitter.ts';
 import type { RankInt } from '../program/rank-int.ts';
 import { firstRows, notEmpty, ownRows, padEnd, zeroed } from './masked.ts';
 import { localShape } from './shape.ts';

@@ -5,8 +5,8 @@
 import { internalError } from '../../errors.ts';
 import { scanPositions } from '../../graph/control.ts';
 import type { Arg, Graph, Node } from '../../graph/types.ts';
-import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
-import { type Emitter, type LocalType, ref } from '../program/emitter.ts';
+import { getOwn, isGraphRef, isList, isRef, ref } from '../../graph/value.ts';
+import { type Emitter, type LocalType } from '../program/emitter.ts';
 
 /** A value of the program that is written: its name, or those of its members. */
 export type Local = { readonly name: string } | { readonly items: readonly Local[] };

@@ -2,7 +2,7 @@
 
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Arg, TensorType, ValueType } from '../../graph/types.ts';
-import { getOwn } from '../../graph/value.ts';
+import { getOwn, ref } from '../../graph/value.ts';
 import { flat, NDArray } from '../../ndarray/array.ts';
 import { isComplexType, ofParts, partsOf } from '../../ndarray/complex.ts';
 import { map, wrapInteger } from '../../ndarray/elementwise.ts';
@@ -55,7 +55,7 @@ export function evaluateCall(
       arrays.push(arg);
       names.set(arg, name);
     }
-    return { kind: 'value', name };
+    return ref(name);
   };
   const call = { target, args: args.map(named), kwargs: mapValues(kwargs, named) };
   const array = (name: string): NDArray => arrays[Number(name)];

@@ -8,6 +8,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, TensorType } from '../../graph/types.ts';
 import { DTYPES } from '../../graph/types.ts';
+import { ref } from '../../graph/value.ts';
 import { bind } from '../record/infer.ts';
 import type { OperatorRecord, TypedContext } from '../record/record.ts';
 import type { OperatorTable } from '../record/table.ts';
@@ -129,7 +130,7 @@ export function parseCall(text: string): CallText {
           list(/\]/y, () => Number(need(/\d+/y))),
         ),
       );
-      return { kind: 'value', name };
+      return ref(name);
     }
     if (word === 'None') return null;
     if (word === 'True' || word === 'False') return word === 'True';

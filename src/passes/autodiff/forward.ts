@@ -6,7 +6,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import { indexGraph, lastUses } from '../../graph/order.ts';
 import type { Graph, Node, Output, ValueRef } from '../../graph/types.ts';
-import { isRef, mapOperands } from '../../graph/value.ts';
+import { isRef, mapOperands, ref } from '../../graph/value.ts';
 import { functionalForm } from '../../ops/record/in-place.ts';
 import { bind } from '../../ops/record/infer.ts';
 import type { CallBuilder } from '../../ops/vjp/build.ts';
@@ -90,7 +90,7 @@ export class ForwardCopy {
       this.keep(node);
       return;
     }
-    const ctx = bind(this.calls.table, node, (name) => this.calls.typeOf({ kind: 'value', name }));
+    const ctx = bind(this.calls.table, node, (name) => this.calls.typeOf(ref(name)));
     if (ctx === undefined) return;
     const from = this.calls.made.length;
     const { save, ...meta } = node.meta;
@@ -121,7 +121,7 @@ export class ForwardCopy {
     if (target !== undefined && isRef(target)) {
       this.refuseAliases(original, target.name);
       this.keep(functional);
-      this.update(target, { kind: 'value', name: functional.name });
+      this.update(target, ref(functional.name));
     } else this.keep(functional);
   }
 

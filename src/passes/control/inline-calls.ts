@@ -3,7 +3,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import { addBody, NameSet } from '../../graph/names.ts';
 import type { Arg, GivenSharding, Graph, GraphRef, Node, Output } from '../../graph/types.ts';
-import { getOwn, isGraphRef, isList, isRef, setOwn } from '../../graph/value.ts';
+import { getOwn, isGraphRef, isList, isRef, ref, setOwn } from '../../graph/value.ts';
 
 /** Nodes of the result; a chain of functions that call two others doubles it each time. */
 const MAX_NODES = 2_000_000;
@@ -152,7 +152,7 @@ class Inliner {
       if (isList(arg)) return arg.map(map);
       switch (arg.kind) {
         case 'value':
-          return { kind: 'value', name: this.nameOf(arg.name, renamed) };
+          return ref(this.nameOf(arg.name, renamed));
         case 'graph':
           return { kind: 'graph', name: body(arg.name) } satisfies GraphRef;
         case 'slice':

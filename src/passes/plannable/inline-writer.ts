@@ -6,7 +6,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import { NameSet } from '../../graph/names.ts';
 import type { Arg, Node, TensorType, ValueType } from '../../graph/types.ts';
-import { isRef, tensorType } from '../../graph/value.ts';
+import { isRef, ref, tensorType } from '../../graph/value.ts';
 import { Loops } from './loops.ts';
 
 const MAX_NODES = 500_000;
@@ -38,19 +38,19 @@ export class InlineWriter {
   /** A node that places values and never runs. */
   mark(name: string, target: string, args: readonly Arg[], type: ValueType, scope: number): Arg {
     this.emit({ name, kind: 'call', target, args, kwargs: {}, type, meta: {} }, scope, false);
-    return { kind: 'value', name };
+    return ref(name);
   }
 
   /** The results of a call, read out of its tuple. */
   members(call: string, types: readonly ValueType[], base: string, scope: number): Arg[] {
     return types.map((type, k): Arg => {
       const name = this.unique(`${base}.${k}`);
-      const args = [{ kind: 'value', name: call } as const, k];
+      const args = [ref(call), k];
       this.emit(
         { name, kind: 'call', target: 'operator.getitem', args, kwargs: {}, type, meta: {} },
         scope,
       );
-      return { kind: 'value', name };
+      return ref(name);
     });
   }
 

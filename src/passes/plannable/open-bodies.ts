@@ -7,7 +7,7 @@ import { CONTROL_TARGETS, statedTrips } from '../../graph/control.ts';
 import { LOCAL_MAP } from '../../graph/local-map.ts';
 import { addBody } from '../../graph/names.ts';
 import type { Arg, GivenSharding, Graph, Node, Output, TensorType } from '../../graph/types.ts';
-import { getOwn, isGraphRef, isList, isRef, setOwn, tensorType } from '../../graph/value.ts';
+import { getOwn, isGraphRef, isList, isRef, ref, setOwn, tensorType } from '../../graph/value.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -155,11 +155,11 @@ class Opener {
       for (const key of Object.keys(node.kwargs)) setOwn(kwargs, key, moved(node.kwargs[key]));
       this.out.emit({ ...node, name, args: node.args.map(moved), kwargs }, scope);
       if (depth > 0) this.origins.set(name, node.name);
-      if (name !== node.name) renamed.set(node.name, { kind: 'value', name });
+      if (name !== node.name) renamed.set(node.name, ref(name));
     }
     for (const stated of graph.given ?? []) {
       if (stated.value === undefined) continue;
-      const value = renamed.get(stated.value) ?? { kind: 'value', name: stated.value };
+      const value = renamed.get(stated.value) ?? ref(stated.value);
       if (isRef(value)) this.given.push({ ...stated, value: value.name });
       else
         this.notes.add(
@@ -510,7 +510,7 @@ class Opener {
     const inner = this.bind(body.graph, operands);
     this.body(body.graph, inner, { scope, prefix, depth: depth + 1 });
     const returns = body.graph.outputs.map((o) =>
-      o.value === null ? undefined : replaced({ kind: 'value', name: o.value }, inner),
+      o.value === null ? undefined : replaced(ref(o.value), inner),
     );
     return { ...body, scope, start, end: this.out.nodes.length, returns };
   }

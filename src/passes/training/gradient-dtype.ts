@@ -7,7 +7,7 @@
 import { defined } from '../../defined.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import type { DType, Graph, Node } from '../../graph/types.ts';
-import { eachOperand } from '../../graph/value.ts';
+import { eachOperand, ref } from '../../graph/value.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { CallBuilder } from '../../ops/vjp/build.ts';
 
@@ -35,7 +35,7 @@ export function gradientsIn(graph: Graph, dtype: DType, table: OperatorTable): G
       phase: 'backward',
       ...defined({ path: node.meta.path }),
     };
-    cast.set(node.name, calls.cast({ kind: 'value', name: node.name }, dtype).name);
+    cast.set(node.name, calls.cast(ref(node.name), dtype).name);
   }
   for (const output of graph.outputs) {
     const own =

@@ -14,6 +14,7 @@ import type {
   TensorType,
   ValueRef,
 } from '../../graph/types.ts';
+import { ref } from '../../graph/value.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { inferCall } from '../../ops/record/infer.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -109,7 +110,7 @@ function keepWithGradients(
     const of = made.get(node.name);
     if (of === undefined) continue;
     calls.meta = metaOf(of, 'backward');
-    early.set(node.name, calls.call('aten.alias.default', [{ kind: 'value', name: node.name }]));
+    early.set(node.name, calls.call('aten.alias.default', [ref(node.name)]));
   }
   return early;
 }
@@ -129,7 +130,7 @@ function updateOf(
   { inputs: { master, state: before }, step, shared }: UpdateInputs,
 ): { readonly parameter: Output; readonly states: readonly Output[] } {
   calls.meta = metaOf(node, 'optimizer');
-  const current: ValueRef = master ?? { kind: 'value', name: node.name };
+  const current: ValueRef = master ?? ref(node.name);
   const update = {
     parameter: current,
     gradient: calls.cast(gradient, stateType(type.dtype)),
@@ -169,7 +170,7 @@ function trainedParameters(joint: Graph, placeholders: readonly Node[]): Trained
     const gradient = gradients.get(fqn);
     if (node.meta.role !== 'parameter' || gradient === undefined) return [];
     if (node.type.kind !== 'tensor') throw internalError(`parameter ${node.name} is no tensor`);
-    return [{ node, type: node.type, fqn, gradient: { kind: 'value', name: gradient } }];
+    return [{ node, type: node.type, fqn, gradient: ref(gradient) }];
   });
   if (trained.length > 0) return trained;
   throw new ShardwrightError('E_TYPE', `graph ${joint.name} returns no gradient of a parameter`, {

@@ -8,7 +8,7 @@ import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
 import { FreeNames } from '../../graph/names.ts';
 import { typesByName } from '../../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueType } from '../../graph/types.ts';
-import { isRef, mapOperands } from '../../graph/value.ts';
+import { isRef, mapOperands, ref } from '../../graph/value.ts';
 import { spmdTarget } from '../../ops/spmd/operators.ts';
 
 /** An axis of a region. */
@@ -120,7 +120,7 @@ class Redistributing {
         name,
         kind: 'call',
         target: spmdTarget('redistribute'),
-        args: [{ kind: 'value', name: from }, axis, size, ...words],
+        args: [ref(from), axis, size, ...words],
         kwargs: {},
         type: own,
         meta: {},

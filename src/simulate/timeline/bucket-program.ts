@@ -8,13 +8,12 @@ import { lintGraph } from '../../graph/lint.ts';
 import { NameSet } from '../../graph/names.ts';
 import { indexGraph } from '../../graph/order.ts';
 import { type Arg, type DType, DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
-import { isRef, NO_KWARGS, tensorType } from '../../graph/value.ts';
+import { isRef, NO_KWARGS, ref, tensorType } from '../../graph/value.ts';
 import {
   collectiveKind,
   collectiveTarget,
   readCollective,
 } from '../../lower/program/collectives.ts';
-import { ref } from '../../lower/program/emitter.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
 import { product } from '../../product.ts';
 

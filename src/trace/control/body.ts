@@ -5,6 +5,7 @@
  */
 
 import type { DType, Graph, ValueRef } from '../../graph/types.ts';
+import { ref } from '../../graph/value.ts';
 import { functionalForm } from '../../ops/record/in-place.ts';
 import { refusal } from '../errors/refusal.ts';
 import { type Recorder, recordInto, type TracedValue } from '../record/recorder.ts';
@@ -70,7 +71,7 @@ export function operandRefs(
   values: readonly TracedValue[],
   where: string,
 ): ValueRef[] {
-  return values.map((value) => ({ kind: 'value', name: recorder.own(value, where).name }));
+  return values.map((value) => ref(recorder.own(value, where).name));
 }
 
 /** Ends a body with these results. @throws E_HOP_MUTATION when it changes a tensor in place */

@@ -1,6 +1,7 @@
 /** Records `cond`: traces both branches and writes one control-flow operator. */
 
 import { internalError } from '../../errors.ts';
+import { ref } from '../../graph/value.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
 import { needRecorder, type Recorder, recordInto, type TracedValue } from '../record/recorder.ts';
@@ -110,7 +111,7 @@ export function condAny(
   const made = recorder.controlCall(
     'cond',
     [
-      { kind: 'value', name: test.name },
+      ref(test.name),
       { kind: 'graph', name: onTrueName },
       { kind: 'graph', name: onFalseName },
       operandRefs(recorder, all, 'cond'),

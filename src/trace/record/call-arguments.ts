@@ -1,7 +1,7 @@
 /** Arguments of a recorded call, from what the program wrote to what the graph keeps. */
 
 import type { Arg, DType, FloatLiteral } from '../../graph/types.ts';
-import { setOwn } from '../../graph/value.ts';
+import { ref, setOwn } from '../../graph/value.ts';
 import type { ArgSchema } from '../../ops/record/schema.ts';
 import type { DimValues, SizeExpression } from '../sizes/size-expression.ts';
 import { Sym } from '../sizes/sizes.ts';
@@ -55,7 +55,7 @@ export function toArg<V extends TypedValue>(
   if (typeof arg === 'number') return numberArg(arg, schema);
   if (arg === null || typeof arg !== 'object') return arg;
   if (isArgList(arg)) return arg.map((member) => toArg(member, schema, own));
-  return 'requiresGrad' in arg ? { kind: 'value', name: own(arg).name } : arg;
+  return 'requiresGrad' in arg ? ref(own(arg).name) : arg;
 }
 
 /** Whole numbers are integers except where the operator wants a float. */

@@ -18,7 +18,7 @@ import type {
   Retention,
   ValueType,
 } from '../../graph/types.ts';
-import { NO_KWARGS, setOwn, tensorType } from '../../graph/value.ts';
+import { NO_KWARGS, ref, setOwn, tensorType } from '../../graph/value.ts';
 import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { ArgSchema } from '../../ops/record/schema.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -275,7 +275,7 @@ export class Recorder {
       if (item === null) throw internalError(`${target} has no result ${index}`);
       const node = this.add(
         'operator.getitem',
-        [{ kind: 'value', name: made.value.name }, index],
+        [ref(made.value.name), index],
         {},
         item.type,
         made.value.source,
@@ -308,13 +308,7 @@ export class Recorder {
     const call = this.add(target, args, kwargs, type, source);
     return results.map((result, index) => {
       if (result === undefined) return undefined;
-      const name = this.add(
-        'operator.getitem',
-        [{ kind: 'value', name: call }, index],
-        {},
-        result.type,
-        source,
-      );
+      const name = this.add('operator.getitem', [ref(call), index], {}, result.type, source);
       return { ...result, recorder: this, name, source };
     });
   }

@@ -6,7 +6,7 @@ import { ShardwrightError } from '../../../errors.ts';
 import { LOCAL_MAP } from '../../../graph/local-map.ts';
 import { typesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../../graph/types.ts';
-import { isRef } from '../../../graph/value.ts';
+import { isRef, ref } from '../../../graph/value.ts';
 import { functionalForm } from '../../../ops/record/in-place.ts';
 import type { CallBuilder } from '../../../ops/vjp/build.ts';
 import { BodyWriter } from '../../control/body-writer.ts';
@@ -116,7 +116,7 @@ export class ControlVjp {
       const saved =
         kept?.saved.map((output) => ({
           output,
-          value: this.calls.item({ kind: 'value', name: node.name }, output),
+          value: this.calls.item(ref(node.name), output),
         })) ?? [];
       return branchBackward({
         node,

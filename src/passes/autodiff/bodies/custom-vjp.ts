@@ -3,7 +3,7 @@
 import { internalError } from '../../../errors.ts';
 import { bodyResult } from '../../../graph/control.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../../graph/types.ts';
-import { getOwn, isGraphRef, isList, isRef, NO_KWARGS } from '../../../graph/value.ts';
+import { getOwn, isGraphRef, isList, isRef, NO_KWARGS, ref } from '../../../graph/value.ts';
 import type { CallBuilder } from '../../../ops/vjp/build.ts';
 import type { Contribution } from './body-gradients.ts';
 
@@ -56,7 +56,7 @@ export function customDerivative(
   return {
     forward,
     backward(gradients, isWanted) {
-      const self: ValueRef = { kind: 'value', name: node.name };
+      const self: ValueRef = ref(node.name);
       const saved = results.slice(count).map((_, i) => calls.item(self, count + i));
       const incoming = results.slice(0, count).map((type, i): ValueRef => {
         const gradient = gradients[i];

@@ -11,7 +11,7 @@ import { bodyResult, placeholdersOf } from '../../../graph/control.ts';
 import { type LocalMapCall, localMapCall, localType } from '../../../graph/local-map.ts';
 import { nodesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node, TensorType, ValueRef, ValueType } from '../../../graph/types.ts';
-import { eachOperand, getOwn, isRef, tensorType } from '../../../graph/value.ts';
+import { eachOperand, getOwn, isRef, ref, tensorType } from '../../../graph/value.ts';
 import { type CheckedRegion, checkRegion } from '../../../local-spmd/region.ts';
 import { type AxisType, gradientType } from '../../../mesh/local-types/types.ts';
 import type { CallBuilder } from '../../../ops/vjp/build.ts';
@@ -279,7 +279,7 @@ class RegionSplit {
     items: readonly ValueType[],
   ): { readonly name: string; readonly entered: ValueRef }[] {
     const { calls, node } = this.site;
-    const self: ValueRef = { kind: 'value', name: node.name };
+    const self: ValueRef = ref(node.name);
     return saved.flatMap(({ name, stacked, spec }, i) => {
       const type = this.typeOf(name);
       const local = tensorType(type.dtype, stacked ? [1, ...type.shape] : type.shape);

@@ -4,6 +4,7 @@ import { GraphBuilder } from '../../../graph/build.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
 import { lintGraph } from '../../../graph/lint.ts';
 import type { Arg, Graph, ValueRef, ValueType } from '../../../graph/types.ts';
+import { ref } from '../../../graph/value.ts';
 import { BodyWriter, refName } from '../body-writer.ts';
 import {
   type Block,
@@ -239,7 +240,7 @@ function looped(header: Block, program: Program): Block | undefined {
     return args.map((value) => inner.get(value) ?? null);
   });
   const site = new Site(header, false);
-  const operands = params.map((param): ValueRef => ({ kind: 'value', name: param.name }));
+  const operands = params.map((param): ValueRef => ref(param.name));
   const calls: Arg[] = [
     { kind: 'graph', name: site.writer.body('while_cond', condition) },
     { kind: 'graph', name: site.writer.body('while_body', step) },
@@ -250,7 +251,7 @@ function looped(header: Block, program: Program): Block | undefined {
   // The way out may read what the header computes: it runs once more on the last carry.
   const names = site.place(
     header,
-    last.map((name): ValueRef => ({ kind: 'value', name })),
+    last.map((name): ValueRef => ref(name)),
   );
   return site.finish({ kind: 'jump', edge: mapEdge(exit, names) });
 }
@@ -293,7 +294,7 @@ class Site {
   }
 
   refs(names: readonly string[]): ValueRef[] {
-    return names.map((name) => ({ kind: 'value', name }));
+    return names.map((name) => ref(name));
   }
 
   place(block: Block, operands: readonly Arg[]): ReadonlyMap<string, Arg> {

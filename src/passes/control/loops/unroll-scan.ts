@@ -3,7 +3,7 @@
 import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../../graph/types.ts';
-import { isRef } from '../../../graph/value.ts';
+import { isRef, ref } from '../../../graph/value.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { type ScanForm, scanLength } from '../control-form.ts';
@@ -36,7 +36,7 @@ function unrolled(
   form: ScanForm,
   maxTrips: number,
 ): readonly Arg[] | undefined {
-  const length = scanLength(node, form, (name) => calls.typeOf({ kind: 'value', name }));
+  const length = scanLength(node, form, (name) => calls.typeOf(ref(name)));
   // Where there are results to stack, an empty loop stays, because no trip shows their types.
   if (length === undefined || (length === 0 && form.step.outputs.length > form.init.length))
     return undefined;
