@@ -2,7 +2,7 @@
 
 import { suggestion } from '../../errors.ts';
 import type { Arg, Dim, DType, TensorType, ValueType } from '../../graph/types.ts';
-import { tensorType } from '../../graph/value.ts';
+import { ref, tensorType } from '../../graph/value.ts';
 import type { JsonObject, JsonValue } from '../file/json.ts';
 import {
   booleanAt,
@@ -58,36 +58,6 @@ const MEMORY_FORMATS: ReadonlyMap<number, string> = new Map([
 const MAX_RANK = 64;
 const MAX_NAME = 4096;
 
-const ARG_KEYS = [
-  'as_none',
-  'as_tensor',
-  'as_tensors',
-  'as_optional_tensor',
-  'as_optional_tensors',
-  'as_nested_tensors',
-  'as_int',
-  'as_ints',
-  'as_int_lists',
-  'as_float',
-  'as_floats',
-  'as_bool',
-  'as_bools',
-  'as_string',
-  'as_strings',
-  'as_sym_int',
-  'as_sym_ints',
-  'as_sym_bool',
-  'as_sym_bools',
-  'as_sym_float',
-  'as_sym_floats',
-  'as_scalar_type',
-  'as_memory_format',
-  'as_layout',
-  'as_device',
-  'as_graph',
-  'as_operator',
-];
-
 /** The names that arguments may refer to. */
 export interface Scope {
   has(name: string): boolean;
@@ -117,70 +87,62 @@ export function readArg(
   scope: Scope,
   body: (value: JsonObject, place: Place) => Arg,
 ): Arg {
-  const key = onlyKey(value, place, ARG_KEYS);
-  const inner = objectAt(value, place)[key];
-  const here = place.at(key);
-  const ref = (from: JsonValue | undefined, at: Place): Arg => {
-    const name = nameAt(objectAt(from, at).name, at.at('name'));
-    return reference(name, at, scope);
-  };
-  const each = (read: (item: JsonValue, at: Place) => Arg): Arg =>
-    listAt(inner, here).map((item, i) => read(item, here.at(i)));
-  switch (key) {
-    case 'as_none':
-      return null;
-    case 'as_tensor':
-      return ref(inner, here);
-    case 'as_tensors':
-      return each(ref);
-    case 'as_optional_tensor':
-      return optionalTensor(inner, here, ref);
-    case 'as_optional_tensors':
-      return each((item, at) => optionalTensor(item, at, ref));
-    case 'as_nested_tensors':
-      return each((item, at) => listAt(item, at).map((tensor, i) => ref(tensor, at.at(i))));
-    case 'as_int':
-      return integerAt(inner, here);
-    case 'as_ints':
-      return each(integerAt);
-    case 'as_int_lists':
-      return each((item, at) => listAt(item, at).map((n, i) => integerAt(n, at.at(i))));
-    case 'as_float':
-      return { kind: 'float', value: floatAt(inner, here) };
-    case 'as_floats':
-      return each((item, at) => ({ kind: 'float', value: floatAt(item, at) }));
-    case 'as_bool':
-      return booleanAt(inner, here);
-    case 'as_bools':
-      return each(booleanAt);
-    case 'as_string':
-    case 'as_operator':
-      return stringAt(inner, here);
-    case 'as_strings':
-      return each(stringAt);
-    case 'as_sym_int':
-    case 'as_sym_bool':
-    case 'as_sym_float':
-      return symbolic(inner, here, scope);
-    case 'as_sym_ints':
-    case 'as_sym_bools':
-    case 'as_sym_floats':
-      return each((item, at) => symbolic(item, at, scope));
-    case 'as_scalar_type':
-      return { kind: 'dtype', dtype: dtypeAt(inner, here) };
-    case 'as_memory_format':
-      return { kind: 'layout', word: word(MEMORY_FORMATS, inner, here, 'memory format') };
-    case 'as_layout':
-      return { kind: 'layout', word: word(LAYOUTS, inner, here, 'layout') };
-    case 'as_device':
-      return { kind: 'device', word: deviceAt(inner, here) };
-    default:
-      return body(objectAt(inner, here), here);
-  }
+  const key = onlyKey(value, place, [...ARGUMENTS.keys()]);
+  const read = ARGUMENTS.get(key) ?? ((inner, at) => body(objectAt(inner, at), at));
+  return read(objectAt(value, place)[key], place.at(key), scope);
+}
+
+type ReadArgument = (value: JsonValue | undefined, place: Place, scope: Scope) => Arg;
+
+/** What each tag holds; undefined for a body, which the caller reads. */
+const ARGUMENTS: ReadonlyMap<string, ReadArgument | undefined> = new Map<
+  string,
+  ReadArgument | undefined
+>([
+  ['as_none', () => null],
+  ['as_tensor', tensor],
+  ['as_tensors', listOf(tensor)],
+  ['as_optional_tensor', optionalTensor],
+  ['as_optional_tensors', listOf(optionalTensor)],
+  ['as_nested_tensors', listOf(listOf(tensor))],
+  ['as_int', integerAt],
+  ['as_ints', listOf(integerAt)],
+  ['as_int_lists', listOf(listOf(integerAt))],
+  ['as_float', float],
+  ['as_floats', listOf(float)],
+  ['as_bool', booleanAt],
+  ['as_bools', listOf(booleanAt)],
+  ['as_string', stringAt],
+  ['as_strings', listOf(stringAt)],
+  ['as_sym_int', symbolic],
+  ['as_sym_ints', listOf(symbolic)],
+  ['as_sym_bool', symbolic],
+  ['as_sym_bools', listOf(symbolic)],
+  ['as_sym_float', symbolic],
+  ['as_sym_floats', listOf(symbolic)],
+  ['as_scalar_type', (value, place) => ({ kind: 'dtype', dtype: dtypeAt(value, place) })],
+  ['as_memory_format', wordOf(MEMORY_FORMATS, 'memory format')],
+  ['as_layout', wordOf(LAYOUTS, 'layout')],
+  ['as_device', (value, place) => ({ kind: 'device', word: deviceAt(value, place) })],
+  ['as_graph', undefined],
+  ['as_operator', stringAt],
+]);
+
+function listOf(read: ReadArgument): ReadArgument {
+  return (value, place, scope) =>
+    listAt(value, place).map((item, i) => read(item, place.at(i), scope));
+}
+
+function tensor(value: JsonValue | undefined, place: Place, scope: Scope): Arg {
+  return reference(nameAt(objectAt(value, place).name, place.at('name')), place, scope);
+}
+
+function float(value: JsonValue | undefined, place: Place): Arg {
+  return { kind: 'float', value: floatAt(value, place) };
 }
 
 function reference(name: string, place: Place, scope: Scope): Arg {
-  if (scope.has(name)) return { kind: 'value', name };
+  if (scope.has(name)) return ref(name);
   throw place.error(
     'E_REF',
     `'${name.slice(0, 80)}' is not defined`,
@@ -188,13 +150,9 @@ function reference(name: string, place: Place, scope: Scope): Arg {
   );
 }
 
-function optionalTensor(
-  value: JsonValue | undefined,
-  place: Place,
-  ref: (v: JsonValue, at: Place) => Arg,
-): Arg {
+function optionalTensor(value: JsonValue | undefined, place: Place, scope: Scope): Arg {
   const key = onlyKey(value, place, ['as_tensor', 'as_none']);
-  return key === 'as_none' ? null : ref(objectAt(value, place)[key], place.at(key));
+  return key === 'as_none' ? null : tensor(objectAt(value, place)[key], place.at(key), scope);
 }
 
 /** `{as_name}` is a use of a symbolic value; the other keys are literals. */
@@ -204,21 +162,16 @@ function symbolic(value: JsonValue | undefined, place: Place, scope: Scope): Arg
   const here = place.at(key);
   if (key === 'as_name') return reference(nameAt(inner, here), place, scope);
   if (key === 'as_int') return integerAt(inner, here);
-  return key === 'as_bool'
-    ? booleanAt(inner, here)
-    : { kind: 'float', value: floatAt(inner, here) };
+  return key === 'as_bool' ? booleanAt(inner, here) : float(inner, here);
 }
 
-function word(
-  words: ReadonlyMap<number, string>,
-  value: JsonValue | undefined,
-  place: Place,
-  what: string,
-): string {
-  const number = integerAt(value, place);
-  const found = words.get(Number(number));
-  if (found === undefined) throw place.error('E_UNSUPPORTED', `${what} ${number} is not known`);
-  return found;
+function wordOf(words: ReadonlyMap<number, string>, what: string): ReadArgument {
+  return (value, place) => {
+    const number = integerAt(value, place);
+    const word = words.get(Number(number));
+    if (word === undefined) throw place.error('E_UNSUPPORTED', `${what} ${number} is not known`);
+    return { kind: 'layout', word };
+  };
 }
 
 function dtypeAt(value: JsonValue | undefined, place: Place): DType {
