@@ -34,25 +34,7 @@ export const OPT: Family = {
     const tied = config.flag('tie_word_embeddings', true);
     const activation = activationOf(config, ['activation_function'], 'relu');
     const layers = config.count('num_hidden_layers');
-
-    const layer = (x: Tensor, dtype: DType): Tensor => {
-      const norm = (name: string, y: Tensor): Tensor => layerNorm(name, y, width, EPS, dtype);
-      // A norm comes before each part, or after each sum.
-      const part = (name: string, y: Tensor, body: (z: Tensor) => Tensor): Tensor =>
-        first ? y.add(body(norm(name, y))) : norm(name, y.add(body(y)));
-      const seen = part('self_attn_layer_norm', x, (y) =>
-        scope('self_attn', () =>
-          biasedAttention(y, { width, heads, names: NAMES, causal: true, dtype }),
-        ),
-      );
-      return part('final_layer_norm', seen, (y) =>
-        twoLayers(y, { width, hidden, names: ['fc1', 'fc2'], activation, dtype }),
-      );
-    };
-    const resize = (name: string, x: Tensor, from: number, to: number, dtype: DType): Tensor =>
-      from === to
-        ? x
-        : new Linear(`model.decoder.${name}`, from, to, { bias: false, dtype }).forward(x);
+    const form = { width, heads, hidden, activation, normFirst: first };
     const logits = (ids: Tensor, options: ProgramOptions): Tensor => {
       const { seq, layers: count, dtype, vocabulary: rows = vocabulary } = options;
       const table = new Embedding('model.decoder.embed_tokens', rows, narrow, { dtype });
@@ -61,7 +43,7 @@ export const OPT: Family = {
       });
       const embedded = resize('project_in', table.forward(ids), narrow, width, dtype);
       const x = embedded.add(places.forward(arange(seq + OFFSET, { start: OFFSET }).unsqueeze(0)));
-      const last = layersBelow('model.decoder.layers', count, x, (y) => layer(y, dtype));
+      const last = layersBelow('model.decoder.layers', count, x, (y) => layer(y, form, dtype));
       const normed = ends
         ? layerNorm('model.decoder.final_layer_norm', last, width, EPS, dtype)
         : last;
@@ -82,3 +64,33 @@ export const OPT: Family = {
     };
   },
 };
+
+interface LayerForm {
+  readonly width: number;
+  readonly heads: number;
+  readonly hidden: number;
+  readonly activation: ReturnType<typeof activationOf>;
+  /** A norm comes before each part, or after each sum. */
+  readonly normFirst: boolean;
+}
+
+function layer(x: Tensor, form: LayerForm, dtype: DType): Tensor {
+  const { width, heads, hidden, activation, normFirst } = form;
+  const norm = (name: string, y: Tensor): Tensor => layerNorm(name, y, width, EPS, dtype);
+  const part = (name: string, y: Tensor, body: (z: Tensor) => Tensor): Tensor =>
+    normFirst ? y.add(body(norm(name, y))) : norm(name, y.add(body(y)));
+  const seen = part('self_attn_layer_norm', x, (y) =>
+    scope('self_attn', () =>
+      biasedAttention(y, { width, heads, names: NAMES, causal: true, dtype }),
+    ),
+  );
+  return part('final_layer_norm', seen, (y) =>
+    twoLayers(y, { width, hidden, names: ['fc1', 'fc2'], activation, dtype }),
+  );
+}
+
+/** A projection between the width of the embeddings and that of the layers, where they differ. */
+function resize(name: string, x: Tensor, from: number, to: number, dtype: DType): Tensor {
+  if (from === to) return x;
+  return new Linear(`model.decoder.${name}`, from, to, { bias: false, dtype }).forward(x);
+}
