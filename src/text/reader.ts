@@ -6,6 +6,7 @@
 
 import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
+import { isSpace } from './char.ts';
 import { MAX_DEPTH, MAX_NAME, placeAt } from './place.ts';
 
 /** An open bracket and its place. */
@@ -94,7 +95,7 @@ export abstract class TextReader {
         return;
       }
       const c = text.charCodeAt(this.pos);
-      if (c === 32 || c === 10 || c === 13 || c === 9) this.pos++;
+      if (isSpace(c)) this.pos++;
       else if (c === first && text.startsWith(comment, this.pos)) {
         const stop = text.indexOf('\n', this.pos);
         this.pos = stop < 0 ? end : Math.min(stop, end);
@@ -180,12 +181,4 @@ export abstract class TextReader {
     this.expect(close);
     return out;
   }
-}
-
-export function isDigit(c: number): boolean {
-  return c >= 48 && c <= 57;
-}
-
-export function isLetterOrDigit(c: number): boolean {
-  return (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || isDigit(c);
 }

@@ -1,6 +1,7 @@
 /** Parses the types and arguments of graph text. */
 
 import { suggestion } from '../../errors.ts';
+import { CHAR } from '../../text/char.ts';
 import { type Arg, type Dim, type DType, DTYPES, type Sym, type ValueType } from '../types.ts';
 import { NONE_TYPE, ref, tensorType } from '../value.ts';
 import { impliedSize } from './sizes.ts';
@@ -170,7 +171,7 @@ function readWord(reader: GraphReader): string {
   let end = start;
   for (
     let c = reader.text.charCodeAt(end);
-    isNameCode(c) || c === 58 || c === 45;
+    isNameCode(c) || c === CHAR.COLON || c === CHAR.MINUS;
     c = reader.text.charCodeAt(++end)
   );
   if (end === start) reader.expected('a word');

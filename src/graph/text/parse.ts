@@ -2,6 +2,7 @@
 
 import { defined } from '../../defined.ts';
 import { suggestion } from '../../errors.ts';
+import { CHAR, isDigit } from '../../text/char.ts';
 import { lintGraph, type Retype } from '../lint.ts';
 import type { Arg, Dim, GivenSharding, Graph, Node, Output, Role, ValueType } from '../types.ts';
 import { isList, NO_KWARGS, setOwn, tensorType } from '../value.ts';
@@ -287,7 +288,7 @@ function keywordAt(reader: GraphReader): string | undefined {
   reader.blanks();
   const start = reader.pos;
   const c = reader.text.charCodeAt(start);
-  if (c !== 34 && (!isNameCode(c) || (c >= 48 && c <= 57))) return undefined;
+  if (c !== CHAR.QUOTE && (!isNameCode(c) || isDigit(c))) return undefined;
   const name = reader.name('an argument');
   if (reader.accept('=')) return name;
   reader.pos = start;

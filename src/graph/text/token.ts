@@ -1,6 +1,7 @@
 /** Tokenizer of graph text: by character codes, positions for every error, no look-behind. */
 
 import { type ErrorDetails, ShardwrightError } from '../../errors.ts';
+import { CHAR, isDigit, isLetterOrDigit } from '../../text/char.ts';
 import { MAX_NAME, placeAt } from '../../text/place.ts';
 
 export class GraphReader {
@@ -46,9 +47,9 @@ export class GraphReader {
     const { text } = this;
     for (;;) {
       const c = text.charCodeAt(this.pos);
-      if (c === 32 || c === 9 || c === 13) {
+      if (c === CHAR.SPACE || c === CHAR.TAB || c === CHAR.RETURN) {
         this.pos++;
-      } else if (c === 35) {
+      } else if (c === CHAR.HASH) {
         const end = text.indexOf('\n', this.pos);
         this.pos = end < 0 ? text.length : end;
         return;
@@ -60,7 +61,7 @@ export class GraphReader {
   space(): void {
     for (;;) {
       this.blanks();
-      if (this.text.charCodeAt(this.pos) !== 10) return;
+      if (this.text.charCodeAt(this.pos) !== CHAR.NEWLINE) return;
       this.pos++;
     }
   }
@@ -68,7 +69,7 @@ export class GraphReader {
   endLine(): void {
     this.blanks();
     if (this.pos >= this.text.length) return;
-    if (this.text.charCodeAt(this.pos) !== 10) this.expected('the end of the line');
+    if (this.text.charCodeAt(this.pos) !== CHAR.NEWLINE) this.expected('the end of the line');
     this.pos++;
   }
 
@@ -102,7 +103,7 @@ export class GraphReader {
     if (this.text[this.pos] === '"') return this.string(what);
     const start = this.pos;
     const first = this.text.charCodeAt(start);
-    if (!isNameCode(first) || (first >= 48 && first <= 57) || first === 46) this.expected(what);
+    if (!isNameCode(first) || isDigit(first) || first === CHAR.DOT) this.expected(what);
     let end = start + 1;
     while (isNameCode(this.text.charCodeAt(end))) end++;
     if (end - start > MAX_NAME)
@@ -118,9 +119,10 @@ export class GraphReader {
     let end = start + 1;
     for (;;) {
       const c = this.text.charCodeAt(end);
-      if (Number.isNaN(c) || c === 10) this.fail('the string has no closing quote', start);
-      if (c === 92) end += 2;
-      else if (c === 34) break;
+      if (Number.isNaN(c) || c === CHAR.NEWLINE)
+        this.fail('the string has no closing quote', start);
+      if (c === CHAR.BACKSLASH) end += 2;
+      else if (c === CHAR.QUOTE) break;
       else end++;
     }
     this.pos = end + 1;
@@ -155,7 +157,7 @@ export class GraphReader {
 
   skipDigits(from: number): number {
     let end = from;
-    for (let c = this.text.charCodeAt(end); c >= 48 && c <= 57; c = this.text.charCodeAt(++end));
+    for (let c = this.text.charCodeAt(end); isDigit(c); c = this.text.charCodeAt(++end));
     return end;
   }
 }
@@ -169,7 +171,5 @@ export function exactInteger(digits: string): number | bigint {
 
 /** Letter, digit, `_` or `.`. */
 export function isNameCode(c: number): boolean {
-  return (
-    (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || (c >= 48 && c <= 57) || c === 95 || c === 46
-  );
+  return isLetterOrDigit(c) || c === CHAR.UNDERSCORE || c === CHAR.DOT;
 }

@@ -6,6 +6,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import { exactInteger } from '../../graph/text/token.ts';
+import { CHAR, isDigit, isSpace } from '../../text/char.ts';
 import { placeAt } from '../../text/place.ts';
 
 export type JsonValue =
@@ -56,11 +57,11 @@ class JsonReader {
     const { text } = this;
     const c = text.charCodeAt(this.pos);
     switch (c) {
-      case 123: // {
+      case CHAR.OPEN_BRACE:
         return this.object(depth + 1);
-      case 91: // [
+      case CHAR.OPEN_BRACKET:
         return this.array(depth + 1);
-      case 34: // "
+      case CHAR.QUOTE:
         return this.string();
       case 116: // t
         return this.word('true', true);
@@ -69,7 +70,7 @@ class JsonReader {
       case 110: // n
         return this.word('null', null);
       default:
-        if (c === 45 || (c >= 48 && c <= 57)) return this.number();
+        if (c === CHAR.MINUS || isDigit(c)) return this.number();
         return this.expected('a value');
     }
   }
@@ -79,14 +80,14 @@ class JsonReader {
     const record = Object.create(null) as Record<string, JsonValue>;
     this.pos++;
     this.blanks();
-    if (this.text.charCodeAt(this.pos) === 125) {
+    if (this.text.charCodeAt(this.pos) === CHAR.CLOSE_BRACE) {
       this.pos++;
       return record;
     }
     for (;;) {
       this.blanks();
       const at = this.pos;
-      if (this.text.charCodeAt(at) !== 34) this.expected('a key in quotes');
+      if (this.text.charCodeAt(at) !== CHAR.QUOTE) this.expected('a key in quotes');
       const key = this.string();
       if (key in record)
         this.fail(
@@ -95,14 +96,14 @@ class JsonReader {
           at,
         );
       this.blanks();
-      if (this.text.charCodeAt(this.pos) !== 58) this.expected(`':'`);
+      if (this.text.charCodeAt(this.pos) !== CHAR.COLON) this.expected(`':'`);
       this.pos++;
       record[key] = this.value(depth);
       this.blanks();
       const c = this.text.charCodeAt(this.pos);
-      if (c !== 44 && c !== 125) this.expected(`',' or '}'`);
+      if (c !== CHAR.COMMA && c !== CHAR.CLOSE_BRACE) this.expected(`',' or '}'`);
       this.pos++;
-      if (c === 125) return record;
+      if (c === CHAR.CLOSE_BRACE) return record;
     }
   }
 
@@ -111,7 +112,7 @@ class JsonReader {
     const items: JsonValue[] = [];
     this.pos++;
     this.blanks();
-    if (this.text.charCodeAt(this.pos) === 93) {
+    if (this.text.charCodeAt(this.pos) === CHAR.CLOSE_BRACKET) {
       this.pos++;
       return items;
     }
@@ -119,9 +120,9 @@ class JsonReader {
       items.push(this.value(depth));
       this.blanks();
       const c = this.text.charCodeAt(this.pos);
-      if (c !== 44 && c !== 93) this.expected(`',' or ']'`);
+      if (c !== CHAR.COMMA && c !== CHAR.CLOSE_BRACKET) this.expected(`',' or ']'`);
       this.pos++;
-      if (c === 93) return items;
+      if (c === CHAR.CLOSE_BRACKET) return items;
     }
   }
 
@@ -137,11 +138,11 @@ class JsonReader {
     let plain = true;
     for (;;) {
       const c = text.charCodeAt(end);
-      if (c === 34) break;
+      if (c === CHAR.QUOTE) break;
       if (Number.isNaN(c)) this.fail('E_SYNTAX', 'the string has no closing quote', start);
       if (c < 32)
         this.fail('E_SYNTAX', 'a control character in a string must be written as \\u00XX', end);
-      if (c === 92) {
+      if (c === CHAR.BACKSLASH) {
         plain = false;
         end++;
       }
@@ -168,13 +169,13 @@ class JsonReader {
   private number(): number | bigint {
     const { text } = this;
     const start = this.pos;
-    let end = text.charCodeAt(start) === 45 ? start + 1 : start;
+    let end = text.charCodeAt(start) === CHAR.MINUS ? start + 1 : start;
     const first = end;
     end = digits(text, end);
-    if (end === first || (text.charCodeAt(first) === 48 && end > first + 1))
+    if (end === first || (text.charCodeAt(first) === CHAR.ZERO && end > first + 1))
       this.expected('a number');
     let whole = true;
-    if (text.charCodeAt(end) === 46) {
+    if (text.charCodeAt(end) === CHAR.DOT) {
       const from = end + 1;
       end = digits(text, from);
       if (end === from) this.fail('E_SYNTAX', 'digits must follow the decimal point', from);
@@ -183,7 +184,7 @@ class JsonReader {
     const e = text.charCodeAt(end);
     if (e === 101 || e === 69) {
       const sign = text.charCodeAt(end + 1);
-      const from = sign === 43 || sign === 45 ? end + 2 : end + 1;
+      const from = sign === 43 || sign === CHAR.MINUS ? end + 2 : end + 1;
       end = digits(text, from);
       if (end === from) this.fail('E_SYNTAX', 'digits must follow the exponent', from);
       whole = false;
@@ -204,7 +205,7 @@ class JsonReader {
     const { text } = this;
     for (;;) {
       const c = text.charCodeAt(this.pos);
-      if (c !== 32 && c !== 10 && c !== 13 && c !== 9) return;
+      if (!isSpace(c)) return;
       this.pos++;
     }
   }
@@ -227,6 +228,6 @@ class JsonReader {
 
 function digits(text: string, from: number): number {
   let end = from;
-  for (let c = text.charCodeAt(end); c >= 48 && c <= 57; c = text.charCodeAt(++end));
+  for (let c = text.charCodeAt(end); isDigit(c); c = text.charCodeAt(++end));
   return end;
 }

@@ -6,6 +6,7 @@
 
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { CHAR, isDigit, isLetter } from '../../text/char.ts';
 import { MAX_DEPTH, MAX_NAME, placeAt } from '../../text/place.ts';
 
 export const END = 0;
@@ -20,9 +21,10 @@ export const OPERATOR = 6;
 // Character classes: 1 starts a name, 2 digit, 3 blank.
 const CLASS = new Uint8Array(128);
 for (let c = 0; c < 128; c++) {
-  if ((c >= 97 && c <= 122) || (c >= 65 && c <= 90) || c === 95) CLASS[c] = 1;
-  else if (c >= 48 && c <= 57) CLASS[c] = 2;
-  else if (c === 32 || c === 9 || c === 13 || c === 12) CLASS[c] = 3;
+  if (isLetter(c) || c === CHAR.UNDERSCORE) CLASS[c] = 1;
+  else if (isDigit(c)) CLASS[c] = 2;
+  else if (c === CHAR.SPACE || c === CHAR.TAB || c === CHAR.RETURN || c === CHAR.FORM_FEED)
+    CLASS[c] = 3;
 }
 
 export class Scanner {
@@ -66,51 +68,48 @@ export class Scanner {
         pos++;
         continue;
       }
-      if (cls === 1) {
-        this.start = pos;
-        do pos++;
-        while (pos < limit && isNamePart(text.charCodeAt(pos)));
-        this.end = pos;
-        if (pos - this.start > MAX_NAME)
-          this.fail(
-            'E_LIMIT',
-            `a name of ${pos - this.start} characters; at most ${MAX_NAME} are allowed`,
-          );
-        return (this.kind = NAME);
-      }
-      if (c === 10) {
-        // `lineStart` still belongs to the line that ends here; it moves once the newline is
-        // consumed.
-        if (this.depth > 0) {
-          this.line++;
-          this.lineStart = ++pos;
-          continue;
-        }
-        if (this.kind === NEWLINE) {
-          this.line++;
-          this.lineStart = ++pos;
-          continue;
-        }
-        this.start = pos;
-        this.end = pos + 1;
+      if (cls === 1) return this.name(pos);
+      if (c === CHAR.NEWLINE) {
+        const at = pos++;
         this.line++;
-        this.lineStart = pos + 1;
+        this.lineStart = pos;
+        // An empty line ends no statement, and neither does a line inside brackets.
+        if (this.depth > 0 || this.kind === NEWLINE) continue;
+        this.start = at;
+        this.end = pos;
         return (this.kind = NEWLINE);
       }
-      if (c === 35) {
-        let stop = text.indexOf('\n', pos);
-        if (stop < 0 || stop > limit) stop = limit;
-        this.commentStart = pos;
-        this.commentEnd = stop;
-        if (this.kind === NEWLINE && this.depth === 0) this.loneComment = pos;
-        pos = stop;
+      if (c === CHAR.HASH) {
+        pos = this.comment(pos);
         continue;
       }
       this.start = pos;
-      if (cls === 2 || (c === 46 && isDigit(text.charCodeAt(pos + 1)))) return this.number(pos);
-      if (c === 34 || c === 39) return this.string(pos, c);
+      if (cls === 2 || (c === CHAR.DOT && isDigit(text.charCodeAt(pos + 1))))
+        return this.number(pos);
+      if (c === CHAR.QUOTE || c === CHAR.APOSTROPHE) return this.string(pos, c);
       return this.punctuation(pos, c);
     }
+  }
+
+  private name(from: number): number {
+    const { text, limit } = this;
+    let pos = from;
+    do pos++;
+    while (pos < limit && isNamePart(text.charCodeAt(pos)));
+    this.start = from;
+    this.end = pos;
+    if (pos - from > MAX_NAME)
+      this.fail('E_LIMIT', `a name of ${pos - from} characters; at most ${MAX_NAME} are allowed`);
+    return (this.kind = NAME);
+  }
+
+  /** Notes a comment and returns where it ends. */
+  private comment(from: number): number {
+    const stop = this.text.indexOf('\n', from);
+    this.commentStart = from;
+    this.commentEnd = stop < 0 || stop > this.limit ? this.limit : stop;
+    if (this.kind === NEWLINE && this.depth === 0) this.loneComment = from;
+    return this.commentEnd;
   }
 
   private number(from: number): number {
@@ -118,7 +117,7 @@ export class Scanner {
     let pos = from;
     let kind = INTEGER;
     while (isDigit(text.charCodeAt(pos))) pos++;
-    if (text.charCodeAt(pos) === 46) {
+    if (text.charCodeAt(pos) === CHAR.DOT) {
       kind = FLOAT;
       pos++;
       while (isDigit(text.charCodeAt(pos))) pos++;
@@ -126,7 +125,7 @@ export class Scanner {
     const e = text.charCodeAt(pos);
     if (e === 101 || e === 69) {
       const sign = text.charCodeAt(pos + 1);
-      let digits = sign === 43 || sign === 45 ? pos + 2 : pos + 1;
+      let digits = sign === 43 || sign === CHAR.MINUS ? pos + 2 : pos + 1;
       if (isDigit(text.charCodeAt(digits))) {
         kind = FLOAT;
         while (isDigit(text.charCodeAt(digits))) digits++;
@@ -143,10 +142,10 @@ export class Scanner {
     const { text, limit } = this;
     let pos = from + 1;
     for (;;) {
-      const c = pos < limit ? text.charCodeAt(pos) : 10;
+      const c = pos < limit ? text.charCodeAt(pos) : CHAR.NEWLINE;
       if (c === quote) break;
-      if (c === 92) pos++;
-      else if (c === 10)
+      if (c === CHAR.BACKSLASH) pos++;
+      else if (c === CHAR.NEWLINE)
         this.fail(
           'E_SYNTAX',
           'the string has no closing quote',
@@ -163,9 +162,9 @@ export class Scanner {
     const { text } = this;
     this.end = pos + 1;
     switch (c) {
-      case 40: // ( [ {
-      case 91:
-      case 123:
+      case CHAR.OPEN_PAREN:
+      case CHAR.OPEN_BRACKET:
+      case CHAR.OPEN_BRACE:
         if (++this.depth > MAX_DEPTH)
           this.fail(
             'E_LIMIT',
@@ -174,26 +173,27 @@ export class Scanner {
             'no graph needs this; check that the text is a graph',
           );
         return (this.kind = c);
-      case 41: // ) ] }
-      case 93:
-      case 125:
+      case CHAR.CLOSE_PAREN:
+      case CHAR.CLOSE_BRACKET:
+      case CHAR.CLOSE_BRACE:
         if (--this.depth < 0) this.fail('E_SYNTAX', `'${text[pos]}' closes no bracket`, pos);
         return (this.kind = c);
-      case 44: // , : ; .
-      case 58:
-      case 59:
-      case 46:
+      case CHAR.COMMA:
+      case CHAR.COLON:
+      case CHAR.SEMICOLON:
+      case CHAR.DOT:
         return (this.kind = c);
       default:
         break;
     }
     const d = text.charCodeAt(pos + 1);
     // ** // << >> == != <= >= += -= *= /= %= @= &= |= ^= ->
-    const doubled = d === c && (c === 42 || c === 47 || c === 60 || c === 62);
-    const withEquals = d === 61 && '=!<>+-*/%@&|^'.includes(text[pos]);
-    if (doubled || withEquals || (c === 45 && d === 62)) {
+    const doubled =
+      d === c && (c === CHAR.STAR || c === CHAR.SLASH || c === CHAR.LESS || c === CHAR.GREATER);
+    const withEquals = d === CHAR.EQUALS && '=!<>+-*/%@&|^'.includes(text[pos]);
+    if (doubled || withEquals || (c === CHAR.MINUS && d === CHAR.GREATER)) {
       this.end = pos + 2;
-      if (doubled && text.charCodeAt(pos + 2) === 61) this.end++;
+      if (doubled && text.charCodeAt(pos + 2) === CHAR.EQUALS) this.end++;
       return (this.kind = OPERATOR);
     }
     if (!'=+-*/%@<>&|^~'.includes(text[pos]))
@@ -257,10 +257,6 @@ export class Scanner {
         hint ?? 'check the text against the output of print_readable(); it may be cut or edited',
     });
   }
-}
-
-function isDigit(c: number): boolean {
-  return c >= 48 && c <= 57;
 }
 
 function isNamePart(c: number): boolean {

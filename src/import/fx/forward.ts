@@ -2,6 +2,7 @@
 
 import { defined } from '../../defined.ts';
 import type { Retention, ValueType } from '../../graph/types.ts';
+import { CHAR } from '../../text/char.ts';
 import { END, INTEGER, NAME, NEWLINE, OPERATOR, type Scanner, STRING } from '../file/scan.ts';
 import type { DraftRef, FxInput, FxNode, FxReturn } from './record.ts';
 import type { Annotations } from './text/annotation.ts';
@@ -40,12 +41,12 @@ export class ForwardBody {
   read(indent: number): void {
     const { scanner } = this;
     scanner.next();
-    scanner.expect(40, `'('`);
+    scanner.expect(CHAR.OPEN_PAREN, `'('`);
     scanner.next();
     this.parameters();
     scanner.next();
     this.returnAnnotation();
-    scanner.expect(58, `':'`);
+    scanner.expect(CHAR.COLON, `':'`);
     scanner.next();
     scanner.expect(NEWLINE, 'the end of the line');
     scanner.next();
@@ -75,23 +76,23 @@ export class ForwardBody {
       this.inputs[previous.at] = previous.input;
       previous = undefined;
     };
-    while (scanner.at(44)) {
+    while (scanner.at(CHAR.COMMA)) {
       scanner.next();
       describe();
-      if (scanner.at(41)) break;
+      if (scanner.at(CHAR.CLOSE_PAREN)) break;
       scanner.expect(NAME, 'a parameter');
       const { start: offset, line } = scanner;
       const name = scanner.word();
       scanner.next();
       let type: ValueType | undefined;
-      if (scanner.at(58)) {
+      if (scanner.at(CHAR.COLON)) {
         scanner.next();
         if (scanner.at(STRING)) {
           type = this.annotations.read(scanner);
           scanner.next();
         } else this.dottedAnnotation();
       }
-      if (scanner.at(61)) {
+      if (scanner.at(CHAR.EQUALS)) {
         scanner.next();
         this.expressions.value(0);
       }
@@ -100,7 +101,7 @@ export class ForwardBody {
       this.inputs.push(previous.input);
       describe();
     }
-    scanner.expect(41, `',' or ')'`);
+    scanner.expect(CHAR.CLOSE_PAREN, `',' or ')'`);
   }
 
   /**
@@ -111,10 +112,10 @@ export class ForwardBody {
     const { scanner } = this;
     if (!scanner.at(OPERATOR) || scanner.word() !== '->') return;
     scanner.next();
-    if (scanner.at(58)) scanner.expected('a type');
-    for (let depth = 0; depth > 0 || !scanner.at(58); scanner.next()) {
-      if (scanner.at(91) || scanner.at(40)) depth++;
-      if (scanner.at(93) || scanner.at(41)) depth--;
+    if (scanner.at(CHAR.COLON)) scanner.expected('a type');
+    for (let depth = 0; depth > 0 || !scanner.at(CHAR.COLON); scanner.next()) {
+      if (scanner.at(CHAR.OPEN_BRACKET) || scanner.at(CHAR.OPEN_PAREN)) depth++;
+      if (scanner.at(CHAR.CLOSE_BRACKET) || scanner.at(CHAR.CLOSE_PAREN)) depth--;
       if (scanner.at(NEWLINE) || scanner.atEnd()) scanner.expected(`':'`);
     }
   }
@@ -124,7 +125,7 @@ export class ForwardBody {
     const { scanner } = this;
     scanner.expect(NAME, 'a type');
     scanner.next();
-    while (scanner.at(46)) {
+    while (scanner.at(CHAR.DOT)) {
       scanner.next();
       scanner.expect(NAME, 'a name');
       scanner.next();
@@ -144,10 +145,10 @@ export class ForwardBody {
     const { start, line } = scanner;
     const name = scanner.word();
     const kind = scanner.next();
-    if (kind === 61) this.assignment(name, undefined, start, line);
-    else if (kind === 58) this.annotated(name, start, line);
-    else if (kind === 44) this.unpacking(name, start, line);
-    else if (kind === 91)
+    if (kind === CHAR.EQUALS) this.assignment(name, undefined, start, line);
+    else if (kind === CHAR.COLON) this.annotated(name, start, line);
+    else if (kind === CHAR.COMMA) this.unpacking(name, start, line);
+    else if (kind === CHAR.OPEN_BRACKET)
       scanner.fail(
         'E_UNSUPPORTED',
         `'${name}' is changed in place`,
@@ -163,7 +164,7 @@ export class ForwardBody {
       );
     else scanner.expected(`'=', ':' or ','`);
     // Freed names or further declarations follow ';'.
-    while (scanner.at(59)) {
+    while (scanner.at(CHAR.SEMICOLON)) {
       scanner.next();
       if (scanner.at(NEWLINE) || scanner.at(END)) break;
       this.freedNames();
@@ -176,18 +177,18 @@ export class ForwardBody {
     const { scanner } = this;
     scanner.expect(NAME, 'a name');
     const { start, end, line } = scanner;
-    if (scanner.next() === 58) {
+    if (scanner.next() === CHAR.COLON) {
       this.annotated(scanner.text.slice(start, end), start, line);
       return;
     }
-    scanner.expect(61, `'=' or ':'`);
+    scanner.expect(CHAR.EQUALS, `'=' or ':'`);
     for (;;) {
       scanner.next();
       scanner.expect(NAME, `a name or 'None'`);
       const last = scanner.is('None');
       scanner.next();
       if (last) return;
-      scanner.expect(61, `'='`);
+      scanner.expect(CHAR.EQUALS, `'='`);
     }
   }
 
@@ -204,7 +205,7 @@ export class ForwardBody {
     scanner.next();
     scanner.expect(STRING, 'a type in quotes');
     const type = this.annotations.read(scanner);
-    if (scanner.next() === 61) {
+    if (scanner.next() === CHAR.EQUALS) {
       this.assignment(name, type, offset, line);
       return;
     }
@@ -260,12 +261,12 @@ export class ForwardBody {
   private unpacking(first: string, offset: number, line: number): void {
     const { scanner } = this;
     const names: { name: string; offset: number; line: number }[] = [{ name: first, offset, line }];
-    while (scanner.at(44)) {
+    while (scanner.at(CHAR.COMMA)) {
       if (scanner.next() !== NAME) break;
       names.push({ name: scanner.word(), offset: scanner.start, line: scanner.line });
       scanner.next();
     }
-    scanner.expect(61, `'=' or ','`);
+    scanner.expect(CHAR.EQUALS, `'=' or ','`);
     scanner.next();
     if (!scanner.is('fx_pytree'))
       scanner.fail(
@@ -306,11 +307,11 @@ export class ForwardBody {
   private callOf(name: string): void {
     const { scanner } = this;
     scanner.next();
-    scanner.expect(46, `'.'`);
+    scanner.expect(CHAR.DOT, `'.'`);
     scanner.next();
     if (!scanner.is(name)) scanner.expected(`'${name}'`);
     scanner.next();
-    scanner.expect(40, `'('`);
+    scanner.expect(CHAR.OPEN_PAREN, `'('`);
     scanner.next();
   }
 
@@ -320,8 +321,18 @@ export class ForwardBody {
     let depth = 1;
     while (depth > 0) {
       if (scanner.at(END)) scanner.expected(`')'`);
-      if (scanner.at(40) || scanner.at(91) || scanner.at(123)) depth++;
-      if (scanner.at(41) || scanner.at(93) || scanner.at(125)) depth--;
+      if (
+        scanner.at(CHAR.OPEN_PAREN) ||
+        scanner.at(CHAR.OPEN_BRACKET) ||
+        scanner.at(CHAR.OPEN_BRACE)
+      )
+        depth++;
+      if (
+        scanner.at(CHAR.CLOSE_PAREN) ||
+        scanner.at(CHAR.CLOSE_BRACKET) ||
+        scanner.at(CHAR.CLOSE_BRACE)
+      )
+        depth--;
       scanner.next();
     }
   }
@@ -332,15 +343,15 @@ export class ForwardBody {
     if (scanner.is('pytree')) {
       this.callOf('tree_unflatten');
       this.returnList();
-      scanner.expect(44, `','`);
+      scanner.expect(CHAR.COMMA, `','`);
       scanner.next();
       this.skipArguments();
-    } else if (scanner.at(40) || scanner.at(91)) this.returnList();
+    } else if (scanner.at(CHAR.OPEN_PAREN) || scanner.at(CHAR.OPEN_BRACKET)) this.returnList();
     else {
       scanner.expect(NAME, 'a value');
       this.returnEntry();
     }
-    if (scanner.at(44))
+    if (scanner.at(CHAR.COMMA))
       scanner.fail(
         'E_UNSUPPORTED',
         'the return is a bare list',
@@ -351,16 +362,17 @@ export class ForwardBody {
 
   private returnList(): void {
     const { scanner } = this;
-    const close = scanner.at(40) ? 41 : 93;
-    if (!scanner.at(40) && !scanner.at(91)) scanner.expected(`'['`);
+    const close = scanner.at(CHAR.OPEN_PAREN) ? CHAR.CLOSE_PAREN : CHAR.CLOSE_BRACKET;
+    if (!scanner.at(CHAR.OPEN_PAREN) && !scanner.at(CHAR.OPEN_BRACKET)) scanner.expected(`'['`);
     scanner.next();
     while (!scanner.at(close)) {
       this.returnEntry();
       this.describeReturn();
-      if (scanner.at(44)) {
+      if (scanner.at(CHAR.COMMA)) {
         scanner.next();
         this.describeReturn();
-      } else if (!scanner.at(close)) scanner.expected(`',' or '${close === 41 ? ')' : ']'}'`);
+      } else if (!scanner.at(close))
+        scanner.expected(`',' or '${close === CHAR.CLOSE_PAREN ? ')' : ']'}'`);
     }
     scanner.next();
   }
@@ -368,7 +380,7 @@ export class ForwardBody {
   private returnEntry(): void {
     const { scanner } = this;
     const offset = scanner.start;
-    if (scanner.at(40) || scanner.at(91) || scanner.at(123))
+    if (scanner.at(CHAR.OPEN_PAREN) || scanner.at(CHAR.OPEN_BRACKET) || scanner.at(CHAR.OPEN_BRACE))
       scanner.fail(
         'E_UNSUPPORTED',
         'a nested structure is returned',

@@ -2,6 +2,7 @@
  * Reads `print_readable()` text: the classes and their order; `forward.ts` reads their contents.
  */
 
+import { CHAR } from '../../text/char.ts';
 import { END, NAME, NEWLINE, Scanner } from '../file/scan.ts';
 import { ForwardBody } from './forward.ts';
 import type { FxClass } from './record.ts';
@@ -94,12 +95,12 @@ class FxParser {
       scanner.fail('E_LIMIT', `classes nest deeper than ${MAX_CLASS_DEPTH}`);
     scanner.next();
     const name = this.className();
-    scanner.expect(40, `'('`);
+    scanner.expect(CHAR.OPEN_PAREN, `'('`);
     scanner.next();
     this.dotted();
-    scanner.expect(41, `')'`);
+    scanner.expect(CHAR.CLOSE_PAREN, `')'`);
     scanner.next();
-    scanner.expect(58, `':'`);
+    scanner.expect(CHAR.COLON, `':'`);
     scanner.next();
     scanner.expect(NEWLINE, 'the end of the line');
     scanner.next();
@@ -139,12 +140,12 @@ class FxParser {
 
   private className(): string {
     const { scanner } = this;
-    if (scanner.at(60)) {
+    if (scanner.at(CHAR.LESS)) {
       // '<lambda>', the name of a nameless module
       scanner.next();
       if (!scanner.is('lambda')) scanner.expected(`'lambda'`);
       scanner.next();
-      scanner.expect(62, `'>'`);
+      scanner.expect(CHAR.GREATER, `'>'`);
       scanner.next();
       return '<lambda>';
     }
@@ -158,7 +159,7 @@ class FxParser {
     const { scanner } = this;
     scanner.expect(NAME, 'a name');
     scanner.next();
-    while (scanner.at(46)) {
+    while (scanner.at(CHAR.DOT)) {
       scanner.next();
       scanner.expect(NAME, 'a name');
       scanner.next();

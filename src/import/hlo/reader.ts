@@ -1,7 +1,8 @@
 /** Tokenizer of HLO text: names, types with layouts, and attribute values as ranges of the text. */
 
+import { CHAR, isDigit, isLetterOrDigit } from '../../text/char.ts';
 import { MAX_DEPTH } from '../../text/place.ts';
-import { type Bracket, isDigit, isLetterOrDigit, TextReader } from '../../text/reader.ts';
+import { type Bracket, TextReader } from '../../text/reader.ts';
 import type { HloType, Span } from './syntax.ts';
 
 const MAX_RANK = 64;
@@ -50,7 +51,7 @@ export class HloReader extends TextReader {
 
   /** Letter, digit, `_`, `.` or `-`. */
   protected override isWordCode(c: number): boolean {
-    return isLetterOrDigit(c) || c === 95 || c === 46 || c === 45;
+    return isLetterOrDigit(c) || c === CHAR.UNDERSCORE || c === CHAR.DOT || c === CHAR.MINUS;
   }
 
   within(span: Span): HloReader {

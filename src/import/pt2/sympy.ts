@@ -3,6 +3,7 @@
  * Integer(1))`, turned into the text that `print_readable()` shows: `s77 + 1`.
  */
 
+import { CHAR } from '../../text/char.ts';
 import type { Place } from './place.ts';
 
 const MAX_LENGTH = 4096;
@@ -131,7 +132,7 @@ class Srepr {
   }
 
   private blanks(): void {
-    while (this.source.charCodeAt(this.pos) === 32) this.pos++;
+    while (this.source.charCodeAt(this.pos) === CHAR.SPACE) this.pos++;
   }
 
   private expected(what: string): never {

@@ -9,6 +9,7 @@ import {
   type ValueType,
 } from '../../../graph/types.ts';
 import { tensorType, typeText } from '../../../graph/value.ts';
+import { CHAR, isDigit, isLowerLetter } from '../../../text/char.ts';
 import type { Scanner } from '../../file/scan.ts';
 
 const MAX_RANK = 64;
@@ -100,7 +101,7 @@ export class Annotations {
     }
     for (let i = end; i < to; i++) {
       const c = text.charCodeAt(i);
-      const word = (c >= 97 && c <= 122) || (c >= 48 && c <= 57) || c === 58 || c === 95;
+      const word = isLowerLetter(c) || isDigit(c) || c === CHAR.COLON || c === CHAR.UNDERSCORE;
       if (!word) bad(scanner, at + i, `expected a device, found '${text.slice(end, to)}'`);
     }
     return this.intern(tensorType(name, shape, stride, given));
@@ -130,18 +131,18 @@ function readDims(
 ): number {
   let pos = open + 1;
   for (;;) {
-    while (text.charCodeAt(pos) === 32) pos++;
+    while (text.charCodeAt(pos) === CHAR.SPACE) pos++;
     if (pos >= to) bad(scanner, at + to, `the annotation '${text}' ends inside its sizes`);
-    if (text.charCodeAt(pos) === 93) {
+    if (text.charCodeAt(pos) === CHAR.CLOSE_BRACKET) {
       if (dims.length > 0) bad(scanner, at + pos, `expected a size, found ']'`);
       return pos + 1;
     }
     const start = pos;
     let value = 0;
-    for (let c = text.charCodeAt(pos); c >= 48 && c <= 57; c = text.charCodeAt(++pos))
-      value = value * 10 + (c - 48);
+    for (let c = text.charCodeAt(pos); isDigit(c); c = text.charCodeAt(++pos))
+      value = value * 10 + (c - CHAR.ZERO);
     const next = text.charCodeAt(pos);
-    if (pos > start && (next === 44 || next === 93)) {
+    if (pos > start && (next === CHAR.COMMA || next === CHAR.CLOSE_BRACKET)) {
       if (!Number.isSafeInteger(value))
         scanner.fail('E_LIMIT', `the size ${text.slice(start, pos)} is beyond 2^53`, at + start);
       dims.push(value);
@@ -156,7 +157,7 @@ function readDims(
         at + open,
         'no tensor has so many dims',
       );
-    if (text.charCodeAt(pos) === 93) return pos + 1;
+    if (text.charCodeAt(pos) === CHAR.CLOSE_BRACKET) return pos + 1;
     pos++;
   }
 }

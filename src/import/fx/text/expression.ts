@@ -3,6 +3,7 @@
 import { exactInteger } from '../../../graph/text/token.ts';
 import type { Arg } from '../../../graph/types.ts';
 import { NO_KWARGS, setOwn } from '../../../graph/value.ts';
+import { CHAR, isDigit } from '../../../text/char.ts';
 import {
   END,
   FLOAT,
@@ -72,14 +73,14 @@ export class ExpressionReader {
   private operator(): string {
     const { kind } = this.scanner;
     if (kind === OPERATOR) return this.scanner.word();
-    return kind > OPERATOR && kind !== 61 ? String.fromCharCode(kind) : '';
+    return kind > OPERATOR && kind !== CHAR.EQUALS ? String.fromCharCode(kind) : '';
   }
 
   /** Tells whether the sign in hand belongs to a number: `-1`, `-inf`. */
   private numberFollows(): boolean {
     const { text, end } = this.scanner;
     const c = text.charCodeAt(end);
-    return (c >= 48 && c <= 57) || c === 46 || /^(inf|nan)\b/.test(text.slice(end, end + 4));
+    return isDigit(c) || c === CHAR.DOT || /^(inf|nan)\b/.test(text.slice(end, end + 4));
   }
 
   /**
@@ -91,8 +92,8 @@ export class ExpressionReader {
     const { start } = scanner;
     const first = scanner.word();
     const kind = scanner.next();
-    if (kind === 46) return this.dotted(first, start);
-    if (kind === 40) {
+    if (kind === CHAR.DOT) return this.dotted(first, start);
+    if (kind === CHAR.OPEN_PAREN) {
       if (this.names.has(first))
         scanner.fail('E_UNSUPPORTED', `the value '${first}' is called`, start);
       if (first === 'device') {
@@ -102,7 +103,7 @@ export class ExpressionReader {
       return this.call(`builtins.${first}`, []);
     }
     const value = this.names.lookup(first, start);
-    if (kind === 91) {
+    if (kind === CHAR.OPEN_BRACKET) {
       scanner.next();
       const index = this.index();
       this.closeOne();
@@ -121,7 +122,7 @@ export class ExpressionReader {
     let end = scanner.end;
     let last = first;
     let links = 0;
-    while (scanner.at(46)) {
+    while (scanner.at(CHAR.DOT)) {
       scanner.next();
       scanner.expect(NAME, 'a name');
       end = scanner.end;
@@ -129,7 +130,7 @@ export class ExpressionReader {
       links++;
       scanner.next();
     }
-    const called = scanner.at(40);
+    const called = scanner.at(CHAR.OPEN_PAREN);
     const bound = this.names.get(first);
     if (bound !== undefined || first === 'self') {
       if (first === 'self' && bound === undefined) {
@@ -185,7 +186,7 @@ export class ExpressionReader {
     const args = given;
     let kwargs: Record<string, Arg> | undefined;
     scanner.next();
-    while (!scanner.at(41)) {
+    while (!scanner.at(CHAR.CLOSE_PAREN)) {
       if (scanner.at(NAME) && this.equalsFollows()) {
         const { start } = scanner;
         const key = scanner.word();
@@ -200,8 +201,8 @@ export class ExpressionReader {
           scanner.fail('E_SYNTAX', 'a positional argument stands after a keyword');
         args.push(this.value(0));
       }
-      if (scanner.at(44)) scanner.next();
-      else if (!scanner.at(41)) scanner.expected(`',' or ')'`);
+      if (scanner.at(CHAR.COMMA)) scanner.next();
+      else if (!scanner.at(CHAR.CLOSE_PAREN)) scanner.expected(`',' or ')'`);
     }
     this.closeOne();
     return { kind: 'call', target, args, kwargs: kwargs ?? NO_KWARGS };
@@ -211,8 +212,8 @@ export class ExpressionReader {
   private equalsFollows(): boolean {
     const { text, end } = this.scanner;
     let at = end;
-    while (text.charCodeAt(at) === 32) at++;
-    return text.charCodeAt(at) === 61 && text.charCodeAt(at + 1) !== 61;
+    while (text.charCodeAt(at) === CHAR.SPACE) at++;
+    return text.charCodeAt(at) === CHAR.EQUALS && text.charCodeAt(at + 1) !== CHAR.EQUALS;
   }
 
   /**
@@ -221,7 +222,8 @@ export class ExpressionReader {
   private closeOne(): void {
     const { scanner } = this;
     scanner.next();
-    if (scanner.at(46) || scanner.at(40) || scanner.at(91)) this.nested();
+    if (scanner.at(CHAR.DOT) || scanner.at(CHAR.OPEN_PAREN) || scanner.at(CHAR.OPEN_BRACKET))
+      this.nested();
   }
 
   private nested(start = this.scanner.start): never {
@@ -242,8 +244,9 @@ export class ExpressionReader {
       case NAME: {
         const name = scanner.word();
         const kind = scanner.next();
-        if (kind === 46 || kind === 40) return this.literalCall(name, start, depth);
-        if (kind === 91) this.nested(start);
+        if (kind === CHAR.DOT || kind === CHAR.OPEN_PAREN)
+          return this.literalCall(name, start, depth);
+        if (kind === CHAR.OPEN_BRACKET) this.nested(start);
         return this.names.lookup(name, start);
       }
       case INTEGER: {
@@ -262,21 +265,21 @@ export class ExpressionReader {
         if (scanner.at(STRING)) scanner.expected(`',' or ')'`);
         return text;
       }
-      case 45: // -
+      case CHAR.MINUS: // -
       case 43: {
-        const negative = scanner.at(45);
+        const negative = scanner.at(CHAR.MINUS);
         scanner.next();
         return negate(this.value(depth + 1), negative) ?? this.nested();
       }
-      case 40:
+      case CHAR.OPEN_PAREN:
         return this.tuple(depth);
-      case 91: {
+      case CHAR.OPEN_BRACKET: {
         scanner.next();
-        const items = this.members(93, depth);
+        const items = this.members(CHAR.CLOSE_BRACKET, depth);
         scanner.next();
         return items;
       }
-      case 123:
+      case CHAR.OPEN_BRACE:
         return scanner.fail('E_UNSUPPORTED', 'a dictionary is passed as an argument', start);
       case END:
       case NEWLINE:
@@ -289,18 +292,18 @@ export class ExpressionReader {
   private tuple(depth: number): Arg {
     const { scanner } = this;
     scanner.next();
-    if (scanner.at(41)) {
+    if (scanner.at(CHAR.CLOSE_PAREN)) {
       scanner.next();
       return [];
     }
     const first = this.value(depth + 1);
-    if (scanner.at(41)) {
+    if (scanner.at(CHAR.CLOSE_PAREN)) {
       scanner.next();
       return first;
     }
-    scanner.expect(44, `',' or ')'`);
+    scanner.expect(CHAR.COMMA, `',' or ')'`);
     scanner.next();
-    const items = [first, ...this.members(41, depth)];
+    const items = [first, ...this.members(CHAR.CLOSE_PAREN, depth)];
     scanner.next();
     return items;
   }
@@ -311,7 +314,7 @@ export class ExpressionReader {
     const items: Arg[] = [];
     while (!scanner.at(close)) {
       items.push(this.value(depth + 1));
-      if (scanner.at(44)) scanner.next();
+      if (scanner.at(CHAR.COMMA)) scanner.next();
       else if (!scanner.at(close)) scanner.expected(`',' or '${String.fromCharCode(close)}'`);
     }
     return items;
@@ -324,22 +327,24 @@ export class ExpressionReader {
     let several = false;
     for (;;) {
       items.push(this.subscript());
-      if (!scanner.at(44)) break;
+      if (!scanner.at(CHAR.COMMA)) break;
       several = true;
       scanner.next();
-      if (scanner.at(93)) break;
+      if (scanner.at(CHAR.CLOSE_BRACKET)) break;
     }
-    scanner.expect(93, `',' or ']'`);
+    scanner.expect(CHAR.CLOSE_BRACKET, `',' or ']'`);
     return several ? items : items[0];
   }
 
   private subscript(): Arg {
     const { scanner } = this;
     const bound = (): Arg =>
-      scanner.at(58) || scanner.at(44) || scanner.at(93) ? null : this.value(0);
-    if (!scanner.at(58)) {
+      scanner.at(CHAR.COLON) || scanner.at(CHAR.COMMA) || scanner.at(CHAR.CLOSE_BRACKET)
+        ? null
+        : this.value(0);
+    if (!scanner.at(CHAR.COLON)) {
       const value = this.value(0);
-      if (!scanner.at(58)) return value;
+      if (!scanner.at(CHAR.COLON)) return value;
       return this.sliceFrom(value, bound);
     }
     return this.sliceFrom(null, bound);
@@ -349,7 +354,7 @@ export class ExpressionReader {
     const { scanner } = this;
     scanner.next();
     const stop = bound();
-    if (!scanner.at(58)) return { kind: 'slice', start, stop, step: null };
+    if (!scanner.at(CHAR.COLON)) return { kind: 'slice', start, stop, step: null };
     scanner.next();
     return { kind: 'slice', start, stop, step: bound() };
   }
@@ -357,11 +362,11 @@ export class ExpressionReader {
   /** `torch.float32`, `device(type='cpu')`, `slice(None, 4, None)` and their like. */
   private literalCall(name: string, start: number, depth: number): Arg {
     const { scanner } = this;
-    if (scanner.at(40)) {
+    if (scanner.at(CHAR.OPEN_PAREN)) {
       if (name === 'device') return this.device();
       if (name === 'slice') {
         scanner.next();
-        const parts = this.members(41, depth);
+        const parts = this.members(CHAR.CLOSE_PAREN, depth);
         scanner.next();
         if (parts.length < 1 || parts.length > 3)
           scanner.fail('E_SYNTAX', `slice takes 1 to 3 arguments, got ${parts.length}`, start);
@@ -375,11 +380,11 @@ export class ExpressionReader {
     const member = scanner.word();
     const kind = scanner.next();
     if (name === 'torch' && !this.names.has('torch')) {
-      if (kind === 46 && member === 'ops') return this.operatorName(start);
-      if (kind === 40 && member === 'device') return this.device();
-      if (kind !== 46 && kind !== 40) return this.torchValue(member, start);
+      if (kind === CHAR.DOT && member === 'ops') return this.operatorName(start);
+      if (kind === CHAR.OPEN_PAREN && member === 'device') return this.device();
+      if (kind !== CHAR.DOT && kind !== CHAR.OPEN_PAREN) return this.torchValue(member, start);
     }
-    if (kind === 40 || this.names.has(name)) return this.nested(start);
+    if (kind === CHAR.OPEN_PAREN || this.names.has(name)) return this.nested(start);
     return this.names.unknown(`${name}.${member}`, start);
   }
 
@@ -387,13 +392,13 @@ export class ExpressionReader {
   private operatorName(start: number): Arg {
     const { scanner } = this;
     let end = scanner.start;
-    while (scanner.at(46)) {
+    while (scanner.at(CHAR.DOT)) {
       scanner.next();
       scanner.expect(NAME, 'a name');
       end = scanner.end;
       scanner.next();
     }
-    return scanner.at(40) ? this.nested(start) : this.target(start, end);
+    return scanner.at(CHAR.OPEN_PAREN) ? this.nested(start) : this.target(start, end);
   }
 
   private torchValue(member: string, start: number): Arg {

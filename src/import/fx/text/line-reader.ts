@@ -1,5 +1,6 @@
 /** Reads a text line by line, with positions for errors. */
 
+import { CHAR, isLetterOrDigit } from '../../../text/char.ts';
 import { MAX_NAME } from '../../../text/place.ts';
 import type { Scanner } from '../../file/scan.ts';
 
@@ -81,12 +82,10 @@ export class LineReader {
 
 /** Tells whether a character code is a blank, a tab or a carriage return. */
 export function isBlank(c: number): boolean {
-  return c === 32 || c === 9 || c === 13;
+  return c === CHAR.SPACE || c === CHAR.TAB || c === CHAR.RETURN;
 }
 
 /** Tells whether a character code may be part of a name. */
 export function isName(c: number): boolean {
-  return (
-    (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || (c >= 48 && c <= 57) || c === 95 || c > 127
-  );
+  return isLetterOrDigit(c) || c === CHAR.UNDERSCORE || c > 127;
 }

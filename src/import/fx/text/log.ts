@@ -6,6 +6,7 @@
 
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import { md5 } from '../../../platform/platform.ts';
+import { CHAR } from '../../../text/char.ts';
 import { isJsonObject, type JsonObject, readJson } from '../../file/json.ts';
 
 interface LogGraph {
@@ -269,7 +270,7 @@ function eachLine(text: string, visit: (line: string, number: number) => void): 
   for (let pos = 0; pos < text.length; number++) {
     const stop = text.indexOf('\n', pos);
     const end = stop < 0 ? text.length : stop;
-    visit(text.slice(pos, text.charCodeAt(end - 1) === 13 ? end - 1 : end), number);
+    visit(text.slice(pos, text.charCodeAt(end - 1) === CHAR.RETURN ? end - 1 : end), number);
     pos = end + 1;
   }
 }

@@ -7,8 +7,9 @@
 import { suggestion } from '../../../errors.ts';
 import type { DType, TensorType } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
+import { CHAR, isDigit, isLetterOrDigit } from '../../../text/char.ts';
 import { MAX_DEPTH } from '../../../text/place.ts';
-import { type Bracket, isDigit, isLetterOrDigit, TextReader } from '../../../text/reader.ts';
+import { type Bracket, TextReader } from '../../../text/reader.ts';
 import { COMPLEX, LITERAL, scalarValue } from './scalar.ts';
 import type { Atom, Equation, Jaxpr, Parameter, Variable } from './syntax.ts';
 
@@ -63,7 +64,7 @@ export class JaxprParser extends TextReader {
   private readonly types = new Map<string, TensorType>();
 
   protected override isWordCode(c: number): boolean {
-    return isLetterOrDigit(c) || c === 95;
+    return isLetterOrDigit(c) || c === CHAR.UNDERSCORE;
   }
 
   /** `let NAME = jaxpr in ... jaxpr`. */
@@ -417,17 +418,17 @@ export class JaxprParser extends TextReader {
     const open: Bracket[] = [];
     for (let at = from; at < text.length; at++) {
       const c = text.charCodeAt(at);
-      if (c === 39 || c === 34) {
+      if (c === CHAR.APOSTROPHE || c === CHAR.QUOTE) {
         const close = closingQuote(text, at);
         if (close < 0) this.fail('the string has no closing quote', at);
         at = close;
-      } else if (c === 40 || c === 91 || c === 123) {
+      } else if (c === CHAR.OPEN_PAREN || c === CHAR.OPEN_BRACKET || c === CHAR.OPEN_BRACE) {
         open.push({ mark: text[at], at });
         if (open.length > MAX_DEPTH)
           this.fail(`brackets nest deeper than ${MAX_DEPTH}`, at, 'E_LIMIT');
-      } else if (c === 41 || c === 93 || c === 125) {
+      } else if (c === CHAR.CLOSE_PAREN || c === CHAR.CLOSE_BRACKET || c === CHAR.CLOSE_BRACE) {
         if (open.length === 0) {
-          if (c !== 93)
+          if (c !== CHAR.CLOSE_BRACKET)
             this.fail(
               `the bracket '[' of the parameters is not closed before '${text[at]}'`,
               from,
@@ -437,9 +438,10 @@ export class JaxprParser extends TextReader {
           return at;
         }
         this.closeBracket(open, text[at]);
-      } else if (open.length === 0 && (c === 32 || c === 10)) {
+      } else if (open.length === 0 && (c === CHAR.SPACE || c === CHAR.NEWLINE)) {
         let next = at;
-        while (text.charCodeAt(next) === 32 || text.charCodeAt(next) === 10) next++;
+        while (text.charCodeAt(next) === CHAR.SPACE || text.charCodeAt(next) === CHAR.NEWLINE)
+          next++;
         const end = this.nameEnd(next);
         if (text[next] === ']' || (end > next && text[end] === '=' && text[end + 1] !== '='))
           return at;
@@ -461,9 +463,9 @@ function closingQuote(text: string, open: number): number {
   const quote = text.charCodeAt(open);
   for (let at = open + 1; at < text.length; at++) {
     const c = text.charCodeAt(at);
-    if (c === 92) at++;
+    if (c === CHAR.BACKSLASH) at++;
     else if (c === quote) return at;
-    else if (c === 10) return -1;
+    else if (c === CHAR.NEWLINE) return -1;
   }
   return -1;
 }

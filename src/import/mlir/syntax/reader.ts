@@ -1,8 +1,9 @@
 /** Splits MLIR text into tokens with positions for errors. */
 
 import { exactInteger } from '../../../graph/text/token.ts';
+import { CHAR, isDigit, isLetterOrDigit } from '../../../text/char.ts';
 import { MAX_DEPTH } from '../../../text/place.ts';
-import { type Bracket, isDigit, isLetterOrDigit, TextReader } from '../../../text/reader.ts';
+import { type Bracket, TextReader } from '../../../text/reader.ts';
 import type { MlirTensor } from './syntax.ts';
 
 /**
@@ -29,7 +30,7 @@ export class MlirReader extends TextReader {
 
   /** Letter, digit, `_`, `$` or `.`. */
   protected override isWordCode(c: number): boolean {
-    return isLetterOrDigit(c) || c === 95 || c === 36 || c === 46;
+    return isLetterOrDigit(c) || c === CHAR.UNDERSCORE || c === CHAR.DOLLAR || c === CHAR.DOT;
   }
 
   /** A reader of a part of the text, for bodies of dialect attributes; errors keep their place. */
@@ -44,7 +45,7 @@ export class MlirReader extends TextReader {
     this.skip();
     const start = this.pos;
     const c = this.text.charCodeAt(start);
-    if (start >= this.end || !this.isWordCode(c) || isDigit(c) || c === 46) return undefined;
+    if (start >= this.end || !this.isWordCode(c) || isDigit(c) || c === CHAR.DOT) return undefined;
     this.pos = this.wordEnd(start);
     return this.text.slice(start, this.pos);
   }
@@ -60,7 +61,7 @@ export class MlirReader extends TextReader {
   sigil(mark: '%' | '^' | '@' | '#' | '!', what: string): string {
     if (!this.accept(mark)) this.expected(what);
     const start = this.pos;
-    if (mark === '@' && this.text.charCodeAt(start) === 34) return this.string(what);
+    if (mark === '@' && this.text.charCodeAt(start) === CHAR.QUOTE) return this.string(what);
     const end = this.wordEnd(start);
     if (end === start) this.expected(`a name after '${mark}'`);
     this.pos = end;
@@ -71,20 +72,20 @@ export class MlirReader extends TextReader {
   string(what: string): string {
     this.skip();
     const start = this.pos;
-    if (this.text.charCodeAt(start) !== 34 || start >= this.end) this.expected(what);
+    if (this.text.charCodeAt(start) !== CHAR.QUOTE || start >= this.end) this.expected(what);
     let at = start + 1;
     let plain = true;
     for (;;) {
-      const c = at < this.end ? this.text.charCodeAt(at) : 10;
-      if (c === 34) break;
-      if (c === 10)
+      const c = at < this.end ? this.text.charCodeAt(at) : CHAR.NEWLINE;
+      if (c === CHAR.QUOTE) break;
+      if (c === CHAR.NEWLINE)
         this.fail(
           'the string has no closing quote',
           start,
           'E_SYNTAX',
           'the text seems to be cut here',
         );
-      if (c === 92) {
+      if (c === CHAR.BACKSLASH) {
         plain = false;
         at++;
       }
@@ -125,7 +126,7 @@ export class MlirReader extends TextReader {
   peekNumber(): boolean {
     this.skip();
     const c = this.text.charCodeAt(this.pos);
-    const first = c === 45 ? this.text.charCodeAt(this.pos + 1) : c;
+    const first = c === CHAR.MINUS ? this.text.charCodeAt(this.pos + 1) : c;
     return this.pos < this.end && isDigit(first);
   }
 

@@ -2,6 +2,7 @@
 
 import { suggestion } from '../../../errors.ts';
 import type { DType } from '../../../graph/types.ts';
+import { CHAR, isDigit } from '../../../text/char.ts';
 import type { MlirReader } from './reader.ts';
 import type { MlirTensor, MlirType } from './syntax.ts';
 
@@ -115,7 +116,7 @@ function readTensor(reader: MlirReader, at: number): MlirTensor {
     reader.skip();
     const start = reader.pos;
     const c = reader.text.charCodeAt(start);
-    if (c === 63)
+    if (c === CHAR.QUESTION)
       reader.fail(
         'the tensor has a size that is only known at run time',
         start,
@@ -123,14 +124,14 @@ function readTensor(reader: MlirReader, at: number): MlirTensor {
         'export the program for the sizes you will run: a plan needs concrete shapes ' +
           '(jax.export with fixed shapes, or --refine-shapes)',
       );
-    if (c === 42)
+    if (c === CHAR.STAR)
       reader.fail(
         'the rank of the tensor is not known',
         start,
         'E_UNSUPPORTED',
         'export with concrete shapes',
       );
-    if (!(c >= 48 && c <= 57)) break;
+    if (!isDigit(c)) break;
     let end = start;
     while (isDigit(reader.text.charCodeAt(end))) end++;
     const size = Number(reader.text.slice(start, end));
@@ -200,10 +201,6 @@ function readComplex(reader: MlirReader): DType {
   if (part === 'f32') return 'c64';
   if (part === 'f64') return 'c128';
   return reader.fail(`complex<${part}> is not supported`, at, 'E_UNSUPPORTED');
-}
-
-function isDigit(c: number): boolean {
-  return c >= 48 && c <= 57;
 }
 
 export function typeName(type: MlirType): string {
