@@ -44,17 +44,35 @@ def rows(x, dim, n, k):
     return x.narrow(dim, start, min(size, x.shape[dim] - start))
 
 
+def cuts(words, sizes):
+    """Mesh dim, tensor dim and blocks of each cut, in order; strides that are an order of mesh dims are plain cuts in it."""
+    own = {}
+    for d, word in enumerate(words):
+        found = re.match(r"_?S\((\d+)(?:, (\d+))?\)", word)
+        if found is not None:
+            own.setdefault(int(found[1]), []).append((d, int(found[2] or 1)))
+    made = []
+    for dim, factors in own.items():
+        order = []
+        for d, factor in reversed(factors):
+            product, at = 1, 0
+            while product != factor and at < len(order):
+                product, at = product * sizes[order[at]], at + 1
+            if product != factor:
+                order = None
+                break
+            order.insert(at, d)
+        made += [(d, dim, factor) for d, factor in factors] if order is None else [(d, dim, 1) for d in order]
+    return made
+
+
 def part(whole, row, here, sizes):
     """What this device has of a whole tensor; of a pending sum the first device has the value, the others zeros."""
-    if row["dtensor"] is None:
-        raise SystemExit(f"{row['name']} is placed {row['placement']}, which check.py cannot cut")
-    for word, n, k in zip(row["dtensor"], sizes, here.coordinate):
-        found = re.match(r"(_?S)\((\d+)(?:, (\d+))?\)", word)
-        if found is not None:
-            dim, blocks = int(found[2]), int(found[3] or 1)
-            whole = torch.cat([rows(rows(whole, dim, blocks, b), dim, n, k) for b in range(blocks)], dim)
-        elif word == "P(sum)" and k > 0:
-            whole = torch.zeros_like(whole)
+    for d, dim, blocks in cuts(row["dtensor"], sizes):
+        n, k = sizes[d], here.coordinate[d]
+        whole = torch.cat([rows(rows(whole, dim, blocks, b), dim, n, k) for b in range(blocks)], dim)
+    if any(word == "P(sum)" and k > 0 for word, k in zip(row["dtensor"], here.coordinate)):
+        whole = torch.zeros_like(whole)
     return whole.to(here.device).contiguous()
 
 

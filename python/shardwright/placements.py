@@ -1,6 +1,7 @@
 """Placements of a plan in DTensor's words, and the part of a whole tensor that a device has under them.
 
-Source: `torch.distributed.tensor.placement_types`; ceil chunks as `Shard` cuts them, strides as `_StridedShard` does.
+Source: `torch.distributed.tensor.placement_types`; ceil chunks as `Shard` cuts them, strides as `_StridedShard` does, and the order that strides
+stand for as `DTensorSpec` decodes it.
 """
 
 from __future__ import annotations
@@ -32,20 +33,8 @@ def placement(word: str) -> Placement:
 
 
 def placements(entry: dict[str, Any]) -> tuple[Placement, ...]:
-    """Of a row of `placements.json`.
-
-    Raises:
-        MismatchError: where DTensor has no words for it (an order of cuts of an uneven dim).
-    """
-    words = entry["dtensor"]
-    if words is None:
-        raise MismatchError(
-            "E_PLACEMENT",
-            f"DTensor has no words for {entry['placement']} of {entry['shape']}",
-            place=entry.get("of", entry["name"]),
-            hint="pin it to another placement and plan again.",
-        )
-    return tuple(placement(word) for word in words)
+    """Of a row of `placements.json`."""
+    return tuple(placement(word) for word in entry["dtensor"])
 
 
 def part_of(whole: torch.Tensor, at: Sequence[Placement], sizes: Sequence[int], coordinate: Sequence[int]) -> torch.Tensor:
@@ -54,7 +43,8 @@ def part_of(whole: torch.Tensor, at: Sequence[Placement], sizes: Sequence[int], 
     Of a pending sum the first device has the value and the others zeros; of other pending reductions all have the value.
     """
     own = whole
-    for placement_, size, place in zip(at, sizes, coordinate, strict=True):
+    for d, placement_ in _in_order(at, sizes):
+        size, place = sizes[d], coordinate[d]
         if isinstance(placement_, Partial):
             if placement_.reduce_op == "sum" and place > 0:
                 own = torch.zeros_like(own)
@@ -64,6 +54,36 @@ def part_of(whole: torch.Tensor, at: Sequence[Placement], sizes: Sequence[int], 
         elif isinstance(placement_, Shard):
             own = _chunk(own, placement_.dim, size, place)
     return own
+
+
+def _in_order(at: Sequence[Placement], sizes: Sequence[int]) -> list[tuple[int, Placement]]:
+    """Mesh dims in the order in which they cut. Strides that are an order of mesh dims are plain cuts in it, as DTensor reads them."""
+    cuts: dict[int, list[int]] = {}
+    for d, p in enumerate(at):
+        if isinstance(p, (Shard, _StridedShard)):
+            cuts.setdefault(p.dim, []).append(d)
+    out = [(d, p) for d, p in enumerate(at) if not isinstance(p, (Shard, _StridedShard))]
+    for dim, dims in cuts.items():
+        order = cut_order({d: int(getattr(at[d], "split_factor", 1)) for d in dims}, sizes)
+        out += [(d, at[d]) for d in dims] if order is None else [(d, Shard(dim)) for d in order]
+    return out
+
+
+def cut_order(factors: dict[int, int], sizes: Sequence[int]) -> list[int] | None:
+    """The order of the mesh dims that cut a tensor dim, by their stride factors; None where strides are no order of mesh dims.
+
+    The factor of a mesh dim is the product of the sizes of those that cut before it and stand after it in the mesh.
+    """
+    order: list[int] = []
+    for d in sorted(factors, reverse=True):
+        blocks, at = 1, 0
+        while blocks != factors[d] and at < len(order):
+            blocks *= sizes[order[at]]
+            at += 1
+        if blocks != factors[d]:
+            return None
+        order.insert(at, d)
+    return order
 
 
 def _pieces(tensor: torch.Tensor, dim: int, factor: int) -> list[torch.Tensor]:

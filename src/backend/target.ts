@@ -3,6 +3,7 @@
  * of losses. Each target is one file below this folder; `targets.ts` lists them and `export.ts`
  * calls them.
  */
+import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { lower } from '../lower/lower.ts';
@@ -115,13 +116,23 @@ export interface ExportTarget {
   readonly readBack?: (files: readonly ExportFile[], mesh: DeviceMesh) => ReadPlacements;
 }
 
-/** A plan with its graph as targets take it. */
+/**
+ * A plan with its graph as targets take it.
+ *
+ * @param pricedAs the planned graph, where `program` is it at other sizes
+ */
 export function exportSource(
   {
     plan,
     program,
     graph,
-  }: { readonly plan: ExportedPlan; readonly program: Graph; readonly graph?: Graph },
+    pricedAs,
+  }: {
+    readonly plan: ExportedPlan;
+    readonly program: Graph;
+    readonly graph?: Graph;
+    readonly pricedAs?: Graph;
+  },
   table: OperatorTable,
 ): ExportSource {
   let lowered: DeviceProgram | undefined;
@@ -132,7 +143,7 @@ export function exportSource(
     graph: graph ?? program,
     table,
     planHash: plan.hashes?.plan === undefined ? 'unhashed' : `sha256:${plan.hashes.plan}`,
-    lowered: () => (lowered ??= lower(program, plan, { table })),
+    lowered: () => (lowered ??= lower(program, plan, { table, ...defined({ pricedAs }) })),
   };
 }
 

@@ -2,10 +2,8 @@
  * Lowers control flow: loops and branches with placed values become calls of bodies with
  * collectives of their own.
  */
-import type { Redistributor } from '../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { Arg, Node } from '../graph/types.ts';
-import { DTYPE_BYTES } from '../graph/types.ts';
 import { isList, isRef, mapOperands, ref } from '../graph/value.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import type { OpenedGraph } from '../passes/plannable/opened-graph.ts';
@@ -18,7 +16,7 @@ import { Frame, type Placed } from './program/frame.ts';
 import type { DimOrder } from './program/memory-orders.ts';
 import type { Pieces } from './program/pieces.ts';
 import type { ProgramCall } from './program/program.ts';
-import type { RedistributionWriter } from './redistribution.ts';
+import type { RedistributionWriter, Route } from './redistribution.ts';
 
 /** A value on its way to one use. */
 export interface Move {
@@ -38,7 +36,7 @@ interface ControlSite {
   readonly plan: LowerablePlan;
   readonly opened: OpenedGraph;
   readonly space: ShardingSpace;
-  readonly redistributor: Redistributor;
+  readonly route: Route;
   readonly emit: Emitter;
   readonly pieces: Pieces;
   readonly writer: RedistributionWriter;
@@ -162,15 +160,11 @@ export class ControlWriter {
     region: Region & { kind: 'scan' },
     { whole, k, member }: { readonly whole: string; readonly k: number; readonly member: string },
   ): void {
-    const { emit, space, flow, redistributor, writer } = this.site;
+    const { emit, space, flow, route, writer } = this.site;
     const [n, value] = this.nodeOf(whole);
     const [from, to] = [this.input(n, 0), this.output(n)];
     const { meta } = flow.values[value];
-    const steps = redistributor.plan(
-      { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] },
-      from,
-      to,
-    );
+    const steps = route(value, from, to);
     if (steps === undefined || steps.steps.some((step) => !LOCAL.has(step.kind)))
       throw internalError(`what ${region.call.name} stacks is not ${space.text(to)} for free`);
     emit.section = frame.section;
@@ -346,7 +340,7 @@ export class ControlWriter {
     body: Frame,
     { row, whole }: { readonly row: string; readonly whole: string },
   ): string {
-    const { emit, space, writer, redistributor, flow, plan } = this.site;
+    const { emit, space, writer, route, flow, plan } = this.site;
     const [n, value] = this.nodeOf(row);
     const [after] = this.nodeOf(whole);
     let name = this.operand(body, n, 0);
@@ -356,8 +350,7 @@ export class ControlWriter {
     const { meta } = flow.values[value];
     name = emit.call('aten.unsqueeze.default', [ref(name), 0]);
     for (const { from, to } of redistributions) {
-      const type = { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
-      const steps = redistributor.plan(type, space.parse(from), space.parse(to));
+      const steps = route(value, space.parse(from), space.parse(to));
       if (steps === undefined)
         throw internalError(`the plan moves ${row} in a way that is refused`);
       name = writer.write(steps, name, meta.shape, this.site.orderOf(value));
@@ -367,14 +360,13 @@ export class ControlWriter {
 
   /** A value of a later branch on its way through the mark of an earlier one. */
   private passed(body: Frame, mark: string, name: string): string {
-    const { emit, space, writer, redistributor, flow, plan } = this.site;
+    const { emit, space, writer, route, flow, plan } = this.site;
     const [n, value] = this.nodeOf(mark);
     const { meta } = flow.values[value];
     emit.section = body.section;
     let now = name;
     for (const { from, to } of plan.nodes[n].redistributions.filter((r) => r.input === 2)) {
-      const type = { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
-      const steps = redistributor.plan(type, space.parse(from), space.parse(to));
+      const steps = route(value, space.parse(from), space.parse(to));
       if (steps === undefined)
         throw internalError(`the plan moves what ${mark} meets in a way that is refused`);
       now = writer.write(steps, now, meta.shape, this.site.orderOf(value));

@@ -8,7 +8,7 @@ import { Redistributor } from '../cost/redistribution/redistribute.ts';
 import { checkOptions, internalError, ShardwrightError } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { localMapCall } from '../graph/local-map.ts';
-import type { Arg, Graph, Node } from '../graph/types.ts';
+import { type Arg, DTYPE_BYTES, type Graph, type Node } from '../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, ref, setOwn } from '../graph/value.ts';
 import { parseMesh } from '../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../mesh/sharding/space.ts';
@@ -33,7 +33,7 @@ import { type DimOrder, isRowMajor, orderOfResult } from './program/memory-order
 import { Pieces } from './program/pieces.ts';
 import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from './program/program.ts';
 import { RankSymbols, sameInt } from './program/rank-int.ts';
-import { RedistributionWriter } from './redistribution.ts';
+import { RedistributionWriter, type Route } from './redistribution.ts';
 import { rewrite } from './rewrites/table.ts';
 import { rulesTaken } from './rules-taken.ts';
 import { eraseInto } from './typed/erase.ts';
@@ -44,6 +44,11 @@ export { type LowerablePlan, type PlannedProgram, plannedProgram } from '../plan
 export interface LowerOptions {
   /** Default the built-in operators. */
   readonly table?: OperatorTable;
+  /**
+   * The planned graph, where `graph` is that program at other sizes: redistributions take the steps
+   * that are cheapest at the sizes of the plan.
+   */
+  readonly pricedAs?: Graph;
 }
 
 /**
@@ -85,10 +90,12 @@ export function lower(
   options: LowerOptions = {},
 ): DeviceProgram {
   checkArguments('lower', { graph, plan });
-  checkOptions('lower', options, { table: true });
+  checkOptions('lower', options, { table: true, pricedAs: true });
   const table = tableOf('lower', options.table);
   const planned = plannedProgram(graph, plan, table);
-  return new Lowering(planned, plan, planned.opened?.table ?? table).run();
+  const priced =
+    options.pricedAs === undefined ? planned : plannedProgram(options.pricedAs, plan, table);
+  return new Lowering(planned, plan, planned.opened?.table ?? table, priced).run();
 }
 
 class Lowering {
@@ -101,7 +108,7 @@ class Lowering {
   private readonly opened: OpenedGraph | undefined;
   /** Frames by scope of the opened graph, and the bodies that stand in each. */
   private readonly frames = new Map<number, Frame>();
-  private readonly redistributor: Redistributor;
+  private readonly route: Route;
   private readonly writer: RedistributionWriter;
   private readonly mover: Mover;
   private readonly regions = new Map<number, Region[]>();
@@ -116,6 +123,7 @@ class Lowering {
     { listed, opened }: PlannedProgram,
     private readonly plan: LowerablePlan,
     private readonly table: OperatorTable,
+    priced: PlannedProgram,
   ) {
     const { request } = plan;
     const graph = listed;
@@ -123,11 +131,19 @@ class Lowering {
     this.opened = opened;
     const mesh = parseMesh(request.mesh);
     this.space = new ShardingSpace(mesh, table.kinds);
-    this.redistributor = new Redistributor(
+    this.flow = dataflow(graph, table, request.sharing, opened?.loops);
+    const redistributor = new Redistributor(
       this.space,
       collectiveModel(request.cost, loadCluster(request.cluster), mesh),
     );
-    this.flow = dataflow(graph, table, request.sharing, opened?.loops);
+    const { values } =
+      priced.listed === graph
+        ? this.flow
+        : dataflow(priced.listed, table, request.sharing, priced.opened?.loops);
+    this.route = (value, from, to) => {
+      const { shape, dtype } = values[value].meta;
+      return redistributor.plan({ shape, itemBytes: DTYPE_BYTES[dtype] }, from, to);
+    };
     this.members = new MemberNames(graph, this.flow);
     refuseDamaged(plan, {
       graph,
@@ -139,9 +155,9 @@ class Lowering {
     for (const name of Object.keys(graph.subgraphs)) this.emit.bodyName(name);
     this.pieces = new Pieces(this.space);
     this.writer = new RedistributionWriter(this.emit, this.space, this.pieces);
-    const { space, flow, emit, frames, redistributor, writer } = this;
+    const { space, flow, emit, frames, route, writer } = this;
     const orderOf = (value: number): DimOrder => this.orderOf(value);
-    this.mover = new Mover({ space, flow, emit, frames, redistributor, writer, orderOf });
+    this.mover = new Mover({ space, flow, emit, frames, route, writer, orderOf });
     this.outputs = new OutputWriter({ graph, plan, flow, space, emit, mover: this.mover });
     if (opened === undefined) return;
     for (const region of opened.regions) {
@@ -185,13 +201,13 @@ class Lowering {
   }
 
   private siteOf(opened: OpenedGraph): ConstructorParameters<typeof ControlWriter>[0] {
-    const { flow, plan, space, redistributor, emit, pieces, writer } = this;
+    const { flow, plan, space, route, emit, pieces, writer } = this;
     return {
       flow,
       plan,
       opened,
       space,
-      redistributor,
+      route,
       emit,
       pieces,
       writer,

@@ -3,9 +3,7 @@
  * each shared copy once.
  */
 
-import type { Redistributor } from '../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
-import { DTYPE_BYTES } from '../graph/types.ts';
 import { without } from '../graph/value.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
@@ -13,7 +11,7 @@ import type { Move } from './control.ts';
 import type { Emitter } from './program/emitter.ts';
 import type { Frame } from './program/frame.ts';
 import type { DimOrder } from './program/memory-orders.ts';
-import type { RedistributionWriter } from './redistribution.ts';
+import type { RedistributionWriter, Route } from './redistribution.ts';
 
 interface MoverParts {
   readonly space: ShardingSpace;
@@ -21,7 +19,7 @@ interface MoverParts {
   readonly emit: Emitter;
   /** Frames by scope of the opened graph. */
   readonly frames: ReadonlyMap<number, Frame>;
-  readonly redistributor: Redistributor;
+  readonly route: Route;
   readonly writer: RedistributionWriter;
   readonly orderOf: (value: number) => DimOrder;
 }
@@ -36,7 +34,7 @@ export class Mover {
    *   other
    */
   bring(frame: Frame, { value, phase, moves, to, scope, use }: Move): string {
-    const { space, flow, emit, frames, redistributor, writer, orderOf } = this.parts;
+    const { space, flow, emit, frames, route, writer, orderOf } = this.parts;
     const { meta } = flow.values[value];
     const at = moves.length === 0 ? frame : frames.get(scope);
     if (at === undefined) throw internalError(`${use} is moved in a body that is not there`);
@@ -55,11 +53,7 @@ export class Mover {
         now = kept;
         continue;
       }
-      const steps = redistributor.plan(
-        { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] },
-        from,
-        next,
-      );
+      const steps = route(value, from, next);
       if (steps === undefined) throw damaged(`the plan moves ${use} in a way that is refused`);
       // A body of the backward pass has forward values too; what is moved may be either.
       if (emit.isBackward(now.name) && emit.meta.phase === 'forward')

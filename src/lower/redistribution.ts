@@ -21,6 +21,9 @@ import { coordinate, type Pieces } from './program/pieces.ts';
 import type { Redistributed } from './program/program.ts';
 import { combine, minus, type RankInt, rankInt, sameInt, times } from './program/rank-int.ts';
 
+/** The steps that take a value from one sharding to another; undefined where there are none. */
+export type Route = (value: number, from: number, to: number) => RedistributionPlan | undefined;
+
 /**
  * Writes a redistribution plan as nodes of the per-device program: the steps that were priced, no
  * others. Collectives work on dim 0, so a dim is brought to the front before and taken back after.

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 import { afterAll, beforeAll, expect, it } from 'vitest';
 
@@ -98,4 +99,78 @@ it('the parameters of a plan run under DTensor, unplaced tensors taken as replic
   expect(printed).toContain(
     "'m.fc1.weight': ['S(0)', 'R'], 'm.fc1.bias': ['S(0)', 'R'], 'm.fc2.weight': ['R', 'S(1)']",
   );
+});
+
+const UNEVEN = `class m(torch.nn.Module):
+    def forward(self, p_w: "f32[7, 8]", x: "f32[4, 8]"):
+        t: "f32[8, 7]" = torch.ops.aten.t.default(p_w)
+        y: "f32[4, 7]" = torch.ops.aten.mm.default(x, t)
+        return (y,)
+`;
+const FULLY_SHARDED = `
+import json, os, sys
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+from shardwright.placements import as_dtensor, part_of, placements
+
+def work(rank, dp, tp):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ["PORT"])
+    dist.init_process_group("gloo", rank=rank, world_size=dp * tp)
+    mesh = dist.init_device_mesh("cpu", (dp, tp), mesh_dim_names=("dp", "tp"))
+    entry = json.load(open(os.path.join(os.environ["PLACED"], "placements.json")))["primals"][0]
+    linear = nn.Linear(8, 7, bias=False)
+    whole = torch.arange(56.0).view(7, 8)
+    with torch.no_grad():
+        linear.weight.copy_(whole)
+    parallelize_module(linear, mesh["tp"], ColwiseParallel())
+    fully_shard(linear, mesh=mesh["dp"])
+    own = part_of(whole, placements(entry), (dp, tp), mesh.get_coordinate()).contiguous()
+    assert tuple(linear.weight.placements) == placements(entry), (linear.weight.placements, entry)
+    assert torch.equal(linear.weight.to_local(), own), (rank, linear.weight.to_local(), own)
+    assert torch.equal(as_dtensor(own, entry, mesh).full_tensor(), whole), rank
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(work, (int(sys.argv[1]), int(sys.argv[2])), nprocs=int(sys.argv[1]) * int(sys.argv[2]))
+    print("equal")
+`;
+
+it('_S(0, 2)S(0) of rows that do not divide is what fully_shard holds', async () => {
+  const [dp, tp] = [3, 2];
+  const at = mkdtempSync(join(folder, 'uneven-'));
+  writeFileSync(join(at, 'uneven.fx.txt'), UNEVEN);
+  const mesh = ['--mesh', `dp=${dp},tp=${tp}`, '--cluster', 'dgx-h100', '--no-recipes'];
+  const pin = ['--pin', `p_w=_S(0, ${tp})S(0)`];
+  const plan = await cli('plan', join(at, 'uneven.fx.txt'), ...mesh, ...pin, '-o', at);
+  expect(plan.code, plan.err).toBe(0);
+  const written = await cli('export', at, '--target', 'torch', '--check', '-o', at);
+  expect(written.code, written.err).toBe(0);
+  writeFileSync(join(at, 'sharded.py'), FULLY_SHARDED);
+  const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
+  const env = {
+    ...process.env,
+    OMP_NUM_THREADS: '1',
+    PYTHONPATH: fileURLToPath(new URL('../../python', import.meta.url)),
+    PLACED: at,
+    PORT: String(20000 + (process.pid % 20000)),
+  };
+  const sizes = [String(dp), String(tp)];
+  const compared = execFileSync(python, [join(at, 'sharded.py'), ...sizes], {
+    encoding: 'utf8',
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  expect(compared).toContain('equal');
+  const run = ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node'];
+  const checked = execFileSync(python, [...run, String(dp * tp), join(at, 'check.py')], {
+    encoding: 'utf8',
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  expect(JSON.parse(checked.slice(checked.indexOf('{')))).toMatchObject({
+    compared: 1,
+    failed: [],
+  });
 });

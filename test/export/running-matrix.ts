@@ -116,18 +116,8 @@ const ZEROS: Readonly<Record<string, readonly string[]>> = {
   vit: [0, 1].map((layer) => `vit.layers.${layer}.attention.k_proj.bias`),
 };
 
-/**
- * Plans with a placement that DTensor has no words for, and what the refusal says. Thirteen rows go
- * first over tp in chunks of 7 and 6, then over dp in chunks of 4, 3, 3, 3: `_StridedShard` cuts a
- * dim in equal blocks only, and `Shard` twice cuts over dp first.
- */
-const REFUSED: Readonly<Record<string, string>> = {
-  'uneven dp=2,tp=2 FSDP (dp) + Megatron (tp)':
-    'fc1.weight: E_PLACEMENT DTensor has no words for S(0)[1]S(0)[0] of [13, 7]',
-};
-
-/** Plans that hold more than they say: why, by which part of the planned peak, and which. */
-const MORE_MEMORY: readonly {
+/** Plans that hold other than they say: why, by which part of the planned peak, and which. */
+const OTHER_MEMORY: readonly {
   readonly why: string;
   readonly upTo: number;
   readonly of: readonly string[];
@@ -141,6 +131,11 @@ const MORE_MEMORY: readonly {
     why: 'parts of a group whose members the plan has in another order change places in a copy',
     upTo: 0.34,
     of: ['mlp dp=2,tp=2 optimum on late links crosswise'],
+  },
+  {
+    why: 'on gloo a collective is waited for at once, so the padded parts that the plan has in flight are let go sooner',
+    upTo: 0.15,
+    of: FSDP.map((plan) => `uneven dp=2,tp=2 ${plan}`),
   },
 ];
 
@@ -156,23 +151,19 @@ const MEMORY = 0.05;
 
 /**
  * Equal to one process in float64, or as near to float64 as one process in the dtype of the model;
- * with the collectives and the peak memory of the plan; or refused as listed here, and for nothing
- * else.
+ * with the collectives and the peak memory of the plan.
  */
 export function expectAsOneProcess(
   name: string,
   model: string,
   { refused, asPlanned, zeros, ...run }: Outcome,
 ): void {
-  if (name in REFUSED || refused !== undefined) {
-    expect(refused, name).toContain(REFUSED[name] ?? 'no refusal is expected');
-    return;
-  }
+  expect(refused, name).toBeUndefined();
   expect(asPlanned, name).toBe(true);
   expect(
     Math.abs((run.peakBytes ?? NaN) / (run.plannedBytes ?? NaN) - 1),
     `${name}: ${run.peakBytes} bytes, ${run.plannedBytes} planned`,
-  ).toBeLessThan(MORE_MEMORY.find(({ of }) => of.includes(name))?.upTo ?? MEMORY);
+  ).toBeLessThan(OTHER_MEMORY.find(({ of }) => of.includes(name))?.upTo ?? MEMORY);
   if (run.dtype !== undefined) {
     expect(run.loss, name).toBeLessThan(ROUNDOFF);
     expect(run.ratio, name).toBeLessThan(ROUNDINGS);

@@ -1,12 +1,10 @@
 /**
  * Writes the files that check the exported program against one process: `check.py`, and below
- * `check/` the plan's program at small sizes with the program before it was cut. Placements are
- * those of the plan; only sizes are smaller.
+ * `check/` the plan's program at small sizes with the program before it was cut. Placements
+ * and redistributions are those of the plan; only sizes are smaller.
  */
 import { headLines } from '../../backend/python-text.ts';
 import { type ExportFile, type ExportSource, exportSource } from '../../backend/target.ts';
-import { transferPlan } from '../../plan/choice/transfer.ts';
-import { prepare } from '../../plan/prepare/prepare.ts';
 import { packageData } from '../../platform/platform.ts';
 import { reduced } from '../../simulate/reduced.ts';
 import { programText } from './program/program-text.ts';
@@ -14,7 +12,7 @@ import { splitProgram } from './program/split.ts';
 
 /**
  * @param write the files of the program itself
- * @throws what `reduced` and `transferPlan` throw, where sizes cannot be made small
+ * @throws what `reduced` throws, where sizes cannot be made small
  */
 export function checkFiles(
   source: ExportSource,
@@ -27,12 +25,8 @@ export function checkFiles(
     seed: request.seed,
     unknown: request.unknown,
   });
-  const small = transferPlan(plan, prepare(graph, request, table));
   const smallSource: ExportSource = {
-    ...exportSource(
-      { plan: { ...plan, nodes: small.nodes, outputs: small.outputs }, program: graph },
-      table,
-    ),
+    ...exportSource({ plan, program: graph, pricedAs: program }, table),
     planHash: source.planHash,
   };
   const uncut = { ...smallSource.lowered(), graph, symbols: new Map(), random: new Map() };

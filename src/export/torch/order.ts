@@ -28,7 +28,7 @@ import { type SplitProgram, splitProgram } from './program/split.ts';
 export interface ProgramOrder {
   readonly name: 'program' | 'simulated';
   /** Absent: as the plan lists the calls, one by one. */
-  readonly order?: CallOrder;
+  readonly order?: TaskOrder;
   /**
    * The step of the calls in this order, and the most bytes of its tensors, counting each
    * collective's operands together with its results; absent where nothing was simulated.
@@ -37,6 +37,20 @@ export interface ProgramOrder {
   readonly peakBytes?: number;
   /** Why it is this one, for people. */
   readonly note: string;
+}
+
+/**
+ * The tasks of a plan in the order in which they are called. Programs of the plan at any sizes have
+ * these tasks; the names of their calls may differ.
+ */
+export interface TaskOrder {
+  /** The schedule as the plan has it. */
+  readonly written: PlanSchedule;
+  readonly tasks: readonly Task[];
+}
+
+function callsOfOrder(program: DeviceProgram, { written, tasks }: TaskOrder): CallOrder {
+  return callOrder(callsByTask(program, written), tasks);
 }
 
 /** Kinds that PyTorch has a coalesced form of. */
@@ -129,12 +143,11 @@ function inFunctions(
   program: DeviceProgram,
   written: PlanSchedule,
   called: Schedule,
-): CalledStep & { readonly order: CallOrder } {
+): CalledStep & { readonly order: TaskOrder } {
   const callsOf = callsByTask(program, written);
-  const order = callOrder(callsOf, called.tasks);
-  const forward = new Set(
-    splitProgram(inOrder(program, order).graph, true).forward.map(({ name }) => name),
-  );
+  const order = { written, tasks: called.tasks };
+  const ordered = inOrder(program, callOrder(callsOf, called.tasks));
+  const forward = new Set(splitProgram(ordered.graph, true).forward.map(({ name }) => name));
   const isForward = ({ id, members, phase }: Task): boolean => {
     const names = (members ?? [id]).flatMap((member) => callsOf.get(member) ?? []);
     return names.length === 0 ? phase === 'forward' : names.some((name) => forward.has(name));
@@ -142,10 +155,10 @@ function inFunctions(
   const first = called.tasks.filter(isForward);
   const tasks = [...first, ...called.tasks.filter((task) => !isForward(task))];
   checkSchedule({ ...called, tasks });
-  const ordered = { ...called, tasks };
+  const split = { ...called, tasks };
   return {
     order,
-    ...playCalls(ordered, first.length, withPads(program, callsOf, written.tasks, ordered)),
+    ...playCalls(split, first.length, withPads(program, callsOf, written.tasks, split)),
   };
 }
 
@@ -153,12 +166,10 @@ function priceText({ seconds, peakBytes }: CalledStep): string {
   return `${secondsText(seconds)} a step and ${bytesText(peakBytes)} at most`;
 }
 
-/**
- * The program as two functions, each in the order; of small sizes too, whose calls have the same
- * names.
- */
-export function splitInOrder(program: DeviceProgram, order: CallOrder | undefined): SplitProgram {
-  if (order === undefined) return splitProgram(program.graph);
+/** The program as two functions, each in the order. */
+export function splitInOrder(program: DeviceProgram, tasks: TaskOrder | undefined): SplitProgram {
+  if (tasks === undefined) return splitProgram(program.graph);
+  const order = callsOfOrder(program, tasks);
   const split = splitProgram(inOrder(program, order).graph, true);
   const buckets = new Map<string, readonly Node[]>();
   const arranged = (nodes: readonly Node[]): readonly Node[] => {

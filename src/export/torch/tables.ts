@@ -9,7 +9,7 @@ import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Node, Output, TensorType } from '../../graph/types.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
-import { toMeshView } from '../../mesh/sharding/mesh-view.ts';
+import { dtensorPlacements } from '../../mesh/sharding/mesh-view.ts';
 import { torchDtype } from './program/arguments.ts';
 import { sizeAt } from './program/sizes.ts';
 import type { SplitProgram } from './program/split.ts';
@@ -34,10 +34,10 @@ interface PlacedTensor {
   /** The placement as the plan writes it, `S(0)R`. */
   readonly placement: string;
   /**
-   * One word for each mesh dim as DTensor has them: `R`, `S(0)`, `_S(0, 2)`, `P(sum)`; null where
-   * it has none.
+   * One word for each mesh dim as DTensor has them: `R`, `S(0)`, `_S(0, 2)`, `P(sum)`. Strides that
+   * are an order of mesh dims mean that order, also where the dim does not divide.
    */
-  readonly dtensor: readonly string[] | null;
+  readonly dtensor: readonly string[];
   /** Sizes on the first device, or, where they differ, those of each device. */
   readonly local: readonly number[] | readonly (readonly number[])[];
   /** The parameter that this is another name of. */
@@ -149,7 +149,6 @@ class PlacedTensors {
     if (type?.kind !== 'tensor')
       throw new ShardwrightError('E_UNSUPPORTED', `${name} is no tensor`, { node: name });
     const spec = program.space.get(sharding);
-    const view = toMeshView(spec, program.mesh, shape);
     const { of, index, tiedTo, stride } = rest;
     return {
       name,
@@ -159,7 +158,7 @@ class PlacedTensors {
       shape,
       ...defined({ stride }),
       placement: spec.text,
-      dtensor: 'refused' in view ? null : view.placements.map(({ text }) => text),
+      dtensor: dtensorPlacements(spec, program.mesh).map(({ text }) => text),
       local: localShape(program, type),
       ...defined({ tiedTo }),
     };

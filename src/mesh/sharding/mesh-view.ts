@@ -1,6 +1,7 @@
 /**
  * The mesh view writes an order that is not mesh order with StridedShard, as DTensor and FSDP2 do.
- * Both directions are lossless for tensor dims that divide evenly (placements spec, section 3).
+ * DTensor reads strides that are an order of mesh dims as that order, whatever the sizes. Strides
+ * that are applied one after another cut the same pieces where the dim divides evenly.
  */
 
 import type { DeviceMesh } from '../devices/mesh.ts';
@@ -10,9 +11,7 @@ import { StridedShard } from '../placements/shards/strided.ts';
 import { evenlyShardable, Sharding } from './sharding.ts';
 
 /**
- * Placements applied in mesh order that cut like the ordered sharding: mesh dim `a` gets the stride
- * factor that is the product of the sizes of mesh dims before `a` in the order but after it in the
- * mesh.
+ * Placements applied in mesh order that cut like the ordered sharding.
  *
  * @param shape when given, uneven dims are refused: the pieces would differ
  * @returns the placements, or the reason why there are none
@@ -29,6 +28,14 @@ export function toMeshView(
         `${sharding.text} cuts [${shape.join(', ')}] unevenly, where strided pieces differ ` +
         'from ordered ones; the order is kept',
     };
+  return { placements: dtensorPlacements(sharding, mesh) };
+}
+
+/**
+ * The placements that DTensor writes for an ordered sharding: mesh dim `a` gets the stride factor
+ * that is the product of the sizes of mesh dims before `a` in the order but after it in the mesh.
+ */
+export function dtensorPlacements(sharding: Sharding, mesh: DeviceMesh): readonly Placement[] {
   const out = [...sharding.placements];
   for (const [dim, order] of sharding.orders) {
     order.forEach((a, i) => {
@@ -40,7 +47,7 @@ export function toMeshView(
       }
     });
   }
-  return { placements: out };
+  return out;
 }
 
 /**

@@ -37,7 +37,10 @@ interface InsideCollective {
   readonly site?: CollectiveSite | undefined;
 }
 
-/** The collectives inside the rules that a strategy takes, mesh dim by mesh dim. */
+/**
+ * The collectives inside the rules that a strategy takes, in the order of the body that runs them:
+ * each over one mesh dim after the other. Those of regions are listed mesh dim by mesh dim.
+ */
 export function collectivesInside(
   entry: NodeStrategies,
   s: number,
@@ -45,17 +48,16 @@ export function collectivesInside(
 ): InsideCollective[] {
   const { set } = entry;
   const dims = space.meshRank;
-  return Array.from({ length: dims }, (_, d) => d).flatMap((meshDim) => {
+  const found = Array.from({ length: dims }, (_, d) => d).flatMap((meshDim) => {
     const uses = set.rules[set.choice[s * dims + meshDim]]?.collectives ?? [];
     if (uses.length === 0) return [];
     const local = localCall(entry, s, space);
-    return uses.map(({ kind, bytes, site }): InsideCollective => ({
-      kind,
-      meshDim,
-      bytes: bytes(local),
-      site,
+    return uses.map(({ kind, bytes, site }, k) => ({
+      step: site === undefined ? k : 0,
+      inside: { kind, meshDim, bytes: bytes(local), site },
     }));
   });
+  return found.sort((a, b) => a.step - b.step).map(({ inside }) => inside);
 }
 
 /**
