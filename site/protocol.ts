@@ -41,6 +41,9 @@ export type Ask =
       readonly placement: string;
       readonly stop: string;
     }
+  /** Takes the last placement that was priced back, or up again. */
+  | { readonly kind: 'undo' }
+  | { readonly kind: 'redo' }
   | { readonly kind: 'folder' }
   | { readonly kind: 'export'; readonly target: string }
   | { readonly kind: 'draw'; readonly drawing: DrawingQuestion }
@@ -50,12 +53,18 @@ export type Ask =
 type Asked<K extends Kind> = Extract<Ask, { readonly kind: K }>;
 /** What is asked of a plan that is there. */
 export type PlanAsk =
-  Asked<'explain'> | Omit<Asked<'force'>, 'stop'> | Asked<'folder'> | Asked<'export'>;
+  | Asked<'explain'>
+  | Omit<Asked<'force'>, 'stop'>
+  | Asked<'undo'>
+  | Asked<'redo'>
+  | Asked<'folder'>
+  | Asked<'export'>;
 
 /** Whoever has the plan: the page's own worker, or the machine behind it. */
 export interface PlanSource {
   ask(ask: Asked<'explain'>): Promise<Answers['explain']>;
   ask(ask: Omit<Asked<'force'>, 'stop'>): Promise<Answers['force']>;
+  ask(ask: Asked<'undo'> | Asked<'redo'>): Promise<WhatIfAnswer>;
   ask(ask: Asked<'folder'>): Promise<Answers['folder']>;
   ask(ask: Asked<'export'>): Promise<Answers['export']>;
 }
@@ -100,6 +109,16 @@ export interface Lists {
   readonly version: string;
 }
 
+/** The placements that were priced and not taken back, one on top of another. */
+export interface WhatIfAnswer {
+  /** What the last of them costs, and all together. */
+  readonly text: string;
+  /** `node=placement` of each. */
+  readonly pins: readonly string[];
+  readonly canUndo: boolean;
+  readonly canRedo: boolean;
+}
+
 /** Answers by kind of question. */
 export interface Answers {
   /**
@@ -116,7 +135,9 @@ export interface Answers {
   };
   readonly compare: { readonly html: string };
   readonly explain: { readonly text: string; readonly placements: readonly string[] };
-  readonly force: { readonly text: string; readonly pin: string };
+  readonly force: WhatIfAnswer;
+  readonly undo: WhatIfAnswer;
+  readonly redo: WhatIfAnswer;
   readonly folder: { readonly files: Readonly<Record<string, Uint8Array>> };
   readonly export: {
     readonly files: Readonly<Record<string, Uint8Array>>;

@@ -4,8 +4,9 @@
  * server does not say that there is a planner, and asks nobody.
  */
 import type { NodeExplanation } from '../../src/plan/questions/explain.ts';
+import { NOTHING_ASKED } from '../../src/report/text/explain.ts';
 import { explanationAnswer } from '../explanation.ts';
-import type { Answers, Fault, PlanAsk, Question } from '../protocol.ts';
+import type { Answers, Fault, PlanAsk, Question, WhatIfAnswer } from '../protocol.ts';
 import { Failed, type Hears } from './planner.ts';
 
 interface Made {
@@ -30,6 +31,9 @@ export class LocalPlan {
   readonly html: string;
   private readonly plan: string;
   private readonly files: Readonly<Record<string, Uint8Array>>;
+  /** Placements that were priced, with what was printed; the first `done` are not taken back. */
+  private readonly priced: { readonly pin: string; readonly text: string }[] = [];
+  private done = 0;
 
   constructor({ plan, html, files }: Made) {
     this.html = html;
@@ -54,19 +58,43 @@ export class LocalPlan {
     return (await this.answer(ask)) as Answers[K];
   }
 
+  private get pins(): readonly string[] {
+    return this.priced.slice(0, this.done).map(({ pin }) => pin);
+  }
+
+  /** Takes a priced placement back or up; what was printed for it is shown again. */
+  private move(by: -1 | 1): WhatIfAnswer {
+    this.done = Math.max(0, Math.min(this.priced.length, this.done + by));
+    return {
+      text: this.priced[this.done - 1]?.text ?? NOTHING_ASKED,
+      pins: this.pins,
+      canUndo: this.done > 0,
+      canRedo: this.done < this.priced.length,
+    };
+  }
+
   private async answer(ask: PlanAsk): Promise<Answers[PlanAsk['kind']]> {
     if (ask.kind === 'folder') return { files: this.files };
-    const last = await linesOf('/ask', { ...ask, plan: this.plan });
+    if (ask.kind === 'undo' || ask.kind === 'redo') return this.move(ask.kind === 'undo' ? -1 : 1);
+    const at = this.done;
+    const before = this.pins;
+    const last = await linesOf('/ask', {
+      ...ask,
+      plan: this.plan,
+      ...(ask.kind === 'force' ? { before } : {}),
+    });
     if (!('printed' in last)) throw failed('the local planner gave another answer');
     const { printed } = last;
     switch (ask.kind) {
       case 'explain':
         return explanationAnswer(JSON.parse(printed) as NodeExplanation);
       case 'force':
-        return {
-          text: printed.slice(printed.indexOf('\nforce ') + 1),
+        this.priced.splice(at, Infinity, {
           pin: `${ask.node}=${ask.placement}`,
-        };
+          text: printed.slice(printed.lastIndexOf('\nforce ') + 1),
+        });
+        this.done = at;
+        return this.move(1);
       case 'export': {
         const { files, losses } = JSON.parse(printed) as Exported;
         const bytes = Object.entries(files).map(

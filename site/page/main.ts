@@ -36,7 +36,7 @@ const drawer = new Planner();
 const progress = new ProgressView();
 const form = new QuestionForm(settled(500, () => ask()));
 const program = new ProgramView(() => form.question.mesh);
-const whatIf = new WhatIf(source, (pin) => form.pin(pin));
+const whatIf = new WhatIf(source, (pins) => form.pin(pins));
 const notations = startNotations(drawer);
 
 let view: View = 'plan';

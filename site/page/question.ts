@@ -57,9 +57,12 @@ export class QuestionForm {
     this.drawMesh();
   }
 
-  pin(text: string): void {
-    const node = text.slice(0, text.indexOf('=') + 1);
-    this.pins = [...this.pins.filter((pin) => !pin.startsWith(node)), text];
+  /** Adds pins; of one value the last counts. */
+  pin(texts: readonly string[]): void {
+    for (const text of texts) {
+      const node = text.slice(0, text.indexOf('=') + 1);
+      this.pins = [...this.pins.filter((pin) => !pin.startsWith(node)), text];
+    }
     this.showPins();
     this.changed();
   }

@@ -28,6 +28,14 @@ const downloaded = async (page: Page, button: string): Promise<Download> => {
   return download;
 };
 
+/** Waits until the panel of what-if questions holds a text. */
+const shows = async (page: Page, answer: string): Promise<void> => {
+  await page.waitForFunction(
+    (wanted) => document.getElementById('w-answer')?.textContent === wanted,
+    answer,
+  );
+};
+
 describe('a plan', () => {
   it('appears without a press of a button, with the bytes that the command line writes', async () => {
     const { page, strange } = await site.open();
@@ -172,6 +180,44 @@ describe('a plan', () => {
     expect(await text(page, '#w-answer')).toMatch(
       /^force RR: global [+-]?\S+ .*\n[\s\S]*other nodes that change: \d+/,
     );
+    const first = await text(page, '#w-answer');
+    const canMove = async (): Promise<boolean[]> => [
+      await page.isEnabled('#w-undo'),
+      await page.isEnabled('#w-redo'),
+    ];
+    expect(await canMove()).toEqual([true, false]);
+    const other = await page
+      .locator('#w-nodes option')
+      .evaluateAll(
+        (all, taken) =>
+          all
+            .map((option) => (option as HTMLOptionElement).value)
+            .find((name) => name.startsWith('mm') && name !== taken) ?? '',
+        await page.inputValue('#w-node'),
+      );
+    await page.fill('#w-node', other);
+    await page.fill('#w-placement', 'RR');
+    await page.click('#w-form button[type=submit]');
+    await page.waitForFunction(
+      () => document.getElementById('w-answer')?.textContent?.includes('2 together') === true,
+    );
+    const both = await text(page, '#w-answer');
+    await page.click('#w-undo');
+    await shows(page, first);
+    expect(await canMove()).toEqual([true, true]);
+    // A key takes the first back, too, outside of a field.
+    await page.focus('#w-answer');
+    await page.keyboard.press('Control+z');
+    await shows(page, 'no other placement is asked for: the plan as it is');
+    expect(await canMove()).toEqual([false, true]);
+    expect(await page.locator('#w-keep').isHidden()).toBe(true);
+    await page.keyboard.press('Control+Shift+z');
+    await shows(page, first);
+    await page.keyboard.press('Control+y');
+    await shows(page, both);
+    expect(await canMove()).toEqual([true, false]);
+    await page.keyboard.press('Control+z');
+    await shows(page, first);
     await page.click('#w-keep');
     await page.waitForURL(/pin=mm\w*%3DRR/);
     expect(await page.locator('#q-pins .pin').count()).toBe(1);

@@ -13,7 +13,7 @@ import type { Answers, Ask, Fault, Kind, Reply } from '../protocol.ts';
 import { compare } from './compare.ts';
 import { draw } from './draw.ts';
 import { graphOf } from './model.ts';
-import { explain, exported, force, type Listener, plan, planFolder } from './plan.ts';
+import { explain, exported, force, type Listener, moveWhatIf, plan, planFolder } from './plan.ts';
 import { StopSignal } from './stop-signal.ts';
 import { runsAsThread, startThreadsAsWorkers } from './threads.ts';
 
@@ -65,6 +65,9 @@ async function answer(id: number, ask: Ask): Promise<Answers[Kind]> {
       return compare(ask.question, new StopSignal(ask.stop), listener.step);
     case 'explain':
       return explain(ask.node);
+    case 'undo':
+    case 'redo':
+      return moveWhatIf(ask.kind);
     case 'force':
       return force(ask.node, ask.placement, new StopSignal(ask.stop), listener);
     case 'folder':

@@ -15,9 +15,8 @@ import {
   explainNode,
   exportFiles,
   exportSource,
-  forcedText,
-  forceNode,
   type Graph,
+  historyText,
   htmlPage,
   type Infeasible,
   loadCluster,
@@ -36,9 +35,10 @@ import {
   SolverLog,
   stepText,
   VERSION,
+  WhatIfHistory,
 } from '../../src/entries/page.ts';
 import { explanationAnswer, LINES } from '../explanation.ts';
-import type { Answers, Moment, Question } from '../protocol.ts';
+import type { Answers, Moment, Question, WhatIfAnswer } from '../protocol.ts';
 import { table } from './model.ts';
 
 /** Who is told while a plan is looked for. */
@@ -51,6 +51,7 @@ export interface Listener {
 interface Planned {
   readonly folder: PlanFolder;
   readonly opened: Reopened;
+  readonly whatIf: WhatIfHistory;
   readonly texts: ReturnType<typeof planTexts>;
 }
 
@@ -114,7 +115,7 @@ export async function plan(
     version: VERSION,
     graph: found.prepared.model.graph,
   });
-  planned = { folder, opened, texts };
+  planned = { folder, opened, whatIf: new WhatIfHistory(opened), texts };
   return {
     html: htmlPage(report, found.prepared.model.graph, drawings),
     nodes: plan.nodes.map(({ name }) => name),
@@ -164,14 +165,24 @@ export async function force(
   signal: AbortSignal,
   listener: Listener,
 ): Promise<Answers['force']> {
-  const { opened } = current();
+  const { opened, whatIf } = current();
   const onProgress = momentsOf(opened.prepared, performance.now(), listener);
-  const forced = await forceNode(opened, node, placement, { onProgress, signal });
+  const forced = await whatIf.ask(node, placement, { onProgress, signal });
   if ('status' in forced) throw infeasible(forced);
-  return {
-    text: forcedText(forced, opened.plan.objective.seconds, LINES),
-    pin: `${node}=${placement}`,
-  };
+  return whatIfAnswer(whatIf);
+}
+
+/** Takes the last placement that was priced back, or up again; nothing is solved. */
+export function moveWhatIf(kind: 'undo' | 'redo'): WhatIfAnswer {
+  const { whatIf } = current();
+  whatIf[kind]();
+  return whatIfAnswer(whatIf);
+}
+
+function whatIfAnswer(history: WhatIfHistory): WhatIfAnswer {
+  const { asked, canUndo, canRedo } = history;
+  const pins = asked.map(({ pin }) => `${pin.node}=${pin.spec}`);
+  return { text: historyText(history, LINES), pins, canUndo, canRedo };
 }
 
 /** The plan folder as `plan -o` writes it. */

@@ -31,7 +31,8 @@ export { builtinOperators } from '../ops/builtin.ts';
 export { atSizes } from '../passes/sizes/fix-sizes.ts';
 export type { Infeasible } from '../plan/choice/result.ts';
 export { prepare } from '../plan/prepare/prepare.ts';
-export { explainNode, type Forced, forceNode, type Reopened } from '../plan/questions/explain.ts';
+export { explainNode, type Reopened } from '../plan/questions/explain.ts';
+export { WhatIfHistory } from '../plan/questions/what-if-history.ts';
 export { type PlanFolder, planTexts, readPlanFolder } from '../plan/record/folder.ts';
 export { Deadline } from '../plan/request/deadline.ts';
 export { DEFAULT_REQUEST, type PlanRequest } from '../plan/request/request.ts';
@@ -48,7 +49,7 @@ export {
   comparisonSubtitle,
   comparisonTitle,
 } from '../report/sections/compared.ts';
-export { forcedText } from '../report/text/explain.ts';
+export { historyText } from '../report/text/explain.ts';
 export { stepText } from '../report/text/overlap.ts';
 export { planSummary } from '../report/text/summary.ts';
 export type { Progress } from '../solver/types.ts';

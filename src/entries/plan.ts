@@ -26,7 +26,7 @@ export { transferPlan } from '../plan/choice/transfer.ts';
 export { prepare } from '../plan/prepare/prepare.ts';
 export type { Prepared } from '../plan/prepare/prepared.ts';
 export { checkPlan, type PlanCheck, type PlanDifference } from '../plan/questions/check-plan.ts';
-export { type Forced, forceNode, reopen, type Reopened } from '../plan/questions/explain.ts';
+export { reopen, type Reopened } from '../plan/questions/explain.ts';
 export {
   type Frontier,
   type FrontierMiss,
@@ -36,6 +36,13 @@ export {
   memoryFrontier,
 } from '../plan/questions/memory-frontier.ts';
 export { planAtEnds, type RangeEnd, rangeEnds } from '../plan/questions/size-range.ts';
+export {
+  type Forced,
+  forceNode,
+  type PlanChange,
+  type WhatIf,
+  WhatIfHistory,
+} from '../plan/questions/what-if-history.ts';
 export type { PlanCertificate } from '../plan/record/certificate.ts';
 export { diffPlans, type PlanDiff } from '../plan/record/diff.ts';
 export {

@@ -10,19 +10,14 @@ import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import { insideOf } from '../choice/decode.ts';
-import type { Infeasible } from '../choice/result.ts';
 import { choiceOfPlan } from '../choice/transfer.ts';
 import type { Model } from '../model/model.ts';
 import { prepare } from '../prepare/prepare.ts';
-import { withPins } from '../prepare/prepare.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { Plan, PlannedInside } from '../record/types.ts';
 import { checkArguments } from '../request/check-call.ts';
 import { type GivenRequest, holdsPeak } from '../request/request.ts';
-import { type ShardOptions, shardPrepared } from '../shard.ts';
-import { attribute, type Term } from './attribution.ts';
 import { LocalCosts } from './local-costs.ts';
-import { changeRequest } from './what-if.ts';
 
 /** The rank of a strategy against the chosen one while everything around it stays. */
 export type CandidateClass =
@@ -264,59 +259,8 @@ function limitsOf(candidates: readonly Candidate[], plan: Plan, counted: string)
   return out;
 }
 
-/** The answer to "what if this node were placed so": the plan solved again with the pin. */
-export interface Forced {
-  readonly spec: string;
-  /** The changes of the request. */
-  readonly changes: readonly string[];
-  readonly plan: Plan;
-  /** Seconds more than the plan that was asked about. */
-  readonly globalSeconds: number;
-  /**
-   * Terms that changed, largest first; their deltas sum to `globalSeconds` up to the rounding of a
-   * double.
-   */
-  readonly attribution: readonly Term[];
-  /** Other nodes whose placements changed. */
-  readonly changedNodes: readonly string[];
-}
-
-/**
- * Solves the plan again with a node forced to a placement of its result.
- *
- * @throws E_REF, E_PIN for a node or a placement that the graph does not admit
- */
-export async function forceNode(
-  { plan, prepared, choice }: Reopened,
-  name: string,
-  spec: string,
-  options: Omit<ShardOptions, 'table' | 'starts'> = {},
-): Promise<Forced | Infeasible> {
-  const { model } = prepared;
-  const n = nodeIndex(prepared.model, name);
-  const { request, changes } = changeRequest(prepared.question.request, (draft) => {
-    draft.pins = draft.pins.filter((pin) => nodeIndex(prepared.model, pin.node) !== n);
-    draft.pins.push({ node: name, spec });
-  });
-  const forced = withPins(prepared, request);
-  const result = await shardPrepared(forced, { ...options, starts: [choice] });
-  if (result.status === 'infeasible') return result;
-  const changedNodes = model.graph.nodes.flatMap((node, k) => {
-    const v = model.nodeVariable[k];
-    return v < 0 || k === n || choice[v] === result.choice[v] ? [] : [roleName(node)];
-  });
-  return {
-    spec,
-    changes,
-    plan: result.plan,
-    globalSeconds: result.plan.objective.seconds - plan.objective.seconds,
-    attribution: attribute(model, choice, result.choice),
-    changedNodes,
-  };
-}
-
 /** Index of the node that decides the placement of a name. */
-function nodeIndex(model: Model, name: string): number {
+export function nodeIndex(model: Model, name: string): number {
   const { flow, graph } = model;
   let n = flow.byName.get(name);
   n ??= placeholdersByRoleName(graph).get(name);

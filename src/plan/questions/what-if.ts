@@ -4,7 +4,7 @@
  */
 import { enablePatches, type Patch, produceWithPatches } from 'immer';
 
-import type { PlanRequest } from '../request/request.ts';
+import type { Pin, PlanRequest } from '../request/request.ts';
 
 enablePatches();
 
@@ -17,7 +17,8 @@ interface ChangedRequest<R extends PlanRequest = PlanRequest> {
   readonly request: R;
   /** One line for each thing that changed, such as `pins: + lm_head.weight=S(0)R`. */
   readonly changes: readonly string[];
-  /** Applied to the new request, these give the old one back. */
+  /** The first make the new request of the old one; the second give the old one back. */
+  readonly patches: readonly Patch[];
   readonly undo: readonly Patch[];
 }
 
@@ -26,29 +27,38 @@ export function changeRequest<R extends PlanRequest>(
   request: R,
   recipe: (draft: RequestDraft) => void,
 ): ChangedRequest<R> {
-  const [next, , undo] = produceWithPatches(request, (draft) => recipe(draft as RequestDraft));
-  const changes: string[] = [];
-  for (const key of [...new Set([...Object.keys(request), ...Object.keys(next)])].sort()) {
-    const before = valueOf(request, key);
-    const after = valueOf(next, key);
-    if (before === after) continue;
-    if (key === 'pins') {
-      const had = new Set(request.pins.map(pinText));
-      const has = new Set(next.pins.map(pinText));
-      for (const pin of had) if (!has.has(pin)) changes.push(`pins: - ${pin}`);
-      for (const pin of has) if (!had.has(pin)) changes.push(`pins: + ${pin}`);
-    } else
-      changes.push(
-        `${key}: ${JSON.stringify(before) ?? 'absent'} -> ${JSON.stringify(after) ?? 'absent'}`,
-      );
-  }
-  return { request: next, changes, undo };
+  const [next, patches, undo] = produceWithPatches(request, (draft) =>
+    recipe(draft as RequestDraft),
+  );
+  return { request: next, changes: changesOf(request, next, patches), patches, undo };
+}
+
+/** What patches changed, a line each, in the order of the names of fields. */
+export function changesOf(
+  before: PlanRequest,
+  after: PlanRequest,
+  patches: readonly Patch[],
+): string[] {
+  const fields = [...new Set(patches.map(({ path: [field] }) => String(field)))].sort();
+  return fields.flatMap((field) => {
+    if (field === 'pins') return pinChanges(before, after);
+    const [had, has] = [before, after].map((request) => JSON.stringify(valueOf(request, field)));
+    return had === has ? [] : [`${field}: ${had ?? 'absent'} -> ${has ?? 'absent'}`];
+  });
+}
+
+function pinChanges(before: PlanRequest, after: PlanRequest): string[] {
+  const [had, has] = [before, after].map(({ pins }) => new Set(pins.map(pinText)));
+  return [
+    ...[...had].filter((pin) => !has.has(pin)).map((pin) => `pins: - ${pin}`),
+    ...[...has].filter((pin) => !had.has(pin)).map((pin) => `pins: + ${pin}`),
+  ];
 }
 
 function valueOf(request: PlanRequest, key: string): unknown {
   return Object.entries(request).find(([name]) => name === key)?.[1];
 }
 
-function pinText({ node, spec }: { readonly node: string; readonly spec: string }): string {
+export function pinText({ node, spec }: Pin): string {
   return `${node}=${spec}`;
 }

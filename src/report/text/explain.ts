@@ -3,7 +3,9 @@
  * plan.
  */
 
-import type { Forced, NodeExplanation } from '../../plan/questions/explain.ts';
+import type { NodeExplanation } from '../../plan/questions/explain.ts';
+import { pinText } from '../../plan/questions/what-if.ts';
+import type { Forced, PlanChange, WhatIfHistory } from '../../plan/questions/what-if-history.ts';
 import { bytesText, lineText, percentText, secondsText, tableText } from '../../units.ts';
 
 /** A signed time: `+1.20 ms`. */
@@ -69,17 +71,11 @@ export function explanationText(found: NodeExplanation, limit: number): string {
   return lines.join('\n');
 }
 
-/** The counterfactual as text. */
-export function forcedText(forced: Forced, seconds: number, limit: number): string {
-  const { globalSeconds, attribution, changedNodes, plan } = forced;
-  const share =
-    seconds > 0
-      ? ` (${globalSeconds >= 0 ? '+' : '-'}${percentText(Math.abs(globalSeconds / seconds))} ` +
-        'of the step)'
-      : '';
+/** The counterfactual of one placement as text; `asked` is the placement as it is named there. */
+export function forcedText(forced: Forced, limit: number, asked = forced.spec): string {
+  const { attribution, changedNodes } = forced;
   const lines = [
-    `force ${forced.spec}: global ${deltaSecondsText(globalSeconds)}${share}, ` +
-      `${secondsText(plan.objective.seconds)} in all, ${plan.proof.status}`,
+    `force ${changeText(asked, forced)}`,
     forced.changes.length === 0
       ? 'changed in the request: nothing, the pin was there'
       : `changed in the request: ${forced.changes.join('; ')}`,
@@ -100,4 +96,38 @@ export function forcedText(forced: Forced, seconds: number, limit: number): stri
   const listed = names === '' ? '' : ` (${names}${changedNodes.length > limit ? ' ...' : ''})`;
   lines.push('', `other nodes that change: ${changedNodes.length}${listed}`);
   return lines.join('\n');
+}
+
+/** What a change costs, with its share of the step before it. */
+function changeText(what: string, { globalSeconds, plan }: PlanChange): string {
+  const { seconds } = plan.objective;
+  const before = seconds - globalSeconds;
+  const share =
+    before > 0
+      ? ` (${globalSeconds >= 0 ? '+' : '-'}${percentText(Math.abs(globalSeconds / before))} ` +
+        'of the step)'
+      : '';
+  return (
+    `${what}: global ${deltaSecondsText(globalSeconds)}${share}, ` +
+    `${secondsText(seconds)} in all, ${plan.proof.status}`
+  );
+}
+
+export const NOTHING_ASKED = 'no other placement is asked for: the plan as it is';
+
+/** The last question of several with its answer, and all of them against the plan. */
+export function historyText(history: WhatIfHistory, limit: number): string {
+  const last = history.asked.at(-1);
+  if (last === undefined) return NOTHING_ASKED;
+  const asked = history.asked.length > 1 ? pinText(last.pin) : last.pin.spec;
+  return [forcedText(last.forced, limit, asked), ...togetherLines(history)].join('\n\n');
+}
+
+/** All questions against the plan, where there are several. */
+export function togetherLines({ asked, together }: WhatIfHistory): string[] {
+  if (asked.length < 2) return [];
+  return [
+    `${changeText(`${asked.length} together`, together)}\n` +
+      `changed in the request: ${together.changes.join('; ')}`,
+  ];
 }

@@ -14,7 +14,14 @@ import type { Served } from './served.ts';
 const value = z.string().max(10_000);
 const questionSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('explain'), plan: value, node: value }),
-  z.strictObject({ kind: z.literal('force'), plan: value, node: value, placement: value }),
+  z.strictObject({
+    kind: z.literal('force'),
+    plan: value,
+    node: value,
+    placement: value,
+    // `NODE=SPEC` of the placements that it is priced on top of.
+    before: z.array(value).max(1000),
+  }),
   z.strictObject({ kind: z.literal('export'), plan: value, target: value }),
 ]);
 type Question = z.infer<typeof questionSchema>;
@@ -61,7 +68,14 @@ function wordsOf(question: Question, plan: string): string[] {
     case 'explain':
       return ['explain', '--json', '--', plan, question.node];
     case 'force':
-      return ['explain', `--force=${question.placement}`, '--', plan, question.node];
+      return [
+        'explain',
+        ...question.before.map((pin) => `--force=${pin}`),
+        `--force=${question.placement}`,
+        '--',
+        plan,
+        question.node,
+      ];
     case 'export':
       return ['export', '--json', '--allow-lossy', `--target=${question.target}`, '--', plan];
   }

@@ -1,33 +1,39 @@
 /**
  * `explain`: takes a written plan and a node and prints the alternatives and, with `--force`, what
- * another strategy would cost.
+ * other placements would cost, one on top of another.
  */
 
 import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
-import type { Forced, NodeExplanation } from '../../../plan/questions/explain.ts';
-import { explainNode, forceNode, reopen } from '../../../plan/questions/explain.ts';
-import { explanationText, forcedText } from '../../../report/text/explain.ts';
+import { explainNode, type NodeExplanation, reopen } from '../../../plan/questions/explain.ts';
+import { pinText } from '../../../plan/questions/what-if.ts';
+import { type PlanChange, WhatIfHistory } from '../../../plan/questions/what-if-history.ts';
+import type { Pin } from '../../../plan/request/request.ts';
+import { explanationText, forcedText, togetherLines } from '../../../report/text/explain.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { progressPrinter, reportInfeasible } from '../planning/plan.ts';
 import type { ExplainOptions } from './flags.ts';
 
 /**
- * The record that `explain --json` prints; its keys are a contract. `attribution` and
- * `changedNodes` are empty without `--force`.
+ * The record that `explain --json` prints; its keys are a contract. `attribution`, `changedNodes`
+ * and `forced` are of all `--force` together against the plan, `steps` of each on top of those
+ * before it; without `--force` they are empty or absent.
  */
 export type ExplainResult = NodeExplanation & {
-  readonly attribution: Forced['attribution'];
+  readonly attribution: PlanChange['attribution'];
   readonly changedNodes: readonly string[];
-  readonly forced?: {
-    readonly spec: string;
-    readonly globalSeconds: number;
-    readonly seconds: number;
-    readonly status: string;
-    readonly changes: readonly string[];
-  };
+  readonly forced?: ForcedResult;
+  readonly steps?: readonly (ForcedResult & { readonly node: string })[];
 };
+
+interface ForcedResult {
+  readonly spec: string;
+  readonly globalSeconds: number;
+  readonly seconds: number;
+  readonly status: string;
+  readonly changes: readonly string[];
+}
 
 export async function explainCommand(
   path: string,
@@ -42,50 +48,60 @@ export async function explainCommand(
   const check = checked(folder, path, table, io);
   const opened = check === undefined ? reopen(plan, program, request, table) : { plan, ...check };
   const found = explainNode(opened, node);
-  let forced: Forced | undefined;
-  if (options.force !== undefined) {
-    const onProgress = progressPrinter(io, options.quiet === true);
-    const result = await forceNode(opened, node, options.force, { onProgress }).catch(
-      (error: unknown) => {
-        throw namingForce(error, node);
-      },
-    );
+  const history = new WhatIfHistory(opened);
+  const onProgress = progressPrinter(io, options.quiet === true);
+  for (const pin of options.force.map((given) => forcedPin(given, node))) {
+    const result = await history.ask(pin.node, pin.spec, { onProgress }).catch((error: unknown) => {
+      throw namingForce(error, node);
+    });
     if ('status' in result)
       return reportInfeasible(result, opened.prepared, io, options.json === true);
-    forced = result;
   }
-  if (options.json === true) {
-    const result: ExplainResult = {
-      ...found,
-      attribution: forced?.attribution ?? [],
-      changedNodes: forced?.changedNodes ?? [],
-      ...(forced !== undefined
-        ? {
-            forced: {
-              spec: forced.spec,
-              globalSeconds: forced.globalSeconds,
-              seconds: forced.plan.objective.seconds,
-              status: forced.plan.proof.status,
-              changes: forced.changes,
-            },
-          }
-        : {}),
-    };
-    io.stdout(`${JSON.stringify(result)}\n`);
-    return EXIT.ok;
-  }
-  io.stdout(`${explanationText(found, limit)}\n`);
-  if (forced !== undefined) io.stdout(`\n${forcedText(forced, plan.objective.seconds, limit)}\n`);
+  const lines = [explanationText(found, limit), ...forceLines(history, limit)];
+  if (options.json === true) io.stdout(`${JSON.stringify(resultOf(found, history))}\n`);
+  else io.stdout(`${lines.join('\n\n')}\n`);
   return EXIT.ok;
+}
+
+/** `SPEC` of the node that is explained, or `NODE=SPEC`: a name holds no brackets and no blanks. */
+function forcedPin(given: string, node: string): Pin {
+  const [, other, spec] = /^([^()\s=]+)=(.+)$/s.exec(given) ?? [];
+  return other === undefined ? { node, spec: given } : { node: other, spec };
+}
+
+function resultOf(found: NodeExplanation, history: WhatIfHistory): ExplainResult {
+  const { asked } = history;
+  const last = asked.at(-1);
+  if (last === undefined) return { ...found, attribution: [], changedNodes: [] };
+  const { together } = history;
+  return {
+    ...found,
+    attribution: together.attribution,
+    changedNodes: together.changedNodes,
+    forced: forcedResult(last.pin.spec, together),
+    steps: asked.map(({ pin, forced }) => ({ node: pin.node, ...forcedResult(pin.spec, forced) })),
+  };
+}
+
+function forcedResult(spec: string, { globalSeconds, plan, changes }: PlanChange): ForcedResult {
+  const { objective, proof } = plan;
+  return { spec, globalSeconds, seconds: objective.seconds, status: proof.status, changes };
+}
+
+function forceLines(history: WhatIfHistory, limit: number): string[] {
+  const { asked } = history;
+  return [
+    ...asked.map(({ pin, forced }) =>
+      forcedText(forced, limit, asked.length > 1 ? pinText(pin) : pin.spec),
+    ),
+    ...togetherLines(history),
+  ];
 }
 
 /** A forced placement is a pin inside; the message names the flag that was given. */
 function namingForce(error: unknown, node: string): unknown {
-  const pin = `--pin ${node}=`;
-  if (!(error instanceof ShardwrightError) || !error.message.startsWith(pin)) return error;
-  return new ShardwrightError(
-    error.code,
-    `--force ${error.message.slice(pin.length)}`,
-    error.details,
-  );
+  if (!(error instanceof ShardwrightError) || !error.message.startsWith('--pin ')) return error;
+  const pin = error.message.slice('--pin '.length);
+  const given = pin.startsWith(`${node}=`) ? pin.slice(node.length + 1) : pin;
+  return new ShardwrightError(error.code, `--force ${given}`, error.details);
 }

@@ -115,9 +115,10 @@ export const DOCTOR_COMMAND = {
 export type DoctorOptions = Given<typeof DOCTOR_COMMAND>;
 
 export const EXPLAIN_COMMAND = {
-  force: value(
+  force: list(
     '--force <spec>',
-    'solve again with this placement of its result, such as S(0)R',
+    'solve again with this placement of its result, such as S(0)R; of another node as NODE=SPEC, ' +
+      'on top of those before it',
     text,
   ),
   limit: or(value('--limit <n>', 'lines of each table', countFrom(1)), '12'),

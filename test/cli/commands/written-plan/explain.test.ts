@@ -123,6 +123,32 @@ describe('explain', () => {
     expect(forced.err).toContain(`${smallestBudgetBytes + over[0].overBytes!} bytes`);
   });
 
+  it('--force given twice prices the second placement on top of the first', async () => {
+    const [first, second] = plan.parameters.filter((p) => p.shape.length === 2);
+    const spec = (await explain(first.name)).strategies.find((c) => c.class === 'COSTLIER')!.spec;
+    const chain = ['--force', spec, '--force', `${second.name}=RR`];
+    const found = await explain(first.name, ...chain);
+    const pins = [`${first.name}=${spec}`, `${second.name}=RR`];
+    const flags = pins.flatMap((pin) => ['--pin', pin]);
+    const pinned = await planInto(root, 'pinned-twice', ...flags);
+    const other = readPlan(readFileSync(join(pinned, 'plan.json'), 'utf8'));
+    expect(found.steps?.map(({ node }) => node)).toEqual([first.name, second.name]);
+    expect(found.steps?.at(-1)?.seconds).toBe(other.objective.seconds);
+    expect(found.forced).toMatchObject({
+      globalSeconds: other.objective.seconds - plan.objective.seconds,
+      changes: pins.map((pin) => `pins: + ${pin}`),
+    });
+    const run = await cli('explain', folder, first.name, ...chain);
+    expect(run.code, run.err).toBe(0);
+    expect(run.out).toContain(`force ${pins[0]}: global`);
+    expect(run.out).toMatch(
+      /\n2 together: global .* in all, optimal\nchanged in the request: pins: \+ .*; pins: \+ .*\n$/,
+    );
+    const wrong = await cli('explain', folder, first.name, '--force', spec, '--force', 'nowhere=RR');
+    expect(wrong.code).toBe(2);
+    expect(wrong.err).toContain("no node 'nowhere'");
+  });
+
   it('prints a table for people, with the reason of the change', async () => {
     const weight = plan.parameters.find((p) => p.shape.length === 2)!;
     const spec = (await explain(weight.name)).strategies.find((c) => c.class === 'COSTLIER')!.spec;
