@@ -51,7 +51,7 @@ const LOGS: readonly [
 ];
 
 describe('TORCH_LOGS', () => {
-  test.each(LOGS)('%s', (log, graphs) => {
+  test.each(LOGS)('of %s is read into the graphs that it printed', (log, graphs) => {
     const source = text(`logs/${log}.log.gz`);
     const found = readTorchLog(source).graphs;
     expect(found).toHaveLength(log === 'mlp-recompile-dynamic' ? 8 : 4);

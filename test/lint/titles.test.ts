@@ -1,4 +1,7 @@
-/** Titles of tests state a fact. They hold no numbers of specifications, cases or issues of ours. */
+/**
+ * Titles of tests state a fact: with the titles of their groups they are sentences, and they hold no
+ * numbers of specifications, cases or issues of ours.
+ */
 
 import { readdirSync, readFileSync } from 'node:fs';
 
@@ -20,33 +23,73 @@ function called(node: ts.Expression): string {
   return ts.isIdentifier(node) ? node.text : '';
 }
 
-function titles(text: string): readonly string[] {
-  const found: string[] = [];
-  const visit = (node: ts.Node): void => {
+/** A title of a group or a test; `sentence`: after those of the groups around it. */
+interface Title {
+  readonly own: string;
+  readonly sentence: string;
+  readonly isGroup: boolean;
+}
+
+function titles(text: string): readonly Title[] {
+  const found: Title[] = [];
+  const source = ts.createSourceFile('test.ts', text, ts.ScriptTarget.Latest);
+  const visit = (node: ts.Node, around: string): void => {
+    let inside = around;
     if (ts.isCallExpression(node) && ['describe', 'it', 'test'].includes(called(node.expression))) {
       const [title] = node.arguments;
-      if (title && (ts.isStringLiteralLike(title) || ts.isTemplateExpression(title)))
-        found.push(title.getText().slice(1, -1));
+      if (title && (ts.isStringLiteralLike(title) || ts.isTemplateExpression(title))) {
+        const own = title.getText(source).slice(1, -1);
+        const sentence = `${around} ${own}`.trim();
+        const isGroup = called(node.expression) === 'describe';
+        found.push({ own, sentence, isGroup });
+        if (isGroup) inside = sentence;
+      }
     }
-    ts.forEachChild(node, visit);
+    ts.forEachChild(node, (child) => visit(child, inside));
   };
-  visit(ts.createSourceFile('test.ts', text, ts.ScriptTarget.Latest, true));
+  visit(source, '');
   return found;
 }
 
+/** The least words of a sentence; a value of a table is one. */
+const LEAST_WORDS = 3;
+const isSentence = ({ sentence, isGroup }: Title): boolean =>
+  isGroup || sentence.replace(/\$\{[^}]*\}/g, 'value').split(/\s+/).length >= LEAST_WORDS;
+
+const files = ['test/', 'site/test/'].flatMap((folder) =>
+  readdirSync(new URL(folder, root), { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.test.ts'))
+    .map((path) => [folder + path, readFileSync(new URL(folder + path, root), 'utf8')] as const),
+);
+
 test('the titles of all tests are free of ids', () => {
-  const files = ['test/', 'site/test/'].flatMap((folder) =>
-    readdirSync(new URL(folder, root), { recursive: true, encoding: 'utf8' })
-      .filter((path) => path.endsWith('.test.ts'))
-      .map((path) => folder + path),
-  );
   expect(files.length).toBeGreaterThan(300);
-  const found = files.flatMap((path) => {
-    const text = readFileSync(new URL(path, root), 'utf8');
+  const found = files.flatMap(([path, text]) => {
     const list = SUSPECT.test(text) ? titles(text) : [];
-    return list.filter((title) => IDENTIFIER.test(title)).map((title) => ({ path, title }));
+    return list.filter(({ own }) => IDENTIFIER.test(own)).map(({ own }) => ({ path, own }));
   });
   expect(found).toEqual([]);
+});
+
+test('the title of every test is a sentence with those of its groups', () => {
+  const found = files.flatMap(([path, text]) =>
+    titles(text)
+      .filter((title) => !isSentence(title))
+      .map(({ sentence }) => ({ path, sentence })),
+  );
+  expect(found).toEqual([]);
+});
+
+test('a title of two words, or of a group and a value, is found', () => {
+  const text = `
+    describe('texts', () => {
+      test.each(rows)('%s', () => {});
+      test('are read', () => {});
+    });
+    test('three operands', () => {});
+    test(\`every \${kindOf('thing')} adds\`, () => {});`;
+  const found = titles(text).filter((title) => !isSentence(title));
+  expect(found.map(({ sentence }) => sentence)).toEqual(['texts %s', 'three operands']);
 });
 
 test('an id in the title of a test, a group or a table is found', () => {
@@ -59,5 +102,6 @@ test('an id in the title of a test, a group or a table is found', () => {
     });`;
   expect(SUSPECT.test(text)).toBe(true);
   const found = titles(text);
-  expect(found.map((title) => IDENTIFIER.test(title))).toEqual([true, true, true, false, false]);
+  const isId = found.map(({ own }) => IDENTIFIER.test(own));
+  expect(isId).toEqual([true, true, true, false, false]);
 });

@@ -309,10 +309,10 @@ describe('refusals', () => {
         ),
     ],
     [/more than 4194304/, () => drawText(matrixOfMatrices([256, 256], () => 'x'.repeat(100)))],
-  ])('%s', (message, draw) => {
+  ])('%s is what a drawing that cannot be made says', (message, draw) => {
     expect(draw).toThrow(message);
   });
-  test('placements', () => {
+  test('a placement of too many devices, ids or rows, or of a dim that there is not, says so', () => {
     const big = parseMesh('x=1025');
     expect(() => placementDrawing(parseSharding('R', big), big, [2])).toThrow(
       /1025 devices, more than the 1024/,

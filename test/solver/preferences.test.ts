@@ -98,9 +98,13 @@ test('the preferred choice is the least one, level by level, among all choices o
 });
 
 test.each([
-  ['costs near the largest exact sums: what an edge forbids outweighs them', 2 ** 47 + 1, 0.1],
-  ['most pairs forbidden: values without a partner are none', 1, 0.45],
-])('%s', (_, unit, forbidden) => {
+  [
+    'with costs near the largest exact sums, which what an edge forbids outweighs',
+    2 ** 47 + 1,
+    0.1,
+  ],
+  ['with most pairs forbidden, where values without a partner are none', 1, 0.45],
+])('a preferred optimum costs the least, %s', (_, unit, forbidden) => {
   const random = mulberry32(18);
   let decided = 0;
   for (let round = 0; round < 400; round++) {

@@ -383,7 +383,7 @@ describe('texts', () => {
       'Ragged(0, [2, 1], 3)[1]S(0)[0]',
       'Ragged(0, [], 1)R',
     ],
-  ])('%s', (text) => {
+  ])('%s is read and written as it is', (text) => {
     expect(parseSharding(text, mesh).text).toBe(text);
   });
 

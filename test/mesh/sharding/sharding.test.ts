@@ -90,7 +90,7 @@ describe('texts', () => {
     '_S(0, 3)R',
     '_S(0, 4)_S(0, 8)',
     ...REDUCE_OPS.map((op) => `P(${op})R`),
-  ])('%s', (text) => {
+  ])('%s is read and written as it is', (text) => {
     const parsed = parseSharding(text, mesh);
     expect(parsed.text).toBe(text);
     expect(parseSharding(parsed.orderedText, mesh).text).toBe(text);

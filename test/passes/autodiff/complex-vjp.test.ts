@@ -78,7 +78,7 @@ const kindOf = (x: Numbers): string =>
   `${x.im === undefined ? 'f64' : 'c128'}[${x.shape.join(', ')}]`;
 
 test.each(calls.map((c) => [`${c.target}(${c.inputs.map(kindOf).join(', ')})`, c] as const))(
-  '%s',
+  'the gradients of %s are those of PyTorch',
   (_, call) => {
     gradients(call).forEach((got, i) => {
       const want = pairs(call.gradients[i]).toArray();

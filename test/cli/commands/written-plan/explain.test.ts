@@ -144,7 +144,15 @@ describe('explain', () => {
     expect(run.out).toMatch(
       /\n2 together: global .* in all, optimal\nchanged in the request: pins: \+ .*; pins: \+ .*\n$/,
     );
-    const wrong = await cli('explain', folder, first.name, '--force', spec, '--force', 'nowhere=RR');
+    const wrong = await cli(
+      'explain',
+      folder,
+      first.name,
+      '--force',
+      spec,
+      '--force',
+      'nowhere=RR',
+    );
     expect(wrong.code).toBe(2);
     expect(wrong.err).toContain("no node 'nowhere'");
   });

@@ -7,17 +7,17 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
-import { lintGraph } from '../../../src/graph/lint.ts';
-import { parseGraph } from '../../../src/graph/text/parse.ts';
-import type { Graph } from '../../../src/graph/types.ts';
-import type { Plan } from '../../../src/plan/record/types.ts';
-import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request/request.ts';
-import { shard } from '../../../src/plan/shard.ts';
-import { drawOf, ProgramBuilder, TABLE } from '../../simulate/random/builder.ts';
-import { grow } from '../../simulate/random/control.ts';
-import { withBackward } from '../../simulate/random/program.ts';
-import { permuted, renamed, reordered, twice, withDeadCall } from './rewrites.ts';
+import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
+import { lintGraph } from '../../src/graph/lint.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
+import type { Graph } from '../../src/graph/types.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
+import { shard } from '../../src/plan/shard.ts';
+import { drawOf, ProgramBuilder, TABLE } from '../simulate/random/builder.ts';
+import { grow } from '../simulate/random/control.ts';
+import { withBackward } from '../simulate/random/program.ts';
+import { permuted, renamed, reordered, twice, withDeadCall } from './same-question-rewrites.ts';
 
 type Asked = Pick<PlanRequest, 'mesh' | 'cluster' | 'cost' | 'objective'>;
 

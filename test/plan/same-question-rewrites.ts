@@ -2,7 +2,7 @@
  * Ways to write one program differently. What goes in is a graph, what comes out is a graph that
  * computes the same, so that nothing but the writing differs.
  */
-import type { Arg, Graph, GraphRef, Node, Output } from '../../../src/graph/types.ts';
+import type { Arg, Graph, GraphRef, Node, Output } from '../../src/graph/types.ts';
 
 /** Draws a whole number from 0 to n - 1. */
 export type Draw = (n: number) => number;
