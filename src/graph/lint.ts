@@ -5,7 +5,7 @@ import { messageOf } from '../errors.ts';
 import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from './control.ts';
 import { interpret } from './interpret.ts';
-import { nodesByName } from './nodes.ts';
+import { linePosition, nodesByName } from './nodes.ts';
 import { lintError, topologicalOrder, undefinedOutput, undefinedValue } from './order.ts';
 import {
   type Arg,
@@ -237,7 +237,7 @@ function sizeError(code: string, message: string, node: Node, hint: string): Sha
   const { line } = node.meta;
   return new ShardwrightError(code, message, {
     node: node.name,
-    ...(line === undefined ? {} : { position: { line, column: 1 } }),
+    ...defined({ position: linePosition(line) }),
     hint,
   });
 }
@@ -281,7 +281,7 @@ function typeMismatch(node: Node, ours: ValueType): ShardwrightError {
       `${typeText(ours)}`,
     {
       node: node.name,
-      ...(node.meta.line !== undefined ? { position: { line: node.meta.line, column: 1 } } : {}),
+      ...defined({ position: linePosition(node.meta.line) }),
       ...defined({ path: node.meta.path }),
       hint: mismatchHint(node, node.type, ours),
     },

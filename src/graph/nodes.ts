@@ -1,4 +1,5 @@
 /** Finds nodes and types of a graph by name, and names nodes as their users know them. */
+import type { SourcePosition } from '../errors.ts';
 import type { Node } from './types.ts';
 
 /** Lists such as the nodes of a graph or of a plan. */
@@ -21,4 +22,9 @@ export function typesByName<T>({
 /** The name of an input in the model that a program was captured from; its own name elsewhere. */
 export function roleName({ name, meta }: Pick<Node, 'name' | 'meta'>): string {
   return meta.roleName ?? name;
+}
+
+/** The place of an error in the text of a graph, where the line of its node is known. */
+export function linePosition(line: number | undefined): SourcePosition | undefined {
+  return line === undefined ? undefined : { line, column: 1 };
 }

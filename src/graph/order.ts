@@ -1,6 +1,8 @@
 /** Indexes a graph as flat arrays: positions, operands, users. */
 
+import { defined } from '../defined.ts';
 import { ShardwrightError, suggestion } from '../errors.ts';
+import { linePosition } from './nodes.ts';
 import type { Graph, Node } from './types.ts';
 import { eachOperand } from './value.ts';
 
@@ -191,9 +193,9 @@ export function lintError(
 ): ShardwrightError {
   const where = node === undefined ? '' : ` at ${node.name}`;
   return new ShardwrightError('E_GRAPH_LINT', `${check}${where}: ${message}`, {
-    ...(node !== undefined ? { node: node.name } : {}),
+    ...defined({ node: node?.name }),
     ...(node?.meta.path !== undefined ? { path: node.meta.path } : {}),
-    ...(node?.meta.line !== undefined ? { position: { line: node.meta.line, column: 1 } } : {}),
+    ...defined({ position: linePosition(node?.meta.line) }),
     hint:
       hint ??
       (node?.meta.source !== undefined

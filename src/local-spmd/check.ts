@@ -7,6 +7,7 @@
 import { ShardwrightError } from '../errors.ts';
 import { placeholdersOf } from '../graph/control.ts';
 import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';
+import { roleName } from '../graph/nodes.ts';
 import type { Graph } from '../graph/types.ts';
 import { getOwn, isRef } from '../graph/value.ts';
 import { type DeviceMesh, parseMesh } from '../mesh/devices/mesh.ts';
@@ -174,15 +175,16 @@ export function statedInputs(
   pieces = false,
 ): Map<string, ReadonlyMap<string, AxisType>> {
   const placeholders = placeholdersOf(graph);
-  const names = new Set(placeholders.flatMap(({ name, meta }) => [name, meta.roleName ?? name]));
+  const names = new Set(placeholders.flatMap((node) => [node.name, roleName(node)]));
   const unknown = Object.keys(stated).find((name) => !names.has(name));
   if (unknown !== undefined)
     throw new ShardwrightError('E_REF', `graph ${graph.name} has no input '${unknown}' to type`, {
       hint: `inputs are ${[...names].slice(0, 12).join(', ')}`,
     });
   return new Map(
-    placeholders.flatMap(({ name, meta, type }) => {
-      const spec = getOwn(stated, meta.roleName ?? name) ?? getOwn(stated, name);
+    placeholders.flatMap((node) => {
+      const { name, type } = node;
+      const spec = getOwn(stated, roleName(node)) ?? getOwn(stated, name);
       if (spec === undefined || type.kind !== 'tensor') return [];
       const shape = type.shape.map((size) =>
         pieces ? mesh.size : typeof size === 'number' ? size : size.example,
@@ -193,7 +195,7 @@ export function statedInputs(
         if (!(error instanceof ShardwrightError)) throw error;
         throw new ShardwrightError(
           error.code,
-          `type of ${meta.roleName ?? name}: ${error.message}`,
+          `type of ${roleName(node)}: ${error.message}`,
           error.details,
         );
       }

@@ -3,6 +3,7 @@
  * gradient of its output, so that joint graphs need no more types than forward ones.
  */
 import { placeholdersOf } from '../graph/control.ts';
+import { roleName } from '../graph/nodes.ts';
 import type { Graph } from '../graph/types.ts';
 import { isRef } from '../graph/value.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
@@ -76,7 +77,7 @@ export function firstTyped(typer: Typer, graph: Graph, name: string): string {
 function withGradients(typer: Typer, graph: Graph): Typer {
   const types = typer.types.get(graph);
   for (const { value, role, of } of graph.outputs) {
-    const input = placeholdersOf(graph).find(({ meta, name }) => (meta.roleName ?? name) === of);
+    const input = placeholdersOf(graph).find((node) => roleName(node) === of);
     const node = graph.nodes.find(({ name }) => name === value);
     const made = types?.get(value ?? '');
     const own = types?.get(firstTyped(typer, graph, input?.name ?? ''));

@@ -4,6 +4,7 @@
  */
 
 import { ShardwrightError } from '../errors.ts';
+import { roleName } from '../graph/nodes.ts';
 import { type DType, DTYPE_BYTES, type Graph } from '../graph/types.ts';
 import { exampleShape } from '../graph/value.ts';
 import { builtinOperators } from '../ops/builtin.ts';
@@ -177,7 +178,7 @@ export function countParameters(graph: Graph, config: ModelConfig): ParameterCou
       node.type.kind !== 'tensor'
     )
       continue;
-    const name = node.meta.roleName ?? node.name;
+    const name = roleName(node);
     const size = elements(exampleShape(node.type));
     total += size;
     bytes += size * DTYPE_BYTES[node.type.dtype];

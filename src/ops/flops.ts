@@ -1,6 +1,7 @@
 /** Counts the matrix FLOPs of a graph by phase. */
 
 import { ShardwrightError } from '../errors.ts';
+import { typesByName } from '../graph/nodes.ts';
 import type { Graph, ValueType } from '../graph/types.ts';
 import { bind } from './record/infer.ts';
 import type { TypedContext } from './record/record.ts';
@@ -27,7 +28,7 @@ interface GraphFlops {
  * @throws E_TYPE when a call does not fit its operator
  */
 export function graphFlops(graph: Graph, table: OperatorTable): GraphFlops {
-  const types = new Map<string, ValueType>(graph.nodes.map((n) => [n.name, n.type]));
+  const types = typesByName(graph);
   const typeOf = (name: string): ValueType => {
     const type = types.get(name);
     if (type === undefined)

@@ -7,6 +7,7 @@
 import type { CallFacts } from '../cost/compute.ts';
 import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
+import { linePosition } from '../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueType } from '../graph/types.ts';
 import { isGraphRef } from '../graph/value.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
@@ -380,7 +381,7 @@ function unknownError(unknown: readonly Unknown[], graph: Graph): ShardwrightErr
   const { node } = unknown[0];
   return new ShardwrightError('E_UNKNOWN_OP', `no sharding rules for ${list.join(', ')}`, {
     node: node.name,
-    ...(node.meta.line !== undefined ? { position: { line: node.meta.line, column: 1 } } : {}),
+    ...defined({ position: linePosition(node.meta.line) }),
     hint: hintOf(
       unknown,
       graph,

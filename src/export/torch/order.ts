@@ -6,6 +6,7 @@
 import type { ExportSource, OrderOptions } from '../../backend/target.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { nodesByName, typesByName } from '../../graph/nodes.ts';
 import type { Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import { readCollective } from '../../lower/program/collectives.ts';
@@ -173,7 +174,7 @@ export function splitInOrder(program: DeviceProgram, tasks: TaskOrder | undefine
   const split = splitProgram(inOrder(program, order).graph, true);
   const buckets = new Map<string, readonly Node[]>();
   const arranged = (nodes: readonly Node[]): readonly Node[] => {
-    const byName = new Map(nodes.map((node) => [node.name, node]));
+    const byName = nodesByName({ nodes });
     for (const names of order.buckets)
       for (const members of alike(
         program,
@@ -203,7 +204,7 @@ export function splitInOrder(program: DeviceProgram, tasks: TaskOrder | undefine
  * dtype; groups of two at least.
  */
 function alike({ graph, mesh }: DeviceProgram, nodes: readonly Node[]): (readonly Node[])[] {
-  const types = new Map(graph.nodes.map(({ name, type }) => [name, type]));
+  const types = typesByName(graph);
   const groups = new Map<string, Node[]>();
   for (const node of nodes) {
     const { kind, op, meshDims } = readCollective(mesh, node.target, node.args);

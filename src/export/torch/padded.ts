@@ -2,6 +2,7 @@
  * Adds the memory that collectives allocate where parts are uneven: the padded parts that are sent
  * become tensors of their own in the list of tasks, and results have the size in which they arrive.
  */
+import { nodesByName } from '../../graph/nodes.ts';
 import { isRef } from '../../graph/value.ts';
 import { collectiveKind } from '../../lower/program/collectives.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
@@ -19,7 +20,7 @@ export function withPads(
   written: readonly Task[],
   schedule: Schedule,
 ): Schedule {
-  const nodes = new Map(program.graph.nodes.map((node) => [node.name, node]));
+  const nodes = nodesByName(program.graph);
   const byId = new Map(written.map((task) => [task.id, task]));
   const buffers: Buffer[] = [...schedule.buffers];
   let id = written.reduce((most, task) => Math.max(most, task.id), 0);

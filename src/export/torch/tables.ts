@@ -7,6 +7,7 @@ import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { hostSize } from '../../cost/hardware/topology.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { typesByName } from '../../graph/nodes.ts';
 import type { Node, Output, TensorType } from '../../graph/types.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
 import { dtensorPlacements } from '../../mesh/sharding/mesh-view.ts';
@@ -100,7 +101,7 @@ class PlacedTensors {
     this.values = new Map(
       program.values.filter(({ inBody }) => !inBody).map((value) => [value.local, value]),
     );
-    this.types = new Map(program.graph.nodes.map((node) => [node.name, node.type]));
+    this.types = typesByName(program.graph);
     this.tied = new Map(
       plan.parameters.flatMap(({ name, tiedTo }) =>
         tiedTo === undefined ? [] : [[name, tiedTo] as const],

@@ -1,6 +1,8 @@
 /** Takes a graph of torch.export's training IR and gives the same without in-place calls. */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { linePosition } from '../../graph/nodes.ts';
 import type { Graph, Node, Output } from '../../graph/types.ts';
 import { eachOperand, getOwn, isRef, mapOperands, setOwn } from '../../graph/value.ts';
 
@@ -145,7 +147,7 @@ class Mutations {
       `'${name}' shares memory with a value that ${by} changed in place`,
       {
         node: user?.name ?? name,
-        ...(user?.meta.line !== undefined ? { position: { line: user.meta.line, column: 1 } } : {}),
+        ...defined({ position: linePosition(user?.meta.line) }),
         hint:
           'functionalize the graph first: ExportedProgram.run_decompositions() does, and so ' +
           'does AOTAutograd',

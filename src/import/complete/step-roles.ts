@@ -1,6 +1,7 @@
 /** Finds the optimizer states of an imported training step and gives them their roles. */
 
 import { ownersOfOutputs } from '../../graph/carried.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type { Graph, Node, NodeMeta, Output } from '../../graph/types.ts';
 import { eachOperand } from '../../graph/value.ts';
 import { isFloating } from '../../ops/record/dtypes.ts';
@@ -57,8 +58,8 @@ export function withStepRoles(graph: Graph, given: ReadonlySet<string>): Graph {
 
 /** The state of one parameter, or of all that share it. */
 function stateMeta(meta: NodeMeta, stateName: string, owners: readonly Node[]): NodeMeta {
-  const roleName = owners.length === 1 ? (owners[0].meta.roleName ?? owners[0].name) : 'optimizer';
-  return { ...meta, role: 'state', roleName, stateName, inferred: true };
+  const owner = owners.length === 1 ? roleName(owners[0]) : 'optimizer';
+  return { ...meta, role: 'state', roleName: owner, stateName, inferred: true };
 }
 
 /** The graph with its states and parameters, and with the new states among its outputs. */

@@ -2,8 +2,10 @@
  * Rewrites `as_strided` and `as_strided_scatter` into views of values, where the strides allow it.
  */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { FreeNames } from '../../graph/names.ts';
+import { linePosition, typesByName } from '../../graph/nodes.ts';
 import type { Arg, Graph, Node, TensorType, ValueRef } from '../../graph/types.ts';
 import {
   contiguousStride,
@@ -72,7 +74,7 @@ class Rewriter {
   private readonly names: FreeNames;
 
   constructor(private readonly graph: Graph) {
-    this.names = new FreeNames(new Map(graph.nodes.map((node) => [node.name, node.type])));
+    this.names = new FreeNames(typesByName(graph));
     for (const { name, type } of graph.nodes)
       if (type.kind === 'tensor') this.types.set(name, type);
   }
@@ -249,7 +251,7 @@ class Rewriter {
   private unsupported(node: Node, why: string): ShardwrightError {
     return new ShardwrightError('E_UNSUPPORTED', `${node.name}: ${node.target} ${why}`, {
       node: node.name,
-      ...(node.meta.line === undefined ? {} : { position: { line: node.meta.line, column: 1 } }),
+      ...defined({ position: linePosition(node.meta.line) }),
       hint:
         'write the view of the values in the model (permute, reshape, slice, unfold) instead ' +
         'of its memory',

@@ -1,5 +1,6 @@
 /** Notes that ask for a tie, and their end: what a tie answers is not asked any more. */
 
+import { roleName } from '../../graph/nodes.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, eachRef, isRef, sameType, typeText } from '../../graph/value.ts';
 
@@ -87,7 +88,7 @@ export function lookEqualNotes(graph: Graph): string[] {
     if (!tables.has(table.name)) return [];
     const same = weights.filter((other) => other !== table && sameType(other.type, table.type));
     if (same.length !== 1 || tables.has(same[0].name) || !read.has(same[0].name)) return [];
-    const [a, b] = [table.meta.roleName ?? table.name, same[0].meta.roleName ?? same[0].name];
+    const [a, b] = [roleName(table), roleName(same[0])];
     if (hasGradients && (untrained.has(a) || untrained.has(b))) return [];
     return [
       `${a} (a table of rows) and ${b} (the weight of a product) are both ` +

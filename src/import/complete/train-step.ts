@@ -1,6 +1,7 @@
 /** Turns a graph that returns new states in addition to its results into a training step. */
 
 import { ShardwrightError } from '../../errors.ts';
+import { roleName, typesByName } from '../../graph/nodes.ts';
 import type { Graph, Output } from '../../graph/types.ts';
 import { sameType, typeText } from '../../graph/value.ts';
 import { countedText } from '../../units.ts';
@@ -33,9 +34,7 @@ export function asTrainStep(graph: Graph): Graph {
     );
   }
   const outputs = graph.outputs.map((output, k): Output =>
-    k < count
-      ? { value: output.value, role: 'mutation', of: inputs[k].meta.roleName ?? inputs[k].name }
-      : output,
+    k < count ? { value: output.value, role: 'mutation', of: roleName(inputs[k]) } : output,
   );
   const note =
     `--train-step: the first ${countedText(count, 'output')} replace the first ` +
@@ -57,7 +56,7 @@ export function trainStepNotes(graph: Graph): string[] {
 
 /** How many leading outputs have the types of the leading inputs. */
 function pairsOf(graph: Graph): number {
-  const types = new Map(graph.nodes.map((node) => [node.name, node.type]));
+  const types = typesByName(graph);
   const inputs = graph.nodes.filter((node) => node.kind === 'placeholder');
   let count = 0;
   for (const { role, value } of graph.outputs) {

@@ -8,6 +8,7 @@ import { internalError, ShardwrightError } from '../../errors.ts';
 import { placeholdersOf } from '../../graph/control.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type { Arg, Graph, Node, Output } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
 import { firstTyped, owedType, typedAxes, typeGraph } from '../../local-spmd/type-graph.ts';
@@ -201,7 +202,7 @@ class Eraser {
   }
 
   private owed(graph: Graph, of: string | undefined): Typed | undefined {
-    const input = placeholdersOf(graph).find(({ meta, name }) => (meta.roleName ?? name) === of);
+    const input = placeholdersOf(graph).find((node) => roleName(node) === of);
     const typed =
       input === undefined
         ? undefined

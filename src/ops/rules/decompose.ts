@@ -3,6 +3,7 @@
  */
 
 import { internalError, ShardwrightError } from '../../errors.ts';
+import { typesByName } from '../../graph/nodes.ts';
 import type { Dim, Graph, Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import { tensorInputs } from '../record/context.ts';
@@ -140,7 +141,7 @@ class Search {
         'E_UNKNOWN_OP',
         `the decomposition '${this.body.name}' calls ${node.target}, which has no record`,
       );
-    const types = new Map(this.body.nodes.map((n) => [n.name, n.type]));
+    const types = typesByName(this.body);
     const ctx = bind(this.table, node, (name) => types.get(name) ?? missing(name));
     if (ctx === undefined) throw internalError(`no call of ${node.target}`);
     const outputs = ctx.outputs.map((meta, k) => {

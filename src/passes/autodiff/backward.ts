@@ -2,6 +2,7 @@
 
 import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
+import { linePosition } from '../../graph/nodes.ts';
 import type { Graph, Node, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { eachOperand, isRef } from '../../graph/value.ts';
 import { bind } from '../../ops/record/infer.ts';
@@ -189,7 +190,7 @@ export class Backward {
     const { line, path, source } = node.meta;
     const details = {
       node: node.name,
-      ...(line === undefined ? {} : { position: { line, column: 1 } }),
+      ...defined({ position: linePosition(line) }),
       ...defined({ path }),
     };
     const place = source === undefined ? '' : ` (${source})`;

@@ -3,7 +3,9 @@
  * ones made functional.
  */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { linePosition } from '../../graph/nodes.ts';
 import { indexGraph, lastUses } from '../../graph/order.ts';
 import type { Graph, Node, Output, ValueRef } from '../../graph/types.ts';
 import { isRef, mapOperands, ref } from '../../graph/value.ts';
@@ -144,9 +146,7 @@ export class ForwardCopy {
         `storage with ${alias.name}`,
       {
         node: original.name,
-        ...(original.meta.line === undefined
-          ? {}
-          : { position: { line: original.meta.line, column: 1 } }),
+        ...defined({ position: linePosition(original.meta.line) }),
         hint: 'use the functional operator, or a graph that AOTAutograd has made functional',
       },
     );

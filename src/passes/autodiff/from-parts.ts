@@ -1,9 +1,10 @@
 /** Joins AOTAutograd's separate forward and backward graphs into one joint graph. */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { freeKey, NameSet } from '../../graph/names.ts';
-import { roleName } from '../../graph/nodes.ts';
+import { linePosition, roleName } from '../../graph/nodes.ts';
 import { withPhases } from '../../graph/phases.ts';
 import type { Arg, Graph, Node, NodeMeta, Output } from '../../graph/types.ts';
 import { isGraphRef, isList, mapOperands, sameType, setOwn, typeText } from '../../graph/value.ts';
@@ -94,9 +95,7 @@ function matchSaved(saved: Node, forward: Graph): void {
       `the backward graph takes '${saved.name}', which the forward graph does not have`,
       {
         node: saved.name,
-        ...(saved.meta.line === undefined
-          ? {}
-          : { position: { line: saved.meta.line, column: 1 } }),
+        ...defined({ position: linePosition(saved.meta.line) }),
         hint: suggestion(
           saved.name,
           forward.nodes.map((node) => node.name),

@@ -5,7 +5,8 @@
  * whole.
  */
 
-import type { Graph, Node } from '../../graph/types.ts';
+import { typesByName } from '../../graph/nodes.ts';
+import type { Graph } from '../../graph/types.ts';
 import { exampleShape } from '../../graph/value.ts';
 import { bind } from '../../ops/record/infer.ts';
 import {
@@ -66,7 +67,7 @@ function workOfTrip(
   body: Graph,
   table: OperatorTable,
 ): (OpWork & { readonly bytes: number }) | undefined {
-  const types = new Map(body.nodes.map((node): [string, Node['type']] => [node.name, node.type]));
+  const types = typesByName(body);
   const sum = { matrix: 0, vector: 0, bytes: 0 };
   for (const node of body.nodes) {
     if (node.kind !== 'call' || node.target === 'operator.getitem') continue;

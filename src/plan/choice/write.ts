@@ -68,9 +68,7 @@ export function writePlan(
     },
     memory: { ...decoded.memory, ...timelineOf(prepared, memory), budgetBytes },
     parameters: decoded.parameters,
-    ...(request.padVocabulary === undefined
-      ? {}
-      : { paddedParameters: request.padVocabulary.parameters }),
+    ...defined({ paddedParameters: request.padVocabulary?.parameters }),
     nodes: decoded.nodes,
     outputs: decoded.outputs,
     greedySeconds: greedySeconds(model, problem, solution.choice),

@@ -81,7 +81,7 @@ export function pointOf(
     budgetBytes,
     best: best?.layout === undefined ? null : bestOf(best, best.layout, question.devices),
     ...defined({ held, run, warnings }),
-    ...(stopped === undefined ? {} : { stopped: stopped.by }),
+    ...defined({ stopped: stopped?.by }),
   };
 }
 

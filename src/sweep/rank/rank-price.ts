@@ -89,7 +89,7 @@ export class CoreSolver {
     if (found === undefined) {
       const sizes = {
         ...this.sizes(batch),
-        ...(padding === undefined ? {} : { vocabulary: padding.rows }),
+        ...defined({ vocabulary: padding?.rows }),
       };
       const forward = lossProgram(this.config, sizes, this.kinds.shallow, this.table);
       // The program that planning opens is opened once, and every reader of the program gets the

@@ -104,7 +104,7 @@ function modelReport(name: string, multiple = 1): ModelReport {
     paddedParameters: padding?.parameters ?? 0,
     published: entry.parameters.total,
     shape,
-    ...(padding === undefined ? {} : { paddedVocabulary: padding.rows }),
+    ...defined({ paddedVocabulary: padding?.rows }),
     source: entry.source,
     verbatim: entry.verbatim,
     notes: config.notes,

@@ -92,7 +92,7 @@ export async function planCommand(
       options,
       io: cache?.io ?? io,
       ...run,
-      ...(cache === undefined ? {} : { onFiles: cache.wrote }),
+      ...defined({ onFiles: cache?.wrote }),
       ...(asked === undefined
         ? plainTask(loaded, request, options)
         : await stagesTask(loaded, request, asked)),
@@ -249,7 +249,7 @@ function printPlan(
       ...defined({ ends, pipeline }),
       ...(overlap === undefined ? {} : { overlap: withoutResult(overlap) }),
       ...(step === undefined ? {} : { simulated: withoutResult(step) }),
-      ...(steps === undefined ? {} : { solverSteps: steps.steps }),
+      ...defined({ solverSteps: steps?.steps }),
     };
     io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
     return;

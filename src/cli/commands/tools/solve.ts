@@ -47,7 +47,7 @@ export async function solveCommand(
     threads: Math.max(1, options.threads),
     onProgress: progressPrinter(io, options.quiet === true),
     ...deadline.solveOptions,
-    ...(steps === undefined ? {} : { onStep: steps.listen }),
+    ...defined({ onStep: steps?.listen }),
     // Even a limit that reading took whole leaves a first choice some time.
     ...(timeLimit === undefined ? {} : { timeLimitSeconds: Math.max(0.05, deadline.leftSeconds) }),
     ...defined({ rounds }),

@@ -5,6 +5,7 @@
 import type { CollectiveKind } from '../../../cost/collective-model.ts';
 import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
+import { typesByName } from '../../../graph/nodes.ts';
 import { DTYPE_BYTES, type Graph, type Node, type TensorType } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
 import { collectiveKind, readCollective } from '../../../lower/program/collectives.ts';
@@ -112,7 +113,7 @@ function rowsOf(
   buckets: SplitProgram['buckets'],
 ): CollectiveRow[] {
   const { mesh } = program;
-  const types = new Map(graph.nodes.map((node) => [node.name, node.type]));
+  const types = typesByName(graph);
   const typeOf = (name: string): Node['type'] => types.get(name) ?? { kind: 'none' };
   return callLines(nodes, buckets).flatMap((line): CollectiveRow[] => {
     const [node] = line;

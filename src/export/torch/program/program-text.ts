@@ -14,6 +14,7 @@ import type { CollectiveKind } from '../../../cost/collective-model.ts';
 import { defined } from '../../../defined.ts';
 import { internalError, ShardwrightError } from '../../../errors.ts';
 import { bodyResult } from '../../../graph/control.ts';
+import { nodesByName, roleName, typesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node } from '../../../graph/types.ts';
 import { eachOperand, isRef, typeText } from '../../../graph/value.ts';
 import { collectiveKind } from '../../../lower/program/collectives.ts';
@@ -186,11 +187,7 @@ class ProgramWriter implements ProgramParts {
   forward(): string {
     const { inputs, forward, outputs, saved } = this.split;
     const body = new FunctionText(this, this.program.graph);
-    body.unpack(
-      'primals',
-      inputs,
-      (node) => `${node.meta.roleName ?? node.name}: ${typeText(node.type)}`,
-    );
+    body.unpack('primals', inputs, (node) => `${roleName(node)}: ${typeText(node.type)}`);
     const returned = outputs.map(({ value }) => value);
     body.calls(forward, new Set([...saved, ...returned.filter((v) => v !== null)]));
     const list = (names: readonly (string | null)[]): string =>
@@ -202,7 +199,7 @@ class ProgramWriter implements ProgramParts {
   backward(): string {
     const { inputs, tangents, backward, gradients, saved } = this.split;
     const body = new FunctionText(this, this.program.graph);
-    const byName = new Map(this.program.graph.nodes.map((node) => [node.name, node]));
+    const byName = nodesByName(this.program.graph);
     body.unpack(
       'saved',
       saved.flatMap((name) => byName.get(name) ?? []),
@@ -238,7 +235,7 @@ class FunctionText {
     private readonly graph: Graph,
   ) {
     this.names = new PyNames([...OWN, ...parts.functions.values()]);
-    this.types = new Map(graph.nodes.map((node) => [node.name, node.type]));
+    this.types = typesByName(graph);
     this.arguments = {
       value: (name) => this.names.of(name),
       integer: (symbol) => {

@@ -5,6 +5,7 @@
 import type { Calibration } from '../../../cost/collectives/calibration.ts';
 import { matrixPeak } from '../../../cost/compute.ts';
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
+import { nodesByName } from '../../../graph/nodes.ts';
 import type { Graph, Node } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
 import { metaBytes, type TensorMeta } from '../../../ops/record/record.ts';
@@ -42,7 +43,7 @@ export function runCalibration(
   cluster: Cluster,
   device: string,
 ): Calibration {
-  const nodes = new Map(program.nodes.map((node) => [node.name, node]));
+  const nodes = nodesByName(program);
   const kernels = new MeasuredKernels(cluster);
   for (const { node: name, kind, measuredSeconds } of calls) {
     const node = nodes.get(name);

@@ -8,6 +8,7 @@
 
 import { internalError, ShardwrightError } from '../../../errors.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
+import { typesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../../graph/types.ts';
 import { isList, isRef, tensorType } from '../../../graph/value.ts';
 import type { NDArray } from '../../../ndarray/array.ts';
@@ -119,7 +120,7 @@ function calls(
   table: OperatorTable,
   body: Graph,
 ): { record: OperatorRecord; call: TypedContext }[] {
-  const types = new Map(body.nodes.map((node) => [node.name, node.type]));
+  const types = typesByName(body);
   return body.nodes.flatMap((node) => {
     if (node.kind !== 'call' || node.target === 'operator.getitem') return [];
     const record = table.get(node.target);

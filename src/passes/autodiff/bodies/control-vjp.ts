@@ -2,9 +2,10 @@
  * Writes the derivatives of control-flow calls, and refuses bodies that change tensors in place.
  */
 
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { LOCAL_MAP } from '../../../graph/local-map.ts';
-import { typesByName } from '../../../graph/nodes.ts';
+import { linePosition, typesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../../graph/types.ts';
 import { isRef, ref } from '../../../graph/value.ts';
 import { functionalForm } from '../../../ops/record/in-place.ts';
@@ -198,7 +199,7 @@ function refuseMutation(node: Node, body: Graph): void {
       `${node.name}: ${call.target} changes a tensor in place inside the body @${body.name}`,
       {
         node: call.name,
-        ...(call.meta.line === undefined ? {} : { position: { line: call.meta.line, column: 1 } }),
+        ...defined({ position: linePosition(call.meta.line) }),
         hint: `bodies are functional: use ${functional} and return its result`,
       },
     );
