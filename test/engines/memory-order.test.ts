@@ -11,6 +11,7 @@ import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
 import { torchTarget } from '../../src/export/torch/target.ts';
 import { importGraph } from '../../src/index.ts';
 import { shard } from '../../src/plan/shard.ts';
+import { cli } from '../cli/support.ts';
 
 /**
  * Kernels whose numbers depend on the memory order of their operands, behind moves along inner dims:
@@ -116,6 +117,11 @@ async function check(name: string): Promise<unknown> {
     mkdirSync(dirname(join(at, file.name)), { recursive: true });
     writeFileSync(join(at, file.name), file.text);
   }
+  return checked(at);
+}
+
+/** What `check.py` of a folder says on two processes. */
+function checked(at: string): unknown {
   const run = ['-m', 'torch.distributed.run', '--log-dir', at, '--standalone'];
   const { stdout, stderr } = spawnSync(
     python,
@@ -131,4 +137,43 @@ describe('a moved value lies in the memory order of one process', () => {
   test.each(Object.keys(CASES))('%s', async (name) => {
     expect(await check(name)).toMatchObject({ compared: CASES[name].returns.length, failed: [] });
   });
+});
+
+/** Its three heads do not divide over two devices. */
+const LLAMA = {
+  model_type: 'llama',
+  architectures: ['LlamaForCausalLM'],
+  num_hidden_layers: 2,
+  num_attention_heads: 3,
+  num_key_value_heads: 3,
+  hidden_size: 24,
+  intermediate_size: 40,
+  vocab_size: 32,
+  max_position_embeddings: 16,
+  torch_dtype: 'float64',
+};
+const WEIGHTS = [
+  ...['q_proj', 'k_proj', 'v_proj', 'o_proj'].map((name) => `self_attn.${name}`),
+  ...['gate_proj', 'up_proj', 'down_proj'].map((name) => `mlp.${name}`),
+];
+
+test('gradients of a Llama whose heads do not divide are those of one process', async () => {
+  const at = join(folder, 'llama');
+  mkdirSync(at);
+  writeFileSync(join(at, 'config.json'), JSON.stringify(LLAMA));
+  const weights = [0, 1].flatMap((layer) =>
+    WEIGHTS.map((name) => `model.layers.${layer}.${name}.weight=S(0)`),
+  );
+  // Queries, keys and values of the first layer are cut by their channels, and gathered for the
+  // kernel of attention.
+  const values = ['transpose_3=S(3)', 'add_1=S(3)', 'add_2=S(3)', 'getitem=R'];
+  const pins = [...weights, ...values].flatMap((pin) => ['--pin', pin]);
+  const options = ['--training', '--no-recipes', '--mesh', 'tp=2', '--cluster', 'dgx-h100'];
+  const plan = await cli('plan', join(at, 'config.json'), ...options, ...pins, '-o', at);
+  expect(plan.code, plan.err).toBe(0);
+  const written = await cli('export', at, '--target', 'torch', '--check', '-o', at);
+  expect(written.code, written.err).toBe(0);
+  const answer = checked(at) as { compared: number; worst: number; failed: string[] };
+  expect(answer).toMatchObject({ compared: 22, failed: [] });
+  expect(answer.worst).toBeLessThan(1e-12);
 });
