@@ -101,6 +101,9 @@ describe('who asks', () => {
     expect((await answer('/ask', { cookie: '' }, 'POST')).status).toBe(403);
     const about = (q: object) => answer('/ask', asked(q), 'POST');
     expect((await about({ kind: 'run', plan: 'x' })).status).toBe(400);
+    const force = { kind: 'force', plan: 'x', node: 'mm', placement: 'RR' };
+    expect((await about(force)).status).toBe(400);
+    expect((await about({ ...force, before: ['mm_1=RR'] })).text).toContain('no longer kept');
     expect((await about({ kind: 'explain', plan: '../../x', node: 'mm' })).text).toContain(
       'this plan is no longer kept',
     );
@@ -144,6 +147,11 @@ it('the page gives a file to the planner of the machine, and shows its report', 
   await page.click('#w-form button[type=submit]');
   await page.waitForSelector('#w-keep:not([hidden])', { timeout: 90_000 });
   expect(await text(page, '#w-answer')).toMatch(/^force RR: global [+-]?\S+ /);
+  const first = await text(page, '#w-answer');
+  await page.click('#w-undo');
+  expect(await text(page, '#w-answer')).toBe('no other placement is asked for: the plan as it is');
+  await page.click('#w-redo');
+  expect(await text(page, '#w-answer')).toBe(first);
   await page.selectOption('#q-target', 'shardy');
   const [files] = await Promise.all([page.waitForEvent('download'), page.click('#q-export')]);
   expect(files.suggestedFilename()).toBe('shardy.zip');
