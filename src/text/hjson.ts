@@ -130,10 +130,10 @@ class HjsonReader extends NotationScanner {
       const escape = this.peek();
       const unicode = /u([\da-fA-F]{4})/y;
       unicode.lastIndex = this.at;
-      const code = unicode.exec(this.text);
-      this.at += code === null ? 1 : 5;
+      const code = unicode.exec(this.text)?.[1];
+      this.at += code === undefined ? 1 : 5;
       value +=
-        code === null ? (ESCAPES[escape] ?? escape) : String.fromCharCode(parseInt(code[1], 16));
+        code === undefined ? (ESCAPES[escape] ?? escape) : String.fromCharCode(parseInt(code, 16));
     }
     this.at++;
     return value;

@@ -60,7 +60,7 @@ export abstract class NotationScanner {
   /** Skips blanks; whether there were any. */
   blanks(): boolean {
     const from = this.at;
-    while (this.at < this.text.length && this.isBlank(this.text[this.at])) this.at++;
+    while (this.at < this.text.length && this.isBlank(this.peek())) this.at++;
     return this.at > from;
   }
 

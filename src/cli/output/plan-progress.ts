@@ -11,6 +11,7 @@ import * as z from 'zod';
 
 import { messageOf } from '../../errors.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { itemAt } from '../../item-at.ts';
 import { readFileText } from '../../platform/read-file.ts';
 import type { Incumbents, WrittenProgress } from '../../report/analysis/incumbents.ts';
 
@@ -50,7 +51,7 @@ export function progressText(
       phase,
       seconds,
       boundSeconds: bound,
-      clockSeconds: Number(found.seconds[k].toPrecision(6)),
+      clockSeconds: Number(itemAt(found.seconds, k).toPrecision(6)),
     })),
   };
   return `${JSON.stringify(record, null, 1)}\n`;
@@ -77,7 +78,7 @@ export function readProgress(path: string): WrittenProgress | undefined {
   }
   const parsed = progressSchema.safeParse(value);
   if (!parsed.success) {
-    const [issue] = parsed.error.issues;
+    const issue = itemAt(parsed.error.issues, 0);
     throw new ShardwrightError('E_TYPE', `$.${issue.path.join('.')}: ${issue.message}`, {
       file,
       hint: REMOVE,

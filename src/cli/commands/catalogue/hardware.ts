@@ -5,6 +5,7 @@
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { hardware } from '../../../cost/hardware/hardware.ts';
 import { clusterNames, loadCluster } from '../../../cost/hardware/load-cluster.ts';
+import { getOwn } from '../../../graph/value.ts';
 import { constantsOf } from '../../../report/model/constants.ts';
 import { tableText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
@@ -65,11 +66,10 @@ export function hardwareShowCommand(name: string, options: HardwareOptions, io: 
   const sources = [...new Set(constants.map((c) => c.source))];
   const rows = constants.flatMap((c) => {
     // Several peaks in one value: one a line.
-    const [first, ...more] = c.value.split(', ');
-    return [
-      [c.name, first, c.unit, `[${sources.indexOf(c.source) + 1}]`],
-      ...more.map((part) => ['', part, c.unit, '']),
-    ];
+    const source = `[${sources.indexOf(c.source) + 1}]`;
+    return c.value
+      .split(', ')
+      .map((part, i) => (i === 0 ? [c.name, part, c.unit, source] : ['', part, c.unit, '']));
   });
   io.stdout(`${tableText([['constant', 'value', 'unit', 'source'], ...rows], [1])}\n\n`);
   for (const [k, source] of sources.entries()) io.stdout(hanging(`[${k + 1}]`.padEnd(6), source));
@@ -118,6 +118,6 @@ function rate(bytesPerSecond: number): string {
 }
 
 function tera(peaks: Cluster['peakFlopsPerSecond']): string {
-  const [name] = ['bf16', 'fp16', 'fp32'].filter((unit) => Object.hasOwn(peaks, unit));
-  return name === undefined ? '-' : String(Number((peaks[name] / 1e12).toPrecision(4)));
+  const [peak] = ['bf16', 'fp16', 'fp32'].flatMap((unit) => getOwn(peaks, unit) ?? []);
+  return peak === undefined ? '-' : String(Number((peak / 1e12).toPrecision(4)));
 }

@@ -5,6 +5,7 @@ import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { clusterTopology } from '../../../cost/hardware/topology.ts';
 import { defined } from '../../../defined.ts';
 import { ShardwrightError, suggestion } from '../../../errors.ts';
+import { itemAt } from '../../../item-at.ts';
 import { type DeviceMesh, parseMesh } from '../../../mesh/devices/mesh.ts';
 import { paddingText } from '../../../models/vocabulary.ts';
 import { modelFacts } from '../../../recipes/inputs/model-facts.ts';
@@ -32,7 +33,7 @@ export function listRecipes(options: RecipeListOptions, io: CliIo): number {
   if (mesh !== undefined && plans.length === 0)
     throw new ShardwrightError('E_USAGE', `no recipe has the axes of the mesh ${mesh.text}`, {
       hint: suggestion(
-        mesh.names.find((name) => !AXES.includes(name)) ?? mesh.names[0],
+        mesh.names.find((name) => !AXES.includes(name)) ?? itemAt(mesh.names, 0),
         AXES,
         'axes',
       ),
@@ -67,11 +68,10 @@ interface AxisGroups {
 function axisGroups(recipe: NamedRecipe, mesh: DeviceMesh, cluster: Cluster): AxisGroups[] {
   const matched = matchAxes(recipe, mesh.names);
   if ('refused' in matched) return [];
-  return recipe.axes.map((axis, a) => ({
-    axis,
-    hosts: clusterTopology(cluster, mesh, [matched.dims[a]]).hosts,
-    groups: mesh.groups([matched.dims[a]]),
-  }));
+  return recipe.axes.map((axis, a) => {
+    const dims = [itemAt(matched.dims, a)];
+    return { axis, hosts: clusterTopology(cluster, mesh, dims).hosts, groups: mesh.groups(dims) };
+  });
 }
 
 function recipeText(recipe: NamedRecipe, axes: readonly AxisGroups[]): string {
@@ -144,8 +144,9 @@ function tensorOf(
   { devices = 1 }: RecipeLintOptions,
 ): number {
   const at = axes.indexOf('tp');
-  if (at < 0) return 1;
-  if (sizes[at] > 0) return sizes[at];
+  const size = sizes[at];
+  if (size === undefined) return 1;
+  if (size > 0) return size;
   const others = sizes.reduce((n, size, d) => (d === at ? n : n * size), 1);
   // What does not divide is said by the linter.
   return Math.max(1, Math.floor(devices / others));
@@ -161,9 +162,10 @@ function meshSizes(
 ): { readonly sizes: number[]; readonly order: string[] } {
   const parts = text.split(',').map((part) => /^\s*([A-Za-z_]\w*)\s*=\s*(-1|\d+)\s*$/.exec(part));
   const dims = parts.map((match) => {
-    if (match === null)
+    const [, name, size] = match ?? [];
+    if (name === undefined)
       throw new ShardwrightError('E_USAGE', `--mesh '${text}' is not a mesh such as dp=8,tp=8`);
-    return { name: match[1], size: Number(match[2]) };
+    return { name, size: Number(size) };
   });
   const matched = matchAxes(
     recipe,
@@ -171,9 +173,9 @@ function meshSizes(
   );
   if ('refused' in matched)
     throw new ShardwrightError('E_USAGE', `--mesh ${text}: ${matched.refused}`);
-  const axes = recipe.axes.map((axis, a) => ({ axis, d: matched.dims[a] }));
+  const axes = recipe.axes.map((axis, a) => ({ axis, d: itemAt(matched.dims, a) }));
   return {
-    sizes: matched.dims.map((d) => dims[d].size),
+    sizes: matched.dims.map((d) => itemAt(dims, d).size),
     order: axes.sort((a, b) => a.d - b.d).map(({ axis }) => axis),
   };
 }

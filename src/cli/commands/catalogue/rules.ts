@@ -128,9 +128,8 @@ function reportText(report: RulesReport, table: OperatorTable): string {
   for (const [reason, count] of reasons) lines.push(`explained ${count}  ${reason}`);
   if (report.untried.length > 0) lines.push(`too many combinations: ${report.untried.join('; ')}`);
   const silent = new Set(operatorsWithoutKernel(table));
-  const [mute, idle] = [true, false].map((none) =>
-    report.untested.filter((name) => silent.has(name) === none),
-  );
+  const mute = report.untested.filter((name) => silent.has(name));
+  const idle = report.untested.filter((name) => !silent.has(name));
   if (mute.length > 0) lines.push(`no kernel: ${mute.join(', ')}`);
   if (idle.length > 0)
     lines.push(`no sample calls (state them as \`samples\`): ${idle.join(', ')}`);

@@ -45,7 +45,8 @@ export function groupedHelp(program: Command): Command {
       visible: T[],
       groupOf: (item: T) => string,
     ) {
-      if (visible.length <= LIST || !('long' in visible[0]))
+      const [first] = visible;
+      if (first === undefined || visible.length <= LIST || !('long' in first))
         return plain.groupItems(unsorted, visible, groupOf);
       const groups = new Map<string, T[]>();
       for (const item of [...visible].sort((a, b) => placeOf(a) - placeOf(b))) {

@@ -131,6 +131,7 @@ export function pointsOf(
     seq = [Math.min(DEFAULT_SEQUENCE, positions ?? DEFAULT_SEQUENCE)],
     globalBatch = [undefined],
   } = options;
+  const [first] = clusters;
   return clusters.flatMap((cluster) => {
     const own = cluster.devices === undefined ? devices : [cluster.devices];
     if (own.length === 0)
@@ -139,8 +140,8 @@ export function pointsOf(
       });
     return own.flatMap((asked) => {
       const count =
-        options.equal === 'cost' && cluster !== clusters[0]
-          ? equalCost(clusters[0], asked, cluster)
+        options.equal === 'cost' && first !== undefined && cluster !== first
+          ? equalCost(first, asked, cluster)
           : asked;
       return seq.flatMap((sequence) =>
         globalBatch.map((batch): Asked => ({

@@ -151,8 +151,9 @@ function frontierText(frontier: Frontier, graph: Graph, request: PlanRequest): s
     ...settings,
     '',
   ];
-  if (points.length > 0) {
-    const fastest = points[0].seconds;
+  const [first] = points;
+  if (first !== undefined) {
+    const fastest = first.seconds;
     const rows = points.map((p, i) => [
       `${i + 1}`,
       bytesText(p.peakBytes),

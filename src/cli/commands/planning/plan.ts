@@ -7,6 +7,7 @@ import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { SizeValues } from '../../../graph/text/size-value.ts';
 import type { Graph } from '../../../graph/types.ts';
+import { itemAt } from '../../../item-at.ts';
 import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { atSizes } from '../../../passes/sizes/fix-sizes.ts';
@@ -287,7 +288,7 @@ function writePlanFolder(
   const files = planFiles(plan, program, serial.certificate, table, pipeline);
   const all = [
     ...files,
-    [PROGRESS_FILE, progressText(files[0][1], log.incumbents(plan))],
+    [PROGRESS_FILE, progressText(itemAt(files, 0)[1], log.incumbents(plan))],
     ...(pipeline === undefined ? [[PIPELINE_FILE, undefined] as const] : []),
   ] as const;
   writeFolder(folder, all, 'plan');

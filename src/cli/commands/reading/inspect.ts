@@ -118,7 +118,7 @@ function addUnknown(graph: Graph, table: OperatorTable, unknown: Set<string>): v
         table.get(node.target) === undefined
       )
         unknown.add(node.target);
-    for (const name of Object.keys(body.subgraphs)) stack.push(body.subgraphs[name]);
+    stack.push(...Object.values(body.subgraphs));
   }
 }
 

@@ -11,8 +11,11 @@ interface Ended {
   readonly err: string;
 }
 
+/** A program and its arguments. */
+export type CommandLine = readonly [program: string, ...args: string[]];
+
 export function runCommand(
-  [program, ...args]: readonly string[],
+  [program, ...args]: CommandLine,
   response: ServerResponse,
   step: (text: string) => void,
 ): Promise<Ended> {

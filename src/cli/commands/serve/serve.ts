@@ -16,6 +16,7 @@ import { askPlan } from './ask-plan.ts';
 import { KeptPlans } from './kept-plans.ts';
 import { planLocally } from './local-plan.ts';
 import { pageFile, pageFolder } from './page-files.ts';
+import type { CommandLine } from './run-command.ts';
 import type { Served } from './served.ts';
 
 const HOST = '127.0.0.1';
@@ -57,7 +58,7 @@ interface ServerOptions {
   /** Files of the page. Default: the built page. */
   readonly folder?: string;
   /** The command line as a process. Default: this one. */
-  readonly commandLine?: readonly string[];
+  readonly commandLine?: CommandLine;
 }
 
 /** @throws E_IO where the page is not built, or the port is taken */
@@ -65,7 +66,7 @@ export async function startServer({
   port,
   allowPrograms,
   folder = pageFolder(),
-  commandLine = [process.execPath, ...process.execArgv, process.argv[1]],
+  commandLine = [process.execPath, ...process.execArgv, ...process.argv.slice(1, 2)],
 }: ServerOptions): Promise<{ readonly server: Server; readonly address: string }> {
   const token = randomBytes(24).toString('hex');
   const served: Served = { headers: HEADERS, kept: new KeptPlans(), commandLine, allowPrograms };

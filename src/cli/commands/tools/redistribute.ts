@@ -9,8 +9,10 @@ import { RedistributionCharges } from '../../../cost/redistribution/charges.ts';
 import { GreedyPlanner } from '../../../cost/redistribution/greedy.ts';
 import type { RedistributionPlan } from '../../../cost/redistribution/plan.ts';
 import { Redistributor } from '../../../cost/redistribution/redistribute.ts';
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
+import { itemAt } from '../../../item-at.ts';
 import { type DeviceMesh, parseMesh } from '../../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../../mesh/sharding/space.ts';
 import { parseShardingFor } from '../../../notations/einshard/on-mesh.ts';
@@ -65,10 +67,9 @@ export function redistributeCommand(
   const planner = new Redistributor(space, model, { merge: options.merge });
   const plan = planner.plan(type, source, target);
   if (plan === undefined) {
-    const [reason, route] = (
-      planner.refusal(source, target) ?? `${from} -> ${to} is refused`
-    ).split('; ');
-    throw new ShardwrightError('E_PLACEMENT', reason, route === undefined ? {} : { hint: route });
+    const refusal = planner.refusal(source, target) ?? `${from} -> ${to} is refused`;
+    const [reason = refusal, route] = refusal.split('; ');
+    throw new ShardwrightError('E_PLACEMENT', reason, defined({ hint: route }));
   }
   const greedy = greedyPlan(new GreedyPlanner(space, model), type, plan);
   const charges = new RedistributionCharges(planner);
@@ -89,7 +90,7 @@ function record(
     plan: plan.text,
     steps: plan.steps.map((step) => ({
       kind: step.kind,
-      meshDims: step.meshDims.map((m) => mesh.names[m]),
+      meshDims: step.meshDims.map((m) => itemAt(mesh.names, m)),
       groupSize: step.groupSize,
       bytes: step.bytes,
       seconds: step.seconds,
@@ -127,7 +128,7 @@ function planText(
   if (plan.steps.length > 0) {
     const rows = plan.steps.map((step) => [
       step.kind,
-      step.meshDims.map((m) => mesh.names[m]).join(','),
+      step.meshDims.map((m) => itemAt(mesh.names, m)).join(','),
       String(step.groupSize),
       bytesText(step.bytes),
       timeText(step.seconds),

@@ -60,7 +60,7 @@ export async function doctorCommand(
 function textOf(report: RunReport): string {
   const ratio = (measured: number, predicted: number): string =>
     predicted > 0 ? `${(measured / predicted).toFixed(2)} x` : '-';
-  const row = (name: string, measured: number, predicted: number): string[] => [
+  const row = (name: string, measured: number, predicted: number): [string, ...string[]] => [
     name,
     secondsText(measured),
     secondsText(predicted),

@@ -53,7 +53,7 @@ export async function exportCommand(
   if (options.json === true) {
     const texts = Object.fromEntries(files.map(({ name, text }) => [name, text]));
     io.stdout(`${JSON.stringify({ target, files: texts, losses, notes })}\n`);
-  } else if (files.length === 1) io.stdout(files[0].text);
+  } else if (files.length === 1) for (const { text } of files) io.stdout(text);
   else
     throw new ShardwrightError(
       'E_USAGE',

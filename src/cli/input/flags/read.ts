@@ -27,11 +27,12 @@ export function parseBytes(text: string, flag: string): number {
       hint: 'write for example 80GiB or 80GB.',
     });
   const [, digits, unit] = match;
-  if (unit === undefined)
+  const bytes = UNITS[unit ?? ''];
+  if (bytes === undefined)
     throw new ShardwrightError('E_USAGE', `${flag} '${text}' has no unit`, {
       hint: `write ${digits}GiB (${digits} x 2^30 bytes) or ${digits}GB (${digits} x 10^9 bytes).`,
     });
-  return Math.floor(Number(digits) * UNITS[unit]);
+  return Math.floor(Number(digits) * bytes);
 }
 
 /** `0`, `0.005`, `0.5%`. */
@@ -62,7 +63,7 @@ const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600 };
 /** `600`, `600s`, `10m`, `1.5h`: a time, in seconds. */
 export function parseSeconds(text: string, flag: string): number {
   const match = /^((?:\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d{1,3})?)([smh]?)$/.exec(text.trim());
-  const seconds = match === null ? 0 : Number(match[1]) * SECONDS[match[2] || 's'];
+  const seconds = match === null ? 0 : Number(match[1]) * (SECONDS[match[2] || 's'] ?? NaN);
   if (!(seconds > 0) || !Number.isFinite(seconds))
     throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a time above zero`, {
       hint: `give seconds, or a unit: ${flag} 600, 90s, 10m, 2h.`,

@@ -5,10 +5,11 @@ import { join } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
+import type { CommandLine } from '../../../../src/cli/commands/serve/run-command.ts';
 import { startServer } from '../../../../src/cli/commands/serve/serve.ts';
 
 /** Stands for the command line: says what it was asked, and fails. */
-const ECHO = [
+const ECHO: CommandLine = [
   process.execPath,
   '-e',
   'console.error("ran " + process.argv[1]); process.exitCode = 2;',
