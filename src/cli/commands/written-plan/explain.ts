@@ -65,8 +65,8 @@ export async function explainCommand(
 
 /** `SPEC` of the node that is explained, or `NODE=SPEC`: a name holds no brackets and no blanks. */
 function forcedPin(given: string, node: string): Pin {
-  const [, other, spec] = /^([^()\s=]+)=(.+)$/s.exec(given) ?? [];
-  return other === undefined ? { node, spec: given } : { node: other, spec };
+  const [, other = node, spec = given] = /^([^()\s=]+)=(.+)$/s.exec(given) ?? [];
+  return { node: other, spec };
 }
 
 function resultOf(found: NodeExplanation, history: WhatIfHistory): ExplainResult {
