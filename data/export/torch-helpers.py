@@ -205,3 +205,21 @@ def native_dropout(here, x, p, train, whole, cuts, order=None):
         mask = aten.native_dropout.default(torch.empty_permuted(whole, order, dtype=x.dtype, device=x.device), p, True)[1]
     mask = part(here, mask, cuts)
     return x.mul(mask).mul_(0.0 if p == 1 else 1 / (1 - p)), mask
+
+
+def drawn(here, draw, x, whole, cuts, order=None):
+    """What draw makes of x on one device: it takes the whole tensor, of which other devices' parts are ones, and this device keeps its part.
+
+    `order` has the dims of x from the slowest to the fastest in memory, by default as they come."""
+    shape = list(x.shape)
+    for _, dim, _ in cuts:
+        shape[dim] = whole[dim]
+    size = 1
+    for n in shape:
+        size *= n
+    values = x.new_ones(size)
+    values[part(here, torch.arange(size, device=x.device).reshape(shape), cuts)] = x
+    values = values.reshape(shape)
+    if order is not None:
+        values = torch.empty_permuted(shape, order, dtype=x.dtype, device=x.device).copy_(values)
+    return part(here, draw(values), cuts)

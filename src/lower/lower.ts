@@ -475,7 +475,9 @@ class Lowering {
   ): void {
     const [meta] = results;
     if (meta === undefined || meta === null) return;
-    const order = this.orderOf(this.flow.results[n][0]);
+    // Draws of places go row by row through their weights, all others through what they make.
+    const weights = node.target === 'aten.multinomial.default';
+    const order = this.orderOf((weights ? this.flow.inputs : this.flow.results)[n][0]);
     for (const written of this.emit.section.nodes.slice(first)) {
       const cls = this.table.get(written.target)?.cls;
       if (cls !== 'random' && cls !== 'attention') continue;

@@ -323,8 +323,8 @@ function concreteMeta(type: TensorType, node: Node): TensorMeta {
       throw new ShardwrightError('E_UNSUPPORTED', `size '${dim.sym}' has no example value`, {
         node: node.name,
         hint:
-          `plan needs numbers: give --size NAME=VALUE for each name in '${dim.sym}', or export ` +
-          'with the sizes you will run.',
+          `give --size NAME=VALUE for each name in '${dim.sym}' (atSizes in the library), or ` +
+          'export with the sizes you will run.',
       });
     return dim.example;
   });

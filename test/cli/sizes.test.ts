@@ -64,6 +64,41 @@ describe('--size', () => {
     expect(plan.nodes.map((n) => n.name)).not.toContain('primals_3');
   });
 
+  const ON_TWO = ['--mesh', 'd=2', '--cluster', 'dgx-h100', '--quiet'];
+  const COMMANDS: readonly (readonly [string, ...string[]])[] = [
+    ['inspect'],
+    ['verify', ...ON_TWO],
+    ['compare', '--devices', '2', '--cluster', 'dgx-h100', '--quiet', '--plans', 'dp'],
+    ['audit', ...ON_TWO, '--plan', 'recipe:fsdp', '--edits', '0'],
+    ['check', '--mode', 'auto', '--mesh', 'd=2'],
+  ];
+
+  it.each(COMMANDS)(
+    '%s takes open sizes at their examples or as they are given, also where they are inputs',
+    async (command, ...flags) => {
+      /** Without the times that it took, and what it says of the sizes. */
+      const ask = async (...argv: string[]): Promise<string> => {
+        const answer = await json<unknown>(command, ...argv, ...flags);
+        return JSON.stringify(answer, (key, value: unknown) =>
+          /^(solveSeconds|notes|assumptions|name|format|.*Hash)$/.test(key) ? undefined : value,
+        );
+      };
+      const example = await ask(dynamic('pt2'));
+      expect(await ask(dynamic('pt2'), '--size', 's77=8')).toBe(example);
+      // What is allowed does not hang on the size.
+      if (command !== 'check')
+        expect(await ask(dynamic('pt2'), '--size', 's77=16')).not.toBe(example);
+      const joint = [log, '--select', '0/1 Joint graph 1'];
+      expect(await ask(...joint, '--size', 's77=8')).not.toContain('s77');
+    },
+  );
+
+  it.each(COMMANDS.slice(1))('%s names the flag where a size has no example', async (...argv) => {
+    const [command, ...flags] = argv;
+    const run = await cli(command, dynamic('readable.txt'), ...flags);
+    expect([run.code, run.err]).toEqual([2, expect.stringContaining('--size NAME=VALUE')]);
+  });
+
   it('refuses what the program does not admit, and says what is missing', async () => {
     const ask = (...argv: string[]) => cli('plan', dynamic('pt2'), ...MESH, ...argv);
     const outside = await ask('--size', 's77=1000');

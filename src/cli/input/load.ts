@@ -37,7 +37,7 @@ interface LoadOptions extends Partial<Given<typeof MODEL_FLAGS>>, BuildOptions {
 
 interface LoadedModel {
   readonly graph: Graph;
-  /** The graph with the sizes open that `--size` fixed, and what it fixed them at. */
+  /** The graph with its sizes open, and what `--size` fixed them at; others have examples. */
   readonly open: Graph;
   readonly sizes: SizeValues;
   readonly table: OperatorTable;
@@ -56,7 +56,7 @@ export async function loadModel(path: string, options: LoadOptions): Promise<Loa
   const sizes = new Map(options.size);
   return {
     ...read,
-    graph: sizes.size === 0 ? read.graph : atSizes(read.graph, sizes),
+    graph: atSizes(read.graph, sizes),
     open: read.graph,
     sizes,
   };

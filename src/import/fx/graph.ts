@@ -23,6 +23,7 @@ import { bodyInputs } from './bodies.ts';
 import { collectiveType } from './collectives.ts';
 import { withDefaultDtype } from './default-dtype.ts';
 import { withoutEffects } from './effects.ts';
+import { withGroupedProducts } from './grouped-products.ts';
 import type { FxClass, FxInput, FxNode } from './record.ts';
 import { withoutLists } from './text/lists.ts';
 
@@ -74,7 +75,7 @@ export class GraphMaker {
    */
   make(root: FxClass, name: string, signature: Signature): Graph {
     const graph = this.graph(
-      withoutEffects(withoutLists(root, this.infer)),
+      withGroupedProducts(withoutEffects(withoutLists(root, this.infer))),
       name,
       signature,
       root.inputs.map((input) => input.type),

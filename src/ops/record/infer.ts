@@ -224,7 +224,9 @@ function metaOf(type: TensorType, target: string): TensorMeta {
   const unknown = type.shape.filter((d) => typeof d !== 'number' && d.example === undefined);
   const names = unknown.map((d) => (typeof d === 'number' ? String(d) : d.sym)).join(', ');
   throw new ShardwrightError('E_TYPE', `${target}: the size of ${names} is not known`, {
-    hint: 'give the symbolic size an example value when importing the graph',
+    hint:
+      `give --size NAME=VALUE for each name in '${names}' (atSizes in the library), or export ` +
+      'with the sizes you will run.',
   });
 }
 

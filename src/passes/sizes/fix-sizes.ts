@@ -60,7 +60,7 @@ export function atSizes(graph: Graph, given: SizeValues): Graph {
       ? []
       : [`${size.name} = ${value}${size.max === undefined ? '' : ` (of ${rangeText(size)})`}`];
   });
-  const note = `Planned at ${told.join(', ')}.`;
+  const note = `Open sizes are taken at ${told.join(', ')}.`;
   return {
     ...rest,
     ...(kept.length > 0 ? { dims: Object.fromEntries(kept) } : {}),

@@ -10,7 +10,6 @@ import type { Graph } from '../../../graph/types.ts';
 import { itemAt } from '../../../item-at.ts';
 import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import { atSizes } from '../../../passes/sizes/fix-sizes.ts';
 import type { Infeasible } from '../../../plan/choice/result.ts';
 import type { Prepared } from '../../../plan/prepare/prepared.ts';
 import { planAtEnds, plannedSizes } from '../../../plan/questions/size-range.ts';
@@ -78,7 +77,7 @@ export async function planCommand(
   if (known !== undefined) return known;
   try {
     if (asked === undefined && options.frontier !== undefined)
-      return await frontierCommand(atSizes(graph, new Map()), table, request, options, io, {
+      return await frontierCommand(graph, table, request, options, io, {
         writePlan: (folder, { prepared, plan, certificate }) =>
           writeFolder(
             folder,
@@ -125,7 +124,7 @@ function plainTask(
   options: PlanOptions,
 ): AskedTask {
   return {
-    graph: atSizes(graph, new Map()),
+    graph,
     request,
     ...(options.range === true ? { range: { open, sizes: plannedSizes(open, sizes) } } : {}),
   };

@@ -23,6 +23,7 @@ export const HELPERS = [
   'while_loop',
   'case',
   'native_dropout',
+  'drawn',
 ] as const;
 
 /** Name of a helper of `program.py`. */

@@ -26,6 +26,8 @@ const LIKE = new Set(
     'randn_like.default',
   ].map((name) => `aten.${name}`),
 );
+/** Calls that draw by their operand, of whose elements each takes as many numbers as any other. */
+const BY_OPERAND = new Set(['aten.bernoulli.default', 'aten.multinomial.default']);
 const CREATED = new Set(['aten.rand.default', 'aten.randn.default']);
 /** Attention draws only where it drops. */
 const DROP = new Map([
@@ -74,14 +76,14 @@ export function randomText(
   if (piece === undefined || !draws(program, node)) return undefined;
   const cuts = cutsOf(program, piece, node);
   if (cuts.length === 0) return undefined;
-  const places = pyTuple(cuts.map((cut) => pyTuple(cut.map(String))));
+  const cutText = pyTuple(cuts.map((cut) => pyTuple(cut.map(String))));
   const whole = pyList(piece.shape.map(String));
   const order = piece.order === undefined ? undefined : pyTuple(piece.order.map(String));
   if (node.target === 'aten.native_dropout.default')
     return {
       text:
         `native_dropout(here, ${args.join(', ')}, ${whole}, ` +
-        `${[places, ...(order === undefined ? [] : [order])].join(', ')})`,
+        `${[cutText, ...(order === undefined ? [] : [order])].join(', ')})`,
       helpers: ['native_dropout', 'part'],
     };
   if (LIKE.has(node.target)) {
@@ -89,15 +91,21 @@ export function randomText(
     const sizes = order === undefined ? `empty(${whole}` : `empty_permuted(${whole}, ${order}`;
     const empty = `torch.${sizes}, dtype=${like}.dtype, device=here.device)`;
     return {
-      text: `part(here, ${node.target}(${[empty, ...rest].join(', ')}), ${places})`,
+      text: `part(here, ${node.target}(${[empty, ...rest].join(', ')}), ${cutText})`,
       helpers: ['part'],
     };
   }
   if (CREATED.has(node.target))
     return {
-      text: `part(here, ${node.target}(${[whole, ...args.slice(1)].join(', ')}), ${places})`,
+      text: `part(here, ${node.target}(${[whole, ...args.slice(1)].join(', ')}), ${cutText})`,
       helpers: ['part'],
     };
+  if (BY_OPERAND.has(node.target)) {
+    const [operand, ...rest] = args;
+    const draw = `lambda x: ${node.target}(${['x', ...rest].join(', ')})`;
+    const places = [whole, cutText, ...(order === undefined ? [] : [order])].join(', ');
+    return { text: `drawn(here, ${draw}, ${operand}, ${places})`, helpers: ['drawn', 'part'] };
+  }
   throw new ShardwrightError(
     'E_UNSUPPORTED',
     `${node.target} draws numbers on parts that are not those of one device`,
