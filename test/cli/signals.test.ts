@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 
 import { COMMAND } from '../../scripts/command.ts';
+import { FULL } from '../support/full.ts';
 import { cli, fixture } from './support.ts';
 
 /**
@@ -13,7 +14,6 @@ import { cli, fixture } from './support.ts';
  * Each run is a process of its own, and gets its signal when it says or shows that it searches:
  * nothing here waits for a clock.
  */
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const root = mkdtempSync(join(tmpdir(), 'signals-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 

@@ -21,6 +21,7 @@ import {
   randomProblem,
   ring,
 } from '../solver/support.ts';
+import { FULL } from '../support/full.ts';
 
 /** Seed and optimum of the sixteen limited instances. */
 const OPTIMA: readonly (readonly [number, number])[] = [
@@ -250,9 +251,9 @@ describe('values without a partner', () => {
 });
 
 describe('solve, anytime', () => {
-  it('sixteen random instances (every other one without SHARDWRIGHT_FULL), proven', async () => {
+  it('sixteen random instances (every fourth one without SHARDWRIGHT_FULL), proven', async () => {
     for (const [i, [seed, optimum]] of OPTIMA.entries()) {
-      if (i % 2 === 1 && process.env.SHARDWRIGHT_FULL !== '1') continue;
+      if (i % 4 !== 0 && !FULL) continue;
       const problem = build(limitedInstance(seed));
       const solution = await solveAnytime(problem, { threads: 1, rounds: 12 });
       expect([seed, solution.status, solution.objective, solution.bound]).toEqual([
@@ -265,7 +266,7 @@ describe('solve, anytime', () => {
   });
 
   it('random problems of every kind against enumeration; certificates are accepted', async () => {
-    const last = process.env.SHARDWRIGHT_FULL === '1' ? 425 : 412;
+    const last = FULL ? 425 : 412;
     for (let seed = 400; seed < last; seed++) {
       const plain = randomProblem(seed, { most: 9, values: 3, usage: true, row: seed % 2 === 0 });
       const problem = build(plain, seed % 3 === 0);

@@ -12,6 +12,7 @@ import { verifyCertificate } from '../../src/solver/check/verify.ts';
 import type { Certificate, Problem } from '../../src/solver/types.ts';
 import { changedLists, changedRows, changedSteps, stepsOf } from '../solver/certificate-support.ts';
 import { bruteForce, type Flavour, randomChoice } from '../solver/check-support.ts';
+import { FULL } from '../support/full.ts';
 import { partsOf } from './bounded.ts';
 
 const PLAIN: Flavour = { variables: 5, values: 3, edges: 0.6, forbidden: 0.15, rows: 0 };
@@ -22,10 +23,7 @@ const FLAVOURS: readonly (readonly [string, Flavour])[] = [
   ['rows and usage over time', { ...PLAIN, rows: 2, usage: true, tightness: 0.4 }],
   ['repeated layers with a row', { ...PLAIN, variables: 2, layers: 3, edges: 1.2, rows: 1 }],
 ];
-const SEEDS = Array.from(
-  { length: process.env.SHARDWRIGHT_FULL === '1' ? 40 : 4 },
-  (_, k) => k + 1,
-);
+const SEEDS = Array.from({ length: FULL ? 40 : 2 }, (_, k) => k + 1);
 
 interface Subject {
   readonly name: string;

@@ -22,9 +22,9 @@ import {
   randomProblem,
   ring,
 } from '../solver/support.ts';
+import { FULL } from '../support/full.ts';
 
 // The long runs belong to `npm run test:full`.
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
 interface Case {
   readonly seed: number;

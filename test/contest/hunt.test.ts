@@ -9,9 +9,9 @@ import { type Outlook, Schedule } from '../../src/contest/run/schedule.ts';
 import { evaluate } from '../../src/solver/check/verify.ts';
 import { Arena } from '../../src/solver/store/kernels.ts';
 import { build, mulberry32, type PlainProblem } from '../solver/support.ts';
+import { FULL } from '../support/full.ts';
 
 // The long runs belong to `npm run test:full`.
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
 describe('(the kernels in WebAssembly)', () => {
   it('least sums and messages of any width, the same bits as plain loops', () => {

@@ -8,6 +8,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 
 import { caseName, expectAsOneProcess, type Outcome, RUNNING } from '../export/running-matrix.ts';
 import { captureRecord, LATE, runningPlans } from '../export/running-plans.ts';
+import { FULL } from '../support/full.ts';
 
 /**
  * Every plan of the matrix on real processes, beside one process. `SHARDWRIGHT_RECORD=1` writes
@@ -31,7 +32,7 @@ const DAILY: Readonly<Partial<Record<string, readonly number[]>>> = {
 };
 const isChanged = process.env.SHARDWRIGHT_RECORD === 'changed';
 const isRecording = isChanged || process.env.SHARDWRIGHT_RECORD === '1';
-const isFull = process.env.SHARDWRIGHT_FULL === '1' || isRecording;
+const isFull = FULL || isRecording;
 const recorded: Partial<Record<string, { program: string } & Outcome>> =
   isRecording && existsSync(results)
     ? (JSON.parse(readFileSync(results, 'utf8')) as typeof recorded)

@@ -29,11 +29,12 @@ import { partsOf } from '../contest/bounded.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 import { changedLists, changedRows, changedSteps } from '../solver/certificate-support.ts';
 import { bruteForce, dice, type Flavour, randomChoice } from '../solver/check-support.ts';
+import { FULL } from '../support/full.ts';
 
 const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
 const folder = fileURLToPath(new URL('../../python', import.meta.url));
 const env = { ...process.env, PYTHONPATH: folder };
-const isFull = process.env.SHARDWRIGHT_FULL === '1';
+const isFull = FULL;
 
 const PLAIN: Flavour = { variables: 5, values: 3, edges: 0.7, forbidden: 0.15, rows: 0 };
 const FLAVOURS: readonly Flavour[] = [

@@ -11,6 +11,7 @@ import { inferCall } from '../../src/ops/record/infer.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { captureAny } from '../../src/trace/trace.ts';
 import { load, TABLE } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 import { randomSource, small, solvedSource } from './programs.ts';
 
 /** A program that is exported to JAX and run there. */
@@ -80,7 +81,6 @@ function cases(name: string, mesh: string, ...seeds: number[]): JaxCase[] {
 }
 
 const OPTIMUM = -1;
-const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
 
 export const JAX_CASES: readonly JaxCase[] = [
   ...cases('transformer', 'dp=2,tp=4', OPTIMUM, 0),

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 
 import { describe, expect, test } from 'vitest';
 
+import { FULL } from '../support/full.ts';
 import {
   caseName,
   expectAsOneProcess,
@@ -31,9 +32,7 @@ describe('recorded runs on PyTorch 2.13 with gloo', () => {
   /** Small models always; all of them with SHARDWRIGHT_FULL=1. */
   const ran = (one: RunningCase): boolean =>
     Object.keys(results).some((name) => name === caseName(`${one.model} ${one.mesh} optimum`, one));
-  const cases = RUNNING.filter(
-    (one) => ran(one) && (process.env.SHARDWRIGHT_FULL === '1' || one.model === 'mlp'),
-  );
+  const cases = RUNNING.filter((one) => ran(one) && (FULL || one.model === 'mlp'));
   test.each(cases)(
     '$model on $mesh: the programs that ran are those that are written now',
     async (one) => {

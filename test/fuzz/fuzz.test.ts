@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
+import { FULL } from '../support/full.ts';
 import { FUZZERS } from './all.ts';
 import { fuzzer } from './runner.ts';
 
@@ -9,7 +10,6 @@ import { fuzzer } from './runner.ts';
  * of each with SHARDWRIGHT_FULL=1.
  */
 const SEED = 20_260_101;
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
 describe('the adversary finds nothing', () => {
   test.each(FUZZERS.map((f) => [f.name, f] as const))(

@@ -7,10 +7,10 @@ import { readFileSync, writeFileSync } from 'node:fs';
 
 import { afterAll, describe, expect, test } from 'vitest';
 
+import { FULL } from '../support/full.ts';
 import { type Golden, LONG, QUICK } from './requests.ts';
 
 const FILE = new URL('golden.json', import.meta.url);
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const RECORDS = process.env.SHARDWRIGHT_RECORD === '1';
 const recorded = JSON.parse(readFileSync(FILE, 'utf8')) as Record<string, Golden>;
 

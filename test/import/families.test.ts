@@ -16,8 +16,7 @@ import { builtinOperators } from '../../src/ops/builtin.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { evaluateGraph, type Value } from '../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
-
-const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
+import { FULL } from '../support/full.ts';
 
 /** Captured graphs of public models are planned again, without Python. */
 

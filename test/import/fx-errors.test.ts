@@ -6,9 +6,8 @@ import { describe, expect, test } from 'vitest';
 import { ShardwrightError } from '../../src/errors.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
 import { importGraph, type ImportOptions } from '../../src/import/import.ts';
+import { FULL } from '../support/full.ts';
 import { text } from './fixtures.ts';
-
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
 const HEAD =
   'class GraphModule(torch.nn.Module):\n    def forward(self, x: "f32[4, 16]", w: "f32[16, 16]"):\n';

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 
 import { lintGraph } from '../../src/graph/lint.ts';
 import { importGraph } from '../../src/import/import.ts';
+import { FULL } from '../support/full.ts';
 import { LONG_PROGRAMS } from './long-programs.ts';
 import { infer } from './twins.ts';
 
@@ -10,7 +11,6 @@ import { infer } from './twins.ts';
  * compared with each other and not with a limit; `bench/long-programs.ts` has them for a million
  * nodes.
  */
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
 function secondsOf(text: string): number {
   const before = process.cpuUsage();

@@ -10,6 +10,7 @@ import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { localMap } from '../../src/trace/spmd/local-map.ts';
 import { allGather, allReduce, convert, reduceScatter } from '../../src/trace/spmd/verbs.ts';
 import { input, type Tensor, trace } from '../../src/trace/trace.ts';
+import { FULL } from '../support/full.ts';
 import { collectivesOf, expectSame } from './support/simulated.ts';
 
 /**
@@ -104,6 +105,6 @@ test('they and their gradients type-check, run what they name, and mean the same
           expect(dual[backward.outSpecs.length === 1 ? 0 : k]).toEqual(spec);
       }
     }),
-    { numRuns: process.env['SHARDWRIGHT_FULL'] === undefined ? 8 : 200, seed: 24 },
+    { numRuns: !FULL ? 8 : 200, seed: 24 },
   );
 });

@@ -4,6 +4,7 @@ import { buildModel, countParameters } from '../../src/models/build.ts';
 import { MODEL_TYPES, readModelConfig } from '../../src/models/families.ts';
 import type { JsonRecord } from '../../src/models/read-config.ts';
 import { knownModelConfig, modelEntries } from '../../src/models/registry.ts';
+import { FULL } from '../support/full.ts';
 import { TINY } from './tiny.ts';
 
 /** Parameter counts against the published classes and the closed forms of the families. */
@@ -22,7 +23,6 @@ const known = (name: string): JsonRecord =>
   modelEntries().find((entry) => entry.name === name)?.config ?? {};
 
 /** The deep ones take seconds each, and their layers are those of smaller siblings. */
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const DEEP = ['gpt3-175b', 'llama-65b', 'llama-2-70b', 'llama-3.1-70b', 'llama-3.1-405b'];
 const entries = modelEntries().filter(({ name }) => FULL || !DEEP.includes(name));
 

@@ -8,10 +8,10 @@ import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
+import { FULL } from '../support/full.ts';
 import { TINY } from './tiny.ts';
 
 // The long runs belong to `npm run test:full`.
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
 /**
  * Training graphs of the families run with numbers on virtual devices, against the run on one
@@ -22,12 +22,10 @@ const table = builtinOperators();
 
 describe('sharded runs', () => {
   it.each([
-    'llama',
-    'gemma2',
     'mixtral',
     'deepseek_v3',
     'bloom',
-    ...(FULL ? ['gpt_oss', 't5'] : []),
+    ...(FULL ? ['llama', 'gemma2', 'gpt_oss', 't5'] : []),
   ])(
     '%s: a plan of the training graph on 4 devices gives the numbers of one device',
     async (name) => {

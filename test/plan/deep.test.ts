@@ -6,11 +6,11 @@ import { graphFlops } from '../../src/ops/flops.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
+import { FULL } from '../support/full.ts';
 import { load, planFor, request, TABLE } from './support.ts';
 
 const DEEP = 'torch/llama3-8b-32l-b16/joint.expanded';
 // The long runs belong to `npm run test:full`.
-const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
 
 describe('32 layers of Llama-3 8B', () => {
   it.runIf(FULL)(

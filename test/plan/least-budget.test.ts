@@ -13,6 +13,7 @@ import { evaluate } from '../../src/solver/check/verify.ts';
 import { spec } from '../../src/trace/record/spec.ts';
 import { param } from '../../src/trace/tensor/state.ts';
 import { type Tensor, trace } from '../../src/trace/trace.ts';
+import { FULL } from '../support/full.ts';
 import { load, request, TABLE } from './support.ts';
 
 /** The budget that the answer to too small a budget says is enough. */
@@ -58,16 +59,20 @@ describe('the budget that a refusal for memory names', () => {
     expect(await hasPlan(graph, mesh, enough - distanceOf(enough))).toBe(false);
   });
 
-  test('of a large program it has a plan too, and is below the peak of the plan without a budget', async () => {
-    const graph = load('torch/gpt2-2l/joint.expanded');
-    const free = await shard(graph, request('dp=2,tp=2', { activations: 'report' }), {
-      table: TABLE,
-    });
-    if (free.status !== 'planned') throw new Error('a request without a budget has a plan');
-    const enough = await hinted(graph, 'dp=2,tp=2');
-    expect(enough).toBeLessThan(free.plan.memory.timeline?.peakBytes ?? 0);
-    expect(await hasPlan(graph, 'dp=2,tp=2', enough)).toBe(true);
-  }, 120_000);
+  test.runIf(FULL)(
+    'of a large program it has a plan too, and is below the peak of the plan without a budget',
+    async () => {
+      const graph = load('torch/gpt2-2l/joint.expanded');
+      const free = await shard(graph, request('dp=2,tp=2', { activations: 'report' }), {
+        table: TABLE,
+      });
+      if (free.status !== 'planned') throw new Error('a request without a budget has a plan');
+      const enough = await hinted(graph, 'dp=2,tp=2');
+      expect(enough).toBeLessThan(free.plan.memory.timeline?.peakBytes ?? 0);
+      expect(await hasPlan(graph, 'dp=2,tp=2', enough)).toBe(true);
+    },
+    120_000,
+  );
 
   test('it is the least peak of all choices of a small program', async () => {
     const { model, left } = prepare(small(), request('d=4'), TABLE);

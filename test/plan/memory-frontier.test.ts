@@ -16,6 +16,7 @@ import { input, parameter } from '../../src/trace/record/spec.ts';
 import type { Tensor } from '../../src/trace/tensor/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
 import { memoryFront } from '../recipes/memory-front.ts';
+import { FULL } from '../support/full.ts';
 import { serial } from '../support/serial-schedule.ts';
 import { paretoByWalking, undominated } from './pareto.ts';
 import { load, planFor, request, TABLE } from './support.ts';
@@ -119,9 +120,7 @@ describe('the frontier of seconds against peak bytes', () => {
     Partial<PlanRequest>,
   ])[] = [
     ['the first weight whole and nothing twice', ['primals_1'], [[]], { checkpoint: 'none' }],
-    ...(process.env.SHARDWRIGHT_FULL === '1'
-      ? ([['nothing pinned, any recomputation', [], subsets, {}]] as const)
-      : []),
+    ...(FULL ? ([['nothing pinned, any recomputation', [], subsets, {}]] as const) : []),
   ];
   test.each(walked)(
     'an FFN on 8 devices, %s: all trades that walking through every placement finds, and no other',

@@ -17,6 +17,7 @@ import { play } from '../../src/simulate/timeline/play.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';
 import type { Tensor } from '../../src/trace/tensor/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
+import { FULL } from '../support/full.ts';
 import { serial } from '../support/serial-schedule.ts';
 import { load, placed, planFor, request, solveFor, TABLE } from './support.ts';
 
@@ -72,7 +73,7 @@ describe('the memory timeline of a plan', () => {
     let raised = 0;
     for (const name of ['torch/mlp/joint.expanded', 'torch/llama-tiny/joint.expanded'])
       for (const mesh of ['d=4', 'dp=2,tp=2'])
-        for (let seed = 0; seed < 2; seed++) {
+        for (let seed = 0; seed < (FULL ? 2 : 1); seed++) {
           const { model } = prepare(load(name), request(mesh, { sharing: false }), TABLE);
           const choice = randomChoice(model, seed);
           const memory = planMemoryTimeline(model, choice);
@@ -116,7 +117,6 @@ describe('the memory timeline of a plan', () => {
  * The transformer block takes half a minute at each gap, and with checkpointing as long: with
  * `SHARDWRIGHT_FULL=1`.
  */
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const block = (): Graph => load('peers/block-2048');
 
 describe('memory rows bind', () => {

@@ -5,6 +5,7 @@ import { withMemoryBound } from '../../src/plan/record/certificate.ts';
 import { shard } from '../../src/plan/shard.ts';
 import { evaluate } from '../../src/solver/check/verify.ts';
 import type { Problem } from '../../src/solver/types.ts';
+import { FULL } from '../support/full.ts';
 import { load, planFor, request, TABLE } from './support.ts';
 
 /** Two variables of three values; their bytes share one row. */
@@ -60,7 +61,7 @@ describe('least bytes of parameters, then least seconds', () => {
     }
   });
 
-  it.each(['torch/gpt2-2l/joint.expanded', 'joint/llama3-8b-2l/joint_inductor'])(
+  it.each(['torch/gpt2-2l/joint.expanded', ...(FULL ? ['joint/llama3-8b-2l/joint_inductor'] : [])])(
     '%s on two mesh dims is proven within counted work',
     async (name) => {
       const asked = request('dp=2,tp=4', { objective: 'parameter-memory', cost: 'nccl' });

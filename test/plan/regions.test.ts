@@ -7,14 +7,14 @@ import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/reques
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { table } from '../local-spmd/support/simulated.ts';
+import { FULL } from '../support/full.ts';
 import { type RegionProgram, REGIONS } from './region-programs.ts';
 
 /**
  * Programs with a region of per-device code, and with their gradients, as the planner places them:
  * the optimal plan and random ones run on virtual devices, and every tensor is that of one device.
  */
-const FULL = process.env['SHARDWRIGHT_FULL'] !== undefined;
-const RANDOM = FULL ? 60 : 5;
+const RANDOM = FULL ? 60 : 2;
 const MESHES = FULL
   ? ['tp=2,sp=2', 'sp=2,tp=2', 'sp=2,tp=3', 'a=2,sp=2,b=2', 'a=2,b=2,sp=2', 'sp=4,tp=2']
   : ['tp=2,sp=2', 'sp=2,tp=3'];

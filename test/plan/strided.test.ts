@@ -13,6 +13,7 @@ import { verify } from '../../src/simulate/verify.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';
 import type { Tensor } from '../../src/trace/tensor/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
+import { FULL } from '../support/full.ts';
 import { load, planFor, request, solveFor, TABLE } from './support.ts';
 
 /** Cuts in strides of what views merge: batch and sequence become rows before a product. */
@@ -129,7 +130,7 @@ describe('random plans of a model that flattens batch and sequence compute what 
   it.each(['a=2', 'a=2,b=2', 'a=3,b=2', 'a=2,b=2,c=2'])('%s', (mesh) => {
     let strided = 0;
     // A whole model on three mesh dims takes seconds to be made a problem.
-    const models = mesh !== 'a=2,b=2,c=2' || process.env.SHARDWRIGHT_FULL === '1' ? [llama] : [];
+    const models = mesh !== 'a=2,b=2,c=2' || FULL ? [llama] : [];
     for (const [seed, graph] of [training, training, training, ...models].entries()) {
       const prepared = prepare(graph, request(mesh, { strided: 'all' }), TABLE);
       const plan = randomPlan(prepared, seed);

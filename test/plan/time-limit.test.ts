@@ -4,6 +4,7 @@ import { ShardwrightError } from '../../src/errors.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { type Clock, Deadline } from '../../src/plan/request/deadline.ts';
 import { shard } from '../../src/plan/shard.ts';
+import { FULL } from '../support/full.ts';
 import { load, request, TABLE } from './support.ts';
 
 /**
@@ -39,11 +40,7 @@ describe('a limit that comes before the solver', () => {
     const steps = new Set<string>();
     // The first look only starts the clock.
     // Every third look, every one with SHARDWRIGHT_FULL.
-    for (
-      let looks = 1;
-      looks < clock.looks;
-      looks += process.env.SHARDWRIGHT_FULL === '1' ? 1 : 3
-    ) {
+    for (let looks = 1; looks < clock.looks; looks += FULL ? 1 : 3) {
       const error = refusal(looks);
       expect(error?.code, `${looks} of ${clock.looks}`).toBe('E_TIME_LIMIT');
       expect(error?.details.hint).toContain('raise --time-limit');

@@ -16,6 +16,7 @@ import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { drawOf } from '../simulate/random/builder.ts';
+import { FULL } from '../support/full.ts';
 import { placed, planFor, request, TABLE } from './support.ts';
 
 /**
@@ -48,7 +49,7 @@ function step(optimizer: Optimizer): Graph {
 }
 
 const OPTIMIZERS = [sgd({ lr: 0.1, momentum: 0.9 }), adamw({ lr: 1e-3, weightDecay: 0.01 })];
-const MESHES = ['d=4', 'd=2,t=2', ...(process.env.SHARDWRIGHT_FULL === '1' ? ['a=2,b=2,c=2'] : [])];
+const MESHES = ['d=4', 'd=2,t=2', ...(FULL ? ['a=2,b=2,c=2'] : [])];
 
 /** The placement in which each input enters, by what the graph text calls it. */
 function entering(graph: Graph, nodes: Decoded['nodes']): Map<string, string> {

@@ -2,10 +2,10 @@
 import { expect, test } from 'vitest';
 
 import { compare } from '../../src/recipes/compare/compare-graph.ts';
+import { FULL } from '../support/full.ts';
 import { load, planFor } from './support.ts';
 
 // The long runs belong to `npm run test:full`.
-const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
 
 test.runIf(FULL).each(['a=2,b=4,c=8', 'a=2,b=2,c=2'])(
   'a residual network of four blocks (joint) on %s: proven optimal, and no more expensive than greedy propagation',

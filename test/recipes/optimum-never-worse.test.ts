@@ -25,6 +25,7 @@ import type { SweepQuestion } from '../../src/sweep/model/question.ts';
 import { lossProgram, withBackward } from '../../src/sweep/model/representative-layers.ts';
 import { CoreSolver } from '../../src/sweep/rank/rank-price.ts';
 import { request, TABLE } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 
 /**
  * Every recipe is a feasible point of the problem whose optimum is sought, and the optimum is never
@@ -33,7 +34,6 @@ import { request, TABLE } from '../plan/support.ts';
  * vitest run test/recipes/optimum-never-worse.test.ts --reporter=verbose`).
  */
 
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const MODELS = [
   'llama-3.1-8b',
   'llama-3.1-70b',

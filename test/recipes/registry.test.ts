@@ -16,6 +16,7 @@ import { applyRecipe } from '../../src/recipes/recipes.ts';
 import { NAMED_RECIPES, namedRecipe, recipeOf } from '../../src/recipes/registry.ts';
 import { evaluate } from '../../src/solver/check/verify.ts';
 import { load, request, TABLE } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 import { dataBytes, fsdpBytes } from '../support/parallelism-bytes.ts';
 import { memoryFront } from './memory-front.ts';
 
@@ -58,9 +59,7 @@ describe('every recipe is a choice of the problem, and the optimum is never more
   const rest = small.flatMap((graph) => meshes.map((mesh) => [`torch/${graph}`, mesh, 0] as const));
   const more = rest.filter(([graph, mesh]) => !asked.some(([g, m]) => g === graph && m === mesh));
   // Every small graph on every mesh of at most 8 devices takes minutes.
-  for (const [model, mesh, least] of process.env.SHARDWRIGHT_FULL === '1'
-    ? [...asked, ...more]
-    : asked) {
+  for (const [model, mesh, least] of FULL ? [...asked, ...more] : asked) {
     it(`${model} on ${mesh}`, async () => {
       const prepared = prepare(load(model), request(mesh), TABLE);
       const {
@@ -207,7 +206,7 @@ describe('what a plan sends is what its closed form says', () => {
   });
 
   // 32 layers, 65 collectives, take some seconds.
-  const layers = process.env.SHARDWRIGHT_FULL === '1' ? 32 : 7;
+  const layers = FULL ? 32 : 7;
   it(`large collectives over tp of a Llama of ${layers} layers: 2 L + 1 each way`, async () => {
     const counts = async (
       name: string,

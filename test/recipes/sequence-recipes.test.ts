@@ -10,6 +10,7 @@ import { applyRecipe, meshRecipes } from '../../src/recipes/recipes.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { evaluate } from '../../src/solver/check/verify.ts';
 import { load, request, TABLE } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 import { contextBytes, ulyssesBytes } from '../support/parallelism-bytes.ts';
 
 const sequenceNames = ({ model }: Prepared): string[] =>
@@ -138,7 +139,7 @@ describe('two layers of Llama-3 8B, 16 sequences of 8192, on 8 x 8: what a devic
 });
 
 describe('each runs on virtual devices as the unsharded program does', () => {
-  it.each(process.env.SHARDWRIGHT_FULL === '1' ? ['cp=2', 'dp=2,cp=2'] : ['cp=2'])(
+  it.each(FULL ? ['cp=2', 'dp=2,cp=2'] : ['cp=2'])(
     'on %s',
     async (mesh) => {
       const graph = load('torch/llama-tiny/joint.expanded');

@@ -9,6 +9,7 @@ import { drawInputs } from '../../src/simulate/inputs.ts';
 import { runDevices } from '../../src/simulate/ranks/devices.ts';
 import { layOut } from '../../src/simulate/ranks/laid-out.ts';
 import { load, solveFor, TABLE } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 
 interface Sum {
   count: number;
@@ -26,7 +27,7 @@ const SLOW: [string, string, Partial<PlanRequest>] = [
  * virtual devices ran.
  */
 test.each<[string, string, Partial<PlanRequest>]>([
-  ...(process.env.SHARDWRIGHT_FULL === '1' ? [SLOW] : []),
+  ...(FULL ? [SLOW] : []),
   ['torch/mlp/joint.expanded', 'd=4', { memoryBytes: 300_000 }],
   ['torch/mlp/joint.expanded', 'dp=2,tp=2', { memoryBytes: 300_000 }],
   ['torch/mlp/joint.expanded', 'a=2,b=2,c=2', { memoryBytes: 150_000 }],

@@ -13,8 +13,7 @@ import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { type Verification, verify, verifyProgram } from '../../src/simulate/verify.ts';
 import { load, planFor, request, TABLE } from '../plan/support.ts';
-
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
+import { FULL } from '../support/full.ts';
 
 function expectRight(v: Verification): void {
   expect(v.mismatches).toEqual([]);

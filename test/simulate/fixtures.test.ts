@@ -10,13 +10,13 @@ import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { constantsAsInputs, reduced, refuseUnevaluated } from '../../src/simulate/reduced.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 
 /**
  * Every graph of the fixtures under a plan drawn at random, reduced and run with numbers: all of
  * them in `test:full`, a sample of them here. A graph that cannot be run is listed with the reason.
  */
 
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const ROOT = fileURLToPath(new URL('../fixtures/', import.meta.url));
 /**
  * One text of each graph: PyTorch's joint and exported graphs, their halves, StableHLO, jaxpr,
@@ -47,8 +47,6 @@ const all = files().filter((file) => GRAPHS.test(file) && !DEEP.test(file));
  */
 const sample = [
   'joint/llama-lm-loss/joint.txt.gz',
-  'joint/phi3-lm/joint.txt.gz',
-  'joint/dit/joint.txt.gz',
   'joint/falcon/joint.txt.gz',
   'jax/lm2-scan/jaxpr.txt.gz',
   'jax/ctl-cond/stablehlo.mlir.gz',

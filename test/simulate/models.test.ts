@@ -10,13 +10,13 @@ import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { type Verification, verify } from '../../src/simulate/verify.ts';
 import { load, request, TABLE } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 
 /**
  * Training graphs of real models on virtual devices, at reduced sizes; the whole table in
  * `test:full`, a row here.
  */
 
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const MESHES = ['d=4', 'a=2,b=2', 'a=2,b=2,c=2', 'd=3'] as const;
 const MODELS = {
   mlp: 'torch/mlp/joint.readable',
@@ -50,7 +50,6 @@ describe('random feasible plans', () => {
   const sample: readonly (readonly [Model, string])[] = [
     ['mixtral-tiny', 'd=4'],
     ['resnet18', 'a=2,b=2'],
-    ['vit-tiny', 'a=2,b=2'],
   ];
   test.each(FULL ? all : sample)(
     '%s on (%s): sharded equals unsharded, collectives as planned',

@@ -19,12 +19,12 @@ import { bestMixture } from '../../src/solver/dual/best-mixture.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';
 import { trace } from '../../src/trace/trace.ts';
 import { load, request, solveFor, TABLE } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 
 const FFN_STATE = 2 * 1024 * 4096 * 16;
 const BLOCK_STATE = (4 * 6144 * 6144 + 2 * 6144 * 24576) * 16;
 const ON_2D = { inputs: 'S(0)R', outputs: 'S(0)R' } as const;
 /** The blocks of 24,576 wide matrices take ten seconds each. */
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const COSTS = { launchSeconds: 1e-6, bucketBytes: 25 * 2 ** 20 };
 
 /** Orders and buckets. */
@@ -82,8 +82,12 @@ describe('the bound on an overlapped step', () => {
   it.each([
     ['torch/mlp-loss/joint.expanded', 'x=2,y=2'],
     ['torch/mlp-loss/joint.expanded', 'x=2,y=8'],
-    ...(FULL ? [['torch/llama-tiny/joint.expanded', 'x=2,y=2']] : []),
-    ['torch/gpt2-2l/joint.expanded', 'x=2,y=8'],
+    ...(FULL
+      ? [
+          ['torch/llama-tiny/joint.expanded', 'x=2,y=2'],
+          ['torch/gpt2-2l/joint.expanded', 'x=2,y=8'],
+        ]
+      : []),
   ])(
     'of %s on %s: whatever is given to which stream, no random plan is played faster',
     (name, mesh) => {
@@ -121,10 +125,10 @@ describe('the bound on an overlapped step', () => {
     },
   );
 
-  it.each([
+  it.each<readonly [string, string, number]>([
     ['torch/mlp-loss/joint.expanded', 'x=2,y=8', 6],
     ['torch/mlp-loss/joint.expanded', 'x=2,y=4,z=2', 3],
-    ['torch/gpt2-2l/joint.expanded', 'x=2,y=8', 2],
+    ...(FULL ? [['torch/gpt2-2l/joint.expanded', 'x=2,y=8', 2] as const] : []),
   ])(
     'of %s on %s, on links of two kinds: no mixture of paths is worth more than any plan is played in',
     (name, mesh, plans) => {
@@ -249,7 +253,7 @@ describe('the best mixture', () => {
 describe('plans for the overlapped step', () => {
   const cases = [
     ['FFN', 'peers/ffn-65536', FFN_STATE],
-    ...(FULL ? ([['TB', 'peers/block-256', BLOCK_STATE]] as const) : []),
+    ...(FULL ? [['TB', 'peers/block-256', BLOCK_STATE] as const] : []),
   ] as const;
   for (const [name, file, state] of cases)
     for (const [what, share] of [

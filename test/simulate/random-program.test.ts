@@ -4,15 +4,16 @@ import { CONTROL_TARGETS } from '../../src/graph/control.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
 import { LOCAL_FORMS } from '../../src/lower/rewrites/table.ts';
 import { kernelOf } from '../../src/ops/kernels/table.ts';
+import { FULL } from '../support/full.ts';
 import { TABLE } from './random/builder.ts';
 import { type Kind, randomProgram, runRandom, runSolved } from './random/program.ts';
 
-const PROGRAMS = process.env.SHARDWRIGHT_FULL === '1' ? 10_000 : 150;
+const PROGRAMS = FULL ? 10_000 : 100;
 /** Programs per test, so that a failure names a small range. */
 const BATCH = 50;
 
 /** Loops and branches run their bodies several times: fewer programs take as long. */
-const LOOPED = process.env.SHARDWRIGHT_FULL === '1' ? 10_020 : 30;
+const LOOPED = FULL ? 10_020 : 30;
 
 describe('random programs with loops, branches and backward passes', () => {
   const first = (kind: Kind, count: number): [Kind, number][] =>
@@ -40,7 +41,7 @@ describe('random programs with loops, branches and backward passes', () => {
     '%s: plans of the solver, too',
     async (kind) => {
       const faults: string[] = [];
-      const count = process.env.SHARDWRIGHT_FULL === '1' ? 500 : 3;
+      const count = FULL ? 500 : 3;
       for (let seed = 50_000; seed < 50_000 + count; seed++) {
         const { fault, mesh } = await runSolved(seed, kind);
         if (fault !== undefined) faults.push(`seed ${seed} on (${mesh}): ${fault}`);
@@ -104,7 +105,7 @@ describe('random programs, random meshes, random feasible placements', () => {
 
   test('plans of the solver, too', async () => {
     const faults: string[] = [];
-    const count = process.env.SHARDWRIGHT_FULL === '1' ? 500 : 15;
+    const count = FULL ? 500 : 8;
     for (let seed = 50_000; seed < 50_000 + count; seed++) {
       const { fault, mesh } = await runSolved(seed);
       if (fault !== undefined) faults.push(`seed ${seed} on (${mesh}): ${fault}`);

@@ -17,9 +17,9 @@ import { Sharding } from '../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { random, scatter, type Tile, type VirtualTensor } from '../../src/simulate/ranks/shards.ts';
 import { executePlan } from '../support/execute-redistribution.ts';
+import { FULL } from '../support/full.ts';
 import { gather } from '../support/gather-shards.ts';
 
-const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
 const cluster = loadCluster('dgx-h100');
 
 function setup(sizes: readonly number[]) {

@@ -32,6 +32,7 @@ import { simulate } from '../../src/simulate/timeline/simulate.ts';
 import { timelineTrace, type TraceEvent } from '../../src/simulate/timeline/trace.ts';
 import { COMPUTE } from '../../src/simulate/work/streams.ts';
 import { load, planFor, request, TABLE } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 import { serial } from '../support/serial-schedule.ts';
 import { gatheredLayers, judge, programs } from './random-schedules.ts';
 
@@ -254,7 +255,6 @@ function randomSimulated(
   };
 }
 
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const kernels = (s: Schedule): number => s.tasks.reduce((n, t) => n + t.kernels, 0);
 
 describe('schedules of plans', () => {

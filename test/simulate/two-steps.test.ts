@@ -8,6 +8,7 @@ import { randomPlan } from '../../src/plan/choice/random-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { request, TABLE } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 import { randomProgram } from './random/program.ts';
 import { PROGRAMS } from './steps/programs.ts';
 import { runTwoSteps } from './steps/run-steps.ts';
@@ -18,7 +19,6 @@ import { runTwoSteps } from './steps/run-steps.ts';
  * `test:full`.
  */
 
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const MESHES = ['d=4', 'a=2,b=2', 'd=3', 'a=2,b=2,c=2'] as const;
 const ALL = [...PROGRAMS.keys()].flatMap((name, i) =>
   MESHES.map((mesh, k) => ({ name, mesh, turn: i + k })),

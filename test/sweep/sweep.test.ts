@@ -30,6 +30,7 @@ import { Composer } from '../../src/sweep/step/compose.ts';
 import { meshRows } from '../../src/sweep/step/layouts.ts';
 import { bytesText } from '../../src/units.ts';
 import { TABLE } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 import {
   publishedCluster,
   type PublishedLayout,
@@ -417,7 +418,7 @@ describe('a sweep of the small model on 8 devices', () => {
       ['fsdp', 1, 2],
       ['dp', 2, 1],
     ] as const;
-    for (const [mode, cp, tp] of process.env.SHARDWRIGHT_FULL === '1' ? asked : asked.slice(0, 1)) {
+    for (const [mode, cp, tp] of FULL ? asked : asked.slice(0, 1)) {
       const own = { ...one, dp_shard: 8, cp, tp };
       const kind = { mode, context: 'cp', sequenceParallel: false } as const;
       const data = {
@@ -772,7 +773,7 @@ describe('the question of the documentation: Llama-3.1-8B on 64 H100s', () => {
   }, 60_000);
 
   // Half a minute.
-  it.skipIf(process.env.SHARDWRIGHT_FULL !== '1')(
+  it.skipIf(!FULL)(
     'every one of 84 meshes is solved, beaten or refused with its code; every recipe, and why it is not the best (SHARDWRIGHT_FULL=1)',
     async () => {
       const { plans, meshes, best, pareto } = await compareModel(asked, {

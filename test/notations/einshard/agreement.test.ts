@@ -15,6 +15,7 @@ import { formatEinshard } from '../../../src/notations/einshard/syntax.ts';
 import { complement } from '../../../src/notations/layout/complement.ts';
 import { offsets } from '../../../src/notations/layout/coordinates.ts';
 import { meshLayout } from '../../../src/notations/layout/mesh-layout.ts';
+import { FULL } from '../../support/full.ts';
 
 /**
  * Every notation says the same about who holds element k. The truth is arithmetic on coordinates,
@@ -200,7 +201,7 @@ const cases = (even: boolean): fc.Arbitrary<Case> =>
       };
     });
 
-const runs = process.env['SHARDWRIGHT_FULL'] === '1' ? 10_000 : 300;
+const runs = FULL ? 10_000 : 300;
 
 describe('who holds element k', () => {
   test(`dim view, mesh view, einshard text, axis layouts and drawing agree (${runs} cases)`, () => {

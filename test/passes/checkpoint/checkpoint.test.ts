@@ -24,6 +24,7 @@ import { parameter } from '../../../src/trace/record/spec.ts';
 import type { Tensor } from '../../../src/trace/tensor/tensor.ts';
 import { trace } from '../../../src/trace/trace.ts';
 import { load, TABLE } from '../../plan/support.ts';
+import { FULL } from '../../support/full.ts';
 import { leastEvaluations, mirroredChain } from '../remat-search.ts';
 
 const items = (bytes: readonly number[], seconds: readonly number[]) =>
@@ -672,7 +673,7 @@ describe('Checkmate on the mirrored chain', () => {
     expect(evaluations.at(-1)).toBe(2 * n + 1);
   });
 
-  test.each(CHECKMATE.filter(([n]) => n <= (process.env.SHARDWRIGHT_FULL === '1' ? 5 : 4)))(
+  test.each(CHECKMATE.filter(([n]) => n <= (FULL ? 5 : 4)))(
     'by the integer program, n = %i',
     async (n, evaluations) => {
       const graph = mirroredChain(n);

@@ -6,10 +6,10 @@ import { prepare } from '../../../src/plan/prepare/prepare.ts';
 import { memoryFrontier } from '../../../src/plan/questions/memory-frontier.ts';
 import { type Clock, Deadline } from '../../../src/plan/request/deadline.ts';
 import { solve } from '../../../src/solver/solve.ts';
+import { FULL } from '../../support/full.ts';
 import { load, planFor, request, TABLE } from '../support.ts';
 
 // The long runs belong to `npm run test:full`.
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
 const LOOK_SECONDS = 1000;
 

@@ -8,6 +8,7 @@ import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request/req
 import { shard } from '../../../src/plan/shard.ts';
 import { neighbourhoodStart } from '../../../src/plan/solve/neighbourhood-start.ts';
 import { solve } from '../../../src/solver/solve.ts';
+import { FULL } from '../../support/full.ts';
 import { differencesOf, load, TABLE } from '../support.ts';
 
 /**
@@ -15,40 +16,44 @@ import { differencesOf, load, TABLE } from '../support.ts';
  * the fastest plan the bound mixes plans with it whole and with it cut, and the proof alone ends 13
  * % from its bound.
  */
-test('one large tensor under a tight budget: neighbourhood search finds what the proof needs', async () => {
-  const request: PlanRequest = {
-    ...DEFAULT_REQUEST,
-    mesh: 'dp=2,tp=4',
-    cluster: 'dgx-h100',
-    inputs: 'free',
-    outputs: 'free',
-    memoryBytes: 164_308_121,
-  };
-  const { graph, table } = await loadModel('bert-base-uncased', {});
-  const { problem } = prepare(plannable(graph, table), request, table).left.compact;
-  const quick = await solve(problem, {
-    engine: 'exact',
-    certify: false,
-    gap: 0.0025,
-    workLimit: 8e6,
-  });
-  expect(quick.gap).toBeGreaterThan(0.1);
-  const known = { starts: [quick.choice], bound: quick.bound };
-  const better = await neighbourhoodStart(problem, known, request, new Deadline(undefined));
-  if (better === undefined) throw new Error('nothing was found');
-  expect(await neighbourhoodStart(problem, known, request, new Deadline(undefined))).toEqual(
-    better,
-  );
-  const proven = await solve(problem, {
-    engine: 'exact',
-    gap: 0.0025,
-    workLimit: 2e8,
-    searchesWide: true,
-    starts: [better],
-  });
-  expect(proven.gap).toBeLessThan(0.005);
-  expect(proven.objective).toBeLessThan(0.9 * quick.objective);
-}, 120_000);
+test.runIf(FULL)(
+  'one large tensor under a tight budget: neighbourhood search finds what the proof needs',
+  async () => {
+    const request: PlanRequest = {
+      ...DEFAULT_REQUEST,
+      mesh: 'dp=2,tp=4',
+      cluster: 'dgx-h100',
+      inputs: 'free',
+      outputs: 'free',
+      memoryBytes: 164_308_121,
+    };
+    const { graph, table } = await loadModel('bert-base-uncased', {});
+    const { problem } = prepare(plannable(graph, table), request, table).left.compact;
+    const quick = await solve(problem, {
+      engine: 'exact',
+      certify: false,
+      gap: 0.0025,
+      workLimit: 8e6,
+    });
+    expect(quick.gap).toBeGreaterThan(0.1);
+    const known = { starts: [quick.choice], bound: quick.bound };
+    const better = await neighbourhoodStart(problem, known, request, new Deadline(undefined));
+    if (better === undefined) throw new Error('nothing was found');
+    expect(await neighbourhoodStart(problem, known, request, new Deadline(undefined))).toEqual(
+      better,
+    );
+    const proven = await solve(problem, {
+      engine: 'exact',
+      gap: 0.0025,
+      workLimit: 2e8,
+      searchesWide: true,
+      starts: [better],
+    });
+    expect(proven.gap).toBeLessThan(0.005);
+    expect(proven.objective).toBeLessThan(0.9 * quick.objective);
+  },
+  120_000,
+);
 
 /**
  * BERT base, joint graph: attention's output is cut, and what is gathered of it waits for the

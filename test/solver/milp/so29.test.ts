@@ -5,10 +5,10 @@ import { HIGHS } from '../../../src/solver/milp/highs.ts';
 import { JSLP } from '../../../src/solver/milp/jslp.ts';
 import { consult } from '../../../src/solver/milp/verdict.ts';
 import { solve } from '../../../src/solver/solve.ts';
+import { FULL } from '../../support/full.ts';
 import { build, enumerate, type RandomOptions, randomProblem } from '../support.ts';
 
 // The long runs belong to `npm run test:full`.
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
 const CASES: readonly (readonly [string, number, number, RandomOptions])[] = [
   ['no row', 10_000, 400, { most: 12, values: 4 }],
@@ -25,7 +25,7 @@ const CASES: readonly (readonly [string, number, number, RandomOptions])[] = [
 
 describe('enumeration = own engine = HiGHS = javascript-lp-solver', () => {
   it.each(CASES)('%s', async (_, seed0, all, options) => {
-    const count = FULL ? all : all / 4;
+    const count = FULL ? all : all / 10;
     let infeasible = 0;
     let asked = 0;
     let silent = 0;

@@ -5,9 +5,10 @@ import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 
 import { readIopddl } from '../../../src/contest/iopddl.ts';
+import { FULL } from '../../support/full.ts';
 
 const FILE = new URL('../../../../shared/fixtures/iopddl/A.json.gz', import.meta.url);
-const full = process.env.SHARDWRIGHT_FULL === '1';
+const full = FULL;
 
 describe('IOPDDL: loading the largest public file (../shared/fixtures/iopddl)', () => {
   it.skipIf(!existsSync(FILE))(

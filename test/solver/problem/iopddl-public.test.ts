@@ -14,10 +14,10 @@ import { presolve } from '../../../src/contest/model/presolve.ts';
 import { firstChoice } from '../../../src/contest/run/member.ts';
 import { evaluate, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import type { Problem } from '../../../src/solver/types.ts';
+import { FULL } from '../../support/full.ts';
 import { mulberry32 } from '../support.ts';
 
 // The long runs belong to `npm run test:full`.
-const FULL = process.env.SHARDWRIGHT_FULL === '1';
 
 const FILES = new URL('../../../../shared/fixtures/iopddl/', import.meta.url);
 const has = (letter: string): boolean => existsSync(new URL(`${letter}.json.gz`, FILES));
@@ -26,7 +26,7 @@ const read = (letter: string): Problem =>
     JSON.parse(gunzipSync(readFileSync(new URL(`${letter}.json.gz`, FILES))).toString('latin1')),
   );
 
-const full = process.env.SHARDWRIGHT_FULL === '1';
+const full = FULL;
 
 /** Optima that others have proven or that two solvers agree on. */
 const PROVEN: readonly (readonly [string, number, boolean])[] = [

@@ -7,6 +7,7 @@ import { IopddlError, readIopddl } from '../../../src/contest/iopddl.ts';
 import { evaluate } from '../../../src/solver/check/verify.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import type { Problem } from '../../../src/solver/types.ts';
+import { FULL } from '../../support/full.ts';
 
 // The contest's files are not ours to copy: they are read beside the checkout, and their tests are
 // skipped without them.
@@ -252,7 +253,7 @@ const PUBLIC: readonly (readonly [string, number, number, number, number])[] = [
 describe('IOPDDL: public files (../shared/fixtures/iopddl)', () => {
   for (const [letter, nodes, edges, optimum, seconds] of PUBLIC) {
     const name = `${letter}.json.gz`;
-    it.skipIf(!has(name) || ('BGV'.includes(letter) && process.env.SHARDWRIGHT_FULL !== '1'))(
+    it.skipIf(!has(name) || ('BGV'.includes(letter) && !FULL))(
       `${letter}: a checked choice in time, bound and cost on both sides of the optimum`,
       async () => {
         const problem = readIopddl(

@@ -8,6 +8,7 @@ import type { AllowedValues } from '../../../src/solver/problem/restrict.ts';
 import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
 import { RestrictedSolver } from '../../../src/solver/search/restricted.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
+import { FULL } from '../../support/full.ts';
 import { eliminatePlainly, layered } from '../layered.ts';
 import {
   build,
@@ -107,7 +108,7 @@ describe('the cheapest choice of a restricted problem', () => {
 
   it('lies between plain elimination and one decision for all layers, where folded layers keep the same values', () => {
     let [found, equal] = [0, 0];
-    const seeds = process.env.SHARDWRIGHT_FULL === '1' ? 5 : 2;
+    const seeds = FULL ? 5 : 2;
     for (let seed = 1; seed <= seeds; seed++) {
       const { plain, width } = layered(seed, 800);
       const prepared = new PreparedProblem(build(plain));

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 
 import { readPlan } from '../../../../src/plan/record/schema.ts';
+import { FULL } from '../../../support/full.ts';
 import { cli } from '../../support.ts';
 
 const VIT = fileURLToPath(
@@ -47,13 +48,10 @@ describe('plan takes the known plan of the shortest simulated step', () => {
     }
   });
 
-  it.runIf(process.env.SHARDWRIGHT_FULL === '1')(
-    '--objective serial keeps what is proven least one after another',
-    async () => {
-      const run = await cli('plan', VIT, ...ASK, '--objective', 'serial');
-      expect(run.code, run.err).toBe(0);
-      expect(JSON.parse(run.out)).not.toHaveProperty('simulated');
-      expect(readPlan(run.out).proof.status).toBe('optimal');
-    },
-  );
+  it.runIf(FULL)('--objective serial keeps what is proven least one after another', async () => {
+    const run = await cli('plan', VIT, ...ASK, '--objective', 'serial');
+    expect(run.code, run.err).toBe(0);
+    expect(JSON.parse(run.out)).not.toHaveProperty('simulated');
+    expect(readPlan(run.out).proof.status).toBe('optimal');
+  });
 });

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
 import type { Plan } from '../../../../src/plan/record/types.ts';
+import { FULL } from '../../../support/full.ts';
 import { cli, fixture } from '../../support.ts';
 
 const MLP = [
@@ -82,9 +83,7 @@ describe('what plan says of memory', () => {
     'a budget a little above what is proven to be needed has a plan',
     { timeout: 120_000 },
     async () => {
-      for (const budget of process.env.SHARDWRIGHT_FULL === '1'
-        ? ['336MiB', '350MiB', '380MiB']
-        : ['380MiB']) {
+      for (const budget of FULL ? ['336MiB', '350MiB', '380MiB'] : ['380MiB']) {
         const run = await cli(
           ...RESNET,
           '--checkpoint',

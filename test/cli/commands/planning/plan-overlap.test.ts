@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 
 import { readPlan } from '../../../../src/plan/record/schema.ts';
+import { FULL } from '../../../support/full.ts';
 import { cli, fixture } from '../../support.ts';
 
 const BLOCK = fileURLToPath(new URL('../../../fixtures/peers/block-2048.txt.gz', import.meta.url));
@@ -41,7 +42,7 @@ interface Printed {
 }
 
 describe('plan --overlap', () => {
-  it.runIf(process.env.SHARDWRIGHT_FULL === '1')(
+  it.runIf(FULL)(
     'takes the plan that is faster when simulated, says what it gives away, and writes it',
     async () => {
       const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseGraph } from '../../../../src/graph/text/parse.ts';
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
+import { FULL } from '../../../support/full.ts';
 import { cli, fixture } from '../../support.ts';
 
 const LLAMA = [
@@ -150,24 +151,27 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
   });
 });
 
-it('a batch of 4 does not fit the data-parallel recipes on 8 x 8, and the answer says so; it is proven optimal', async () => {
-  const run = await cli(
-    'plan',
-    fixture('llama3-8b-2l'),
-    '--mesh',
-    'dp=8,tp=8',
-    '--cluster',
-    'dgx-h100',
-  );
-  expect(run.code).toBe(0);
-  expect(run.out).toMatch(/^proof {6}optimal \(gap 0\)/m);
-  for (const recipe of [
-    'data parallel \\(dp\\+tp\\)',
-    'FSDP \\(dp\\)',
-    'FSDP \\(dp\\) \\+ Megatron \\(tp\\)',
-  ])
-    expect(run.out).toMatch(new RegExp(`${recipe} .*the batch of 4 .* cannot be cut`));
-});
+it.runIf(FULL)(
+  'a batch of 4 does not fit the data-parallel recipes on 8 x 8, and the answer says so; it is proven optimal',
+  async () => {
+    const run = await cli(
+      'plan',
+      fixture('llama3-8b-2l'),
+      '--mesh',
+      'dp=8,tp=8',
+      '--cluster',
+      'dgx-h100',
+    );
+    expect(run.code).toBe(0);
+    expect(run.out).toMatch(/^proof {6}optimal \(gap 0\)/m);
+    for (const recipe of [
+      'data parallel \\(dp\\+tp\\)',
+      'FSDP \\(dp\\)',
+      'FSDP \\(dp\\) \\+ Megatron \\(tp\\)',
+    ])
+      expect(run.out).toMatch(new RegExp(`${recipe} .*the batch of 4 .* cannot be cut`));
+  },
+);
 
 it('recipes that know nothing of demanded inputs may be cheaper than the plan, which is no fault', async () => {
   const tiny = [fixture('llama-tiny'), '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100'];

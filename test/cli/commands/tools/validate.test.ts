@@ -20,6 +20,7 @@ import {
 import { builtinOperators } from '../../../../src/ops/builtin.ts';
 import { csvLines } from '../../../../src/report/written/csv.ts';
 import { LayoutPricer } from '../../../../src/sweep/layout/price-layout.ts';
+import { FULL } from '../../../support/full.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { cli } from '../../support.ts';
 
@@ -57,20 +58,13 @@ describe('measured runs: the deciding model', () => {
     },
   );
 
-  test.runIf(process.env.SHARDWRIGHT_FULL === '1')(
-    'all of it',
-    { timeout: 7_200_000 },
-    async () => {
-      const predictor = new RunPredictor(table);
-      for (const { run, seconds } of predictions) {
-        const found = await predictor.predict(run);
-        expect('reason' in found ? found.reason : found.seconds / seconds, run.id).toBeCloseTo(
-          1,
-          3,
-        );
-      }
-    },
-  );
+  test.runIf(FULL)('all of it', { timeout: 7_200_000 }, async () => {
+    const predictor = new RunPredictor(table);
+    for (const { run, seconds } of predictions) {
+      const found = await predictor.predict(run);
+      expect('reason' in found ? found.reason : found.seconds / seconds, run.id).toBeCloseTo(1, 3);
+    }
+  });
 
   /**
    * Rank, mean and largest regret, MAPE, median error of Calculon with its A100 file, as published
