@@ -23,7 +23,7 @@ const FLAVOURS: readonly (readonly [string, Flavour])[] = [
   ['rows and usage over time', { ...PLAIN, rows: 2, usage: true, tightness: 0.4 }],
   ['repeated layers with a row', { ...PLAIN, variables: 2, layers: 3, edges: 1.2, rows: 1 }],
 ];
-const SEEDS = Array.from({ length: FULL ? 40 : 2 }, (_, k) => k + 1);
+const SEEDS = Array.from({ length: FULL ? 40 : 3 }, (_, k) => k + 1);
 
 interface Subject {
   readonly name: string;

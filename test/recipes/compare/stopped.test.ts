@@ -49,7 +49,7 @@ describe('a comparison that is stopped', () => {
   it('knows a bound that no recipe is below, and says how far the best so far may be from it', async () => {
     const fastest = Math.min(...whole.plans.filter((p) => p.fits).map((p) => p.seconds));
     const seen = new Set<number>();
-    for (const looks of [20, 80, 320]) {
+    for (const looks of [20, 40, 80, 160, 320]) {
       const part = await stoppedAfter(looks).catch(() => undefined);
       const bound = part?.stopped?.boundSeconds;
       if (part === undefined || bound === undefined) continue;
