@@ -8,6 +8,7 @@ import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { product } from '../../product.ts';
 import { quantizedSeconds } from './paths.ts';
 import type { MovedType } from './pricing.ts';
 import type { Redistributor } from './redistribute.ts';
@@ -75,7 +76,7 @@ export class RedistributionCharges {
     const { space, model } = this.redistributor;
     if (model.redistributionSeconds === undefined || from === to || run === Infinity) return run;
     if (!this.isPlain(space, from) || !this.isPlain(space, to)) return run;
-    const bytes = type.shape.reduce((n, size) => n * size, type.itemBytes);
+    const bytes = type.itemBytes * product(type.shape);
     const contiguous = type.contiguous ?? true;
     const key = `${bytes}${contiguous ? '' : 'n'}`;
     let pairs = this.known.get(key);

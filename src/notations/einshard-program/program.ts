@@ -23,6 +23,7 @@ import {
 } from '../../mesh/sharding/space.ts';
 import { R, type Rule, type RuleSlot } from '../../ops/record/rule.ts';
 import { einsumRules } from '../../ops/rules/einsum.ts';
+import { product } from '../../product.ts';
 import { commonMesh } from '../einshard/common-mesh.ts';
 import { resolveEinshard } from '../einshard/resolve.ts';
 import { parseEinshard } from '../einshard/syntax.ts';
@@ -289,7 +290,7 @@ class Evaluation {
         else if (have[i] === REPLICATE_CODE) slices++;
         else {
           moves++;
-          bytes += operands[i].shape.reduce((n, s) => n * s, DTYPE_BYTES[operands[i].dtype]);
+          bytes += DTYPE_BYTES[operands[i].dtype] * product(operands[i].shape);
         }
       });
       if (!possible) continue;

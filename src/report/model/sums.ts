@@ -9,6 +9,7 @@ import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { type CollectiveSum, sumCollectives } from '../../plan/record/diff.ts';
 import type { Plan } from '../../plan/record/types.ts';
+import { product } from '../../product.ts';
 import { ringBytes } from '../../recipes/compare/price.ts';
 import { axesKey, type Streams } from '../analysis/streams.ts';
 import { foldParameters } from './parameters.ts';
@@ -84,7 +85,7 @@ export function parametersOf(plan: Plan, graph: Graph | undefined): ReportParame
   for (const p of plan.parameters) {
     const bytes = itemBytes.get(p.name);
     const local = placedShape(space, p.placement, p.shape, p.name);
-    rows.set(p.name, bytes === undefined ? null : local.reduce((n, size) => n * size, bytes));
+    rows.set(p.name, bytes === undefined ? null : bytes * product(local));
   }
   const first = new Map(
     plan.parameters.map((p) => [`${p.shape.join()}|${p.placement}|${fold(p.name)}`, p.name]),
