@@ -57,7 +57,7 @@ export abstract class NotationScanner {
     return this.text[this.at] ?? '';
   }
 
-  /** Skips blanks; whether there were any. It does not call `peek`, which may skip blanks itself. */
+  /** Skips blanks; whether there were any. Not by `peek`, which may skip blanks itself. */
   blanks(): boolean {
     const from = this.at;
     while (this.at < this.text.length && this.isBlank(this.text.charAt(this.at))) this.at++;
