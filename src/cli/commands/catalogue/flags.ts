@@ -1,6 +1,6 @@
 /** The flags of `hardware`, `models`, `recipes` and `rules`. */
 
-import { type Given, list, on, or, required, text, value } from '../../input/flags/flag.ts';
+import { type Given, list, off, on, or, required, text, value } from '../../input/flags/flag.ts';
 import { MODEL_FLAGS, parsePad } from '../../input/flags/model-flags.ts';
 import { countFrom, parseSlice } from '../../input/flags/read.ts';
 import { CLUSTER, DEVICES, JSON_FLAG } from '../../input/flags/shared-flags.ts';
@@ -66,6 +66,7 @@ export const RULES_COMMAND = {
   op: value('--op <name>', 'one operator, such as mm or aten.sum.dim_IntList; default all', text),
   ops: list('--ops <file>', 'operators and rules of your own, alone without --op', text),
   check: on('--check', 'run the rules and search for missing ones'),
+  search: off('--no-search', 'with --check: run the rules, and search for no missing ones'),
   ranks: value(
     '--ranks <list>',
     'numbers of simulated ranks, from 2 to 8 (default: 2,3)',

@@ -43,6 +43,7 @@ describe('shardwright rules', () => {
       'uncompared',
       'untried',
       'untested',
+      'searched',
     ]);
     expect([report.operators, report.unsound, report.missing]).toEqual([1, [], []]);
     // A built-in operator states no derivative of its own here.
@@ -52,6 +53,16 @@ describe('shardwright rules', () => {
     const log = await run('rules', '--op', 'log', '--check', '--ranks', '2');
     expect(log.code).toBe(0);
     expect(log.out).toMatch(/unsound: 0 {3}missing: 0 {3}explained: \d+\n.*domain/s);
+  });
+
+  test('--no-search runs the rules alone, and says so', async () => {
+    const { code, out } = await run('rules', '--op', 'mm', '--check', '--no-search');
+    expect(code).toBe(0);
+    expect(out).toMatch(/^unsound: 0 {3}missing: not searched {3}explained: 0$/m);
+    const json = await run('rules', '--op', 'mm', '--check', '--no-search', '--json');
+    const report = JSON.parse(json.out) as RulesReport;
+    expect([report.searched, report.missing]).toEqual([false, []]);
+    expect(report.rulesChecked).toBeGreaterThan(30);
   });
 
   test('unknown operators and wrong rank counts are refused', async () => {
