@@ -32,7 +32,7 @@ async function planOf(graph: Graph, asked: Partial<PlanRequest>): Promise<Plan> 
 }
 
 const fixture = (name: string): Graph =>
-  parseGraph(readFileSync(new URL(`../../fixtures/rewrites/${name}.swg`, import.meta.url), 'utf8'));
+  parseGraph(readFileSync(new URL(`../fixtures/rewrites/${name}.swg`, import.meta.url), 'utf8'));
 
 const same = (seconds: number, expected: number): void =>
   expect(Math.abs(seconds - expected)).toBeLessThanOrEqual(1e-9 * expected);
