@@ -4,10 +4,9 @@
  */
 import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';
-import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
-import { layoutLosses } from '../roles/megatron-layout.ts';
+import type { ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
+import { trainerLosses } from '../roles/megatron-layout.ts';
 import { type MeshRole, planRoles } from '../roles/roles.ts';
-import { recipeLosses, tensorStyles } from '../roles/styles.ts';
 
 const AXES: readonly (readonly [axis: string, role: MeshRole])[] = [
   ['data', 'data'],
@@ -24,15 +23,7 @@ const RULES =
 
 function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
-  const { modules, losses: styleLosses } = tensorStyles(roles, source);
-  const losses: ExportLoss[] = [
-    ...recipeLosses(roles, source),
-    ...styleLosses,
-    ...layoutLosses(modules, roles.degree('tensor')).map((l) => ({
-      ...l,
-      instead: l.instead.replace('Megatron', 'MaxText'),
-    })),
-  ];
+  const losses = trainerLosses(roles, source, 'MaxText');
   const lines: string[] = [];
   for (const [axis, role] of AXES) {
     let [ici, dcn] = [1, 1];

@@ -6,21 +6,14 @@
 import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';
 import type { ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
-import { layoutLosses } from '../roles/megatron-layout.ts';
+import { trainerLosses } from '../roles/megatron-layout.ts';
 import { modelShape } from '../roles/model-shape.ts';
 import { type PlanRoles, planRoles } from '../roles/roles.ts';
-import { recipeLosses, tensorStyles } from '../roles/styles.ts';
 import { zeroStage } from '../roles/zero-stage.ts';
 
 function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
-  const { degree } = roles;
-  const { losses: styleLosses, modules } = tensorStyles(roles, source);
-  const losses = [
-    ...recipeLosses(roles, source, 1),
-    ...styleLosses,
-    ...layoutLosses(modules, degree('tensor')),
-  ];
+  const losses = trainerLosses(roles, source, 'Megatron', 1);
   const head = [...headLines(source, 'megatron'), ...lossLines(losses)];
   const args = [...parallelArguments(source, roles), ...modelArguments(source, roles)];
   return {

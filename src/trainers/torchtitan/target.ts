@@ -4,10 +4,9 @@
  */
 import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';
-import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
-import { layoutLosses } from '../roles/megatron-layout.ts';
+import type { ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
+import { trainerLosses } from '../roles/megatron-layout.ts';
 import { type PlanRoles, planRoles } from '../roles/roles.ts';
-import { recipeLosses, tensorStyles } from '../roles/styles.ts';
 
 /**
  * World = dp_replicate · dp_shard · cp · tp; expert parallelism takes its devices from dp_shard ·
@@ -26,15 +25,7 @@ function degrees({ degree }: PlanRoles): Readonly<Record<string, number>> {
 
 function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
-  const { modules, losses: styleLosses } = tensorStyles(roles, source);
-  const losses: ExportLoss[] = [
-    ...recipeLosses(roles, source),
-    ...styleLosses,
-    ...layoutLosses(modules, roles.degree('tensor')).map((l) => ({
-      ...l,
-      instead: l.instead.replace('Megatron', 'torchtitan'),
-    })),
-  ];
+  const losses = trainerLosses(roles, source, 'torchtitan');
   const head = [...headLines(source, 'torchtitan'), ...lossLines(losses)].map(
     (line) => `# ${line}`,
   );
