@@ -34,7 +34,6 @@ import { FULL } from '../support/full.ts';
 const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
 const folder = fileURLToPath(new URL('../../python', import.meta.url));
 const env = { ...process.env, PYTHONPATH: folder };
-const isFull = FULL;
 
 const PLAIN: Flavour = { variables: 5, values: 3, edges: 0.7, forbidden: 0.15, rows: 0 };
 const FLAVOURS: readonly Flavour[] = [
@@ -201,7 +200,7 @@ function random({ problem, optimum }: Case, roll: (n: number) => number): Case {
 }
 
 describe('two checkers', () => {
-  const all = honest(isFull ? 20 : 4);
+  const all = honest(FULL ? 20 : 4);
 
   it('accept what both modes of the solver prove, with one bound', () => {
     const { accepted, tried } = agree(all);
@@ -216,7 +215,7 @@ describe('two checkers', () => {
     (_, make) => {
       const roll = dice(7);
       let [accepted, tried] = [0, 0];
-      for (let left = isFull ? 50_000 : 400; left > 0; left -= 1000) {
+      for (let left = FULL ? 50_000 : 400; left > 0; left -= 1000) {
         const some = Array.from({ length: Math.min(1000, left) }, () =>
           make(all[roll(all.length)], roll),
         );

@@ -116,7 +116,10 @@ const ZEROS: Readonly<Record<string, readonly string[]>> = {
   vit: [0, 1].map((layer) => `vit.layers.${layer}.attention.k_proj.bias`),
 };
 
-/** Plans that hold other than they say: why, by which part of the planned peak, and which. */
+/**
+ * Plans that hold other than they say: why, up to which part of the planned peak more (or less, where
+ * it is negative), and which.
+ */
 const OTHER_MEMORY: readonly {
   readonly why: string;
   readonly upTo: number;
@@ -134,7 +137,7 @@ const OTHER_MEMORY: readonly {
   },
   {
     why: 'on gloo a collective is waited for at once, so the padded parts that the plan has in flight are let go sooner',
-    upTo: 0.15,
+    upTo: -0.15,
     of: FSDP.map((plan) => `uneven dp=2,tp=2 ${plan}`),
   },
 ];
@@ -160,10 +163,11 @@ export function expectAsOneProcess(
 ): void {
   expect(refused, name).toBeUndefined();
   expect(asPlanned, name).toBe(true);
-  expect(
-    Math.abs((run.peakBytes ?? NaN) / (run.plannedBytes ?? NaN) - 1),
-    `${name}: ${run.peakBytes} bytes, ${run.plannedBytes} planned`,
-  ).toBeLessThan(OTHER_MEMORY.find(({ of }) => of.includes(name))?.upTo ?? MEMORY);
+  const { upTo = 0 } = OTHER_MEMORY.find(({ of }) => of.includes(name)) ?? {};
+  const more = (run.peakBytes ?? NaN) / (run.plannedBytes ?? NaN) - 1;
+  const bytes = `${name}: ${run.peakBytes} bytes, ${run.plannedBytes} planned`;
+  expect(more, bytes).toBeLessThan(Math.max(MEMORY, upTo));
+  expect(more, bytes).toBeGreaterThan(Math.min(-MEMORY, upTo));
   if (run.dtype !== undefined) {
     expect(run.loss, name).toBeLessThan(ROUNDOFF);
     expect(run.ratio, name).toBeLessThan(ROUNDINGS);
