@@ -9,20 +9,18 @@ const PRIVATE = {
 };
 
 /** Idioms of `src` that have a name. */
-const IDIOMS = [
-  {
-    selector:
-      'ForStatement > ExpressionStatement > AssignmentExpression > TemplateLiteral' +
-      " > TemplateElement[value.raw='_']",
-    message: '`NameSet`, `FreeNames` or `freeKey` of src/graph/names.ts find a free name',
-  },
-  {
-    selector:
-      "CallExpression[callee.property.name='reduce'] > ArrowFunctionExpression" +
-      " > BinaryExpression.body[operator='*'][left.type='Identifier'][right.type='Identifier']",
-    message: 'a product of sizes is `elements(shape)`, `meshSize(dims)` or `product(sizes)`',
-  },
-];
+const FREE_NAME = {
+  selector:
+    'ForStatement > ExpressionStatement > AssignmentExpression > TemplateLiteral' +
+    " > TemplateElement[value.raw='_']",
+  message: '`NameSet`, `FreeNames` or `freeKey` of src/graph/names.ts find a free name',
+};
+const SIZE_PRODUCT = {
+  selector:
+    "CallExpression[callee.property.name='reduce'] > ArrowFunctionExpression" +
+    " > BinaryExpression.body[operator='*'][left.type='Identifier'][right.type='Identifier']",
+  message: 'a product of sizes is `elements(shape)`, `meshSize(dims)` or `product(sizes)`',
+};
 
 export default tseslint.config(
   {
@@ -87,13 +85,13 @@ export default tseslint.config(
       // The formatter breaks no strings, templates or comments.
       'max-len': ['error', { code: 100, ignoreRegExpLiterals: true }],
       'max-lines-per-function': ['error', { max: 70 }],
-      'no-restricted-syntax': ['error', PRIVATE, ...IDIOMS],
+      'no-restricted-syntax': ['error', PRIVATE, FREE_NAME, SIZE_PRODUCT],
     },
   },
   {
     // They import nothing that knows shapes.
     files: ['src/{solver,contest}/**/*.ts'],
-    rules: { 'no-restricted-syntax': ['error', PRIVATE, IDIOMS[0]] },
+    rules: { 'no-restricted-syntax': ['error', PRIVATE, FREE_NAME] },
   },
   {
     // What a function needs is one record where it is more than five things. Steps of the state
