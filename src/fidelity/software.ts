@@ -90,13 +90,7 @@ export function softwareOf(
     wholeGraphs.devices.test(accelerator);
   // Vendors' trainers are eager Python with few large kernels, unless a graph holds the whole step.
   const compiled = graphs || framework.compiled || /torch\.compile/.test(extras);
-  const narrow = /fp4/i.test(dtype)
-    ? 'fp4'
-    : /fp8|float8/i.test(dtype)
-      ? 'fp8'
-      : /fp16/.test(dtype)
-        ? 'fp16'
-        : 'bf16';
+  const narrow = matmulUnit(dtype);
   return {
     matmulUnit: narrow,
     ...(narrow === 'fp8' ? { fp8Recipe: recipeOf(dtype, framework) } : {}),
@@ -135,6 +129,13 @@ export function softwareOf(
       optimizer: bytes(row, 'optimizer_bytes') ?? framework.state.optimizer,
     },
   };
+}
+
+/** The dtype of the large products. */
+function matmulUnit(dtype: string): 'fp4' | 'fp8' | 'fp16' | 'bf16' {
+  if (/fp4/i.test(dtype)) return 'fp4';
+  if (/fp8|float8/i.test(dtype)) return 'fp8';
+  return /fp16/.test(dtype) ? 'fp16' : 'bf16';
 }
 
 /** The facts about the software of a run that the prices of a step depend on. */
