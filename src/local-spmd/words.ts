@@ -3,7 +3,7 @@
  * `R`, `P`), so that one set of names serves rules and types.
  */
 import { ShardwrightError } from '../errors.ts';
-import { type TypeSpec } from '../mesh/local-types/spec.ts';
+import type { TypeSpec } from '../mesh/local-types/spec.ts';
 import { type AxisType, isAxisType, S as cut } from '../mesh/local-types/types.ts';
 import { P, type RuleSlot } from '../ops/record/rule.ts';
 

@@ -7,7 +7,7 @@ import type { Arg, Node } from '../graph/types.ts';
 import { isList, isRef, ref } from '../graph/value.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import type { Rule } from '../ops/record/rule.ts';
-import { type Emitter } from './program/emitter.ts';
+import type { Emitter } from './program/emitter.ts';
 import type { Piece, Pieces } from './program/pieces.ts';
 import type { RankInt } from './program/rank-int.ts';
 

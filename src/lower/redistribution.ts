@@ -15,7 +15,7 @@ import { StridedShard } from '../mesh/placements/shards/strided.ts';
 import type { Sharding } from '../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { groupOf } from './program/collectives.ts';
-import { type Emitter } from './program/emitter.ts';
+import type { Emitter } from './program/emitter.ts';
 import { type DimOrder, isRowMajor } from './program/memory-orders.ts';
 import { coordinate, type Pieces } from './program/pieces.ts';
 import type { Redistributed } from './program/program.ts';

@@ -2,7 +2,7 @@
 
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { FIRST_OTHER_CODE } from '../mesh/sharding/space.ts';
-import { type Row } from '../ops/expansion/row.ts';
+import type { Row } from '../ops/expansion/row.ts';
 import { type ProductOptions, RowProduct } from '../ops/expansion/row-product.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { FilledRules } from './fill.ts';

@@ -13,6 +13,7 @@ export const CHAR = {
   OPEN_PAREN: 40,
   CLOSE_PAREN: 41,
   STAR: 42,
+  PLUS: 43,
   COMMA: 44,
   MINUS: 45,
   DOT: 46,

@@ -2,7 +2,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import { NameSet } from '../../graph/names.ts';
-import type { Graph, Node, Output, ValueRef } from '../../graph/types.ts';
+import type { Graph, Node, Output } from '../../graph/types.ts';
 import { NO_KWARGS, ref } from '../../graph/value.ts';
 
 /**
@@ -53,7 +53,7 @@ function added(nodes: readonly Node[], a: string, b: string, taken: NameSet): No
     ? 'stablehlo.add'
     : 'aten.add.Tensor';
   const name = taken.take(`${a}_tied`);
-  const refs = [a, b].map((value): ValueRef => ref(value));
+  const refs = [ref(a), ref(b)];
   return {
     name,
     kind: 'call',

@@ -184,7 +184,7 @@ class JsonReader {
     const e = text.charCodeAt(end);
     if (e === 101 || e === 69) {
       const sign = text.charCodeAt(end + 1);
-      const from = sign === 43 || sign === CHAR.MINUS ? end + 2 : end + 1;
+      const from = sign === CHAR.PLUS || sign === CHAR.MINUS ? end + 2 : end + 1;
       end = digits(text, from);
       if (end === from) this.fail('E_SYNTAX', 'digits must follow the exponent', from);
       whole = false;

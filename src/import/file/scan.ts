@@ -125,7 +125,7 @@ export class Scanner {
     const e = text.charCodeAt(pos);
     if (e === 101 || e === 69) {
       const sign = text.charCodeAt(pos + 1);
-      let digits = sign === 43 || sign === CHAR.MINUS ? pos + 2 : pos + 1;
+      let digits = sign === CHAR.PLUS || sign === CHAR.MINUS ? pos + 2 : pos + 1;
       if (isDigit(text.charCodeAt(digits))) {
         kind = FLOAT;
         while (isDigit(text.charCodeAt(digits))) digits++;

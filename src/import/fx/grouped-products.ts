@@ -5,7 +5,7 @@
  * w, offs)` is `aten._grouped_mm(x, w, offs)`, and the results of its backward call are two more.
  */
 
-import { FreeNames } from '../../graph/names.ts';
+import { NameSet } from '../../graph/names.ts';
 import type { Arg, ValueType } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import type { DraftRef, FxClass, FxNode } from './record.ts';
@@ -24,13 +24,11 @@ export function withGroupedProducts(source: FxClass): FxClass {
 
 class Grouping {
   private readonly nodes: FxNode[] = [];
-  private readonly taken: Set<string>;
-  private readonly names: FreeNames;
+  private readonly names: NameSet;
   private readonly backward = new Map<string, FxNode>();
 
   constructor(private readonly source: FxClass) {
-    this.taken = new Set([...source.inputs, ...source.nodes].map(({ name }) => name));
-    this.names = new FreeNames(this.taken);
+    this.names = new NameSet([...source.inputs, ...source.nodes].map(({ name }) => name));
   }
 
   run(): readonly FxNode[] {
@@ -38,7 +36,7 @@ class Grouping {
       const [first, index] = node.args;
       const of = isNamed(first) ? this.backward.get(first.name) : undefined;
       if (of !== undefined && node.target === 'operator.getitem') this.gradient(of, node, index);
-      else if (node.target === BACKWARD && this.isSingle(node)) this.backward.set(node.name, node);
+      else if (node.target === BACKWARD && this.hasKernel(node)) this.backward.set(node.name, node);
       else if (node.target === FORWARD && dtypeOf(node.type) !== 'f64')
         this.nodes.push({ ...node, target: PRODUCT });
       else this.nodes.push(node);
@@ -46,8 +44,8 @@ class Grouping {
     return this.nodes;
   }
 
-  /** Tells whether the results of a backward call are not float64. */
-  private isSingle({ name }: FxNode): boolean {
+  /** Tells whether PyTorch has the products of a backward call: it has none of float64. */
+  private hasKernel({ name }: FxNode): boolean {
     return this.source.nodes.every(({ target, args: [first], type }) => {
       const reads = target === 'operator.getitem' && isNamed(first) && first.name === name;
       return !reads || dtypeOf(type) !== 'f64';
@@ -63,7 +61,7 @@ class Grouping {
       this.nodes.push({ ...product, args: [grad, turned, bounds] });
     } else if (isTransposed(reader.type)) {
       // The gradient lies as the weights do: those of a linear layer are read transposed.
-      const name = this.named(`${reader.name}_t`);
+      const name = this.names.take(`${reader.name}_t`);
       const ref: DraftRef = { kind: 'value', name };
       const args = [this.transposed(reader, grad), rows, bounds];
       this.nodes.push({ ...product, name, ref, args, type: undefined });
@@ -71,15 +69,9 @@ class Grouping {
     } else this.nodes.push({ ...product, args: [this.transposed(reader, rows), grad, bounds] });
   }
 
-  private named(base: string): string {
-    const name = this.names.near(base);
-    this.taken.add(name);
-    return name;
-  }
-
   /** A value with its last two dims exchanged. */
   private transposed(near: FxNode, value: Arg): Arg {
-    const name = this.named(`${near.name}_operand`);
+    const name = this.names.take(`${near.name}_operand`);
     const ref: DraftRef = { kind: 'value', name };
     const target = 'aten.transpose.int';
     const args = [value, -2, -1];

@@ -87,7 +87,7 @@ export function readArg(
   scope: Scope,
   body: (value: JsonObject, place: Place) => Arg,
 ): Arg {
-  const key = onlyKey(value, place, [...ARGUMENTS.keys()]);
+  const key = onlyKey(value, place, TAGS);
   const read = ARGUMENTS.get(key) ?? ((inner, at) => body(objectAt(inner, at), at));
   return read(objectAt(value, place)[key], place.at(key), scope);
 }
@@ -127,6 +127,7 @@ const ARGUMENTS: ReadonlyMap<string, ReadArgument | undefined> = new Map<
   ['as_graph', undefined],
   ['as_operator', stringAt],
 ]);
+const TAGS = [...ARGUMENTS.keys()];
 
 function listOf(read: ReadArgument): ReadArgument {
   return (value, place, scope) =>

@@ -4,7 +4,7 @@
  */
 import type { Arg } from '../../graph/types.ts';
 import { ref } from '../../graph/value.ts';
-import { type Emitter } from '../program/emitter.ts';
+import type { Emitter } from '../program/emitter.ts';
 import type { Piece } from '../program/pieces.ts';
 import { atRank, combine, plus, type RankInt } from '../program/rank-int.ts';
 

@@ -10,7 +10,7 @@ import { type AxisType, cutOf, placementOf } from '../../mesh/local-types/types.
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
-import { type Emitter } from '../program/emitter.ts';
+import type { Emitter } from '../program/emitter.ts';
 import { coordinate, type Pieces } from '../program/pieces.ts';
 import { combine, type RankInt, rankInt } from '../program/rank-int.ts';
 import type { RedistributionWriter } from '../redistribution.ts';

@@ -10,7 +10,7 @@ import { type RandomStream, streamOf } from '../../ndarray/random.ts';
 import type { TensorMeta, TypedContext } from '../record/call.ts';
 import { tensorInputs } from '../record/context.ts';
 import { bind } from '../record/infer.ts';
-import { type EvaluatedArg } from '../record/kernel.ts';
+import type { EvaluatedArg } from '../record/kernel.ts';
 import type { OperatorRecord } from '../record/record.ts';
 import type { OperatorTable } from '../record/table.ts';
 import { complexKernelOf, isComponentwise } from './elementwise/complex.ts';

@@ -15,7 +15,7 @@ import {
 import { FIRST_OTHER_CODE, type ShardingSpace } from '../../mesh/sharding/space.ts';
 import { allReplicate, cutRows, plainRow } from '../../ops/expansion/expand.ts';
 import { offered } from '../../ops/expansion/patterns.ts';
-import { type Row } from '../../ops/expansion/row.ts';
+import type { Row } from '../../ops/expansion/row.ts';
 import { type ProductOptions, RowProduct } from '../../ops/expansion/row-product.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
 import { type Rule, ruleText, type ShardSlot } from '../../ops/record/rule.ts';

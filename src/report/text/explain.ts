@@ -124,10 +124,12 @@ export function historyText(history: WhatIfHistory, limit: number): string {
 }
 
 /** All questions against the plan, where there are several. */
-export function togetherLines({ asked, together }: WhatIfHistory): string[] {
-  if (asked.length < 2) return [];
+export function togetherLines(history: WhatIfHistory): string[] {
+  const { length } = history.asked;
+  if (length < 2) return [];
+  const { together } = history;
   return [
-    `${changeText(`${asked.length} together`, together)}\n` +
+    `${changeText(`${length} together`, together)}\n` +
       `changed in the request: ${together.changes.join('; ')}`,
   ];
 }

@@ -57,9 +57,9 @@ export async function explainCommand(
     if ('status' in result)
       return reportInfeasible(result, opened.prepared, io, options.json === true);
   }
-  const lines = [explanationText(found, limit), ...forceLines(history, limit)];
   if (options.json === true) io.stdout(`${JSON.stringify(resultOf(found, history))}\n`);
-  else io.stdout(`${lines.join('\n\n')}\n`);
+  else
+    io.stdout(`${[explanationText(found, limit), ...forceLines(history, limit)].join('\n\n')}\n`);
   return EXIT.ok;
 }
 

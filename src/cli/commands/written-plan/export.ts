@@ -8,6 +8,7 @@ import { type ExportFile, exportSource } from '../../../backend/target.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { exportFiles } from '../../../export/export.ts';
 import { EXPORT_TARGETS, exportTarget } from '../../../export/targets.ts';
+import { itemAt } from '../../../item-at.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
@@ -53,7 +54,7 @@ export async function exportCommand(
   if (options.json === true) {
     const texts = Object.fromEntries(files.map(({ name, text }) => [name, text]));
     io.stdout(`${JSON.stringify({ target, files: texts, losses, notes })}\n`);
-  } else if (files.length === 1) for (const { text } of files) io.stdout(text);
+  } else if (files.length === 1) io.stdout(itemAt(files, 0).text);
   else
     throw new ShardwrightError(
       'E_USAGE',

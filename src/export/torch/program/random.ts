@@ -26,7 +26,7 @@ const LIKE = new Set(
     'randn_like.default',
   ].map((name) => `aten.${name}`),
 );
-/** Calls that draw by their operand, of whose elements each takes as many numbers as any other. */
+/** Calls that draw by the values of their operand: every element takes as many random numbers. */
 const BY_OPERAND = new Set(['aten.bernoulli.default', 'aten.multinomial.default']);
 const CREATED = new Set(['aten.rand.default', 'aten.randn.default']);
 /** Attention draws only where it drops. */

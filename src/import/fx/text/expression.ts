@@ -265,8 +265,8 @@ export class ExpressionReader {
         if (scanner.at(STRING)) scanner.expected(`',' or ')'`);
         return text;
       }
-      case CHAR.MINUS: // -
-      case 43: {
+      case CHAR.MINUS:
+      case CHAR.PLUS: {
         const negative = scanner.at(CHAR.MINUS);
         scanner.next();
         return negate(this.value(depth + 1), negative) ?? this.nested();
