@@ -5,6 +5,7 @@
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { Arg, Node } from '../graph/types.ts';
 import { isList, isRef, ref } from '../graph/value.ts';
+import { formOf } from '../ops/record/infer.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import type { Rule } from '../ops/record/rule.ts';
 import type { Emitter } from './program/emitter.ts';
@@ -113,11 +114,10 @@ export class LocalCall {
           configurable: true,
         });
     }
-    const isStated = final && this.record.variants !== undefined;
     const options = {
       kwargs,
       ...(final ? { name: this.node.name } : {}),
-      ...(isStated ? { dtypes: this.global.outputs.map((meta) => meta?.dtype) } : {}),
+      form: final ? formOf(this.record, this.global, this.global.outputs) : 0,
     };
     if (this.record.results === 'single') return [this.emit.call(this.node.target, args, options)];
     return this.emit.callTuple(

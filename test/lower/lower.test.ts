@@ -222,6 +222,76 @@ describe('programs of one device', () => {
     expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
   });
 
+  test('bags of a transposed table have the bag of each index, as its kernel gives it', () => {
+    const graph = graphOf(
+      [
+        '  in %w: f32[8, 12] parameter "w"',
+        '  in %i: i64[10] input "i"',
+        '  in %o: i64[4] input "o"',
+        '  %t = aten.t.default(%w): f32[12, 8]',
+        '  %b = aten._embedding_bag.default(%t, %i, %o): (f32[4, 8], i64[10], i64[4], i64[4])',
+        '  %y = operator.getitem(%b, 0): f32[4, 8]',
+        '  %m = operator.getitem(%b, 1): i64[10]',
+        '  out %y output 0',
+        '  out %m output 1',
+      ].join('\n'),
+    );
+    const spec = { w: 'S(0)', t: 'S(0)->S(1)', i: 'R', o: 'R', b: 'S(1) R R->S(1) R R R' };
+    const plan = placed(graph, 'd=2', spec, ['S(1)', 'R']);
+    const local = lower(graph, plan, { table: TABLE }).graph.nodes;
+    expect(local.find(({ target }) => target.includes('bag'))?.type).toMatchObject({
+      items: [[4, 4], [10], [4], [4]].map((shape) => ({ shape })),
+    });
+    expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
+  });
+
+  test('a range of floats is counted in integers, the only ones that PyTorch counts', () => {
+    const graph = graphOf(
+      '  %a = aten.arange.start(1, 6, dtype=dtype:bf16): bf16[5]\n' +
+        '  %l = aten.linspace.default(0.5, 2.0, 5, dtype=dtype:bf16): bf16[5]\n  out %a output 0\n  out %l output 1',
+    );
+    const plan = placed(graph, 'd=2', { a: '->S(0)', l: '->S(0)' }, ['S(0)', 'S(0)']);
+    const program = lower(graph, plan, { table: TABLE });
+    expect(
+      program.graph.nodes.filter(({ kind }) => kind === 'call').map(({ target }) => target),
+    ).toEqual([
+      'prims.iota.default',
+      'prims.convert_element_type.default',
+      'prims.iota.default',
+      'prims.convert_element_type.default',
+      'aten.mul.Tensor',
+      'aten.add.Tensor',
+      'prims.convert_element_type.default',
+    ]);
+    const counted = program.graph.nodes.filter(({ target }) => target === 'prims.iota.default');
+    expect(counted.map(({ type }) => type)).toMatchObject([{ dtype: 'i64' }, { dtype: 'i64' }]);
+    expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
+  });
+
+  test.each([
+    [[4, 6], 'f32[]', 1],
+    [[2, 6, 7], 'f32[]', 1],
+    [[2, 6, 7], 'f32[2, 7]', 0],
+    [[2, 6, 3, 2], 'f32[2, 3, 2]', 0],
+    [[2, 6, 3, 2, 2], 'f32[2, 3, 2, 2]', 0],
+  ] as const)(
+    'cross entropy of %j with cut classes takes the likelihood of rows or of images',
+    (shape, loss, reduction) => {
+      const places = shape.filter((_, d) => d !== 1);
+      const graph = graphOf(
+        `  in %x: f32[${shape.join(', ')}] input "x"\n  in %t: i64[${places.join(', ')}] input "t"\n` +
+          `  %c = aten.cross_entropy_loss.default(%x, %t, none, ${reduction}): ${loss}\n  out %c output 0`,
+      );
+      const plan = placed(graph, 'd=2', { x: 'S(1)', t: 'R', c: 'S(1) R->P(sum)' }, ['R']);
+      const { graph: program } = lower(graph, plan, { table: TABLE });
+      const taken = program.nodes.filter(({ target }) => target.includes('nll_loss'));
+      expect(taken.map(({ target }) => target)).toEqual([
+        shape.length === 2 ? 'aten.nll_loss_forward.default' : 'aten.nll_loss2d_forward.default',
+      ]);
+      expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
+    },
+  );
+
   test('regression: a rank without columns of a softmax brings minus infinity to the maximum', () => {
     const graph = graphOf(
       '  in %x: f32[2, 5] input "x"\n  %s = aten._log_softmax.default(%x, 1, false): f32[2, 5]\n  out %s output 0',

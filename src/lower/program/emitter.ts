@@ -35,8 +35,8 @@ interface EmitOptions {
   readonly kwargs?: Readonly<Record<string, Arg>>;
   /** Wanted name; made unique. */
   readonly name?: string;
-  /** Dtypes of the results as the graph states them, where kernels of devices differ in them. */
-  readonly dtypes?: readonly (DType | undefined)[];
+  /** Form of the results, where kernels differ in it: see `formOf`. */
+  readonly form?: number;
 }
 
 /**
@@ -246,11 +246,9 @@ export class Emitter {
   private emit(
     target: string,
     args: readonly Arg[],
-    { kwargs = NO_KWARGS, name, dtypes }: EmitOptions,
+    { kwargs = NO_KWARGS, name, form = 0 }: EmitOptions,
   ): { name: string; types: readonly (LocalType | null)[] } {
-    const types = this.infer(target, args, kwargs).map(
-      (type, k) => type && { ...type, dtype: dtypes?.[k] ?? type.dtype },
-    );
+    const types = this.infer(target, args, kwargs, form);
     const tuple = this.table.get(target)?.results === 'tuple';
     const unique = name !== undefined ? this.unique(name, true) : this.unique(shortName(target));
     const items = types.map((type): ValueType =>
@@ -278,6 +276,7 @@ export class Emitter {
     target: string,
     args: readonly Arg[],
     kwargs: Readonly<Record<string, Arg>>,
+    form: number,
   ): readonly (LocalType | null)[] {
     let varies = args.some((arg) => this.symbols.varies(arg));
     varies ||= Object.values(kwargs).some((arg) => this.symbols.varies(arg));
@@ -291,6 +290,7 @@ export class Emitter {
       const call = {
         name: target,
         target,
+        form,
         args: args.map((arg) => argAtRank(arg, values, rank)),
         kwargs: Object.fromEntries(
           Object.entries(kwargs).map(([key, arg]) => [key, argAtRank(arg, values, rank)]),

@@ -2,8 +2,9 @@
 import { defined } from '../../defined.ts';
 import type { Arg, DType } from '../../graph/types.ts';
 import { ref } from '../../graph/value.ts';
+import { isIntegral } from '../../ops/record/dtypes.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { combine } from '../program/rank-int.ts';
+import { combine, type RankInt } from '../program/rank-int.ts';
 import { localShape } from './shape.ts';
 
 const dtypeArg = (dtype: DType): Arg => ({ kind: 'dtype', dtype });
@@ -43,7 +44,31 @@ interface Counting {
   readonly step: number;
 }
 
-/** A range of the rank's rows: the counter starts at its first row. */
+interface CountingFrom {
+  readonly start: RankInt;
+  readonly step: number;
+  readonly dtype: DType;
+}
+
+/** Integers that count rows, from a first one. */
+function counter(call: LocalCall, rows: RankInt, counting: CountingFrom, name?: string): string {
+  const { emit } = call;
+  return emit.call('prims.iota.default', [emit.int(rows)], {
+    kwargs: {
+      start: emit.int(counting.start),
+      step: counting.step,
+      dtype: dtypeArg(counting.dtype),
+      device: { kind: 'device', word: 'cpu' },
+      requires_grad: false,
+    },
+    ...defined({ name }),
+  });
+}
+
+/**
+ * A range of the rank's rows: the counter starts at its first row. PyTorch counts in integers only,
+ * so fractions are made of them, in float32 at least.
+ */
 const range =
   (counting: (call: LocalCall) => Counting): Rewrite =>
   (call) => {
@@ -51,34 +76,32 @@ const range =
     const { start, step } = counting(call);
     const { start: first, rows } = call.outputPiece(0);
     const dtype = resultType(call);
-    const counter = (from: Arg, by: number, type: DType, name?: string): string =>
-      emit.call('prims.iota.default', [emit.int(rows)], {
-        kwargs: {
-          start: from,
-          step: by,
-          dtype: dtypeArg(type),
-          device: { kind: 'device', word: 'cpu' },
-          requires_grad: false,
-        },
-        ...defined({ name }),
-      });
-    if (Number.isInteger(start) && Number.isInteger(step)) {
-      const from = combine(
-        [first],
-        `first number of ${call.node.name}`,
-        (row) => start + row * step,
+    const { name } = call.node;
+    const converted = (x: string, to: DType, own?: string): string =>
+      emit.call(
+        'prims.convert_element_type.default',
+        [ref(x), dtypeArg(to)],
+        own === undefined ? {} : { name: own },
       );
-      return [counter(emit.int(from), step, dtype, call.node.name)];
+    if (Number.isInteger(start) && Number.isInteger(step)) {
+      const from = combine([first], `first number of ${name}`, (row) => start + row * step);
+      if (isIntegral(dtype)) return [counter(call, rows, { start: from, step, dtype }, name)];
+      const whole = counter(call, rows, { start: from, step, dtype: 'i64' });
+      return [converted(whole, dtype, name)];
     }
-    const rowsFrom = counter(emit.int(first), 1, 'i64');
-    const float: DType = dtype;
-    const cast = emit.call('prims.convert_element_type.default', [ref(rowsFrom), dtypeArg(float)]);
-    const scaled = emit.call('aten.mul.Tensor', [ref(cast), { kind: 'float', value: step }]);
-    return [
-      emit.call('aten.add.Tensor', [ref(scaled), { kind: 'float', value: start }], {
-        name: call.node.name,
-      }),
-    ];
+    const wide = dtype === 'f64' ? dtype : 'f32';
+    const counted = counter(call, rows, { start: first, step: 1, dtype: 'i64' });
+    const scaled = emit.call('aten.mul.Tensor', [
+      ref(converted(counted, wide)),
+      { kind: 'float', value: step },
+    ]);
+    const moved = (own?: string): string =>
+      emit.call(
+        'aten.add.Tensor',
+        [ref(scaled), { kind: 'float', value: start }],
+        own === undefined ? {} : { name: own },
+      );
+    return [wide === dtype ? moved(name) : converted(moved(), dtype, name)];
   };
 
 /** The rank's part of a unit matrix: where its row and column numbers agree. */
@@ -86,15 +109,7 @@ const eye: Rewrite = (call) => {
   const { emit } = call;
   const numbers = (d: number): string => {
     const { start, rows } = call.outputPiece(d);
-    const counted = emit.call('prims.iota.default', [emit.int(rows)], {
-      kwargs: {
-        start: emit.int(start),
-        step: 1,
-        dtype: dtypeArg('i64'),
-        device: { kind: 'device', word: 'cpu' },
-        requires_grad: false,
-      },
-    });
+    const counted = counter(call, rows, { start, step: 1, dtype: 'i64' });
     return emit.call('aten.unsqueeze.default', [ref(counted), 1 - d]);
   };
   const same = emit.call('aten.eq.Tensor', [ref(numbers(0)), ref(numbers(1))]);

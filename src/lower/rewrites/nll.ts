@@ -6,8 +6,9 @@
  */
 import type { Arg } from '../../graph/types.ts';
 import { ref } from '../../graph/value.ts';
+import { product } from '../../product.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
-import { plus } from '../program/rank-int.ts';
+import { combine, plus, type RankInt } from '../program/rank-int.ts';
 import { ownRows } from './masked.ts';
 import { dividedBy } from './reduction.ts';
 import { cast, reducedOver, rowStatistics } from './softmax.ts';
@@ -128,6 +129,33 @@ const backward: Rewrite = (call) => {
 };
 
 /**
+ * The loss of logarithms. PyTorch has it for rows and for images; other shapes take the form of an
+ * image that is one place wide.
+ */
+function likelihood(
+  call: LocalCall,
+  logs: string,
+  { target, weight }: LocalTargets,
+  reduction: number,
+): string {
+  const { emit } = call;
+  const { shape } = emit.type(logs);
+  const settings = [weight, reduction, IGNORED];
+  const lossOf = (form: string, scores: string, classes: string): string =>
+    emit.callTuple(`aten.${form}.default`, [ref(scores), ref(classes), ...settings])[0] ??
+    call.unsupported('it has no loss');
+  if (shape.length <= 2) return lossOf('nll_loss_forward', logs, target);
+  if (shape.length === 4) return lossOf('nll_loss2d_forward', logs, target);
+  const [batch, classes, ...places] = shape;
+  const image = [combine(places, 'places', (...sizes) => product(sizes)), 1];
+  const shaped = (value: string, sizes: readonly RankInt[]): string =>
+    emit.call('aten.reshape.default', [ref(value), emit.ints(sizes)]);
+  const scores = shaped(logs, [batch, classes, ...image]);
+  const loss = lossOf('nll_loss2d_forward', scores, shaped(target, [batch, ...image]));
+  return reduction === NONE ? shaped(loss, [batch, ...places]) : loss;
+}
+
+/**
  * Cross entropy: the logarithm of the softmax with the classes cut, then the likelihood of the own
  * classes.
  */
@@ -155,14 +183,7 @@ const crossEntropy: Rewrite = (call) => {
     const log = emit.call('aten.log.default', [ref(statistics.total)]);
     const scores = emit.call('aten.sub.Tensor', [ref(statistics.shifted), ref(log)]);
     const narrow = cast(call, scores, global.inputs[global.indexOf('self')].dtype);
-    const [likelihood] = emit.callTuple('aten.nll_loss_forward.default', [
-      ref(narrow),
-      ref(targets.target),
-      targets.weight,
-      mode === NONE ? NONE : SUM,
-      IGNORED,
-    ]);
-    loss = likelihood ?? call.unsupported('it has no loss');
+    loss = likelihood(call, narrow, targets, mode === NONE ? NONE : SUM);
   }
   if (mode !== MEAN) return [loss];
   const all = totals(call, loss, targetWeight(call, ignored));

@@ -23,6 +23,8 @@ export interface CallNode {
    * devices.
    */
   readonly type?: ValueType | undefined;
+  /** Number of that form, where it is known: see `formOf`. */
+  readonly form?: number;
 }
 
 /** Type of a named value of the graph. */
@@ -74,7 +76,7 @@ function resolve(table: OperatorTable, node: CallNode, typeOf: TypeOf): Resolved
     known = new Map();
     calls.set(table, known);
   }
-  const stated = record.variants === undefined ? undefined : node.type;
+  const stated = record.variants === undefined ? undefined : (node.form ?? node.type);
   const key =
     stated === undefined
       ? callKey(node, typeOf)
@@ -101,7 +103,7 @@ function infer(record: OperatorRecord, node: CallNode, typeOf: TypeOf): Resolved
       `${record.name}: '${name}' must be a tensor, but is a ${type.kind} value`,
     );
   });
-  const outputs = resultsOf(record, ctx, node.type).map((meta) =>
+  const outputs = resultsOf(record, ctx, node).map((meta) =>
     meta === null ? null : shared(meta.dtype, meta.shape),
   );
   const context = withOutputs(
@@ -114,37 +116,58 @@ function infer(record: OperatorRecord, node: CallNode, typeOf: TypeOf): Resolved
   return { type: items[0] ?? NONE, context };
 }
 
-/** The operator's own results, or the form of another device if that is what the graph states. */
+/** The operator's own results, or the other form that is known or that the graph states. */
 function resultsOf(
   record: OperatorRecord,
   ctx: OpContext,
-  stated: ValueType | undefined,
+  { type, form }: CallNode,
 ): readonly (TensorMeta | null)[] {
   const own = record.infer(ctx);
-  if (stated === undefined || record.variants === undefined || states(stated, own)) return own;
-  return record.variants(ctx).find((form) => states(stated, form)) ?? own;
+  if (record.variants === undefined || (form ?? type) === undefined) return own;
+  const forms = [own, ...record.variants(ctx)];
+  if (form !== undefined) return forms[form];
+  const items = type?.kind === 'tuple' ? type.items : [type];
+  return forms[formAmong(forms, items)];
 }
 
 /**
- * Tells whether a stated type is one of these results; a result that nothing reads has no stated
- * type.
+ * Number of the form that results have: 0 for the operator's own, then its variants in order. The
+ * call has the same form at other sizes.
+ *
+ * @param results null for one that is masked off or that nothing reads
  */
-function states(stated: ValueType, results: readonly (TensorMeta | null)[]): boolean {
-  const items = stated.kind === 'tuple' ? stated.items : [stated];
-  return items.every((item, i) => {
-    const meta = results[i];
-    if (item.kind !== 'tensor') return true;
-    if (
-      meta === null ||
-      meta === undefined ||
-      item.dtype !== meta.dtype ||
-      item.shape.length !== meta.shape.length
-    )
-      return false;
-    return item.shape.every(
-      (dim, d) => (typeof dim === 'number' ? dim : dim.example) === meta.shape[d],
-    );
-  });
+export function formOf(
+  record: OperatorRecord,
+  ctx: OpContext,
+  results: readonly (TensorMeta | null)[],
+): number {
+  if (record.variants === undefined) return 0;
+  return formAmong([record.infer(ctx), ...record.variants(ctx)], results);
+}
+
+type Stated = Pick<TensorType, 'dtype' | 'shape'> | ValueType | null | undefined;
+
+/** The first form that has the results as they are stated, else the operator's own. */
+function formAmong(
+  forms: readonly (readonly (TensorMeta | null)[])[],
+  stated: readonly Stated[],
+): number {
+  return Math.max(
+    0,
+    forms.findIndex((form) => stated.every((item, k) => isStated(item, form[k]))),
+  );
+}
+
+/** Tells whether a result is as it is stated; one that nothing reads has no stated type. */
+function isStated(stated: Stated, meta: TensorMeta | null | undefined): boolean {
+  if (stated === null || stated === undefined || !('shape' in stated)) return true;
+  return (
+    meta !== null &&
+    meta !== undefined &&
+    stated.dtype === meta.dtype &&
+    stated.shape.length === meta.shape.length &&
+    stated.shape.every((dim, d) => (typeof dim === 'number' ? dim : dim.example) === meta.shape[d])
+  );
 }
 
 const NONE: ValueType = Object.freeze({ kind: 'none' });

@@ -48,8 +48,8 @@ export interface OperatorRecord {
   /** Result types, or an `E_TYPE` error; null for a masked-off result. */
   infer(ctx: OpContext): readonly (TensorMeta | null)[];
   /**
-   * The type that PyTorch gives on another device, where a graph states it: statistics of another
-   * width, say.
+   * The types that PyTorch gives on another device or in another memory order, where a graph states
+   * them: statistics of another width, say.
    */
   variants?(ctx: OpContext): readonly (readonly (TensorMeta | null)[])[];
   /**

@@ -267,7 +267,7 @@ class Rebuilding {
     const first = written(node, record, resized);
     for (const changed of [first, byValue(node, resized)]) {
       try {
-        const result = inferCall(this.table, { ...changed, name: node.name }, typeOf);
+        const result = inferCall(this.table, { ...changed, name: node.name, type }, typeOf);
         if (result === undefined || agree(type, result)) return changed;
         reason ??= `it gives ${typeText(result)}, not ${typeText(type)}`;
       } catch (error) {

@@ -622,14 +622,15 @@ const likelihood: Family = (b) => {
   const weight = b.draw.chance(0.4) ? ref(b.input('f32', [x.shape[1]])) : null;
   const reduction = b.draw.below(3);
   const ignore = b.draw.pick([-100, 0, 1]);
-  if (b.draw.chance(0.5)) {
+  // The likelihood alone is for rows, and for images.
+  const composite = b.draw.chance(0.5) || x.shape.length === 3;
+  if (composite) {
     b.call('aten.cross_entropy_loss.default', [ref(x), ref(target), weight, reduction, ignore]);
     return;
   }
   const scores = b.call('aten._log_softmax.default', [ref(x), 1, false]);
   if (scores === undefined) return;
-  const suffix = x.shape.length === 3 ? 'nll_loss2d' : 'nll_loss';
-  const made = b.tuple(`aten.${suffix}_forward.default`, [
+  const made = b.tuple('aten.nll_loss_forward.default', [
     ref(scores),
     ref(target),
     weight,
@@ -646,7 +647,7 @@ const likelihood: Family = (b) => {
   )
     return;
   const g = b.input('f32', loss.shape);
-  b.call(`aten.${suffix}_backward.default`, [
+  b.call('aten.nll_loss_backward.default', [
     ref(g),
     ref(scores),
     ref(target),

@@ -50,14 +50,18 @@ function bagsOf(ctx: OpContext): Bags {
 }
 
 /**
- * The results on a CPU: the bags, the bag of each index (none for plain sums), sizes of the bags,
- * places of the largest.
+ * The results on a CPU: the bags, the bag of each index, sizes of the bags, places of the largest.
+ * Only the backward reads the bag of each index, and not of plain sums: their kernel leaves it out.
+ * It takes tables whose rows lie in one piece; others have it for plain sums, too.
  */
-function resultsOnCpu(ctx: OpContext): TensorMeta[] {
+function resultsOnCpu(ctx: OpContext, inOnePiece: boolean): TensorMeta[] {
   const { weight, count, indices, mode } = bagsOf(ctx);
   const { dtype } = need(ctx, 'offsets');
   const plain =
-    mode === SUM && ctx.int('padding_idx') < 0 && ['f32', 'f16', 'bf16'].includes(weight.dtype);
+    inOnePiece &&
+    mode === SUM &&
+    ctx.int('padding_idx') < 0 &&
+    ['f32', 'f16', 'bf16'].includes(weight.dtype);
   return [
     { dtype: weight.dtype, shape: [count, weight.shape[1]] },
     { dtype, shape: [plain ? 0 : indices] },
@@ -169,8 +173,8 @@ const embeddingBag = (name: string): OperatorRecord =>
       'include_last_offset=False, int padding_idx=-1',
     cls: 'other',
     results: 'tuple',
-    infer: resultsOnCpu,
-    variants: (ctx) => [resultsOnGpu(ctx)],
+    infer: (ctx) => resultsOnCpu(ctx, true),
+    variants: (ctx) => [resultsOnCpu(ctx, false), resultsOnGpu(ctx)],
     shard: bagRules,
     flops: (ctx) => ({ matrix: 0, vector: bagsOf(ctx).indices * need(ctx, 'weight').shape[1] }),
     // The rows looked up are read, not the table.

@@ -68,7 +68,11 @@ function slots(ctx: TypedContext, named: Readonly<Record<string, RuleSlot>>): Ru
 
 const contiguous = (dim: number): RuleSlot => S(dim, { slicing: 'contiguous' });
 
-function nllForward(name: string): OperatorRecord {
+/** Numbers of dims that the kernels of rows and of images take. */
+const ROWS: readonly number[] = [1, 2];
+const IMAGES: readonly number[] = [4];
+
+function nllForward(name: string, ranks: readonly number[]): OperatorRecord {
   return defineOp(name, {
     schema: 'Tensor self, Tensor target, Tensor? weight, int reduction, int ignore_index',
     cls: 'reduction',
@@ -76,6 +80,7 @@ function nllForward(name: string): OperatorRecord {
     infer(ctx) {
       const self = need(ctx, 'self');
       const target = need(ctx, 'target');
+      checkRank(ctx, ranks);
       checkTarget(ctx);
       const shape = ctx.int('reduction') === NONE ? target.shape : [];
       return [
@@ -88,6 +93,11 @@ function nllForward(name: string): OperatorRecord {
     // One score a target is gathered, not the whole row.
     bytes: (ctx) => gatheredBytes(ctx),
   });
+}
+
+function checkRank(ctx: OpContext, ranks: readonly number[]): void {
+  const rank = need(ctx, 'self').shape.length;
+  if (!ranks.includes(rank)) ctx.fail(`input has ${rank} dims, expected ${ranks.join(' or ')}`);
 }
 
 function checkTarget(ctx: OpContext): void {
@@ -152,13 +162,14 @@ function nllForwardRules(ctx: TypedContext): Rule[] {
   return rules;
 }
 
-function nllBackward(name: string): OperatorRecord {
+function nllBackward(name: string, ranks: readonly number[]): OperatorRecord {
   return defineOp(name, {
     schema:
       'Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, int ' +
       'ignore_index, Tensor total_weight',
     cls: 'reduction',
     infer(ctx) {
+      checkRank(ctx, ranks);
       checkTarget(ctx);
       return [need(ctx, 'self')];
     },
@@ -347,10 +358,10 @@ const PAIR = 'Tensor self, Tensor target';
 const GRAD = `Tensor grad_output, ${PAIR}`;
 
 export const lossOps: readonly OperatorRecord[] = [
-  nllForward('aten.nll_loss_forward.default'),
-  nllForward('aten.nll_loss2d_forward.default'),
-  nllBackward('aten.nll_loss_backward.default'),
-  nllBackward('aten.nll_loss2d_backward.default'),
+  nllForward('aten.nll_loss_forward.default', ROWS),
+  nllForward('aten.nll_loss2d_forward.default', IMAGES),
+  nllBackward('aten.nll_loss_backward.default', ROWS),
+  nllBackward('aten.nll_loss2d_backward.default', IMAGES),
   crossEntropy,
   elementwiseLoss('aten.mse_loss.default', `${PAIR}, int reduction=1`, 3),
   elementwiseLoss('aten.l1_loss.default', `${PAIR}, int reduction=1`, 3),
