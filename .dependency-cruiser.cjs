@@ -13,7 +13,6 @@ const rows = [
   ['plan'],
   ['lower'],
   ['simulate'],
-  ['step'],
   ['backend', 'recipes'],
   ['trainers'],
   ['sweep'],
@@ -180,18 +179,6 @@ const inside = {
     ['timeline'],
     ['call-order', 'overlap'],
   ],
-  step: [
-    ['checkpoints', 'layers', 'traffic', 'units', 'zero-mode'],
-    ['overlap'],
-    ['unit'],
-    ['device-sums', 'read'],
-  ],
-  'step/read': [
-    ['attention-paths', 'gradient-roots', 'graph-units', 'joined-calls'],
-    ['moves', 'program-kernels', 'saved'],
-    ['parameters'],
-    ['plan-reader'],
-  ],
   sweep: [
     ['model'],
     ['rank'],
@@ -203,9 +190,10 @@ const inside = {
     ['layout', 'pipeline'],
   ],
   'sweep/rank': [
-    ['data-groups', 'tied-embedding', 'unconstrained'],
-    ['data-costs'],
-    ['moe'],
+    ['data-groups', 'gradient-roots', 'joined-calls', 'tied-embedding', 'unconstrained'],
+    ['data-costs', 'moves', 'program-kernels', 'saved'],
+    ['moe', 'parameters'],
+    ['plan-reader'],
     ['rank-price'],
   ],
   'sweep/step': [

@@ -6,13 +6,14 @@
  *     npx tsx scripts/onnx-nodes.ts nodes.jsonl docs/coverage.md
  */
 
-import { createReadStream, writeFileSync } from 'node:fs';
+import { createReadStream, readFileSync, writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 
+import { withSection } from './coverage-page.ts';
 import { type NodeResult, type NodeTest, runNodeTest } from './onnx-node-test.ts';
 
 /** The counts and the reasons of refusals as the page `docs/coverage.md` has them. */
-function page(version: string, results: readonly NodeResult[]): string {
+function counts(version: string, results: readonly NodeResult[]): string[] {
   const count = (result: NodeResult['result']): number =>
     results.filter((r) => r.result === result).length;
   const reasons = new Map<string, number>();
@@ -26,8 +27,6 @@ function page(version: string, results: readonly NodeResult[]): string {
     .sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1))
     .map(([reason, n]) => `| ${n} | ${reason.replaceAll('|', '/')} |`);
   return [
-    '# Coverage of foreign formats',
-    '',
     '<!-- Written by scripts/onnx-nodes.ts. -->',
     '',
     `The node tests of onnx ${version} (\`onnx.backend.test\`), each imported, run on the kernels of this`,
@@ -43,8 +42,7 @@ function page(version: string, results: readonly NodeResult[]): string {
     '| tests | operator and reason |',
     '| --- | --- |',
     ...rows,
-    '',
-  ].join('\n');
+  ];
 }
 
 /** A refusal without the names of one test. */
@@ -65,7 +63,10 @@ async function main(file: string, output: string | undefined): Promise<void> {
     if (test.onnx === undefined) results.push(runNodeTest(test));
     else version = test.onnx;
   }
-  if (output !== undefined) writeFileSync(output, page(version, results));
+  if (output !== undefined) {
+    const page = readFileSync(output, 'utf8');
+    writeFileSync(output, withSection(page, 'Node tests of ONNX', counts(version, results)));
+  }
   for (const { name, result, why } of results)
     if (result !== 'right') console.log(`${result}\t${name}\t${why.slice(0, 220)}`);
   for (const result of ['right', 'wrong', 'refused'])

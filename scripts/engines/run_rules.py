@@ -1,14 +1,18 @@
 """Judges single-dim sharding rules by running the real operator on every rank of a simulated group.
 
-Request {"calls": [call]}, where a call has "tensors": [{"dtype", "shape", "init", "hi"}], "seeds": [int] and
-"rules": [{"inputs": [slot], "outputs": [slot], "ranks": [int], "size": int or null}]; "size" is the argument that states the size
-of the result, which every rank gets as its local size. A slot is null, {"kind": "replicate"},
+Request {"calls": [call]}, where a call has "tensors": [{"dtype", "shape", "init", "hi"}], "seeds": [int], "order" of the dims in
+memory ("rows", "reversed", "channels"), whether it "draws" numbers, "forms": the shapes that its results may have, null for one that is
+masked off, "views": whether a part of the slowest dim is a view of the whole, and
+"rules": [{"inputs": [slot], "outputs": [slot], "ranks": [int], "size": int or null, "programs": [INDEX for each number of ranks] or
+null}]; "size" is the argument that states the size of the result, which every rank gets as its local size; programs are the exported
+texts that devices run in place of the call, listed in "programs" of the request. A slot is null, {"kind": "replicate"},
 {"kind": "shard", "dim", "chunks"} or {"kind": "partial", "op"}. Answer: for each call {"refused": TEXT} where PyTorch does not run the
-unsharded call, else {"verdicts": [[TEXT or null for each number of ranks] for each rule]}: null is right, a text
+unsharded call, {"untyped": TEXT} where it gives results of no form, else {"verdicts": [[TEXT or null for each number of ranks] for each rule]}: null is right, a text
 that starts with "kernel:" says that the kernel does not take the local call.
 
 Inputs are cut as the rule says (shards at the boundaries of torch.chunk), the operator runs on every rank, and the results are
-put together as the rule claims and compared with the unsharded run. Nothing here knows the rules.
+put together as the rule claims and compared with the unsharded run. Nothing here knows the rules. Collectives of a program exchange
+tensors in this process: a rank that waits for others is run again from its start when they have come as far.
 """
 
 from typing import Any, Callable
@@ -19,6 +23,13 @@ import wire
 # Largest allowed |difference| / max(1, |wanted|) by the least precise dtype of inputs and result: 1e-8 where the arithmetic is
 # float64. Lower precisions occur in casts and mixed calls, where the operands of a pending sum are rounded one by one.
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-6, torch.float16: 2e-2, torch.bfloat16: 2e-1}
+
+# Order of the dims in memory, the slowest first.
+ORDERS: dict[str, Callable[[int], list[int]]] = {
+    "rows": lambda rank: list(range(rank)),
+    "reversed": lambda rank: list(reversed(range(rank))),
+    "channels": lambda rank: [0, *range(2, rank), 1] if rank > 2 else list(range(rank)),
+}
 
 Slot = dict[str, Any] | None
 
@@ -46,6 +57,16 @@ def draw(spec: dict[str, Any], generator: torch.Generator) -> torch.Tensor:
         "definite": lambda: uniform - 0.5 + (hi + 0.5) * torch.eye(hi, dtype=torch.float64),
     }
     return by_init[spec["init"]]().to(dtype)
+
+
+def laid(x: torch.Tensor, order: str) -> torch.Tensor:
+    """The tensor in a memory of its own, its dims in an order."""
+    return torch.empty_permuted(x.shape, ORDERS[order](x.dim()), dtype=x.dtype).copy_(x)
+
+
+def copied(x: torch.Tensor) -> torch.Tensor:
+    """The tensor with a memory of its own, at the same place and with the same strides in it."""
+    return x.new_empty(0).set_(x.untyped_storage().clone(), x.storage_offset(), x.shape, x.stride())
 
 
 def chunk(size: int, ranks: int, rank: int) -> tuple[int, int]:
@@ -115,13 +136,17 @@ def operands(x: torch.Tensor, op: str, ranks: int, generator: torch.Generator) -
     raise ValueError(f"no operands for a pending {op}")
 
 
-def place(x: torch.Tensor, slot: Slot, ranks: int, generator: torch.Generator) -> list[torch.Tensor]:
-    """What each rank holds of `x`."""
+def place(x: torch.Tensor, slot: Slot, ranks: int, call: dict[str, Any], generator: torch.Generator) -> list[torch.Tensor]:
+    """What each rank holds of `x`, in the memory order of the call."""
+    order = call["order"]
     if slot is None or slot["kind"] == "replicate":
-        return [x.clone() for _ in range(ranks)]
+        return [laid(x, order) for _ in range(ranks)]
     if slot["kind"] == "shard":
-        return [cut(x, slot, ranks, rank) for rank in range(ranks)]
-    return operands(x, slot["op"], ranks, generator)
+        # Lowering copies what it cuts, but for a dim whose rows follow each other.
+        if call["views"] and slot["dim"] == 0 and slot["chunks"] == 1:
+            return [laid(x, order).narrow(0, *chunk(x.shape[0], ranks, rank)) for rank in range(ranks)]
+        return [laid(cut(x, slot, ranks, rank), order) for rank in range(ranks)]
+    return [laid(part, order) for part in operands(x, slot["op"], ranks, generator)]
 
 
 def reduce(parts: list[torch.Tensor], op: str) -> torch.Tensor:
@@ -143,19 +168,31 @@ def reduce(parts: list[torch.Tensor], op: str) -> torch.Tensor:
     raise ValueError(f"no reduction {op}")
 
 
-def difference(got: torch.Tensor, want: torch.Tensor, tolerance: float) -> str | None:
-    """Why two tensors are not the same, or None."""
+def greatest(x: torch.Tensor) -> float:
+    """The largest finite magnitude of a tensor."""
+    size = (x if x.is_complex() else x.double()).abs()
+    return float(size.where(size.isfinite(), 0.0).max()) if x.numel() else 0.0
+
+
+def difference(got: torch.Tensor, want: torch.Tensor, tolerance: float, largest: float = 0.0) -> str | None:
+    """Why two tensors are not the same, or None.
+
+    Below float64 a number is rounded at the size of what it was summed from: of the largest number of the tensor, and of `largest`.
+    """
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{got.dtype}{list(got.shape)} for {want.dtype}{list(want.shape)}"
     if want.numel() == 0:
         return None
     if want.is_complex():
-        return difference(torch.view_as_real(got.resolve_conj()), torch.view_as_real(want.resolve_conj()), tolerance)
+        return difference(torch.view_as_real(got.resolve_conj()), torch.view_as_real(want.resolve_conj()), tolerance, largest)
     if not want.is_floating_point():
         return None if torch.equal(got, want) else "other values"
     a, b = got.double(), want.double()
     same = (a == b) | (a.isnan() & b.isnan())
-    gap = torch.where(same, 0.0, (a - b).abs() / b.abs().clamp(min=1.0)).nan_to_num(nan=float("inf"))
+    scale = b.abs().clamp(min=1.0)
+    if tolerance > TOLERANCE[torch.float64]:
+        scale = torch.full_like(b, max(1.0, largest, greatest(b)))
+    gap = torch.where(same, 0.0, (a - b).abs() / scale).nan_to_num(nan=float("inf"))
     worst = gap.max().item()
     return None if worst <= tolerance else f"off by {worst:.3g}"
 
@@ -181,7 +218,7 @@ def claimed(
     for rank, part in enumerate(parts):
         if part.shape != want.shape:
             return f"rank {rank} has shape {list(part.shape)}, claimed {list(want.shape)}"
-    return difference(reduce(parts, slot["op"]), want, tolerance)
+    return difference(reduce(parts, slot["op"]), want, tolerance, max(map(greatest, parts)))
 
 
 def local_call(call: dict[str, Any], rule: dict[str, Any], ranks: int, rank: int, truth: list[Any]) -> dict[str, Any]:
@@ -195,18 +232,99 @@ def local_call(call: dict[str, Any], rule: dict[str, Any], ranks: int, rank: int
     return {**call, "args": args}
 
 
-def judge(op: Any, call: dict[str, Any], rule: dict[str, Any], ranks: int, inputs: list[torch.Tensor], seed: int) -> str | None:
-    """None where the rule is right on `ranks` ranks, else what is wrong."""
-    truth = wire.invoke(op, call, [x.clone() for x in inputs])
+class Waits(Exception):
+    """A rank is at a collective that others have not come to."""
+
+
+class Exchange:
+    """What the ranks of a program hand to each of its collectives, in their order."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
+        self.given: list[dict[int, torch.Tensor]] = []
+        self.done = 0
+
+    def of(self, rank: int, x: torch.Tensor) -> list[torch.Tensor]:
+        """The tensors that all ranks hand to the next collective of a rank."""
+        if self.done == len(self.given):
+            self.given.append({})
+        held = self.given[self.done]
+        held.setdefault(rank, x.clone())
+        if len(held) < self.ranks:
+            raise Waits
+        self.done += 1
+        return [held[r] for r in range(self.ranks)]
+
+
+class Here:
+    """A device of a program on one mesh dim, and its collectives."""
+
+    def __init__(self, rank: int, exchange: Exchange) -> None:
+        self.rank, self.exchange = rank, exchange
+        self.coordinate = [rank]
+        self.device = torch.device("cpu")
+
+    def all_reduce(self, x: torch.Tensor, op: str, group: str) -> torch.Tensor:
+        return reduce(self.exchange.of(self.rank, x), op)
+
+    def all_gather(self, x: torch.Tensor, n: int, group: str) -> torch.Tensor:
+        return torch.cat(self.exchange.of(self.rank, x))
+
+    def reduce_scatter(self, x: torch.Tensor, op: str, n: int, group: str) -> torch.Tensor:
+        return reduce(self.exchange.of(self.rank, x), op).tensor_split(n)[self.rank].clone()
+
+    def all_to_all(self, x: torch.Tensor, received: list[int], sent: list[int], group: str) -> torch.Tensor:
+        parts = [y.tensor_split(self.exchange.ranks)[self.rank] for y in self.exchange.of(self.rank, x)]
+        return torch.cat(parts)
+
+
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+
+
+def run_program(code: Any, held: list[list[torch.Tensor]], slots: list[Slot], ranks: int, seed: int) -> list[list[Any]]:
+    """The results of an exported program on every rank, each from its start until all have finished."""
+    names: dict[str, Any] = {}
+    exec(code, names)
+    for name in COLLECTIVES:
+        names[name] = lambda here, *args, name=name: getattr(here, name)(*args)
+    names["wait"] = lambda x: x
+    exchange = Exchange(ranks)
+    while True:
+        results: list[list[Any]] = []
+        for rank in range(ranks):
+            exchange.done = 0
+            torch.manual_seed(seed)
+            try:
+                found, _ = names["forward"](Here(rank, exchange), [copied(parts[rank]) for parts in held])
+            except Waits:
+                continue
+            # The program returns no results that the call masks off.
+            given = iter(found)
+            results.append([None if slot is None else next(given) for slot in slots])
+        if len(results) == ranks:
+            return results
+
+
+def judge(op: Any, call: dict[str, Any], rule: dict[str, Any], at: int, inputs: list[torch.Tensor], seed: int) -> str | None:
+    """None where the rule is right on a number of ranks, else what is wrong."""
+    ranks = rule["ranks"][at]
+    torch.manual_seed(seed)
+    truth = wire.invoke(op, call, [laid(x, call["order"]) for x in inputs])
     generator = torch.Generator().manual_seed(seed)
-    held = [place(x, slot, ranks, generator) for x, slot in zip(inputs, rule["inputs"], strict=True)]
-    results = []
-    for rank in range(ranks):
-        try:
+    held = [place(x, slot, ranks, call, generator) for x, slot in zip(inputs, rule["inputs"], strict=True)]
+    results: list[list[Any]] = []
+    try:
+        if rule["programs"] is not None:
+            # A program reduces what is pending from a stack of what the ranks hold.
+            for slot, parts in zip(rule["inputs"], held, strict=True):
+                if slot is not None and slot["kind"] == "partial":
+                    parts[:] = [part.unsqueeze(0) for part in parts]
+            results = run_program(PROGRAMS[rule["programs"][at]], held, rule["outputs"], ranks, seed)
+        for rank in range(0 if rule["programs"] is not None else ranks):
             local = local_call(call, rule, ranks, rank, truth)
-            results.append(wire.invoke(op, local, [parts[rank] for parts in held]))
-        except (RuntimeError, ValueError, IndexError) as error:
-            return f"kernel: {str(error).splitlines()[0]}"
+            results.append(wire.invoke(op, local, [copied(parts[rank]) for parts in held]))
+    except (RuntimeError, ValueError, IndexError) as error:
+        return f"kernel: {str(error).splitlines()[0]}"
     if len(truth) != len(rule["outputs"]):
         return f"{len(truth)} results, {len(rule['outputs'])} placements"
     for index, slot in enumerate(rule["outputs"]):
@@ -221,6 +339,20 @@ def judge(op: Any, call: dict[str, Any], rule: dict[str, Any], ranks: int, input
     return None
 
 
+def typed(found: list[Any], forms: list[list[list[int] | None]]) -> bool:
+    """Whether results have the shapes of one of the forms."""
+    return any(
+        len(form) == len(found) and all(shape is None or list(x.shape) == shape for x, shape in zip(found, form, strict=True))
+        for form in forms
+    )
+
+
+def agree(found: list[Any], wanted: list[Any]) -> bool:
+    """Whether results are the same but for rounding, as far as both forms have them; memory that is not set says nothing."""
+    pairs = [(a, b) for a, b in zip(found, wanted, strict=True) if isinstance(a, torch.Tensor) and a.shape == b.shape]
+    return all(difference(a, b, 1e-8 if b.dtype == torch.float64 else 2e-1) is None for a, b in pairs)
+
+
 def judge_call(call: dict[str, Any]) -> dict[str, Any]:
     drawn = []
     for seed in call["seeds"]:
@@ -228,21 +360,35 @@ def judge_call(call: dict[str, Any]) -> dict[str, Any]:
         drawn.append([draw(spec, generator) for spec in call["tensors"]])
     try:
         op = wire.implementation(call["target"])
-        for inputs in drawn:
-            wire.invoke(op, call, [x.clone() for x in inputs])
+        for seed, inputs in zip(call["seeds"], drawn, strict=True):
+            torch.manual_seed(seed)
+            found = wire.invoke(op, call, [laid(x, call["order"]) for x in inputs])
+            if not typed(found, call["forms"]):
+                return {"untyped": str([list(x.shape) if isinstance(x, torch.Tensor) else None for x in found])}
+            if call["order"] == "rows" or call["draws"]:
+                continue
+            # Results that a call masks off hold what the kernel leaves there.
+            said = {k for rule in call["rules"] for k, slot in enumerate(rule["outputs"]) if slot is not None}
+            row_by_row = wire.invoke(op, call, [laid(x, "rows") for x in inputs])
+            if not agree([x for k, x in enumerate(found) if k in said], [x for k, x in enumerate(row_by_row) if k in said]):
+                return {"refused": "reads memory and not strides"}
     except Exception as error:
         return {"refused": str(error).splitlines()[0][:100]}
     verdicts: list[list[str | None]] = []
     for rule in call["rules"]:
         row: list[str | None] = []
-        for ranks in rule["ranks"]:
-            whys = (judge(op, call, rule, ranks, inputs, seed) for seed, inputs in zip(call["seeds"], drawn, strict=True))
+        for at in range(len(rule["ranks"])):
+            whys = (judge(op, call, rule, at, inputs, seed) for seed, inputs in zip(call["seeds"], drawn, strict=True))
             row.append(next((why for why in whys if why is not None), None))
         verdicts.append(row)
     return {"verdicts": verdicts}
 
 
+PROGRAMS: list[Any] = []
+
+
 def answer(request: dict[str, Any]) -> dict[str, Any]:
+    PROGRAMS.extend(compile(text, f"program {k}", "exec") for k, text in enumerate(request["programs"]))
     torch.use_deterministic_algorithms(True)
     with torch.no_grad():
         return {"calls": [judge_call(call) for call in request["calls"]]}

@@ -28,31 +28,6 @@ export const REFUSED: readonly string[] = [
 /** Operators of which no rule was run, by reason. */
 export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
   'PyTorch has no such overload': ABSENT,
-  // What is left of them on a rank is the lowering's: a local size, an offset, a random stream.
-  'every rule rewrites the call': [
-    'aten.empty.memory_format',
-    'aten.empty_strided.default',
-    'aten.eye.default',
-    'aten.eye.m',
-    'aten.arange.default',
-    'aten.arange.start',
-    'aten.arange.start_step',
-    'aten.linspace.default',
-    'prims.iota.default',
-    'aten.bernoulli.default',
-    'aten.bernoulli.p',
-    'aten.bernoulli_.float',
-    'aten.normal_.default',
-    'aten.uniform_.default',
-    'aten.exponential_.default',
-    'aten.log_normal_.default',
-    'aten.geometric_.default',
-    'aten.multinomial.default',
-    'aten.rand.default',
-    'aten.randn.default',
-    'aten.rand_like.default',
-    'aten.randn_like.default',
-  ],
   'no rule but replicate': [
     'aten.median.default',
     'aten.nanmedian.default',
@@ -73,6 +48,15 @@ export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
     'aten._scaled_dot_product_cudnn_attention_backward.default',
   ],
 };
+
+/**
+ * Operators whose kernels go through the memory of an operand without a look at its strides: other
+ * memory orders than row-major give other numbers on one device too, and autograd hands them none.
+ */
+export const READ_IN_MEMORY: readonly string[] = [
+  'aten.native_group_norm_backward.default',
+  'aten._weight_norm_interface.default',
+];
 
 /** Rules whose local call the kernel refuses, though the mathematics is right. */
 export const KERNEL_LIMITS: readonly string[] = [];
@@ -95,11 +79,22 @@ export const OTHER_SCHEMA: readonly string[] = [
   "aten.randperm.default: 'dtype' is 4 by default in PyTorch, null here",
 ];
 
-/**
- * Rules of samples whose own conditions (evenness, units) admit them at these sizes on none of 2,
- * 3, 5 and 7 ranks.
- */
-export const NOT_ADMITTED = 5;
+/** Rules of samples that no program takes at these sizes, in the order of the samples. */
+export const NOT_OFFERED: readonly string[] = [
+  // One row is not cut, nor one unit of 16 bytes, and 2, 3, 5 and 7 do not divide both 5 and 6.
+  'mm(x[7,1], x[1,6]): S(1), S(0) -> P(sum)',
+  'matmul(x[5,1,6,7], x[3,7,5]): S(1), R -> P(sum)',
+  '_grouped_mm(bf16[6,8,16], bf16[6,16,8]): S(1), R -> S(1)',
+  '_grouped_mm(bf16[6,8,16], bf16[6,16,8]): R, S(2) -> S(2)',
+  'reshape(x[5,6], [6, 5]): S(0) -> S(0)',
+  // An input of a program is not cut in strides.
+  'unflatten.int(x[5,12], -1, [4, 3]): _S(1, d1) -> S(2)',
+  // No call leaves a mean of integers pending.
+  'full_like(i64[6,5], 2.5): P(avg) -> S(0)',
+  'full_like(i64[6,5], 2.5): P(avg) -> S(1)',
+  'fill_.Scalar(i64[6,5], 2.5): P(avg) -> S(0)',
+  'fill_.Scalar(i64[6,5], 2.5): P(avg) -> S(1)',
+];
 
 /**
  * PyTorch looks at values (is a matrix singular?) before it types these, so that it refuses fake
