@@ -13,6 +13,7 @@ const rows = [
   ['plan'],
   ['lower'],
   ['simulate'],
+  ['step'],
   ['backend', 'recipes'],
   ['trainers'],
   ['sweep'],
@@ -179,6 +180,18 @@ const inside = {
     ['timeline'],
     ['call-order', 'overlap'],
   ],
+  step: [
+    ['checkpoints', 'layers', 'traffic', 'units', 'zero-mode'],
+    ['overlap'],
+    ['unit'],
+    ['device-sums', 'read'],
+  ],
+  'step/read': [
+    ['attention-paths', 'gradient-roots', 'graph-units', 'joined-calls'],
+    ['moves', 'program-kernels', 'saved'],
+    ['parameters'],
+    ['plan-reader'],
+  ],
   sweep: [
     ['model'],
     ['rank'],
@@ -190,10 +203,9 @@ const inside = {
     ['layout', 'pipeline'],
   ],
   'sweep/rank': [
-    ['data-groups', 'gradient-roots', 'joined-calls', 'tied-embedding', 'unconstrained'],
-    ['data-costs', 'moves', 'program-kernels', 'saved'],
-    ['moe', 'parameters'],
-    ['plan-reader'],
+    ['data-groups', 'tied-embedding', 'unconstrained'],
+    ['data-costs'],
+    ['moe'],
     ['rank-price'],
   ],
   'sweep/step': [

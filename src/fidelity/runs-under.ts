@@ -7,8 +7,8 @@
 import { clocksOf } from '../cost/kernels/clocks.ts';
 import { FITTED, type FittedConstants } from '../cost/kernels/fitted.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import type { CoreUnit } from '../step/units.ts';
 import { type LayoutParts, LayoutPricer } from '../sweep/layout/price-layout.ts';
-import type { CoreUnit } from '../sweep/model/types.ts';
 import { type PredictedRun, RunPredictor, sharingPrograms } from './predict-run.ts';
 import type { MeasuredRun } from './runs.ts';
 

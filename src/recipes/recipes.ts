@@ -11,10 +11,11 @@ import {
 import type { StrategySet } from '../ops/expansion/expand.ts';
 import type { Model } from '../plan/model/model.ts';
 import { Restriction } from '../plan/restrict/restriction.ts';
+import { attentionNodes } from '../step/read/attention-paths.ts';
 import type { NodeStrategies } from '../strategy/nodes.ts';
 import { placeActivations } from './activations.ts';
 import { type InputRoles, inputRoles } from './inputs/roles.ts';
-import { attentionNodes, placeAttention, uncutAttention } from './key-values.ts';
+import { placeAttention, uncutAttention } from './key-values.ts';
 import { lockDataDim } from './lock.ts';
 import { inputCut, isTensor, type Part, type Recipe, storesCut } from './parts.ts';
 import { isCutAlongSequence } from './sequence.ts';

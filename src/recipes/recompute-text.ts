@@ -3,7 +3,7 @@
  * the backward pass.
  */
 
-import { type Checkpoint, modulesOf } from './checkpoints.ts';
+import { type Checkpoint, modulesOf } from '../step/checkpoints.ts';
 
 /** Which results of a plan are recomputed in the backward pass. */
 interface Recomputed {

@@ -1,8 +1,8 @@
 /** Decides whether a program has a sequence dim that context parallelism may cut. */
 
 import type { Model } from '../plan/model/model.ts';
+import { attentionNodes } from '../step/read/attention-paths.ts';
 import type { InputRoles } from './inputs/roles.ts';
-import { attentionNodes } from './key-values.ts';
 
 /**
  * Tells whether plans may cut the program along its sequence: some input has a dim that becomes the

@@ -2,7 +2,7 @@
 
 import { ShardwrightError, suggestion } from '../errors.ts';
 import { NAMED_RECIPES } from '../recipes/registry.ts';
-import { STATE_MODES } from '../recipes/zero-mode.ts';
+import { STATE_MODES } from '../step/zero-mode.ts';
 import type { Fold } from './rank/moe.ts';
 import type { AskedPlans } from './step/layouts.ts';
 

@@ -6,8 +6,8 @@
 
 import { meshSize } from '../mesh/devices/mesh.ts';
 import type { ComparedPlan } from '../recipes/compare/comparison.ts';
-import type { Traffic } from '../recipes/compare/price.ts';
 import { recomputeText } from '../recipes/recompute-text.ts';
+import type { Traffic } from '../step/traffic.ts';
 import { bytesText, excessOver, secondsText } from '../units.ts';
 import { coreRequest } from './model/layout.ts';
 import { type CoreCost, coreKey } from './model/types.ts';

@@ -7,9 +7,10 @@ import { decode, type Decoded } from '../../src/plan/choice/decode.ts';
 import { planMemoryTimeline } from '../../src/plan/choice/timeline.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
-import { priceRestriction, ringBytes } from '../../src/recipes/compare/price.ts';
+import { priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe } from '../../src/recipes/recipes.ts';
 import { namedRecipe, recipeOf } from '../../src/recipes/registry.ts';
+import { ringBytes } from '../../src/step/traffic.ts';
 import { request, TABLE } from '../plan/support.ts';
 
 const [HIDDEN, SEQUENCE, WAYS] = [2048, 4096, 4];

@@ -3,9 +3,9 @@
 import type { Allocation } from '../../cost/hardware/topology.ts';
 import type { RunCost } from '../../cost/training/run-cost.ts';
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
-import type { Checkpoint } from '../checkpoints.ts';
+import type { Checkpoint } from '../../step/checkpoints.ts';
+import type { Traffic } from '../../step/traffic.ts';
 import type { Finding } from '../lint.ts';
-import type { Traffic } from './price.ts';
 
 /** One plan on one mesh. */
 export interface ComparedPlan {

@@ -16,6 +16,7 @@ import { leastMemoryBound, memoryOf } from '../../plan/solve/least-memory.ts';
 import { withoutFixed } from '../../solver/problem/condition.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
 import type { Solution } from '../../solver/types.ts';
+import { ringBytes, type Traffic } from '../../step/traffic.ts';
 
 /** The cheapest choice that a restriction leaves. */
 export interface Priced {
@@ -158,19 +159,6 @@ export function budgetedBytes(
   return choicePeakBytes(model, choice);
 }
 
-/** The messages of one group's devices in one step. */
-export interface Traffic {
-  readonly kind: string;
-  /** Mesh dims that take part, joined by `+`. */
-  readonly axes: string;
-  readonly count: number;
-  /** Bytes that each device sends by a ring. */
-  readonly sentBytes: number;
-  readonly seconds: number;
-  /** The part of these seconds that no compute hides; absent where it is not known. */
-  readonly exposedSeconds?: number;
-}
-
 /**
  * Collectives of a plan by kind and mesh dims; sorted by seconds, most first. Those inside an
  * operator's own rule are not in it.
@@ -203,10 +191,4 @@ export function trafficOf(
   return [...sums.values()].sort(
     (a, b) => b.seconds - a.seconds || (`${a.kind}${a.axes}` < `${b.kind}${b.axes}` ? -1 : 1),
   );
-}
-
-/** Bytes that each of n devices sends in a ring; `bytes` as in `PlannedCollective`. */
-export function ringBytes(kind: string, bytes: number, n: number): number {
-  if (kind === 'collective_permute') return bytes;
-  return (kind === 'all_reduce' ? 2 : 1) * ((n - 1) / n) * bytes;
 }

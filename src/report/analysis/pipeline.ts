@@ -10,9 +10,9 @@ import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
-import type { CoreUnit } from '../../sweep/model/types.ts';
+import { PlanReader } from '../../step/read/plan-reader.ts';
+import type { CoreUnit } from '../../step/units.ts';
 import { checkPipeline, pipelineOfPlan, type PlanPipeline } from '../../sweep/pipeline/plan.ts';
-import { PlanReader } from '../../sweep/rank/plan-reader.ts';
 
 /** Seconds and bytes of one stage, of one microbatch where not said otherwise. */
 export interface ReportStage {

@@ -7,9 +7,9 @@
 import * as z from 'zod';
 
 import { ShardwrightError } from '../../errors.ts';
-import { POLICIES, RECOMPUTE_MODULES } from '../../recipes/checkpoints.ts';
 import type { Comparison } from '../../recipes/compare/comparison.ts';
 import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
+import { POLICIES, RECOMPUTE_MODULES } from '../../step/checkpoints.ts';
 
 const MOST_PLANS = 100_000;
 

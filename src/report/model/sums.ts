@@ -10,7 +10,7 @@ import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { type CollectiveSum, sumCollectives } from '../../plan/record/diff.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { product } from '../../product.ts';
-import { ringBytes } from '../../recipes/compare/price.ts';
+import { ringBytes } from '../../step/traffic.ts';
 import { axesKey, type Streams } from '../analysis/streams.ts';
 import { foldParameters } from './parameters.ts';
 

@@ -12,9 +12,9 @@ import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { type ModelConfig, parseModelConfig } from '../../models/families.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { Checkpoint } from '../../recipes/checkpoints.ts';
 import type { AskedLayout, Certainty } from '../../recipes/compare/comparison.ts';
 import { UNCUT_STREAM } from '../../recipes/expert-mesh.ts';
+import type { Checkpoint } from '../../step/checkpoints.ts';
 import { meshText, planName } from '../model/layout.ts';
 import {
   softwareInFp8,

@@ -7,14 +7,9 @@ import { FP8_RECIPES } from '../../cost/kernels/software.ts';
 import { GRADIENTS, STATES, type States } from '../../cost/memory/state-bytes.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import {
-  type Checkpoint,
-  moduleSet,
-  POLICIES,
-  RECOMPUTE_MODULES,
-} from '../../recipes/checkpoints.ts';
-import type { StateMode } from '../../recipes/zero-mode.ts';
 import { parsePipelineSchedule } from '../../simulate/pipeline/schedules.ts';
+import { type Checkpoint, moduleSet, POLICIES, RECOMPUTE_MODULES } from '../../step/checkpoints.ts';
+import type { StateMode } from '../../step/zero-mode.ts';
 import { LAYOUT_KEYS, LAYOUT_SIZES, type LayoutSize } from '../../trainers/layout/layout-keys.ts';
 import type { StatedLayout } from './price-layout.ts';
 

@@ -8,7 +8,7 @@ import type { Gradients, States } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { meshSize } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { type Checkpoint, modulesOf, programPart } from '../../recipes/checkpoints.ts';
+import { type Checkpoint, modulesOf, programPart } from '../../step/checkpoints.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
 import { coreRequest } from '../model/layout.ts';
 import type { SweepQuestion } from '../model/question.ts';

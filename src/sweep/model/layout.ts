@@ -9,9 +9,9 @@ import {
   type Hosts,
   usedPerHost,
 } from '../../cost/hardware/topology.ts';
-import type { Checkpoint } from '../../recipes/checkpoints.ts';
-import type { StateMode } from '../../recipes/zero-mode.ts';
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
+import type { Checkpoint } from '../../step/checkpoints.ts';
+import type { StateMode } from '../../step/zero-mode.ts';
 import type { CoreAxis, CoreRequest } from './types.ts';
 
 /**

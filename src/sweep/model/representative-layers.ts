@@ -12,6 +12,7 @@ import type { ModelConfig } from '../../models/families.ts';
 import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { jointGraph } from '../../passes/autodiff/joint.ts';
+import { LAYER, layerOf } from '../../step/layers.ts';
 import { trace } from '../../trace/trace.ts';
 import { withFusedAttention } from './fused-attention.ts';
 
@@ -32,45 +33,6 @@ export interface LayerKinds {
   readonly sequenceFlops: number;
   /** True if a parameter is used before the layers and after them: a tied embedding. */
   readonly tied: boolean;
-}
-
-const LAYER = /^(.*?(?:^|[._])(?:layers?|h|blocks?)[._])(\d+)(?:[._]|$)/;
-
-/** Number of the layer that a module path or parameter name is in; undefined outside the layers. */
-export function layerOf(path: string | undefined): number | undefined {
-  const match = path === undefined ? null : LAYER.exec(path);
-  return match === null ? undefined : Number(match[2]);
-}
-
-/** A module path inside its layer, '' for the layer itself; undefined outside the layers. */
-export function pathInLayer(path: string | undefined): string | undefined {
-  return layerOf(path) === undefined ? undefined : path?.replace(LAYER, '');
-}
-
-/**
- * Number of layers of a graph whose layers are one stack, numbered from 0.
- *
- * @throws E_UNSUPPORTED for a graph without layers, with several stacks, or with gaps
- */
-export function stackLayers(graph: Graph): number {
-  const stacks = new Set<string>();
-  const numbers = new Set<number>();
-  for (const node of graph.nodes) {
-    const match = node.kind === 'placeholder' ? LAYER.exec(roleName(node)) : null;
-    if (match === null || node.meta.role !== 'parameter') continue;
-    stacks.add(match[1]);
-    numbers.add(Number(match[2]));
-  }
-  const layers = Math.max(-1, ...numbers) + 1;
-  if (stacks.size !== 1 || numbers.size !== layers)
-    throw new ShardwrightError(
-      'E_UNSUPPORTED',
-      `the layers of '${graph.name}' are not one stack, numbered from 0`,
-      {
-        hint: 'pipeline stages are cut between the layers of a decoder or an encoder.',
-      },
-    );
-  return layers;
 }
 
 interface TokenSizes {

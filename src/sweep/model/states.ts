@@ -7,9 +7,9 @@ import type { CollectiveModel } from '../../cost/collective-model.ts';
 import type { StateBytes } from '../../cost/memory/state-bytes.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { product } from '../../product.ts';
-import { ringBytes } from '../../recipes/compare/price.ts';
-import type { StateMode } from '../../recipes/zero-mode.ts';
-import type { CoreParameter } from './types.ts';
+import { ringBytes } from '../../step/traffic.ts';
+import type { CoreParameter } from '../../step/units.ts';
+import type { StateMode } from '../../step/zero-mode.ts';
 
 /** Meshes of the dense and the routed part of a layout, with the prices of their collectives. */
 export interface DataGroups {

@@ -12,8 +12,8 @@ import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
 import { playPipeline, type StageSeconds } from '../../simulate/pipeline/play.ts';
 import { passOrder, type PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
-import { stackLayers } from '../model/representative-layers.ts';
-import { PlanReader } from '../rank/plan-reader.ts';
+import { stackLayers } from '../../step/layers.ts';
+import { PlanReader } from '../../step/read/plan-reader.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
 import { type Partition, partitionStages, type PipelineUnit } from './partition.ts';
 

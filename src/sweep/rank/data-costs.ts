@@ -10,12 +10,12 @@ import { shardCode } from '../../mesh/sharding/space.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model } from '../../plan/model/model.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
-import type { DataRanks } from '../../recipes/zero-mode.ts';
 import { Recosting } from '../../solver/problem/recost.ts';
 import type { Problem } from '../../solver/types.ts';
+import { graphUnits } from '../../step/read/graph-units.ts';
+import type { CoreParameter } from '../../step/units.ts';
+import type { DataRanks } from '../../step/zero-mode.ts';
 import { type DataGroups, type ParameterCost, parameterCost } from '../model/states.ts';
-import type { CoreParameter } from '../model/types.ts';
-import { graphUnits } from '../model/units.ts';
 import { GroupMaker } from './data-groups.ts';
 
 /** What the moves of data ranks are priced with. */

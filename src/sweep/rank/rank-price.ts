@@ -24,6 +24,8 @@ import { priceRestriction } from '../../recipes/compare/price.ts';
 import { applyRecipe } from '../../recipes/recipes.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import type { Problem } from '../../solver/types.ts';
+import { PlanReader } from '../../step/read/plan-reader.ts';
+import type { DataExtra } from '../../step/units.ts';
 import { stepSystem, type SweepQuestion } from '../model/question.ts';
 import {
   type LayerKinds,
@@ -31,10 +33,9 @@ import {
   lossProgram,
   withBackward,
 } from '../model/representative-layers.ts';
-import type { CoreCost, CoreRequest, CoreResult, DataExtra } from '../model/types.ts';
+import type { CoreCost, CoreRequest, CoreResult } from '../model/types.ts';
 import { withDataRanks } from './data-costs.ts';
 import { type RoutedCosts, routedCosts, withoutRouted } from './moe.ts';
-import { PlanReader } from './plan-reader.ts';
 import { solveFree } from './unconstrained.ts';
 
 /** A program whose placement is chosen. */

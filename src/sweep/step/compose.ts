@@ -6,13 +6,15 @@
 import { type Cluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import type { StepSystem } from '../../cost/kernels/call.ts';
 import type { StateBytes } from '../../cost/memory/state-bytes.ts';
-import type { Traffic } from '../../recipes/compare/price.ts';
 import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
 import type { StageSeconds } from '../../simulate/pipeline/play.ts';
 import type { PipelineShape } from '../../simulate/pipeline/schedules.ts';
+import { deviceSums, type Span, sumOver } from '../../step/device-sums.ts';
+import { passesAlone } from '../../step/overlap.ts';
+import type { Traffic } from '../../step/traffic.ts';
+import type { Unit } from '../../step/unit.ts';
 import { PipelinePlayer } from '../model/fast-play.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
-import { passesAlone } from '../model/overlap.ts';
 import type { SweepQuestion } from '../model/question.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { DataGroups } from '../model/states.ts';
@@ -20,13 +22,12 @@ import type { CoreCost } from '../model/types.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 import { type Layout, LayoutUnits, type MadeLayout, type MadeUnits } from './composed-layout.ts';
 import { type DeviceFigures, type Figures, figuresOf, unitsAgain } from './figures.ts';
-import { deviceSums, type Span, sumOver } from './stages/device-sums.ts';
 import { HeldActivations, type HeldBytes } from './stages/held-activations.ts';
 import { isOverInMean, isOverSomewhere, takesAtLeast } from './stages/least-units.ts';
 import { keptUnits } from './stages/selective-recompute.ts';
 import { evenBounds, stageBounds, statedBounds } from './stages/stage-bounds.ts';
 import { stepTraffic } from './step-traffic.ts';
-import { ofModel, type Unit, unitCosts, type UnitRequest } from './units/unit-costs.ts';
+import { ofModel, unitCosts, type UnitRequest } from './units/unit-costs.ts';
 
 /** Puts layouts together. */
 export class Composer {

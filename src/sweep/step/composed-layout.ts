@@ -11,12 +11,14 @@ import { defined } from '../../defined.ts';
 import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import { dtypeNamed } from '../../models/build.ts';
 import { parseModelConfig } from '../../models/families.ts';
-import type { Checkpoint } from '../../recipes/checkpoints.ts';
+import type { Checkpoint } from '../../step/checkpoints.ts';
+import type { Unit } from '../../step/unit.ts';
+import type { CoreParameter } from '../../step/units.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
 import { stepSystem, type SweepQuestion } from '../model/question.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { DataGroups } from '../model/states.ts';
-import type { CoreCost, CoreParameter } from '../model/types.ts';
+import type { CoreCost } from '../model/types.ts';
 import { GroupMaker } from '../rank/data-groups.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
@@ -26,7 +28,6 @@ import {
   ofModel,
   type PassUnit,
   passUnits,
-  type Unit,
   type UnitRequest,
   withStates,
 } from './units/unit-costs.ts';

@@ -21,7 +21,7 @@
  * at best and takes no more memory than it takes at least, and the best plan is as fast too.
  */
 
-import { ROUTED_PARTS } from '../../recipes/checkpoints.ts';
+import { ROUTED_PARTS } from '../../step/checkpoints.ts';
 import type { CoreCost } from '../model/types.ts';
 import { type Fold, type RoutedCosts, type RoutedUnit, routedUnits } from '../rank/moe.ts';
 import type { Composer } from './compose.ts';

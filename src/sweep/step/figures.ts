@@ -2,10 +2,10 @@
 
 import type { MemoryByClass } from '../../recipes/compare/comparison.ts';
 import type { StageSeconds } from '../../simulate/pipeline/play.ts';
+import { type DeviceSums, type Span, sumOver } from '../../step/device-sums.ts';
+import type { Unit } from '../../step/unit.ts';
 import { type ComposedStages, composedStages } from './stages/composed-stages.ts';
-import { type DeviceSums, type Span, sumOver } from './stages/device-sums.ts';
 import type { DevicePlace } from './step-traffic.ts';
-import type { Unit } from './units/unit-costs.ts';
 
 /** A layout put together from the priced parts of one data rank. */
 export interface Figures {

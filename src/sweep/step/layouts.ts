@@ -10,7 +10,7 @@ import { factorizations } from '../../recipes/compare/meshes.ts';
 import { type FoldedSizes, foldProblem } from '../../recipes/expert-mesh.ts';
 import type { ModelFacts } from '../../recipes/inputs/model-facts.ts';
 import { type Finding, lint } from '../../recipes/lint.ts';
-import type { StateMode } from '../../recipes/zero-mode.ts';
+import type { StateMode } from '../../step/zero-mode.ts';
 import {
   layoutInners,
   type LayoutKind,

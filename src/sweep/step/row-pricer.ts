@@ -1,6 +1,6 @@
 /** Prices the layouts of a sweep, tunes each one, and keeps the best. */
 
-import { routedPart } from '../../recipes/checkpoints.ts';
+import { routedPart } from '../../step/checkpoints.ts';
 import type { LayoutTuning } from '../model/layout.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { CoreCost } from '../model/types.ts';

@@ -1,10 +1,10 @@
 /** Gives the collectives of one step on the busiest device of a layout, by kind and mesh axes. */
 
-import { routedPart } from '../../recipes/checkpoints.ts';
-import type { Traffic } from '../../recipes/compare/price.ts';
+import { routedPart } from '../../step/checkpoints.ts';
+import type { Traffic } from '../../step/traffic.ts';
+import type { CoreTraffic, CoreUnit } from '../../step/units.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { Moved } from '../model/states.ts';
-import type { CoreTraffic, CoreUnit } from '../model/types.ts';
 import { type RoutedCosts, routedUnits } from '../rank/moe.ts';
 import { type Ring, ringSeconds, ringSends } from './units/ring.ts';
 import { tokenExchange } from './units/token-exchange.ts';

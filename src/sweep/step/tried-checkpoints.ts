@@ -14,7 +14,7 @@ import {
   programPart,
   type RecomputeModule,
   routedPart,
-} from '../../recipes/checkpoints.ts';
+} from '../../step/checkpoints.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { CoreCost } from '../model/types.ts';
 import { type Fold, type RoutedCosts, routedUnits } from '../rank/moe.ts';

@@ -3,15 +3,15 @@
  * For a free plan these are those of the nearest recipe, and the record says so.
  */
 
-import type { Checkpoint } from '../../recipes/checkpoints.ts';
 import type {
   ComparedLayout,
   ComparedMesh,
   ComparedPlan,
   Comparison,
 } from '../../recipes/compare/comparison.ts';
-import { STATE_MODES, type StateMode } from '../../recipes/zero-mode.ts';
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
+import type { Checkpoint } from '../../step/checkpoints.ts';
+import { STATE_MODES, type StateMode } from '../../step/zero-mode.ts';
 
 /** A part of the plan that the trainer will do in another way. */
 export interface LaunchLoss {

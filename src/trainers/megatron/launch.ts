@@ -4,7 +4,7 @@
  * among them. Source: the argument parser of megatron-core 0.16.
  */
 
-import { isPolicy, modulesOf } from '../../recipes/checkpoints.ts';
+import { isPolicy, modulesOf } from '../../step/checkpoints.ts';
 import {
   differences,
   hasEqualStages,

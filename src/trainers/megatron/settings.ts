@@ -6,7 +6,7 @@
 
 import type { Fp8Recipe } from '../../cost/kernels/software.ts';
 import type { Gradients } from '../../cost/memory/state-bytes.ts';
-import { moduleSet, RECOMPUTE_MODULES, type RecomputeModule } from '../../recipes/checkpoints.ts';
+import { moduleSet, RECOMPUTE_MODULES, type RecomputeModule } from '../../step/checkpoints.ts';
 import {
   type LayoutDraft,
   type LayoutModel,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import { DEFAULT_SOFTWARE } from '../../../src/cost/kernels/software.ts';
-import type { StateMode } from '../../../src/recipes/zero-mode.ts';
+import type { StateMode } from '../../../src/step/zero-mode.ts';
 import { compareModel } from '../../../src/sweep/compare-model.ts';
 import { compareLayout } from '../../../src/sweep/layout/compare-layout.ts';
 import { parseLayout } from '../../../src/sweep/layout/parse-layout.ts';

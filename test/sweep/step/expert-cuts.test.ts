@@ -2,13 +2,14 @@ import { describe, expect, it } from 'vitest';
 
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { parseModelConfig } from '../../../src/models/families.ts';
+import { type CoreParameter } from '../../../src/step/units.ts';
 import { compareModel } from '../../../src/sweep/compare-model.ts';
 import { sweepComparison } from '../../../src/sweep/conclude.ts';
 import { coreRequest, type LayoutSizes } from '../../../src/sweep/model/layout.ts';
 import type { SweepQuestion } from '../../../src/sweep/model/question.ts';
 import { layerKinds } from '../../../src/sweep/model/representative-layers.ts';
 import { parameterCost } from '../../../src/sweep/model/states.ts';
-import { coreKey, type CoreParameter } from '../../../src/sweep/model/types.ts';
+import { coreKey } from '../../../src/sweep/model/types.ts';
 import { GroupMaker } from '../../../src/sweep/rank/data-groups.ts';
 import { Front, lessCut } from '../../../src/sweep/step/expert-cuts.ts';
 import type { PricedRow } from '../../../src/sweep/step/row-pricer.ts';

@@ -5,8 +5,8 @@
  * than another of the same plan.
  */
 
-import { leastVisible } from '../../model/overlap.ts';
-import type { Unit } from '../units/unit-costs.ts';
+import { leastVisible } from '../../../step/overlap.ts';
+import type { Unit } from '../../../step/unit.ts';
 import type { HeldBytes } from './held-activations.ts';
 
 /** For every built unit the lesser of both ways; states and their moves are the same in both. */

@@ -3,7 +3,7 @@
  * of each stage's device.
  */
 
-import type { Unit } from '../units/unit-costs.ts';
+import type { Unit } from '../../../step/unit.ts';
 import type { HeldBytes } from './held-activations.ts';
 
 /**

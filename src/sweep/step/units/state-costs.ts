@@ -8,6 +8,7 @@ import { COLLECTIVE_KINDS, dimsMask } from '../../../cost/collective-model.ts';
 import type { StepSoftware } from '../../../cost/kernels/software.ts';
 import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
 import { defined } from '../../../defined.ts';
+import type { CoreParameter } from '../../../step/units.ts';
 import type { LayoutKind } from '../../model/layout.ts';
 import {
   type DataGroups,
@@ -17,7 +18,6 @@ import {
   type StateMove,
   type StateMoving,
 } from '../../model/states.ts';
-import type { CoreParameter } from '../../model/types.ts';
 
 /** How software moves what the units of a device have. */
 export interface UnitMoving extends Omit<StateMoving, 'priced' | 'state' | 'listed'> {

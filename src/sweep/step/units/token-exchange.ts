@@ -3,7 +3,7 @@
  * the cheapest exchange.
  */
 
-import { ringBytes } from '../../../recipes/compare/price.ts';
+import { ringBytes } from '../../../step/traffic.ts';
 import type { DataGroups, Moved } from '../../model/states.ts';
 import type { RoutedCosts } from '../../rank/moe.ts';
 

@@ -6,52 +6,18 @@
 import { type CallTime, memoryCall, type StepSystem } from '../../../cost/kernels/call.ts';
 import { trafficSeconds } from '../../../cost/kernels/seconds.ts';
 import { internalError } from '../../../errors.ts';
-import { type Checkpoint, programPart, routedPart } from '../../../recipes/checkpoints.ts';
+import { type Checkpoint, programPart, routedPart } from '../../../step/checkpoints.ts';
+import { type Beside, exchangeBeside, roomIn, tensorBeside } from '../../../step/overlap.ts';
+import type { Unit } from '../../../step/unit.ts';
+import type { ByCheckpoint, CoreUnit, PassSeconds } from '../../../step/units.ts';
 import type { LayoutKind, LayoutSizes } from '../../model/layout.ts';
-import {
-  type Beside,
-  exchangeBeside,
-  roomIn,
-  type StateMoves,
-  tensorBeside,
-} from '../../model/overlap.ts';
 import type { LayerKinds } from '../../model/representative-layers.ts';
 import type { DataGroups } from '../../model/states.ts';
-import type { ByCheckpoint, CoreCost, CoreUnit, PassSeconds } from '../../model/types.ts';
+import type { CoreCost } from '../../model/types.ts';
 import { type RoutedCosts, type RoutedUnit, routedUnits } from '../../rank/moe.ts';
 import { type Ring, ringSeconds } from './ring.ts';
 import { NO_STATES, type StateCosts, type StateSums } from './state-costs.ts';
 import { tokenExchange } from './token-exchange.ts';
-
-/**
- * One unit of the whole model under a layout, a checkpointing policy and a way to gather;
- * `StateMoves` are not in its seconds.
- */
-export interface Unit extends StateMoves {
-  readonly forward: number;
-  readonly input: number;
-  readonly weight: number;
-  /** Seconds of all passes. */
-  readonly compute: number;
-  /** Exchanges of tokens with experts, of all passes. */
-  readonly exchange: number;
-  /**
-   * For a paired schedule, the savings of the passes where they overlap with another microbatch;
-   * their seconds are without it.
-   */
-  readonly pairedForward: number;
-  readonly pairedBackward: number;
-  readonly states: readonly [parameter: number, gradient: number, optimizer: number];
-  readonly keptBytes: number;
-  readonly temporaryBytes: number;
-  /** Bytes of its gathered parameters, while a neighbour is at work. */
-  readonly prefetchedBytes: number;
-  /** Seconds of the optimizer's update. */
-  readonly update: number;
-  readonly boundaryBytes: number;
-  /** Seconds to hand the result to the next stage. */
-  readonly boundary: number;
-}
 
 /** The data that the units of a layout are made from. */
 export interface UnitRequest {

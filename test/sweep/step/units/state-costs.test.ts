@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 
 import { loadCluster } from '../../../../src/cost/hardware/load-cluster.ts';
 import type { StateBytes } from '../../../../src/cost/memory/state-bytes.ts';
-import type { CoreParameter } from '../../../../src/sweep/model/types.ts';
+import type { CoreParameter } from '../../../../src/step/units.ts';
 import { GroupMaker } from '../../../../src/sweep/rank/data-groups.ts';
 import { stateCosts, type UnitMoving } from '../../../../src/sweep/step/units/state-costs.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
-import { deviceSums } from '../../../src/sweep/step/stages/device-sums.ts';
-import type { Unit } from '../../../src/sweep/step/units/unit-costs.ts';
+import { deviceSums } from '../../src/step/device-sums.ts';
+import type { Unit } from '../../src/step/unit.ts';
 
 const unit = (prefetchedBytes: number): Unit => ({
   forwardRoom: 0,

@@ -7,10 +7,10 @@ import { DTYPE_BYTES } from '../../../src/graph/types.ts';
 import { elementCount } from '../../../src/graph/value.ts';
 import { parseModelConfig } from '../../../src/models/families.ts';
 import { bind } from '../../../src/ops/record/infer.ts';
+import { graphUnits } from '../../../src/step/read/graph-units.ts';
+import { programKernels } from '../../../src/step/read/program-kernels.ts';
 import { dataflow } from '../../../src/strategy/dataflow.ts';
 import { lossProgram, withBackward } from '../../../src/sweep/model/representative-layers.ts';
-import { graphUnits } from '../../../src/sweep/model/units.ts';
-import { programKernels } from '../../../src/sweep/rank/program-kernels.ts';
 import { TABLE } from '../../plan/support.ts';
 
 const [batch, sequence, hidden, ffn] = [2, 512, 1024, 4096];

@@ -7,7 +7,7 @@ import { roleName } from '../../graph/nodes.ts';
 import { type GraphIndex, indexGraph } from '../../graph/order.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { layerOf } from './representative-layers.ts';
+import { layerOf } from '../layers.ts';
 
 /**
  * In which pass a call runs; the gradients of weights are a pass of their own for schedules that

@@ -6,9 +6,9 @@
 import { COLLECTIVE_KINDS } from '../../../cost/collective-model.ts';
 import type { Model } from '../../../plan/model/model.ts';
 import { collectivesInside } from '../../../plan/model/node-costs.ts';
-import { ringBytes } from '../../../recipes/compare/price.ts';
-import type { CoreTraffic, DataExtra } from '../../model/types.ts';
-import type { GraphUnits } from '../../model/units.ts';
+import { ringBytes } from '../../traffic.ts';
+import type { CoreTraffic, DataExtra } from '../../units.ts';
+import type { GraphUnits } from '../graph-units.ts';
 import type { Move } from './pending-sums.ts';
 
 /** Kinds of steps that are collectives, not copies. */

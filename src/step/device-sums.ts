@@ -3,9 +3,9 @@
  * device. A sweep adds up hundreds of thousands of devices, so all sums are made in one pass.
  */
 
-import type { StageSeconds } from '../../../simulate/pipeline/play.ts';
-import { type Saved, savedInRun, savedInStep } from '../../model/overlap.ts';
-import type { Unit } from '../units/unit-costs.ts';
+import type { StageSeconds } from '../simulate/pipeline/play.ts';
+import { type Saved, savedInRun, savedInStep } from './overlap.ts';
+import type { Unit } from './unit.ts';
 
 /** A chunk of layers: its first unit, and the one behind its last. */
 export interface Span {

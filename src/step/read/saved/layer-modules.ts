@@ -12,8 +12,8 @@ import {
   moduleSet,
   RECOMPUTE_MODULES,
   type RecomputeModule,
-} from '../../../recipes/checkpoints.ts';
-import { pathInLayer } from '../../model/representative-layers.ts';
+} from '../../checkpoints.ts';
+import { pathInLayer } from '../../layers.ts';
 
 const NORM = /(norm|ln)(_\d+)?$/i;
 const ATTENTION = /^(self_attn|attn|attention)(?=\.|$)/;

@@ -9,8 +9,8 @@ import { DTYPE_BYTES } from '../../graph/types.ts';
 import { shardCode } from '../../mesh/sharding/space.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { Model } from '../../plan/model/model.ts';
-import type { CoreParameter } from '../model/types.ts';
-import type { GraphUnits } from '../model/units.ts';
+import type { CoreParameter } from '../units.ts';
+import type { GraphUnits } from './graph-units.ts';
 import type { Move } from './moves/pending-sums.ts';
 
 /**

@@ -10,14 +10,9 @@ import type { OperatorTable } from '../../../ops/record/table.ts';
 import { narrowPoints } from '../../../passes/checkpoint/policies.ts';
 import { mayRecompute } from '../../../passes/checkpoint/repeatable.ts';
 import { backwardStart } from '../../../passes/plannable/weight-views.ts';
-import {
-  type Checkpoint,
-  isPolicy,
-  modulesOf,
-  type POLICIES,
-} from '../../../recipes/checkpoints.ts';
-import { layerOf } from '../../model/representative-layers.ts';
-import type { GraphUnits } from '../../model/units.ts';
+import { type Checkpoint, isPolicy, modulesOf, type POLICIES } from '../../checkpoints.ts';
+import { layerOf } from '../../layers.ts';
+import type { GraphUnits } from '../graph-units.ts';
 import { moduleOfCall } from './layer-modules.ts';
 import { type FusedCalls, keptInMemory } from './made-again.ts';
 

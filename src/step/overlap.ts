@@ -3,8 +3,8 @@
  * tensor-parallel collectives and token exchanges.
  */
 
-import { FITTED } from '../../cost/kernels/fitted.ts';
-import type { PassSeconds } from './types.ts';
+import { FITTED } from '../cost/kernels/fitted.ts';
+import type { PassSeconds } from './units.ts';
 
 /**
  * The share of compute that can hide collectives, as frameworks overlap them. Collectives of

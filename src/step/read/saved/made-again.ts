@@ -8,7 +8,7 @@
 import type { StepSoftware } from '../../../cost/kernels/software.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import type { GraphUnits } from '../../model/units.ts';
+import type { GraphUnits } from '../graph-units.ts';
 import { isJoined, ONE_KERNEL } from '../joined-calls.ts';
 
 /** Which values a kernel can make again. */

@@ -13,7 +13,7 @@ import {
 import type { Graph } from '../../graph/types.ts';
 import type { TypedContext } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { GraphUnits } from '../model/units.ts';
+import type { GraphUnits } from './graph-units.ts';
 import { isJoined, ONE_KERNEL } from './joined-calls.ts';
 
 /** The placed program as kernels are priced from it. */

@@ -8,7 +8,7 @@ import { isPartialCode } from '../../../mesh/sharding/space.ts';
 import { elements } from '../../../ops/record/record.ts';
 import type { Routes } from '../../../plan/choice/routes.ts';
 import type { Model, Use } from '../../../plan/model/model.ts';
-import type { GraphUnits } from '../../model/units.ts';
+import type { GraphUnits } from '../graph-units.ts';
 
 /** One redistribution on the way of a value to a use. */
 export interface Step {

@@ -8,7 +8,7 @@
 import type { StepSystem } from '../../../cost/kernels/call.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Model, Use } from '../../../plan/model/model.ts';
-import type { GraphUnits } from '../../model/units.ts';
+import type { GraphUnits } from '../graph-units.ts';
 import type { Step } from './pending-sums.ts';
 
 export class NarrowGathers {

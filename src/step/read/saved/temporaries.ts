@@ -2,7 +2,7 @@
 
 import { planMemoryTimeline } from '../../../plan/choice/timeline.ts';
 import type { Model } from '../../../plan/model/model.ts';
-import type { GraphUnits } from '../../model/units.ts';
+import type { GraphUnits } from '../graph-units.ts';
 import type { GatheredRepeats } from './key-values.ts';
 
 /** The values of a program that are kept for the backward pass, and those that are made twice. */

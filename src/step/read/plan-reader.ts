@@ -12,7 +12,7 @@ import { Routes } from '../../plan/choice/routes.ts';
 import type { Model, Use } from '../../plan/model/model.ts';
 import { localCall } from '../../plan/model/node-costs.ts';
 import { moved } from '../../plan/model/tables.ts';
-import { type Checkpoint, modulesOf, POLICIES, programPart } from '../../recipes/checkpoints.ts';
+import { type Checkpoint, modulesOf, POLICIES, programPart } from '../checkpoints.ts';
 import {
   type ByCheckpoint,
   type ContextPass,
@@ -21,9 +21,9 @@ import {
   type CoreUnit,
   type DataExtra,
   type PassSeconds,
-} from '../model/types.ts';
-import { type GraphUnits, graphUnits, type PassOf } from '../model/units.ts';
+} from '../units.ts';
 import { gradientRoots } from './gradient-roots.ts';
+import { type GraphUnits, graphUnits, type PassOf } from './graph-units.ts';
 import { NarrowGathers } from './moves/narrow-gathers.ts';
 import { localBytes, type Move, PARTS, PendingSums, type Step } from './moves/pending-sums.ts';
 import { COLLECTIVES, dataExtras, unitTraffic } from './moves/plan-collectives.ts';

@@ -7,7 +7,7 @@ import { isPartialCode, REPLICATE_CODE } from '../../../mesh/sharding/space.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Routes } from '../../../plan/choice/routes.ts';
 import type { Model, Use } from '../../../plan/model/model.ts';
-import { keyValuePaths } from '../../../recipes/key-values.ts';
+import { keyValuePaths } from '../attention-paths.ts';
 
 /** Keys or values that are gathered over `cp` and repeated for the query heads that share them. */
 export interface GatheredRepeats {
