@@ -182,14 +182,15 @@ const inside = {
   ],
   step: [
     ['checkpoints', 'layers', 'traffic', 'units', 'zero-mode'],
-    ['overlap'],
-    ['unit'],
+    ['layout', 'overlap', 'states'],
+    ['data-groups', 'unit'],
     ['device-sums', 'read'],
+    ['costs'],
   ],
   'step/read': [
     ['attention-paths', 'gradient-roots', 'graph-units', 'joined-calls'],
     ['moves', 'program-kernels', 'saved'],
-    ['parameters'],
+    ['moe', 'parameters'],
     ['plan-reader'],
   ],
   sweep: [
@@ -202,12 +203,7 @@ const inside = {
     ['planning'],
     ['layout', 'pipeline'],
   ],
-  'sweep/rank': [
-    ['data-groups', 'tied-embedding', 'unconstrained'],
-    ['data-costs'],
-    ['moe'],
-    ['rank-price'],
-  ],
+  'sweep/rank': [['data-costs', 'tied-embedding', 'unconstrained'], ['rank-price']],
   'sweep/step': [
     ['faster-links', 'layouts', 'tried-checkpoints', 'units'],
     ['stages', 'step-traffic'],

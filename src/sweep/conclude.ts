@@ -12,7 +12,7 @@ import { DeviceMesh } from '../mesh/devices/mesh.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../recipes/compare/comparison.ts';
 import { dominators, paretoFront, type ParetoPoint } from '../recipes/compare/pareto.ts';
 import { isPolicy, modulesOf } from '../step/checkpoints.ts';
-import { allocationOfLayout, type LayoutSizes } from './model/layout.ts';
+import { allocationOfLayout, type LayoutSizes } from '../step/layout.ts';
 import type { SweepQuestion } from './model/question.ts';
 import { coreOf, type NamedRow, Reasons } from './reasons.ts';
 import type { CutsLeftOut } from './step/expert-cuts.ts';

@@ -1,7 +1,8 @@
 /** Takes the best plans of a sweep and gives the unrestricted optimum on the same model dims. */
 
 import { meshSize } from '../mesh/devices/mesh.ts';
-import { coreRequest, planName } from './model/layout.ts';
+import { planName } from '../step/layout.ts';
+import { coreRequest } from './model/types.ts';
 import { type CoreCost, coreKey, type CoreRequest } from './model/types.ts';
 import type { LayoutRow } from './step/layouts.ts';
 import { better, order, type PricedRow, RowPricer } from './step/row-pricer.ts';

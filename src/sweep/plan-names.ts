@@ -2,8 +2,8 @@
 
 import { ShardwrightError, suggestion } from '../errors.ts';
 import { NAMED_RECIPES } from '../recipes/registry.ts';
+import type { Fold } from '../step/read/moe.ts';
 import { STATE_MODES } from '../step/zero-mode.ts';
-import type { Fold } from './rank/moe.ts';
 import type { AskedPlans } from './step/layouts.ts';
 
 const PARTS = [

@@ -9,7 +9,7 @@ import type { ComparedPlan } from '../recipes/compare/comparison.ts';
 import { recomputeText } from '../recipes/recompute-text.ts';
 import type { Traffic } from '../step/traffic.ts';
 import { bytesText, excessOver, secondsText } from '../units.ts';
-import { coreRequest } from './model/layout.ts';
+import { coreRequest } from './model/types.ts';
 import { type CoreCost, coreKey } from './model/types.ts';
 import type { PricedRow } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';

@@ -12,11 +12,11 @@ import { DeviceMesh, meshSize } from '../mesh/devices/mesh.ts';
 import { dtypeNamed } from '../models/build.ts';
 import type { ModelConfig } from '../models/families.ts';
 import { Deadline } from '../plan/request/deadline.ts';
-import { coreRequest } from './model/layout.ts';
+import type { RoutedCosts } from '../step/read/moe.ts';
 import type { SweepQuestion } from './model/question.ts';
 import type { LayerKinds } from './model/representative-layers.ts';
+import { coreRequest } from './model/types.ts';
 import { type CoreCost, coreKey, type CoreRequest } from './model/types.ts';
-import type { RoutedCosts } from './rank/moe.ts';
 import { Composer } from './step/compose.ts';
 import {
   type CutRow,

@@ -8,14 +8,14 @@ import {
   RECOMPUTE_MODULES,
   type RecomputeModule,
 } from '../../src/step/checkpoints.ts';
+import type { LayoutKind, LayoutSizes } from '../../src/step/layout.ts';
 import type { CoreUnit } from '../../src/step/units.ts';
 import { compareModel } from '../../src/sweep/compare-model.ts';
 import { parseLayout } from '../../src/sweep/layout/parse-layout.ts';
 import { LayoutPricer } from '../../src/sweep/layout/price-layout.ts';
-import type { LayoutKind, LayoutSizes } from '../../src/sweep/model/layout.ts';
-import { coreRequest } from '../../src/sweep/model/layout.ts';
 import type { SweepQuestion } from '../../src/sweep/model/question.ts';
 import type { CoreCost } from '../../src/sweep/model/types.ts';
+import { coreRequest } from '../../src/sweep/model/types.ts';
 import { CoreSolver } from '../../src/sweep/rank/rank-price.ts';
 import { Composer } from '../../src/sweep/step/compose.ts';
 import type { Figures } from '../../src/sweep/step/figures.ts';

@@ -2,8 +2,9 @@ import { describe, expect, it } from 'vitest';
 
 import { DEFAULT_SOFTWARE, type StepSoftware } from '../../src/cost/kernels/software.ts';
 import { recomputeText } from '../../src/recipes/recompute-text.ts';
-import { coreRequest, type LayoutSizes } from '../../src/sweep/model/layout.ts';
+import { type LayoutSizes } from '../../src/step/layout.ts';
 import type { SweepQuestion } from '../../src/sweep/model/question.ts';
+import { coreRequest } from '../../src/sweep/model/types.ts';
 import { CoreSolver } from '../../src/sweep/rank/rank-price.ts';
 import { Composer } from '../../src/sweep/step/compose.ts';
 import { TABLE } from '../plan/support.ts';

@@ -3,6 +3,10 @@ import { describe, expect, it } from 'vitest';
 
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { passOrder } from '../../src/simulate/pipeline/schedules.ts';
+import { ringSeconds, ringSends } from '../../src/step/costs/ring.ts';
+import { reaches, tokenExchange } from '../../src/step/costs/token-exchange.ts';
+import { GroupMaker } from '../../src/step/data-groups.ts';
+import type { LayoutSizes } from '../../src/step/layout.ts';
 import {
   beside,
   exchangeBeside,
@@ -12,14 +16,10 @@ import {
   type StateMoves,
   tensorBeside,
 } from '../../src/step/overlap.ts';
+import { type DataGroups, parameterCost } from '../../src/step/states.ts';
 import type { Unit } from '../../src/step/unit.ts';
 import type { CoreParameter } from '../../src/step/units.ts';
-import type { LayoutSizes } from '../../src/sweep/model/layout.ts';
-import { type DataGroups, parameterCost } from '../../src/sweep/model/states.ts';
-import { GroupMaker } from '../../src/sweep/rank/data-groups.ts';
 import { keptUnits } from '../../src/sweep/step/stages/selective-recompute.ts';
-import { ringSeconds, ringSends } from '../../src/sweep/step/units/ring.ts';
-import { reaches, tokenExchange } from '../../src/sweep/step/units/token-exchange.ts';
 
 const cluster = loadCluster('dgx-h100');
 const sizes = { pp: 1, dp_replicate: 1, dp_shard: 8, cp: 1, tp: 1, ep: 1 };

@@ -9,7 +9,7 @@ import type {
   ComparedPlan,
   Comparison,
 } from '../../src/recipes/compare/comparison.ts';
-import { type LayoutKind, meshText, planName } from '../../src/sweep/model/layout.ts';
+import { type LayoutKind, meshText, planName } from '../../src/step/layout.ts';
 import { launchFiles } from '../../src/trainers/launch-files.ts';
 import type { LaunchFile } from '../../src/trainers/layout/launched-layout.ts';
 

@@ -15,7 +15,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import type { AskedLayout, Certainty } from '../../recipes/compare/comparison.ts';
 import { UNCUT_STREAM } from '../../recipes/expert-mesh.ts';
 import type { Checkpoint } from '../../step/checkpoints.ts';
-import { meshText, planName } from '../model/layout.ts';
+import { meshText, planName } from '../../step/layout.ts';
 import {
   softwareInFp8,
   softwareWithGradients,

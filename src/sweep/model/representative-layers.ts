@@ -35,6 +35,11 @@ export interface LayerKinds {
   readonly tied: boolean;
 }
 
+/** What the built layers have, and the units around them, for the whole model, in its order. */
+export function ofModel<T>(built: readonly T[], { standsFor }: Pick<LayerKinds, 'standsFor'>): T[] {
+  return [built[0], ...standsFor.map((l) => built[l + 1]), built[built.length - 1]];
+}
+
 interface TokenSizes {
   readonly batch: number;
   readonly sequence: number;

@@ -6,6 +6,7 @@
 
 import type { Part } from '../../recipes/parts.ts';
 import type { Checkpoint } from '../../step/checkpoints.ts';
+import type { LayoutKind, LayoutSizes } from '../../step/layout.ts';
 import type { CoreParameter, CoreTraffic, CoreUnit, DataExtra } from '../../step/units.ts';
 import type { DataRanks } from '../../step/zero-mode.ts';
 
@@ -60,4 +61,24 @@ export type CoreResult =
 /** A program by its sequences and axes: there is one of each in a sweep. */
 export function coreKey({ microbatch, axes }: CoreRequest): string {
   return `${microbatch};${axes.map((a) => `${a.name}=${a.size}:${a.part ?? 'free'}`).join(',')}`;
+}
+
+/** The program of a data rank of a layout. */
+export function coreRequest(sizes: LayoutSizes, kind: LayoutKind, microbatch: number): CoreRequest {
+  const axes: CoreAxis[] = [];
+  if (sizes.cp > 1)
+    axes.push({
+      name: kind.context === 'ulysses' ? 'sp' : 'cp',
+      size: sizes.cp,
+      ...(kind.free === true ? {} : { part: kind.context === 'ulysses' ? 'ulysses' : 'context' }),
+    });
+  if (sizes.tp > 1)
+    axes.push({
+      name: 'tp',
+      size: sizes.tp,
+      ...(kind.free === true
+        ? {}
+        : { part: kind.sequenceParallel ? 'tensor-sequence' : 'tensor-whole' }),
+    });
+  return { microbatch, axes };
 }

@@ -7,8 +7,8 @@ import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { Price } from '../../cost/hardware/operation.ts';
 import { type RunCost, runCost } from '../../cost/training/run-cost.ts';
 import type { Comparison } from '../../recipes/compare/comparison.ts';
+import { allocationOfLayout, type LayoutSizes } from '../../step/layout.ts';
 import { countedText, countText } from '../../units.ts';
-import { allocationOfLayout, type LayoutSizes } from '../model/layout.ts';
 import type { SweepQuestion } from '../model/question.ts';
 
 /** A run of so many tokens, and the price of a device-hour where the cluster states none. */

@@ -12,11 +12,11 @@ import type { Model } from '../../plan/model/model.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { Recosting } from '../../solver/problem/recost.ts';
 import type { Problem } from '../../solver/types.ts';
+import { GroupMaker } from '../../step/data-groups.ts';
 import { graphUnits } from '../../step/read/graph-units.ts';
+import { type DataGroups, type ParameterCost, parameterCost } from '../../step/states.ts';
 import type { CoreParameter } from '../../step/units.ts';
 import type { DataRanks } from '../../step/zero-mode.ts';
-import { type DataGroups, type ParameterCost, parameterCost } from '../model/states.ts';
-import { GroupMaker } from './data-groups.ts';
 
 /** What the moves of data ranks are priced with. */
 interface DataPrices {

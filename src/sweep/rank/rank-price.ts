@@ -24,6 +24,7 @@ import { priceRestriction } from '../../recipes/compare/price.ts';
 import { applyRecipe } from '../../recipes/recipes.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import type { Problem } from '../../solver/types.ts';
+import { type RoutedCosts, routedCosts, withoutRouted } from '../../step/read/moe.ts';
 import { PlanReader } from '../../step/read/plan-reader.ts';
 import type { DataExtra } from '../../step/units.ts';
 import { stepSystem, type SweepQuestion } from '../model/question.ts';
@@ -35,7 +36,6 @@ import {
 } from '../model/representative-layers.ts';
 import type { CoreCost, CoreRequest, CoreResult } from '../model/types.ts';
 import { withDataRanks } from './data-costs.ts';
-import { type RoutedCosts, routedCosts, withoutRouted } from './moe.ts';
 import { solveFree } from './unconstrained.ts';
 
 /** A program whose placement is chosen. */

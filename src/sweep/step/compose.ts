@@ -9,17 +9,19 @@ import type { StateBytes } from '../../cost/memory/state-bytes.ts';
 import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
 import type { StageSeconds } from '../../simulate/pipeline/play.ts';
 import type { PipelineShape } from '../../simulate/pipeline/schedules.ts';
+import { unitCosts, type UnitRequest } from '../../step/costs/unit-costs.ts';
 import { deviceSums, type Span, sumOver } from '../../step/device-sums.ts';
+import type { LayoutKind, LayoutSizes, LayoutTuning } from '../../step/layout.ts';
 import { passesAlone } from '../../step/overlap.ts';
+import type { RoutedCosts } from '../../step/read/moe.ts';
+import type { DataGroups } from '../../step/states.ts';
 import type { Traffic } from '../../step/traffic.ts';
 import type { Unit } from '../../step/unit.ts';
 import { PipelinePlayer } from '../model/fast-play.ts';
-import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
 import type { SweepQuestion } from '../model/question.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
-import type { DataGroups } from '../model/states.ts';
+import { ofModel } from '../model/representative-layers.ts';
 import type { CoreCost } from '../model/types.ts';
-import type { RoutedCosts } from '../rank/moe.ts';
 import { type Layout, LayoutUnits, type MadeLayout, type MadeUnits } from './composed-layout.ts';
 import { type DeviceFigures, type Figures, figuresOf, unitsAgain } from './figures.ts';
 import { HeldActivations, type HeldBytes } from './stages/held-activations.ts';
@@ -27,7 +29,6 @@ import { isOverInMean, isOverSomewhere, takesAtLeast } from './stages/least-unit
 import { keptUnits } from './stages/selective-recompute.ts';
 import { evenBounds, stageBounds, statedBounds } from './stages/stage-bounds.ts';
 import { stepTraffic } from './step-traffic.ts';
-import { ofModel, unitCosts, type UnitRequest } from './units/unit-costs.ts';
 
 /** Puts layouts together. */
 export class Composer {

@@ -12,25 +12,25 @@ import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import { dtypeNamed } from '../../models/build.ts';
 import { parseModelConfig } from '../../models/families.ts';
 import type { Checkpoint } from '../../step/checkpoints.ts';
-import type { Unit } from '../../step/unit.ts';
-import type { CoreParameter } from '../../step/units.ts';
-import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
-import { stepSystem, type SweepQuestion } from '../model/question.ts';
-import type { LayerKinds } from '../model/representative-layers.ts';
-import type { DataGroups } from '../model/states.ts';
-import type { CoreCost } from '../model/types.ts';
-import { GroupMaker } from '../rank/data-groups.ts';
-import type { RoutedCosts } from '../rank/moe.ts';
-import { endsSumSeconds } from '../rank/tied-embedding.ts';
-import { type LeastUnits, leastUnits } from './stages/least-units.ts';
-import { type StateCosts, stateCosts, type UnitMoving } from './units/state-costs.ts';
+import { type StateCosts, stateCosts, type UnitMoving } from '../../step/costs/state-costs.ts';
 import {
-  ofModel,
   type PassUnit,
   passUnits,
   type UnitRequest,
   withStates,
-} from './units/unit-costs.ts';
+} from '../../step/costs/unit-costs.ts';
+import { GroupMaker } from '../../step/data-groups.ts';
+import type { LayoutKind, LayoutSizes, LayoutTuning } from '../../step/layout.ts';
+import type { RoutedCosts } from '../../step/read/moe.ts';
+import type { DataGroups } from '../../step/states.ts';
+import type { Unit } from '../../step/unit.ts';
+import type { CoreParameter } from '../../step/units.ts';
+import { stepSystem, type SweepQuestion } from '../model/question.ts';
+import type { LayerKinds } from '../model/representative-layers.ts';
+import { ofModel } from '../model/representative-layers.ts';
+import type { CoreCost } from '../model/types.ts';
+import { endsSumSeconds } from '../rank/tied-embedding.ts';
+import { type LeastUnits, leastUnits } from './stages/least-units.ts';
 
 /** A mesh and what its dims do. */
 export interface Layout {

@@ -22,11 +22,11 @@
  */
 
 import { ROUTED_PARTS } from '../../step/checkpoints.ts';
+import { tokenExchange } from '../../step/costs/token-exchange.ts';
+import { type Fold, type RoutedCosts, type RoutedUnit, routedUnits } from '../../step/read/moe.ts';
 import type { CoreCost } from '../model/types.ts';
-import { type Fold, type RoutedCosts, type RoutedUnit, routedUnits } from '../rank/moe.ts';
 import type { Composer } from './compose.ts';
 import type { LayoutRow } from './layouts.ts';
-import { tokenExchange } from './units/token-exchange.ts';
 
 /** Plans with cut experts that were not priced, by the proof that spares them. */
 export interface CutsLeftOut {

@@ -10,16 +10,16 @@ import { factorizations } from '../../recipes/compare/meshes.ts';
 import { type FoldedSizes, foldProblem } from '../../recipes/expert-mesh.ts';
 import type { ModelFacts } from '../../recipes/inputs/model-facts.ts';
 import { type Finding, lint } from '../../recipes/lint.ts';
-import type { StateMode } from '../../step/zero-mode.ts';
 import {
   layoutInners,
   type LayoutKind,
   type LayoutSizes,
   meshText,
   planName,
-} from '../model/layout.ts';
+} from '../../step/layout.ts';
+import type { Fold } from '../../step/read/moe.ts';
+import type { StateMode } from '../../step/zero-mode.ts';
 import type { SweepQuestion } from '../model/question.ts';
-import type { Fold } from '../rank/moe.ts';
 
 /** One plan on one mesh, before it is priced. */
 export interface LayoutRow {

@@ -1,10 +1,10 @@
 /** Prices the layouts of a sweep, tunes each one, and keeps the best. */
 
 import { routedPart } from '../../step/checkpoints.ts';
-import type { LayoutTuning } from '../model/layout.ts';
+import type { LayoutTuning } from '../../step/layout.ts';
+import type { RoutedCosts } from '../../step/read/moe.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { CoreCost } from '../model/types.ts';
-import type { RoutedCosts } from '../rank/moe.ts';
 import type { Composer } from './compose.ts';
 import type { Figures } from './figures.ts';
 import type { LayoutRow } from './layouts.ts';

@@ -1,14 +1,14 @@
 /** Gives the collectives of one step on the busiest device of a layout, by kind and mesh axes. */
 
 import { routedPart } from '../../step/checkpoints.ts';
+import { type Ring, ringSeconds, ringSends } from '../../step/costs/ring.ts';
+import { tokenExchange } from '../../step/costs/token-exchange.ts';
+import { ringOf, type UnitRequest } from '../../step/costs/unit-costs.ts';
+import { type RoutedCosts, routedUnits } from '../../step/read/moe.ts';
+import type { Moved } from '../../step/states.ts';
 import type { Traffic } from '../../step/traffic.ts';
 import type { CoreTraffic, CoreUnit } from '../../step/units.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
-import type { Moved } from '../model/states.ts';
-import { type RoutedCosts, routedUnits } from '../rank/moe.ts';
-import { type Ring, ringSeconds, ringSends } from './units/ring.ts';
-import { tokenExchange } from './units/token-exchange.ts';
-import { ringOf, type UnitRequest } from './units/unit-costs.ts';
 
 /** The place in the pipeline of the device that works longest. */
 export interface DevicePlace {

@@ -15,9 +15,9 @@ import {
   type RecomputeModule,
   routedPart,
 } from '../../step/checkpoints.ts';
+import { type Fold, type RoutedCosts, routedUnits } from '../../step/read/moe.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { CoreCost } from '../model/types.ts';
-import { type Fold, type RoutedCosts, routedUnits } from '../rank/moe.ts';
 
 /**
  * The share, of the saving by recomputing whole layers, by which a choice must save more than

@@ -1,9 +1,9 @@
 /** The jobs of a sweep and their answers, as messages that threads can exchange. */
 
+import type { RoutedCosts } from '../../step/read/moe.ts';
 import type { SweepQuestion } from '../model/question.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { CoreRequest, CoreResult } from '../model/types.ts';
-import type { RoutedCosts } from '../rank/moe.ts';
 
 /** The job of a thread: a program of a data rank, or the routed blocks of its tokens. */
 export type SweepJob =

@@ -4,9 +4,9 @@
  */
 
 import { internalError } from '../../../errors.ts';
+import type { LayoutTuning } from '../../../step/layout.ts';
 import type { Unit } from '../../../step/unit.ts';
 import { balancedCuts, type CutUnit } from '../../model/balanced-cuts.ts';
-import type { LayoutTuning } from '../../model/layout.ts';
 
 /** The built units of a layout, and which of them every unit of the model is. */
 interface StagedUnits {

@@ -1,7 +1,7 @@
 /** Prices ring attention (arXiv:2310.01889): the seconds of sends that attention does not hide. */
 
-import { type Beside, beside } from '../../../step/overlap.ts';
-import type { ContextPass } from '../../../step/units.ts';
+import { type Beside, beside } from '../overlap.ts';
+import type { ContextPass } from '../units.ts';
 
 /**
  * Sends of one block to the next rank in a pass: keys and values, backward their gradients too,

@@ -1,18 +1,14 @@
-/**
- * The layout of a sweep: sizes of the mesh dims, how the sequence is cut, what is tuned; gives a
- * layout's names and the request of its per-rank program.
- */
+/** The layout of a step: sizes of the mesh dims, how the sequence is cut, what is tuned; names. */
 
 import {
   type Allocation,
   allocationOf,
   type Hosts,
   usedPerHost,
-} from '../../cost/hardware/topology.ts';
-import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
-import type { Checkpoint } from '../../step/checkpoints.ts';
-import type { StateMode } from '../../step/zero-mode.ts';
-import type { CoreAxis, CoreRequest } from './types.ts';
+} from '../cost/hardware/topology.ts';
+import type { PipelineSchedule } from '../simulate/pipeline/schedules.ts';
+import type { Checkpoint } from './checkpoints.ts';
+import type { StateMode } from './zero-mode.ts';
 
 /**
  * Sizes of a mesh, outermost first: pp, dp_replicate, dp_shard, cp (or sp of Ulysses), tp; ep folds
@@ -133,24 +129,4 @@ export function layoutInners({ pp, dp_replicate, dp_shard, cp, tp }: LayoutSizes
 export function allocationOfLayout(cluster: Hosts, sizes: LayoutSizes): Allocation {
   const inners = layoutInners(sizes);
   return allocationOf(cluster, inners[0], usedPerHost(cluster, inners));
-}
-
-/** The program of a data rank of a layout. */
-export function coreRequest(sizes: LayoutSizes, kind: LayoutKind, microbatch: number): CoreRequest {
-  const axes: CoreAxis[] = [];
-  if (sizes.cp > 1)
-    axes.push({
-      name: kind.context === 'ulysses' ? 'sp' : 'cp',
-      size: sizes.cp,
-      ...(kind.free === true ? {} : { part: kind.context === 'ulysses' ? 'ulysses' : 'context' }),
-    });
-  if (sizes.tp > 1)
-    axes.push({
-      name: 'tp',
-      size: sizes.tp,
-      ...(kind.free === true
-        ? {}
-        : { part: kind.sequenceParallel ? 'tensor-sequence' : 'tensor-whole' }),
-    });
-  return { microbatch, axes };
 }

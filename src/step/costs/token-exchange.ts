@@ -3,9 +3,9 @@
  * the cheapest exchange.
  */
 
-import { ringBytes } from '../../../step/traffic.ts';
-import type { DataGroups, Moved } from '../../model/states.ts';
-import type { RoutedCosts } from '../../rank/moe.ts';
+import type { RoutedCosts } from '../read/moe.ts';
+import type { DataGroups, Moved } from '../states.ts';
+import { ringBytes } from '../traffic.ts';
 
 /** Tokens on their way to their experts and back: one pass of a routed block. */
 interface Exchange {

@@ -19,12 +19,12 @@ import { eachOperand, elementCount, mapOperands, sameShape } from '../../graph/v
 import { bind } from '../../ops/record/infer.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { withoutDeadCode } from '../../passes/dead-code.ts';
-import { ROUTED_PARTS, type RoutedPart } from '../../step/checkpoints.ts';
-import { graphUnits } from '../../step/read/graph-units.ts';
-import { programKernels } from '../../step/read/program-kernels.ts';
-import { fusedCalls } from '../../step/read/saved/made-again.ts';
-import { keptByUnit, narrowSaves } from '../../step/read/saved/saved-activations.ts';
-import type { CoreParameter } from '../../step/units.ts';
+import { ROUTED_PARTS, type RoutedPart } from '../checkpoints.ts';
+import type { CoreParameter } from '../units.ts';
+import { graphUnits } from './graph-units.ts';
+import { programKernels } from './program-kernels.ts';
+import { fusedCalls } from './saved/made-again.ts';
+import { keptByUnit, narrowSaves } from './saved/saved-activations.ts';
 
 const EXPERTS = '.experts.';
 const SHARED = /\.shared_expert/;

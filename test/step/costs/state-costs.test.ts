@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 
-import { loadCluster } from '../../../../src/cost/hardware/load-cluster.ts';
-import type { StateBytes } from '../../../../src/cost/memory/state-bytes.ts';
-import type { CoreParameter } from '../../../../src/step/units.ts';
-import { GroupMaker } from '../../../../src/sweep/rank/data-groups.ts';
-import { stateCosts, type UnitMoving } from '../../../../src/sweep/step/units/state-costs.ts';
+import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
+import type { StateBytes } from '../../../src/cost/memory/state-bytes.ts';
+import { stateCosts, type UnitMoving } from '../../../src/step/costs/state-costs.ts';
+import { GroupMaker } from '../../../src/step/data-groups.ts';
+import type { CoreParameter } from '../../../src/step/units.ts';
 
 /** 48 data ranks, one on each host. */
 const groups = new GroupMaker('nccl', loadCluster('dgx-h100')).groups(

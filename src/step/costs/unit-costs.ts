@@ -3,25 +3,35 @@
  * representative layers.
  */
 
-import { type CallTime, memoryCall, type StepSystem } from '../../../cost/kernels/call.ts';
-import { trafficSeconds } from '../../../cost/kernels/seconds.ts';
-import { internalError } from '../../../errors.ts';
-import { type Checkpoint, programPart, routedPart } from '../../../step/checkpoints.ts';
-import { type Beside, exchangeBeside, roomIn, tensorBeside } from '../../../step/overlap.ts';
-import type { Unit } from '../../../step/unit.ts';
-import type { ByCheckpoint, CoreUnit, PassSeconds } from '../../../step/units.ts';
-import type { LayoutKind, LayoutSizes } from '../../model/layout.ts';
-import type { LayerKinds } from '../../model/representative-layers.ts';
-import type { DataGroups } from '../../model/states.ts';
-import type { CoreCost } from '../../model/types.ts';
-import { type RoutedCosts, type RoutedUnit, routedUnits } from '../../rank/moe.ts';
+import { type CallTime, memoryCall, type StepSystem } from '../../cost/kernels/call.ts';
+import { trafficSeconds } from '../../cost/kernels/seconds.ts';
+import { internalError } from '../../errors.ts';
+import { type Checkpoint, programPart, routedPart } from '../checkpoints.ts';
+import type { LayoutKind, LayoutSizes } from '../layout.ts';
+import { type Beside, exchangeBeside, roomIn, tensorBeside } from '../overlap.ts';
+import { type RoutedCosts, type RoutedUnit, routedUnits } from '../read/moe.ts';
+import type { DataGroups } from '../states.ts';
+import type { Unit } from '../unit.ts';
+import type { ByCheckpoint, CoreTraffic, CoreUnit, DataExtra, PassSeconds } from '../units.ts';
 import { type Ring, ringSeconds } from './ring.ts';
 import { NO_STATES, type StateCosts, type StateSums } from './state-costs.ts';
 import { tokenExchange } from './token-exchange.ts';
 
+/** The units of a program with what a layout adds to them. */
+export interface PricedProgram {
+  /** Sequences of one microbatch on a data rank. */
+  readonly request: { readonly microbatch: number };
+  /** What comes before the layers, the layers, what comes after them. */
+  readonly units: readonly CoreUnit[];
+  /** Small collectives that every data dim adds. */
+  readonly extras: readonly DataExtra[];
+  /** Collectives on the model dims. */
+  readonly traffic: readonly CoreTraffic[];
+}
+
 /** The data that the units of a layout are made from. */
 export interface UnitRequest {
-  readonly core: CoreCost;
+  readonly core: PricedProgram;
   readonly routed: RoutedCosts | undefined;
   readonly sizes: LayoutSizes;
   readonly kind: LayoutKind;
@@ -59,11 +69,6 @@ export type PassUnit = Omit<
 /** The units of the built layers with what comes before and after them. */
 export function unitCosts(request: UnitRequest): Unit[] {
   return withStates(passUnits(request), request);
-}
-
-/** The same of the whole model, in its order. */
-export function ofModel<T>(built: readonly T[], { standsFor }: Pick<LayerKinds, 'standsFor'>): T[] {
-  return [built[0], ...standsFor.map((l) => built[l + 1]), built[built.length - 1]];
 }
 
 /** Units with the states of a layout and their moves. */

@@ -3,12 +3,12 @@
  * for the next layout.
  */
 
-import type { Cluster } from '../../cost/hardware/cluster.ts';
-import { clusterTopology, usedPerHost } from '../../cost/hardware/topology.ts';
-import { collectiveModel } from '../../cost/presets/presets.ts';
-import { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { layoutInners, type LayoutKind, type LayoutSizes } from '../model/layout.ts';
-import type { DataGroups } from '../model/states.ts';
+import type { Cluster } from '../cost/hardware/cluster.ts';
+import { clusterTopology, usedPerHost } from '../cost/hardware/topology.ts';
+import { collectiveModel } from '../cost/presets/presets.ts';
+import { DeviceMesh } from '../mesh/devices/mesh.ts';
+import { layoutInners, type LayoutKind, type LayoutSizes } from './layout.ts';
+import type { DataGroups } from './states.ts';
 
 type PricedMesh = DataGroups['dense'];
 

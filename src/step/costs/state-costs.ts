@@ -4,12 +4,11 @@
  * expert groups alone share the former.
  */
 
-import { COLLECTIVE_KINDS, dimsMask } from '../../../cost/collective-model.ts';
-import type { StepSoftware } from '../../../cost/kernels/software.ts';
-import type { StateBytes } from '../../../cost/memory/state-bytes.ts';
-import { defined } from '../../../defined.ts';
-import type { CoreParameter } from '../../../step/units.ts';
-import type { LayoutKind } from '../../model/layout.ts';
+import { COLLECTIVE_KINDS, dimsMask } from '../../cost/collective-model.ts';
+import type { StepSoftware } from '../../cost/kernels/software.ts';
+import type { StateBytes } from '../../cost/memory/state-bytes.ts';
+import { defined } from '../../defined.ts';
+import type { LayoutKind } from '../layout.ts';
 import {
   type DataGroups,
   type Moved,
@@ -17,7 +16,8 @@ import {
   parameterCost,
   type StateMove,
   type StateMoving,
-} from '../../model/states.ts';
+} from '../states.ts';
+import type { CoreParameter } from '../units.ts';
 
 /** How software moves what the units of a device have. */
 export interface UnitMoving extends Omit<StateMoving, 'priced' | 'state' | 'listed'> {

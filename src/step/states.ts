@@ -3,13 +3,13 @@
  * mode, in seconds and bytes.
  */
 
-import type { CollectiveModel } from '../../cost/collective-model.ts';
-import type { StateBytes } from '../../cost/memory/state-bytes.ts';
-import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { product } from '../../product.ts';
-import { ringBytes } from '../../step/traffic.ts';
-import type { CoreParameter } from '../../step/units.ts';
-import type { StateMode } from '../../step/zero-mode.ts';
+import type { CollectiveModel } from '../cost/collective-model.ts';
+import type { StateBytes } from '../cost/memory/state-bytes.ts';
+import type { DeviceMesh } from '../mesh/devices/mesh.ts';
+import { product } from '../product.ts';
+import { ringBytes } from './traffic.ts';
+import type { CoreParameter } from './units.ts';
+import type { StateMode } from './zero-mode.ts';
 
 /** Meshes of the dense and the routed part of a layout, with the prices of their collectives. */
 export interface DataGroups {
