@@ -8,10 +8,17 @@ import { ShardwrightError } from '../errors.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import { getOwn } from '../graph/value.ts';
 import { hasKernel } from '../ops/kernels/evaluate.ts';
+import { programFlops } from '../ops/program-flops.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { spmdName } from '../ops/spmd/operators.ts';
 import { programNodes } from '../passes/sizes/dims.ts';
-import { shrinkGraph, type ShrinkOptions, type Shrunk } from '../passes/sizes/shrink.ts';
+import {
+  elementsOf,
+  shrinkGraph,
+  type ShrinkOptions,
+  type Shrunk,
+} from '../passes/sizes/shrink.ts';
+import { countText, flopsText } from '../units.ts';
 import { evaluateGraph } from './evaluate.ts';
 import { drawInputs } from './inputs.ts';
 import { isControl } from './interpreter/control.ts';
@@ -91,20 +98,27 @@ interface ReduceOptions extends ShrinkOptions {
 
 /** Calls that keep their sizes because of their values, at most. */
 const MAX_KEPT = 32;
+/** FLOPs of one run: some ten seconds in float64. Sizes that stay may ask for more. */
+const MAX_FLOPS = 2 ** 34;
+/** Numbers that one run makes. */
+const MAX_NUMBERS = 2 ** 28;
 
 /**
  * The program at reduced sizes, run once to see that it can be. Where numbers that the program
- * makes itself do not fit a reduced size (a class that is a literal, rows counted in fractions),
- * the call that meets them keeps its sizes.
+ * makes itself do not fit a reduced size (rows that it numbers, a class that is a literal), equal
+ * sizes of the call that meets them stay equal; where that does not help, it keeps its sizes.
  *
- * @throws what `shrinkGraph` and `evaluateGraph` throw
+ * @throws what `shrinkGraph` and `evaluateGraph` throw; E_LIMIT, before any run, for a program that
+ *   stays too large
  */
 export function reduced(graph: Graph, table: OperatorTable, options: ReduceOptions = {}): Shrunk {
   const seed = options.seed ?? 0;
   const standIns = options.unknown === 'replicate';
+  const coarse = new Set<string>();
   const whole = new Map<string, string>();
   for (;;) {
-    const shrunk = shrinkGraph(graph, table, { ...options, keep: whole });
+    const shrunk = shrinkGraph(graph, table, { ...options, coarse, keep: whole });
+    refuseLarge(shrunk, table);
     try {
       evaluateGraph(table, shrunk.graph, drawInputs(table, shrunk.graph, seed), {
         seed,
@@ -118,7 +132,33 @@ export function reduced(graph: Graph, table: OperatorTable, options: ReduceOptio
           ? error.details.node
           : undefined;
       if (node === undefined || whole.has(node) || whole.size === MAX_KEPT) throw error;
-      whole.set(node, (error as ShardwrightError).message);
+      if (coarse.has(node)) whole.set(node, (error as ShardwrightError).message);
+      else coarse.add(node);
     }
   }
+}
+
+/** @throws E_LIMIT, with the sizes that stay, for a program that a run would take minutes for */
+function refuseLarge(shrunk: Shrunk, table: OperatorTable): void {
+  const flops = programFlops(shrunk.graph, table).total;
+  const numbers = elementsOf(shrunk.graph);
+  if (flops <= MAX_FLOPS && numbers <= MAX_NUMBERS) return;
+  const [found, most] =
+    flops > MAX_FLOPS
+      ? [flopsText(flops), flopsText(MAX_FLOPS)]
+      : [`${countText(numbers)} numbers`, countText(MAX_NUMBERS)];
+  throw new ShardwrightError(
+    'E_LIMIT',
+    `at the smallest sizes that were found one run takes ${found}, at most ${most} are run`,
+    { hint: smallerHint(shrunk) },
+  );
+}
+
+/** What stays large in a program whose sizes are reduced, and the edit that helps. */
+export function smallerHint({ sizes, kept }: Shrunk): string {
+  const [first] = kept;
+  const help = 'verify fewer layers, or plan a smaller mesh.';
+  if (first !== undefined) return `sizes of ${first.node} stay (${first.reason}); ${help}`;
+  const whole = sizes.flatMap(({ from, to }) => (from === to && from > 16 ? [from] : []));
+  return whole.length === 0 ? help : `sizes ${[...new Set(whole)].join(', ')} stay; ${help}`;
 }

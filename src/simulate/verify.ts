@@ -247,8 +247,9 @@ class Comparison {
   }
 
   private checkSize(): void {
-    const { values, mesh } = this.program;
-    const total = values.reduce((sum, v) => sum + elements(v.shape), 0);
+    const { values, mesh, space } = this.program;
+    const local = (v: ProgramValue): number => elements(space.localShape(v.sharding, v.shape));
+    const total = values.reduce((sum, v) => sum + local(v), 0);
     if (total * mesh.size > MAX_ELEMENTS)
       throw new ShardwrightError(
         'E_LIMIT',

@@ -1,8 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { describe, expect, it } from 'vitest';
 
+import { temporaryFolder } from '../support/temporary-folder.ts';
 import { cli } from './support.ts';
 
 /**
@@ -34,8 +36,14 @@ const words = (line: string): string =>
 
 describe('README.md', () => {
   it('shows what `shardwright demo` prints, in its order', async () => {
-    const { code, out } = await cli('demo');
+    const folder = join(temporaryFolder(), 'plan');
+    const { code, out } = await cli('demo', '-o', folder);
     expect(code).toBe(0);
+    expect(existsSync(join(folder, 'plan.json'))).toBe(true);
+    // The last lines are what goes on from the folder.
+    const next = [`verify ${folder}`, `export ${folder} --target torch --check -o program`];
+    for (const command of [...next, `report ${folder} -o report.html`])
+      expect(out.slice(out.indexOf('\nnext'))).toContain(`shardwright ${command} `);
     const printed = out.split('\n').map(words);
     let from = 0;
     for (const line of shown('step time')) {

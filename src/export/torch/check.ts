@@ -5,6 +5,7 @@
  */
 import { headLines } from '../../backend/python-text.ts';
 import { type ExportFile, type ExportSource, exportSource } from '../../backend/target.ts';
+import { cutsOfPlan } from '../../plan/questions/plan-cuts.ts';
 import { packageData } from '../../platform/platform.ts';
 import { reduced } from '../../simulate/reduced.ts';
 import { programText } from './program/program-text.ts';
@@ -20,8 +21,9 @@ export function checkFiles(
 ): ExportFile[] {
   const { plan, mesh, program, table } = source;
   const { request } = plan;
+  const cuts = cutsOfPlan(plan, program, table);
   const { graph } = reduced(program, table, {
-    meshSizes: mesh.sizes,
+    ...(cuts === undefined ? { meshSizes: mesh.sizes } : { cuts }),
     seed: request.seed,
     unknown: request.unknown,
   });

@@ -9,23 +9,28 @@ import { product } from '../../product.ts';
 import type { Relation, SizeRelations } from './relation-set.ts';
 import { fewestRows, windowCount } from './windows.ts';
 
-/** Tries per axis, besides the size itself. */
+/** Tries per axis that the axes tied to it can follow, besides the size itself. */
 const MAX_CANDIDATES = 48;
-/** Tries per set of tied axes. */
+/** Values per axis that are tried at all; those that a large mesh divides are far apart. */
+const MAX_VALUES = 4096;
+/** Tries per set of tied axes that the others can follow. */
 const MAX_STEPS = 50_000;
+/** Tries per set of tied axes that the others cannot follow. */
+const MAX_REFUSED = 500_000;
 
 /**
+ * @param piecesOf the numbers of pieces that an axis is cut into; one that they divide stays so
  * @param distinct sizes that differ keep differing where they can; else every size is as small as
  *   it can be
  */
 export function chooseSizes(
   given: SizeRelations,
-  meshSizes: readonly number[],
+  piecesOf: (axis: number) => readonly number[],
   keepUpTo: number,
   distinct: boolean,
 ): ReadonlyMap<number, number> {
   const bySize = (a: number, b: number): number => given.sizeOf(a) - given.sizeOf(b) || a - b;
-  const search = new SizeSearch(given, productsOf(meshSizes), keepUpTo, distinct);
+  const search = new SizeSearch(given, piecesOf, keepUpTo, distinct);
   for (const axis of given.program.ones()) search.keep(axis);
   for (const axes of components([...given.axes].sort(bySize), given.relations))
     search.chooseTied(axes);
@@ -39,10 +44,11 @@ class SizeSearch {
   private readonly used = new Map<number, number[]>();
   private readonly touching = new Map<number, Relation[]>();
   private steps = 0;
+  private refused = 0;
 
   constructor(
     private readonly given: SizeRelations,
-    private readonly pieces: readonly number[],
+    private readonly piecesOf: (axis: number) => readonly number[],
     private readonly keepUpTo: number,
     private readonly distinct: boolean,
   ) {
@@ -58,7 +64,7 @@ class SizeSearch {
   /** Chooses sizes of axes that relations tie; those they have where nothing else is found. */
   chooseTied(axes: readonly number[]): void {
     const { given } = this;
-    this.steps = 0;
+    this.steps = this.refused = 0;
     const trail: number[] = [];
     const kept = axes.filter((axis) => this.stays(axis));
     if (kept.every((axis) => this.assign(axis, given.sizeOf(axis), trail)) && this.search(axes, 0))
@@ -68,15 +74,23 @@ class SizeSearch {
   }
 
   private search(axes: readonly number[], from: number): boolean {
-    const { chosen } = this;
+    const { chosen, given } = this;
     let at = from;
     while (at < axes.length && chosen.has(axes[at])) at++;
     if (at === axes.length) return true;
     const axis = axes[at];
+    let followed = 0;
     for (const to of this.candidates(axis)) {
-      if (++this.steps > MAX_STEPS) return false;
+      // The size itself is the last candidate, and is always tried.
+      if (followed === MAX_CANDIDATES && to < given.sizeOf(axis)) continue;
+      if (this.steps > MAX_STEPS || this.refused > MAX_REFUSED) return false;
       const trail: number[] = [];
-      if (this.assign(axis, to, trail) && this.search(axes, at + 1)) return true;
+      const follows = this.assign(axis, to, trail);
+      if (follows) {
+        followed++;
+        this.steps++;
+        if (this.search(axes, at + 1)) return true;
+      } else this.refused++;
       for (const x of trail.reverse()) this.drop(x);
     }
     return false;
@@ -128,13 +142,13 @@ class SizeSearch {
         to < n &&
         sizes.includes(n) &&
         this.allowed(axis, to) &&
-        tried.size < MAX_CANDIDATES
+        tried.size < MAX_VALUES
       ) {
         tried.add(to);
         yield to;
       }
     let found = 0;
-    for (let to = from; to < n && found < MAX_CANDIDATES; to++) {
+    for (let to = from; to < n && found < MAX_VALUES; to++) {
       if (tried.has(to) || !this.allowed(axis, to)) continue;
       found++;
       if (this.distinct && (used.get(to)?.length ?? 0) > 0) later.push(to);
@@ -160,7 +174,7 @@ class SizeSearch {
     )
       return false;
     if (given.free.has(axis)) return true;
-    return this.pieces.every(
+    return this.piecesOf(axis).every(
       (p) => (n < p || to >= p) && (n % p !== 0 || to % p === 0 || given.spatial.has(axis)),
     );
   }
@@ -276,7 +290,7 @@ function solvedFor(
 const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
 
 /** Products of the sizes of some mesh dims, above 1. */
-function productsOf(meshSizes: readonly number[]): number[] {
+export function productsOf(meshSizes: readonly number[]): number[] {
   let all = [1];
   for (const n of meshSizes) all = [...new Set([...all, ...all.map((p) => p * n)])];
   return all.filter((p) => p > 1);

@@ -102,6 +102,16 @@ export class ProgramAxes {
     return this.axes.get(node) ?? NONE;
   }
 
+  /**
+   * Axes of the tensors that a node reads and of those that it makes, in the order of its record.
+   */
+  tensors(at: ProgramNode): Readonly<Record<'inputs' | 'outputs', readonly (readonly number[])[]>> {
+    const call = this.call(at);
+    if (call !== undefined) return call;
+    const outputs = flatAxes(this.of(at.node));
+    return { inputs: [], outputs: outputs.map((dims) => dims.map((axis) => this.find(axis))) };
+  }
+
   /** Axes of all tensors that a call reads and makes. */
   around({ node, graph }: ProgramNode): number[][] {
     const all = [...flatAxes(this.of(node))];

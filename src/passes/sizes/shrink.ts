@@ -18,7 +18,7 @@ import { inferCall } from '../../ops/record/infer.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { stridesAt } from '../../ops/strides.ts';
-import { chooseSizes } from './choose.ts';
+import { chooseSizes, productsOf } from './choose.ts';
 import { ProgramAxes, type ProgramNode, programNodes, sameViews, type ValueAxes } from './dims.ts';
 import { byValue, type Resized, written } from './literals.ts';
 import { SizeRelations } from './relation-set.ts';
@@ -30,14 +30,30 @@ export interface ShrinkOptions {
    * Sizes of the mesh dims: a size that a mesh can cut evenly stays one that it can. Default none.
    */
   readonly meshSizes?: readonly number[];
+  /** What a plan cuts: its even cuts stay even, with or without those that a mesh could make. */
+  readonly cuts?: readonly Cut[];
   /** Sizes up to this one stay. Default 4. */
   readonly keepUpTo?: number;
+  /** Elements of all tensors above which sizes may coincide, to be smaller still. Default 4e6. */
+  readonly large?: number;
+  /** Calls whose equal sizes stay equal, by name. */
+  readonly coarse?: ReadonlySet<string>;
   /** Calls that keep their sizes, by name, with the reason. */
   readonly keep?: ReadonlyMap<string, string>;
   /**
    * Operators without a record: refuse (default), or let their sizes shrink with those around them.
    */
   readonly unknown?: 'refuse' | 'replicate';
+}
+
+/** A dim of a tensor that a call reads or makes, and the pieces that it is cut into. */
+export interface Cut {
+  readonly node: string;
+  readonly of: 'inputs' | 'outputs';
+  /** Place of the tensor among them. */
+  readonly tensor: number;
+  readonly dim: number;
+  readonly pieces: number;
 }
 
 /** A graph at reduced sizes, and what became of every size. */
@@ -53,8 +69,6 @@ export interface Shrunk {
   }[];
 }
 
-/** Elements of all tensors above which sizes may coincide, to be smaller still. */
-const LARGE = 4e6;
 /** Rounds of reading more calls in a coarser way, or of keeping their sizes. */
 const MAX_ROUNDS = 16;
 
@@ -80,7 +94,7 @@ export function shrinkGraph(
   const nodes = programNodes(graph);
   if (options.unknown !== 'replicate') refuseUnknown(nodes, table);
   const first = shrunkWith(graph, nodes, table, options, true);
-  if (elementsOf(first.graph) <= LARGE) return first;
+  if (elementsOf(first.graph) <= (options.large ?? 4e6)) return first;
   const second = shrunkWith(graph, nodes, table, options, false);
   return elementsOf(second.graph) < elementsOf(first.graph) ? second : first;
 }
@@ -99,7 +113,8 @@ function refuseUnknown(nodes: readonly ProgramNode[], table: OperatorTable): voi
     );
 }
 
-function elementsOf(graph: Graph): number {
+/** Elements of all tensors of a program, bodies included. */
+export function elementsOf(graph: Graph): number {
   const count = (type: ValueType): number => {
     if (type.kind === 'tuple') return type.items.reduce((sum, item) => sum + count(item), 0);
     return type.kind === 'tensor' ? elements(exampleShape(type)) : 0;
@@ -122,6 +137,7 @@ function shrunkWith(
   const coarse = new Set<Node>();
   const kept = new Map<Node, string>();
   for (const { node } of nodes) {
+    if (options.coarse?.has(node.name) === true) coarse.add(node);
     const reason = options.keep?.get(node.name);
     if (reason !== undefined) kept.set(node, reason);
   }
@@ -130,7 +146,8 @@ function shrunkWith(
     const relations = new SizeRelations(axes);
     for (const at of nodes) readRelations(relations, at, table);
     for (const at of nodes) if (kept.has(at.node) || round === MAX_ROUNDS) relations.fixNode(at);
-    const chosen = chooseSizes(relations, options.meshSizes ?? [], options.keepUpTo ?? 4, distinct);
+    const piecesOf = piecesByAxis(nodes, axes, options);
+    const chosen = chooseSizes(relations, piecesOf, options.keepUpTo ?? 4, distinct);
     const rebuilt = new Rebuilding(
       table,
       axes,
@@ -155,6 +172,27 @@ function shrunkWith(
       kept: [...kept].map(([{ name, target }, reason]) => ({ node: name, target, reason })),
     };
   }
+}
+
+/** The numbers of pieces of each axis: those of the mesh, and those of the plan's cuts. */
+function piecesByAxis(
+  nodes: readonly ProgramNode[],
+  axes: ProgramAxes,
+  { meshSizes = [], cuts = [] }: ShrinkOptions,
+): (axis: number) => readonly number[] {
+  const all = productsOf(meshSizes);
+  const byAxis = new Map<number, Set<number>>();
+  const tensorsOf = new Map(
+    cuts.length === 0 ? [] : nodes.map((at) => [at.node.name, axes.tensors(at)]),
+  );
+  for (const { node, of, tensor, dim, pieces } of cuts) {
+    const axis = tensorsOf.get(node)?.[of][tensor]?.[dim];
+    if (axis === undefined) continue;
+    const known = byAxis.get(axis) ?? new Set(all);
+    byAxis.set(axis, known.add(pieces));
+  }
+  const lists = new Map([...byAxis].map(([axis, pieces]) => [axis, [...pieces]]));
+  return (axis) => lists.get(axis) ?? all;
 }
 
 /** The new value of each size; a size with several meanings may have become several sizes. */

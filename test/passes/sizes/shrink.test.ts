@@ -192,6 +192,22 @@ describe('shrinking a program', () => {
     expect(() => evaluateGraph(TABLE, small, drawInputs(TABLE, small))).not.toThrow();
   });
 
+  test('a size next to one that a large mesh divides becomes small, too', () => {
+    const graph = graphOf(
+      '  in %labels: i64[16, 8192] input "labels"\n  in %logits: f32[16, 8192, 64] input "logits"\n' +
+        '  %s = aten.slice.Tensor(%labels, 1, 1, 9223372036854775807): i64[16, 8191]\n' +
+        '  %v = aten.view.default(%s, [131056]): i64[131056]\n' +
+        '  %x = aten.slice.Tensor(%logits, 1, 0, -1): f32[16, 8191, 64]\n' +
+        '  %w = aten.view.default(%x, [131056, 64]): f32[131056, 64]\n' +
+        '  %l = aten.nll_loss_forward.default(%w, %v, none, 1, -100): (f32[], f32[])\n' +
+        '  %y = operator.getitem(%l, 0): f32[]\n  out %y output 0',
+    );
+    const { sizes } = shrinkGraph(graph, TABLE, { meshSizes: [8, 8] });
+    // 64 and 128 divide, 127 is the first size next to such a one that 64 devices can cut.
+    expect(sizes).toContainEqual({ from: 8191, to: 127 });
+    expect(sizes).toContainEqual({ from: 8192, to: 128 });
+  });
+
   test('sizes that are equal by chance are not tied: a width that stays leaves a batch of the same number free', () => {
     const graph = graphOf(
       '  in %x: f32[64, 64, 7] input "x"\n  in %w: f32[64, 64] parameter "w"\n' +

@@ -1,7 +1,10 @@
-/** `demo`: plans a bundled model without any argument. */
+/**
+ * `demo`: plans a bundled model without any argument, and says what can be done with its plan.
+ */
 
 import { fileURLToPath } from 'node:url';
 
+import { tableText } from '../../../units.ts';
 import { readFlags } from '../../input/flags/flag.ts';
 import type { CliIo } from '../../output/io.ts';
 import { unwatched } from '../../thread/run-control.ts';
@@ -25,5 +28,25 @@ export async function demoCommand(options: DemoOptions, io: CliIo): Promise<numb
         `${cluster}\n`,
     );
   const defaults = await readFlags(PLAN_COMMAND, { mesh, cluster, sharing: true, recipes: true });
-  return planCommand(DEMO_MODEL, { ...defaults, ...options }, io, unwatched());
+  const code = await planCommand(DEMO_MODEL, { ...defaults, ...options }, io, unwatched());
+  if (options.json !== true) io.stdout(`\n${nextText(options.output)}\n`);
+  return code;
+}
+
+/** The commands that go on from the demo: with its plan folder, or to one. */
+function nextText(folder: string | undefined): string {
+  const commands: readonly (readonly [string, string])[] =
+    folder === undefined
+      ? [
+          ['demo -o plan', 'keep this plan in a folder'],
+          ['compare llama-3.1-8b --devices 16 --cluster h100', 'every mesh of a model by name'],
+        ]
+      : [
+          [`verify ${folder}`, 'run it with numbers on 64 virtual devices'],
+          [`export ${folder} --target torch --check -o program`, 'a PyTorch program and its check'],
+          [`report ${folder} -o report.html`, 'a page with all figures'],
+        ];
+  return tableText(
+    commands.map(([command, what], i) => [i === 0 ? 'next' : '', `shardwright ${command}`, what]),
+  );
 }

@@ -36,6 +36,8 @@ const PLANNING = { ...MODEL_FLAGS, ...SIZE_FLAGS, ...PLAN_FLAGS };
 
 const PROGRAM = on('--program', 'also print the program, each line with its placement');
 
+const PLAN_FOLDER = value('-o, --output <dir>', 'write a plan folder', text);
+
 export const PLAN_COMMAND = {
   mesh: required(MESH),
   cluster: required(CLUSTER),
@@ -89,7 +91,7 @@ export const PLAN_COMMAND = {
     text,
   ),
   emitIlp: value('--emit-ilp <file>', 'write the integer program in LP format', text),
-  output: value('-o, --output <dir>', 'write a plan folder', text),
+  output: PLAN_FOLDER,
 };
 export type PlanOptions = Given<typeof PLAN_COMMAND>;
 
@@ -256,5 +258,5 @@ export const COMPARE_COMMAND = {
 };
 export type CompareOptions = Given<typeof COMPARE_COMMAND>;
 
-export const DEMO_COMMAND = { program: PROGRAM, ...JSON_FLAG };
+export const DEMO_COMMAND = { program: PROGRAM, output: PLAN_FOLDER, ...JSON_FLAG };
 export type DemoOptions = Given<typeof DEMO_COMMAND>;

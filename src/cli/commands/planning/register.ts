@@ -17,7 +17,8 @@ export const registerDemo = command({
   summary: 'plan the bundled 2-layer Llama graph on 64 H100s',
   description:
     'Plans a bundled real graph (2 layers of Llama-3 8B, forward and backward, written by ' +
-    'PyTorch).\n\nExample:\n  $ shardwright demo --program',
+    'PyTorch).\n\nExamples:\n  $ shardwright demo --program\n  $ shardwright demo -o plan && ' +
+    'shardwright verify plan',
   flags: DEMO_COMMAND,
   run: async (options, { io }) => (await import('./demo.ts')).demoCommand(options, io),
 });

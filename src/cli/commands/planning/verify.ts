@@ -5,6 +5,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { nodesByName } from '../../../graph/nodes.ts';
 import type { Graph } from '../../../graph/types.ts';
@@ -13,9 +14,10 @@ import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { plannable } from '../../../passes/plannable/plannable.ts';
-import type { Shrunk } from '../../../passes/sizes/shrink.ts';
+import type { ShrinkOptions, Shrunk } from '../../../passes/sizes/shrink.ts';
 import { transferPlan } from '../../../plan/choice/transfer.ts';
 import { prepare } from '../../../plan/prepare/prepare.ts';
+import { cutsOfPlan } from '../../../plan/questions/plan-cuts.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import { shardPrepared } from '../../../plan/shard.ts';
@@ -24,6 +26,7 @@ import {
   constantsAsInputs,
   reduced as reducedProgram,
   refuseUnevaluated,
+  smallerHint,
 } from '../../../simulate/reduced.ts';
 import {
   type Verification,
@@ -163,18 +166,41 @@ async function writtenPlan(
   const seed = given.includes('seed') ? options.seed : plan.request.seed;
   if (!options.shrink)
     return { ...common, seed, reduced: { graph: program, sizes: [], kept: [] }, plan };
-  const { sizes: meshSizes } = parseMesh(plan.request.mesh);
-  const reduced = reducedProgram(program, table, {
-    meshSizes,
-    seed,
-    unknown: plan.request.unknown,
-  });
-  return {
-    ...common,
-    seed,
-    reduced,
-    plan: transferPlan(plan, prepare(reduced.graph, plan.request, table)),
+  return { ...common, seed, ...placedAtSmallSizes(plan, program, table, plan.request, seed) };
+}
+
+/** Numbers on all devices together above which sizes that differ may coincide, to be smaller. */
+const NUMBERS_OF_DEVICES = 2 ** 25;
+
+/**
+ * A planned program at sizes that run in seconds, placed as planned. What the plan cuts stays
+ * divisible; where a placement does not exist at such sizes, whatever the mesh could cut does.
+ *
+ * @param request of the plan, as it was settled
+ */
+function placedAtSmallSizes(
+  plan: LowerablePlan,
+  program: Graph,
+  table: OperatorTable,
+  request: PlanRequest,
+  seed: number,
+): Pick<Subject, 'reduced' | 'plan'> {
+  const { sizes: meshSizes, size } = parseMesh(request.mesh);
+  const { unknown } = request;
+  const large = NUMBERS_OF_DEVICES / size;
+  const cuts = cutsOfPlan(plan, program, table);
+  const placed = (even: ShrinkOptions): Pick<Subject, 'reduced' | 'plan'> => {
+    const given = { ...even, ...defined({ cuts }), large, seed, unknown };
+    const reduced = reducedProgram(program, table, given);
+    return { reduced, plan: transferPlan(plan, prepare(reduced.graph, request, table)) };
   };
+  if (cuts === undefined) return placed({ meshSizes });
+  try {
+    return placed({});
+  } catch (error) {
+    if (!(error instanceof ShardwrightError) || error.code !== 'E_PLAN') throw error;
+    return placed({ meshSizes });
+  }
 }
 
 /** Part of the time left that the plan may take; the rest is for running it. */
@@ -228,14 +254,11 @@ async function placedSmall(
 ): Promise<Pick<Subject, 'reduced' | 'plan' | 'model' | 'planned'> | number> {
   const { sizes: meshSizes } = parseMesh(request.mesh);
   const { seed, unknown } = request;
-  const small = (of: Graph): Shrunk => reducedProgram(of, table, { meshSizes, seed, unknown });
   const replan = options.replan === true || !options.shrink;
-  // Recomputed nodes of a checkpointed plan are part of the program that it was made for.
-  const addsNodes =
-    (request.checkpoint !== undefined && request.checkpoint !== 'none') ||
-    request.gradients !== undefined;
   const before: Shrunk =
-    options.shrink && (replan || !addsNodes) ? small(graph) : { graph, sizes: [], kept: [] };
+    options.shrink && replan
+      ? reducedProgram(graph, table, { meshSizes, seed, unknown })
+      : { graph, sizes: [], kept: [] };
   const prepared = prepare(replan ? before.graph : graph, request, table, deadline);
   const result = await shardPrepared(prepared, {
     deadline: deadline.part(PLANNING),
@@ -246,13 +269,9 @@ async function placedSmall(
   const { plan } = result;
   const { program, request: settled } = result.prepared.question;
   const { model } = plan;
-  if (replan) {
-    const reduced = addsNodes ? { ...before, graph: program } : before;
-    return { reduced, plan, model, planned: 'reduced' };
-  }
-  const reduced = addsNodes ? small(program) : before;
-  const moved = transferPlan(plan, prepare(reduced.graph, settled, table));
-  return { reduced, plan: moved, model, planned: 'full' };
+  // Recomputed nodes of a checkpointed plan are part of the program that it was made for.
+  if (replan) return { reduced: { ...before, graph: program }, plan, model, planned: 'reduced' };
+  return { ...placedAtSmallSizes(plan, program, table, settled, seed), model, planned: 'full' };
 }
 
 /**
@@ -281,20 +300,8 @@ function verifyOrRefuse(
     return verify(reduced.graph, plan, { ...options, table });
   } catch (error) {
     if (!(error instanceof ShardwrightError) || error.code !== 'E_LIMIT') throw error;
-    const [first] = reduced.kept;
-    const whole = [
-      ...new Set(
-        reduced.sizes.filter(({ from, to }) => from === to && from > 16).map(({ from }) => from),
-      ),
-    ];
-    const stays =
-      first === undefined
-        ? whole.length === 0
-          ? ''
-          : `sizes ${whole.join(', ')} stay; `
-        : `sizes of ${first.node} stay (${first.reason}); `;
     const hint = shrunk
-      ? `${stays}verify fewer layers, or plan a smaller mesh.`
+      ? smallerHint(reduced)
       : 'drop --no-shrink: the placements are then verified at reduced sizes.';
     throw new ShardwrightError('E_LIMIT', error.message, { ...error.details, hint });
   }
