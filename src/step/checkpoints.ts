@@ -11,7 +11,7 @@
  * `full` what layers hand on.
  */
 export const POLICIES = ['none', 'selective', 'full', 'products', 'operators'] as const;
-type Policy = (typeof POLICIES)[number];
+export type Policy = (typeof POLICIES)[number];
 
 /**
  * Parts of a layer that are recomputed while everything else is kept: attention without its

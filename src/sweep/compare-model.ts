@@ -17,8 +17,9 @@ import { UNCUT_STREAM } from '../recipes/expert-mesh.ts';
 import { sweepComparison } from './conclude.ts';
 import type { SweepQuestion } from './model/question.ts';
 import { type LayerKinds, layerKinds } from './model/representative-layers.ts';
+import { trainerLimits } from './model/trainer-limits.ts';
 import { withOptima } from './optima.ts';
-import { parsePlans } from './plan-names.ts';
+import { checkPlansRun, parsePlans } from './plan-names.ts';
 import { resumedPool } from './resume.ts';
 import { sweep, type SweepResult } from './sweep.ts';
 import { localPool } from './threads/local-pool.ts';
@@ -68,6 +69,7 @@ export async function compareModel(
 ): Promise<Comparison> {
   const { table, slice, onProgress, deadline = new Deadline(undefined) } = options;
   const wants = parsePlans(options.plans);
+  checkPlansRun(question, options.plans);
   const config = parseModelConfig(question.config);
   refuseUncut(question, config, options.plans);
   const cluster = loadCluster(question.cluster);
@@ -92,7 +94,8 @@ export async function compareModel(
       deadline,
       ...defined({ onPlan: options.onPlan, slice, exhaustive: options.exhaustive, onProgress }),
     });
-    const result = wants.optimum ? await withOptima(found, pool, onProgress) : found;
+    const isFree = trainerLimits(question) === undefined;
+    const result = wants.optimum && isFree ? await withOptima(found, pool, onProgress) : found;
     return await concluded(question, config, result, { ...options, deadline });
   } finally {
     await pool.close();

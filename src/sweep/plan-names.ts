@@ -4,6 +4,9 @@ import { ShardwrightError, suggestion } from '../errors.ts';
 import { NAMED_RECIPES } from '../recipes/registry.ts';
 import type { Fold } from '../step/read/moe.ts';
 import { STATE_MODES } from '../step/zero-mode.ts';
+import type { RunLayout } from '../trainers/runs.ts';
+import type { SweepQuestion } from './model/question.ts';
+import { checkRuns } from './model/trainer-limits.ts';
 import type { AskedPlans } from './step/layouts.ts';
 
 const PARTS = [
@@ -91,6 +94,43 @@ export function parsePlans(names: readonly string[] | undefined): WantedPlans {
     folds: wanted.flatMap(({ fold }) =>
       fold.ep === undefined && fold.etp === undefined ? [] : [fold],
     ),
+  };
+}
+
+/**
+ * @throws E_USAGE for a plan that the trainer of the question does not run, with the nearest that it
+ *   runs
+ */
+export function checkPlansRun(
+  question: Pick<SweepQuestion, 'trainer'>,
+  names: readonly string[] | undefined,
+): void {
+  for (const name of names ?? [])
+    checkRuns(question, layoutNamed(ALIASES[name] ?? name), `--plans ${name}`);
+}
+
+/** A layout of the smallest sizes with the parts of a name. */
+function layoutNamed(name: string): RunLayout {
+  const parts = name.split('+').map((part) => SIZED.exec(part)?.[1] ?? ALIASES[part] ?? part);
+  const has = (...some: readonly string[]): boolean => some.some((part) => parts.includes(part));
+  const size = (...some: readonly string[]): number => (has(...some) ? 2 : 1);
+  const mode = STATE_MODES.find((known) => parts.includes(known));
+  return {
+    sizes: {
+      pp: size('pp'),
+      dp_replicate: size('hsdp'),
+      dp_shard: mode === undefined ? 1 : 2,
+      cp: size('cp', 'ring', 'ulysses'),
+      tp: size('tp'),
+      ep: size('ep'),
+      etp: size('etp'),
+    },
+    kind: {
+      mode: mode ?? 'dp',
+      context: has('ulysses') ? 'ulysses' : has('ring') ? 'ring' : 'cp',
+      sequenceParallel: has('sp'),
+      free: has('optimum'),
+    },
   };
 }
 

@@ -16,6 +16,7 @@ import type { RoutedCosts } from '../step/read/moe.ts';
 import type { SweepQuestion } from './model/question.ts';
 import type { LayerKinds } from './model/representative-layers.ts';
 import { coreRequest } from './model/types.ts';
+import { trainerLimits } from './model/trainer-limits.ts';
 import { type CoreCost, coreKey, type CoreRequest } from './model/types.ts';
 import { Composer } from './step/compose.ts';
 import {
@@ -134,7 +135,7 @@ class Sweep {
     const { question, config, cluster, kinds, slice, wants } = options;
     this.deadline = options.deadline ?? new Deadline(undefined);
     this.composer = new Composer(question, kinds);
-    this.pricer = new RowPricer(this.composer, kinds);
+    this.pricer = new RowPricer(this.composer, kinds, trainerLimits(question));
     this.meshes = meshRows(config, question, cluster, kinds.tied, options.asked)
       .filter((_, i) => slice === undefined || i % slice.count === slice.index)
       .map((m) => (wants === undefined ? m : { ...m, rows: m.rows.filter(wants) }));

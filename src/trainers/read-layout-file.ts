@@ -4,6 +4,7 @@
  * has no price.
  */
 
+import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
 import { UNCUT_STREAM } from '../recipes/expert-mesh.ts';
 import { readYaml } from '../text/yaml.ts';
@@ -13,12 +14,17 @@ import {
   type SettledLayout,
   settleLayout,
 } from './layout/layout-draft.ts';
+import type { TrainerRuns } from './runs.ts';
 import type { ConfigFormat } from './trainer.ts';
 import { TRAINERS } from './trainers.ts';
 
 /** A layout that a file states. */
 export interface LayoutFile extends SettledLayout {
   readonly format: string;
+  /** Trainers that have files of this form. */
+  readonly trainers: readonly string[];
+  /** What the form can state, where that is another part of what its trainer runs. */
+  readonly runs?: TrainerRuns;
   readonly notPriced: readonly NotPriced[];
 }
 
@@ -39,11 +45,16 @@ export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile
       { file, hint: FORMATS },
     );
   const yaml = (): unknown => readYaml(text, file, FORMATS, MOST_ALIASES);
-  const { name: format, read, wantsCutTokens = false } = formatOf(text) ?? noFormat(file, yaml);
+  const found = formatOf(text) ?? noFormat(file, yaml);
+  const { name: format, read, wantsCutTokens = false } = found;
+  const trainers = TRAINERS.flatMap(({ id, formats = [] }) =>
+    formats.some((form: ConfigFormat) => form.name === format) ? [id] : [],
+  );
+  const of = { format, trainers, ...defined({ runs: found.runs }) };
   const { draft, notPriced } = read({ text, setting, yaml });
   const uncut =
     setting.model.routed !== undefined && (draft.tp ?? 1) > 1 && draft.sequenceParallel === false;
-  if (!uncut) return { ...settleLayout(draft, setting), format, notPriced };
+  if (!uncut) return { ...settleLayout(draft, setting), ...of, notPriced };
   if (wantsCutTokens)
     throw new ShardwrightError(
       'E_INPUT',
@@ -54,7 +65,7 @@ export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile
   const why = 'priced with it: tokens are sent to experts from where they lie';
   return {
     ...settleLayout({ ...draft, sequenceParallel: true }, setting),
-    format,
+    ...of,
     notPriced: [...notPriced, { key: 'sequence parallelism', value: 'off', why }],
   };
 }

@@ -5,8 +5,9 @@
  */
 import type { ExportTarget } from '../backend/target.ts';
 import type { Framework } from './framework.ts';
-import type { LaunchedLayout, LaunchFile, TrainerRuns } from './layout/launched-layout.ts';
+import type { LaunchedLayout, LaunchFile } from './layout/launched-layout.ts';
 import type { LayoutDraft, LayoutSetting, NotPriced } from './layout/layout-draft.ts';
+import type { TrainerRuns } from './runs.ts';
 
 /** The layout of a configuration, before devices and model are known. */
 export interface ReadLayout {
@@ -36,6 +37,8 @@ export interface ConfigFormat {
    * absent: it prices them cut.
    */
   readonly wantsCutTokens?: boolean;
+  /** What the form can state, where that is another part of what the trainer runs. */
+  readonly runs?: TrainerRuns;
 }
 
 export interface Trainer {
@@ -43,9 +46,11 @@ export interface Trainer {
   readonly title: string;
   /** Package and release that the record follows; absent: it was measured in several. */
   readonly release?: string;
-  /** Profiles by the name that `--framework` and tables of runs have, one for each generation. */
+  /** Profiles by the name that `--for` and tables of runs have, one for each generation. */
   readonly software: Readonly<Record<string, Framework>>;
-  readonly runs?: TrainerRuns;
+  /** The profile of today's release; absent: the trainer brings no software that has a price. */
+  readonly profile?: string;
+  readonly runs: TrainerRuns;
   /** The configurations that are read, in words. */
   readonly reads?: string;
   readonly formats?: readonly ConfigFormat[];

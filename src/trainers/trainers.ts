@@ -2,14 +2,18 @@
  * Lists the trainers. Readers of configurations, writers of launch files, export targets and the
  * prices of measured runs ask their records.
  */
+import { internalError, ShardwrightError, suggestion } from '../errors.ts';
 import { accelerate } from './accelerate/accelerate.ts';
 import { autoparallel } from './autoparallel/autoparallel.ts';
 import { deepspeed } from './deepspeed/deepspeed.ts';
 import type { Framework } from './framework.ts';
+import { fsdp2 } from './fsdp2/fsdp2.ts';
 import { maxtext } from './maxtext/maxtext.ts';
 import { megatron } from './megatron/megatron.ts';
+import { megatronBridge } from './megatron-bridge/megatron-bridge.ts';
 import { nemo } from './nemo/nemo.ts';
 import { others } from './others.ts';
+import { shardwright } from './shardwright/shardwright.ts';
 import { torchtitan } from './torchtitan/torchtitan.ts';
 import type { Trainer } from './trainer.ts';
 
@@ -17,9 +21,12 @@ const LIST = [
   megatron,
   torchtitan,
   nemo,
+  megatronBridge,
   deepspeed,
   accelerate,
+  fsdp2,
   maxtext,
+  shardwright,
   autoparallel,
   ...others,
 ] as const;
@@ -28,10 +35,40 @@ const LIST = [
 export const TRAINERS: readonly Trainer[] = LIST;
 
 type KeysOf<Software> = Software extends unknown ? keyof Software : never;
-/** A profile that `--framework` takes. */
+/** A profile: the software of a generation of a trainer. */
 export type FrameworkName = KeysOf<(typeof LIST)[number]['software']>;
 
 export const FRAMEWORKS = Object.assign({}, ...LIST.map(({ software }) => software)) as Readonly<
   Record<FrameworkName, Framework>
 >;
 export const FRAMEWORK_NAMES = Object.keys(FRAMEWORKS) as FrameworkName[];
+
+/** A trainer that a question is asked for, with the generation whose software is priced. */
+export interface AskedTrainer {
+  readonly trainer: Trainer;
+  readonly profile: FrameworkName;
+}
+
+/** Trainers that a question can be asked for: they bring software that has a price. */
+const ASKED = TRAINERS.filter(({ profile }) => profile !== undefined);
+export const TRAINER_NAMES: readonly string[] = ASKED.map(({ id }) => id);
+
+/**
+ * A trainer by its name, or by that of one of its generations (`megatron-core`).
+ *
+ * @throws E_USAGE with the nearest names
+ */
+export function trainerNamed(name: string, flag: string): AskedTrainer {
+  const trainer =
+    ASKED.find(({ id }) => id === name) ??
+    ASKED.find(({ software }) => Object.hasOwn(software, name));
+  if (trainer === undefined)
+    throw new ShardwrightError('E_USAGE', `${flag} ${name}: there is no such trainer`, {
+      hint: suggestion(name, [...new Set([...TRAINER_NAMES, ...FRAMEWORK_NAMES])], 'trainers'),
+    });
+  const profile = FRAMEWORK_NAMES.find(
+    (known) => known === (Object.hasOwn(trainer.software, name) ? name : trainer.profile),
+  );
+  if (profile === undefined) throw internalError(`no profile of ${trainer.id}`);
+  return { trainer, profile };
+}

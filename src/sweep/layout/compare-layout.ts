@@ -16,12 +16,14 @@ import type { AskedLayout, Certainty } from '../../recipes/compare/comparison.ts
 import { UNCUT_STREAM } from '../../recipes/expert-mesh.ts';
 import type { Checkpoint } from '../../step/checkpoints.ts';
 import { meshText, planName } from '../../step/layout.ts';
+import { notRun, type TrainerRuns } from '../../trainers/runs.ts';
 import {
   softwareInFp8,
   softwareWithGradients,
   softwareWithStates,
   type SweepQuestion,
 } from '../model/question.ts';
+import { checkRuns, trainerLimits } from '../model/trainer-limits.ts';
 import { type AskedRun, runOfLayout } from '../planning/run-question.ts';
 import { layoutFindings } from '../step/layouts.ts';
 import { TriedCheckpoints } from '../step/tried-checkpoints.ts';
@@ -60,11 +62,13 @@ export async function compareLayout(
     await pricer.price(own, layout);
   const cluster = loadCluster(question.cluster);
   const budgetBytes = usableMemoryBytes(cluster, question);
+  const limits = trainerLimits(question);
   const edits: { change: string; seconds: number; peakBytes: number }[] = [];
   const { cores, routed } = await pricer.parts(own, layout);
-  const tried = new TriedCheckpoints(pricer.kinds(own)).of(cores[0], routed, layout.sizes);
+  const tried = new TriedCheckpoints(pricer.kinds(own), limits).of(cores[0], routed, layout.sizes);
   const { routed: experts } = parseModelConfig(question.config).architecture;
   for (const { change, edited } of neighbours(layout, tried, experts !== undefined)) {
+    if (limits !== undefined && notRun(limits, edited) !== undefined) continue;
     const figures = await pricer.price(own, edited).catch((error: unknown) => {
       if (error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED') return undefined;
       throw error;
@@ -129,8 +133,16 @@ function questionOf(
   return { ...question, software: softwareInFp8(question, recipe, `--layout: dtype=${dtype}`) };
 }
 
-/** @throws E_USAGE where the linter stops the layout */
-export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: StatedLayout): void {
+/**
+ * @param runs what the form of the file can state, where it is one
+ * @throws E_USAGE where the linter stops the layout, and where the trainer does not run it
+ */
+export function checkLayout(
+  question: SweepQuestion,
+  { sizes, kind, tuning }: StatedLayout,
+  runs?: TrainerRuns,
+): void {
+  checkRuns(question, { sizes, kind, tuning }, '--layout', runs);
   const ranks = sizes.dp_replicate * sizes.dp_shard;
   const each = ranks * tuning.microbatch;
   const { globalBatch } = question;

@@ -44,6 +44,11 @@ export interface SweepQuestion {
    * does.
    */
   readonly overlap?: boolean;
+  /**
+   * The trainer that the question is asked for, by its id: only layouts that it runs are searched.
+   * Absent: whatever can be priced.
+   */
+  readonly trainer?: string;
   /** The behaviour of the training software; default `DEFAULT_SOFTWARE`. */
   readonly software?: StepSoftware;
   /** Constants of the model of a step; default `FITTED`. */

@@ -10,6 +10,7 @@ import { factorizations } from '../../recipes/compare/meshes.ts';
 import { type FoldedSizes, foldProblem } from '../../recipes/expert-mesh.ts';
 import type { ModelFacts } from '../../recipes/inputs/model-facts.ts';
 import { type Finding, lint } from '../../recipes/lint.ts';
+import { notRun } from '../../trainers/runs.ts';
 import {
   layoutInners,
   type LayoutKind,
@@ -20,6 +21,7 @@ import {
 import type { Fold } from '../../step/read/moe.ts';
 import type { StateMode } from '../../step/zero-mode.ts';
 import type { SweepQuestion } from '../model/question.ts';
+import { trainerLimits } from '../model/trainer-limits.ts';
 
 /** One plan on one mesh, before it is priced. */
 export interface LayoutRow {
@@ -77,7 +79,7 @@ function factsOf(config: ModelConfig, question: SweepQuestion, tensor = 1): Mode
  * cut, tensor parallelism with and without a cut residual stream, experts folded over the data and
  * model dims, each whole or cut over as many devices as divide tp (`etp`). What the linter stops is
  * listed with its finding; experts that are cut, only where it is the cut that it stops: the rest
- * is said of whole ones.
+ * is said of whole ones. What the trainer of the question does not run is no plan.
  *
  * @param tied whether the embedding is also the head
  * @param asked plans that are asked for with the sizes of their expert mesh: where it does not
@@ -91,10 +93,12 @@ export function meshRows(
   asked?: AskedPlans,
 ): MeshRows[] {
   const isRouted = config.architecture.routed !== undefined;
+  const limits = trainerLimits(question);
   return factorizations(question.devices, 4).map(([pp, dp, cp, tp], meshIndex): MeshRows => {
     const rows: LayoutRow[] = [];
     const refused: MeshRows['refused'][number][] = [];
     const add = (sizes: LayoutSizes, kind: LayoutKind): void => {
+      if (limits !== undefined && notRun(limits, { sizes, kind }) !== undefined) return;
       const name = planName(sizes, kind);
       const mesh = meshText(sizes, kind);
       const findings = layoutFindings(config, question, hosts, { sizes, kind }, tied);

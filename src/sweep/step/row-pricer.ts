@@ -1,8 +1,10 @@
 /** Prices the layouts of a sweep, tunes each one, and keeps the best. */
 
+import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 import { routedPart } from '../../step/checkpoints.ts';
 import type { LayoutTuning } from '../../step/layout.ts';
 import type { RoutedCosts } from '../../step/read/moe.ts';
+import type { TrainerRuns } from '../../trainers/runs.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { CoreCost } from '../model/types.ts';
 import type { Composer } from './compose.ts';
@@ -38,8 +40,10 @@ export class RowPricer {
   constructor(
     readonly composer: Composer,
     private readonly kinds: Pick<LayerKinds, 'layers' | 'standsFor'>,
+    /** The trainer, which runs what is stated: no stage is balanced, no layer kept apart. */
+    private readonly limits?: TrainerRuns,
   ) {
-    this.tried = new TriedCheckpoints(kinds);
+    this.tried = new TriedCheckpoints(kinds, limits);
   }
 
   /**
@@ -55,7 +59,7 @@ export class RowPricer {
         over.set(once, (found = this.composer.isOver(core, routed, row, once)));
       return found;
     };
-    for (const { schedule, chunks } of this.schedules(row, core.request.microbatch)) {
+    for (const { schedule, chunks, ...stated } of this.schedules(row, core.request.microbatch)) {
       const known = this.best.get(row);
       // Exchanges with experts may hide in what is left to try.
       if (
@@ -64,14 +68,24 @@ export class RowPricer {
         known.figures.busySeconds - known.figures.exchangeSeconds > SCHEDULE_MARGIN * this.incumbent
       )
         return;
-      for (const { once, paired } of this.ways(row, schedule, core.request.microbatch))
+      const ways = this.ways(row, schedule, core.request.microbatch);
+      const isOnceOnly = ways.every(({ once }) => once);
+      for (const { once, paired } of ways)
         // A plan that fits in no way counts with everything recomputed.
         for (const checkpoint of isOver(once) ? checkpoints.slice(-1) : checkpoints) {
           // An exchange that is repeated has no other pass to overlap with.
           if (paired && routedPart(checkpoint) === 'full') continue;
-          const base = { microbatch: core.request.microbatch, schedule, chunks, checkpoint, once };
+          const base = {
+            microbatch: core.request.microbatch,
+            schedule,
+            chunks,
+            checkpoint,
+            once,
+            ...stated,
+          };
           const tuning = paired ? { ...base, paired } : base;
-          const last = checkpoint === 'full' && !once && this.best.get(row)?.fits !== true;
+          const last =
+            checkpoint === 'full' && (!once || isOnceOnly) && this.best.get(row)?.fits !== true;
           const rival = this.best.get(row);
           const limits = last
             ? { leaner: rival?.figures.peakBytes ?? Infinity }
@@ -106,8 +120,12 @@ export class RowPricer {
     const { pp, ep } = row.sizes;
     const m = this.composer.microbatches(row.sizes, microbatch);
     const pairs =
-      this.composer.overlaps && ep > 1 && m > 1 && (pp === 1 || schedule === 'interleaved');
-    return keeps(row, m).flatMap((once) =>
+      this.composer.overlaps &&
+      this.limits?.pairsMicrobatches !== false &&
+      ep > 1 &&
+      m > 1 &&
+      (pp === 1 || schedule === 'interleaved');
+    return this.keeps(row, m).flatMap((once) =>
       (pairs ? [false, true] : [false]).map((paired) => ({ once, paired })),
     );
   }
@@ -130,29 +148,41 @@ export class RowPricer {
     );
   }
 
-  private schedules(
-    row: LayoutRow,
-    microbatch: number,
-  ): Pick<LayoutTuning, 'schedule' | 'chunks'>[] {
+  /** The schedules that are tried, with the stages that the trainer makes. */
+  private schedules(row: LayoutRow, microbatch: number): Scheduled[] {
     const { pp } = row.sizes;
-    if (pp === 1) return [{ schedule: '1f1b', chunks: 1 }];
+    const { limits } = this;
+    if (pp === 1)
+      return [{ schedule: '1f1b', chunks: 1, ...(limits === undefined ? {} : { asStated: true }) }];
     const m = this.composer.microbatches(row.sizes, microbatch);
-    const list: Pick<LayoutTuning, 'schedule' | 'chunks'>[] = [
-      { schedule: '1f1b', chunks: 1 },
-      { schedule: 'zb-h1', chunks: 1 },
-    ];
-    for (const chunks of this.chunkCounts(pp))
-      if (m % pp === 0) list.push({ schedule: 'interleaved', chunks });
-    return list;
+    const list: Scheduled[] = SINGLE_CHUNK.filter((name) =>
+      limits === undefined ? name !== 'gpipe' : limits.schedules.includes(name),
+    ).map((schedule) => ({ schedule, chunks: 1 }));
+    if (m % pp === 0 && limits?.schedules.includes('interleaved') !== false)
+      for (const chunks of this.chunkCounts(pp)) list.push({ schedule: 'interleaved', chunks });
+    return limits === undefined ? list : list.flatMap((one) => this.asRun(one, pp, limits));
+  }
+
+  /** A schedule with the stages that the trainer makes for it; none where it makes none. */
+  private asRun(one: Scheduled, pp: number, { cuts }: TrainerRuns): Scheduled[] {
+    if (cuts === undefined) return [{ ...one, asStated: true }];
+    const stageLayers = cuts(pp * one.chunks, this.kinds.layers, one.chunks);
+    return stageLayers === undefined ? [] : [{ ...one, asStated: true, stageLayers }];
+  }
+
+  /**
+   * Tells whether FSDP keeps what it gathers: both ways are tried where a step has several passes.
+   */
+  private keeps({ kind: { mode } }: LayoutRow, microbatches: number): readonly boolean[] {
+    if ((mode !== 'fsdp' && mode !== 'hsdp') || microbatches === 0) return [false];
+    return [true, false].filter((once) => this.limits?.gathersOnce.includes(once) !== false);
   }
 }
 
-/**
- * Tells whether FSDP keeps what it gathers: both ways are tried where a step has several passes.
- */
-function keeps({ kind: { mode } }: LayoutRow, microbatches: number): readonly boolean[] {
-  return (mode === 'fsdp' || mode === 'hsdp') && microbatches > 0 ? [true, false] : [false];
-}
+type Scheduled = Pick<LayoutTuning, 'schedule' | 'chunks' | 'asStated' | 'stageLayers'>;
+
+/** Schedules of one chunk a device; GPipe only where a trainer has it: it is never the faster. */
+const SINGLE_CHUNK: readonly PipelineSchedule[] = ['1f1b', 'gpipe', 'zb-h1'];
 
 /** Fitting plans by seconds, the others by bytes. */
 export function order(a: PricedRow, b: PricedRow): number {

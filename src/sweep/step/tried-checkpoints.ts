@@ -16,6 +16,7 @@ import {
   routedPart,
 } from '../../step/checkpoints.ts';
 import { type Fold, type RoutedCosts, routedUnits } from '../../step/read/moe.ts';
+import { recomputes, type TrainerRuns } from '../../trainers/runs.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { CoreCost } from '../model/types.ts';
 
@@ -31,7 +32,11 @@ const ROUTED_SETS: readonly (readonly RecomputeModule[])[] = [[], ['moe_act'], [
 export class TriedCheckpoints {
   private readonly known = new WeakMap<CoreCost, Map<string, readonly Checkpoint[]>>();
 
-  constructor(private readonly kinds: Pick<LayerKinds, 'standsFor'>) {}
+  /** @param limits the trainer; absent: any */
+  constructor(
+    private readonly kinds: Pick<LayerKinds, 'standsFor'>,
+    private readonly limits?: TrainerRuns,
+  ) {}
 
   /** `none`, then what saves bytes; the last is `full`. */
   of(
@@ -48,7 +53,7 @@ export class TriedCheckpoints {
   }
 
   private listed(core: CoreCost, routed: RoutedCosts | undefined, fold: Fold): Checkpoint[] {
-    const priced = candidates(core, routed !== undefined).map((checkpoint) => ({
+    const priced = this.candidates(core, routed !== undefined).map((checkpoint) => ({
       checkpoint,
       ...this.price(core, routed, fold, checkpoint),
     }));
@@ -67,6 +72,15 @@ export class TriedCheckpoints {
     });
     const full = front.findIndex(({ checkpoint }) => checkpoint === 'full');
     return ['none', ...front.slice(0, full + 1).map(({ checkpoint }) => checkpoint)];
+  }
+
+  /** The choices that are tried: those that the trainer has, or those that a search mixes. */
+  private candidates(core: CoreCost, hasExperts: boolean): Checkpoint[] {
+    const { limits } = this;
+    if (limits === undefined) return ['selective', 'full', ...moduleSets(core, hasExperts)];
+    const policies = limits.policies.filter((policy) => policy !== 'none');
+    const sets = moduleSets(core, hasExperts).filter((set) => recomputes(limits, set));
+    return [...policies, ...sets];
   }
 
   /**
@@ -93,8 +107,8 @@ export class TriedCheckpoints {
   }
 }
 
-/** The choices that were priced for a program, with and without its experts. */
-function candidates(core: CoreCost, hasExperts: boolean): Checkpoint[] {
+/** The sets of modules that were priced for a program, with and without its experts. */
+function moduleSets(core: CoreCost, hasExperts: boolean): Checkpoint[] {
   const sets = (Object.keys(core.units[0].keptBytes) as Checkpoint[]).filter((c) => !isPolicy(c));
   const experts = hasExperts ? ROUTED_SETS : [[]];
   const joined = ['none' as const, ...sets].flatMap((set) =>
@@ -104,5 +118,5 @@ function candidates(core: CoreCost, hasExperts: boolean): Checkpoint[] {
   // alone or not.
   const isPriced = (c: Checkpoint): boolean =>
     Object.hasOwn(core.units[0].keptBytes, programPart(c));
-  return ['selective', 'full', ...new Set(joined.filter((c) => c !== 'none' && isPriced(c)))];
+  return [...new Set(joined.filter((c) => c !== 'none' && isPriced(c)))];
 }

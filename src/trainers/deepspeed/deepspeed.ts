@@ -1,8 +1,25 @@
 /** The record of DeepSpeed. Source: the configuration of DeepSpeed 0.19. */
 import { EAGER, MASTER } from '../framework.ts';
+import type { TrainerRuns } from '../runs.ts';
 import type { Trainer } from '../trainer.ts';
 import { readDeepspeed } from './read.ts';
 import { deepspeedTarget } from './target.ts';
+
+const RUNS: TrainerRuns = {
+  source:
+    'deepspeed 0.19.8: runtime/config.py (sequence_parallel_size, tensor_parallel.autotp_size, ' +
+    'expert_parallel.autoep_size), runtime/zero/config.py (stage, mics_shard_size). Its pipelines ' +
+    'are programs of PipelineModule, which no configuration states',
+  dims: ['cp', 'tp', 'ep'],
+  modes: ['dp', 'zero1', 'zero2', 'fsdp', 'hsdp'],
+  contexts: ['ulysses'],
+  sequenceParallel: [false],
+  schedules: [],
+  policies: ['none', 'full'],
+  modules: [],
+  gathersOnce: [false],
+  pairsMicrobatches: false,
+};
 
 export const deepspeed = {
   id: 'deepspeed',
@@ -20,6 +37,8 @@ export const deepspeed = {
       state: { ...MASTER, gradient: 2 },
     },
   },
+  profile: 'deepspeed',
+  runs: RUNS,
   reads: 'DeepSpeed JSON',
   formats: [
     {

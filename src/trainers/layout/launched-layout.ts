@@ -114,8 +114,8 @@ export function launchedLayout(
   };
 }
 
-/** What a trainer runs of a layout; its launch configuration differs from the plan in the rest. */
-export interface TrainerRuns {
+/** What a launch configuration states of a layout; it differs from the plan in the rest. */
+export interface LaunchForms {
   readonly schedules: readonly PipelineSchedule[];
   /** The schedule that it runs in place of another, by the chunks of a device. */
   readonly otherSchedule: (chunks: number) => string;
@@ -131,7 +131,7 @@ export interface TrainerRuns {
 }
 
 /** The parts of a layout that a trainer does not run, and what it runs in their place. */
-export function differences(layout: LaunchedLayout, runs: TrainerRuns): LaunchLoss[] {
+export function differences(layout: LaunchedLayout, runs: LaunchForms): LaunchLoss[] {
   const { tuning, unitsAgain, stageLayers } = layout;
   const { schedule, chunks, checkpoint } = tuning;
   const piped = layout.sizes.pp > 1;

@@ -8,12 +8,12 @@ import {
   differences,
   type LaunchedLayout,
   type LaunchFile,
+  type LaunchForms,
   launchHead,
   type LaunchLoss,
-  type TrainerRuns,
 } from '../layout/launched-layout.ts';
 
-export const MAXTEXT_RUNS: TrainerRuns = {
+const MAXTEXT_FORMS: LaunchForms = {
   schedules: [],
   otherSchedule: () => 'the circular pipeline of MaxText',
   unequalStages: 'equal stages, which the layers have to allow',
@@ -42,7 +42,7 @@ export function maxtextLaunch(layout: LaunchedLayout): LaunchFile {
     losses.push({ planned: 'ZeRO-2', instead: 'ZeRO-1 (shard_optimizer_over_data)' });
   if (cp > 1 && layout.context === 'ulysses')
     losses.push({ planned: 'the sequence cut as Ulysses does', instead: 'ring attention' });
-  losses.push(...differences(layout, MAXTEXT_RUNS));
+  losses.push(...differences(layout, MAXTEXT_FORMS));
   const dim = (name: string): number => hosts.get(name) ?? 1;
   const outer = dim(sizes.dp_replicate > 1 && sizes.dp_shard > 1 ? 'dp_shard' : 'dp');
   const axes: readonly (readonly [axis: string, size: number, hosts: number])[] = [

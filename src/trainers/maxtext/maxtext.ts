@@ -1,8 +1,36 @@
 /** The record of MaxText. Source: its `base.yml` and its launch scripts. */
 import { EAGER } from '../framework.ts';
+import type { RunLayout, TrainerRuns } from '../runs.ts';
 import type { Trainer } from '../trainer.ts';
-import { MAXTEXT_RUNS, maxtextLaunch } from './launch.ts';
+import { maxtextLaunch } from './launch.ts';
 import { maxtextTarget } from './target.ts';
+
+/** An axis of experts is one of its own: its devices come out of those that hold other data. */
+function refuses({ sizes }: RunLayout): ReturnType<NonNullable<TrainerRuns['refuses']>> {
+  const { dp_shard: shards, ep } = sizes;
+  return shards % ep === 0
+    ? undefined
+    : { setting: `ep=${ep} with dp=${shards}`, nearest: ['an ep that divides dp'] };
+}
+
+const RUNS: TrainerRuns = {
+  source:
+    'MaxText: configs/base.yml (ici_*_parallelism, remat_policy, context_parallel_strategy, ' +
+    'shard_optimizer_over_data), layers/pipeline.py',
+  dims: ['pp', 'cp', 'tp', 'ep'],
+  modes: ['dp', 'zero1', 'fsdp', 'hsdp'],
+  contexts: ['cp', 'ring'],
+  sequenceParallel: [true, false],
+  // Gradients are taken of the whole loop over microbatches: all forward passes come first.
+  schedules: ['gpipe'],
+  policies: ['none', 'products', 'full'],
+  modules: [],
+  gathersOnce: [false],
+  pairsMicrobatches: false,
+  cuts: (parts, layers) =>
+    layers % parts === 0 ? Array.from({ length: parts }, () => layers / parts) : undefined,
+  refuses,
+};
 
 export const maxtext = {
   id: 'maxtext',
@@ -25,7 +53,8 @@ export const maxtext = {
       gradientBytes: 2,
     },
   },
-  runs: MAXTEXT_RUNS,
+  profile: 'maxtext',
+  runs: RUNS,
   writeLaunch: maxtextLaunch,
   target: maxtextTarget,
 } as const satisfies Trainer;

@@ -10,13 +10,13 @@ import {
   hasEqualStages,
   type LaunchedLayout,
   type LaunchFile,
+  type LaunchForms,
   launchHead,
   type LaunchLoss,
-  type TrainerRuns,
 } from '../layout/launched-layout.ts';
 
 /** A part of the layers is recomputed by `--recompute-method block`. */
-export const MEGATRON_RUNS: TrainerRuns = {
+const MEGATRON_FORMS: LaunchForms = {
   schedules: ['1f1b', 'interleaved'],
   otherSchedule: (chunks) => (chunks > 1 ? 'interleaved 1F1B' : '1F1B'),
   recomputes: (checkpoint) => checkpoint === 'full' || !isPolicy(checkpoint),
@@ -30,7 +30,7 @@ const CONTEXTS = { ring: 'p2p', cp: 'all_gather', ulysses: 'a2a' } as const;
 export function megatronLaunch(layout: LaunchedLayout): LaunchFile {
   const { sizes, mode, tuning } = layout;
   const { pp, cp, tp, ep, etp = 1, dp_replicate: replicas } = sizes;
-  const losses = [...layout.losses, ...differences(layout, MEGATRON_RUNS)];
+  const losses = [...layout.losses, ...differences(layout, MEGATRON_FORMS)];
   const args = [`--tensor-model-parallel-size ${tp}`, `--pipeline-model-parallel-size ${pp}`];
   if (layout.sequenceParallel) args.push('--sequence-parallel');
   if (cp > 1)

@@ -3,9 +3,10 @@
  * parser of megatron-core 0.16.
  */
 import { EAGER, type Framework, MASTER } from '../framework.ts';
+import type { RunLayout, TrainerRuns } from '../runs.ts';
 import type { Trainer } from '../trainer.ts';
 import { isMegatronArguments, readMegatronArguments, readMegatronTest } from './arguments.ts';
-import { MEGATRON_RUNS, megatronLaunch } from './launch.ts';
+import { megatronLaunch } from './launch.ts';
 import { megatronTarget } from './target.ts';
 
 /** Megatron-LM before FlashAttention, and what was built on it. */
@@ -35,6 +36,36 @@ export const MEGATRON_CORE: Framework = {
   state: MASTER,
 };
 
+/** Parameters and gradients are cut by Megatron-FSDP, which is not for pipelines. */
+function refuses({
+  sizes,
+  kind: { mode },
+}: RunLayout): ReturnType<NonNullable<TrainerRuns['refuses']>> {
+  if (sizes.pp === 1 || mode === 'dp' || mode === 'zero1') return undefined;
+  return {
+    setting: `pp=${sizes.pp} with zero=${mode === 'zero2' ? 2 : 3}`,
+    nearest: ['zero=1', 'pp=1'],
+  };
+}
+
+export const MEGATRON_RUNS: TrainerRuns = {
+  source:
+    'megatron-core 0.16.1: model_parallel_config.py, transformer_config.py ' +
+    '(recompute_modules, cp_comm_type), pipeline_parallel/schedules.py; Megatron-FSDP: ' +
+    'the developer guide of megatron-core (compatible with TP, EP and CP)',
+  dims: ['pp', 'cp', 'tp', 'ep', 'etp'],
+  modes: ['dp', 'zero1', 'zero2', 'fsdp', 'hsdp'],
+  contexts: ['ring', 'cp', 'ulysses'],
+  sequenceParallel: [true, false],
+  schedules: ['1f1b', 'interleaved'],
+  policies: ['none', 'full'],
+  // It has no name for the activation of a dense feed-forward layer (`act`).
+  modules: ['core_attn', 'layernorm', 'mla_up_proj', 'mlp', 'shared_experts', 'moe_act', 'moe'],
+  gathersOnce: [false],
+  pairsMicrobatches: true,
+  refuses,
+};
+
 export const megatron = {
   id: 'megatron',
   title: 'Megatron-LM',
@@ -51,6 +82,7 @@ export const megatron = {
     },
     'megatron-core': MEGATRON_CORE,
   },
+  profile: 'megatron-core',
   runs: MEGATRON_RUNS,
   reads: 'launch scripts, arguments and tests of Megatron-LM',
   formats: [

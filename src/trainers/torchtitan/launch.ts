@@ -9,9 +9,9 @@ import {
   differences,
   type LaunchedLayout,
   type LaunchFile,
+  type LaunchForms,
   launchHead,
   type LaunchLoss,
-  type TrainerRuns,
 } from '../layout/launched-layout.ts';
 
 const SCHEDULES: ReadonlyMap<PipelineSchedule, string> = new Map([
@@ -19,7 +19,7 @@ const SCHEDULES: ReadonlyMap<PipelineSchedule, string> = new Map([
   ['1f1b', '1F1B'],
   ['interleaved', 'Interleaved1F1B'],
 ]);
-export const TORCHTITAN_RUNS: TrainerRuns = {
+const TORCHTITAN_FORMS: LaunchForms = {
   schedules: [...SCHEDULES.keys()],
   otherSchedule: () => '1F1B',
   unequalStages: 'stages as equal as they can be',
@@ -34,7 +34,7 @@ export function torchtitanLaunch(layout: LaunchedLayout): LaunchFile {
   const losses = [
     ...layout.losses,
     ...degreeLosses(layout),
-    ...differences(layout, TORCHTITAN_RUNS),
+    ...differences(layout, TORCHTITAN_FORMS),
   ];
   const fields = { ...degrees(layout), ...stages(layout) };
   const local = sizes.pp > 1 ? tuning.microbatch * tuning.microbatches : tuning.microbatch;

@@ -1,16 +1,54 @@
 /** The record of torchtitan. Sources: `JobConfig` of 0.2.1, `torchtitan.config` of 0.3.0. */
 import { EAGER } from '../framework.ts';
+import { torchtitanCuts } from '../layout/stage-cuts.ts';
+import type { TrainerRuns } from '../runs.ts';
 import type { Trainer } from '../trainer.ts';
-import { TORCHTITAN_RUNS, torchtitanLaunch } from './launch.ts';
+import { torchtitanLaunch } from './launch.ts';
 import { readTorchtitanPython, readTorchtitanToml } from './read.ts';
 import { torchtitanTarget } from './target.ts';
+
+const RUNS: TrainerRuns = {
+  source:
+    'torchtitan 0.3.0: config/configs.py (ParallelismConfig), distributed/pipeline_parallel.py, ' +
+    'distributed/activation_checkpoint.py, models/llama3/parallelize.py; schedules: PyTorch 2.13 ' +
+    '(get_schedule_class)',
+  // Experts are whole: ParallelismConfig has no expert tensor parallelism since 0.3.
+  dims: ['pp', 'cp', 'tp', 'ep'],
+  // Replicas go through `fully_shard` too. It has no stages of its own: gathered parameters that
+  // are kept (`fsdp_reshard_after_forward = "never"`) come nearest to ZeRO-2.
+  modes: ['dp', 'fsdp', 'hsdp'],
+  contexts: ['cp'],
+  sequenceParallel: [true, false],
+  schedules: ['1f1b', 'gpipe', 'interleaved'],
+  policies: ['none', 'operators', 'full'],
+  modules: [],
+  gathersOnce: [true, false],
+  pairsMicrobatches: false,
+  // Embedding and head count as a layer each. More than two chunks of a device are asked for by
+  // the layers of a chunk, of which there must be a number that makes so many.
+  cuts: (parts, layers, chunks) => {
+    const counted = layers + 2;
+    if (chunks > 2 && Math.ceil(counted / Math.ceil(counted / parts)) !== parts) return undefined;
+    const found = torchtitanCuts(parts, layers, 1, 1);
+    return 'fault' in found ? undefined : found;
+  },
+};
+
+/** `JobConfig` of 0.2, which has expert tensor parallelism and passes keys on in a ring. */
+const RUNS_TOML: TrainerRuns = {
+  ...RUNS,
+  source: 'torchtitan 0.2.1: config/job_config.py',
+  dims: ['pp', 'cp', 'tp', 'ep', 'etp'],
+  contexts: ['cp', 'ring'],
+};
 
 export const torchtitan = {
   id: 'torchtitan',
   title: 'torchtitan',
   release: 'torchtitan 0.3.0',
   software: { torchtitan: { ...EAGER, microbatchOfEachStage: { until: 2025 } } },
-  runs: TORCHTITAN_RUNS,
+  profile: 'torchtitan',
+  runs: RUNS,
   reads: 'torchtitan TOML and Python',
   formats: [
     {
@@ -24,6 +62,7 @@ export const torchtitan = {
       name: 'torchtitan',
       isIn: (text) => /^\s*\[(parallelism|training|job)\]/m.test(text),
       read: ({ text, setting: { file } }) => readTorchtitanToml(text, file),
+      runs: RUNS_TOML,
     },
   ],
   writeLaunch: torchtitanLaunch,
