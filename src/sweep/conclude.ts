@@ -266,7 +266,7 @@ function gradientNote({ state, system }: SweepResult['composer']): string[] {
       : `, and summed over data ranks in ${system.software.gradientBytes * 8} bits`;
   return [
     `Gradients are kept in ${state.gradient * 8} bits${summed} (--gradients, or what ` +
-      '--framework does).',
+      '--for does).',
   ];
 }
 

@@ -98,8 +98,7 @@ export function parsePlans(names: readonly string[] | undefined): WantedPlans {
 }
 
 /**
- * @throws E_USAGE for a plan that the trainer of the question does not run, with the nearest that it
- *   runs
+ * @throws E_USAGE for a plan that the trainer of the question does not run, with the nearest
  */
 export function checkPlansRun(
   question: Pick<SweepQuestion, 'trainer'>,

@@ -9,6 +9,7 @@ import { recomputeText } from '../recipes/recompute-text.ts';
 import { countedText } from '../units.ts';
 import type { SweepQuestion } from './model/question.ts';
 import { coreRequest } from './model/types.ts';
+import { trainerLimits } from './model/trainer-limits.ts';
 import { type CoreCost, coreKey } from './model/types.ts';
 import { CoreSolver } from './rank/rank-price.ts';
 import { Composer } from './step/compose.ts';
@@ -108,7 +109,7 @@ async function repriced(
   fresh: boolean,
 ): Promise<PricedRow[]> {
   const composer = new Composer(question, result.kinds);
-  const pricer = new RowPricer(composer, result.kinds);
+  const pricer = new RowPricer(composer, result.kinds, trainerLimits(question));
   const solver = new CoreSolver(question, table, result.kinds);
   const cores = new Map<string, CoreCost>();
   for (const row of rows)

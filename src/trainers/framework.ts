@@ -1,6 +1,6 @@
 /**
  * The software of a trainer as it comes: kernels, overlap, dtypes of gradients and states. A row of
- * measured runs is priced with the profile of its `framework`, and `--framework` asks for one. The
+ * measured runs is priced with the profile of its `framework`, and `--for` asks for one. The
  * list of features follows the documentation of the trainers.
  */
 import type { Fp8Recipe, StepSoftware } from '../cost/kernels/software.ts';

@@ -77,8 +77,8 @@ export function notRun(runs: TrainerRuns, layout: RunLayout): NotRun | undefined
   return (
     dimNotRun(runs, layout) ??
     kindNotRun(runs, layout) ??
-    tuningNotRun(runs, layout) ??
-    runs.refuses?.(layout)
+    runs.refuses?.(layout) ??
+    tuningNotRun(runs, layout)
   );
 }
 

@@ -7,9 +7,9 @@ import { deepspeedTarget } from './target.ts';
 
 const RUNS: TrainerRuns = {
   source:
-    'deepspeed 0.19.8: runtime/config.py (sequence_parallel_size, tensor_parallel.autotp_size, ' +
-    'expert_parallel.autoep_size), runtime/zero/config.py (stage, mics_shard_size). Its pipelines ' +
-    'are programs of PipelineModule, which no configuration states',
+    'deepspeed 0.19.8: runtime/config.py (sequence_parallel_size, autotp_size, autoep_size), ' +
+    'runtime/zero/config.py (stage, mics_shard_size); its pipelines are programs of ' +
+    'PipelineModule, which no configuration states',
   dims: ['cp', 'tp', 'ep'],
   modes: ['dp', 'zero1', 'zero2', 'fsdp', 'hsdp'],
   contexts: ['ulysses'],

@@ -58,7 +58,7 @@ export const DEEPSPEED_TABLE: SettingsTable = {
       : 'priced with the states that --optimizer has',
   'bf16.enabled': precision('bf16'),
   'fp16.enabled': precision('f16'),
-  'compile.enabled': noPrice('--framework deepspeed --compiled prices it'),
+  'compile.enabled': noPrice('--for deepspeed --compiled prices it'),
   'activation_checkpointing.cpu_checkpointing': noPrice(HOST),
   'activation_checkpointing.partition_activations': noPrice(
     'activations are kept as tensor ranks have them',

@@ -72,10 +72,10 @@ const recompute: Take = (value, draft, wrong) => {
   return undefined;
 };
 
-/** Collectives of data ranks overlap with compute, as `--framework` says. */
+/** Collectives of data ranks overlap with compute, as `--for` says. */
 const overlapped: Take = () => undefined;
 const dropout: Take = (value) =>
-  Number(value) === 0 ? undefined : '--framework megatron-lm prices dropout';
+  Number(value) === 0 ? undefined : '--for megatron-lm prices dropout';
 
 /** By the name of the setting: of arguments with underscores. */
 export const MEGATRON_TABLE: SettingsTable = {
@@ -137,7 +137,7 @@ export const MEGATRON_TABLE: SettingsTable = {
   fp4: noPrice('products are priced in 16 bits'),
   fp4_format: noPrice('products are priced in 16 bits'),
   tp_comm_overlap: noPrice(
-    'tensor-parallel collectives are exposed; --framework megatron-core counts what hides',
+    'tensor-parallel collectives are exposed; --for megatron-core counts what hides',
   ),
   pipeline_model_parallel_layout: (value, draft, wrong) => {
     const letters = stageLetters(value);

@@ -137,8 +137,8 @@ const TABLE: SettingsTable = {
   },
   recipe_name: fp8Recipe,
   converters: narrow,
-  enable: noPrice('--framework torchtitan --compiled prices it'),
-  compile: noPrice('--framework torchtitan --compiled prices it'),
+  enable: noPrice('--for torchtitan --compiled prices it'),
+  compile: noPrice('--for torchtitan --compiled prices it'),
 };
 
 /** Sections whose settings the table reads; `parallelism` must hold nothing else. */

@@ -56,7 +56,7 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 4 ${COR
       '$@: the arguments that the script is called with',
       '--hidden-size: the model has 4096',
       '--fp8-param-gather: it has no price',
-      '--hidden-dropout: --framework megatron-lm prices dropout',
+      '--hidden-dropout: --for megatron-lm prices dropout',
       '--swiglu --normalization: the form of the model is that of its config',
     ]);
   });

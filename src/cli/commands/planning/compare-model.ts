@@ -34,9 +34,8 @@ import {
 } from '../../../sweep/model/question.ts';
 import { type AskedRun, withRun } from '../../../sweep/planning/run-question.ts';
 import type { SettledLayout } from '../../../trainers/layout/layout-draft.ts';
-import { readLayoutFile } from '../../../trainers/read-layout-file.ts';
-import { FRAMEWORK_NAMES } from '../../../trainers/trainers.ts';
-import { oneOf } from '../../input/flags/read.ts';
+import { type LayoutFile, readLayoutFile } from '../../../trainers/read-layout-file.ts';
+import { type AskedTrainer, trainerNamed } from '../../../trainers/trainers.ts';
 import { withRunsTable } from '../../input/runs-table.ts';
 import type { CompareOptions } from './flags.ts';
 
@@ -76,6 +75,7 @@ export interface AskedPoint {
 type ConfigOptions = Pick<
   CompareOptions,
   | 'cost'
+  | 'for'
   | 'framework'
   | 'compiled'
   | 'fp8'
@@ -121,7 +121,7 @@ export async function compareByConfig(
     options.like === undefined
       ? undefined
       : await refitAsked(options.like, cost, point.cluster, table, control.onProgress);
-  const question = await questionAsked(config, point, options, { asked, cost, fitted });
+  const question = questionAsked(config, point, options, { asked, cost, fitted });
   const run = runAsked(options.tokens, point.price);
   const layout = asked === undefined ? undefined : checkedLayout(asked, question);
   const found = await compareModel(question, {
@@ -156,7 +156,7 @@ export async function compareByConfig(
 }
 
 /** The question of a sweep, with what the flags leave open settled. */
-async function questionAsked(
+function questionAsked(
   { name, text }: Config,
   { devices, cluster, sequence, globalBatch }: AskedPoint,
   options: ConfigOptions,
@@ -165,7 +165,7 @@ async function questionAsked(
     readonly cost: string;
     readonly fitted: Awaited<ReturnType<typeof refitOn>> | undefined;
   },
-): Promise<SweepQuestion> {
+): SweepQuestion {
   const { shape } = parseModelConfig(text).architecture;
   const { asked, cost, fitted } = settled;
   const question: SweepQuestion = {
@@ -180,7 +180,7 @@ async function questionAsked(
     globalBatch: globalBatch ?? asked?.globalBatch ?? devices,
     cost,
     ...(fitted?.refit.taken === true ? { constants: fitted.constants } : {}),
-    ...(await softwareAsked(options, cost, cluster)),
+    ...softwareAsked(trainerOf(options, asked), options, cost, cluster),
     ...defined({
       dtype: options.dtype,
       padVocabulary: options.padVocab,
@@ -220,6 +220,8 @@ async function refitAsked(
 }
 
 interface LayoutAsked extends SettledLayout {
+  /** The form of the file: trainers that have it, and what it can state. */
+  readonly form?: Pick<LayoutFile, 'trainers' | 'runs'>;
   readonly from?: NonNullable<AskedLayout['from']>;
 }
 
@@ -244,18 +246,22 @@ function layoutAsked(layout: string, config: string, devices: number): LayoutAsk
     model: parseModelConfig(config).architecture,
     ...defined({ configuration }),
   };
-  const { format, notPriced, ...settled } = readLayoutFile(text, setting);
-  return { ...settled, from: { file: basename(layout), format, notPriced } };
+  const { format, notPriced, trainers, runs, ...settled } = readLayoutFile(text, setting);
+  return {
+    ...settled,
+    from: { file: basename(layout), format, notPriced },
+    form: { trainers, ...defined({ runs }) },
+  };
 }
 
 /**
  * The layout, where it fits the model and the devices. @throws E_USAGE, E_INPUT with the file that
  * states it
  */
-function checkedLayout({ text, from }: LayoutAsked, question: SweepQuestion): StatedLayout {
+function checkedLayout({ text, from, form }: LayoutAsked, question: SweepQuestion): StatedLayout {
   try {
     const layout = parseLayout(text, question.devices);
-    checkLayout(question, layout);
+    checkLayout(question, layout, form?.runs);
     return layout;
   } catch (error) {
     if (from === undefined || !(error instanceof ShardwrightError)) throw error;
@@ -298,27 +304,58 @@ function runAsked(tokens: number | undefined, price: Price | undefined): AskedRu
 
 export const DEFAULT_SEQUENCE = 4096;
 
-/** Reads the values of `--framework`, `--compiled` and `--gradients`. */
-async function softwareAsked(
-  { framework, compiled, gradients }: Pick<CompareOptions, 'framework' | 'compiled' | 'gradients'>,
+/**
+ * The trainer that a question is for: as `--for` names it, or that of the file of `--layout`.
+ *
+ * @throws E_USAGE for an unknown trainer; E_INPUT for a file of another one
+ */
+function trainerOf(
+  { for: name, framework }: Pick<CompareOptions, 'for' | 'framework'>,
+  asked: LayoutAsked | undefined,
+): AskedTrainer | undefined {
+  if (name !== undefined && framework !== undefined && name !== framework)
+    throw new ShardwrightError('E_USAGE', `--for ${name} and --framework ${framework}`, {
+      hint: 'they mean the same: leave one out.',
+    });
+  const flag = name === undefined ? '--framework' : '--for';
+  const given = name ?? framework;
+  const [own] = asked?.form?.trainers ?? [];
+  if (given === undefined) return own === undefined ? undefined : trainerNamed(own, '--for');
+  const found = trainerNamed(given, flag);
+  const trainers = asked?.form?.trainers;
+  if (trainers === undefined || trainers.includes(found.trainer.id)) return found;
+  throw new ShardwrightError(
+    'E_INPUT',
+    `the file is of ${asked?.from?.format ?? own}, and ${flag} is ${given}`,
+    {
+      ...defined({ file: asked?.from?.file }),
+      hint: `ask ${flag} ${trainers.join(` or ${flag} `)}.`,
+    },
+  );
+}
+
+/** The trainer of a question, and its software with `--compiled` and `--gradients`. */
+function softwareAsked(
+  asked: AskedTrainer | undefined,
+  { compiled, gradients }: Pick<CompareOptions, 'compiled' | 'gradients'>,
   cost: string,
   cluster: string,
-): Promise<Pick<SweepQuestion, 'software'>> {
+): Pick<SweepQuestion, 'software' | 'trainer'> {
   const kept = (software?: StepSoftware): Pick<SweepQuestion, 'software'> =>
     gradients === undefined
       ? software === undefined
         ? {}
         : { software }
       : { software: softwareWithGradients(software, gradients) };
-  if (framework === undefined && compiled === undefined) return kept();
-  if (framework === undefined)
-    throw new ShardwrightError('E_USAGE', '--compiled needs --framework', {
-      hint: '--framework torchtitan --compiled',
+  if (asked === undefined && compiled === undefined) return kept();
+  if (asked === undefined)
+    throw new ShardwrightError('E_USAGE', '--compiled needs --for', {
+      hint: '--for torchtitan --compiled',
     });
   if (cost !== 'nccl')
-    throw new ShardwrightError('E_USAGE', `--framework goes with --cost nccl, not ${cost}`, {
+    throw new ShardwrightError('E_USAGE', `--for goes with --cost nccl, not ${cost}`, {
       hint: 'other presets price calls one by one, whatever runs them.',
     });
-  const name = await oneOf(FRAMEWORK_NAMES)(framework, '--framework');
-  return kept(frameworkSoftware(name, loadCluster(cluster), compiled === true));
+  const software = frameworkSoftware(asked.profile, loadCluster(cluster), compiled === true);
+  return { ...kept(software), trainer: asked.trainer.id };
 }

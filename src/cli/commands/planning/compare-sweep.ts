@@ -216,6 +216,7 @@ function keyOf({ asked, config, options }: Omit<Task, 'id'>): object {
 /** Flags that change an answer. */
 function settingsOf({
   cost,
+  for: trainer,
   framework,
   compiled,
   fp8,
@@ -231,6 +232,7 @@ function settingsOf({
 }: CompareOptions): object {
   return {
     cost,
+    for: trainer,
     framework,
     compiled,
     fp8,

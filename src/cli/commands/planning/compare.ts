@@ -110,6 +110,7 @@ const CONFIG_FLAGS = [
   'globalBatch',
   'tokens',
   'layout',
+  'for',
   'framework',
   'fp8',
   'like',

@@ -208,13 +208,15 @@ export const COMPARE_COMMAND = {
       'one for each (default: what the cluster file states)',
     parsePriceFlag,
   ),
-  framework: value(
-    '--framework <name>',
-    'trainer whose kernels, launches and overlap are priced under --cost nccl, such as ' +
-      'megatron-core, torchtitan or deepspeed; for a model by name (default: fused kernels, an ' +
-      'eager host)',
+  for: value(
+    '--for <trainer>',
+    'trainer that the answer is for, under --cost nccl: only layouts that it runs are searched, ' +
+      'and its kernels, launches and overlap are priced; for a model by name: ' +
+      'megatron, megatron-bridge, nemo, torchtitan, fsdp2, accelerate, deepspeed, maxtext, ' +
+      'shardwright, or a generation such as megatron-lm (default: that of the file of --layout)',
     text,
   ),
+  framework: value('--framework <trainer>', 'the same as --for', text),
   like: value(
     '--like <runs.csv>',
     'fit the constants of the machine and its host on runs of your own, for a model by name: ' +

@@ -74,7 +74,7 @@ export const PRICES = {
 export const COMPILED = on(
   '--compiled',
   'price the program as a compiler runs it, which joins calls into kernels (torch.compile); ' +
-    'of a model by name: with --framework, the step under its compiler',
+    'of a model by name: with --for, the step under its compiler',
   (compiled) => ({ compiled }),
 );
 
@@ -117,7 +117,7 @@ export const MEMORY = {
     '--gradients <dtype>',
     'what gradients are kept in until the update, fp32 or bf16, and what they are summed in: ' +
       'a plan widens 16-bit gradients where they are made (default: the dtype of their ' +
-      'parameter, or what --framework does)',
+      'parameter, or what --for does)',
     oneOf(GRADIENTS),
     (gradients) => ({ gradients }),
   ),

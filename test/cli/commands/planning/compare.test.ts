@@ -25,7 +25,7 @@ interface Compared {
   readonly pareto: readonly string[];
 }
 
-describe('compare --framework', () => {
+describe('compare --for', () => {
   const small = (): string => {
     const path = join(folder, 'small.json');
     writeFileSync(
@@ -62,8 +62,8 @@ describe('compare --framework', () => {
 
   it('an eager host launches the kernels of a small model slower than a compiled step', async () => {
     const [eager, compiled] = await Promise.all([
-      ask('--framework', 'torchtitan', '--json'),
-      ask('--framework', 'torchtitan', '--compiled', '--json'),
+      ask('--for', 'torchtitan', '--json'),
+      ask('--for', 'torchtitan', '--compiled', '--json'),
     ]);
     const seconds = ({ out }: { readonly out: string }): number =>
       (JSON.parse(out) as Compared).plans[0].seconds;
@@ -85,7 +85,7 @@ describe('compare --framework', () => {
     const [plain, wide, megatron, narrow] = await Promise.all([
       states(),
       states('--gradients', 'fp32'),
-      states('--framework', 'megatron-core'),
+      states('--for', 'megatron'),
       states('--framework', 'megatron-core', '--gradients', 'bf16'),
     ]);
     // Two bytes more for each parameter: two tables, three layers, and the last norm.
@@ -105,11 +105,12 @@ describe('compare --framework', () => {
   it.each([
     [['--gradients', 'fp16'], /fp32/],
     [['--framework', 'megatron-cor'], /megatron-core/],
-    [['--compiled'], /needs --framework/],
-    [
-      ['--framework', 'torchtitan', '--cost', 'alpha-beta'],
-      /goes with --cost nccl, not alpha-beta/,
-    ],
+    [['--for', 'torchtitn'], /torchtitan/],
+    [['--for', 'nemo', '--framework', 'torchtitan'], /mean the same/],
+    [['--for', 'maxtext', '--plans', 'zero2'], /maxtext does not run zero=2[^]*zero=3, zero=1/],
+    [['--for', 'deepspeed', '--layout', 'pp=2'], /deepspeed does not run pp=2[^]*pp=1/],
+    [['--compiled'], /needs --for/],
+    [['--for', 'torchtitan', '--cost', 'alpha-beta'], /goes with --cost nccl, not alpha-beta/],
   ])('%j is refused with what would do', async (flags, message) => {
     const run = await ask(...flags);
     expect(run.code).toBe(2);
