@@ -10,7 +10,6 @@ import { factorizations } from '../../recipes/compare/meshes.ts';
 import { type FoldedSizes, foldProblem } from '../../recipes/expert-mesh.ts';
 import type { ModelFacts } from '../../recipes/inputs/model-facts.ts';
 import { type Finding, lint } from '../../recipes/lint.ts';
-import { notRun } from '../../trainers/runs.ts';
 import {
   layoutInners,
   type LayoutKind,
@@ -20,6 +19,7 @@ import {
 } from '../../step/layout.ts';
 import type { Fold } from '../../step/read/moe.ts';
 import type { StateMode } from '../../step/zero-mode.ts';
+import { notRun } from '../../trainers/runs.ts';
 import type { SweepQuestion } from '../model/question.ts';
 import { trainerLimits } from '../model/trainer-limits.ts';
 

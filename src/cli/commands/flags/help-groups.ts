@@ -7,7 +7,7 @@ import { type Command, Help, type Option } from 'commander';
 /** Headings in their order, with the flags below them. */
 const GROUPS: Readonly<Record<string, string>> = {
   'Devices and their prices':
-    'mesh cluster devices cost framework compiled fp8 calibration collectives like',
+    'mesh cluster devices cost for framework compiled fp8 calibration collectives like',
   'What is sought':
     'plan plans objective recipe overlap frontier range optimizer gradients edits max-regret ' +
     'max-dims global-batch layout',
