@@ -8,6 +8,7 @@
 
 import * as z from 'zod';
 
+import { ShardwrightError } from '../errors.ts';
 import { packageData } from '../platform/platform.ts';
 
 /**
@@ -206,6 +207,37 @@ export function fitProbability(peakBytes: number, limitBytes: number): number {
   const { ratios, readings } = fidelity().memory;
   if (peakBytes <= 0) return readings / (readings + 1);
   const room = limitBytes / peakBytes;
-  const below = ratios.filter((ratio) => ratio <= room).length / ratios.length;
-  return (below * readings + 0.5) / (readings + 1);
+  return probabilityBelow(ratios.filter((ratio) => ratio <= room).length);
+}
+
+/** The probability that a reading is among the lowest so many of the quantiles. */
+function probabilityBelow(count: number): number {
+  const { ratios, readings } = fidelity().memory;
+  return ((count / ratios.length) * readings + 0.5) / (readings + 1);
+}
+
+/** The largest probability of fitting that the readings confirm. */
+export function largestProbability(): number {
+  return probabilityBelow(fidelity().memory.ratios.length);
+}
+
+/**
+ * The most bytes of a predicted peak that fit with at least a probability: the inverse of
+ * `fitProbability`.
+ *
+ * @throws E_REQUEST for a probability that the readings do not confirm
+ */
+export function bytesWithin(limitBytes: number, probability: number): number {
+  const { ratios, readings } = fidelity().memory;
+  if (probabilityBelow(0) >= probability) return Infinity;
+  const at = ratios.findIndex((_, i) => probabilityBelow(i + 1) >= probability);
+  if (at < 0)
+    throw new ShardwrightError(
+      'E_REQUEST',
+      `the risk is ${probability}, and ${readings} readings of memory confirm at most ` +
+        largestProbability().toFixed(3),
+      { hint: 'ask for a smaller probability.' },
+    );
+  const bytes = Math.floor(limitBytes / ratios[at]);
+  return limitBytes / bytes >= ratios[at] ? bytes : bytes - 1;
 }

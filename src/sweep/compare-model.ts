@@ -10,6 +10,7 @@ import { type ModelConfig, parseModelConfig } from '../models/families.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { Deadline } from '../plan/request/deadline.ts';
 import { defaultThreads } from '../platform/platform.ts';
+import { DEFAULT_RISK } from '../recipes/compare/best-plan.ts';
 import { withCertainty } from '../recipes/compare/certainty.ts';
 import { comparedPadding } from '../recipes/compare/compared-padding.ts';
 import type { Comparison } from '../recipes/compare/comparison.ts';
@@ -25,7 +26,7 @@ import { sweep, type SweepResult } from './sweep.ts';
 import { localPool } from './threads/local-pool.ts';
 import type { SweepPool } from './threads/pool.ts';
 import { threadPool } from './threads/thread-pool.ts';
-import { whatIf } from './what-if.ts';
+import { riskierPlan, whatIf } from './what-if.ts';
 
 /** A plan with tensor parallelism and a whole residual stream. */
 function isUncutTensor(name: string): boolean {
@@ -64,9 +65,10 @@ interface CompareModelOptions {
  *   recipe, E_UNSUPPORTED for a model whose layers are not one stack, E_CLUSTER, E_IO
  */
 export async function compareModel(
-  question: SweepQuestion,
+  asked: SweepQuestion,
   options: CompareModelOptions,
 ): Promise<Comparison> {
+  const question = { risk: DEFAULT_RISK, ...asked };
   const { table, slice, onProgress, deadline = new Deadline(undefined) } = options;
   const wants = parsePlans(options.plans);
   checkPlansRun(question, options.plans);
@@ -142,11 +144,12 @@ async function concluded(
   const asks = options.slice === undefined && options.whatIf !== false;
   if (asks) onProgress?.('pricing what would change the answer');
   const changes = asks ? await whatIf(question, result, table, deadline) : [];
+  const riskier = await riskierPlan(question, result, table);
   const notAsked = [
     ...result.notAsked,
     ...(asks && deadline.isOver ? ['what would change the answer'] : []),
   ];
-  const compared = withCertainty(sweepComparison(question, result, changes), {
+  const compared = withCertainty(sweepComparison(question, result, { whatIf: changes, riskier }), {
     cluster: result.composer.cluster,
     experts: config.architecture.routed !== undefined,
     cost: question.cost,

@@ -9,7 +9,13 @@ import { fp8Text } from '../cost/kernels/fp8-recipes.ts';
 import { programUtilization } from '../cost/training/mfu.ts';
 import { defined } from '../defined.ts';
 import { DeviceMesh } from '../mesh/devices/mesh.ts';
-import type { ComparedPlan, Comparison, WhatIf } from '../recipes/compare/comparison.ts';
+import { bestOf, safestOf } from '../recipes/compare/best-plan.ts';
+import type {
+  ComparedPlan,
+  Comparison,
+  RiskierPlan,
+  WhatIf,
+} from '../recipes/compare/comparison.ts';
 import { dominators, paretoFront, type ParetoPoint } from '../recipes/compare/pareto.ts';
 import { isPolicy, modulesOf } from '../step/checkpoints.ts';
 import { allocationOfLayout, type LayoutSizes } from '../step/layout.ts';
@@ -19,26 +25,33 @@ import type { CutsLeftOut } from './step/expert-cuts.ts';
 import type { PricedRow } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
 
+/** What was asked in addition: other questions, and other risks. */
+interface Answers {
+  readonly whatIf: readonly WhatIf[];
+  readonly riskier?: RiskierPlan | undefined;
+}
+
 /**
  * A sweep as a comparison: names, the front, why every other plan is not the best, the next best.
  */
 export function sweepComparison(
   question: SweepQuestion,
   result: SweepResult,
-  whatIf: readonly WhatIf[],
+  { whatIf, riskier }: Answers,
 ): Comparison {
-  const { priced, kinds, budgetBytes } = result;
+  const { priced, kinds, budgetBytes, safeBytes } = result;
   const { cluster } = result.composer;
   const named = nameRows(priced);
-  const best = named.find(({ row }) => row.fits);
   const points = named.map(({ name, row }): ParetoPoint => ({
     name,
     seconds: row.figures.seconds,
     peakBytes: row.figures.peakBytes,
-    fits: row.fits,
+    fits: row.figures.peakBytes <= budgetBytes,
   }));
+  const first = bestOf(points, safeBytes);
+  const best = first === undefined ? undefined : named[0];
   const dominatorOf = dominators(points);
-  const reasons = new Reasons(result, best);
+  const reasons = new Reasons(result, best, question.risk);
   const plans = named.map(({ name, row }): ComparedPlan => {
     const dominated = dominatorOf({ name, ...row.figures });
     return reasons.of(comparedPlan(question, result, { name, row }, dominated), row, dominated);
@@ -48,6 +61,7 @@ export function sweepComparison(
     devices: question.devices,
     cluster: cluster.id,
     budgetBytes,
+    ...(question.risk === undefined ? {} : { risk: question.risk, safeBytes }),
     plans,
     refused: result.refused,
     findings: priced.flatMap(({ row }) =>
@@ -55,6 +69,8 @@ export function sweepComparison(
     ),
     meshes: meshesOf(result),
     best: best?.name ?? null,
+    ...safestOf(points, best),
+    ...defined({ riskier }),
     ...(best === undefined ? {} : heldBy(best.row.row.sizes, cluster)),
     pareto: front,
     question: {
@@ -95,7 +111,7 @@ function comparedPlan(
   { name, row }: NamedRow,
   dominated: string | undefined,
 ): ComparedPlan {
-  const { figures, fits } = row;
+  const { figures } = row;
   const { kind } = row.row;
   const over = figures.peakBytes - result.budgetBytes;
   return {
@@ -106,7 +122,7 @@ function comparedPlan(
     seconds: figures.seconds,
     communicationSeconds: figures.communicationSeconds,
     peakBytes: figures.peakBytes,
-    fits,
+    fits: over <= 0,
     ...(over > 0 ? { overBytes: over } : {}),
     choice: kind.mode !== 'zero1' && kind.mode !== 'zero2',
     ...(over > 0 || dominated === undefined ? {} : { dominatedBy: dominated }),

@@ -6,6 +6,7 @@
 
 import { meshSize } from '../mesh/devices/mesh.ts';
 import type { ComparedPlan } from '../recipes/compare/comparison.ts';
+import { lessSurely } from '../recipes/compare/conclude-comparison.ts';
 import { recomputeText } from '../recipes/recompute-text.ts';
 import type { Traffic } from '../step/traffic.ts';
 import { bytesText, excessOver, secondsText } from '../units.ts';
@@ -30,6 +31,7 @@ export class Reasons {
   constructor(
     private readonly result: SweepResult,
     private readonly best: NamedRow | undefined,
+    private readonly risk: number | undefined,
   ) {}
 
   /** A plan with its collectives, and why it is not the best; of the best its collectives alone. */
@@ -42,7 +44,7 @@ export class Reasons {
     const why = { enumerable: true, get: () => known().why };
     // Without a term that it loses by, none is named.
     const isEqual =
-      plan.fits && (best === undefined || excessOver(best.row.figures.seconds, plan.seconds) === 0);
+      row.fits && (best === undefined || excessOver(best.row.figures.seconds, plan.seconds) === 0);
     if (isEqual) return Object.defineProperties(plan, { traffic, why });
     return Object.defineProperties(plan, {
       traffic,
@@ -79,6 +81,8 @@ export class Reasons {
       const cause = largestClass(row);
       return { why: `does not fit: ${bytesText(overBytes)} over the budget, ${cause}`, cause };
     }
+    const { safeBytes } = this.result;
+    if (!row.fits) return { why: lessSurely(row.figures, { safeBytes, risk: this.risk }) };
     if (best === undefined) return { why: 'no plan fits' };
     const a = row.figures;
     const b = best.row.figures;

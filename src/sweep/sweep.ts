@@ -57,6 +57,8 @@ export interface SweepResult {
   readonly meshes: readonly SweepMesh[];
   readonly kinds: LayerKinds;
   readonly budgetBytes: number;
+  /** The most bytes that fit with the probability that is asked for; plans are tuned to them. */
+  readonly safeBytes: number;
   /** Programs of a data rank that were priced, and how many a bound left out. */
   readonly cores: ReadonlyMap<string, CoreCost>;
   readonly routed: ReadonlyMap<string, RoutedCosts>;
@@ -64,8 +66,8 @@ export interface SweepResult {
   /** The questions that the deadline left out, one sentence each. */
   readonly notAsked: readonly string[];
   /**
-   * Seconds that no recipe is below, priced or not; absent where all were asked, and where nothing
-   * is known of the others.
+   * Seconds that no recipe within the safe bytes is below, priced or not; absent where all were
+   * asked, and where nothing is known of the others.
    */
   readonly boundSeconds?: number;
   /**
@@ -476,7 +478,7 @@ class Sweep {
       refused,
       meshes,
       kinds: this.options.kinds,
-      budgetBytes: this.composer.budgetBytes,
+      ...this.composer.limits,
       cores: new Map(
         [...this.cores].flatMap(([key, c]) => ('refused' in c ? [] : [[key, c] as const])),
       ),

@@ -1,10 +1,11 @@
 /** Prices the best plans of a sweep again with more memory, faster links and a smaller batch. */
 
+import { fitProbability } from '../cost/error-bands.ts';
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { meshSize } from '../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
-import type { WhatIf } from '../recipes/compare/comparison.ts';
+import type { RiskierPlan, WhatIf } from '../recipes/compare/comparison.ts';
 import { recomputeText } from '../recipes/recompute-text.ts';
 import { countedText } from '../units.ts';
 import type { SweepQuestion } from './model/question.ts';
@@ -13,7 +14,7 @@ import { coreRequest } from './model/types.ts';
 import { type CoreCost, coreKey } from './model/types.ts';
 import { CoreSolver } from './rank/rank-price.ts';
 import { Composer } from './step/compose.ts';
-import { clusterWith } from './step/faster-links.ts';
+import { clusterWith, clusterWithMemory } from './step/faster-links.ts';
 import type { LayoutRow } from './step/layouts.ts';
 import { order, type PricedRow, RowPricer } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
@@ -34,17 +35,11 @@ export async function whatIf(
 ): Promise<WhatIf[]> {
   const best = result.priced.find((p) => p.fits);
   if (best === undefined) return [];
-  const near = [
-    ...result.priced.filter((p) => p.fits).slice(0, RUNNERS_UP),
-    ...result.priced
-      .filter((p) => !p.fits && p.figures.busySeconds < best.figures.seconds)
-      .slice(0, RUNNERS_UP),
-  ].map(recipeRow);
-  const budget = result.budgetBytes;
+  const near = nearest(result, best);
   const out: WhatIf[] = [];
   const ask = async (change: string, changed: SweepQuestion, fresh: boolean): Promise<void> => {
     if (deadline.isOver) return;
-    const priced = await repriced(changed, result, [...new Set(near)], table, fresh);
+    const priced = await repriced(changed, result, near, table, fresh);
     const [first, second] = priced.filter((p) => p.fits);
     const same = first?.row === recipeRow(best);
     out.push({
@@ -58,8 +53,13 @@ export async function whatIf(
       ...(second === undefined ? {} : { next: `${second.row.name} on ${second.row.mesh}` }),
     });
   };
-  await ask('1 GiB more memory per device', { ...question, memoryBytes: budget + 2 ** 30 }, false);
-  await ask('1 GiB less memory per device', { ...question, memoryBytes: budget - 2 ** 30 }, false);
+  for (const [word, bytes] of [
+    ['more', 2 ** 30],
+    ['less', -(2 ** 30)],
+  ] as const) {
+    const changed = withMemory(question, bytes);
+    if (changed !== undefined) await ask(`1 GiB ${word} memory per device`, changed, false);
+  }
   // Measured times of collectives are of the links as they are: what they would be on others is not
   // known.
   if (loadCluster(question.cluster).collectiveTable === undefined) {
@@ -78,6 +78,61 @@ export async function whatIf(
     await ask('half the batch', { ...question, globalBatch: question.globalBatch / 2 }, false);
   await ask('twice the batch', { ...question, globalBatch: question.globalBatch * 2 }, false);
   return out;
+}
+
+/** The plans nearest to the best that are priced again, with those that fit less surely. */
+function nearest({ priced }: SweepResult, best: PricedRow | undefined): readonly LayoutRow[] {
+  const below = best?.figures.seconds ?? Infinity;
+  const near = [
+    ...priced.filter((p) => p.fits).slice(0, RUNNERS_UP),
+    ...priced.filter((p) => !p.fits && p.figures.busySeconds < below).slice(0, RUNNERS_UP),
+  ];
+  return [...new Set(near.map(recipeRow))];
+}
+
+/** The question on devices of more or less memory; undefined where none would be left. */
+function withMemory(question: SweepQuestion, bytes: number): SweepQuestion | undefined {
+  const { cluster, memoryBytes } = question;
+  const own = loadCluster(cluster);
+  const changed = (memoryBytes ?? own.memoryBytes) + bytes;
+  if (changed <= (memoryBytes === undefined ? own.reservedBytes : 0)) return undefined;
+  return memoryBytes === undefined
+    ? { ...question, cluster: clusterWithMemory(cluster, changed) }
+    : { ...question, memoryBytes: changed };
+}
+
+/**
+ * The fastest plan that fits the budget where the best fits with the probability that is asked for:
+ * the nearest plans priced again with all of the memory.
+ *
+ * @returns undefined where it is not faster than the best
+ */
+export async function riskierPlan(
+  question: SweepQuestion,
+  result: SweepResult,
+  table: OperatorTable,
+): Promise<RiskierPlan | undefined> {
+  const { budgetBytes, safeBytes, priced } = result;
+  if (question.risk === undefined || safeBytes >= budgetBytes) return undefined;
+  const best = priced.find((p) => p.fits);
+  const { risk: _, ...unbounded } = question;
+  const near = nearest(result, best);
+  const first = (await repriced(unbounded, result, near, table, false)).find((p) => p.fits);
+  if (first === undefined) return undefined;
+  const { seconds, peakBytes } = first.figures;
+  if (best !== undefined && seconds >= best.figures.seconds) return undefined;
+  return {
+    plan: first.row.name,
+    mesh: first.row.mesh,
+    settings: settingsText(first),
+    seconds,
+    peakBytes,
+    fitProbability: fitProbability(
+      peakBytes,
+      question.memoryBytes ?? result.composer.cluster.memoryBytes,
+    ),
+    faster: best === undefined ? null : 1 - seconds / best.figures.seconds,
+  };
 }
 
 /** The settings that are chosen for a plan in addition to its mesh. */

@@ -20,6 +20,9 @@ const ASKED = [
   '--quiet',
   '--threads',
   '1',
+  // The budget alone decides, so that it can be set to what the plan takes.
+  '--risk',
+  '0',
 ] as const;
 
 describe('what would change the answer', () => {

@@ -138,7 +138,7 @@ export const HEADROOM = 0.05;
  * Limits on the bytes of a device: a budget, or a share of its memory to hold back instead of the
  * cluster's.
  */
-interface MemoryLimits {
+export interface MemoryLimits {
   readonly memoryBytes?: number;
   readonly headroom?: number;
 }

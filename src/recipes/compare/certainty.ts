@@ -13,6 +13,8 @@ import {
   type PricedBy,
 } from '../../cost/error-bands.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
+import { defined } from '../../defined.ts';
+import { bestPlan, isSafe, riskierOf } from './best-plan.ts';
 import type { Certainty, ComparedPlan, Comparison } from './comparison.ts';
 
 interface Asked {
@@ -26,12 +28,8 @@ interface Asked {
   readonly memoryBytes?: number | undefined;
 }
 
-/** A plan is likely to fit from here on. */
-const LIKELY = 0.9;
-
 /** The criteria in words; those that are compared first come first. */
 const SIMPLER = [
-  'fits with a probability of 90 %',
   'fewer mesh dims',
   'no pipeline',
   'no experts over devices',
@@ -54,10 +52,12 @@ export function withCertainty(comparison: Comparison, asked: Asked): Comparison 
   const likely = ({ peakBytes }: ComparedPlan): Pick<ComparedPlan, 'fitProbability'> =>
     fits === undefined ? {} : { fitProbability: fits(peakBytes) };
   const plans = comparison.plans.map((plan) => withFields(plan, likely(plan)));
+  const known = comparison.riskier === undefined ? [] : [comparison.riskier];
+  const riskier = riskierOf({ ...comparison, plans }, known);
+  const sure = { ...comparison, plans, ...defined({ riskier }) };
   if (cost !== 'nccl' || !trains)
     return {
-      ...comparison,
-      plans,
+      ...sure,
       unsure: trains
         ? `no band: the prices of ${cost} were not set against measured runs`
         : 'no band: only training steps were measured',
@@ -78,7 +78,8 @@ export function withCertainty(comparison: Comparison, asked: Asked): Comparison 
     alikeShare: pairs[by],
     alikeGroups: pairs.groups,
   };
-  return { ...comparison, plans: banded, certainty: { ...figures, ...tiesOf(banded, pairs[by]) } };
+  const compared = { ...sure, plans: banded };
+  return { ...compared, certainty: { ...figures, ...tiesOf(compared, pairs[by]) } };
 }
 
 /** A plan with more fields; what it makes on demand is not asked for. */
@@ -98,31 +99,31 @@ export function certaintyOfWhole(
   { certainty, unsure }: Comparison,
 ): Pick<Comparison, 'certainty' | 'unsure'> {
   if (certainty === undefined) return unsure === undefined ? {} : { unsure };
-  return { certainty: { ...certainty, ...tiesOf(whole.plans, certainty.alikeShare) } };
+  return { certainty: { ...certainty, ...tiesOf(whole, certainty.alikeShare) } };
 }
 
-/** The plans that are equal to the fastest within the error, and the simplest of them. */
+/** The plans that are equal to the best within the error, and the simplest of them. */
 function tiesOf(
-  plans: readonly ComparedPlan[],
+  comparison: Comparison,
   share: number,
-): Pick<Certainty, 'alike' | 'recommended' | 'order'> {
-  const alike = tiedPlans(plans, share);
-  const [recommended] = [...alike].sort(bySimplicity);
+): Pick<Certainty, 'alike' | 'simplest' | 'recommended' | 'order'> {
+  const alike = tiedPlans(comparison, share);
+  const [simplest] = [...alike].sort(bySimplicity);
   return {
     alike: alike.map((p) => p.name),
-    recommended: alike.length === 0 ? null : recommended.name,
+    simplest: alike.length === 0 ? null : simplest.name,
+    recommended: comparison.best,
     order: SIMPLER,
   };
 }
 
 /**
- * Plans that fit and are not slower than the best by more than what measured pairs confirm nine
- * times in ten.
+ * Plans that fit as surely as is asked for and are not slower than the best by more than what
+ * measured pairs confirm nine times in ten.
  */
-function tiedPlans(plans: readonly ComparedPlan[], share: number): ComparedPlan[] {
-  const fitting = plans.filter((p) => p.fits);
-  const least = fitting.reduce((most, p) => Math.min(most, p.seconds), Infinity);
-  return fitting.filter((p) => p.seconds <= least * (1 + share));
+function tiedPlans(comparison: Comparison, share: number): ComparedPlan[] {
+  const most = (bestPlan(comparison)?.seconds ?? -Infinity) * (1 + share);
+  return comparison.plans.filter((p) => isSafe(p, comparison) && p.seconds <= most);
 }
 
 /** The simpler plan first, by the order of `SIMPLER`. */
@@ -141,7 +142,6 @@ function complexity(plan: ComparedPlan): number[] {
   const has = (...any: readonly string[]): number =>
     Number(any.some((name) => names.includes(name) || parts.includes(name)));
   return [
-    Number((plan.fitProbability ?? 1) < LIKELY),
     dims.length,
     has('pp'),
     has('ep', 'etp'),

@@ -4,7 +4,7 @@
  */
 
 import { hasExperts } from '../../cost/error-bands.ts';
-import { type Cluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
+import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { clusterTopology, type Hosts, hostSize } from '../../cost/hardware/topology.ts';
 import { defaultCostPreset } from '../../cost/presets/presets.ts';
@@ -40,6 +40,7 @@ import { lintPlan } from '../lint.ts';
 import { applyRecipe } from '../recipes.ts';
 import { NAMED_RECIPES, type NamedRecipe, namedRecipe, recipeOf } from '../registry.ts';
 import { zeroFromData } from '../zero.ts';
+import { DEFAULT_RISK, isSafe, type MemoryBounds, memoryBounds } from './best-plan.ts';
 import { withCertainty } from './certainty.ts';
 import type { ComparedMesh, Comparison, RefusedPlan } from './comparison.ts';
 import { concludeComparison, type Found, type RawPlan } from './conclude-comparison.ts';
@@ -66,6 +67,11 @@ export interface CompareOptions {
   /** Names of plans; absent: all of them. `optimum` is the free optimum. */
   readonly plans?: readonly string[];
   readonly maxDims?: number;
+  /**
+   * The least probability with which the best plan fits, 0..1. Default 0.9. It does not count where
+   * the budget is one of states alone.
+   */
+  readonly risk?: number;
   /**
    * Part of the meshes, for comparisons that are run in pieces: every n-th, from i on (0-based).
    */
@@ -115,6 +121,7 @@ const OPTIONS: Readonly<Record<keyof CompareOptions, true>> = {
   table: true,
   plans: true,
   maxDims: true,
+  risk: true,
   slice: true,
   signal: true,
   deadline: true,
@@ -176,7 +183,7 @@ async function compareMeshes(graph: Graph, options: Compared): Promise<Compariso
 }
 
 function firstState(
-  { request, devices }: Compared,
+  { request, devices, risk: asked = DEFAULT_RISK }: Compared,
   cluster: Cluster,
   wanted: readonly string[] | undefined,
 ): State {
@@ -187,14 +194,17 @@ function firstState(
       mesh: `pp=${devices}`,
       reason: namedRecipe('pp').outside ?? 'it is not planned',
     });
+  const holds = holdsPeak({ ...request, mesh: '' }) ? 'peak' : 'states';
+  const risk = holds === 'peak' ? { risk: asked } : {};
   return {
     raw: [],
     refused,
     findings: [],
     meshes: [],
     incumbent: Infinity,
-    budgetBytes: usableMemoryBytes(cluster, request),
-    holds: holdsPeak({ ...request, mesh: '' }) ? 'peak' : 'states',
+    ...memoryBounds(cluster, { ...request, ...risk }),
+    ...risk,
+    holds,
     wanted,
   };
 }
@@ -298,12 +308,23 @@ async function compareOn(
   let outcome: MeshOutcome = { status: 'not asked' };
   if (plans.length > 0 || asked(OPTIMUM)) {
     options.onProgress?.(`mesh ${sizes.join(' x ')}: preparing`);
-    const prepared = prepare(graph, { ...request, mesh: mesh.text }, options.table, deadline);
+    const within = { ...withinSafe(request, state), mesh: mesh.text };
+    const prepared = prepare(graph, within, options.table, deadline);
     const work = { prepared, deadline, options, state };
     const priced = await priceRecipes(work, plans);
     if (asked(OPTIMUM)) outcome = await findOptimum(work, priced);
   }
   state.meshes.push({ mesh: mesh.text, hosts, ...outcome });
+}
+
+/** The request whose plans fit with the probability that is asked for. */
+function withinSafe<T extends Compared['request']>(
+  request: T,
+  { budgetBytes, safeBytes }: MemoryBounds,
+): T {
+  if (safeBytes === budgetBytes) return request;
+  const { headroom: _, ...rest } = request;
+  return { ...rest, memoryBytes: safeBytes } as T;
 }
 
 /** The result of one mesh. */
@@ -340,9 +361,9 @@ async function priceRecipes(
     const { plan, choice } = found;
     if (choice !== undefined) {
       starts.push(choice);
-      if (plan.fits) bestSeconds = Math.min(bestSeconds, plan.seconds);
+      if (isSafe(plan, state)) bestSeconds = Math.min(bestSeconds, plan.seconds);
     }
-    if (plan.fits) state.incumbent = Math.min(state.incumbent, plan.seconds);
+    if (isSafe(plan, state)) state.incumbent = Math.min(state.incumbent, plan.seconds);
   }
   return { starts, bestSeconds };
 }
@@ -461,7 +482,7 @@ async function priceRecipe(
     });
     return undefined;
   }
-  const plan = rawPlan(prepared, asked, priced);
+  const plan = rawPlan(prepared, asked, priced, state.budgetBytes);
   state.raw.push(plan);
   return stage === undefined ? { plan, choice: priced.choice } : { plan };
 }
@@ -494,6 +515,7 @@ function rawPlan(
   prepared: Prepared,
   { recipe, mesh, stage }: MeshRecipe,
   { choice, seconds, peakBytes }: Priced,
+  budgetBytes: number,
 ): RawPlan {
   const decoded = decode(prepared.model, choice);
   const { communicationSeconds } = decoded;
@@ -501,7 +523,7 @@ function rawPlan(
     stage === undefined
       ? { seconds, communicationSeconds, peakBytes }
       : zeroFromData(prepared, choice, stage);
-  const over = figures.peakBytes - prepared.question.budgetBytes;
+  const over = figures.peakBytes - budgetBytes;
   return {
     plan: recipe.name,
     origin: 'zoo',

@@ -80,10 +80,11 @@ export interface Certainty {
   readonly alikeShare: number;
   readonly alikeGroups: number;
   /**
-   * Plans that cannot be told from the fastest, by seconds; and the simplest of them, by what
-   * counts first.
+   * Plans that cannot be told from the best and fit as surely as is asked for, by seconds; the
+   * simplest of them, by what counts first; and the best again, for readers of earlier versions.
    */
   readonly alike: readonly string[];
+  readonly simplest?: string | null;
   readonly recommended: string | null;
   readonly order: readonly string[];
 }
@@ -206,6 +207,22 @@ export interface WhatIf {
   readonly next?: string;
 }
 
+/**
+ * A plan that is faster than the best, or fits where none does with the probability that is asked
+ * for, but with a smaller probability.
+ */
+export interface RiskierPlan {
+  readonly plan: string;
+  readonly mesh: string;
+  /** Microbatches, schedule and recomputation; absent for graphs. */
+  readonly settings?: string;
+  readonly seconds: number;
+  readonly peakBytes: number;
+  readonly fitProbability: number;
+  /** 1 - seconds / those of the best plan; null where there is no best. */
+  readonly faster: number | null;
+}
+
 /** A plan that a mesh, the model or the linter does not admit. */
 export interface RefusedPlan {
   readonly plan: string;
@@ -266,11 +283,15 @@ export interface AskedLayout {
   readonly run?: RunCost;
   /** seconds / those of the best plan - 1; absent where no plan fits. */
   readonly overBest?: number;
-  /** Changes of one setting that fit and are faster, the fastest first. */
+  /**
+   * Changes of one setting that are faster and fit with the probability that is asked for, the
+   * fastest first.
+   */
   readonly edits: readonly {
     readonly change: string;
     readonly seconds: number;
     readonly peakBytes: number;
+    readonly fitProbability?: number;
   }[];
 }
 
@@ -359,6 +380,12 @@ export interface Comparison {
   readonly cluster: string;
   readonly budgetBytes: number;
   /**
+   * The least probability with which the best plan fits, and the most bytes that fit with it;
+   * absent where states alone are counted, and in comparisons of earlier versions.
+   */
+  readonly risk?: number;
+  readonly safeBytes?: number;
+  /**
    * The bytes that `peakBytes` counts in plans of a graph; absent for models by name, and in
    * comparisons of earlier versions, which counted states.
    */
@@ -367,8 +394,18 @@ export interface Comparison {
   readonly refused: readonly RefusedPlan[];
   readonly findings: readonly (Finding & { readonly plan: string; readonly mesh: string })[];
   readonly meshes: readonly ComparedMesh[];
-  /** Name of the best plan that fits; null where none does. */
+  /**
+   * Name of the best plan: the fastest that fits with at least the probability `risk`; null where
+   * none does, and `safest` then comes nearest.
+   */
   readonly best: string | null;
+  /**
+   * Where no plan fits with the probability `risk`: name of the one that fits with the largest;
+   * absent where none fits at all.
+   */
+  readonly safest?: string;
+  /** The fastest plan that fits with a smaller probability; absent where none is faster. */
+  readonly riskier?: RiskierPlan;
   readonly pareto: readonly string[];
   /** Names of the plans that fit, by simulated seconds; absent where none was simulated. */
   readonly simulatedRanking?: readonly string[];

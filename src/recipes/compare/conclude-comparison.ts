@@ -5,7 +5,8 @@
 
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { bytesText, excessOver } from '../../units.ts';
+import { bytesText, excessOver, probabilityText } from '../../units.ts';
+import { bestOf, byRank, type MemoryBounds, riskierOf, safestOf } from './best-plan.ts';
 import { certaintyOfWhole } from './certainty.ts';
 import { mergedPadding } from './compared-padding.ts';
 import type { ComparedMesh, ComparedPlan, Comparison, RefusedPlan } from './comparison.ts';
@@ -16,23 +17,22 @@ import { simulatedRanking } from './simulated.ts';
 export type RawPlan = Omit<ComparedPlan, 'name' | 'why' | 'cause' | 'dominatedBy'>;
 
 /** The findings on all meshes, in any order. */
-export interface Found {
+export interface Found extends MemoryBounds {
   readonly raw: readonly RawPlan[];
   readonly refused: readonly RefusedPlan[];
   readonly findings: Comparison['findings'];
   readonly meshes: readonly ComparedMesh[];
-  readonly budgetBytes: number;
+  readonly risk?: number;
   readonly holds?: Comparison['holds'];
   readonly stopped?: Comparison['stopped'];
 }
 
 /** Names the plans, finds the best, and says why each other one is not. */
 export function concludeComparison(devices: number, cluster: string, found: Found): Comparison {
+  const { budgetBytes, safeBytes, risk } = found;
+  const rank = byRank(safeBytes);
   const order = (a: RawPlan, b: RawPlan): number =>
-    Number(b.fits) - Number(a.fits) ||
-    (a.fits ? 0 : a.peakBytes - b.peakBytes) ||
-    a.seconds - b.seconds ||
-    a.peakBytes - b.peakBytes ||
+    rank(a, b) ||
     // Equal figures: our own plan first, then the simpler one.
     Number(a.origin === 'zoo') - Number(b.origin === 'zoo') ||
     a.mesh.length - b.mesh.length ||
@@ -43,12 +43,13 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
     seen.add(p.plan);
     return { name, ...p };
   });
-  const best = named.find((p) => p.fits);
+  const best = bestOf(named, safeBytes);
   const dominatorOf = dominators(named);
   const plans = named.map((p): ComparedPlan => {
     if (p === best) return p;
     if (p.overBytes !== undefined)
       return { ...p, why: `does not fit: ${bytesText(p.overBytes)} over the budget` };
+    if (p.peakBytes > safeBytes) return { ...p, why: lessSurely(p, { safeBytes, risk }) };
     const more = best === undefined ? 0 : excessOver(best.seconds, p.seconds);
     const beater = dominatorOf(p);
     const extra = best === undefined ? 0 : p.communicationSeconds - best.communicationSeconds;
@@ -69,17 +70,28 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
   return {
     devices,
     cluster,
-    budgetBytes: found.budgetBytes,
+    budgetBytes,
+    ...(risk === undefined ? {} : { risk, safeBytes }),
     ...defined({ holds: found.holds }),
     plans,
     refused: found.refused,
     findings: found.findings,
     meshes: found.meshes,
     best: best?.name ?? null,
+    ...safestOf(named, best),
     pareto: paretoFront(named),
     ...(ranking.length > 0 ? { simulatedRanking: ranking } : {}),
     ...defined({ stopped: found.stopped }),
   };
+}
+
+/** Why a plan that fits the budget is not the best: it does not fit as surely as is asked for. */
+export function lessSurely(
+  { peakBytes }: Pick<RawPlan, 'peakBytes'>,
+  { safeBytes, risk = 0 }: { readonly safeBytes: number; readonly risk?: number | undefined },
+): string {
+  const over = bytesText(peakBytes - safeBytes);
+  return `${over} over what fits with ${probabilityText(risk)}`;
 }
 
 /** A piece that was cut short leaves the whole open. */
@@ -105,21 +117,7 @@ function stoppedOf(pieces: readonly Comparison[]): Pick<Comparison, 'stopped'> {
 export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
   const [first] = pieces;
   if (pieces.length === 0) throw new ShardwrightError('E_USAGE', 'there is nothing to merge');
-  for (const piece of pieces)
-    if (
-      piece.devices !== first.devices ||
-      piece.cluster !== first.cluster ||
-      piece.model !== first.model ||
-      piece.holds !== first.holds ||
-      piece.padding?.multiple !== first.padding?.multiple ||
-      JSON.stringify(piece.question) !== JSON.stringify(first.question)
-    )
-      throw new ShardwrightError(
-        'E_USAGE',
-        `one comparison is of ${first.model ?? 'a model'} on ${first.devices} devices of ` +
-          `${first.cluster}, another of ${piece.model ?? 'a model'} on ${piece.devices} of ` +
-          `${piece.cluster}`,
-      );
+  for (const piece of pieces) if (!isOfOneQuestion(first, piece)) throw ofOthers(first, piece);
   const whole = concludeComparison(first.devices, first.cluster, {
     raw: pieces.flatMap((p) =>
       p.plans.map(({ name: _, why: __, cause: ___, dominatedBy: ____, ...raw }) => raw),
@@ -128,11 +126,16 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
     findings: pieces.flatMap((p) => p.findings),
     meshes: pieces.flatMap((p) => p.meshes),
     budgetBytes: Math.max(...pieces.map((p) => p.budgetBytes)),
-    ...defined({ holds: first.holds }),
+    safeBytes: Math.max(...pieces.map((p) => p.safeBytes ?? p.budgetBytes)),
+    ...defined({ holds: first.holds, risk: first.risk }),
     ...stoppedOf(pieces),
   });
   const merged = mergedPadding(pieces);
-  const sure = certaintyOfWhole(whole, first);
+  const riskier = riskierOf(
+    whole,
+    pieces.flatMap((p) => p.riskier ?? []),
+  );
+  const sure = { ...defined({ riskier }), ...certaintyOfWhole(whole, first) };
   const padding = merged === undefined ? {} : { padding: merged };
   if (first.question === undefined)
     return {
@@ -157,4 +160,26 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
     notes,
     frontier,
   };
+}
+
+function isOfOneQuestion(a: Comparison, b: Comparison): boolean {
+  return (
+    a.devices === b.devices &&
+    a.cluster === b.cluster &&
+    a.model === b.model &&
+    a.holds === b.holds &&
+    a.risk === b.risk &&
+    a.padding?.multiple === b.padding?.multiple &&
+    JSON.stringify(a.question) === JSON.stringify(b.question)
+  );
+}
+
+function ofOthers(first: Comparison, other: Comparison): ShardwrightError {
+  const of = ({ model = 'a model', devices, cluster, risk }: Comparison): string =>
+    `${model} on ${devices} devices of ${cluster}` +
+    (risk === undefined ? '' : ` with a risk of ${risk}`);
+  return new ShardwrightError(
+    'E_USAGE',
+    `one comparison is of ${of(first)}, another of ${of(other)}`,
+  );
 }

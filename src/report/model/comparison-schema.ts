@@ -102,6 +102,7 @@ const certainty = z.looseObject({
   alikeShare: z.number().nonnegative(),
   alikeGroups: z.int().nonnegative(),
   alike: z.array(z.string()).max(MOST_PLANS),
+  simplest: z.string().nullable().exactOptional(),
   recommended: z.string().nullable(),
   order: z.array(z.string()),
 });
@@ -179,6 +180,16 @@ const whatIf = z.looseObject({
   same: z.boolean(),
   settings: z.string().exactOptional(),
   next: z.string().exactOptional(),
+});
+
+const riskier = z.looseObject({
+  plan: z.string(),
+  mesh: z.string(),
+  settings: z.string().exactOptional(),
+  seconds: z.number().nonnegative(),
+  peakBytes: z.number().nonnegative(),
+  fitProbability: z.number().min(0).max(1),
+  faster: z.number().nullable(),
 });
 
 const question = z.looseObject({
@@ -260,7 +271,14 @@ const asked = z.looseObject({
   microbatches: z.int().positive(),
   run: runSchema.exactOptional(),
   overBest: z.number().exactOptional(),
-  edits: z.array(z.looseObject({ change: z.string(), seconds: z.number(), peakBytes: z.number() })),
+  edits: z.array(
+    z.looseObject({
+      change: z.string(),
+      seconds: z.number(),
+      peakBytes: z.number(),
+      fitProbability: z.number().min(0).max(1).exactOptional(),
+    }),
+  ),
 });
 
 /** Hosts that a plan holds. */
@@ -289,7 +307,11 @@ const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
   refused: z.array(refused).max(MOST_PLANS),
   findings: z.array(finding).max(10 * MOST_PLANS),
   meshes: z.array(mesh).max(MOST_PLANS),
+  risk: z.number().min(0).max(1).exactOptional(),
+  safeBytes: z.number().nonnegative().exactOptional(),
   best: z.string().nullable(),
+  safest: z.string().exactOptional(),
+  riskier: riskier.exactOptional(),
   held: allocationSchema.exactOptional(),
   pareto: z.array(z.string()),
   simulatedRanking: z.array(z.string()).exactOptional(),

@@ -82,7 +82,10 @@ function figures(layout: Layout, best: ComparedPlan | undefined): Block {
 /** The changes of one setting that make the layout faster. */
 function edits(layout: Layout): Block {
   if (layout.edits.length === 0)
-    return { kind: 'text', text: 'No change of one setting that fits is faster.' };
+    return {
+      kind: 'text',
+      text: 'No change of one setting that fits as surely as the best is faster.',
+    };
   return {
     kind: 'list',
     items: layout.edits.map(

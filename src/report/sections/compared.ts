@@ -1,17 +1,17 @@
 /** Takes a comparison and gives its report: title, sections and the value as it was read. */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
+import { bestPlan, bestRecipe } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { recomputeText } from '../../recipes/recompute-text.ts';
 import { bytesText, countedText, countText, percentText, secondsText } from '../../units.ts';
 import { slowerText } from '../model/answer.ts';
 import type { Section } from '../model/blocks.ts';
-import { fitText } from '../model/certainty.ts';
+import { fitText, fittingText, noBestText, riskTexts } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { refitLines } from '../model/refit-text.ts';
 import { runLines } from '../text/run-cost.ts';
-import { certaintyLines } from '../text/sweep.ts';
-import { stoppedText } from '../text/sweep.ts';
+import { rangeLines, stoppedText } from '../text/sweep.ts';
 import { bestSections } from './compared-best.ts';
 import { layoutSection } from './compared-layout.ts';
 import { meshSection, plansSection, refusedSection, shownTwins } from './compared-plans.ts';
@@ -53,13 +53,12 @@ export function comparisonSubtitle({ question }: Comparison): string {
 }
 
 function answerOf(c: Comparison): ComparisonReport['answer'] {
-  const best = c.plans.find((p) => p.name === c.best);
-  const fitting = c.plans.filter((p) => p.fits).length;
+  const best = bestPlan(c);
   const searched = {
     label: 'Searched',
     text:
-      `${countedText(c.plans.length, 'plan')} priced, ${countText(fitting)} ` +
-      `${fitting === 1 ? 'fits' : 'fit'}; meshes: ${statuses(c)}; ` +
+      `${countedText(c.plans.length, 'plan')} priced, ${fittingText(c)}; ` +
+      `meshes: ${statuses(c)}; ` +
       `${countedText(c.refused.length, 'plan')} refused`,
   };
   if (best === undefined) {
@@ -71,15 +70,14 @@ function answerOf(c: Comparison): ComparisonReport['answer'] {
           ? `; the smallest budget with a plan is ${bytesText(least)}`
           : `; the leanest plan takes ${bytesText(least)}`;
     return [
-      { label: 'Best', text: `no plan fits ${bytesText(c.budgetBytes)} per device${smallest}` },
+      { label: 'Best', text: `${noBestText(c)}${c.safest === undefined ? smallest : ''}` },
+      ...riskAnswer(c),
       searched,
     ];
   }
-  const bestRecipe = c.plans
-    .filter((p) => p.origin === 'zoo' && p.fits)
-    .sort((a, b) => a.seconds - b.seconds)[0];
   return [
     { label: 'Best', text: bestLine(best, c) },
+    ...riskAnswer(c),
     ...certaintyAnswer(c),
     ...simulatedLine(c),
     { label: 'Memory', text: memoryLine(best, c) },
@@ -91,18 +89,24 @@ function answerOf(c: Comparison): ComparisonReport['answer'] {
       ? []
       : [{ label: 'Stopped', text: stoppedText(c.stopped, best.seconds) }]),
     { label: 'Proof', text: proofLine(best) },
-    { label: 'Against', text: againstLine(best, bestRecipe) },
+    { label: 'Against', text: againstLine(best, bestRecipe(c)) },
     searched,
   ];
 }
 
+/** How surely the best plan fits, and what fits less surely. */
+function riskAnswer(c: Comparison): ComparisonReport['answer'] {
+  const texts = riskTexts(c);
+  return texts.length === 0 ? [] : [{ label: 'Risk', text: texts.join('; ') }];
+}
+
 /** The range of the seconds, and the plans that cannot be told apart. */
 function certaintyAnswer(c: Comparison): ComparisonReport['answer'] {
-  const [range, alike, recommended] = certaintyLines(c).map((line) => line.replace(/^\w* +/, ''));
+  const [range, alike, simplest] = rangeLines(c).map((line) => line.replace(/^\w* +/, ''));
   if (range === undefined) return [];
   return [
     { label: 'Range', text: range },
-    ...(alike === undefined ? [] : [{ label: 'Ties', text: `${alike}; ${recommended}` }]),
+    ...(alike === undefined ? [] : [{ label: 'Ties', text: `${alike}; ${simplest}` }]),
   ];
 }
 
@@ -202,11 +206,12 @@ function proofLine({ proof, layout, origin }: ComparedPlan): string {
     : 'none';
 }
 
-function againstLine(best: ComparedPlan, bestRecipe: ComparedPlan | undefined): string {
-  if (bestRecipe === undefined || bestRecipe === best) return 'no other recipe is faster';
-  const where = `${bestRecipe.plan} on ${bestRecipe.mesh}: ${secondsText(bestRecipe.seconds)}`;
-  if (bestRecipe.seconds === best.seconds) return `the best recipe is as fast: ${where}`;
-  return `the best recipe is ${where} (${slowerText(bestRecipe.seconds, best.seconds)})`;
+function againstLine(best: ComparedPlan, recipe: ComparedPlan | undefined): string {
+  if (recipe === undefined || recipe === best)
+    return 'no other recipe that fits as surely is faster';
+  const where = `${recipe.plan} on ${recipe.mesh}: ${secondsText(recipe.seconds)}`;
+  if (recipe.seconds === best.seconds) return `the best recipe is as fast: ${where}`;
+  return `the best recipe is ${where} (${slowerText(recipe.seconds, best.seconds)})`;
 }
 
 function statuses({ meshes }: Comparison): string {

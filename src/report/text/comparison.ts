@@ -1,7 +1,9 @@
 /** Prints a comparison as text: ranked plans, the Pareto front, the meshes, the refusals. */
 
+import { bestPlan, bestRecipe } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { bytesText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
+import { noBestText } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { certaintyLines, planRow, stoppedText, sweepText } from './sweep.ts';
 
@@ -11,7 +13,7 @@ import { certaintyLines, planRow, stoppedText, sweepText } from './sweep.ts';
  */
 export function comparisonText(c: Comparison): string {
   if (c.question !== undefined) return sweepText(c, c.question);
-  const best = c.plans.find((p) => p.name === c.best);
+  const best = bestPlan(c);
   const lines = [
     `${c.model === undefined ? '' : `${c.model} on `}${c.devices} devices of ${c.cluster}, ` +
       `${bytesText(c.budgetBytes)} each ` +
@@ -21,7 +23,8 @@ export function comparisonText(c: Comparison): string {
     '',
     ...(c.plans.length > 0 ? planTable(c) : []),
     '',
-    ...(best === undefined ? ['no plan fits the budget'] : bestLines(c, best)),
+    ...(best === undefined ? [noBestText(c)] : bestLines(c, best)),
+    ...certaintyLines(c).map((line) => line.replace(/^(\w*) {3}/, '$1')),
     ...noteLines(c),
     '',
     meshTable(c),
@@ -56,7 +59,6 @@ function bestLines(c: Comparison, best: ComparedPlan): string[] {
   const lines = [
     `best   ${best.name} on ${best.mesh}: ${secondsText(best.seconds)}, ` +
       `${bytesText(best.peakBytes)}`,
-    ...certaintyLines(c).map((line) => line.replace(/^(\w*) {3}/, '$1')),
   ];
   if (best.proof !== undefined)
     lines.push(`proof  ${best.proof.status} on its mesh, gap ${percentText(best.proof.gap)}`);
@@ -66,11 +68,11 @@ function bestLines(c: Comparison, best: ComparedPlan): string[] {
       `played ${played.name} on ${played.mesh}: ${secondsText(played.simulatedSeconds)} ` +
         'with communication beside compute, the shortest simulated step',
     );
-  const bestRecipe = c.plans.find((p) => p.origin === 'zoo' && p.fits);
-  if (bestRecipe !== undefined && bestRecipe !== best)
+  const recipe = bestRecipe(c);
+  if (recipe !== undefined && recipe !== best)
     lines.push(
-      `recipe ${bestRecipe.name} on ${bestRecipe.mesh} is the best recipe, ` +
-        `${percentText(excessOver(best.seconds, bestRecipe.seconds))} slower`,
+      `recipe ${recipe.name} on ${recipe.mesh} is the best recipe, ` +
+        `${percentText(excessOver(best.seconds, recipe.seconds))} slower`,
     );
   return lines;
 }

@@ -21,7 +21,7 @@ import {
   secondsText,
   tableText,
 } from '../../units.ts';
-import { fitText } from '../model/certainty.ts';
+import { fitText, fittingText, noBestText, riskTexts } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { refitLines } from '../model/refit-text.ts';
 import { stageLines } from './compared-stages.ts';
@@ -30,15 +30,21 @@ import { runLines } from './run-cost.ts';
 /** Plans that cannot be told apart which a text names. */
 const TIES_NAMED = 6;
 
+/** The risk of the best plan, how sure the figures are, and which plans are as good as the best. */
+export function certaintyLines(c: Comparison): string[] {
+  const risk = riskTexts(c).map((text, i) => `${i === 0 ? 'risk      ' : '          '}${text}`);
+  return [...risk, ...rangeLines(c)];
+}
+
 /** How sure the figures are, and which plans are as good as the best by all that is known. */
-export function certaintyLines({ certainty, unsure, plans, best }: Comparison): string[] {
+export function rangeLines({ certainty, unsure, plans, best }: Comparison): string[] {
   if (certainty === undefined) return unsure === undefined ? [] : [`range     ${unsure}`];
-  const { p10, p90, from, runs, alikeShare, alike, recommended } = certainty;
+  const { p10, p90, from, runs, alikeShare, alike } = certainty;
   const lines = [
     `range     eight of ten measured steps lie at ${p10.toFixed(2)} to ${p90.toFixed(2)} of ` +
       `these seconds (${from}: ${countedText(runs, 'run')})`,
   ];
-  const simplest = plans.find((p) => p.name === recommended);
+  const simplest = plans.find((p) => p.name === (certainty.simplest ?? certainty.recommended));
   if (alike.length < 2 || simplest === undefined) return lines;
   const more = alike.length > TIES_NAMED ? ` and ${alike.length - TIES_NAMED} more` : '';
   const what =
@@ -50,7 +56,7 @@ export function certaintyLines({ certainty, unsure, plans, best }: Comparison): 
     ...lines,
     `ties      ${alike.length} plans within ${percentText(alikeShare)} cannot be told apart: ` +
       `${alike.slice(0, TIES_NAMED).join(', ')}${more}`,
-    `          recommended: ${what}`,
+    `          ${what}`,
   ];
 }
 
@@ -89,7 +95,7 @@ function layoutLines(asked: AskedLayout): string[] {
     overBest === undefined
       ? ''
       : overBest < 0
-        ? `; ${percentText(-overBest)} faster than the best that was priced`
+        ? `; ${percentText(-overBest)} faster than the best that fits as surely as is asked`
         : `; ${percentText(overBest)} slower than the best`;
   return [
     `layout    ${text}`,
@@ -108,11 +114,12 @@ function layoutLines(asked: AskedLayout): string[] {
           .slice(0, 1)
           .map((line) => line.replace(/^run   /, '      '))),
     ...(edits.length === 0
-      ? ['          no change of one setting that fits is faster']
+      ? ['          no change of one setting that fits as surely as the best is faster']
       : edits.map(
           (e) =>
             `          ${e.change}: ${secondsText(e.seconds)}, ` +
-            `${percentText(1 - e.seconds / seconds)} less, ${bytesText(e.peakBytes)}`,
+            `${percentText(1 - e.seconds / seconds)} less, ${bytesText(e.peakBytes)}` +
+            fitWords(e).replace('fits with a probability of', 'fits with'),
         )),
     ...(assumes === undefined ? [] : [`          ${assumes}`]),
     ...(from?.notPriced ?? []).map(
@@ -129,7 +136,7 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
   const best = c.plans.find((p) => p.name === c.best);
   const lines = [...questionLines(c, question), ''];
   if (c.plans.length === 0) lines.push('no plan could be priced');
-  else if (best === undefined) lines.push('no plan fits the budget');
+  else if (best === undefined) lines.push(noBestText(c));
   else lines.push(...answerLines(best, question));
   lines.push(...certaintyLines(c));
   if (c.refit !== undefined)
@@ -137,7 +144,7 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
       ...refitLines(c.refit).map((line, i) => `${i === 0 ? 'refit     ' : '          '}${line}`),
     );
   if (c.run !== undefined) lines.push(...runLines(c.run));
-  if (c.smallestBudgetBytes !== undefined && best === undefined)
+  if (c.smallestBudgetBytes !== undefined && best === undefined && c.safest === undefined)
     lines.push(`smallest  ${bytesText(c.smallestBudgetBytes)} would be needed by the leanest plan`);
   if (c.plans.length === 0) return [...lines, ...refusalLines(c)].join('\n');
   lines.push('', ...planLines(c), ...nextBestLines(c), ...whatIfLines(c), ...frontLines(c));
@@ -149,14 +156,13 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
 }
 
 function questionLines(c: Comparison, question: NonNullable<Comparison['question']>): string[] {
-  const fitting = c.plans.filter((p) => p.fits).length;
   return [
     `model     ${question.model}, ${question.layers} layers, sequences of ` +
       `${question.sequence}, ${question.globalBatch} a step (--seq, --global-batch)`,
     `cluster   ${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} ` +
       `each${idleText(c)}`,
-    `priced    ${countedText(c.plans.length, 'plan')}, ${countText(fitting)} ` +
-      `${fitting === 1 ? 'fits' : 'fit'}; meshes: ${statusText(c)}`,
+    `priced    ${countedText(c.plans.length, 'plan')}, ${fittingText(c)}; ` +
+      `meshes: ${statusText(c)}`,
   ];
 }
 
@@ -236,8 +242,8 @@ export function stoppedText(
     boundSeconds === undefined || bestSeconds === undefined
       ? ''
       : boundSeconds >= bestSeconds
-        ? '; no recipe is faster'
-        : `; no recipe has a step below ${secondsText(boundSeconds)}, ` +
+        ? '; no recipe that fits as surely is faster'
+        : `; no recipe that fits as surely has a step below ${secondsText(boundSeconds)}, ` +
           `${percentText(1 - boundSeconds / bestSeconds)} less`;
   return (
     `${by}: the best so far${distance}; not asked: ` +

@@ -4,7 +4,6 @@
  */
 
 import { fitProbability } from '../../cost/error-bands.ts';
-import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { fp8Text } from '../../cost/kernels/fp8-recipes.ts';
 import { FP8_RECIPES } from '../../cost/kernels/software.ts';
@@ -12,6 +11,7 @@ import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { type ModelConfig, parseModelConfig } from '../../models/families.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { memoryBounds } from '../../recipes/compare/best-plan.ts';
 import type { AskedLayout, Certainty } from '../../recipes/compare/comparison.ts';
 import { UNCUT_STREAM } from '../../recipes/expert-mesh.ts';
 import type { Checkpoint } from '../../step/checkpoints.ts';
@@ -61,9 +61,11 @@ export async function compareLayout(
   const { seconds, peakBytes, computeSeconds, communicationSeconds, bubbleSeconds, microbatches } =
     await pricer.price(own, layout);
   const cluster = loadCluster(question.cluster);
-  const budgetBytes = usableMemoryBytes(cluster, question);
+  const { budgetBytes, safeBytes } = memoryBounds(cluster, question);
+  const fits = (bytes: number): number =>
+    fitProbability(bytes, question.memoryBytes ?? cluster.memoryBytes);
+  const edits: AskedLayout['edits'][number][] = [];
   const limits = trainerLimits(question);
-  const edits: { change: string; seconds: number; peakBytes: number }[] = [];
   const { cores, routed } = await pricer.parts(own, layout);
   const tried = new TriedCheckpoints(pricer.kinds(own), limits).of(cores[0], routed, layout.sizes);
   const { routed: experts } = parseModelConfig(question.config).architecture;
@@ -73,9 +75,10 @@ export async function compareLayout(
       if (error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED') return undefined;
       throw error;
     });
-    if (figures === undefined || figures.peakBytes > budgetBytes || figures.seconds >= seconds)
+    if (figures === undefined || figures.peakBytes > safeBytes || figures.seconds >= seconds)
       continue;
-    edits.push({ change, seconds: figures.seconds, peakBytes: figures.peakBytes });
+    const { peakBytes } = figures;
+    edits.push({ change, seconds: figures.seconds, peakBytes, fitProbability: fits(peakBytes) });
   }
   edits.sort((a, b) => a.seconds - b.seconds);
   const assumes = layout.dtype === undefined ? undefined : fp8Text(own.software);
@@ -88,7 +91,7 @@ export async function compareLayout(
     tokensPerSecond: (question.globalBatch * question.sequence) / seconds,
     peakBytes,
     fits: peakBytes <= budgetBytes,
-    fitProbability: fitProbability(peakBytes, question.memoryBytes ?? cluster.memoryBytes),
+    fitProbability: fits(peakBytes),
     ...(certainty === undefined
       ? {}
       : { secondsBand: [seconds * certainty.p10, seconds * certainty.p90] as const }),

@@ -62,6 +62,8 @@ export interface SweepQuestion {
   readonly memoryBytes?: number;
   /** Share of a device's memory that is held back, 0..1; default what the cluster holds back. */
   readonly headroom?: number;
+  /** The least probability with which the best plan fits; absent: the budget alone counts. */
+  readonly risk?: number;
   /**
    * Vocabulary padded to a multiple of this times the ranks of tensor parallelism of each mesh;
    * default 1: not at all.

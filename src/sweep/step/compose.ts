@@ -3,9 +3,10 @@
  * memory and the traffic of the whole model.
  */
 
-import { type Cluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
+import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { StepSystem } from '../../cost/kernels/call.ts';
 import type { StateBytes } from '../../cost/memory/state-bytes.ts';
+import { type MemoryBounds, memoryBounds } from '../../recipes/compare/best-plan.ts';
 import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
 import type { StageSeconds } from '../../simulate/pipeline/play.ts';
 import type { PipelineShape } from '../../simulate/pipeline/schedules.ts';
@@ -32,6 +33,8 @@ import { stepTraffic } from './step-traffic.ts';
 
 /** Puts layouts together. */
 export class Composer {
+  readonly limits: MemoryBounds;
+  /** The bytes that layouts are tuned to: those that fit with the probability that is asked for. */
   readonly budgetBytes: number;
   private readonly player = new PipelinePlayer();
   private readonly held = new HeldActivations();
@@ -44,7 +47,8 @@ export class Composer {
     like?: Composer,
   ) {
     this.parts = new LayoutUnits(question, kinds, like?.parts);
-    this.budgetBytes = usableMemoryBytes(this.cluster, question);
+    this.limits = memoryBounds(this.cluster, question);
+    this.budgetBytes = this.limits.safeBytes;
   }
 
   get cluster(): Cluster {

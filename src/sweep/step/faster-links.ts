@@ -1,6 +1,15 @@
-/** Takes the text of a cluster and gives that of one with faster links between hosts. */
+/** Takes the text of a cluster and gives that of one with faster links, or other memory. */
 
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
+
+/** The text of a cluster whose devices have so many bytes. */
+export function clusterWithMemory(text: string, memoryBytes: number): string {
+  return JSON.stringify(
+    text.trim().startsWith('{')
+      ? { ...(JSON.parse(text) as object), memoryBytes }
+      : { base: text.trim(), memoryBytes },
+  );
+}
 
 /** The text of a cluster whose links between hosts carry `factor` times as much. */
 export function clusterWith(text: string, factor: number): string {

@@ -17,6 +17,7 @@ export interface PricedRow {
   readonly row: LayoutRow;
   readonly tuning: LayoutTuning;
   readonly figures: Figures;
+  /** True if it is within the bytes that layouts are tuned to. */
   readonly fits: boolean;
   /**
    * For an optimum, the recipe whose placements it has, because in all they are cheaper than those
@@ -33,7 +34,7 @@ const MOST_CHUNKS = 12;
 /** Prices rows and keeps the best tuning of each. */
 export class RowPricer {
   readonly best = new Map<LayoutRow, PricedRow>();
-  /** Least seconds of a plan that fits. */
+  /** Least seconds of a plan within the bytes that layouts are tuned to. */
   incumbent = Infinity;
   private readonly tried: TriedCheckpoints;
 

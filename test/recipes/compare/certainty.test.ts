@@ -36,11 +36,11 @@ const asked = {
   by: 'step',
   trains: true,
 } as const;
-const recommended = (...plans: readonly ComparedPlan[]): string | null | undefined =>
-  withCertainty(compared(plans), asked).certainty?.recommended;
+const simplest = (...plans: readonly ComparedPlan[]): string | null | undefined =>
+  withCertainty(compared(plans), asked).certainty?.simplest;
 
 describe('how sure a comparison is', () => {
-  it('names what cannot be told from the fastest, and of it recommends the simplest', () => {
+  it('names what cannot be told from the best, and the simplest of it; the best is what it recommends', () => {
     const plans = [
       plan('pp+fsdp+tp+sp', 'pp=2,dp=8,tp=4', 1),
       plan('fsdp', 'dp=64', 1 + 0.9 * step),
@@ -50,7 +50,8 @@ describe('how sure a comparison is', () => {
     const { certainty, plans: banded, best } = withCertainty(compared(plans), asked);
     expect(certainty?.alike).toEqual(plans.slice(0, 3).map((p) => p.name));
     // States that are whole are simpler than cut ones.
-    expect(certainty?.recommended).toBe('zero1 [dp=64]');
+    expect(certainty?.simplest).toBe('zero1 [dp=64]');
+    expect(certainty?.recommended).toBe(best);
     expect(best).toBe(plans[0].name);
     for (const p of banded) {
       expect(p.secondsBand?.[0]).toBeCloseTo(p.seconds * certainty!.p10, 12);
@@ -60,22 +61,20 @@ describe('how sure a comparison is', () => {
 
   it('fewer dims before no pipeline, no pipeline before no tensor parallelism, a recipe before free placements', () => {
     const near = 1 + step / 2;
-    expect(recommended(plan('fsdp+tp', 'dp=8,tp=8', 1), plan('pp', 'pp=64', near))).toBe(
-      'pp [pp=64]',
-    );
-    expect(recommended(plan('pp+dp', 'pp=8,dp=8', 1), plan('dp+tp', 'dp=8,tp=8', near))).toBe(
+    expect(simplest(plan('fsdp+tp', 'dp=8,tp=8', 1), plan('pp', 'pp=64', near))).toBe('pp [pp=64]');
+    expect(simplest(plan('pp+dp', 'pp=8,dp=8', 1), plan('dp+tp', 'dp=8,tp=8', near))).toBe(
       'dp+tp [dp=8,tp=8]',
     );
-    expect(recommended(plan('optimum', 'dp=64', 1), plan('fsdp', 'dp=64', near))).toBe(
-      'fsdp [dp=64]',
-    );
+    expect(simplest(plan('optimum', 'dp=64', 1), plan('fsdp', 'dp=64', near))).toBe('fsdp [dp=64]');
   });
 
-  it('what may not fit is not recommended where something surely does', () => {
+  it('what may not fit is not as good as the best', () => {
     const near = 1 + step / 2;
-    expect(recommended(plan('fsdp+tp', 'dp=8,tp=8', 1), plan('dp', 'dp=64', near, 79))).toBe(
-      'fsdp+tp [dp=8,tp=8]',
-    );
+    const tight = compared([plan('fsdp+tp', 'dp=8,tp=8', 1), plan('dp', 'dp=64', near, 79)], {
+      risk: 0.9,
+      safeBytes: 60e9,
+    });
+    expect(withCertainty(tight, asked).certainty?.alike).toEqual(['fsdp+tp [dp=8,tp=8]']);
     const { plans } = withCertainty(
       compared([plan('dp', 'dp=64', 1, 20), plan('dp', 'dp=64', 1, 79)]),
       asked,

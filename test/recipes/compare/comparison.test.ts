@@ -218,7 +218,7 @@ describe('a comparison of the MLP on 8 devices', () => {
     expect(merged.pareto).toEqual(all.pareto);
     expect(merged.simulatedRanking).toEqual(all.simulatedRanking);
     expect(() => mergeComparisons([pieces[0], { ...pieces[1], devices: 16 }])).toThrow(
-      /16 of dgx-h100/,
+      /16 devices of dgx-h100/,
     );
   }, 60_000);
 

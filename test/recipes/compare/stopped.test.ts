@@ -66,10 +66,10 @@ describe('a comparison that is stopped', () => {
   it('a stopped comparison says how far its best can be from the best recipe', () => {
     const stopped = { by: 'time limit', notAsked: ['3 programs'] } as const;
     expect(stoppedText({ ...stopped, boundSeconds: 3 }, 4)).toBe(
-      'time limit: the best so far; no recipe has a step below 3.00 s, 25.0 % less; not asked: 3 programs',
+      'time limit: the best so far; no recipe that fits as surely has a step below 3.00 s, 25.0 % less; not asked: 3 programs',
     );
     expect(stoppedText({ ...stopped, boundSeconds: 4 }, 4)).toBe(
-      'time limit: the best so far; no recipe is faster; not asked: 3 programs',
+      'time limit: the best so far; no recipe that fits as surely is faster; not asked: 3 programs',
     );
     expect(stoppedText(stopped, 4)).toBe('time limit: the best so far; not asked: 3 programs');
   });

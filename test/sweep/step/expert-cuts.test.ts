@@ -285,7 +285,7 @@ describe('plans with cut experts that are left out', () => {
       expect(some.priced[0].fits).toBe(true);
       expect(some.priced[0].figures.seconds).toBe(all.priced[0].figures.seconds);
       // The answer says how many, and has etp of every plan.
-      const { notes, plans } = sweepComparison(question, some, []);
+      const { notes, plans } = sweepComparison(question, some, { whatIf: [] });
       const count = some.priced.filter((p) => etpOf(p) > 1).length;
       expect(notes?.find((n) => n.includes('etp'))).toContain(
         `: ${count} plans priced. ${worse} were left out because wider expert groups`,

@@ -12,7 +12,7 @@ const GROUPS: Readonly<Record<string, string>> = {
     'plan plans objective recipe overlap frontier range optimizer gradients edits max-regret ' +
     'max-dims global-batch layout',
   Placements: 'pin inputs outputs maps uneven cut strided unknown sharing',
-  'Peak memory': 'memory headroom activations checkpoint',
+  'Peak memory': 'memory headroom risk activations checkpoint',
   'Pipeline stages': 'pp schedule microbatches virtual',
   'Questions about whole runs': 'tokens price equal sweep',
   'The check': 'tolerance replan shrink',

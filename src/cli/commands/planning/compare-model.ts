@@ -84,6 +84,7 @@ type ConfigOptions = Pick<
   | 'padVocab'
   | 'memory'
   | 'headroom'
+  | 'risk'
   | 'optimizer'
   | 'gradients'
   | 'tokens'
@@ -179,6 +180,7 @@ function questionAsked(
       Math.min(DEFAULT_SEQUENCE, shape.positions ?? DEFAULT_SEQUENCE),
     globalBatch: globalBatch ?? asked?.globalBatch ?? devices,
     cost,
+    risk: options.risk,
     ...(fitted?.refit.taken === true ? { constants: fitted.constants } : {}),
     ...softwareAsked(trainerOf(options, asked), options, cost, cluster),
     ...defined({

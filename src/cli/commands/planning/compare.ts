@@ -136,7 +136,7 @@ async function compareAsGraph(
   // Plans of many meshes are compared, and the program speaks of one.
   const base: PlanRequest = { ...DEFAULT_REQUEST, shardings: 'ignore', mesh: '', cluster };
   const { mesh: _, ...request } = requestOfFlags(COMPARE_COMMAND, options, base);
-  const { maxDims, plans, seq, slice, ...read } = options;
+  const { maxDims, plans, risk, seq, slice, ...read } = options;
   const tensor =
     options.padVocab === undefined
       ? 1
@@ -153,6 +153,7 @@ async function compareAsGraph(
       table,
       ...run,
       maxDims,
+      risk,
       ...defined({ plans, slice }),
     },
   );

@@ -13,6 +13,7 @@ import {
   parseFraction,
   parsePositive,
   parsePriceFlag,
+  parseRisk,
   parseSlice,
   parseTokens,
 } from '../../input/flags/read.ts';
@@ -156,6 +157,15 @@ export const COMPARE_COMMAND = {
     'of several clusters: devices, or cost: as many devices as cost what those of the first ' +
       'do (default: devices)',
     oneOf(['devices', 'cost']),
+  ),
+  risk: or(
+    value(
+      '--risk <share>',
+      'the least probability with which the best plan fits, such as 0.9 or 90%: the best is the ' +
+        'fastest of those that fit so surely, and a faster, riskier one is a note',
+      parseRisk,
+    ),
+    '0.9',
   ),
   plans: value(
     '--plans <names>',

@@ -3,6 +3,7 @@
  * name.
  */
 
+import { largestProbability } from '../../../cost/error-bands.ts';
 import { parsePrice, type Price } from '../../../cost/hardware/operation.ts';
 import { didYouMean, ShardwrightError } from '../../../errors.ts';
 import type { Read } from './flag.ts';
@@ -48,6 +49,17 @@ export function parseFraction(
       hint,
     });
   return value;
+}
+
+/** `0.9`, `90%`: a probability of fitting. @throws E_USAGE for one that no reading confirms */
+export function parseRisk(text: string, flag: string): number {
+  const risk = parseFraction(text, flag, 'write for example 0.9 or 90%.');
+  const most = largestProbability();
+  if (risk > most)
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is more than measured runs confirm`, {
+      hint: `give at most ${Math.floor(100 * most)}%.`,
+    });
+  return risk;
 }
 
 export function parsePositive(text: string, flag: string): number {
