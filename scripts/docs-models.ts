@@ -35,8 +35,8 @@ training and inference form; its parameters, counted on the graph, are those of 
 \`\`\`sh
 npx shardwright models list
 npx shardwright models show llama-3.1-8b                # sizes, where the config is from, what of it has no effect
-npx shardwright plan llama-3.1-8b --training --layers 4 --batch 16 --seq 4096 --mesh dp=8,tp=8 --cluster dgx-h100
-npx shardwright compare gpt2 --training --devices 8 --cluster dgx-h100
+npx shardwright plan llama-3.1-8b --layers 4 --batch 16 --seq 4096 --mesh dp=8,tp=8 --cluster dgx-h100
+npx shardwright compare gpt2 --batch 8 --devices 8 --cluster dgx-h100
 \`\`\`
 
 A \`config.json\` of one of these families, with other sizes, is read in the same way: give its path instead of a name. An
@@ -50,7 +50,7 @@ part of it; \`--pad-vocab N\` does as Megatron-LM does, to the next multiple of 
 
 \`\`\`sh
 npx shardwright models show gpt2 --pad-vocab 128         # 50,257 to 50,304; the padding is counted apart
-npx shardwright plan gpt2 --training --mesh dp=2,tp=8 --cluster dgx-h100 --pad-vocab 128 -o plan/   # to 51,200
+npx shardwright plan gpt2 --mesh dp=2,tp=8 --cluster dgx-h100 --pad-vocab 128 -o plan/   # to 51,200
 npx shardwright compare gpt2 --devices 16 --cluster dgx-h100 --pad-vocab 128   # by the tp of each mesh
 \`\`\`
 
@@ -63,7 +63,7 @@ Every count of a model that is built says how much of it is padding: \`paddedPar
 \`parameters\`). A plan folder keeps what was padded in \`request.json\` (\`padVocabulary\`) and the padded program in \`graph.swg\`, so that
 \`verify\`, \`report\` and \`audit\` of the folder are of the padded model; \`audit\` of another model than that is refused. \`compare\` of a model
 by name pads each mesh for its own tp, and its MFU counts the FLOPs of the real vocabulary; with \`--layers\`, \`--batch\` or
-\`--training\`, where one graph stands for all meshes, it pads for the most tensor ranks of any plan. Both say so, with \`padding\`
+\`--forward\`, where one graph stands for all meshes, it pads for the most tensor ranks of any plan. Both say so, with \`padding\`
 in their JSON. From the library: \`buildModel(config, { padVocabulary: { multiple: 128, tensor: 8 } })\`, with what
 \`vocabularyPadding\` answers as \`padVocabulary\` of the request.
 

@@ -19,7 +19,7 @@ import { paddingText, type VocabularyPad, vocabularyPadding } from './vocabulary
 export interface BuildOptions {
   /** Sequences at once, 8 by default. */
   readonly batch?: number;
-  /** Tokens of a sequence, 2048 by default or as many as the positions allow. */
+  /** Tokens of a sequence, by default those of `defaultSequence`. */
   readonly seq?: number;
   /** Element type of parameters and activations; what the config states by default, else bf16. */
   readonly dtype?: DType;
@@ -37,8 +37,9 @@ export interface BuildOptions {
   readonly table?: OperatorTable;
 }
 
-const DEFAULT_BATCH = 8;
-const DEFAULT_SEQUENCE = 2048;
+/** Sequences at once where neither they nor devices are stated. */
+export const DEFAULT_BATCH = 8;
+const DEFAULT_SEQUENCE = 4096;
 /** Batch, length and layers beyond these are a slip of the keyboard. */
 const LIMITS = { batch: 2 ** 20, seq: 2 ** 24, layers: 4096 } as const;
 
@@ -51,6 +52,11 @@ const DTYPES = new Map<string, DType>([
   ['float64', 'f64'],
 ]);
 const REAL_DTYPES: readonly DType[] = ['f64', 'f32', 'bf16', 'f16'];
+
+/** Tokens of a sequence where none are stated: 4096, or as many as the positions allow. */
+export function defaultSequence({ architecture }: ModelConfig): number {
+  return Math.min(DEFAULT_SEQUENCE, architecture.shape.positions ?? DEFAULT_SEQUENCE);
+}
 
 /**
  * An element type as PyTorch or we write it. @throws E_UNSUPPORTED for one that weights cannot have
@@ -80,10 +86,7 @@ export function buildModel(config: ModelConfig, options: BuildOptions = {}): Gra
   const training = options.training ?? false;
   const layers = within('layers', options.layers ?? shape.layers);
   const batch = within('batch', options.batch ?? DEFAULT_BATCH);
-  const seq = within(
-    'seq',
-    options.seq ?? Math.min(DEFAULT_SEQUENCE, shape.positions ?? DEFAULT_SEQUENCE),
-  );
+  const seq = within('seq', options.seq ?? defaultSequence(config));
   const beyond = shape.positions !== undefined && seq > shape.positions;
   if (beyond && architecture.learnedPositions === true)
     throw new ShardwrightError(

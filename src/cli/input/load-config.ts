@@ -13,6 +13,7 @@ import { MAX_CONFIG_BYTES } from '../../models/read-config.ts';
 import { type VocabularyPadding, vocabularyPadding } from '../../models/vocabulary.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { shownPath } from '../../platform/read-file.ts';
+import { countedText } from '../../units.ts';
 import { decodeUtf8 } from '../../utf8.ts';
 import { longName } from './flags/flag.ts';
 import type { SizeOptions } from './flags/model-flags.ts';
@@ -24,6 +25,8 @@ export interface BuildOptions extends SizeOptions {
    * parallelism. 1 by default.
    */
   readonly tensor?: number;
+  /** Devices of the question, no flag: a training step has one sequence a device by default. */
+  readonly devices?: number | undefined;
 }
 
 /** The graph that a config was built into. */
@@ -31,6 +34,8 @@ export interface BuiltModel {
   readonly graph: Graph;
   /** The padding of the vocabulary, where it was asked for. */
   readonly padding?: VocabularyPadding;
+  /** The step that was built, with the flags that ask for another one. */
+  readonly step?: string;
 }
 
 /**
@@ -86,7 +91,7 @@ export async function configModel(
 
 /** @throws E_USAGE for a flag that only configs take */
 export function refuseSizes(path: string, flags: BuildOptions): void {
-  const names = ['batch', 'seq', 'dtype', 'layers', 'training', 'padVocab'] as const;
+  const names = ['batch', 'seq', 'dtype', 'layers', 'training', 'forward', 'padVocab'] as const;
   const given = names.find((name) => flags[name] !== undefined);
   if (given === undefined) return;
   const flag = longName(given);
@@ -119,15 +124,24 @@ async function built(
   flags: BuildOptions,
   table: OperatorTable,
 ): Promise<BuiltModel> {
-  const { buildModel } = await import('../../models/build.ts');
-  const { training = false, padVocab, tensor = 1, batch, seq, dtype, layers } = flags;
+  const { buildModel, DEFAULT_BATCH, defaultSequence } = await import('../../models/build.ts');
+  const { training, forward, padVocab, tensor = 1, devices, seq, dtype, layers } = flags;
+  if (training === true && forward === true)
+    throw new ShardwrightError('E_USAGE', '--training and --forward exclude each other', {
+      hint: 'leave one out; a training step is the default.',
+    });
+  const { batch = devices } = flags;
   const pad = padVocab === undefined ? undefined : { multiple: padVocab, tensor };
   const padding = pad === undefined ? undefined : vocabularyPadding(config, pad);
   const graph = buildModel(config, {
     name,
     table,
-    training,
+    training: forward !== true,
     ...defined({ batch, seq, layers, dtype, padVocabulary: pad }),
   });
-  return padding === undefined ? { graph } : { graph, padding };
+  const sequences = countedText(batch ?? DEFAULT_BATCH, 'sequence');
+  const step =
+    `${forward === true ? 'the forward pass' : 'a training step'} of ${sequences} of ` +
+    `${seq ?? defaultSequence(config)} tokens (others: --forward, --batch, --seq)`;
+  return { graph, step, ...defined({ padding }) };
 }

@@ -45,6 +45,8 @@ interface LoadedModel {
   readonly counts?: ProgramCounts;
   /** The padding of a built model's vocabulary, where it was asked for. */
   readonly padding?: VocabularyPadding;
+  /** The step of a built model, in words. */
+  readonly step?: string;
 }
 
 /**
@@ -80,7 +82,7 @@ async function withOptimizerStep(
       {
         hint:
           read.format === 'hf-config'
-            ? 'add --training.'
+            ? 'leave out --forward.'
             : 'give a joint graph: forward and backward pass in one.',
       },
     );
@@ -141,7 +143,7 @@ function ofConfig(
       `${path} is built from a config: --role, --tie, --train-step, --input and --select are ` +
         'for graph files',
       {
-        hint: '--batch, --seq, --dtype, --layers, --training and --pad-vocab choose what is built.',
+        hint: '--batch, --seq, --dtype, --layers, --forward and --pad-vocab choose what is built.',
       },
     );
   return { ...built, table, format: 'hf-config' };

@@ -7,7 +7,7 @@ import { existsSync } from 'node:fs';
 
 import { ShardwrightError } from '../../../errors.ts';
 import type { Graph } from '../../../graph/types.ts';
-import { paddingText, tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
+import { paddingText, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Infeasible } from '../../../plan/choice/result.ts';
 import { choiceOfPlan } from '../../../plan/choice/transfer.ts';
@@ -30,7 +30,7 @@ import { loadPlan } from '../../input/plan-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import type { AuditOptions } from './flags.ts';
-import { reportInfeasible, requestOf } from './plan.ts';
+import { ofMesh, reportInfeasible, requestOf } from './plan.ts';
 
 /** A recipe by name: `recipe:fsdp`. `zoo:` is its spelling of version 0.1. */
 const RECIPE = /^(?:recipe|zoo):/;
@@ -49,15 +49,15 @@ export async function auditCommand(
   if (!isNamed) namedByMistake(options.plan);
   const written = isNamed ? undefined : loadPlan(options.plan);
   const mesh = options.mesh ?? written?.plan.request.mesh;
-  const tensor = mesh === undefined ? 1 : tensorRanks(mesh);
-  const { graph, table, padding, format } = await loadModel(model, { ...options, tensor });
+  const built = mesh === undefined ? {} : ofMesh(mesh);
+  const { graph, table, padding, format } = await loadModel(model, { ...options, ...built });
   if (format === 'hf-config') samePadding(written?.plan.request.padVocabulary, padding, isNamed);
   const named = await choiceOf(graph, table, options, written, deadline);
   const json = options.json === true;
   if ('infeasible' in named) return reportInfeasible(named.infeasible, named.prepared, io, json);
   const { prepared, choice } = named;
-  const built = padding ?? written?.plan.request.padVocabulary;
-  const notes = built === undefined ? named.notes : [...named.notes, paddingText(built)];
+  const pad = padding ?? written?.plan.request.padVocabulary;
+  const notes = pad === undefined ? named.notes : [...named.notes, paddingText(pad)];
   const result = await auditChoice(prepared, choice, {
     edits,
     deadline,

@@ -14,6 +14,7 @@ import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { refitOn } from '../../../fidelity/refit.ts';
 import { frameworkSoftware } from '../../../fidelity/software.ts';
+import { defaultSequence } from '../../../models/build.ts';
 import { looksLikeConfig, parseModelConfig } from '../../../models/families.ts';
 import type { JsonRecord } from '../../../models/read-config.ts';
 import { isModelName, modelEntry } from '../../../models/registry.ts';
@@ -167,17 +168,13 @@ function questionAsked(
     readonly fitted: Awaited<ReturnType<typeof refitOn>> | undefined;
   },
 ): SweepQuestion {
-  const { shape } = parseModelConfig(text).architecture;
   const { asked, cost, fitted } = settled;
   const question: SweepQuestion = {
     model: name,
     config: text,
     devices,
     cluster,
-    sequence:
-      sequence ??
-      asked?.sequence ??
-      Math.min(DEFAULT_SEQUENCE, shape.positions ?? DEFAULT_SEQUENCE),
+    sequence: sequence ?? asked?.sequence ?? defaultSequence(parseModelConfig(text)),
     globalBatch: globalBatch ?? asked?.globalBatch ?? devices,
     cost,
     risk: options.risk,
@@ -303,8 +300,6 @@ function runAsked(tokens: number | undefined, price: Price | undefined): AskedRu
     hint: '--tokens 15T --price 2.5USD',
   });
 }
-
-export const DEFAULT_SEQUENCE = 4096;
 
 /**
  * The trainer that a question is for: as `--for` names it, or that of the file of `--layout`.

@@ -7,6 +7,7 @@ import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import type { Price } from '../../../cost/hardware/operation.ts';
 import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
+import { defaultSequence } from '../../../models/build.ts';
 import { parseModelConfig } from '../../../models/families.ts';
 import type { Comparison } from '../../../recipes/compare/comparison.ts';
 import { planningText } from '../../../report/text/planning.ts';
@@ -19,7 +20,7 @@ import {
 import { clusterText } from '../../input/cluster-file.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
-import { compareByConfig, DEFAULT_SEQUENCE } from './compare-model.ts';
+import { compareByConfig } from './compare-model.ts';
 import type { CompareOptions } from './flags.ts';
 
 /** A cluster as it is asked about. */
@@ -125,10 +126,9 @@ export function pointsOf(
 ): Asked[] {
   const clusters = askedClusters(options);
   for (const { text } of clusters) loadCluster(text);
-  const positions = parseModelConfig(config.text).architecture.shape.positions;
   const {
     devices = [],
-    seq = [Math.min(DEFAULT_SEQUENCE, positions ?? DEFAULT_SEQUENCE)],
+    seq = [defaultSequence(parseModelConfig(config.text))],
     globalBatch = [undefined],
   } = options;
   const [first] = clusters;

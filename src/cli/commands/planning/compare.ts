@@ -145,6 +145,7 @@ async function compareAsGraph(
     ...read,
     ...(seq === undefined ? {} : { seq: seq[0] }),
     tensor,
+    devices,
   });
   const compared = await compare(
     graph,
@@ -210,7 +211,10 @@ function incomplete(): ShardwrightError {
 /** Flags that ask for one graph of stated sizes, which is compared as it is. */
 function graphSizes(options: CompareOptions): boolean {
   return (
-    options.batch !== undefined || options.layers !== undefined || options.training !== undefined
+    options.batch !== undefined ||
+    options.layers !== undefined ||
+    options.training !== undefined ||
+    options.forward !== undefined
   );
 }
 

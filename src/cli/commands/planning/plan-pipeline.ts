@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import { usableMemoryBytes } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
+import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
 import { defaultMicrobatches, divisors } from '../../../sweep/pipeline/microbatches.ts';
@@ -15,7 +16,6 @@ import { bytesText, countedText, percentText, secondsText, tableText } from '../
 import type { PlanOptions } from './flags.ts';
 
 const FLAGS = ['schedule', 'microbatches', 'virtual'] as const;
-const DEFAULT_BATCH = 8;
 
 /**
  * The request of `--pp`, with the number of sequences in the program to plan: those of one
@@ -57,7 +57,10 @@ export function askedPipeline(
       `--${other} does not go with --pp`,
       'stages count their own activations, each microbatch that they keep.',
     );
-  const { pp: devices, virtual: chunks, batch = DEFAULT_BATCH } = options;
+  if (options.forward === true)
+    throw usage('--forward does not go with --pp', 'a pipeline runs a training step.');
+  const { pp: devices, virtual: chunks } = options;
+  const { batch = devices * parseMesh(request.mesh).size } = options;
   const schedule: PipelineSchedule =
     options.schedule ?? ((chunks ?? 1) > 1 ? 'interleaved' : '1f1b');
   const virtual = chunks ?? (schedule === 'interleaved' ? 2 : 1);

@@ -8,6 +8,7 @@ import { ShardwrightError } from '../../../errors.ts';
 import type { SizeValues } from '../../../graph/text/size-value.ts';
 import type { Graph } from '../../../graph/types.ts';
 import { itemAt } from '../../../item-at.ts';
+import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Infeasible } from '../../../plan/choice/result.ts';
@@ -41,6 +42,7 @@ import { clusterText } from '../../input/cluster-file.ts';
 import { type Given, requestOfFlags } from '../../input/flags/flag.ts';
 import { PLAN_FLAGS } from '../../input/flags/planning-flags.ts';
 import { loadModel } from '../../input/load.ts';
+import type { BuildOptions } from '../../input/load-config.ts';
 import { PIPELINE_FILE } from '../../input/pipeline-file.ts';
 import { PLAN_FILES, planFiles } from '../../input/plan-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
@@ -65,11 +67,8 @@ export async function planCommand(
   if (options.frontier !== undefined) checkFrontierFlags(options);
   tryOutputs(options);
   const asked = askedPipeline(model, options, given);
-  const built =
-    asked === undefined
-      ? options
-      : { ...options, training: true as const, batch: asked.microbatch };
-  const loaded = await loadModel(model, { ...built, tensor: tensorRanks(given.mesh) });
+  const built = asked === undefined ? options : { ...options, batch: asked.microbatch };
+  const loaded = await loadModel(model, { ...built, ...ofMesh(given.mesh) });
   const { graph, table } = loaded;
   const request = padded(given, loaded.padding);
   const cache = PlanCache.open(graph, request, options, io);
@@ -90,6 +89,7 @@ export async function planCommand(
     const code = await planGraph({
       table,
       options,
+      ...defined({ step: asked === undefined ? loaded.step : undefined }),
       io: cache?.io ?? io,
       ...run,
       ...defined({ onFiles: cache?.wrote }),
@@ -105,6 +105,11 @@ export async function planCommand(
       throw error.with({ file: model });
     throw error;
   }
+}
+
+/** What the devices of a mesh say of a model that is built for it. */
+export function ofMesh(mesh: string): Pick<BuildOptions, 'tensor' | 'devices'> {
+  return { tensor: tensorRanks(mesh), devices: parseMesh(mesh).size };
 }
 
 /** Tries what will be written before anything is computed. @throws E_IO */
@@ -151,6 +156,8 @@ async function stagesTask(
 /** A program to plan, how it is asked for, and who hears of it. */
 export interface PlanTask {
   readonly graph: Graph;
+  /** The step of a model by name, in words. */
+  readonly step?: string;
   readonly table: OperatorTable;
   readonly request: PlanRequest;
   readonly options: Pick<
@@ -235,7 +242,7 @@ async function atRangeEnds(
 }
 
 function printPlan(
-  { request, options, io, stages }: PlanTask,
+  { request, options, io, stages, step: asked }: PlanTask,
   prepared: Prepared,
   { plan, serial, recipes, step, overlap, ends, pipeline, steps }: Found,
   deadline: Deadline,
@@ -261,6 +268,7 @@ function printPlan(
     ...(step === undefined ? {} : { simulated: stepText(step) }),
   });
   const why = whyRecipesAreCheaper(prepared.question.given, plan, recipes);
+  if (asked !== undefined) io.stdout(`question   ${asked}\n`);
   io.stdout(`${summary}\n`);
   if (why !== undefined) io.stdout(`note  ${why}\n`);
   if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);

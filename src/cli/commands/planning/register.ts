@@ -29,7 +29,7 @@ export const registerPlan = command({
   description:
     'Plans a graph on a mesh of devices and proves the plan. The model is a file, the name ' +
     'of a model, or - for stdin.\n\nExamples:\n  $ shardwright plan model.fx.txt.gz --mesh ' +
-    'dp=8,tp=8 --cluster dgx-h100 --memory 60GiB\n  $ shardwright plan gpt2 --training ' +
+    'dp=8,tp=8 --cluster dgx-h100 --memory 60GiB\n  $ shardwright plan gpt2 ' +
     '--mesh dp=2,tp=8 --cluster dgx-h100 --pad-vocab 128\n  $ shardwright plan ' +
     'model.fx.txt.gz --mesh dp=2,tp=8 --cluster dgx-h100 --cost nccl --collectives ' +
     'nccl-table.txt\n  $ shardwright plan model.fx.txt.gz --mesh dp=8,tp=8 --cluster ' +

@@ -11,7 +11,7 @@ import { nodesByName } from '../../../graph/nodes.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { LowerablePlan } from '../../../lower/lower.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
-import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
+import type { VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { plannable } from '../../../passes/plannable/plannable.ts';
 import type { ShrinkOptions, Shrunk } from '../../../passes/sizes/shrink.ts';
@@ -42,7 +42,7 @@ import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import type { VerifyOptions } from './flags.ts';
-import { padded, progressPrinter, reportInfeasible, requestOf } from './plan.ts';
+import { ofMesh, padded, progressPrinter, reportInfeasible, requestOf } from './plan.ts';
 
 /** The record that `verify` prints; its keys are a contract. */
 export interface VerifyReport extends Verification {
@@ -225,7 +225,7 @@ async function plannedModel(
     });
   const deadline = control.deadline(options.timeLimit);
   const asked = requestOf({ ...options, mesh, cluster: clusterText(options.cluster, options) });
-  const loaded = await loadModel(path, { ...options, tensor: tensorRanks(asked.mesh) });
+  const loaded = await loadModel(path, { ...options, ...ofMesh(asked.mesh) });
   const { table, padding } = loaded;
   const request = padded(asked, padding);
   try {

@@ -77,12 +77,12 @@ export const parsePad = countFrom(1, Infinity, 'write --pad-vocab 128, or 1 for 
 export const SIZE_FLAGS = {
   batch: value(
     '--batch <n>',
-    'sequences at once, of a model name or config (default: 8)',
+    'sequences at once, of a model name or config (default: one a device; without devices 8)',
     parseCount,
   ),
   seq: value(
     '--seq <n>',
-    'tokens of a sequence, of a model name or config (default: 2048, or what the positions allow)',
+    'tokens of a sequence, of a model name or config (default: 4096, or what the positions allow)',
     parseCount,
   ),
   dtype: value(
@@ -105,8 +105,9 @@ export const SIZE_FLAGS = {
   ),
   training: on(
     '--training',
-    'loss and gradients of a model name or config (default: the forward pass only)',
+    'a training step of a model name or config: loss and gradients (the default)',
   ),
+  forward: on('--forward', 'the forward pass alone, of a model name or config'),
   optimizerStep: value(
     '--optimizer-step <name>',
     'add the update of an optimizer to a program that returns gradients: sgd, adam or adamw. ' +

@@ -94,8 +94,21 @@ describe('a model name or config in place of a file', () => {
   });
 
   it('inspect of a name prints the default batch, sequence and dtype', async () => {
-    const { out } = await cli('inspect', 'gpt2');
-    expect(out).toContain('batch 8, sequence 1024, bf16, 12 layers, inference');
+    const { out } = await cli('inspect', 'gpt2', '--layers', '1');
+    expect(out).toContain('batch 8, sequence 1024, bf16, 1 layers, training (forward');
+    const forward = await cli('inspect', 'gpt2', '--layers', '1', '--forward');
+    expect(forward.out).toContain('batch 8, sequence 1024, bf16, 1 layers, inference (forward');
+    const both = await cli('inspect', 'gpt2', '--training', '--forward');
+    expect(both.code).toBe(2);
+    expect(both.err).toContain('--training and --forward exclude each other');
+  });
+
+  it('plan of a name plans the training step that compare of it prices, and says so', async () => {
+    const asked = ['plan', 'qwen3-0.6b', '--layers', '1', '--mesh', 'dp=4', '--cluster', 'h100'];
+    const { out, code } = await cli(...asked, '--no-recipes');
+    expect(code).toBe(0);
+    expect(out).toMatch(/^question {3}a training step of 4 sequences of 4096 tokens \(/);
+    expect(out).toContain('batch 4, sequence 4096, bf16, 1 layers, training (forward');
   });
 
   it('inspect gives the same for a packed config file', async () => {

@@ -162,6 +162,7 @@ describe('what plan says of memory', () => {
     const forward = await cli(
       'plan',
       'gpt2',
+      '--forward',
       '--layers',
       '1',
       '--mesh',
@@ -172,7 +173,7 @@ describe('what plan says of memory', () => {
       'adamw',
     );
     expect(forward.code).toBe(2);
-    expect(forward.err).toContain('add --training');
+    expect(forward.err).toContain('leave out --forward');
   });
 
   it('a policy under which nothing is recomputed says so', async () => {

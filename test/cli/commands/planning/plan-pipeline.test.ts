@@ -40,6 +40,7 @@ async function cut(model: string, mesh: string, ...more: string[]): Promise<Cut>
     'dgx-h100',
     '--seq',
     '256',
+    ...(more.includes('--batch') ? [] : ['--batch', '8']),
     '--no-recipes',
     '--json',
     ...more,
@@ -137,6 +138,8 @@ describe('plan --pp', () => {
       'dgx-h100',
       '--seq',
       '256',
+      '--batch',
+      '8',
       '--no-recipes',
       '--pp',
       '2',
@@ -160,7 +163,9 @@ describe('plan --pp', () => {
 
   it.each([
     [['--pp', '0'], /--pp 0 is not 1 or more/],
-    [['--pp', '2', '--microbatches', '3'], /3 microbatches do not divide a batch of 8/],
+    // One sequence a device of both stages.
+    [['--pp', '2', '--microbatches', '3'], /3 microbatches do not divide a batch of 4/],
+    [['--pp', '2', '--forward'], /--forward does not go with --pp/],
     [['--pp', '2', '--schedule', '1f2b'], /1f1b/],
     [['--pp', '2', '--virtual', '2', '--schedule', '1f1b'], /only interleaved/],
     [['--pp', '9'], /cannot fill 9 pipeline stages/],
