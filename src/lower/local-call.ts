@@ -52,9 +52,16 @@ export class LocalCall {
     this.kwargs = kwargs;
   }
 
-  /** How the lowering must change the call, by mesh dim: words of `Rule.rewrite`. */
+  /**
+   * How the lowering must change the call, by mesh dim: words of `Rule.rewrite`. Rows that it takes
+   * are its operands already.
+   */
   rewrites(): Set<string> {
-    return new Set(this.rules.flatMap((r) => (r?.rewrite === undefined ? [] : [r.rewrite])));
+    return new Set(
+      this.rules.flatMap((r) =>
+        r?.rewrite === undefined || r.takes !== undefined ? [] : [r.rewrite],
+      ),
+    );
   }
 
   /** Mesh dims whose rule is rewritten in one of these ways. */

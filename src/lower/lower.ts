@@ -22,6 +22,7 @@ import { refuseDamaged } from '../plan/record/damage.ts';
 import { type LowerablePlan, type PlannedProgram, plannedProgram } from '../plan/record/planned.ts';
 import { checkArguments, tableOf } from '../plan/request/check-call.ts';
 import { type Dataflow, dataflow } from '../strategy/dataflow.ts';
+import { rulesTaken } from '../strategy/rules-taken.ts';
 import { ControlWriter } from './control.ts';
 import { LocalCall } from './local-call.ts';
 import { MemberNames } from './member-names.ts';
@@ -35,7 +36,7 @@ import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from './pr
 import { RankSymbols, sameInt } from './program/rank-int.ts';
 import { RedistributionWriter, type Route } from './redistribution.ts';
 import { rewrite } from './rewrites/table.ts';
-import { rulesTaken } from './rules-taken.ts';
+import { takeRows } from './taken-rows.ts';
 import { eraseInto } from './typed/erase.ts';
 
 export { type LowerablePlan, type PlannedProgram, plannedProgram } from '../plan/record/planned.ts';
@@ -397,20 +398,28 @@ class Lowering {
     );
     const rules = rulesTaken(this.space, record.shard(global), inputSpecs, outputSpecs);
     const members = this.members.of(n);
+    const first = this.emit.section.nodes.length;
+    const tensors = [...this.flow.inputs[n], ...this.flow.results[n]];
+    const taken = takeRows(rules, {
+      emit: this.emit,
+      pieces: this.pieces,
+      global,
+      inputSpecs,
+      orderOf: (t) => this.orderOf(tensors[t]),
+    });
     const call = new LocalCall(
       this.emit,
       this.pieces,
       node,
       record,
       global,
-      inputs,
+      taken.operands(inputs),
       inputSpecs,
       outputSpecs,
       rules,
       (k) => members.get(k),
     );
-    const first = this.emit.section.nodes.length;
-    const names = rewrite(call);
+    const names = taken.results(rewrite(call));
     this.noteRandom(node, n, first, results, outputSpecs);
     this.keepBodies(frame, node);
     return names;

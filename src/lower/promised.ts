@@ -11,7 +11,7 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import type { PlannedProgram } from '../plan/record/planned.ts';
 import type { Plan, PlannedRedistribution } from '../plan/record/types.ts';
 import { type Dataflow, dataflow } from '../strategy/dataflow.ts';
-import { rulesTaken } from './rules-taken.ts';
+import { rulesTaken } from '../strategy/rules-taken.ts';
 
 /** A collective that a plan says will run. */
 export interface PromisedCollective {

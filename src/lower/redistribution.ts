@@ -16,7 +16,7 @@ import type { Sharding } from '../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { groupOf } from './program/collectives.ts';
 import type { Emitter } from './program/emitter.ts';
-import { type DimOrder, isRowMajor } from './program/memory-orders.ts';
+import { type DimOrder, inRowMajor } from './program/memory-orders.ts';
 import { coordinate, type Pieces } from './program/pieces.ts';
 import type { Redistributed } from './program/program.ts';
 import { combine, minus, type RankInt, rankInt, sameInt, times } from './program/rank-int.ts';
@@ -64,7 +64,7 @@ export class RedistributionWriter {
       if (!isFree(step)) this.moves.push({ kind: step.kind, local: now });
     }
     if (!turned) return now;
-    const restored = this.inRowMajor(now, order, (rows) => this.rowMajor(rows));
+    const restored = inRowMajor(this.emit, now, order, (rows) => this.rowMajor(rows));
     const last = this.moves.at(-1);
     if (last?.local === now) this.moves[this.moves.length - 1] = { ...last, local: restored };
     return restored;
@@ -122,7 +122,7 @@ export class RedistributionWriter {
       case 'all_reduce':
         return step.groupSize === 1
           ? value
-          : this.inRowMajor(value, order, (rows) =>
+          : inRowMajor(this.emit, value, order, (rows) =>
               this.reduce(step, before, (op) =>
                 this.emit.collective('all_reduce', rows, step.meshDims, [op]),
               ),
@@ -144,7 +144,7 @@ export class RedistributionWriter {
       case 'all_to_all':
         return this.allToAll(step, from, value, shape);
       case 'collective_permute':
-        return this.inRowMajor(value, order, (rows) =>
+        return inRowMajor(this.emit, value, order, (rows) =>
           this.emit.collective('collective_permute', rows, step.meshDims, [this.targets(step)]),
         );
     }
@@ -336,16 +336,7 @@ export class RedistributionWriter {
 
   /** A tensor of its own whose dims lie in this order. */
   private copied(value: string, order: DimOrder): string {
-    return this.inRowMajor(value, order, (rows) => this.contiguous(rows));
-  }
-
-  /** Does something with a value whose dims lie in this order as with one that lies row by row. */
-  private inRowMajor(value: string, order: DimOrder, act: (rows: string) => string): string {
-    if (isRowMajor(order)) return act(value);
-    const permuted = (of: string, dims: DimOrder): string =>
-      this.emit.call('aten.permute.default', [ref(of), [...dims]]);
-    const back = order.map((_, dim) => order.indexOf(dim));
-    return permuted(act(permuted(value, order)), back);
+    return inRowMajor(this.emit, value, order, (rows) => this.contiguous(rows));
   }
 
   /** Changes a dim with dim 0. */

@@ -4,7 +4,9 @@
  * the kernels expect.
  */
 import type { ValueType } from '../../graph/types.ts';
+import { ref } from '../../graph/value.ts';
 import { dimOrder } from '../../ops/strides.ts';
+import type { Emitter } from './emitter.ts';
 
 /** Dims from the slowest to the fastest in memory. */
 export type DimOrder = readonly number[];
@@ -18,4 +20,18 @@ export function isRowMajor(order: DimOrder): boolean {
 export function orderOfResult(type: ValueType, result: number): DimOrder {
   const item = type.kind === 'tuple' ? type.items[result] : type;
   return item?.kind === 'tensor' ? dimOrder(item) : [];
+}
+
+/** Does something with a value whose dims lie in this order as with one that lies row by row. */
+export function inRowMajor(
+  emit: Emitter,
+  value: string,
+  order: DimOrder,
+  act: (rows: string) => string,
+): string {
+  if (isRowMajor(order)) return act(value);
+  const permuted = (of: string, dims: DimOrder): string =>
+    emit.call('aten.permute.default', [ref(of), [...dims]]);
+  const back = order.map((_, dim) => order.indexOf(dim));
+  return permuted(act(permuted(value, order)), back);
 }

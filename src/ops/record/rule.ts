@@ -88,6 +88,22 @@ export interface CollectiveSite {
   readonly times?: number;
 }
 
+/**
+ * Rows of whole tensors that a device takes for its call: those that its own rows of a cut input
+ * read, as the query heads of a device read some of the key heads. A result is put back among
+ * zeros. Prices take the sizes from `asRun`, and lowering writes the slices.
+ */
+export interface TakenRows {
+  /** The whole tensors, by position among inputs, then results. */
+  readonly of: readonly number[];
+  /** The dim of the rows, in these tensors and in the cut input. */
+  readonly dim: number;
+  /** Position of the cut input. Its cut is even and in one piece. */
+  readonly by: number;
+  /** Neighbouring rows of the cut input that read one row. */
+  readonly each: number;
+}
+
 export interface Rule {
   /**
    * One slot per tensor input in schema order (list members flattened, absent tensors left out).
@@ -102,6 +118,8 @@ export interface Rule {
    * (`mask`, `local-shape`, `offset`).
    */
   readonly rewrite?: string;
+  /** Rows that the local call takes of whole tensors; absent: it takes all that the device has. */
+  readonly takes?: TakenRows;
   /**
    * Mesh dims, by name, that the rule is for: other mesh dims do not take it, and these take only
    * rules that name them. Regions of per-device code use it, whose specs state the types on their
@@ -185,7 +203,7 @@ export function S(dim: number, options: ShardOptions = {}): ShardSlot {
 }
 
 export type RuleOptions = Partial<
-  Pick<Rule, 'origin' | 'rewrite' | 'collectives' | 'axes' | 'body'>
+  Pick<Rule, 'origin' | 'rewrite' | 'takes' | 'collectives' | 'axes' | 'body'>
 >;
 
 /** A sharding rule of one mesh dim: a slot for each tensor input and each result. */

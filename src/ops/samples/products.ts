@@ -79,8 +79,15 @@ export const products: readonly string[] = [
     'x[6,5,7,4], x[6,5,7,4], large[6,5,7], 0.0, True, scale=0.5)',
   '_scaled_dot_product_flash_attention_for_cpu_backward(x[6,5,7,4], x[6,5,7,4], x[6,5,9,4], ' +
     'x[6,5,9,4], x[6,5,7,4], large[6,5,7], 0.0, False, attn_mask=x[6,1,7,9])',
+  '_scaled_dot_product_flash_attention_for_cpu(x[2,6,7,4], x[2,2,7,4], x[2,2,7,4], 0.0, True)',
+  '_scaled_dot_product_flash_attention_for_cpu_backward(x[2,6,7,4], x[2,6,7,4], x[2,2,7,4], ' +
+    'x[2,2,7,4], x[2,6,7,4], large[2,6,7], 0.0, True)',
+  '_scaled_dot_product_flash_attention_for_cpu_backward(x[2,12,7,4], x[2,12,7,4], x[2,2,5,4], ' +
+    'x[2,2,5,4], x[2,12,7,4], large[2,12,7], 0.0, False, attn_mask=x[1,12,7,5])',
   'scaled_dot_product_attention(x[5,6,7,4], x[5,6,9,4], x[5,6,9,4])',
   'scaled_dot_product_attention(x[6,5,7,4], x[6,5,7,4], x[6,5,7,4], None, 0.0, True)',
   'scaled_dot_product_attention(x[6,5,7,4], x[6,5,9,4], x[6,5,9,3], x[7,9], scale=0.25)',
   'scaled_dot_product_attention(x[5,12,7,4], x[5,6,9,4], x[5,6,9,4], enable_gqa=True)',
+  'scaled_dot_product_attention(x[2,6,7,4], x[2,1,7,4], x[2,1,7,3], None, 0.0, True, ' +
+    'enable_gqa=True)',
 ];

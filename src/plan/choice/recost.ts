@@ -8,7 +8,9 @@ import type { Graph, Node, Output } from '../../graph/types.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
 import type { OperatorRecord, TensorMeta } from '../../ops/record/record.ts';
-import { bodyTraffic, type Rule } from '../../ops/record/rule.ts';
+import { bodyTraffic } from '../../ops/record/rule.ts';
+import { asRun, takenRows } from '../../ops/record/taken-rows.ts';
+import { rulesTaken } from '../../strategy/rules-taken.ts';
 import type { Model } from '../model/model.ts';
 import type { PlannedRedistribution } from '../record/types.ts';
 import type { Decoded } from './decode.ts';
@@ -107,15 +109,19 @@ class PlanWalk {
       dtype: meta.dtype,
       shape: id < 0 ? meta.shape : space.localShape(id, meta.shape),
     });
-    const here = atSizes(
+    const parts = atSizes(
       call,
       used.map((meta, i) => local(meta, inputs[i])),
       results.map((meta, k) => (meta === null ? null : local(meta, outputs[k]))),
     );
     const runs = opened?.loops.runsOf(node.name) ?? 1;
     // Bodies of several kernels have collectives.
+    const rules = record.shard(call);
     const taken =
-      planned.internalSeconds === undefined ? [] : rulesTaken(record.shard(call), planned, space);
+      planned.internalSeconds === undefined && takenRows(rules) === undefined
+        ? []
+        : rulesTaken(space, rules, inputs, outputs);
+    const here = asRun(taken, parts);
     const body = collectives.bodies === 'joined' ? undefined : bodyTraffic(taken, here);
     this.seconds +=
       presetComputeCost(collectives.preset, record, here, cluster, {
@@ -239,26 +245,4 @@ function checkTies(
         `plan places ${group.join(' and ')}, which are one tensor, as ${[...texts].join(' and ')}`,
       );
   }
-}
-
-/** The rules that a node's placements say it took, one for each mesh dim. */
-function rulesTaken(
-  rules: readonly Rule[],
-  planned: { readonly inputs: readonly string[]; readonly outputs: readonly string[] },
-  space: ShardingSpace,
-): (Rule | undefined)[] {
-  const texts = [...planned.inputs, ...planned.outputs];
-  return space.mesh.sizes.map((_, d) => {
-    const here = texts.map((text) =>
-      text === '-' ? undefined : space.get(space.parse(text)).placements[d],
-    );
-    return rules.find((rule) =>
-      [...rule.inputs, ...rule.outputs].every((slot, t) => {
-        const text = here[t]?.text;
-        if (slot === null) return text === undefined || text === 'R';
-        if (slot.kind === 'replicate') return text === 'R';
-        return slot.kind === 'shard' ? here[t]?.dim === slot.dim : text === `P(${slot.op})`;
-      }),
-    );
-  });
 }

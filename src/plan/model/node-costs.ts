@@ -2,18 +2,21 @@
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import { internalError } from '../../errors.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { StrategySet } from '../../ops/expansion/expand.ts';
 import { atSizes } from '../../ops/record/context.ts';
 import type { TensorMeta, TypedContext } from '../../ops/record/record.ts';
 import {
   bodyTraffic,
   type CollectiveSite,
   type InternalCollective,
+  type Rule,
 } from '../../ops/record/rule.ts';
+import { asRun } from '../../ops/record/taken-rows.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
 import type { BuildInput } from './input.ts';
 import type { NodeSeconds } from './model.ts';
 
-/** The call of a node at the sizes of the largest shard of a strategy. */
+/** The call of a node as the device with the largest shard of a strategy runs it. */
 export function localCall(entry: NodeStrategies, s: number, space: ShardingSpace): TypedContext {
   const { set, call } = entry;
   if (call === undefined) throw internalError('a node without a call has no local sizes');
@@ -26,7 +29,12 @@ export function localCall(entry: NodeStrategies, s: number, space: ShardingSpace
   const outputs = call.outputs.map((meta, k) =>
     meta === null ? null : at(set.inputCount + k, meta),
   );
-  return atSizes(call, inputs, outputs);
+  return asRun(rulesOf(set, s, space.meshRank), atSizes(call, inputs, outputs));
+}
+
+/** The rule that a strategy takes on each mesh dim. */
+function rulesOf({ rules, choice }: StrategySet, s: number, dims: number): Rule[] {
+  return Array.from({ length: dims }, (_, d) => rules[choice[s * dims + d]]);
 }
 
 /** A collective inside an operator under a strategy. */
@@ -74,7 +82,7 @@ export function strategySeconds(entry: NodeStrategies, input: BuildInput): NodeS
   for (let s = 0; s < set.count; s++) {
     const local = localCall(entry, s, input.space);
     const { inputs, outputs } = local;
-    const taken = Array.from({ length: dims }, (_, d) => set.rules[set.choice[s * dims + d]]);
+    const taken = rulesOf(set, s, dims);
     const body = input.collectives.bodies === 'joined' ? undefined : bodyTraffic(taken, local);
     // Many strategies see the same local sizes; pending reductions cost nothing to compute with.
     const read = inputs.map((m) => m.shape.join('x')).join();

@@ -1,9 +1,11 @@
 /** Gives every call of a planned program at the sizes of the largest shard. */
 
-import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
+import { atSizes, bindCall, withOutputs } from '../../ops/record/context.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../../ops/record/record.ts';
+import { asRun, takenRows } from '../../ops/record/taken-rows.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Plan, PlannedNode } from '../../plan/record/types.ts';
+import { rulesTaken } from '../../strategy/rules-taken.ts';
 
 /** A call of the program at the sizes of the largest shard that a plan gives it. */
 interface LocalCall {
@@ -42,13 +44,17 @@ export function localCalls({ model }: Pick<Prepared, 'model'>, plan: Plan): Loca
       id < 0 ? null : flow.values[id].meta,
     );
     const call = withOutputs(bindCall(record, node.args, node.kwargs, meta), results);
-    const context = atSizes(
+    const [inputs, outputs] = [planned.inputs.map(idOf), planned.outputs.map(idOf)];
+    const parts = atSizes(
       call,
-      tensorInputs(record, node.args, node.kwargs).map((name, i) =>
-        local(meta(name), idOf(planned.inputs[i])),
-      ),
-      results.map((of, k) => (of === null ? null : local(of, idOf(planned.outputs[k])))),
+      call.inputs.map((of, i) => local(of, inputs[i])),
+      results.map((of, k) => (of === null ? null : local(of, outputs[k]))),
     );
+    const rules = record.shard(call);
+    const context =
+      takenRows(rules) === undefined
+        ? parts
+        : asRun(rulesTaken(space, rules, inputs, outputs), parts);
     return [{ node: n, planned, record, context, times: planned.times ?? 1 }];
   });
 }

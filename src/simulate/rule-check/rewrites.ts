@@ -438,6 +438,7 @@ const BODIES: Readonly<Record<string, Body>> = {
   'local-shape': localShape,
   groups,
   mask: windowed,
+  'key-heads': windowed,
   offset: windowed,
   offsets: windowed,
   'random-offset': randomOffset,

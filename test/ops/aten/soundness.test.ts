@@ -237,6 +237,22 @@ const samples: readonly Sample[] = [
   [`${cpu}.default`, [q, ...kv], { attn_mask: t(2, 1, 6, 5) }],
   [`${cpu}.default`, [q, ...kv], { attn_mask: t(4, 1, 5) }],
   [`${cpu}.default`, [t(2, 8, 5, 3), t(2, 4, 5, 3), t(2, 4, 5, 3)]],
+  // One key head, and query heads of one rank in parts of several groups.
+  [`${cpu}.default`, [t(2, 4, 5, 3), t(2, 1, 5, 3), t(2, 1, 5, 4), 0, true]],
+  [`${cpu}.default`, [t(2, 6, 5, 3), t(2, 2, 5, 3), t(2, 2, 5, 3)], { attn_mask: t(2, 6, 5, 5) }],
+  [
+    `${cpu}_backward.default`,
+    [
+      t(2, 6, 5, 3),
+      t(2, 6, 5, 3),
+      t(2, 2, 5, 3),
+      t(2, 2, 5, 3),
+      t(2, 6, 5, 3),
+      lse(2, 6, 5),
+      0,
+      true,
+    ],
+  ],
   ['scaled_dot_product_attention.default', [q, ...kv, t(6, 5)]],
   ['_scaled_dot_product_flash_attention.default', [q, ...kv, 0, true]],
   [`${efficient}.default`, [q, ...kv, t(2, 4, 6, 5), false]],

@@ -240,10 +240,10 @@ function attention(call: LocalCall): Attention {
   const channels = call.global.tensor('query')?.shape[3] ?? 1;
   const scale = call.ctx.optionalNumber('scale') ?? 1 / Math.sqrt(channels);
   const causal = call.ctx.bool('is_causal');
-  const group = q.shape[1] / k.shape[1];
-  const keyHead = (h: number): number => Math.floor(h / group);
-  const row = call.inputStarts[call.ctx.indexOf('query')][2];
-  const column = call.inputStarts[call.ctx.indexOf('key')][2];
+  const [heads, keyHeads] = ['query', 'key'].map((name) => call.global.tensor(name)?.shape[1] ?? 1);
+  const [, head, row] = call.inputStarts[call.ctx.indexOf('query')];
+  const [, firstKeyHead, column] = call.inputStarts[call.ctx.indexOf('key')];
+  const keyHead = (h: number): number => Math.floor(((h + head) * keyHeads) / heads) - firstKeyHead;
   const score = (b: number, h: number, i: number, j: number): number => {
     if (causal && j + column > i + row) return -Infinity;
     let s = 0;

@@ -213,14 +213,16 @@ const TOLERANCE = 1e-8;
 
 /**
  * Tells whether the rules' own conditions admit them on these sizes: members of a tie equal (or
- * scaled and even), every cut dim at least as large as the number of pieces, evenness in units,
- * kinds of pending reductions that may meet.
+ * scaled and even) and cut by the same mesh dims, every cut dim at least as large as the number of
+ * pieces, evenness in units, kinds of pending reductions that may meet.
  */
 export function admitted(
   ctx: TypedContext,
   rules: readonly Rule[],
   sizes: readonly number[],
 ): boolean {
+  const piecesOf = (slots: readonly RuleSlot[], dim: number): number =>
+    slots.reduce((n, s, m) => (s?.kind === 'shard' && s.dim === dim ? n * sizes[m] : n), 1);
   const columns: [TensorMeta | null, RuleSlot[]][] = [
     ...ctx.inputs.map((meta, i): [TensorMeta, RuleSlot[]] => [meta, rules.map((r) => r.inputs[i])]),
     ...ctx.outputs.map((meta, i): [TensorMeta | null, RuleSlot[]] => [
@@ -234,10 +236,7 @@ export function admitted(
     if (meta === null) continue;
     for (const slot of slots) {
       if (slot?.kind !== 'shard') continue;
-      const pieces = slots.reduce(
-        (n, s, m) => (s?.kind === 'shard' && s.dim === slot.dim ? n * sizes[m] : n),
-        1,
-      );
+      const pieces = piecesOf(slots, slot.dim);
       const rows = meta.shape[slot.dim];
       if (rows < pieces) return false;
       if (slot.even || slot.scaled) {
@@ -248,12 +247,16 @@ export function admitted(
   for (const [m] of rules.entries()) {
     const tied = columns.flatMap(([meta, slots]) => {
       const slot = slots[m];
-      return meta !== null && slot?.kind === 'shard' && !slot.scaled
-        ? [[slot.tie, meta.shape[slot.dim]] as const]
-        : [];
+      if (meta === null || slot?.kind !== 'shard') return [];
+      const rows = slot.scaled ? null : meta.shape[slot.dim];
+      const pieces = slot.inside === null ? piecesOf(slots, slot.dim) : null;
+      return [{ tie: slot.tie, rows, pieces }];
     });
-    for (const [tie, rows] of tied)
-      if (tied.some(([other, n]) => other === tie && n !== rows)) return false;
+    const differ = (a: number | null, b: number | null): boolean =>
+      a !== null && b !== null && a !== b;
+    for (const { tie, rows, pieces } of tied)
+      if (tied.some((x) => x.tie === tie && (differ(x.rows, rows) || differ(x.pieces, pieces))))
+        return false;
   }
   return true;
 }

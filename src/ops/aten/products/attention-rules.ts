@@ -7,9 +7,10 @@
  *   scale dsᵀ q
  *
  * Heads are cut in whole heads of both queries and keys; grouped heads (8 query heads on 2 key
- * heads) stay together because both are cut evenly. Rules with collectives of their own (ring
- * attention: query and key rows cut together) are not offered yet; they belong after the query-row
- * rule.
+ * heads) stay together because both are cut evenly. Over more devices than key heads the query
+ * heads are cut alone: each device takes the whole key heads that its query heads read. Rules with
+ * collectives of their own (ring attention: query and key rows cut together) are not offered yet;
+ * they belong after the query-row rule.
  */
 
 import type { ReduceOp } from '../../../mesh/placements/placement.ts';
@@ -20,7 +21,7 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../../record/record.ts';
-import { P, R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
+import { P, R, type Rule, rule, type RuleOptions, type RuleSlot, S } from '../../record/rule.ts';
 import { cuttable, linearKinds, need, sameShape, slotsByName } from '../../rules/dims.ts';
 
 /** Sizes of a call: q kᵀ has a row for each of `queries` and a column for each of `keys`. */
@@ -134,6 +135,30 @@ function headCut(dim: number): RuleSlot {
   return S(dim, { even: true, scaled: true });
 }
 
+/** A cut of query heads whose key heads are whole: the first one tells which of them are read. */
+function queryHeadCut(dim: number): RuleSlot {
+  return S(dim, { slicing: 'contiguous', even: true });
+}
+
+/**
+ * The key heads that the query heads of a device read.
+ *
+ * @param results places of the gradients of key and value
+ */
+function keyHeadsTaken(
+  ctx: TypedContext,
+  { heads, keyHeads }: AttentionSizes,
+  dim: number,
+  results: readonly number[] = [],
+): RuleOptions {
+  const of = [
+    ...['key', 'value'].map((name) => ctx.indexOf(name)),
+    ...results.map((k) => ctx.inputs.length + k),
+  ];
+  const takes = { of, dim, by: ctx.indexOf('query'), each: heads / keyHeads };
+  return { origin: 'ext', rewrite: 'key-heads', takes };
+}
+
 /** Rules of a forward: heads, batch, query rows, value channels, pending values. */
 export function forwardRules(plan: ForwardPlan): Rule[] {
   const { ctx, sizes, rank } = plan;
@@ -148,10 +173,20 @@ export function forwardRules(plan: ForwardPlan): Rule[] {
       slotsByName(ctx, { query: cut, key: cut, value: cut, ...masked(dim, cut) }),
       results(plan, cut, cut),
     );
-  if (rank >= 3 && sizes.heads > 1) rules.push(together(rank - 3, headCut(rank - 3)));
+  if (rank >= 3 && sizes.keyHeads > 1) rules.push(together(rank - 3, headCut(rank - 3)));
   for (const d of cuttable(sizes.batch)) rules.push(together(d, S(d)));
   // With dropout the same random numbers would be needed on every rank.
   if (random) return rules;
+  if (rank >= 3 && sizes.keyHeads < sizes.heads) {
+    const cut = queryHeadCut(rank - 3);
+    rules.push(
+      rule(
+        slotsByName(ctx, { query: cut, ...masked(rank - 3, cut) }),
+        results(plan, cut, lse(cut)),
+        keyHeadsTaken(ctx, sizes, rank - 3),
+      ),
+    );
+  }
   const causal = ctx.bool('is_causal');
   const row = rank - 2;
   if (sizes.queries > 1) {
@@ -202,9 +237,10 @@ export function backwardRules(ctx: TypedContext, form: BackwardForm): Rule[] {
   const sizes = fusedSizes(ctx);
   const backward = new FusedBackward(ctx, form);
   const rules: Rule[] = [];
-  if (sizes.heads > 1) rules.push(backward.cutAll(1, headCut(1)));
+  if (sizes.keyHeads > 1) rules.push(backward.cutAll(1, headCut(1)));
   for (const d of cuttable(sizes.batch)) rules.push(backward.cutAll(d, S(d)));
   if (ctx.number('dropout_p') > 0) return rules;
+  if (sizes.keyHeads < sizes.heads) rules.push(backward.cutQueryHeads(queryHeadCut(1), sizes));
   const slicing = ctx.bool('is_causal') ? 'contiguous' : 'same';
   const unit = form.lseUnit ?? 1;
   if (sizes.queries > 1 && (unit === 1 || sizes.queries % unit === 0))
@@ -255,6 +291,18 @@ class FusedBackward {
         grads: [cut, cut, cut, mask.grad],
       },
       { origin: 'base' },
+    );
+  }
+
+  /** Query heads alone: each device adds to the gradients of the key heads that it reads. */
+  cutQueryHeads(cut: RuleSlot, sizes: AttentionSizes): Rule {
+    const mask = this.maskCut(1, cut);
+    return this.build(
+      {
+        inputs: { g: cut, q: cut, out: cut, lse: cut, mask: mask.slot },
+        grads: [cut, P(), P(), mask.grad],
+      },
+      keyHeadsTaken(this.ctx, sizes, 1, [1, 2]),
     );
   }
 

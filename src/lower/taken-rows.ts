@@ -1,0 +1,125 @@
+/**
+ * Takes the rows of whole tensors that a local call is made with (`Rule.takes`), and puts the rows
+ * of its results back in their places.
+ */
+import { internalError } from '../errors.ts';
+import { ref } from '../graph/value.ts';
+import type { TypedContext } from '../ops/record/record.ts';
+import type { Rule, TakenRows } from '../ops/record/rule.ts';
+import { takenBy, takenRows } from '../ops/record/taken-rows.ts';
+import type { Emitter } from './program/emitter.ts';
+import { type DimOrder, inRowMajor } from './program/memory-orders.ts';
+import type { Pieces } from './program/pieces.ts';
+import { combine, minus, plus, type RankInt } from './program/rank-int.ts';
+
+/** A call that may take rows, and the writer of its program. */
+interface TakingCall {
+  readonly emit: Emitter;
+  readonly pieces: Pieces;
+  /** The call at global sizes. */
+  readonly global: TypedContext;
+  readonly inputSpecs: readonly number[];
+  /** By input, then result: the memory order of the captured program, which the rows keep. */
+  readonly orderOf: (tensor: number) => DimOrder;
+}
+
+/** Local names in place of those that the device has: operands before a call, results after it. */
+interface Taken {
+  readonly operands: (names: readonly string[]) => readonly string[];
+  readonly results: (names: readonly (string | null)[]) => readonly (string | null)[];
+}
+
+/** The rows that a call takes under the rules of all mesh dims. */
+export function takeRows(rules: readonly (Rule | undefined)[], call: TakingCall): Taken {
+  const takes = takenRows(rules);
+  if (takes === undefined) return { operands: (names) => names, results: (names) => names };
+  const rows = new RowTaker(takes, call);
+  const { length } = call.global.inputs;
+  return {
+    operands: (names) => names.map((name, i) => (takes.of.includes(i) ? rows.take(name, i) : name)),
+    results: (names) =>
+      names.map((name, k) =>
+        name !== null && takes.of.includes(length + k) ? rows.put(name, length + k) : name,
+      ),
+  };
+}
+
+class RowTaker {
+  /** Number of rows taken. */
+  private readonly rows: number;
+  /** The first of them. */
+  private readonly first: RankInt;
+  private readonly whole: number;
+  /** The numbers of the rows, where they are not neighbours. */
+  private readonly numbers: string | undefined;
+
+  constructor(
+    private readonly takes: TakenRows,
+    private readonly call: TakingCall,
+  ) {
+    const { dim, by, each, of } = takes;
+    const { emit, pieces, global, inputSpecs } = call;
+    const { start, rows: own } = pieces.of(inputSpecs[by], dim, global.inputs[by].shape[dim]);
+    if (typeof own !== 'number') throw internalError(`${global.target} is cut unevenly`);
+    const { rows, step } = takenBy(takes, own);
+    this.rows = rows;
+    this.first = combine([start], 'first row taken', (row) => Math.floor(row / each));
+    this.whole = global.inputs[of[0]].shape[dim];
+    if (rows === 1 || step === each) return;
+    const counted = emit.call('prims.iota.default', [rows], {
+      kwargs: {
+        start: emit.int(start),
+        step,
+        dtype: { kind: 'dtype', dtype: 'i64' },
+        device: { kind: 'device', word: 'cpu' },
+        requires_grad: false,
+      },
+    });
+    this.numbers = emit.call('aten.floor_divide.Scalar', [ref(counted), each]);
+  }
+
+  take(name: string, tensor: number): string {
+    const { emit } = this.call;
+    const { dim } = this.takes;
+    if (this.numbers === undefined) {
+      const end = plus(this.first, this.rows);
+      const args = [ref(name), dim, emit.int(this.first), emit.int(end)];
+      return emit.call('aten.slice.Tensor', args);
+    }
+    const numbers = ref(this.numbers);
+    return this.inOrder(name, tensor, (rows, at) =>
+      emit.call('aten.index_select.default', [ref(rows), at, numbers]),
+    );
+  }
+
+  put(name: string, tensor: number): string {
+    return this.inOrder(name, tensor, (rows, at) =>
+      this.numbers === undefined ? this.padded(rows, at) : this.added(rows, at, this.numbers),
+    );
+  }
+
+  private inOrder(name: string, tensor: number, act: (rows: string, at: number) => string): string {
+    const order = this.call.orderOf(tensor);
+    const at = order.indexOf(this.takes.dim);
+    return inRowMajor(this.call.emit, name, order, (rows) => act(rows, at));
+  }
+
+  /** The rows among rows of zeros. */
+  private padded(name: string, dim: number): string {
+    const { emit } = this.call;
+    const pad: RankInt[] = new Array<RankInt>(2 * (emit.type(name).shape.length - dim)).fill(0);
+    pad.splice(-2, 2, this.first, minus(this.whole, plus(this.first, this.rows)));
+    return emit.call('aten.constant_pad_nd.default', [ref(name), emit.ints(pad), 0]);
+  }
+
+  /** The rows added to rows of zeros: one may be taken several times. */
+  private added(name: string, dim: number, numbers: string): string {
+    const { emit } = this.call;
+    const { dtype, shape } = emit.type(name);
+    const whole = emit.ints(shape.map((size, d) => (d === dim ? this.whole : size)));
+    const zeros = emit.call('aten.full.default', [whole, 0], {
+      kwargs: { dtype: { kind: 'dtype', dtype } },
+    });
+    return emit.call('aten.index_add.default', [ref(zeros), dim, ref(numbers), ref(name)]);
+  }
+}
