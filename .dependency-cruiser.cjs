@@ -134,13 +134,15 @@ const inside = {
     ['questions'],
   ],
   trainers: [
-    ['framework', 'layout', 'roles', 'runs', 'shell'],
+    ['runs'],
+    ['framework', 'layout', 'roles', 'shell'],
     ['trainer'],
     ['accelerate', 'autoparallel', 'deepspeed', 'fsdp2', 'maxtext', 'megatron', 'shardwright'],
     ['nemo', 'others', 'torchtitan'],
     ['megatron-bridge'],
     ['trainers'],
     ['launch-files', 'read-layout-file'],
+    ['edit-layout-file'],
   ],
   passes: [
     ['call-context', 'canonical', 'dead-code', 'sizes', 'training'],

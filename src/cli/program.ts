@@ -17,6 +17,7 @@ import {
   registerCompare,
   registerDemo,
   registerPlan,
+  registerTune,
   registerVerify,
 } from './commands/planning/register.ts';
 import { registerCheck, registerInspect, registerTrace } from './commands/reading/register.ts';
@@ -44,7 +45,14 @@ import { type RunControl, unwatched } from './thread/run-control.ts';
 
 /** The commands in the order of the help text, under its headings. */
 const COMMANDS: Readonly<Record<string, readonly AddCommand[]>> = {
-  'Plan a model:': [registerDemo, registerPlan, registerCompare, registerAudit, registerVerify],
+  'Plan a model:': [
+    registerDemo,
+    registerPlan,
+    registerCompare,
+    registerTune,
+    registerAudit,
+    registerVerify,
+  ],
   'Use a plan:': [
     registerCheckPlan,
     registerReport,

@@ -99,6 +99,8 @@ interface SweepOptions {
   readonly slice?: { readonly index: number; readonly count: number };
   /** Prices also what a bound says is not the best, so that plans can be counted. */
   readonly exhaustive?: boolean;
+  /** Only the best is asked for: a way to cut the program that cannot give it is not priced. */
+  readonly onlyBest?: boolean;
   readonly deadline?: Deadline;
   /** Called when a plan is priced. */
   readonly onPlan?: () => void;
@@ -110,6 +112,10 @@ interface SweepOptions {
  * neither does the result.
  */
 const WAVE = 8;
+/** Where only the best is asked for, its bound is soon worth more than the jobs of a wave. */
+const SHORT_WAVE = 2;
+/** Times the best: where one sequence a microbatch is slower than that, more are not tried. */
+const FAR = 1.25;
 const MICROBATCHES = [1, 2, 4] as const;
 const CUTS_BETWEEN_LINES = 500;
 
@@ -212,7 +218,7 @@ class Sweep {
 
   /**
    * Takes the next programs out of those that are open. Every way to cut a program is priced at
-   * least once, so that each recipe is among the answers.
+   * least once, so that each recipe is among the answers, unless only the best is asked for.
    *
    * @param beaten gets those whose bound is above the best plan
    * @param cuts the ways to cut that were taken before
@@ -223,12 +229,14 @@ class Sweep {
     cuts: Set<string>,
   ): T[] {
     const wave: T[] = [];
-    while (wave.length < WAVE && open.length > 0) {
+    const { exhaustive = false, onlyBest = false } = this.options;
+    while (wave.length < (onlyBest ? SHORT_WAVE : WAVE) && open.length > 0) {
       const next = open.shift();
       if (next === undefined) break;
+      if (onlyBest && this.isFar(next.request)) continue;
       const cut = cutText(next.request);
       const known =
-        this.options.exhaustive === true || this.cores.has(coreKey(next.request)) || !cuts.has(cut);
+        exhaustive || this.cores.has(coreKey(next.request)) || (!onlyBest && !cuts.has(cut));
       if (next.bound >= this.pricer.incumbent && !known)
         beaten.set(coreKey(next.request), next.bound);
       else {
@@ -237,6 +245,16 @@ class Sweep {
       }
     }
     return wave;
+  }
+
+  /** Tells whether a program with one sequence, cut in the same way, gave no plan near the best. */
+  private isFar({ microbatch, axes }: CoreRequest): boolean {
+    if (microbatch === 1) return false;
+    const one = coreKey({ microbatch: 1, axes });
+    const seconds = [...this.pricer.best.values()].flatMap(({ row, figures }) =>
+      coreKey(coreRequest(row.sizes, row.kind, 1)) === one ? [figures.seconds] : [],
+    );
+    return seconds.length > 0 && Math.min(...seconds) > FAR * this.pricer.incumbent;
   }
 
   private nothing(): ShardwrightError {

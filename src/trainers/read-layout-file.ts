@@ -71,7 +71,7 @@ export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile
 }
 
 /** The first form that a text is in. */
-function formatOf(text: string): ConfigFormat | undefined {
+export function formatOf(text: string): ConfigFormat | undefined {
   const isJson = /^\s*\{/.test(text.replace(/^(\s|#.*|\/\/.*|\/\*[\s\S]*?\*\/)*/, ''));
   return TRAINERS.flatMap(({ formats = [] }) => formats).find(
     (format) => (format.isJson === true) === isJson && format.isIn(text),

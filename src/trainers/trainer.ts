@@ -5,6 +5,7 @@
  */
 import type { ExportTarget } from '../backend/target.ts';
 import type { Framework } from './framework.ts';
+import type { ConfigEdits } from './layout/edited-layout.ts';
 import type { LaunchedLayout, LaunchFile } from './layout/launched-layout.ts';
 import type { LayoutDraft, LayoutSetting, NotPriced } from './layout/layout-draft.ts';
 import type { TrainerRuns } from './runs.ts';
@@ -39,6 +40,8 @@ export interface ConfigFormat {
   readonly wantsCutTokens?: boolean;
   /** What the form can state, where that is another part of what the trainer runs. */
   readonly runs?: TrainerRuns;
+  /** How its settings are changed; absent: it is read only. */
+  readonly edits?: ConfigEdits;
 }
 
 export interface Trainer {

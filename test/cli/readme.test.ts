@@ -56,6 +56,19 @@ describe('README.md', () => {
     }
   });
 
+  it('shows what `shardwright tune` prints for the bundled configuration', async () => {
+    const config = fileURLToPath(
+      new URL('../../examples/torchtitan-llama3-8b.toml', import.meta.url),
+    );
+    const run = await cli('tune', config, '--devices', '16', '--cluster', 'h100', '--quiet');
+    expect(run.code, run.err).toBe(0);
+    const printed = new Set(run.out.split('\n').map(words));
+    const lines = shown('that torchtitan can run');
+    expect(lines.filter((line) => !printed.has(words(line)))).toEqual([]);
+    // The block shows the diff whole.
+    for (const line of run.out.split('\n')) if (/^[+-]/.test(line)) expect(lines).toContain(line);
+  }, 60_000);
+
   it('shows a TypeScript program that is an example, and lines that it prints', () => {
     const example = file('examples/train-mlp.ts').split('*/\n')[1].trim();
     expect(README).toContain(`\`\`\`ts\n${example}\n\`\`\``);

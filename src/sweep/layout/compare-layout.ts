@@ -110,7 +110,7 @@ export async function compareLayout(
  *
  * @throws E_USAGE where that has no price
  */
-function questionOf(
+export function questionOf(
   asked: SweepQuestion,
   { dtype, gradients, states }: StatedLayout,
 ): SweepQuestion {

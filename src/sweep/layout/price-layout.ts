@@ -65,6 +65,8 @@ export class LayoutPricer {
     private readonly ways: Parameters<CoreSolver['priceUnder']>[1] = [{}],
     private readonly solverOf = (question: SweepQuestion): CoreSolver =>
       new CoreSolver(question, table),
+    /** Programs that a sweep of the same question priced, by `coreKey`. */
+    private readonly known: ReadonlyMap<string, CoreCost> = new Map(),
   ) {}
 
   /**
@@ -93,7 +95,14 @@ export class LayoutPricer {
     const part = programPart(tuning.checkpoint);
     const price = async (key: string): Promise<CoreCost[]> => {
       let found = cores.get(key);
-      if (found === undefined) cores.set(key, (found = solver.priceUnder(request, this.ways)));
+      if (found === undefined) {
+        const core = this.known.get(key);
+        found =
+          core === undefined
+            ? solver.priceUnder(request, this.ways)
+            : Promise.resolve([{ status: 'priced', core }]);
+        cores.set(key, found);
+      }
       return (await found).map((core) => {
         if (core.status === 'refused') throw refused(core.reason);
         return core.core;

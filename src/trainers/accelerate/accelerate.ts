@@ -5,6 +5,7 @@
 import { EAGER } from '../framework.ts';
 import type { RunLayout, TrainerRuns } from '../runs.ts';
 import type { Trainer } from '../trainer.ts';
+import { ACCELERATE_EDITS } from './edits.ts';
 import { readAccelerate } from './read.ts';
 import { hfTarget } from './target.ts';
 
@@ -62,6 +63,7 @@ export const accelerate = {
       isIn: (text) => SETTINGS.test(text),
       read: ({ text, setting, yaml }) => readAccelerate(yaml(), text, setting.file),
       runs: RUNS_FILE,
+      edits: ACCELERATE_EDITS,
     },
   ],
   target: hfTarget,

@@ -2,6 +2,7 @@
 import { EAGER, MASTER } from '../framework.ts';
 import type { TrainerRuns } from '../runs.ts';
 import type { Trainer } from '../trainer.ts';
+import { DEEPSPEED_EDITS } from './edits.ts';
 import { readDeepspeed } from './read.ts';
 import { deepspeedTarget } from './target.ts';
 
@@ -46,6 +47,7 @@ export const deepspeed = {
       isJson: true,
       isIn: () => true,
       read: ({ text, setting }) => readDeepspeed(text, setting),
+      edits: DEEPSPEED_EDITS,
     },
   ],
   target: deepspeedTarget,

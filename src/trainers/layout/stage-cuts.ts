@@ -103,6 +103,13 @@ export function stageLetters(text: string): StageLetters | undefined {
   };
 }
 
+/** Stages in letters, without repetitions: E embedding, t layer, L norm, head and loss. */
+export function stageText(cuts: readonly number[]): string {
+  return cuts
+    .map((n, i) => `${i === 0 ? 'E' : ''}${'t'.repeat(n)}${i === cuts.length - 1 ? 'L' : ''}`)
+    .join('|');
+}
+
 const MOST_LETTERS = 2 ** 14;
 
 /**

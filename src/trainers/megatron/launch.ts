@@ -14,6 +14,7 @@ import {
   launchHead,
   type LaunchLoss,
 } from '../layout/launched-layout.ts';
+import { stageText } from '../layout/stage-cuts.ts';
 
 /** A part of the layers is recomputed by `--recompute-method block`. */
 const MEGATRON_FORMS: LaunchForms = {
@@ -57,11 +58,7 @@ function stageArguments(layout: LaunchedLayout): string[] {
   if (sizes.pp === 1) return [];
   if (hasEqualStages(layout))
     return tuning.chunks > 1 ? [`--num-layers-per-virtual-pipeline-stage ${stageLayers[0]}`] : [];
-  // E: the embedding, t: a layer, L: the head and the loss.
-  const text = stageLayers.map(
-    (n, i) => `${i === 0 ? 'E' : ''}${'t'.repeat(n)}${i === stageLayers.length - 1 ? 'L' : ''}`,
-  );
-  return [`--pipeline-model-parallel-layout ${text.join('|')}`];
+  return [`--pipeline-model-parallel-layout ${stageText(stageLayers)}`];
 }
 
 function stateArguments({ mode }: LaunchedLayout): string[] {

@@ -6,6 +6,7 @@ import { EAGER, type Framework, MASTER } from '../framework.ts';
 import type { RunLayout, TrainerRuns } from '../runs.ts';
 import type { Trainer } from '../trainer.ts';
 import { isMegatronArguments, readMegatronArguments, readMegatronTest } from './arguments.ts';
+import { MEGATRON_EDITS } from './edits.ts';
 import { megatronLaunch } from './launch.ts';
 import { megatronTarget } from './target.ts';
 
@@ -91,6 +92,7 @@ export const megatron = {
       isIn: isMegatronArguments,
       read: ({ text, setting }) => readMegatronArguments(text, setting),
       wantsCutTokens: true,
+      edits: MEGATRON_EDITS,
     },
     {
       name: 'test of Megatron-LM',

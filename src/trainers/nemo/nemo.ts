@@ -5,6 +5,7 @@
 import type { Framework } from '../framework.ts';
 import { MEGATRON_CORE, MEGATRON_RUNS } from '../megatron/megatron.ts';
 import type { ConfigFormat, Trainer } from '../trainer.ts';
+import { NEMO_EDITS } from './edits.ts';
 import { readMegatronYaml } from './read.ts';
 
 export const NEMO: Framework = { ...MEGATRON_CORE, tensorOverlap: 1 };
@@ -16,6 +17,7 @@ export const MEGATRON_YAML: ConfigFormat = {
     /^\s*(tensor_model_parallel_size|pipeline_model_parallel_size|micro_batch_size):/m.test(text),
   read: ({ text, setting, yaml }) => readMegatronYaml(yaml(), text, setting),
   wantsCutTokens: true,
+  edits: NEMO_EDITS,
 };
 
 export const nemo = {

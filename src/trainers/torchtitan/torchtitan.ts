@@ -3,6 +3,7 @@ import { EAGER } from '../framework.ts';
 import { torchtitanCuts } from '../layout/stage-cuts.ts';
 import type { TrainerRuns } from '../runs.ts';
 import type { Trainer } from '../trainer.ts';
+import { TORCHTITAN_EDITS } from './edits.ts';
 import { torchtitanLaunch } from './launch.ts';
 import { readTorchtitanPython, readTorchtitanToml } from './read.ts';
 import { torchtitanTarget } from './target.ts';
@@ -63,6 +64,7 @@ export const torchtitan = {
       isIn: (text) => /^\s*\[(parallelism|training|job)\]/m.test(text),
       read: ({ text, setting: { file } }) => readTorchtitanToml(text, file),
       runs: RUNS_TOML,
+      edits: TORCHTITAN_EDITS,
     },
   ],
   writeLaunch: torchtitanLaunch,

@@ -158,7 +158,7 @@ export async function compareByConfig(
 }
 
 /** The question of a sweep, with what the flags leave open settled. */
-function questionAsked(
+export function questionAsked(
   { name, text }: Config,
   { devices, cluster, sequence, globalBatch }: AskedPoint,
   options: ConfigOptions,
@@ -195,7 +195,7 @@ function questionAsked(
 }
 
 /** The file of a stated layout, with what of it the question does not follow. */
-function layoutSource(asked: LayoutAsked, question: SweepQuestion): AskedLayout['from'] {
+export function layoutSource(asked: LayoutAsked, question: SweepQuestion): AskedLayout['from'] {
   if (asked.from === undefined) return undefined;
   return { ...asked.from, notPriced: [...asked.from.notPriced, ...otherwise(asked, question)] };
 }
@@ -218,7 +218,7 @@ async function refitAsked(
   return withRunsTable(path, (text) => refitOn(text, cluster, table, onProgress));
 }
 
-interface LayoutAsked extends SettledLayout {
+export interface LayoutAsked extends SettledLayout {
   /** The form of the file: trainers that have it, and what it can state. */
   readonly form?: Pick<LayoutFile, 'trainers' | 'runs'>;
   readonly from?: NonNullable<AskedLayout['from']>;
@@ -228,7 +228,7 @@ interface LayoutAsked extends SettledLayout {
  * Reads the value of `--layout`: settings, or a file of a trainer that states them. @throws
  * E_INPUT, E_IO
  */
-function layoutAsked(layout: string, config: string, devices: number): LayoutAsked {
+export function layoutAsked(layout: string, config: string, devices: number): LayoutAsked {
   if (/^[a-z_]+\s*=/.test(layout) || !(existsSync(layout) || /[./]/.test(layout)))
     return { text: layout };
   // A Python file of several configurations has one behind a colon.
@@ -257,7 +257,10 @@ function layoutAsked(layout: string, config: string, devices: number): LayoutAsk
  * The layout, where it fits the model and the devices. @throws E_USAGE, E_INPUT with the file that
  * states it
  */
-function checkedLayout({ text, from, form }: LayoutAsked, question: SweepQuestion): StatedLayout {
+export function checkedLayout(
+  { text, from, form }: LayoutAsked,
+  question: SweepQuestion,
+): StatedLayout {
   try {
     const layout = parseLayout(text, question.devices);
     checkLayout(question, layout, form?.runs);

@@ -270,5 +270,31 @@ export const COMPARE_COMMAND = {
 };
 export type CompareOptions = Given<typeof COMPARE_COMMAND>;
 
+export const TUNE_COMMAND = {
+  devices: required(value('--devices <n>', 'number of devices', countFrom(1))),
+  cluster: required(CLUSTER),
+  model: value(
+    '--model <name>',
+    'model by name, or its config.json (default: the one that the file names, or whose sizes it ' +
+      'states)',
+    text,
+  ),
+  for: COMPARE_COMMAND.for,
+  seq: value('--seq <n>', 'sequence length (default: that of the file)', parseCount),
+  globalBatch: value(
+    '--global-batch <n>',
+    'sequences of a step (default: those of the file)',
+    parseCount,
+  ),
+  risk: COMPARE_COMMAND.risk,
+  compiled: COMPILED,
+  ...MEMORY,
+  ...TIME_LIMIT,
+  output: value('-o, --output <file>', 'write the file with the best layout', text),
+  ...JSON_FLAG,
+  ...QUIET,
+};
+export type TuneOptions = Given<typeof TUNE_COMMAND>;
+
 export const DEMO_COMMAND = { program: PROGRAM, output: PLAN_FOLDER, ...JSON_FLAG };
 export type DemoOptions = Given<typeof DEMO_COMMAND>;

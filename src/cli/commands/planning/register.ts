@@ -1,6 +1,6 @@
 /**
- * Registers `demo`, `plan`, `compare`, `audit` and `verify` with the command line. Each loads its
- * code when it runs.
+ * Registers `demo`, `plan`, `compare`, `tune`, `audit` and `verify` with the command line. Each
+ * loads its code when it runs.
  */
 
 import { command } from '../flags/add-command.ts';
@@ -9,6 +9,7 @@ import {
   COMPARE_COMMAND,
   DEMO_COMMAND,
   PLAN_COMMAND,
+  TUNE_COMMAND,
   VERIFY_COMMAND,
 } from './flags.ts';
 
@@ -52,6 +53,21 @@ export const registerCompare = command({
   flags: COMPARE_COMMAND,
   run: async (options, { io, control }, model?: string) =>
     (await import('./compare.ts')).compareCommand(model, options, io, control),
+});
+
+export const registerTune = command({
+  usage: 'tune <config>',
+  summary: 'what to change in the configuration of a trainer, with the diff of the file',
+  description:
+    'Reads a configuration of torchtitan, Accelerate, DeepSpeed, Megatron-LM, Megatron-Bridge or ' +
+    'NeMo, prices its step, and searches the layouts that this trainer runs. Prints the single ' +
+    'settings that make the step faster, the best layout that fits, and the diff of the file to ' +
+    'it. Batch, sequence and dtypes stay.\n\nExamples:\n  $ shardwright tune my_config.toml ' +
+    '--devices 16 --cluster h100\n  $ shardwright tune ds_config.json --model llama-3.1-8b ' +
+    '--seq 4096 --devices 16 --cluster h100',
+  flags: TUNE_COMMAND,
+  run: async (options, { io, control }, path: string) =>
+    (await import('./tune.ts')).tuneCommand(path, options, io, control),
 });
 
 export const registerAudit = command({
