@@ -17,18 +17,14 @@ export { ShardwrightError } from './errors.ts';
 export { type ExportOptions, exportPlan } from './export/export.ts';
 export { EXPORT_TARGETS } from './export/targets.ts';
 export type { Graph } from './graph/types.ts';
+export { shard } from './fidelity/trainer-step.ts';
 export { type GraphImportOptions, importGraph } from './import/import.ts';
 export { lower, type LowerablePlan, type LowerOptions } from './lower/lower.ts';
 export type { Infeasible, PlannedResult } from './plan/choice/result.ts';
 export { explainNode as explain, type NodeExplanation } from './plan/questions/explain.ts';
 export type { Plan } from './plan/record/types.ts';
 export type { GivenRequest, Pin, PlanRequest } from './plan/request/request.ts';
-export {
-  type Answer,
-  type Answered,
-  answerRequest as shard,
-  type ShardOptions,
-} from './recipes/answer.ts';
+export type { Answer, Answered, ShardOptions } from './recipes/answer.ts';
 export { type Audit, audit, type AuditOptions, type Edit } from './recipes/audit.ts';
 export {
   compare,

@@ -33,7 +33,6 @@ import {
   reportOf,
   ShardwrightError,
   SolverLog,
-  stepText,
   VERSION,
   WhatIfHistory,
 } from '../../src/entries/page.ts';
@@ -86,13 +85,13 @@ export async function plan(
     onProgress: (event) => (log.listen(event), hear(event)),
   });
   if (found.status === 'infeasible') throw infeasible(found);
-  const { plan, recipes, step } = found;
+  const { plan, recipes } = found;
   const planSeconds = (performance.now() - began) / 1000;
   listener.summary(
     planSummary(found.prepared.model.graph, plan, recipes, {
       request: plan.request,
       budgetBytes: plan.memory.budgetBytes,
-      ...(step === undefined ? {} : { simulated: stepText(step) }),
+      found,
     }),
   );
   listener.step('Writing the report');

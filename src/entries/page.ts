@@ -50,7 +50,6 @@ export {
   comparisonTitle,
 } from '../report/sections/compared.ts';
 export { historyText } from '../report/text/explain.ts';
-export { stepText } from '../report/text/overlap.ts';
 export { planSummary } from '../report/text/summary.ts';
 export type { Progress } from '../solver/types.ts';
 export { compareModel } from '../sweep/compare-model.ts';

@@ -10,6 +10,7 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { type Infeasible, type PlannedResult, planOfChoice } from '../plan/choice/result.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
+import type { Plan, StepFigures } from '../plan/record/types.ts';
 import { checkArguments, completeRequest, tableOf } from '../plan/request/check-call.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { GivenRequest, PlanRequest } from '../plan/request/request.ts';
@@ -19,7 +20,9 @@ import type { OverlappedStep } from '../simulate/overlap/known-plan.ts';
 import type { OverlapPlan } from '../simulate/overlap/plan.ts';
 import { evaluate } from '../solver/check/verify.ts';
 import { NoChoiceInTime } from '../solver/solve.ts';
+import type { StepFacts } from '../step/facts.ts';
 import { priceRecipes, type RecipeResult } from './compare/compare.ts';
+import { type FastestStep, fastestStep } from './fastest-step.ts';
 import { recipeChoice, recipeOnMesh } from './recipe-choice.ts';
 
 /** Until when and from where an answer is looked for. */
@@ -28,6 +31,11 @@ export interface AnswerOptions extends Omit<SearchOptions, 'signal'> {
   readonly search?: Deadline;
   /** True if recipes are priced. Default true. */
   readonly recipes?: boolean;
+  /**
+   * The software of the trainer that runs the step, by which the plan is chosen and its step is
+   * priced. Absent: the step of the exported program is simulated.
+   */
+  readonly facts?: StepFacts;
   /** True if the plan is one of a microbatch, whose step is not simulated alone. Default false. */
   readonly isMicrobatch?: boolean;
 }
@@ -37,8 +45,13 @@ export interface Answered extends PlannedResult {
   /** The plan of least seconds with every cost one after another. */
   readonly serial: PlannedResult;
   readonly recipes: readonly RecipeResult[];
-  /** The step of the plan to take, communication overlapped; absent where it was not looked for. */
+  /**
+   * The step of the plan to take, communication overlapped, as it is simulated for the exported
+   * program; absent where it was not looked for.
+   */
   readonly step?: OverlappedStep;
+  /** The same under a trainer's software. */
+  readonly fastest?: Omit<FastestStep, 'result'>;
   /** The result of a search for overlap, where the request asks for one. */
   readonly overlap?: OverlapPlan;
 }
@@ -108,6 +121,7 @@ const OPTIONS: Readonly<Record<keyof ShardOptions, true>> = {
  * Plans a graph on a mesh, as the command `plan` does: the plan to take with its bound and
  * certificate, or why there is none.
  *
+ * @param facts the software of the trainer that runs the step; absent: the exported program does
  * @throws E_TIME_LIMIT, E_LIMIT where neither a plan was found nor its absence proven, E_USAGE for
  *   an overlap that is not looked for, and what `prepare` throws
  *
@@ -136,6 +150,7 @@ export async function answerRequest(
   graph: Graph,
   given: GivenRequest,
   options: ShardOptions = {},
+  facts?: StepFacts,
 ): Promise<Answer> {
   checkArguments('shard', { graph });
   checkOptions('shard', options, OPTIONS);
@@ -145,7 +160,7 @@ export async function answerRequest(
   const table = tableOf('shard', asked);
   const run = startRun(request, limits);
   const { prepared, search } = prepareToAnswer(graph, request, table, run.deadline);
-  return answer(prepared, { ...run, search, recipes });
+  return answer(prepared, { ...run, search, recipes, ...defined({ facts }) });
 }
 
 /**
@@ -179,8 +194,11 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
     const own = await ofRecipe(serial, request.recipe, deadline);
     if (own.status === 'infeasible' || isMicrobatch === true || deadline.isOver)
       return own.status === 'infeasible' ? own : { ...own, ...found };
+    if (options.facts !== undefined)
+      return { ...found, ...withTrainer(fastestStep(own, [], options.facts, deadline)) };
     const { overlappedStep } = await import('../simulate/overlap/known-plan.ts');
-    return { ...own, ...found, step: await overlappedStep(own, [], deadline) };
+    const step = await overlappedStep(own, [], deadline);
+    return { ...found, ...simulated(step), step };
   }
   if (request.overlap === true) {
     const overlap = deadline.isOver ? undefined : await withOverlap(serial, { deadline, starts });
@@ -191,11 +209,39 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
     };
   }
   const isAsked = isMicrobatch !== true && asksForStep(request);
-  if (!isAsked || known.length === 0 || deadline.isOver) return { ...serial, ...found };
+  if (!isAsked || deadline.isOver) return { ...serial, ...found };
+  if (options.facts !== undefined)
+    return { ...found, ...withTrainer(fastestStep(serial, recipes, options.facts, deadline)) };
+  if (known.length === 0) return { ...serial, ...found };
   const { overlappedStep } = await import('../simulate/overlap/known-plan.ts');
   const step = await overlappedStep(serial, known, deadline);
-  return { ...step.result, ...found, step };
+  return { ...found, ...simulated(step), step };
 }
+
+function withTrainer({
+  result,
+  ...fastest
+}: FastestStep): PlannedResult & Pick<Answered, 'fastest'> {
+  return { ...result, plan: { ...result.plan, step: fastest.step }, fastest };
+}
+
+/** The plan with the step of the exported program. */
+function simulated({ result, simulatedSeconds }: OverlappedStep): PlannedResult {
+  const { plan } = result;
+  return { ...result, plan: { ...plan, step: simulatedStep(plan, simulatedSeconds) } };
+}
+
+/** The step of a plan whose exported program was simulated. */
+export function simulatedStep({ memory }: Plan, stepSeconds: number): StepFigures {
+  return {
+    trainer: EXPORTED,
+    stepSeconds,
+    peakBytes: memory.timeline?.peakBytes ?? memory.peakBytes,
+  };
+}
+
+/** The trainer of plans for no other: the PyTorch program that is exported. */
+export const EXPORTED = 'shardwright';
 
 /** @throws E_USAGE for a recipe that the mesh does not have, or beside a search for another plan */
 function checkRecipe(prepared: Prepared, recipe: string): void {

@@ -54,6 +54,14 @@ const ASKED = TRAINERS.filter(({ profile }) => profile !== undefined);
 export const TRAINER_NAMES: readonly string[] = ASKED.map(({ id }) => id);
 
 /**
+ * The trainer of a model by name where nobody asks for one: what large models are most often
+ * pretrained with on such devices.
+ */
+export function defaultTrainer(accelerator: string): (typeof LIST)[number]['id'] {
+  return accelerator.startsWith('TPU') ? 'maxtext' : 'megatron';
+}
+
+/**
  * A trainer by its name, or by that of one of its generations (`megatron-core`).
  *
  * @throws E_USAGE with the nearest names

@@ -6,8 +6,9 @@
 import * as z from 'zod';
 
 import { ShardwrightError } from '../../errors.ts';
+import { stepAgain } from '../../fidelity/trainer-step.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { StagesAgain } from '../../plan/questions/check-plan.ts';
+import type { MadeAgain, StagesAgain } from '../../plan/questions/check-plan.ts';
 import type { PlanFolder } from '../../plan/record/folder.ts';
 import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
 import { pipelineOfPlan, type PlanPipeline } from '../../sweep/pipeline/plan.ts';
@@ -58,11 +59,16 @@ export function pipelineOf({ pipeline }: PlanFolder): PlanPipeline | undefined {
   });
 }
 
+/** Makes the parts of a plan folder again that a check compares. */
+export function madeAgain(table: OperatorTable): MadeAgain {
+  return { stages: stagesAgain(table), step: stepAgain };
+}
+
 /**
  * Cuts the stages of a plan again, as its request has them: all stages together have so many times
  * the budget of one.
  */
-export function stagesAgain(table: OperatorTable): StagesAgain {
+function stagesAgain(table: OperatorTable): StagesAgain {
   return (prepared, choice, said) => {
     const { schedule, microbatches, virtual, stages, budgetBytes } = said as PlanPipeline;
     const devices = stages.length / virtual;

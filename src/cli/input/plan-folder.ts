@@ -30,7 +30,7 @@ import { readFileBytes, readFileText } from '../../platform/read-file.ts';
 import type { PlanPipeline } from '../../sweep/pipeline/plan.ts';
 import type { CliIo } from '../output/io.ts';
 import { NEXT } from '../output/write-file.ts';
-import { PIPELINE_FILE, pipelineOf, stagesAgain } from './pipeline-file.ts';
+import { madeAgain, PIPELINE_FILE, pipelineOf } from './pipeline-file.ts';
 
 /** The files of a plan folder that `plan.json` has the hashes of. */
 const GRAPH = 'graph.swg';
@@ -75,7 +75,7 @@ export function planFiles(
 function checkedAsWritten(texts: PlanTexts, table: OperatorTable): PlanCheck {
   const folder = readPlanFolder(texts, 'plan.json');
   if (!isWhole(folder)) throw internalError('a plan is written without its graph or request');
-  const check = checkPlan(folder, table, stagesAgain(table));
+  const check = checkPlan(folder, table, madeAgain(table));
   const [first] = check.differences;
   if (first !== undefined)
     throw internalError(
@@ -218,7 +218,7 @@ function checkedAnew(
   io: CliIo,
 ): PlanCheck | undefined {
   try {
-    return checkPlan(folder, table, stagesAgain(table));
+    return checkPlan(folder, table, madeAgain(table));
   } catch (error) {
     if (!(error instanceof ShardwrightError)) throw error;
     if (error.code === 'E_PLAN') throw error.with({ file: path });

@@ -14,6 +14,11 @@ export interface LiveInterval {
   /** The kind of the buffer, for reports. */
   readonly kind?: MemoryKind;
   readonly name?: string;
+  /** Index of the node whose value it holds, of buffers of a program. */
+  readonly node?: number;
+  /** Steps of the last call of the forward pass that reads it, and of the first of the backward. */
+  readonly lastForward?: number;
+  readonly firstBackward?: number;
 }
 
 export const MEMORY_KINDS = [

@@ -49,9 +49,14 @@ export interface PlanMemoryTimeline {
 interface Buffer {
   readonly bytes: number;
   readonly name: string;
+  /** The node whose value it holds. */
+  readonly node: number;
   kind: MemoryKind;
   start: number;
   end: number;
+  /** The last call of the forward pass that reads it, and the first of the backward pass. */
+  lastForward?: number;
+  firstBackward?: number;
 }
 
 export function planMemoryTimeline(model: Model, choice: Int32Array): PlanMemoryTimeline {
@@ -152,7 +157,7 @@ class Walk {
     if (value === undefined || value < 0) return;
     const state = stateBytes.get(n);
     const { role } = node.meta;
-    const at = { name: node.name, start: 0, end: 0 };
+    const at = { name: node.name, node: n, start: 0, end: 0 };
     if (state !== undefined) {
       const local = state.localElements[this.choice[nodeVariable[n]]];
       const kind = role === 'parameter' ? 'parameter' : 'buffer';
@@ -183,7 +188,7 @@ class Walk {
     const now = this.point(n);
     this.pointOfNode[n] = now;
     for (const [i, buffer] of inputs.entries()) {
-      buffer.end = Math.max(buffer.end, now);
+      this.read(buffer, now, n);
       this.hold(buffer, lives.heldUntil(flow.values[uses[first + i].value].node, n), n);
     }
     const stackedFrom = lives.stackedFrom(n);
@@ -195,6 +200,7 @@ class Walk {
         const bytes = this.basis.bytesOf(value, this.routes.owned(value));
         const buffer: Buffer = {
           name: graph.nodes[n].name,
+          node: n,
           bytes,
           kind: 'activation',
           start,
@@ -204,6 +210,13 @@ class Walk {
         this.hold(buffer, lives.carryUntil(n), n);
       }
     }
+  }
+
+  /** Notes that a node reads storage at a point. */
+  private read(buffer: Buffer, at: number, n: number): void {
+    buffer.end = Math.max(buffer.end, at);
+    if (this.model.flow.phases[n] === 'forward') buffer.lastForward = at;
+    else buffer.firstBackward ??= at;
   }
 
   /** Keeps storage up to a node that is still to come. */
@@ -248,9 +261,9 @@ class Walk {
       for (const { bytes, text } of this.basis.stepsOf(use.value, from, to)) {
         const now = this.point(n);
         const at = Math.min(before ?? now, now);
-        buffer.end = Math.max(buffer.end, at);
+        this.read(buffer, at, n);
         const name = `${this.model.graph.nodes[node].name} in ${text}`;
-        buffer = { name, bytes, kind: 'communication', start: at, end: at };
+        buffer = { name, node, bytes, kind: 'communication', start: at, end: at };
         this.buffers.push(buffer);
       }
       if (copy === 'made') this.ofCopy.set(use.copy, buffer);

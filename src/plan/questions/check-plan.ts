@@ -36,6 +36,13 @@ import { TIE_BREAK } from '../solve/ties.ts';
  */
 export type StagesAgain = (prepared: Prepared, choice: Int32Array, said: unknown) => unknown;
 
+/** Makes the parts of a plan folder again that are not made from placements and prices alone. */
+export interface MadeAgain {
+  readonly stages?: StagesAgain;
+  /** The step that follows from a plan, under the trainer that it names. */
+  readonly step?: (prepared: Prepared, choice: Int32Array, plan: Plan) => unknown;
+}
+
 /** A field that is not what follows. */
 export interface PlanDifference {
   /** JSON path in `plan.json`, or behind `pipeline.json ` in that file. */
@@ -85,15 +92,14 @@ type CheckedFolder = Pick<PlanFolder, 'plan' | 'certificate' | 'pipeline' | 'isA
 /**
  * Checks a plan against its graph, its request and its certificate.
  *
- * @param stagesAgain cuts the stages of `pipeline.json` again; without it that file is held to its
- *   hash alone
+ * @param again makes again what other functions made; without one its part is held to its hash
  * @throws E_PLAN, with the JSON path, for a plan that does not hang together; what `prepare` throws
  *   for a request
  */
 export function checkPlan(
   folder: CheckedFolder,
   table: OperatorTable,
-  stagesAgain?: StagesAgain,
+  again: MadeAgain = {},
 ): PlanCheck {
   const { plan, program, request, certificate } = folder;
   const prepared = prepare(program, request, table);
@@ -113,7 +119,10 @@ export function checkPlan(
       'the problems of another plan',
       'the problems of its graph and request',
     );
-  comparePipeline(compared, folder, stagesAgain && ((said) => stagesAgain(prepared, choice, said)));
+  const { stages, step } = again;
+  comparePipeline(compared, folder, stages && ((said) => stages(prepared, choice, said)));
+  if (plan.step !== undefined && step !== undefined)
+    compared.value('$.step', plan.step, step(prepared, choice, plan));
   if (folder.isAsWritten === false && compared.differences.length === 0)
     compared.differs(
       '$.hashes.plan',
@@ -203,7 +212,8 @@ function followingPlan(
 
 /** Compares the fields of the plan, those that a search may say otherwise apart. */
 function compareFields(compared: Comparison, plan: Plan, follows: Plan): void {
-  const { proof: _proof, assumptions, hashes: _hashes, producer: _producer, ...fields } = plan;
+  const { proof: _proof, step: _step, assumptions, hashes: _hashes, ...rest } = plan;
+  const { producer: _producer, ...fields } = rest;
   const { proof: derived, assumptions: notes, producer: _here, ...others } = follows;
   compared.value('$', fields, others);
   compareProof(compared, plan, derived);

@@ -143,6 +143,7 @@ const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, '
     overlap: z.literal(true).exactOptional(),
     padVocabulary: paddingSchema.exactOptional(),
     recipe: z.string().exactOptional(),
+    trainer: z.string().exactOptional(),
     inputDims: z
       .strictObject({
         batch: z.record(z.string(), z.int()).exactOptional(),

@@ -46,6 +46,15 @@ const redistribution = z.object({
   copyId: z.int().nonnegative().exactOptional(),
 });
 
+const stepFigures = z.object({
+  trainer: z.string(),
+  stepSeconds: seconds,
+  peakBytes: bytes,
+  parts: z
+    .object({ forwardSeconds: seconds, backwardSeconds: seconds, onceSeconds: seconds })
+    .exactOptional(),
+});
+
 const timeline = z.object({
   peakBytes: bytes,
   node: z.string(),
@@ -107,6 +116,7 @@ export const planSchema = schemaOf<Plan, 'request'>()(
       activationBytes: bytes.nullable(),
       timeline: timeline.exactOptional(),
     }),
+    step: stepFigures.exactOptional(),
     parameters: z.array(
       z.object({
         name: z.string(),

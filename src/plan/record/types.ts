@@ -183,6 +183,26 @@ export interface PlanMemory {
   readonly timeline?: PlanTimeline;
 }
 
+/**
+ * The step of a plan as a trainer runs it: the whole training step by the clock, communication
+ * overlapped as that software does it. The objective is another figure: every cost one after
+ * another.
+ */
+export interface StepFigures {
+  /** Id of the trainer; `shardwright` is the PyTorch program that is exported. */
+  readonly trainer: string;
+  readonly stepSeconds: number;
+  /** Bytes of a device at the fullest moment, by what the trainer keeps. */
+  readonly peakBytes: number;
+  /** Parts of the step in plain view, which sum to it; absent where calls are played one by one. */
+  readonly parts?: {
+    readonly forwardSeconds: number;
+    readonly backwardSeconds: number;
+    /** Once a step: sums of gradients, the update, the host. */
+    readonly onceSeconds: number;
+  };
+}
+
 interface PlanProof {
   readonly status: 'optimal' | 'feasible' | 'infeasible';
   /** Proven lower bound on the seconds of every plan in the model, in rounded prices. */
@@ -231,6 +251,8 @@ export interface Plan {
   };
   readonly proof: PlanProof;
   readonly memory: PlanMemory;
+  /** Absent where no step was looked at: no time was left, or the objective is not time. */
+  readonly step?: StepFigures;
   readonly parameters: readonly {
     readonly name: string;
     readonly shape: readonly number[];

@@ -55,6 +55,7 @@ const FIELDS: Readonly<Record<keyof PlanRequest, readonly Kind[]>> = {
   overlap: ['boolean'],
   padVocabulary: ['record'],
   recipe: ['text'],
+  trainer: ['text'],
   inputDims: ['record'],
 };
 const DEFAULTS: Readonly<Record<string, unknown>> = DEFAULT_REQUEST;

@@ -156,6 +156,12 @@ export interface PlanRequest {
    */
   readonly recipe?: string;
   /**
+   * Id of the trainer that runs the training step, such as `torchtitan`: of the known plans the one
+   * of the shortest step under its software is taken. Absent: the exported PyTorch program runs it.
+   * `shardPrepared` itself knows no software and does not read it (`AnswerOptions.facts`).
+   */
+  readonly trainer?: string;
+  /**
    * Which dims of inputs are the batch and the sequence, for recipes; absent: as the program tells.
    */
   readonly inputDims?: StatedDims;

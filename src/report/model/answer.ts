@@ -17,7 +17,7 @@ import type { ComparedRecipe } from '../analysis/alternatives/recipes.ts';
 import type { Roofline } from '../analysis/layers.ts';
 import { type Pipeline, stageText } from '../analysis/pipeline.ts';
 import type { Streams } from '../analysis/streams.ts';
-import { planBandText, planFitText } from './certainty.ts';
+import { planBandText, planFitText, stagesBandText } from './certainty.ts';
 import { gradientText } from './memory-parts.ts';
 
 /** The input of the answer. */
@@ -41,7 +41,7 @@ export function answerOf(
   return [
     { label: 'Memory', text: `${memoryLine(input.plan)}${fitWords(input.plan)}` },
     { label: 'Step time', text: timeLine(input) },
-    { label: 'Range', text: planBandText(input.plan, input.plan.objective.seconds) },
+    { label: 'Range', text: planBandText(input.plan) },
     { label: 'Devices', text: deviceLine(input.plan) },
     { label: 'Proof', text: proofLine(input.plan) },
     { label: 'Against', text: againstLine(input) },
@@ -57,7 +57,7 @@ function pipelineAnswer(input: AnswerInput, pipeline: Pipeline): ReturnType<type
   return [
     { label: 'Memory', text: fullestStageLine(pipeline) },
     { label: 'Step time', text: pipelineTimeLine(input, pipeline) },
-    { label: 'Range', text: planBandText(plan, pipeline.seconds) },
+    { label: 'Range', text: stagesBandText(plan, pipeline.seconds) },
     {
       label: 'Devices',
       text:

@@ -5,6 +5,7 @@
 
 import {
   type Circumstances,
+  type ErrorPool,
   fitProbability,
   hasExperts,
   nearestPool,
@@ -13,6 +14,7 @@ import {
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { Plan } from '../../plan/record/types.ts';
+import { EXPORTED } from '../../recipes/answer.ts';
 import { bestPlan, isSafe } from '../../recipes/compare/best-plan.ts';
 import type { Comparison, RiskierPlan } from '../../recipes/compare/comparison.ts';
 import {
@@ -26,7 +28,7 @@ import {
 
 /** The circumstances that the errors of a plan's figures depend on. */
 export function circumstancesOf(
-  { parameters, mesh }: Plan,
+  { parameters, mesh }: Pick<Plan, 'parameters' | 'mesh'>,
   { accelerator }: Cluster,
 ): Circumstances {
   return {
@@ -37,14 +39,43 @@ export function circumstancesOf(
 }
 
 /**
- * `0.85 to 1.35 s in eight of ten measured steps (...)`, or why there is no range; `seconds` are
- * those of the plan's own prices.
+ * Measured steps that resemble a plan's: those of trainers, under the prices that were set against
+ * them; undefined where none do.
  */
-export function planBandText(plan: Plan, seconds: number): string {
+function poolOf(plan: Plan): ErrorPool | undefined {
+  const { step, request } = plan;
+  if (step === undefined || step.trainer === EXPORTED || request.cost !== 'nccl') return undefined;
+  return nearestPool(circumstancesOf(plan, loadCluster(request.cluster)));
+}
+
+/** The range of a plan's step that eight of ten measured steps like it lie in. */
+export function planBand(plan: Plan): readonly [low: number, high: number] | undefined {
+  const pool = poolOf(plan);
+  if (pool === undefined || plan.step === undefined) return undefined;
+  const { stepSeconds } = plan.step;
+  return [stepSeconds * pool.step.p10, stepSeconds * pool.step.p90];
+}
+
+/** `0.85 to 1.35 s in eight of ten measured steps (...)`, or why there is no range. */
+export function planBandText(plan: Plan): string {
+  const pool = poolOf(plan);
+  if (pool === undefined || plan.step === undefined) return `no range: ${NOT_MEASURED}`;
+  return (
+    `${rangeText(plan.step.stepSeconds, pool.step)} in eight of ten measured steps ` +
+    `(${poolText(pool)}: ${countedText(pool.runs, 'run')})`
+  );
+}
+
+/** Why a figure has no range. */
+const NOT_MEASURED = 'no measured runs of this kind';
+
+/**
+ * The range of the step of stages, which is summed call by call, or why there is none; `seconds`
+ * are those of the plan's own prices.
+ */
+export function stagesBandText(plan: Plan, seconds: number): string {
   const { cost, cluster } = plan.request;
-  if (cost !== 'nccl') return `no range: the prices of ${cost} were not set against measured runs`;
-  if (plan.memory.gradientBytes === 0 && !plan.outputs.some(({ role }) => role === 'newstate'))
-    return 'no range: only training steps were measured';
+  if (cost !== 'nccl') return `no range: ${NOT_MEASURED}`;
   const pool = nearestPool(circumstancesOf(plan, loadCluster(cluster)));
   return (
     `${rangeText(seconds, pool.calls)} in eight of ten measured steps (${poolText(pool)}: ` +
@@ -52,17 +83,45 @@ export function planBandText(plan: Plan, seconds: number): string {
   );
 }
 
+/** The bytes that a plan takes as its trainer runs it; undefined where activations do not count. */
+export function planPeakBytes({ step, memory }: Plan): number | undefined {
+  const { peakBytes, timeline } = memory;
+  return step?.peakBytes ?? (timeline && Math.max(peakBytes, timeline.peakBytes));
+}
+
 /** The probability that the peak of a plan fits; undefined where the plan counts no activations. */
-export function planFitText(plan: Plan): string | undefined {
-  const { peakBytes, timeline } = plan.memory;
-  if (timeline === undefined) return undefined;
+export function planFits(plan: Plan): number | undefined {
   const { memoryBytes, cluster } = plan.request;
-  return fitText(
-    fitProbability(
-      Math.max(peakBytes, timeline.peakBytes),
-      memoryBytes ?? loadCluster(cluster).memoryBytes,
-    ),
-  );
+  const bytes = planPeakBytes(plan);
+  if (plan.memory.timeline === undefined || bytes === undefined) return undefined;
+  return fitProbability(bytes, memoryBytes ?? loadCluster(cluster).memoryBytes);
+}
+
+/** `planFits` in words. */
+export function planFitText(plan: Plan): string | undefined {
+  const probability = planFits(plan);
+  return probability === undefined ? undefined : fitText(probability);
+}
+
+/** The answer of a plan under the keys that all commands have for it; null: not known. */
+export interface PlanAnswer {
+  /** Wall clock of a whole step, communication overlapped as the trainer does it. */
+  readonly stepSeconds: number | null;
+  /** The range of eight in ten comparable measured steps. */
+  readonly stepBand: readonly [low: number, high: number] | null;
+  readonly peakBytes: number | null;
+  readonly fitProbability: number | null;
+  readonly trainer: string;
+}
+
+export function planAnswer(plan: Plan): PlanAnswer {
+  return {
+    stepSeconds: plan.step?.stepSeconds ?? null,
+    stepBand: planBand(plan) ?? null,
+    peakBytes: planPeakBytes(plan) ?? null,
+    fitProbability: planFits(plan) ?? null,
+    trainer: plan.step?.trainer ?? plan.request.trainer ?? EXPORTED,
+  };
 }
 
 /** `4.91 to 6.02 s`. */

@@ -1,15 +1,48 @@
 /** The step with communication beside compute, in words. */
+import type { Plan } from '../../plan/record/types.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
+import type { Answered } from '../../recipes/answer.ts';
 import type { OverlappedStep } from '../../simulate/overlap/known-plan.ts';
 import type { OverlapPlan } from '../../simulate/overlap/plan.ts';
 import { countedText, excessOver, percentText, secondsText, shareOf } from '../../units.ts';
+import { planBandText } from '../model/certainty.ts';
 
 const HELD =
   '\n           every plan simulated keeps the peak of memory within the budget; the bound holds ' +
   'whatever the peak is';
 
-/** The step of the plan to take, for the first screen. */
-export function stepText({
+/** How the step of a plan was found: by a trainer's software, or by playing the program. */
+export type FoundStep = Pick<Answered, 'fastest' | 'step'>;
+
+/** The lines of the step, for the first screen. */
+export function stepLines(plan: Plan, { fastest, step }: FoundStep = {}): string[] {
+  const range = `range      ${planBandText(plan)}`;
+  const [first, ...more] =
+    fastest === undefined
+      ? step === undefined
+        ? ['not looked for']
+        : simulatedWords(step)
+      : trainerWords(fastest);
+  return [`step time  ${first}`, ...more.map((line) => `           ${line}`), range];
+}
+
+function trainerWords({ name, step, base }: NonNullable<FoundStep['fastest']>): string[] {
+  const { parts, trainer, stepSeconds } = step;
+  const split =
+    parts === undefined
+      ? ''
+      : `   forward ${secondsText(parts.forwardSeconds)}   backward ` +
+        `${secondsText(parts.backwardSeconds)}   once a step ${secondsText(parts.onceSeconds)}`;
+  const first = `${secondsText(stepSeconds)}${split}   (whole training step, run by ${trainer})`;
+  if (name === undefined) return [first];
+  return [
+    first,
+    `${name}: ${percentText(shareOf(base.stepSeconds - stepSeconds, base.stepSeconds))} less ` +
+      `than the plan of least seconds one after another (${secondsText(base.stepSeconds)})`,
+  ];
+}
+
+function simulatedWords({
   name,
   simulatedSeconds,
   baseSimulatedSeconds,
@@ -17,23 +50,24 @@ export function stepText({
   baseSerialSeconds,
   boundSeconds,
   gap,
-}: OverlappedStep): string {
+}: OverlappedStep): string[] {
   const proven =
     boundSeconds === null || gap === null
       ? ''
       : `; no plan takes less than ${secondsText(boundSeconds)} (gap ${percentText(gap)})`;
   const first =
-    `overlapped ${secondsText(simulatedSeconds)} simulated, communication beside ` +
-    `compute${proven}`;
-  if (name === undefined) return first;
-  return (
-    `${first}\n           ${name}: ` +
-    `${percentText(shareOf(baseSimulatedSeconds - simulatedSeconds, baseSimulatedSeconds))} ` +
-    'less than the plan of least seconds one after another ' +
-    `(${secondsText(baseSimulatedSeconds)})\n           one after another it takes ` +
-    `${percentText(excessOver(baseSerialSeconds, serialSeconds))} more than that plan, which ` +
-    '--objective serial prints'
-  );
+    `${secondsText(simulatedSeconds)} simulated, communication beside compute, run as exported` +
+    proven;
+  if (name === undefined) return [first];
+  return [
+    first,
+    `${name}: ` +
+      `${percentText(shareOf(baseSimulatedSeconds - simulatedSeconds, baseSimulatedSeconds))} ` +
+      'less than the plan of least seconds one after another ' +
+      `(${secondsText(baseSimulatedSeconds)})`,
+    `one after another it takes ${percentText(excessOver(baseSerialSeconds, serialSeconds))} ` +
+      'more than that plan, which --objective serial prints',
+  ];
 }
 
 /** Prints the result of a search for overlap. */

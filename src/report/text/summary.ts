@@ -5,6 +5,7 @@ import { ofThemPadding } from '../../models/vocabulary.ts';
 import { blurSeconds } from '../../plan/choice/write.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { askedGap, isGapGiven, type PlanRequest } from '../../plan/request/request.ts';
+import { EXPORTED } from '../../recipes/answer.ts';
 import type { RecipeResult } from '../../recipes/compare/compare.ts';
 import {
   bytesText,
@@ -15,10 +16,11 @@ import {
   secondsText,
   tableText,
 } from '../../units.ts';
-import { planBandText, planFitText } from '../model/certainty.ts';
+import { planFitText } from '../model/certainty.ts';
 import { gradientText } from '../model/memory-parts.ts';
 import { parameterElements, parameterTable } from '../model/parameters.ts';
 import { settingLines } from '../model/settings.ts';
+import { type FoundStep, stepLines } from './overlap.ts';
 
 /**
  * The first screen of a plan: what was read and asked, the answer, its proof, and the recipes.
@@ -34,8 +36,8 @@ export function planSummary(
     readonly request: PlanRequest;
     readonly budgetBytes: number;
     readonly secondOpinion?: string | undefined;
-    /** The overlapped step, where it was simulated. */
-    readonly simulated?: string;
+    /** How the step was found. */
+    readonly found?: FoundStep;
   } = {
     request: plan.request,
     budgetBytes: plan.memory.budgetBytes,
@@ -49,8 +51,6 @@ export function planSummary(
     )
     .join(', ');
   const { objective, memory, proof } = plan;
-  const m = (bytes: number): string => bytesText(bytes);
-  const fit = planFitText(plan);
   const lines = [
     `model      ${lineText(graph.name)}  ` +
       `${countedText(parameters, 'parameter')}${ofThemPadding(plan.paddedParameters)}  ` +
@@ -62,16 +62,12 @@ export function planSummary(
       gap: askedGap(plan.request),
       gapGiven: isGapGiven(plan.request),
     }),
-    `step time  ${secondsText(objective.seconds)}   compute ` +
+    ...stepLines(plan, asked.found),
+    `serial     ${secondsText(objective.seconds)}   compute ` +
       `${secondsText(objective.computeSeconds)}   communication ` +
-      `${secondsText(objective.communicationSeconds)}   (no overlap)`,
-    `range      ${planBandText(plan, objective.seconds)}`,
-    ...(asked.simulated === undefined ? [] : [asked.simulated]),
+      `${secondsText(objective.communicationSeconds)}   (one after another; what is proven)`,
     ...executedLines(objective),
-    `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ` +
-      `${m(memory.parameterBytes)}   ${gradientText(memory)}   optimizer ` +
-      `${m(memory.optimizerBytes)}   ` +
-      `${activationText(memory)}${fit === undefined ? '' : `   ${fit}`}`,
+    ...memoryLines(plan),
     ...timelineLines(memory),
     `proof      ${proofText(plan)}`,
   ];
@@ -79,10 +75,29 @@ export function planSummary(
     asked.secondOpinion === undefined ? proof.evidence : [...proof.evidence, asked.secondOpinion];
   for (const word of words) lines.push(`           ${word}`);
   lines.push(...greedyLines(plan));
-  if (recipes.length > 0) lines.push('', recipeTable(recipes, plan));
+  if (recipes.length > 0) lines.push('', recipeTable(recipes, plan, asked.found));
   lines.push('', parameterTable(plan));
   lines.push('', ...plan.assumptions.map((a) => `note  ${a}`));
   return lines.join('\n');
+}
+
+/** Memory as the trainer keeps it, where one runs the step, and as the exported program does. */
+function memoryLines(plan: Plan): string[] {
+  const { memory, step } = plan;
+  const budget = bytesText(memory.budgetBytes);
+  const fit = planFitText(plan);
+  const fits = fit === undefined ? '' : `   ${fit}`;
+  const parts =
+    `parameters ${bytesText(memory.parameterBytes)}   ${gradientText(memory)}   optimizer ` +
+    `${bytesText(memory.optimizerBytes)}   ${activationText(memory)}`;
+  const own = bytesText(memory.peakBytes);
+  if (step === undefined || step.trainer === EXPORTED)
+    return [`memory     ${own} of ${budget} per device   ${parts}${fits}`];
+  return [
+    `memory     ${bytesText(step.peakBytes)} of ${budget} per device, run by ` +
+      `${step.trainer}${fits}`,
+    `           ${own} as exported   ${parts}`,
+  ];
 }
 
 function greedyLines({ greedySeconds, objective }: Plan): string[] {
@@ -177,18 +192,30 @@ function moreText(more: number): string {
   return more > 0 ? `+${percentText(more)}` : percentText(more);
 }
 
-/** Recipes with their price relative to the plan; what does not fit says why. */
-export function recipeTable(recipes: readonly RecipeResult[], plan: Plan): string {
+/**
+ * Recipes with their step relative to the plan's, or, where no step of theirs is known, with their
+ * summed costs; what does not fit says why.
+ */
+export function recipeTable(
+  recipes: readonly RecipeResult[],
+  plan: Plan,
+  found: FoundStep = {},
+): string {
+  const steps = new Map(found.fastest?.recipes.map(({ name, step }) => [name, step]));
+  const isOfSteps = plan.step !== undefined && found.fastest !== undefined;
   const rows = recipes.map((r) => {
     if (r.status === 'refused') return [r.name, '-', '', r.reason];
-    const more = excessOver(plan.objective.seconds, r.seconds);
-    return [
-      r.name,
-      secondsText(r.seconds),
-      moreText(more),
-      `${bytesText(r.peakBytes)} per ` +
-        `device${r.peakBytes > plan.memory.budgetBytes ? ', does not fit' : ''}`,
-    ];
+    const step = steps.get(r.name);
+    const over = r.peakBytes > plan.memory.budgetBytes ? ', does not fit' : '';
+    const peak = `${bytesText(step?.peakBytes ?? r.peakBytes)} per device${over}`;
+    if (isOfSteps && step === undefined) return [r.name, '-', '', peak];
+    const [seconds, own] = isOfSteps
+      ? [step?.stepSeconds ?? 0, plan.step?.stepSeconds ?? 0]
+      : [r.seconds, plan.objective.seconds];
+    return [r.name, secondsText(seconds), moreText(excessOver(own, seconds)), peak];
   });
-  return tableText([['recipe', 'step time', 'vs. plan', ''], ...rows], [1, 2]);
+  return tableText(
+    [['recipe', isOfSteps ? 'step time' : 'serial', 'vs. plan', ''], ...rows],
+    [1, 2],
+  );
 }

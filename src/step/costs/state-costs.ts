@@ -9,6 +9,7 @@ import type { StepSoftware } from '../../cost/kernels/software.ts';
 import type { StateBytes } from '../../cost/memory/state-bytes.ts';
 import { defined } from '../../defined.ts';
 import type { LayoutKind } from '../layout.ts';
+import { ADDED_BYTES, NO_STATES, type StateSums } from '../state-sums.ts';
 import {
   type DataGroups,
   type Moved,
@@ -40,46 +41,6 @@ export interface StateCosts {
   readonly costs: () => readonly PricedParameter[];
   readonly sums: readonly StateSums[];
 }
-
-type Summed =
-  | 'gatherForwardSeconds'
-  | 'gatherBackwardSeconds'
-  | 'scatterSeconds'
-  | 'sumSeconds'
-  | 'gatherSeconds'
-  | 'parameterBytes'
-  | 'gradientBytes'
-  | 'optimizerBytes'
-  | 'gatheredBytes'
-  | 'prefetchedBytes'
-  | 'updatedElements';
-
-/** Sums over the parameters of one unit. */
-export type StateSums = Readonly<Record<Summed, number>> & {
-  /** Moved to add the gradients of a microbatch to their buffers. */
-  readonly addedBytes: number;
-  /** Parameters with a gradient. */
-  readonly trained: number;
-};
-
-export const NO_STATES: StateSums = {
-  gatherForwardSeconds: 0,
-  gatherBackwardSeconds: 0,
-  scatterSeconds: 0,
-  sumSeconds: 0,
-  gatherSeconds: 0,
-  parameterBytes: 0,
-  gradientBytes: 0,
-  optimizerBytes: 0,
-  gatheredBytes: 0,
-  prefetchedBytes: 0,
-  updatedElements: 0,
-  addedBytes: 0,
-  trained: 0,
-};
-
-/** Gradients are read, their buffers read and written. */
-const ADDED_BYTES = 6;
 
 /** How data ranks keep and move the parameters of a layout. */
 interface Keeping {

@@ -10,11 +10,12 @@ import { type Checkpoint, programPart, routedPart } from '../checkpoints.ts';
 import type { LayoutKind, LayoutSizes } from '../layout.ts';
 import { type Beside, exchangeBeside, roomIn, tensorBeside } from '../overlap.ts';
 import { type RoutedCosts, type RoutedUnit, routedUnits } from '../read/moe.ts';
+import { NO_STATES, type StateSums } from '../state-sums.ts';
 import type { DataGroups } from '../states.ts';
 import type { Unit } from '../unit.ts';
 import type { ByCheckpoint, CoreTraffic, CoreUnit, DataExtra, PassSeconds } from '../units.ts';
 import { type Ring, ringSeconds } from './ring.ts';
-import { NO_STATES, type StateCosts, type StateSums } from './state-costs.ts';
+import type { StateCosts } from './state-costs.ts';
 import { tokenExchange } from './token-exchange.ts';
 
 /** The units of a program with what a layout adds to them. */

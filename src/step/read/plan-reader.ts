@@ -4,6 +4,7 @@
  */
 
 import { keptScoreBytes, type StepSystem } from '../../cost/kernels/call.ts';
+import type { Optimizer } from '../../cost/memory/state-bytes.ts';
 import { internalError } from '../../errors.ts';
 import { isPartialCode } from '../../mesh/sharding/space.ts';
 import type { TypedContext } from '../../ops/record/record.ts';
@@ -28,6 +29,7 @@ import { NarrowGathers } from './moves/narrow-gathers.ts';
 import { localBytes, type Move, PARTS, PendingSums, type Step } from './moves/pending-sums.ts';
 import { COLLECTIVES, dataExtras, unitTraffic } from './moves/plan-collectives.ts';
 import { coreParameters } from './parameters.ts';
+import { planStates } from './plan-states.ts';
 import { programKernels } from './program-kernels.ts';
 import { type GatheredRepeats, gatheredRepeats, isSavedAsTaken } from './saved/key-values.ts';
 import { priceModuleSets } from './saved/layer-modules.ts';
@@ -41,8 +43,21 @@ interface SecondRun {
   readonly bytes: Float64Array;
 }
 
+/** How a program is read. */
+interface ReaderOptions {
+  /** The machine and the software that kernels are priced for; absent: as the plan prices calls. */
+  readonly system?: StepSystem | undefined;
+  /**
+   * True if parameters that are gathered and gradients that are summed are states of the units
+   * (`PlanReader.states`), not paid with the calls that they move for. Default false.
+   */
+  readonly statesApart?: boolean;
+}
+
 /** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
 export class PlanReader {
+  private readonly system: StepSystem | undefined;
+  private readonly statesApart: boolean;
   private readonly graphUnits: GraphUnits;
   private readonly routes: Routes;
   /**
@@ -80,9 +95,11 @@ export class PlanReader {
     private readonly choice: Int32Array,
     layers: number,
     private readonly table: OperatorTable,
-    private readonly system?: StepSystem,
+    { system, statesApart = false }: ReaderOptions = {},
   ) {
     const { graph, flow } = model;
+    this.system = system;
+    this.statesApart = statesApart;
     this.graphUnits = graphUnits(graph, flow.phases, layers, table);
     this.routes = new Routes(model, choice);
     this.gradientOf = gradientRoots(model, table);
@@ -165,6 +182,15 @@ export class PlanReader {
           ? 'gradient'
           : 'activation';
     this.moves.push({ use, kind, node, steps });
+    const charged =
+      this.statesApart && kind !== 'activation'
+        ? steps.filter((step) => !COLLECTIVES.has(step.kind))
+        : steps;
+    this.charge(use, { kind, node, steps: charged });
+  }
+
+  /** Charges a move to its call, or to the step of its unit. */
+  private charge(use: Use, { kind, node, steps }: Omit<Move, 'use'>): void {
     const seconds = steps.reduce((sum, step) => sum + step.seconds, 0);
     // Parameters on the model dims are used as stored, or sliced for nothing; what does move is
     // paid with the call.
@@ -187,6 +213,12 @@ export class PlanReader {
     }
   }
 
+  /** Tells whether what a node makes is a parameter or the gradient of one. */
+  private isState(n: number): boolean {
+    if (this.graphUnits.weight[n] === 1) return true;
+    return this.model.flow.results[n].some((v) => v >= 0 && this.gradientOf[v] >= 0);
+  }
+
   /** Tells whether a use moves the gradient of a parameter on its way out. */
   private isGradient({ at, value }: Use): boolean {
     if (this.gradientOf[value] < 0) return false;
@@ -204,6 +236,7 @@ export class PlanReader {
       units: graphUnits,
       kept: kept.nodes,
       repeats: this.repeats,
+      ...(this.statesApart ? { moved: (n: number) => this.isState(n) } : {}),
     });
     const boundary = this.boundaries();
     const of = (which: PassOf): PassSeconds[] => this.sums((n) => pass[n] === which);
@@ -255,8 +288,10 @@ export class PlanReader {
         );
       return found;
     };
-    for (const policy of POLICIES) priced(policy);
     const { bytes: whole } = priced('none');
+    // A program that is planned has what it recomputes among its calls.
+    if (this.statesApart) return byPolicy;
+    for (const policy of POLICIES) priced(policy);
     priceModuleSets((set) => {
       const { again, bytes } = priced(set);
       return {
@@ -437,6 +472,20 @@ export class PlanReader {
       out.set(parameter, [...new Set([...known, ...dims])]);
     }
     return out;
+  }
+
+  /** The states of all units, as the plan places them and moves them. */
+  states(optimizer?: Optimizer): ReturnType<typeof planStates> {
+    const { model, choice, routes, graphUnits: units, moves } = this;
+    return planStates({
+      model,
+      choice,
+      routes,
+      units,
+      moves,
+      software: this.system?.software,
+      optimizer,
+    });
   }
 
   traffic(): CoreTraffic[] {

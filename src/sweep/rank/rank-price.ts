@@ -202,7 +202,9 @@ export class CoreSolver {
     system: StepSystem | undefined,
   ): Promise<CoreCost> {
     this.extras ??= await this.dataExtras();
-    const reader = new PlanReader(prepared.model, choice, this.kinds.shallow, this.table, system);
+    const reader = new PlanReader(prepared.model, choice, this.kinds.shallow, this.table, {
+      system,
+    });
     return {
       request,
       units: reader.units(request.recompute),
@@ -224,13 +226,9 @@ export class CoreSolver {
     if ('refused' in applied) throw internalError(`two data ranks: ${applied.refused}`);
     const priced = await priceRestriction(prepared, applied.restriction, undefined, Infinity);
     if ('refused' in priced) throw internalError(`two data ranks: ${priced.refused}`);
-    return new PlanReader(
-      prepared.model,
-      priced.choice,
-      this.kinds.shallow,
-      this.table,
-      this.system,
-    ).extras();
+    return new PlanReader(prepared.model, priced.choice, this.kinds.shallow, this.table, {
+      system: this.system,
+    }).extras();
   }
 
   /**

@@ -20,6 +20,7 @@ import {
   withStates,
 } from '../../step/costs/unit-costs.ts';
 import { GroupMaker } from '../../step/data-groups.ts';
+import { softwareState } from '../../step/facts.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../../step/layout.ts';
 import type { RoutedCosts } from '../../step/read/moe.ts';
 import type { DataGroups } from '../../step/states.ts';
@@ -72,22 +73,8 @@ function dtypeOf(config: string): DType {
   return statedDtype === undefined ? 'bf16' : dtypeNamed(statedDtype);
 }
 
-/**
- * Software that keeps a master copy keeps it in addition to 16-bit weights; an optimizer that is
- * asked for takes precedence.
- */
-function stateOf({
-  software,
-  optimizer,
-  dtype,
-  config,
-}: SweepQuestion): Partial<StateBytes> | undefined {
-  const state = software?.state;
-  if (state === undefined || DTYPE_BYTES[dtype ?? dtypeOf(config)] !== 2) return undefined;
-  if (optimizer === undefined) return state;
-  return state.gradient === undefined || optimizer === 'none'
-    ? undefined
-    : { gradient: state.gradient };
+function dtypeIn({ dtype, config }: SweepQuestion): DType {
+  return dtype ?? dtypeOf(config);
 }
 
 /**
@@ -130,7 +117,7 @@ export class LayoutUnits {
     this.keyValueBytes = keyValueBytes(question);
     this.maker = like?.maker ?? new GroupMaker(question.cost, this.cluster);
     this.system = stepSystem(question, this.cluster);
-    this.state = stateOf(question);
+    this.state = softwareState(question.software, question.optimizer, dtypeIn(question));
     this.overlaps = question.overlap ?? this.system?.software.overlap ?? true;
     this.builtOf = ofModel(
       Array.from({ length: kinds.shallow + 2 }, (_, i) => i),

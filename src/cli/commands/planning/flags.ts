@@ -56,6 +56,15 @@ export const PLAN_COMMAND = {
     text,
     (recipe) => ({ recipe }),
   ),
+  for: value(
+    '--for <trainer>',
+    'trainer that runs the training step: of the known plans and the plan of least costs the one ' +
+      'whose step is the shortest under its software is taken, such as megatron, torchtitan, ' +
+      'fsdp2, deepspeed (default: of a model by name megatron, on a TPU maxtext; of a graph the ' +
+      'exported program)',
+    text,
+    (trainer) => ({ trainer }),
+  ),
   range: on('--range', 'price the plan at the least and the largest admitted sizes, too'),
   frontier: value<number | true>(
     '--frontier [points]',

@@ -3,8 +3,13 @@
  * writes the plan folder.
  */
 
+import { hasExperts } from '../../../cost/error-bands.ts';
+import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
+import { defaultCostPreset } from '../../../cost/presets/presets.ts';
 import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
+import { trainerFacts } from '../../../fidelity/trainer-step.ts';
+import { roleName } from '../../../graph/nodes.ts';
 import type { SizeValues } from '../../../graph/text/size-value.ts';
 import type { Graph } from '../../../graph/types.ts';
 import { itemAt } from '../../../item-at.ts';
@@ -22,21 +27,23 @@ import {
   type PlanRequest,
   recomputesUnderBudget,
 } from '../../../plan/request/request.ts';
-import { answer, type Answered, prepareToAnswer } from '../../../recipes/answer.ts';
+import { answer, type Answered, EXPORTED, prepareToAnswer } from '../../../recipes/answer.ts';
 import {
   checkRecipes,
   whyRecipesAreCheaper,
 } from '../../../recipes/compare/recipes-beside-plan.ts';
 import { SolverLog } from '../../../report/analysis/incumbents.ts';
 import { annotatedProgram } from '../../../report/analysis/program.ts';
+import { planAnswer } from '../../../report/model/certainty.ts';
 import { meshWarnings } from '../../../report/model/mesh-warnings.ts';
 import { infeasibleText } from '../../../report/text/infeasible.ts';
-import { overlapText, stepText } from '../../../report/text/overlap.ts';
+import { overlapText } from '../../../report/text/overlap.ts';
 import { endsText } from '../../../report/text/size-range.ts';
 import { SolverSteps, solverStepsText } from '../../../report/text/solver-steps.ts';
 import { planSummary } from '../../../report/text/summary.ts';
 import type { Problem, Progress } from '../../../solver/types.ts';
 import type { PlanPipeline } from '../../../sweep/pipeline/plan.ts';
+import { defaultTrainer } from '../../../trainers/trainers.ts';
 import { percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { type Given, requestOfFlags } from '../../input/flags/flag.ts';
@@ -70,7 +77,7 @@ export async function planCommand(
   const built = asked === undefined ? options : { ...options, batch: asked.microbatch };
   const loaded = await loadModel(model, { ...built, ...ofMesh(given.mesh) });
   const { graph, table } = loaded;
-  const request = padded(given, loaded.padding);
+  const request = forTrainer(padded(given, loaded.padding), loaded);
   const cache = PlanCache.open(graph, request, options, io);
   const known = cache?.replay(options.output);
   if (known !== undefined) return known;
@@ -213,6 +220,7 @@ export async function planGraph(task: PlanTask): Promise<number> {
   const answered = await answer(prepared, {
     ...ends,
     recipes: options.recipes,
+    ...defined({ facts: trainerFacts(request) }),
     isMicrobatch: task.stages !== undefined,
     onProgress: (event) => (log.listen(event), print(event)),
   });
@@ -244,7 +252,7 @@ async function atRangeEnds(
 function printPlan(
   { request, options, io, stages, step: asked }: PlanTask,
   prepared: Prepared,
-  { plan, serial, recipes, step, overlap, ends, pipeline, steps }: Found,
+  { plan, serial, recipes, step, fastest, overlap, ends, pipeline, steps }: Found,
   deadline: Deadline,
 ): void {
   const { graph, cluster } = serial.prepared.model;
@@ -258,14 +266,14 @@ function printPlan(
       ...(step === undefined ? {} : { simulated: withoutResult(step) }),
       ...defined({ solverSteps: steps?.steps }),
     };
-    io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
+    io.stdout(`${JSON.stringify({ ...plan, ...planAnswer(plan), ...more })}\n`);
     return;
   }
   if (options.program === true) io.stdout(`${annotatedProgram(graph, plan)}\n\n`);
   const summary = planSummary(graph, plan, recipes, {
     ...(stages?.asked ?? asGiven(plan, request)),
     secondOpinion: serial.secondOpinion,
-    ...(step === undefined ? {} : { simulated: stepText(step) }),
+    found: { ...defined({ step, fastest }) },
   });
   const why = whyRecipesAreCheaper(prepared.question.given, plan, recipes);
   if (asked !== undefined) io.stdout(`question   ${asked}\n`);
@@ -346,17 +354,58 @@ function asGiven(
 
 type Stages = (prepared: Prepared, choice: Int32Array) => PlanPipeline;
 
+/**
+ * The request for the trainer that it names; that of a training step of a model by name or config
+ * for the default one.
+ *
+ * @throws E_USAGE where no trainer runs the program
+ */
+function forTrainer(
+  request: PlanRequest,
+  { graph, format }: Pick<Loaded, 'graph' | 'format'>,
+): PlanRequest {
+  const cluster = loadCluster(request.cluster);
+  const trains = graph.outputs.some(({ role }) => role === 'grad');
+  const hasRouted = hasExperts(graph.nodes.map(roleName));
+  const { trainer } = request;
+  if (trainer !== undefined && trainer !== EXPORTED && (!trains || hasRouted))
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--for ${trainer}: ` +
+        (trains
+          ? 'it runs routed experts otherwise than this program does'
+          : 'the program is not a training step'),
+      {
+        hint: trains
+          ? 'ask compare for the layouts of the model.'
+          : 'plan its training step: leave out --forward, or give a program with gradients.',
+      },
+    );
+  const isBuilt = format === 'hf-config' && trains && !hasRouted;
+  const cost = request.cost ?? defaultCostPreset(cluster);
+  if (trainer !== undefined || !isBuilt || cost !== 'nccl') return request;
+  return { ...request, trainer: defaultTrainer(cluster.accelerator) };
+}
+
 /** The request with what was padded before planning. */
 export function padded(request: PlanRequest, padding: VocabularyPadding | undefined): PlanRequest {
   return padding === undefined ? request : { ...request, padVocabulary: padding };
 }
 
 const { batchDim, sequenceDim, ...others } = PLAN_FLAGS;
-const { ignoreShardings, overlap, recipe } = PLAN_COMMAND;
+const { ignoreShardings, overlap, recipe, for: trainer } = PLAN_COMMAND;
 /**
  * Flags that say something of the plan that is asked for, in the order of the fields that they set.
  */
-const REQUEST_FLAGS = { ignoreShardings, ...others, overlap, recipe, batchDim, sequenceDim };
+const REQUEST_FLAGS = {
+  ignoreShardings,
+  ...others,
+  overlap,
+  recipe,
+  for: trainer,
+  batchDim,
+  sequenceDim,
+};
 type RequestOptions = Given<typeof REQUEST_FLAGS> & {
   readonly mesh: string;
   readonly cluster: string;

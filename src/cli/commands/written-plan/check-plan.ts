@@ -3,7 +3,7 @@ import { ShardwrightError } from '../../../errors.ts';
 import { checkPlan, differenceText, type PlanCheck } from '../../../plan/questions/check-plan.ts';
 import { countedText, secondsText, tableText } from '../../../units.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
-import { stagesAgain } from '../../input/pipeline-file.ts';
+import { madeAgain } from '../../input/pipeline-file.ts';
 import { problemsBeside, wholePlan } from '../../input/plan-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { CheckPlanOptions } from './flags.ts';
@@ -28,7 +28,7 @@ export async function checkPlanCommand(
   const { plan } = folder;
   const beside = problemsBeside(path);
   const whole = beside.length === 0 ? folder : { ...folder, problems: beside };
-  const check = named(path, () => checkPlan(whole, table, stagesAgain(table)));
+  const check = named(path, () => checkPlan(whole, table, madeAgain(table)));
   const report: CheckPlanReport = {
     model: plan.model,
     mesh: plan.request.mesh,

@@ -11,13 +11,20 @@ interface Kept {
   /** Nodes whose results are kept. */
   readonly kept: ReadonlySet<number>;
   readonly repeats: readonly GatheredRepeats[];
+  /** Nodes whose values are states on their way, which are counted with the states. */
+  readonly moved?: (node: number) => boolean;
 }
 
-/** The most bytes alive in each unit of a device that are neither states nor kept. */
+/**
+ * The most bytes alive in each unit of a device that are neither states nor kept. What devices
+ * gather for a product of the forward pass they gather again for its gradient, behind another
+ * product, and keep their own part meanwhile (Megatron-LM's `LinearWithGradAccumulationAndAsync
+ * Communication`).
+ */
 export function temporaryBytes(
   model: Model,
   choice: Int32Array,
-  { units, kept, repeats }: Kept,
+  { units, kept, repeats, moved = () => false }: Kept,
 ): Float64Array {
   const { nodes } = model.graph;
   const names = new Set([...kept].map((n) => nodes[n].name));
@@ -28,8 +35,15 @@ export function temporaryBytes(
     change[start] += bytes;
     change[end + 1] -= bytes;
   };
-  for (const { start, end, bytes, kind, name } of intervals) {
+  for (const interval of intervals) {
+    const { start, end, bytes, kind, name, node = -1, lastForward, firstBackward } = interval;
     if (kind !== 'activation' && kind !== 'communication') continue;
+    if (moved(node)) continue;
+    if (kind === 'communication' && lastForward !== undefined && firstBackward !== undefined) {
+      alive(start, lastForward, bytes);
+      alive(firstBackward, end, bytes);
+      continue;
+    }
     if (kind === 'activation' && name !== undefined && names.has(name)) continue;
     const made = name === undefined || kind !== 'activation' ? undefined : twice.get(name);
     if (made?.gradient === undefined || end < pointOfNode[made.gradient]) alive(start, end, bytes);

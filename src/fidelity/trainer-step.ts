@@ -1,0 +1,79 @@
+/**
+ * The software of trainers, as the steps of plans are chosen and checked by it; and the checks of
+ * whole plan folders, which ask for it.
+ */
+import { loadCluster } from '../cost/hardware/load-cluster.ts';
+import { FITTED } from '../cost/kernels/fitted.ts';
+import { defaultCostPreset } from '../cost/presets/presets.ts';
+import { defined } from '../defined.ts';
+import { ShardwrightError } from '../errors.ts';
+import type { Graph } from '../graph/types.ts';
+import { decode } from '../plan/choice/decode.ts';
+import type { Prepared } from '../plan/prepare/prepared.ts';
+import type { MadeAgain } from '../plan/questions/check-plan.ts';
+import { completeRequest } from '../plan/request/check-call.ts';
+import type { GivenRequest, PlanRequest } from '../plan/request/request.ts';
+import {
+  type Answer,
+  answerRequest,
+  EXPORTED,
+  type ShardOptions,
+  simulatedStep,
+} from '../recipes/answer.ts';
+import { simulatedSeconds } from '../recipes/compare/simulated.ts';
+import type { StepFacts } from '../step/facts.ts';
+import { stepOfPlan } from '../step/step-of-plan.ts';
+import { softwareWithGradients } from '../sweep/model/question.ts';
+import { trainerNamed } from '../trainers/trainers.ts';
+import { frameworkSoftware } from './software.ts';
+
+/**
+ * The software by which a request's step is priced; undefined where it is for the exported program.
+ *
+ * @throws E_USAGE for an unknown trainer, and for prices that no software has
+ */
+export function trainerFacts({
+  trainer,
+  cluster: asked,
+  cost: askedCost,
+  compiled,
+  gradients,
+  optimizer,
+}: Pick<PlanRequest, 'trainer' | 'cluster' | 'cost' | 'compiled' | 'gradients' | 'optimizer'>):
+  StepFacts | undefined {
+  if (trainer === undefined || trainer === EXPORTED) return undefined;
+  const { profile } = trainerNamed(trainer, '--for');
+  const cluster = loadCluster(asked);
+  const cost = askedCost ?? defaultCostPreset(cluster);
+  if (cost !== 'nccl')
+    throw new ShardwrightError('E_USAGE', `--for goes with --cost nccl, not ${cost}`, {
+      hint: 'other presets price calls one by one, whatever runs them.',
+    });
+  const own = frameworkSoftware(profile, cluster, compiled === true);
+  const software = gradients === undefined ? own : softwareWithGradients(own, gradients);
+  const system = { cluster, software, constants: FITTED };
+  return { trainer, system, ...defined({ optimizer }) };
+}
+
+/**
+ * Plans a graph on a mesh as `answerRequest` does, for the trainer that the request names.
+ *
+ * @throws E_USAGE for an unknown trainer, and what `answerRequest` throws
+ */
+export async function shard(
+  graph: Graph,
+  given: GivenRequest,
+  options: ShardOptions = {},
+): Promise<Answer> {
+  if (given.trainer === undefined) return answerRequest(graph, given, options);
+  return answerRequest(graph, given, options, trainerFacts(completeRequest(given)));
+}
+
+/** The step of a plan again, for the trainer that it names. */
+export const stepAgain: NonNullable<MadeAgain['step']> = (prepared: Prepared, choice, plan) => {
+  const { request } = prepared.question;
+  const trainer = request.trainer ?? EXPORTED;
+  const facts = trainerFacts({ ...request, trainer });
+  if (facts !== undefined) return stepOfPlan(prepared.model, choice, facts);
+  return simulatedStep(plan, simulatedSeconds(prepared, choice, decode(prepared.model, choice)));
+};

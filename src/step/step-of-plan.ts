@@ -1,0 +1,84 @@
+/**
+ * The step of a plan: seconds and bytes of a whole training step on a device, from the placed
+ * program and what the trainer does with it. A sweep composes its layouts from the same units by
+ * the same sums, so that a plan and a layout that say the same have the same step.
+ */
+
+import { clusterTopology } from '../cost/hardware/topology.ts';
+import { roleName } from '../graph/nodes.ts';
+import type { Graph } from '../graph/types.ts';
+import type { Model } from '../plan/model/model.ts';
+import type { StepFigures } from '../plan/record/types.ts';
+import { unitCosts, type UnitRequest } from './costs/unit-costs.ts';
+import { deviceSums } from './device-sums.ts';
+import type { StepFacts } from './facts.ts';
+import { layerOf } from './layers.ts';
+import { PlanReader } from './read/plan-reader.ts';
+import type { Unit } from './unit.ts';
+
+/** The step of a choice, run by a trainer. */
+export function stepOfPlan(model: Model, choice: Int32Array, facts: StepFacts): StepFigures {
+  const units = planUnits(model, choice, facts);
+  const { software, constants } = facts.system;
+  const sums = deviceSums(units, [{ first: 0, end: units.length }], 0, software.overlap);
+  const [{ forward, backwardInput, backwardWeight, keptBytes }] = sums.chunks;
+  const backward = backwardInput + backwardWeight;
+  const once = sums.stepSeconds + constants.stepHostSeconds;
+  const states = sums.parameterBytes + sums.gradientBytes + sums.optimizerBytes;
+  return {
+    trainer: facts.trainer,
+    stepSeconds: forward + backward + once,
+    peakBytes: Math.ceil(states + keptBytes + sums.temporaryBytes + sums.aheadBytes),
+    parts: { forwardSeconds: forward, backwardSeconds: backward, onceSeconds: once },
+  };
+}
+
+/** The units of a placed program with the moves of their states. */
+function planUnits(model: Model, choice: Int32Array, facts: StepFacts): readonly Unit[] {
+  const { space, collectives, cluster, graph, table } = model;
+  const { mesh } = space;
+  const reader = new PlanReader(model, choice, layersOf(graph), table, {
+    system: facts.system,
+    statesApart: true,
+  });
+  const { sums, dims } = reader.states(facts.optimizer);
+  const group = { mesh, collectives };
+  const tensor = mesh.names.indexOf('tp');
+  const request: UnitRequest = {
+    core: { request: { microbatch: 1 }, units: reader.units(), extras: [], traffic: [] },
+    routed: undefined,
+    sizes: {
+      pp: 1,
+      dp_replicate: 1,
+      dp_shard: 1,
+      cp: 1,
+      tp: tensor < 0 ? 1 : mesh.sizes[tensor],
+      ep: 1,
+    },
+    kind: { mode: 'dp', context: 'cp', sequenceParallel: true },
+    checkpoint: 'none',
+    paired: false,
+    groups: {
+      dense: group,
+      expert: group,
+      overHosts: dims.size > 0 && clusterTopology(cluster, mesh, [...dims]).hosts > 1,
+      ep: 1,
+      etp: 1,
+    },
+    overlaps: facts.system.software.overlap,
+    system: facts.system,
+    // Keys and values go round no ring: the plan has the collectives that it chose.
+    keyValueBytes: () => 0,
+    states: { costs: () => [], sums },
+  };
+  return unitCosts(request);
+}
+
+/** Layers of a graph, by the paths of its parameters; 0 where it has none. */
+function layersOf(graph: Graph): number {
+  let most = 0;
+  for (const node of graph.nodes)
+    if (node.kind === 'placeholder' && node.meta.role === 'parameter')
+      most = Math.max(most, (layerOf(roleName(node)) ?? -1) + 1);
+  return most;
+}
