@@ -278,12 +278,14 @@ function contentKey(
     key += `|${flow.values[id].type},${reachable[id]}`;
     for (const { dim, text } of cuts[id]) key += `;${dim}:${text}`;
   }
-  if (node.kind === 'call') {
-    key += '(';
-    for (const arg of node.args) key += `${argKey(arg)},`;
-    for (const name of Object.keys(node.kwargs).sort())
-      key += `${name}=${argKey(node.kwargs[name])},`;
-  }
+  return node.kind === 'call' ? key + argumentsKey(node) : key;
+}
+
+/** The arguments of a call as text, without the types of its operands. */
+export function argumentsKey({ args, kwargs }: Pick<Node, 'args' | 'kwargs'>): string {
+  let key = '(';
+  for (const arg of args) key += `${argKey(arg)},`;
+  for (const name of Object.keys(kwargs).sort()) key += `${name}=${argKey(kwargs[name])},`;
   return key;
 }
 

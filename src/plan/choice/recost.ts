@@ -7,9 +7,10 @@ import { internalError } from '../../errors.ts';
 import type { Graph, Node, Output } from '../../graph/types.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
-import type { OperatorRecord, TensorMeta } from '../../ops/record/record.ts';
-import { bodyTraffic } from '../../ops/record/rule.ts';
+import type { OperatorRecord, TensorMeta, TypedContext } from '../../ops/record/record.ts';
+import { bodyTraffic, type Rule } from '../../ops/record/rule.ts';
 import { asRun, takenRows } from '../../ops/record/taken-rows.ts';
+import { argumentsKey } from '../../strategy/nodes.ts';
 import { rulesTaken } from '../../strategy/rules-taken.ts';
 import type { Model } from '../model/model.ts';
 import type { PlannedRedistribution } from '../record/types.ts';
@@ -54,6 +55,7 @@ class PlanWalk {
   seconds = 0;
   readonly placed = new Map<string, readonly number[]>();
   private readonly copies = new Set<string>();
+  private readonly rules = new Map<string, readonly Rule[]>();
 
   constructor(
     private readonly plan: PlannedParts,
@@ -116,7 +118,7 @@ class PlanWalk {
     );
     const runs = opened?.loops.runsOf(node.name) ?? 1;
     // Bodies of several kernels have collectives.
-    const rules = record.shard(call);
+    const rules = this.rulesOf(n, record, call);
     const taken =
       planned.internalSeconds === undefined && takenRows(rules) === undefined
         ? []
@@ -133,6 +135,16 @@ class PlanWalk {
         this.seconds +=
           runs * collectives.seconds(use.kind, use.bytes(here), [d]) * (use.site?.times ?? 1);
     });
+  }
+
+  /** The rules of a call: a model repeats its layers, and equal calls have equal rules. */
+  private rulesOf(n: number, record: OperatorRecord, call: TypedContext): readonly Rule[] {
+    const { graph, flow } = this.priced;
+    const types = [...flow.inputs[n], ...flow.results[n]].map((id) => flow.values[id]?.type);
+    const key = `${graph.nodes[n].target}|${types.join()}|${argumentsKey(graph.nodes[n])}`;
+    let rules = this.rules.get(key);
+    if (rules === undefined) this.rules.set(key, (rules = record.shard(call)));
+    return rules;
   }
 
   /** Brings the outputs of the graph, and the carries of opened loops, to where they leave. */
