@@ -74,6 +74,31 @@ export const vocabularySource = (): Promise<ExportSource> => {
   );
 };
 
+/** Both tables cut by the vocabulary over tp, and all layers whole. */
+export const tablesSource = (): Promise<ExportSource> => {
+  const isTable = (name: string): boolean => /(embed_tokens|lm_head)\.weight$/.test(name);
+  return pinned(
+    'dp=2,tp=2',
+    (name) => (isTable(name) ? 'RS(0)' : 'RR'),
+    (name) => (isTable(name) ? 'S(0)S(1)' : 'S(0)R'),
+    'S(0)R',
+    llama(),
+    'S(0)P(sum)',
+  );
+};
+
+/** Feed-forward layers cut over more devices than there are heads of keys and values. */
+export const wideSource = (): Promise<ExportSource> => {
+  const isWide = (name: string): boolean => /(gate|up)_proj\.weight$/.test(name);
+  const isDown = (name: string): boolean => /down_proj\.weight$/.test(name);
+  return pinned(
+    'tp=4',
+    (name) => (isWide(name) ? 'S(0)' : isDown(name) ? 'S(1)' : 'R'),
+    (name) => (isWide(name) ? 'S(1)' : isDown(name) ? 'P(sum)' : 'R'),
+    'R',
+  );
+};
+
 /** Every parameter cut along its first dim, gathered where it is used. */
 export const fsdpSource = (): Promise<ExportSource> =>
   pinned(

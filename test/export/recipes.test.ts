@@ -23,7 +23,14 @@ import {
   type RunRecord,
 } from './config-record.ts';
 import { hashOf } from './jax-record.ts';
-import { fsdpSource, megatronSource, vocabularySource, zeroSource } from './recipe-plans.ts';
+import {
+  fsdpSource,
+  megatronSource,
+  tablesSource,
+  vocabularySource,
+  wideSource,
+  zeroSource,
+} from './recipe-plans.ts';
 
 let tp: ExportSource;
 let fsdp: ExportSource;
@@ -233,6 +240,20 @@ describe('losses', () => {
     const python = text(torchDtensorTarget, turned(), 'parallelize.py');
     expect(python).toContain('"model.model.layers.*.mlp.up_proj": ColwiseParallel()');
     expect(python).toContain('"model.model.layers.*.mlp.other": ColwiseParallel()');
+  });
+});
+
+describe('a recipe that the trainer would not run', () => {
+  test('is not written, whatever is allowed', async () => {
+    const cases = [
+      [await tablesSource(), 'tp=2 cuts the embedding or the head and no weight of a layer'],
+      [await wideSource(), '2 key and value heads do not divide over tensor parallelism of 4'],
+    ] as const;
+    for (const target of ['megatron', 'torchtitan', 'hf', 'deepspeed', 'maxtext']) {
+      expect(() => exportFiles(tp, target, { allowLossy: true })).not.toThrow();
+      for (const [source, why] of cases)
+        expect(() => exportFiles(source, target, { allowLossy: true })).toThrow(why);
+    }
   });
 });
 

@@ -9,6 +9,7 @@ import { headLines } from '../../backend/python-text.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
 import { setOwn } from '../../graph/value.ts';
 import { modelShape } from '../roles/model-shape.ts';
+import { refuseUnsafe } from '../roles/refuse-unsafe.ts';
 import { type PlanRoles, planRoles } from '../roles/roles.ts';
 import { recipeLosses, type Style, tensorStyles } from '../roles/styles.ts';
 
@@ -21,6 +22,7 @@ const STYLES: Readonly<Record<Style, string | undefined>> = {
 
 function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
+  refuseUnsafe(source, roles, 'transformers');
   const { degree } = roles;
   const { plan, losses: planLosses } = tensorPlan(source, roles);
   const losses: ExportLoss[] = [...recipeLosses(roles, source), ...planLosses];

@@ -13,6 +13,7 @@ import type {
   ExportTarget,
 } from '../../backend/target.ts';
 import { modelShape } from '../roles/model-shape.ts';
+import { refuseUnsafe } from '../roles/refuse-unsafe.ts';
 import { type PlanRoles, planRoles } from '../roles/roles.ts';
 import { recipeLosses, type StyledModule, tensorStyles } from '../roles/styles.ts';
 import { zeroStage } from '../roles/zero-stage.ts';
@@ -25,6 +26,7 @@ function pattern(path: string): string {
 
 function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
+  refuseUnsafe(source, roles, 'DeepSpeed');
   const { degree } = roles;
   const { modules, losses: styleLosses } = tensorStyles(roles, source);
   const losses: ExportLoss[] = [...recipeLosses(roles, source, 2), ...styleLosses];

@@ -6,6 +6,7 @@ import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';
 import type { ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
 import { trainerLosses } from '../roles/megatron-layout.ts';
+import { refuseUnsafe } from '../roles/refuse-unsafe.ts';
 import { type MeshRole, planRoles } from '../roles/roles.ts';
 
 const AXES: readonly (readonly [axis: string, role: MeshRole])[] = [
@@ -23,6 +24,7 @@ const RULES =
 
 function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
+  refuseUnsafe(source, roles, 'MaxText');
   const losses = trainerLosses(roles, source, 'MaxText');
   const lines: string[] = [];
   for (const [axis, role] of AXES) {

@@ -8,11 +8,13 @@ import { headLines } from '../../backend/python-text.ts';
 import type { ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
 import { trainerLosses } from '../roles/megatron-layout.ts';
 import { modelShape } from '../roles/model-shape.ts';
+import { refuseUnsafe } from '../roles/refuse-unsafe.ts';
 import { type PlanRoles, planRoles } from '../roles/roles.ts';
 import { zeroStage } from '../roles/zero-stage.ts';
 
 function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
+  refuseUnsafe(source, roles, 'Megatron-LM');
   const losses = trainerLosses(roles, source, 'Megatron', 1);
   const head = [...headLines(source, 'megatron'), ...lossLines(losses)];
   const args = [...parallelArguments(source, roles), ...modelArguments(source, roles)];

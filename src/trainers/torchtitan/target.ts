@@ -6,6 +6,7 @@ import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';
 import type { ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
 import { trainerLosses } from '../roles/megatron-layout.ts';
+import { refuseUnsafe } from '../roles/refuse-unsafe.ts';
 import { type PlanRoles, planRoles } from '../roles/roles.ts';
 
 /**
@@ -25,6 +26,7 @@ function degrees({ degree }: PlanRoles): Readonly<Record<string, number>> {
 
 function write(source: ExportSource): ExportResult {
   const roles = planRoles(source);
+  refuseUnsafe(source, roles, 'torchtitan');
   const losses = trainerLosses(roles, source, 'torchtitan');
   const head = [...headLines(source, 'torchtitan'), ...lossLines(losses)].map(
     (line) => `# ${line}`,

@@ -1,0 +1,52 @@
+/**
+ * Refuses recipes that a trainer would not run, whatever losses are allowed: a mesh dim that cuts
+ * no weight of a layer is no tensor parallelism, and heads are not cut in parts. Sources:
+ * `TransformerConfig` of megatron-core 0.16 (`num_attention_heads`, `num_query_groups`), column and
+ * row parallel layers of torch.distributed.tensor.parallel.
+ */
+import type { ExportSource } from '../../backend/target.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { modelShape } from './model-shape.ts';
+import type { PlanRoles } from './roles.ts';
+
+/** A weight of a repeated layer. */
+const IN_LAYER = /(?:^|\.)(?:layers|h|layer|blocks|block)\.\d+\./;
+
+/** @throws E_EXPORT_LOSS naming the mesh dim, and the command that makes a plan of the trainer */
+export function refuseUnsafe(source: ExportSource, roles: PlanRoles, trainer: string): void {
+  const { mesh, plan } = source;
+  const tensor = roles.roles.flatMap((role, m) => (role === 'tensor' ? [m] : []));
+  const weights = roles.parameters.filter(
+    ({ name, shape }) => IN_LAYER.test(name) && shape.length > 1,
+  );
+  const fail = (what: string): ShardwrightError =>
+    new ShardwrightError('E_EXPORT_LOSS', `${trainer} would not run this plan: ${what}`, {
+      hint:
+        'no flag writes it. The nearest plan that can be written: shardwright plan MODEL --mesh ' +
+        `${plan.request.mesh} --cluster ${plan.cluster} --recipe ` +
+        `${nearestRecipe(source, roles)} -o plan; or export with --target torch.`,
+    });
+  const isWhole = (m: number): boolean => weights.every(({ used }) => used[m] < 0);
+  const idle = weights.length === 0 ? undefined : tensor.find(isWhole);
+  if (idle !== undefined)
+    throw fail(
+      `${mesh.names[idle]}=${mesh.sizes[idle]} cuts the embedding or the head and no ` +
+        'weight of a layer, which is no tensor parallelism',
+    );
+  const degree = roles.degree('tensor');
+  const { heads, keyHeads } = modelShape(source, roles);
+  for (const [what, n] of [
+    ['attention heads', heads],
+    ['key and value heads', keyHeads],
+  ] as const)
+    if (degree > 1 && n !== undefined && n % degree !== 0)
+      throw fail(`${n} ${what} do not divide over tensor parallelism of ${degree}`);
+}
+
+/** The nearest known plan of the mesh: its last dim cuts layers, its first data or states. */
+function nearestRecipe({ mesh }: ExportSource, { roles }: PlanRoles): string {
+  const dims = mesh.sizes.filter((size) => size > 1).length;
+  const isSharded = roles.includes('fsdp');
+  if (dims < 2) return isSharded ? 'fsdp' : 'dp';
+  return isSharded ? 'fsdp+tp' : 'dp+tp';
+}
