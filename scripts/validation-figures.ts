@@ -10,10 +10,11 @@ import { gunzipSync } from 'node:zlib';
 import { format } from 'prettier';
 
 import {
+  engineOf,
   type ErrorFigures,
   type ErrorPool,
   type Fidelity,
-  generationOf,
+  kindOf,
   type MeasuredErrors,
   type Quantiles,
 } from '../src/cost/error-bands.ts';
@@ -28,11 +29,11 @@ import {
   weightedQuantile,
 } from '../src/fidelity/metrics.ts';
 import { type MeasuredRun, parseRuns } from '../src/fidelity/runs.ts';
+import { trainerOfProfile } from '../src/trainers/trainers.ts';
 
 const FILE = fileURLToPath(new URL('../data/validation.json', import.meta.url));
-/** Runs and families that a pool has at least. */
-const LEAST_RUNS = 20;
-const LEAST_FAMILIES = 2;
+/** Runs that a pool has at least: its outer tenths are then a run each. */
+const LEAST_RUNS = 10;
 /** Quantiles of memory errors that are kept. */
 const MEMORY_QUANTILES = 40;
 
@@ -116,31 +117,33 @@ function quantilesOf(rows: readonly Timed[], said: (row: Timed) => number): Quan
 /** Every pool with enough runs, the narrowest first. */
 function poolsOf(rows: readonly Timed[]): ErrorPool[] {
   const keys = rows.map((r) => ({
-    accelerator: generationOf(r.run.system.cluster.accelerator),
+    accelerator: kindOf(r.run.system.cluster.accelerator),
     experts: r.experts,
+    trainer: engineOf(trainerOfProfile(r.run.framework)),
     hosts: r.hosts,
   }));
   const levels = [
+    ['accelerator', 'experts', 'trainer', 'hosts'],
+    ['accelerator', 'experts', 'trainer'],
     ['accelerator', 'experts', 'hosts'],
     ['accelerator', 'experts'],
-    ['experts', 'hosts'],
-    ['experts'],
     [],
   ] as const;
   return levels.flatMap((level) => {
     const masked = keys.map((k) => ({
       accelerator: null,
       experts: null,
+      trainer: null,
       hosts: null,
       ...Object.fromEntries(level.map((part) => [part, k[part]])),
     }));
     return [...new Set(masked.map((m) => JSON.stringify(m)))].sort().flatMap((key): ErrorPool[] => {
       const own = rows.filter((_, i) => JSON.stringify(masked[i]) === key);
       const families = FAMILY_NAMES.filter((name) => own.some((r) => r.family === name));
-      if (own.length < LEAST_RUNS || families.length < LEAST_FAMILIES) return [];
+      if (own.length < LEAST_RUNS) return [];
       return [
         {
-          ...(JSON.parse(key) as Pick<ErrorPool, 'accelerator' | 'experts' | 'hosts'>),
+          ...(JSON.parse(key) as Pick<ErrorPool, 'accelerator' | 'experts' | 'trainer' | 'hosts'>),
           runs: own.length,
           families,
           step: quantilesOf(own, without),

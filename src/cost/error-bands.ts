@@ -28,9 +28,11 @@ export type PricedBy = 'step' | 'calls';
 
 /** Measured runs that are alike in what errors depend on. A part that is null is any. */
 export interface ErrorPool {
-  /** Generation: A100, H100. */
+  /** Kind of device: A100, Hopper. */
   readonly accelerator: string | null;
   readonly experts: boolean | null;
+  /** Id of the trainer whose engine runs the step. */
+  readonly trainer: string | null;
   readonly hosts: 'one' | 'several' | null;
   readonly runs: number;
   readonly families: readonly string[];
@@ -113,6 +115,7 @@ const schema = z.strictObject({
     z.strictObject({
       accelerator: z.string().nullable(),
       experts: z.boolean().nullable(),
+      trainer: z.string().nullable(),
       hosts: z.enum(['one', 'several']).nullable(),
       runs: z.int(),
       families: z.array(z.string()),
@@ -161,31 +164,64 @@ export interface Circumstances {
   readonly accelerator: string;
   readonly experts: boolean;
   readonly hosts: number;
+  /** Id of the trainer; absent: any. */
+  readonly trainer?: string | undefined;
 }
 
-/** The narrowest pool that the circumstances are in. */
-export function nearestPool({ accelerator, experts, hosts }: Circumstances): ErrorPool {
-  const own = {
-    accelerator: generationOf(accelerator),
-    experts,
-    hosts: hosts > 1 ? 'several' : 'one',
-  } as const;
-  const found = fidelity().pools.find(
+/**
+ * The narrowest pool of runs that resemble a question: on its kind of device, with its kind of
+ * model and its trainer; undefined where there are too few.
+ */
+export function nearestPool(circumstances: Circumstances): ErrorPool | undefined {
+  const { accelerator, experts, trainer } = circumstances;
+  const kind = kindOf(accelerator);
+  const hosts = circumstances.hosts > 1 ? 'several' : 'one';
+  return fidelity().pools.find(
     (p) =>
-      (p.accelerator ?? own.accelerator) === own.accelerator &&
-      (p.experts ?? own.experts) === own.experts &&
-      (p.hosts ?? own.hosts) === own.hosts,
+      p.accelerator === kind &&
+      p.experts === experts &&
+      p.trainer === (trainer === undefined ? null : engineOf(trainer)) &&
+      (p.hosts ?? hosts) === hosts,
   );
-  if (found === undefined) throw new Error('data/validation.json has no pool of all runs');
-  return found;
 }
+
+/** Says that no measured run resembles a question. */
+export const NO_RUNS = 'no measured runs of this kind';
 
 /** `dense models on A100, several hosts`, as far as a pool is narrow. */
-export function poolText({ accelerator, experts, hosts }: ErrorPool): string {
+export function poolText({ accelerator, experts, trainer, hosts }: ErrorPool): string {
   const models = experts === null ? 'models' : experts ? 'mixtures of experts' : 'dense models';
   const where = accelerator === null ? ' on any machine' : ` on ${accelerator}`;
   const count = hosts === null ? '' : hosts === 'one' ? ', one host' : ', several hosts';
-  return `${models}${where}${count}`;
+  return `${models}${where}${count}${trainer === null ? '' : ` in ${trainer}`}`;
+}
+
+/** The trainers that run the step of another one: those on Megatron-Core. */
+const ENGINES: Readonly<Record<string, string>> = {
+  'megatron-bridge': 'megatron',
+  nemo: 'megatron',
+};
+
+/** The trainer whose engine runs the step of a trainer. */
+export function engineOf(trainer: string): string {
+  return ENGINES[trainer] ?? trainer;
+}
+
+/** Devices of one architecture. */
+const KINDS: Readonly<Record<string, string>> = {
+  H100: 'Hopper',
+  H200: 'Hopper',
+  GH200: 'Hopper',
+  B200: 'Blackwell',
+  B300: 'Blackwell',
+  GB200: 'Blackwell',
+  GB300: 'Blackwell',
+};
+
+/** `Hopper` of `H200-SXM-141GB`: devices whose errors are alike. */
+export function kindOf(accelerator: string): string {
+  const generation = generationOf(accelerator);
+  return KINDS[generation] ?? generation;
 }
 
 /** Tells whether a model routes tokens to experts, by the names of its parameters. */
@@ -227,7 +263,7 @@ export function largestProbability(): number {
  *
  * @throws E_REQUEST for a probability that the readings do not confirm
  */
-export function bytesWithin(limitBytes: number, probability: number): number {
+export function safePeakBytes(limitBytes: number, probability: number): number {
   const { ratios, readings } = fidelity().memory;
   if (probabilityBelow(0) >= probability) return Infinity;
   const at = ratios.findIndex((_, i) => probabilityBelow(i + 1) >= probability);

@@ -7,6 +7,7 @@ import { checkOptions } from '../errors.ts';
 import { roleName } from '../graph/nodes.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { decode } from '../plan/choice/decode.ts';
 import type { Infeasible } from '../plan/choice/result.ts';
 import { choiceOfPlan } from '../plan/choice/transfer.ts';
 import type { Model } from '../plan/model/model.ts';
@@ -20,7 +21,9 @@ import { Restriction } from '../plan/restrict/restriction.ts';
 import { shardPrepared } from '../plan/shard.ts';
 import { evaluate } from '../solver/check/verify.ts';
 import { excessOver } from '../units.ts';
+import { type StepKeys, stepOfGraph } from './compare/best-plan.ts';
 import { budgetedBytes, type Priced, solveRestricted } from './compare/price.ts';
+import { simulatedSeconds } from './compare/simulated.ts';
 
 /**
  * One edit of a plan: a parameter (the same one of every layer), or the inputs, placed otherwise.
@@ -35,7 +38,8 @@ export interface Edit {
 }
 
 /** A plan against the optimum of its own problem. */
-export interface Audit {
+export interface Audit extends StepKeys {
+  /** All costs one after another, which the proof is about. */
   readonly seconds: number;
   readonly peakBytes: number;
   readonly fits: boolean;
@@ -186,12 +190,19 @@ export async function auditChoice(
   const path = isSame
     ? await new EditPath(prepared, best.choice, { ...options, edits }, deadline).walk(given)
     : { edits: [], end: given };
+  const { request } = prepared.question;
+  const isPeak = holdsPeak(request);
   return {
+    ...stepOfGraph(
+      simulatedSeconds(prepared, choice, decode(model, choice)),
+      isPeak ? peakBytes : undefined,
+      request.memoryBytes ?? model.cluster.memoryBytes,
+    ),
     seconds,
     peakBytes,
     fits: given.fits,
     ...(given.fits ? {} : { overBytes: peakBytes - budgetBytes }),
-    holds: holdsPeak(prepared.question.request) ? 'peak' : 'states',
+    holds: isPeak ? 'peak' : 'states',
     optimumSeconds: objective.seconds,
     optimumPeakBytes: memory.peakBytes,
     bound: proof.bound,

@@ -5,7 +5,7 @@
 
 import { peakOf } from '../cost/memory/peak.ts';
 import { zeroStateBytes } from '../cost/memory/state-bytes.ts';
-import { decode, stateMemory } from '../plan/choice/decode.ts';
+import { decode, type Decoded, stateMemory } from '../plan/choice/decode.ts';
 import { planMemoryTimeline } from '../plan/choice/timeline.ts';
 import type { Model } from '../plan/model/model.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
@@ -25,26 +25,43 @@ export function zeroFromData(
   { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
   choice: Int32Array,
   stage: 1 | 2,
-): { readonly seconds: number; readonly communicationSeconds: number; readonly peakBytes: number } {
+): {
+  readonly seconds: number;
+  readonly communicationSeconds: number;
+  readonly peakBytes: number;
+  /** The calls and collectives of the step. */
+  readonly step: Pick<Decoded, 'nodes' | 'outputs'>;
+} {
   const { collectives, graph, flow, space } = model;
   const decoded = decode(model, choice);
   let change = 0;
-  const replace = (moves: (typeof decoded.nodes)[number]['redistributions']): void => {
-    for (const move of moves)
-      for (const { kind, meshDims, bytes, seconds } of move.collectives) {
-        if (kind !== 'all_reduce') continue;
+  type Moves = Decoded['nodes'][number]['redistributions'];
+  const scattered = (moves: Moves): Moves =>
+    moves.map((move) => ({
+      ...move,
+      collectives: move.collectives.flatMap((collective) => {
+        const { kind, meshDims, bytes, seconds } = collective;
+        if (kind !== 'all_reduce') return [collective];
         const dims = space.mesh.resolve(meshDims);
-        const split =
-          collectives.seconds('reduce_scatter', bytes, dims) +
-          collectives.seconds('all_gather', bytes, dims);
-        change += (split - seconds) * (move.times ?? 1);
-      }
-  };
-  decoded.nodes.forEach((node, n) => {
-    if (graph.nodes[n].kind === 'call' && flow.phases[n] !== 'forward')
-      replace(node.redistributions);
-  });
-  for (const output of decoded.outputs) if (output.role === 'grad') replace(output.redistributions);
+        const parts = (['reduce_scatter', 'all_gather'] as const).map((part) => ({
+          ...collective,
+          kind: part,
+          seconds: collectives.seconds(part, bytes, dims),
+        }));
+        change += (parts[0].seconds + parts[1].seconds - seconds) * (move.times ?? 1);
+        return parts;
+      }),
+    }));
+  const nodes = decoded.nodes.map((node, n) =>
+    graph.nodes[n].kind === 'call' && flow.phases[n] !== 'forward'
+      ? { ...node, redistributions: scattered(node.redistributions) }
+      : node,
+  );
+  const outputs = decoded.outputs.map((output) =>
+    output.role === 'grad'
+      ? { ...output, redistributions: scattered(output.redistributions) }
+      : output,
+  );
   let stateBytes = 0;
   for (const [n, state] of model.stateBytes) {
     const local = state.localElements[choice[model.nodeVariable[n]]];
@@ -56,6 +73,7 @@ export function zeroFromData(
   return {
     seconds,
     communicationSeconds: decoded.communicationSeconds + change,
+    step: { nodes, outputs },
     peakBytes: holdsPeak(request)
       ? zeroPeak(model, choice, stage)
       : Math.min(stateBytes, stateMemory(model, choice).peakBytes),

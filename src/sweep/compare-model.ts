@@ -154,6 +154,7 @@ async function concluded(
     experts: config.architecture.routed !== undefined,
     cost: question.cost,
     by: 'step',
+    trainer: question.trainer,
     trains: true,
     memoryBytes: question.memoryBytes,
   });

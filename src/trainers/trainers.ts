@@ -80,3 +80,10 @@ export function trainerNamed(name: string, flag: string): AskedTrainer {
   if (profile === undefined) throw internalError(`no profile of ${trainer.id}`);
   return { trainer, profile };
 }
+
+/** Id of the trainer of a profile. */
+export function trainerOfProfile(profile: FrameworkName): string {
+  const trainer = TRAINERS.find(({ software }) => Object.hasOwn(software, profile));
+  if (trainer === undefined) throw internalError(`no trainer has ${profile}`);
+  return trainer.id;
+}

@@ -34,7 +34,8 @@ const WITHOUT_UNIT = new Set(
   INTRA_EFFICIENCY INTER_EFFICIENCY devicesPerTray usedPerHost hostSize idleDevices heldDevices oversubscription amount pue
   tokens steps goodput tokensPerStep tokensPerCurrency accelerators chips_per_host nvlink_domain accelerators_per_tray
   HEADROOM headroomOf p10 p50 p90 runs memoryRuns bias rank fitProbability weightedQuantile
-  part share processorsOf stateOf patience`.split(/\s+/),
+  part share processorsOf stateOf patience largestProbability headroom
+  node lastForward firstBackward`.split(/\s+/),
 );
 
 /**

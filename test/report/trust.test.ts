@@ -10,7 +10,7 @@ import { trustOf } from '../../src/report/analysis/measured.ts';
 const near = (accelerator: string, experts: boolean, hosts = 1): ReturnType<typeof trustOf> =>
   trustOf({ accelerator, experts, hosts });
 
-describe('11.1 how far to trust: the bundled errors of the model that decides', () => {
+describe('how far to trust: the bundled errors of the model that decides', () => {
   const predictions = publicPredictions();
 
   it('are those of the public runs (otherwise: npx tsx scripts/validation-figures.ts)', () => {
@@ -73,7 +73,7 @@ describe('11.1 how far to trust: the bundled errors of the model that decides', 
     expect(near('MI300X-192GB', false).nearest).toEqual([]);
   });
 
-  it('the pool is the narrowest that the circumstances are in', () => {
+  it('the pool is the narrowest of the kind of device, model and trainer, and none where no run is of that kind', () => {
     expect(near('A100-SXM4-80GB', false, 4).pool).toMatchObject({
       accelerator: 'A100',
       experts: false,
@@ -83,10 +83,11 @@ describe('11.1 how far to trust: the bundled errors of the model that decides', 
       accelerator: 'A100',
       experts: false,
     });
-    // No run of an MI300X: dense models anywhere.
-    expect(near('MI300X-192GB', false, 2).pool).toMatchObject({
-      accelerator: null,
-      experts: false,
-    });
+    // H100 and H200 are of one architecture, and so are B200 and GB300.
+    expect(near('H200-SXM-141GB', false, 2).pool).toEqual(near('H100-SXM5-80GB', false, 2).pool);
+    expect(near('GB300-288GB', true).pool).toEqual(near('B200-SXM-180GB', true).pool);
+    // No run of an MI300X, and none of experts on an A100.
+    expect(near('MI300X-192GB', false, 2).pool).toBeNull();
+    expect(near('A100-SXM4-80GB', true, 2).pool).toBeNull();
   });
 });

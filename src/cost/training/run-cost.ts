@@ -13,10 +13,15 @@
 import type { Operation, Price } from '../hardware/operation.ts';
 import type { Allocation } from '../hardware/topology.ts';
 
+/** Eight of ten measured values lie between these. */
+export type Band = readonly [p10: number, p90: number];
+
 /** A run as it is asked about. */
 export interface RunQuestion {
   readonly devices: number;
   readonly stepSeconds: number;
+  /** The range of measured steps; absent or null where none is known. */
+  readonly stepBand?: Band | null | undefined;
   readonly tokensPerStep: number;
   /** Tokens of the whole run. */
   readonly tokens: number;
@@ -32,12 +37,16 @@ export interface RunCost {
   readonly stepsSeconds: number;
   /** With checkpoints, lost work and restarts. */
   readonly wallSeconds: number;
+  /** The range of it, as measured steps have it; null where no runs of this kind were measured. */
+  readonly wallSecondsBand?: Band | null;
   /** Share of the wall time that the steps are, 0..1. */
   readonly goodput: number;
   /** Hours of all devices that are held, with idle ones of their trays and hosts. */
   readonly deviceHours: number;
   /** Absent where no price is known. */
   readonly price?: Price;
+  /** The range of its amount; absent where no price is known. */
+  readonly priceBand?: Band | null;
   /** Absent where no rated power is known. */
   readonly energyMegawattHours?: number;
   readonly tokensPerSecond: number;
@@ -89,6 +98,7 @@ export function goodput(
 export function runCost({
   devices,
   stepSeconds,
+  stepBand = null,
   tokensPerStep,
   tokens,
   allocation,
@@ -115,6 +125,11 @@ export function runCost({
   const wallSeconds = stepsSeconds / share;
   const deviceHours = (allocation.heldDevices * wallSeconds) / HOUR;
   const { pricePerDeviceHour: each } = operation;
+  // All of a run grows with its steps.
+  const bandOf = (value: number): Band | null =>
+    stepBand === null
+      ? null
+      : [(value * stepBand[0]) / stepSeconds, (value * stepBand[1]) / stepSeconds];
   const amount = each === undefined ? undefined : each.amount * deviceHours;
   const watts = allocatedWatts(allocation, operation, assumptions);
   return {
@@ -122,11 +137,16 @@ export function runCost({
     steps,
     stepsSeconds,
     wallSeconds,
+    wallSecondsBand: bandOf(wallSeconds),
     goodput: share,
     deviceHours,
     ...(each === undefined || amount === undefined
       ? {}
-      : { price: { amount, currency: each.currency }, tokensPerCurrency: tokens / amount }),
+      : {
+          price: { amount, currency: each.currency },
+          priceBand: bandOf(amount),
+          tokensPerCurrency: tokens / amount,
+        }),
     ...(watts === undefined ? {} : { energyMegawattHours: (watts * wallSeconds) / HOUR / 1e6 }),
     tokensPerSecond: tokens / wallSeconds,
     betweenFailuresSeconds,

@@ -4,7 +4,7 @@
  * are those of measured runs (`cost/error-bands.ts`).
  */
 
-import { bytesWithin } from '../../cost/error-bands.ts';
+import { fitProbability, safePeakBytes } from '../../cost/error-bands.ts';
 import { type Cluster, type MemoryLimits, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import type { ComparedPlan, Comparison, RiskierPlan } from './comparison.ts';
 
@@ -32,25 +32,62 @@ export function memoryBounds(
   const { memoryBytes = cluster.memoryBytes, risk } = limits;
   const budgetBytes = usableMemoryBytes(cluster, limits);
   if (risk === undefined) return { budgetBytes, safeBytes: budgetBytes };
-  return { budgetBytes, safeBytes: Math.min(budgetBytes, bytesWithin(memoryBytes, risk)) };
+  return { budgetBytes, safeBytes: Math.min(budgetBytes, safePeakBytes(memoryBytes, risk)) };
+}
+
+/** Keys that each answer about one plan has. */
+export interface StepKeys {
+  /** The wall clock of a step, with communication beside compute. */
+  readonly stepSeconds: number;
+  /** Seconds of eight of ten measured steps; null where no runs of this kind were measured. */
+  readonly stepBand: readonly [p10: number, p90: number] | null;
+  /** Probability that the peak stays within the device; null where it is not known. */
+  readonly fitProbability: number | null;
+  /** Id of the trainer whose step it is. */
+  readonly trainer: string;
+}
+
+/**
+ * The keys of a plan of a graph: its step is that of our own PyTorch program, as the simulator
+ * plays it, of which no runs were measured.
+ *
+ * @param peakBytes undefined where states alone are counted
+ */
+export function stepOfGraph(
+  stepSeconds: number,
+  peakBytes: number | undefined,
+  limitBytes: number,
+): StepKeys {
+  return {
+    stepSeconds,
+    stepBand: null,
+    fitProbability: peakBytes === undefined ? null : fitProbability(peakBytes, limitBytes),
+    trainer: 'shardwright',
+  };
 }
 
 /** The figures that rank a plan. */
 interface Ranked {
+  readonly stepSeconds?: number;
   readonly seconds: number;
   readonly peakBytes: number;
 }
 
+/** The step time of a plan: what ranks it and what is shown as its time. */
+export function stepTime({ stepSeconds, seconds }: Omit<Ranked, 'peakBytes'>): number {
+  return stepSeconds ?? seconds;
+}
+
 /**
- * Orders plans, the best first: those within the safe bytes by seconds, then the others by bytes,
+ * Orders plans, the best first: those within the safe bytes by step time, then the others by bytes,
  * the safest first. Of equals it says 0.
  */
 export function byRank(safeBytes: number): (a: Ranked, b: Ranked) => number {
   return (a, b) => {
     const isSafe = a.peakBytes <= safeBytes;
     if (isSafe !== b.peakBytes <= safeBytes) return isSafe ? -1 : 1;
-    const [seconds, bytes] = [a.seconds - b.seconds, a.peakBytes - b.peakBytes];
-    return isSafe ? seconds || bytes : bytes || seconds;
+    const [time, bytes] = [stepTime(a) - stepTime(b), a.peakBytes - b.peakBytes];
+    return isSafe ? time || bytes : bytes || time;
   };
 }
 
@@ -85,10 +122,12 @@ export function riskierOf(
   comparison: Comparison,
   known: readonly RiskierPlan[] = [],
 ): RiskierPlan | undefined {
-  const bestSeconds = bestPlan(comparison)?.seconds;
+  const best = bestPlan(comparison);
+  const bestSeconds = best === undefined ? undefined : stepTime(best);
   const listed = comparison.plans.flatMap((p) => {
-    const { plan, mesh, seconds, peakBytes, fits, fitProbability } = p;
-    return !fits || isSafe(p, comparison) || fitProbability === undefined
+    const { plan, mesh, peakBytes, fits, fitProbability } = p;
+    const seconds = stepTime(p);
+    return !fits || isSafe(p, comparison) || typeof fitProbability !== 'number'
       ? []
       : [{ plan, mesh, seconds, peakBytes, fitProbability }];
   });

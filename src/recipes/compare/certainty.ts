@@ -9,12 +9,13 @@ import {
   fidelity,
   fitProbability,
   nearestPool,
+  NO_RUNS,
   poolText,
   type PricedBy,
 } from '../../cost/error-bands.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { defined } from '../../defined.ts';
-import { bestPlan, isSafe, riskierOf } from './best-plan.ts';
+import { bestPlan, isSafe, riskierOf, stepTime } from './best-plan.ts';
 import type { Certainty, ComparedPlan, Comparison } from './comparison.ts';
 
 interface Asked {
@@ -22,6 +23,8 @@ interface Asked {
   readonly experts: boolean;
   readonly cost: string;
   readonly by: PricedBy;
+  /** Id of the trainer that is asked for; absent: none is, and runs of all resemble it. */
+  readonly trainer?: string | undefined;
   /** True if the program is a training step; no other was measured. */
   readonly trains: boolean;
   /** Memory that somebody set as the budget; absent: all that the driver reports. */
@@ -43,15 +46,20 @@ const SIMPLER = [
 
 /** The comparison with the certainty of its figures; as it was where no measured run tells. */
 export function withCertainty(comparison: Comparison, asked: Asked): Comparison {
-  const { cluster, experts, cost, by, trains, memoryBytes } = asked;
+  const { cluster, experts, cost, by, trains, memoryBytes, trainer } = asked;
   const limit = memoryBytes ?? cluster.memoryBytes;
   const fits =
     comparison.holds === 'states'
       ? undefined
       : (bytes: number): number => fitProbability(bytes, limit);
-  const likely = ({ peakBytes }: ComparedPlan): Pick<ComparedPlan, 'fitProbability'> =>
-    fits === undefined ? {} : { fitProbability: fits(peakBytes) };
-  const plans = comparison.plans.map((plan) => withFields(plan, likely(plan)));
+  const plans = comparison.plans.map((plan) =>
+    withFields(plan, {
+      stepSeconds: stepTime(plan),
+      stepBand: null,
+      trainer: trainer ?? 'shardwright',
+      fitProbability: fits?.(plan.peakBytes) ?? null,
+    }),
+  );
   const known = comparison.riskier === undefined ? [] : [comparison.riskier];
   const riskier = riskierOf({ ...comparison, plans }, known);
   const sure = { ...comparison, plans, ...defined({ riskier }) };
@@ -63,11 +71,14 @@ export function withCertainty(comparison: Comparison, asked: Asked): Comparison 
         : 'no band: only training steps were measured',
     };
   const hosts = comparison.devices > cluster.devicesPerHost ? 2 : 1;
-  const pool = nearestPool({ accelerator: cluster.accelerator, experts, hosts });
+  const pool = nearestPool({ accelerator: cluster.accelerator, experts, hosts, trainer });
+  if (pool === undefined) return { ...sure, unsure: NO_RUNS };
   const { p10, p90 } = pool[by];
-  const banded = plans.map((plan) =>
-    withFields(plan, { secondsBand: [plan.seconds * p10, plan.seconds * p90] }),
-  );
+  const banded = plans.map((plan) => {
+    const secondsBand = [plan.seconds * p10, plan.seconds * p90] as const;
+    // Runs were set against sums of calls and against composed steps, not against played ones.
+    return withFields(plan, { secondsBand, ...(by === 'step' ? { stepBand: secondsBand } : {}) });
+  });
   const { pairs } = fidelity();
   const figures = {
     p10,
@@ -122,8 +133,10 @@ function tiesOf(
  * measured pairs confirm nine times in ten.
  */
 function tiedPlans(comparison: Comparison, share: number): ComparedPlan[] {
-  const most = (bestPlan(comparison)?.seconds ?? -Infinity) * (1 + share);
-  return comparison.plans.filter((p) => isSafe(p, comparison) && p.seconds <= most);
+  const best = bestPlan(comparison);
+  if (best === undefined) return [];
+  const most = stepTime(best) * (1 + share);
+  return comparison.plans.filter((p) => isSafe(p, comparison) && stepTime(p) <= most);
 }
 
 /** The simpler plan first, by the order of `SIMPLER`. */
@@ -150,6 +163,6 @@ function complexity(plan: ComparedPlan): number[] {
     Number(plan.origin === 'ilp'),
     Math.max(0, ...parts.map((part) => STATES.indexOf(part))),
     Number((plan.layout?.unitsAgain ?? 0) > 0),
-    plan.seconds,
+    stepTime(plan),
   ];
 }

@@ -411,7 +411,7 @@ function keepOptimum(
     origin: 'ilp',
     mesh,
     seconds: objective.seconds,
-    simulatedSeconds: simulatedSeconds(result.prepared, result.choice, result.plan),
+    ...stepOf(simulatedSeconds(result.prepared, result.choice, result.plan)),
     communicationSeconds: objective.communicationSeconds,
     peakBytes: memory.peakBytes,
     fits: true,
@@ -519,9 +519,9 @@ function rawPlan(
 ): RawPlan {
   const decoded = decode(prepared.model, choice);
   const { communicationSeconds } = decoded;
-  const figures =
+  const { step, ...figures } =
     stage === undefined
-      ? { seconds, communicationSeconds, peakBytes }
+      ? { seconds, communicationSeconds, peakBytes, step: decoded }
       : zeroFromData(prepared, choice, stage);
   const over = figures.peakBytes - budgetBytes;
   return {
@@ -532,11 +532,12 @@ function rawPlan(
     fits: over <= 0,
     ...(over > 0 ? { overBytes: over } : {}),
     choice: stage === undefined,
-    ...(stage === undefined
-      ? {
-          simulatedSeconds: simulatedSeconds(prepared, choice, decoded),
-          traffic: trafficOf(prepared.model, decoded, recipe.axes),
-        }
-      : {}),
+    ...stepOf(simulatedSeconds(prepared, choice, step)),
+    traffic: trafficOf(prepared.model, step, recipe.axes),
   };
+}
+
+/** The step of a plan of a graph is the one that the simulator plays. */
+function stepOf(seconds: number): Pick<RawPlan, 'stepSeconds' | 'simulatedSeconds'> {
+  return { stepSeconds: seconds, simulatedSeconds: seconds };
 }

@@ -16,12 +16,21 @@ export interface ComparedPlan {
   readonly plan: string;
   readonly origin: 'ilp' | 'zoo';
   readonly mesh: string;
+  /**
+   * The step time by which plans rank: the wall clock of a step, with communication beside compute.
+   * Absent in comparisons of earlier versions.
+   */
+  readonly stepSeconds?: number;
+  /**
+   * Seconds between which eight of ten measured steps lie; null where no runs of this kind were
+   * measured.
+   */
+  readonly stepBand?: readonly [p10: number, p90: number] | null;
+  /** The trainer whose step is priced, by its id; of a graph `shardwright`. */
+  readonly trainer?: string;
   /** All costs one after another; for a model by name the composed step, with its overlap. */
   readonly seconds: number;
-  /**
-   * The overlapped step, as `simulate` plays it; absent for plans that are priced outside the
-   * planning problem, and for models by name.
-   */
+  /** The overlapped step, as `simulate` plays it; absent for models by name. */
   readonly simulatedSeconds?: number;
   readonly communicationSeconds: number;
   readonly peakBytes: number;
@@ -31,10 +40,10 @@ export interface ComparedPlan {
   /** Seconds between which eight of ten measured steps lie; absent where no measured run tells. */
   readonly secondsBand?: readonly [p10: number, p90: number];
   /**
-   * Probability that the peak stays within the device, by measured readings; absent where states
+   * Probability that the peak stays within the device, by measured readings; null where states
    * alone are counted.
    */
-  readonly fitProbability?: number;
+  readonly fitProbability?: number | null;
   /** False for ZeRO-1 and ZeRO-2, which are priced outside the planning problem. */
   readonly choice: boolean;
   /**
@@ -272,7 +281,10 @@ export interface AskedLayout {
   readonly tokensPerSecond: number;
   readonly peakBytes: number;
   readonly fits: boolean;
-  /** The field of `ComparedPlan`. */
+  /** The fields of `ComparedPlan`. */
+  readonly stepSeconds?: number;
+  readonly stepBand?: readonly [p10: number, p90: number] | null;
+  readonly trainer?: string;
   readonly secondsBand?: readonly [p10: number, p90: number];
   readonly fitProbability?: number;
   readonly computeSeconds: number;

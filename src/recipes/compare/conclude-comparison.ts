@@ -6,7 +6,7 @@
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { bytesText, excessOver, probabilityText } from '../../units.ts';
-import { bestOf, byRank, type MemoryBounds, riskierOf, safestOf } from './best-plan.ts';
+import { bestOf, byRank, type MemoryBounds, riskierOf, safestOf, stepTime } from './best-plan.ts';
 import { certaintyOfWhole } from './certainty.ts';
 import { mergedPadding } from './compared-padding.ts';
 import type { ComparedMesh, ComparedPlan, Comparison, RefusedPlan } from './comparison.ts';
@@ -44,17 +44,20 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
     return { name, ...p };
   });
   const best = bestOf(named, safeBytes);
-  const dominatorOf = dominators(named);
-  const plans = named.map((p): ComparedPlan => {
+  const points = named.map((p) => ({ ...p, seconds: stepTime(p) }));
+  const dominatorOf = dominators(points);
+  const plans = named.map((p, i): ComparedPlan => {
     if (p === best) return p;
     if (p.overBytes !== undefined)
       return { ...p, why: `does not fit: ${bytesText(p.overBytes)} over the budget` };
     if (p.peakBytes > safeBytes) return { ...p, why: lessSurely(p, { safeBytes, risk }) };
-    const more = best === undefined ? 0 : excessOver(best.seconds, p.seconds);
-    const beater = dominatorOf(p);
+    const more = best === undefined ? 0 : excessOver(stepTime(best), stepTime(p));
+    const beater = dominatorOf(points[i]);
     const extra = best === undefined ? 0 : p.communicationSeconds - best.communicationSeconds;
     const cause =
-      extra > (p.seconds - (best?.seconds ?? 0)) / 2 ? 'mostly communication' : 'mostly compute';
+      extra > (stepTime(p) - (best === undefined ? 0 : stepTime(best))) / 2
+        ? 'mostly communication'
+        : 'mostly compute';
     const parts = [
       more === 0 ? 'equal seconds' : `${(more * 100).toPrecision(3)} % slower, ${cause}`,
     ];
@@ -79,7 +82,7 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
     meshes: found.meshes,
     best: best?.name ?? null,
     ...safestOf(named, best),
-    pareto: paretoFront(named),
+    pareto: paretoFront(points),
     ...(ranking.length > 0 ? { simulatedRanking: ranking } : {}),
     ...defined({ stopped: found.stopped }),
   };

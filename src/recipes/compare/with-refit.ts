@@ -12,10 +12,10 @@ export function withRefit(comparison: Comparison, refit: Refit): Comparison {
   return {
     ...comparison,
     refit,
-    plans: comparison.plans.map((plan) => ({
-      ...plan,
-      secondsBand: [plan.seconds * range.p10, plan.seconds * range.p90] as const,
-    })),
+    plans: comparison.plans.map((plan) => {
+      const secondsBand = [plan.seconds * range.p10, plan.seconds * range.p90] as const;
+      return { ...plan, secondsBand, stepBand: secondsBand };
+    }),
     certainty: {
       ...certainty,
       ...range,

@@ -20,7 +20,7 @@ export interface Trust {
   readonly about: string;
   readonly source: string;
   /** Measured runs that are alike in what errors depend on. */
-  readonly pool: ErrorPool;
+  readonly pool: ErrorPool | null;
   readonly families: readonly FamilyErrors[];
   /**
    * Errors on the plan's accelerator, or on its generation; empty where no run was measured on it.
@@ -42,7 +42,7 @@ export function trustOf(circumstances: Circumstances): Trust {
   return {
     about,
     source,
-    pool: nearestPool(circumstances),
+    pool: nearestPool(circumstances) ?? null,
     families,
     nearest: [...near].sort((a, b) => distance(a) - distance(b) || b.runs - a.runs),
     others: rows.filter((r) => !near.includes(r)),

@@ -9,6 +9,7 @@ import {
   fitProbability,
   hasExperts,
   nearestPool,
+  NO_RUNS,
   poolText,
 } from '../../cost/error-bands.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
@@ -77,6 +78,7 @@ export function stagesBandText(plan: Plan, seconds: number): string {
   const { cost, cluster } = plan.request;
   if (cost !== 'nccl') return `no range: ${NOT_MEASURED}`;
   const pool = nearestPool(circumstancesOf(plan, loadCluster(cluster)));
+  if (pool === undefined) return `no range: ${NO_RUNS}`;
   return (
     `${rangeText(seconds, pool.calls)} in eight of ten measured steps (${poolText(pool)}: ` +
     `${countedText(pool.runs, 'run')})`
@@ -156,7 +158,8 @@ export function riskTexts(c: Comparison): string[] {
   return [...nearest, ...note];
 }
 
-function riskierText({
+/** A faster, riskier plan in a sentence. */
+export function riskierText({
   plan,
   mesh,
   settings,
@@ -173,7 +176,7 @@ function riskierText({
 }
 
 /** `fits with 57 %: --risk 57% takes it`. */
-function fitsWithText(probability: number): string {
+export function fitsWithText(probability: number): string {
   const risk = Math.floor(100 * probability);
   return `fits with ${probabilityText(probability)}: --risk ${risk}% takes it`;
 }

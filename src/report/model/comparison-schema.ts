@@ -39,6 +39,9 @@ export const checkpointSchema = z.union([
   z.templateLiteral([z.enum(RECOMPUTE_MODULES), '+', z.string()]),
 ]);
 
+/** A range, low and high. */
+const band = z.tuple([z.number().nonnegative(), z.number().nonnegative()]);
+
 /** The layout of a plan that was composed from priced layers. */
 const layout = z.looseObject({
   computeSeconds: z.number(),
@@ -90,9 +93,6 @@ const traffic = z.looseObject({
   exposedSeconds: z.number().exactOptional(),
 });
 
-/** Seconds, low and high. */
-const band = z.tuple([z.number().nonnegative(), z.number().nonnegative()]);
-
 const certainty = z.looseObject({
   p10: z.number().nonnegative(),
   p90: z.number().nonnegative(),
@@ -107,11 +107,19 @@ const certainty = z.looseObject({
   order: z.array(z.string()),
 });
 
+/** Keys that every answer has for a step: its time, the range of that, the trainer. */
+export const stepKeys = {
+  stepSeconds: z.number().nonnegative().exactOptional(),
+  stepBand: band.nullable().exactOptional(),
+  trainer: z.string().exactOptional(),
+};
+
 const plan = z.looseObject({
   name: z.string(),
   plan: z.string(),
   origin: z.enum(['ilp', 'zoo']),
   mesh: z.string(),
+  ...stepKeys,
   seconds: z.number(),
   simulatedSeconds: z.number().nonnegative().exactOptional(),
   communicationSeconds: z.number(),
@@ -119,7 +127,7 @@ const plan = z.looseObject({
   fits: z.boolean(),
   overBytes: z.number().exactOptional(),
   secondsBand: band.exactOptional(),
-  fitProbability: z.number().min(0).max(1).exactOptional(),
+  fitProbability: z.number().min(0).max(1).nullable().exactOptional(),
   choice: z.boolean(),
   proof: z
     .looseObject({
@@ -182,7 +190,7 @@ const whatIf = z.looseObject({
   next: z.string().exactOptional(),
 });
 
-const riskier = z.looseObject({
+export const riskierSchema = z.looseObject({
   plan: z.string(),
   mesh: z.string(),
   settings: z.string().exactOptional(),
@@ -221,9 +229,11 @@ export const runSchema = z.looseObject({
   steps: z.number().positive(),
   stepsSeconds: z.number().nonnegative(),
   wallSeconds: z.number().nonnegative(),
+  wallSecondsBand: band.nullable().exactOptional(),
   goodput: z.number().min(0).max(1),
   deviceHours: z.number().nonnegative(),
   price: z.looseObject({ amount: z.number().nonnegative(), currency: z.string() }).exactOptional(),
+  priceBand: band.nullable().exactOptional(),
   energyMegawattHours: z.number().nonnegative().exactOptional(),
   tokensPerSecond: z.number().nonnegative(),
   tokensPerCurrency: z.number().nonnegative().exactOptional(),
@@ -259,6 +269,7 @@ const asked = z.looseObject({
     .exactOptional(),
   name: z.string(),
   mesh: z.string(),
+  ...stepKeys,
   seconds: z.number().nonnegative(),
   tokensPerSecond: z.number().nonnegative(),
   peakBytes: z.number().nonnegative(),
@@ -311,7 +322,7 @@ const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
   safeBytes: z.number().nonnegative().exactOptional(),
   best: z.string().nullable(),
   safest: z.string().exactOptional(),
-  riskier: riskier.exactOptional(),
+  riskier: riskierSchema.exactOptional(),
   held: allocationSchema.exactOptional(),
   pareto: z.array(z.string()),
   simulatedRanking: z.array(z.string()).exactOptional(),

@@ -7,9 +7,17 @@ import * as z from 'zod';
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Planning } from '../../sweep/planning/planning.ts';
-import { allocationSchema, checkpointSchema, runSchema } from './comparison-schema.ts';
+import {
+  allocationSchema,
+  checkpointSchema,
+  riskierSchema,
+  runSchema,
+  stepKeys,
+} from './comparison-schema.ts';
 
 const count = z.int().positive();
+
+const probability = z.number().min(0).max(1).nullable();
 
 const point = z.looseObject({
   model: z.string(),
@@ -18,12 +26,19 @@ const point = z.looseObject({
   sequence: count,
   globalBatch: count,
   budgetBytes: z.number().nonnegative(),
+  risk: z.number().min(0).max(1).exactOptional(),
+  safest: z
+    .looseObject({ plan: z.string(), mesh: z.string(), fitProbability: probability })
+    .exactOptional(),
+  riskier: riskierSchema.exactOptional(),
   best: z
     .looseObject({
       plan: z.string(),
       mesh: z.string(),
+      ...stepKeys,
       seconds: z.number().positive(),
       peakBytes: z.number().nonnegative(),
+      fitProbability: probability.exactOptional(),
       tokensPerSecond: z.number().positive(),
       tokensPerSecondPerDevice: z.number().positive(),
       mfu: z.number().nonnegative(),

@@ -1,5 +1,6 @@
 /** Makes the sections that list the plans, the meshes and the refusals of a comparison. */
 
+import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../../recipes/compare/comparison.ts';
 import { shownFront } from '../../recipes/compare/pareto.ts';
 import { bytesText, countText, probabilityText } from '../../units.ts';
@@ -32,17 +33,13 @@ interface Twins {
 function foldedTwins(plans: readonly ComparedPlan[], best: ComparedPlan | undefined): Twins[] {
   const groups = new Map<string, ComparedPlan[]>();
   for (const p of plans) {
-    const key = `${p.seconds} ${p.communicationSeconds} ${p.peakBytes} ${p.simulatedSeconds ?? ''}`;
+    const key = `${stepTime(p)} ${p.seconds} ${p.communicationSeconds} ${p.peakBytes}`;
     const known = groups.get(key);
     if (known === undefined) groups.set(key, [p]);
     else if (p === best) known.unshift(p);
     else known.push(p);
   }
   return [...groups.values()].map(([first, ...others]) => ({ first, others }));
-}
-
-function bestPlan({ plans, best }: Comparison): ComparedPlan | undefined {
-  return plans.find(({ name }) => name === best);
 }
 
 /** Rows that a document shows: the fastest, and those of the front. */
@@ -85,7 +82,7 @@ function drawnPlans(c: Comparison): ComparedPlan[] {
   return [...c.plans]
     .sort((a, b) => Number(front.has(b.name)) - Number(front.has(a.name)))
     .filter((p) => {
-      const key = `${p.seconds} ${p.peakBytes}`;
+      const key = `${stepTime(p)} ${p.peakBytes}`;
       if (figures.has(key) && p !== best) return false;
       figures.add(key);
       return true;
@@ -99,7 +96,7 @@ function planFigure(c: Comparison, drawn: readonly ComparedPlan[]): Block {
   const best = bestPlan(c);
   const points = drawn.map((p): PlanPoint => ({
     name: `${p.name} on ${p.mesh}`,
-    seconds: p.seconds,
+    seconds: stepTime(p),
     bytes: p.peakBytes,
     fits: p.fits,
     chosen: p === best,
@@ -129,18 +126,18 @@ function planColumns(c: Comparison, drawn: readonly ComparedPlan[]): PlanColumn[
     column('No.', 'number', (twins) => numberCell(twins, numbers)),
     column('Plan', 'keep', twinText),
     column('Mesh', 'keep', ({ first }) => first.mesh),
-    column('Step time', 'number', ({ first }) => seconds(first.seconds)),
-    ...(c.plans.some((p) => p.simulatedSeconds !== undefined)
-      ? [column('Simulated', 'number', ({ first }) => simulatedCell(first))]
+    column('Step time', 'number', ({ first }) => seconds(stepTime(first))),
+    ...(c.question === undefined
+      ? [column('Call by call', 'number', ({ first }) => seconds(first.seconds))]
       : []),
     column('Communication', 'number', ({ first }) => seconds(first.communicationSeconds)),
     column('Slower by', 'number', ({ first }) =>
       best === undefined
         ? '–'
-        : { text: slowerText(first.seconds, best.seconds), value: first.seconds },
+        : { text: slowerText(stepTime(first), stepTime(best)), value: stepTime(first) },
     ),
     column(memoryWords(c).head, 'number', ({ first }) => bytes(first.peakBytes)),
-    ...(c.plans.some((p) => p.fitProbability !== undefined)
+    ...(c.plans.some((p) => typeof p.fitProbability === 'number')
       ? [column('Fits with', 'number', ({ first }) => fitCell(first))]
       : []),
     column('Standing', undefined, ({ first }) =>
@@ -158,12 +155,8 @@ function numberCell(
   return number === undefined ? '' : { text: String(number), value: number };
 }
 
-function simulatedCell({ simulatedSeconds }: ComparedPlan): Cell | string {
-  return simulatedSeconds === undefined ? '–' : seconds(simulatedSeconds);
-}
-
 function fitCell({ fitProbability }: ComparedPlan): Cell | string {
-  return fitProbability === undefined
+  return typeof fitProbability !== 'number'
     ? '–'
     : { text: probabilityText(fitProbability), value: fitProbability };
 }

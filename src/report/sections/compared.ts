@@ -1,7 +1,7 @@
 /** Takes a comparison and gives its report: title, sections and the value as it was read. */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
-import { bestPlan, bestRecipe } from '../../recipes/compare/best-plan.ts';
+import { bestPlan, bestRecipe, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { recomputeText } from '../../recipes/recompute-text.ts';
 import { bytesText, countedText, countText, percentText, secondsText } from '../../units.ts';
@@ -79,7 +79,6 @@ function answerOf(c: Comparison): ComparisonReport['answer'] {
     { label: 'Best', text: bestLine(best, c) },
     ...riskAnswer(c),
     ...certaintyAnswer(c),
-    ...simulatedLine(c),
     { label: 'Memory', text: memoryLine(best, c) },
     ...(best.layout === undefined
       ? []
@@ -120,10 +119,13 @@ function runAnswer({ run, held }: Comparison): ComparisonReport['answer'] {
 }
 
 function bestLine(best: ComparedPlan, { question }: Comparison): string {
-  const what = `${best.plan} on ${best.mesh}: ${secondsText(best.seconds)}`;
+  const what = `${best.plan} on ${best.mesh}: ${secondsText(stepTime(best))}`;
   const { layout } = best;
   if (layout === undefined)
-    return `${what}, of it ${secondsText(best.communicationSeconds)} communication`;
+    return (
+      `${what} with communication beside compute; call by call ${secondsText(best.seconds)}, ` +
+      `of it ${secondsText(best.communicationSeconds)} communication`
+    );
   const convention =
     question === undefined ? '' : ` (${question.mfuConvention.replace(/^MFU: /, '')})`;
   const bubble =
@@ -136,26 +138,11 @@ function bestLine(best: ComparedPlan, { question }: Comparison): string {
   );
 }
 
-/** The plan with the shortest overlapped step; nothing where none was simulated. */
-function simulatedLine({
-  plans,
-  simulatedRanking = [],
-  best,
-}: Comparison): ComparisonReport['answer'] {
-  const first = plans.find((p) => p.name === simulatedRanking[0]);
-  if (first?.simulatedSeconds === undefined) return [];
-  const what = first.name === best ? 'the same plan' : `${first.plan} on ${first.mesh}`;
-  const text =
-    `shortest with communication beside compute: ${what}, ` +
-    `${secondsText(first.simulatedSeconds)}`;
-  return [{ label: 'Simulated', text }];
-}
-
 function memoryLine(
   { peakBytes, layout, fitProbability }: ComparedPlan,
   { budgetBytes, holds }: Comparison,
 ): string {
-  const fit = fitProbability === undefined ? '' : `, ${fitText(fitProbability)}`;
+  const fit = typeof fitProbability !== 'number' ? '' : `, ${fitText(fitProbability)}`;
   const of = `${bytesText(peakBytes)} of ${bytesText(budgetBytes)} per device${fit}`;
   if (layout === undefined)
     return holds === 'peak'
@@ -202,16 +189,17 @@ function proofLine({ proof, layout, origin }: ComparedPlan): string {
       `layers${placed === '' ? '' : `${placed} than what is proven optimal for these layers alone`}`
     );
   return origin === 'zoo'
-    ? 'a recipe; no optimum is faster on the meshes that were solved'
+    ? 'a recipe; no optimum is cheaper call by call on the meshes that were solved'
     : 'none';
 }
 
 function againstLine(best: ComparedPlan, recipe: ComparedPlan | undefined): string {
   if (recipe === undefined || recipe === best)
     return 'no other recipe that fits as surely is faster';
-  const where = `${recipe.plan} on ${recipe.mesh}: ${secondsText(recipe.seconds)}`;
-  if (recipe.seconds === best.seconds) return `the best recipe is as fast: ${where}`;
-  return `the best recipe is ${where} (${slowerText(recipe.seconds, best.seconds)})`;
+  const [own, other] = [stepTime(best), stepTime(recipe)];
+  const where = `${recipe.plan} on ${recipe.mesh}: ${secondsText(other)}`;
+  if (other === own) return `the best recipe is as fast: ${where}`;
+  return `the best recipe is ${where} (${slowerText(other, own)})`;
 }
 
 function statuses({ meshes }: Comparison): string {

@@ -4,14 +4,13 @@ import type { RunCost } from '../../cost/training/run-cost.ts';
 import type { Comparison } from '../../recipes/compare/comparison.ts';
 import { countText, durationText, percentText, secondsText } from '../../units.ts';
 import type { Section } from '../model/blocks.ts';
-import { amountText, moneyText, tokensText } from '../text/run-cost.ts';
+import { amountText, moneyRangeText, tokensText, wallText } from '../text/run-cost.ts';
 
 export function runSection({ run, layout }: Comparison): Section[] {
   if (run === undefined) return [];
   const runs = layout?.run === undefined ? [run] : [run, layout.run];
   const row = (what: string, text: (r: RunCost) => string): string[] => [what, ...runs.map(text)];
-  const money = ({ price }: RunCost): string =>
-    price === undefined ? 'not known' : moneyText(price.amount, price.currency);
+  const money = (r: RunCost): string => (r.price === undefined ? 'not known' : moneyRangeText(r));
   const each = ({ price, tokensPerCurrency }: RunCost): string =>
     price === undefined || tokensPerCurrency === undefined
       ? 'not known'
@@ -30,7 +29,7 @@ export function runSection({ run, layout }: Comparison): Section[] {
             ...(runs.length > 1 ? [{ head: 'Your layout', kind: 'keep' as const }] : []),
           ],
           rows: [
-            row('Wall time', (r) => durationText(r.wallSeconds)),
+            row('Wall time', wallText),
             row(
               'Steps',
               (r) => `${countText(r.steps)}, ${durationText(r.stepsSeconds)} without failures`,

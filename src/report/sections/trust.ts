@@ -1,6 +1,6 @@
 /** Makes the sections on proof, measured errors, assumptions and reproduction of a plan. */
 
-import { poolText } from '../../cost/error-bands.ts';
+import { type ErrorPool, NO_RUNS, poolText } from '../../cost/error-bands.ts';
 import { blurSeconds } from '../../plan/choice/write.ts';
 import { percentText, secondsText } from '../../units.ts';
 import type { MeasuredErrors } from '../analysis/measured.ts';
@@ -131,17 +131,13 @@ function incumbents({ solverTrace, run }: Report): Block[] {
 /** How far predictions go: what was measured on this hardware, else on any. */
 export function trust({ trust: measured, cluster }: Report): Section {
   const { about, pool, nearest } = measured;
-  const { calls } = pool;
   return {
     id: 'trust',
     title: 'How far to trust this',
     blocks: [
       {
         kind: 'text',
-        text:
-          'Call by call, as this plan is priced, eight of ten measured steps lie at ' +
-          `${calls.p10.toFixed(2)} to ${calls.p90.toFixed(2)} of the predicted seconds ` +
-          `(${poolText(pool)}: ${count(pool.runs).text} runs of ${pool.families.join('; ')}).`,
+        text: pool === null ? `Step time: ${NO_RUNS}.` : poolSentence(pool),
       },
       { kind: 'text', text: nearestText(nearest, cluster.accelerator) },
       { kind: 'text', soft: true, text: about },
@@ -149,6 +145,15 @@ export function trust({ trust: measured, cluster }: Report): Section {
       familyTable(measured),
     ],
   };
+}
+
+function poolSentence(pool: ErrorPool): string {
+  const { calls, runs, families } = pool;
+  return (
+    'Call by call, as this plan is priced, eight of ten measured steps lie at ' +
+    `${calls.p10.toFixed(2)} to ${calls.p90.toFixed(2)} of the predicted seconds ` +
+    `(${poolText(pool)}: ${count(runs).text} runs of ${families.join('; ')}).`
+  );
 }
 
 function nearestText([first]: readonly MeasuredErrors[], accelerator: string): string {

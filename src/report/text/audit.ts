@@ -7,6 +7,8 @@ import { bytesText, percentText, secondsText, tableText } from '../../units.ts';
 export function auditText(name: string, a: Audit): string {
   const scope = a.holds === 'peak' ? 'at the peak' : 'of states';
   const lines = [
+    `step     ${secondsText(a.stepSeconds)} with communication beside compute; below it is ` +
+      'one after another',
     `plan     ${name}: ${secondsText(a.seconds)}, ${bytesText(a.peakBytes)} ` +
       `${scope}${a.overBytes === undefined ? '' : `, ${bytesText(a.overBytes)} over the budget`}`,
     `optimum  ${secondsText(a.optimumSeconds)}, ${bytesText(a.optimumPeakBytes)} ${scope} ` +

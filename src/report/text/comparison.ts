@@ -1,6 +1,6 @@
 /** Prints a comparison as text: ranked plans, the Pareto front, the meshes, the refusals. */
 
-import { bestPlan, bestRecipe } from '../../recipes/compare/best-plan.ts';
+import { bestPlan, bestRecipe, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { bytesText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
 import { noBestText } from '../model/certainty.ts';
@@ -39,40 +39,35 @@ function planTable(c: Comparison): string[] {
     'plan',
     'mesh',
     'step time',
-    'simulated',
-    '',
+    'call by call',
     'communication',
     c.holds === 'peak' ? 'peak' : 'states',
     'fits',
     '',
   ];
   return [
-    tableText([head, ...c.plans.map((p) => simulatedRow(p, c))], [3, 4, 5, 6, 7, 8]),
+    tableText([head, ...c.plans.map((p) => graphRow(p, c))], [3, 4, 5, 6, 7]),
     '',
-    '* best   + no other plan is better in both time and memory   step time: one after ' +
-      'another   simulated: communication beside compute, and its place',
+    '* best   + no other plan is better in both time and memory   step time: communication ' +
+      'beside compute, which ranks   call by call: one after another',
   ];
 }
 
 /** The best plan, its proof, and the best by the simulation and among recipes. */
 function bestLines(c: Comparison, best: ComparedPlan): string[] {
   const lines = [
-    `best   ${best.name} on ${best.mesh}: ${secondsText(best.seconds)}, ` +
+    `best   ${best.name} on ${best.mesh}: ${secondsText(stepTime(best))}, ` +
       `${bytesText(best.peakBytes)}`,
   ];
   if (best.proof !== undefined)
-    lines.push(`proof  ${best.proof.status} on its mesh, gap ${percentText(best.proof.gap)}`);
-  const played = c.plans.find((p) => p.name === c.simulatedRanking?.[0]);
-  if (played?.simulatedSeconds !== undefined)
     lines.push(
-      `played ${played.name} on ${played.mesh}: ${secondsText(played.simulatedSeconds)} ` +
-        'with communication beside compute, the shortest simulated step',
+      `proof  ${best.proof.status} on its mesh call by call, gap ${percentText(best.proof.gap)}`,
     );
   const recipe = bestRecipe(c);
   if (recipe !== undefined && recipe !== best)
     lines.push(
       `recipe ${recipe.name} on ${recipe.mesh} is the best recipe, ` +
-        `${percentText(excessOver(best.seconds, recipe.seconds))} slower`,
+        `${percentText(excessOver(stepTime(best), stepTime(recipe)))} slower`,
     );
   return lines;
 }
@@ -82,7 +77,7 @@ function noteLines(c: Comparison): string[] {
   if (c.plans.some((p) => !p.choice))
     lines.push(
       'note   zero1 and zero2 are priced beside the planning problem, in which states follow ' +
-        'their parameter; they are not simulated',
+        'their parameter',
     );
   if (c.stopped !== undefined) lines.push(stoppedText(c.stopped));
   for (const note of comparedPaddingText(c)) lines.push(`note   ${note}`);
@@ -111,10 +106,8 @@ function refusedTable({ refused }: Comparison): string {
   ]);
 }
 
-/** A row of the table with the simulated step and its place among the plans that fit. */
-function simulatedRow(p: ComparedPlan, c: Comparison): string[] {
-  const [mark, plan, mesh, seconds, ...rest] = planRow(p, c);
-  const at = (c.simulatedRanking ?? []).indexOf(p.name);
-  const simulated = p.simulatedSeconds === undefined ? '' : secondsText(p.simulatedSeconds);
-  return [mark, plan, mesh, seconds, simulated, at < 0 ? '' : `#${at + 1}`, ...rest];
+/** A row of the table with the sum of all calls, too. */
+function graphRow(p: ComparedPlan, c: Comparison): string[] {
+  const [mark, plan, mesh, step, ...rest] = planRow(p, c);
+  return [mark, plan, mesh, step, secondsText(p.seconds), ...rest];
 }

@@ -4,11 +4,13 @@
  */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
+import { stepTime } from '../../recipes/compare/best-plan.ts';
 import type { Curve, Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
-import { countText, durationText, percentText, tableText } from '../../units.ts';
-import { bytes, type Cell, count, seconds, type TableBlock } from '../model/blocks.ts';
+import { countText, percentText, probabilityText, secondsText, tableText } from '../../units.ts';
+import { bytes, type Cell, count, type TableBlock } from '../model/blocks.ts';
+import { fitsWithText, riskierText } from '../model/certainty.ts';
 import { type ColumnOf, tableOf, terminalTable } from '../model/table.ts';
-import { amountText, moneyText } from './run-cost.ts';
+import { amountText, moneyRangeText, moneyText, wallText, withRange } from './run-cost.ts';
 
 type Best = NonNullable<PlanningPoint['best']>;
 type Run = NonNullable<PlanningPoint['run']>;
@@ -40,28 +42,33 @@ const POINT: readonly PointColumn[] = [
   asked('batch', (p) => p.globalBatch),
   named('best plan', bestText),
   named('mesh', ({ best }) => best?.mesh ?? ''),
-  ofBest('step', (best) => seconds(best.seconds)),
+  ofBest('step', (best) => ({
+    text: withRange(stepTime(best), best.stepBand, secondsText),
+    value: stepTime(best),
+  })),
   ofBest('tokens/s', (best) => rate(best.tokensPerSecond)),
   ofBest('each', (best) => rate(best.tokensPerSecondPerDevice)),
   ofBest('MFU', ({ mfu }) => ({ text: percentText(mfu), value: mfu })),
   ofBest('memory', (best) => bytes(best.peakBytes)),
+  ofBest('fits', ({ fitProbability: value }) =>
+    typeof value === 'number' ? { text: probabilityText(value), value } : { text: '', value: 0 },
+  ),
 ];
 /** Columns of a run, where one is asked for. */
 const RUN: readonly PointColumn[] = [
-  ofRun('run', ({ wallSeconds }) => ({ text: durationText(wallSeconds), value: wallSeconds })),
-  ofRun('money', ({ price }) =>
-    price === undefined
-      ? ''
-      : { text: moneyText(price.amount, price.currency), value: price.amount },
+  ofRun('run', (run) => ({ text: wallText(run), value: run.wallSeconds })),
+  ofRun('money', (run) =>
+    run.price === undefined ? '' : { text: moneyRangeText(run), value: run.price.amount },
   ),
   ofRun('MWh', ({ energyMegawattHours: value }) =>
     value === undefined ? '' : { text: amountText(value), value },
   ),
 ];
 
-function bestText({ best, stopped }: PlanningPoint): string {
+function bestText({ best, stopped, safest, risk = 0 }: PlanningPoint): string {
   if (best !== null) return `${best.plan}${stopped === undefined ? '' : ' (so far)'}`;
-  return stopped === undefined ? 'no plan fits' : `${stopped}: none priced`;
+  if (stopped !== undefined) return `${stopped}: none priced`;
+  return safest === undefined ? 'no plan fits' : `none fits with ${probabilityText(risk)}`;
 }
 
 /** The points side by side, a row each. */
@@ -87,10 +94,28 @@ export function planningText({ points, curves }: Planning): string {
     if (idle !== undefined)
       lines.push(`note      ${p.cluster}, ${countText(p.devices)} devices: ${idle}`);
   }
+  lines.push(...riskNotes(points));
   const faster = fastestText(points);
   if (faster !== undefined) lines.push('', faster);
   for (const curve of curves) lines.push('', ...curveLines(curve, points));
   return lines.join('\n');
+}
+
+/** Where no plan fits so surely, and where a riskier one is faster. */
+function riskNotes(points: readonly PlanningPoint[]): string[] {
+  return points.flatMap((p) => {
+    const at = `note      ${p.cluster}, ${countText(p.devices)} devices: `;
+    const { safest, riskier } = p;
+    return [
+      ...(safest === undefined
+        ? []
+        : [
+            `${at}the safest is ${safest.plan} on ${safest.mesh}, and ` +
+              fitsWithText(safest.fitProbability ?? 0),
+          ]),
+      ...(riskier === undefined ? [] : [at + riskierText(riskier)]),
+    ];
+  });
 }
 
 function runNotes(points: readonly PlanningPoint[]): string[] {

@@ -1,15 +1,13 @@
 /** Prints what a run takes: time, device-hours, money, energy, failures. */
 
-import type { RunCost } from '../../cost/training/run-cost.ts';
+import type { Band, RunCost } from '../../cost/training/run-cost.ts';
 import { countText, durationText, percentText, secondsText } from '../../units.ts';
 
 /** The lines of a run below the answer. */
 export function runLines(run: RunCost): string[] {
   const { price, energyMegawattHours: energy, tokensPerCurrency: each } = run;
   const money =
-    price === undefined
-      ? ['no price is known (--price 2.5USD)']
-      : [moneyText(price.amount, price.currency)];
+    price === undefined ? ['no price is known (--price 2.5USD)'] : [moneyRangeText(run)];
   const power = energy === undefined ? ['no rated power is known'] : [`${amountText(energy)} MWh`];
   const worth =
     price === undefined || each === undefined
@@ -18,7 +16,7 @@ export function runLines(run: RunCost): string[] {
   const hours = `${amountText(run.deviceHours)} device-hours`;
   return [
     `run       ${tokensText(run.tokens)} tokens in ${countText(run.steps)} steps: ` +
-      [durationText(run.wallSeconds), hours, ...money, ...power].join(', '),
+      [wallText(run), hours, ...money, ...power].join(', '),
     `          ${countText(Math.round(run.tokensPerSecond))} tokens/s with failures${worth}`,
     `          goodput ${percentText(run.goodput)}: a failure every ` +
       `${durationText(run.betweenFailuresSeconds)}, a checkpoint of ` +
@@ -27,6 +25,31 @@ export function runLines(run: RunCost): string[] {
       'restart',
     ...run.assumptions.map((text) => `          assumed: ${text}`),
   ];
+}
+
+/** `281 days (250 days to 404 days)`. */
+export function wallText({ wallSeconds, wallSecondsBand }: RunCost): string {
+  return withRange(wallSeconds, wallSecondsBand, durationText);
+}
+
+/** `1,079,000 USD (960,000 to 1,554,000)`; nothing where no price is known. */
+export function moneyRangeText({ price, priceBand }: RunCost): string {
+  if (price === undefined) return '';
+  const text = moneyText(price.amount, price.currency);
+  return priceBand === undefined || priceBand === null
+    ? text
+    : `${text} (${amountText(priceBand[0])} to ${amountText(priceBand[1])})`;
+}
+
+/** A figure, and its range behind it where measured runs tell. */
+export function withRange(
+  value: number,
+  band: Band | null | undefined,
+  text: (value: number) => string,
+): string {
+  return band === undefined || band === null
+    ? text(value)
+    : `${text(value)} (${text(band[0])} to ${text(band[1])})`;
 }
 
 /** Tokens as people write them: 15T, 300B. */

@@ -3,7 +3,9 @@
  * best.
  */
 
+import { NO_RUNS } from '../../cost/error-bands.ts';
 import { allocationText } from '../../cost/hardware/topology.ts';
+import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
 import type {
   AskedLayout,
   ComparedPlan,
@@ -37,12 +39,17 @@ export function certaintyLines(c: Comparison): string[] {
 }
 
 /** How sure the figures are, and which plans are as good as the best by all that is known. */
-export function rangeLines({ certainty, unsure, plans, best }: Comparison): string[] {
+export function rangeLines(c: Comparison): string[] {
+  const { certainty, unsure, plans, best } = c;
   if (certainty === undefined) return unsure === undefined ? [] : [`range     ${unsure}`];
   const { p10, p90, from, runs, alikeShare, alike } = certainty;
+  const band = bestPlan(c)?.stepBand;
   const lines = [
-    `range     eight of ten measured steps lie at ${p10.toFixed(2)} to ${p90.toFixed(2)} of ` +
-      `these seconds (${from}: ${countedText(runs, 'run')})`,
+    band === undefined || band === null
+      ? `range     ${NO_RUNS}`
+      : `range     ${secondsText(band[0])} to ${secondsText(band[1])}: eight of ten measured ` +
+        `steps lie at ${p10.toFixed(2)} to ${p90.toFixed(2)} of the predicted ones (${from}: ` +
+        `${countedText(runs, 'run')})`,
   ];
   const simplest = plans.find((p) => p.name === (certainty.simplest ?? certainty.recommended));
   if (alike.length < 2 || simplest === undefined) return lines;
@@ -61,7 +68,7 @@ export function rangeLines({ certainty, unsure, plans, best }: Comparison): stri
 }
 
 function fitWords({ fitProbability }: Pick<ComparedPlan, 'fitProbability'>): string {
-  return fitProbability === undefined ? '' : `, ${fitText(fitProbability)}`;
+  return typeof fitProbability !== 'number' ? '' : `, ${fitText(fitProbability)}`;
 }
 
 /** `(4.91 s to 6.02 s)`; nothing where no measured run tells. */
@@ -320,10 +327,10 @@ export function planRow(p: ComparedPlan, c: Comparison): string[] {
     p.name === c.best ? '*' : c.pareto.includes(p.name) ? '+' : '',
     p.plan,
     p.mesh,
-    secondsText(p.seconds),
+    secondsText(stepTime(p)),
     secondsText(p.communicationSeconds),
     bytesText(p.peakBytes),
-    p.fitProbability === undefined ? '' : probabilityText(p.fitProbability),
+    typeof p.fitProbability !== 'number' ? '' : probabilityText(p.fitProbability),
     p.name === c.best ? 'best' : (p.why ?? ''),
   ];
 }

@@ -81,6 +81,8 @@ export async function compareLayout(
     edits.push({ change, seconds: figures.seconds, peakBytes, fitProbability: fits(peakBytes) });
   }
   edits.sort((a, b) => a.seconds - b.seconds);
+  const stepBand =
+    certainty === undefined ? null : ([seconds * certainty.p10, seconds * certainty.p90] as const);
   const assumes = layout.dtype === undefined ? undefined : fp8Text(own.software);
   return {
     text,
@@ -92,14 +94,17 @@ export async function compareLayout(
     peakBytes,
     fits: peakBytes <= budgetBytes,
     fitProbability: fits(peakBytes),
-    ...(certainty === undefined
-      ? {}
-      : { secondsBand: [seconds * certainty.p10, seconds * certainty.p90] as const }),
+    ...(stepBand === null ? {} : { secondsBand: stepBand }),
+    stepSeconds: seconds,
+    stepBand,
+    trainer: question.trainer ?? 'shardwright',
     computeSeconds,
     communicationSeconds,
     bubbleSeconds,
     microbatches,
-    ...(run === undefined ? {} : { run: runOfLayout(question, layout.sizes, seconds, run) }),
+    ...(run === undefined
+      ? {}
+      : { run: runOfLayout(question, layout.sizes, { stepSeconds: seconds, stepBand }, run) }),
     ...(bestSeconds === undefined ? {} : { overBest: seconds / bestSeconds - 1 }),
     edits: edits.slice(0, MOST_EDITS),
   };

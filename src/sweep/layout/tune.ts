@@ -134,8 +134,10 @@ class Tuner {
     this.memoryBytes = question.memoryBytes ?? cluster.memoryBytes;
     const experts = parseModelConfig(question.config).architecture.routed !== undefined;
     const hosts = question.devices > cluster.devicesPerHost ? 2 : 1;
-    const { p10, p90 } = nearestPool({ accelerator: cluster.accelerator, experts, hosts }).step;
-    this.band = question.cost === 'nccl' ? [p10, p90] : undefined;
+    const { trainer } = question;
+    const pool = nearestPool({ accelerator: cluster.accelerator, experts, hosts, trainer });
+    this.band =
+      pool === undefined || question.cost !== 'nccl' ? undefined : [pool.step.p10, pool.step.p90];
   }
 
   async answer(): Promise<Tuned> {

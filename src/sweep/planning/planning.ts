@@ -7,7 +7,13 @@
 import type { Allocation } from '../../cost/hardware/topology.ts';
 import type { RunCost } from '../../cost/training/run-cost.ts';
 import { defined } from '../../defined.ts';
-import type { ComparedLayout, ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
+import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
+import type {
+  ComparedLayout,
+  ComparedPlan,
+  Comparison,
+  RiskierPlan,
+} from '../../recipes/compare/comparison.ts';
 
 /** The question of one point. */
 export interface PointQuestion {
@@ -22,6 +28,12 @@ export interface PointQuestion {
 /** A point at its best plan. */
 export interface PlanningPoint extends PointQuestion {
   readonly budgetBytes: number;
+  /** `Comparison.risk`. */
+  readonly risk?: number;
+  /** `Comparison.safest`, with its mesh and the probability with which it fits. */
+  readonly safest?: Pick<ComparedPlan, 'plan' | 'mesh' | 'fitProbability'>;
+  /** `Comparison.riskier`. */
+  readonly riskier?: RiskierPlan;
   /** Null where no plan fits, or the time was over before any was priced. */
   readonly best: BestOfPoint | null;
   readonly held?: Allocation;
@@ -34,7 +46,17 @@ export interface PlanningPoint extends PointQuestion {
 
 export interface BestOfPoint
   extends
-    Pick<ComparedPlan, 'plan' | 'mesh' | 'seconds' | 'peakBytes'>,
+    Pick<
+      ComparedPlan,
+      | 'plan'
+      | 'mesh'
+      | 'seconds'
+      | 'peakBytes'
+      | 'stepSeconds'
+      | 'stepBand'
+      | 'fitProbability'
+      | 'trainer'
+    >,
     Pick<
       ComparedLayout,
       'tokensPerSecond' | 'mfu' | 'microbatch' | 'microbatches' | 'checkpoint' | 'unitsAgain'
@@ -74,22 +96,30 @@ export function pointOf(
 ): PlanningPoint {
   if (comparison === undefined)
     return { ...question, budgetBytes: 0, best: null, stopped: 'time limit' };
-  const { budgetBytes, held, run, warnings, stopped } = comparison;
-  const best = comparison.plans.find((p) => p.name === comparison.best);
+  const { budgetBytes, risk, riskier, held, run, warnings, stopped } = comparison;
+  const best = bestPlan(comparison);
+  const safest = comparison.plans.find((p) => p.name === comparison.safest);
   return {
     ...question,
     budgetBytes,
+    ...defined({ risk, riskier }),
+    ...(safest === undefined ? {} : { safest: nearestOf(safest) }),
     best: best?.layout === undefined ? null : bestOf(best, best.layout, question.devices),
     ...defined({ held, run, warnings }),
     ...defined({ stopped: stopped?.by }),
   };
 }
 
-function bestOf(
-  { plan, mesh, seconds, peakBytes }: ComparedPlan,
-  layout: ComparedLayout,
-  devices: number,
-): BestOfPoint {
+function nearestOf({
+  plan,
+  mesh,
+  fitProbability = null,
+}: ComparedPlan): NonNullable<PlanningPoint['safest']> {
+  return { plan, mesh, fitProbability };
+}
+
+function bestOf(best: ComparedPlan, layout: ComparedLayout, devices: number): BestOfPoint {
+  const { plan, mesh, seconds, peakBytes, stepBand = null, fitProbability = null, trainer } = best;
   const { tokensPerSecond, mfu, microbatch, microbatches, checkpoint, unitsAgain } = layout;
   const tuned = {
     microbatch,
@@ -100,8 +130,12 @@ function bestOf(
   return {
     plan,
     mesh,
+    stepSeconds: stepTime(best),
+    stepBand,
     seconds,
     peakBytes,
+    fitProbability,
+    ...defined({ trainer }),
     tokensPerSecond,
     tokensPerSecondPerDevice: tokensPerSecond / devices,
     mfu,

@@ -5,7 +5,8 @@
 
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { Price } from '../../cost/hardware/operation.ts';
-import { type RunCost, runCost } from '../../cost/training/run-cost.ts';
+import { type RunCost, runCost, type RunQuestion } from '../../cost/training/run-cost.ts';
+import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { Comparison } from '../../recipes/compare/comparison.ts';
 import { allocationOfLayout, type LayoutSizes } from '../../step/layout.ts';
 import { countedText, countText } from '../../units.ts';
@@ -21,7 +22,7 @@ export interface AskedRun {
 export function runOfLayout(
   question: SweepQuestion,
   sizes: LayoutSizes,
-  stepSeconds: number,
+  { stepSeconds, stepBand }: Pick<RunQuestion, 'stepSeconds' | 'stepBand'>,
   { tokens, price }: AskedRun,
 ): RunCost {
   const cluster = loadCluster(question.cluster);
@@ -29,6 +30,7 @@ export function runOfLayout(
   return runCost({
     devices: question.devices,
     stepSeconds,
+    stepBand,
     tokensPerStep: question.globalBatch * question.sequence,
     tokens,
     allocation: allocationOfLayout(cluster, sizes),
@@ -42,12 +44,17 @@ export function withRun(
   question: SweepQuestion,
   run: AskedRun | undefined,
 ): Comparison {
-  const best = comparison.plans.find((plan) => plan.name === comparison.best);
+  const best = bestPlan(comparison);
   if (run === undefined || best?.layout === undefined) return comparison;
   const warnings = [...(comparison.warnings ?? []), ...wholeSteps(question, run)];
   return {
     ...comparison,
-    run: runOfLayout(question, best.layout.sizes, best.seconds, run),
+    run: runOfLayout(
+      question,
+      best.layout.sizes,
+      { stepSeconds: stepTime(best), stepBand: best.stepBand },
+      run,
+    ),
     ...(warnings.length === 0 ? {} : { warnings }),
   };
 }

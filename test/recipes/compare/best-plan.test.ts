@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { bytesWithin, fidelity, fitProbability } from '../../../src/cost/error-bands.ts';
+import { fidelity, fitProbability, safePeakBytes } from '../../../src/cost/error-bands.ts';
 import { modelEntry } from '../../../src/models/registry.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
 import type { ComparedPlan, Comparison } from '../../../src/recipes/compare/comparison.ts';
@@ -56,13 +56,13 @@ describe('bytes that fit with a probability', () => {
   it('are the most whose probability is not below it', () => {
     const { ratios } = fidelity().memory;
     for (const risk of [0.02, 0.3, 0.57, 0.5740506329113924, 0.9, 0.99]) {
-      const bytes = bytesWithin(80e9, risk);
+      const bytes = safePeakBytes(80e9, risk);
       expect(fitProbability(bytes, 80e9)).toBeGreaterThanOrEqual(risk);
       expect(fitProbability(bytes + 2, 80e9)).toBeLessThan(risk);
     }
-    expect(bytesWithin(80e9, 0)).toBe(Infinity);
-    expect(bytesWithin(80e9, 0.99)).toBeLessThan(80e9 / (ratios.at(-2) ?? 1));
-    expect(() => bytesWithin(80e9, 0.999)).toThrow('78 readings of memory confirm at most 0.994');
+    expect(safePeakBytes(80e9, 0)).toBe(Infinity);
+    expect(safePeakBytes(80e9, 0.99)).toBeLessThan(80e9 / (ratios.at(-2) ?? 1));
+    expect(() => safePeakBytes(80e9, 0.999)).toThrow('78 readings of memory confirm at most 0.994');
   });
 });
 
@@ -128,7 +128,7 @@ describe('the best plan', () => {
         findings: [],
         meshes: [],
         budgetBytes: 76e9,
-        safeBytes: bytesWithin(80e9, 0.9),
+        safeBytes: safePeakBytes(80e9, 0.9),
         risk: 0.9,
       });
     const [risky, slow, quick, large] = [

@@ -56,6 +56,7 @@ describe('how sure a comparison is', () => {
     for (const p of banded) {
       expect(p.secondsBand?.[0]).toBeCloseTo(p.seconds * certainty!.p10, 12);
       expect(p.secondsBand?.[1]).toBeCloseTo(p.seconds * certainty!.p90, 12);
+      expect(p).toMatchObject({ stepSeconds: p.seconds, stepBand: p.secondsBand });
     }
   });
 
@@ -83,6 +84,28 @@ describe('how sure a comparison is', () => {
     expect(plans[1].fitProbability).toBeLessThan(0.7);
   });
 
+  it('ranges are of runs of the device, the kind of model and the trainer; where there are none there is no range', () => {
+    const one = compared([plan('fsdp', 'dp=64', 1)]);
+    const of = (more: Partial<Parameters<typeof withCertainty>[1]>): Comparison =>
+      withCertainty(one, { ...asked, ...more });
+    expect(of({ trainer: 'torchtitan' }).certainty?.from).toBe(
+      'dense models on Hopper, several hosts in torchtitan',
+    );
+    expect(of({ trainer: 'nemo' }).certainty).toEqual(of({ trainer: 'megatron' }).certainty);
+    const none = [
+      of({ trainer: 'deepspeed' }),
+      of({ cluster: loadCluster('mi300x-platform') }),
+      of({ cluster: loadCluster('dgx-a100-80gb'), experts: true }),
+    ];
+    for (const { certainty, unsure, plans } of none) {
+      expect([certainty, unsure]).toEqual([undefined, 'no measured runs of this kind']);
+      expect(plans[0]).toMatchObject({ stepSeconds: 1, stepBand: null });
+      expect(plans[0].secondsBand).toBeUndefined();
+    }
+    // Of played steps of graphs no runs were measured.
+    expect(of({ by: 'calls' }).plans[0]).toMatchObject({ stepBand: null, trainer: 'shardwright' });
+  });
+
   it('says why there is no range: other prices, programs without gradients; states alone have no probability', () => {
     const one = compared([plan('dp', 'dp=64', 1)]);
     expect(withCertainty(one, { ...asked, cost: 'alpha-beta' }).unsure).toContain(
@@ -90,6 +113,6 @@ describe('how sure a comparison is', () => {
     );
     expect(withCertainty(one, { ...asked, trains: false }).unsure).toContain('only training steps');
     const [states] = withCertainty({ ...one, holds: 'states' }, asked).plans;
-    expect(states.fitProbability).toBeUndefined();
+    expect(states.fitProbability).toBeNull();
   });
 });

@@ -61,11 +61,16 @@ describe('11.1 report of a comparison', () => {
     const text = await made('text');
     const markdown = (await made('md')).replace(/\\([\\`*_{}[\]|#~!])/g, '$1');
     for (const out of [page, text, markdown]) {
-      for (const p of comparison.plans) expect(out).toContain(secondsText(p.seconds));
+      for (const p of comparison.plans) {
+        expect(out).toContain(secondsText(p.seconds));
+        expect(out).toContain(secondsText(p.stepSeconds ?? NaN));
+      }
       for (const m of comparison.meshes) expect(out).toContain(m.mesh);
       for (const r of comparison.refused) expect(out).toContain(r.reason);
       const best = comparison.plans.find((p) => p.name === comparison.best)!;
-      expect(out).toContain(`${best.plan} on ${best.mesh}: ${secondsText(best.seconds)}`);
+      expect(out).toContain(
+        `${best.plan} on ${best.mesh}: ${secondsText(best.stepSeconds ?? NaN)}`,
+      );
     }
     expect(text).not.toMatch(/[\u001b\r]/);
   });

@@ -5,6 +5,7 @@ import { programUtilization } from '../../../cost/training/mfu.ts';
 import type { DType, Graph } from '../../../graph/types.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { programFlops } from '../../../ops/program-flops.ts';
+import { type StepKeys, stepOfGraph } from '../../../recipes/compare/best-plan.ts';
 import { simulate, type SimulateOptions } from '../../../simulate/timeline/simulate.ts';
 import { timelineTrace } from '../../../simulate/timeline/trace.ts';
 import {
@@ -21,7 +22,7 @@ import { tryFile, writeText } from '../../output/write-file.ts';
 import type { SimulateOptions as SimulateFlags } from './flags.ts';
 
 /** The record that `simulate --json` prints; its keys are a contract. */
-export interface SimulateReport {
+export interface SimulateReport extends StepKeys {
   readonly seconds: number;
   readonly exposedCommunicationSeconds: number;
   readonly peakBytes: number;
@@ -70,6 +71,11 @@ export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): 
   );
   const { memory } = timeline;
   const report: SimulateReport = {
+    ...stepOfGraph(
+      timeline.seconds,
+      memory.peakBytes,
+      plan.request.memoryBytes ?? schedule.cluster.memoryBytes,
+    ),
     seconds: timeline.seconds,
     exposedCommunicationSeconds: timeline.exposedCommunicationSeconds,
     peakBytes: memory.peakBytes,

@@ -26,9 +26,15 @@ const ASKED = [
 
 interface Answer {
   readonly best: string;
-  readonly plans: readonly { readonly name: string; readonly seconds: number }[];
+  readonly plans: readonly {
+    readonly name: string;
+    readonly seconds: number;
+    readonly stepBand: readonly [number, number];
+  }[];
   readonly run: {
     readonly wallSeconds: number;
+    readonly wallSecondsBand: readonly [number, number];
+    readonly priceBand: readonly [number, number];
     readonly goodput: number;
     readonly steps: number;
     readonly deviceHours: number;
@@ -44,17 +50,29 @@ describe('compare --tokens', () => {
     const { out, code, err } = await cli(...ASKED, ...more, '--json');
     expect(code, err).toBe(0);
     const { run, plans, best, layout } = JSON.parse(out) as Answer;
-    const step = plans.find((p) => p.name === best)?.seconds ?? NaN;
+    const first = plans.find((p) => p.name === best);
+    const { seconds: step, stepBand } = first ?? { seconds: NaN, stepBand: [NaN, NaN] };
     expect(run.steps).toBe(Math.ceil(1e12 / (32 * 2048)));
     expect(run.wallSeconds * run.goodput).toBeCloseTo(run.steps * step, 3);
     expect(run.deviceHours).toBeCloseTo((8 * run.wallSeconds) / 3600, 6);
     expect(run.price.amount).toBeCloseTo(2.5 * run.deviceHours, 6);
+    // Days and money have the range of the step.
+    const [low, high] = stepBand;
+    expect(low).toBeLessThan(step);
+    expect(run.wallSecondsBand).toEqual([
+      expect.closeTo((run.wallSeconds * low) / step, 3),
+      expect.closeTo((run.wallSeconds * high) / step, 3),
+    ]);
+    expect(run.priceBand).toEqual([
+      expect.closeTo((run.price.amount * low) / step, 3),
+      expect.closeTo((run.price.amount * high) / step, 3),
+    ]);
     // One host of 10.2 kW.
     expect(run.energyMegawattHours).toBeCloseTo((10.2e-3 * run.wallSeconds) / 3600, 6);
     expect(layout.run.wallSeconds / run.wallSeconds).toBeCloseTo(layout.seconds / step, 9);
     const text = (await cli(...ASKED, ...more)).out;
     expect(text).toMatch(
-      /\nrun {7}1T tokens in 15,258,790 steps: .* device-hours, .* USD, .* MWh\n/,
+      /\nrun {7}1T tokens in 15,258,790 steps: .* days \(.* days to .* days\), .* device-hours, .* USD \(.* to .*\), .* MWh\n/,
     );
     expect(text).toMatch(
       /\n {10}goodput \d.*: a failure every .*, a checkpoint of 60.0 s every .*, 10.0 min to restart\n/,
@@ -74,7 +92,7 @@ describe('compare --tokens', () => {
     writeFileSync(file, JSON.stringify({ base: 'dgx-h100', operation }));
     const asked = ASKED.map((word) => (word === 'dgx-h100' ? file : word));
     const { out } = await cli(...asked, '--tokens', '300B');
-    expect(out).toMatch(/ EUR, .* MWh\n/);
+    expect(out).toMatch(/ EUR \(.* to .*\), .* MWh\n/);
     expect(out).toContain('a failure every 5.21 days, a checkpoint of 30.0 s');
     expect(out).not.toContain('assumed: a device fails');
   });
