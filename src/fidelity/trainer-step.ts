@@ -65,7 +65,9 @@ export async function shard(
   given: GivenRequest,
   options: ShardOptions = {},
 ): Promise<Answer> {
-  if (given.trainer === undefined) return answerRequest(graph, given, options);
+  // A call without a request is named by `answerRequest`.
+  const asked = given as GivenRequest | undefined;
+  if (asked?.trainer === undefined) return answerRequest(graph, given, options);
   return answerRequest(graph, given, options, trainerFacts(completeRequest(given)));
 }
 
