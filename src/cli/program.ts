@@ -12,6 +12,7 @@ import {
 import type { AddCommand } from './commands/flags/add-command.ts';
 import { groupedHelp } from './commands/flags/help-groups.ts';
 import type { CliSession } from './commands/flags/session.ts';
+import { usageError } from './commands/flags/usage-errors.ts';
 import {
   registerAudit,
   registerCompare,
@@ -96,7 +97,12 @@ export async function runCli(
     .version(VERSION)
     .exitOverride()
     .showSuggestionAfterError(true)
-    .configureOutput({ writeOut: io.stdout, writeErr: (text) => io.stderr(text) })
+    .configureOutput({
+      writeOut: io.stdout,
+      writeErr: (text) => io.stderr(text),
+      // Errors are printed below, as all others are.
+      outputError: () => undefined,
+    })
     .addHelpText(
       'after',
       '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 ' +
@@ -115,23 +121,12 @@ export async function runCli(
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {
     if (error instanceof CommanderError) {
-      const hint = hintFor(error);
-      const message = error.message.replace(/^error: /, '');
-      if (error.exitCode !== 0 && json)
-        io.stdout(`${JSON.stringify({ error: { code: 'E_USAGE', message, hint } })}\n`);
-      else if (hint !== undefined) io.stderr(`  hint: ${hint}\n`);
-      return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+      if (error.exitCode === 0) return EXIT.ok;
+      // Help that was printed because no command was given.
+      if (error.code === 'commander.help') return EXIT.usage;
+      return reportError(usageError(error), io, json);
     }
     return reportError(error, io, json);
   }
   return session.exit;
-}
-
-/** Examples of flags that a command cannot do without, for the message where one is missing. */
-function hintFor({ code, message }: CommanderError): string | undefined {
-  if (code !== 'commander.missingMandatoryOptionValue') return undefined;
-  if (message.includes('--cluster'))
-    return 'give --cluster dgx-h100, another name of `shardwright hardware list`, or a JSON file.';
-  if (message.includes('--mesh')) return 'give the dims outermost first, such as --mesh dp=8,tp=8.';
-  return undefined;
 }

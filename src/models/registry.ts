@@ -2,7 +2,7 @@
 
 import * as z from 'zod';
 
-import { internalError, ShardwrightError, suggestion } from '../errors.ts';
+import { didYouMean, internalError, ShardwrightError, suggestion } from '../errors.ts';
 import { getOwn } from '../graph/value.ts';
 import { packageData } from '../platform/platform.ts';
 import { type ModelConfig, readModelConfig } from './families.ts';
@@ -60,6 +60,17 @@ export function modelEntry(name: string): ModelEntry {
   throw new ShardwrightError('E_REF', `there is no model '${name}'`, {
     hint: suggestion(hubName(name), names, 'models'),
   });
+}
+
+/** Known models near an id of the hub; none where its account has no known model. */
+export function nearHubNames(id: string): string[] {
+  if (!/^[\w.-]+\/[\w.-]+$/.test(id)) return [];
+  const ours = modelEntries().filter(
+    ({ hfId }) => hfId !== undefined && accountOf(hfId) === accountOf(id),
+  );
+  const names = ours.map(({ name }) => name);
+  const near = didYouMean(hubName(id), names);
+  return near.length > 0 ? near : names.slice(0, 3);
 }
 
 /** Accounts of the models on the hub. A path of any other folder is a file. */

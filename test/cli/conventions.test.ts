@@ -26,7 +26,7 @@ const ON = ['--mesh', 'dp=4', '--cluster', 'dgx-h100'];
 
 describe('a slip is exit 2, says the right word, and is one JSON value with --json', () => {
   it.each<[string, () => readonly string[], readonly string[]]>([
-    ['comapre', () => ['comapre', MLP], ['Did you mean compare?']],
+    ['comapre', () => ['comapre', MLP], ["did you mean 'compare'?"]],
     [
       '--cluster dgx-h1000',
       () => ['plan', MLP, '--mesh', 'dp=4', '--cluster', 'dgx-h1000'],

@@ -48,7 +48,16 @@ describe('help', () => {
     const groups = [...(await lists('plan'))].filter(([heading]) => !heading.startsWith('Example'));
     expect(groups[0]).toEqual([
       'Devices and their prices:',
-      ['--mesh', '--cluster', '--cost', '--for', '--compiled', '--calibration', '--collectives'],
+      [
+        '--mesh',
+        '--cluster',
+        '--devices',
+        '--cost',
+        '--for',
+        '--compiled',
+        '--calibration',
+        '--collectives',
+      ],
     ]);
     expect(groups.at(-1)![0]).toBe('Output:');
     const { out } = await cli('plan', '--help');

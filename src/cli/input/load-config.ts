@@ -49,15 +49,18 @@ export async function namedModel(
 ): Promise<BuiltModel | undefined> {
   if (name === '-' || existsSync(name)) return undefined;
   // The families are a third of all code: a command on a file does without them.
-  const { isModelName, knownModelConfig, modelEntries, modelEntry } =
+  const { isModelName, knownModelConfig, modelEntries, modelEntry, nearHubNames } =
     await import('../../models/registry.ts');
   if (isModelName(name)) return built(knownModelConfig(name), modelEntry(name).name, flags, table);
   const names = modelEntries().map((entry) => entry.name);
-  const found = didYouMean(name, names);
+  const hub = nearHubNames(name);
+  const found = hub.length > 0 ? hub : didYouMean(name, names);
   const near = found.length > 0 ? found : similar(name, names);
-  if (near.length === 0 || /[\\/]/.test(name)) return undefined;
+  if (near.length === 0 || (/[\\/]/.test(name) && hub.length === 0)) return undefined;
   throw new ShardwrightError('E_REF', `there is no file and no model '${name}'`, {
-    hint: `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?`,
+    hint:
+      `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?` +
+      (hub.length === 0 ? '' : ' The config.json of any model of these families works, too.'),
   });
 }
 

@@ -5,8 +5,10 @@
 
 import { type Command, Option } from 'commander';
 
+import { withDevicesOf } from '../../input/flags/devices-flag.ts';
 import { type Flag, type Flags, type Given, readFlags } from '../../input/flags/flag.ts';
 import type { CliSession } from './session.ts';
+import { missingOf } from './usage-errors.ts';
 
 /** One call of a command. */
 interface Call extends Pick<CliSession, 'io' | 'control'> {
@@ -42,8 +44,16 @@ export function command<F extends Flags>({
   return (parent, session) => {
     const added = parent.command(usage).summary(summary).description(description);
     for (const flag of Object.values(flags)) added.addOption(optionOf(flag));
+    const asked = (): Record<string, string | boolean | readonly string[] | undefined> =>
+      withDevicesOf(flags, added.opts());
+    added.exitOverride((error) => {
+      if (!/missingArgument|unknownOption/.test(error.code)) throw error;
+      throw missingOf(added, flags, asked()) ?? error;
+    });
     added.action(async () => {
-      const texts = added.opts<Record<string, string | boolean | readonly string[]>>();
+      const texts = asked();
+      const missing = missingOf(added, flags, texts);
+      if (missing !== undefined) throw missing;
       const options = await readFlags(flags, texts);
       const given = Object.keys(texts).filter((key) => added.getOptionValueSource(key) === 'cli');
       session.exit = await run(
@@ -70,8 +80,8 @@ export function commandGroup(
 }
 
 /** The flag as commander has it: texts only, which `readFlags` reads. */
-function optionOf({ usage, help, initial, isList, isRequired }: Flag<unknown>): Option {
-  const option = new Option(usage, help).makeOptionMandatory(isRequired === true);
+function optionOf({ usage, help, initial, isList }: Flag<unknown>): Option {
+  const option = new Option(usage, help);
   if (initial !== undefined) option.default(initial);
   if (isList === true)
     option.argParser((item, before: readonly string[] = []) => [...before, item]);

@@ -29,8 +29,10 @@ import { loadModel } from '../../input/load.ts';
 import { loadPlan } from '../../input/plan-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
+import { missingError } from '../flags/usage-errors.ts';
 import type { AuditOptions } from './flags.ts';
-import { ofMesh, reportInfeasible, requestOf } from './plan.ts';
+import { ofMesh, reportInfeasible } from './plan.ts';
+import { requestOf } from './plan-request.ts';
 
 /** A recipe by name: `recipe:fsdp`. `zoo:` is its spelling of version 0.1. */
 const RECIPE = /^(?:recipe|zoo):/;
@@ -205,11 +207,17 @@ async function givenChoice(
 
 function freeRequest(options: AuditOptions, mesh: string | undefined): PlanRequest {
   const { cluster } = options;
-  if (mesh === undefined || cluster === undefined)
-    throw new ShardwrightError(
-      'E_USAGE',
-      `audit --plan ${options.plan} needs ${mesh === undefined ? '--mesh' : '--cluster'}`,
+  if (mesh === undefined || cluster === undefined) {
+    const missing = [
+      ...(mesh === undefined ? ['--mesh'] : []),
+      ...(cluster === undefined ? ['--cluster'] : []),
+    ];
+    throw missingError(
+      `audit --plan ${options.plan}`,
+      missing,
+      `shardwright audit gpt2 --plan ${options.plan} --mesh dp=8 --cluster h100`,
     );
+  }
   return requestOf({
     ...options,
     ignoreShardings: true,

@@ -21,6 +21,7 @@ import { longName, requestOfFlags } from '../../input/flags/flag.ts';
 import { loadModel } from '../../input/load.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
+import { missingError } from '../flags/usage-errors.ts';
 import { compareByConfig, configOf } from './compare-model.ts';
 import { askedClusters, asksMany, comparePoints } from './compare-points.ts';
 import { COMPARE_COMMAND, type CompareOptions } from './flags.ts';
@@ -87,7 +88,8 @@ async function compareGiven(
   const config = configAsked(model, options);
   const [cluster] = askedClusters(options);
   const devices = cluster?.devices ?? options.devices?.[0];
-  if (model === undefined || devices === undefined || cluster === undefined) throw incomplete();
+  if (model === undefined || devices === undefined || cluster === undefined)
+    throw incomplete(model, options);
   if (config === undefined) return compareAsGraph(model, devices, cluster.text, options, run);
   const point = {
     devices,
@@ -171,7 +173,7 @@ function configAsked(
   model: string | undefined,
   options: CompareOptions,
 ): { readonly name: string; readonly text: string } | undefined {
-  if (model === undefined) throw incomplete();
+  if (model === undefined) throw incomplete(model, options);
   const config = graphSizes(options) ? undefined : configOf(model);
   if (config !== undefined && options.batchDim.length + options.sequenceDim.length > 0)
     throw new ShardwrightError(
@@ -202,10 +204,15 @@ function configAsked(
   return config;
 }
 
-function incomplete(): ShardwrightError {
-  return new ShardwrightError('E_USAGE', 'compare needs a model, --devices and --cluster', {
-    hint: 'shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100',
-  });
+function incomplete(model: string | undefined, options: CompareOptions): ShardwrightError {
+  const { cluster, devices } = options;
+  const missing = [
+    ...(model === undefined ? ['<model>'] : []),
+    ...(devices === undefined && !cluster.some((one) => /:\d+$/.test(one)) ? ['--devices'] : []),
+    ...(cluster.length === 0 ? ['--cluster'] : []),
+  ];
+  const example = `shardwright compare ${model ?? 'llama-3.1-8b'} --devices 64xH100`;
+  return missingError('compare', missing, example);
 }
 
 /** Flags that ask for one graph of stated sizes, which is compared as it is. */

@@ -39,7 +39,7 @@ function nextText(folder: string | undefined): string {
     folder === undefined
       ? [
           ['demo -o plan', 'keep this plan in a folder'],
-          ['compare llama-3.1-8b --devices 16 --cluster h100', 'every mesh of a model by name'],
+          ['plan llama-3.1-8b --devices 16xH100', 'plan a model by name on its best mesh'],
         ]
       : [
           [`verify ${folder}`, 'run it with numbers on 64 virtual devices'],

@@ -40,7 +40,13 @@ const PROGRAM = on('--program', 'also print the program, each line with its plac
 const PLAN_FOLDER = value('-o, --output <dir>', 'write a plan folder', text);
 
 export const PLAN_COMMAND = {
-  mesh: required(MESH),
+  mesh: { ...MESH, help: `${MESH.help} (default: the best mesh of the devices)` },
+  devices: value(
+    '--devices <n>',
+    'number of devices, or with their kind, such as 16xH100; the best of their meshes is taken ' +
+      '(default: the devices of one host)',
+    countFrom(1),
+  ),
   cluster: required(CLUSTER),
   ...PLANNING,
   overlap: on(

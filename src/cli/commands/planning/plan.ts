@@ -21,12 +21,7 @@ import type { Prepared } from '../../../plan/prepare/prepared.ts';
 import { planAtEnds, plannedSizes } from '../../../plan/questions/size-range.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
-import {
-  askedGap,
-  DEFAULT_REQUEST,
-  type PlanRequest,
-  recomputesUnderBudget,
-} from '../../../plan/request/request.ts';
+import { askedGap, type PlanRequest } from '../../../plan/request/request.ts';
 import { answer, type Answered, EXPORTED, prepareToAnswer } from '../../../recipes/answer.ts';
 import {
   checkRecipes,
@@ -46,8 +41,6 @@ import type { PlanPipeline } from '../../../sweep/pipeline/plan.ts';
 import { defaultTrainer } from '../../../trainers/trainers.ts';
 import { percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
-import { type Given, requestOfFlags } from '../../input/flags/flag.ts';
-import { PLAN_FLAGS } from '../../input/flags/planning-flags.ts';
 import { loadModel } from '../../input/load.ts';
 import type { BuildOptions } from '../../input/load-config.ts';
 import { PIPELINE_FILE } from '../../input/pipeline-file.ts';
@@ -56,23 +49,39 @@ import { type CliIo, EXIT } from '../../output/io.ts';
 import { PROGRESS_FILE, progressText } from '../../output/plan-progress.ts';
 import { tryFile, tryFolder, writeFolder, writeText } from '../../output/write-file.ts';
 import type { RunControl } from '../../thread/run-control.ts';
-import { PLAN_COMMAND, type PlanOptions } from './flags.ts';
+import type { PlanOptions } from './flags.ts';
 import { PlanCache, type PlanFolderFiles, wroteText } from './plan-cache.ts';
 import { checkFrontierFlags, FRONTIER_FILE, frontierCommand } from './plan-frontier.ts';
+import { chosenMesh, type TriedMesh, triedText } from './plan-mesh.ts';
 import { askedPipeline, pipelineText, requestOfStages } from './plan-pipeline.ts';
+import { requestOf } from './plan-request.ts';
 
 export async function planCommand(
   model: string,
-  options: PlanOptions,
+  given: PlanOptions,
   io: CliIo,
   control: RunControl,
 ): Promise<number> {
   // Reading counts.
-  const deadline = control.deadline(options.timeLimit);
+  const deadline = control.deadline(given.timeLimit);
+  if (given.frontier !== undefined) checkFrontierFlags(given);
+  tryOutputs(given);
+  const { mesh, tried } = await chosenMesh(model, given, deadline, io);
+  return planOnMesh(model, { ...given, mesh }, { io, control, deadline, ...defined({ tried }) });
+}
+
+async function planOnMesh(
+  model: string,
+  options: PlanOptions & { readonly mesh: string },
+  {
+    io,
+    control,
+    deadline,
+    tried,
+  }: Pick<PlanTask, 'io' | 'deadline' | 'tried'> & { readonly control: RunControl },
+): Promise<number> {
   const run = { deadline, answers: control.answers };
   const given = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
-  if (options.frontier !== undefined) checkFrontierFlags(options);
-  tryOutputs(options);
   const asked = askedPipeline(model, options, given);
   const built = asked === undefined ? options : { ...options, batch: asked.microbatch };
   const loaded = await loadModel(model, { ...built, ...ofMesh(given.mesh) });
@@ -96,7 +105,7 @@ export async function planCommand(
     const code = await planGraph({
       table,
       options,
-      ...defined({ step: asked === undefined ? loaded.step : undefined }),
+      ...defined({ step: asked === undefined ? loaded.step : undefined, tried }),
       io: cache?.io ?? io,
       ...run,
       ...defined({ onFiles: cache?.wrote }),
@@ -165,6 +174,8 @@ export interface PlanTask {
   readonly graph: Graph;
   /** The step of a model by name, in words. */
   readonly step?: string;
+  /** The meshes that were tried, where none was named. */
+  readonly tried?: readonly TriedMesh[];
   readonly table: OperatorTable;
   readonly request: PlanRequest;
   readonly options: Pick<
@@ -250,7 +261,7 @@ async function atRangeEnds(
 }
 
 function printPlan(
-  { request, options, io, stages, step: asked }: PlanTask,
+  { request, options, io, stages, step: asked, tried }: PlanTask,
   prepared: Prepared,
   { plan, serial, recipes, step, fastest, overlap, ends, pipeline, steps }: Found,
   deadline: Deadline,
@@ -261,7 +272,7 @@ function printPlan(
   if (options.json === true) {
     const more = {
       ...(warnings.length === 0 ? {} : { warnings }),
-      ...defined({ ends, pipeline }),
+      ...defined({ ends, pipeline, meshes: tried }),
       ...(overlap === undefined ? {} : { overlap: withoutResult(overlap) }),
       ...(step === undefined ? {} : { simulated: withoutResult(step) }),
       ...defined({ solverSteps: steps?.steps }),
@@ -277,6 +288,7 @@ function printPlan(
   });
   const why = whyRecipesAreCheaper(prepared.question.given, plan, recipes);
   if (asked !== undefined) io.stdout(`question   ${asked}\n`);
+  if (tried !== undefined) io.stdout(`${triedText(tried)}\n`);
   io.stdout(`${summary}\n`);
   if (why !== undefined) io.stdout(`note  ${why}\n`);
   if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
@@ -390,46 +402,6 @@ function forTrainer(
 /** The request with what was padded before planning. */
 export function padded(request: PlanRequest, padding: VocabularyPadding | undefined): PlanRequest {
   return padding === undefined ? request : { ...request, padVocabulary: padding };
-}
-
-const { batchDim, sequenceDim, ...others } = PLAN_FLAGS;
-const { ignoreShardings, overlap, recipe, for: trainer } = PLAN_COMMAND;
-/**
- * Flags that say something of the plan that is asked for, in the order of the fields that they set.
- */
-const REQUEST_FLAGS = {
-  ignoreShardings,
-  ...others,
-  overlap,
-  recipe,
-  for: trainer,
-  batchDim,
-  sequenceDim,
-};
-type RequestOptions = Given<typeof REQUEST_FLAGS> & {
-  readonly mesh: string;
-  readonly cluster: string;
-};
-
-/**
- * The request that the flags ask for. @param options `cluster` is the text of a cluster, or the
- * name of a node design
- */
-export function requestOf(options: RequestOptions): PlanRequest {
-  const { mesh, cluster } = options;
-  const request = requestOfFlags(REQUEST_FLAGS, options, { ...DEFAULT_REQUEST, mesh, cluster });
-  if (
-    request.activations !== undefined &&
-    request.activations !== 'constraint' &&
-    recomputesUnderBudget(request)
-  )
-    throw new ShardwrightError(
-      'E_USAGE',
-      `--checkpoint ${String(request.checkpoint)} limits peak memory to the budget, and ` +
-        `--activations ${request.activations} does not`,
-      { hint: 'leave --activations out, or give --activations constraint.' },
-    );
-  return request;
 }
 
 async function emitIlp(problem: Problem, path: string): Promise<void> {

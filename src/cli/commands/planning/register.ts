@@ -29,8 +29,9 @@ export const registerPlan = command({
   summary: 'the cheapest placements on a mesh, with proof',
   description:
     'Plans a graph on a mesh of devices and proves the plan. The model is a file, the name ' +
-    'of a model, or - for stdin.\n\nExamples:\n  $ shardwright plan model.fx.txt.gz --mesh ' +
-    'dp=8,tp=8 --cluster dgx-h100 --memory 60GiB\n  $ shardwright plan gpt2 ' +
+    'of a model, or - for stdin.\n\nExamples:\n  $ shardwright plan llama-3.2-1b --devices ' +
+    '8xH100\n  $ shardwright plan model.fx.txt.gz --mesh dp=8,tp=8 --cluster dgx-h100 ' +
+    '--memory 60GiB\n  $ shardwright plan gpt2 ' +
     '--mesh dp=2,tp=8 --cluster dgx-h100 --pad-vocab 128\n  $ shardwright plan ' +
     'model.fx.txt.gz --mesh dp=2,tp=8 --cluster dgx-h100 --cost nccl --collectives ' +
     'nccl-table.txt\n  $ shardwright plan model.fx.txt.gz --mesh dp=8,tp=8 --cluster ' +

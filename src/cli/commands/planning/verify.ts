@@ -42,7 +42,8 @@ import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import type { VerifyOptions } from './flags.ts';
-import { ofMesh, padded, progressPrinter, reportInfeasible, requestOf } from './plan.ts';
+import { ofMesh, padded, progressPrinter, reportInfeasible } from './plan.ts';
+import { requestOf } from './plan-request.ts';
 
 /** The record that `verify` prints; its keys are a contract. */
 export interface VerifyReport extends Verification {

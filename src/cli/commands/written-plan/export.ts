@@ -13,6 +13,7 @@ import { operatorsWith } from '../../input/load-operators.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { tryFolder, writeFolder } from '../../output/write-file.ts';
+import { missingError } from '../flags/usage-errors.ts';
 import type { ExportOptions } from './flags.ts';
 import { orderOf } from './order.ts';
 
@@ -76,7 +77,11 @@ function write(folder: string, files: readonly ExportFile[]): void {
   for (const [at, list] of folders) writeFolder(at, list, 'export');
 }
 
-function list(path: string | undefined, { json }: ExportOptions, io: CliIo): number {
+function list(path: string | undefined, { json, target }: ExportOptions, io: CliIo): number {
+  if (target !== undefined) {
+    exportTarget(target);
+    throw missingError('export', ['<plan>'], `shardwright export plan --target ${target} -o out`);
+  }
   if (path !== undefined)
     throw new ShardwrightError('E_USAGE', 'no target is given', {
       hint: `give --target ${EXPORT_TARGETS.map(({ name }) => name).join('|')}.`,

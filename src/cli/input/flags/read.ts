@@ -180,9 +180,9 @@ export function parseTokens(text: string, flag: string): number {
   });
 }
 
-/** `2.5USD`: a price with its currency. */
+/** `2.5USD`, `$2.5`: a price with its currency; without one, `2.5`, in dollars. */
 export function parsePriceFlag(text: string, flag: string): Price {
-  const price = parsePrice(text);
+  const price = parsePrice(/^\s*[\d.]+\s*$/.test(text) ? `${text.trim()}USD` : text);
   if (price !== undefined) return price;
   throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not an amount with its currency`, {
     hint:

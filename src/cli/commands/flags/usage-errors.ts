@@ -1,0 +1,91 @@
+/**
+ * Mistakes on a command line in the words of all other errors: what is missing, all at once, with a
+ * command that works; and what the parser refuses, with the nearest name.
+ */
+
+import type { Command, CommanderError } from 'commander';
+
+import { didYouMean, ShardwrightError } from '../../../errors.ts';
+import { type Flags, longName } from '../../input/flags/flag.ts';
+
+/** What a command line lacks, and a command that has all of it. @returns E_USAGE */
+export function missingError(
+  command: string,
+  missing: readonly string[],
+  example: string | undefined,
+): ShardwrightError {
+  const last = missing.at(-1) ?? '';
+  const list = missing.length < 2 ? last : `${missing.slice(0, -1).join(', ')} and ${last}`;
+  return new ShardwrightError(
+    'E_USAGE',
+    `${command} needs ${list}`,
+    example === undefined ? {} : { hint: `for example: ${example}` },
+  );
+}
+
+/**
+ * Everything that a command cannot do without and that is not on its command line; undefined where
+ * nothing is missing. An unknown option comes first: it may be what is missing, misspelt.
+ *
+ * @param texts of the flags that are there
+ */
+export function missingOf(
+  command: Command,
+  flags: Flags,
+  texts: Readonly<Record<string, unknown>>,
+): ShardwrightError | undefined {
+  const unknown = command.args.find((arg) => /^-./.test(arg));
+  if (unknown !== undefined) return unknownOption(unknown, command);
+  const operands = command.registeredArguments.flatMap((argument, i) =>
+    argument.required && command.args[i] === undefined ? [`<${argument.name()}>`] : [],
+  );
+  const names = Object.entries(flags).flatMap(([key, { isRequired }]) =>
+    isRequired === true && texts[key] === undefined ? [longName(key)] : [],
+  );
+  const missing = [...operands, ...names];
+  if (missing.length === 0) return undefined;
+  return missingError(nameOf(command), missing, firstExample(command.description()));
+}
+
+/** The name of a command with those of the groups that it is in: `models show`. */
+function nameOf(command: Command): string {
+  const { parent } = command;
+  const isTop = parent === null || parent.parent === null;
+  return isTop ? command.name() : `${nameOf(parent)} ${command.name()}`;
+}
+
+/** The first command of the examples in a help text. */
+function firstExample(description: string): string | undefined {
+  return /^ *\$ (.+)$/m.exec(description)?.[1];
+}
+
+function unknownOption(given: string, command: Command): ShardwrightError {
+  const known = command.options.map(({ long }) => long ?? '');
+  const name = given.replace(/=.*$/s, '').replace(/^-+/, '');
+  const near = known.includes(`--${name}`) ? [`--${name}`] : didYouMean(`--${name}`, known);
+  return new ShardwrightError(
+    'E_USAGE',
+    `unknown option '${given}'`,
+    near.length === 0 ? {} : { hint: `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?` },
+  );
+}
+
+/** What the parser refuses, as an error of our own. */
+export function usageError({ message }: CommanderError): ShardwrightError {
+  const [, option = '', form = option] =
+    /option '(?:-\w, )?((--[\w-]+)[^']*)' argument missing/.exec(message) ?? [];
+  if (option !== '')
+    return new ShardwrightError('E_USAGE', `${form} has no value`, { hint: `write ${option}.` });
+  const [, what = message, near] =
+    /^([^]*?)\s*\(Did you mean (?:one of )?([^]*?)\?\)\s*$/.exec(message) ?? [];
+  const hint =
+    near === undefined
+      ? {}
+      : {
+          hint: `did you mean ${near
+            .split(', ')
+            .map((n) => `'${n}'`)
+            .join(' or ')}?`,
+        };
+  return new ShardwrightError('E_USAGE', what.replace(/^error: /, ''), hint);
+}

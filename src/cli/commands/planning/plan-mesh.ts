@@ -1,0 +1,133 @@
+/**
+ * The mesh of `plan` where none is named: the meshes of the devices are tried as `compare` tries
+ * them, and the one of the best plan is taken.
+ */
+
+import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
+import { ShardwrightError } from '../../../errors.ts';
+import { parseMesh } from '../../../mesh/devices/mesh.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
+import { DEFAULT_RISK } from '../../../recipes/compare/best-plan.ts';
+import { compare } from '../../../recipes/compare/compare-graph.ts';
+import type { ComparedPlan, Comparison } from '../../../recipes/compare/comparison.ts';
+import { secondsText } from '../../../units.ts';
+import { clusterText } from '../../input/cluster-file.ts';
+import { loadModel } from '../../input/load.ts';
+import type { CliIo } from '../../output/io.ts';
+import { compareByConfig, configOf } from './compare-model.ts';
+import type { PlanOptions } from './flags.ts';
+import { requestOf } from './plan-request.ts';
+
+/** A mesh that was tried, with its fastest plan. */
+export interface TriedMesh {
+  readonly mesh: string;
+  readonly seconds: number;
+}
+
+/** The mesh to plan on, and those that were tried for it, the best first. */
+export interface ChosenMesh {
+  readonly mesh: string;
+  readonly tried?: readonly TriedMesh[];
+}
+
+/** Mesh dims of a graph that are tried: more of them take minutes. */
+const MOST_DIMS = { graph: 2, model: 3 } as const;
+
+/**
+ * @param options `mesh` is taken as it is; without it the devices decide, by default those of a
+ *   host
+ * @throws E_USAGE where the mesh has another number of devices than is asked for, or is missing
+ */
+export async function chosenMesh(
+  model: string,
+  options: PlanOptions,
+  deadline: Deadline,
+  io: CliIo,
+): Promise<ChosenMesh> {
+  const { mesh, devices, pp } = options;
+  if (mesh !== undefined) {
+    const size = parseMesh(mesh).size * (pp ?? 1);
+    if (devices === undefined || devices === size) return { mesh };
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--mesh ${mesh}${pp === undefined ? '' : ` --pp ${pp}`} has ${size} devices, and ` +
+        `--devices is ${devices}`,
+      { hint: 'leave one of them out.' },
+    );
+  }
+  if (pp !== undefined)
+    throw new ShardwrightError('E_USAGE', '--pp needs the mesh of a stage', {
+      hint: 'give --mesh dp=4,tp=2, or ask compare, which tries stages and meshes.',
+    });
+  const cluster = clusterText(options.cluster, options);
+  const count = devices ?? loadCluster(cluster).devicesPerHost;
+  const comparison = await compared(model, count, { ...options, cluster }, deadline, io);
+  const tried = bestOfEachMesh(comparison);
+  const [best] = tried;
+  if (best !== undefined) return { mesh: best.mesh, tried };
+  throw new ShardwrightError('E_USAGE', `no mesh of ${count} devices could be tried`, {
+    hint: 'name one: --mesh dp=8.',
+  });
+}
+
+/** The meshes of a comparison without pipeline stages, each once, that of the best plan first. */
+function bestOfEachMesh({ plans, best }: Comparison): TriedMesh[] {
+  const isPlanned = ({ mesh }: ComparedPlan): boolean => {
+    const { names } = parseMesh(mesh);
+    return names.length <= MOST_DIMS.model && !names.includes('pp');
+  };
+  const first = plans.filter(({ name }) => name === best);
+  const fitting = plans.filter(({ fits }) => fits).concat(plans);
+  const found = new Map<string, TriedMesh>();
+  for (const plan of [...first, ...fitting])
+    if (isPlanned(plan) && !found.has(plan.mesh))
+      found.set(plan.mesh, { mesh: named(plan.mesh), seconds: plan.seconds });
+  return [...found.values()];
+}
+
+/** Dims of a graph's mesh have no names in a comparison: recipes know these. */
+function named(mesh: string): string {
+  return mesh.replace('d0=', 'dp=').replace('d1=', 'tp=');
+}
+
+/** Prices the plans of all meshes: of a model by its layouts, of a graph by its optimum. */
+async function compared(
+  model: string,
+  devices: number,
+  options: PlanOptions,
+  deadline: Deadline,
+  io: CliIo,
+): Promise<Comparison> {
+  const control = {
+    deadline: deadline.part(1 / 4),
+    onPlan: (): void => undefined,
+    ...(options.quiet === true ? {} : { onProgress: io.progress }),
+  };
+  const isStep = options.forward !== true && options.layers === undefined;
+  const config = isStep ? configOf(model) : undefined;
+  if (config !== undefined) {
+    const { cluster, seq, batch } = options;
+    const asked = { ...options, risk: DEFAULT_RISK };
+    const point = { devices, cluster, sequence: seq, globalBatch: batch };
+    return compareByConfig(config, point, asked, { ...control, whatIf: false });
+  }
+  const { graph, table } = await loadModel(model, { ...options, devices });
+  const { mesh: _, ...request } = requestOf({ ...options, mesh: '' });
+  return compare(
+    graph,
+    { ...request, shardings: 'ignore', devices },
+    { table, ...control, plans: ['optimum'], maxDims: MOST_DIMS.graph },
+  );
+}
+
+/** Meshes that are named in the text. */
+const SHOWN = 3;
+
+/** The meshes that were tried, as text. */
+export function triedText(tried: readonly TriedMesh[]): string {
+  const shown = tried
+    .slice(0, SHOWN)
+    .map(({ mesh, seconds }, i) => `${mesh} ${secondsText(seconds)}${i === 0 ? ' (taken)' : ''}`);
+  const more = tried.length > SHOWN ? `, and ${tried.length - SHOWN} more` : '';
+  return `tried      ${shown.join('; ')}${more} (--mesh names one)`;
+}

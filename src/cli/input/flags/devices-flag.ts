@@ -1,0 +1,26 @@
+/** `--devices 16xH100`: a number of devices and the cluster that they are of, in one flag. */
+
+import { ShardwrightError } from '../../../errors.ts';
+import type { Flags } from './flag.ts';
+
+type Texts = Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
+
+/**
+ * The texts of a command line with `16xH100` taken apart into `--devices 16` and `--cluster H100`.
+ *
+ * @throws E_USAGE where a cluster is named, too
+ */
+export function withDevicesOf(flags: Flags, texts: Texts): Texts {
+  const { devices, cluster } = texts;
+  if (typeof devices !== 'string' || flags['cluster'] === undefined) return texts;
+  const [, count, name] = /^\s*(\d+)\s*[x*]\s*([a-z][\w.-]*)\s*$/i.exec(devices) ?? [];
+  if (count === undefined || name === undefined) return texts;
+  const named = typeof cluster === 'string' || (Array.isArray(cluster) && cluster.length > 0);
+  if (named && String(cluster) !== name)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--devices ${devices} names a cluster, and --cluster ${String(cluster)} another`,
+      { hint: `leave one out: --devices ${count}, or no --cluster.` },
+    );
+  return { ...texts, devices: count, cluster: flags['cluster'].isList === true ? [name] : name };
+}
