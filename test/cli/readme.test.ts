@@ -46,7 +46,7 @@ describe('README.md', () => {
       expect(out.slice(out.indexOf('\nnext'))).toContain(`shardwright ${command} `);
     const printed = out.split('\n').map(words);
     let from = 0;
-    for (const line of shown('step time')) {
+    for (const line of shown('proof      optimal')) {
       const at = printed.indexOf(words(line), from);
       expect(
         at,

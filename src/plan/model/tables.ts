@@ -1,5 +1,6 @@
 /** Builds the integer problem from vectors, maps and costs in seconds, with its rounding error. */
 import type { ChargedType, RedistributionCharges } from '../../cost/redistribution/charges.ts';
+import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
@@ -302,6 +303,32 @@ export function unitsBelow(
     largest = Math.max(largest, span);
   }
   return finestUnits(most / unitsPerSecond, largest / unitsPerSecond);
+}
+
+/** A problem, and the units of its costs in a second. */
+export type ProblemInUnits = Pick<Model, 'problem' | 'unitsPerSecond'>;
+
+/**
+ * The problem in units so coarse that the sums of its costs are exact: a problem that was given
+ * more costs than it was built with may sum to more. The same where they are exact as they are.
+ */
+export function withExactSums({ problem, unitsPerSecond }: ProblemInUnits): ProblemInUnits {
+  const coarsest = unitsBelow({ problem, unitsPerSecond }, Infinity);
+  if (coarsest >= unitsPerSecond) return { problem, unitsPerSecond };
+  const share = coarsest / unitsPerSecond;
+  const scaled = (costs: Float64Array): Float64Array => costs.map((c) => Math.round(c * share));
+  return {
+    unitsPerSecond: coarsest,
+    problem: {
+      ...problem,
+      ...defined({
+        constant: problem.constant && Math.round(problem.constant * share),
+        tolerance: problem.tolerance && Math.floor(problem.tolerance * share),
+      }),
+      vectors: problem.vectors.map(scaled),
+      tables: problem.tables.map((table) => ({ ...table, costs: scaled(table.costs) })),
+    },
+  };
 }
 
 /** Turns prices in seconds into whole quanta of units. */

@@ -2,7 +2,8 @@
  * Tunes the configuration of a trainer: the answer of `tuneLayout`, with the diff of the file to
  * the best layout that it can state.
  */
-import { unifiedDiff } from '../../text/unified-diff.ts';
+import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
+
 import type { NotPriced } from '../../trainers/layout/layout-draft.ts';
 import type { SweepQuestion } from '../model/question.ts';
 import { FileEditor } from './edited-file.ts';
@@ -51,4 +52,12 @@ export async function tuneFile(
     tuned: { ...tuned, file, notPriced, diff: unifiedDiff(file, text, edited) },
     text: edited,
   };
+}
+
+/** What changed, as `patch` and `git apply` take it; empty where the texts are equal. */
+function unifiedDiff(file: string, before: string, behind: string): string {
+  if (before === behind) return '';
+  const options = { context: 3, headerOptions: FILE_HEADERS_ONLY };
+  const names = [`a/${file}`, `b/${file}`] as const;
+  return createTwoFilesPatch(...names, before, behind, undefined, undefined, options).trimEnd();
 }

@@ -9,9 +9,9 @@ import { DTYPE_BYTES } from '../../graph/types.ts';
 import { shardCode } from '../../mesh/sharding/space.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model } from '../../plan/model/model.ts';
+import { type ProblemInUnits, withExactSums } from '../../plan/model/tables.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { Recosting } from '../../solver/problem/recost.ts';
-import type { Problem } from '../../solver/types.ts';
 import { GroupMaker } from '../../step/data-groups.ts';
 import { graphUnits } from '../../step/read/graph-units.ts';
 import { type DataGroups, type ParameterCost, parameterCost } from '../../step/states.ts';
@@ -37,7 +37,7 @@ export function withDataRanks(
   { model, left: { compact } }: Pick<Prepared, 'model' | 'left'>,
   data: DataRanks,
   { layers, preset, cluster, table }: DataPrices,
-): Problem {
+): ProblemInUnits {
   const { problem } = compact;
   const { graph, flow, space, strategies, nodeVariable, unitsPerSecond, quantum } = model;
   if (problem.domains.some((size, v) => size !== model.problem.domains[v]))
@@ -81,7 +81,7 @@ export function withDataRanks(
     recosting.variable(nodeVariable[n], extra.join(), (costs) => costs.map((c, s) => c + extra[s]));
   }
   gradientsOnceAStep(model, recosting, data.microbatches, units);
-  return { ...recosting.problem, rows: [] };
+  return withExactSums({ problem: { ...recosting.problem, rows: [] }, unitsPerSecond });
 }
 
 function perMicrobatch(

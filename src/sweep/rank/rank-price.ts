@@ -15,7 +15,7 @@ import { vocabularyPadding } from '../../models/vocabulary.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { plannable } from '../../passes/plannable/plannable.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
-import type { Model } from '../../plan/model/model.ts';
+import type { ProblemInUnits } from '../../plan/model/tables.ts';
 import { prepare } from '../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
@@ -23,7 +23,6 @@ import { DEFAULT_REQUEST } from '../../plan/request/request.ts';
 import { priceRestriction } from '../../recipes/compare/price.ts';
 import { applyRecipe } from '../../recipes/recipes.ts';
 import { evaluate } from '../../solver/check/verify.ts';
-import type { Problem } from '../../solver/types.ts';
 import { type RoutedCosts, routedCosts, withoutRouted } from '../../step/read/moe.ts';
 import { PlanReader } from '../../step/read/plan-reader.ts';
 import type { DataExtra } from '../../step/units.ts';
@@ -170,22 +169,24 @@ export class CoreSolver {
     const priced = await priceRestriction(prepared, applied.restriction, deadline, Infinity);
     if ('refused' in priced) return priced;
     const seconds =
-      request.data === undefined
-        ? priced.seconds
-        : this.secondsOf(prepared.model, problem, priced.choice);
+      request.data === undefined ? priced.seconds : this.secondsOf(problem, priced.choice);
     return { prepared, choice: priced.choice, seconds };
   }
 
   /** Seconds of a choice in a problem that has other costs than the one that it was found in. */
-  private secondsOf(model: Model, problem: Problem, choice: Int32Array): number {
+  private secondsOf({ problem, unitsPerSecond }: ProblemInUnits, choice: Int32Array): number {
     const { cost, violations } = evaluate({ ...problem, rows: [] }, choice);
     if (violations.length > 0) throw internalError('a recipe is no choice of the free problem');
-    return Number(cost) / model.unitsPerSecond;
+    return Number(cost) / unitsPerSecond;
   }
 
   /** The problem of a program, with the costs of its data ranks where they are asked for. */
-  private problemFor(prepared: Pick<Prepared, 'model' | 'left'>, { data }: CoreRequest): Problem {
-    if (data === undefined) return prepared.left.compact.problem;
+  private problemFor(
+    prepared: Pick<Prepared, 'model' | 'left'>,
+    { data }: CoreRequest,
+  ): ProblemInUnits {
+    const { unitsPerSecond } = prepared.model;
+    if (data === undefined) return { problem: prepared.left.compact.problem, unitsPerSecond };
     return withDataRanks(prepared, data, {
       layers: this.kinds.shallow,
       preset: this.question.cost,

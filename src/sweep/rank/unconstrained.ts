@@ -1,11 +1,11 @@
 /** Solves the placement of a data rank's program without a memory bound. */
 
+import type { ProblemInUnits } from '../../plan/model/tables.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { conflictOf } from '../../plan/restrict/conflict.ts';
 import { withoutFixed } from '../../solver/problem/condition.ts';
 import { solve } from '../../solver/solve.ts';
-import type { Problem } from '../../solver/types.ts';
 
 /**
  * The cheapest placements of a program, whatever they need; the states that they need are compared
@@ -15,7 +15,10 @@ import type { Problem } from '../../solver/types.ts';
  */
 export async function solveFree(
   prepared: Pick<Prepared, 'left' | 'model' | 'question'>,
-  problem: Problem = prepared.left.compact.problem,
+  { problem, unitsPerSecond }: ProblemInUnits = {
+    problem: prepared.left.compact.problem,
+    unitsPerSecond: prepared.model.unitsPerSecond,
+  },
   deadline?: Deadline,
 ): Promise<
   | {
@@ -47,7 +50,7 @@ export async function solveFree(
         conflictOf(model, solution, free.variableOf).join(', ') ||
         'no placement of every node fits it',
     };
-  const per = model.unitsPerSecond;
+  const per = unitsPerSecond;
   return {
     choice: compact.expand(free.expand(solution.choice)),
     seconds: solution.objective / per,

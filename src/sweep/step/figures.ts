@@ -105,7 +105,7 @@ export function unitsAgain(again: readonly number[]): number {
 
 /** The device that works longest, and what of its collectives stays visible. */
 function placeOf({ units, bounds, again, devices, busiest, share }: ComposedStep): DevicePlace {
-  const { own, sums, step } = devices[busiest];
+  const { own, sums } = devices[busiest];
   const sum = (of: (u: Unit) => number): number => sumOver(units, own, of);
   const moves = sum((u) => u.gatherForward + u.gatherBackward + u.scatter);
   const stepMoves = sum((u) => u.stepSum + u.stepGather);
@@ -118,7 +118,8 @@ function placeOf({ units, bounds, again, devices, busiest, share }: ComposedStep
     again,
     visible: {
       microbatch: moves === 0 ? 1 : 1 - hidden / moves,
-      step: stepMoves === 0 ? 1 : step / stepMoves,
+      // The update and the host's time of a step are no moves.
+      step: stepMoves === 0 ? 1 : Math.max(0, sums.stepSeconds - sum((u) => u.update)) / stepMoves,
       exchange: 1 - (share * sum((u) => u.pairedForward + u.pairedBackward)) / (exchange || 1),
     },
   };
