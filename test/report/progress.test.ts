@@ -119,7 +119,9 @@ describe('two runs, from the request on', () => {
     const sum = (list: readonly number[]): number => list.reduce((total, s) => total + s, 0);
     for (const seconds of [sum([...nodes, ...moves]), sum(terms.map((t) => t.seconds))]) {
       expect(Math.abs(seconds / plan.objective.seconds - 1)).toBeLessThan(1e-9);
-      expect(answer.find((a) => a.label === 'Step time')!.text).toContain(secondsText(seconds));
+      expect(answer.find((a) => a.label === 'One after another')!.text).toContain(
+        secondsText(seconds),
+      );
     }
   });
 });

@@ -32,7 +32,7 @@ interface AnswerInput {
   readonly pipeline: Pipeline | null;
 }
 
-/** The answer, in six lines, the same in every format. */
+/** The answer, a line for each question, the same in every format. */
 export function answerOf(
   input: AnswerInput,
 ): readonly { readonly label: string; readonly text: string }[] {
@@ -40,8 +40,9 @@ export function answerOf(
   if (pipeline !== null) return pipelineAnswer(input, pipeline);
   return [
     { label: 'Memory', text: `${memoryLine(input.plan)}${fitWords(input.plan)}` },
-    { label: 'Step time', text: timeLine(input) },
+    { label: 'Step time', text: stepLine(input) },
     { label: 'Range', text: planBandText(input.plan) },
+    { label: 'One after another', text: serialLine(input) },
     { label: 'Devices', text: deviceLine(input.plan) },
     { label: 'Proof', text: proofLine(input.plan) },
     { label: 'Against', text: againstLine(input) },
@@ -140,25 +141,44 @@ function memoryLine({ memory }: Plan): string {
   );
 }
 
-function timeLine({ plan, streams, roofline, tokens }: AnswerInput): string {
+/** The whole step by the clock: as its trainer runs it, or as the exported program is played. */
+function stepLine({ plan, streams, tokens }: AnswerInput): string {
+  const rate = (seconds: number): string =>
+    tokens === null ? '' : `, ${countText(Math.round(tokens / seconds))} tokens/s`;
+  const { step } = plan;
+  if (step?.parts !== undefined) {
+    const { forwardSeconds, backwardSeconds, onceSeconds } = step.parts;
+    return (
+      `${secondsText(step.stepSeconds)}, run by ${step.trainer}: forward ` +
+      `${secondsText(forwardSeconds)}, backward ${secondsText(backwardSeconds)}, once a step ` +
+      `${secondsText(onceSeconds)}${rate(step.stepSeconds)}`
+    );
+  }
+  if (streams === null)
+    return step === undefined ? 'not looked for' : secondsText(step.stepSeconds);
+  return (
+    `${secondsText(streams.seconds)} simulated, communication beside compute, run as exported: ` +
+    `${secondsText(streams.exposedCommunicationSeconds)} of communication with nothing beside ` +
+    `it${rate(streams.seconds)}, MFU ${percentText(streams.mfu)} ` +
+    `(${streams.mfuConvention.replace(/^MFU: /, '')})`
+  );
+}
+
+/** Every cost one after another: what is proven. */
+function serialLine({ plan, streams, roofline }: AnswerInput): string {
   const { seconds, computeSeconds, communicationSeconds } = plan.objective;
   const share = (part: number): string => (seconds > 0 ? percentText(part / seconds) : '0 %');
   const bound = roofline === null ? '' : `; ${waitText(roofline, seconds)}`;
-  const serial =
-    `${secondsText(seconds)}: compute ${secondsText(computeSeconds)} ` +
-    `(${share(computeSeconds)}), communication ${secondsText(communicationSeconds)} ` +
-    `(${share(communicationSeconds)}), no overlap${bound}`;
-  if (streams === null) return serial;
-  const rate =
-    tokens === null ? '' : `, ${countText(Math.round(tokens / streams.seconds))} tokens/s`;
   // The simulation starts every kernel, also of views and copies that the plan's own sum has for
   // nothing.
+  const starts =
+    streams === null
+      ? ''
+      : `; simulated with all kernel starts ${secondsText(streams.serialSeconds)}`;
   return (
-    `${serial}. Simulated with all kernel starts ${secondsText(streams.serialSeconds)} one ` +
-    `after another, ${secondsText(streams.seconds)} with overlap, of it ` +
-    `${secondsText(streams.exposedCommunicationSeconds)} of communication with nothing beside ` +
-    `it${rate}, MFU ${percentText(streams.mfu)} ` +
-    `(${streams.mfuConvention.replace(/^MFU: /, '')})`
+    `${secondsText(seconds)}: compute ${secondsText(computeSeconds)} ` +
+    `(${share(computeSeconds)}), communication ${secondsText(communicationSeconds)} ` +
+    `(${share(communicationSeconds)}), no overlap${bound}${starts}`
   );
 }
 
