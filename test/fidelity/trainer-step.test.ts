@@ -1,0 +1,70 @@
+import { expect, it } from 'vitest';
+
+import { shard, stepAgain } from '../../src/fidelity/trainer-step.ts';
+import { buildModel } from '../../src/models/build.ts';
+import { parseModelConfig } from '../../src/models/families.ts';
+import { builtinOperators } from '../../src/ops/builtin.ts';
+import type { PlannedResult } from '../../src/plan/choice/result.ts';
+import { checkPlan } from '../../src/plan/questions/check-plan.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
+import type { Answered } from '../../src/recipes/answer.ts';
+
+const TABLE = builtinOperators();
+const GRAPH = buildModel(
+  parseModelConfig(
+    JSON.stringify({
+      model_type: 'llama',
+      hidden_size: 256,
+      intermediate_size: 512,
+      num_hidden_layers: 1,
+      num_attention_heads: 4,
+      num_key_value_heads: 4,
+      vocab_size: 1024,
+      torch_dtype: 'bfloat16',
+    }),
+  ),
+  { batch: 8, seq: 128, training: true, table: TABLE },
+);
+
+async function planned(trainer?: string): Promise<Answered> {
+  const request = { mesh: 'tp=4', cluster: 'dgx-h100', ...(trainer && { trainer }) };
+  const answer = await shard(GRAPH, request);
+  if (answer.status === 'infeasible') throw new Error(answer.conflict.join());
+  return answer;
+}
+
+/** Paths of what is not as it follows, of a plan that says something else of its step. */
+function differences(
+  { plan, prepared, certificate }: PlannedResult,
+  step: Partial<Plan['step']>,
+): readonly string[] {
+  const folder = {
+    plan: { ...plan, step: { ...plan.step!, ...step } },
+    program: prepared.question.program,
+    request: prepared.question.request,
+    certificate,
+  };
+  return checkPlan(folder, TABLE, { step: stepAgain }).differences.map(({ path }) => path);
+}
+
+it('no known plan of the mesh has a shorter step under its trainer than the plan', async () => {
+  for (const trainer of ['megatron', 'torchtitan']) {
+    const { plan, fastest } = await planned(trainer);
+    expect(plan.step).toMatchObject({ trainer, stepSeconds: expect.any(Number) as number });
+    expect(fastest!.recipes.length).toBeGreaterThan(3);
+    const steps = [...fastest!.recipes.map(({ step }) => step), fastest!.base];
+    expect(Math.min(...steps.map((s) => s.stepSeconds))).toBe(plan.step!.stepSeconds);
+  }
+});
+
+it.each([undefined, 'megatron'])(
+  'a plan whose step was changed by hand is found out (trainer: %s)',
+  async (trainer) => {
+    const found = await planned(trainer);
+    expect(differences(found, {})).toEqual([]);
+    const { stepSeconds, peakBytes } = found.plan.step!;
+    expect(differences(found, { stepSeconds: 0.5 * stepSeconds })).toEqual(['$.step.stepSeconds']);
+    expect(differences(found, { peakBytes: peakBytes - 1024 })).toEqual(['$.step.peakBytes']);
+    expect(differences(found, { trainer: 'torchtitan' })).not.toEqual([]);
+  },
+);
