@@ -54,7 +54,6 @@ describe('a plan', () => {
         'dp=8,tp=8',
         '--cluster',
         'dgx-h100',
-        '--no-recipes',
         '--quiet',
         '-o',
         out,
@@ -384,7 +383,7 @@ it.each(MESHES)(
     expect(await text(page, '#q-summary')).toContain(`${mesh.slice(0, 4)} `);
     // The plan to take has the shortest simulated step, and is a known one here, as for the command.
     const summary = await text(page, '#q-summary');
-    expect(summary).toMatch(/overlapped .* simulated, .*; no plan takes less than .* \(gap/);
+    expect(summary).toMatch(/step time {2}.* simulated, .*; no plan takes less than .* \(gap/);
     expect(summary).toMatch(/FSDP \(dp\+tp\): .* less than the plan of least seconds/);
     expect(summary).toMatch(/proof {6}feasible: no plan is below .* \(gap/);
     await answered(page);
