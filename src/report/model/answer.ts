@@ -39,9 +39,9 @@ export function answerOf(
   const { pipeline } = input;
   if (pipeline !== null) return pipelineAnswer(input, pipeline);
   return [
-    { label: 'Memory', text: `${memoryLine(input.plan)}${fitWords(input.plan)}` },
     { label: 'Step time', text: stepLine(input) },
     { label: 'Range', text: planBandText(input.plan) },
+    { label: 'Memory', text: memoryAnswer(input.plan) },
     { label: 'One after another', text: serialLine(input) },
     { label: 'Devices', text: deviceLine(input.plan) },
     { label: 'Proof', text: proofLine(input.plan) },
@@ -110,9 +110,16 @@ function pipelineTimeLine({ streams, tokens }: AnswerInput, pipeline: Pipeline):
   );
 }
 
-function fitWords(plan: Plan): string {
-  const text = planFitText(plan);
-  return text === undefined ? '' : `; ${text}`;
+/** Memory as the trainer keeps it, where one runs the step, and as the exported program does. */
+function memoryAnswer(plan: Plan): string {
+  const fit = planFitText(plan);
+  const fits = fit === undefined ? '' : `; ${fit}`;
+  const { step, memory } = plan;
+  if (step?.parts === undefined) return `${memoryLine(plan)}${fits}`;
+  return (
+    `${bytesText(step.peakBytes)} of ${bytesText(memory.budgetBytes)} per device, run by ` +
+    `${step.trainer}${fits}. As exported: ${memoryLine(plan)}`
+  );
 }
 
 function memoryLine({ memory }: Plan): string {
