@@ -59,7 +59,7 @@ describe('the report of a 2-layer Llama plan', () => {
   it('says the same answer in HTML, Markdown and JSON, from the numbers of the plan', async () => {
     const page = textOf(html);
     const markdown = (await made('md')).replace(/\\([\\`*_{}[\]|#~!])/g, '$1');
-    expect(report.answer).toHaveLength(6);
+    expect(report.answer).toHaveLength(7);
     for (const { label, text } of report.answer) {
       expect(page).toContain(`${label}${text}`);
       expect(markdown).toContain(`- **${label}**: ${text}`);

@@ -158,7 +158,7 @@ describe('compare', () => {
     expect(memory.err).toContain('60GiB');
     const command = await cli('comapre', 'x');
     expect(command.code).toBe(2);
-    expect(command.err).toMatch(/did you mean compare/i);
+    expect(command.err).toMatch(/did you mean 'compare'/i);
     expect((await cli('compare', MLP[0])).code).toBe(2);
   });
 
