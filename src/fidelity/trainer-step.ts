@@ -56,9 +56,33 @@ export function trainerFacts({
 }
 
 /**
- * Plans a graph on a mesh as `answerRequest` does, for the trainer that the request names.
+ * Plans a graph on a mesh, as the command `plan` does: the plan to take with its bound and
+ * certificate, or why there is none. The step is that of the trainer that the request names, or of
+ * the exported program.
  *
- * @throws E_USAGE for an unknown trainer, and what `answerRequest` throws
+ * @throws E_USAGE for an unknown trainer, and for an overlap that is not looked for; E_TIME_LIMIT,
+ *   E_LIMIT where neither a plan was found nor its absence proven; what `prepare` throws
+ *
+ * @example
+ * ```ts
+ * import { input, parameter, shard, trace } from 'shardwright';
+ *
+ * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
+ *   x: input([4096, 4096]),
+ *   w1: parameter([4096, 16384]),
+ *   w2: parameter([16384, 4096]),
+ * });
+ * const result = await shard(graph, {
+ *   mesh: 'tp=4',
+ *   cluster: 'dgx-h100',
+ *   inputs: 'R',
+ *   outputs: 'R',
+ *   objective: 'parameter-memory',
+ * });
+ * if (result.status === 'infeasible') throw new Error(result.conflict.join('\n'));
+ * const [w1, w2] = result.plan.parameters;
+ * console.log(result.plan.proof.status, w1.placement, w2.placement); // optimal S(1) S(0)
+ * ```
  */
 export async function shard(
   graph: Graph,

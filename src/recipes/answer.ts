@@ -124,27 +124,6 @@ const OPTIONS: Readonly<Record<keyof ShardOptions, true>> = {
  * @param facts the software of the trainer that runs the step; absent: the exported program does
  * @throws E_TIME_LIMIT, E_LIMIT where neither a plan was found nor its absence proven, E_USAGE for
  *   an overlap that is not looked for, and what `prepare` throws
- *
- * @example
- * ```ts
- * import { input, parameter, shard, trace } from 'shardwright';
- *
- * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
- *   x: input([4096, 4096]),
- *   w1: parameter([4096, 16384]),
- *   w2: parameter([16384, 4096]),
- * });
- * const result = await shard(graph, {
- *   mesh: 'tp=4',
- *   cluster: 'dgx-h100',
- *   inputs: 'R',
- *   outputs: 'R',
- *   objective: 'parameter-memory',
- * });
- * if (result.status === 'infeasible') throw new Error(result.conflict.join('\n'));
- * const [w1, w2] = result.plan.parameters;
- * console.log(result.plan.proof.status, w1.placement, w2.placement); // optimal S(1) S(0)
- * ```
  */
 export async function answerRequest(
   graph: Graph,

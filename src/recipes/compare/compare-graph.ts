@@ -103,7 +103,7 @@ export interface CompareOptions {
  *   w2: parameter([16384, 4096]),
  * });
  * const { plans } = await compare(graph, { devices: 4, cluster: 'dgx-h100' });
- * console.log(plans[0].plan, plans[0].mesh); // zero1 dp=4
+ * console.log(plans[0].plan, plans[0].mesh); // dp dp=4
  * ```
  */
 export async function compare(

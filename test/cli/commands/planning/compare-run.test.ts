@@ -99,8 +99,8 @@ describe('compare --tokens', () => {
 
   it.each([
     [
-      ['--tokens', '1T', '--price', '2.5'],
-      "--price '2.5' is not an amount with its currency",
+      ['--tokens', '1T', '--price', 'cheap'],
+      "--price 'cheap' is not an amount with its currency",
       '--price 2.5USD',
     ],
     [['--price', '2.5USD'], '--price needs --tokens', '--tokens 15T'],
