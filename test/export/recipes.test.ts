@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
 
 import type { ExportSource } from '../../src/backend/target.ts';
+import type { ShardwrightError } from '../../src/errors.ts';
 import { einshardTarget } from '../../src/export/einshard.ts';
 import { exportFiles } from '../../src/export/export.ts';
 import { EXPORT_TARGETS } from '../../src/export/targets.ts';
@@ -254,6 +255,19 @@ describe('a recipe that the trainer would not run', () => {
       for (const [source, why] of cases)
         expect(() => exportFiles(source, target, { allowLossy: true })).toThrow(why);
     }
+  });
+
+  test('names the nearest plan of as many devices, over which all heads divide', async () => {
+    const hint = (source: ExportSource): unknown => {
+      try {
+        return exportFiles(source, 'megatron', { allowLossy: true });
+      } catch (error) {
+        return (error as ShardwrightError).details.hint;
+      }
+    };
+    const wide = await wideSource();
+    expect(wide.mesh.size).toBe(4);
+    expect(hint(wide)).toContain('--mesh dp=2,tp=2 --recipe dp+tp');
   });
 });
 

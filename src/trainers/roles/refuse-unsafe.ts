@@ -19,12 +19,14 @@ export function refuseUnsafe(source: ExportSource, roles: PlanRoles, trainer: st
   const weights = roles.parameters.filter(
     ({ name, shape }) => IN_LAYER.test(name) && shape.length > 1,
   );
+  const degree = roles.degree('tensor');
+  const { heads, keyHeads } = modelShape(source, roles);
+  const nearest = nearestPlan(source, roles, commonDivisor([degree, heads, keyHeads]));
   const fail = (what: string): ShardwrightError =>
     new ShardwrightError('E_EXPORT_LOSS', `${trainer} would not run this plan: ${what}`, {
       hint:
-        'no flag writes it. The nearest plan that can be written: shardwright plan MODEL --mesh ' +
-        `${plan.request.mesh} --cluster ${plan.cluster} --recipe ` +
-        `${nearestRecipe(source, roles)} -o plan; or export with --target torch.`,
+        'no flag writes it. The nearest plan that can be written: shardwright plan MODEL ' +
+        `${nearest} --cluster ${plan.cluster} -o plan; or export with --target torch.`,
     });
   const isWhole = (m: number): boolean => weights.every(({ used }) => used[m] < 0);
   const idle = weights.length === 0 ? undefined : tensor.find(isWhole);
@@ -33,8 +35,6 @@ export function refuseUnsafe(source: ExportSource, roles: PlanRoles, trainer: st
       `${mesh.names[idle]}=${mesh.sizes[idle]} cuts the embedding or the head and no ` +
         'weight of a layer, which is no tensor parallelism',
     );
-  const degree = roles.degree('tensor');
-  const { heads, keyHeads } = modelShape(source, roles);
   for (const [what, n] of [
     ['attention heads', heads],
     ['key and value heads', keyHeads],
@@ -43,10 +43,20 @@ export function refuseUnsafe(source: ExportSource, roles: PlanRoles, trainer: st
       throw fail(`${n} ${what} do not divide over tensor parallelism of ${degree}`);
 }
 
-/** The nearest known plan of the mesh: its last dim cuts layers, its first data or states. */
-function nearestRecipe({ mesh }: ExportSource, { roles }: PlanRoles): string {
-  const dims = mesh.sizes.filter((size) => size > 1).length;
-  const isSharded = roles.includes('fsdp');
-  if (dims < 2) return isSharded ? 'fsdp' : 'dp';
-  return isSharded ? 'fsdp+tp' : 'dp+tp';
+/**
+ * The nearest known plan of as many devices: tensor parallelism over so many of them, which all
+ * heads divide over, and data ranks for the rest.
+ */
+function nearestPlan({ mesh }: ExportSource, { roles }: PlanRoles, tensor: number): string {
+  const ranks = mesh.size / tensor;
+  const data = roles.includes('fsdp') ? 'fsdp' : 'dp';
+  if (tensor === 1) return `--mesh dp=${ranks} --recipe ${data}`;
+  if (ranks === 1) return `--mesh tp=${tensor} --recipe tp`;
+  return `--mesh dp=${ranks},tp=${tensor} --recipe ${data}+tp`;
+}
+
+/** The largest number that divides all of these that are known. */
+function commonDivisor(numbers: readonly (number | undefined)[]): number {
+  const pair = (a: number, b: number): number => (b === 0 ? a : pair(b, a % b));
+  return numbers.flatMap((n) => (Number.isInteger(n) ? Number(n) : [])).reduce(pair, 0);
 }
