@@ -130,7 +130,6 @@ export function runCost({
     stepBand === null
       ? null
       : [(value * stepBand[0]) / stepSeconds, (value * stepBand[1]) / stepSeconds];
-  const amount = each === undefined ? undefined : each.amount * deviceHours;
   const watts = allocatedWatts(allocation, operation, assumptions);
   return {
     tokens,
@@ -140,13 +139,7 @@ export function runCost({
     wallSecondsBand: bandOf(wallSeconds),
     goodput: share,
     deviceHours,
-    ...(each === undefined || amount === undefined
-      ? {}
-      : {
-          price: { amount, currency: each.currency },
-          priceBand: bandOf(amount),
-          tokensPerCurrency: tokens / amount,
-        }),
+    ...(each === undefined ? {} : priceOf(each, { deviceHours, tokens }, bandOf)),
     ...(watts === undefined ? {} : { energyMegawattHours: (watts * wallSeconds) / HOUR / 1e6 }),
     tokensPerSecond: tokens / wallSeconds,
     betweenFailuresSeconds,
@@ -154,6 +147,20 @@ export function runCost({
     checkpointWriteSeconds,
     restartSeconds,
     assumptions,
+  };
+}
+
+/** What a run costs where the price of a device is known. */
+function priceOf(
+  each: Price,
+  { deviceHours, tokens }: Pick<RunCost, 'deviceHours' | 'tokens'>,
+  bandOf: (value: number) => Band | null,
+): Pick<RunCost, 'price' | 'priceBand' | 'tokensPerCurrency'> {
+  const amount = each.amount * deviceHours;
+  return {
+    price: { amount, currency: each.currency },
+    priceBand: bandOf(amount),
+    tokensPerCurrency: tokens / amount,
   };
 }
 
