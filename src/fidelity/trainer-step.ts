@@ -2,11 +2,13 @@
  * The software of trainers, as the steps of plans are chosen and checked by it; and the checks of
  * whole plan folders, which ask for it.
  */
+import { hasExperts } from '../cost/error-bands.ts';
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { FITTED } from '../cost/kernels/fitted.ts';
 import { defaultCostPreset } from '../cost/presets/presets.ts';
 import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
+import { roleName } from '../graph/nodes.ts';
 import type { Graph } from '../graph/types.ts';
 import { decode } from '../plan/choice/decode.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
@@ -24,7 +26,7 @@ import { simulatedSeconds } from '../recipes/compare/simulated.ts';
 import type { StepFacts } from '../step/facts.ts';
 import { stepOfPlan } from '../step/step-of-plan.ts';
 import { softwareWithGradients } from '../sweep/model/question.ts';
-import { trainerNamed } from '../trainers/trainers.ts';
+import { defaultTrainer, trainerNamed } from '../trainers/trainers.ts';
 import { frameworkSoftware } from './software.ts';
 
 /**
@@ -56,11 +58,58 @@ export function trainerFacts({
 }
 
 /**
+ * The request for the trainer that it names; for the default one, where it names none and is of the
+ * training step of a known model.
+ *
+ * @param isNamed whether the graph was made from the name or the config of a model
+ * @throws E_USAGE where no trainer runs the program, or where the plan is not chosen by its step
+ */
+export function forTrainer(request: PlanRequest, graph: Graph, isNamed: boolean): PlanRequest {
+  const { trainer } = request;
+  const cluster = loadCluster(request.cluster);
+  const not = notRun(request, graph);
+  if (trainer !== undefined && trainer !== EXPORTED && not !== undefined)
+    throw new ShardwrightError('E_USAGE', `--for ${trainer}: ${not.why}`, { hint: not.hint });
+  const cost = request.cost ?? defaultCostPreset(cluster);
+  if (trainer !== undefined || not !== undefined || !isNamed || cost !== 'nccl') return request;
+  return { ...request, trainer: defaultTrainer(cluster.accelerator) };
+}
+
+/** Why the plan of a graph has no step under a trainer's software; undefined where it has one. */
+function notRun(
+  { overlap, objective, solver }: PlanRequest,
+  graph: Graph,
+): { readonly why: string; readonly hint: string } | undefined {
+  if (!graph.outputs.some(({ role }) => role === 'grad'))
+    return {
+      why: 'the program is not a training step',
+      hint: 'plan its training step: leave out --forward, or give a program with gradients.',
+    };
+  if (hasExperts(graph.nodes.map(roleName)))
+    return {
+      why: 'it runs routed experts otherwise than this program does',
+      hint: 'ask compare for the layouts of the model.',
+    };
+  if (overlap === true)
+    return {
+      why: '--overlap plays the exported program',
+      hint: 'leave one of them out.',
+    };
+  if (objective !== 'time' || solver === 'propagate')
+    return {
+      why: 'the plan is not chosen by its step',
+      hint: 'leave out --objective and --solver propagate.',
+    };
+  return undefined;
+}
+
+/**
  * Plans a graph on a mesh, as the command `plan` does: the plan to take with its bound and
  * certificate, or why there is none. The step is that of the trainer that the request names, or of
  * the exported program.
  *
- * @throws E_USAGE for an unknown trainer, and for an overlap that is not looked for; E_TIME_LIMIT,
+ * @throws E_USAGE for a trainer that is unknown or does not run the graph, and for an overlap that
+ *   is not looked for; E_TIME_LIMIT,
  *   E_LIMIT where neither a plan was found nor its absence proven; what `prepare` throws
  *
  * @example
@@ -92,7 +141,8 @@ export async function shard(
   // A call without a request is named by `answerRequest`.
   const asked = given as GivenRequest | undefined;
   if (asked?.trainer === undefined) return answerRequest(graph, given, options);
-  return answerRequest(graph, given, options, trainerFacts(completeRequest(given)));
+  const request = forTrainer(completeRequest(given), graph, false);
+  return answerRequest(graph, given, options, trainerFacts(request));
 }
 
 /** The step of a plan again, for the trainer that it names. */

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 
+import type { ShardwrightError } from '../../src/errors.ts';
 import { shard, stepAgain } from '../../src/fidelity/trainer-step.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { parseModelConfig } from '../../src/models/families.ts';
@@ -68,3 +69,18 @@ it.each([undefined, 'megatron'])(
     expect(differences(found, { trainer: 'torchtitan' })).not.toEqual([]);
   },
 );
+
+it.each([
+  [{ trainer: 'torchtitn' }, 'torchtitan'],
+  [{ trainer: 'torchtitan', cost: 'alpha-beta' }, 'goes with --cost nccl'],
+  [{ trainer: 'torchtitan', overlap: true }, '--overlap plays the exported program'],
+  [{ trainer: 'torchtitan', objective: 'serial' }, 'not chosen by its step'],
+] as const)('%o is refused, and not planned otherwise', async (more, why) => {
+  const asked = shard(GRAPH, { mesh: 'tp=4', cluster: 'dgx-h100', ...more });
+  const error = await asked.then(
+    () => undefined,
+    (one: unknown) => one as ShardwrightError,
+  );
+  expect(error?.code).toBe('E_USAGE');
+  expect(`${error?.message} ${error?.details.hint}`).toContain(why);
+});

@@ -3,13 +3,9 @@
  * writes the plan folder.
  */
 
-import { hasExperts } from '../../../cost/error-bands.ts';
-import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
-import { defaultCostPreset } from '../../../cost/presets/presets.ts';
 import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
-import { trainerFacts } from '../../../fidelity/trainer-step.ts';
-import { roleName } from '../../../graph/nodes.ts';
+import { forTrainer, trainerFacts } from '../../../fidelity/trainer-step.ts';
 import type { SizeValues } from '../../../graph/text/size-value.ts';
 import type { Graph } from '../../../graph/types.ts';
 import { itemAt } from '../../../item-at.ts';
@@ -22,7 +18,7 @@ import { planAtEnds, plannedSizes } from '../../../plan/questions/size-range.ts'
 import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { askedGap, type PlanRequest } from '../../../plan/request/request.ts';
-import { answer, type Answered, EXPORTED, prepareToAnswer } from '../../../recipes/answer.ts';
+import { answer, type Answered, prepareToAnswer } from '../../../recipes/answer.ts';
 import {
   checkRecipes,
   whyRecipesAreCheaper,
@@ -38,7 +34,6 @@ import { SolverSteps, solverStepsText } from '../../../report/text/solver-steps.
 import { planSummary } from '../../../report/text/summary.ts';
 import type { Problem, Progress } from '../../../solver/types.ts';
 import type { PlanPipeline } from '../../../sweep/pipeline/plan.ts';
-import { defaultTrainer } from '../../../trainers/trainers.ts';
 import { percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { loadModel } from '../../input/load.ts';
@@ -65,6 +60,7 @@ export async function planCommand(
   // Reading counts.
   const deadline = control.deadline(given.timeLimit);
   if (given.frontier !== undefined) checkFrontierFlags(given);
+  checkTrainer(given);
   tryOutputs(given);
   const { mesh, tried } = await chosenMesh(model, given, deadline, io);
   return planOnMesh(model, { ...given, mesh }, { io, control, deadline, ...defined({ tried }) });
@@ -86,7 +82,9 @@ async function planOnMesh(
   const built = asked === undefined ? options : { ...options, batch: asked.microbatch };
   const loaded = await loadModel(model, { ...built, ...ofMesh(given.mesh) });
   const { graph, table } = loaded;
-  const request = forTrainer(padded(given, loaded.padding), loaded);
+  const isOne = asked === undefined && options.frontier === undefined;
+  const isNamed = loaded.format === 'hf-config' && isOne;
+  const request = forTrainer(padded(given, loaded.padding), graph, isNamed);
   const cache = PlanCache.open(graph, request, options, io);
   const known = cache?.replay(options.output);
   if (known !== undefined) return known;
@@ -126,6 +124,15 @@ async function planOnMesh(
 /** What the devices of a mesh say of a model that is built for it. */
 export function ofMesh(mesh: string): Pick<BuildOptions, 'tensor' | 'devices'> {
   return { tensor: tensorRanks(mesh), devices: parseMesh(mesh).size };
+}
+
+/** @throws E_USAGE for a trainer of a plan whose step is not priced by its software */
+function checkTrainer({ for: trainer, pp, frontier }: PlanOptions): void {
+  const other = pp !== undefined ? '--pp' : frontier !== undefined ? '--frontier' : undefined;
+  if (trainer !== undefined && other !== undefined)
+    throw new ShardwrightError('E_USAGE', `--for ${trainer} does not go with ${other}`, {
+      hint: 'ask compare --for, which prices the layouts of a trainer, stages among them.',
+    });
 }
 
 /** Tries what will be written before anything is computed. @throws E_IO */
@@ -365,39 +372,6 @@ function asGiven(
 }
 
 type Stages = (prepared: Prepared, choice: Int32Array) => PlanPipeline;
-
-/**
- * The request for the trainer that it names; that of a training step of a model by name or config
- * for the default one.
- *
- * @throws E_USAGE where no trainer runs the program
- */
-function forTrainer(
-  request: PlanRequest,
-  { graph, format }: Pick<Loaded, 'graph' | 'format'>,
-): PlanRequest {
-  const cluster = loadCluster(request.cluster);
-  const trains = graph.outputs.some(({ role }) => role === 'grad');
-  const hasRouted = hasExperts(graph.nodes.map(roleName));
-  const { trainer } = request;
-  if (trainer !== undefined && trainer !== EXPORTED && (!trains || hasRouted))
-    throw new ShardwrightError(
-      'E_USAGE',
-      `--for ${trainer}: ` +
-        (trains
-          ? 'it runs routed experts otherwise than this program does'
-          : 'the program is not a training step'),
-      {
-        hint: trains
-          ? 'ask compare for the layouts of the model.'
-          : 'plan its training step: leave out --forward, or give a program with gradients.',
-      },
-    );
-  const isBuilt = format === 'hf-config' && trains && !hasRouted;
-  const cost = request.cost ?? defaultCostPreset(cluster);
-  if (trainer !== undefined || !isBuilt || cost !== 'nccl') return request;
-  return { ...request, trainer: defaultTrainer(cluster.accelerator) };
-}
 
 /** The request with what was padded before planning. */
 export function padded(request: PlanRequest, padding: VocabularyPadding | undefined): PlanRequest {
