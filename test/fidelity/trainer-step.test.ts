@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+
 import { expect, it } from 'vitest';
 
 import type { ShardwrightError } from '../../src/errors.ts';
@@ -9,6 +11,7 @@ import type { PlannedResult } from '../../src/plan/choice/result.ts';
 import { checkPlan } from '../../src/plan/questions/check-plan.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import type { Answered } from '../../src/recipes/answer.ts';
+import { planAnswer, planBand } from '../../src/report/model/certainty.ts';
 
 const TABLE = builtinOperators();
 const GRAPH = buildModel(
@@ -69,6 +72,26 @@ it.each([undefined, 'megatron'])(
     expect(differences(found, { trainer: 'torchtitan' })).not.toEqual([]);
   },
 );
+
+it('the range of a step is that of measured runs of its trainer, and none where none was measured', async () => {
+  const { pools } = JSON.parse(readFileSync('data/validation.json', 'utf8')) as {
+    readonly pools: readonly (Record<string, unknown> & {
+      readonly step: { readonly p10: number; readonly p90: number };
+    })[];
+  };
+  const { plan } = await planned('torchtitan');
+  const own = pools.find(
+    (p) => p.accelerator === 'Hopper' && p.trainer === 'torchtitan' && p.hosts === null,
+  );
+  const [low, high] = planBand(plan)!;
+  expect(low).toBeCloseTo(plan.step!.stepSeconds * own!.step.p10, 12);
+  expect(high).toBeCloseTo(plan.step!.stepSeconds * own!.step.p90, 12);
+  for (const trainer of [undefined, 'deepspeed'])
+    expect(planAnswer((await planned(trainer)).plan)).toMatchObject({
+      stepBand: null,
+      trainer: trainer ?? 'shardwright',
+    });
+});
 
 it.each([
   [{ trainer: 'torchtitn' }, 'torchtitan'],

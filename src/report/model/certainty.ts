@@ -46,7 +46,8 @@ export function circumstancesOf(
 function poolOf(plan: Plan): ErrorPool | undefined {
   const { step, request } = plan;
   if (step === undefined || step.trainer === EXPORTED || request.cost !== 'nccl') return undefined;
-  return nearestPool(circumstancesOf(plan, loadCluster(request.cluster)));
+  const { trainer } = step;
+  return nearestPool({ ...circumstancesOf(plan, loadCluster(request.cluster)), trainer });
 }
 
 /** The range of a plan's step that eight of ten measured steps like it lie in. */
@@ -60,15 +61,12 @@ export function planBand(plan: Plan): readonly [low: number, high: number] | und
 /** `0.85 to 1.35 s in eight of ten measured steps (...)`, or why there is no range. */
 export function planBandText(plan: Plan): string {
   const pool = poolOf(plan);
-  if (pool === undefined || plan.step === undefined) return `no range: ${NOT_MEASURED}`;
+  if (pool === undefined || plan.step === undefined) return `no range: ${NO_RUNS}`;
   return (
     `${rangeText(plan.step.stepSeconds, pool.step)} in eight of ten measured steps ` +
     `(${poolText(pool)}: ${countedText(pool.runs, 'run')})`
   );
 }
-
-/** Why a figure has no range. */
-const NOT_MEASURED = 'no measured runs of this kind';
 
 /**
  * The range of the step of stages, which is summed call by call, or why there is none; `seconds`
@@ -76,7 +74,7 @@ const NOT_MEASURED = 'no measured runs of this kind';
  */
 export function stagesBandText(plan: Plan, seconds: number): string {
   const { cost, cluster } = plan.request;
-  if (cost !== 'nccl') return `no range: ${NOT_MEASURED}`;
+  if (cost !== 'nccl') return `no range: ${NO_RUNS}`;
   const pool = nearestPool(circumstancesOf(plan, loadCluster(cluster)));
   if (pool === undefined) return `no range: ${NO_RUNS}`;
   return (
