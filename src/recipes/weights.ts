@@ -7,6 +7,7 @@ import { defined } from '../defined.ts';
 import { placeholdersByRoleName } from '../graph/carried.ts';
 import { roleName } from '../graph/nodes.ts';
 import type { Graph } from '../graph/types.ts';
+import { push } from '../list-map.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 
 /**
@@ -93,44 +94,26 @@ function innerDim(
  * logits, needs no partner.
  */
 function keepPairs(graph: Graph, flow: Dataflow, roles: Map<number, WeightRole>): void {
-  const users = new Map<number, number[]>();
-  graph.nodes.forEach((node, n) => {
-    if (node.kind === 'call' && flow.phases[n] === 'forward')
-      for (const v of flow.inputs[n]) users.set(v, [...(users.get(v) ?? []), n]);
-  });
-  // Names of one parameter by the values that views make of it.
-  const owner = new Map<number, number>();
-  graph.nodes.forEach((node, n) => {
-    if (node.kind === 'placeholder' && node.meta.role === 'parameter')
-      owner.set(flow.results[n][0], n);
-    else if (node.kind === 'call' && flow.inputs[n].length === 1 && owner.has(flow.inputs[n][0]))
-      owner.set(flow.results[n][0], owner.get(flow.inputs[n][0])!);
-  });
-  const reached = new Set<number>();
-  const kept = new Set<number>();
-  const weightOf = (n: number): number[] =>
+  const owner = parameterOfValues(graph, flow);
+  const users = forwardUsers(graph, flow);
+  const usersOf = (n: number): number[] =>
+    [...flow.results[n]]
+      .flatMap((v) => users.get(v) ?? [])
+      .filter((next) => !BY_INDEX.test(graph.nodes[next].target));
+  const rowsOf = (n: number): number[] =>
     [...flow.inputs[n]].flatMap((v) => {
       const p = owner.get(v);
-      return p === undefined || roles.get(p)?.kind === 'whole' ? [] : [p];
+      return p !== undefined && roles.get(p)?.kind === 'row' ? [p] : [];
     });
-  for (const [value, parameter] of owner) {
-    if (roles.get(parameter)?.kind !== 'column') continue;
-    const stack = (users.get(value) ?? []).filter((n) => !owner.has(flow.results[n][0]));
-    const seen = new Set(stack);
-    for (let n = stack.pop(); n !== undefined; n = stack.pop())
-      for (const v of flow.results[n])
-        for (const next of users.get(v) ?? []) {
-          if (seen.has(next) || BY_INDEX.test(graph.nodes[next].target)) continue;
-          seen.add(next);
-          const weights = weightOf(next);
-          for (const p of weights)
-            if (roles.get(p)?.kind === 'row') {
-              reached.add(p);
-              kept.add(parameter);
-            }
-          if (!weights.some((p) => roles.get(p)?.kind === 'row')) stack.push(next);
-        }
-  }
+  // Products by parameter: a view of a parameter is still the parameter.
+  const products = new Map<number, number[]>();
+  for (const [value, parameter] of owner)
+    if (roles.get(parameter)?.kind === 'column')
+      for (const n of users.get(value) ?? [])
+        if (!owner.has(flow.results[n][0])) push(products, parameter, n);
+  const leads = leadsToRow(graph, usersOf, rowsOf);
+  const kept = new Set([...products].flatMap(([p, own]) => (own.some((n) => leads[n]) ? [p] : [])));
+  const reached = rowsReached([...products.values()].flat(), usersOf, rowsOf);
   for (const [n, role] of roles) {
     const name = roleName(graph.nodes[n]);
     if (
@@ -140,6 +123,63 @@ function keepPairs(graph: Graph, flow: Dataflow, roles: Map<number, WeightRole>)
     )
       roles.set(n, { kind: 'whole' });
   }
+}
+
+/** The calls of the forward pass that read a value. */
+function forwardUsers(graph: Graph, flow: Dataflow): Map<number, number[]> {
+  const users = new Map<number, number[]>();
+  graph.nodes.forEach((node, n) => {
+    if (node.kind === 'call' && flow.phases[n] === 'forward')
+      for (const v of flow.inputs[n]) push(users, v, n);
+  });
+  return users;
+}
+
+/** The parameter of a value that is one, or a view of one. */
+function parameterOfValues(graph: Graph, flow: Dataflow): Map<number, number> {
+  const owner = new Map<number, number>();
+  graph.nodes.forEach((node, n) => {
+    if (node.kind === 'placeholder' && node.meta.role === 'parameter')
+      owner.set(flow.results[n][0], n);
+    else if (node.kind === 'call' && flow.inputs[n].length === 1 && owner.has(flow.inputs[n][0]))
+      owner.set(flow.results[n][0], owner.get(flow.inputs[n][0])!);
+  });
+  return owner;
+}
+
+/**
+ * Tells of each node whether its result goes into the product of a row weight. Users come after
+ * what they read.
+ */
+function leadsToRow(
+  graph: Graph,
+  usersOf: (n: number) => readonly number[],
+  rowsOf: (n: number) => readonly number[],
+): boolean[] {
+  const leads = graph.nodes.map(() => false);
+  for (let n = leads.length - 1; n >= 0; n--)
+    leads[n] = usersOf(n).some((next) => leads[next] || rowsOf(next).length > 0);
+  return leads;
+}
+
+/** The row weights of the first products of row weights that results of these products come to. */
+function rowsReached(
+  products: readonly number[],
+  usersOf: (n: number) => readonly number[],
+  rowsOf: (n: number) => readonly number[],
+): Set<number> {
+  const reached = new Set<number>();
+  const seen = new Set(products);
+  const stack = [...seen];
+  for (let n = stack.pop(); n !== undefined; n = stack.pop())
+    for (const next of usersOf(n)) {
+      const rows = rowsOf(next);
+      for (const p of rows) reached.add(p);
+      if (rows.length > 0 || seen.has(next)) continue;
+      seen.add(next);
+      stack.push(next);
+    }
+  return reached;
 }
 
 const HEAD = /(^|[._])lm_head([._]|$)/;

@@ -5,6 +5,7 @@
 import { isFree } from '../../cost/redistribution/plan.ts';
 import { ownersOfOutputs } from '../../graph/carried.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
+import { push } from '../../list-map.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model, Use } from '../model/model.ts';
@@ -106,11 +107,4 @@ export class TimelineBasis {
     }
     return steps;
   }
-}
-
-/** Adds to the list of a key. */
-export function push<K, V>(map: Map<K, V[]>, key: K, item: V): void {
-  const list = map.get(key);
-  if (list === undefined) map.set(key, [item]);
-  else list.push(item);
 }

@@ -8,11 +8,12 @@ import {
   mostLiveBytes,
   peakOf,
 } from '../../cost/memory/peak.ts';
+import { push } from '../../list-map.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model } from '../model/model.ts';
 import type { PlanTimeline } from '../record/types.ts';
 import { type Hop, Routes } from './routes.ts';
-import { push, type TimelineBasis, timelineBasis } from './timeline-basis.ts';
+import { type TimelineBasis, timelineBasis } from './timeline-basis.ts';
 
 /**
  * The bytes that one device holds at every point of a plan, from the real order of the program:

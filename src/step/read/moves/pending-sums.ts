@@ -4,6 +4,7 @@
  */
 
 import { DTYPE_BYTES } from '../../../graph/types.ts';
+import { push } from '../../../list-map.ts';
 import { isPartialCode } from '../../../mesh/sharding/space.ts';
 import { elements } from '../../../ops/record/record.ts';
 import type { Routes } from '../../../plan/choice/routes.ts';
@@ -50,9 +51,7 @@ export class PendingSums {
     private readonly units: GraphUnits,
     private readonly moves: readonly Move[],
   ) {
-    for (const use of model.uses)
-      if (use.at.kind === 'input')
-        this.uses.set(use.value, [...(this.uses.get(use.value) ?? []), use]);
+    for (const use of model.uses) if (use.at.kind === 'input') push(this.uses, use.value, use);
   }
 
   /** Bytes of a value on a device, as it is kept. */
