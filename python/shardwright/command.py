@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
-from urllib.request import url2pathname
 
 from .errors import CommandError
 from .folder import Plan, load
+from .planner import find_command
 
 
 def plan(
@@ -72,51 +69,6 @@ def plan(
     elif record_file.exists():
         record_file.unlink()
     return load(folder)
-
-
-def find_command() -> list[str]:
-    """How the command is called here: `shardwright` on the path, or that of an npm project or a checkout around the working
-    directory, or that of the checkout that this package was installed from.
-
-    Raises:
-        CommandError: where there is none.
-    """
-    found = shutil.which("shardwright")
-    if found is not None:
-        return [found]
-    here = Path.cwd()
-    node = shutil.which("node")
-    for folder in [here, *here.parents, *_installed_from()]:
-        own = folder / "node_modules" / ".bin" / "shardwright"
-        main = folder / "dist" / "cli" / "main.js"
-        if own.exists():
-            return [str(own)]
-        if node is not None and main.exists() and _is_checkout(folder):
-            return [node, str(main)]
-    raise CommandError(
-        "E_COMMAND",
-        f"there is no command shardwright: not on the path, not in {here} or above it, not where this package was installed from",
-        hint="install Node 20.19 or later, run `npm ci` and `npm link` in the checkout, or give "
-        'command=["node", "<checkout>/dist/cli/main.js"].',
-    )
-
-
-def _is_checkout(folder: Path) -> bool:
-    try:
-        return json.loads((folder / "package.json").read_text()).get("name") == "shardwright"
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-def _installed_from() -> list[Path]:
-    """The checkout whose `python/` pip installed, as pip notes it (PEP 610), or the one in which this file lies."""
-    try:
-        noted = distribution("shardwright").read_text("direct_url.json")
-    except PackageNotFoundError:
-        noted = None
-    url = urlparse(json.loads(noted).get("url", "")) if noted else None
-    folders = [Path(url2pathname(url.path)).parent] if url is not None and url.scheme == "file" else []
-    return [*folders, Path(__file__).resolve().parents[2]]
 
 
 def run_command(call: Sequence[str], argv: Sequence[str], quiet: bool, allowed: Sequence[int] = (0,)) -> str:

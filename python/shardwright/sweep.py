@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .command import find_command, run_command
+from .command import run_command
 from .errors import CommandError
+from .planner import find_command
 
 RETRIES = 3
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 from plans import PLANS
 
 import shardwright
-from shardwright import command
+from shardwright import planner
 
 
 def test_a_plan_reads_without_torch() -> None:
@@ -63,23 +64,33 @@ def test_records_of_other_models_and_versions_are_refused(tmp_path: Path) -> Non
 
 def test_the_command_is_found_around_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = {"node": "/usr/bin/node"}
-    monkeypatch.setattr(command.shutil, "which", tools.get)
-    monkeypatch.setattr(command, "_installed_from", lambda: [])
+    monkeypatch.setattr(planner.shutil, "which", lambda name, path=None: tools.get(name))
+    monkeypatch.setattr(planner, "_installed_from", lambda: [])
     below = tmp_path / "checkout" / "runs"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
     with pytest.raises(shardwright.CommandError, match=r"(?s)there is no command shardwright: not on the path, not in .*runs.*npm ci"):
-        command.find_command()
+        planner.find_command()
     main = tmp_path / "checkout" / "dist" / "cli" / "main.js"
     main.parent.mkdir(parents=True)
     main.write_text("")
     (tmp_path / "checkout" / "package.json").write_text('{"name": "another"}')
     with pytest.raises(shardwright.CommandError):
-        command.find_command()
+        planner.find_command()
     (tmp_path / "checkout" / "package.json").write_text('{"name": "shardwright"}')
-    assert command.find_command() == ["/usr/bin/node", str(main)]
+    assert planner.find_command() == ["/usr/bin/node", str(main)]
     tools["shardwright"] = "/opt/shardwright"
-    assert command.find_command() == ["/opt/shardwright"]
+    assert planner.find_command() == ["/opt/shardwright"]
+
+
+def test_the_script_of_this_package_is_not_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, text in {"python": "#!/usr/bin/python3\nfrom shardwright.__main__ import main\n", "node": "#!/usr/bin/env node\n"}.items():
+        (tmp_path / folder).mkdir()
+        script = tmp_path / folder / "shardwright"
+        script.write_text(text)
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path / "python"), str(tmp_path / "node")]))
+    assert planner.find_command() == [str(tmp_path / "node" / "shardwright")]
 
 
 def test_torch_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
