@@ -46,7 +46,7 @@ describe('the wheel', () => {
     expect(planned.stdout).toContain('proof      optimal (gap 0)');
     const checked = run('python', '-m', 'shardwright', 'check-plan', 'plan');
     expect(checked.status).toBe(0);
-    expect(checked.stdout).toContain('accepted');
+    expect(checked.stdout).toContain('the plan is what it says');
   });
 
   it('gives the exit code and the message of a refusal', () => {
