@@ -19,11 +19,11 @@ export const STORY = {
     '--global-batch 512 --tokens 15T --price 2.5USD --price 4.5USD',
   equal:
     'compare llama-3.1-70b --cluster dgx-h100 --cluster dgx-b200 --devices 288 --equal cost ' +
-    '--seq 8192 --global-batch 1440 --plans fsdp,hsdp,pp+fsdp,pp+hsdp,hsdp+tp+sp --tokens ' +
+    '--seq 8192 --global-batch 1440 --plans fsdp,hsdp,pp+zero1,pp+zero1+tp+sp,hsdp+tp+sp --tokens ' +
     '15T --price 2.5USD --price 4.5USD',
   scaling:
     'compare llama-3.1-70b --cluster dgx-b200 --devices 64,128,256,512 --seq 8192 ' +
-    '--global-batch 512 --plans fsdp,hsdp,pp+fsdp,pp+hsdp,hsdp+tp+sp',
+    '--global-batch 512 --plans fsdp,hsdp,pp+zero1,pp+zero1+tp+sp,hsdp+tp+sp',
 } as const;
 
 /** A file of questions, as the page shows it. */

@@ -127,7 +127,7 @@ export const PAGES: readonly GalleryPage[] = [
       '--global-batch',
       '512',
       '--plans',
-      'fsdp,hsdp,pp+fsdp,pp+hsdp,hsdp+tp+sp',
+      'fsdp,hsdp,pp+zero1,pp+zero1+tp+sp,hsdp+tp+sp',
       '--tokens',
       '15T',
       '--price',

@@ -15,6 +15,7 @@ import {
   modelEntry,
   parseBytes,
   parseModelConfig,
+  questionForTrainer,
   ShardwrightError,
   VERSION,
 } from '../../src/entries/page.ts';
@@ -37,7 +38,7 @@ export async function compare(
   // Threads compute, this one waits: it looks by the clock.
   const looking = setInterval(() => signal.aborted, 200);
   const comparison = await compareModel(
-    {
+    questionForTrainer({
       model: entry.name,
       config,
       devices,
@@ -49,7 +50,7 @@ export async function compare(
       globalBatch: question.batch === '' ? devices : whole(question.batch, 'batch'),
       cost: defaultCostPreset(loadCluster(question.cluster)),
       ...(question.memory === '' ? {} : { memoryBytes: parseBytes(question.memory, 'budget') }),
-    },
+    }),
     {
       table: table(),
       deadline: new Deadline(undefined, { signal }),

@@ -55,11 +55,14 @@ async function answer(id: number, ask: Ask): Promise<Answers[Kind]> {
     case 'plan': {
       listener.step('Reading the model');
       const { question, file, program } = ask;
-      const graph =
+      const asked =
         program === undefined
           ? await graphOf(question, file)
-          : (await (await import('./program.ts')).traced(program, question.mesh)).graph;
-      return plan(graph, question, new StopSignal(ask.stop), listener);
+          : {
+              ...(await (await import('./program.ts')).traced(program, question.mesh)),
+              isNamed: false,
+            };
+      return plan(asked, question, new StopSignal(ask.stop), listener);
     }
     case 'compare':
       return compare(ask.question, new StopSignal(ask.stop), listener.step);

@@ -26,7 +26,17 @@ export function table(): Table {
 
 const DEMO = 'demo';
 
-export async function graphOf(question: Question, file: GivenFile | undefined): Promise<Graph> {
+/** The program of a question. */
+export interface AskedGraph {
+  readonly graph: Graph;
+  /** Whether it was made from the name or the config of a model. */
+  readonly isNamed: boolean;
+}
+
+export async function graphOf(
+  question: Question,
+  file: GivenFile | undefined,
+): Promise<AskedGraph> {
   const { model } = question;
   if (model === DEMO) return imported({ name: 'llama3-8b-2l-b16.fx.txt.gz', bytes: demoBytes() });
   if (model === 'file') {
@@ -46,7 +56,7 @@ export async function graphOf(question: Question, file: GivenFile | undefined): 
   return built(readModelConfig(entry.config), entry.name, question);
 }
 
-async function imported({ name, bytes }: GivenFile): Promise<Graph> {
+async function imported({ name, bytes }: GivenFile): Promise<AskedGraph> {
   const { graph } = await importOnDemand(bytes, {
     file: name,
     name: name
@@ -54,14 +64,14 @@ async function imported({ name, bytes }: GivenFile): Promise<Graph> {
       .replace(/[\r\n]+/g, ' '),
     infer: inferBy(table()),
   });
-  return atSizes(graph, new Map());
+  return { graph: atSizes(graph, new Map()), isNamed: false };
 }
 
 function built(
   config: ReturnType<typeof readModelConfig>,
   name: string,
   question: Question,
-): Graph {
+): AskedGraph {
   const graph = buildModel(config, {
     name,
     table: table(),
@@ -70,7 +80,7 @@ function built(
     ...count('seq', question.sequence),
     ...count('layers', question.layers),
   });
-  return atSizes(graph, new Map());
+  return { graph: atSizes(graph, new Map()), isNamed: true };
 }
 
 function count<K extends string>(name: K, text: string): Partial<Record<K, number>> {

@@ -15,7 +15,7 @@ import {
   explainNode,
   exportFiles,
   exportSource,
-  type Graph,
+  forTrainer,
   historyText,
   htmlPage,
   type Infeasible,
@@ -33,12 +33,13 @@ import {
   reportOf,
   ShardwrightError,
   SolverLog,
+  trainerFacts,
   VERSION,
   WhatIfHistory,
 } from '../../src/entries/page.ts';
 import { explanationAnswer, LINES } from '../explanation.ts';
 import type { Answers, Moment, Question, WhatIfAnswer } from '../protocol.ts';
-import { table } from './model.ts';
+import { type AskedGraph, table } from './model.ts';
 
 /** Who is told while a plan is looked for. */
 export interface Listener {
@@ -67,7 +68,7 @@ export function requestOf({ mesh, cluster, memory, pins }: Question): PlanReques
 }
 
 export async function plan(
-  graph: Graph,
+  { graph, isNamed }: AskedGraph,
   question: Question,
   signal: AbortSignal,
   listener: Listener,
@@ -76,12 +77,15 @@ export async function plan(
   const began = performance.now();
   const deadline = new Deadline(undefined, { signal });
   listener.step('Writing down what every placement costs');
-  const prepared = prepare(graph, requestOf(question), table(), deadline);
+  const request = forTrainer(requestOf(question), graph, isNamed);
+  const prepared = prepare(graph, request, table(), deadline);
   listener.step('Looking for the cheapest plan');
   const log = new SolverLog(prepared);
   const hear = momentsOf(prepared, began, listener);
+  const facts = trainerFacts(request);
   const found = await answer(prepared, {
     deadline,
+    ...(facts === undefined ? {} : { facts }),
     onProgress: (event) => (log.listen(event), hear(event)),
   });
   if (found.status === 'infeasible') throw infeasible(found);

@@ -10,6 +10,7 @@ export { defaultCostPreset } from '../cost/presets/presets.ts';
 export { ShardwrightError } from '../errors.ts';
 export { exportFiles } from '../export/export.ts';
 export { EXPORT_TARGETS } from '../export/targets.ts';
+export { forTrainer, questionForTrainer, trainerFacts } from '../fidelity/trainer-step.ts';
 export type { Graph } from '../graph/types.ts';
 export { inferBy } from '../import/complete/infer.ts';
 export { importOnDemand } from '../import/on-demand.ts';

@@ -6,8 +6,8 @@
 import type { ParallelPlan, RecomputeMode, TransformerShape } from '../cost/training/shape.ts';
 import type { Checkpoint } from '../step/checkpoints.ts';
 import type { StateMode } from '../step/zero-mode.ts';
-import type { StatedLayout } from '../sweep/layout/price-layout.ts';
 import type { SweepQuestion } from '../sweep/model/question.ts';
+import type { StatedLayout } from '../sweep/model/stated-layout.ts';
 import type { MeasuredRun } from './runs.ts';
 import { stepSoftware } from './software.ts';
 

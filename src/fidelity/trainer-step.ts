@@ -3,6 +3,7 @@
  * whole plan folders, which ask for it.
  */
 import { hasExperts } from '../cost/error-bands.ts';
+import type { Cluster } from '../cost/hardware/cluster.ts';
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { FITTED } from '../cost/kernels/fitted.ts';
 import { defaultCostPreset } from '../cost/presets/presets.ts';
@@ -25,8 +26,8 @@ import {
 import { simulatedSeconds } from '../recipes/compare/simulated.ts';
 import type { StepFacts } from '../step/facts.ts';
 import { stepOfPlan } from '../step/step-of-plan.ts';
-import { softwareWithGradients } from '../sweep/model/question.ts';
-import { defaultTrainer, trainerNamed } from '../trainers/trainers.ts';
+import { softwareWithGradients, type SweepQuestion } from '../sweep/model/question.ts';
+import { type AskedTrainer, defaultTrainer, trainerNamed } from '../trainers/trainers.ts';
 import { frameworkSoftware } from './software.ts';
 
 /**
@@ -71,8 +72,26 @@ export function forTrainer(request: PlanRequest, graph: Graph, isNamed: boolean)
   if (trainer !== undefined && trainer !== EXPORTED && not !== undefined)
     throw new ShardwrightError('E_USAGE', `--for ${trainer}: ${not.why}`, { hint: not.hint });
   const cost = request.cost ?? defaultCostPreset(cluster);
-  if (trainer !== undefined || not !== undefined || !isNamed || cost !== 'nccl') return request;
-  return { ...request, trainer: defaultTrainer(cluster.accelerator) };
+  const own = trainerByDefault(cluster, cost);
+  if (trainer !== undefined || not !== undefined || !isNamed || own === undefined) return request;
+  return { ...request, trainer: own.trainer.id };
+}
+
+/** The default trainer on a cluster; undefined under prices that no software has. */
+export function trainerByDefault(cluster: Cluster, cost: string): AskedTrainer | undefined {
+  return cost === 'nccl' ? trainerNamed(defaultTrainer(cluster.accelerator), '--for') : undefined;
+}
+
+/** The question of a sweep for the default trainer, where it is asked for none. */
+export function questionForTrainer(question: SweepQuestion): SweepQuestion {
+  const cluster = loadCluster(question.cluster);
+  const own = trainerByDefault(cluster, question.cost);
+  if (question.trainer !== undefined || own === undefined) return question;
+  return {
+    ...question,
+    trainer: own.trainer.id,
+    software: question.software ?? frameworkSoftware(own.profile, cluster),
+  };
 }
 
 /** Why the plan of a graph has no step under a trainer's software; undefined where it has one. */

@@ -20,6 +20,7 @@ import { dominators, paretoFront, type ParetoPoint } from '../recipes/compare/pa
 import { isPolicy, modulesOf } from '../step/checkpoints.ts';
 import { allocationOfLayout, type LayoutSizes } from '../step/layout.ts';
 import type { SweepQuestion } from './model/question.ts';
+import { layoutText } from './model/stated-layout.ts';
 import { coreOf, type NamedRow, Reasons } from './reasons.ts';
 import type { CutsLeftOut } from './step/expert-cuts.ts';
 import type { PricedRow } from './step/row-pricer.ts';
@@ -82,6 +83,7 @@ export function sweepComparison(
       pricedLayers: kinds.shallow,
       layerKinds: kinds.kinds,
       mfuConvention: utilization(question, result, 1).convention,
+      ...defined({ trainer: question.trainer }),
     },
     notes: notesOf(result),
     ...frontierOf(front, points),
@@ -147,6 +149,9 @@ function comparedLayout(
     tokensPerSecond: (question.globalBatch * question.sequence) / figures.seconds,
     memory: figures.memory,
     sizes: result.routed.size === 0 ? sizes : { ...sizes, etp: sizes.etp ?? 1 },
+    ...(tuning.asStated === true
+      ? { stated: layoutText({ sizes, kind: row.row.kind, tuning }) }
+      : {}),
     microbatch: tuning.microbatch,
     microbatches: figures.microbatches,
     schedule: tuning.schedule,

@@ -50,8 +50,8 @@ export interface AskedTrainer {
 }
 
 /** Trainers that a question can be asked for: they bring software that has a price. */
-const ASKED = TRAINERS.filter(({ profile }) => profile !== undefined);
-export const TRAINER_NAMES: readonly string[] = ASKED.map(({ id }) => id);
+export const ASKED_TRAINERS = TRAINERS.filter(({ profile }) => profile !== undefined);
+export const TRAINER_NAMES: readonly string[] = ASKED_TRAINERS.map(({ id }) => id);
 
 /**
  * The trainer of a model by name where nobody asks for one: what large models are most often
@@ -68,8 +68,8 @@ export function defaultTrainer(accelerator: string): (typeof LIST)[number]['id']
  */
 export function trainerNamed(name: string, flag: string): AskedTrainer {
   const trainer =
-    ASKED.find(({ id }) => id === name) ??
-    ASKED.find(({ software }) => Object.hasOwn(software, name));
+    ASKED_TRAINERS.find(({ id }) => id === name) ??
+    ASKED_TRAINERS.find(({ software }) => Object.hasOwn(software, name));
   if (trainer === undefined)
     throw new ShardwrightError('E_USAGE', `${flag} ${name}: there is no such trainer`, {
       hint: suggestion(name, [...new Set([...TRAINER_NAMES, ...FRAMEWORK_NAMES])], 'trainers'),

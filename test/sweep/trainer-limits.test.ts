@@ -97,6 +97,7 @@ describe('plans for a trainer', () => {
     ['nemo', 'dp=8,recompute=operators', /recompute=operators/, /recompute=full/],
     ['torchtitan', 'dp=8,zero=1', /zero=1/, /zero=0/],
     ['torchtitan', 'dp=4,cp=2,zero=3,context=ring', /context=ring/, /context=cp/],
+    ['torchtitan', 'dp=4,cp=2,zero=0,context=cp', /zero=0 with cp=2/, /zero=3, cp=1/],
     ['accelerate', 'dp=4,tp=2,zero=3,sp=1', /sp=1/, /sp=0/],
     ['accelerate', 'dp=4,tp=2,sp=0', /zero=0 with tp=2/, /zero=3/],
     ['deepspeed', 'pp=2,dp=4', /pp=2/, /pp=1/],

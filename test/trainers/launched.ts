@@ -35,6 +35,8 @@ export interface Asked {
   readonly stageLayers?: readonly number[];
   /** In place of the name of the layout. */
   readonly plan?: string;
+  /** The trainer that the comparison is for. */
+  readonly trainer?: string;
 }
 
 /** The files of a layout, as a comparison lists it. */
@@ -46,6 +48,7 @@ export function launched({
   more = {},
   stageLayers,
   plan,
+  trainer,
 }: Asked): { readonly files: readonly LaunchFile[]; readonly devices: number } {
   const sizes = { pp: 1, dp_replicate: 1, dp_shard: 1, cp: 1, tp: 1, ep: 1, ...some };
   const kind: LayoutKind = { mode, context, sequenceParallel };
@@ -117,5 +120,6 @@ export function launched({
     choice: true,
     layout,
   };
-  return { files: launchFiles(compared, { question, devices, meshes }), devices };
+  const asked = trainer === undefined ? question : { ...question, trainer };
+  return { files: launchFiles(compared, { question: asked, devices, meshes }), devices };
 }

@@ -157,6 +157,8 @@ export interface ComparedLayout {
   > & {
     readonly etp?: number;
   };
+  /** The whole layout as `--layout` takes it; absent where nothing states it. */
+  readonly stated?: string;
   /** Sequences of a microbatch on a data rank, and microbatches of a step. */
   readonly microbatch: number;
   readonly microbatches: number;
@@ -431,6 +433,8 @@ export interface Comparison {
     readonly pricedLayers: number;
     readonly layerKinds: number;
     readonly mfuConvention: string;
+    /** Id of the trainer that the question is for; absent: whatever can be priced. */
+    readonly trainer?: string;
   };
   /** Absent where no padding was asked for. */
   readonly padding?: ComparedPadding;

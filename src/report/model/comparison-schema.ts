@@ -72,6 +72,7 @@ const layout = z.looseObject({
   checkpoint: checkpointSchema,
   recomputes: z.array(z.string()).exactOptional(),
   unitsAgain: z.int().nonnegative().exactOptional(),
+  stated: z.string().exactOptional(),
   gathersOnce: z.literal(true).exactOptional(),
   pairsMicrobatches: z.literal(true).exactOptional(),
   stages: z.array(stage).max(4096),
@@ -209,6 +210,7 @@ const question = z.looseObject({
   pricedLayers: z.number(),
   layerKinds: z.number(),
   mfuConvention: z.string(),
+  trainer: z.string().exactOptional(),
 });
 
 const padding = z.looseObject({

@@ -10,6 +10,7 @@ import type { Section } from '../model/blocks.ts';
 import { fitText, fittingText, noBestText, riskTexts } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { refitLines } from '../model/refit-text.ts';
+import { trainerText } from '../model/trainer-text.ts';
 import { runLines } from '../text/run-cost.ts';
 import { rangeLines, stoppedText } from '../text/sweep.ts';
 import { bestSections } from './compared-best.ts';
@@ -77,6 +78,7 @@ function answerOf(c: Comparison): ComparisonReport['answer'] {
   }
   return [
     { label: 'Best', text: bestLine(best, c) },
+    ...trainerAnswer(c),
     ...riskAnswer(c),
     ...certaintyAnswer(c),
     { label: 'Memory', text: memoryLine(best, c) },
@@ -91,6 +93,12 @@ function answerOf(c: Comparison): ComparisonReport['answer'] {
     { label: 'Against', text: againstLine(best, bestRecipe(c)) },
     searched,
   ];
+}
+
+/** The trainer whose step it is. */
+function trainerAnswer({ question }: Comparison): ComparisonReport['answer'] {
+  const trainer = question?.trainer;
+  return trainer === undefined ? [] : [{ label: 'For', text: trainerText(trainer) }];
 }
 
 /** How surely the best plan fits, and what fits less surely. */

@@ -26,6 +26,7 @@ import {
 import { fitText, fittingText, noBestText, riskTexts } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { refitLines } from '../model/refit-text.ts';
+import { trainerText } from '../model/trainer-text.ts';
 import { stageLines } from './compared-stages.ts';
 import { runLines } from './run-cost.ts';
 
@@ -168,6 +169,7 @@ function questionLines(c: Comparison, question: NonNullable<Comparison['question
       `${question.sequence}, ${question.globalBatch} a step (--seq, --global-batch)`,
     `cluster   ${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} ` +
       `each${idleText(c)}`,
+    ...(question.trainer === undefined ? [] : [`for       ${trainerText(question.trainer)}`]),
     `priced    ${countedText(c.plans.length, 'plan')}, ${fittingText(c)}; ` +
       `meshes: ${statusText(c)}`,
   ];

@@ -6,7 +6,7 @@
 import type { Checkpoint } from '../../step/checkpoints.ts';
 import { STATE_MODES } from '../../step/zero-mode.ts';
 import type { TrainerRuns } from '../../trainers/runs.ts';
-import type { StatedLayout } from './price-layout.ts';
+import type { StatedLayout } from '../model/stated-layout.ts';
 
 /** A change of one setting. */
 export interface Change {

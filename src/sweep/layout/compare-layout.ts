@@ -23,11 +23,12 @@ import {
   softwareWithStates,
   type SweepQuestion,
 } from '../model/question.ts';
+import type { StatedLayout } from '../model/stated-layout.ts';
 import { checkRuns, trainerLimits } from '../model/trainer-limits.ts';
 import { type AskedRun, runOfLayout } from '../planning/run-question.ts';
 import { layoutFindings } from '../step/layouts.ts';
 import { TriedCheckpoints } from '../step/tried-checkpoints.ts';
-import { LayoutPricer, type StatedLayout } from './price-layout.ts';
+import { LayoutPricer } from './price-layout.ts';
 
 /** Changes that are listed. */
 const MOST_EDITS = 3;

@@ -10,14 +10,8 @@ import { ShardwrightError, suggestion } from '../../errors.ts';
 import { parsePipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 import { type Checkpoint, moduleSet, POLICIES, RECOMPUTE_MODULES } from '../../step/checkpoints.ts';
 import type { StateMode } from '../../step/zero-mode.ts';
-import {
-  LAYOUT_KEYS,
-  LAYOUT_SIZES,
-  type LayoutKey,
-  type LayoutSize,
-} from '../../trainers/layout/layout-keys.ts';
-import { cutsText } from '../../trainers/layout/stage-cuts.ts';
-import type { StatedLayout } from './price-layout.ts';
+import { LAYOUT_KEYS, LAYOUT_SIZES, type LayoutSize } from '../../trainers/layout/layout-keys.ts';
+import type { StatedLayout } from '../model/stated-layout.ts';
 
 const CONTEXTS = ['ring', 'cp', 'ulysses'] as const;
 const STATE_NAMES = Object.keys(STATES) as States[];
@@ -199,45 +193,4 @@ function word<T extends string>(
 
 function fault(what: string, hint: string): ShardwrightError {
   return new ShardwrightError('E_USAGE', `--layout: ${what}`, { hint });
-}
-
-/** The text of a layout, which `parseLayout` reads; what is as by default is left out. */
-export function layoutText({
-  sizes,
-  kind,
-  tuning,
-  gradients,
-  states,
-  dtype,
-}: StatedLayout): string {
-  const { pp, dp_replicate: replicas, dp_shard: shards, cp, tp, ep, etp = 1 } = sizes;
-  const { chunks, stageLayers, once, checkpoint, schedule, paired } = tuning;
-  const sized = (n: number): number | undefined => (n > 1 ? n : undefined);
-  const isSharded = kind.mode === 'fsdp' || kind.mode === 'hsdp';
-  const zero =
-    kind.mode === 'hsdp' ? 3 : (['dp', 'zero1', 'zero2', 'fsdp'] as const).indexOf(kind.mode);
-  const isEven = stageLayers?.every((n) => n === stageLayers[0]) !== false;
-  const settings: Readonly<Partial<Record<LayoutKey, string | number | undefined>>> = {
-    pp: sized(pp),
-    vp: sized(chunks),
-    stages: isEven || pp === 1 ? undefined : cutsText(stageLayers),
-    dp_replicate: sized(replicas),
-    dp: shards,
-    cp: sized(cp),
-    tp: sized(tp),
-    sp: tp > 1 && !kind.sequenceParallel ? 0 : undefined,
-    ep: sized(ep),
-    etp: sized(etp),
-    mbs: tuning.microbatch,
-    zero,
-    reshard: isSharded && once !== pp > 1 ? Number(!once) : undefined,
-    recompute: checkpoint === 'none' ? undefined : checkpoint,
-    schedule: pp > 1 && schedule !== (chunks > 1 ? 'interleaved' : '1f1b') ? schedule : undefined,
-    context: cp > 1 && kind.context !== 'ring' ? kind.context : undefined,
-    pair: paired === true ? 1 : undefined,
-    ...{ gradients, states, dtype },
-  };
-  return Object.entries(settings)
-    .flatMap(([key, value]) => (value === undefined ? [] : [`${key}=${value}`]))
-    .join(',');
 }

@@ -3,37 +3,19 @@
  * comparison ranks by. Programs of a data rank are priced once for all layouts that share them.
  */
 
-import type { Fp8Recipe } from '../../cost/kernels/software.ts';
-import type { Gradients, States } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { meshSize } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { type Checkpoint, modulesOf, programPart } from '../../step/checkpoints.ts';
-import type { LayoutKind, LayoutSizes, LayoutTuning } from '../../step/layout.ts';
 import type { RoutedCosts } from '../../step/read/moe.ts';
 import type { SweepQuestion } from '../model/question.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
+import type { StatedLayout } from '../model/stated-layout.ts';
 import { coreRequest } from '../model/types.ts';
 import { type CoreCost, coreKey, type CoreResult } from '../model/types.ts';
 import { CoreSolver } from '../rank/rank-price.ts';
 import { Composer } from '../step/compose.ts';
 import type { Figures } from '../step/figures.ts';
-
-/** A layout with everything stated. */
-export interface StatedLayout {
-  readonly sizes: LayoutSizes;
-  readonly kind: LayoutKind;
-  readonly tuning: LayoutTuning;
-  /**
-   * The dtype of products and activations; fp8: of products alone, from 16-bit weights, with the
-   * recipe after a colon. Absent: that of the question.
-   */
-  readonly dtype?: 'bf16' | 'f16' | 'f32' | 'fp8' | `fp8:${Fp8Recipe}`;
-  /** The dtype that gradients are kept and summed in; absent: that of the question. */
-  readonly gradients?: Gradients;
-  /** The dtypes that weights and moments are kept in; absent: those of the question. */
-  readonly states?: States;
-}
 
 interface Solved {
   readonly solver: CoreSolver;

@@ -6,9 +6,9 @@ import { createTwoFilesPatch, FILE_HEADERS_ONLY } from 'diff';
 
 import type { NotPriced } from '../../trainers/layout/layout-draft.ts';
 import type { SweepQuestion } from '../model/question.ts';
+import type { StatedLayout } from '../model/stated-layout.ts';
 import { FileEditor } from './edited-file.ts';
 import { parseLayout } from './parse-layout.ts';
-import type { StatedLayout } from './price-layout.ts';
 import { type Tuned, tuneLayout, type TuneOptions } from './tune.ts';
 
 /** A configuration that was read. */

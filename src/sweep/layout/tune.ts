@@ -13,6 +13,8 @@ import { Deadline } from '../../plan/request/deadline.ts';
 import type { TrainerRuns } from '../../trainers/runs.ts';
 import type { SweepQuestion } from '../model/question.ts';
 import { layerKinds } from '../model/representative-layers.ts';
+import type { StatedLayout } from '../model/stated-layout.ts';
+import { layoutText } from '../model/stated-layout.ts';
 import { trainerLimits } from '../model/trainer-limits.ts';
 import { coreKey, coreRequest } from '../model/types.ts';
 import { TriedCheckpoints } from '../step/tried-checkpoints.ts';
@@ -20,8 +22,7 @@ import { sweep, type SweepResult } from '../sweep.ts';
 import { localPool } from '../threads/local-pool.ts';
 import { type Change, changesOf, onStages } from './changes.ts';
 import { checkLayout, questionOf } from './compare-layout.ts';
-import { layoutText } from './parse-layout.ts';
-import { LayoutPricer, type StatedLayout } from './price-layout.ts';
+import { LayoutPricer } from './price-layout.ts';
 
 /** The step of a layout. */
 export interface TunedStep {

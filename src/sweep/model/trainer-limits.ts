@@ -4,7 +4,7 @@
  */
 import { ShardwrightError } from '../../errors.ts';
 import { notRun, type RunLayout, type TrainerRuns } from '../../trainers/runs.ts';
-import { TRAINERS } from '../../trainers/trainers.ts';
+import { ASKED_TRAINERS, TRAINERS } from '../../trainers/trainers.ts';
 import type { SweepQuestion } from './question.ts';
 
 /** The limits of a question; undefined where every layout can be run. */
@@ -36,6 +36,17 @@ export function checkRuns(
   throw new ShardwrightError(
     'E_USAGE',
     `${asked}: ${question.trainer} does not run ${lacks.setting}`,
-    { hint: `nearest that it runs: ${lacks.nearest.join(', ')} (${runs.source}).` },
+    {
+      hint:
+        `nearest that it runs: ${lacks.nearest.join(', ')} (${runs.source})` +
+        `${othersRun(layout)}.`,
+    },
   );
+}
+
+/** The trainers that run a layout, to ask for with `--for`. */
+function othersRun(layout: RunLayout): string {
+  const run = ASKED_TRAINERS.filter(({ runs }) => notRun(runs, layout) === undefined);
+  const names = run.map(({ id }) => id).slice(0, 3);
+  return names.length === 0 ? '' : `; --for ${names.join(' or ')} runs it`;
 }

@@ -12,6 +12,7 @@ import type {
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 import type { Checkpoint } from '../../step/checkpoints.ts';
 import { STATE_MODES, type StateMode } from '../../step/zero-mode.ts';
+import type { CutFault } from './stage-cuts.ts';
 
 /** A part of the plan that the trainer will do in another way. */
 export interface LaunchLoss {
@@ -25,6 +26,7 @@ export interface LaunchFile {
   /** Name of the file. */
   readonly file: string;
   readonly text: string;
+  /** Where it means another layout; such a file is not given to anyone. */
   readonly losses: readonly LaunchLoss[];
 }
 
@@ -121,6 +123,8 @@ export interface LaunchForms {
   readonly otherSchedule: (chunks: number) => string;
   /** How it lays out layers that a plan lays in unequal stages; absent: as the plan does. */
   readonly unequalStages?: string;
+  /** The layers of its stages, where they are unequal by themselves. */
+  readonly cuts?: (parts: number, layers: number) => readonly number[] | CutFault;
   readonly recomputes: (checkpoint: Checkpoint) => boolean;
   /** Whether it recomputes some layers and keeps others. */
   readonly someUnits: boolean;
@@ -153,8 +157,8 @@ export function differences(layout: LaunchedLayout, runs: LaunchForms): LaunchLo
         instead: runs.otherSchedule(chunks),
       },
     piped &&
-      !hasEqualStages(layout) &&
-      runs.unequalStages !== undefined && {
+      runs.unequalStages !== undefined &&
+      !cutsItself(layout, runs) && {
         planned: `stages of ${stageLayers.join(', ')} layers`,
         instead: runs.unequalStages,
       },
@@ -170,21 +174,24 @@ export function differences(layout: LaunchedLayout, runs: LaunchForms): LaunchLo
   return losses.filter((loss) => loss !== false);
 }
 
+/** Tells whether the stages are those that the trainer makes. */
+function cutsItself(layout: LaunchedLayout, { cuts }: LaunchForms): boolean {
+  const { stageLayers, layers } = layout;
+  if (cuts === undefined) return hasEqualStages(layout);
+  const made = cuts(stageLayers.length, layers);
+  return !('fault' in made) && made.every((n, k) => n === stageLayers[k]);
+}
+
 /** Tells whether all stages have as many layers. */
 export function hasEqualStages({ stageLayers }: LaunchedLayout): boolean {
   return stageLayers.every((n) => n === stageLayers[0]);
 }
 
-/** Mesh, question and losses, a line each, for the head of a configuration. */
-export function launchHead(
-  layout: LaunchedLayout,
-  trainer: string,
-  losses: readonly LaunchLoss[],
-): string[] {
+/** The question in a line for the head of a configuration. */
+export function launchHead(layout: LaunchedLayout, trainer: string): string[] {
   const { model, devices, sequence, globalBatch } = layout;
   return [
     `${model} on ${devices} devices, sequences of ${sequence}, ${globalBatch} in a step: a ` +
       `layout of shardwright for ${trainer}.`,
-    ...losses.map(({ planned, instead }) => `Differs from the plan: ${planned}; here ${instead}.`),
   ];
 }

@@ -1,7 +1,7 @@
 /**
- * Writes a configuration of MaxText for a layout, `maxtext.yml`, with a list of MaxText's
- * differences. Source: `base.yml` of MaxText: a mesh dim is `ici` within a host and `dcn` between
- * hosts, and the product of all is the number of devices.
+ * Writes a configuration of MaxText for a layout, `maxtext.yml`, with a list of where MaxText would
+ * run another layout. Source: `base.yml` of MaxText: a mesh dim is `ici` within a host and `dcn`
+ * between hosts, and the product of all is the number of devices.
  */
 
 import {
@@ -14,7 +14,8 @@ import {
 } from '../layout/launched-layout.ts';
 
 const MAXTEXT_FORMS: LaunchForms = {
-  schedules: [],
+  // All forward passes come first: gradients are taken of the whole loop over microbatches.
+  schedules: ['gpipe'],
   otherSchedule: () => 'the circular pipeline of MaxText',
   unequalStages: 'equal stages, which the layers have to allow',
   recomputes: (checkpoint) => checkpoint === 'full' || checkpoint === 'products',
@@ -69,7 +70,7 @@ export function maxtextLaunch(layout: LaunchedLayout): LaunchFile {
     ...stages(layout),
     `remat_policy: ${policy(layout)}`,
   );
-  const head = launchHead(layout, 'MaxText', losses).map((line) => `# ${line}`);
+  const head = launchHead(layout, 'MaxText').map((line) => `# ${line}`);
   return {
     trainer: 'MaxText',
     file: 'maxtext.yml',

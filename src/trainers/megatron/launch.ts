@@ -1,7 +1,7 @@
 /**
  * Writes arguments of Megatron-LM for a layout, `megatron.args`, one argument in a line, with a
- * list of Megatron's differences. The arguments of the model, the data and the optimizer are not
- * among them. Source: the argument parser of megatron-core 0.16.
+ * list of where Megatron would run another layout. The arguments of the model, the data and the
+ * optimizer are not among them. Source: the argument parser of megatron-core 0.16.
  */
 
 import { isPolicy, modulesOf } from '../../step/checkpoints.ts';
@@ -44,7 +44,7 @@ export function megatronLaunch(layout: LaunchedLayout): LaunchFile {
   args.push(`--seq-length ${layout.sequence}`, `--max-position-embeddings ${layout.sequence}`);
   args.push(...recomputeArguments(layout, losses));
   if (layout.pairsMicrobatches) args.push('--overlap-moe-expert-parallel-comm');
-  const head = launchHead(layout, 'Megatron-LM', losses).map((line) => `# ${line}`);
+  const head = launchHead(layout, 'Megatron-LM').map((line) => `# ${line}`);
   return {
     trainer: 'Megatron-LM',
     file: 'megatron.args',

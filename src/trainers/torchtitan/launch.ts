@@ -1,7 +1,7 @@
 /**
  * Writes a configuration of torchtitan for a layout, `torchtitan_config.py`: the degrees, and a
  * function that sets them, the batch and the recomputation in a recipe of torchtitan, with a list
- * of torchtitan's differences. Source: `torchtitan.config` of 0.3.0.
+ * of where torchtitan would run another layout. Source: `torchtitan.config` of 0.3.0.
  */
 
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
@@ -13,6 +13,7 @@ import {
   launchHead,
   type LaunchLoss,
 } from '../layout/launched-layout.ts';
+import { torchtitanCuts } from '../layout/stage-cuts.ts';
 
 const SCHEDULES: ReadonlyMap<PipelineSchedule, string> = new Map([
   ['gpipe', 'GPipe'],
@@ -23,6 +24,7 @@ const TORCHTITAN_FORMS: LaunchForms = {
   schedules: [...SCHEDULES.keys()],
   otherSchedule: () => '1F1B',
   unequalStages: 'stages as equal as they can be',
+  cuts: (parts, layers) => torchtitanCuts(parts, layers, 1, 1),
   recomputes: (checkpoint) => checkpoint === 'full' || checkpoint === 'operators',
   someUnits: false,
   pairsMicrobatches: false,
@@ -44,7 +46,7 @@ export function torchtitanLaunch(layout: LaunchedLayout): LaunchFile {
     seq_len: layout.sequence,
   };
   const recompute = recomputation(layout);
-  const head = launchHead(layout, 'torchtitan', losses).map((line) => `# ${line}`);
+  const head = launchHead(layout, 'torchtitan').map((line) => `# ${line}`);
   const text = [
     ...head,
     'from torchtitan.config import ParallelismConfig',

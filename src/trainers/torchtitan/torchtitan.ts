@@ -1,12 +1,21 @@
 /** The record of torchtitan. Sources: `JobConfig` of 0.2.1, `torchtitan.config` of 0.3.0. */
 import { EAGER } from '../framework.ts';
 import { torchtitanCuts } from '../layout/stage-cuts.ts';
-import type { TrainerRuns } from '../runs.ts';
+import type { RunLayout, TrainerRuns } from '../runs.ts';
 import type { Trainer } from '../trainer.ts';
 import { TORCHTITAN_EDITS } from './edits.ts';
 import { torchtitanLaunch } from './launch.ts';
 import { readTorchtitanPython, readTorchtitanToml } from './read.ts';
 import { torchtitanTarget } from './target.ts';
+
+/** Parameters are always cut over the ranks of a cut sequence (the mesh `dp_shard_cp`). */
+function refuses({
+  sizes: { cp },
+  kind: { mode },
+}: RunLayout): ReturnType<NonNullable<TrainerRuns['refuses']>> {
+  if (cp === 1 || mode !== 'dp') return undefined;
+  return { setting: `zero=0 with cp=${cp}`, nearest: ['zero=3', 'cp=1'] };
+}
 
 const RUNS: TrainerRuns = {
   source:
@@ -33,6 +42,7 @@ const RUNS: TrainerRuns = {
     const found = torchtitanCuts(parts, layers, 1, 1);
     return 'fault' in found ? undefined : found;
   },
+  refuses,
 };
 
 /** `JobConfig` of 0.2, which has expert tensor parallelism and passes keys on in a ring. */

@@ -14,6 +14,7 @@ import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { refitOn } from '../../../fidelity/refit.ts';
 import { frameworkSoftware } from '../../../fidelity/software.ts';
+import { trainerByDefault } from '../../../fidelity/trainer-step.ts';
 import { defaultSequence } from '../../../models/build.ts';
 import { looksLikeConfig, parseModelConfig } from '../../../models/families.ts';
 import type { JsonRecord } from '../../../models/read-config.ts';
@@ -27,12 +28,12 @@ import { withRefit } from '../../../recipes/compare/with-refit.ts';
 import { compareModel } from '../../../sweep/compare-model.ts';
 import { checkLayout, compareLayout } from '../../../sweep/layout/compare-layout.ts';
 import { parseLayout } from '../../../sweep/layout/parse-layout.ts';
-import type { StatedLayout } from '../../../sweep/layout/price-layout.ts';
 import {
   softwareInFp8,
   softwareWithGradients,
   type SweepQuestion,
 } from '../../../sweep/model/question.ts';
+import type { StatedLayout } from '../../../sweep/model/stated-layout.ts';
 import { type AskedRun, withRun } from '../../../sweep/planning/run-question.ts';
 import type { SettledLayout } from '../../../trainers/layout/layout-draft.ts';
 import { type LayoutFile, readLayoutFile } from '../../../trainers/read-layout-file.ts';
@@ -179,7 +180,12 @@ export function questionAsked(
     cost,
     risk: options.risk,
     ...(fitted?.refit.taken === true ? { constants: fitted.constants } : {}),
-    ...softwareAsked(trainerOf(options, asked), options, cost, cluster),
+    ...softwareAsked(
+      trainerOf(options, asked) ?? trainerByDefault(loadCluster(cluster), cost),
+      options,
+      cost,
+      cluster,
+    ),
     ...defined({
       dtype: options.dtype,
       padVocabulary: options.padVocab,
@@ -348,14 +354,12 @@ function softwareAsked(
         : { software }
       : { software: softwareWithGradients(software, gradients) };
   if (asked === undefined && compiled === undefined) return kept();
-  if (asked === undefined)
-    throw new ShardwrightError('E_USAGE', '--compiled needs --for', {
-      hint: '--for torchtitan --compiled',
-    });
-  if (cost !== 'nccl')
-    throw new ShardwrightError('E_USAGE', `--for goes with --cost nccl, not ${cost}`, {
-      hint: 'other presets price calls one by one, whatever runs them.',
-    });
+  if (asked === undefined || cost !== 'nccl')
+    throw new ShardwrightError(
+      'E_USAGE',
+      `${asked === undefined ? '--compiled' : '--for'} goes with --cost nccl, not ${cost}`,
+      { hint: 'other presets price calls one by one, whatever runs them.' },
+    );
   const software = frameworkSoftware(asked.profile, loadCluster(cluster), compiled === true);
   return { ...kept(software), trainer: asked.trainer.id };
 }

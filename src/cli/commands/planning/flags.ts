@@ -238,7 +238,8 @@ export const COMPARE_COMMAND = {
     'trainer that the answer is for, under --cost nccl: only layouts that it runs are searched, ' +
       'and its kernels, launches and overlap are priced; for a model by name: ' +
       'megatron, megatron-bridge, nemo, torchtitan, fsdp2, accelerate, deepspeed, maxtext, ' +
-      'shardwright, or a generation such as megatron-lm (default: that of the file of --layout)',
+      'shardwright, or a generation such as megatron-lm (default: that of the file of ' +
+      '--layout, or megatron, on a TPU maxtext)',
     text,
   ),
   framework: value('--framework <trainer>', 'the same as --for', text),

@@ -1,0 +1,42 @@
+import { describe, expect, it } from 'vitest';
+
+import { cli } from '../../support.ts';
+
+interface OneAnswer {
+  readonly stepSeconds: number;
+  readonly stepBand: readonly [number, number] | null;
+  readonly peakBytes: number;
+  readonly fitProbability: number;
+  readonly trainer: string;
+}
+
+const ON = ['--cluster', 'dgx-h100', '--seq', '512', '--quiet', '--json'];
+const json = async (...args: readonly string[]): Promise<unknown> => {
+  const { out, err } = await cli(...args, ...ON);
+  expect(out, err).not.toBe('');
+  return JSON.parse(out);
+};
+
+describe('a question without --for is of one trainer', () => {
+  it.each([
+    ['dp=8', 'dp', 'dp=8,mbs=1'],
+    ['dp=4,tp=2', 'fsdp+tp+sp', 'dp=4,tp=2,mbs=2,zero=3,sp=1'],
+  ])('plan --mesh %s --recipe %s and compare --layout %s say one step', async (...asked) => {
+    const [mesh, recipe, layout] = asked;
+    const planned = (await json('plan', 'gpt2', '--mesh', mesh, '--recipe', recipe)) as OneAnswer;
+    const compared = (await json(
+      ...['compare', 'gpt2', '--devices', '8', '--plans', recipe, '--layout', layout],
+    )) as { readonly layout: OneAnswer; readonly plans: readonly OneAnswer[] };
+    const { layout: stated, plans } = compared;
+    for (const { trainer } of [planned, stated, ...plans]) expect(trainer).toBe('megatron');
+    expect(Math.abs(planned.stepSeconds / stated.stepSeconds - 1)).toBeLessThan(0.02);
+    expect(Math.abs(planned.peakBytes / stated.peakBytes - 1)).toBeLessThan(0.02);
+    expect(planned.fitProbability).toBeCloseTo(stated.fitProbability, 2);
+    // The range is that of the runs of this trainer.
+    const share = ({ stepBand, stepSeconds }: OneAnswer): number => {
+      if (stepBand === null) throw new Error('no range');
+      return stepBand[0] / stepSeconds;
+    };
+    expect(share(planned)).toBeCloseTo(share(stated), 9);
+  });
+});

@@ -1,0 +1,93 @@
+import { describe, expect, test } from 'vitest';
+
+import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
+import { frameworkSoftware } from '../../src/fidelity/software.ts';
+import { parseModelConfig } from '../../src/models/families.ts';
+import { builtinOperators } from '../../src/ops/builtin.ts';
+import { compareModel } from '../../src/sweep/compare-model.ts';
+import { checkLayout } from '../../src/sweep/layout/compare-layout.ts';
+import { parseLayout } from '../../src/sweep/layout/parse-layout.ts';
+import { LayoutPricer } from '../../src/sweep/layout/price-layout.ts';
+import type { SweepQuestion } from '../../src/sweep/model/question.ts';
+import { launchFiles } from '../../src/trainers/launch-files.ts';
+import { readLayoutFile } from '../../src/trainers/read-layout-file.ts';
+import { trainerNamed } from '../../src/trainers/trainers.ts';
+
+const SMALL = {
+  hidden_size: 512,
+  intermediate_size: 1024,
+  num_attention_heads: 8,
+  num_key_value_heads: 8,
+  num_hidden_layers: 8,
+  vocab_size: 1024,
+  torch_dtype: 'bfloat16',
+};
+const CONFIGS = {
+  dense: JSON.stringify({ model_type: 'llama', ...SMALL }),
+  experts: JSON.stringify({
+    model_type: 'mixtral',
+    ...SMALL,
+    num_local_experts: 8,
+    num_experts_per_tok: 2,
+  }),
+};
+const table = builtinOperators();
+
+describe('every plan of a comparison for a trainer is written as it was priced', () => {
+  test.each([
+    ['megatron', 'dense'],
+    ['torchtitan', 'dense'],
+    ['maxtext', 'dense'],
+    ['deepspeed', 'dense'],
+    ['accelerate', 'dense'],
+    ['megatron', 'experts'],
+  ] as const)(
+    'for %s, a model with %s layers: its file and --layout give its seconds and bytes',
+    async (trainer, kind) => {
+      const config = CONFIGS[kind];
+      const cluster = loadCluster('dgx-h100');
+      const question: SweepQuestion = {
+        model: 'small',
+        config,
+        devices: 4,
+        cluster: cluster.id,
+        sequence: 256,
+        globalBatch: 16,
+        cost: 'nccl',
+        trainer,
+        software: frameworkSoftware(trainerNamed(trainer, '--for').profile, cluster),
+      };
+      const compared = await compareModel(question, {
+        table,
+        threads: 1,
+        whatIf: false,
+        exhaustive: true,
+      });
+      const pricer = new LayoutPricer(table);
+      const writes = trainerNamed(trainer, '--for').trainer.writeLaunch !== undefined;
+      expect(compared.plans.length).toBeGreaterThan(6);
+      for (const plan of compared.plans) {
+        const texts = [plan.layout?.stated ?? ''];
+        const files = launchFiles(plan, compared);
+        expect(files.length, plan.name).toBe(writes ? 1 : 0);
+        for (const { text, file } of files) {
+          if (trainer === 'maxtext') continue;
+          const model = parseModelConfig(config).architecture;
+          const read = readLayoutFile(text, { file, devices: 4, model });
+          expect([read.sequence, read.globalBatch]).toEqual([256, 16]);
+          texts.push(read.text);
+        }
+        for (const text of texts) {
+          const layout = parseLayout(text, 4);
+          checkLayout(question, layout);
+          const { seconds, peakBytes } = await pricer.price(question, layout);
+          expect(Math.abs(seconds / plan.seconds - 1), `${plan.name}: ${text}`).toBeLessThan(0.01);
+          expect(Math.abs(peakBytes / plan.peakBytes - 1), `${plan.name}: ${text}`).toBeLessThan(
+            0.01,
+          );
+        }
+      }
+    },
+    120_000,
+  );
+});
