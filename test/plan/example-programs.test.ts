@@ -114,7 +114,7 @@ describe('rnn-scan.ts', () => {
     jointGraph(trace(rnn.model, { ...rnn.inputs, xs: input([trips, 64, 2048]) }), { seed: 1 });
 
   it('a training step gets the layout of its unrolled twin', async () => {
-    const graph = trace(rnn.model, rnn.inputs);
+    const graph = trace(rnn.model, { ...rnn.inputs, xs: input([4, 64, 2048]) });
     const loop = await planFor(jointGraph(graph, { seed: 1 }), 'd=8');
     const twin = await planFor(jointGraph(unrollScan(graph), { seed: 1 }), 'd=8');
     expect([loop.proof.status, twin.proof.status]).toEqual(['optimal', 'optimal']);
@@ -126,7 +126,7 @@ describe('rnn-scan.ts', () => {
         .filter((n) => n.target === 'aten.mm.default' && phase.test(n.name))
         .map((n) => n.outputs[0]);
     expect(products(loop, /^scan\./)).toEqual(['S(1)', 'S(1)']);
-    expect(new Set(products(twin, /^mm(_[1-7])?$/))).toEqual(new Set(['S(1)']));
+    expect(new Set(products(twin, /^mm(_[1-3])?$/))).toEqual(new Set(['S(1)']));
   });
 
   it('the problem is the same whatever the number of trips; that of the twin grows', () => {

@@ -51,7 +51,11 @@ const small = (): Graph =>
 
 describe('the budget that a refusal for memory names', () => {
   test.each([
-    ['a training step of an MLP', load('torch/mlp-loss/joint.expanded'), 'dp=2,tp=2'],
+    [
+      'a training step of an MLP',
+      load('torch/mlp-loss/joint.expanded'),
+      FULL ? 'dp=2,tp=2' : 'd=4',
+    ],
     ['a product', small(), 'd=4'],
   ])('%s: it has a plan, and one part in 32 below none is found', async (_, graph, mesh) => {
     const enough = await hinted(graph, mesh);

@@ -74,6 +74,7 @@ describe('the memory timeline of a plan', () => {
     for (const name of ['torch/mlp/joint.expanded', 'torch/llama-tiny/joint.expanded'])
       for (const mesh of ['d=4', 'dp=2,tp=2'])
         for (let seed = 0; seed < (FULL ? 2 : 1); seed++) {
+          if (!FULL && name.includes('llama') && mesh !== 'd=4') continue;
           const { model } = prepare(load(name), request(mesh, { sharing: false }), TABLE);
           const choice = randomChoice(model, seed);
           const memory = planMemoryTimeline(model, choice);
@@ -165,7 +166,7 @@ describe('memory rows bind', () => {
     const free = await planFor(ffn(), 'x=32,y=8', ON_2D);
     const peak = free.memory.timeline?.peakBytes ?? NaN;
     let before = 0;
-    for (const share of [1, 0.9, 0.8, 0.3]) {
+    for (const share of FULL ? [1, 0.9, 0.8, 0.3] : [1, 0.8, 0.3]) {
       const memoryBytes = Math.floor(peak * share);
       const plan = await checked(ffn(), 'x=32,y=8', {
         ...ON_2D,
@@ -243,10 +244,10 @@ describe('checkpointing chosen with the placements', () => {
   });
 
   const cases: readonly (readonly [string, string, number, number])[] = [
-    ['FFN', 'peers/ffn-65536', 0.9, 0.01],
     ['FFN', 'peers/ffn-65536', 0.8, 0.01],
     ...(FULL
       ? ([
+          ['FFN', 'peers/ffn-65536', 0.9, 0.01],
           ['block', 'peers/block-2048', 0.5, 0.05],
           ['block', 'peers/block-2048', 0.5, 0.01],
           ['block', 'peers/block-2048', 0.3, 0.01],
@@ -379,7 +380,7 @@ describe('checkpointing chosen with the placements', () => {
     const free = await planFor(ffn(), 'x=32,y=8', ON_2D);
     const peak = free.memory.timeline?.peakBytes ?? NaN;
     let bound = 0;
-    for (const share of [1, 0.9, 0.8]) {
+    for (const share of FULL ? [1, 0.9, 0.8] : [1, 0.8]) {
       const memoryBytes = Math.floor(peak * share);
       const plan = await checked(ffn(), 'x=32,y=8', {
         ...ON_2D,
@@ -417,8 +418,8 @@ describe('checkpointing chosen with the placements', () => {
 
   test('recomputed nodes stand in the plan: named, priced, and re-costed from the plan alone', async () => {
     const graph = load('torch/llama-tiny/joint.expanded');
-    const full = await planFor(graph, 'dp=2,tp=2', { checkpoint: 'full' });
-    const plain = await planFor(graph, 'dp=2,tp=2');
+    const full = await planFor(graph, 'd=4', { checkpoint: 'full' });
+    const plain = await planFor(graph, 'd=4');
     const again = full.nodes.filter((n) => n.name.includes('_recomputed'));
     expect(again.filter((n) => n.target === 'aten.mm.default').length).toBeGreaterThan(0);
     const seconds = (plan: Plan): number => plan.nodes.reduce((sum, n) => sum + n.seconds, 0);

@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest';
 
 import type { Plan } from '../../src/plan/record/types.ts';
+import { FULL } from '../support/full.ts';
 
 /**
  * One share of an eighth of the states: weights are cut and gathered, so that collectives and
@@ -9,12 +10,16 @@ import type { Plan } from '../../src/plan/record/types.ts';
 const MEMORY_BYTES = (2 * 1024 * 4096 * 16) / 8;
 const CASES = [
   ['x=8', 'nccl'],
-  ['x=32,y=8', 'nccl'],
   ['x=8', 'alpha-beta'],
-  ['x=8', 'dtensor'],
   ['x=2,y=4', 'dtensor'],
-  ['x=8', 'autoparallel'],
   ['x=32,y=8', 'autoparallel'],
+  ...(FULL
+    ? ([
+        ['x=32,y=8', 'nccl'],
+        ['x=8', 'dtensor'],
+        ['x=8', 'autoparallel'],
+      ] as const)
+    : []),
 ] as const;
 
 type Ask = (mesh: string, cost: string) => Promise<string>;

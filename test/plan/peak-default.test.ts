@@ -67,11 +67,11 @@ describe('a budget without a word on activations', () => {
   });
 
   test('that nothing fits: what every plan needs, and the peak of one that is known, which then is a budget with a plan', async () => {
-    const none = await solveFor(MLP, MESH, { memoryBytes: 1000 });
+    const none = await solveFor(MLP, 'd=4', { memoryBytes: 1000 });
     if (none.status !== 'infeasible') throw new Error('1,000 bytes hold no plan');
     expect(none.smallestBudgetBytes).toBeUndefined();
     expect(none.enoughBytes).toBeGreaterThanOrEqual(none.neededBytes!);
-    const enough = await solveFor(MLP, MESH, { memoryBytes: none.enoughBytes! });
+    const enough = await solveFor(MLP, 'd=4', { memoryBytes: none.enoughBytes! });
     if (enough.status === 'infeasible') throw new Error('a plan of that peak is known');
     expect(playedPeak(enough)).toBeLessThanOrEqual(none.enoughBytes!);
   });

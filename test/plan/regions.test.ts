@@ -48,8 +48,13 @@ async function faultsOf(
   return faults;
 }
 
-const CASES = Object.entries(REGIONS).flatMap(([name, program]) =>
-  MESHES.map((mesh): [string, string, RegionProgram] => [name, mesh, program]),
+/** Without SHARDWRIGHT_FULL each program on one mesh, by turns. */
+const CASES = Object.entries(REGIONS).flatMap(([name, program], at) =>
+  (FULL ? MESHES : [MESHES[at % MESHES.length]]).map((mesh): [string, string, RegionProgram] => [
+    name,
+    mesh,
+    program,
+  ]),
 );
 
 test.each(CASES)('%s on %s: plans compute what one device does', async (_name, mesh, program) => {

@@ -17,6 +17,7 @@ import { shard } from '../../src/plan/shard.ts';
 import { drawOf, ProgramBuilder, TABLE } from '../simulate/random/builder.ts';
 import { grow } from '../simulate/random/control.ts';
 import { withBackward } from '../simulate/random/program.ts';
+import { FULL } from '../support/full.ts';
 import { permuted, renamed, reordered, twice, withDeadCall } from './same-question-rewrites.ts';
 
 type Asked = Pick<PlanRequest, 'mesh' | 'cluster' | 'cost' | 'objective'>;
@@ -44,6 +45,8 @@ const EAGER = JSON.stringify({
   matmulLaunchSeconds: 1e-12,
   baseLatencySeconds: 1e-12,
 });
+
+const RUNS = FULL ? 25 : 8;
 
 const questions = fc
   .record({
@@ -88,7 +91,7 @@ describe('random training programs cost the same however they are written', () =
         const again = await planOf(rewrite(graph, draw), asked);
         same(again.objective.seconds, times * seconds);
       }),
-      { numRuns: 25 },
+      { numRuns: RUNS },
     );
   });
 
@@ -105,7 +108,7 @@ describe('random training programs cost the same however they are written', () =
           plan.nodes.map(({ outputs }) => outputs),
         );
       }),
-      { numRuns: 25 },
+      { numRuns: RUNS },
     );
   });
 
@@ -134,7 +137,7 @@ describe('random training programs cost the same however they are written', () =
         const slow = await planOf(graph, { ...asked, cluster });
         same(slow.objective.seconds, 4 * plan.objective.seconds);
       }),
-      { numRuns: 25 },
+      { numRuns: RUNS },
     );
   });
 });

@@ -51,6 +51,8 @@ function step(optimizer: Optimizer): Graph {
 const OPTIMIZERS = [sgd({ lr: 0.1, momentum: 0.9 }), adamw({ lr: 1e-3, weightDecay: 0.01 })];
 const MESHES = ['d=4', 'd=2,t=2', ...(FULL ? ['a=2,b=2,c=2'] : [])];
 
+const SEEDS = FULL ? 25 : 10;
+
 /** The placement in which each input enters, by what the graph text calls it. */
 function entering(graph: Graph, nodes: Decoded['nodes']): Map<string, string> {
   return new Map(
@@ -68,9 +70,11 @@ describe('plans of whole train steps', () => {
   test.each(MESHES)(
     'on (%s): every returned parameter, state and buffer is placed as it enters',
     async (mesh) => {
-      for (const optimizer of OPTIMIZERS) {
+      for (const [o, optimizer] of OPTIMIZERS.entries()) {
         const graph = step(optimizer);
         for (const objective of ['time', 'parameter-memory'] as const) {
+          // Each optimizer with one objective, the other way round on the next mesh.
+          if (!FULL && (objective === 'time') !== (o === MESHES.indexOf(mesh))) continue;
           const plan = await planFor(graph, mesh, { objective });
           const enters = entering(graph, plan.nodes);
           const returned = graph.outputs.filter(({ role }) => role !== 'output');
@@ -203,7 +207,7 @@ describe('what judges a plan finds outputs that are not placed as inputs', () =>
         question: { request: asked },
       } = prepare(graph, request(mesh), TABLE);
       const again = (plan: Decoded): number => recost(plan, model);
-      for (let seed = 0; seed < 25; seed++) {
+      for (let seed = 0; seed < SEEDS; seed++) {
         const plan = decode(model, randomChoice(model, seed));
         expect(again(plan)).toBeGreaterThan(0);
         const wrong = misplaced(model, model.space, plan, seed);
@@ -216,6 +220,6 @@ describe('what judges a plan finds outputs that are not placed as inputs', () =>
         ).toThrow(expect.objectContaining({ code: 'E_PLAN' }));
       }
     }
-    expect(found).toBeGreaterThan(30);
+    expect(found).toBeGreaterThan(1.2 * SEEDS);
   });
 });

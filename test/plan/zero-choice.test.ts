@@ -102,7 +102,7 @@ describe('states of a parameter that is whole', () => {
 });
 
 describe('gradients before the update', () => {
-  const LAYERS = 6;
+  const LAYERS = 3;
   const width = 256;
   const names = Array.from({ length: LAYERS }, (_, i) => `w${i}`);
   const chain = names.flatMap((w, i) => [

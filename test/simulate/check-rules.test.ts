@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 
@@ -12,6 +11,7 @@ import type { Kernel } from '../../src/ops/record/kernel.ts';
 import { defineOp, type OperatorRecord } from '../../src/ops/record/record.ts';
 import { P, R, type Rule, rule, S } from '../../src/ops/record/rule.ts';
 import { checkRules } from '../../src/simulate/rule-check/check-rules.ts';
+import { type CliRun, OwnProcess } from '../support/own-process.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 /** `out[i, j] = x[i, j] * w[j]`, a scale by column. */
@@ -161,13 +161,7 @@ describe('shardwright rules --ops FILE --check', () => {
     return { code, out, err };
   };
   /** In a process of its own: the program of the user is loaded by Node. */
-  const spawned = (...argv: string[]): { code: number | null; out: string } => {
-    const main = ['--import', 'tsx', resolve('src/cli/main.ts')];
-    const { status, stdout } = spawnSync(process.execPath, [...main, ...argv], {
-      encoding: 'utf8',
-    });
-    return { code: status, out: stdout };
-  };
+  const spawned = (...argv: string[]): Promise<CliRun> => OwnProcess.shared().cli(...argv);
   const folder = temporaryFolder(afterAll);
   const file = (name: string, text: string): string => {
     const path = join(folder, name);
@@ -187,15 +181,15 @@ export const operators = [defineOp('my.negate.default', {
 })];`;
   };
 
-  it('tries the operators of the file alone, and exits 5 where a rule is wrong', () => {
+  it('tries the operators of the file alone, and exits 5 where a rule is wrong', async () => {
     const path = file('wrong.ts', source('[rule([S(0)], [S(1)]), rule([S(1)], [S(1)])]'));
-    const { code, out } = spawned('rules', '--ops', path, '--check', '--json');
+    const { code, out } = await spawned('rules', '--ops', path, '--check', '--json');
     const report = JSON.parse(out) as RulesReport;
     expect(code).toBe(5);
     expect(report.operators).toBe(1);
     expect([...new Set(report.unsound.map((f) => f.rule))]).toEqual(['S(0) -> S(1)']);
     expect([...new Set(report.missing.map((f) => f.rule))]).toContain('S(0) -> S(0)');
-    const list = spawned('rules', '--ops', path);
+    const list = await spawned('rules', '--ops', path);
     expect(list.out).toBe('my.negate.default(x[6,5])\n  S(0) -> S(1)\n  S(1) -> S(1)\n');
   });
 

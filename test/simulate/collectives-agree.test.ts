@@ -16,10 +16,9 @@ interface Sum {
   bytes: number;
 }
 
-const SLOW: [string, string, Partial<PlanRequest>] = [
-  'torch/mlp-loss/joint.expanded',
-  'dp=2,tp=2',
-  { memoryBytes: 36_000_000 },
+const SLOW: [string, string, Partial<PlanRequest>][] = [
+  ['torch/mlp-loss/joint.expanded', 'dp=2,tp=2', { memoryBytes: 36_000_000 }],
+  ['torch/llama-tiny/joint.expanded', 'dp=2,tp=2', { memoryBytes: 700_000 }],
 ];
 
 /**
@@ -27,11 +26,10 @@ const SLOW: [string, string, Partial<PlanRequest>] = [
  * virtual devices ran.
  */
 test.each<[string, string, Partial<PlanRequest>]>([
-  ...(FULL ? [SLOW] : []),
+  ...(FULL ? SLOW : []),
   ['torch/mlp/joint.expanded', 'd=4', { memoryBytes: 300_000 }],
   ['torch/mlp/joint.expanded', 'dp=2,tp=2', { memoryBytes: 300_000 }],
   ['torch/mlp/joint.expanded', 'a=2,b=2,c=2', { memoryBytes: 150_000 }],
-  ['torch/llama-tiny/joint.expanded', 'dp=2,tp=2', { memoryBytes: 700_000 }],
   // A log-softmax over a sharded vocabulary has collectives inside it.
   [
     'torch/llama-tiny/joint.expanded',

@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 
@@ -9,6 +8,7 @@ import { fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import type { Gradients, Vjp, VjpCall, VjpEntry } from '../../src/ops/vjp/vjp.ts';
 import { checkRules } from '../../src/simulate/rule-check/check-rules.ts';
 import { type CustomOp, customOp } from '../../src/trace/custom/custom-op.ts';
+import { type CliRun, OwnProcess } from '../support/own-process.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
 
 const each = (x: NDArray, f: (value: number, at: number) => number): NDArray =>
@@ -178,7 +178,7 @@ describe('derivatives of operators with several results and lists of inputs', ()
 
 describe('shardwright rules --ops FILE --check with a custom operator', () => {
   const folder = temporaryFolder(afterAll);
-  const checked = (factor: number): { code: number | null; out: string } => {
+  const checked = (factor: number): Promise<CliRun> => {
     const from = (path: string): string => JSON.stringify(resolve('src', path));
     const path = join(folder, `square-${factor}.ts`);
     writeFileSync(
@@ -195,23 +195,17 @@ export const operators = [customOp({
   samples: ['x[6,5]'],
 })];`,
     );
-    const main = ['--import', 'tsx', resolve('src/cli/main.ts')];
-    const { status, stdout } = spawnSync(
-      process.execPath,
-      [...main, 'rules', '--ops', path, '--check', '--json'],
-      { encoding: 'utf8' },
-    );
-    return { code: status, out: stdout };
+    return OwnProcess.shared().cli('rules', '--ops', path, '--check', '--json');
   };
 
-  it('compares its derivative, and exits 5 where it is wrong', () => {
-    const right = checked(2);
+  it('compares its derivative, and exits 5 where it is wrong', async () => {
+    const right = await checked(2);
     expect(right.code).toBe(0);
     expect(JSON.parse(right.out) as RulesReport).toMatchObject({
       derivativesChecked: 30,
       wrongDerivatives: [],
     });
-    const wrong = checked(1);
+    const wrong = await checked(1);
     expect(wrong.code).toBe(5);
     const [finding] = (JSON.parse(wrong.out) as RulesReport).wrongDerivatives;
     expect(finding).toMatchObject({ operator: 'my.square.default', input: 'x', element: [0, 0] });

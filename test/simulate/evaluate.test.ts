@@ -43,7 +43,8 @@ function dot(a: NDArray, b: Float64Array): number {
 }
 
 describe('evaluation of whole graphs', () => {
-  test.each(GRAPHS)(
+  // The products of the largest take seconds.
+  test.each(GRAPHS.filter((id) => FULL || id !== 'mlp-loss/joint'))(
     '%s gives what PyTorch gives in float64',
     (id) => {
       expect(wrongNumbers(id, evaluated(id).outputs, recorded.graphs[id])).toEqual([]);

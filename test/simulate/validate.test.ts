@@ -16,11 +16,11 @@ import { FULL } from '../support/full.ts';
 
 const operators = builtinOperators();
 /**
- * Without SHARDWRIGHT_FULL: the rules of one operator in 24, and missing rules of one in 120. CI runs
+ * Without SHARDWRIGHT_FULL: the rules of one operator in 48, and missing rules of one in 120. CI runs
  * all of them with `rules --check`.
  */
 const names = operators.records.map((r) => r.name);
-const judgedOperators = names.filter((_, i) => FULL || i % 24 === 1);
+const judgedOperators = names.filter((_, i) => FULL || i % 48 === 1);
 const searched = names.filter((_, i) => FULL || i % 120 === 3);
 
 /**
@@ -60,8 +60,8 @@ describe('rules run on simulated ranks', () => {
     expect(
       found.unsound.map((f) => `${f.call}: ${f.rule} on ${f.ranks.join()}: ${f.why ?? ''}`),
     ).toEqual([]);
-    expect(found.operators).toBeGreaterThan(FULL ? 590 : 24);
-    expect(found.rulesChecked).toBeGreaterThan(FULL ? 19_000 : 600);
+    expect(found.operators).toBeGreaterThan(FULL ? 590 : 12);
+    expect(found.rulesChecked).toBeGreaterThan(FULL ? 19_000 : 300);
   }, 1_800_000);
 
   test('every operator with a kernel has samples', () => {
@@ -171,8 +171,13 @@ describe('wrong rules are found', () => {
 describe('missing rules are found', () => {
   const must: readonly (readonly [operator: string, ...rules: string[]])[] = [
     ['aten.clone.default', 'P(sum) -> P(sum)'],
-    ['aten.scaled_dot_product_attention.default', 'S(2), R, R -> S(2)', 'R, R, S(3) -> S(3)'],
-    ['aten.conv2d.default', 'R, S(0), S(0) -> S(1)'],
+    // Calls of many operands and sizes take seconds to search.
+    ...(FULL
+      ? ([
+          ['aten.scaled_dot_product_attention.default', 'S(2), R, R -> S(2)', 'R, R, S(3) -> S(3)'],
+          ['aten.conv2d.default', 'R, S(0), S(0) -> S(1)'],
+        ] as const)
+      : []),
     ['aten.gelu_backward.default', 'P(sum), R -> P(sum)'],
     ['aten.where.self', 'R, P(sum), P(sum) -> P(sum)'],
     ['aten.gather.default', 'P(max), R -> P(max)'],

@@ -16,7 +16,7 @@ import { FULL } from '../support/full.ts';
 const MESHES = ['d=4', 'a=2,b=2', 'a=2,b=2,c=2', 'd=3'];
 /** The meshes of the larger models without SHARDWRIGHT_FULL. */
 const DAILY: Readonly<Record<string, readonly string[]>> = {
-  'llama-tiny': ['a=2,b=2', 'd=3'],
+  'llama-tiny': ['d=3'],
   convnet: ['d=4'],
 };
 
@@ -45,7 +45,7 @@ describe('random feasible plans of real training graphs', () => {
     (model, mesh) => {
       const graph = reduced(model, mesh);
       const prepared = prepare(graph, request(mesh), TABLE);
-      const seeds = FULL ? 20 : model === 'llama-tiny' ? 1 : 4;
+      const seeds = FULL ? 20 : model === 'llama-tiny' ? 1 : 2;
       let communicated = 0;
       for (let seed = 0; seed < seeds; seed++) {
         const v = verify(prepared.model.graph, randomPlan(prepared, seed), { table: TABLE, seed });

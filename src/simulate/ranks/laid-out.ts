@@ -25,7 +25,10 @@ function positionsOf(
       const own = of[rank];
       const next = new Int32Array(positions.length * own.length);
       let at = 0;
-      for (const base of positions) for (const row of own) next[at++] = base * shape[d] + row;
+      for (let i = 0; i < positions.length; i++) {
+        const base = positions[i] * shape[d];
+        for (let k = 0; k < own.length; k++) next[at++] = base + own[k];
+      }
       positions = next;
     });
     return positions;
@@ -49,13 +52,15 @@ function layOutPart(space: ShardingSpace, sharding: number, x: NDArray): NDArray
     throw internalError(`${spec.text} is pending: nothing to lay out`);
   const rows = x.shape.map((size, dim) => heldRows(spec, space.mesh, dim, size));
   const data = flat(x);
-  return positionsOf(space, sharding, x.shape).map((positions, rank) =>
-    fromFlat(
+  return positionsOf(space, sharding, x.shape).map((positions, rank) => {
+    const own = new Float64Array(positions.length);
+    for (let i = 0; i < own.length; i++) own[i] = data[positions[i]];
+    return fromFlat(
       rows.map((of) => of[rank].length),
-      Float64Array.from(positions, (p) => data[p]),
+      own,
       x.dtype,
-    ),
-  );
+    );
+  });
 }
 
 interface PutTogether {
@@ -116,11 +121,12 @@ function putPartTogether(
       throw internalError(
         `rank ${rank} holds ${data.length} elements of ${spec.text}, expected ${positions.length}`,
       );
-    positions.forEach((p, i) => {
+    for (let i = 0; i < positions.length; i++) {
+      const p = positions[i];
       if (known[p] === 1) disagreement = Math.max(disagreement, difference(operand[p], data[i]));
       else operand[p] = data[i];
       known[p] = 1;
-    });
+    }
   });
   if (seen.some((known) => known.includes(0)))
     throw internalError(`no rank holds some element of ${spec.text}`);
