@@ -41,6 +41,11 @@ import { type AskedTrainer, trainerNamed } from '../../../trainers/trainers.ts';
 import { withRunsTable } from '../../input/runs-table.ts';
 import type { CompareOptions } from './flags.ts';
 
+/** Tells whether a model is stdin, a file or a name; the loader of models refuses all else. */
+export function isKnown(model: string): boolean {
+  return model === '-' || existsSync(model) || isModelName(model);
+}
+
 /** The config of a model by name or of a config file; undefined for anything else. */
 export function configOf(
   model: string,

@@ -22,7 +22,7 @@ import { loadModel } from '../../input/load.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { missingError } from '../flags/usage-errors.ts';
-import { compareByConfig, configOf } from './compare-model.ts';
+import { compareByConfig, configOf, isKnown } from './compare-model.ts';
 import { askedClusters, asksMany, comparePoints } from './compare-points.ts';
 import { COMPARE_COMMAND, type CompareOptions } from './flags.ts';
 
@@ -40,6 +40,8 @@ export async function compareCommand(
       });
     return (await import('./compare-sweep.ts')).compareSweep(options.sweep, options, io, control);
   }
+  // A name that is no model is refused before the flags that hang on what it is.
+  if (model !== undefined && !isKnown(model)) await loadModel(model, {});
   const many = asksMany(options) ? configAsked(model, options) : undefined;
   if (many !== undefined) return comparePoints(many, options, io, control);
   const comparison =

@@ -38,6 +38,15 @@ interface Layout {
 }
 
 describe('compare --layout', () => {
+  it.each([
+    ['llama3.1-8b', "no file and no model 'llama3.1-8b'", "did you mean 'llama-3.1-8b'"],
+    ['nowhere', 'no file nowhere', 'models list'],
+  ])('of %s, which is no model, says so and not what the flag is for', async (name, is, hint) => {
+    const { code, err } = await cli('compare', name, ...ASKED.slice(2), '--layout', 'tp=2');
+    expect([code, err]).toEqual([2, expect.stringContaining(is)]);
+    expect(err).toContain(hint);
+  });
+
   const text = 'tp=2,dp=4,mbs=2,zero=1,recompute=full';
 
   it('prices the stated layout, says how far it is from the best, and which settings bring it nearer', async () => {
