@@ -76,6 +76,9 @@ describe('check', () => {
     const report = JSON.parse(out) as Report;
     expect(report.collectives).toHaveLength(count);
     for (const { fix } of report.violations) expect(fix).toMatch(/→/);
+    // A plan has its mesh: another is refused, not ignored.
+    const other = await cli('check', join(folder, 'p'), '--mode', 'strict', '--mesh', 'dp=4');
+    expect([other.code, other.err]).toEqual([2, expect.stringContaining('a plan has its mesh')]);
   });
 
   test('a wrong mode, a missing mesh and a wrong type exit 2', async () => {

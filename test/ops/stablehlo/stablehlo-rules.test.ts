@@ -283,6 +283,18 @@ describe('every rule gives the unsharded result', () => {
   });
 });
 
+test('a reduction over windows takes an operation for each element of each window', () => {
+  const { ctx } = load(
+    ['stablehlo.reduce_window', [[t(4, 5, 6)], [t()]], { ...window, reducer: 'add' }],
+    1,
+  );
+  // Of 6 elements padded to 8, windows of 3 begin at 0, 2 and 4.
+  expect(table.get('stablehlo.reduce_window')?.flops(ctx)).toEqual({
+    matrix: 0,
+    vector: 4 * 5 * 3 * 3,
+  });
+});
+
 describe('rules that must be offered', () => {
   const offered = (
     op: string,

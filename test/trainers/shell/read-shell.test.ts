@@ -45,6 +45,16 @@ describe('the words that a shell script gives to a command', () => {
     expect(jobs('S="a b"; [[ -d y ]] && S="$S c"; job $S')).toEqual([['a', 'b', '?${S}']]);
   });
 
+  it('what hangs on a condition that the script cannot decide says which', () => {
+    const script =
+      'if [ -f y ] && true; then X=2; fi; case $(hostname) in a) Y=1;; esac; job $X $Y';
+    const [{ words }] = readShell(script, 'job.sh').commands.slice(-1);
+    expect(words.slice(1).map(({ value }) => unknownIn(value)?.why)).toEqual([
+      "which depends on '[ -f y ] && true'",
+      "which depends on '$(hostname)'",
+    ]);
+  });
+
   it('a condition on a name that nothing sets is decided without it, and the name is told', () => {
     const script = 'if [ -n "$FSDP" ]; then X=1; else X=2; fi; job $X';
     expect(jobs(script)).toEqual([['2']]);
