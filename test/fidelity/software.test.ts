@@ -88,6 +88,21 @@ describe('software of measured runs', () => {
     expect(longer / (12 * 256 * 3)).toBeLessThan(100 * 38e-6);
   });
 
+  it('a router whose layers have shared experts or dense layers is of no family without latent attention', () => {
+    const routed = asStated.runs.find(({ shape }) => shape.experts !== undefined && !shape.latent);
+    const experts = routed?.shape.experts;
+    if (routed === undefined || experts === undefined) throw new Error('no such run');
+    const of = (more: Partial<typeof experts>): unknown =>
+      askedRun(
+        { ...routed, shape: { ...routed.shape, experts: { ...experts, ...more } } },
+        routed.plan,
+        'nccl',
+      );
+    expect(of({ shared: 0, denseLayers: 0 })).toHaveProperty('question');
+    for (const more of [{ shared: 1 }, { denseLayers: 1 }])
+      expect(of(more)).toEqual({ reason: 'a shape that no family of ours has' });
+  });
+
   it.each([
     ['framework', 'megatron-brigde', /'megatron-brigde'/],
     ['gradient_bytes', '-1', /bytes from 0 to 64/],

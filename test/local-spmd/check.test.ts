@@ -83,7 +83,9 @@ describe('check', () => {
     expect(check(product, { mode: 'auto', ...addends }).implicit.map(({ kind }) => kind)).toEqual([
       'all_reduce',
     ]);
-    expect(eraseable(product, addends).map(({ rule }) => rule)).toEqual(['P with P']);
+    expect(eraseable(product, addends).map(({ rule, types }) => [rule, types])).toEqual([
+      ['P with P', ['%arg0: f32[8,8]{U:dp}', '%arg1: f32[8,8]{U:dp}']],
+    ]);
     const relu = trace((x) => x.relu(), [X], { mesh });
     expect(
       check(relu, { mode: 'auto', types: { arg0: { dp: 'P' } } }).implicit.map(({ kind }) => kind),

@@ -141,3 +141,29 @@ describe('query heads over more devices than key heads', () => {
     expect(heads / whole).toBeCloseTo(1 / 2, 2);
   });
 });
+
+describe('rows whose numbers count from the end', () => {
+  test.each([
+    ['are read', '%y = aten.index.Tensor(%x, [%n]): f32[3, 6]', 'P(sum)'],
+    ['are written', '%y = aten.index_put.default(%x, [%n], %v): f32[8, 6]', 'S(0)'],
+  ])('%s where the rows are cut', async (_, call, spec) => {
+    const graph = parseGraph(`swgraph 1
+graph @g {
+  in %x: f32[8, 6] input "x"
+  in %v: f32[3, 6] input "v"
+  %a = aten.arange.default(3): i64[3]
+  %n = aten.sub.Tensor(%a, 5): i64[3]
+  ${call}
+  out %y output 0
+}
+`);
+    const pins = [
+      { node: 'x', spec: 'S(0)' },
+      { node: 'y', spec },
+    ];
+    const made = await solveFor(graph, 'd=2', { pins });
+    if (made.status !== 'planned') throw new Error('no plan');
+    const { outputsCompared, mismatches } = verify(graph, made.plan, { table: TABLE });
+    expect([outputsCompared, mismatches]).toEqual([1, []]);
+  });
+});

@@ -449,7 +449,7 @@ describe('inputs, outputs and state', () => {
   it('gradients are wanted of what asks for them and what follows from it', () => {
     const seen: boolean[] = [];
     trace(
-      ({ x, y }) => {
+      ({ x, y, w, b }) => {
         const [z, c] = [x.mul(y), y.gt(x)];
         seen.push(
           x.requiresGrad,
@@ -458,13 +458,15 @@ describe('inputs, outputs and state', () => {
           c.requiresGrad,
           z.detach().requiresGrad,
           param('w', [2]).requiresGrad,
+          w.requiresGrad,
+          b.requiresGrad,
         );
         return z;
       },
-      { x: spec([2], 'f32', { grad: true }), y: spec([2]) },
+      { x: spec([2], 'f32', { grad: true }), y: spec([2]), w: parameter([2]), b: input([2]) },
       { checkTwice: false },
     );
-    expect(seen).toEqual([true, false, true, false, false, true]);
+    expect(seen).toEqual([true, false, true, false, false, true, true, false]);
   });
 });
 
