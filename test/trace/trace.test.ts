@@ -449,7 +449,7 @@ describe('inputs, outputs and state', () => {
   it('gradients are wanted of what asks for them and what follows from it', () => {
     const seen: boolean[] = [];
     trace(
-      ({ x, y, w, b }) => {
+      ({ x, y, p, q }) => {
         const [z, c] = [x.mul(y), y.gt(x)];
         seen.push(
           x.requiresGrad,
@@ -458,12 +458,12 @@ describe('inputs, outputs and state', () => {
           c.requiresGrad,
           z.detach().requiresGrad,
           param('w', [2]).requiresGrad,
-          w.requiresGrad,
-          b.requiresGrad,
+          p.requiresGrad,
+          q.requiresGrad,
         );
         return z;
       },
-      { x: spec([2], 'f32', { grad: true }), y: spec([2]), w: parameter([2]), b: input([2]) },
+      { x: spec([2], 'f32', { grad: true }), y: spec([2]), p: parameter([2]), q: input([2]) },
       { checkTwice: false },
     );
     expect(seen).toEqual([true, false, true, false, false, true, true, false]);

@@ -48,6 +48,12 @@ export class Deadline {
     return this.at === Infinity ? Infinity : Math.max(0, (this.at - this.clock.now()) / 1e3);
   }
 
+  /** Seconds since the limit began to count; undefined without one. */
+  get usedSeconds(): number | undefined {
+    if (this.limitSeconds === undefined) return undefined;
+    return (this.clock.now() - this.at) / 1e3 + this.limitSeconds;
+  }
+
   /** Tells whether a signal, and not the limit, ends the work. */
   get isInterrupted(): boolean {
     return this.signal?.aborted === true;

@@ -48,6 +48,7 @@ import type { PlanOptions } from './flags.ts';
 import { PlanCache, type PlanFolderFiles, wroteText } from './plan-cache.ts';
 import { checkFrontierFlags, FRONTIER_FILE, frontierCommand } from './plan-frontier.ts';
 import { chosenMesh, type TriedMesh, triedText } from './plan-mesh.ts';
+import { StepTimes } from './plan-overrun.ts';
 import { askedPipeline, pipelineText, requestOfStages } from './plan-pipeline.ts';
 import { requestOf } from './plan-request.ts';
 
@@ -224,6 +225,8 @@ export async function planGraph(task: PlanTask): Promise<number> {
     (await import('../../../simulate/overlap/plan.ts')).checkOverlap(request);
   const steps = options.explainSolver === true ? new SolverSteps() : undefined;
   const deadline = steps === undefined ? task.deadline : task.deadline.telling(steps.listen);
+  const times = new StepTimes(deadline);
+  times.end('reading');
   const { prepared, ...ends } = prepareToAnswer(
     graph,
     request,
@@ -231,6 +234,7 @@ export async function planGraph(task: PlanTask): Promise<number> {
     deadline,
     options.output !== undefined,
   );
+  times.end('preparing');
   task.answers();
   if (options.emitIlp !== undefined) await emitIlp(prepared.left.problem, options.emitIlp);
   const log = new SolverLog(prepared);
@@ -242,6 +246,7 @@ export async function planGraph(task: PlanTask): Promise<number> {
     isMicrobatch: task.stages !== undefined,
     onProgress: (event) => (log.listen(event), print(event)),
   });
+  times.end('search and re-costing');
   if (answered.status === 'infeasible')
     return reportInfeasible(answered, prepared, io, options.json === true);
   const { serial, plan, choice } = answered;
@@ -255,6 +260,9 @@ export async function planGraph(task: PlanTask): Promise<number> {
   printPlan(task, prepared, found, deadline);
   // The answer is out: a disk that is full by now takes nothing away.
   if (options.output !== undefined) writePlanFolder(task, options.output, found, log);
+  times.end(options.output === undefined ? 'printing' : 'printing, checking and writing');
+  const overrun = times.overrunText(request.timeLimitSeconds);
+  if (overrun !== undefined) io.stderr(`${overrun}\n`);
   return exitCode(task, found, deadline);
 }
 

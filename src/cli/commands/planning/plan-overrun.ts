@@ -1,0 +1,38 @@
+/**
+ * Says where the time of `plan --time-limit` went when the command took longer: the limit ends the
+ * search and leaves out what need not be asked, but a plan is read, re-costed, checked and written
+ * whole.
+ */
+import type { Deadline } from '../../../plan/request/deadline.ts';
+import { percentText, secondsText } from '../../../units.ts';
+
+/** Part of the limit that a command may take longer without saying so. */
+const LENIENCE = 0.1;
+
+/** The steps of one command by what each took of its limit. */
+export class StepTimes {
+  private readonly steps: { readonly name: string; readonly seconds: number }[] = [];
+  private last = 0;
+
+  constructor(private readonly deadline: Deadline) {}
+
+  /** Ends a step that began where the one before ended. */
+  end(name: string): void {
+    const used = this.deadline.usedSeconds;
+    if (used === undefined) return;
+    this.steps.push({ name, seconds: used - this.last });
+    this.last = used;
+  }
+
+  /** A line for a command that took longer than its limit allows; undefined for any other. */
+  overrunText(limitSeconds: number | undefined): string | undefined {
+    const isOver = limitSeconds !== undefined && this.last > (1 + LENIENCE) * limitSeconds;
+    if (!isOver || this.deadline.isInterrupted) return undefined;
+    const parts = this.steps.map(({ name, seconds }) => `${name} ${secondsText(seconds)}`);
+    return (
+      `time limit of ${secondsText(limitSeconds)} exceeded by ` +
+      `${percentText(this.last / limitSeconds - 1)}, for ${parts.join(', ')}: the limit ends ` +
+      'the search alone, and the rest takes as long as the program is large'
+    );
+  }
+}

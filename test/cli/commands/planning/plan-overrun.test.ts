@@ -1,0 +1,33 @@
+/** What `plan` says of a limit that it exceeded. The clock counts what the test says: none measures. */
+import { expect, it } from 'vitest';
+
+import { StepTimes } from '../../../../src/cli/commands/planning/plan-overrun.ts';
+import { Deadline } from '../../../../src/plan/request/deadline.ts';
+
+function timesOf(limitSeconds: number | undefined, taken: readonly [string, number][]): StepTimes {
+  let now = 0;
+  const times = new StepTimes(new Deadline(limitSeconds, { clock: { now: () => now } }));
+  for (const [name, seconds] of taken) {
+    now += 1e3 * seconds;
+    times.end(name);
+  }
+  return times;
+}
+
+it('a limit that is exceeded by more than a tenth is said, with what each step took', () => {
+  const taken: readonly [string, number][] = [
+    ['reading', 4],
+    ['preparing', 2],
+    ['search', 6],
+  ];
+  expect(timesOf(10, taken).overrunText(10)).toMatch(
+    /^time limit of 10\.0 s exceeded by 20\.0 %, for reading 4\.00 s, preparing 2\.00 s, search 6\.00 s:/,
+  );
+  expect(timesOf(11, taken).overrunText(11)).toBeUndefined();
+  expect(timesOf(undefined, taken).overrunText(undefined)).toBeUndefined();
+});
+
+it('the time before the clock of the command was read counts, too', () => {
+  const deadline = new Deadline(10, { clock: { now: () => 5_000 }, since: 2_000 });
+  expect(deadline.usedSeconds).toBe(3);
+});
