@@ -118,12 +118,20 @@ function setInJson(text: string, path: string, value: SettingValue): string {
       return value === undefined ? text : added(text, from, to, names.slice(depth), value);
     if (isLast)
       return value === undefined
-        ? text
+        ? withoutEntry(text, found)
         : `${text.slice(0, found.from)}${JSON.stringify(value)}${text.slice(found.to)}`;
     if (text[found.from] !== '{') return text;
     [from, to] = [found.from + 1, found.to - 1];
   }
   return text;
+}
+
+/** The text without the entry of a value, and without one of the commas around it. */
+function withoutEntry(text: string, { from, to }: { from: number; to: number }): string {
+  const before = /(,?)\s*"(?:[^"\\]|\\.)*"\s*:\s*$/.exec(text.slice(0, from));
+  if (before === null) return text;
+  const behind = text.slice(to);
+  return text.slice(0, before.index) + (before[1] === '' ? behind.replace(/^\s*,/, '') : behind);
 }
 
 /** The value of a name at the top of an object whose inside is from `from` to `to`. */
