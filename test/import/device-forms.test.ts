@@ -36,6 +36,21 @@ const BATCH_NORM = `class GraphModule(torch.nn.Module):
         return (getitem, getitem_1, getitem_3)
 `;
 
+test('the number of a device is read in each form that Python has for it', () => {
+  for (const device of ["device('cuda', 1)", "device(type='cuda', index=1)"]) {
+    const graph = importGraph(`class GraphModule(torch.nn.Module):
+    def forward(self, x: "f32[4][1]cpu"):
+        z: "f32[4][1]cuda:1" = torch.ops.aten.zeros.default([4], device = ${device}, pin_memory = False)
+        y: "f32[4][1]cpu" = torch.ops.aten.add.Tensor(x, x);  x = None
+        return (y, z)
+`);
+    expect(graph.nodes.find(({ name }) => name === 'z')?.kwargs.device, device).toEqual({
+      kind: 'device',
+      word: 'cuda:1',
+    });
+  }
+});
+
 describe('forms of results by device', () => {
   test.each(['bf16', 'f32'])(
     'a layer norm in bf16 with statistics in %s is read and evaluated',
