@@ -131,6 +131,21 @@ describe('check', () => {
       }
   });
 
+  test('an input of a region that is I and only made R inside is better R in its spec', () => {
+    const advised = (sizes: string, isReadElsewhere = false): string[] => {
+      const shared = (v: Tensor): Tensor => convert(v, 'dp', { src: 'I', dst: 'R' });
+      const body = (v: Tensor): Tensor =>
+        isReadElsewhere ? shared(v).add(shared(v.cos())) : shared(v).sin();
+      const specs = { inSpecs: [{ dp: 'I' }], outSpecs: { dp: 'R' } } as const;
+      const graph = trace((w) => localMap(body, specs)(w.mul(2)), [X], { mesh: sizes });
+      return check(graph, { mode: 'strict' }).advice.map(({ advice }) => advice);
+    };
+    expect(advised(mesh)).toEqual([
+      expect.stringMatching(/^input 0, %mul, is I and only cast to R inside: with R in its spec/),
+    ]);
+    expect([advised('dp=1'), advised(mesh, true)]).toEqual([[], []]);
+  });
+
   test('a product of addends is refused, in a region as outside', () => {
     const square = (x: Tensor): Tensor => x.mul(x);
     expect(
