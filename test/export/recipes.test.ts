@@ -237,6 +237,28 @@ describe('losses', () => {
     );
   });
 
+  test('a weight that no style cuts is a loss of every target that writes styles', () => {
+    const name = 'model.model.layers.1.mlp.up_proj.weight';
+    const thick: ExportSource = {
+      ...tp,
+      program: {
+        ...tp.program,
+        nodes: tp.program.nodes.map((n) =>
+          n.meta.roleName === name && n.type.kind === 'tensor'
+            ? { ...n, type: { ...n.type, shape: [...n.type.shape, 1] } }
+            : n,
+        ),
+      },
+    };
+    for (const target of [torchDtensorTarget, hfTarget, deepspeedTarget, megatronTarget])
+      expect(target.write(thick).losses, target.name).toContainEqual(
+        expect.objectContaining({
+          item: name,
+          instead: expect.stringMatching(/^no style cuts dim/) as string,
+        }),
+      );
+  });
+
   test('layers that differ are written out', () => {
     const python = text(torchDtensorTarget, turned(), 'parallelize.py');
     expect(python).toContain('"model.model.layers.*.mlp.up_proj": ColwiseParallel()');

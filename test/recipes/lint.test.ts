@@ -101,6 +101,10 @@ describe('experts and sizes', () => {
     expect(sixteen.severity).toBe('error');
     expect(sixteen.message).toContain('ep / cp = 8 does not divide dp_shard 4');
     expect(codes({ sizes, ep: 8, facts: { experts: 12 } })).toEqual(['ZL08 error']);
+    // Of 2, 4, 8 and 16, which fold, 6 experts divide over 2 alone.
+    expect(found({ sizes, ep: 3, facts: { experts: 6 } }, 'ZL08').message).toMatch(
+      /valid values of ep: (1, )?2$/,
+    );
     expect(codes({ sizes, ep: 4, facts: { experts: 8 } })).toEqual([]);
   });
 

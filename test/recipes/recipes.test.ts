@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
+import { parseGraph } from '../../src/graph/text/parse.ts';
+import type { Graph } from '../../src/graph/types.ts';
 import { decode } from '../../src/plan/choice/decode.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
@@ -8,11 +10,15 @@ import { solve } from '../../src/solver/solve.ts';
 import { load, planFor, request, TABLE } from '../plan/support.ts';
 
 async function recipePlan(
-  model: string,
+  model: string | Graph,
   mesh: string,
   parts: readonly Part[],
 ): Promise<ReturnType<typeof decode>> {
-  const { model: m } = prepare(load(model), request(mesh), TABLE);
+  const { model: m } = prepare(
+    typeof model === 'string' ? load(model) : model,
+    request(mesh),
+    TABLE,
+  );
   const applied = applyRecipe(m, { name: 'test', parts });
   if ('refused' in applied) throw new Error(applied.refused);
   const solution = await solve(applied.restriction.problem());
@@ -39,6 +45,26 @@ describe('recipes are what people write by hand', () => {
     expect(plan.parameters.map((p) => p.placement)).toEqual(['S(0)', 'S(0)']);
     // The first weight is not needed in the backward pass: its input wants no gradient.
     expect(collectives(plan)).toEqual({ all_gather: 3, reduce_scatter: 2 });
+  });
+
+  it('FSDP cuts a weight with as many rows as devices, and leaves one with fewer whole', async () => {
+    const graph = parseGraph(`swgraph 1
+graph @g {
+  in %w: f32[4, 6] parameter "w"
+  in %u: f32[3, 6] parameter "u"
+  in %x: f32[16, 4] input "x"
+  in %z: f32[16, 3] input "z"
+  %a = aten.mm.default(%x, %w): f32[16, 6]
+  %b = aten.mm.default(%z, %u): f32[16, 6]
+  %y = aten.add.Tensor(%a, %b): f32[16, 6]
+  out %y output 0
+}
+`);
+    const plan = await recipePlan(graph, 'x=4', ['fsdp']);
+    expect(plan.parameters.map((p) => [p.name, p.placement])).toEqual([
+      ['w', 'S(0)'],
+      ['u', 'R'],
+    ]);
   });
 
   it('FSDP over a mesh dim outside Megatron stores the tensor cut first, so that one all-gather undoes it', async () => {

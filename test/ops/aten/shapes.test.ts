@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { embeddingOps } from '../../../src/ops/aten/movement/embedding.ts';
+import { factoryOps } from '../../../src/ops/aten/movement/factory.ts';
 import { indexingOps } from '../../../src/ops/aten/movement/indexing.ts';
 import { manipulateOps } from '../../../src/ops/aten/movement/manipulate.ts';
 import { viewOps } from '../../../src/ops/aten/movement/views.ts';
@@ -18,6 +19,7 @@ import { admitted } from '../support/ranks.ts';
  */
 const table = new OperatorTable([
   ...viewOps,
+  ...factoryOps,
   ...manipulateOps,
   ...indexingOps,
   ...normOps,
@@ -85,6 +87,8 @@ describe('result types', () => {
     ['gather.default', [t(5, 4), 1, i64(3, 9)], {}, 'f32[3,9]'],
     ['index_select.default', [t(5, 4), 0, i64(9)], {}, 'f32[9,4]'],
     ['one_hot.default', [i64(2, 3), 7], {}, 'i64[2,3,7]'],
+    ['arange.default', [5], {}, 'i64[5]'],
+    ['arange.start_step', [0, 1, 0.25], {}, 'f32[4]'],
     [
       'native_layer_norm.default',
       [dt('bf16', 2, 3, 4), [3, 4], null, null, 1e-5],
