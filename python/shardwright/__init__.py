@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .graph_capture import Captured, capture
     from .inputs import gather_outputs, shard_inputs
     from .joint import compile_joint, joint_graph
-    from .module import ParallelModule
+    from .module import ParallelModule, whole_weights
 
 __version__ = "0.2.0"
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "parallelize",
     "plan",
     "shard_inputs",
+    "whole_weights",
 ]
 
 _NEEDS_TORCH = {
@@ -51,6 +52,7 @@ _NEEDS_TORCH = {
     "joint_graph": "joint",
     "parallelize": "distribute",
     "shard_inputs": "inputs",
+    "whole_weights": "module",
 }
 
 

@@ -1,11 +1,14 @@
-"""Checks that ranks agree on their plan, hosts, weights and random numbers."""
+"""Checks that ranks agree on their plan, hosts, weights, batches and random numbers, and says which rank is behind where one is."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+import re
 import socket
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -13,9 +16,11 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from .errors import MismatchError
+from .errors import MismatchError, ShardwrightError
 from .folder import Plan
-from .run import Run
+
+if TYPE_CHECKING:
+    from .run import Run
 
 #: What launchers tell every process that they start, with the number of its host: torchrun and Ray Train, Open MPI, MPICH, srun.
 _LAUNCHERS = {
@@ -44,7 +49,7 @@ def check_ranks(plan: Plan, mesh: DeviceMesh, check_hosts: bool) -> None:
         return
     # One plan is exported in several orders of calls.
     program = hashlib.sha256((plan.folder / "program.py").read_bytes()).hexdigest()[:12]
-    told = _told_by_all(mesh, (_host(), f"{plan.placements['plan']} (program {program})"))
+    told = told_by_all(mesh, (_host(), f"{plan.placements['plan']} (program {program})"))
     plans = {rank: name for rank, (_, name) in told.items()}
     ranks: list[int] = mesh.mesh.flatten().tolist()
     other = next((rank for rank in ranks if plans[rank] != plans[ranks[0]]), None)
@@ -58,7 +63,7 @@ def check_ranks(plan: Plan, mesh: DeviceMesh, check_hosts: bool) -> None:
         _check_hosts(plan, ranks, {rank: host for rank, (host, _) in told.items()})
 
 
-def _told_by_all(mesh: DeviceMesh, own: Any) -> dict[int, Any]:
+def told_by_all(mesh: DeviceMesh, own: Any) -> dict[int, Any]:
     """What each rank of the mesh says, by rank; all of them call this together."""
     told = [(dist.get_rank(), own)]
     for dim in reversed(range(mesh.ndim)):
@@ -72,6 +77,12 @@ def _told_by_all(mesh: DeviceMesh, own: Any) -> dict[int, Any]:
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    own = tensor.detach()
+    plain = torch.view_as_real(own) if own.is_complex() else own
+    return plain.contiguous().view(_BITS[plain.element_size()])
+
+
 def check_weights(model: nn.Module, mesh: DeviceMesh) -> None:
     """Refuses ranks that hold other values of a parameter or a buffer: each would take its part of another model.
 
@@ -83,10 +94,8 @@ def check_weights(model: nn.Module, mesh: DeviceMesh) -> None:
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_meta or isinstance(tensor, DTensor):
             continue
-        own = tensor.detach()
-        plain = torch.view_as_real(own) if own.is_complex() else own
-        sums[name] = int(plain.contiguous().view(_BITS[plain.element_size()]).sum(dtype=torch.int64))
-    told = _told_by_all(mesh, sums)
+        sums[name] = int(_bits(tensor).sum(dtype=torch.int64))
+    told = told_by_all(mesh, sums)
     first = min(told)
     for rank in sorted(told):
         other = [name for name in {**told[first], **told[rank]} if told[first].get(name) != told[rank].get(name)]
@@ -99,16 +108,114 @@ def check_weights(model: nn.Module, mesh: DeviceMesh) -> None:
             )
 
 
+#: Numbers of models in the order in which they were taken over, which is that of all ranks.
+_NUMBERS = itertools.count()
+
+
+class Steps:
+    """Counts the calls of a model, and tells the other ranks through the store of the process group where this one is."""
+
+    def __init__(self, mesh: DeviceMesh) -> None:
+        self.mesh, self.count, self.said = mesh, 0, ""
+        self.name = f"shardwright/{next(_NUMBERS)}"
+        self.store: Any = None if dist.get_backend() == "fake" else dist.distributed_c10d._get_default_store()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Steps:
+        """Copies of a model count with it."""
+        return self
+
+    def begin(self, said: str) -> None:
+        """A call begins."""
+        self.count, self.said = self.count + 1, said
+        self.tell("forward")
+
+    def tell(self, phase: str) -> None:
+        """This rank is in a phase of its call."""
+        if self.store is not None:
+            self.store.set(f"{self.name}/{dist.get_rank()}", f"{self.count}|{phase}|{self.said}")
+
+    def explained(self, error: Exception, phase: str) -> Exception:
+        """An error of a collective, with what the other ranks said last."""
+        if self.store is None or not re.search(r"timed out|timeout|connection (closed|reset)", str(error), re.IGNORECASE):
+            return error
+        own = dist.get_rank()
+        said = []
+        for rank in self.mesh.mesh.flatten().tolist():
+            count, at, what = self._last(rank)
+            if rank != own and (count, at) != (self.count, phase):
+                said.append(f"rank {rank} is in the {at} of step {count} ({what})" if count else f"rank {rank} {what}")
+        others = "; ".join(said) or "all ranks began it"
+        first = str(error).strip().splitlines()[0]
+        return ShardwrightError(
+            "E_RANK",
+            f"rank {own} waited in the {phase} of step {self.count} ({self.said}), and {others}: {first}",
+            hint="every rank calls the model, and backward, equally often and in the same order.",
+        )
+
+    def _last(self, rank: int) -> tuple[int, str, str]:
+        key = f"{self.name}/{rank}"
+        try:
+            if not self.store.check([key]):
+                return 0, "", "has not called the model"
+            count, phase, what = self.store.get(key).decode().split("|", 2)
+            return int(count), phase, what
+        except Exception:
+            return 0, "", "is out of reach"
+
+
+def _is_checked(count: int) -> bool:
+    return count <= 4 or count % 16 == 0
+
+
+def check_batch(steps: Steps, leaves: Sequence[tuple[str, Any]]) -> None:
+    """In the first steps and in every 16th: refuses ranks that call for other things or give other values."""
+    if steps.store is None or not _is_checked(steps.count):
+        return
+    sums = {}
+    for name, leaf in leaves:
+        if isinstance(leaf, torch.Tensor) and not isinstance(leaf, DTensor) and not leaf.is_meta:
+            bits = _bits(leaf).flatten()
+            sums[name] = int((bits * torch.arange(1, bits.numel() + 1, device=bits.device)).sum(dtype=torch.int64))
+    try:
+        told = told_by_all(steps.mesh, (steps.said, sums))
+    except RuntimeError as error:
+        raise steps.explained(error, "forward") from error
+    first = min(told)
+    for rank in sorted(told):
+        if told[rank] == told[first]:
+            continue
+        (here, ours), (there, theirs) = told[first], told[rank]
+        if here != there:
+            raise MismatchError("E_INPUT", f"in step {steps.count} rank {first} calls it for {here}, rank {rank} for {there}")
+        name = next(name for name in ours if ours[name] != theirs.get(name))
+        raise MismatchError(
+            "E_BATCH",
+            f"in step {steps.count} rank {rank} gives other values than rank {first}",
+            place=f"input {name}",
+            hint='give the same whole batch on every rank (without DistributedSampler), or inputs="local" where every rank has its own '
+            "rows; check_batches=False compares none.",
+        )
+
+
 def check_seeds(run: Run) -> None:
     """Before the first call of a program that draws: refuses ranks whose random numbers would not be those of one process."""
     run.has_drawn = True
     draws: tuple[str, ...] = getattr(run.plan.program, "DRAWS", ())
     if not draws or dist.get_backend() == "fake":
         return
-    device = run.here.device
-    state = torch.get_rng_state() if device.type == "cpu" else torch.get_device_module(device).get_rng_state(device)
-    seed = torch.initial_seed() if device.type == "cpu" else torch.get_device_module(device).initial_seed()
-    told = _told_by_all(run.mesh, (seed, hashlib.sha256(state.numpy().tobytes()).hexdigest()))
+    compare_random_states(run.mesh, random_state(run.here.device), draws[0])
+
+
+def random_state(device: torch.device) -> tuple[int, str]:
+    """The seed of a device, and a hash of the state of its generator."""
+    module: Any = torch if device.type == "cpu" else torch.get_device_module(device)
+    state = torch.get_rng_state() if device.type == "cpu" else module.get_rng_state(device)
+    return module.initial_seed(), hashlib.sha256(state.numpy().tobytes()).hexdigest()
+
+
+def compare_random_states(mesh: DeviceMesh, own: tuple[int, str], place: str) -> None:
+    """Refuses ranks that draw other random numbers than one process; all ranks of the mesh call this together."""
+    told = told_by_all(mesh, own)
     first = min(told)
     other = next((rank for rank in sorted(told) if told[rank] != told[first]), None)
     if other is None:
@@ -118,7 +225,7 @@ def check_seeds(run: Run) -> None:
     raise MismatchError(
         "E_SEED",
         values if one != two else f"rank {other} has drawn other numbers from seed {two} than rank {first}",
-        place=draws[0],
+        place=place,
         hint="call torch.manual_seed(0) on every rank before the first step; data may be drawn by a torch.Generator of its own.",
     )
 

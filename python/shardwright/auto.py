@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from . import errors
 from .command import plan as make_plan
 from .distribute import parallelize
-from .ending import let_threads_end_first
-from .errors import MismatchError, ShardwrightError
 from .folder import load
-from .graph_capture import capture
-from .module import ParallelModule
+from .graph_capture import Captured, capture
+from .local_batch import LocalBatch
+from .making import mesh_text, on_first, open_mesh
+from .module import programs_of
 
 
 def auto_parallelize(
     model: nn.Module,
     example_inputs: Sequence[Any],
-    device_mesh: DeviceMesh,
+    device_mesh: DeviceMesh | str,
     *,
     cluster: str,
     example_kwargs: Mapping[str, Any] | None = None,
@@ -32,8 +31,14 @@ def auto_parallelize(
     targets: Sequence[Any] = (),
     folder: str | os.PathLike[str] = "plan",
     compile: bool | Literal["joint"] = False,
+    timeout: timedelta | None = None,
+    check_batches: bool = True,
+    inputs: Literal["whole", "local"] | Sequence[str] = "whole",
+    outputs: Literal["whole", "placed"] = "whole",
+    programs: int = 16,
+    also: Sequence[Sequence[Any] | Mapping[str, Any]] = (),
     **flags: Any,
-) -> ParallelModule:
+) -> Any:
     """Captures a model, plans it for the mesh and takes it over.
 
     The first rank of the mesh captures and plans, the others wait; `folder` must be on a disk that all of them see.
@@ -41,50 +46,62 @@ def auto_parallelize(
     Args:
         model: as for `capture` and `parallelize`.
         example_inputs: of the global batch.
-        device_mesh: with names.
+        device_mesh: with names, or sizes by name, "dp=2,tp=2", of one over all ranks; "dp=-1" takes as many as there are, and the
+            process group is initialised where it is not.
         cluster: as for `plan`.
         example_kwargs: inputs by name.
-        loss: as for `capture`.
+        loss: as for `capture`; None: the model returns all that it returns.
         targets: as for `capture`.
         folder: where plan and program are written.
         compile: as for `parallelize`; the plan is then priced so, unless `compiled=False`.
-        flags: of `plan`.
+        timeout, check_batches, inputs, outputs, programs: as for `parallelize`.
+        also: inputs, by position or by name, whose evaluation without gradients is planned now and not when it comes first.
+        flags: of `plan`. With a `recipe`, the first dim of inputs that have as many rows as the first one is the batch, unless
+            `batch_dim` says what is.
 
     Raises:
         MismatchError: as of `parallelize`; on a rank that does not see the folder.
         ShardwrightError: on every rank, with the class and the message of the first; where that fails by another exception, which
             it raises itself, E_RANK on the others.
     """
-    names = device_mesh.mesh_dim_names
-    if names is None:
-        raise MismatchError("E_MESH", "the device mesh has no names", hint='give mesh_dim_names=("dp", "tp").')
-    mesh = ",".join(f"{name}={size}" for name, size in zip(names, device_mesh.mesh.shape, strict=True))
-    first = int(device_mesh.mesh.flatten()[0])
-    fault: list[Any] = [None]
-    failed: Exception | None = None
-    if dist.get_rank() == first:
-        try:
-            captured = capture(model, example_inputs, example_kwargs, loss=loss, targets=targets, path=Path(folder) / "model.fx.txt")
-            # Literal prices of other planners know calls one by one only.
-            compiled = {"compiled": True} if compile and flags.get("cost") != "autoparallel" else {}
-            make_plan(captured, mesh=mesh, cluster=cluster, out=folder, **{**compiled, **flags})
-        except ShardwrightError as error:
-            failed, fault = error, [(type(error).__name__, error.code, error.message, error.hint, error.place)]
-        except Exception as error:
-            # The others wait for this rank: they hear of it before it ends.
-            failed, fault = error, [("ShardwrightError", "E_RANK", f"rank {first} failed: {type(error).__name__}: {error}", None, None)]
-    let_threads_end_first()
-    dist.broadcast_object_list(fault, src=first)
-    if failed is not None:
-        raise failed
-    if fault[0] is not None:
-        kind, code, message, hint, place = fault[0]
-        raise getattr(errors, kind)(code, message, hint=hint, place=place)
-    if not (Path(folder) / "torch" / "program.py").exists():
-        raise MismatchError(
-            "E_PLAN",
-            f"rank {first} wrote the plan, rank {dist.get_rank()} does not see it",
-            place=str(Path(folder).resolve()),
-            hint="give folder= on a disk that all hosts share.",
-        )
-    return parallelize(model, load(folder), device_mesh, compile=compile)
+    device_mesh = open_mesh(device_mesh)
+    mesh = mesh_text(device_mesh)
+    # Literal prices of other planners know calls one by one only.
+    compiled = {"compiled": True} if compile and flags.get("cost") != "autoparallel" else {}
+    local = None if inputs == "whole" else LocalBatch(device_mesh, None if inputs == "local" else tuple(inputs))
+    if local is not None:
+        (example_inputs, targets), example_kwargs = local.gather((tuple(example_inputs), tuple(targets)), example_kwargs or {})
+    # The model returns what it returns, of which a script picks its loss.
+    trained = False if loss is None else loss
+
+    def make() -> Path:
+        captured = capture(model, example_inputs, example_kwargs, loss=trained, targets=targets, path=Path(folder) / "model.fx.txt")
+        rows = {"batch_dim": _batch_dims(captured)} if flags.get("recipe") else {}
+        make_plan(captured, mesh=mesh, cluster=cluster, out=folder, **{**rows, **compiled, **flags})
+        return Path(folder)
+
+    planned = load(on_first(device_mesh, make))
+    module = parallelize(
+        model,
+        planned,
+        device_mesh,
+        compile=compile,
+        timeout=timeout,
+        check_batches=check_batches,
+        inputs=inputs,
+        outputs=outputs,
+        loss=trained,
+        programs=programs,
+        flags={**compiled, **flags},
+    )
+    for example in also:
+        args, kwargs = ((), example) if isinstance(example, Mapping) else (tuple(example), {})
+        programs_of(module).plan_ahead(module, args, kwargs)
+    return module
+
+
+def _batch_dims(captured: Captured) -> list[str]:
+    """The first dim of all inputs that have as many rows as the first one, as the command takes it."""
+    inputs = [row for row in captured.record["inputs"] if row["shape"]]
+    names = ["".join(c if c.isalnum() else "_" for c in row["name"]) for row in inputs]
+    return [f"{name}=0" for name, row in zip(names, inputs, strict=True) if row["shape"][0] == inputs[0]["shape"][0]]

@@ -5,7 +5,9 @@ State, checkpoints, optimizers and clipping see the DTensors; the step itself is
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -16,11 +18,14 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from .agreement import check_ranks, check_weights
+from .dtensor_rules import adopt
 from .ending import let_threads_end_first
 from .errors import MismatchError
 from .folder import Plan, load
-from .module import ParallelModule
+from .loading import replace_states
+from .module import take_over
 from .placements import as_dtensor, part_of, placements
+from .programs import Programs, Settings
 from .run import STATES, Run
 
 
@@ -32,8 +37,18 @@ def parallelize(
     compile: bool | Literal["joint"] = False,
     timeout: timedelta | None = None,
     check_hosts: bool = True,
-) -> ParallelModule:
+    check_batches: bool = True,
+    inputs: Literal["whole", "local"] | Sequence[str] = "whole",
+    outputs: Literal["whole", "placed"] = "whole",
+    loss: Callable[..., Any] | bool | None = None,
+    programs: int = 16,
+    flags: Mapping[str, Any] | None = None,
+) -> Any:
     """Takes a model over: its parameters and buffers become DTensors, its forward and backward the plan's programs.
+
+    It is the same object afterwards, of a subclass of its class. Calls of other sizes or in another mode are planned when they come
+    first, with the parameters where they are; calls without gradients from the third kind on when they come again, and until then they
+    are computed with whole weights on every rank.
 
     Every rank must hold the same weights, say by the same seed, or the model must be on the meta device; then call
     `to_empty(device=...)` and load a checkpoint or initialise: no rank ever holds a whole parameter.
@@ -45,6 +60,13 @@ def parallelize(
         compile: run the local programs through `torch.compile`; "joint": as one joint graph through AOTAutograd and Inductor, which
             is what `compile_joint` does.
         timeout: of the collectives; a rank that does not come within it ends the run. Default: that of the groups.
+        check_batches: compare what ranks give in the first four steps and in every 16th.
+        inputs: "whole": every rank gives the whole batch; "local": its own rows, as with a DistributedSampler; names of mesh dims:
+            ranks along these have rows of their own, others the same.
+        outputs: "whole": what a script uses of an output is the plain whole, gathered then; "placed": a DTensor.
+        loss: the loss function of `capture`, so that calls of another kind that have targets can be planned.
+        programs: how many kinds of calls are planned; others are computed with whole weights.
+        flags: of `plan`, for those calls.
         check_hosts: refuse ranks that lie on other hosts than the plan was priced for, where the launcher says where they are.
 
     Raises:
@@ -65,14 +87,29 @@ def parallelize(
         made = f"init_device_mesh(device, {opened.mesh_shape}, mesh_dim_names={opened.mesh_dim_names})"
         raise MismatchError("E_MESH", str(error), hint=made) from error
     if timeout is not None:
-        for name in here.groups.values():
+        for name in {*here.groups.values(), *(device_mesh.get_group(d).group_name for d in range(device_mesh.ndim))}:
             dist.distributed_c10d._set_pg_timeout(timeout, dist.distributed_c10d._resolve_process_group(name))  # type: ignore[attr-defined]
     _check_model(model, opened)
     let_threads_end_first()
     check_ranks(opened, device_mesh, check_hosts)
     check_weights(model, device_mesh)
     _distribute(model, opened, device_mesh, here)
-    module = ParallelModule(Run(model, opened, device_mesh, here, compile is True))
+    adopt(device_mesh)
+    above = opened.folder.parent / "plan.json"
+    record = opened.capture or {}
+    settings = Settings(
+        folder=above.parent if above.exists() else None,
+        cluster=json.loads(above.read_text())["cluster"] if above.exists() else None,
+        loss=loss,
+        targets=record.get("targets", 0),
+        flags=dict(flags or {}),
+        compile=compile is True,
+        most=programs,
+        check_batches=check_batches,
+        inputs=inputs,
+        outputs=outputs,
+    )
+    module = take_over(model, Programs(Run(opened, device_mesh, here, compile is True), settings))
     if compile == "joint":
         # Its parts of PyTorch are slow to import.
         from .joint import compile_joint
@@ -106,18 +143,16 @@ def _check_model(model: nn.Module, plan: Plan) -> None:
 
 def _distribute(model: nn.Module, plan: Plan, mesh: DeviceMesh, here: Any) -> None:
     """Replaces every parameter and buffer of a model by its DTensor; each rank keeps its own part alone."""
-    made: dict[torch.Tensor, torch.Tensor] = {}
+    made: dict[int, torch.Tensor] = {}
     for entry in plan.placements["primals"]:
         if entry["role"] not in STATES:
             continue
         path, _, last = entry["of"].rpartition(".")
-        owner = model.get_submodule(path)
-        table: dict[str, Any] = owner._parameters if last in owner._parameters else owner._buffers
-        whole = table[last]
-        # Tied names are one tensor, which stays one; a tensor is a key by its identity.
-        if whole not in made:
-            made[whole] = _placed(whole, entry, plan, mesh, here)
-        table[last] = made[whole]
+        whole = getattr(model.get_submodule(path), last)
+        # Tied names are one tensor, which stays one.
+        if id(whole) not in made:
+            made[id(whole)] = _placed(whole, entry, plan, mesh, here)
+    replace_states(model, made)
 
 
 def _placed(whole: torch.Tensor, entry: dict[str, Any], plan: Plan, mesh: DeviceMesh, here: Any) -> torch.Tensor:

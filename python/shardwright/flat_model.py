@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .errors import CaptureError
+from .output_trees import flatten_outputs
 
 
 @dataclass
@@ -57,7 +57,7 @@ class FlatModel(nn.Module):
 
         named = {name: put(value) for name, value in call.bound.items()}
         extra = [named.pop(f"target {k}") for k in range(call.targets)]
-        call.spec, leaves = _outputs(_chosen(_call(call.model, named), call.loss, extra))
+        call.spec, leaves = flatten_outputs(chosen(_call(call.model, named), call.loss, extra))
         call.count = len(leaves)
         leaves = _apart(leaves, [*tensors, *self.parameters(), *self.buffers()])
         return tuple(leaves) if len(leaves) != 1 else leaves[0]
@@ -77,7 +77,8 @@ def _call(model: nn.Module, named: dict[str, Any]) -> Any:
     return model(*positional, **named)
 
 
-def _chosen(output: Any, loss: Any, targets: Sequence[Any]) -> Any:
+def chosen(output: Any, loss: Any, targets: Sequence[Any]) -> Any:
+    """What is trained of an output: see `capture`."""
     if callable(loss):
         return loss(output, *targets)
     if loss is None:
@@ -99,34 +100,3 @@ def _apart(leaves: Sequence[torch.Tensor], held: Sequence[torch.Tensor]) -> list
         apart.append(leaf.clone() if storage in seen else leaf)
         seen.add(storage)
     return apart
-
-
-def _outputs(value: Any) -> tuple[Any, list[Any]]:
-    """The tensors of an output, each once, and how they are nested."""
-    leaves: list[Any] = []
-
-    def walk(member: Any, name: str) -> Any:
-        if isinstance(member, torch.Tensor):
-            place = next((k for k, leaf in enumerate(leaves) if leaf is member), len(leaves))
-            if place == len(leaves):
-                leaves.append(member)
-            return place
-        if member is None:
-            return None
-        if isinstance(member, Mapping):
-            return {"dict": {str(key): walk(inner, f"{name}.{key}") for key, inner in member.items()}}
-        if isinstance(member, list):
-            return {"list": [walk(inner, f"{name}.{k}") for k, inner in enumerate(member)]}
-        if isinstance(member, tuple):
-            return {"tuple": [walk(inner, f"{name}.{k}") for k, inner in enumerate(member)]}
-        raise CaptureError(
-            "E_OUTPUT",
-            f"it is a {type(member).__name__}, not a tensor",
-            place=name,
-            hint="give loss=, so that the loss alone is returned, or make the model return tensors (of a language model: use_cache=False).",
-        )
-
-    spec = walk(value, "output")
-    if not leaves:
-        raise CaptureError("E_OUTPUT", "the model returns no tensor", place="output")
-    return spec, leaves

@@ -32,6 +32,8 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 from .errors import CaptureError
 from .flat_model import FlatCall, FlatModel
 from .folder import RECORD_VERSION
+from .modes import autocast_of, other_modes, values_hash
+from .module import forward_of, original_class, original_of
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ def capture(
     targets: Sequence[Any] = (),
     path: str | os.PathLike[str] = "model.fx.txt",
     device: str | None = None,
+    gradients: bool = True,
 ) -> Captured:
     """Writes the joint graph of a model, and its record beside it.
 
@@ -74,6 +77,7 @@ def capture(
         path: the text file.
         device: type of the device that the graph is for; default that of the first parameter, `cpu` for meta. One that is
             not here is tried in a process of its own.
+        gradients: False captures the call as it is under `torch.no_grad()`: the forward graph alone.
 
     Raises:
         CaptureError: for models that are no single graph, outputs that are no tensors, and tensors that are no parameters,
@@ -85,17 +89,18 @@ def capture(
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes: dict[int, Any] = {}
 
+    def fake_alone(tensor: torch.Tensor) -> torch.Tensor:
+        wanted = gradients and tensor.requires_grad
+        with mode:
+            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=kind)
+        if isinstance(tensor, torch.nn.Parameter):
+            return torch.nn.Parameter(made, requires_grad=wanted)
+        return made.requires_grad_(wanted)
+
     def fake(tensor: torch.Tensor) -> torch.Tensor:
-        known = fakes.get(id(tensor))
-        if known is None:
-            with mode:
-                known = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=kind)
-            if isinstance(tensor, torch.nn.Parameter):
-                known = torch.nn.Parameter(known, requires_grad=tensor.requires_grad)
-            elif tensor.requires_grad:
-                known.requires_grad_(True)
-            fakes[id(tensor)] = known
-        return known
+        if id(tensor) not in fakes:
+            fakes[id(tensor)] = fake_alone(tensor)
+        return fakes[id(tensor)]
 
     twin = _twin(model, fake)
     bound = bind_inputs(model, args, kwargs, targets)
@@ -105,8 +110,8 @@ def capture(
     for name, leaf in constants.items():
         if not isinstance(leaf, (int, float, str, bool, type(None))):
             raise CaptureError("E_INPUT", f"it is a {type(leaf).__name__}, neither a tensor nor a plain value", place=f"input {name}")
-    _refuse_repeated(tensors)
-    inputs = [fake(leaf) for _, leaf in tensors]
+    # One tensor that is given twice is two inputs: each has its own placement and gradient.
+    inputs = [fake_alone(leaf) for _, leaf in tensors]
     runner = FlatModel(twin, bound, loss, len(targets))
     call: FlatCall = runner.__dict__["_shardwright"]
     with ExitStack() as stack:
@@ -132,6 +137,9 @@ def capture(
         "device": kind,
         "model": type(model).__name__,
         "training": bool(model.training),
+        "otherModes": other_modes(model),
+        "values": values_hash(model),
+        "autocast": autocast_of(kind),
         "defaultDtype": _word(torch.get_default_dtype()),
         "parameters": [_entry(name, p) for name, p in model.named_parameters(remove_duplicate=False)],
         "buffers": [_entry(name, b) for name, b in model.named_buffers(remove_duplicate=False)],
@@ -155,11 +163,11 @@ def bind_inputs(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     Raises:
         CaptureError: where the model does not take them.
     """
-    forward = getattr(model, "captured_forward", None) or model.forward
+    forward = forward_of(model)
     try:
         bound = inspect.signature(forward).bind(*args, **kwargs)
     except TypeError as error:
-        raise CaptureError("E_INPUT", f"{type(model).__name__}.forward does not take these inputs: {error}") from error
+        raise CaptureError("E_INPUT", f"{original_class(type(model)).__name__}.forward does not take these inputs: {error}") from error
     named: dict[str, Any] = {}
     for name, parameter in inspect.signature(forward).parameters.items():
         if name not in bound.arguments:
@@ -184,19 +192,6 @@ def flatten_named(value: Any, name: str = "") -> list[tuple[str, Any]]:
     return [(name, value)]
 
 
-def rebuild_tree(spec: Any, leaves: Sequence[Any]) -> Any:
-    """The output of the model from its tensors: `spec` is `*` for a tensor, a list, or a dict; tuples are marked."""
-    if isinstance(spec, int):
-        return leaves[spec]
-    if spec is None:
-        return None
-    if "list" in spec:
-        return [rebuild_tree(member, leaves) for member in spec["list"]]
-    if "tuple" in spec:
-        return tuple(rebuild_tree(member, leaves) for member in spec["tuple"])
-    return {key: rebuild_tree(member, leaves) for key, member in spec["dict"].items()}
-
-
 def _twin(model: nn.Module, fake: Callable[[Any], Any]) -> Any:
     """The same modules with fake tensors in place of the model's: nothing is copied."""
     memo: dict[int, Any] = {}
@@ -208,6 +203,7 @@ def _twin(model: nn.Module, fake: Callable[[Any], Any]) -> Any:
         raise CaptureError(
             "E_CAPTURE", f"{type(model).__name__} cannot be copied: {error}", hint="remove what deepcopy refuses."
         ) from error
+    twin = original_of(twin)
     for module in twin.modules():
         for key, value in list(vars(module).items()):
             if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
@@ -233,7 +229,11 @@ _CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "m
 
 @contextmanager
 def _telling_what_was_read(name: str) -> Iterator[None]:
-    """Warns where a model draws Python's or NumPy's random numbers or reads a clock: the graph has what it was given once."""
+    """Refuses models that draw Python's or NumPy's random numbers, and warns of those that read a clock: the graph has one value.
+
+    Raises:
+        CaptureError: E_RANDOM; the generators are then as they were.
+    """
     read: list[str] = []
 
     def told(clock: str, original: Callable[[], Any]) -> Callable[[], Any]:
@@ -255,11 +255,20 @@ def _telling_what_was_read(name: str) -> Iterator[None]:
         for clock, original in originals.items():
             setattr(time, clock, original)
     after = _random_states()
-    read.extend(key for key, state in before.items() if after.get(key) != state)
+    drawn = [key for key, state in before.items() if repr(after.get(key)) != repr(state)]
+    if drawn:
+        random.setstate(before["random"])
+        if "numpy.random" in before:
+            sys.modules["numpy.random"].set_state(before["numpy.random"])
+        raise CaptureError(
+            "E_RANDOM",
+            f"{name} draws from {' and '.join(drawn)} in forward, and every step of a plan would use the numbers of one call",
+            hint="draw with torch (torch.rand), or outside of the model and pass the value as an input.",
+        )
     if read:
         warnings.warn(
             f"{name} reads {' and '.join(dict.fromkeys(read))} while it is captured: the graph has the values of this one call as "
-            "constants, and every step of the plan uses them again. Draw with torch (torch.rand), or pass the value as an input tensor.",
+            "constants, and every step of the plan uses them again. Pass the value as an input tensor.",
             stacklevel=5,
         )
 
@@ -269,7 +278,7 @@ def _random_states() -> dict[str, Any]:
     states: dict[str, Any] = {"random": random.getstate()}
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
-        states["numpy.random"] = repr(numpy.get_state(legacy=False))
+        states["numpy.random"] = numpy.get_state(legacy=False)
     return states
 
 
@@ -355,19 +364,6 @@ def _same_everywhere(value: torch.Tensor) -> float | int | bool | None:
     with unset_fake_temporarily():
         first = value.flatten()[0]
         return first.item() if bool((value == first).all()) else None
-
-
-def _refuse_repeated(tensors: Sequence[tuple[str, Any]]) -> None:
-    seen: dict[int, str] = {}
-    for name, tensor in tensors:
-        before = seen.setdefault(id(tensor), name)
-        if before != name:
-            raise CaptureError(
-                "E_INPUT",
-                f"it is the same tensor as {before}",
-                place=f"input {name}",
-                hint="give a clone of it, so that each is an input of its own.",
-            )
 
 
 def _explained(error: Exception, model: nn.Module) -> CaptureError:

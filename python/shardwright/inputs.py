@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
+from .graph_capture import bind_inputs, flatten_named
 from .module import ParallelModule, run_of
 from .placements import as_dtensor
+from .whole_outputs import WholeOutput
 
 
 def shard_inputs(module: ParallelModule, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -19,7 +21,14 @@ def shard_inputs(module: ParallelModule, *args: Any, **kwargs: Any) -> tuple[tup
         `args, kwargs` for the module.
     """
     run = run_of(module)
-    made = {id(value): as_dtensor(run.local_input(entry, value), entry, run.mesh) for entry, value in run.named_inputs(args, kwargs)}
+    record = run.plan.capture
+    if record is None:
+        leaves = flatten_named((args, kwargs))
+    else:
+        split = max(0, len(args) - record["targets"])
+        leaves = flatten_named(bind_inputs(module, args[:split], kwargs, args[split:]))
+    tensors = [(name, leaf) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
+    made = {id(value): as_dtensor(run.local_input(entry, value), entry, run.mesh) for entry, value in run.named_inputs(tensors)}
 
     def put(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -35,6 +44,8 @@ def shard_inputs(module: ParallelModule, *args: Any, **kwargs: Any) -> tuple[tup
 
 def gather_outputs(outputs: Any) -> Any:
     """The same nested outputs with whole tensors; all ranks call it together."""
+    if isinstance(outputs, WholeOutput):
+        return outputs.whole()
     if isinstance(outputs, DTensor):
         return outputs.full_tensor()
     if isinstance(outputs, Mapping):

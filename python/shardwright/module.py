@@ -1,63 +1,155 @@
-"""An `nn.Module` that calls the plan's program; its parameters are DTensors."""
+"""The model under its plan: the user's own object, whose class becomes a subclass of its own that calls the plan's programs.
+
+Modules, names, aliases, hooks, attributes and methods stay what they are, and so does the order of parameters, which become DTensors.
+
+Source: `fully_shard` of PyTorch, which changes the class of a module in the same way.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
+import torch
+import torch.distributed as dist
 from torch import nn
 
-from .agreement import check_seeds
 from .errors import MismatchError
-from .graph_capture import rebuild_tree
-from .run import STATES, Run
+from .loading import as_planned
+
+if TYPE_CHECKING:
+    from .programs import Programs
+    from .run import Run
+
+#: The one name of ours in a model: any other could be one of the model's.
+NAME = "shardwright"
 
 
 class ParallelModule(nn.Module):
-    """The model under its plan; names of parameters, buffers and submodules are the model's own."""
+    """What a model that was taken over is in addition to its own class."""
 
-    def __init__(self, run: Run) -> None:
-        super().__init__()
-        self.__dict__["_modules"] = run.model._modules
-        self.__dict__["_parameters"] = run.model._parameters
-        self.__dict__["_buffers"] = run.model._buffers
-        # One name of ours: any other could be one of the model's.
-        self.__dict__["shardwright"] = run
-        self.training = run.model.training
-
-    def train(self, mode: bool = True) -> ParallelModule:
-        """As of every module; the program itself is that of the mode in which the model was captured."""
-        run_of(self).model.train(mode)
-        self.training = mode
-        return self
-
+    @torch._disable_dynamo  # type: ignore[untyped-decorator]
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the forward program.
+        """Runs the program of such a call.
 
-        Inputs are those of the captured model, then those of its loss: DTensors in the plan's placements (`shard_inputs`), or
-        whole tensors of which each rank takes its part, so that all ranks must pass the same.
+        Inputs are those of the model; where the plan has a loss function, those of the loss may follow. They are whole tensors, the same
+        on every rank, or DTensors.
 
         Returns:
-            What the captured model returns: plain tensors where every rank has the whole, else DTensors.
+            What the model returns, as whole tensors; a loss of which devices have parts is a DTensor, and with outputs="placed" all such
+            outputs are.
         """
-        run = run_of(self)
-        record = run.plan.capture
-        if record is not None and record["training"] != self.training:
-            mode = {True: "training", False: "evaluation"}
-            raise MismatchError(
-                "E_MODE",
-                f"the model was captured in {mode[record['training']]} mode and is in {mode[self.training]} mode",
-                hint="call .train() or .eval(), or capture the model in the other mode too.",
-            )
-        if not run.has_drawn:
-            check_seeds(run)
-        inputs = iter([run.local_input(entry, value) for entry, value in run.named_inputs(args, kwargs)])
-        primals = [run.state(entry) if entry["role"] in STATES else next(inputs) for entry in run.primals]
-        leaves = run.call(*primals)
-        if record is None:
-            return leaves[0] if len(leaves) == 1 else leaves
-        return rebuild_tree(record["outputs"]["tree"], leaves)
+        return programs_of(self).call(self, args, kwargs)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As of every module; takes whole tensors, and DTensors of this or another plan.
+
+        Raises:
+            MismatchError: before anything changes, for other sizes, and for the part of another rank.
+        """
+        return super().load_state_dict(as_planned(self, state_dict), strict, assign)
+
+    def apply(self, fn: Callable[[nn.Module], Any]) -> Any:
+        """As of every module; `fn` sees whole weights, as initialisations of single rows and columns need them."""
+        with whole_weights(self):
+            return super().apply(fn)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """For loops that were written for DDP: gradients are those of the whole batch inside, too."""
+        yield
+
+    def __reduce__(self) -> Any:
+        """Refuses to be pickled."""
+        raise MismatchError(
+            "E_MODEL",
+            f"{original_class(type(self)).__name__} under a plan holds process groups, which no file keeps",
+            hint="save model.state_dict() (torch.distributed.checkpoint, or gathered by get_model_state_dict).",
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A model with weights of its own and the same programs."""
+        import copy
+
+        cls = type(self)
+        made = cls.__new__(cls)
+        memo[id(self)] = made
+        made.__dict__.update({key: copy.deepcopy(value, memo) for key, value in self.__dict__.items()})
+        return made
+
+
+@contextmanager
+def whole_weights(module: Any) -> Iterator[None]:
+    """Parameters and buffers of a parallel module are whole plain tensors inside, the same on every rank, and may be written.
+
+    All ranks enter together. Weights on the meta device stay as they are.
+    """
+    states = [*module.parameters(), *module.buffers()]
+    if programs_of(module).gathered.inside or any(state.is_meta for state in states):
+        yield
+        return
+    with programs_of(module).gathered.whole(module, written=True):
+        yield
+
+
+def _save_pretrained(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """As of the model's own class: whole weights, under its own name, written by one rank; all ranks call this together."""
+    mesh = programs_of(self).mesh
+    cls = type(self)
+    with whole_weights(self):
+        self.__class__ = original_class(cls)
+        try:
+            saved = self.save_pretrained(*args, **{"is_main_process": dist.get_rank() == int(mesh.mesh.flatten()[0]), **kwargs})
+        finally:
+            self.__class__ = cls
+    # Nobody reads before all is written.
+    dist.barrier()
+    return saved
+
+
+def take_over(model: nn.Module, programs: Programs) -> ParallelModule:
+    """Makes a model an instance of a subclass of its class that calls programs."""
+    own = type(model)
+    members: dict[str, Any] = {"__module__": own.__module__, "__doc__": own.__doc__}
+    if hasattr(own, "save_pretrained"):
+        members["save_pretrained"] = _save_pretrained
+    model.__class__ = type(f"Parallel{own.__name__}", (ParallelModule, own), members)
+    # A forward that was set on the object would hide that of the class.
+    programs.own_forward = model.__dict__.pop("forward", None)
+    model.__dict__[NAME] = programs
+    assert isinstance(model, ParallelModule)
+    return model
+
+
+def original_class(cls: type) -> type:
+    """The user's class, of that of a parallel module too."""
+    return cls.__mro__[2] if ParallelModule in cls.__mro__[1:2] else cls
+
+
+def original_of(copied: nn.Module) -> nn.Module:
+    """Undoes `take_over` on a copy."""
+    programs = copied.__dict__.pop(NAME, None)
+    if programs is not None:
+        copied.__class__ = original_class(type(copied))
+        if programs.own_forward is not None:
+            copied.__dict__["forward"] = programs.own_forward
+    return copied
+
+
+def forward_of(model: Any) -> Any:
+    """The user's own `forward` of a model, of a parallel one too."""
+    if not isinstance(model, ParallelModule):
+        return model.forward
+    own = programs_of(model).own_forward
+    return own if own is not None else super(ParallelModule, model).forward
+
+
+def programs_of(module: ParallelModule) -> Programs:
+    """The programs that a parallel module calls."""
+    return module.__dict__[NAME]
 
 
 def run_of(module: ParallelModule) -> Run:
-    """What a parallel module runs."""
-    return module.__dict__["shardwright"]
+    """The program for which a parallel module was planned."""
+    return programs_of(module).main

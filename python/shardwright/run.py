@@ -6,7 +6,7 @@ The two functions of `program.py` are called through `torch.autograd`: local ATe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,9 +15,10 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate
 
+from .agreement import Steps
 from .errors import MismatchError
 from .folder import Plan
-from .graph_capture import bind_inputs, flatten_named
+from .modes import autocast_of, other_modes, values_hash
 from .placements import as_dtensor, part_of, placements
 
 STATES = ("parameter", "buffer")
@@ -26,8 +27,8 @@ STATES = ("parameter", "buffer")
 class Run:
     """The program of one device, with the tables that say what goes in and comes out."""
 
-    def __init__(self, model: nn.Module, plan: Plan, mesh: DeviceMesh, here: Any, compile: bool) -> None:
-        self.model, self.plan, self.mesh, self.here = model, plan, mesh, here
+    def __init__(self, plan: Plan, mesh: DeviceMesh, here: Any, compile: bool) -> None:
+        self.plan, self.mesh, self.here = plan, mesh, here
         tables = plan.placements
         self.primals: list[dict[str, Any]] = tables["primals"]
         self.tangents: list[dict[str, Any]] = tables["tangents"]
@@ -36,6 +37,8 @@ class Run:
         self.user_outputs = [row for row in self.outputs if row["role"] == "output"]
         #: Whether the random states of the ranks are known to be one.
         self.has_drawn = False
+        #: Where this rank is, for messages; of the model that runs the program.
+        self.steps: Steps | None = None
         self.forward, self.backward = plan.program.forward, plan.program.backward
         if compile:
             self.forward = torch.compile(self.forward, fullgraph=True, dynamic=False)
@@ -43,12 +46,87 @@ class Run:
         #: Outputs of a step from its primals; `compile_joint` puts another in its place.
         self.call: Callable[..., tuple[torch.Tensor, ...]] = partial(Step.apply, self)
 
-    def state(self, entry: dict[str, Any]) -> torch.Tensor:
-        """The parameter or buffer of a row, as the model has it now."""
+    def state(self, model: nn.Module, entry: dict[str, Any]) -> torch.Tensor:
+        """The parameter or buffer of a row, as the model has it now, in the placement of the program."""
         path, _, last = entry["of"].rpartition(".")
-        return getattr(self.model.get_submodule(path), last)
+        value = getattr(model.get_submodule(path), last)
+        if not isinstance(value, DTensor):
+            raise MismatchError(
+                "E_MODEL",
+                "it was replaced by a plain tensor after the model was taken over",
+                place=entry["of"],
+                hint="write into it under torch.no_grad() (copy_), or replace it before.",
+            )
+        if str(value.dtype) != f"torch.{entry['dtype']}":
+            found = f"it is {str(value.dtype).removeprefix('torch.')} now, planned is {entry['dtype']}"
+            raise MismatchError("E_MODEL", found, place=entry["of"], hint="convert the model before it is taken over.")
+        return value if value.placements == placements(entry) else value.redistribute(placements=placements(entry))
 
-    def named_inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[dict[str, Any], torch.Tensor]]:
+    def guarded(self, phase: str, program: Callable[..., Any], *given: Any) -> Any:
+        """Calls a part of the program; a collective that no rank answers is told with the rank and the step."""
+        if self.steps is None:
+            return program(self.here, *given)
+        if phase != "forward":
+            self.steps.tell(phase)
+        try:
+            return program(self.here, *given)
+        except RuntimeError as error:
+            raise self.steps.explained(error, phase) from error
+
+    def is_of(self, model: nn.Module, call: Any) -> bool:
+        """Whether the captured call is of this kind."""
+        record = self.plan.capture
+        if record is None:
+            return True
+        tensors = {name: leaf for name, leaf in call.leaves if isinstance(leaf, torch.Tensor)}
+        plain = {name: leaf for name, leaf in call.leaves if not isinstance(leaf, torch.Tensor)}
+        kinds = {name: [str(leaf.dtype).removeprefix("torch."), list(leaf.shape)] for name, leaf in tensors.items()}
+        records = torch.is_grad_enabled()
+        return (
+            bool(record["training"]) == model.training
+            and record.get("otherModes") in (None, other_modes(model))
+            and record.get("values") in (None, values_hash(model))
+            and kinds == {row["name"]: [row["dtype"], row["shape"]] for row in record["inputs"]}
+            and {name: record["constants"].get(name) for name in plain} == plain
+            and bool(record["targets"]) == call.with_loss
+            and record.get("autocast") == autocast_of(self.here.device.type)
+            and not (records and any(leaf.requires_grad and name not in self.gradients for name, leaf in tensors.items()))
+            and not (records and any(p.requires_grad and name not in self.gradients for name, p in model.named_parameters()))
+        )
+
+    def refuse(self, model: nn.Module, call: Any) -> None:
+        """Says how a call differs from the captured one, where its loss function is not known.
+
+        Raises:
+            MismatchError: always.
+        """
+        record = self.plan.capture or {}
+        hint = "give loss= to parallelize, so that other calls are planned too, or capture this one."
+        if bool(record["training"]) != model.training:
+            mode = {True: "training", False: "evaluation"}
+            said = f"the model was captured in {mode[record['training']]} mode and is in {mode[model.training]} mode"
+            raise MismatchError("E_MODE", said, hint=hint)
+        rows = {row["name"]: row for row in record["inputs"]}
+        for name, leaf in call.leaves:
+            place = f"input {name}"
+            if not isinstance(leaf, torch.Tensor):
+                if record["constants"].get(name) != leaf:
+                    raise MismatchError(
+                        "E_INPUT", f"it is {leaf!r}, captured was {record['constants'].get(name)!r}", place=place, hint=hint
+                    )
+                continue
+            if name not in rows:
+                raise MismatchError("E_INPUT", f"the captured call has none; it has {', '.join(rows)}", place=place, hint=hint)
+            found = f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}"
+            planned = f"{rows[name]['dtype']}{rows[name]['shape']}"
+            if found != planned:
+                raise MismatchError("E_INPUT", f"it is {found}, planned is {planned}", place=place, hint=hint)
+            if leaf.requires_grad and torch.is_grad_enabled() and name not in self.gradients:
+                said = "it wants a gradient, and the program has none: it was captured without requires_grad"
+                raise MismatchError("E_INPUT", said, place=place, hint=hint)
+        raise MismatchError("E_MODE", "modes, attributes or frozen parameters of the model are not those that were captured", hint=hint)
+
+    def named_inputs(self, tensors: Sequence[tuple[str, torch.Tensor]]) -> list[tuple[dict[str, Any], torch.Tensor]]:
         """Inputs of a call with their rows of `placements.json`, in the order of the program.
 
         Raises:
@@ -57,32 +135,14 @@ class Run:
         record = self.plan.capture
         entries = [entry for entry in self.primals if entry["role"] not in STATES]
         if record is None:
-            leaves = [leaf for _, leaf in flatten_named((tuple(args), dict(kwargs))) if isinstance(leaf, torch.Tensor)]
-            if len(leaves) != len(entries):
-                raise MismatchError("E_INPUT", f"the program takes {len(entries)} tensors, got {len(leaves)}")
-            return list(zip(entries, leaves, strict=True))
-        count = record["targets"]
-        split = max(0, len(args) - count)
-        named = flatten_named(bind_inputs(self.model, args[:split], kwargs, args[split:]))
-        tensors = {name: value for name, value in named if isinstance(value, torch.Tensor)}
+            if len(tensors) != len(entries):
+                raise MismatchError("E_INPUT", f"the program takes {len(entries)} tensors, got {len(tensors)}")
+            return list(zip(entries, (leaf for _, leaf in tensors), strict=True))
+        by_name = dict(tensors)
         wanted = [row["name"] for row in record["inputs"]]
-        if set(tensors) != set(wanted):
-            found = ", ".join(tensors) or "none"
-            raise MismatchError("E_INPUT", f"the tensors given are {found}; captured were {', '.join(wanted) or 'none'}")
-        for name, value in named:
-            if isinstance(value, torch.Tensor):
-                continue
-            before = record["constants"].get(name)
-            if before != value:
-                raise MismatchError(
-                    "E_INPUT",
-                    f"it is {value!r}, captured was {before!r}",
-                    place=f"input {name}",
-                    hint="capture the model with this value.",
-                )
         if len(entries) != len(wanted):
             raise MismatchError("E_PLAN", f"the program takes {len(entries)} inputs, the captured model {len(wanted)}")
-        return [(entry, tensors[name]) for entry, name in zip(entries, wanted, strict=True)]
+        return [(entry, by_name[name]) for entry, name in zip(entries, wanted, strict=True)]
 
     def local_input(self, entry: dict[str, Any], value: torch.Tensor) -> torch.Tensor:
         """This device's part of an input: of a whole tensor its slice, of a DTensor what it holds.
@@ -107,17 +167,7 @@ class Run:
                 place=place,
                 hint="capture the model with an example input that requires_grad, or give a detached one.",
             )
-        at = placements(entry)
-        if not isinstance(value, DTensor):
-            return part_of(value, at, self.plan.mesh_shape, self.here.coordinate).to(self.here.device).contiguous()
-        if tuple(value.placements) != at:
-            raise MismatchError(
-                "E_INPUT",
-                f"it is placed {tuple(value.placements)}, planned is {at}",
-                place=place,
-                hint="make it with shard_inputs, or redistribute it.",
-            )
-        return value.to_local()
+        return _Part.apply(self, entry, value)
 
     def wrap(self, local: torch.Tensor, entry: dict[str, Any]) -> torch.Tensor:
         """A local result as the caller gets it: plain where every device has the whole."""
@@ -141,7 +191,7 @@ class Run:
         return part_of(gradient, at, self.plan.mesh_shape, self.here.coordinate).contiguous()
 
     def placed_gradients(self, found: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-        """Local gradients of the primals as the caller gets them: of states as DTensors in the placements of the plan."""
+        """Gradients of the primals: of states as DTensors in the placements of the plan, of inputs as local parts (`_Part`)."""
         out: list[torch.Tensor | None] = []
         for entry, gradient in zip(self.primals, found, strict=True):
             row = self.gradients.get(entry.get("of", entry["name"]))
@@ -151,8 +201,35 @@ class Run:
                 # Autograd gives a gradient the layout of its parameter, but does not look into a DTensor. Fused optimizers rely on it.
                 out.append(as_dtensor(gradient.contiguous(), row, self.mesh))
             else:
-                out.append(self.wrap(gradient, row))
+                out.append(gradient)
         return out
+
+
+class _Part(torch.autograd.Function):
+    """This device's part of an input; its gradient comes back as the caller has the input."""
+
+    @staticmethod
+    def forward(ctx: Any, run: Run, entry: dict[str, Any], value: torch.Tensor) -> torch.Tensor:
+        ctx.run, ctx.entry = run, entry
+        ctx.at = value.placements if isinstance(value, DTensor) else None
+        at = placements(entry)
+        if not isinstance(value, DTensor):
+            return part_of(value, at, run.plan.mesh_shape, run.here.coordinate).to(run.here.device).contiguous()
+        if value.placements == at and value.device_mesh == run.mesh:
+            local = value._local_tensor
+        else:
+            local = part_of(value.full_tensor(), at, run.plan.mesh_shape, run.here.coordinate).contiguous()
+        return local.view_as(local)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        run: Run = ctx.run
+        row = run.gradients[ctx.entry.get("of", ctx.entry["name"])]
+        found = as_dtensor(gradient.contiguous(), row, run.mesh)
+        if ctx.at is None:
+            return None, None, found.full_tensor()
+        whole = [Replicate() if isinstance(p, Partial) else p for p in ctx.at]
+        return None, None, found.redistribute(placements=whole)
 
 
 class Step(torch.autograd.Function):
@@ -162,8 +239,9 @@ class Step(torch.autograd.Function):
     def forward(ctx: Any, run: Run, *primals: torch.Tensor) -> Any:
         """Outputs in the order of the program; new values of buffers are written into them."""
         parts = [p._local_tensor if isinstance(p, DTensor) else p for p in primals]
-        returned, saved = run.forward(run.here, list(parts))
-        ctx.run, ctx.saved = run, saved
+        returned, saved = run.guarded("forward", run.forward, list(parts))
+        ctx.run, ctx.kept = run, [None if isinstance(value, torch.Tensor) else value for value in saved]
+        ctx.save_for_backward(*(value for value in saved if isinstance(value, torch.Tensor)))
         results: list[torch.Tensor] = []
         for row, value in zip(run.outputs, returned, strict=True):
             if row["role"] == "output":
@@ -177,13 +255,13 @@ class Step(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         """Gradients of the primals as DTensors in their own placements."""
         run: Run = ctx.run
-        saved, ctx.saved = ctx.saved, None
-        if saved is None:
-            raise MismatchError(
-                "E_BACKWARD", "what forward saved is freed by the first backward call", hint="call the module again before."
-            )
+        tensors = iter(ctx.saved_tensors)
+        saved = [next(tensors) if value is None else value for value in ctx.kept]
+        del tensors
+        # The program lets go of what it has used; what retain_graph keeps is kept by autograd.
+        ctx.maybe_clear_saved_tensors()
         tangents = [run.tangent(entry, gradients[entry.get("index", 0)]) for entry in run.tangents]
-        found = run.backward(run.here, saved, tangents)
+        found = run.guarded("backward", run.backward, saved, tangents)
         if not run.tangents:
             # A traced step has the gradient 1 of its loss written in.
             found = [gradient if gradient is None else gradient * gradients[0] for gradient in found]

@@ -136,12 +136,18 @@ class Reads(nn.Module):
     [
         (lambda: random.random(), "random"),
         (lambda: float(numpy.random.rand()), "numpy.random"),
-        (lambda: time.time(), r"time\.time\(\)"),
     ],
 )
-def test_numbers_that_differ_from_step_to_step_are_told(tmp_path: Path, number: Callable[[], float], words: str) -> None:
-    with pytest.warns(UserWarning, match=f"Reads reads {words} while it is captured"):
+def test_a_model_that_draws_other_random_numbers_is_refused_and_draws_none(tmp_path: Path, number: Callable[[], float], words: str) -> None:
+    states = random.getstate(), repr(numpy.random.get_state())
+    with pytest.raises(CaptureError, match=f"E_RANDOM Reads draws from {words} in forward"):
         capture(Reads(number), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
+    assert (random.getstate(), repr(numpy.random.get_state())) == states
+
+
+def test_a_clock_that_is_read_while_a_model_is_captured_is_told(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"Reads reads time\.time\(\) while it is captured"):
+        capture(Reads(lambda: time.time()), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
 
 
 def test_what_is_read_while_a_model_is_captured_is_told_of_that_model_alone(tmp_path: Path) -> None:

@@ -196,6 +196,35 @@ def test_a_rank_that_stalls_ends_the_other_after_the_timeout(tmp_path: Path) -> 
     assert re.search(r"[Tt]imed out", text), text
 
 
+# A rank that leaves out a step, and does other work than calling the model.
+
+BEHIND = """
+dist.init_process_group("gloo", timeout=timedelta(seconds=600))
+plan = shardwright.load(PLANS / "mlp-2-fsdp")
+model, x, y = mlp()
+module = shardwright.parallelize(model, plan, plan.init_device_mesh("cpu"), timeout=timedelta(seconds=5))
+for step in range(7):
+    if step == 5 and dist.get_rank() == 1:
+        time.sleep(60)
+        break
+    module(x, y).backward()
+"""
+
+
+def test_the_rank_that_leaves_out_a_step_is_named_within_the_timeout(tmp_path: Path) -> None:
+    shared = {**environment(), "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    call = [sys.executable, script(tmp_path, BEHIND)]
+    processes = [subprocess.Popen(call, env={**shared, "RANK": str(rank)}, text=True, **pipes) for rank in range(2)]  # type: ignore[call-overload]
+    try:
+        [(code, text)] = ended(processes[:1], 120)
+    finally:
+        processes[1].kill()
+    assert code not in (0, None)
+    assert "E_RANK rank 0 waited in the forward of step 6" in text, text
+    assert "rank 1 is in the backward of step 5" in text
+
+
 # What ends the first rank while it captures or plans is what the others hear.
 
 AUTO = """

@@ -19,5 +19,5 @@ test.skipIf(!hasPytest)(
     expect(status, stdout.slice(-8000) + stderr.slice(-2000)).toBe(0);
     expect(stdout).toMatch(/^\d+ passed/m);
   },
-  900_000,
+  1_800_000,
 );

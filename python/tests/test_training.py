@@ -1,0 +1,335 @@
+"""Two and four processes train, evaluate and initialise one model, as one process does; what ranks do differently is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import tempfile
+from collections import OrderedDict
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.nn import functional as F
+
+import shardwright
+
+
+class Net(nn.Module):
+    """A module under two names, a buffer that changes, dropout, a method, a property, an attribute that forward reads, a recurrence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.rnn, self.out = nn.Linear(16, 32), nn.LSTM(32, 8, batch_first=True), nn.Linear(8, 6)
+        self.again = self.fc
+        self.bn, self.drop = nn.BatchNorm1d(32), nn.Dropout(0.1)
+        self.scale = 1.0
+
+    @property
+    def width(self) -> int:
+        return self.fc.out_features
+
+    def reset(self) -> None:
+        for p in self.parameters():
+            nn.init.uniform_(p, -0.2, 0.2)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor | None = None) -> Any:
+        h = self.drop(self.bn(torch.relu(self.again(x)).flatten(0, 1)).view(*x.shape[:2], 32))
+        z = self.out(self.rnn(h)[0]) * self.scale
+        return (z, None) if y is None else (z, F.cross_entropy(z.flatten(0, 1), y.flatten()))
+
+
+class Draws(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(16, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(x) * random.random()
+
+
+def batch(rows: int = 8, seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    draws = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, 4, 16, dtype=torch.float64, generator=draws), torch.randint(0, 6, (rows, 4), generator=draws)
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.allclose(whole(a), b.detach(), rtol=1e-9, atol=1e-12)
+
+
+def whole(tensor: Any) -> torch.Tensor:
+    return tensor.detach().full_tensor() if hasattr(tensor, "full_tensor") else tensor.detach()
+
+
+def agree(a: nn.Module, b: nn.Module) -> bool:
+    ours, theirs = a.state_dict(), b.state_dict()
+    return list(ours) == list(theirs) and all(same(ours[name], theirs[name]) for name in theirs)
+
+
+class Bench:
+    """A model that was taken over, next to one that was not."""
+
+    def __init__(self, place: str, recipe: str | None, **options: Any) -> None:
+        torch.manual_seed(0)
+        self.plain = Net().double()
+        self.model: Any = copy.deepcopy(self.plain)
+        self.own = self.model
+        flags = {"recipe": recipe, "quiet": True, "folder": f"{place}/{recipe}", **options}
+        self.folder = flags["folder"]
+        example = flags.pop("example", batch())
+        self.model = shardwright.auto_parallelize(self.model, example, "dp=-1", cluster="dgx-h100", **flags)
+        self.both = (self.model, self.plain)
+        self.optimizers = [torch.optim.AdamW(m.parameters(), lr=1e-2) for m in self.both]
+
+    def step(self, rows: int = 8, seed: int = 1) -> bool:
+        losses = []
+        for model, optimizer in zip(self.both, self.optimizers, strict=True):
+            torch.manual_seed(seed)
+            loss = model(*batch(rows, seed))[1]
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss)
+        return same(*losses) and agree(*self.both)
+
+    def evaluated(self, rows: int, model: Any = None) -> bool:
+        values = []
+        for one in (self.model if model is None else model, self.plain):
+            mode = one.training
+            with torch.no_grad():
+                values.append(one.eval()(*batch(rows))[1])
+            one.train(mode)
+        return same(*values)
+
+
+def the_same_object(facts: dict[str, Any], bench: Bench) -> None:
+    model = bench.model
+    facts["the same object"] = model is bench.own and isinstance(model, Net) and model.width == 32 and model.again is model.fc
+    facts["order of parameters"] = [n for n, _ in model.named_parameters()] == [n for n, _ in bench.plain.named_parameters()]
+
+
+def any_call(facts: dict[str, Any], bench: Bench) -> None:
+    ahead = len(list(Path(bench.folder, "programs").glob("*/capture.json")))
+    facts["planned ahead"] = ahead == 1 and bench.evaluated(6)
+    facts["planned once"] = len(list(Path(bench.folder, "programs").glob("*/capture.json"))) == 1
+    facts["evaluated first"] = bench.evaluated(5)
+    facts["trained"] = all([bench.step(seed=k) for k in range(3)])
+    facts["a smaller last batch"] = bench.step(rows=3)
+    facts["evaluated at many sizes"] = all([bench.evaluated(rows) for rows in (8, 5, 7, 3, 7, 2)])
+    facts["without targets"] = same(bench.model.eval()(batch()[0])[0], bench.plain.eval()(batch()[0])[0])
+    bench.model.train(), bench.plain.train()
+    for scale in (0.5, 0.25):
+        bench.model.scale = bench.plain.scale = scale
+        facts[f"another attribute {scale}"] = bench.step()
+    bench.model.scale = bench.plain.scale = 1.0
+    facts["trained again"] = bench.step(seed=9)
+
+
+def losses_and_inputs(facts: dict[str, Any], bench: Bench) -> None:
+    x, y = batch()
+    grads = []
+    for model in bench.both:
+        torch.manual_seed(3)
+        z, loss = model(x, y)
+        loss.backward(retain_graph=True)
+        z.square().mean().backward()
+        grads.append([p.grad for p in model.parameters()])
+        model.zero_grad()
+    facts["two losses of one call"] = all(map(same, *grads))
+    again = []
+    for model in bench.both:
+        wanted = x.clone().requires_grad_()
+        torch.manual_seed(3)
+        loss = model(wanted, y)[1]
+        loss.backward()
+        model.zero_grad()
+        again.append(wanted.grad)
+    facts["the gradient of an input"] = same(*again)
+    for model in bench.both:
+        for p in model.rnn.parameters():
+            p.requires_grad = False
+    frozen = bench.step(seed=5)
+    for model in bench.both:
+        for p in model.rnn.parameters():
+            p.requires_grad = True
+    facts["frozen and unfrozen"] = frozen and bench.step(seed=6)
+    weights = torch.rand(8, 4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(8))
+    outside = []
+    for model in bench.both:
+        torch.manual_seed(4)
+        loss = nn.MSELoss()(model(x)[0], weights)
+        loss.backward()
+        outside.append([loss, *(p.grad for p in model.parameters())])
+        model.zero_grad()
+    facts["a criterion outside"] = all(map(same, *outside))
+
+
+def copies(facts: dict[str, Any], bench: Bench) -> None:
+    twin = copy.deepcopy(bench.model)
+    facts["a copy"] = bench.evaluated(8, twin) and twin.again is twin.fc and twin.fc.weight is not bench.model.fc.weight
+    average = torch.optim.swa_utils.AveragedModel(bench.model)
+    bench.step()
+    facts["the average is its own"] = not agree(average.module, bench.plain)
+    facts["compiled around"] = bench.evaluated(8, torch.compile(bench.model))
+
+
+def initialised(facts: dict[str, Any], bench: Bench) -> None:
+    def rows(module: nn.Module) -> None:
+        if isinstance(module, nn.Linear):
+            nn.init.trunc_normal_(module.weight, std=0.02)
+            module.weight.data[1].zero_()
+
+    forms: dict[str, Any] = {
+        "method": lambda m: m.reset(),
+        "apply": lambda m: m.apply(rows),
+        "normal_ of data": lambda m: m.fc.weight.data.normal_(0.0, 0.02),
+        "reset_parameters": lambda m: [one.reset_parameters() for one in (m.fc, m.rnn, m.out)],
+        "xavier_uniform_": lambda m: [nn.init.xavier_uniform_(p) for p in m.parameters() if p.dim() > 1],
+        "copy_": lambda m: m.fc.weight.data.copy_(torch.randn(32, 16, dtype=torch.float64)),
+        "slice": lambda m: m.fc.weight.data.__setitem__(slice(None), torch.randn(32, 16, dtype=torch.float64)),
+        "fill_": lambda m: m.out.bias.data.fill_(0.5),
+    }
+    for name, form in forms.items():
+        for model in bench.both:
+            torch.manual_seed(11)
+            with torch.no_grad():
+                form(model)
+        facts[f"initialised by {name}"] = agree(*bench.both)
+    for model in bench.both:
+        torch.manual_seed(12)
+        with shardwright.whole_weights(model) if model is bench.model else torch.no_grad(), torch.no_grad():
+            model.fc.weight[3:5] = 1.0
+    facts["initialised by whole_weights"] = agree(*bench.both)
+    facts["trained after"] = bench.step()
+
+
+def refused(call: Any) -> str:
+    try:
+        call()
+    except shardwright.ShardwrightError as error:
+        return str(error)
+    return "nothing was refused"
+
+
+def loaded(facts: dict[str, Any], bench: Bench, place: str, rank: int) -> None:
+    other = Net().double()
+    torch.manual_seed(21)
+    other.reset()
+    before = copy.deepcopy(bench.plain.state_dict())
+    wrong = OrderedDict({**other.state_dict(), "out.bias": torch.zeros(7)})
+    facts["wrong sizes"] = refused(lambda: bench.model.load_state_dict(wrong))
+    facts["nothing was loaded"] = all(same(value, before[name]) for name, value in bench.model.state_dict().items())
+    for name, options in (("plainly", {}), ("assigned", {"assign": True})):
+        bench.model.load_state_dict(other.state_dict(), **options)
+        bench.plain.load_state_dict(other.state_dict())
+        facts[f"loaded {name}"] = agree(*bench.both) and bench.evaluated(8)
+        other.reset()
+    part = {"out.bias": other.out.bias.detach()}
+    facts["strict"] = bench.model.load_state_dict(part, strict=False).missing_keys == bench.plain.load_state_dict(
+        part, strict=False
+    ).missing_keys and agree(*bench.both)
+    if rank == 0:
+        torch.save(bench.model.state_dict(), f"{place}/rank0.pt")
+    dist.barrier()
+    loaded_part = torch.load(f"{place}/rank0.pt", weights_only=False)
+    said: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(said, refused(lambda: bench.model.load_state_dict(loaded_part) if rank else None))
+    facts["the part of another rank"] = said[1]
+
+
+def refusals(facts: dict[str, Any], place: str, rank: int) -> None:
+    bench = Bench(place, "fsdp", folder=f"{place}/refusals")
+    facts["other batches"] = refused(lambda: bench.model(*batch(seed=1 + rank)))
+    bench = Bench(place, "fsdp", folder=f"{place}/refusals", check_batches=False)
+    facts["batches that are not compared"] = refused(lambda: bench.model(*batch(seed=1 + rank)))
+    facts["other sizes"] = refused(lambda: Bench(place, "fsdp", folder=f"{place}/refusals").model(*batch(rows=8 - rank)))
+    draws = Draws().double()
+    random.seed(4)
+    state = random.getstate()
+    facts["random"] = refused(
+        lambda: shardwright.auto_parallelize(draws, (batch()[0],), "dp=-1", cluster="dgx-h100", folder=f"{place}/draws", quiet=True)
+    )
+    facts["random state"] = random.getstate() == state
+    torch.manual_seed(rank)
+    facts["other weights"] = refused(lambda: shardwright.parallelize(Net().double(), f"{place}/fsdp", bench.model.shardwright.mesh))
+
+
+def rows_of_ranks(facts: dict[str, Any], place: str, rank: int, world: int) -> None:
+    x, y = batch()
+    mine = slice(rank * 8 // world, (rank + 1) * 8 // world)
+    bench = Bench(place, "fsdp", folder=f"{place}/local", inputs="local", example=(x[mine], y[mine]))
+    bench.model.drop.p = bench.plain.drop.p = 0.0
+    torch.manual_seed(2)
+    z, loss = bench.model(x[mine], y[mine])
+    expected, wanted = bench.plain(x, y)
+    facts["rows of this rank"] = same(z, expected[mine]) and same(loss, wanted)
+    F.cross_entropy(bench.model(x[mine])[0].flatten(0, 1), y[mine].flatten()).backward()
+    F.cross_entropy(bench.plain(x)[0].flatten(0, 1), y.flatten()).backward()
+    pairs = zip(bench.model.parameters(), bench.plain.parameters(), strict=True)
+    facts["gradients of rows"] = all(same(a.grad, b.grad) for a, b in pairs)
+
+
+def work(rank: int, place: str, world: int) -> None:
+    torch.set_num_threads(1)
+    os.chdir(place)
+    dist.init_process_group("gloo", init_method=f"file://{place}/store", rank=rank, world_size=world, timeout=timedelta(seconds=300))
+    everything: dict[str, Any] = {}
+    for recipe in ("fsdp", None) if world == 2 else ("fsdp",):
+        facts: dict[str, Any] = {}
+        bench = Bench(place, recipe, also=[batch(6)])
+        the_same_object(facts, bench)
+        any_call(facts, bench)
+        if world == 2:
+            losses_and_inputs(facts, bench)
+        if world == 2 and recipe:
+            copies(facts, bench)
+            initialised(facts, bench)
+            loaded(facts, bench, place, rank)
+        everything.update({f"{world} {recipe or 'optimum'}: {name}": value for name, value in facts.items()})
+    facts = {}
+    rows_of_ranks(facts, place, rank, world)
+    if world == 2:
+        refusals(facts, place, rank)
+    everything.update({f"{world}: {name}": value for name, value in facts.items()})
+    if rank == 0:
+        Path(f"{place}/facts.json").write_text(json.dumps(everything))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def facts(request: pytest.FixtureRequest) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as place:
+        mp.spawn(work, (place, request.param), nprocs=request.param)
+        return json.loads(Path(f"{place}/facts.json").read_text())
+
+
+def test_a_run_is_that_of_one_process(facts: dict[str, Any]) -> None:
+    truths = {name: value for name, value in facts.items() if not isinstance(value, str)}
+    assert len(truths) > 15
+    assert [name for name, value in truths.items() if value is not True] == []
+
+
+REFUSALS = {
+    "wrong sizes": ["E_MODEL out.bias is [7], planned is [6]", "nothing was loaded"],
+    "the part of another rank": ["fc.weight: E_MODEL it is the part that rank 0 saved", "this is rank 1"],
+    "other batches": ["input x: E_BATCH in step 1 rank 1 gives other values than rank 0", 'inputs="local"'],
+    "batches that are not compared": ["nothing was refused"],
+    "other sizes": ["E_INPUT in step 1 rank 0 calls it for training: x float64[8, 4, 16]", "rank 1 for training: x float64[7, 4, 16]"],
+    "random": ["E_RANDOM Draws draws from random in forward"],
+    "other weights": ["E_MODEL rank 1 holds other values of fc.weight"],
+}
+
+
+def test_refusals_say_what_ranks_do_differently(facts: dict[str, Any]) -> None:
+    said = {name.partition(": ")[2]: value for name, value in facts.items() if isinstance(value, str)}
+    for name in said:
+        for word in REFUSALS[name]:
+            assert word in said[name], name
