@@ -32,7 +32,13 @@ import { Emitter, type LocalType } from './program/emitter.ts';
 import { Frame, type Placed } from './program/frame.ts';
 import { type DimOrder, isRowMajor, orderOfResult } from './program/memory-orders.ts';
 import { Pieces } from './program/pieces.ts';
-import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from './program/program.ts';
+import type {
+  BroughtValue,
+  DeviceProgram,
+  ProgramCall,
+  ProgramValue,
+  RandomPiece,
+} from './program/program.ts';
 import { RankSymbols, sameInt } from './program/rank-int.ts';
 import { RedistributionWriter, type Route } from './redistribution.ts';
 import { rewrite } from './rewrites/table.ts';
@@ -115,7 +121,8 @@ class Lowering {
   private readonly regions = new Map<number, Region[]>();
   private readonly members: MemberNames;
   private readonly control: ControlWriter | undefined;
-  private readonly noted: (ProgramValue & { readonly order: number })[] = [];
+  private readonly noted: (ProgramValue & { readonly at: number })[] = [];
+  private readonly brought: BroughtValue[] = [];
   private readonly calls = new Map<string, ProgramCall>();
   private readonly random = new Map<string, RandomPiece>();
   private readonly outputs: OutputWriter;
@@ -158,7 +165,11 @@ class Lowering {
     this.writer = new RedistributionWriter(this.emit, this.space, this.pieces);
     const { space, flow, emit, frames, route, writer } = this;
     const orderOf = (value: number): DimOrder => this.orderOf(value);
-    this.mover = new Mover({ space, flow, emit, frames, route, writer, orderOf });
+    const brought = (local: string, value: number): void => {
+      const name = this.originOf(graph.nodes[flow.values[value].node].name);
+      this.brought.push({ local, name, order: orderOf(value) });
+    };
+    this.mover = new Mover({ space, flow, emit, frames, route, writer, orderOf, brought });
     this.outputs = new OutputWriter({ graph, plan, flow, space, emit, mover: this.mover });
     if (opened === undefined) return;
     for (const region of opened.regions) {
@@ -193,11 +204,12 @@ class Lowering {
       mesh: this.space.mesh,
       space: this.space,
       symbols: this.symbols.values,
-      values: this.noted.sort((a, b) => a.order - b.order).map(({ order: _, ...value }) => value),
+      values: this.noted.sort((a, b) => a.at - b.at).map(({ at: _, ...value }) => value),
       outputs: this.outputs.shardings,
       random: this.random,
       calls: this.calls,
       moves: this.writer.moves,
+      brought: this.brought,
     };
   }
 
@@ -529,14 +541,16 @@ class Lowering {
     scope = 0,
   ): void {
     const { meta } = this.flow.values[value];
+    const order = this.orderOf(value);
     this.noted.push({
       name,
       result,
       local,
       sharding,
       shape: meta.shape,
+      ...(isRowMajor(order) ? {} : { order }),
       inBody: scope !== 0,
-      order: value,
+      at: value,
     });
   }
 }

@@ -22,6 +22,8 @@ interface MoverParts {
   readonly route: Route;
   readonly writer: RedistributionWriter;
   readonly orderOf: (value: number) => DimOrder;
+  /** Notes the local name that a value has after a redistribution. */
+  readonly brought: (local: string, value: number) => void;
 }
 
 export class Mover {
@@ -34,7 +36,7 @@ export class Mover {
    *   other
    */
   bring(frame: Frame, { value, phase, moves, to, scope, use }: Move): string {
-    const { space, flow, emit, frames, route, writer, orderOf } = this.parts;
+    const { space, flow, emit, frames, route, writer, orderOf, brought } = this.parts;
     const { meta } = flow.values[value];
     const at = moves.length === 0 ? frame : frames.get(scope);
     if (at === undefined) throw internalError(`${use} is moved in a body that is not there`);
@@ -59,6 +61,7 @@ export class Mover {
       if (emit.isBackward(now.name) && emit.meta.phase === 'forward')
         emit.meta = without(emit.meta, 'phase');
       now = { name: writer.write(steps, now.name, meta.shape, orderOf(value)), sharding: next };
+      brought(now.name, value);
       if (move.copy !== undefined) at.copies.set(key, now);
     }
     if (now.sharding !== to)

@@ -24,6 +24,35 @@ export function permute(x: NDArray, order: readonly number[]): NDArray {
   );
 }
 
+/**
+ * Tells whether the dims go from the slowest to the fastest in memory in this order; dims of one
+ * element and dims that repeat their elements may be anywhere.
+ */
+export function liesIn({ shape, strides, size }: NDArray, order: readonly number[]): boolean {
+  if (size === 0) return true;
+  const steps = order.filter((d) => shape[d] > 1 && strides[d] !== 0).map((d) => strides[d]);
+  return steps.every((step, i) => i === 0 || step <= steps[i - 1]);
+}
+
+/** Dims from the slowest to the fastest in memory. */
+export function memoryOrder({ shape, strides }: NDArray): number[] {
+  return shape.map((_, d) => d).sort((a, b) => strides[b] - strides[a] || a - b);
+}
+
+/** The same elements with the dims in this order in memory: a copy where they do not lie so. */
+export function laidIn(x: NDArray, order: readonly number[]): NDArray {
+  if (liesIn(x, order)) return x;
+  const rows = fromFlat(
+    order.map((d) => x.shape[d]),
+    copyFlat(permute(x, order)),
+    x.dtype,
+  );
+  return permute(
+    rows,
+    order.map((_, d) => order.indexOf(d)),
+  );
+}
+
 export function transpose(x: NDArray, a: number, b: number): NDArray {
   if (x.rank === 0) return x;
   const order = x.shape.map((_, d) => d);

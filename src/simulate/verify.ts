@@ -9,12 +9,13 @@ import { checkOptions, ShardwrightError } from '../errors.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import { eachOperand } from '../graph/value.ts';
 import { lower, type LowerablePlan, plannedProgram } from '../lower/lower.ts';
-import type { DeviceProgram, ProgramValue } from '../lower/program/program.ts';
+import type { BroughtValue, DeviceProgram, ProgramValue } from '../lower/program/program.ts';
 import { type PromisedCollective, promisedCollectives } from '../lower/promised.ts';
 import { Partial } from '../mesh/placements/partials/partial.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { flat, fromFlat, NDArray } from '../ndarray/array.ts';
 import { numbersOf } from '../ndarray/complex.ts';
+import { liesIn } from '../ndarray/views.ts';
 import { elements } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { checkArguments, tableOf } from '../plan/request/check-call.ts';
@@ -262,6 +263,7 @@ class Comparison {
   /** Runs the program on all devices, and compares every value of it. */
   private runProgram(inputs: readonly NDArray[]): DeviceRun {
     const { graph, program, seed } = this;
+    const brought = new Map((program.brought ?? []).map((one) => [one.local, one]));
     const byLocal = new Map<string, ProgramValue[]>();
     for (const value of program.values)
       byLocal.set(value.local, [...(byLocal.get(value.local) ?? []), value]);
@@ -275,6 +277,7 @@ class Comparison {
       seed,
       standIns: this.standIns,
       onValue: (name, byRank, path) => {
+        this.checkOrder(brought.get(name), byRank, path);
         for (const { name: node, result, sharding } of byLocal.get(name) ?? []) {
           const key = `${path}${node}`;
           this.compare(
@@ -285,6 +288,27 @@ class Comparison {
           this.nodesCompared++;
         }
       },
+    });
+  }
+
+  /** Kernels read memory as the captured program lays it, so a moved value must lie as there. */
+  private checkOrder(
+    brought: BroughtValue | undefined,
+    byRank: readonly NDArray[],
+    path: string,
+  ): void {
+    if (brought === undefined) return;
+    const { local, name, order } = brought;
+    const rank = byRank.findIndex((x) => !liesIn(x, order));
+    if (rank < 0) return;
+    const { strides } = byRank[rank];
+    this.mismatches.push({
+      where: `${path}${name}`,
+      ...defined({ target: this.targets.get(name) }),
+      message:
+        `${local} lies in another memory order than in the unsharded run: strides ` +
+        `[${strides.join(', ')}] on rank ${rank}, expected the dims [${order.join(', ')}] from ` +
+        'the slowest to the fastest',
     });
   }
 

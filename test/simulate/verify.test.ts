@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Arg, Graph } from '../../src/graph/types.ts';
+import { importGraph, shard } from '../../src/index.ts';
 import { lower, type LowerablePlan } from '../../src/lower/lower.ts';
 import type { DeviceProgram } from '../../src/lower/program/program.ts';
 import { promisedCollectives } from '../../src/lower/promised.ts';
@@ -165,6 +166,51 @@ describe('faults are found', () => {
     expect(() => lower(other, plan, { table: TABLE })).toThrow(
       expect.objectContaining({ code: 'E_PLAN' }),
     );
+  });
+});
+
+describe('virtual devices carry the memory order of tensors', () => {
+  const attention = `
+class m(torch.nn.Module):
+    def forward(self, q: "f64[1, 2, 8, 4]", w: "f64[8, 6]"):
+        attn = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(q, q, q, 0.0, True)
+        out: "f64[1, 2, 8, 4]" = attn[0]
+        t: "f64[6, 8][1, 6]" = torch.ops.aten.t.default(w)
+        bent: "f64[6, 8][1, 6]" = torch.ops.aten.relu.default(t)
+        made: "f64[6, 8][1, 6]" = torch.ops.aten.neg.default(bent)
+        return (out, made)
+`;
+  const pins = [
+    { node: 'q', spec: 'S(3)' },
+    { node: 'bent', spec: 'S(0)' },
+    { node: 'made', spec: 'R' },
+  ];
+
+  /** What is found of the program with these calls taken out: they hand on what they are given. */
+  async function withoutCalls(target: string): Promise<Verification> {
+    const result = await shard(importGraph(attention), {
+      mesh: 'tp=2',
+      cluster: 'dgx-h100',
+      pins,
+    });
+    if (result.status === 'infeasible') throw new Error(result.conflict.join());
+    const program = lower(result.graph, result.plan, { table: TABLE });
+    const nodes = program.graph.nodes.map((node) =>
+      node.target === target ? { ...node, target: 'aten.alias.default' } : node,
+    );
+    const changed = { ...program, graph: { ...program.graph, nodes } };
+    return verifyProgram(result.graph, changed, undefined, TABLE);
+  }
+
+  test('the program as lowered is right', async () => {
+    expect((await withoutCalls('none')).mismatches).toEqual([]);
+  });
+
+  test('a gather along an inner dim whose result is not copied back is wrong', async () => {
+    const { mismatches, maxRelativeError } = await withoutCalls('aten.contiguous.default');
+    expect(maxRelativeError).toBeLessThan(1e-12);
+    expect(mismatches.map(({ where }) => where)).toEqual(['q', 'bent']);
+    expect(mismatches[0].message).toMatch(/memory order .* strides \[.*\] on rank 0/);
   });
 });
 

@@ -38,6 +38,21 @@ export interface DeviceProgram {
    * to.
    */
   readonly moves?: readonly Redistributed[];
+  /**
+   * Values as redistributions leave them for a use; absent of a program that no plan was lowered
+   * to.
+   */
+  readonly brought?: readonly BroughtValue[];
+}
+
+/** A value that was moved for a use. */
+export interface BroughtValue {
+  /** Name of the local value. */
+  readonly local: string;
+  /** Name of the node of the unsharded program that makes the value. */
+  readonly name: string;
+  /** Dims from the slowest to the fastest in memory, as in the unsharded program. */
+  readonly order: DimOrder;
 }
 
 /** A step of a redistribution that does something: it moves or copies elements. */
@@ -76,6 +91,8 @@ export interface ProgramValue {
   readonly sharding: number;
   /** Global shape. */
   readonly shape: readonly number[];
+  /** Dims from the slowest to the fastest in memory; absent: row by row. */
+  readonly order?: DimOrder;
   /** True if it is in a body, so that it has a value for every run of that. */
   readonly inBody: boolean;
 }

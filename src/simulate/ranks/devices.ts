@@ -24,7 +24,7 @@ import { heldRows } from '../../mesh/sharding/sharding.ts';
 import { flat, fromFlat, NDArray } from '../../ndarray/array.ts';
 import { byParts } from '../../ndarray/complex.ts';
 import { type RandomStream, streamOf } from '../../ndarray/random.ts';
-import { concat, slice } from '../../ndarray/views.ts';
+import { concat, laidIn, memoryOrder, slice } from '../../ndarray/views.ts';
 import { evaluateCall, type EvaluatedArg } from '../../ops/kernels/evaluate.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { controlFlow, isControl, type RankValues } from '../interpreter/control.ts';
@@ -88,6 +88,9 @@ export function runDevices(
 /** Trips of one while loop after which it counts as endless. */
 const MAX_TRIPS = 10_000;
 
+/** Calls that the lowering writes to lay a tensor row by row. */
+const COPIES: ReadonlySet<string> = new Set(['aten.contiguous.default', 'aten.clone.default']);
+
 /** A graph that is running: the program, or a body of it. */
 interface RunningFrame {
   readonly graph: Graph;
@@ -105,12 +108,17 @@ class Devices {
   private readonly runs = new Map<string, number>();
   private readonly positions = new Map<string, readonly RandomStream['position'][]>();
   private readonly deaths = new Map<Graph, readonly (readonly string[])[]>();
+  /** Memory order of what local calls give, by its name. */
+  private readonly orders: ReadonlyMap<string, readonly number[]>;
 
   constructor(
     private readonly table: OperatorTable,
     private readonly program: DeviceProgram,
     private readonly options: DeviceOptions,
   ) {
+    this.orders = new Map(
+      program.values.map(({ local, shape, order }) => [local, order ?? shape.map((_, d) => d)]),
+    );
     this.ranks = program.mesh.devices.map((_, rank) => programAtRank(program, rank));
     this.frame = { graph: program.graph, ranks: this.ranks, values: new Map(), run: '' };
   }
@@ -149,7 +157,8 @@ class Devices {
     if (dying === undefined) this.deaths.set(graph, (dying = deathsOf(graph)));
     let placeholders = 0;
     graph.nodes.forEach((node, i) => {
-      const byRank = node.kind === 'placeholder' ? inputs[placeholders++] : this.compute(node, i);
+      const made = node.kind === 'placeholder' ? inputs[placeholders++] : this.compute(node, i);
+      const byRank = this.laid(node, made);
       this.checkShapes(node, i, byRank);
       values.set(node.name, byRank);
       if (this.options.onValue !== undefined && byRank.every((x) => x instanceof NDArray))
@@ -161,6 +170,24 @@ class Devices {
     );
     this.frame = around;
     return returned;
+  }
+
+  /**
+   * Kernels leave a tensor of the unsharded program in the memory order that it has there, and
+   * pointwise ones any other tensor in that of their first operand.
+   */
+  private laid({ name, target, args }: Node, byRank: RankValues): RankValues {
+    const stated = this.orders.get(name);
+    const isPointwise = this.table.get(target)?.cls === 'pointwise' && !COPIES.has(target);
+    const [first] = args;
+    return byRank.map((value, rank) => {
+      if (!(value instanceof NDArray)) return value;
+      const operand = isPointwise && isRef(first) ? this.value(first.name, rank) : undefined;
+      const order = stated ?? (operand instanceof NDArray ? memoryOrder(operand) : undefined);
+      return order?.length === value.rank
+        ? byParts([value], ([part]) => laidIn(part, order))
+        : value;
+    });
   }
 
   private compute(node: Node, i: number): RankValues {
