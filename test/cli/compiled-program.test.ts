@@ -5,6 +5,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { describe, expect, it } from 'vitest';
 
 import { COMMAND } from '../../scripts/command.ts';
+import { fixture } from './support.ts';
 
 const main = COMMAND[0] ?? '';
 const dist = dirname(dirname(main));
@@ -38,7 +39,17 @@ describe.runIf(COMMAND.length === 1)(
 
     it('answers as the modules do', () => {
       const answer = (...flags: readonly string[]): string =>
-        run(...flags, main, 'demo', '--json').replace(/"(re)?solveSeconds":[^,}]*/g, '');
+        run(
+          ...flags,
+          main,
+          'plan',
+          fixture('mlp'),
+          '--mesh',
+          'd=2',
+          '--cluster',
+          'dgx-h100',
+          '--json',
+        ).replace(/"(re)?solveSeconds":[^,}]*/g, '');
       // A flag that V8 keeps no code for.
       expect(answer('--no-flush-bytecode')).toBe(answer());
     });

@@ -94,7 +94,7 @@ it('one matmul on six dims of two, the most placements that a call can have, end
     `class G(torch.nn.Module):\n    def forward(self, a, b):\n        a: ${type}\n        b: ${type}\n        mm: ${type} = torch.ops.aten.mm.default(a, b)\n        return (mm,)\n`,
   );
   const mesh = 'a=2,b=2,c=2,d=2,e=2,f=2';
-  const limitSeconds = 3;
+  const limitSeconds = 1;
   const child = spawn(process.execPath, [
     ...COMMAND,
     'plan',

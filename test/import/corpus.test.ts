@@ -9,6 +9,7 @@ import { gunzip } from '../../src/import/file/unpack.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { graphFlops } from '../../src/ops/flops.ts';
 import { programFlops } from '../../src/ops/program-flops.ts';
+import { FULL } from '../support/full.ts';
 import {
   corpus,
   corpusFile,
@@ -44,6 +45,8 @@ const READABLE = corpus.flatMap(
     return path === undefined || shapes === undefined ? [] : [{ record, path, shapes }];
   },
 );
+/** Graphs of 12 and 32 layers are those of 2 for longer: all of them with SHARDWRIGHT_FULL. */
+const SHALLOW = READABLE.filter(({ record }) => FULL || !/12l|32l/.test(record.id));
 type TensorValue = Extract<ValueType, { kind: 'tensor' }>;
 /** Joint graphs that were added to the index after the specification was written. */
 const ADDED = new Set([
@@ -113,7 +116,7 @@ describe('the corpus', () => {
 
   test('with all annotations of calls erased, dtype, shape and stride are inferred again', () => {
     let compared = 0;
-    for (const { path, shapes } of READABLE) {
+    for (const { path, shapes } of SHALLOW) {
       const erased = corpusText(path).replaceAll(/^( *\w+): "[^"]*" =/gm, '$1 =');
       const [found, wanted]: [string[], string[]] = [[], []];
       for (const { name, target, type } of importGraph(erased, { infer }).nodes) {
@@ -133,19 +136,21 @@ describe('the corpus', () => {
       }
       expect(found, path).toEqual(wanted);
     }
-    expect(compared).toBe(50_848);
+    if (FULL) expect(compared).toBe(50_848);
+    else expect(compared).toBeGreaterThan(10_000);
   }, 60_000);
 
-  test('all 75 str(graph) texts give the graph of the readable twin', () => {
+  test('str(graph) texts give the graph of the readable twin', () => {
     let compared = 0;
-    for (const { record, path, shapes } of READABLE) {
+    for (const { record, path, shapes } of SHALLOW) {
       const twin = fileOf(record, '.graph.txt');
       if (twin === undefined) continue;
       const ours = importGraph(corpusFile(twin), { infer, inputs: inputTypes(shapes) });
       expect(content(ours), twin).toEqual(content(importGraph(corpusFile(path), { infer })));
       compared++;
     }
-    expect(compared).toBe(75);
+    if (FULL) expect(compared).toBe(75);
+    else expect(compared).toBeGreaterThan(60);
   }, 60_000);
 });
 

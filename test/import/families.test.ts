@@ -59,19 +59,22 @@ function numbers(value: Value): Float64Array {
 
 // JAX wrote both texts of one program: they give the same numbers, up to the digits of printed
 // float32 constants.
-test.each([
-  ['flax-cnn', 'flax-cnn-jaxpr'],
-  ['flax-fnet', 'flax-fnet-jaxpr'],
-])('%s computes what %s does', (stablehlo, jaxpr) => {
-  const table = builtinOperators();
-  const [a, b] = [stablehlo, jaxpr].map((name) => familyGraph(families()[name]));
-  const inputs = drawInputs(table, a, 1);
-  const [x, y] = [evaluateGraph(table, a, inputs).outputs, evaluateGraph(table, b, inputs).outputs];
-  expect(y.length).toBe(x.length);
-  x.forEach((value, i) => {
-    const [left, right] = [numbers(value), numbers(y[i])];
-    const scale = Math.max(...left.map(Math.abs));
-    expect(scale).toBeGreaterThan(0);
-    left.forEach((v, k) => expect(Math.abs(v - right[k])).toBeLessThanOrEqual(1e-7 * scale));
-  });
-});
+test.each([...(FULL ? [['flax-cnn', 'flax-cnn-jaxpr']] : []), ['flax-fnet', 'flax-fnet-jaxpr']])(
+  '%s computes what %s does',
+  (stablehlo, jaxpr) => {
+    const table = builtinOperators();
+    const [a, b] = [stablehlo, jaxpr].map((name) => familyGraph(families()[name]));
+    const inputs = drawInputs(table, a, 1);
+    const [x, y] = [
+      evaluateGraph(table, a, inputs).outputs,
+      evaluateGraph(table, b, inputs).outputs,
+    ];
+    expect(y.length).toBe(x.length);
+    x.forEach((value, i) => {
+      const [left, right] = [numbers(value), numbers(y[i])];
+      const scale = Math.max(...left.map(Math.abs));
+      expect(scale).toBeGreaterThan(0);
+      left.forEach((v, k) => expect(Math.abs(v - right[k])).toBeLessThanOrEqual(1e-7 * scale));
+    });
+  },
+);

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import { inspectGraph, type Inspection } from '../../src/cli/commands/reading/inspect.ts';
 import { importModel } from '../../src/import/import.ts';
+import { FULL } from '../support/full.ts';
 import { corpus, corpusFile, type CorpusRecord, graphFiles, shapesOf } from './corpus.ts';
 import { infer, inputTypes, table } from './twins.ts';
 
@@ -74,10 +75,12 @@ function inspected(record: CorpusRecord, path: string): Inspection {
 }
 
 describe('inspect equals the index', () => {
-  test('every torch and ONNX file', () => {
+  test('torch and ONNX files', () => {
     let files = 0;
     for (const record of corpus) {
       if (record.graph === undefined || !/^torch/.test(record.tool)) continue;
+      // Graphs of 12 and 32 layers are those of 2 for longer.
+      if (!FULL && /12l|32l/.test(record.id)) continue;
       for (const path of graphFiles(record)) {
         const found = inspected(record, path);
         expect([found.nodes, found.ops], path).toEqual([record.graph.nodes, record.graph.by_op]);
@@ -89,6 +92,7 @@ describe('inspect equals the index', () => {
       }
     }
     // Readable, expanded, graph() and signature texts, archives, JSON, ONNX.
-    expect(files).toBe(78 + 21 + 75 + 21 + 10 + 11 + 8);
+    if (FULL) expect(files).toBe(78 + 21 + 75 + 21 + 10 + 11 + 8);
+    else expect(files).toBeGreaterThan(180);
   }, 120_000);
 });

@@ -145,7 +145,9 @@ describe('each runs on virtual devices as the unsharded program does', () => {
     async (mesh) => {
       const graph = load('torch/llama-tiny/joint.expanded');
       const prepared = prepare(graph, request(mesh), TABLE);
-      for (const name of sequenceNames(prepared)) {
+      const names = sequenceNames(prepared);
+      // Keys gathered, and heads sent, by the first and the last.
+      for (const name of FULL ? names : [names[0], names[names.length - 1]]) {
         const { nodes, outputs } = decode(prepared.model, (await priced(prepared, name)).choice);
         // Two sequences on a device: its rows are a piece of each.
         expect(nodes.some((n) => n.inputs.some((spec) => spec.includes('_S(0, 2)')))).toBe(

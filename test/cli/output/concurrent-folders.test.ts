@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 
 import { expect, it } from 'vitest';
 
+import { FULL } from '../../support/full.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';
 
 const MODULE = fileURLToPath(new URL('../../../src/cli/output/write-file.ts', import.meta.url));
@@ -26,7 +27,7 @@ function writer(out: string, own: string): Promise<string> {
 
 it('processes that make one new folder at the same time each write their own into it', async () => {
   const out = join(temporaryFolder(), 'out');
-  const names = ['1', '2', '3', '4'];
-  expect(await Promise.all(names.map((name) => writer(out, name)))).toEqual(['', '', '', '']);
+  const names = FULL ? ['1', '2', '3', '4'] : ['1', '2'];
+  expect(await Promise.all(names.map((name) => writer(out, name)))).toEqual(names.map(() => ''));
   for (const name of names) expect(existsSync(join(out, name, 'f'))).toBe(true);
 });

@@ -24,7 +24,8 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
   let plan: Plan;
   beforeAll(async () => {
-    const run = await cli('plan', ...LLAMA, '--json', '--no-recipes');
+    const out = join(folder, 'a');
+    const run = await cli('plan', ...LLAMA, '--json', '--no-recipes', '-o', out);
     expect(run.code, run.err).toBe(0);
     plan = readPlan(run.out);
   });
@@ -124,8 +125,7 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
 
   it('-o writes a plan folder, byte for byte the same each time', async () => {
     const [a, b] = [join(folder, 'a'), join(folder, 'b')];
-    for (const out of [a, b])
-      expect((await cli('plan', ...LLAMA, '--no-recipes', '-o', out)).code).toBe(0);
+    expect((await cli('plan', ...LLAMA, '--no-recipes', '-o', b)).code).toBe(0);
     for (const name of ['plan.json', 'graph.swg', 'request.json'])
       expect(readFileSync(join(a, name), 'utf8')).toBe(readFileSync(join(b, name), 'utf8'));
     expect(readPlan(readFileSync(join(a, 'plan.json'), 'utf8')).objective).toEqual(plan.objective);

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { PlanDiff } from '../../../../src/plan/record/diff.ts';
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
-import { planInto } from '../../plan-folders.ts';
+import { planModelInto } from '../../plan-folders.ts';
 import { cli, fixture } from '../../support.ts';
 
 let root = '';
@@ -15,11 +15,13 @@ const folders: string[] = [];
 const plans: Plan[] = [];
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-diff-'));
-  folders.push(await planInto(root, 'a'));
+  const planned = (name: string, ...flags: readonly string[]): Promise<string> =>
+    planModelInto(fixture('mlp-loss'), root, name, ...flags);
+  folders.push(await planned('a'));
   const [weight] = (JSON.parse(readFileSync(join(folders[0], 'plan.json'), 'utf8')) as Plan)
     .parameters;
-  folders.push(await planInto(root, 'b', '--pin', `${weight.name}=S(1)S(1)`));
-  folders.push(await planInto(root, 'c', '--solver', 'exact', '--optimizer', 'sgd'));
+  folders.push(await planned('b', '--pin', `${weight.name}=S(1)S(1)`));
+  folders.push(await planned('c', '--solver', 'exact', '--optimizer', 'sgd'));
   for (const folder of folders)
     plans.push(readPlan(readFileSync(join(folder, 'plan.json'), 'utf8')));
 });

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ExplainResult } from '../../../../src/cli/commands/written-plan/explain.ts';
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
-import { planInto, planModelInto } from '../../plan-folders.ts';
+import { planModelInto } from '../../plan-folders.ts';
 import { cli, fixture } from '../../support.ts';
 
 let root = '';
@@ -15,10 +15,14 @@ let folder = '';
 let plan: Plan;
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-explain-'));
-  folder = await planInto(root, 'plan');
+  folder = await planned('plan');
   plan = readPlan(readFileSync(join(folder, 'plan.json'), 'utf8'));
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+/** Plans a model of two layers into a folder. */
+const planned = (name: string, ...flags: readonly string[]): Promise<string> =>
+  planModelInto(fixture('mlp-loss'), root, name, ...flags);
 
 async function explain(...argv: string[]): Promise<ExplainResult> {
   const run = await cli('explain', folder, ...argv, '--json');
@@ -69,7 +73,7 @@ describe('explain', () => {
     const others = (await explain(weight.name)).strategies.filter((c) => c.class !== 'CHOSEN');
     for (const { spec } of others.slice(0, 2)) {
       const found = await explain(weight.name, '--force', spec);
-      const pinned = await planInto(root, 'pinned', '--pin', `${weight.name}=${spec}`);
+      const pinned = await planned('pinned', '--pin', `${weight.name}=${spec}`);
       const other = readPlan(readFileSync(join(pinned, 'plan.json'), 'utf8'));
       expect(found.forced?.seconds).toBe(other.objective.seconds);
       const delta = found.forced!.globalSeconds;
@@ -130,7 +134,7 @@ describe('explain', () => {
     const found = await explain(first.name, ...chain);
     const pins = [`${first.name}=${spec}`, `${second.name}=RR`];
     const flags = pins.flatMap((pin) => ['--pin', pin]);
-    const pinned = await planInto(root, 'pinned-twice', ...flags);
+    const pinned = await planned('pinned-twice', ...flags);
     const other = readPlan(readFileSync(join(pinned, 'plan.json'), 'utf8'));
     expect(found.steps?.map(({ node }) => node)).toEqual([first.name, second.name]);
     expect(found.steps?.at(-1)?.seconds).toBe(other.objective.seconds);
@@ -171,7 +175,7 @@ describe('explain', () => {
 describe('wrong input exits with 2 and says what to write', () => {
   it.each<[string[], string, string]>([
     [['no_such_node'], "no node 'no_such_node'", 'hint'],
-    [['mm_999'], 'no node', 'did you mean'],
+    [['mm_9'], 'no node', 'did you mean'],
     [['NAME', '--force', 'S(9)R'], 'E_', ''],
     [['NAME', '--limit', '0'], '--limit', '1 or more'],
   ])('%j', async (argv, what, hint) => {
@@ -190,7 +194,7 @@ describe('wrong input exits with 2 and says what to write', () => {
     const without = await cli('explain', alone, 'x');
     expect(without.code).toBe(2);
     expect(without.err).toContain('graph.swg is not beside the plan');
-    const changed = await planInto(root, 'changed');
+    const changed = await planned('changed');
     const graph = join(changed, 'graph.swg');
     writeFileSync(graph, readFileSync(graph, 'utf8').replace('graph @', 'graph  @'));
     const run = await cli('explain', changed, 'x');
