@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { constants, crc32 as zlibCrc32, gunzipSync } from 'node:zlib';
 
+import { PACKAGE_DATA } from './package-data.ts';
 import { readFileText } from './read-file.ts';
 import type { Thread, ThreadCode } from './types.ts';
 
@@ -66,7 +67,7 @@ export function latin1(bytes: Uint8Array): string {
 }
 
 export function packageData(path: string): string {
-  return readFileSync(new URL(`../../data/${path}`, import.meta.url), 'utf8');
+  return PACKAGE_DATA[path] ?? readFileSync(new URL(`../../data/${path}`, import.meta.url), 'utf8');
 }
 
 export function readUserFile(path: string, what: string): string | undefined {

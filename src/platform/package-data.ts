@@ -1,6 +1,6 @@
 /**
- * Texts of the package's folder `data` by path, for a page, which has no files. Empty here: what
- * bundles the planner for a page puts the texts in this module's place
- * (`scripts/package-data.mjs`).
+ * Texts of the package's folder `data` by path, so that they travel with a bundle of the library
+ * and with a page, which has no files. Empty in the sources, where they are read from the folder:
+ * the build puts the texts in this module's place (`scripts/package-data.mjs`).
  */
 export const PACKAGE_DATA: Readonly<Record<string, string>> = {};

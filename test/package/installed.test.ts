@@ -1,4 +1,5 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join, normalize } from 'node:path';
 
 import { build } from 'esbuild';
@@ -105,6 +106,31 @@ describe('the tarball', () => {
       out: `${printed}\n`,
       err: '',
     });
+  });
+
+  it('plans from a bundle for Node, whose data travels with it', async () => {
+    installed.write(
+      'bundled.mjs',
+      "import { input, parameter, shard, trace } from 'shardwright';",
+      'const inputs = { x: input([64, 32]), w: parameter([32, 16]) };',
+      'const graph = trace(({ x, w }) => x.matmul(w), inputs);',
+      "const { plan } = await shard(graph, { mesh: 'dp=2,tp=2', cluster: 'dgx-h100' });",
+      'console.log(plan.proof.status);',
+    );
+    const elsewhere = mkdtempSync(join(tmpdir(), 'shardwright-bundle-'));
+    const outfile = join(elsewhere, 'bundled.mjs');
+    const { warnings } = await build({
+      entryPoints: [join(installed.folder, 'bundled.mjs')],
+      outfile,
+      bundle: true,
+      format: 'esm',
+      platform: 'node',
+      external: ['typescript'],
+      logLevel: 'silent',
+    });
+    const run = installed.run(process.execPath, outfile);
+    rmSync(elsewhere, { recursive: true });
+    expect([warnings, run]).toEqual([[], { code: 0, out: 'optimal\n', err: '' }]);
   });
 
   it('has types that a strict program compiles with, libraries checked', () => {
