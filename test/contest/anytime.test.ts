@@ -90,7 +90,8 @@ const proves = (problem: Problem, certificate: Certificate): Verdict =>
 describe('bounds by prices and messages', () => {
   it('no bound above the optimum, on the way up or certified', () => {
     let close = 0;
-    for (let seed = 1; seed <= 60; seed++) {
+    const count = FULL ? 60 : 30;
+    for (let seed = 1; seed <= count; seed++) {
       const plain =
         seed <= 16
           ? limitedInstance(seed)
@@ -112,7 +113,7 @@ describe('bounds by prices and messages', () => {
       expect(verdict.bound, `seed ${seed}`).toBeLessThanOrEqual(BigInt(optimum));
       if (Number(verdict.bound) >= optimum - 0.2 * Math.abs(optimum)) close++;
     }
-    expect(close).toBeGreaterThan(30);
+    expect(close).toBeGreaterThan(count / 2);
   });
 
   it('a certificate with a flipped, shifted or foreign part is refused or proves less, never more than the optimum', () => {
@@ -219,7 +220,8 @@ function withPartnerless(plain: PlainProblem, seed: number): PlainProblem {
 describe('values without a partner', () => {
   it('values that two edges together leave without a partner are deleted, and bounds of such problems are certified', () => {
     let doubled = 0;
-    for (let seed = 1; seed <= 120; seed++) {
+    const count = FULL ? 120 : 40;
+    for (let seed = 1; seed <= count; seed++) {
       const random = randomProblem(seed, { most: 6, values: 4, usage: true, row: seed % 3 === 0 });
       const plain = withPartnerless(random, seed);
       if (plain.edges.length > random.edges.length) doubled++;
@@ -246,14 +248,14 @@ describe('values without a partner', () => {
       if (objective < Infinity)
         expect(verdict.bound, `seed ${seed}`).toBeLessThanOrEqual(BigInt(objective));
     }
-    expect(doubled).toBeGreaterThan(30);
+    expect(doubled).toBeGreaterThan(count / 4);
   });
 });
 
 describe('solve, anytime', () => {
-  it('sixteen random instances (every fourth one without SHARDWRIGHT_FULL), proven', async () => {
+  it('sixteen random instances (every eighth one without SHARDWRIGHT_FULL), proven', async () => {
     for (const [i, [seed, optimum]] of OPTIMA.entries()) {
-      if (i % 4 !== 0 && !FULL) continue;
+      if (i % 8 !== 0 && !FULL) continue;
       const problem = build(limitedInstance(seed));
       const solution = await solveAnytime(problem, { threads: 1, rounds: 12 });
       expect([seed, solution.status, solution.objective, solution.bound]).toEqual([
@@ -266,7 +268,7 @@ describe('solve, anytime', () => {
   });
 
   it('random problems of every kind against enumeration; certificates are accepted', async () => {
-    const last = FULL ? 425 : 412;
+    const last = FULL ? 425 : 405;
     for (let seed = 400; seed < last; seed++) {
       const plain = randomProblem(seed, { most: 9, values: 3, usage: true, row: seed % 2 === 0 });
       const problem = build(plain, seed % 3 === 0);

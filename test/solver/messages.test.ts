@@ -9,6 +9,7 @@ import { hashProblem, verifyCertificate } from '../../src/solver/check/verify.ts
 import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import { solveNow } from '../../src/solver/solve.ts';
 import type { Certificate, Problem } from '../../src/solver/types.ts';
+import { FULL } from '../support/full.ts';
 import { bruteForce, dice, randomChoice } from './check-support.ts';
 
 /** Random messages for the first edge of every pair of variables. */
@@ -39,7 +40,7 @@ const none = { choice: new Int32Array(0), objective: Infinity };
 describe('the checker on messages', () => {
   it('never proves more than the optimum, whatever the messages', () => {
     let tight = 0;
-    for (let seed = 1; seed <= 300; seed++) {
+    for (let seed = 1; seed <= (FULL ? 300 : 100); seed++) {
       const problem = randomChoice(seed, {
         variables: 5,
         values: 4,
@@ -186,7 +187,7 @@ function withHub(seed: number, layers: number): { problem: Problem; optimum: num
 
 describe('long layered problems', () => {
   it('cost what dynamic programming says', () => {
-    for (let seed = 1; seed <= 4; seed++) {
+    for (let seed = 1; seed <= (FULL ? 4 : 1); seed++) {
       const { problem, optimum } = withHub(seed, 520);
       const solution = solveNow(problem);
       expect(solution, `seed ${seed}`).toMatchObject({

@@ -21,6 +21,7 @@ import { Composer } from '../../src/sweep/step/compose.ts';
 import type { Figures } from '../../src/sweep/step/figures.ts';
 import { TriedCheckpoints } from '../../src/sweep/step/tried-checkpoints.ts';
 import { TABLE } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 
 const [s, h, f, heads] = [1024, 2048, 8192, 16];
 const one: LayoutSizes = { pp: 1, dp_replicate: 1, dp_shard: 1, cp: 1, tp: 1, ep: 1 };
@@ -162,10 +163,7 @@ describe('what a search tries', () => {
       ),
     );
 
-  it.each([
-    ['plain', PLAIN],
-    ['gated', GATED],
-  ])(
+  it.each([['plain', PLAIN] as const, ...(FULL ? [['gated', GATED] as const] : [])])(
     'is as good as all sets of modules, within a 20th of the range of bytes (%s)',
     async (_, config) => {
       const asked = question(config);

@@ -630,19 +630,18 @@ describe('a sweep of the small model on 8 devices', () => {
 
   it('the same bytes with threads, and from a file of a run that was stopped', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
+    const asked = small({ devices: 4 });
     try {
       const resume = join(folder, 'sweep.jsonl');
       const plans = ['zero1', 'zero1+tp+sp'];
-      const whole = JSON.stringify(await compareModel(small(), { ...options, plans }));
+      const whole = JSON.stringify(await compareModel(asked, { ...options, plans }));
       expect(
-        JSON.stringify(await compareModel(small(), { table: TABLE, plans, threads: 2, resume })),
+        JSON.stringify(await compareModel(asked, { table: TABLE, plans, threads: 2, resume })),
       ).toBe(whole);
       const lines = readFileSync(resume, 'utf8').split('\n');
       writeFileSync(resume, `${lines.slice(0, 4).join('\n')}\n{"key":"cut`);
-      expect(JSON.stringify(await compareModel(small(), { ...options, plans, resume }))).toBe(
-        whole,
-      );
-      await expect(compareModel(small({ devices: 4 }), { ...options, resume })).rejects.toThrow(
+      expect(JSON.stringify(await compareModel(asked, { ...options, plans, resume }))).toBe(whole);
+      await expect(compareModel(small(), { ...options, resume })).rejects.toThrow(
         /another question/,
       );
       // What was cut off is gone, and what was asked before is answered from the file.
@@ -650,9 +649,7 @@ describe('a sweep of the small model on 8 devices', () => {
       expect(rest.at(-1)).toBe('');
       const refused = async (...changed: readonly string[]): Promise<unknown> => {
         writeFileSync(resume, [...changed, ...rest].join('\n'));
-        return compareModel(small(), { ...options, plans, resume }).catch(
-          (error: unknown) => error,
-        );
+        return compareModel(asked, { ...options, plans, resume }).catch((error: unknown) => error);
       };
       const entry = JSON.parse(first) as { key: string; answer: object; hash: string };
       const other = JSON.parse(rest[0]) as typeof entry;
@@ -677,11 +674,9 @@ describe('a sweep of the small model on 8 devices', () => {
       expect(JSON.stringify(await refused(head, first))).toBe(whole);
       // Stopped within its first line; a file that is something else is left as it is.
       writeFileSync(resume, head.slice(0, 30));
-      expect(JSON.stringify(await compareModel(small(), { ...options, plans, resume }))).toBe(
-        whole,
-      );
+      expect(JSON.stringify(await compareModel(asked, { ...options, plans, resume }))).toBe(whole);
       writeFileSync(resume, 'my notes');
-      await expect(compareModel(small(), { ...options, plans, resume })).rejects.toThrow(
+      await expect(compareModel(asked, { ...options, plans, resume })).rejects.toThrow(
         /another question/,
       );
       expect(readFileSync(resume, 'utf8')).toBe('my notes');

@@ -11,7 +11,7 @@ const FILE = new URL('../../../../shared/fixtures/iopddl/A.json.gz', import.meta
 const full = FULL;
 
 describe('IOPDDL: loading the largest public file (../shared/fixtures/iopddl)', () => {
-  it.skipIf(!existsSync(FILE))(
+  it.skipIf(!existsSync(FILE) || !full)(
     'counts are those published, equal tables are kept once',
     () => {
       const started = process.cpuUsage();
@@ -25,9 +25,8 @@ describe('IOPDDL: loading the largest public file (../shared/fixtures/iopddl)', 
       expect(problem.edges.first).toHaveLength(54801);
       expect(problem.usage?.limit).toBe(472141920);
       expect(problem.tables.length).toBeLessThan(54801 / 10);
-      // CPU seconds of the process, so that a busy machine does not fail it; asked for in the full
-      // run only.
-      if (full) expect((user + system) / 1e6).toBeLessThanOrEqual(3);
+      // CPU seconds of the process, so that a busy machine does not fail it.
+      expect((user + system) / 1e6).toBeLessThanOrEqual(3);
     },
     60_000,
   );

@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest';
 import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import type { LinearRow, Problem } from '../../../src/solver/types.ts';
+import { FULL } from '../../support/full.ts';
 import { build, exhaust, mulberry32, randomProblem } from '../support.ts';
 
 /** A row over all variables with random amounts, of which some share of the most is allowed. */
@@ -26,7 +27,8 @@ function randomRow(next: () => number, { domains }: Problem, share: number): Lin
 describe('problems that differ in their rows only share what is prepared of them', () => {
   it.each([true, false])('and have the answers that they have alone; certified: %s', (certify) => {
     let bound = 0;
-    for (let seed = 0; seed < 25; seed++) {
+    const count = FULL ? 25 : 8;
+    for (let seed = 0; seed < count; seed++) {
       const plain = { ...randomProblem(seed, { most: 7, values: 4 }), rows: [] };
       const problem = build(plain);
       const shared = new PreparedProblem(problem);
@@ -53,7 +55,7 @@ describe('problems that differ in their rows only share what is prepared of them
         }
       }
     }
-    expect(bound).toBeGreaterThan(20);
+    expect(bound).toBeGreaterThan(0.8 * count);
   });
 
   it('a problem of other costs shares nothing', () => {

@@ -80,9 +80,10 @@ function tiedLeast(plain: PlainProblem, width: number): number {
 }
 
 describe('the cheapest choice of a restricted problem', () => {
-  it('equals exhaustive search on 300 random problems, several sets of values of one prepared problem', () => {
+  it('equals exhaustive search on random problems, several sets of values of one prepared problem', () => {
     let found = 0;
-    for (let seed = 1; seed <= 300; seed++) {
+    const count = FULL ? 300 : 100;
+    for (let seed = 1; seed <= count; seed++) {
       const plain = randomProblem(seed, { most: 8, values: 4 });
       const restricted = new RestrictedSolver(new PreparedProblem(build(plain, seed % 2 === 0)));
       const next = mulberry32(seed);
@@ -103,12 +104,12 @@ describe('the cheapest choice of a restricted problem', () => {
         expect(costOf(forbidden(plain, left), Array.from(answer.choice))).toBe(truth);
       }
     }
-    expect(found).toBeGreaterThan(300);
+    expect(found).toBeGreaterThan(count);
   });
 
   it('lies between plain elimination and one decision for all layers, where folded layers keep the same values', () => {
     let [found, equal] = [0, 0];
-    const seeds = FULL ? 5 : 2;
+    const seeds = FULL ? 5 : 1;
     for (let seed = 1; seed <= seeds; seed++) {
       const { plain, width } = layered(seed, 800);
       const prepared = new PreparedProblem(build(plain));
@@ -132,7 +133,7 @@ describe('the cheapest choice of a restricted problem', () => {
         if (answer.objective === truth) equal++;
       }
     }
-    expect(found).toBeGreaterThan(seeds * 2 - 2);
+    expect(found).toBeGreaterThanOrEqual(seeds * 2 - 1);
     expect(equal).toBeGreaterThan(found / 2);
   });
 
@@ -146,7 +147,7 @@ describe('the cheapest choice of a restricted problem', () => {
   });
 
   it('leaves the prepared problem as it is: a solve with it answers as one without', () => {
-    for (let seed = 1; seed <= 40; seed++) {
+    for (let seed = 1; seed <= (FULL ? 40 : 15); seed++) {
       const plain = randomProblem(seed, { most: 9, values: 4, row: true });
       const problem = build(plain);
       const prepared = new PreparedProblem(problem);
