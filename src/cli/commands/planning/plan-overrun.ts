@@ -32,7 +32,7 @@ export class StepTimes {
     return (
       `time limit of ${secondsText(limitSeconds)} exceeded by ` +
       `${percentText(this.last / limitSeconds - 1)}, for ${parts.join(', ')}: the limit ends ` +
-      'the search alone, and the rest takes as long as the program is large'
+      'the search between its steps; the rest takes as long as the program is large'
     );
   }
 }
