@@ -3,6 +3,7 @@
  * priced on its problem and start the search, and of the plans that are known the one of the
  * shortest simulated step is taken.
  */
+import { fitProbability } from '../cost/error-bands.ts';
 import { defined } from '../defined.ts';
 import { checkOptions, ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
@@ -21,6 +22,7 @@ import type { OverlapPlan } from '../simulate/overlap/plan.ts';
 import { evaluate } from '../solver/check/verify.ts';
 import { NoChoiceInTime } from '../solver/solve.ts';
 import type { StepFacts } from '../step/facts.ts';
+import { DEFAULT_RISK } from './compare/best-plan.ts';
 import { priceRecipes, type RecipeResult } from './compare/compare.ts';
 import { type FastestStep, fastestStep } from './fastest-step.ts';
 import { recipeChoice, recipeOnMesh } from './recipe-choice.ts';
@@ -193,8 +195,28 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
     return { ...found, ...withTrainer(fastestStep(serial, recipes, options.facts, deadline)) };
   if (known.length === 0) return { ...serial, ...found };
   const { overlappedStep } = await import('../simulate/overlap/known-plan.ts');
-  const step = await overlappedStep(serial, known, deadline);
+  const step = await overlappedStep(serial, asSure(serial, known, recipes), deadline);
   return { ...found, ...simulated(step), step };
+}
+
+/** The known plans that fit as surely as is asked, or as the plan of least seconds does. */
+function asSure<Known extends { readonly name: string }>(
+  { prepared: { model, question }, plan }: PlannedResult,
+  known: readonly Known[],
+  recipes: readonly RecipeResult[],
+): Known[] {
+  const { memoryBytes = model.cluster.memoryBytes, risk = DEFAULT_RISK } = question.request;
+  const peak = plan.memory.timeline?.peakBytes;
+  if (peak === undefined) return [...known];
+  const least = Math.min(risk, fitProbability(peak, memoryBytes));
+  return known.filter(({ name }) =>
+    recipes.some(
+      (r) =>
+        r.name === name &&
+        r.status === 'priced' &&
+        fitProbability(r.peakBytes, memoryBytes) >= least,
+    ),
+  );
 }
 
 function withTrainer({

@@ -40,9 +40,10 @@ export function fastestStep(
 ): FastestStep {
   const { prepared, plan, choice, certificate } = serial;
   const { model, left, question } = prepared;
-  const limitBytes = question.request.memoryBytes ?? model.cluster.memoryBytes;
+  const { memoryBytes: limitBytes = model.cluster.memoryBytes, risk = DEFAULT_RISK } =
+    question.request;
   const isLikely = (step: StepFigures): boolean =>
-    fitProbability(step.peakBytes, limitBytes) >= DEFAULT_RISK;
+    fitProbability(step.peakBytes, limitBytes) >= risk;
   const base = stepOfPlan(model, choice, facts);
   const recipes: RecipeStep[] = [];
   let best: { readonly step: StepFigures; readonly of?: RecipeResult } = { step: base };

@@ -144,6 +144,7 @@ const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, '
     padVocabulary: paddingSchema.exactOptional(),
     recipe: z.string().exactOptional(),
     trainer: z.string().exactOptional(),
+    risk: z.number().min(0).max(1).exactOptional(),
     inputDims: z
       .strictObject({
         batch: z.record(z.string(), z.int()).exactOptional(),

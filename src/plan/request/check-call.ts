@@ -56,6 +56,7 @@ const FIELDS: Readonly<Record<keyof PlanRequest, readonly Kind[]>> = {
   padVocabulary: ['record'],
   recipe: ['text'],
   trainer: ['text'],
+  risk: ['number'],
   inputDims: ['record'],
 };
 const DEFAULTS: Readonly<Record<string, unknown>> = DEFAULT_REQUEST;

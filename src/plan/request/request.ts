@@ -162,6 +162,11 @@ export interface PlanRequest {
    */
   readonly trainer?: string;
   /**
+   * The least probability with which a known plan fits that is taken for its step, 0..1; absent:
+   * 0.9. `shardPrepared` itself does not read it.
+   */
+  readonly risk?: number;
+  /**
    * Which dims of inputs are the batch and the sequence, for recipes; absent: as the program tells.
    */
   readonly inputDims?: StatedDims;

@@ -71,6 +71,13 @@ export const PLAN_COMMAND = {
     text,
     (trainer) => ({ trainer }),
   ),
+  risk: value(
+    '--risk <share>',
+    'the least probability of fitting that a known plan has which is taken for its step, such ' +
+      'as 0.95 or 95% (default: 90%)',
+    parseRisk,
+    (risk) => ({ risk }),
+  ),
   range: on('--range', 'price the plan at the least and the largest admitted sizes, too'),
   frontier: value<number | true>(
     '--frontier [points]',

@@ -107,7 +107,7 @@ async function compared(
   const config = isStep ? configOf(model) : undefined;
   if (config !== undefined) {
     const { cluster, seq, batch } = options;
-    const asked = { ...options, risk: DEFAULT_RISK };
+    const asked = { ...options, risk: options.risk ?? DEFAULT_RISK };
     const point = { devices, cluster, sequence: seq, globalBatch: batch };
     return compareByConfig(config, point, asked, { ...control, whatIf: false });
   }

@@ -11,7 +11,7 @@ import { PLAN_FLAGS } from '../../input/flags/planning-flags.ts';
 import { PLAN_COMMAND } from './flags.ts';
 
 const { batchDim, sequenceDim, ...others } = PLAN_FLAGS;
-const { ignoreShardings, overlap, recipe, for: trainer } = PLAN_COMMAND;
+const { ignoreShardings, overlap, recipe, for: trainer, risk } = PLAN_COMMAND;
 /**
  * Flags that say something of the plan that is asked for, in the order of the fields that they set.
  */
@@ -21,6 +21,7 @@ const REQUEST_FLAGS = {
   overlap,
   recipe,
   for: trainer,
+  risk,
   batchDim,
   sequenceDim,
 };
