@@ -4,6 +4,8 @@ import type { Plan } from '../../src/plan/record/types.ts';
 import { cli, fixture } from './support.ts';
 
 const MLP = fixture('mlp-loss');
+const ON_H100 = ['--cluster', 'dgx-h100'];
+type PlanAnswer = Plan & { readonly fitProbability: number; readonly stepSeconds: number };
 
 describe('what is missing is asked for at once, with a command that has all of it', () => {
   it.each([
@@ -26,6 +28,39 @@ describe('what is missing is asked for at once, with a command that has all of i
     expect(err).toContain(`E_USAGE ${argv[0] === 'audit' ? 'audit' : says}`);
     expect(err).toContain(says);
     expect(err).toContain(`hint: for example: shardwright ${example}`);
+  });
+});
+
+describe('a model that there is not is named as such, whatever else is asked', () => {
+  it.each([
+    [['--for', 'megatron'], 'llama-3.1-8c', "E_REF there is no file and no model 'llama-3.1-8c'"],
+    [['--layout', 'tp=2'], 'gpt3', "did you mean 'gpt3-175b' or 'gpt2'?"],
+    [['--devices', '8,16'], 'gpt3', "E_REF there is no file and no model 'gpt3'"],
+    [['--for', 'megatron'], 'model.fx.txt', 'E_FILE there is no file model.fx.txt'],
+  ])('compare with %j of %s', async (flags, model, says) => {
+    const { code, err } = await cli('compare', model, '--devices', '8', ...ON_H100, ...flags);
+    expect([code, err]).toEqual([2, expect.stringContaining(says)]);
+  });
+});
+
+describe('plan --risk', () => {
+  it('takes a slower plan where the fastest one does not fit so surely', async () => {
+    const asked = ['plan', 'gpt2', '--mesh', 'dp=2,tp=4', ...ON_H100, '--seq', '512', '--quiet'];
+    const plan = async (...more: readonly string[]): Promise<PlanAnswer> => {
+      const { out, err } = await cli(...asked, '--json', ...more);
+      expect(out, err).not.toBe('');
+      return JSON.parse(out) as PlanAnswer;
+    };
+    // The fastest plan takes 1.89 GiB, FSDP over both dims .8.
+    const memory = ['--memory', '1.95GiB'];
+    const bold = await plan(...memory, '--risk', '50%');
+    const careful = await plan(...memory, '--risk', '90%');
+    expect((await plan(...memory)).stepSeconds).toBe(careful.stepSeconds);
+    expect(bold.fitProbability).toBeLessThan(0.9);
+    expect(careful.fitProbability).toBeGreaterThanOrEqual(0.9);
+    expect(careful.stepSeconds).toBeGreaterThan(bold.stepSeconds);
+    const refused = await cli(...asked, '--risk', '100%');
+    expect(refused.err).toContain('is more than measured runs confirm');
   });
 });
 

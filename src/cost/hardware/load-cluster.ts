@@ -5,7 +5,7 @@
 
 import * as z from 'zod';
 
-import { ShardwrightError, suggestion } from '../../errors.ts';
+import { didYouMean, ShardwrightError, suggestion } from '../../errors.ts';
 import { bytesText } from '../../units.ts';
 import {
   type Cluster,
@@ -62,8 +62,10 @@ export function loadCluster(nameOrJson: string): Cluster {
         hint: 'pass a JSON file with its links (`shardwright hardware show dgx-h100` prints one).',
       },
     );
+  const names = [...clusterNames(), ...everydayNames(facts)];
+  const known = didYouMean(text, names).length > 0 ? names : clusterNames();
   throw new ShardwrightError('E_CLUSTER', `unknown cluster '${text}'`, {
-    hint: `${suggestion(text, clusterNames(), 'clusters')}; or give a JSON file`,
+    hint: `${suggestion(text, known, 'clusters')}; or give a JSON file`,
   });
 }
 
@@ -93,6 +95,17 @@ function nodeOfAccelerator(text: string, { nodes }: Hardware): NodeFacts | undef
     return isNamed && more.every((word) => others.some((other) => other.startsWith(word)));
   });
   return found.find(({ id }) => !CLOUD.test(id)) ?? found[0];
+}
+
+/** `h100`, `mi300x`, `v5e`: what people call the accelerators of node designs. */
+function everydayNames({ nodes }: Hardware): string[] {
+  const names = nodes.map(({ accelerator }) =>
+    accelerator
+      .toLowerCase()
+      .replace(/^tpu-(?=v)/, '')
+      .replace(/-.*/, ''),
+  );
+  return [...new Set(names)];
 }
 
 function clusterFromJson(text: string): Cluster {

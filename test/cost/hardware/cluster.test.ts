@@ -70,6 +70,10 @@ describe('loadCluster', () => {
       throw new Error('nothing was thrown');
     };
     expect(details('dgx-h10')).toContain("did you mean 'dgx-h100'");
+    // A mistyped accelerator has the nearest accelerators, not every cluster.
+    expect(details('h1000')).toContain("did you mean 'h100'?");
+    expect(details('mi330x')).toContain("did you mean 'mi300x' or 'mi325x' or 'mi355x'?");
+    expect(details('v5x')).toContain("did you mean 'v5e' or 'v5p'");
     expect(details('nowhere-at-all')).toContain('known clusters: aws-g6e-48xlarge');
     expect(details('a100-pcie-80gb')).toContain('pass a JSON file');
     expect(details('tpu-v5x-pod')).toContain('tpu-v5p-pod');
