@@ -22,7 +22,7 @@ const GROUPS: Readonly<Record<string, string>> = {
     'format ignore-shardings role tie input ops select size train-step optimizer-step ' +
     'batch-dim sequence-dim',
   'A model by name or config': 'batch seq dtype layers training forward pad-vocab microbatch',
-  Output: 'program recipes cache emit-ilp output json quiet help',
+  Output: 'program recipes cache emit-ilp output keep json quiet help',
 };
 const FLAGS = Object.entries(GROUPS).flatMap(([heading, flags]) =>
   flags.split(' ').map((flag) => ({ flag, heading: `${heading}:` })),

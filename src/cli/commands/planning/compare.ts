@@ -20,8 +20,10 @@ import { countedText, percentText } from '../../../units.ts';
 import { longName, requestOfFlags } from '../../input/flags/flag.ts';
 import { loadModel } from '../../input/load.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
+import { tryFolder } from '../../output/write-file.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { missingError } from '../flags/usage-errors.ts';
+import { keepRow } from './compare-keep.ts';
 import { compareByConfig, configOf, isKnown } from './compare-model.ts';
 import { askedClusters, asksMany, comparePoints } from './compare-points.ts';
 import { COMPARE_COMMAND, type CompareOptions } from './flags.ts';
@@ -42,6 +44,7 @@ export async function compareCommand(
   }
   // A name that is no model is refused before the flags that hang on what it is.
   if (model !== undefined && !isKnown(model)) await loadModel(model, {});
+  checkKept(options);
   const many = asksMany(options) ? configAsked(model, options) : undefined;
   if (many !== undefined) return comparePoints(many, options, io, control);
   const comparison =
@@ -49,6 +52,14 @@ export async function compareCommand(
       ? mergeComparisons(options.merge.map(readPiece))
       : await compareGiven(model, options, io, control);
   answer(io, options, comparison, comparisonText);
+  const [cluster] = askedClusters(options);
+  if (options.output !== undefined && model !== undefined && cluster !== undefined)
+    await keepRow(
+      comparison,
+      { model, folder: options.output, cluster: named(options), options },
+      io,
+      control,
+    );
   for (const warning of comparison.warnings ?? []) io.stderr(`warning: ${warning}\n`);
   const { stopped } = comparison;
   if (stopped !== undefined)
@@ -73,6 +84,23 @@ export async function compareCommand(
       `${p.mesh}: stopped at gap ${percentText(p.proof?.gap ?? 0)} (--gap, --time-limit)\n`,
     );
   return open.length > 0 || stopped !== undefined ? EXIT.gap : EXIT.ok;
+}
+
+/** The cluster as it was given, without its number of devices. */
+function named({ cluster: [cluster = ''] }: CompareOptions): string {
+  return cluster.replace(/:\d{1,7}$/, '');
+}
+
+/** @throws E_USAGE for a row to keep without a folder, and for a folder of several comparisons */
+function checkKept(options: CompareOptions): void {
+  const { keep, output, merge } = options;
+  if (keep !== undefined && output === undefined)
+    throw new ShardwrightError('E_USAGE', `--keep ${keep} needs a folder`, { hint: '-o plan' });
+  if (output !== undefined && (asksMany(options) || merge.length > 0))
+    throw new ShardwrightError('E_USAGE', '-o keeps a plan of one comparison', {
+      hint: 'ask one cluster, one number of devices, one sequence and one batch.',
+    });
+  if (output !== undefined) tryFolder(output, [], 'plan');
 }
 
 async function compareGiven(

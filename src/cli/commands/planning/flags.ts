@@ -286,7 +286,16 @@ export const COMPARE_COMMAND = {
       'from the answers in the folder',
     text,
   ),
-  output: value('-o, --output <dir>', 'with --sweep: the folder of the answers', text),
+  output: value(
+    '-o, --output <dir>',
+    'write the plan folder of the best, or of --keep; with --sweep: the folder of the answers',
+    text,
+  ),
+  keep: value(
+    '--keep <plan>',
+    "with -o: the row to keep, by its name or as 'fsdp+tp on dp_shard=4,tp=2' (default: the best)",
+    text,
+  ),
   list: on('--list', 'with --sweep: name the questions and ask none'),
   merge: list('--merge <file>', 'put together what --slice --json wrote', text),
   ...QUIET,

@@ -1,0 +1,120 @@
+/**
+ * `compare -o DIR --keep NAME`: keeps a row of a comparison as a plan folder, as `plan --recipe`
+ * writes it, with the configuration of its trainer.
+ */
+import { ShardwrightError, suggestion } from '../../../errors.ts';
+import { bestPlan } from '../../../recipes/compare/best-plan.ts';
+import type { ComparedPlan, Comparison } from '../../../recipes/compare/comparison.ts';
+import { isRecipeName } from '../../../recipes/registry.ts';
+import { launchFiles } from '../../../trainers/launch-files.ts';
+import type { CliIo } from '../../output/io.ts';
+import { writeFolder } from '../../output/write-file.ts';
+import type { RunControl } from '../../thread/run-control.ts';
+import type { CompareOptions, PlanOptions } from './flags.ts';
+import { planCommand } from './plan.ts';
+
+/** A row to keep, and how it was asked for. */
+export interface KeptRow {
+  readonly model: string;
+  readonly folder: string;
+  readonly cluster: string;
+  readonly options: CompareOptions;
+}
+
+/**
+ * Writes the folder of the row that `--keep` names, of the best without it.
+ *
+ * @throws E_USAGE for a row that there is not, and one that neither a plan nor a configuration
+ *   states
+ */
+export async function keepRow(
+  comparison: Comparison,
+  { model, folder, cluster, options }: KeptRow,
+  io: CliIo,
+  control: RunControl,
+): Promise<void> {
+  const row = rowNamed(comparison, options.keep);
+  const files = launchFiles(row, comparison);
+  const lacks = noPlan(row);
+  if (lacks !== undefined && files.length === 0)
+    throw new ShardwrightError('E_USAGE', `--keep ${row.name}: no plan folder has ${lacks}`, {
+      hint: `name one that a folder has: ${comparison.plans
+        .filter((plan) => noPlan(plan) === undefined)
+        .slice(0, 3)
+        .map(({ name }) => `'${name}'`)
+        .join(' or ')}.`,
+    });
+  if (lacks === undefined) {
+    const asked = planOptions(row, comparison, folder, { ...options, cluster: [cluster] });
+    await planCommand(model, asked, { ...io, stdout: () => undefined }, control);
+  }
+  const layout = `${JSON.stringify({ ...row, question: comparison.question }, null, 2)}\n`;
+  const written = [
+    ...files.map(({ file, text }) => [file, text] as const),
+    ...(row.layout === undefined ? [] : [['layout.json', layout] as const]),
+  ];
+  if (written.length > 0) writeFolder(folder, written, 'layout');
+  const names = [...(lacks === undefined ? ['plan.json'] : []), ...written.map(([name]) => name)];
+  const why = lacks === undefined ? '' : `; a plan of a graph has no ${lacks}`;
+  io.stderr(`kept ${row.plan} on ${row.mesh} in ${folder}: ${names.join(', ')}${why}\n`);
+}
+
+/** The row of a name, the fastest of a kind of plan, or the best. @throws E_USAGE */
+function rowNamed(comparison: Comparison, name: string | undefined): ComparedPlan {
+  const { plans } = comparison;
+  const found =
+    name === undefined
+      ? (bestPlan(comparison) ?? plans.at(0))
+      : (plans.find((row) => row.name === name || `${row.plan} on ${row.mesh}` === name) ??
+        plans.find((row) => row.plan === name));
+  if (found !== undefined) return found;
+  throw new ShardwrightError('E_USAGE', `--keep ${name ?? ''}: the comparison has no such plan`, {
+    hint: suggestion(name ?? '', [...new Set(plans.map(({ plan }) => plan))], 'plans'),
+  });
+}
+
+/** What of a row a plan of the whole graph does not state; undefined where it states all. */
+function noPlan({ plan, choice, layout }: ComparedPlan): string | undefined {
+  if (!choice) return `states cut apart from their parameters (${plan})`;
+  if (!isRecipeName(plan) && plan !== 'optimum') return `the parts of ${plan}`;
+  if (layout === undefined) return undefined;
+  if (layout.microbatches > 1) return `${layout.microbatches} microbatches`;
+  return layout.checkpoint === 'none' ? undefined : 'recomputed layers';
+}
+
+/** What `plan` is asked for the same. */
+function planOptions(
+  { plan, mesh, layout }: ComparedPlan,
+  { question, devices }: Comparison,
+  output: string,
+  options: CompareOptions,
+): PlanOptions {
+  const { cluster, seq, devices: _, risk: __, ...shared } = options;
+  const isOptimum = plan === 'optimum';
+  return {
+    ...shared,
+    cluster: cluster[0] ?? '',
+    mesh: mesh.split(' ')[0],
+    output,
+    devices,
+    pin: [],
+    cut: [],
+    inputs: 'free',
+    outputs: 'free',
+    objective: 'time',
+    solver: 'auto',
+    seed: 0,
+    uneven: 'allow',
+    sharing: true,
+    quiet: true,
+    recipes: !isOptimum,
+    ...(isOptimum ? {} : { recipe: plan }),
+    ...(layout === undefined ? { ignoreShardings: true } : {}),
+    ...(question === undefined
+      ? seq === undefined
+        ? {}
+        : { seq: seq[0] }
+      : { seq: question.sequence, batch: question.globalBatch }),
+    ...(question?.trainer === undefined ? {} : { for: question.trainer }),
+  };
+}

@@ -1,0 +1,74 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { describe, expect, it } from 'vitest';
+
+import type { Comparison } from '../../../../src/recipes/compare/comparison.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
+import { cli, fixture } from '../../support.ts';
+
+interface Written {
+  readonly stepSeconds?: number;
+  readonly step?: { readonly stepSeconds: number; readonly peakBytes: number };
+}
+const read = (folder: string, name: string): unknown =>
+  JSON.parse(readFileSync(join(folder, name), 'utf8'));
+
+describe('compare -o', () => {
+  it('keeps the row of a graph that --keep names as a plan folder, which verify runs', async () => {
+    const folder = join(temporaryFolder(), 'kept');
+    const asked = ['compare', fixture('mlp-loss'), '--devices', '4', '--cluster', 'dgx-h100'];
+    const { code, out, err } = await cli(
+      ...[...asked, '--plans', 'dp,fsdp', '--max-dims', '1', '--quiet', '--json'],
+      ...['-o', folder, '--keep', 'fsdp'],
+    );
+    expect(code, err).toBe(0);
+    const { plans } = JSON.parse(out) as Comparison;
+    const row = plans.find(({ plan }) => plan === 'fsdp');
+    expect(err).toContain(`kept fsdp on ${row?.mesh} in ${folder}: plan.json`);
+    const { step } = read(folder, 'plan.json') as Written;
+    expect(step?.stepSeconds).toBeCloseTo(row?.stepSeconds ?? 0, 9);
+    expect(read(folder, 'request.json')).toMatchObject({ recipe: 'fsdp' });
+    const verified = await cli('verify', folder, '--json');
+    expect(verified.code, verified.err).toBe(0);
+  });
+
+  it('keeps a layout of a model by name with the configuration of its trainer', async () => {
+    const folder = join(temporaryFolder(), 'kept');
+    const asked = ['compare', 'gpt2', '--devices', '4', '--cluster', 'dgx-h100', '--seq', '256'];
+    const compared = [...asked, '--plans', 'fsdp,zero1', '--quiet', '--json', '--threads', '1'];
+    const { code, out, err } = await cli(...compared, '-o', folder, '--keep', 'fsdp on dp=4');
+    expect(code, err).toBe(0);
+    const row = (JSON.parse(out) as Comparison).plans.find(({ plan }) => plan === 'fsdp');
+    const { step } = read(folder, 'plan.json') as Written;
+    expect(Math.abs((step?.stepSeconds ?? 0) / (row?.seconds ?? 1) - 1)).toBeLessThan(0.01);
+    expect(Math.abs((step?.peakBytes ?? 0) / (row?.peakBytes ?? 1) - 1)).toBeLessThan(0.01);
+    expect(readdirSync(folder)).toEqual(expect.arrayContaining(['megatron.args', 'layout.json']));
+    expect(read(folder, 'layout.json')).toMatchObject({ layout: { stated: row?.layout?.stated } });
+    // States apart from their parameters have a configuration, and no plan of the graph.
+    const other = join(temporaryFolder(), 'kept');
+    const zero = await cli(...compared, '-o', other, '--keep', 'zero1');
+    expect(zero.code, zero.err).toBe(0);
+    expect(readdirSync(other).sort()).toEqual(['layout.json', 'megatron.args']);
+    expect(zero.err).toContain('a plan of a graph has no states cut apart');
+  }, 60_000);
+
+  it.each([
+    [['--keep', 'fsdp'], /--keep fsdp needs a folder/],
+    [['-o', 'x', '--devices', '4,8'], /-o keeps a plan of one comparison/],
+  ])('%j is refused', async (flags, says) => {
+    const asked = ['compare', 'gpt2', '--devices', '4', '--cluster', 'dgx-h100', '--quiet'];
+    const { code, err } = await cli(...asked, ...flags);
+    expect([code, err]).toEqual([2, expect.stringMatching(says)]);
+  });
+
+  it('names the plans where none has the name', async () => {
+    const folder = join(temporaryFolder(), 'kept');
+    const asked = ['compare', fixture('mlp-loss'), '--devices', '4', '--cluster', 'dgx-h100'];
+    const { code, err } = await cli(
+      ...[...asked, '--plans', 'dp,fsdp', '--max-dims', '1', '--quiet'],
+      ...['-o', folder, '--keep', 'fspd'],
+    );
+    expect([code, err]).toEqual([2, expect.stringContaining("did you mean 'fsdp'")]);
+  });
+});
