@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 import { afterAll, describe, expect, test } from 'vitest';
 
@@ -120,12 +121,12 @@ async function check(name: string): Promise<unknown> {
   return checked(at);
 }
 
-/** What `check.py` of a folder says on two processes. */
-function checked(at: string): unknown {
+/** What `check.py` of a folder says on so many processes. */
+function checked(at: string, processes = 2): unknown {
   const run = ['-m', 'torch.distributed.run', '--log-dir', at, '--standalone'];
   const { stdout, stderr } = spawnSync(
     python,
-    [...run, '--nproc-per-node', '2', join(at, 'check.py')],
+    [...run, '--nproc-per-node', String(processes), join(at, 'check.py')],
     { encoding: 'utf8', env: { ...process.env, OMP_NUM_THREADS: '1' } },
   );
   const line = stdout.split('\n').find((row) => row.startsWith('{'));
@@ -177,3 +178,29 @@ test('gradients of a Llama whose heads do not divide are those of one process', 
   expect(answer).toMatchObject({ compared: 22, failed: [] });
   expect(answer.worst).toBeLessThan(1e-12);
 });
+
+test('a step of LoRA on a Llama with all weights cut over all devices is that of one process', async () => {
+  const at = join(folder, 'lora');
+  mkdirSync(at);
+  const graph = join(at, 'lora.fx.txt');
+  const captured = spawnSync(
+    python,
+    [fileURLToPath(new URL('samples/lora.py', import.meta.url)), graph],
+    {
+      encoding: 'utf8',
+      env: { ...process.env, PYTHONPATH: fileURLToPath(new URL('../../python', import.meta.url)) },
+    },
+  );
+  expect(captured.status, captured.stderr).toBe(0);
+  const weights = captured.stdout.trim().split('\n');
+  const pins = weights.flatMap((name) => ['--pin', `${name}=S(0)S(0)`]);
+  const options = ['--no-recipes', '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100'];
+  const plan = await cli('plan', graph, ...options, ...pins, '-o', at);
+  expect(plan.code, plan.err).toBe(0);
+  const written = await cli('export', at, '--target', 'torch', '--check', '-o', at);
+  expect(written.code, written.err).toBe(0);
+  const answer = checked(at, 4) as { compared: number; worst: number; failed: string[] };
+  // The loss, and the gradients of both factors of seven projections in two layers.
+  expect(answer).toMatchObject({ compared: 1 + 2 * 7 * 2, failed: [] });
+  expect(answer.worst).toBeLessThan(1e-12);
+}, 300_000);
