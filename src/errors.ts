@@ -21,6 +21,8 @@ export interface ErrorDetails {
   readonly node?: string;
   /** Module path (`layers.0.mlp`) or JSON path. */
   readonly path?: string;
+  /** The nearest known plan that would do. */
+  readonly nearest?: { readonly mesh: string; readonly recipe: string };
 }
 
 /** The one class of errors: a stable code, what is wrong, where, and the edit that fixes it. */

@@ -11,10 +11,14 @@ import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
 import { roleName } from '../graph/nodes.ts';
 import type { Graph } from '../graph/types.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
 import { decode } from '../plan/choice/decode.ts';
+import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
 import type { MadeAgain } from '../plan/questions/check-plan.ts';
+import type { StepFigures } from '../plan/record/types.ts';
 import { completeRequest } from '../plan/request/check-call.ts';
+import type { Deadline } from '../plan/request/deadline.ts';
 import type { GivenRequest, PlanRequest } from '../plan/request/request.ts';
 import {
   type Answer,
@@ -24,6 +28,7 @@ import {
   simulatedStep,
 } from '../recipes/answer.ts';
 import { simulatedSeconds } from '../recipes/compare/simulated.ts';
+import { recipeChoice } from '../recipes/recipe-choice.ts';
 import type { StepFacts } from '../step/facts.ts';
 import { stepOfPlan } from '../step/step-of-plan.ts';
 import { softwareWithGradients, type SweepQuestion } from '../sweep/model/question.ts';
@@ -172,3 +177,26 @@ export const stepAgain: NonNullable<MadeAgain['step']> = (prepared: Prepared, ch
   if (facts !== undefined) return stepOfPlan(prepared.model, choice, facts);
   return simulatedStep(plan, simulatedSeconds(prepared, choice, decode(prepared.model, choice)));
 };
+
+/**
+ * The step of a recipe's plan, for the trainer that the request names.
+ *
+ * @throws what `prepare` and `recipeChoice` throw
+ */
+export async function stepOfRecipe(
+  graph: Graph,
+  request: PlanRequest & { readonly recipe: string },
+  table: OperatorTable,
+  deadline: Deadline,
+): Promise<StepFigures> {
+  const prepared = prepare(graph, request, table, deadline);
+  const { choice, peakBytes } = await recipeChoice(prepared, request.recipe, deadline);
+  const facts = trainerFacts(request);
+  if (facts !== undefined) return stepOfPlan(prepared.model, choice, facts);
+  const decoded = decode(prepared.model, choice);
+  return {
+    trainer: EXPORTED,
+    stepSeconds: simulatedSeconds(prepared, choice, decoded),
+    peakBytes,
+  };
+}

@@ -150,7 +150,7 @@ function unpacked(path: string): string {
 }
 
 /** A plan with its program and its request. */
-type WholePlan = PlanFolder & Required<Pick<PlanFolder, 'program' | 'graph' | 'request'>>;
+export type WholePlan = PlanFolder & Required<Pick<PlanFolder, 'program' | 'graph' | 'request'>>;
 
 /**
  * The same, for what needs the graph and the request of the plan. @throws E_PLAN where one is

@@ -25,8 +25,10 @@ export function refuseUnsafe(source: ExportSource, roles: PlanRoles, trainer: st
   const fail = (what: string): ShardwrightError =>
     new ShardwrightError('E_EXPORT_LOSS', `${trainer} would not run this plan: ${what}`, {
       hint:
-        'no flag writes it. The nearest plan that can be written: shardwright plan MODEL ' +
-        `${nearest} --cluster ${plan.cluster} -o plan; or export with --target torch.`,
+        'no flag writes it. The nearest plan that can be written: shardwright plan MODEL --mesh ' +
+        `${nearest.mesh} --recipe ${nearest.recipe} --cluster ${plan.cluster} -o plan; or ` +
+        'export with --target torch.',
+      nearest,
     });
   const isWhole = (m: number): boolean => weights.every(({ used }) => used[m] < 0);
   const idle = weights.length === 0 ? undefined : tensor.find(isWhole);
@@ -47,12 +49,16 @@ export function refuseUnsafe(source: ExportSource, roles: PlanRoles, trainer: st
  * The nearest known plan of as many devices: tensor parallelism over so many of them, which all
  * heads divide over, and data ranks for the rest.
  */
-function nearestPlan({ mesh }: ExportSource, { roles }: PlanRoles, tensor: number): string {
+function nearestPlan(
+  { mesh }: ExportSource,
+  { roles }: PlanRoles,
+  tensor: number,
+): { readonly mesh: string; readonly recipe: string } {
   const ranks = mesh.size / tensor;
   const data = roles.includes('fsdp') ? 'fsdp' : 'dp';
-  if (tensor === 1) return `--mesh dp=${ranks} --recipe ${data}`;
-  if (ranks === 1) return `--mesh tp=${tensor} --recipe tp`;
-  return `--mesh dp=${ranks},tp=${tensor} --recipe ${data}+tp`;
+  if (tensor === 1) return { mesh: `dp=${ranks}`, recipe: data };
+  if (ranks === 1) return { mesh: `tp=${tensor}`, recipe: 'tp' };
+  return { mesh: `dp=${ranks},tp=${tensor}`, recipe: `${data}+tp` };
 }
 
 /** The largest number that divides all of these that are known. */

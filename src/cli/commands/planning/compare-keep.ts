@@ -3,6 +3,7 @@
  * writes it, with the configuration of its trainer.
  */
 import { ShardwrightError, suggestion } from '../../../errors.ts';
+import { itemAt } from '../../../item-at.ts';
 import { bestPlan } from '../../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../../recipes/compare/comparison.ts';
 import { isRecipeName } from '../../../recipes/registry.ts';
@@ -94,7 +95,7 @@ function planOptions(
   return {
     ...shared,
     cluster: cluster[0] ?? '',
-    mesh: mesh.split(' ')[0],
+    mesh: itemAt(mesh.split(' '), 0),
     output,
     devices,
     pin: [],

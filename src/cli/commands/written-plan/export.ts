@@ -5,12 +5,16 @@
 import { dirname, join } from 'node:path';
 
 import { type ExportFile, exportSource } from '../../../backend/target.ts';
-import { ShardwrightError } from '../../../errors.ts';
+import { type ErrorDetails, ShardwrightError } from '../../../errors.ts';
 import { exportFiles } from '../../../export/export.ts';
 import { EXPORT_TARGETS, exportTarget } from '../../../export/targets.ts';
+import { stepOfRecipe } from '../../../fidelity/trainer-step.ts';
 import { itemAt } from '../../../item-at.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import { Deadline } from '../../../plan/request/deadline.ts';
+import { bytesText, secondsText } from '../../../units.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
-import { checked, wholePlan } from '../../input/plan-folder.ts';
+import { checked, type WholePlan, wholePlan } from '../../input/plan-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { tryFolder, writeFolder } from '../../output/write-file.ts';
 import { missingError } from '../flags/usage-errors.ts';
@@ -34,11 +38,13 @@ export async function exportCommand(
     files,
     losses,
     notes = [],
-  } = exportFiles(exportSource(folder, table), target, {
-    allowLossy: options.allowLossy === true,
-    check: options.check === true,
-    ...orderOf(options),
-  });
+  } = await written(folder, path, table, () =>
+    exportFiles(exportSource(folder, table), target, {
+      allowLossy: options.allowLossy === true,
+      check: options.check === true,
+      ...orderOf(options),
+    }),
+  );
   for (const { item, planned, instead } of losses)
     io.stderr(`lost: ${item}: planned ${planned}; ${instead}\n`);
   for (const note of notes) io.stderr(`note  ${note}\n`);
@@ -65,6 +71,53 @@ export async function exportCommand(
       },
     );
   return EXIT.ok;
+}
+
+/** Seconds that the price of a plan in place of a refused one may take. */
+const PRICING_SECONDS = 60;
+
+/** The files, or the refusal with the price of the plan that can be written and its command. */
+async function written<Files>(
+  folder: WholePlan,
+  path: string,
+  table: OperatorTable,
+  write: () => Files,
+): Promise<Files> {
+  try {
+    return write();
+  } catch (error) {
+    if (!(error instanceof ShardwrightError) || error.details.nearest === undefined) throw error;
+    const hint = await pricedHint(error.details.nearest, folder, path, table);
+    throw new ShardwrightError(error.code, error.message, { ...error.details, hint });
+  }
+}
+
+/** The nearest plan that can be written, with its price, or why it is no plan of this program. */
+async function pricedHint(
+  { mesh, recipe }: NonNullable<ErrorDetails['nearest']>,
+  { plan, program }: WholePlan,
+  path: string,
+  table: OperatorTable,
+): Promise<string> {
+  const asked = { ...plan.request, mesh, recipe, pins: [] };
+  try {
+    const step = await stepOfRecipe(program, asked, table, new Deadline(PRICING_SECONDS));
+    const graph = join(path.endsWith('.json') ? dirname(path) : path, 'graph.swg');
+    const { trainer } = plan.request;
+    const asks = trainer === undefined ? '' : ` --for ${trainer}`;
+    return (
+      'no flag writes it. The nearest plan that can be written takes ' +
+      `${secondsText(step.stepSeconds)} a step and ${bytesText(step.peakBytes)}: shardwright ` +
+      `plan ${graph} --mesh ${mesh} --recipe ${recipe} --cluster ${plan.cluster}${asks} ` +
+      '-o plan; or export with --target torch.'
+    );
+  } catch (error) {
+    if (!(error instanceof ShardwrightError)) throw error;
+    return (
+      `no flag writes it. The nearest known plan is ${recipe} on ${mesh}, of which there is none ` +
+      `here (${error.message}); export with --target torch.`
+    );
+  }
 }
 
 /** Files of each sub-folder together. */
