@@ -114,7 +114,7 @@ function planOptions(
     ...(question === undefined
       ? seq === undefined
         ? {}
-        : { seq: seq[0] }
+        : { seq: itemAt(seq, 0) }
       : { seq: question.sequence, batch: question.globalBatch }),
     ...(question?.trainer === undefined ? {} : { for: question.trainer }),
   };
