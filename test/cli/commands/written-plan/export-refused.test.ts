@@ -1,0 +1,52 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterAll, describe, expect, it } from 'vitest';
+
+import { cli, fixture } from '../../support.ts';
+
+/** Llama with four heads, a batch of two. */
+const GRAPH = fixture('llama-tiny');
+const folder = mkdtempSync(join(tmpdir(), 'shardwright-export-refused-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+async function planned(name: string, ...args: readonly string[]): Promise<string> {
+  const path = join(folder, name);
+  const asked = ['--cluster', 'dgx-h100', '--objective', 'serial', '--quiet', '-o', path];
+  const run = await cli('plan', ...args, ...asked);
+  expect([run.code === 0 || run.code === 4, run.err]).toEqual([true, '']);
+  return path;
+}
+
+/** The command that a hint names. */
+function commandOf(hint: string): readonly string[] {
+  const [, command] = /: shardwright (plan .*) -o plan; or export/.exec(hint) ?? [];
+  return command?.split(' ') ?? [];
+}
+
+describe('an export that no trainer runs', () => {
+  it('names the nearest plan that can be written, its step and the command that makes it', async () => {
+    const path = await planned('four', GRAPH, '--mesh', 'tp=4', '--recipe', 'tp');
+    const refused = await cli('export', path, '--target', 'megatron', '-o', join(path, 'launch'));
+    expect(refused.code).toBe(2);
+    expect(refused.err).toContain('key and value heads do not divide over tensor parallelism of 4');
+    const [, step, memory] = /written takes (.+) a step and (.+?): /.exec(refused.err) ?? [];
+    const [command, ...args] = commandOf(refused.err);
+    const near = join(folder, 'near');
+    const run = await cli(command ?? '', ...args, '--objective', 'serial', '--quiet', '-o', near);
+    expect(run.out).toContain(`step time  ${step} `);
+    expect(run.out).toContain(`memory     ${memory} of `);
+    const launch = join(folder, 'launch');
+    const written = await cli('export', near, '--target', 'megatron', '-o', launch);
+    expect([written.code, written.err]).toEqual([0, expect.not.stringContaining('lost')]);
+  });
+
+  it('says why where the nearest known plan is none of this program', async () => {
+    const path = await planned('eight', GRAPH, '--mesh', 'tp=8', '--recipe', 'tp');
+    const refused = await cli('export', path, '--target', 'megatron', '-o', join(path, 'launch'));
+    expect(refused.code).toBe(2);
+    expect(refused.err).toContain('the batch of 2 (input primals_24) cannot be cut 4 ways');
+    expect(refused.err).toContain('export with --target torch');
+  });
+});
