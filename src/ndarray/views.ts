@@ -34,9 +34,20 @@ export function liesIn({ shape, strides, size }: NDArray, order: readonly number
   return steps.every((step, i) => i === 0 || step <= steps[i - 1]);
 }
 
-/** Dims from the slowest to the fastest in memory. */
-export function memoryOrder({ shape, strides }: NDArray): number[] {
-  return shape.map((_, d) => d).sort((a, b) => strides[b] - strides[a] || a - b);
+/**
+ * The dims from the slowest to the fastest in memory. A dim that repeats its elements (stride 0)
+ * comes before the next one that does not: a copy has it there.
+ */
+export function memoryOrder(strides: readonly number[]): number[] {
+  const dims = strides.map((_, dim) => dim);
+  const order = dims
+    .filter((dim) => strides[dim] !== 0)
+    .sort((a, b) => strides[b] - strides[a] || a - b);
+  for (const dim of dims.filter((d) => strides[d] === 0).reverse()) {
+    const next = order.indexOf(dim + 1);
+    order.splice(next < 0 ? order.length : next, 0, dim);
+  }
+  return order;
 }
 
 /** The same elements with the dims in this order in memory: a copy where they do not lie so. */

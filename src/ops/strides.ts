@@ -15,6 +15,7 @@ import {
   isRef,
   tensorType,
 } from '../graph/value.ts';
+import { memoryOrder } from '../ndarray/views.ts';
 
 /** A call, as far as it decides where its results lie. */
 type CallToLay = Pick<Node, 'target' | 'args' | 'kwargs'>;
@@ -43,20 +44,10 @@ export function withStrides(call: CallToLay, type: ValueType, typeOf: TypeOf): V
   return type.kind === 'tuple' ? { kind: 'tuple', items: type.items.map(set) } : set(type, 0);
 }
 
-/**
- * The dims of a tensor from the slowest to the fastest in memory. A dim that repeats its elements
- * (stride 0) comes before the next one that does not: a copy has it there.
- */
+/** The dims of a tensor from the slowest to the fastest in memory. */
 export function dimOrder({ shape, stride }: TensorType): readonly number[] {
-  const dims = rowMajor(shape.length).reverse();
   const steps = stride === undefined ? undefined : numbers(stride);
-  if (steps === undefined) return dims;
-  const order = dims.filter((d) => steps[d] !== 0).sort((a, b) => steps[b] - steps[a] || a - b);
-  for (const d of dims.filter((dim) => steps[dim] === 0).reverse()) {
-    const next = order.indexOf(d + 1);
-    order.splice(next < 0 ? order.length : next, 0, d);
-  }
-  return order;
+  return steps === undefined ? rowMajor(shape.length).reverse() : memoryOrder(steps);
 }
 
 /**

@@ -183,7 +183,8 @@ class Devices {
     return byRank.map((value, rank) => {
       if (!(value instanceof NDArray)) return value;
       const operand = isPointwise && isRef(first) ? this.value(first.name, rank) : undefined;
-      const order = stated ?? (operand instanceof NDArray ? memoryOrder(operand) : undefined);
+      const order =
+        stated ?? (operand instanceof NDArray ? memoryOrder(operand.strides) : undefined);
       return order?.length === value.rank
         ? byParts([value], ([part]) => laidIn(part, order))
         : value;
