@@ -216,6 +216,8 @@ describe.skipIf(browser === undefined)(
         '128',
         '--plans',
         'pp+fsdp+tp+sp,pp+hsdp,hsdp+tp,fsdp',
+        '--for',
+        'shardwright',
         '--threads',
         '1',
         '--quiet',
