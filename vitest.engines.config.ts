@@ -1,8 +1,22 @@
 import { fileURLToPath } from 'node:url';
 
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 const src = fileURLToPath(new URL('./src/', import.meta.url));
+
+/** Files that take minutes, the longest first: begun last, one would run alone on two cores. */
+const LONG = ['python-package', 'running', 'train-llama', 'jax-export'];
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const place = ({ moduleId }: TestSpecification): number => {
+      const found = LONG.findIndex((name) => moduleId.endsWith(`/${name}.test.ts`));
+      return found < 0 ? LONG.length : found;
+    };
+    return (await super.sort(files)).sort((a, b) => place(a) - place(b));
+  }
+}
 
 /**
  * The checks against real PyTorch: `npm run test:engines`, which finds or installs the Python that
@@ -21,6 +35,7 @@ export default defineConfig({
     hookTimeout: 170_000,
     pool: 'threads',
     maxWorkers: 2,
+    sequence: { sequencer: LongestFirst },
     reporters: ['default', './test/support/plain-line-reporter.ts'],
   },
 });
