@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+import shardwright
 
 
 class Mlp(nn.Module):
@@ -51,3 +55,12 @@ def encoder() -> tuple[nn.TransformerEncoder, torch.Tensor, torch.Tensor]:
     layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True)
     model = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False).double()
     return model, torch.randn(4, 8, 16, dtype=torch.float64), torch.randn(4, 8, 16, dtype=torch.float64)
+
+
+def refused(call: Any) -> str:
+    """The message of a refusal."""
+    try:
+        call()
+    except shardwright.ShardwrightError as error:
+        return str(error)
+    return "nothing was refused"

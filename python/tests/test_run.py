@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from models import Dropping, Mlp, Views, loss_of, mlp
+from models import Dropping, Mlp, Views, loss_of, mlp, refused
 from plans import PLANS
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -114,14 +114,6 @@ def inputs(facts: dict[str, Any]) -> None:
     facts["sharded inputs"] = same(loss.detach(), loss_of(reference, x, y).detach())
     with torch.no_grad():
         facts["no_grad"] = same(whole(module(x, y)), loss_of(reference, x, y).detach())
-
-
-def refused(call: Any) -> str:
-    try:
-        call()
-    except shardwright.ShardwrightError as error:
-        return str(error)
-    return "nothing was refused"
 
 
 def refusals(facts: dict[str, Any]) -> None:

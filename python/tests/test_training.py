@@ -16,6 +16,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from models import refused
 from torch import nn
 from torch.nn import functional as F
 
@@ -208,14 +209,6 @@ def initialised(facts: dict[str, Any], bench: Bench) -> None:
             model.fc.weight[3:5] = 1.0
     facts["initialised by whole_weights"] = agree(*bench.both)
     facts["trained after"] = bench.step()
-
-
-def refused(call: Any) -> str:
-    try:
-        call()
-    except shardwright.ShardwrightError as error:
-        return str(error)
-    return "nothing was refused"
 
 
 def loaded(facts: dict[str, Any], bench: Bench, place: str, rank: int) -> None:
