@@ -8,7 +8,7 @@ import { bestPlan } from '../../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../../recipes/compare/comparison.ts';
 import { isRecipeName } from '../../../recipes/registry.ts';
 import { launchFiles } from '../../../trainers/launch-files.ts';
-import type { CliIo } from '../../output/io.ts';
+import { type CliIo, EXIT } from '../../output/io.ts';
 import { writeFolder } from '../../output/write-file.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import type { CompareOptions, PlanOptions } from './flags.ts';
@@ -47,7 +47,11 @@ export async function keepRow(
     });
   if (lacks === undefined) {
     const asked = planOptions(row, comparison, folder, { ...options, cluster: [cluster] });
-    await planCommand(model, asked, { ...io, stdout: () => undefined }, control);
+    const code = await planCommand(model, asked, { ...io, stdout: () => undefined }, control);
+    if (code !== EXIT.ok && code !== EXIT.gap)
+      throw new ShardwrightError('E_PLAN', `--keep ${row.name}: plan found none (exit ${code})`, {
+        hint: 'the whole program may not fit where its priced layers do; keep another row.',
+      });
   }
   const layout = `${JSON.stringify({ ...row, question: comparison.question }, null, 2)}\n`;
   const written = [
