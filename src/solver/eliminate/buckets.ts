@@ -110,9 +110,9 @@ export class Eliminator {
     this.outcomes.set(limits.slack, outcomes);
     for (let v = 0; v < net.count; v++) {
       if (net.gone[v] === 1 || limits.keep?.[v] === 1) continue;
-      const p = this.prepare(net, v);
+      const p = this.candidate(net, v, limits);
       prepared[v] = p;
-      if (admissible(net, p, limits)) heap.push(v, p.scoped.cells, p.scoped.work);
+      if (p !== undefined) heap.push(v, p.scoped.cells, p.scoped.work);
     }
     for (;;) {
       const v = heap.pop();
@@ -135,10 +135,10 @@ export class Eliminator {
       if (!this.remove(net, v, p, outcome)) return 'infeasible';
       for (const u of p.neighbours) {
         if (limits.keep?.[u] === 1) continue;
-        const q = this.prepare(net, u);
+        const q = this.candidate(net, u, limits);
         prepared[u] = q;
-        if (admissible(net, q, limits)) heap.push(u, q.scoped.cells, q.scoped.work);
-        else heap.remove(u);
+        if (q === undefined) heap.remove(u);
+        else heap.push(u, q.scoped.cells, q.scoped.work);
       }
     }
     return net.gone.includes(0) ? 'too-large' : 'done';
@@ -187,6 +187,15 @@ export class Eliminator {
     }
     net.addFactor({ vars: p.neighbours, maps: outcome.maps, table });
     return true;
+  }
+
+  /** The bucket of a variable; undefined where the limits forbid its elimination. */
+  private candidate(net: Network, v: number, limits: EliminationLimits): Prepared | undefined {
+    // A value that thousands of others read is a neighbour of each: its bucket is not read again
+    // whenever one of them goes.
+    if (hasMoreNeighbours(net, v, limits.arity)) return undefined;
+    const p = this.prepare(net, v);
+    return admissible(net, p, limits) ? p : undefined;
   }
 
   /** Canonical view of a variable's bucket: sorted factors, local numbering, content and score. */
@@ -319,6 +328,17 @@ function admissible(net: Network, p: Prepared, limits: EliminationLimits): boole
     factors.length === neighbours.length &&
     (neighbours.length < 2 || !joined(net, neighbours[0], neighbours[1]))
   );
+}
+
+/** Tells whether a variable shares factors with more than so many others. */
+function hasMoreNeighbours(net: Network, v: number, most: number): boolean {
+  if (net.incident[v].length <= most) return false;
+  const seen = new Set<number>();
+  for (const id of net.incident[v]) {
+    for (const u of net.factors[id]?.vars ?? []) if (u !== v) seen.add(u);
+    if (seen.size > most) return true;
+  }
+  return false;
 }
 
 function joined(net: Network, a: number, b: number): boolean {

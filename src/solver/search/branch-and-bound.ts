@@ -108,7 +108,13 @@ export class Search {
       net: found?.net ?? net,
       ...REDUCED(found !== undefined),
     });
-    const reduced = this.step('presolve', net, () => presolved.reduced(net, this.workspace), state);
+    const { stopped } = this.host;
+    const reduced = this.step(
+      'presolve',
+      net,
+      () => presolved.reduced(net, this.workspace, stopped),
+      state,
+    );
     if (reduced === undefined) return Infinity;
     this.proof = { log: reduced.net.log, rows: true };
     return Math.max(relaxed, this.solveRows(reduced));
@@ -156,7 +162,7 @@ export class Search {
 
   /** Reduction and easy eliminations; false when nothing is left. */
   private prepare(net: Network): boolean {
-    return this.step('presolve', net, () => presolve(net, this.workspace), REDUCED);
+    return this.step('presolve', net, () => presolve(net, this.workspace, this.host.stopped), REDUCED);
   }
 
   private proposeAt(net: Network, at: Int32Array): void {

@@ -75,17 +75,21 @@ export function withBounds(net: Network, rows: readonly NetworkRow[]): Network {
   return copy;
 }
 
-/** Reduction and easy eliminations, in place; false when no choice is left. */
+/**
+ * Reduction and easy eliminations, in place; false when no choice is left. A clock that says stop
+ * ends it between two eliminations: the network is exact, and larger than it could be.
+ */
 export function presolve(
   net: Network,
   { reducer, eliminator }: Pick<Workspace, 'reducer' | 'eliminator'>,
+  stopped: () => boolean,
 ): boolean {
-  if (!reducer.reduce(net)) return false;
-  const limits =
-    net.rows.length === 0 ? ELIMINATION.easy : { ...ELIMINATION.easy, keep: rowVariables(net) };
+  if (!reducer.reduce(net, false, stopped)) return false;
+  const keep = net.rows.length === 0 ? {} : { keep: rowVariables(net) };
   net.log.push(STEP.whole);
-  if (eliminator.run(net, limits) === 'infeasible') return false;
-  return reducer.reduce(net);
+  const status = eliminator.run(net, { ...ELIMINATION.easy, ...keep, stop: stopped });
+  if (status === 'infeasible') return false;
+  return status === 'stopped' || reducer.reduce(net, false, stopped);
 }
 
 /** Reduced networks of one problem by what its rows hold. */
@@ -94,18 +98,20 @@ export class PresolveMemo {
 
   /**
    * @param net the problem's network with rows; used up where it is the first with them
+   * @param stopped a presolve that this cuts short is not kept
    * @returns undefined when presolve has left no choice: `net` holds the proof
    */
   reduced(
     net: Network,
     workspace: Pick<Workspace, 'reducer' | 'eliminator'>,
+    stopped: () => boolean,
   ): ReducedNetwork | undefined {
     const key = net.rows.map(({ amounts }) => amounts.join()).join(';');
     const known = this.known.get(key);
     if (known !== undefined) return known.under(net.rows);
-    if (!presolve(net, workspace)) return undefined;
+    if (!presolve(net, workspace, stopped)) return undefined;
     const reduced = new ReducedNetwork(net);
-    this.known.set(key, reduced);
+    if (!stopped()) this.known.set(key, reduced);
     return reduced;
   }
 }

@@ -179,7 +179,8 @@ function ascendReduced(
   const { reducer, eliminator } = workspace;
   reducer.sumParallel(work);
   work.series = [];
-  if (eliminator.run(work, SERIES) === 'infeasible') return undefined;
+  const status = eliminator.run(work, { ...SERIES, stop: stopped });
+  if (status === 'infeasible' || status === 'stopped') return undefined;
   const messages = new Trws(work);
   let best: Int32Array | undefined;
   let least = Infinity;

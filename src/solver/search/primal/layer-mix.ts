@@ -102,8 +102,9 @@ function cheapestAcross(
   addPrices(core, [price]);
   dropRows(core);
   const { reducer, eliminator } = workspace;
-  if (!reducer.reduce(core) || eliminator.run(core, ELIMINATION.easy) === 'infeasible')
-    return undefined;
+  if (!reducer.reduce(core, false, stopped)) return undefined;
+  const status = eliminator.run(core, { ...ELIMINATION.easy, stop: stopped });
+  if (status === 'infeasible' || status === 'stopped') return undefined;
   const messages = new Trws(core);
   let best: Int32Array | undefined;
   let least = Infinity;
