@@ -175,8 +175,11 @@ export function planJsonSchema(): object {
   return { title: `Shardwright plan, version ${PLAN_VERSION}`, ...z.toJSONSchema(planSchema) };
 }
 
-/** Largest plan file that is read, in characters. */
-const MAX_PLAN_LENGTH = 256 * 2 ** 20;
+/**
+ * Largest plan file that is read, in characters: about the longest string of V8. The plan of a
+ * chain of a million calls has 295 million.
+ */
+const MAX_PLAN_LENGTH = 500 * 2 ** 20;
 
 /**
  * Reads a plan from its JSON text.

@@ -162,7 +162,12 @@ export class Search {
 
   /** Reduction and easy eliminations; false when nothing is left. */
   private prepare(net: Network): boolean {
-    return this.step('presolve', net, () => presolve(net, this.workspace, this.host.stopped), REDUCED);
+    return this.step(
+      'presolve',
+      net,
+      () => presolve(net, this.workspace, this.host.stopped),
+      REDUCED,
+    );
   }
 
   private proposeAt(net: Network, at: Int32Array): void {
