@@ -308,6 +308,20 @@ describe('the order of the simulated step', () => {
   });
 });
 
+test.each(['looped', 'iterated'])(
+  'what %s starts from is read before it is dropped, and by its loop alone',
+  async (name) => {
+    const graph = TRACED[name]();
+    const asked = { ...DEFAULT_REQUEST, mesh: 'dp=2,tp=2', cluster: PAPER };
+    const planned = await shard(graph, asked, { table });
+    if (planned.status !== 'planned') throw new Error('there is no plan');
+    const source = exportSource({ plan: planned.plan, program: graph }, table);
+    const program = exportFiles(source, 'torch').files.find((f) => f.name === 'program.py')!.text;
+    expect(program).toMatch(/^ {4}first_\w+ = \[.*\]; del \w/m);
+    expect(unbound(program, 'forward')).toEqual([]);
+  },
+);
+
 test('the helpers of a program are the functions of the Python file that holds them', () => {
   const text = readFileSync(new URL('../../data/export/torch-helpers.py', import.meta.url), 'utf8');
   expect([...text.matchAll(/^def (\w+)/gm)].map(([, name]) => name)).toEqual(HELPERS);

@@ -94,6 +94,13 @@ describe('the report of a 2-layer Llama plan', () => {
       if (node.target === 'aten.mm.default') expect(page).toContain(node.outputs[0]);
   });
 
+  it('joins notes by dots only where there are two of them', () => {
+    const texts = [...html.replace(/<script[^]*?<\/script>/g, '').matchAll(/>([^<>]+)</g)];
+    const notes = texts.map(([, text]) => text.trim()).filter((text) => text.includes('·'));
+    expect(notes.some((note) => /^\d[^·]* · /.test(note))).toBe(true);
+    expect(notes.filter((note) => /^·|·$|· *·/.test(note))).toEqual([]);
+  });
+
   it('has light and dark, a switch, a print style, drawings with titles, and headings in order', () => {
     expect(html).toContain('@media (prefers-color-scheme:dark)');
     expect(html).toContain('data-theme=dark');

@@ -273,6 +273,19 @@ describe('what else programs do', () => {
     expect(all([X], 'Z = bx,cy->bcxy (X, X)')).toEqual(['all_gather X before Z']);
   });
 
+  it('what a named step made stays where it was gathered to', () => {
+    const result = mlp(WHOLE, 'x y -> x y*', 'y z -> y z*', [
+      'Y = bx,xy->by',
+      'H = relu (Y)',
+      'Z = by,yz->bz (H, W2)',
+      'V = by,yz->bz (H, W2)',
+    ]);
+    expect(course(result, 'H')).toBe('S(1)>R');
+    expect(result.collectives.map((c) => `${c.kind} ${c.tensor} before ${c.before}`)).toEqual([
+      'all_gather H before Z',
+    ]);
+  });
+
   it('a pending sum that the next product wants cut is reduce-scattered', () => {
     const result = mlp('b x -> b x*', 'x y -> x* y', 'y z -> y* z', [
       'Y = bx,xy->by',
