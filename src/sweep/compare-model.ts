@@ -97,7 +97,8 @@ export async function compareModel(
       ...defined({ onPlan: options.onPlan, slice, exhaustive: options.exhaustive, onProgress }),
     });
     const isFree = trainerLimits(question) === undefined;
-    const result = wants.optimum && isFree ? await withOptima(found, pool, onProgress) : found;
+    const result =
+      wants.optimum && isFree ? await withOptima(question, found, pool, table, onProgress) : found;
     return await concluded(question, config, result, { ...options, deadline });
   } finally {
     await pool.close();

@@ -1,9 +1,12 @@
 /** Takes the best plans of a sweep and gives the unrestricted optimum on the same model dims. */
 
 import { meshSize } from '../mesh/devices/mesh.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
+import { DEFAULT_RISK } from '../recipes/compare/best-plan.ts';
 import { planName } from '../step/layout.ts';
-import { coreRequest } from './model/types.ts';
-import { type CoreCost, coreKey, type CoreRequest } from './model/types.ts';
+import type { SweepQuestion } from './model/question.ts';
+import { type CoreCost, coreKey, type CoreRequest, coreRequest } from './model/types.ts';
+import { repriced } from './repriced.ts';
 import type { LayoutRow } from './step/layouts.ts';
 import { better, order, type PricedRow, RowPricer } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
@@ -23,11 +26,20 @@ const ROWS = 64;
  * of the same program: the optimum then has them, and is never more expensive than a recipe on it.
  */
 export async function withOptima(
+  question: SweepQuestion,
   result: SweepResult,
   pool: SweepPool,
+  table: OperatorTable,
   onProgress?: (line: string) => void,
 ): Promise<SweepResult> {
-  const list = freePrograms(result.priced);
+  // Who takes a higher risk than usual is never worse off: the programs that are best at the usual
+  // one are set free too.
+  const rows = result.priced.map(({ row }) => row);
+  const usual =
+    (question.risk ?? DEFAULT_RISK) < DEFAULT_RISK
+      ? [await repriced({ ...question, risk: DEFAULT_RISK }, result, rows, table, false)]
+      : [];
+  const list = freePrograms([...usual, result.priced]);
   if (list.length === 0) return result;
   onProgress?.(`solving the optimum of ${list.length} programs`);
   const answers = await pool.run(list.map(({ request }) => ({ kind: 'core', request })));
@@ -56,33 +68,48 @@ interface FreeProgram {
   readonly rows: LayoutRow[];
 }
 
-/** The programs of the best plans, with the data ranks of the best plan of each. */
-function freePrograms(priced: readonly PricedRow[]): readonly FreeProgram[] {
+/**
+ * The programs of the best plans of each ranking, with the data ranks of the best plan of the first
+ * ranking that wants them.
+ */
+function freePrograms(rankings: readonly (readonly PricedRow[])[]): readonly FreeProgram[] {
   const wanted = new Map<string, FreeProgram>();
   const seen = new Set<string>();
-  for (const { row, tuning, figures } of priced.slice(0, ROWS)) {
-    const { sizes } = row;
-    if (sizes.cp * sizes.tp === 1) continue;
-    // Free placements gather keys and values; a ring is no placement.
-    const context = row.kind.context === 'ring' ? 'cp' : row.kind.context;
-    const kind = { ...row.kind, context, free: true };
-    const free: LayoutRow = { ...row, kind, name: planName(sizes, kind) };
-    const request = coreRequest(sizes, kind, tuning.microbatch);
-    // Two sequence dims of one size are one question: the axis is only named otherwise.
-    const key = coreKey(request).replace('sp=', 'cp=');
-    const id = `${key} ${row.mesh.replace('sp=', 'cp=')} ${row.kind.mode}`;
-    if (seen.has(id) || (!wanted.has(key) && wanted.size === PROGRAMS)) continue;
-    seen.add(id);
-    const known = wanted.get(key);
-    // The placements are chosen for the data ranks of the best plan that wants them; other plans
-    // then have them too.
-    const { once } = tuning;
-    const { microbatches, place } = figures;
-    const data = { sizes, mode: kind.mode, context, once, microbatches, visible: place.visible };
-    if (known === undefined) wanted.set(key, { request: { ...request, data }, rows: [free] });
-    else known.rows.push({ ...free, kind: { ...kind, context: known.rows[0].kind.context } });
+  for (const priced of rankings) {
+    const keys = new Set<string>();
+    for (const one of priced.slice(0, ROWS)) {
+      const { sizes } = one.row;
+      if (sizes.cp * sizes.tp === 1) continue;
+      // Free placements gather keys and values; a ring is no placement.
+      const context = one.row.kind.context === 'ring' ? 'cp' : one.row.kind.context;
+      const kind = { ...one.row.kind, context, free: true };
+      const request = coreRequest(sizes, kind, one.tuning.microbatch);
+      // Two sequence dims of one size are one question: the axis is only named otherwise.
+      const key = coreKey(request).replace('sp=', 'cp=');
+      if (!keys.has(key) && keys.size === PROGRAMS) continue;
+      keys.add(key);
+      const id = `${key} ${one.row.mesh.replace('sp=', 'cp=')} ${kind.mode}`;
+      if (seen.has(id)) continue;
+      seen.add(id);
+      const free: LayoutRow = { ...one.row, kind, name: planName(sizes, kind) };
+      const known = wanted.get(key);
+      if (known === undefined)
+        wanted.set(key, { request: { ...request, data: dataOf(one, kind) }, rows: [free] });
+      else known.rows.push({ ...free, kind: { ...kind, context: known.rows[0].kind.context } });
+    }
   }
   return [...wanted.values()];
+}
+
+/**
+ * What the data ranks of a plan add to the costs of a program: the placements are chosen for them,
+ * and other plans that want the program then have them too.
+ */
+function dataOf(
+  { row: { sizes }, tuning: { once }, figures: { microbatches, place } }: PricedRow,
+  { mode, context }: LayoutRow['kind'],
+): NonNullable<CoreRequest['data']> {
+  return { sizes, mode, context, once, microbatches, visible: place.visible };
 }
 
 /**

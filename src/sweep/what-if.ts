@@ -2,24 +2,18 @@
 
 import { fitProbability } from '../cost/error-bands.ts';
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
-import { meshSize } from '../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { RiskierPlan, WhatIf } from '../recipes/compare/comparison.ts';
 import { recomputeText } from '../recipes/recompute-text.ts';
 import { countedText } from '../units.ts';
 import type { SweepQuestion } from './model/question.ts';
-import { trainerLimits } from './model/trainer-limits.ts';
-import { coreRequest } from './model/types.ts';
-import { type CoreCost, coreKey } from './model/types.ts';
-import { CoreSolver } from './rank/rank-price.ts';
-import { Composer } from './step/compose.ts';
+import { repriced } from './repriced.ts';
 import { clusterWith, clusterWithMemory } from './step/faster-links.ts';
 import type { LayoutRow } from './step/layouts.ts';
-import { order, type PricedRow, RowPricer } from './step/row-pricer.ts';
+import type { PricedRow } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
 
-const MICROBATCHES = [1, 2, 4] as const;
 /** Plans nearest to the best that are priced again. */
 const RUNNERS_UP = 48;
 
@@ -150,40 +144,4 @@ function settingsText({ tuning, figures }: PricedRow): string {
  */
 function recipeRow({ row, like }: PricedRow): LayoutRow {
   return like ?? row;
-}
-
-/**
- * Prices rows for another question. Programs of data ranks inside a host do not see the links
- * between hosts.
- */
-async function repriced(
-  question: SweepQuestion,
-  result: SweepResult,
-  rows: readonly LayoutRow[],
-  table: OperatorTable,
-  fresh: boolean,
-): Promise<PricedRow[]> {
-  const composer = new Composer(question, result.kinds);
-  const pricer = new RowPricer(composer, result.kinds, trainerLimits(question));
-  const solver = new CoreSolver(question, table, result.kinds);
-  const cores = new Map<string, CoreCost>();
-  for (const row of rows)
-    for (const microbatch of MICROBATCHES) {
-      if (composer.microbatches(row.sizes, microbatch) === 0) continue;
-      const request = coreRequest(row.sizes, row.kind, microbatch);
-      const key = coreKey(request);
-      const known = result.cores.get(key);
-      if (known === undefined) continue;
-      const ways = meshSize(request.axes);
-      let core =
-        cores.get(key) ?? (fresh && ways > composer.cluster.devicesPerHost ? undefined : known);
-      if (core === undefined) {
-        const priced = await solver.price(request);
-        if (priced.status === 'refused') continue;
-        core = priced.core;
-      }
-      cores.set(key, core);
-      pricer.price(row, core, result.routed.get(`${microbatch} ${ways}`));
-    }
-  return [...pricer.best.values()].sort(order);
 }
