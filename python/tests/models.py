@@ -49,10 +49,10 @@ def loss_of(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return F.mse_loss(model(x), y)
 
 
-def encoder() -> tuple[nn.TransformerEncoder, torch.Tensor, torch.Tensor]:
+def encoder(dropout: float = 0.0) -> tuple[nn.TransformerEncoder, torch.Tensor, torch.Tensor]:
     """Three layers of attention with a batch; equal in every process."""
     torch.manual_seed(7)
-    layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True)
+    layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=dropout, batch_first=True)
     model = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False).double()
     return model, torch.randn(4, 8, 16, dtype=torch.float64), torch.randn(4, 8, 16, dtype=torch.float64)
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from models import Dropping, Mlp, Views, loss_of, mlp, refused
+from models import Dropping, Mlp, Views, encoder, loss_of, mlp, refused
 from plans import PLANS
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -163,14 +163,23 @@ def dropping(facts: dict[str, Any], rank: int) -> None:
     if rank == 3:
         torch.rand(1)
     facts["drawn apart"] = refused(lambda: again(x, y))
+    facts["dropped"] = drops_alike(again, reference, x, y)
+    model, x, y = encoder(0.25)
+    reference = copy.deepcopy(model)
+    plan = shardwright.load(PLANS / "encoder-dropped")
+    facts["dropped in attention"] = drops_alike(shardwright.parallelize(model, plan, plan.init_device_mesh("cpu")), reference, x, y)
+
+
+def drops_alike(module: torch.nn.Module, reference: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Whether loss and gradients with dropout are those of one process."""
     torch.manual_seed(5)
-    loss = again(x, y)
+    loss = module(x, y)
     loss.backward()
     torch.manual_seed(5)
     expected = loss_of(reference, x, y)
     expected.backward()
-    pairs = zip(again.parameters(), reference.parameters(), strict=True)
-    facts["dropped"] = same(whole(loss).detach(), expected.detach()) and all(same(whole(a.grad), b.grad) for a, b in pairs)
+    pairs = zip(module.parameters(), reference.parameters(), strict=True)
+    return same(whole(loss).detach(), expected.detach()) and all(same(whole(a.grad), b.grad) for a, b in pairs)
 
 
 def on_hosts(facts: dict[str, Any], rank: int) -> None:
@@ -326,6 +335,7 @@ def facts() -> dict[str, Any]:
         "backward twice",
         "compiled",
         "dropped",
+        "dropped in attention",
         *(f"{what} of views" for what in ("values", "gradients")),
         "input with gradient",
         "input without gradient",
