@@ -14,6 +14,7 @@ from .errors import CaptureError, CommandError, MismatchError, ShardwrightError,
 from .folder import Plan, load
 
 if TYPE_CHECKING:
+    from .accumulating import reduce_gradients
     from .auto import auto_parallelize
     from .distribute import parallelize
     from .graph_capture import Captured, capture
@@ -38,6 +39,7 @@ __all__ = [
     "load",
     "parallelize",
     "plan",
+    "reduce_gradients",
     "shard_inputs",
     "whole_weights",
 ]
@@ -51,6 +53,7 @@ _NEEDS_TORCH = {
     "gather_outputs": "inputs",
     "joint_graph": "joint",
     "parallelize": "distribute",
+    "reduce_gradients": "accumulating",
     "shard_inputs": "inputs",
     "whole_weights": "module",
 }

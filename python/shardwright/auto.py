@@ -36,6 +36,7 @@ def auto_parallelize(
     inputs: Literal["whole", "local"] | Sequence[str] = "whole",
     outputs: Literal["whole", "placed"] = "whole",
     programs: int = 16,
+    accumulate: int | None = None,
     also: Sequence[Sequence[Any] | Mapping[str, Any]] = (),
     **flags: Any,
 ) -> Any:
@@ -54,7 +55,7 @@ def auto_parallelize(
         targets: as for `capture`.
         folder: where plan and program are written.
         compile: as for `parallelize`; the plan is then priced so, unless `compiled=False`.
-        timeout, check_batches, inputs, outputs, programs: as for `parallelize`.
+        timeout, check_batches, inputs, outputs, programs, accumulate: as for `parallelize`.
         also: inputs, by position or by name, whose evaluation without gradients is planned now and not when it comes first.
         flags: of `plan`. With a `recipe`, the first dim of inputs that have as many rows as the first one is the batch, unless
             `batch_dim` says what is.
@@ -92,6 +93,7 @@ def auto_parallelize(
         outputs=outputs,
         loss=trained,
         programs=programs,
+        accumulate=accumulate,
         flags={**compiled, **flags},
     )
     for example in also:

@@ -42,6 +42,7 @@ def parallelize(
     outputs: Literal["whole", "placed"] = "whole",
     loss: Callable[..., Any] | bool | None = None,
     programs: int = 16,
+    accumulate: int | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Any:
     """Takes a model over: its parameters and buffers become DTensors, its forward and backward the plan's programs.
@@ -66,6 +67,7 @@ def parallelize(
         outputs: "whole": what a script uses of an output is the plain whole, gathered then; "placed": a DTensor.
         loss: the loss function of `capture`, so that calls of another kind that have targets can be planned.
         programs: how many kinds of calls are planned; others are computed with whole weights.
+        accumulate: backward passes for each reduction of gradients; None: every pass reduces, but for those under `no_sync()`.
         flags: of `plan`, for those calls.
         check_hosts: refuse ranks that lie on other hosts than the plan was priced for, where the launcher says where they are.
 
@@ -81,6 +83,8 @@ def parallelize(
             f"values decide what {', '.join(decides)} run, and torch.compile takes no collectives in its own conditions",
             hint="compile=False; scan and map, whose number of trips is known, are compiled.",
         )
+    if compile == "joint" and accumulate is not None:
+        raise MismatchError("E_COMPILE", "a joint graph reduces gradients in every pass", place="accumulate", hint="compile=True.")
     try:
         here = opened.program.Here(device_mesh)
     except ValueError as error:
@@ -108,6 +112,7 @@ def parallelize(
         check_batches=check_batches,
         inputs=inputs,
         outputs=outputs,
+        accumulate=accumulate,
     )
     module = take_over(model, Programs(Run(opened, device_mesh, here, compile is True), settings))
     if compile == "joint":

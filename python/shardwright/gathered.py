@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from .accumulating import Accumulation
 from .flat_model import chosen
 from .loading import placed, replace_states, whole_of
 
@@ -20,7 +21,8 @@ from .loading import placed, replace_states, whole_of
 class Gathered:
     """Whole weights of a model, kept between calls without gradients until a weight changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, accumulation: Accumulation) -> None:
+        self.accumulation = accumulation
         #: Whether a call is under way: the model's own forward is what runs then.
         self.inside = False
         self.kept: dict[str, torch.Tensor] = {}
@@ -67,7 +69,7 @@ class Gathered:
     def _wholes(self, states: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         if torch.is_grad_enabled():
             self.forget()
-            return {name: _Whole.apply(state) for name, state in states.items()}
+            return {name: _Whole.apply(state, self.accumulation) for name, state in states.items()}
         versions = tuple(state._local_tensor._version for state in states.values())
         if versions != self.versions or self.kept.keys() != states.keys():
             self.kept = {name: whole_of(state.detach()) for name, state in states.items()}
@@ -84,14 +86,15 @@ def _parameters(states: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 class _Whole(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, state: DTensor) -> torch.Tensor:
-        ctx.state = state
+    def forward(ctx: Any, state: DTensor, accumulation: Accumulation) -> torch.Tensor:
+        ctx.state, ctx.accumulation = state, accumulation
         whole = whole_of(state.detach())
         return whole.view_as(whole)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return placed(gradient, ctx.state)
+        ctx.accumulation.begin()
+        return placed(gradient, ctx.state), None
 
 
 def _whole_inputs(value: Any) -> Any:

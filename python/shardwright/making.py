@@ -141,5 +141,5 @@ def make_run(model: nn.Module, programs: Any, call: Any) -> Run:
 def run_of_plan(plan: Plan, programs: Any) -> Run:
     """A plan as another program of the same weights."""
     run = Run(plan, programs.mesh, plan.program.Here(programs.mesh), programs.settings.compile)
-    run.steps = programs.steps
+    run.steps, run.accumulation = programs.steps, programs.accumulation
     return run

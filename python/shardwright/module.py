@@ -57,8 +57,17 @@ class ParallelModule(nn.Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """For loops that were written for DDP: gradients are those of the whole batch inside, too."""
-        yield
+        """As of DDP: backward passes inside reduce no gradients, which are added up until a pass outside reduces their sum once."""
+        accumulation = programs_of(self).accumulation
+        before, accumulation.synced = accumulation.synced, False
+        try:
+            yield
+        finally:
+            accumulation.synced = before
+
+    def set_requires_gradient_sync(self, requires_gradient_sync: bool) -> None:
+        """As of FSDP2: whether backward passes from now on reduce gradients."""
+        programs_of(self).accumulation.synced = requires_gradient_sync
 
     def __reduce__(self) -> Any:
         """Refuses to be pickled."""

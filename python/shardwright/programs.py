@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from .accumulating import Accumulation
 from .agreement import Steps, check_batch, check_seeds, compare_random_states, random_state, told_by_all
 from .errors import CaptureError, CommandError, MismatchError
 from .gathered import Gathered
@@ -55,6 +56,7 @@ class Settings:
     check_batches: bool = True
     inputs: Literal["whole", "local"] | Sequence[str] = "whole"
     outputs: Literal["whole", "placed"] = "whole"
+    accumulate: int | None = None
 
 
 @dataclass
@@ -77,7 +79,8 @@ class Programs:
         self.own_forward: Any = None
         self.by_key: dict[Key, Run | None] = {}
         self.seen: set[Key] = set()
-        self.gathered = Gathered()
+        self.accumulation = main.accumulation = Accumulation(settings.accumulate)
+        self.gathered = Gathered(self.accumulation)
         self.steps = main.steps = Steps(main.mesh)
         local = settings.inputs
         self.local = None if local == "whole" else LocalBatch(main.mesh, None if local == "local" else tuple(local))
@@ -88,7 +91,10 @@ class Programs:
     def __deepcopy__(self, memo: dict[int, Any]) -> Programs:
         """Programs hold no weights: those of a copy of the model are the same."""
         made = copy.copy(self)
-        made.by_key, made.seen, made.gathered = dict(self.by_key), set(self.seen), Gathered()
+        made.accumulation = Accumulation(self.settings.accumulate)
+        made.seen, made.gathered = set(self.seen), Gathered(made.accumulation)
+        runs = {run: run.of_copy(made.accumulation) for run in {self.main, *self.by_key.values()} if run is not None}
+        made.main, made.by_key = runs[self.main], {key: None if run is None else runs[run] for key, run in self.by_key.items()}
         made.own_forward = copy.deepcopy(self.own_forward, memo)
         return made
 
@@ -99,6 +105,7 @@ class Programs:
         args, kwargs = placed_of(tuple(args)), placed_of(dict(kwargs))
         if self.local is not None:
             args, kwargs = self.local.gather(args, kwargs)
+        self.accumulation.of(model)
         call = self.read(model, args, kwargs)
         self.steps.begin(call.said)
         if self.settings.check_batches:

@@ -6,8 +6,10 @@ The two functions of `program.py` are called through `torch.autograd`: local ATe
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -15,11 +17,13 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate
 
+from .accumulating import Accumulation
 from .agreement import Steps
 from .errors import MismatchError
 from .folder import Plan
 from .modes import autocast_of, other_modes, values_hash
 from .placements import as_dtensor, part_of, placements
+from .unreduced import Unreduced, split_backward
 
 STATES = ("parameter", "buffer")
 
@@ -39,12 +43,33 @@ class Run:
         self.has_drawn = False
         #: Where this rank is, for messages; of the model that runs the program.
         self.steps: Steps | None = None
+        #: Parts of gradients that wait for their reduction; of the model that runs the program.
+        self.accumulation: Accumulation | None = None
         self.forward, self.backward = plan.program.forward, plan.program.backward
+        self.compile = compile
         if compile:
             self.forward = torch.compile(self.forward, fullgraph=True, dynamic=False)
             self.backward = torch.compile(self.backward, fullgraph=True, dynamic=False)
         #: Outputs of a step from its primals; `compile_joint` puts another in its place.
         self.call: Callable[..., tuple[torch.Tensor, ...]] = partial(Step.apply, self)
+
+    def of_copy(self, accumulation: Accumulation) -> Run:
+        """The same program for a copy of the model, whose gradients are its own."""
+        made = copy.copy(self)
+        made.accumulation = accumulation
+        if isinstance(self.call, partial):
+            made.call = partial(Step.apply, made)
+        return made
+
+    @cached_property
+    def unreduced(self) -> Unreduced | None:
+        """The backward program in two parts; None where it reduces no gradient last."""
+        states = {k for k, entry in enumerate(self.primals) if entry["role"] in STATES}
+        found = split_backward(self.plan.program, states)
+        if found is None or not self.compile:
+            return found
+        parts = {name: torch.compile(getattr(found, name), fullgraph=True, dynamic=False) for name in ("backward", "reduce")}
+        return replace(found, **parts)
 
     def state(self, model: nn.Module, entry: dict[str, Any]) -> torch.Tensor:
         """The parameter or buffer of a row, as the model has it now, in the placement of the program."""
@@ -261,8 +286,23 @@ class Step(torch.autograd.Function):
         # The program lets go of what it has used; what retain_graph keeps is kept by autograd.
         ctx.maybe_clear_saved_tensors()
         tangents = [run.tangent(entry, gradients[entry.get("index", 0)]) for entry in run.tangents]
-        found = run.guarded("backward", run.backward, saved, tangents)
-        if not run.tangents:
-            # A traced step has the gradient 1 of its loss written in.
-            found = [gradient if gradient is None else gradient * gradients[0] for gradient in found]
-        return (None, *run.placed_gradients(found))
+        # A traced step has the gradient 1 of its loss written in.
+        scale = None if run.tangents else gradients[0]
+        return (None, *run.placed_gradients(run.guarded("backward", partial(_gradients, run, scale), saved, tangents)))
+
+
+def _gradients(run: Run, scale: torch.Tensor | None, here: Any, saved: list[Any], tangents: list[Any]) -> list[Any]:
+    """Local gradients of the primals; of a pass that reduces nothing, those that need no reduction."""
+    kept = run.accumulation
+    if kept is not None:
+        kept.begin()
+    if kept is None or (kept.reduces and run not in kept.parts) or run.unreduced is None:
+        return _scaled(run.backward(here, saved, tangents), scale)
+    found, parts = run.unreduced.backward(here, saved, tangents)
+    rest = kept.taken(run, _scaled(parts, scale))
+    found = _scaled(found, scale)
+    return found if rest is None else [b if a is None else a for a, b in zip(found, rest, strict=True)]
+
+
+def _scaled(values: list[Any], scale: torch.Tensor | None) -> list[Any]:
+    return values if scale is None else [value if value is None else value * scale for value in values]

@@ -19,6 +19,7 @@ import torch.multiprocessing as mp
 from models import refused
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import shardwright
 
@@ -254,6 +255,64 @@ def refusals(facts: dict[str, Any], place: str, rank: int) -> None:
     facts["other weights"] = refused(lambda: shardwright.parallelize(Net().double(), f"{place}/fsdp", bench.model.shardwright.mesh))
 
 
+class Reductions(TorchDispatchMode):
+    """How many sums over ranks are begun inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += "_c10d_functional::" in func._schema.name and "reduce" in func._schema.name
+        return func(*args, **(kwargs or {}))
+
+
+def passed(model: Any, seed: int, rows: int = 8) -> int:
+    """A forward and a backward pass; the sums over ranks of the backward one."""
+    torch.manual_seed(seed)
+    loss = model(*batch(rows, seed))[1]
+    with Reductions() as seen:
+        loss.backward()
+    return seen.count
+
+
+def accumulated(facts: dict[str, Any], bench: Bench) -> None:
+    bench.plain.zero_grad()
+    model = shardwright.parallelize(copy.deepcopy(bench.plain), bench.folder, bench.model.shardwright.mesh, loss=False)
+    plain = copy.deepcopy(bench.plain)
+
+    def equal() -> bool:
+        pairs = zip(model.parameters(), plain.parameters(), strict=True)
+        found = all(same(a.grad, b.grad) for a, b in pairs)
+        model.zero_grad(), plain.zero_grad()
+        return found
+
+    once = passed(model, 0)
+    model.zero_grad()
+    with model.no_sync():
+        inside = [passed(model, seed) for seed in (1, 2)]
+    counts = [once, *inside, passed(model, 3)]
+    for seed in (1, 2, 3):
+        passed(plain, seed)
+    facts["sums of no_sync"] = once > 4 and counts == [once, 0, 0, once] and equal()
+    with model.no_sync():
+        passed(model, 1)
+        facts["a step too early"] = refused(torch.optim.SGD(model.parameters()).step)
+        passed(model, 2)
+        model.zero_grad()
+        passed(model, 3)
+    # A smaller last batch has a program of its own.
+    passed(model, 4, rows=3), passed(plain, 3), passed(plain, 4, rows=3)
+    facts["dropped, and reduced by another program"] = equal()
+    every = shardwright.parallelize(copy.deepcopy(plain), bench.folder, bench.model.shardwright.mesh, accumulate=2)
+    model, counts = every, [passed(every, seed) for seed in (1, 2)]
+    passed(plain, 1), passed(plain, 2)
+    facts["every second pass"] = counts == [0, once] and equal()
+    passed(model, 3), passed(plain, 3)
+    shardwright.reduce_gradients(model)
+    facts["data that ends early"] = equal()
+
+
 def rows_of_ranks(facts: dict[str, Any], place: str, rank: int, world: int) -> None:
     x, y = batch()
     mine = slice(rank * 8 // world, (rank + 1) * 8 // world)
@@ -285,6 +344,7 @@ def work(rank: int, place: str, world: int) -> None:
             copies(facts, bench)
             initialised(facts, bench)
             loaded(facts, bench, place, rank)
+            accumulated(facts, bench)
         everything.update({f"{world} {recipe or 'optimum'}: {name}": value for name, value in facts.items()})
     facts = {}
     rows_of_ranks(facts, place, rank, world)
@@ -317,6 +377,7 @@ REFUSALS = {
     "batches that are not compared": ["nothing was refused"],
     "other sizes": ["E_INPUT in step 1 rank 0 calls it for training: x float64[8, 4, 16]", "rank 1 for training: x float64[7, 4, 16]"],
     "random": ["E_RANDOM Draws draws from random in forward"],
+    "a step too early": ["optimizer.step(): E_ACCUMULATE the gradients of passes under no_sync() are not reduced", "reduce_gradients"],
     "other weights": ["E_MODEL rank 1 holds other values of fc.weight"],
 }
 
