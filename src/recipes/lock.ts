@@ -9,6 +9,7 @@ import type { StrategySet } from '../ops/expansion/expand.ts';
 import type { Model } from '../plan/model/model.ts';
 import type { Restriction } from '../plan/restrict/restriction.ts';
 import { PairMap } from '../solver/store/pair-map.ts';
+import { isCast } from './weights.ts';
 
 const UNKNOWN = -1;
 
@@ -40,7 +41,7 @@ export function lockDataDim(
     moves,
   }: { readonly reduced?: boolean; readonly moves?: ReadonlySet<number> } = {},
 ): void {
-  const { flow, space, strategies, nodeVariable } = model;
+  const { graph, flow, space, strategies, nodeVariable } = model;
   const codes = new Int32Array(flow.values.length).fill(UNKNOWN);
   for (const [value, list] of weights) codes[value] = list[dim];
   const isWeight = moves === undefined ? undefined : new Uint8Array(flow.values.length);
@@ -53,6 +54,9 @@ export function lockDataDim(
     const entry = strategies.nodes[n];
     if (entry === null) continue;
     const inputs = flow.inputs[n];
+    // A weight is cast before or after it is gathered.
+    if (isCast(graph.nodes[n]) && weights.has(inputs[0]) && weights.has(flow.results[n][0]))
+      continue;
     const v = nodeVariable[n];
     const isMove = moves?.has(n) === true;
     const isForward = flow.phases[n] === 'forward';

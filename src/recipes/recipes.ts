@@ -19,7 +19,7 @@ import { placeAttention, uncutAttention } from './key-values.ts';
 import { lockDataDim } from './lock.ts';
 import { inputCut, isTensor, type Part, type Recipe, storesCut } from './parts.ts';
 import { isCutAlongSequence } from './sequence.ts';
-import { type WeightRole, weightRoles } from './weights.ts';
+import { isCast, type WeightRole, weightRoles } from './weights.ts';
 
 export type { Part, Recipe } from './parts.ts';
 
@@ -222,6 +222,8 @@ class ParameterPlacer {
    * dim in slices: both are free.
    */
   readonly taken = new Map<number, readonly number[]>();
+  /** Codes of parameters as they are stored, by value. */
+  private readonly stored = new Map<number, readonly number[]>();
   /** Equal parameters and equal takers are answered once. */
   private readonly known = new Map<string, Uint8Array>();
 
@@ -250,9 +252,13 @@ class ParameterPlacer {
     });
     this.restriction.keepMarked(nodeVariable[n], `recipe ${this.recipe.name}`, places);
     this.taken.set(value, used);
+    this.stored.set(value, stored);
   }
 
-  /** The placement in which a call takes a parameter as its input i, and a view gives it on. */
+  /**
+   * The placement in which a call takes a parameter as its input i, and a view or a cast gives it
+   * on. A cast may also take it as it is stored: it is then gathered in the dtype of the cast.
+   */
   take(n: number, i: number): void {
     const { graph, flow, space, strategies, nodeVariable } = this.model;
     const codes = this.taken.get(flow.inputs[n][i]);
@@ -260,18 +266,20 @@ class ParameterPlacer {
     if (codes === undefined || entry === null) return;
     const { set } = entry;
     const width = set.inputCount + set.outputCount;
+    const stored = isCast(graph.nodes[n]) ? this.stored.get(flow.inputs[n][i]) : undefined;
     const accepts = (a: number): boolean =>
       codes.every((code, d) => {
         const kind = space.kindAt(set.specs[a * width + i], d);
-        if (kind === code) return true;
+        if (kind === code || kind === stored?.[d]) return true;
         return code === REPLICATE_CODE && (isPartialCode(kind) || isTensor(this.recipe.parts[d]));
       });
     this.restriction.keepMarked(
       nodeVariable[n],
       `${graph.nodes[n].name} cannot take its weight as ${this.recipe.name} stores it`,
-      this.marked(`${entry.content}/${i}:${codes.join()}`, set, accepts),
+      this.marked(`${entry.content}/${i}:${codes.join()}:${stored?.join() ?? ''}`, set, accepts),
     );
-    if (!isView(entry)) return;
+    if (stored !== undefined) this.taken.set(flow.results[n][0], codes);
+    if (stored !== undefined || !isView(entry)) return;
     for (let a = 0; a < set.count; a++) {
       if (!codes.every((code, d) => space.kindAt(set.specs[a * width + i], d) === code)) continue;
       const out = set.specs[a * width + 1];
@@ -339,7 +347,7 @@ function weightTakers(model: Model): readonly (readonly [node: number, input: nu
     for (const [i, value] of flow.inputs[n].entries()) {
       if (weights[value] === 0) continue;
       takers.push([n, i]);
-      if (isView(entry)) weights[flow.results[n][0]] = 1;
+      if (isView(entry) || isCast(node)) weights[flow.results[n][0]] = 1;
     }
   }
   TAKERS.set(model, takers);

@@ -6,7 +6,7 @@
 import { defined } from '../defined.ts';
 import { placeholdersByRoleName } from '../graph/carried.ts';
 import { roleName } from '../graph/nodes.ts';
-import type { Graph } from '../graph/types.ts';
+import type { Graph, Node } from '../graph/types.ts';
 import { push } from '../list-map.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 
@@ -28,6 +28,11 @@ const ROW =
   /(^|[._])(o|down|out)_proj|(^|[._])(c_proj|fc2|wo|w2|linear2|linear_fc2|linear_proj)([._]|$)|output\.dense/;
 const EXPERTS = /(^|[._])experts([._]|$)/;
 const TOKENS = /(^|[._])(embed_tokens|wte|word_embeddings|tok_embeddings)([._]|$)/;
+
+/** Tells whether a call gives its input in another dtype. */
+export function isCast({ kind, target }: Node): boolean {
+  return kind === 'call' && /^(aten\._to_copy|aten\.to|prims\.convert_element_type)\./.test(target);
+}
 
 /**
  * Megatron's role of every parameter, by node index. Names decide column and row; the program

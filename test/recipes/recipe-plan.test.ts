@@ -34,6 +34,34 @@ async function planOf(request: Parameters<typeof shard>[1]) {
   return found;
 }
 
+const CAST = `class inner_f(torch.nn.Module):
+    def forward(self, primals, tangents):
+        primals_1: "f32[256, 256][256, 1]cpu"  # ParamAOTInput(target='weight')
+        x: "bf16[64, 256][256, 1]cpu"  # PlainAOTInput(idx=0)
+        tangents_1: "bf16[64, 256][256, 1]cpu"  # TangentAOTInput(output=PlainAOTOutput(idx=0))
+        cast: "bf16[256, 256][256, 1]cpu" = torch.ops.aten._to_copy.default(primals_1, dtype = torch.bfloat16)
+        mm: "bf16[64, 256][256, 1]cpu" = torch.ops.aten.mm.default(x, cast)
+        t: "bf16[256, 64][1, 256]cpu" = torch.ops.aten.t.default(x)
+        mm_1: "bf16[256, 256][256, 1]cpu" = torch.ops.aten.mm.default(t, tangents_1)
+        back: "f32[256, 256][256, 1]cpu" = torch.ops.aten._to_copy.default(mm_1, dtype = torch.float32)
+        return [
+            mm,  # PlainAOTOutput(idx=0)
+            back,  # GradAOTOutput(grad_of=ParamAOTInput(target='weight'))
+            None,  # None
+        ]
+`;
+
+it('fsdp casts its part of a weight and gathers it in the dtype of the cast', async () => {
+  const request = { mesh: 'dp=4', cluster: 'dgx-h100', inputDims: { batch: { x: 0 } } };
+  const found = await shard(importGraph(CAST), { ...request, recipe: 'fsdp' });
+  if (found.status === 'infeasible') throw new Error(found.conflict.join('\n'));
+  const [cast, mm] = ['cast', 'mm'].map((name) => found.plan.nodes.find((n) => n.name === name)!);
+  expect([cast.inputs, cast.outputs]).toEqual([['S(0)'], ['S(0)']]);
+  const gathers = mm.redistributions.flatMap(({ collectives }) => collectives);
+  expect(gathers.map(({ kind, bytes }) => [kind, bytes])).toEqual([['all_gather', 256 * 256 * 2]]);
+  expect(verify(found.graph, found.plan).mismatches).toEqual([]);
+});
+
 it('the command writes the plan of a recipe, which check-plan accepts and export writes', async () => {
   const out = join(root, 'plan');
   const asked = ['plan', fixture('gpt2-2l'), '--mesh', 'dp=2,tp=4', '--cluster', 'dgx-h100'];
