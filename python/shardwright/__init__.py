@@ -16,11 +16,13 @@ from .folder import Plan, load
 if TYPE_CHECKING:
     from .accumulating import reduce_gradients
     from .auto import auto_parallelize
+    from .constraints import constrain
     from .distribute import parallelize
     from .graph_capture import Captured, capture
     from .inputs import gather_outputs, shard_inputs
     from .joint import compile_joint, joint_graph
     from .module import ParallelModule, whole_weights
+    from .precision import MixedPrecision
 
 __version__ = "0.2.0"
 __all__ = [
@@ -28,12 +30,14 @@ __all__ = [
     "Captured",
     "CommandError",
     "MismatchError",
+    "MixedPrecision",
     "ParallelModule",
     "Plan",
     "ShardwrightError",
     "auto_parallelize",
     "capture",
     "compile_joint",
+    "constrain",
     "gather_outputs",
     "joint_graph",
     "load",
@@ -46,10 +50,12 @@ __all__ = [
 
 _NEEDS_TORCH = {
     "Captured": "graph_capture",
+    "MixedPrecision": "precision",
     "ParallelModule": "module",
     "auto_parallelize": "auto",
     "capture": "graph_capture",
     "compile_joint": "joint",
+    "constrain": "constraints",
     "gather_outputs": "inputs",
     "joint_graph": "joint",
     "parallelize": "distribute",

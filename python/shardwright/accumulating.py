@@ -41,6 +41,13 @@ class Accumulation:
 
     def begin(self) -> None:
         """A program, or a call with whole weights, runs backward: in a new pass says whether it reduces."""
+        if torch.is_grad_enabled():
+            raise MismatchError(
+                "E_GRADIENT",
+                "a gradient with create_graph=True is asked for, and a program has no gradient of its gradients",
+                place="backward",
+                hint="take the inner gradient in forward (torch.autograd.grad there is captured), and return what the loss needs.",
+            )
         task = torch._C._current_graph_task_id()
         if task == self._task:
             return

@@ -12,12 +12,14 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from .command import plan as make_plan
+from .constraints import Stated
 from .distribute import parallelize
 from .folder import load
 from .graph_capture import Captured, capture
 from .local_batch import LocalBatch
 from .making import mesh_text, on_first, open_mesh
 from .module import programs_of
+from .precision import MixedPrecision
 
 
 def auto_parallelize(
@@ -37,6 +39,9 @@ def auto_parallelize(
     outputs: Literal["whole", "placed"] = "whole",
     programs: int = 16,
     accumulate: int | None = None,
+    mixed_precision: MixedPrecision | None = None,
+    in_placements: Stated | None = None,
+    out_placements: Stated | None = None,
     also: Sequence[Sequence[Any] | Mapping[str, Any]] = (),
     **flags: Any,
 ) -> Any:
@@ -56,6 +61,8 @@ def auto_parallelize(
         folder: where plan and program are written.
         compile: as for `parallelize`; the plan is then priced so, unless `compiled=False`.
         timeout, check_batches, inputs, outputs, programs, accumulate: as for `parallelize`.
+        mixed_precision: dtypes in which the step computes; weights keep theirs.
+        in_placements, out_placements: as for `capture`.
         also: inputs, by position or by name, whose evaluation without gradients is planned now and not when it comes first.
         flags: of `plan`. With a `recipe`, the first dim of inputs that have as many rows as the first one is the batch, unless
             `batch_dim` says what is.
@@ -75,10 +82,17 @@ def auto_parallelize(
     # The model returns what it returns, of which a script picks its loss.
     trained = False if loss is None else loss
 
+    how: dict[str, Any] = {"loss": trained, "targets": targets, "mixed_precision": mixed_precision}
+    how |= {"in_placements": in_placements, "out_placements": out_placements}
+    dtypes = {}
+    if mixed_precision is not None:
+        mixed_precision.buffers(model)
+        dtypes = mixed_precision.flags()
+
     def make() -> Path:
-        captured = capture(model, example_inputs, example_kwargs, loss=trained, targets=targets, path=Path(folder) / "model.fx.txt")
+        captured = capture(model, example_inputs, example_kwargs, **how, path=Path(folder) / "model.fx.txt")
         rows = {"batch_dim": _batch_dims(captured)} if flags.get("recipe") else {}
-        make_plan(captured, mesh=mesh, cluster=cluster, out=folder, **{**rows, **compiled, **flags})
+        make_plan(captured, mesh=mesh, cluster=cluster, out=folder, **{**rows, **compiled, **dtypes, **flags})
         return Path(folder)
 
     planned = load(on_first(device_mesh, make))
@@ -104,6 +118,6 @@ def auto_parallelize(
 
 def _batch_dims(captured: Captured) -> list[str]:
     """The first dim of all inputs that have as many rows as the first one, as the command takes it."""
-    inputs = [row for row in captured.record["inputs"] if row["shape"]]
-    names = ["".join(c if c.isalnum() else "_" for c in row["name"]) for row in inputs]
-    return [f"{name}=0" for name, row in zip(names, inputs, strict=True) if row["shape"][0] == inputs[0]["shape"][0]]
+    shapes = {name: row["shape"] for name, row in zip(captured.inputs, captured.record["inputs"], strict=True) if row["shape"]}
+    rows = next((shape[0] for shape in shapes.values()), 0)
+    return [f"{name}=0" for name, shape in shapes.items() if shape[0] == rows]

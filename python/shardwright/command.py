@@ -48,6 +48,8 @@ def plan(
     source = getattr(model, "path", model)
     record = getattr(model, "record", None)
     argv = ["plan", str(source), "--mesh", mesh, "--cluster", str(cluster), "-o", str(out), "--json"]
+    for name, placement in record.get("pins", {}).items() if record else ():
+        argv += ["--pin", f"{name}={placement}"]
     for group in record["ties"] if record else []:
         for other in group[1:]:
             argv += ["--tie", f"{group[0]}={other}"]

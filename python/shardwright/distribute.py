@@ -25,6 +25,7 @@ from .folder import Plan, load
 from .loading import replace_states
 from .module import take_over
 from .placements import as_dtensor, part_of, placements
+from .precision import precision_of
 from .programs import Programs, Settings
 from .run import STATES, Run
 
@@ -113,6 +114,7 @@ def parallelize(
         inputs=inputs,
         outputs=outputs,
         accumulate=accumulate,
+        precision=precision_of(opened.capture),
     )
     module = take_over(model, Programs(Run(opened, device_mesh, here, compile is True), settings))
     if compile == "joint":

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from .constraints import Stated, by_number, constrain
 from .output_trees import flatten_outputs
+from .precision import MixedPrecision
 
 
 @dataclass
@@ -24,6 +26,8 @@ class FlatCall:
     bound: Mapping[str, Any]
     loss: Any
     targets: int
+    precision: MixedPrecision = MixedPrecision()
+    out_placements: Stated | None = None
     spec: Any = None
     count: int = 0
 
@@ -31,7 +35,7 @@ class FlatCall:
 class FlatModel(nn.Module):
     """The model as a function of its flat tensors that returns flat tensors, under the model's own names."""
 
-    def __init__(self, model: nn.Module, bound: Mapping[str, Any], loss: Any, targets: int) -> None:
+    def __init__(self, model: nn.Module, bound: Mapping[str, Any], loss: Any, targets: int, precision: MixedPrecision) -> None:
         super().__init__()
         # Shared, not registered again: names stay those of the model, and what is swapped here is swapped there.
         self.__dict__["_modules"] = model._modules
@@ -39,7 +43,7 @@ class FlatModel(nn.Module):
         self.__dict__["_buffers"] = model._buffers
         self.training = model.training
         # One name of ours: any other could be one of the model's.
-        self.__dict__["_shardwright"] = FlatCall(model, bound, loss, targets)
+        self.__dict__["_shardwright"] = FlatCall(model, bound, loss, targets, precision)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
         """Calls the model on the inputs' tensors, in their order."""
@@ -57,8 +61,12 @@ class FlatModel(nn.Module):
 
         named = {name: put(value) for name, value in call.bound.items()}
         extra = [named.pop(f"target {k}") for k in range(call.targets)]
-        call.spec, leaves = flatten_outputs(chosen(_call(call.model, named), call.loss, extra))
+        with call.precision.parameters(call.model):
+            output = call.precision.outputs(_call(call.model, call.precision.inputs(named)))
+        call.spec, leaves = flatten_outputs(chosen(output, call.loss, extra))
         call.count = len(leaves)
+        for number, placement in by_number(call.out_placements, [str(k) for k in range(len(leaves))], "out_placements").items():
+            leaves[number] = constrain(leaves[number], placement)
         leaves = _apart(leaves, [*tensors, *self.parameters(), *self.buffers()])
         return tuple(leaves) if len(leaves) != 1 else leaves[0]
 

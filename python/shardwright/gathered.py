@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor
 from .accumulating import Accumulation
 from .flat_model import chosen
 from .loading import placed, replace_states, whole_of
+from .precision import MixedPrecision
 
 
 class Gathered:
@@ -37,8 +38,9 @@ class Gathered:
         count = settings.targets if call.with_loss else 0
         args, kwargs = _whole_inputs((call.args, dict(call.kwargs)))
         split = len(args) - count
-        with self.whole(model):
-            output = forward(*args[:split], **kwargs)
+        precision = settings.precision or MixedPrecision()
+        with self.whole(model), precision.parameters(model):
+            output = precision.outputs(forward(*precision.inputs(args[:split]), **precision.inputs(kwargs)))
             if callable(settings.loss) and not call.with_loss:
                 return output
             return chosen(output, settings.loss, args[split:])

@@ -17,6 +17,7 @@ import random
 import subprocess
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,11 +30,13 @@ from torch import nn
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 
+from .constraints import Stated, by_number, placed_inputs, read_constraints, stating
 from .errors import CaptureError
 from .flat_model import FlatCall, FlatModel
 from .folder import RECORD_VERSION
-from .modes import autocast_of, other_modes, values_hash
+from .modes import autocast_of, frozen, other_modes, values_hash
 from .module import forward_of, original_class, original_of
+from .precision import MixedPrecision
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Captured:
 
     path: Path
     record: dict[str, Any]
+    #: What the graph calls the inputs, in their order.
+    inputs: tuple[str, ...] = ()
 
     @property
     def ties(self) -> list[list[str]]:
@@ -64,6 +69,9 @@ def capture(
     path: str | os.PathLike[str] = "model.fx.txt",
     device: str | None = None,
     gradients: bool = True,
+    mixed_precision: MixedPrecision | None = None,
+    in_placements: Stated | None = None,
+    out_placements: Stated | None = None,
 ) -> Captured:
     """Writes the joint graph of a model, and its record beside it.
 
@@ -77,6 +85,9 @@ def capture(
         path: the text file.
         device: type of the device that the graph is for; default that of the first parameter, `cpu` for meta. One that is
             not here is tried in a process of its own.
+        mixed_precision: dtypes in which the step computes.
+        in_placements: where inputs are placed, by name or in their order, such as `S(0)R`; example inputs that are DTensors state theirs.
+        out_placements: the same of outputs, by their number.
         gradients: False captures the call as it is under `torch.no_grad()`: the forward graph alone.
 
     Raises:
@@ -112,11 +123,16 @@ def capture(
             raise CaptureError("E_INPUT", f"it is a {type(leaf).__name__}, neither a tensor nor a plain value", place=f"input {name}")
     # One tensor that is given twice is two inputs: each has its own placement and gradient.
     inputs = [fake_alone(leaf) for _, leaf in tensors]
-    runner = FlatModel(twin, bound, loss, len(targets))
+    runner = FlatModel(twin, bound, loss, len(targets), mixed_precision or MixedPrecision())
     call: FlatCall = runner.__dict__["_shardwright"]
+    call.out_placements = out_placements
+    names = [name for name, _ in tensors]
+    placed = {**placed_inputs([leaf for _, leaf in tensors]), **by_number(in_placements, names, "in_placements")}
     with ExitStack() as stack:
         stack.enter_context(mode)
         stack.enter_context(_as_compiling())
+        stack.enter_context(stating())
+        stack.enter_context(_without_looking_at_masks())
         stack.enter_context(_telling_what_was_read(type(model).__name__))
         try:
             joint = aot_export_joint_with_descriptors(stack, runner, tuple(inputs))
@@ -126,8 +142,10 @@ def capture(
             raise _explained(error, model) from error
         graph = joint.graph_module
         _refuse_changed(graph, [name for name, _ in tensors])
-        _name_inputs(graph, [name for name, _ in tensors])
+        called = _name_inputs(graph, [name for name, _ in tensors])
+        pins = {**{called[number]: placement for number, placement in placed.items()}, **read_constraints(graph)}
         _inline_constants(graph, kind)
+        _promote_by_default_dtype(graph)
         text = graph.print_readable(print_output=False, include_stride=True, include_device=True, expanded_def=True)
     if call.spec is None:
         raise CaptureError("E_CAPTURE", "the model was not called while it was captured")
@@ -140,6 +158,9 @@ def capture(
         "otherModes": other_modes(model),
         "values": values_hash(model),
         "autocast": autocast_of(kind),
+        **({"frozen": frozen(model)} if frozen(model) else {}),
+        **({"pins": pins} if pins else {}),
+        **({} if mixed_precision is None else {"mixedPrecision": mixed_precision.record()}),
         "defaultDtype": _word(torch.get_default_dtype()),
         "parameters": [_entry(name, p) for name, p in model.named_parameters(remove_duplicate=False)],
         "buffers": [_entry(name, b) for name, b in model.named_buffers(remove_duplicate=False)],
@@ -154,7 +175,7 @@ def capture(
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text)
     record_path(target).write_text(json.dumps(record, indent=1) + "\n")
-    return Captured(target, record)
+    return Captured(target, record, tuple(called[number] for number in range(len(tensors))))
 
 
 def bind_inputs(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Any] = ()) -> dict[str, Any]:
@@ -221,6 +242,18 @@ def _as_compiling() -> Iterator[None]:
         yield
     finally:
         module._is_compiling_flag = before
+
+
+@contextmanager
+def _without_looking_at_masks() -> Iterator[None]:
+    """The layers of `nn.Transformer` compare the values of a mask with a causal one for a hint only; here there are none."""
+    module: Any = nn.modules.transformer
+    before = module._detect_is_causal_mask
+    module._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+    try:
+        yield
+    finally:
+        module._detect_is_causal_mask = before
 
 
 #: Functions of `time` whose values differ from call to call.
@@ -308,21 +341,23 @@ def _refuse_changed(graph: Any, names: Sequence[str]) -> None:
             )
 
 
-def _name_inputs(graph: Any, names: Sequence[str]) -> None:
-    """Inputs are called what the model calls them."""
+def _name_inputs(graph: Any, names: Sequence[str]) -> dict[int, str]:
+    """Inputs are called what the model calls them; their names in the graph by number."""
     taken = {node.name for node in graph.graph.nodes}
+    called: dict[int, str] = {}
     for node in graph.graph.find_nodes(op="placeholder"):
         descriptor = node.meta.get("desc")
         index = getattr(descriptor, "idx", None)
         if type(descriptor).__name__ != "PlainAOTInput" or index is None:
             continue
         wanted = "".join(c if c.isalnum() else "_" for c in names[index])
-        if not wanted[:1].isalpha() or wanted in taken:
-            continue
-        taken.add(wanted)
-        node._rename(wanted)
-        node.target = node.name
+        if wanted[:1].isalpha() and wanted not in taken:
+            taken.add(wanted)
+            node._rename(wanted)
+            node.target = node.name
+        called[index] = node.name
     graph.recompile()
+    return called
 
 
 def _inline_constants(graph: Any, device: str) -> None:
@@ -358,6 +393,26 @@ def _inline_constants(graph: Any, device: str) -> None:
     graph.recompile()
 
 
+def _promote_by_default_dtype(graph: Any) -> None:
+    """Writes down the casts of integers that PyTorch makes by its default dtype, where that is not float32: a text does not tell it."""
+    default = torch.get_default_dtype()
+    if default is torch.float32:
+        return
+    for node in list(graph.graph.nodes):
+        value = node.meta.get("val")
+        if torch.Tag.pointwise not in getattr(node.target, "tags", ()) or getattr(value, "dtype", None) is not default:
+            continue
+        operands = [one for one in node.all_input_nodes if isinstance(one.meta.get("val"), torch.Tensor)]
+        if not operands or any(one.meta["val"].is_floating_point() or one.meta["val"].is_complex() for one in operands):
+            continue
+        for one in operands:
+            with graph.graph.inserting_before(node):
+                cast = graph.graph.call_function(torch.ops.aten._to_copy.default, (one,), {"dtype": default})
+            cast.meta["val"] = one.meta["val"].to(default)
+            node.replace_input_with(one, cast)
+    graph.recompile()
+
+
 def _same_everywhere(value: torch.Tensor) -> float | int | bool | None:
     if isinstance(value, FakeTensor) or value.device.type == "meta" or value.numel() == 0:
         return None
@@ -376,8 +431,16 @@ def _explained(error: Exception, model: nn.Module) -> CaptureError:
             "E_DATA_DEPENDENT",
             f"{type(model).__name__} makes a size or a branch out of the values of a tensor: {first}",
             hint="use torch.where, torch.cond or a fixed capacity in its place (nonzero and masks that select rows have no fixed size).",
+            place=_line_of(error),
         )
-    return CaptureError("E_CAPTURE", f"{type(model).__name__} is no single graph: {kind}: {first}")
+    return CaptureError("E_CAPTURE", f"{type(model).__name__} is no single graph: {kind}: {first}", place=_line_of(error))
+
+
+def _line_of(error: Exception) -> str | None:
+    """The innermost line of the user's own code that an error came through."""
+    others = (str(Path(__file__).parent), str(Path(torch.__file__).parent))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(others)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
 
 
 def _ties(model: nn.Module) -> list[list[str]]:

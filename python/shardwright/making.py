@@ -117,9 +117,11 @@ def make_run(model: nn.Module, programs: Any, call: Any) -> Run:
                 path=below / "model.fx.txt",
                 device=main.here.device.type,
                 gradients=records,
+                mixed_precision=settings.precision,
             )
         pins = [f"{entry['of']}={entry['placement']}" for entry in main.primals if entry["role"] in STATES]
-        flags = {key: value for key, value in settings.flags.items() if key in _KEPT_FLAGS}
+        dtypes = settings.precision.flags() if settings.precision is not None and records else {}
+        flags = {**dtypes, **{key: value for key, value in settings.flags.items() if key in _KEPT_FLAGS}}
         asked = repr((captured.record, captured.path.read_text(), pins, mesh_text(programs.mesh), settings.cluster, sorted(flags.items())))
         folder = below / hashlib.sha256(asked.encode()).hexdigest()[:16]
         # The record is what is written last.

@@ -27,6 +27,11 @@ def other_modes(model: nn.Module) -> list[str]:
     return [name for name, module in model.named_modules() if module.training != model.training]
 
 
+def frozen(model: nn.Module) -> list[str]:
+    """Parameters that want no gradient."""
+    return [name for name, p in model.named_parameters() if not p.requires_grad]
+
+
 def autocast_of(device: str) -> str | None:
     """The dtype of an autocast that is on."""
     return str(torch.get_autocast_dtype(device)).removeprefix("torch.") if torch.is_autocast_enabled(device) else None

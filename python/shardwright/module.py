@@ -7,6 +7,7 @@ Source: `fully_shard` of PyTorch, which changes the class of a module in the sam
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,9 @@ NAME = "shardwright"
 
 class ParallelModule(nn.Module):
     """What a model that was taken over is in addition to its own class."""
+
+    #: The sign by which accelerate knows a model that it does not wrap.
+    _is_accelerate_prepared = True
 
     @torch._disable_dynamo  # type: ignore[untyped-decorator]
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -123,12 +127,26 @@ def take_over(model: nn.Module, programs: Programs) -> ParallelModule:
     members: dict[str, Any] = {"__module__": own.__module__, "__doc__": own.__doc__}
     if hasattr(own, "save_pretrained"):
         members["save_pretrained"] = _save_pretrained
+    members["forward"] = _forward_like(model.forward)
     model.__class__ = type(f"Parallel{own.__name__}", (ParallelModule, own), members)
     # A forward that was set on the object would hide that of the class.
     programs.own_forward = model.__dict__.pop("forward", None)
     model.__dict__[NAME] = programs
     assert isinstance(model, ParallelModule)
     return model
+
+
+def _forward_like(own: Callable[..., Any]) -> Callable[..., Any]:
+    """The forward method of a parallel module, with the signature of the model's own: trainers read the names of inputs from it."""
+
+    def forward(self: ParallelModule, *args: Any, **kwargs: Any) -> Any:
+        return ParallelModule.forward(self, *args, **kwargs)
+
+    given = inspect.signature(own)
+    this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    forward.__signature__ = given.replace(parameters=[this, *given.parameters.values()])  # type: ignore[attr-defined]
+    forward.__doc__ = own.__doc__
+    return forward
 
 
 def original_class(cls: type) -> type:

@@ -30,6 +30,7 @@ from .local_batch import LocalBatch
 from .modes import PLAIN, values_of
 from .module import forward_of
 from .output_trees import rebuild_tree
+from .precision import MixedPrecision
 from .run import STATES, Run
 from .whole_outputs import WholeOutput, placed_of
 
@@ -57,6 +58,7 @@ class Settings:
     inputs: Literal["whole", "local"] | Sequence[str] = "whole"
     outputs: Literal["whole", "placed"] = "whole"
     accumulate: int | None = None
+    precision: MixedPrecision | None = None
 
 
 @dataclass

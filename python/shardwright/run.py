@@ -21,7 +21,7 @@ from .accumulating import Accumulation
 from .agreement import Steps
 from .errors import MismatchError
 from .folder import Plan
-from .modes import autocast_of, other_modes, values_hash
+from .modes import autocast_of, frozen, other_modes, values_hash
 from .placements import as_dtensor, part_of, placements
 from .unreduced import Unreduced, split_backward
 
@@ -116,7 +116,7 @@ class Run:
             and bool(record["targets"]) == call.with_loss
             and record.get("autocast") == autocast_of(self.here.device.type)
             and not (records and any(leaf.requires_grad and name not in self.gradients for name, leaf in tensors.items()))
-            and not (records and any(p.requires_grad and name not in self.gradients for name, p in model.named_parameters()))
+            and (not records or record.get("frozen", []) == frozen(model))
         )
 
     def refuse(self, model: nn.Module, call: Any) -> None:

@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import shardwright
 from shardwright import CaptureError, capture
 
 
@@ -197,6 +198,44 @@ def test_refusals_name_the_fix(tmp_path: Path, model: nn.Module, code: str, word
     assert caught.value.code == code
     assert words in str(caught.value)
     assert not (tmp_path / "m.fx.txt").exists()
+
+
+def test_refusals_name_the_line_of_the_model(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError) as caught:
+        capture(Selects(), (torch.randn(3, 4),), path=tmp_path / "m.fx.txt")
+    line = Selects.forward.__code__.co_firstlineno + 1
+    assert caught.value.place == f"{__file__}:{line}"
+
+
+class Constrained(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        h = shardwright.constrain(torch.relu(self.fc1(x)), "S(0)S(1)")
+        return h, self.fc2(h)
+
+
+def test_a_plan_has_the_placements_that_model_and_call_state(tmp_path: Path) -> None:
+    x = torch.randn(16, 8)
+    stated = {"in_placements": ["S(0)R"], "out_placements": {1: "RS(0)"}}
+    captured = capture(Constrained(), (x,), loss=False, path=tmp_path / "m.fx.txt", **stated)
+    plan = shardwright.plan(captured, mesh="dp=2,tp=2", cluster="dgx-h100", out=tmp_path / "plan", quiet=True, no_recipes=True)
+    nodes = {row["name"]: row for row in json.loads((tmp_path / "plan" / "plan.json").read_text())["nodes"]}
+    found = {name: nodes[name]["outputs"] for name in captured.record["pins"]}
+    assert found == {"x": ["S(0)R"], "constrain": ["S(0)S(1)"], "constrain_1": ["RS(0)"]}
+    assert next(row for row in plan.placements["primals"] if row["name"] == "x")["placement"] == "S(0)R"
+    assert Constrained()(x)[0].grad_fn.name() == "ReluBackward0"
+
+
+def test_placements_of_what_there_is_not_are_refused(tmp_path: Path) -> None:
+    for stated, said in (
+        ({"in_placements": {"z": "R"}}, "in_placements: E_INPUT there is no 'z'; there are x"),
+        ({"out_placements": ["R", "R", "R"]}, "out_placements: E_INPUT there is no 2; there are 0, 1"),
+    ):
+        with pytest.raises(CaptureError, match=said):
+            capture(Constrained(), (torch.randn(16, 8),), loss=False, path=tmp_path / "m.fx.txt", **stated)
 
 
 def test_inputs_that_the_model_does_not_take(tmp_path: Path) -> None:

@@ -3,40 +3,65 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from run_scripts import as_written
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-#: The changed lines: the import, and the call of each model.
-CHANGED = re.compile(r"^(?:import shardwright|\w+ = shardwright\.auto_parallelize\((?:.*\)$|\n.*\n\)$))\n?", re.MULTILINE)
+NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+NEEDS = {"bert": "transformers", "trained": "transformers", "accelerated": "accelerate"}
+EVERYWHERE = ("bert", "gan", "nanogpt")
+FULL = bool(os.environ.get("SHARDWRIGHT_FULL"))
+#: Processes and recipe of each launch; 0 processes: without a launcher.
+LAUNCHES = {"alone": (0, None), "two": (2, "fsdp"), "four": (4, None)}
+CASES = [(name, launch) for launch in LAUNCHES for name in NAMES if FULL or launch == "two" or name in EVERYWHERE]
 
 
-def printed(script: Path, folder: Path, processes: int, recipe: str | None = None) -> list[float]:
-    """The numbers that a script writes."""
+def launch(folder: Path, kind: str, names: list[str], processes: int = 0, recipe: str | None = None) -> Path:
+    """Runs scripts in one launch; the folder of their answers."""
     folder.mkdir()
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)] if processes else []
+    starts = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)] if processes else []
     outer = {key: value for key, value in os.environ.items() if key not in ("RECIPE", "WORLD_SIZE", "RANK")}
     env = {**outer, "PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1", **({"RECIPE": recipe} if recipe else {})}
-    call = [sys.executable, *launch, str(script), "answer"]
-    run = subprocess.run(call, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
+    scripts = [str(EXAMPLES / f"{name}.py") for name in names if name not in NEEDS or find_spec(NEEDS[name])]
+    call = [sys.executable, *starts, str(Path(__file__).with_name("run_scripts.py")), str(folder), kind, *scripts]
+    run = subprocess.run(call, env=env, capture_output=True, text=True, timeout=1500, check=False)
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-6000:]
-    return [float(word) for word in (folder / "answer").read_text().split()]
+    return folder
 
 
-@pytest.mark.parametrize("name", ["nanogpt", "gan", "bert"])
-def test_a_script_with_its_model_taken_over_prints_what_it_prints_without(tmp_path: Path, name: str) -> None:
-    if name == "bert":
-        pytest.importorskip("transformers")
-    text = (EXAMPLES / f"{name}.py").read_text()
-    plain = tmp_path / "plain.py"
-    plain.write_text(CHANGED.sub("", text))
-    assert "shardwright" not in CHANGED.sub("", text).partition('"""\n\n')[2]
-    expected = printed(plain, tmp_path / "plain", 0)
+def answer(folder: Path, name: str) -> list[float]:
+    """The numbers that a script wrote."""
+    fault = folder / name / "fault"
+    assert not fault.exists(), fault.read_text()
+    return [float(word) for word in (folder / name / "answer").read_text().split()]
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return launch(tmp_path_factory.mktemp("scripts") / "plain", "plain", NAMES)
+
+
+@pytest.fixture(scope="module")
+def taken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    names = [name for name, launched in CASES if launched == request.param]
+    return launch(tmp_path_factory.mktemp("scripts") / request.param, "taken", names, *LAUNCHES[request.param])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_without_the_package_has_no_word_of_it(name: str) -> None:
+    text = as_written((EXAMPLES / f"{name}.py").read_text())
+    assert "shardwright" not in text.partition('"""\n\n')[2]
+
+
+@pytest.mark.parametrize(("name", "taken"), CASES, indirect=["taken"])
+def test_a_script_with_its_model_taken_over_prints_what_it_prints_without(plain: Path, taken: Path, name: str) -> None:
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    expected = answer(plain, name)
     assert len(expected) > 10
-    for processes, recipe in ((0, None), (2, "fsdp"), (4, None)):
-        found = printed(EXAMPLES / f"{name}.py", tmp_path / f"{processes}-{recipe}", processes, recipe)
-        assert found == pytest.approx(expected, rel=1e-7, abs=1e-8)
+    assert answer(taken, name) == pytest.approx(expected, rel=1e-7, abs=1e-8)

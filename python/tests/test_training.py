@@ -18,6 +18,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from models import refused
 from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -171,6 +172,8 @@ def losses_and_inputs(facts: dict[str, Any], bench: Bench) -> None:
         outside.append([loss, *(p.grad for p in model.parameters())])
         model.zero_grad()
     facts["a criterion outside"] = all(map(same, *outside))
+    wanted = x.clone().requires_grad_()
+    facts["gradients of gradients"] = refused(lambda: torch.autograd.grad(bench.model(wanted, y)[1], wanted, create_graph=True))
 
 
 def copies(facts: dict[str, Any], bench: Bench) -> None:
@@ -313,6 +316,45 @@ def accumulated(facts: dict[str, Any], bench: Bench) -> None:
     facts["data that ends early"] = equal()
 
 
+def mixed(facts: dict[str, Any], place: str, rank: int) -> None:
+    """Next to FSDP2, and to the same model in float64; weights are small numbers of bfloat16 so that all begin alike."""
+    torch.manual_seed(0)
+    truth = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 8)).double()
+    draws = torch.Generator().manual_seed(1)
+    x, y = torch.randn(64, 16, generator=draws), torch.randn(64, 8, generator=draws)
+    model, theirs = copy.deepcopy(truth).float(), copy.deepcopy(truth).float()
+    mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)
+    for layer in (theirs[0], theirs[2], theirs):
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    precision = shardwright.MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)
+    folder = f"{place}/mixed"
+    flags: dict[str, Any] = {"recipe": "fsdp", "quiet": True, "folder": folder, "cluster": "dgx-h100", "mixed_precision": precision}
+    model = shardwright.auto_parallelize(model, (x,), mesh, **flags)
+    mine = slice(rank * 32, rank * 32 + 32)
+    F.mse_loss(truth(x.double()), y.double()).backward()
+    F.mse_loss(theirs(x[mine]), y[mine]).backward()
+    output = model(x)
+    F.mse_loss(output, y).backward()
+    errors = [
+        max(float((whole(p.grad).double() - q.grad).norm() / q.grad.norm()) for p, q in zip(one, truth.parameters(), strict=True))
+        for one in (model.parameters(), theirs.parameters())
+    ]
+    facts["rounds as FSDP2 does"] = 1e-4 < errors[0] < 2 * errors[1]
+    facts["dtypes of masters"] = output.dtype == torch.float32 and all(p.dtype == p.grad.dtype == torch.float32 for p in model.parameters())
+    moved: dict[tuple[str, str], int] = {}
+    for row in shardwright.load(folder).collectives:
+        key = row["kind"], row["dtype"]
+        moved[key] = moved.get(key, 0) + row["bytes"]
+    # Of a bias, bytes cost nothing next to latency.
+    gathers = moved["all_gather", "bfloat16"] > 8 * moved.get(("all_gather", "float32"), 0)
+    facts["dtypes of collectives"] = gathers and moved["reduce_scatter", "float32"] > 0 and ("reduce_scatter", "bfloat16") not in moved
+    with torch.no_grad():
+        again, other = model(x[:6]), theirs(x[:6])
+    facts["evaluated in bfloat16"] = float((again - other).abs().max()) < 2**-6 and not torch.equal(again, truth.float()(x[:6]))
+    facts["other sums"] = refused(lambda: shardwright.MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float64))
+
+
 def rows_of_ranks(facts: dict[str, Any], place: str, rank: int, world: int) -> None:
     x, y = batch()
     mine = slice(rank * 8 // world, (rank + 1) * 8 // world)
@@ -350,6 +392,7 @@ def work(rank: int, place: str, world: int) -> None:
     rows_of_ranks(facts, place, rank, world)
     if world == 2:
         refusals(facts, place, rank)
+        mixed(facts, place, rank)
     everything.update({f"{world}: {name}": value for name, value in facts.items()})
     if rank == 0:
         Path(f"{place}/facts.json").write_text(json.dumps(everything))
@@ -378,6 +421,8 @@ REFUSALS = {
     "other sizes": ["E_INPUT in step 1 rank 0 calls it for training: x float64[8, 4, 16]", "rank 1 for training: x float64[7, 4, 16]"],
     "random": ["E_RANDOM Draws draws from random in forward"],
     "a step too early": ["optimizer.step(): E_ACCUMULATE the gradients of passes under no_sync() are not reduced", "reduce_gradients"],
+    "gradients of gradients": ["backward: E_GRADIENT a gradient with create_graph=True", "in forward"],
+    "other sums": ["reduce_dtype: E_DTYPE gradients are summed in float32 or in param_dtype, not in torch.float64"],
     "other weights": ["E_MODEL rank 1 holds other values of fc.weight"],
 }
 
