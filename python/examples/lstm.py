@@ -38,7 +38,8 @@ torch.set_default_dtype(torch.float64)
 data = torch.randint(0, 30, (41, 8), generator=torch.Generator().manual_seed(6))
 model = RNNModel()
 criterion = nn.NLLLoss()
-model = shardwright.auto_parallelize(model, (data[:5], model.init_hidden(8)), "dp=-1", cluster="dgx-h100", recipe=os.environ.get("RECIPE"))
+example = (data[:5], model.init_hidden(8))
+model = shardwright.auto_parallelize(model, example, "dp=-1", cluster="dgx-h100", batch_dim=1, recipe=os.environ.get("RECIPE"))
 curve, lr = [], 0.5
 for epoch in range(2):
     model.train()

@@ -42,6 +42,7 @@ def auto_parallelize(
     mixed_precision: MixedPrecision | None = None,
     in_placements: Stated | None = None,
     out_placements: Stated | None = None,
+    batch_dim: int | Mapping[str, int] = 0,
     also: Sequence[Sequence[Any] | Mapping[str, Any]] = (),
     **flags: Any,
 ) -> Any:
@@ -64,8 +65,9 @@ def auto_parallelize(
         mixed_precision: dtypes in which the step computes; weights keep theirs.
         in_placements, out_placements: as for `capture`.
         also: inputs, by position or by name, whose evaluation without gradients is planned now and not when it comes first.
-        flags: of `plan`. With a `recipe`, the first dim of inputs that have as many rows as the first one is the batch, unless
-            `batch_dim` says what is.
+        batch_dim: the dim of inputs that is the batch, for a `recipe`, by name of the input where they differ. Inputs that have as many
+            rows there as the first one have a batch.
+        flags: of `plan`.
 
     Raises:
         MismatchError: as of `parallelize`; on a rank that does not see the folder.
@@ -91,7 +93,7 @@ def auto_parallelize(
 
     def make() -> Path:
         captured = capture(model, example_inputs, example_kwargs, **how, path=Path(folder) / "model.fx.txt")
-        rows = {"batch_dim": _batch_dims(captured)} if flags.get("recipe") else {}
+        rows = {"batch_dim": _batch_dims(captured, batch_dim)} if flags.get("recipe") else {}
         make_plan(captured, mesh=mesh, cluster=cluster, out=folder, **{**rows, **compiled, **dtypes, **flags})
         return Path(folder)
 
@@ -116,8 +118,12 @@ def auto_parallelize(
     return module
 
 
-def _batch_dims(captured: Captured) -> list[str]:
-    """The first dim of all inputs that have as many rows as the first one, as the command takes it."""
-    shapes = {name: row["shape"] for name, row in zip(captured.inputs, captured.record["inputs"], strict=True) if row["shape"]}
-    rows = next((shape[0] for shape in shapes.values()), 0)
-    return [f"{name}=0" for name, shape in shapes.items() if shape[0] == rows]
+def _batch_dims(captured: Captured, dims: int | Mapping[str, int]) -> list[str]:
+    """Dims of the batch, as the command takes them."""
+    found: dict[str, tuple[int, int]] = {}
+    for name, row in zip(captured.inputs, captured.record["inputs"], strict=True):
+        dim = dims if isinstance(dims, int) else dims.get(row["name"])
+        if dim is not None and dim < len(row["shape"]):
+            found[name] = dim, row["shape"][dim]
+    rows = next((size for _, size in found.values()), 0)
+    return [f"{name}={dim}" for name, (dim, size) in found.items() if size == rows]

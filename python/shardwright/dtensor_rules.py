@@ -1,7 +1,8 @@
 """What DTensor does not do by itself with the parameters of a model that was taken over.
 
 A plain tensor next to a DTensor is read as the whole on every rank, so that losses, and writing whole tensors into parameters, need no
-words for it. Random initialisation draws the whole tensor on every rank and keeps this one's part: the numbers of one process.
+words for it. A number that is read (`item()`) is that of all ranks. Random initialisation draws the whole tensor on every rank and keeps
+this one's part: the numbers of one process.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial
+from torch.distributed.tensor import DTensor, Partial, Replicate
 
 from .placements import part_of
 
@@ -26,6 +27,7 @@ def adopt(mesh: DeviceMesh) -> None:
         aten = torch.ops.aten
         for op in (aten.normal_.default, aten.uniform_.default, aten.bernoulli_.float, aten.exponential_.default, aten.random_.default):
             dispatcher._custom_op_handlers[op] = _drawn
+        dispatcher._custom_op_handlers[aten._local_scalar_dense.default] = _read
     if mesh not in _MESHES:
         _MESHES.append(mesh)
 
@@ -41,6 +43,12 @@ def _drawn(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         op(whole, *args[1:], **kwargs)
         local.copy_(part_of(whole, into.placements, tuple(mesh.mesh.shape), mesh.get_coordinate() or ()))
     return into
+
+
+def _read(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    value: DTensor = args[0]
+    whole = all(isinstance(p, Replicate) for p in value.placements)
+    return op(value._local_tensor if whole else value.full_tensor())
 
 
 def _without_handler(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

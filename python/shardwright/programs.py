@@ -104,6 +104,12 @@ class Programs:
         """Runs the program of a call, or makes it."""
         if self.gathered.inside:
             return forward_of(model)(*args, **kwargs)
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            raise MismatchError(
+                "E_TRANSFORM",
+                "torch.func transforms no call of a parallel module",
+                hint="use autograd (functional_call and backward() work), or transform a model that was not taken over.",
+            )
         args, kwargs = placed_of(tuple(args)), placed_of(dict(kwargs))
         if self.local is not None:
             args, kwargs = self.local.gather(args, kwargs)

@@ -115,6 +115,8 @@ class Bench:
 def the_same_object(facts: dict[str, Any], bench: Bench) -> None:
     model = bench.model
     facts["the same object"] = model is bench.own and isinstance(model, Net) and model.width == 32 and model.again is model.fc
+    pairs = zip(model.parameters(), bench.plain.parameters(), strict=True)
+    facts["a number of a parameter"] = all(abs(p.mean().item() - q.mean().item()) < 1e-12 for p, q in pairs)
     facts["order of parameters"] = [n for n, _ in model.named_parameters()] == [n for n, _ in bench.plain.named_parameters()]
 
 
@@ -173,6 +175,7 @@ def losses_and_inputs(facts: dict[str, Any], bench: Bench) -> None:
         model.zero_grad()
     facts["a criterion outside"] = all(map(same, *outside))
     wanted = x.clone().requires_grad_()
+    facts["a transform"] = refused(lambda: torch.func.grad(lambda x: bench.model(x, y)[1])(x))
     facts["gradients of gradients"] = refused(lambda: torch.autograd.grad(bench.model(wanted, y)[1], wanted, create_graph=True))
 
 
@@ -421,6 +424,7 @@ REFUSALS = {
     "other sizes": ["E_INPUT in step 1 rank 0 calls it for training: x float64[8, 4, 16]", "rank 1 for training: x float64[7, 4, 16]"],
     "random": ["E_RANDOM Draws draws from random in forward"],
     "a step too early": ["optimizer.step(): E_ACCUMULATE the gradients of passes under no_sync() are not reduced", "reduce_gradients"],
+    "a transform": ["E_TRANSFORM torch.func transforms no call of a parallel module"],
     "gradients of gradients": ["backward: E_GRADIENT a gradient with create_graph=True", "in forward"],
     "other sums": ["reduce_dtype: E_DTYPE gradients are summed in float32 or in param_dtype, not in torch.float64"],
     "other weights": ["E_MODEL rank 1 holds other values of fc.weight"],
