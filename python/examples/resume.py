@@ -1,4 +1,7 @@
-"""A run that is stopped and goes on: torch.distributed.checkpoint, states of optimizer, schedule and sampler, two parameter groups."""
+"""A run that is stopped and goes on: torch.distributed.checkpoint, states of optimizer, schedule and sampler, two parameter groups.
+
+CHECKPOINT is that of another run, which may have had other processes and another plan.
+"""
 
 import os
 import sys
@@ -51,7 +54,7 @@ dcp.save(states(), checkpoint_id="checkpoint")
 train()
 start()
 found = states()
-dcp.load(found, checkpoint_id="checkpoint")
+dcp.load(found, checkpoint_id=os.environ.get("CHECKPOINT", "checkpoint"))
 set_state_dict(model, optimizer, model_state_dict=found["model"], optim_state_dict=found["optimizer"])
 schedule.load_state_dict(found["schedule"])
 loader.generator.set_state(found["order"])

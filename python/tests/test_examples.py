@@ -21,12 +21,12 @@ LAUNCHES = {"alone": (0, None), "two": (2, "fsdp"), "four": (4, None)}
 CASES = [(name, launch) for launch in LAUNCHES for name in NAMES if FULL or launch == "two" or name in EVERYWHERE]
 
 
-def launch(folder: Path, kind: str, names: list[str], processes: int = 0, recipe: str | None = None) -> Path:
+def launch(folder: Path, kind: str, names: list[str], processes: int = 0, recipe: str | None = None, **more: str) -> Path:
     """Runs scripts in one launch; the folder of their answers."""
     folder.mkdir()
     starts = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)] if processes else []
     outer = {key: value for key, value in os.environ.items() if key not in ("RECIPE", "WORLD_SIZE", "RANK")}
-    env = {**outer, "PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1", **({"RECIPE": recipe} if recipe else {})}
+    env = {**outer, "PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1", **({"RECIPE": recipe} if recipe else {}), **more}
     scripts = [str(EXAMPLES / f"{name}.py") for name in names if name not in NEEDS or find_spec(NEEDS[name])]
     call = [sys.executable, *starts, str(Path(__file__).with_name("run_scripts.py")), str(folder), kind, *scripts]
     run = subprocess.run(call, env=env, capture_output=True, text=True, timeout=1500, check=False)
@@ -65,3 +65,10 @@ def test_a_script_with_its_model_taken_over_prints_what_it_prints_without(plain:
     expected = answer(plain, name)
     assert len(expected) > 10
     assert answer(taken, name) == pytest.approx(expected, rel=1e-7, abs=1e-8)
+
+
+@pytest.mark.parametrize("taken", ["two"], indirect=True)
+def test_a_run_goes_on_with_other_processes_under_another_plan(plain: Path, taken: Path, tmp_path: Path) -> None:
+    checkpoint = str(taken / "resume" / "checkpoint")
+    found = launch(tmp_path / "four", "taken", ["resume"], 4, None, CHECKPOINT=checkpoint)
+    assert answer(found, "resume") == pytest.approx(answer(plain, "resume"), rel=1e-7, abs=1e-8)
