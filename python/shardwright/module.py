@@ -30,9 +30,6 @@ NAME = "shardwright"
 class ParallelModule(nn.Module):
     """What a model that was taken over is in addition to its own class."""
 
-    #: The sign by which accelerate knows a model that it does not wrap.
-    _is_accelerate_prepared = True
-
     @torch._disable_dynamo  # type: ignore[untyped-decorator]
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the program of such a call.

@@ -26,7 +26,13 @@ _FOLDER = "shardwright_optimizers"
 
 
 class Accelerator(accelerate.Accelerator):
-    """accelerate's own, with checkpoints of parallel modules."""
+    """accelerate's own, which wraps no parallel module, with checkpoints of these."""
+
+    def prepare_model(self, model: Any, device_placement: bool | None = None, evaluation_mode: bool = False) -> Any:
+        """As of accelerate; a parallel module gets its autocast alone."""
+        if isinstance(model, ParallelModule):
+            return super().prepare_model(model, device_placement=False, evaluation_mode=True)
+        return super().prepare_model(model, device_placement, evaluation_mode)
 
     def get_state_dict(self, model: Any, unwrap: bool = True) -> Any:
         """Whole weights of a parallel module; all ranks call this together."""

@@ -10,6 +10,7 @@ The trainer gives every rank its own rows, so that `inputs="local"` is what fits
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import transformers
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 
 from ..module import ParallelModule
+from .accelerate import Accelerator
 
 _FOLDER = "shardwright_optimizer"
 _SCHEDULE = "scheduler.pt"
@@ -26,6 +28,15 @@ _SCHEDULE = "scheduler.pt"
 
 class Trainer(transformers.Trainer):
     """The trainer of transformers, for parallel modules and others."""
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """As of transformers, with the `Accelerator` for parallel modules."""
+        module: Any = sys.modules[transformers.Trainer.__module__]
+        before, module.Accelerator = module.Accelerator, Accelerator
+        try:
+            super().create_accelerator_and_postprocess()
+        finally:
+            module.Accelerator = before
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
         """As of transformers; a loss that a parallel module returns is that of all ranks already, and is not multiplied by their number."""
