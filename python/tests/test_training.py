@@ -174,9 +174,6 @@ def losses_and_inputs(facts: dict[str, Any], bench: Bench) -> None:
         outside.append([loss, *(p.grad for p in model.parameters())])
         model.zero_grad()
     facts["a criterion outside"] = all(map(same, *outside))
-    wanted = x.clone().requires_grad_()
-    facts["a transform"] = refused(lambda: torch.func.grad(lambda x: bench.model(x, y)[1])(x))
-    facts["gradients of gradients"] = refused(lambda: torch.autograd.grad(bench.model(wanted, y)[1], wanted, create_graph=True))
 
 
 def copies(facts: dict[str, Any], bench: Bench) -> None:
@@ -249,6 +246,11 @@ def refusals(facts: dict[str, Any], place: str, rank: int) -> None:
     facts["other batches"] = refused(lambda: bench.model(*batch(seed=1 + rank)))
     bench = Bench(place, "fsdp", folder=f"{place}/refusals", check_batches=False)
     facts["batches that are not compared"] = refused(lambda: bench.model(*batch(seed=1 + rank)))
+    x, y = batch()
+    facts["a transform"] = refused(lambda: torch.func.grad(lambda x: bench.model(x, y)[1])(x))
+    torch.manual_seed(1)
+    loss = bench.model(x.requires_grad_(), y)[1]
+    facts["gradients of gradients"] = refused(lambda: torch.autograd.grad(loss, x, create_graph=True))
     facts["other sizes"] = refused(lambda: Bench(place, "fsdp", folder=f"{place}/refusals").model(*batch(rows=8 - rank)))
     draws = Draws().double()
     random.seed(4)

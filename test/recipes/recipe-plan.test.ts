@@ -39,16 +39,17 @@ const CAST = `class inner_f(torch.nn.Module):
         primals_1: "f32[256, 256][256, 1]cpu"  # ParamAOTInput(target='weight')
         x: "bf16[64, 256][256, 1]cpu"  # PlainAOTInput(idx=0)
         tangents_1: "bf16[64, 256][256, 1]cpu"  # TangentAOTInput(output=PlainAOTOutput(idx=0))
+        primals_1, x, tangents_1, = fx_pytree.tree_flatten_spec([primals, tangents], self._in_spec)
         cast: "bf16[256, 256][256, 1]cpu" = torch.ops.aten._to_copy.default(primals_1, dtype = torch.bfloat16)
         mm: "bf16[64, 256][256, 1]cpu" = torch.ops.aten.mm.default(x, cast)
         t: "bf16[256, 64][1, 256]cpu" = torch.ops.aten.t.default(x)
         mm_1: "bf16[256, 256][256, 1]cpu" = torch.ops.aten.mm.default(t, tangents_1)
         back: "f32[256, 256][256, 1]cpu" = torch.ops.aten._to_copy.default(mm_1, dtype = torch.float32)
-        return [
+        return pytree.tree_unflatten([
             mm,  # PlainAOTOutput(idx=0)
             back,  # GradAOTOutput(grad_of=ParamAOTInput(target='weight'))
             None,  # None
-        ]
+        ], self._out_spec)
 `;
 
 it('fsdp casts its part of a weight and gathers it in the dtype of the cast', async () => {
