@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_scripts import as_written
@@ -47,9 +50,15 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def taken(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    names = [name for name, launched in CASES if launched == request.param]
-    return launch(tmp_path_factory.mktemp("scripts") / request.param, "taken", names, *LAUNCHES[request.param])
+def taken(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a launch, which is made once."""
+
+    @functools.cache
+    def made(kind: str) -> Path:
+        names = [name for name, launched in CASES if launched == kind]
+        return launch(tmp_path_factory.mktemp("scripts") / kind, "taken", names, *LAUNCHES[kind])
+
+    return made
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,17 +67,16 @@ def test_a_script_without_the_package_has_no_word_of_it(name: str) -> None:
     assert "shardwright" not in text.partition('"""\n\n')[2]
 
 
-@pytest.mark.parametrize(("name", "taken"), CASES, indirect=["taken"])
-def test_a_script_with_its_model_taken_over_prints_what_it_prints_without(plain: Path, taken: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "launched"), CASES)
+def test_a_script_with_its_model_taken_over_prints_what_it_prints_without(plain: Path, taken: Any, name: str, launched: str) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     expected = answer(plain, name)
     assert len(expected) > 10
-    assert answer(taken, name) == pytest.approx(expected, rel=1e-7, abs=1e-8)
+    assert answer(taken(launched), name) == pytest.approx(expected, rel=1e-7, abs=1e-8)
 
 
-@pytest.mark.parametrize("taken", ["two"], indirect=True)
-def test_a_run_goes_on_with_other_processes_under_another_plan(plain: Path, taken: Path, tmp_path: Path) -> None:
-    checkpoint = str(taken / "resume" / "checkpoint")
+def test_a_run_goes_on_with_other_processes_under_another_plan(plain: Path, taken: Any, tmp_path: Path) -> None:
+    checkpoint = str(taken("two") / "resume" / "checkpoint")
     found = launch(tmp_path / "four", "taken", ["resume"], 4, None, CHECKPOINT=checkpoint)
     assert answer(found, "resume") == pytest.approx(answer(plain, "resume"), rel=1e-7, abs=1e-8)
