@@ -139,10 +139,8 @@ export interface Answers {
   readonly undo: WhatIfAnswer;
   readonly redo: WhatIfAnswer;
   readonly folder: { readonly files: Readonly<Record<string, Uint8Array>> };
-  readonly export: {
-    readonly files: Readonly<Record<string, Uint8Array>>;
-    readonly losses: readonly string[];
-  };
+  /** Refused where the target cannot say all of the plan. */
+  readonly export: { readonly files: Readonly<Record<string, Uint8Array>> };
   readonly draw: { readonly svg: string; readonly text: string };
   readonly program: {
     readonly findings: readonly Finding[];

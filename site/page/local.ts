@@ -96,16 +96,11 @@ export class LocalPlan {
         this.done = at;
         return this.move(1);
       case 'export': {
-        const { files, losses } = JSON.parse(printed) as Exported;
+        const { files } = JSON.parse(printed) as Exported;
         const bytes = Object.entries(files).map(
           ([name, text]) => [name, new TextEncoder().encode(text)] as const,
         );
-        return {
-          files: Object.fromEntries(bytes),
-          losses: losses.map(
-            ({ item, planned, instead }) => `${item}: planned ${planned}; ${instead}`,
-          ),
-        };
+        return { files: Object.fromEntries(bytes) };
       }
     }
   }
@@ -113,11 +108,6 @@ export class LocalPlan {
 
 interface Exported {
   readonly files: Readonly<Record<string, string>>;
-  readonly losses: readonly {
-    readonly item: string;
-    readonly planned: string;
-    readonly instead: string;
-  }[];
 }
 
 /** @throws Failed with what the planner says */

@@ -260,16 +260,12 @@ async function exportFiles(): Promise<void> {
   const target = select('q-target').value;
   const words = byId('q-losses', HTMLElement);
   try {
-    const { files, losses } = await source().ask({ kind: 'export', target });
-    words.textContent =
-      losses.length === 0
-        ? ''
-        : 'Lost: ' +
-          `${losses.slice(0, 3).join('; ')}${losses.length > 3 ? `, and ${losses.length - 3} more` : ''}`;
+    const { files } = await source().ask({ kind: 'export', target });
+    words.textContent = '';
     downloadFiles(target, files);
   } catch (error) {
     if (!(error instanceof Failed)) throw error;
-    words.textContent = error.fault.message;
+    words.textContent = [error.fault.message, error.fault.hint].filter((t) => t !== '').join('; ');
   }
 }
 

@@ -69,6 +69,13 @@ describe('a plan', () => {
     await page.selectOption('#q-target', 'shardy');
     const exported = unzipSync(await bytesOf(await downloaded(page, '#q-export')));
     expect(strFromU8(exported['program.mlir'])).toContain('sdy.mesh');
+    // A trainer that would run another plan gets no files.
+    await page.selectOption('#q-target', 'megatron');
+    await page.click('#q-export');
+    await page.waitForFunction(() => document.getElementById('q-losses')?.textContent !== '');
+    expect(await text(page, '#q-losses')).toMatch(
+      /Megatron-LM would not run this plan: dp=8 cuts .* no weight of a layer/,
+    );
     expect(strange).toEqual([]);
   });
 

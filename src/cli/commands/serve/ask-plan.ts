@@ -77,6 +77,6 @@ function wordsOf(question: Question, plan: string): string[] {
         question.node,
       ];
     case 'export':
-      return ['export', '--json', '--allow-lossy', `--target=${question.target}`, '--', plan];
+      return ['export', '--json', `--target=${question.target}`, '--', plan];
   }
 }
