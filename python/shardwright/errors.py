@@ -47,3 +47,19 @@ def require_torch(minimum: tuple[int, int] = (2, 8)) -> None:
             f"PyTorch is {torch.__version__}, at least {wanted} is needed",
             hint=f"pip install 'torch>={wanted}'",
         )
+
+
+def require_jax(minimum: tuple[int, int] = (0, 8)) -> None:
+    """Refuses a JAX that is absent or too old.
+
+    Raises:
+        MismatchError: with both versions.
+    """
+    wanted = ".".join(map(str, minimum))
+    try:
+        import jax
+    except ModuleNotFoundError as error:
+        raise MismatchError("E_JAX", "JAX is not installed", hint="pip install 'shardwright[jax]'") from error
+    found = tuple(int(part) for part in jax.__version__.split(".")[:2])
+    if found < minimum:
+        raise MismatchError("E_JAX", f"JAX is {jax.__version__}, at least {wanted} is needed", hint=f"pip install 'jax>={wanted}'")

@@ -5,7 +5,7 @@
 import type { ExportFile, ExportLoss, ExportSource, ReadPlacements } from '../../backend/target.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { nodesByName, roleName } from '../../graph/nodes.ts';
-import type { Node } from '../../graph/types.ts';
+import type { Graph, Node } from '../../graph/types.ts';
 import { exampleShape } from '../../graph/value.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
@@ -34,6 +34,7 @@ function sizesOf(node: Node): number[] {
 /** One for each input of the program, in its order. */
 export function inputShardings(source: ExportSource): SpecOf[] {
   const planned = nodesByName(source.plan);
+  const nameOf = namesOfInputs(source.program);
   return source.program.nodes.flatMap((node) => {
     if (node.kind !== 'placeholder') return [];
     const placement = planned.get(node.name)?.outputs[0];
@@ -41,14 +42,32 @@ export function inputShardings(source: ExportSource): SpecOf[] {
       throw new ShardwrightError('E_PLAN', `the plan has no node ${node.name}`, {
         node: node.name,
       });
-    const name = roleName(node);
     return [
       specOf(
-        { name, node: node.name, role: node.meta.role ?? 'input', shape: sizesOf(node), placement },
+        {
+          name: nameOf(node),
+          node: node.name,
+          role: node.meta.role ?? 'input',
+          shape: sizesOf(node),
+          placement,
+        },
         source,
       ),
     ];
   });
+}
+
+/** A state has its own name where no other state has the same; else that of its parameter, too. */
+function namesOfInputs({ nodes }: Graph): (node: Node) => string {
+  const counts = new Map<string, number>();
+  for (const { meta } of nodes)
+    if (meta.stateName !== undefined)
+      counts.set(meta.stateName, (counts.get(meta.stateName) ?? 0) + 1);
+  return (node) => {
+    const { stateName } = node.meta;
+    if (stateName === undefined) return roleName(node);
+    return counts.get(stateName) === 1 ? stateName : `${roleName(node)} ${stateName}`;
+  };
 }
 
 /** One for each output of the program, in its order; `None` where it returns nothing. */

@@ -14,8 +14,8 @@ import type {
   ExportTarget,
 } from '../../backend/target.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { roleName } from '../../graph/nodes.ts';
-import type { DType } from '../../graph/types.ts';
+import { ownersOfOutputs } from '../../graph/carried.ts';
+import type { DType, Graph, Output } from '../../graph/types.ts';
 import { collectiveKind, readCollective } from '../../lower/program/collectives.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
@@ -31,6 +31,9 @@ import {
   shardingsJson,
   type SpecOf,
 } from './shardings.ts';
+
+/** Roles of outputs that are new values of inputs. */
+const REPLACING: ReadonlySet<Output['role']> = new Set<Output['role']>(['mutation', 'newstate']);
 
 const IMPORTS = [
   'import jax',
@@ -92,12 +95,10 @@ function isWide(program: HloProgram): boolean {
   return program.inputs.some(({ value }) => wide.has(value.dtype)) || found(program.code);
 }
 
-function inputLines(program: HloProgram): string[] {
-  return program.inputs.map(({ node, value }) => {
+function inputLines(program: HloProgram, inputs: readonly SpecOf[]): string[] {
+  return program.inputs.map(({ value }, k) => {
     const shape = pyTuple(value.shape.map(String));
-    return (
-      `    (${pyString(roleName(node))}, ${shape}, ` + `${pyString(jaxTypeName(value.dtype))}),`
-    );
+    return `    (${pyString(inputs[k].name)}, ${shape}, ${pyString(jaxTypeName(value.dtype))}),`;
   });
 }
 
@@ -127,13 +128,12 @@ function programText(
     'from jax.sharding import AxisType, Mesh, NamedSharding',
     'from jax.sharding import PartitionSpec as P',
     '',
-    ...(isWide(program) ? ['jax.config.update("jax_enable_x64", True)', ''] : []),
     `MESH_SHAPE = ${pyTuple(mesh.sizes.map(String))}`,
     `MESH_NAMES = ${pyTuple(names)}`,
     '',
     '# Name, global shape and type of every input.',
     'INPUTS = [',
-    ...inputLines(reference),
+    ...inputLines(reference, inputs),
     ']',
     'IN_SPECS = (',
     ...inputs.map(({ spec }) => `    ${spec},`),
@@ -141,17 +141,41 @@ function programText(
     'OUT_SPECS = (',
     ...outputs.map(({ spec }) => `    ${spec},`),
     ')',
+    '# Inputs that the step replaces.',
+    `DONATED = ${pyTuple(replacedInputs(source.program).map(String))}`,
     '# The first pattern that is found in the name of an input says how that is cut.',
     'RULES = [',
     ...ruleLines,
     ']',
     '',
     '',
+    ...wideLines(program),
     ...body.lines,
     '',
     '',
     shardedText(mesh),
   ].join('\n');
+}
+
+/** The decorator of a program that computes with 64-bit types, and its use. */
+function wideLines(program: HloProgram): string[] {
+  if (!isWide(program)) return [];
+  const text = packageData('export/jax-sharded.py');
+  const decorator = text.slice(text.indexOf('def wide'), text.indexOf('def device_program'));
+  return [...decorator.split('\n').slice(0, -1), '@wide'];
+}
+
+/** Places of the inputs that outputs replace: with a plan those lie as their new values do. */
+function replacedInputs(program: Graph): number[] {
+  const ownerOf = ownersOfOutputs(program);
+  const placeholders = program.nodes.filter(({ kind }) => kind === 'placeholder');
+  const replaced = program.outputs.flatMap((output) => {
+    const at = output.value === null ? undefined : ownerOf(output);
+    return at === undefined || !REPLACING.has(output.role)
+      ? []
+      : [placeholders.indexOf(program.nodes[at])];
+  });
+  return [...new Set(replaced)].sort((a, b) => a - b);
 }
 
 /** The functions that make the mesh and run the program over it. */
@@ -172,15 +196,7 @@ function referenceText(program: HloProgram, head: readonly string[]): string {
     program,
     '()',
   );
-  return [
-    ...head,
-    ...IMPORTS,
-    '',
-    ...(isWide(program) ? ['jax.config.update("jax_enable_x64", True)', ''] : []),
-    '',
-    ...body.lines,
-    '',
-  ].join('\n');
+  return [...head, ...IMPORTS, '', '', ...wideLines(program), ...body.lines, ''].join('\n');
 }
 
 interface CollectiveRecord {

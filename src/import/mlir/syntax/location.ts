@@ -64,15 +64,19 @@ function readNamed(reader: MlirReader): MlirLocation {
   if (reader.accept(':')) {
     const line = reader.size('a line');
     const column = reader.accept(':') ? reader.size('a column') : undefined;
-    if (reader.acceptWord('to')) {
-      while (reader.accept(':')) reader.size('a number');
-    }
+    if (reader.acceptWord('to')) readRangeEnd(reader);
     return { place: column === undefined ? `${text}:${line}` : `${text}:${line}:${column}` };
   }
   if (!reader.accept('(')) return { name: text };
   const child = readLocation(reader);
   reader.expect(')');
   return { ...child, name: text };
+}
+
+/** `:column` of the same line, or `line:column`, as MLIR prints the end of a range. */
+function readRangeEnd(reader: MlirReader): void {
+  if (reader.peekNumber()) reader.size('a line');
+  while (reader.accept(':')) reader.size('a number');
 }
 
 /**

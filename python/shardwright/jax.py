@@ -1,0 +1,389 @@
+"""Shardwright for JAX: a step on pytrees goes in, a jitted step with the plan's collectives comes out.
+
+step = shardwright.jax.auto_shard(step, state, batch, mesh="dp=2,tp=2", cluster="dgx-h100")
+state, loss = step(state, batch)
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .command import run_command
+from .errors import MismatchError, require_jax
+from .planner import find_command
+
+require_jax()
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+from jax import tree_util  # noqa: E402
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec  # noqa: E402
+
+from .jax_trees import Form, Kind, data_of, form_of, leaf_of, replaced, shape_of  # noqa: E402
+
+__all__ = ["ShardedStep", "auto_shard"]
+
+#: The text of the step in a plan folder.
+_TEXT = "step.mlir"
+
+
+def auto_shard(
+    step: Callable[..., Any],
+    *args: Any,
+    mesh: str | Mesh,
+    cluster: str,
+    donate_argnums: int | Sequence[int] | None = None,
+    plan: str | os.PathLike[str] | None = None,
+    command: Sequence[str] | None = None,
+    quiet: bool = False,
+    **flags: Any,
+) -> ShardedStep:
+    """Plans a step and returns it jitted, on the same pytrees, with the collectives of the plan.
+
+    Args:
+        step: a function of pytrees of arrays, jitted or not; what it does to its arguments in place is lost, as under `jax.jit`.
+        args: its arguments, or their shapes (`jax.ShapeDtypeStruct`, as `jax.eval_shape` gives them). An array that lies on the mesh
+            already, with a `NamedSharding`, stays as it lies.
+        mesh: sizes by name, outermost first (`dp=2,tp=2`; one may be -1, for the devices that there are), or a `jax.sharding.Mesh`.
+        cluster: name of a node design (`dgx-h100`), or a JSON file.
+        donate_argnums: as of `jax.jit`; default: what the jitted `step` donates.
+        plan: a folder that `save` wrote. Its plan is taken, and none is made.
+        command: how to call Shardwright; default what `find_command` finds.
+        quiet: no progress on stderr.
+        flags: options of `shardwright plan`, `memory="60GiB"`, `recipe="fsdp"`.
+
+    Raises:
+        CommandError: what the command refused, with its code, place and hint.
+        MismatchError: where the devices are not those of the mesh, or `plan` is that of another step.
+    """
+    sharded = ShardedStep(step, _mesh(mesh), cluster, donate_argnums, command, quiet, flags)
+    sharded._program(args, Path(plan) if plan is not None else None)
+    return sharded
+
+
+class ShardedStep:
+    """A step with the collectives of its plan. Arguments of other shapes are planned when they come first, with arrays on the mesh as
+    they lie."""
+
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        mesh: Mesh,
+        cluster: str,
+        donate_argnums: int | Sequence[int] | None,
+        command: Sequence[str] | None,
+        quiet: bool,
+        flags: dict[str, Any],
+    ) -> None:
+        functools.update_wrapper(self, step, updated=())
+        self._step = step
+        self._settings = (cluster, list(command) if command is not None else None, quiet, flags)
+        self._donate_argnums = (donate_argnums,) if isinstance(donate_argnums, int) else donate_argnums
+        self._programs: dict[Form, _Program] = {}
+        self._first: _Program | None = None
+        self.mesh = mesh
+
+    def __call__(self, *args: Any) -> Any:
+        """Runs the step. Arrays that lie elsewhere are placed; those that are donated can be read no more."""
+        return self._program(args)(args)
+
+    def lower(self, *args: Any) -> Any:
+        """What `jax.jit(step).lower` gives: the program before it is compiled."""
+        return self._program(args).lower(args)
+
+    def place(self, *args: Any) -> Any:
+        """The arguments, each array where the plan has it; of one argument itself, else a tuple."""
+        program = self._program(args)
+        placed = program.form.fill(program.placed(program.form.arrays(args)))
+        return placed[0] if len(args) == 1 else placed
+
+    @property
+    def shardings(self) -> Any:
+        """The `NamedSharding` of every array of the arguments, in a tuple of their pytrees."""
+        return self._planned.shardings
+
+    in_shardings = shardings
+
+    @property
+    def out_shardings(self) -> Any:
+        """The `NamedSharding` of every array that the step returns, in its pytree."""
+        return self._planned.out_shardings
+
+    @property
+    def collectives(self) -> list[dict[str, Any]]:
+        """The collectives of the plan, in the order of the program."""
+        return json.loads((self._planned.folder / "jax" / "collectives.json").read_text())["collectives"]
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Writes the plan of the step: `plan.json` and the rest of a plan folder, its text, and its program below `jax/`."""
+        return Path(shutil.copytree(self._planned.folder, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")))
+
+    @property
+    def _planned(self) -> _Program:
+        assert self._first is not None
+        return self._first
+
+    def _program(self, args: tuple[Any, ...], folder: Path | None = None) -> _Program:
+        form = form_of(args)
+        known = self._programs.get(form)
+        if known is None:
+            lowered = _Lowered(self._step, args, form, self._donated(args, form))
+            known = self._programs[form] = _Program(lowered, self.mesh, self._folder(lowered, args, folder))
+            self._first = self._first or known
+        return known
+
+    def _donated(self, args: tuple[Any, ...], form: Form) -> list[bool]:
+        """Whether the step donates each array of its arguments."""
+        if self._donate_argnums is not None:
+            argnums = {n % len(args) for n in self._donate_argnums}
+            return [n in argnums for n, arg in enumerate(args) for _ in form_of((arg,)).array_kinds]
+        if not hasattr(self._step, "trace") or not all(kind.is_array for kind in form.kinds):
+            return [False] * len(form.array_kinds)
+        traced = self._step.trace(*args)
+        positional, _ = traced.args_info
+        return [leaf.donated for leaf in tree_util.tree_leaves(positional)]
+
+    def _folder(self, lowered: _Lowered, args: tuple[Any, ...], saved: Path | None) -> Path:
+        """A folder with the plan and the program of a step: the saved one, or one that is made."""
+        if saved is not None:
+            _check_saved(saved, lowered, self.mesh)
+            return saved
+        cluster, command, quiet, flags = self._settings
+        self._temporary = getattr(self, "_temporary", None) or tempfile.TemporaryDirectory(prefix="shardwright-")
+        folder = Path(self._temporary.name) / str(len(self._programs))
+        folder.mkdir()
+        (folder / _TEXT).write_text(lowered.text)
+        pins = _pins(lowered.form.arrays(args), self.mesh)
+        _make_plan(folder, self.mesh, cluster, pins, command or find_command(), quiet, flags)
+        return folder
+
+
+class _Lowered:
+    """The text of a step on flat arrays, with the names of its pytrees, and what it returns."""
+
+    def __init__(self, step: Callable[..., Any], args: tuple[Any, ...], form: Form, donated: list[bool]) -> None:
+        self.form = form
+        self.donated = donated
+        returned: list[Form] = []
+
+        def traced(*arrays: Any) -> Any:
+            given = tree_util.tree_leaves(arrays)
+            leaves = [leaf_of(array, kind) for array, kind in zip(given, form.array_kinds, strict=True)]
+            result = step(*form.fill(leaves))
+            returned[:] = [form_of(result)]
+            return returned[0].fill([data_of(leaf) for leaf in returned[0].arrays(result)], values=False)
+
+        # JAX names the inputs of the text after the parameters of the function and the keys of its trees.
+        traced.__signature__ = _signature(step, len(args))  # type: ignore[attr-defined]
+        traced.__name__ = getattr(step, "__name__", "step")
+        shapes = form.fill([shape_of(kind) for kind in form.array_kinds], values=False)
+        lowered = jax.jit(traced, keep_unused=True).lower(*shapes)
+        self.returned = returned[0]
+        trees = [form_of((arg,)) for arg in args]
+        pairs = replaced(
+            [tree.fill(tree.array_kinds, values=False)[0] for tree in trees],
+            self.returned.fill(self.returned.array_kinds, values=False),
+            donated,
+        )
+        self.text = _with_replaced(lowered.compiler_ir("stablehlo"), pairs)
+
+
+def _signature(step: Callable[..., Any], count: int) -> inspect.Signature:
+    """Parameters of the names of the step's, one for each argument."""
+    try:
+        names = [name for name, one in inspect.signature(step).parameters.items() if one.kind <= one.POSITIONAL_OR_KEYWORD]
+    except (TypeError, ValueError):
+        names = []
+    names += [f"arg{n}" for n in range(len(names), count)]
+    return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names[:count]])
+
+
+def _with_replaced(module: Any, pairs: dict[int, int]) -> str:
+    """The text of a module whose main function says which results replace which arguments, as JAX says it of those that are donated."""
+    from jaxlib.mlir import ir
+
+    with module.context:
+        main = next(op for op in module.body.operations if op.name.value == "main")
+        rows = []
+        for n, row in enumerate(main.arg_attrs):
+            entries = {entry.name: entry.attr for entry in row if entry.name != "tf.aliasing_output"}
+            if n in pairs:
+                entries["tf.aliasing_output"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), pairs[n])
+            rows.append(ir.DictAttr.get(entries))
+        main.arg_attrs = ir.ArrayAttr.get(rows)
+        return module.operation.get_asm(enable_debug_info=True)
+
+
+class _Program:
+    """The program of a plan on the pytrees of its step."""
+
+    def __init__(self, lowered: _Lowered, mesh: Mesh, folder: Path) -> None:
+        self.form = lowered.form
+        self.returned = lowered.returned
+        self.folder = folder
+        program = _import(folder / "jax" / "program.py")
+        over = program.over(mesh)
+        given, made = self.form.array_kinds, self.returned.array_kinds
+        self._in = tuple(NamedSharding(mesh, spec) for spec in program.IN_SPECS)
+        self._out = tuple(NamedSharding(mesh, spec) for spec in program.OUT_SPECS)
+
+        def on_leaves(*leaves: Any) -> list[Any]:
+            arrays = [
+                jax.numpy.asarray(data_of(leaf), shape_of(kind).dtype) for leaf, kind in zip(leaves, given, strict=True)
+            ]
+            return [leaf_of(array, kind) for array, kind in zip(over(*arrays), made, strict=True)]
+
+        # A typed key has fewer dims than its data, none of which is cut in the key itself.
+        self._in = tuple(_of_leaf(sharding, kind) for sharding, kind in zip(self._in, given, strict=True))
+        self._out = tuple(_of_leaf(sharding, kind) for sharding, kind in zip(self._out, made, strict=True))
+        donated = tuple(n for n, is_donated in enumerate(lowered.donated) if is_donated)
+        self._jitted = jax.jit(on_leaves, donate_argnums=donated, in_shardings=self._in, out_shardings=list(self._out), keep_unused=True)
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        return self.returned.fill(self._jitted(*self.placed(self.form.arrays(args))))
+
+    def lower(self, args: tuple[Any, ...]) -> Any:
+        return self._jitted.lower(*self.form.arrays(args))
+
+    def placed(self, leaves: Sequence[Any]) -> list[Any]:
+        return [_placed(leaf, sharding) for leaf, sharding in zip(leaves, self._in, strict=True)]
+
+    @property
+    def shardings(self) -> Any:
+        return self.form.fill(self._in, values=False)
+
+    @property
+    def out_shardings(self) -> Any:
+        return self.returned.fill(self._out, values=False)
+
+
+def _placed(leaf: Any, sharding: NamedSharding) -> Any:
+    if isinstance(leaf, jax.core.Tracer):
+        return leaf
+    if isinstance(leaf, jax.Array) and leaf.sharding.is_equivalent_to(sharding, leaf.ndim):
+        return leaf
+    return jax.device_put(leaf, sharding)
+
+
+def _of_leaf(sharding: NamedSharding, kind: Kind) -> NamedSharding:
+    if kind.key is None:
+        return sharding
+    return NamedSharding(sharding.mesh, PartitionSpec(*sharding.spec[: len(kind.shape)]))
+
+
+def _mesh(given: str | Mesh) -> Mesh:
+    """A mesh of JAX whose dims the partitioner may use."""
+    if isinstance(given, Mesh):
+        return Mesh(given.devices, given.axis_names, axis_types=(AxisType.Auto,) * len(given.axis_names))
+    names, sizes = [], []
+    for part in given.split(","):
+        name, _, size = part.partition("=")
+        if not name.strip() or not size.strip().lstrip("-").isdigit():
+            raise MismatchError("E_MESH", f"mesh {given!r} is no list of sizes by name", hint='write mesh="dp=2,tp=2".')
+        names.append(name.strip())
+        sizes.append(int(size))
+    devices = jax.devices()
+    if sizes.count(-1) == 1:
+        sizes[sizes.index(-1)] = len(devices) // -math.prod(sizes)
+    count = math.prod(sizes)
+    if count < 1 or count > len(devices):
+        raise MismatchError(
+            "E_MESH",
+            f"mesh {given} has {count} devices, JAX has {len(devices)}",
+            hint=f"give the mesh at most {len(devices)} devices; on a CPU XLA_FLAGS=--xla_force_host_platform_device_count={max(1, count)} "
+            "stands in for more, set before JAX starts.",
+        )
+    return Mesh(np.array(devices[:count]).reshape(sizes), tuple(names), axis_types=(AxisType.Auto,) * len(names))
+
+
+def _pins(leaves: Sequence[Any], mesh: Mesh) -> list[str]:
+    """The placements of arrays that lie on the mesh already, as the command takes them."""
+    pins = []
+    for n, leaf in enumerate(leaves):
+        sharding = getattr(leaf, "sharding", None)
+        if not isinstance(sharding, NamedSharding) or sharding.mesh.axis_names != mesh.axis_names:
+            continue
+        if not isinstance(sharding.mesh, Mesh) or not np.array_equal(sharding.mesh.devices, mesh.devices):
+            continue
+        pins.append(f"arg{n}={_spec_text(sharding.spec)}")
+    return pins
+
+
+def _spec_text(spec: PartitionSpec) -> str:
+    def dim(axes: Any) -> str:
+        if axes is None or axes == ():
+            return "None"
+        return f"({', '.join(json.dumps(a) for a in axes)})" if isinstance(axes, tuple) and len(axes) > 1 else json.dumps(
+            axes if isinstance(axes, str) else axes[0]
+        )
+
+    return f"P({', '.join(map(dim, spec))})"
+
+
+def _make_plan(
+    folder: Path, mesh: Mesh, cluster: str, pins: Sequence[str], call: Sequence[str], quiet: bool, flags: dict[str, Any]
+) -> None:
+    """Writes the plan of a text, and its program."""
+    sizes = ",".join(f"{name}={size}" for name, size in mesh.shape.items())
+    argv = ["plan", str(folder / _TEXT), "--mesh", sizes, "--cluster", str(cluster), "-o", str(folder), "--json"]
+    # A program of JAX holds equally many rows on all devices, and the step has its optimizer in it.
+    settings = {"uneven": "forbid", "optimizer": "none", "compiled": True, **flags}
+    settings["pin"] = [*pins, *_list(settings.get("pin"))]
+    for key, value in settings.items():
+        name = f"--{key.replace('_', '-')}"
+        if value is True:
+            argv.append(name)
+        elif value is not None and value is not False:
+            for one in _list(value):
+                argv += [name, str(one)]
+    run_command(call, argv, quiet, allowed=(0, 4))
+    export = ["export", str(folder), "--target", "jax", "-o", str(folder / "jax"), "--json"]
+    answer = run_command(call, export, quiet)
+    if not (folder / "jax" / "program.py").exists():
+        raise MismatchError("E_EXPORT", f"the plan has no program in JAX: {answer.strip()[:2000]}", place=str(folder))
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
+
+
+def _check_saved(folder: Path, lowered: _Lowered, mesh: Mesh) -> None:
+    """Refuses the plan of another step or mesh."""
+    text, program = folder / _TEXT, folder / "jax" / "program.py"
+    for file in (text, program):
+        if not file.exists():
+            raise MismatchError("E_PLAN", f"{file.name} is not there", place=str(folder), hint="give a folder that save wrote.")
+    if _without_places(text.read_text()) != _without_places(lowered.text):
+        raise MismatchError(
+            "E_PLAN", "the plan is that of another step, or of other shapes", place=str(text), hint="leave plan= out, to plan this one."
+        )
+    planned = _import(program)
+    if planned.MESH_NAMES != mesh.axis_names or tuple(planned.MESH_SHAPE) != mesh.devices.shape:
+        raise MismatchError(
+            "E_MESH", f"the plan is for {dict(zip(planned.MESH_NAMES, planned.MESH_SHAPE, strict=True))}, the mesh is {dict(mesh.shape)}"
+        )
+
+
+def _without_places(text: str) -> str:
+    """A text without the lines of files: an edit above a function leaves it the same function."""
+    return "\n".join(line.split(" loc(")[0] for line in text.splitlines() if not line.startswith("#loc"))
+
+
+def _import(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"shardwright_jax_{abs(hash(path.resolve()))}", path)
+    if spec is None or spec.loader is None:
+        raise MismatchError("E_IO", "it cannot be imported", place=str(path))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
