@@ -316,19 +316,16 @@ def _pins(leaves: Sequence[Any], mesh: Mesh) -> list[str]:
             continue
         if not isinstance(sharding.mesh, Mesh) or not np.array_equal(sharding.mesh.devices, mesh.devices):
             continue
-        pins.append(f"arg{n}={_spec_text(sharding.spec)}")
+        pins.append(f"arg{n}={_spec_text(sharding.spec, mesh)}")
     return pins
 
 
-def _spec_text(spec: PartitionSpec) -> str:
-    def dim(axes: Any) -> str:
-        if axes is None or axes == ():
-            return "None"
-        return f"({', '.join(json.dumps(a) for a in axes)})" if isinstance(axes, tuple) and len(axes) > 1 else json.dumps(
-            axes if isinstance(axes, str) else axes[0]
-        )
-
-    return f"P({', '.join(map(dim, spec))})"
+def _spec_text(spec: PartitionSpec, mesh: Mesh) -> str:
+    axes = [() if of is None else of if isinstance(of, tuple) else (of,) for of in spec]
+    if not any(axes):
+        return "R" * len(mesh.axis_names)
+    dims = [json.dumps(of[0]) if len(of) == 1 else f"({', '.join(map(json.dumps, of))})" if of else "None" for of in axes]
+    return f"P({', '.join(dims)})"
 
 
 def _make_plan(
