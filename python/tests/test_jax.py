@@ -85,9 +85,7 @@ def test_twenty_steps_by_a_plan_are_those_of_one_device(name: str) -> None:
     program = PROGRAMS[name]()
     wanted, losses = run(program.step, program, copied(program.state), program.batch)
     state, batch = laid(program.state, rows=False), laid(program.batch, rows=True)
-    step = shardwright.jax.auto_shard(
-        program.step, *state, *batch, mesh="dp=2,tp=2", cluster="dgx-h100", quiet=True, no_recipes=True
-    )
+    step = plan_of(program.step, *state, *batch)
     planned = Counter(row.get("as", row["kind"]) for row in step.collectives if not row.get("unread"))
     compiled = compiled_kinds(step.lower(*state, *batch).compile().as_text())
     assert planned
@@ -99,3 +97,96 @@ def test_twenty_steps_by_a_plan_are_those_of_one_device(name: str) -> None:
     np.testing.assert_allclose(own, losses, rtol=bound)
     assert losses[-1] < losses[0]
     assert_near(found, wanted, bound)
+
+
+@pytest.fixture(scope="module")
+def planned() -> tuple[shardwright.jax.ShardedStep, Any, Any]:
+    program = mlp()
+    state, batch = laid(program.state, rows=False), laid(program.batch, rows=True)
+    donated = jax.jit(program.step, donate_argnums=0)
+    return plan_of(donated, *state, *batch), state[0], batch[0]
+
+
+def plan_of(step: Any, *args: Any, **more: Any) -> shardwright.jax.ShardedStep:
+    return shardwright.jax.auto_shard(step, *args, mesh="dp=2,tp=2", cluster="dgx-h100", quiet=True, no_recipes=True, **more)
+
+
+def test_the_new_state_lies_as_the_old_one_and_takes_its_memory(planned: Any) -> None:
+    step, state, batch = planned
+    placed = jax.tree.leaves(step.shardings[0])
+    new, loss = step.out_shardings
+    assert jax.tree.leaves(new) == placed
+    assert loss["loss"].spec == PartitionSpec()
+    assert [leaf.sharding.spec for leaf in jax.tree.leaves(state)] == [sharding.spec for sharding in placed]
+    held = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(state))
+    assert step.lower(state, batch).compile().memory_analysis().alias_size_in_bytes == held
+
+
+def test_another_batch_and_another_function_are_planned_with_the_state_where_it_lies(planned: Any) -> None:
+    step, state, batch = planned
+
+    def evaluate(state: Any, batch: Any) -> Any:
+        weights, _ = state
+        x, y = batch
+        hidden = jnp.tanh(x @ weights["l1"]["w"] + weights["l1"]["b"])
+        return jnp.mean((hidden @ weights["l2"]["w"] + weights["l2"]["b"] - y) ** 2)
+
+    half = jax.tree.map(lambda x: np.asarray(x)[:4], batch)
+    wanted = evaluate(jax.tree.map(np.asarray, state), half)
+    sharded = plan_of(evaluate, state, half)
+    assert sharded(state, half) == pytest.approx(wanted, rel=1e-6)
+    assert jax.tree.leaves(sharded.shardings[0]) == jax.tree.leaves(step.shardings[0])
+    _, told = step(copied_in_place(state), half)
+    assert told["loss"] == pytest.approx(wanted, rel=1e-6)
+    assert len(step._programs) == 2
+    assert jax.tree.leaves(step._program((state, half)).shardings[0]) == jax.tree.leaves(step.shardings[0])
+
+
+def copied_in_place(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: jax.device_put(np.array(leaf), leaf.sharding), tree)
+
+
+def test_a_saved_plan_is_taken_for_its_step_alone(planned: Any, tmp_path: Path) -> None:
+    step, state, batch = planned
+    saved = step.save(tmp_path / "plan")
+    refused = ["node", "-e", "process.exit(1)"]
+    again = plan_of(jax.jit(mlp().step, donate_argnums=0), state, batch, plan=saved, command=refused)
+    assert jax.tree.leaves(again.shardings) == jax.tree.leaves(step.shardings)
+    with pytest.raises(shardwright.MismatchError, match="another step"):
+        plan_of(lambda state, batch: batch, state, batch, plan=saved, command=refused)
+
+
+def test_the_check_of_a_program_fails_where_a_sum_is_left_out(planned: Any, tmp_path: Path) -> None:
+    step, _, _ = planned
+    folder = step.save(tmp_path / "plan") / "jax"
+
+    def check() -> tuple[int, dict[str, Any]]:
+        ran = subprocess.run([sys.executable, str(folder / "check.py")], capture_output=True, text=True, timeout=300, check=False)
+        assert ran.stdout.startswith("{"), ran.stderr
+        return ran.returncode, json.loads(ran.stdout)
+
+    code, right = check()
+    assert (code, right["failed"]) == (0, [])
+    assert right["compared"] == len(jax.tree.leaves(step.out_shardings))
+    assert right["worst"] < 1e-5
+    assert right["written"] == right["planned"]
+    program = folder / "program.py"
+    wrong, count = re.subn(r"lax\.psum\((\w+), [^)]*?\)+$", r"\1", program.read_text(), count=1, flags=re.MULTILINE)
+    assert count == 1
+    program.write_text(wrong)
+    code, broken = check()
+    assert code == 1
+    assert broken["failed"]
+
+
+def test_planning_and_running_leave_the_types_of_jax_as_they_are() -> None:
+    step = plan_of(lambda key: jax.random.normal(key, (4, 4)), jax.random.key(0))
+    assert (step(jax.random.key(3)) == jax.random.normal(jax.random.key(3), (4, 4))).all()
+    assert jnp.asarray(np.ones(2, np.float64)).dtype == jnp.float32
+
+
+def test_each_half_of_the_package_does_without_the_other() -> None:
+    read = "import sys, {}; print([name for name in ('jax', 'torch') if name in sys.modules])"
+    for module, loaded in (("shardwright", "[]"), ("shardwright.jax", "['jax']")):
+        ran = subprocess.run([sys.executable, "-c", read.format(module)], capture_output=True, text=True, timeout=120, check=False)
+        assert ran.stdout.strip() == loaded, ran.stderr

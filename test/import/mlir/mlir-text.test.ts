@@ -203,6 +203,15 @@ describe('names, locations, roles', () => {
     ]);
     expect([add.meta.path, add.meta.source]).toEqual(['jit(step)/layers_0', 'model.py:12:3']);
   });
+  test('a location may be a range of one line or of several', () => {
+    const text = module(
+      '%r = stablehlo.add %a, %b : tensor<4x8xf32> loc("sum"(#loc1))',
+      'tensor<4x8xf32>',
+      '%a: tensor<4x8xf32> loc("a"("model.py":3:4 to :9)), %b: tensor<4x8xf32> loc("b")',
+    ).concat('#loc1 = loc("optax/tree_math.py":396:9 to 403:3)\n');
+    const [a, , add] = read(text).nodes;
+    expect([a.meta.roleName, add.meta.source]).toEqual(['a', 'optax/tree_math.py:396:9']);
+  });
   test('a marked argument is a parameter; a name like a prototype key is a name', () => {
     const graph = read(
       module(
