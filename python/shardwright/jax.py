@@ -12,6 +12,7 @@ import inspect
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -36,6 +37,8 @@ __all__ = ["ShardedStep", "auto_shard"]
 
 #: The text of the step in a plan folder.
 _TEXT = "step.mlir"
+#: A location in it: an alias, a name, or a name with an alias.
+_PLACE = re.compile(r' loc\((?:"(?:[^"\\]|\\.)*"|[^()"]|\([^()]*\))*\)')
 
 
 def auto_shard(
@@ -61,7 +64,7 @@ def auto_shard(
         plan: a folder that `save` wrote. Its plan is taken, and none is made.
         command: how to call Shardwright; default what `find_command` finds.
         quiet: no progress on stderr.
-        flags: options of `shardwright plan`, `memory="60GiB"`, `recipe="fsdp"`.
+        flags: options of `shardwright plan`, `memory="60GiB"`, `pin=["params['w']=S(0)R"]`.
 
     Raises:
         CommandError: what the command refused, with its code, place and hint.
@@ -92,6 +95,7 @@ class ShardedStep:
         self._donate_argnums = (donate_argnums,) if isinstance(donate_argnums, int) else donate_argnums
         self._programs: dict[Form, _Program] = {}
         self._first: _Program | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self.mesh = mesh
 
     def __call__(self, *args: Any) -> Any:
@@ -147,11 +151,10 @@ class ShardedStep:
         """Whether the step donates each array of its arguments."""
         if self._donate_argnums is not None:
             argnums = {n % len(args) for n in self._donate_argnums}
-            return [n in argnums for n, arg in enumerate(args) for _ in form_of((arg,)).array_kinds]
+            return [n in argnums for n, arg in enumerate(form.kind_tree) for _ in tree_util.tree_leaves(arg)]
         if not hasattr(self._step, "trace") or not all(kind.is_array for kind in form.kinds):
             return [False] * len(form.array_kinds)
-        traced = self._step.trace(*args)
-        positional, _ = traced.args_info
+        positional, _ = self._step.trace(*args).args_info
         return [leaf.donated for leaf in tree_util.tree_leaves(positional)]
 
     def _folder(self, lowered: _Lowered, args: tuple[Any, ...], saved: Path | None) -> Path:
@@ -160,7 +163,7 @@ class ShardedStep:
             _check_saved(saved, lowered, self.mesh)
             return saved
         cluster, command, quiet, flags = self._settings
-        self._temporary = getattr(self, "_temporary", None) or tempfile.TemporaryDirectory(prefix="shardwright-")
+        self._temporary = self._temporary or tempfile.TemporaryDirectory(prefix="shardwright-")
         folder = Path(self._temporary.name) / str(len(self._programs))
         folder.mkdir()
         (folder / _TEXT).write_text(lowered.text)
@@ -170,7 +173,7 @@ class ShardedStep:
 
 
 class _Lowered:
-    """The text of a step on flat arrays, with the names of its pytrees, and what it returns."""
+    """The text of a step on arrays, with the names of its pytrees, and what it returns."""
 
     def __init__(self, step: Callable[..., Any], args: tuple[Any, ...], form: Form, donated: list[bool]) -> None:
         self.form = form
@@ -190,12 +193,7 @@ class _Lowered:
         shapes = form.fill([shape_of(kind) for kind in form.array_kinds], values=False)
         lowered = jax.jit(traced, keep_unused=True).lower(*shapes)
         self.returned = returned[0]
-        trees = [form_of((arg,)) for arg in args]
-        pairs = replaced(
-            [tree.fill(tree.array_kinds, values=False)[0] for tree in trees],
-            self.returned.fill(self.returned.array_kinds, values=False),
-            donated,
-        )
+        pairs = replaced(form.kind_tree, self.returned.kind_tree, donated)
         self.text = _with_replaced(lowered.compiler_ir("stablehlo"), pairs)
 
 
@@ -335,7 +333,9 @@ def _make_plan(
     sizes = ",".join(f"{name}={size}" for name, size in mesh.shape.items())
     argv = ["plan", str(folder / _TEXT), "--mesh", sizes, "--cluster", str(cluster), "-o", str(folder), "--json"]
     # A program of JAX holds equally many rows on all devices, and the step has its optimizer in it.
-    settings = {"uneven": "forbid", "optimizer": "none", "compiled": True, **flags}
+    # Literal prices of other planners know calls one by one only.
+    compiled = flags.get("cost") != "autoparallel"
+    settings = {"uneven": "forbid", "optimizer": "none", "compiled": compiled, **flags}
     settings["pin"] = [*pins, *_list(settings.get("pin"))]
     for key, value in settings.items():
         name = f"--{key.replace('_', '-')}"
@@ -374,7 +374,8 @@ def _check_saved(folder: Path, lowered: _Lowered, mesh: Mesh) -> None:
 
 def _without_places(text: str) -> str:
     """A text without the lines of files: an edit above a function leaves it the same function."""
-    return "\n".join(line.split(" loc(")[0] for line in text.splitlines() if not line.startswith("#loc"))
+    lines = (line for line in text.splitlines() if not line.startswith("#loc"))
+    return _PLACE.sub("", "\n".join(lines))
 
 
 def _import(path: Path) -> ModuleType:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -18,8 +19,8 @@ class Kind:
 
     shape: tuple[int, ...] = ()
     dtype: str = ""
-    #: A number of Python, whose type gives way to that of what it meets.
-    weak: bool = False
+    #: A number of Python, whose type gives way to that of what it meets. A step gives an array for it, and takes that then.
+    weak: bool = field(default=False, compare=False)
     #: Name of the implementation of a typed key.
     key: str | None = None
     #: A leaf that the step reads as it is, such as the activation function of an Equinox module.
@@ -51,6 +52,11 @@ class Form:
         rest = iter(arrays)
         leaves = [next(rest) if kind.is_array else kind.value if values else None for kind in self.kinds]
         return tree_util.tree_unflatten(self.tree, leaves)
+
+    @property
+    def kind_tree(self) -> Any:
+        """The tree with the kinds of its arrays, and None for Python values."""
+        return self.fill(self.array_kinds, values=False)
 
     @property
     def array_kinds(self) -> list[Kind]:
@@ -111,15 +117,18 @@ def replaced(arguments: Sequence[Any], result: Any, donated: Sequence[bool]) -> 
     the same structure with the same shapes and types.
 
     Args:
-        arguments: trees whose leaves are shapes.
+        arguments: trees whose leaves are kinds.
         result: the same of what the step returns.
         donated: whether the array at a place is donated.
     """
     pairs: dict[int, int] = {}
-    offered = list(_parts(result, 0))
     taken: set[int] = set()
+    offered: dict[Any, list[tuple[int, list[Kind]]]] = defaultdict(list)
+    for start, part in _parts(result, 0):
+        leaves, structure = tree_util.tree_flatten(part)
+        offered[structure].append((start, leaves))
 
-    def match(tree: Any, at: int, depth: int) -> None:
+    def match(tree: Any, at: int) -> None:
         leaves, structure = tree_util.tree_flatten(tree)
         if not leaves:
             return
@@ -127,20 +136,19 @@ def replaced(arguments: Sequence[Any], result: Any, donated: Sequence[bool]) -> 
         lone = tree_util.treedef_is_leaf(structure)
         if lone and not (donated[at] or leaves[0].key is not None):
             return
-        for start, other in offered:
-            others, found = tree_util.tree_flatten(other)
-            if found != structure or others != leaves or any(start + i in taken for i in range(len(leaves))):
-                continue
-            taken.update(range(start, start + len(leaves)))
-            pairs.update((at + i, start + i) for i in range(len(leaves)))
-            return
+        for start, others in offered[structure]:
+            places = range(start, start + len(leaves))
+            if others == leaves and taken.isdisjoint(places):
+                taken.update(places)
+                pairs.update(zip(range(at, at + len(leaves)), places, strict=True))
+                return
         if not lone:
             for start, part in _children(tree, at):
-                match(part, start, depth + 1)
+                match(part, start)
 
     at = 0
     for argument in arguments:
-        match(argument, at, 0)
+        match(argument, at)
         at += len(tree_util.tree_leaves(argument))
     return pairs
 

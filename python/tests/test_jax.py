@@ -96,6 +96,7 @@ def test_twenty_steps_by_a_plan_are_those_of_one_device(name: str) -> None:
     bound = 2e-2 if "masters" in name else 1e-4
     np.testing.assert_allclose(own, losses, rtol=bound)
     assert losses[-1] < losses[0]
+    assert len(step._programs) == 1
     assert_near(found, wanted, bound)
 
 
