@@ -237,9 +237,7 @@ class _Program:
         self._out = tuple(NamedSharding(mesh, spec) for spec in program.OUT_SPECS)
 
         def on_leaves(*leaves: Any) -> list[Any]:
-            arrays = [
-                jax.numpy.asarray(data_of(leaf), shape_of(kind).dtype) for leaf, kind in zip(leaves, given, strict=True)
-            ]
+            arrays = [jax.numpy.asarray(data_of(leaf), shape_of(kind).dtype) for leaf, kind in zip(leaves, given, strict=True)]
             return [leaf_of(array, kind) for array, kind in zip(over(*arrays), made, strict=True)]
 
         # A typed key has fewer dims than its data, none of which is cut in the key itself.

@@ -75,7 +75,7 @@ def _kind(leaf: Any, numbers: bool) -> Kind:
     dtype = getattr(leaf, "dtype", None)
     shape = getattr(leaf, "shape", None)
     if dtype is not None and shape is not None:
-        if jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        if jax.numpy.issubdtype(dtype, jax.dtypes.prng_key):
             return Kind(tuple(shape), "uint32", key=str(jax.random.key_impl(leaf)))
         canonical = jax.dtypes.canonicalize_dtype(dtype)
         return Kind(tuple(shape), canonical.name, weak=bool(getattr(leaf, "weak_type", False)))
@@ -95,7 +95,7 @@ def _has_equinox(tree: Any) -> bool:
 
 def data_of(leaf: Any) -> Any:
     """The array of a leaf: the data of a typed key, everything else as it is."""
-    is_key = hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    is_key = hasattr(leaf, "dtype") and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return jax.random.key_data(leaf) if is_key else leaf
 
 
