@@ -71,6 +71,15 @@ def mlp() -> Program:
     return Program(step, (pair,), (batch,), lambda out: out[:1], lambda out: out[1]["loss"])
 
 
+def regression() -> Program:
+    """So many rows that a plan sums gradients over them."""
+
+    def loss_of(params: Any, batch: Any) -> Any:
+        return jnp.mean((batch[0] @ params["w"] - batch[1]) ** 2)
+
+    return last(loss_of, {"w": normal(1, WIDTH, 4)}, (normal(3, 65536, WIDTH), normal(4, 65536, 4)))
+
+
 def norm(x: Any, gain: Any) -> Any:
     return x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + 1e-6) * gain
 
