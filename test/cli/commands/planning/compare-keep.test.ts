@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { describe, expect, it } from 'vitest';
@@ -60,6 +60,24 @@ describe('compare -o', () => {
     const asked = ['compare', 'gpt2', '--devices', '4', '--cluster', 'dgx-h100', '--quiet'];
     const { code, err } = await cli(...asked, ...flags);
     expect([code, err]).toEqual([2, expect.stringMatching(says)]);
+  });
+
+  it('keeps nothing where the row does not fit, so that plan finds none', async () => {
+    const folder = join(temporaryFolder(), 'kept');
+    const asked = ['compare', fixture('mlp-loss'), '--devices', '4', '--cluster', 'dgx-h100'];
+    const flags = ['--plans', 'dp,fsdp', '--max-dims', '1', '--quiet'];
+    const { plans } = JSON.parse((await cli(...asked, ...flags, '--json')).out) as Comparison;
+    const peak = (name: string): number => plans.find(({ plan }) => plan === name)!.peakBytes;
+    expect(peak('fsdp')).toBeLessThan(peak('dp'));
+    const memory = `${Math.round((peak('fsdp') + peak('dp')) / 2)}B`;
+    const run = await cli(...asked, ...flags, '--memory', memory, '-o', folder, '--keep', 'dp');
+    expect([run.code, run.err]).toEqual([
+      2,
+      expect.stringMatching(
+        /the recipe dp does not fit[^]*E_PLAN --keep dp.*: plan found none \(exit 3\)/,
+      ),
+    ]);
+    expect(existsSync(folder)).toBe(false);
   });
 
   it('names the plans where none has the name', async () => {
