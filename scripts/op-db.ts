@@ -13,6 +13,7 @@ import { messageOf, ShardwrightError } from '../src/errors.ts';
 import type { Graph } from '../src/graph/types.ts';
 import { importGraph } from '../src/import/import.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
+import { Deadline } from '../src/plan/request/deadline.ts';
 import { shard } from '../src/plan/shard.ts';
 import { verify } from '../src/simulate/verify.ts';
 import { withSection } from './coverage-page.ts';
@@ -45,7 +46,7 @@ async function planned(captured: Captured, folder: string): Promise<Result> {
     const unknown = unknownIn(graph);
     if (unknown.length > 0)
       return { ...captured, result: 'refused', why: `no record of ${unknown.sort().join(', ')}` };
-    const found = await shard(graph, { mesh: 'x=2', cluster: 'dgx-h100' }, { timeLimitSeconds: 5 });
+    const found = await shard(graph, { mesh: 'x=2', cluster: 'dgx-h100' }, { deadline: new Deadline(5) });
     if (found.status === 'infeasible')
       return { ...captured, result: 'refused', why: found.conflict.join(' ') };
     const [mismatch] = verify(found.graph, found.plan).mismatches;

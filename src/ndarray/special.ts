@@ -52,11 +52,10 @@ export function erfcx(x: number): number {
  * Trapezoids over [0, pi]: of a smooth periodic function they converge faster than any power of the
  * step.
  */
-function meanOverHalfTurn(f: (t: number) => number): number {
-  const STEPS = 256;
+function meanOverHalfTurn(f: (t: number) => number, steps = 256): number {
   let total = (f(0) + f(Math.PI)) / 2;
-  for (let i = 1; i < STEPS; i++) total += f((i * Math.PI) / STEPS);
-  return total / STEPS;
+  for (let i = 1; i < steps; i++) total += f((i * Math.PI) / steps);
+  return total / steps;
 }
 
 /**
@@ -167,4 +166,149 @@ export function nextAfter(a: number, b: number): number {
   bits.setFloat64(0, a);
   bits.setBigInt64(0, bits.getBigInt64(0) + (b > a === a > 0 ? 1n : -1n));
   return bits.getFloat64(0);
+}
+
+/** Bessel function of the first kind: the mean of cos(n t - x sin t). NaN at infinity. */
+export function besselJ(order: number, x: number): number {
+  if (!Number.isFinite(x)) return NaN;
+  // Enough steps for the waves of the function, and some more for its precision.
+  const steps = Math.ceil(order + Math.abs(x)) + 32;
+  return meanOverHalfTurn((t) => Math.cos(order * t - x * Math.sin(t)), steps);
+}
+
+const EULER = 0.5772156649015329;
+
+/**
+ * Bessel function of the second kind, order 0 or 1, by Neumann's series over Bessel functions of
+ * the first kind of even order. Infinite at 0, NaN below.
+ */
+export function besselY(order: 0 | 1, x: number): number {
+  if (Number.isNaN(x) || x < 0 || x === Infinity) return NaN;
+  if (x === 0) return -Infinity;
+  // The orders grow until the functions vanish.
+  const last = Math.ceil(x / 2) + 12;
+  const log = Math.log(x / 2) + EULER;
+  let total = 0;
+  for (let k = last; k >= 1; k--) {
+    const sign = (k % 2 === 0 ? -1 : 1) / k;
+    total +=
+      sign *
+      (order === 0 ? besselJ(2 * k, x) : (besselJ(2 * k - 1, x) - besselJ(2 * k + 1, x)) / 2);
+  }
+  if (order === 0) return (2 / Math.PI) * log * besselJ(0, x) + (4 / Math.PI) * total;
+  // The derivative of the series, with its sign turned.
+  return (2 / Math.PI) * (log * besselJ(1, x) - besselJ(0, x) / x) - (4 / Math.PI) * total;
+}
+
+/** Airy function Ai: its series near zero, else the asymptotic expansions. */
+export function airyAi(x: number): number {
+  if (Number.isNaN(x) || x === Infinity) return Number.isNaN(x) ? x : 0;
+  const zeta = (2 / 3) * Math.abs(x) ** 1.5;
+  if (x > 2) {
+    // K of order 1/3 by trapezoids of exp(-zeta (cosh t - 1)) cosh(t / 3).
+    const STEP = 1 / 64;
+    let total = 0.5;
+    for (let t = STEP, term = 1; term > 1e-20 * total; t += STEP)
+      total += term = Math.exp(-2 * zeta * Math.sinh(t / 2) ** 2) * Math.cosh(t / 3);
+    return (Math.sqrt(x / 3) / Math.PI) * Math.exp(-zeta) * total * STEP;
+  }
+  if (x < -8) {
+    let [even, odd, term] = [1, 0, 1];
+    for (let k = 1; k < 24; k++) {
+      term *= ((6 * k - 5) * (6 * k - 3) * (6 * k - 1)) / (216 * k * (2 * k - 1) * zeta);
+      const sign = Math.floor(k / 2) % 2 === 0 ? 1 : -1;
+      if (k % 2 === 0) even += sign * term;
+      else odd += sign * term;
+    }
+    const angle = zeta + Math.PI / 4;
+    return (Math.sin(angle) * even - Math.cos(angle) * odd) / (Math.sqrt(Math.PI) * (-x) ** 0.25);
+  }
+  let [f, g] = [1, x];
+  let [termF, termG] = [1, x];
+  for (let k = 1; k < 120; k++) {
+    f += termF *= x ** 3 / ((3 * k - 1) * (3 * k));
+    g += termG *= x ** 3 / (3 * k * (3 * k + 1));
+  }
+  return 0.3550280538878172 * f - 0.2588194037928068 * g;
+}
+
+/** B(2n) / (2n)! of the Euler-Maclaurin formula. */
+const EULER_MACLAURIN = [
+  1 / 12,
+  -1 / 720,
+  1 / 30240,
+  -1 / 1209600,
+  1 / 47900160,
+  -691 / 1307674368000,
+  1 / 74724249600,
+];
+
+/**
+ * Hurwitz's zeta function, the sum of (q + n)^-s: its first terms, and the rest by Euler and
+ * Maclaurin. As in PyTorch, infinite for s = 1 and for q that are integers up to 0.
+ */
+export function zeta(s: number, q: number): number {
+  if (s === 1) return Infinity;
+  if (!(s > 1)) return NaN;
+  if (q <= 0) {
+    if (Number.isInteger(q)) return Infinity;
+    if (!Number.isInteger(s)) return NaN;
+  }
+  const TERMS = 12;
+  let total = 0;
+  let a = q;
+  for (let n = 0; n < TERMS || a < TERMS; n++) total += (a++) ** -s;
+  total += a ** (1 - s) / (s - 1) + a ** -s / 2;
+  let factor = s;
+  let power = a ** (-s - 1);
+  EULER_MACLAURIN.forEach((b, k) => {
+    total += b * factor * power;
+    factor *= (s + 2 * k + 1) * (s + 2 * k + 2);
+    power /= a * a;
+  });
+  return total;
+}
+
+/** Derivative `n` of digamma: by Hurwitz's zeta function beyond the first. */
+export function polygamma(n: number, x: number): number {
+  if (n === 0) return digamma(x);
+  return (n % 2 === 0 ? -1 : 1) * Math.exp(lgamma(n + 1)) * zeta(n + 1, x);
+}
+
+/**
+ * Regularised incomplete gamma functions of `a` at `x`, the lower and the upper one: a series below
+ * `a`, a continued fraction above.
+ */
+export function incompleteGamma(a: number, x: number): readonly [lower: number, upper: number] {
+  if (!(x >= 0 && a >= 0) || (a === 0 && x === 0)) return [NaN, NaN];
+  if (x === 0) return [0, 1];
+  if (a === 0) return [1, 0];
+  if (x === Infinity || a === Infinity)
+    return x === a ? [NaN, NaN] : x === Infinity ? [1, 0] : [0, 1];
+  const scale = Math.exp(a * Math.log(x) - x - lgamma(a));
+  if (x < a + 1) {
+    let [term, total] = [1 / a, 1 / a];
+    for (let n = 1; term > total * 1e-17; n++) total += term *= x / (a + n);
+    return [scale * total, 1 - scale * total];
+  }
+  // Lentz's method.
+  let b = x + 1 - a;
+  let [c, d] = [Infinity, 1 / b];
+  let h = d;
+  for (let i = 1; i < 10_000; i++) {
+    const an = -i * (i - a);
+    b += 2;
+    d = 1 / (an * d + b);
+    c = b + an / c;
+    h *= d * c;
+    if (Math.abs(d * c - 1) < 1e-16) break;
+  }
+  return [1 - scale * h, scale * h];
+}
+
+/** Log of the distribution function of the standard normal, without underflow far below zero. */
+export function logNormalCdf(x: number): number {
+  return x < -1
+    ? Math.log(erfcx(-x * Math.SQRT1_2) / 2) - (x * x) / 2
+    : Math.log1p(-erfc(x * Math.SQRT1_2) / 2);
 }

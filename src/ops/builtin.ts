@@ -6,6 +6,7 @@ import { binaryOps } from './aten/elementwise/binary.ts';
 import { castOps } from './aten/elementwise/cast.ts';
 import { comparisonOps } from './aten/elementwise/comparison.ts';
 import { complexOps } from './aten/elementwise/complex.ts';
+import { specialOps } from './aten/elementwise/special.ts';
 import { unaryOps } from './aten/elementwise/unary.ts';
 import { embeddingOps } from './aten/movement/embedding.ts';
 import { embeddingBagOps } from './aten/movement/embedding-bag.ts';
@@ -13,6 +14,7 @@ import { factoryOps } from './aten/movement/factory.ts';
 import { gridOps } from './aten/movement/grid.ts';
 import { indexingOps } from './aten/movement/indexing.ts';
 import { manipulateOps } from './aten/movement/manipulate.ts';
+import { paddingOps } from './aten/movement/padding.ts';
 import { randomOps } from './aten/movement/random.ts';
 import { scatterReduceOps } from './aten/movement/scatter-reduce.ts';
 import { upsampleOps } from './aten/movement/upsample.ts';
@@ -22,6 +24,7 @@ import { convolutionOps } from './aten/products/convolution.ts';
 import { einsumOps } from './aten/products/einsum.ts';
 import { factorisationOps } from './aten/products/factorisation.ts';
 import { fusedOps } from './aten/products/fused.ts';
+import { fourierOps } from './aten/products/fourier.ts';
 import { linalgOps } from './aten/products/linalg.ts';
 import { matmulOps } from './aten/products/matmul.ts';
 import { scaledMmOps } from './aten/products/scaled-mm.ts';
@@ -46,6 +49,7 @@ export function builtinOperators(): OperatorTable {
     ...unaryOps,
     ...binaryOps,
     ...activationBackwardOps,
+    ...specialOps,
     ...castOps,
     ...complexOps,
     ...reduceOps,
@@ -65,6 +69,8 @@ export function builtinOperators(): OperatorTable {
     ...searchOps,
     ...linalgOps,
     ...upsampleOps,
+    ...paddingOps,
+    ...fourierOps,
     ...gridOps,
     ...scaledMmOps,
     ...scatterReduceOps,

@@ -47,6 +47,11 @@ export const EXPLAINED: readonly Explanation[] = [
       'values do not promise',
   ),
   missing(
+    /aten\.(special_zeta|igammac?|polygamma|mvlgamma|logit|special_entr)\.default/,
+    EXTREME,
+    'domain: monotone only on the part of the line that the samples draw',
+  ),
+  missing(
     /aten\.(pow|pow_)\..*|(stablehlo|chlo)\.(broadcast_)?power/,
     /P\(min\)(, R)? -> P\((min|max)\)/,
     'domain: the power is monotone for a positive base, as the samples draw it, and no ' +
@@ -81,7 +86,7 @@ export const EXPLAINED: readonly Explanation[] = [
       'that is pending as an extreme',
   ),
   missing(
-    /aten\.(type_as|expand_as|avg_pool[23]d_backward|_adaptive_avg_pool[23]d_backward|max_pool[23]d_with_indices_backward)\.default/,
+    /aten\.(type_as|expand_as|avg_pool[23]d_backward|_adaptive_avg_pool[23]d_backward|max_pool[23]d_with_indices_backward|(adaptive|fractional)_max_pool[23]d_backward|(reflection|replication)_pad[123]d_backward)\.default/,
     SECOND,
     'one operand is read for its dtype or shape only; it is offered replicated and cut the ' +
       'same way, not in every other placement',
@@ -200,7 +205,7 @@ export const EXPLAINED: readonly Explanation[] = [
       'is not zero has smaller ones beside it too rarely',
   ),
   missing(
-    /aten\.max_pool[23]d_with_indices_backward\.default/,
+    /aten\.(max_pool[23]d_with_indices|(adaptive|fractional)_max_pool[23]d)_backward\.default/,
     /S\((2|3|4)\), R, S\(\1\) -> P\(sum\)/,
     'true by the definition, but the kernel of PyTorch refuses a gradient that has not the ' +
       'pooled size of the whole input',

@@ -5,9 +5,11 @@
  * comes as `extra` rules (`partials.ts` has the groups).
  */
 
+import { defined } from '../../defined.ts';
 import type { DType } from '../../graph/types.ts';
 import { categoryOf, floatResult, resultType } from '../record/dtypes.ts';
 import { inPlaceName } from '../record/in-place.ts';
+import type { Kernel } from '../record/kernel.ts';
 import {
   defineOp,
   elements,
@@ -34,6 +36,10 @@ export interface PointwiseSpec {
   readonly extra?: (ctx: TypedContext) => readonly Rule[];
   /** Vector operations per output element; default 1, of complex numbers 2: one on each part. */
   readonly cost?: number | ((ctx: TypedContext) => number);
+  /** Values, where they are not in the tables of kernels. */
+  readonly kernel?: Kernel;
+  /** See `OperatorRecord.samples`; default those that the schema gives. */
+  readonly samples?: readonly string[];
 }
 
 /** @throws E_TYPE when called with shapes that do not broadcast */
@@ -45,6 +51,7 @@ export function pointwise(name: string, spec: PointwiseSpec): OperatorRecord {
     infer: (ctx) => [{ dtype: resultOf(spec, ctx), shape: broadcast(ctx) }],
     shard: (ctx) => [...pointwiseRules(ctx), ...(spec.extra?.(ctx) ?? [])],
     flops: (ctx) => ({ matrix: 0, vector: costOf(spec, ctx) * elements(outputShape(ctx)) }),
+    ...defined({ kernel: spec.kernel, samples: spec.samples }),
   });
 }
 

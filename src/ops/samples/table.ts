@@ -36,11 +36,8 @@ const IDENTITIES = ['detach', 'detach_', 'alias', 'lift_fresh'].map((name) => `$
 
 /** Samples of ATen and prims operators that PyTorch runs on a CPU. */
 export function torchSamples(table: OperatorTable): CallText[] {
-  const elementwise = (r: OperatorRecord): boolean => r.cls === 'pointwise' && isTorch(r.name);
   return [
-    ...table.records
-      .filter((r) => elementwise(r) && !ELSEWHERE.test(r.name.split('.')[1]))
-      .flatMap(pointwiseSamples),
+    ...table.records.filter((r) => isTorch(r.name)).flatMap(statedSamples),
     ...IDENTITIES,
     ...products,
     ...norms,
@@ -61,6 +58,14 @@ export function torchSamples(table: OperatorTable): CallText[] {
     ...complexSamples,
     ...embeddingBagSamples,
   ].map(parseCall);
+}
+
+/** The samples of a record, for an elementwise one without them those of its schema. */
+function statedSamples(record: OperatorRecord): readonly string[] {
+  const name = record.name.replace('aten.', '');
+  if (record.samples !== undefined) return record.samples.map((args) => `${name}(${args})`);
+  if (record.cls !== 'pointwise' || ELSEWHERE.test(record.name.split('.')[1])) return [];
+  return pointwiseSamples(record);
 }
 
 /** Samples of every operator of the table that has a kernel, in the order of its records. */
@@ -91,11 +96,12 @@ export function sampleCalls(table: OperatorTable): CallText[] {
  * schema.
  */
 function ownSamples(record: OperatorRecord): CallText[] {
+  if (isTorch(record.name)) return [];
   if (record.samples !== undefined) return record.samples.map((args) => callOf(record.name, args));
   if (
     record.kernel === undefined ||
     record.cls !== 'pointwise' ||
-    /^(aten|prims|stablehlo|chlo)\./.test(record.name)
+    /^(stablehlo|chlo)\./.test(record.name)
   )
     return [];
   return pointwiseSamples(record).map((text) =>

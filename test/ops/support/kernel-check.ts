@@ -25,6 +25,9 @@ export const UNCOMPARED: ReadonlySet<string> = new Set(
     // Eigenvectors and singular vectors have no sign of their own.
     ...['linalg_eigh.default', '_linalg_eigh.default'],
     ...['linalg_svd.default', '_linalg_svd.default', 'svd.default'],
+    ...['cauchy_.default', 'cauchy.default', 'normal_functional.default', 'uniform.default'],
+    ...['exponential.default', 'log_normal.default', 'geometric.default', 'normal.float_float'],
+    ...['randint.default', 'randint.low', 'randint_like.default', 'randint_like.low_dtype'],
     ...['log_normal_.default', 'geometric_.default', 'randperm.default', 'multinomial.default'],
     ...[
       'exponential_.default',

@@ -22,13 +22,29 @@ const LIKE = new Set(
     'exponential_.default',
     'log_normal_.default',
     'geometric_.default',
+    'cauchy_.default',
+    'normal_functional.default',
+    'uniform.default',
+    'exponential.default',
+    'log_normal.default',
+    'geometric.default',
+    'cauchy.default',
+    'randint_like.default',
+    'randint_like.low_dtype',
     'rand_like.default',
     'randn_like.default',
   ].map((name) => `aten.${name}`),
 );
 /** Calls that draw by the values of their operand: every element takes as many random numbers. */
 const BY_OPERAND = new Set(['aten.bernoulli.default', 'aten.multinomial.default']);
-const CREATED = new Set(['aten.rand.default', 'aten.randn.default']);
+/** The position of their sizes among the arguments. */
+const CREATED = new Map([
+  ['aten.rand.default', 0],
+  ['aten.randn.default', 0],
+  ['aten.randint.default', 1],
+  ['aten.randint.low', 2],
+  ['aten.normal.float_float', 2],
+]);
 /** Attention draws only where it drops. */
 const DROP = new Map([
   ['aten._scaled_dot_product_flash_attention_for_cpu.default', 3],
@@ -95,9 +111,10 @@ export function randomText(
       helpers: ['part'],
     };
   }
-  if (CREATED.has(node.target))
+  const sizesAt = CREATED.get(node.target);
+  if (sizesAt !== undefined)
     return {
-      text: `part(here, ${node.target}(${[whole, ...args.slice(1)].join(', ')}), ${cutText})`,
+      text: `part(here, ${node.target}(${args.with(sizesAt, whole).join(', ')}), ${cutText})`,
       helpers: ['part'],
     };
   if (BY_OPERAND.has(node.target)) {

@@ -73,8 +73,17 @@ const plainOps: OperatorRecord[] = [
         ? [onePartial(ctx, 0, 'bor', 'band', 'ext'), onePartial(ctx, 0, 'band', 'bor', 'ext')]
         : [],
   }),
-  pointwise('aten.special_i1.default', { schema: 'Tensor self', ...real, extra: nonDecreasing }),
-  pointwise('aten.special_i0.default', { schema: 'Tensor self', ...real }),
+  pointwise('aten.special_i1.default', {
+    schema: 'Tensor self',
+    ...real,
+    aliases: ['aten.special_modified_bessel_i1.default'],
+    extra: nonDecreasing,
+  }),
+  pointwise('aten.special_i0.default', {
+    schema: 'Tensor self',
+    ...real,
+    aliases: ['aten.i0.default', 'aten.special_modified_bessel_i0.default'],
+  }),
   pointwise('aten.special_erfcx.default', { schema: 'Tensor self', ...real, extra: nonIncreasing }),
   // Decreasing for positive arguments, NaN below zero: other ranks hold values above a pending
   // minimum, so that it passes.

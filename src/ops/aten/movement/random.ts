@@ -4,6 +4,7 @@
  * offset of the shard.
  */
 
+import type { DType } from '../../../graph/types.ts';
 import { floatResult } from '../../record/dtypes.ts';
 import {
   defineOp,
@@ -58,7 +59,8 @@ const nativeDropoutBackward = defineOp('aten.native_dropout_backward.default', {
   shard: (ctx) => [...pointwiseRules(ctx), ...linearIn('grad_output')(ctx)],
 });
 
-const inPlace = (names: string, schema: string): OperatorRecord[] =>
+/** Draws over the elements of the operand, or new values in its shape. */
+const overwritten = (names: string, schema: string): OperatorRecord[] =>
   names.split(' ').map((n) =>
     defineOp(`aten.${n}`, {
       schema: `Tensor self${schema}`,
@@ -71,11 +73,11 @@ const inPlace = (names: string, schema: string): OperatorRecord[] =>
 
 const TAIL = '*, ScalarType? dtype=None, Any layout=None, Any device=None, Any pin_memory=None';
 
-const created = (name: string, schema: string): OperatorRecord =>
+const created = (name: string, schema: string, dtype: DType = 'f32'): OperatorRecord =>
   defineOp(`aten.${name}`, {
     schema: `${schema}, ${TAIL}`,
     cls: 'random',
-    infer: (ctx: OpContext) => [{ dtype: ctx.dtype('dtype') ?? 'f32', shape: ctx.ints('size') }],
+    infer: (ctx: OpContext) => [{ dtype: ctx.dtype('dtype') ?? dtype, shape: ctx.ints('size') }],
     shard: (ctx: TypedContext) =>
       cuttable(ctx.outputs[0]?.shape ?? []).map((d) =>
         rule([], [S(d)], { origin: 'ext', ...OFFSET }),
@@ -112,12 +114,16 @@ const multinomial = defineOp('aten.multinomial.default', {
   flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.inputs[0].shape) }),
 });
 
-const likeInput = (name: string): OperatorRecord =>
+const likeInput = (
+  name: string,
+  range = '',
+  typed: (dtype: DType) => DType = floatResult,
+): OperatorRecord =>
   defineOp(`aten.${name}`, {
-    schema: `Tensor self, ${TAIL}, Any memory_format=None`,
+    schema: `Tensor self, ${range}${TAIL}, Any memory_format=None`,
     cls: 'random',
     infer: (ctx) => [
-      { dtype: ctx.dtype('dtype') ?? floatResult(ctx.inputs[0].dtype), shape: ctx.inputs[0].shape },
+      { dtype: ctx.dtype('dtype') ?? typed(ctx.inputs[0].dtype), shape: ctx.inputs[0].shape },
     ],
     shard: (ctx) => keyed(pointwiseRules(ctx)),
     bytes: (ctx) => bytesWritten(ctx),
@@ -131,17 +137,23 @@ export const randomOps: readonly OperatorRecord[] = [
   dropout,
   nativeDropout,
   nativeDropoutBackward,
-  ...inPlace('bernoulli.default', ''),
-  ...inPlace('bernoulli.p bernoulli_.float', ', float p=0.5'),
-  ...inPlace('normal_.default', ', float mean=0.0, float std=1.0'),
-  ...inPlace('uniform_.default', ', float from=0.0, float to=1.0'),
-  ...inPlace('exponential_.default', ', float lambd=1.0'),
-  ...inPlace('log_normal_.default', ', float mean=1.0, float std=2.0'),
-  ...inPlace('geometric_.default', ', float p'),
+  ...overwritten('bernoulli.default', ''),
+  ...overwritten('bernoulli.p bernoulli_.float', ', float p=0.5'),
+  ...overwritten('normal_.default normal_functional.default', ', float mean=0.0, float std=1.0'),
+  ...overwritten('uniform_.default uniform.default', ', float from=0.0, float to=1.0'),
+  ...overwritten('exponential_.default exponential.default', ', float lambd=1.0'),
+  ...overwritten('log_normal_.default log_normal.default', ', float mean=1.0, float std=2.0'),
+  ...overwritten('geometric_.default geometric.default', ', float p'),
+  ...overwritten('cauchy_.default cauchy.default', ', float median=0.0, float sigma=1.0'),
   randperm,
   multinomial,
   created('rand.default', 'int[] size'),
   created('randn.default', 'int[] size'),
+  created('normal.float_float', 'float mean, float std, int[] size'),
+  created('randint.default', 'int high, int[] size', 'i64'),
+  created('randint.low', 'int low, int high, int[] size', 'i64'),
+  likeInput('randint_like.default', 'int high, ', (dtype) => dtype),
+  likeInput('randint_like.low_dtype', 'int low, int high, ', (dtype) => dtype),
   likeInput('rand_like.default'),
   likeInput('randn_like.default'),
 ];

@@ -217,6 +217,16 @@ const family = (dims: number): readonly OperatorRecord[] => [
     shard: (ctx) => followRules(ctx, dims),
     flops: (ctx) => ({ matrix: 0, vector: elements(ctx.inputs[0].shape) }),
   }),
+  gradient(
+    `aten.adaptive_max_pool${dims}d_backward.default`,
+    'Tensor grad_output, Tensor self, Tensor indices',
+    dims,
+  ),
+  gradient(
+    `aten.fractional_max_pool${dims}d_backward.default`,
+    'Tensor grad_output, Tensor self, int[] kernel_size, int[] output_size, Tensor indices',
+    dims,
+  ),
   adaptive(`aten.adaptive_avg_pool${dims}d.default`, dims),
   adaptive(`aten._adaptive_avg_pool${dims}d.default`, dims),
   gradient(
@@ -237,6 +247,10 @@ export const poolSamples: readonly string[] = [
   'fractional_max_pool2d(x[5,9,8], [2,2], [4,1], unit[1,5,2])',
   'fractional_max_pool3d(x[5,6,5,6,7], [2,2,2], [2,3,4], unit[5,6,3])',
   'adaptive_max_pool2d(x[5,6,7,8], [3,2])',
+  'adaptive_max_pool2d_backward(x[5,6,3,2], x[5,6,4,4], index16[5,6,3,2])',
+  'adaptive_max_pool3d_backward(x[6,5,2,1,2], x[6,5,3,2,2], index12[6,5,2,1,2])',
+  'fractional_max_pool2d_backward(x[6,5,2,2], x[6,5,4,4], [2,2], [2,2], index16[6,5,2,2])',
+  'fractional_max_pool3d_backward(x[5,6,1,2,2], x[5,6,2,3,3], [2,2,2], [1,2,2], index18[5,6,1,2,2])',
   'adaptive_max_pool3d(x[6,5,4,5,3], [2,3,2])',
   'max_pool3d(x[5,6,4,6,4], [2,2,2])',
   'max_pool3d(x[6,5,7,5,6], [3,3,3], [2,2,2], [1,1,1], [1,1,1], True)',

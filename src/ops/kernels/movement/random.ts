@@ -10,6 +10,7 @@ import {
   type Kernel,
   type KernelCall,
   type Kernels,
+  named,
   one,
   resultShape,
   tensor,
@@ -101,6 +102,13 @@ const multinomial: Kernel = one((call) => {
 const uniforms: Kernel = drawn((call) => (i) => uniform(call.random, i));
 const normals: Kernel = drawn((call) => (i) => normal(call.random, i));
 
+/** Whole numbers from `low` up to `high`, which is left out. */
+const integers = (low: (call: KernelCall) => number): Kernel =>
+  drawn((call) => {
+    const [from, to] = [low(call), number(call, 'high')];
+    return (i) => from + Math.floor((to - from) * uniform(call.random, i));
+  });
+
 export const randomKernels: Kernels = {
   'aten.dropout.default': dropout,
   'aten.native_dropout.default': nativeDropout,
@@ -111,28 +119,62 @@ export const randomKernels: Kernels = {
   }),
   'aten.bernoulli.p': bernoulli,
   'aten.bernoulli_.float': bernoulli,
-  'aten.normal_.default': drawn((call) => {
+  ...named(
+    'normal_.default normal_functional.default',
+    drawn((call) => {
+      const [mean, std] = [number(call, 'mean'), number(call, 'std')];
+      return (i) => mean + std * normal(call.random, i);
+    }),
+  ),
+  ...named(
+    'uniform_.default uniform.default',
+    drawn((call) => {
+      const [from, to] = [number(call, 'from'), number(call, 'to')];
+      return (i) => from + (to - from) * uniform(call.random, i);
+    }),
+  ),
+  ...named(
+    'exponential_.default exponential.default',
+    drawn((call) => {
+      const rate = number(call, 'lambd');
+      return (i) => exponential(call.random, i) / rate;
+    }),
+  ),
+  ...named(
+    'log_normal_.default log_normal.default',
+    drawn((call) => {
+      const [mean, std] = [number(call, 'mean'), number(call, 'std')];
+      return (i) => Math.exp(mean + std * normal(call.random, i));
+    }),
+  ),
+  // Trials up to the first success.
+  ...named(
+    'geometric_.default geometric.default',
+    drawn((call) => {
+      const p = number(call, 'p');
+      if (!(p > 0 && p < 1)) valueError(call, `p = ${p} is not between 0 and 1`);
+      return (i) => Math.max(1, Math.ceil(Math.log1p(-uniform(call.random, i)) / Math.log1p(-p)));
+    }),
+  ),
+  ...named(
+    'cauchy_.default cauchy.default',
+    drawn((call) => {
+      const [median, sigma] = [number(call, 'median'), number(call, 'sigma')];
+      return (i) => median + sigma * Math.tan(Math.PI * (uniform(call.random, i) - 0.5));
+    }),
+  ),
+  'aten.normal.float_float': drawn((call) => {
     const [mean, std] = [number(call, 'mean'), number(call, 'std')];
     return (i) => mean + std * normal(call.random, i);
   }),
-  'aten.uniform_.default': drawn((call) => {
-    const [from, to] = [number(call, 'from'), number(call, 'to')];
-    return (i) => from + (to - from) * uniform(call.random, i);
-  }),
-  'aten.exponential_.default': drawn((call) => {
-    const rate = number(call, 'lambd');
-    return (i) => exponential(call.random, i) / rate;
-  }),
-  'aten.log_normal_.default': drawn((call) => {
-    const [mean, std] = [number(call, 'mean'), number(call, 'std')];
-    return (i) => Math.exp(mean + std * normal(call.random, i));
-  }),
-  // Trials up to the first success.
-  'aten.geometric_.default': drawn((call) => {
-    const p = number(call, 'p');
-    if (!(p > 0 && p < 1)) valueError(call, `p = ${p} is not between 0 and 1`);
-    return (i) => Math.max(1, Math.ceil(Math.log1p(-uniform(call.random, i)) / Math.log1p(-p)));
-  }),
+  ...named(
+    'randint.default randint_like.default',
+    integers(() => 0),
+  ),
+  ...named(
+    'randint.low randint_like.low_dtype',
+    integers((call) => number(call, 'low')),
+  ),
   'aten.randperm.default': randperm,
   'aten.multinomial.default': multinomial,
   'aten.rand.default': uniforms,

@@ -254,6 +254,8 @@ const family = (dims: number): Kernels => ({
   [`aten.max_pool${dims}d.default`]: one((call) => maxPool(dims, maxWindows)(call)[0]),
   [`aten.max_pool${dims}d_with_indices.default`]: maxPool(dims, maxWindows),
   [`aten.max_pool${dims}d_with_indices_backward.default`]: maxBackward(dims),
+  [`aten.adaptive_max_pool${dims}d_backward.default`]: maxBackward(dims),
+  [`aten.fractional_max_pool${dims}d_backward.default`]: maxBackward(dims),
   [`aten.max_unpool${dims}d.default`]: unpool(dims),
   [`aten.fractional_max_pool${dims}d.default`]: fractional(dims),
   [`aten.avg_pool${dims}d.default`]: average(dims, averageWindows, given),
