@@ -2,12 +2,14 @@
 
 import { decomposedOps } from './aten/decomposed.ts';
 import { activationBackwardOps } from './aten/elementwise/activation-backward.ts';
+import { logSigmoidOps } from './aten/elementwise/activation-specs.ts';
 import { binaryOps } from './aten/elementwise/binary.ts';
 import { castOps } from './aten/elementwise/cast.ts';
 import { comparisonOps } from './aten/elementwise/comparison.ts';
 import { complexOps } from './aten/elementwise/complex.ts';
 import { specialOps } from './aten/elementwise/special.ts';
 import { unaryOps } from './aten/elementwise/unary.ts';
+import { diagonalOps } from './aten/movement/diagonals.ts';
 import { embeddingOps } from './aten/movement/embedding.ts';
 import { embeddingBagOps } from './aten/movement/embedding-bag.ts';
 import { factoryOps } from './aten/movement/factory.ts';
@@ -21,6 +23,7 @@ import { upsampleOps } from './aten/movement/upsample.ts';
 import { viewOps } from './aten/movement/views.ts';
 import { attentionOps } from './aten/products/attention.ts';
 import { convolutionOps } from './aten/products/convolution.ts';
+import { distanceOps } from './aten/products/distances.ts';
 import { einsumOps } from './aten/products/einsum.ts';
 import { factorisationOps } from './aten/products/factorisation.ts';
 import { fusedOps } from './aten/products/fused.ts';
@@ -48,6 +51,7 @@ export function builtinOperators(): OperatorTable {
     ...matmulOps,
     ...unaryOps,
     ...binaryOps,
+    ...logSigmoidOps,
     ...activationBackwardOps,
     ...specialOps,
     ...castOps,
@@ -70,6 +74,8 @@ export function builtinOperators(): OperatorTable {
     ...linalgOps,
     ...upsampleOps,
     ...paddingOps,
+    ...diagonalOps,
+    ...distanceOps,
     ...fourierOps,
     ...gridOps,
     ...scaledMmOps,

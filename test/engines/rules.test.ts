@@ -85,6 +85,8 @@ const SIZE_ARGUMENT: Readonly<Record<string, number>> = {
   full: 0,
   slice_backward: 1,
   select_backward: 1,
+  diagonal_backward: 1,
+  unfold_backward: 1,
 };
 const sizeArgument = (target: string, r: Rule): number | undefined =>
   r.rewrite === 'local-shape' ? SIZE_ARGUMENT[target.split('.')[1]] : undefined;

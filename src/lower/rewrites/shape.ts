@@ -61,6 +61,8 @@ export const shapeRewrites: Rewrites = {
   'aten.squeeze.dims': reshaped,
   'aten.slice_backward.default': localShape('input_sizes'),
   'aten.select_backward.default': localShape('input_sizes'),
+  'aten.diagonal_backward.default': localShape('input_sizes'),
+  'aten.unfold_backward.default': localShape('input_sizes'),
   ...Object.fromEntries(UPSAMPLE_GRADIENTS.map((name) => [name, localShape('input_size')])),
   'aten.repeat.default': repeat,
   'aten.repeat_interleave.self_int': repeatInterleave,

@@ -10,6 +10,7 @@ import type { OperatorTable } from '../record/table.ts';
 import { literal } from '../vjp/build.ts';
 import { type Body, decomposedOp, type DecomposedSpec } from '../vjp/composite/decomposed.ts';
 import { matmulOf } from '../vjp/composite/product.ts';
+import { activationSpecs } from './elementwise/activation-specs.ts';
 import { complexSpecs } from './elementwise/complex.ts';
 
 const front = (dim: number, rank: number): number => (dim < 0 ? dim + rank : dim);
@@ -269,6 +270,7 @@ const one =
 
 const SPECS: Readonly<Record<string, DecomposedSpec>> = {
   ...complexSpecs,
+  ...activationSpecs,
   'aten.aminmax.default': {
     schema: 'Tensor self, *, int? dim=None, bool keepdim=False',
     cls: 'reduction',

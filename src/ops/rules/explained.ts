@@ -58,7 +58,7 @@ export const EXPLAINED: readonly Explanation[] = [
       'promise says so',
   ),
   missing(
-    /aten\.prelu\.default/,
+    /aten\.(prelu|_prelu_kernel)\.default/,
     /R, P\((max|min)\) -> P\((min|max)\)/,
     'a slope multiplies negative values only, which the decomposition does not tell; slopes ' +
       'are parameters, never pending',
@@ -80,7 +80,7 @@ export const EXPLAINED: readonly Explanation[] = [
       'derivative is never negative',
   ),
   missing(
-    /aten\.(addmm|addmv|addbmm|baddbmm|linear|conv[123]d|convolution|layer_norm|native_layer_norm|group_norm|native_group_norm|_native_batch_norm_legit|index_add|index_put|scatter_add|_unsafe_masked_index_put_accumulate)\..*|stablehlo\.(scatter|batch_norm_training)/,
+    /aten\.(addmm|addmv|addbmm|baddbmm|linear|conv[123]d|convolution|layer_norm|native_layer_norm|group_norm|native_group_norm|_native_batch_norm_legit|index_add|index_put|put|scatter_add|_unsafe_masked_index_put_accumulate)\..*|stablehlo\.(scatter|batch_norm_training)/,
     /[^>]*P\((max|min)\)[^>]*-> P\((max|min)\).*/,
     'an operand that is only added to a product, a norm or selected rows: no program has one ' +
       'that is pending as an extreme',

@@ -89,7 +89,6 @@ const OWN: Readonly<Record<string, readonly string[]>> = {
     'x[6,5], 1.0, 1.5, 0.5, False, x[6,5]',
   ],
   'softplus_backward.default': ['x[6,5], x[6,5], 1, 20', 'x[6,5], x[6,5], 3.0, 0.5'],
-  'log_sigmoid_backward.default': ['x[6,5], x[6,5], unit[6,5]'],
   '_to_copy.default': [
     'x[6,5]',
     'x[6,5], dtype=f32',

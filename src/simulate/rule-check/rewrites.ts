@@ -94,6 +94,8 @@ export function localSizes(
     }
     case 'slice_backward':
     case 'select_backward':
+    case 'diagonal_backward':
+    case 'unfold_backward':
       return { input_sizes: output };
     case 'repeat': {
       const own = inputs[0].shape;

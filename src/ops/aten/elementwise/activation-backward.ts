@@ -1,6 +1,8 @@
 /** Backward of activations: elementwise, and linear in the incoming gradient. */
 
-import type { OperatorRecord } from '../../record/record.ts';
+import { defineOp, elements, type OperatorRecord } from '../../record/record.ts';
+import { R, rule, S } from '../../record/rule.ts';
+import { cuttable, need, sameShape } from '../../rules/dims.ts';
 import { linearIn } from '../../rules/partials.ts';
 import { pointwise, TRANSCENDENTAL } from '../../rules/pointwise.ts';
 
@@ -10,6 +12,23 @@ const backward = (
   grad = 'grad_output',
   cost = TRANSCENDENTAL,
 ): OperatorRecord => pointwise(`aten.${name}.default`, { schema, cost, extra: linearIn(grad) });
+
+/** The buffer is that of the forward call, empty on accelerators. */
+const logSigmoidBackward = defineOp('aten.log_sigmoid_backward.default', {
+  schema: 'Tensor grad_output, Tensor self, Tensor buffer',
+  cls: 'other',
+  infer: (ctx) => [need(ctx, 'self')],
+  shard: (ctx) => {
+    const { shape } = need(ctx, 'self');
+    const isEmpty = !sameShape(need(ctx, 'buffer').shape, shape);
+    return [
+      ...cuttable(shape).map((d) => rule([S(d), S(d), isEmpty ? R : S(d)], [S(d)])),
+      ...linearIn('grad_output')(ctx),
+    ];
+  },
+  flops: (ctx) => ({ matrix: 0, vector: TRANSCENDENTAL * elements(ctx.inputs[0].shape) }),
+  samples: ['x[6,5], x[6,5], unit[6,5]', 'x[5], x[5], unit[5]'],
+});
 
 export const activationBackwardOps: readonly OperatorRecord[] = [
   backward('gelu_backward', "Tensor grad_output, Tensor self, *, str approximate='none'"),
@@ -43,7 +62,7 @@ export const activationBackwardOps: readonly OperatorRecord[] = [
       'Tensor self_or_result',
   ),
   backward('softplus_backward', 'Tensor grad_output, Tensor self, Scalar beta, Scalar threshold'),
-  backward('log_sigmoid_backward', 'Tensor grad_output, Tensor self, Tensor buffer'),
+  logSigmoidBackward,
   backward('hardshrink_backward', 'Tensor grad_out, Tensor self, Scalar lambd', 'grad_out', 1),
   backward(
     'softshrink_backward',
