@@ -200,9 +200,12 @@ export function besselY(order: 0 | 1, x: number): number {
   return (2 / Math.PI) * (log * besselJ(1, x) - besselJ(0, x) / x) - (4 / Math.PI) * total;
 }
 
-/** Airy function Ai: its series near zero, else the asymptotic expansions. */
+/**
+ * Airy function Ai: its series near zero, else a Bessel function or its expansion. As in PyTorch, NaN
+ * at infinity.
+ */
 export function airyAi(x: number): number {
-  if (Number.isNaN(x) || x === Infinity) return Number.isNaN(x) ? x : 0;
+  if (!Number.isFinite(x)) return NaN;
   const zeta = (2 / 3) * Math.abs(x) ** 1.5;
   if (x > 2) {
     // K of order 1/3 by trapezoids of exp(-zeta (cosh t - 1)) cosh(t / 3).

@@ -12,6 +12,7 @@ import { type Body, decomposedOp, type DecomposedSpec } from '../vjp/composite/d
 import { matmulOf } from '../vjp/composite/product.ts';
 import { activationSpecs } from './elementwise/activation-specs.ts';
 import { complexSpecs } from './elementwise/complex.ts';
+import { triangularSpecs } from './products/factorisation.ts';
 
 const front = (dim: number, rank: number): number => (dim < 0 ? dim + rank : dim);
 
@@ -271,6 +272,7 @@ const one =
 const SPECS: Readonly<Record<string, DecomposedSpec>> = {
   ...complexSpecs,
   ...activationSpecs,
+  ...triangularSpecs,
   'aten.aminmax.default': {
     schema: 'Tensor self, *, int? dim=None, bool keepdim=False',
     cls: 'reduction',

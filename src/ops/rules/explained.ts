@@ -47,7 +47,7 @@ export const EXPLAINED: readonly Explanation[] = [
       'values do not promise',
   ),
   missing(
-    /aten\.(special_zeta|igammac?|polygamma|mvlgamma|logit|special_entr)\.default/,
+    /aten\.(special_zeta|igammac?|polygamma|mvlgamma|logit|special_entr|special_bessel_y1)\.default/,
     EXTREME,
     'domain: monotone only on the part of the line that the samples draw',
   ),
@@ -126,6 +126,11 @@ export const EXPLAINED: readonly Explanation[] = [
     PENDING,
     'the result is nearer to the first operand than the tolerance: what is confirmed is the ' +
       'first operand, not the function',
+  ),
+  missing(
+    /aten\.lu_unpack\.default/,
+    PENDING,
+    'factors come from a factorisation, which leaves nothing pending',
   ),
   missing(
     /aten\.bitwise_(left|right)_shift_?\..*/,

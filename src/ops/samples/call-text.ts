@@ -28,7 +28,8 @@ type Init =
   | 'seven'
   | 'ends'
   | 'starts'
-  | 'definite';
+  | 'definite'
+  | 'pivots';
 
 export interface TensorSpec {
   readonly dtype: DType;
@@ -63,6 +64,7 @@ const WORDS: Readonly<Record<string, readonly [DType, Init]>> = {
   ends: ['i32', 'ends'],
   starts: ['i64', 'starts'],
   definite: ['f64', 'definite'],
+  pivots: ['i32', 'pivots'],
   bits: ['b8', 'bits'],
 };
 

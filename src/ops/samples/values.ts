@@ -66,6 +66,8 @@ const VALUES: Readonly<Record<TensorSpec['init'], (u: readonly number[], d: Draw
     // Matrices of hi rows whose diagonal outweighs the rest: positive definite by their lower
     // triangle.
     definite: (u, d) => u.map((v, i) => ((i % d.hi ** 2) % (d.hi + 1) === 0 ? d.hi + v : v - 0.5)),
+    // Rows of hi numbers that exchange a row with itself or a later one, counted from one.
+    pivots: (u, d) => u.map((v, i) => (i % d.hi) + 1 + Math.floor(v * (d.hi - (i % d.hi)))),
     seven: (u) => u.map(() => 7),
     starts: (u, d) => u.map((v, i) => (i === 0 ? 0 : Math.floor(d.hi * v))).sort((a, b) => a - b),
     ends: (u, d) => u.map((v) => Math.floor((d.hi + 1) * v)).sort((a, b) => a - b),

@@ -82,6 +82,7 @@ function draw(spec: TensorSpec, seed: number, special: boolean, type: DType): ND
     shuffled: () => order(count).map((i) => i / 3 - 2),
     bits: () => u.map((v) => (v < 0.4 ? 1 : 0)),
     definite: () => u.map((v, i) => ((i % hi ** 2) % (hi + 1) === 0 ? hi + v : v - 0.5)),
+    pivots: () => u.map((v, i) => (i % hi) + 1 + Math.floor(v * (hi - (i % hi)))),
     seven: () => u.map(() => 7),
     starts: () => u.map((v, i) => (i === 0 ? 0 : Math.floor(hi * v))).sort((a, b) => a - b),
     ends: () => u.map((v) => Math.floor((hi + 1) * v)).sort((a, b) => a - b),

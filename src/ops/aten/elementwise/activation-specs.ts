@@ -55,7 +55,8 @@ function trilinear({ b, ctx, x }: Body): readonly ValueRef[] {
       .sort((p, q) => p - q)
       .reduce((value, dim) => b.unsqueeze(value, dim), x(`i${k}`)),
   );
-  return [b.sum(b.mul(b.mul(first, second), third), ctx.ints('sumdim'))];
+  const product = b.mul(b.mul(first, second), third);
+  return [b.cast(b.sum(product, ctx.ints('sumdim')), b.dtype(product))];
 }
 
 /** Elements of the tensor read as one row. */

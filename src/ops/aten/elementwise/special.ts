@@ -136,6 +136,17 @@ const polynomials: readonly OperatorRecord[] = Object.entries(FAMILIES).map(([na
   ),
 );
 
+/** `exp(-|x|) I(x)`, which vanishes at infinity. */
+const besselIScaled = (order: 0 | 1, x: number): number =>
+  Math.abs(x) === Infinity ? 0 : besselI(order, x) * Math.exp(-Math.abs(x));
+
+const sphericalBessel: Real = (x) => (x === 0 ? 1 : Math.abs(x) === Infinity ? 0 : Math.sin(x) / x);
+
+const entropy: Real = (x) => {
+  if (x === 0) return 0;
+  return x < 0 ? -Infinity : -x * Math.log(x);
+};
+
 /** Half of the line of a logit is cut off by `eps` at both ends. */
 const logit = ({ ctx }: KernelCall): Real => {
   const eps = ctx.optionalNumber('eps');
@@ -229,15 +240,15 @@ const scaledOf = (ctx: TypedContext): ReturnType<Extra> => [
 ];
 
 export const specialOps: readonly OperatorRecord[] = [
-  unary('special_i0e', 'x', (x) => besselI(0, x) * Math.exp(-Math.abs(x))),
-  unary('special_i1e', 'x', (x) => besselI(1, x) * Math.exp(-Math.abs(x))),
+  unary('special_i0e', 'x', (x) => besselIScaled(0, x)),
+  unary('special_i1e', 'x', (x) => besselIScaled(1, x)),
   unary('special_bessel_j0', 'x', (x) => besselJ(0, x)),
   unary('special_bessel_j1', 'x', (x) => besselJ(1, x)),
   unary('special_bessel_y0', 'pos', (x) => besselY(0, x)),
-  unary('special_bessel_y1', 'large', (x) => besselY(1, x)),
-  unary('special_spherical_bessel_j0', 'x', (x) => (x === 0 ? 1 : Math.sin(x) / x)),
+  unary('special_bessel_y1', 'pos', (x) => besselY(1, x)),
+  unary('special_spherical_bessel_j0', 'x', sphericalBessel),
   unary('special_airy_ai', 'x', airyAi),
-  unary('special_entr', 'pos', (x) => (x > 0 ? -x * Math.log(x) : x === 0 ? 0 : -Infinity)),
+  unary('special_entr', 'pos', entropy),
   unary('special_log_ndtr', 'x', logNormalCdf, nonDecreasingExt),
   unary('special_ndtri', 'unit', (p) => Math.SQRT2 * erfinv(2 * p - 1)),
   unary('erfinv', 'unit', erfinv),
