@@ -14,6 +14,7 @@ import type { Graph } from '../src/graph/types.ts';
 import { importGraph } from '../src/import/import.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { Deadline } from '../src/plan/request/deadline.ts';
+import { isEffect } from '../src/passes/plannable/checks.ts';
 import { shard } from '../src/plan/shard.ts';
 import { verify } from '../src/simulate/verify.ts';
 import { withSection } from './coverage-page.ts';
@@ -35,7 +36,9 @@ const table = builtinOperators();
 /** Operators of a program that have no record. */
 function unknownIn({ nodes }: Graph): string[] {
   const targets = nodes.flatMap((n) => (n.kind === 'call' ? [n.target] : []));
-  return [...new Set(targets)].filter((t) => t !== 'operator.getitem' && table.get(t) === undefined);
+  return [...new Set(targets)].filter(
+    (t) => t !== 'operator.getitem' && !isEffect(t) && table.get(t) === undefined,
+  );
 }
 
 async function planned(captured: Captured, folder: string): Promise<Result> {
@@ -46,7 +49,11 @@ async function planned(captured: Captured, folder: string): Promise<Result> {
     const unknown = unknownIn(graph);
     if (unknown.length > 0)
       return { ...captured, result: 'refused', why: `no record of ${unknown.sort().join(', ')}` };
-    const found = await shard(graph, { mesh: 'x=2', cluster: 'dgx-h100' }, { deadline: new Deadline(5) });
+    const found = await shard(
+      graph,
+      { mesh: 'x=2', cluster: 'dgx-h100' },
+      { deadline: new Deadline(5) },
+    );
     if (found.status === 'infeasible')
       return { ...captured, result: 'refused', why: found.conflict.join(' ') };
     const [mismatch] = verify(found.graph, found.plan).mismatches;

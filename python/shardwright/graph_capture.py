@@ -31,12 +31,17 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 
 from .constraints import Stated, by_number, placed_inputs, read_constraints, stating
+from .decompositions import CHECKS, checks_without_effects, decomposable
 from .errors import CaptureError
 from .flat_model import FlatCall, FlatModel
 from .folder import RECORD_VERSION
 from .modes import autocast_of, frozen, other_modes, values_hash
 from .module import forward_of, original_class, original_of
 from .precision import MixedPrecision
+
+
+#: Begins the line of a captured text that names what was decomposed; the planner reads it as a note.
+DECOMPOSED = "Decomposed at capture"
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,7 @@ def capture(
     mixed_precision: MixedPrecision | None = None,
     in_placements: Stated | None = None,
     out_placements: Stated | None = None,
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
 ) -> Captured:
     """Writes the joint graph of a model, and its record beside it.
 
@@ -89,6 +95,8 @@ def capture(
         in_placements: where inputs are placed, by name or in their order, such as `S(0)R`; example inputs that are DTensors state theirs.
         out_placements: the same of outputs, by their number.
         gradients: False captures the call as it is under `torch.no_grad()`: the forward graph alone.
+        decompositions: functions in place of operators, such as `{torch.ops.mine.op.default: my_op}`. Operators that the planner does
+            not know are decomposed without being named, where PyTorch has a decomposition of them.
 
     Raises:
         CaptureError: for models that are no single graph, outputs that are no tensors, and tensors that are no parameters,
@@ -113,7 +121,7 @@ def capture(
             fakes[id(tensor)] = fake_alone(tensor)
         return fakes[id(tensor)]
 
-    twin = _twin(model, fake)
+    twin = _twin(model, fake, kind)
     bound = bind_inputs(model, args, kwargs, targets)
     leaves = flatten_named(bound)
     tensors = [(name, leaf) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -133,9 +141,10 @@ def capture(
         stack.enter_context(_as_compiling())
         stack.enter_context(stating())
         stack.enter_context(_without_looking_at_masks())
+        stack.enter_context(checks_without_effects())
         stack.enter_context(_telling_what_was_read(type(model).__name__))
         try:
-            joint = aot_export_joint_with_descriptors(stack, runner, tuple(inputs))
+            joint, decomposed = _exported(stack, runner, tuple(inputs), decompositions or {})
         except CaptureError:
             raise
         except Exception as error:
@@ -146,7 +155,7 @@ def capture(
         pins = {**{called[number]: placement for number, placement in placed.items()}, **read_constraints(graph)}
         _inline_constants(graph, kind)
         _promote_by_default_dtype(graph)
-        text = graph.print_readable(print_output=False, include_stride=True, include_device=True, expanded_def=True)
+        text = _heading(decomposed) + graph.print_readable(print_output=False, include_stride=True, include_device=True, expanded_def=True)
     if call.spec is None:
         raise CaptureError("E_CAPTURE", "the model was not called while it was captured")
     record = {
@@ -167,6 +176,7 @@ def capture(
         "ties": _ties(model),
         "inputs": [_entry(name, leaf) for name, leaf in tensors],
         "constants": {name: _plain(leaf) for name, leaf in constants.items()},
+        "decomposed": decomposed,
         "targets": len(targets),
         "outputs": {"tree": call.spec, "count": call.count},
         "text": hashlib.sha256(text.encode()).hexdigest(),
@@ -176,6 +186,25 @@ def capture(
     target.write_text(text)
     record_path(target).write_text(json.dumps(record, indent=1) + "\n")
     return Captured(target, record, tuple(called[number] for number in range(len(tensors))))
+
+
+def _exported(
+    stack: ExitStack, runner: FlatModel, inputs: tuple[Any, ...], given: Mapping[Any, Callable[..., Any]]
+) -> tuple[Any, list[str]]:
+    """The joint graph without operators that the planner does not know, as far as they decompose, and the names of these."""
+    table = {**CHECKS, **given}
+    found: dict[Any, Callable[..., Any]] = {}
+    while True:
+        joint = aot_export_joint_with_descriptors(stack, runner, inputs, decompositions=table)
+        more = {op: body for op, body in decomposable(joint.graph_module).items() if op not in table}
+        if not more:
+            return joint, sorted(str(op) for op in (*given, *found))
+        found.update(more)
+        table.update(more)
+
+
+def _heading(decomposed: Sequence[str]) -> str:
+    return f"# {DECOMPOSED}: {', '.join(decomposed)}\n" if decomposed else ""
 
 
 def bind_inputs(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Any] = ()) -> dict[str, Any]:
@@ -213,7 +242,7 @@ def flatten_named(value: Any, name: str = "") -> list[tuple[str, Any]]:
     return [(name, value)]
 
 
-def _twin(model: nn.Module, fake: Callable[[Any], Any]) -> Any:
+def _twin(model: nn.Module, fake: Callable[[Any], Any], kind: str) -> Any:
     """The same modules with fake tensors in place of the model's: nothing is copied."""
     memo: dict[int, Any] = {}
     for tensor in [*model.parameters(), *model.buffers()]:
@@ -227,9 +256,14 @@ def _twin(model: nn.Module, fake: Callable[[Any], Any]) -> Any:
     twin = original_of(twin)
     for module in twin.modules():
         for key, value in list(vars(module).items()):
-            if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+            if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter) and not _is_constant(value, kind):
                 module.__dict__[key] = fake(value)
     return twin
+
+
+def _is_constant(value: torch.Tensor, kind: str) -> bool:
+    """Tells whether a tensor that a module has as a plain attribute is small enough to be written into the graph, and has values."""
+    return value.device.type == kind and not value.requires_grad and _runs(value) is not None
 
 
 @contextmanager
@@ -371,24 +405,19 @@ def _inline_constants(graph: Any, device: str) -> None:
         value = getattr(graph, str(node.target), None)
         if not isinstance(value, torch.Tensor):
             continue
-        number = _same_everywhere(value)
-        if number is None:
+        runs = _runs(value)
+        if runs is None:
             held.append(str(node.target))
             continue
         with graph.graph.inserting_before(node):
-            made = graph.graph.call_function(
-                torch.ops.aten.full.default,
-                (list(value.shape), number),
-                {"dtype": value.dtype, "device": torch.device(device), "pin_memory": False},
-            )
-        made.meta["val"] = node.meta.get("val", value)
+            made = _written(graph.graph, value, runs, device)
         node.replace_all_uses_with(made)
         graph.graph.erase_node(node)
     if held:
         raise CaptureError(
             "E_CONSTANT",
             f"the model uses {len(held)} tensors that are no parameters, buffers or inputs ({', '.join(held[:3])})",
-            hint="make them buffers (register_buffer), or make them in forward from sizes.",
+            hint=f"one with more than {_MOST_RUNS} runs of values is made a buffer (register_buffer), or made in forward from sizes.",
         )
     graph.recompile()
 
@@ -413,12 +442,36 @@ def _promote_by_default_dtype(graph: Any) -> None:
     graph.recompile()
 
 
-def _same_everywhere(value: torch.Tensor) -> float | int | bool | None:
-    if isinstance(value, FakeTensor) or value.device.type == "meta" or value.numel() == 0:
+#: Runs of equal values of a constant up to which it is written into the graph.
+_MOST_RUNS = 64
+
+
+def _runs(value: torch.Tensor) -> list[tuple[float | int | bool, int]] | None:
+    """The values of a tensor, row by row, each with how often it follows itself; None for too many, and where there are no values."""
+    if isinstance(value, FakeTensor) or value.device.type == "meta" or value.numel() == 0 or value.is_complex():
         return None
     with unset_fake_temporarily():
-        first = value.flatten()[0]
-        return first.item() if bool((value == first).all()) else None
+        values, counts = torch.unique_consecutive(value.detach().flatten(), return_counts=True)
+        if values.numel() > _MOST_RUNS or bool(torch.isnan(values).any()):
+            return None
+        return list(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def _written(graph: torch.fx.Graph, value: torch.Tensor, runs: Sequence[tuple[Any, int]], device: str) -> torch.fx.Node:
+    """A constant as calls: a value everywhere, or one run of equal values after the other."""
+
+    def call(op: Any, shape: Sequence[int], *args: Any, **kwargs: Any) -> torch.fx.Node:
+        made = graph.call_function(op, args, kwargs)
+        made.meta["val"] = torch.empty(list(shape), dtype=value.dtype, device=device)
+        return made
+
+    options = {"dtype": value.dtype, "device": torch.device(device), "pin_memory": False}
+    shape = list(value.shape)
+    if len(runs) == 1:
+        return call(torch.ops.aten.full.default, shape, shape, runs[0][0], **options)
+    parts = [call(torch.ops.aten.full.default, [n], [n], number, **options) for number, n in runs]
+    row = call(torch.ops.aten.cat.default, [value.numel()], parts)
+    return call(torch.ops.aten.view.default, shape, row, shape)
 
 
 def _explained(error: Exception, model: nn.Module) -> CaptureError:

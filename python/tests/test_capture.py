@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import time
 import warnings
@@ -172,7 +173,55 @@ class Holds(nn.Module):
         self.weight = nn.Parameter(torch.ones(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return (x * self.weight * torch.tensor([1.0, 2.0, 3.0, 4.0])).sum()
+        return (x * self.weight * torch.tensor([math.sqrt(k) for k in range(100)])[:4]).sum()
+
+
+class Constants(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.scale = torch.tensor([[0.5, 0.5], [2.0, 4.0]])
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        x = (batch["x"] * self.weight * torch.tensor([1.0, 2.0, 3.0, 4.0]))[:, [0, 2, 1]]
+        return x.sum() * self.scale.sum()
+
+
+def test_small_constants_are_written_into_the_graph_and_dictionaries_are_arguments(tmp_path: Path) -> None:
+    captured = capture(Constants(), ({"x": torch.randn(3, 4)},), path=tmp_path / "m.fx.txt")
+    text = captured.path.read_text()
+    assert [entry["name"] for entry in captured.record["inputs"]] == ["batch.x"]
+    assert "_tensor_constant" not in text
+    for made in ("full.default([1], 3.0", "full.default([2], 0.5", "full.default([1], 2,"):
+        assert made in text
+
+
+class Joined(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.inv(torch.block_diag(x, self.weight)).sum()
+
+
+def test_operators_that_the_planner_does_not_know_are_decomposed(tmp_path: Path) -> None:
+    captured = capture(Joined(), (torch.eye(4),), path=tmp_path / "m.fx.txt")
+    text = captured.path.read_text()
+    assert captured.record["decomposed"] == ["aten.block_diag.default"]
+    assert text.startswith("# Decomposed at capture: aten.block_diag.default\n")
+    assert "torch.ops.aten.block_diag" not in text
+    # The check of the inverse is no call with an effect that would order the graph.
+    assert "with_effects" not in text
+
+
+def test_a_decomposition_that_is_given_takes_the_place_of_an_operator(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.GELU())
+    gelu = {torch.ops.aten.gelu.default: lambda x, approximate="none": x * torch.sigmoid(1.702 * x)}
+    captured = capture(model, (torch.randn(3, 4),), path=tmp_path / "m.fx.txt", gradients=False, decompositions=gelu)
+    text = captured.path.read_text()
+    assert captured.record["decomposed"] == ["aten.gelu.default"]
+    assert "aten.gelu" not in text and "aten.sigmoid" in text
 
 
 class Odd(nn.Module):

@@ -86,6 +86,9 @@ const INDEXERS: Readonly<
   'aten.index_reduce.default': ['index', 'self', (d) => d],
 };
 
+/** Operators whose argument `index` counts all elements of `self`. */
+const FLAT_INDEXERS: ReadonlySet<string> = new Set(['aten.take.default', 'aten.put.default']);
+
 /** The demand of an operator on the values of an argument, beyond their type. */
 type Domain =
   | { readonly is: 'rising' | 'weights' | 'definite' }
@@ -252,6 +255,10 @@ class DemandReader {
     record: OperatorRecord,
     named: ReadonlyMap<string, string>,
   ): void {
+    if (FLAT_INDEXERS.has(record.name)) {
+      const [indices, of] = [named.get('index'), named.get('self')];
+      if (indices !== undefined) this.limit(indices, product(this.shapes.get(of ?? '') ?? []));
+    }
     if (!Object.hasOwn(INDEXERS, record.name)) return;
     const [index, rows, dimOf] = INDEXERS[record.name];
     const [indexName, tableName] = [named.get(index), named.get(rows)];
@@ -263,7 +270,7 @@ class DemandReader {
     }));
     const written = record.schema.some((s) => s.name === 'dim') ? ctx.int('dim') : 0;
     const dim = dimOf(written < 0 ? written + shape.length : written);
-    this.limit(indexName, shape[Math.min(dim, shape.length - 1)]);
+    this.limit(indexName, shape.length === 0 ? 1 : shape[Math.min(dim, shape.length - 1)]);
   }
 
   private limit(name: string, size: number | undefined): void {

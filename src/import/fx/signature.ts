@@ -15,6 +15,16 @@ import type { FxClass, FxInput } from './record.ts';
  * with a sentence in the notes.
  */
 export function signatureOf(root: FxClass, scanner: Scanner): Signature {
+  const read = ownSignature(root, scanner);
+  const decomposed = /^# Decomposed at capture: (.+)$/m.exec(scanner.text)?.[1];
+  if (decomposed === undefined) return read;
+  const note =
+    'Operators without rules of their own, which have those of what PyTorch decomposes them ' +
+    `into: ${decomposed}.`;
+  return { ...read, notes: [...read.notes, note] };
+}
+
+function ownSignature(root: FxClass, scanner: Scanner): Signature {
   const described = root.inputs.some((input) => input.descriptor !== undefined);
   if (described) return new JointSignature(root, scanner, true).read();
   if (root.joint || looksJoint(root)) return new JointSignature(root, scanner, false).read();

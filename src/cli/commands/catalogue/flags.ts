@@ -65,6 +65,7 @@ const rank = countFrom(2, 8, 'write for example 2,3.');
 export const RULES_COMMAND = {
   op: value('--op <name>', 'one operator, such as mm or aten.sum.dim_IntList; default all', text),
   ops: list('--ops <file>', 'operators and rules of your own, alone without --op', text),
+  names: on('--names', 'the names of all operators with rules, aliases too, and no more'),
   check: on('--check', 'run the rules and search for missing ones'),
   search: off('--no-search', 'with --check: run the rules, and search for no missing ones'),
   ranks: value(

@@ -28,10 +28,18 @@ import type { RulesOptions } from './flags.ts';
 export async function rulesCommand(options: RulesOptions, io: CliIo): Promise<number> {
   const builtin = builtinOperators();
   const { table, vjps } = await derivedOperatorsWith(options.ops, builtin);
+  if (options.names === true) return listNames(table, options, io);
   const wanted = wantedOf(table, builtin, options);
   return options.check === true
     ? check(table, wanted, { ...options, vjps }, io)
     : list(table, wanted, options, io);
+}
+
+/** Every name that a call may have, one a line. */
+function listNames(table: OperatorTable, { json }: RulesOptions, io: CliIo): number {
+  const names = table.records.flatMap(({ name, aliases }) => [name, ...aliases]).sort();
+  io.stdout(json === true ? `${JSON.stringify({ names }, null, 2)}\n` : `${names.join('\n')}\n`);
+  return EXIT.ok;
 }
 
 /**

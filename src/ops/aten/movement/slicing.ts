@@ -108,6 +108,7 @@ const chunk = splitting(
 const unbind = defineOp('aten.unbind.int', {
   schema: 'Tensor self, int dim=0',
   cls: 'view',
+  aliases: ['aten.unbind_copy.int'],
   results: 'tuple',
   infer: (ctx) => {
     const { dtype, shape } = self(ctx);
@@ -192,6 +193,7 @@ const slice = defineOp('aten.slice.Tensor', {
 const narrow = defineOp('aten.narrow.default', {
   schema: 'Tensor self, int dim, int start, int length',
   cls: 'view',
+  aliases: ['aten.narrow_copy.default'],
   infer: (ctx) => {
     const { dtype, shape } = self(ctx);
     const { dim, length } = narrowed(ctx);

@@ -271,6 +271,7 @@ const nanmedian = defineOp('aten.nanmedian.default', {
 const unfold = defineOp('aten.unfold.default', {
   schema: 'Tensor self, int dimension, int size, int step',
   cls: 'view',
+  aliases: ['aten.unfold_copy.default'],
   infer: (ctx) => {
     const { dtype, shape } = need(ctx, 'self');
     const dim = normalDim(ctx, ctx.int('dimension'), shape.length);

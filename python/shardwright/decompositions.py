@@ -1,0 +1,57 @@
+"""Finds operators of a captured graph that the planner has no record of, and PyTorch's own decompositions of them.
+
+The planner then reads operators that it knows, and places each of them. Source: `torch._decomp`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+
+from .errors import CommandError
+from .planner import find_command
+
+#: A call that only raises an error where values are singular.
+CHECKS: dict[Any, Callable[..., Any]] = {torch.ops.aten._linalg_check_errors.default: lambda info, api_name, *, is_matrix: None}
+
+
+@contextmanager
+def checks_without_effects() -> Iterator[None]:
+    """Checks of values count as calls without effects: a token would order them, and a plan has nothing to place for them."""
+    holder = torch._library.simple_registry.singleton.find("aten::_linalg_check_errors").effect
+    before = holder.effect
+    holder.register(None)
+    try:
+        yield
+    finally:
+        holder.register(before)
+
+
+@cache
+def known_operators() -> frozenset[str]:
+    """Names with overload of the operators that the planner has records of; none where the planner is not installed.
+
+    Raises:
+        CommandError: where the planner is there and does not answer.
+    """
+    try:
+        command = find_command()
+    except CommandError:
+        return frozenset()
+    asked = subprocess.run([*command, "rules", "--names"], capture_output=True, text=True, check=False)
+    if asked.returncode != 0:
+        raise CommandError("E_COMMAND", f"{command[0]} rules --names fails: {asked.stderr.strip()}", hint="install the planner of this package.")
+    return frozenset(asked.stdout.split())
+
+
+def decomposable(graph: Any) -> dict[Any, Callable[..., Any]]:
+    """Decompositions of the operators of a graph that the planner does not know, where PyTorch has one."""
+    wanted = dict.fromkeys(node.target for node in graph.graph.nodes if node.target in decomposition_table)
+    known = known_operators() if wanted else frozenset()
+    return {op: decomposition_table[op] for op in wanted if known and str(op) not in known}
