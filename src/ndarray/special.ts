@@ -67,6 +67,12 @@ export function besselI(order: 0 | 1, x: number): number {
   return meanOverHalfTurn((t) => Math.exp(x * Math.cos(t)) * Math.cos(order * t));
 }
 
+/** The same times exp(-|x|), which vanishes at infinity. */
+export function besselIScaled(order: 0 | 1, x: number): number {
+  if (Math.abs(x) === Infinity) return 0;
+  return meanOverHalfTurn((t) => Math.exp(x * Math.cos(t) - Math.abs(x)) * Math.cos(order * t));
+}
+
 /**
  * Modified Bessel function of the second kind, order 0 or 1, times exp(x): the integral of exp(-x
  * (cosh t - 1)) cosh(n t) over t > 0, by trapezoids. Infinite at 0, NaN below.

@@ -76,9 +76,9 @@ export const OTHER_SCHEMA: readonly string[] = [
   "aten.triu_indices.default: 'dtype' is 4 by default in PyTorch, null here",
   "prims.iota.default: 'device' is required in PyTorch",
   "aten.bernoulli.p: 'p' is required in PyTorch",
+  "aten.randperm.default: 'dtype' is 4 by default in PyTorch, null here",
   "aten.randint.default: 'dtype' is 4 by default in PyTorch, null here",
   "aten.randint.low: 'dtype' is 4 by default in PyTorch, null here",
-  "aten.randperm.default: 'dtype' is 4 by default in PyTorch, null here",
 ];
 
 /** Rules of samples that no program takes at these sizes, in the order of the samples. */

@@ -42,11 +42,11 @@ export const UNCOMPARED: ReadonlySet<string> = new Set(
 /** PyTorch multiplies by a sixth that it rounded to float32, whatever the type of the tensors. */
 const ROUNDED: Readonly<Record<string, number>> = {
   'aten.hardsigmoid_backward.default': 1e-7,
-  // Beyond an argument of 5 PyTorch's Bessel functions are right to seven digits.
+  // PyTorch's Bessel and Airy functions lose digits beyond an argument of 5.
   ...Object.fromEntries(
-    ['j0', 'j1', 'y0', 'y1'].map((name) => [`aten.special_bessel_${name}.default`, 1e-6]),
+    ['j0', 'j1', 'y0', 'y1'].map((name) => [`aten.special_bessel_${name}.default`, 1e-4]),
   ),
-  'aten.special_airy_ai.default': 1e-6,
+  'aten.special_airy_ai.default': 1e-4,
 };
 
 /** Results of our kernel as a list. */

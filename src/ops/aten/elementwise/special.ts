@@ -8,7 +8,7 @@ import { isComplexType, partsOf } from '../../../ndarray/complex.ts';
 import { map, map2 } from '../../../ndarray/elementwise.ts';
 import {
   airyAi,
-  besselI,
+  besselIScaled,
   besselJ,
   besselY,
   erfinv,
@@ -135,10 +135,6 @@ const polynomials: readonly OperatorRecord[] = Object.entries(FAMILIES).map(([na
     },
   ),
 );
-
-/** `exp(-|x|) I(x)`, which vanishes at infinity. */
-const besselIScaled = (order: 0 | 1, x: number): number =>
-  Math.abs(x) === Infinity ? 0 : besselI(order, x) * Math.exp(-Math.abs(x));
 
 const sphericalBessel: Real = (x) => (x === 0 ? 1 : Math.abs(x) === Infinity ? 0 : Math.sin(x) / x);
 

@@ -183,8 +183,9 @@ const factors: readonly OperatorRecord[] = [
       tuple: true,
       results: (n) => [[], ...(logs ? [[]] : []), [n, n], [n]],
       dtypes: [undefined, undefined, ...(logs ? [undefined] : []), 'i32'],
+      // PyTorch factors the transpose of a matrix that lies row by row.
       each: (a, n) => {
-        const [lu, pivots] = luFactor(a, n, n);
+        const [lu, pivots] = luFactor(transposed(a, n, n), n, n);
         const value = determinant(a, n);
         const values = logs ? [[Math.sign(value)], [Math.log(Math.abs(value))]] : [[value]];
         return [...values, lu, counted(pivots)];
