@@ -6,7 +6,6 @@
 import type { ValueRef } from '../../../graph/types.ts';
 import { full } from '../../../ndarray/array.ts';
 import { map } from '../../../ndarray/elementwise.ts';
-import { softplusOf } from '../../kernels/elementwise/unary.ts';
 import { defineOp, elements, type OperatorRecord, type TypedContext } from '../../record/record.ts';
 import { R, type Rule } from '../../record/rule.ts';
 import { normalDim } from '../../rules/dims.ts';
@@ -190,7 +189,10 @@ const logSigmoidForward = defineOp('aten.log_sigmoid_forward.default', {
   kernel: ({ inputs: [x], ctx }) => {
     const kept = ctx.outputs[1]?.shape.join() === x.shape.join();
     const buffer = map(x, (v) => Math.exp(-Math.abs(v)));
-    return [map(x, (v) => -softplusOf(-v)), kept ? buffer : full([0], 0, x.dtype)];
+    return [
+      map(x, (v) => Math.min(v, 0) - Math.log1p(Math.exp(-Math.abs(v)))),
+      kept ? buffer : full([0], 0, x.dtype),
+    ];
   },
   samples: ['x[6,5]', 'x[5]'],
 });
