@@ -50,6 +50,13 @@ def known_operators() -> frozenset[str]:
     return frozenset(asked.stdout.split())
 
 
+def unknown_operators(graph: Any) -> set[str]:
+    """Operators of a graph that the planner does not know."""
+    known = known_operators()
+    targets = {str(node.target) for node in graph.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
+    return targets - known if known else set()
+
+
 def decomposable(graph: Any) -> dict[Any, Callable[..., Any]]:
     """Decompositions of the operators of a graph that the planner does not know, where PyTorch has one."""
     wanted = dict.fromkeys(node.target for node in graph.graph.nodes if node.target in decomposition_table)

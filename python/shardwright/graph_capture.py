@@ -31,7 +31,7 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 
 from .constraints import Stated, by_number, placed_inputs, read_constraints, stating
-from .decompositions import CHECKS, checks_without_effects, decomposable
+from .decompositions import CHECKS, checks_without_effects, decomposable, unknown_operators
 from .errors import CaptureError
 from .flat_model import FlatCall, FlatModel
 from .folder import RECORD_VERSION
@@ -193,14 +193,18 @@ def _exported(
 ) -> tuple[Any, list[str]]:
     """The joint graph without operators that the planner does not know, as far as they decompose, and the names of these."""
     table = {**CHECKS, **given}
-    found: dict[Any, Callable[..., Any]] = {}
-    while True:
-        joint = aot_export_joint_with_descriptors(stack, runner, inputs, decompositions=table)
-        more = {op: body for op, body in decomposable(joint.graph_module).items() if op not in table}
-        if not more:
-            return joint, sorted(str(op) for op in (*given, *found))
-        found.update(more)
+    found: list[str] = []
+    joint = aot_export_joint_with_descriptors(stack, runner, inputs, decompositions=table)
+    while more := {op: body for op, body in decomposable(joint.graph_module).items() if op not in table}:
         table.update(more)
+        finer = aot_export_joint_with_descriptors(stack, runner, inputs, decompositions=table)
+        further = {str(op) for op in decomposable(finer.graph_module)}
+        # A decomposition into others that the planner does not know either helps nobody.
+        if unknown_operators(finer.graph_module) - unknown_operators(joint.graph_module) - further:
+            break
+        found += [str(op) for op in more]
+        joint = finer
+    return joint, sorted([*(str(op) for op in given), *found])
 
 
 def _heading(decomposed: Sequence[str]) -> str:
