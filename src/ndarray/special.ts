@@ -207,8 +207,8 @@ export function besselY(order: 0 | 1, x: number): number {
 }
 
 /**
- * Airy function Ai: its series near zero, else a Bessel function or its expansion. As in PyTorch, NaN
- * at infinity.
+ * Airy function Ai: its series near zero, else a Bessel function or its expansion. As in PyTorch,
+ * NaN at infinity.
  */
 export function airyAi(x: number): number {
   if (!Number.isFinite(x)) return NaN;

@@ -1,6 +1,6 @@
 /**
- * Activations, losses and statistics that are described by other operators, with their gradients, as
- * PyTorch defines them (torch/_decomp/decompositions.py).
+ * Activations, losses and statistics that are described by other operators, with their gradients,
+ * as PyTorch defines them (torch/_decomp/decompositions.py).
  */
 
 import type { ValueRef } from '../../../graph/types.ts';

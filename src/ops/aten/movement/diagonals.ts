@@ -8,7 +8,6 @@ import { diagonal, expand } from '../../../ndarray/views.ts';
 import { one, resultShape, tensor, valueError } from '../../record/kernel.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord } from '../../record/record.ts';
 import { P, R, rule } from '../../record/rule.ts';
-import { linearIn } from '../../rules/partials.ts';
 import {
   anyS,
   broadcastAll,
@@ -19,6 +18,7 @@ import {
   normalDim,
   sameShape,
 } from '../../rules/dims.ts';
+import { linearIn } from '../../rules/partials.ts';
 
 const NO_WORK = { matrix: 0, vector: 0 };
 

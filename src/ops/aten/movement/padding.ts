@@ -1,5 +1,6 @@
 /**
- * Padding by values of the tensor itself, mirrored or repeated: padded dims are whole, others follow.
+ * Padding by values of the tensor itself, mirrored or repeated: padded dims are whole, others
+ * follow.
  * Source: ATen's `ReflectionPad.cpp` and `ReplicationPadding.cpp`.
  */
 

@@ -73,7 +73,7 @@ const times = (a: Float64Array, b: Float64Array, n: number): Float64Array =>
     return sum;
   });
 
-/** The exponential of a matrix: the series of a small part of it, squared as often as it is small. */
+/** The exponential of a matrix: the series of a small part of it, squared up again. */
 function exponential(a: Float64Array, n: number): Float64Array {
   const size = Math.max(1e-300, ...a.map(Math.abs)) * n;
   const halvings = Math.max(0, Math.ceil(Math.log2(size)) + 4);

@@ -250,7 +250,8 @@ export const poolSamples: readonly string[] = [
   'adaptive_max_pool2d_backward(x[5,6,3,2], x[5,6,4,4], index16[5,6,3,2])',
   'adaptive_max_pool3d_backward(x[6,5,2,1,2], x[6,5,3,2,2], index12[6,5,2,1,2])',
   'fractional_max_pool2d_backward(x[6,5,2,2], x[6,5,4,4], [2,2], [2,2], index16[6,5,2,2])',
-  'fractional_max_pool3d_backward(x[5,6,1,2,2], x[5,6,2,3,3], [2,2,2], [1,2,2], index18[5,6,1,2,2])',
+  'fractional_max_pool3d_backward(x[5,6,1,2,2], x[5,6,2,3,3], [2,2,2], [1,2,2], ' +
+    'index18[5,6,1,2,2])',
   'adaptive_max_pool3d(x[6,5,4,5,3], [2,3,2])',
   'max_pool3d(x[5,6,4,6,4], [2,2,2])',
   'max_pool3d(x[6,5,7,5,6], [3,3,3], [2,2,2], [1,1,1], [1,1,1], True)',
