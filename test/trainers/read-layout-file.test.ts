@@ -212,6 +212,18 @@ describe("the layout of a trainer's configuration", () => {
     ]);
   });
 
+  it('torchtitan: a section of TOML, its names with dots and its table in one line are the same', () => {
+    const rest = '[training]\nlocal_batch_size = 1\n';
+    const section = `[parallelism]\ntensor_parallel_degree = 2\ndata_parallel_shard_degree = -1\n${rest}`;
+    const dots =
+      'parallelism.tensor_parallel_degree = 2\nparallelism.data_parallel_shard_degree = -1\n' +
+      'training.local_batch_size = 1\n';
+    const table = `parallelism = { tensor_parallel_degree = 2, data_parallel_shard_degree = -1 }\n${rest}`;
+    expect(read(section, 16).text).toContain('dp=8,tp=2');
+    for (const text of [dots, table, section.replace('[parallelism]', '[ parallelism ]')])
+      expect(read(text, 16)).toEqual(read(section, 16));
+  });
+
   it('torchtitan: Python, two stages a rank where the schedule is interleaved', () => {
     const found = read(TITAN_PYTHON, 512, { layers: 128 });
     expect(found.text).toBe(

@@ -57,6 +57,8 @@ export const DEEPSPEED_TABLE: SettingsTable = {
       ? undefined
       : 'priced with the states that --optimizer has',
   'bf16.enabled': precision('bf16'),
+  // The name of old configurations, which DeepSpeed keeps.
+  'bfloat16.enabled': precision('bf16'),
   'fp16.enabled': precision('f16'),
   'compile.enabled': noPrice('--for deepspeed --compiled prices it'),
   'activation_checkpointing.cpu_checkpointing': noPrice(HOST),
@@ -103,9 +105,10 @@ export function readDeepspeed(text: string, setting: LayoutSetting): ReadLayout 
     changesNothing: ({ path }) => NOTHING.test(path),
   });
   const stated = (path: string): string | undefined => settings.find((s) => s.path === path)?.value;
-  if (['fp16.enabled', 'bf16.enabled'].every((path) => isOn(stated(path) ?? '')))
-    throw new ShardwrightError('E_INPUT', 'fp16.enabled and bf16.enabled: found both', {
-      ...placeOf({ path: 'bf16.enabled' }, source),
+  const bf16 = ['bf16.enabled', 'bfloat16.enabled'].find((path) => isOn(stated(path) ?? ''));
+  if (bf16 !== undefined && isOn(stated('fp16.enabled') ?? ''))
+    throw new ShardwrightError('E_INPUT', `fp16.enabled and ${bf16}: found both`, {
+      ...placeOf({ path: bf16 }, source),
       hint: 'DeepSpeed refuses it: leave one of them out.',
     });
   settleBatch(draft, settings, setting, source);

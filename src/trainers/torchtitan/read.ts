@@ -160,13 +160,15 @@ export function readTorchtitanToml(text: string, file: string): ReadLayout {
     const line = raw.replace(/^((?:[^#"']|"[^"]*"|'[^']*')*)#.*$/, '$1').trim();
     if (line === '') return;
     if (open !== undefined) open.value += ` ${line}`;
-    const header = open === undefined ? /^\[([\w.]+)\]$/.exec(line) : null;
+    const header = open === undefined ? /^\[\s*([\w.]+)\s*\]$/.exec(line) : null;
     if (header !== null) {
       section = header[1];
       return;
     }
     const pair =
-      open === undefined ? /^([\w-]+)\s*=\s*(.+)$/.exec(line) : [line, open.key, open.value];
+      open === undefined
+        ? /^([\w-]+(?:\s*\.\s*[\w-]+)*)\s*=\s*(.+)$/.exec(line)
+        : [line, open.key, open.value];
     if (pair === null)
       throw new ShardwrightError('E_INPUT', `found '${line}', wanted a section or NAME = VALUE`, {
         file,
@@ -179,12 +181,8 @@ export function readTorchtitanToml(text: string, file: string): ReadLayout {
       return;
     }
     open = undefined;
-    settings.push({
-      path: `${section}.${key}`,
-      key,
-      value: key === NAMED_PARTS ? value : literal(value),
-      at: offset + raw.search(/\S/),
-    });
+    const names = [...(section === '' ? [] : [section]), ...key.split('.').map((k) => k.trim())];
+    settings.push(...tomlSettings(names, value, offset + raw.search(/\S/)));
   });
   if (open !== undefined)
     throw new ShardwrightError('E_INPUT', `a list is not closed`, {
@@ -201,6 +199,17 @@ export function readTorchtitanToml(text: string, file: string): ReadLayout {
       alwaysMixed: false,
     },
   );
+}
+
+/** The setting of a key, or those of the table that it is in one line. */
+function tomlSettings(names: readonly string[], value: string, at: number): FileSetting[] {
+  if (/^\{.*\}$/.test(value))
+    return keywordsFrom(value.slice(1)).flatMap(([key, inner]) =>
+      tomlSettings([...names, ...key.split('.')], inner, at),
+    );
+  const key = names[names.length - 1];
+  const path = names.join('.');
+  return [{ path, key, value: key === NAMED_PARTS ? value : literal(value), at }];
 }
 
 /**
@@ -277,7 +286,7 @@ function keywordsFrom(text: string): (readonly [key: string, value: string])[] {
     else parts[parts.length - 1] += token;
   }
   return parts.flatMap((part) => {
-    const [, key, value] = /^\s*(\w+)\s*=(?!=)\s*([\s\S]*?)\s*$/.exec(part) ?? [];
+    const [, key, value] = /^\s*([\w.-]+)\s*=(?!=)\s*([\s\S]*?)\s*$/.exec(part) ?? [];
     return key === undefined ? [] : [[key, value] as const];
   });
 }

@@ -71,7 +71,10 @@ export const torchtitan = {
     },
     {
       name: 'torchtitan',
-      isIn: (text) => /^\s*\[(parallelism|training|job)\]/m.test(text),
+      isIn: (text) =>
+        /^\s*(\[\s*(parallelism|training|job)\s*\]|(parallelism|training)(\.\w+\s*=|\s*=\s*\{))/m.test(
+          text,
+        ),
       read: ({ text, setting: { file } }) => readTorchtitanToml(text, file),
       runs: RUNS_TOML,
       edits: TORCHTITAN_EDITS,

@@ -50,6 +50,13 @@ describe('a configuration of DeepSpeed', () => {
     );
   });
 
+  it('bf16 has its old name, too', () => {
+    const text = (more: string): string =>
+      `{"train_batch_size": 16, "bfloat16": {"enabled": true}${more}}`;
+    expect(read(text(''), 16).text).toContain('dtype=bf16');
+    expect(() => read(text(', "fp16": {"enabled": true}'), 16)).toThrow(/found both/);
+  });
+
   it('settings that may change a step are listed, and those of logs and rates are not', () => {
     const text = `{"train_batch_size": 16, "steps_per_print": 10, "gradient_clipping": 1.0,
       "data_types": {"grad_accum_dtype": "fp32"}, "communication_data_type": "bf16",
