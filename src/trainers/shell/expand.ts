@@ -6,6 +6,7 @@
 
 import type {
   ArithmeticExpression,
+  CommandExpansionPart,
   ParameterExpansionPart,
   ParameterOperation,
   Word,
@@ -86,16 +87,52 @@ function expandPart(part: WordPart, scope: Scope, fields: Fields, isQuoted: bool
     }
     case 'ParameterExpansion': {
       const found = expandParameter(part, scope);
+      if ('operand' in found) return expandOperand(found.operand, scope, fields, isQuoted);
       return 'list' in found ? fields.list(found.list, isQuoted) : add(found.value);
     }
     case 'ArithmeticExpansion':
       return add([arithmeticText(part.expression, part.text, part.pos, scope)]);
     case 'CommandExpansion':
+      return add(
+        printed(part, scope) ?? [{ text: part.text, at: scope.placed(part.pos), why: COMMAND }],
+      );
     case 'ProcessSubstitution':
       return add([{ text: part.text, at: scope.placed(part.pos), why: COMMAND }]);
     case 'BraceExpansion':
       return add([{ text: part.text, at: scope.placed(part.pos), why: UNREAD }]);
   }
+}
+
+/** The word after `:-` or `:+`, whose quotes count; its blanks end words unless all is quoted. */
+function expandOperand(word: Word, scope: Scope, fields: Fields, isQuoted: boolean): void {
+  if (isQuoted) return fields.whole(expandText(word, scope));
+  if (word.parts === undefined) return fields.split([word.value]);
+  for (const part of word.parts)
+    if (part.type === 'Literal') fields.split([part.value]);
+    else expandPart(part, scope, fields, false);
+}
+
+/** What commands print that the script itself tells: none, `cat` of a document, `echo` of words. */
+function printed({ script }: CommandExpansionPart, scope: Scope): Value | undefined {
+  if (script === undefined || script.errors !== undefined) return undefined;
+  if (script.commands.length === 0) return [];
+  const [{ command }] = script.commands;
+  if (script.commands.length > 1 || command.type !== 'Command' || command.prefix.length > 0)
+    return undefined;
+  const words = [...(command.name === undefined ? [] : [command.name]), ...command.args];
+  if (!words.every((word) => word.type === 'Word')) return undefined;
+  const [name, ...rest] = words.flatMap((word) => expandWord(word, scope));
+  const { redirects } = command;
+  if (knownText(name ?? []) === 'echo' && redirects.length === 0)
+    return /^-/.test(textOf(rest[0] ?? [])) ? undefined : joined(rest);
+  if (knownText(name ?? []) !== 'cat' || rest.length > 0 || redirects.length !== 1)
+    return undefined;
+  const [document] = redirects;
+  if (document.type !== 'HereDoc') return undefined;
+  const { body } = document;
+  const value = body.parts === undefined ? [body.text] : expandParts(body.parts, scope);
+  const last = value.at(-1);
+  return typeof last === 'string' ? [...value.slice(0, -1), last.replace(/\n+$/, '')] : value;
 }
 
 /** Tells whether a part may become no word at all, as an empty list between quotes does. */
@@ -129,7 +166,10 @@ function lookUp(name: string, text: string, offset: number, scope: Scope): Found
   return { value: [{ text, at, why: UNSET }] };
 }
 
-function expandParameter(part: ParameterExpansionPart, scope: Scope): Found {
+function expandParameter(
+  part: ParameterExpansionPart,
+  scope: Scope,
+): Found | { readonly operand: Word } {
   const { parameter, index, operation, prefix, text } = part;
   const unread: Found = { value: [{ text, at: scope.placed(part.pos), why: UNREAD }] };
   if (prefix === '#') return operation === undefined ? lengthOf(part, scope, unread) : unread;
@@ -166,13 +206,14 @@ function expandParameter(part: ParameterExpansionPart, scope: Scope): Found {
   const counts = isSet && !(operation.operator.startsWith(':') && isEmpty(plain()));
   switch (operation.operator.replace(':', '')) {
     case '+':
-      return counts ? { value: expandText(operation.operand, scope) } : { value: [] };
+      return counts ? { operand: operation.operand } : { value: [] };
     case '?':
       return plain();
     default: {
       if (counts) return plain();
+      if (!operation.operator.endsWith('=')) return { operand: operation.operand };
       const value = expandText(operation.operand, scope);
-      if (operation.operator.endsWith('=')) scope.variables.set(parameter, { kind: 'text', value });
+      scope.variables.set(parameter, { kind: 'text', value });
       return { value };
     }
   }

@@ -88,8 +88,14 @@ class ShellReader implements ShellScript {
   private unset: string[] = [];
   private steps = 0;
   private depth = 0;
-  /** Set after `exit` or `return`. */
-  private ended: 'script' | 'function' | undefined;
+  /** Set after `exit`, `return`, `break` or `continue`. */
+  private ended: 'script' | 'function' | 'loop' | 'trip' | undefined;
+  /** True if a condition that is not decided ends a loop or one of its trips. */
+  private mayEndLoop = false;
+  /** Variables that are integers: what they are set to is calculated. */
+  private readonly integers = new Set<string>();
+  /** What the names that a function makes its own were before. */
+  private locals: Map<string, Variable | undefined> | undefined;
 
   constructor(
     private readonly whole: string,
@@ -111,10 +117,11 @@ class ShellReader implements ShellScript {
   }
 
   private fail(code: string, what: string, offset: number, hint: string): ShardwrightError {
-    return new ShardwrightError(code, what, {
-      ...placeAt(this.whole, this.placed(offset), this.file),
-      hint,
-    });
+    return this.failAt(code, what, this.placed(offset), hint);
+  }
+
+  private failAt(code: string, what: string, at: number, hint: string): ShardwrightError {
+    return new ShardwrightError(code, what, { ...placeAt(this.whole, at, this.file), hint });
   }
 
   private deeper<T>(run: () => T): T {
@@ -210,13 +217,8 @@ class ShellReader implements ShellScript {
       }
       case 'BraceGroup':
         return this.list(node.body);
-      case 'Subshell': {
-        const before = new Map(this.variables);
-        const status = this.list(node.body);
-        this.variables = before;
-        this.ended = undefined;
-        return status;
-      }
+      case 'Subshell':
+        return this.subshell(() => this.list(node.body));
       case 'TestCommand':
         return this.condition(() => this.test(node.expression));
       case 'ArithmeticCommand': {
@@ -234,7 +236,7 @@ class ShellReader implements ShellScript {
       case 'While':
       case 'ArithmeticFor':
       case 'Select':
-        return this.branches([() => void this.list(node.body), () => undefined], node);
+        return this.branches([() => this.trip(node.body), () => undefined], node);
       case 'Coproc':
         return undefined;
     }
@@ -248,7 +250,8 @@ class ShellReader implements ShellScript {
       this.variables = new Map(before);
       run();
       // A branch that ends the script leaves nothing to what follows.
-      if (this.ended === undefined) ends.push(this.variables);
+      if (this.ended === 'loop' || this.ended === 'trip') this.mayEndLoop = true;
+      if (this.ended !== 'script' && this.ended !== 'function') ends.push(this.variables);
       this.ended = undefined;
     }
     const text = this.source.slice(condition.pos, condition.end).split('\n')[0];
@@ -296,14 +299,36 @@ class ShellReader implements ShellScript {
         : node.wordlist.flatMap((word) => expandWord(word, this.scope));
     if (words === undefined || words.some((word) => unknownIn(word) !== undefined)) {
       this.setUnknown(name, node.pos, 'which a loop sets');
-      return this.branches([() => void this.list(node.body), () => undefined], node.name);
+      return this.branches([() => this.trip(node.body), () => undefined], node.name);
     }
-    let status: Status = true;
-    for (const value of words) {
-      this.variables.set(name, { kind: 'text', value });
-      status = this.list(node.body);
+    const trips = (): void => {
+      for (const value of words) {
+        this.variables.set(name, { kind: 'text', value });
+        this.list(node.body);
+        if (this.ended === 'trip') this.ended = undefined;
+        if (this.ended !== undefined) break;
+      }
+      if (this.ended === 'loop') this.ended = undefined;
+    };
+    const [before, outer] = [new Map(this.variables), this.mayEndLoop];
+    this.mayEndLoop = false;
+    trips();
+    // Nobody knows after which trip it ended.
+    if (this.mayEndLoop) {
+      const after = this.variables;
+      this.variables = before;
+      this.branches([() => void (this.variables = after), () => undefined], node.name);
     }
-    return status;
+    this.mayEndLoop = outer;
+    return true;
+  }
+
+  /** The body of a loop that runs nobody knows how often. */
+  private trip(body: CompoundList): void {
+    const outer = this.mayEndLoop;
+    this.list(body);
+    this.mayEndLoop = outer;
+    if (this.ended === 'trip' || this.ended === 'loop') this.ended = undefined;
   }
 
   /** Reads a condition by itself: a name that nothing sets is empty there. */
@@ -322,7 +347,7 @@ class ShellReader implements ShellScript {
     if (names.length === 0) return run();
     const before = new Map(this.variables);
     const status = run();
-    if (this.ended !== undefined) {
+    if (this.ended === 'script' || this.ended === 'function') {
       this.ended = undefined;
       this.variables = before;
       return this.branches([other], node);
@@ -410,9 +435,43 @@ class ShellReader implements ShellScript {
       if (argument.type === 'Word') take(argument);
       else words.push({ value: [argument.text], at: this.placed(argument.pos) });
     }
-    const status = this.call(name, words);
+    if (name === 'read' && node.prefix.length === 0) this.readNames(words, node.redirects);
+    const status = name === 'read' ? 'ran' : this.call(name, words);
     this.documents(node.redirects);
     return status;
+  }
+
+  /** `read NAME...` from a text of the script. */
+  private readNames(words: readonly ShellWord[], redirects: readonly Redirection[]): void {
+    const texts = words.slice(1).map(({ value }) => textOf(value));
+    const ends = texts.indexOf('-d');
+    const isWhole = ends >= 0 && texts[ends + 1] === '';
+    const names = texts.filter((text, i) => /^\w+$/.test(text) && texts[i - 1] !== '-d');
+    const given = redirects.length === 1 ? this.documentOf(redirects[0]) : undefined;
+    const known = given === undefined ? undefined : knownText(given);
+    const options = texts.filter((text) => text.startsWith('-'));
+    const isPlain = options.every((text) => text === '-r' || (text === '-d' && isWhole));
+    if (known === undefined || !isPlain || (isWhole && names.length > 1)) {
+      for (const name of names) this.setUnknown(name, 0, 'which is read when the file runs');
+      return;
+    }
+    const text = (isWhole ? known : known.split('\n')[0]).replace(/^[ \t\n]+|[ \t\n]+$/g, '');
+    const fields = text.split(/[ \t]+/);
+    names.forEach((name, i) => {
+      const isLast = i === names.length - 1;
+      const rest = new RegExp(`^(?:[^ \\t]+[ \\t]+){${i}}`);
+      const value = isLast ? (fields.length > i ? text.replace(rest, '') : '') : (fields[i] ?? '');
+      this.keep(name, { kind: 'text', value: [value] });
+    });
+  }
+
+  /** What a redirection from the script itself gives to a command. */
+  private documentOf(redirect: Redirection): Value | undefined {
+    if (redirect.type === 'HereString')
+      return redirect.target && [...expandText(redirect.target, this.scope), '\n'];
+    if (redirect.type !== 'HereDoc') return undefined;
+    const { body } = redirect;
+    return body.parts === undefined ? [body.text] : expandParts(body.parts, this.scope);
   }
 
   /** Runs a builtin or a function, or notes the command. */
@@ -429,11 +488,17 @@ class ShellReader implements ShellScript {
       case 'false':
         return false;
       case 'exit':
-      case 'return':
+      case 'return': {
         this.ended = name === 'exit' ? 'script' : 'function';
+        const code = values.length === 0 ? '0' : knownText(values[0]);
+        return code === undefined ? undefined : Number(code) === 0;
+      }
+      case 'break':
+      case 'continue':
+        this.endLoop(name, values, words[0].at);
         return true;
       case 'unset':
-        for (const value of values) this.variables.delete(textOf(value));
+        for (const value of values) this.unsetName(textOf(value), words[0].at);
         return true;
       case 'set': {
         const at = values.findIndex((value) => textOf(value) === '--');
@@ -443,7 +508,6 @@ class ShellReader implements ShellScript {
       case 'shift':
         this.positional = this.positional?.slice(Number(textOf(values[0] ?? ['1'])));
         return true;
-      case 'read':
       case 'mapfile':
       case 'readarray':
         for (const value of values) {
@@ -458,21 +522,59 @@ class ShellReader implements ShellScript {
       case 'eval':
         this.inner(joined(values), words[0].at);
         return 'ran';
+      case 'let': {
+        const last = values.map((value) => this.calculated(knownText(value))).at(-1);
+        return last === undefined ? undefined : last !== 0;
+      }
       default:
         return this.run(name, words);
     }
   }
 
+  private endLoop(name: 'break' | 'continue', values: readonly Value[], at: number): void {
+    if (values.length > 0 && knownText(values[0]) !== '1')
+      throw this.failAt(
+        'E_UNSUPPORTED',
+        `${name} ${textOf(values[0])} ends several loops`,
+        at,
+        'write the loops so that each ends by itself.',
+      );
+    this.ended = name === 'break' ? 'loop' : 'trip';
+  }
+
+  private unsetName(text: string, at: number): void {
+    const [, name, index] = /^(\w+)\[(.*)\]$/.exec(text) ?? [];
+    const variable = this.variables.get(name);
+    if (variable?.kind !== 'array') {
+      if (index === undefined) this.variables.delete(text);
+    } else if (Number(index) === variable.values.length - 1 || index === '-1')
+      this.variables.set(name, { kind: 'array', values: variable.values.slice(0, -1) });
+    else this.setUnknown(name, at, 'an array with an index left out, which is not read');
+  }
+
+  /** The number that an arithmetic text comes to, with what it assigns. */
+  private calculated(text: string | undefined): number | undefined {
+    const [statement] = text === undefined ? [] : parse(`((${text}))`).commands;
+    const command = statement?.command;
+    if (command?.type !== 'ArithmeticCommand' || command.expression === undefined) return undefined;
+    return arithmetic(command.expression, numbersOf(this.scope));
+  }
+
   private run(name: string | undefined, words: readonly ShellWord[]): Status {
     const called = name === undefined ? undefined : this.functions.get(name);
     if (called !== undefined) {
-      const outer = this.positional;
+      const [outer, outerLocals] = [this.positional, this.locals];
       this.positional = words.slice(1).map(({ value }) => value);
+      const locals = new Map<string, Variable | undefined>();
+      this.locals = locals;
       const { body } = called;
       const status = this.deeper(() =>
         body.type === 'CompoundList' ? this.list(body) : this.command(body),
       );
-      this.positional = outer;
+      for (const [own, variable] of locals)
+        if (variable === undefined) this.variables.delete(own);
+        else this.variables.set(own, variable);
+      [this.positional, this.locals] = [outer, outerLocals];
       if (this.ended === 'function') this.ended = undefined;
       return status;
     }
@@ -481,18 +583,24 @@ class ShellReader implements ShellScript {
     const shell = texts.findIndex((text) => /(^|\/)(ba|z|da)?sh$/.test(text));
     const flag = texts.findIndex((text, i) => shell >= 0 && i > shell && /^-[a-z]*c$/.test(text));
     if (flag >= 0 && texts.slice(shell + 1, flag).every((text) => text.startsWith('-')))
-      this.inner(words.at(flag + 1)?.value ?? [], words[flag].at);
+      this.subshell(() => this.inner(words.at(flag + 1)?.value ?? [], words[flag].at));
     else this.commands.push({ words, at: words[0]?.at ?? 0 });
     return 'ran';
   }
 
   /** A script in a text of the script: its places are that of the text. */
   private inner(value: Value, at: number): void {
-    const before = new Map(this.variables);
     const text = value.map((part) => (typeof part === 'string' ? part : this.named(part))).join('');
     this.script(text, () => at);
+  }
+
+  /** Runs what leaves no variable behind. */
+  private subshell<T>(run: () => T): T {
+    const before = new Map(this.variables);
+    const found = run();
     this.variables = before;
     this.ended = undefined;
+    return found;
   }
 
   /** A name for an unknown part of a script in the script. */
@@ -507,31 +615,37 @@ class ShellReader implements ShellScript {
     for (const redirect of redirects) {
       if (redirect.type !== 'HereDoc') continue;
       const { body } = redirect;
-      const value = body.parts === undefined ? [body.text] : expandParts(body.parts, this.scope);
+      const value = this.documentOf(redirect) ?? [];
       const text = textOf(value);
       if (/(^|\s)--[a-z]/.test(text) && parse(text).errors === undefined)
-        this.inner(value, this.placed(body.pos));
+        this.subshell(() => this.inner(value, this.placed(body.pos)));
     }
   }
 
   private declare(name: string, args: readonly (Word | Assignment)[]): Status {
-    if (name === 'let') return this.counted(args);
-    const isArray = args.some((arg) => arg.type === 'Word' && /^-\w*[aA]/.test(arg.text));
+    const flags = args.flatMap((arg) => (/^-\w+$/.test(arg.text) ? [...arg.text.slice(1)] : []));
+    const [alias] = args.filter((arg) => flags.includes('n') && /^\w/.test(arg.text));
+    if (alias !== undefined)
+      throw this.fail(
+        'E_UNSUPPORTED',
+        `${alias.text} is another name of a variable`,
+        alias.pos,
+        'write the variable itself.',
+      );
+    const isArray = flags.includes('a') || flags.includes('A');
     for (const arg of args) {
+      const [own] = /^\w+/.exec(arg.text) ?? [];
+      if (own === undefined) continue;
+      if (flags.includes('i')) this.integers.add(own);
+      const locals = LOCAL.has(name) && !flags.includes('g') ? this.locals : undefined;
+      if (locals !== undefined && !locals.has(own)) {
+        locals.set(own, this.variables.get(own));
+        this.variables.set(own, { kind: 'text', value: [] });
+      }
       if (arg.type === 'Assignment') this.assign(arg);
-      else if (isArray && /^\w+$/.test(arg.text))
-        this.variables.set(arg.text, { kind: 'array', values: [] });
+      else if (isArray) this.variables.set(own, { kind: 'array', values: [] });
     }
     return true;
-  }
-
-  /** `let NAME=...`: the number is not read. */
-  private counted(args: readonly (Word | Assignment)[]): Status {
-    for (const arg of args) {
-      const [name] = /^\w+/.exec(arg.text) ?? [];
-      if (name !== undefined) this.setUnknown(name, arg.pos, 'a number that let sets');
-    }
-    return undefined;
   }
 
   private setUnknown(name: string, offset: number, why: string): void {
@@ -560,6 +674,7 @@ class ShellReader implements ShellScript {
       return;
     }
     const text = expandText(value, this.scope);
+    if (this.integers.has(name)) return this.assignNumber(name, text, isAdded, pos);
     if (index === undefined && old?.kind !== 'array') {
       const before = isAdded && old !== undefined ? old.value : [];
       this.keep(name, { kind: 'text', value: [...before, ...text] });
@@ -579,6 +694,13 @@ class ShellReader implements ShellScript {
     this.variables.set(name, { kind: 'array', values });
   }
 
+  private assignNumber(name: string, value: Value, isAdded: boolean, offset: number): void {
+    const text = knownText(value);
+    const number = this.calculated(isAdded && text !== undefined ? `${name}+(${text})` : text);
+    if (number === undefined) this.setUnknown(name, offset, 'a number that the file does not tell');
+    else this.variables.set(name, { kind: 'text', value: [String(number)] });
+  }
+
   /** Sets a variable, within a limit on what it grows to. */
   private keep(name: string, variable: Variable): void {
     const values = variable.kind === 'array' ? variable.values : [variable.value];
@@ -594,7 +716,10 @@ class ShellReader implements ShellScript {
   }
 }
 
-const DECLARES = new Set(['let', 'export', 'declare', 'local', 'readonly', 'typeset']);
+const DECLARES = new Set(['export', 'declare', 'local', 'readonly', 'typeset']);
+
+/** Of these, those that make names of a function its own. */
+const LOCAL = new Set(['declare', 'local', 'typeset']);
 
 function unaryTest(operator: string, text: string | undefined): boolean | undefined {
   if (text === undefined) return undefined;

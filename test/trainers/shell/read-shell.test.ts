@@ -35,6 +35,16 @@ describe('the words that a shell script gives to a command', () => {
     expect(jobs('A=([1]=x [0]=y); job "${A[@]}"')).toEqual([['?$A']]);
   });
 
+  it('a loop that may end after any of its trips leaves nothing that is known', () => {
+    const body = (end: string): string =>
+      `A=; B=; for i in 1 2; do B=x; [ -f $i ] && ${end}; A=$i; done; job $A $B`;
+    expect(jobs(body('break'))).toEqual([['?${A}', '?${B}']]);
+    expect(jobs(body('continue'))).toEqual([['?${A}', '?${B}']]);
+    expect(jobs('for i in 1 2; do while read l; do break; done; A=$i; done; job $A')).toEqual([
+      ['2'],
+    ]);
+  });
+
   it('of branches that the script does not choose between, what they agree on is kept', () => {
     const script = (branch: string): string =>
       `A=(a b); X=1; if [ -f y ]; then ${branch}; fi; job $X "\${A[@]}"`;
@@ -68,6 +78,8 @@ describe('the words that a shell script gives to a command', () => {
   it.each([
     ['job "a\n', /job\.sh:1:5: E_SYNTAX not a shell script: unterminated double quote/],
     ['X=1\nIFS=,\n', /job\.sh:2:1: E_UNSUPPORTED IFS changes how words are split/],
+    ['declare -n R=A\n', /job\.sh:1:12: E_UNSUPPORTED R=A is another name of a variable/],
+    ['for i in 1; do break 2; done', /job\.sh:1:16: E_UNSUPPORTED break 2 ends several loops/],
     ['f(){ f; }; f', /E_LIMIT more than 16 scripts or calls in each other/],
     [
       'A=aaaaaaaaaaaaaaaa; for i in 1 2 3 4 5 6 7 8 9 a b c d e f g h i; do A=$A$A; done',
