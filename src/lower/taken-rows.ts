@@ -2,15 +2,14 @@
  * Takes the rows of whole tensors that a local call is made with (`Rule.takes`), and puts the rows
  * of its results back in their places.
  */
-import { internalError } from '../errors.ts';
 import { ref } from '../graph/value.ts';
 import type { TypedContext } from '../ops/record/record.ts';
 import type { Rule, TakenRows } from '../ops/record/rule.ts';
-import { takenBy, takenRows } from '../ops/record/taken-rows.ts';
+import { type Taken, takenBy, takenRows } from '../ops/record/taken-rows.ts';
 import type { Emitter } from './program/emitter.ts';
 import { type DimOrder, inRowMajor } from './program/memory-orders.ts';
 import type { Pieces } from './program/pieces.ts';
-import { combine, minus, plus, type RankInt } from './program/rank-int.ts';
+import { atRank, combine, minus, plus, type RankInt } from './program/rank-int.ts';
 
 /** A call that may take rows, and the writer of its program. */
 interface TakingCall {
@@ -24,13 +23,13 @@ interface TakingCall {
 }
 
 /** Local names in place of those that the device has: operands before a call, results after it. */
-interface Taken {
+interface LocalNames {
   readonly operands: (names: readonly string[]) => readonly string[];
   readonly results: (names: readonly (string | null)[]) => readonly (string | null)[];
 }
 
 /** The rows that a call takes under the rules of all mesh dims. */
-export function takeRows(rules: readonly (Rule | undefined)[], call: TakingCall): Taken {
+export function takeRows(rules: readonly (Rule | undefined)[], call: TakingCall): LocalNames {
   const takes = takenRows(rules);
   if (takes === undefined) return { operands: (names) => names, results: (names) => names };
   const rows = new RowTaker(takes, call);
@@ -46,7 +45,7 @@ export function takeRows(rules: readonly (Rule | undefined)[], call: TakingCall)
 
 class RowTaker {
   /** Number of rows taken. */
-  private readonly rows: number;
+  private readonly rows: RankInt;
   /** The first of them. */
   private readonly first: RankInt;
   private readonly whole: number;
@@ -60,13 +59,13 @@ class RowTaker {
     const { dim, by, each, of } = takes;
     const { emit, pieces, global, inputSpecs } = call;
     const { start, rows: own } = pieces.of(inputSpecs[by], dim, global.inputs[by].shape[dim]);
-    if (typeof own !== 'number') throw internalError(`${global.target} is cut unevenly`);
-    const { rows, step } = takenBy(takes, own);
-    this.rows = rows;
+    const taken = (n: number): Taken => takenBy(takes, n, global, typeof own === 'number');
+    const { step } = taken(atRank(own, 0));
+    this.rows = combine([own], 'rows taken', (n) => taken(n).rows);
     this.first = combine([start], 'first row taken', (row) => Math.floor(row / each));
     this.whole = global.inputs[of[0]].shape[dim];
-    if (rows === 1 || step === each) return;
-    const counted = emit.call('prims.iota.default', [rows], {
+    if (this.rows === 1 || step === each) return;
+    const counted = emit.call('prims.iota.default', [emit.int(this.rows)], {
       kwargs: {
         start: emit.int(start),
         step,

@@ -53,14 +53,15 @@ function byLength(graph: Graph): Graph {
 
 const isAttention = ({ target }: Pick<Node, 'target'>): boolean => target.includes('flash');
 
-/** Shapes of the operands of the attention calls of a graph. */
+/** Shapes of the operands of the attention calls of a graph, on the first device. */
 function operands({ nodes }: Pick<Graph, 'nodes'>): (readonly unknown[])[][] {
   const types = typesByName({ nodes });
   return nodes.filter(isAttention).map((node) => {
     const shapes: (readonly unknown[])[] = [];
     eachOperand(node, (name) => {
       const type = types.get(name);
-      if (type?.kind === 'tensor') shapes.push(type.shape);
+      if (type?.kind === 'tensor')
+        shapes.push(type.shape.map((dim) => (typeof dim === 'number' ? dim : dim.example)));
     });
     return shapes;
   });
@@ -84,6 +85,12 @@ describe('query heads over more devices than key heads', () => {
     // Query heads of one device in several groups: as many heads as their groups have parts.
     ['tp=6', 'S(1)', 12, 4, 2],
     ['tp=3', 'S(1)', 12, 2, 2],
+    // Uneven parts: a key head for each query head, or the one that there is.
+    ['tp=4', 'S(1)', 14, 2, 4],
+    ['tp=4', 'S(1)', 7, 1, 1],
+    ['a=2,b=3', 'S(1)S(1)', 20, 5, 4],
+    // As many key heads as query heads: both are cut.
+    ['tp=4', 'S(1)', 14, 14, 4],
   ] as const)(
     'on %s, %s, %d query heads and %d key heads give what one device gives',
     async (mesh, spec, heads, keyHeads, taken) => {

@@ -98,7 +98,7 @@ export interface TakenRows {
   readonly of: readonly number[];
   /** The dim of the rows, in these tensors and in the cut input. */
   readonly dim: number;
-  /** Position of the cut input. Its cut is even and in one piece. */
+  /** Position of the cut input. Each device has neighbouring rows of it. */
   readonly by: number;
   /** Neighbouring rows of the cut input that read one row. */
   readonly each: number;

@@ -19,7 +19,8 @@ const MAX_STEPS = 50_000;
 const MAX_REFUSED = 500_000;
 
 /**
- * @param piecesOf the numbers of pieces that an axis is cut into; one that they divide stays so
+ * @param piecesOf the numbers of pieces that an axis is cut into; a size that they divide stays
+ *   one, and so does one that leaves each of them a row
  * @param distinct sizes that differ keep differing where they can; else every size is as small as
  *   it can be
  */
@@ -175,7 +176,10 @@ class SizeSearch {
       return false;
     if (given.free.has(axis)) return true;
     return this.piecesOf(axis).every(
-      (p) => (n < p || to >= p) && (n % p !== 0 || to % p === 0 || given.spatial.has(axis)),
+      (p) =>
+        (n < p || to >= p) &&
+        (n % p !== 0 || to % p === 0 || given.spatial.has(axis)) &&
+        (!fillsAll(n, p) || fillsAll(to, p)),
     );
   }
 
@@ -188,6 +192,11 @@ class SizeSearch {
     this.used.get(this.chosen.get(axis) ?? 0)?.pop();
     this.chosen.delete(axis);
   }
+}
+
+/** Tells whether each of `pieces` ceil chunks of a size has a row. */
+function fillsAll(size: number, pieces: number): boolean {
+  return Math.ceil(size / pieces) * (pieces - 1) < size;
 }
 
 /** Axes that relations tie, directly or through others; each set in the order given. */

@@ -123,7 +123,7 @@ class PlanWalk {
       planned.internalSeconds === undefined && takenRows(rules) === undefined
         ? []
         : rulesTaken(space, rules, inputs, outputs);
-    const here = asRun(taken, parts);
+    const here = asRun(taken, call, parts, (i, dim) => space.pieces(inputs[i], dim));
     const body = collectives.bodies === 'joined' ? undefined : bodyTraffic(taken, here);
     this.seconds +=
       presetComputeCost(collectives.preset, record, here, cluster, {

@@ -29,7 +29,9 @@ export function localCall(entry: NodeStrategies, s: number, space: ShardingSpace
   const outputs = call.outputs.map((meta, k) =>
     meta === null ? null : at(set.inputCount + k, meta),
   );
-  return asRun(rulesOf(set, s, space.meshRank), atSizes(call, inputs, outputs));
+  return asRun(rulesOf(set, s, space.meshRank), call, atSizes(call, inputs, outputs), (i, dim) =>
+    space.pieces(set.specs[s * width + i], dim),
+  );
 }
 
 /** The rule that a strategy takes on each mesh dim. */

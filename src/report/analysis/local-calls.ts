@@ -54,7 +54,9 @@ export function localCalls({ model }: Pick<Prepared, 'model'>, plan: Plan): Loca
     const context =
       takenRows(rules) === undefined
         ? parts
-        : asRun(rulesTaken(space, rules, inputs, outputs), parts);
+        : asRun(rulesTaken(space, rules, inputs, outputs), call, parts, (i, dim) =>
+            space.pieces(inputs[i], dim),
+          );
     return [{ node: n, planned, record, context, times: planned.times ?? 1 }];
   });
 }

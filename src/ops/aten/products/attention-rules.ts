@@ -131,13 +131,14 @@ function results(plan: ForwardPlan, out: RuleSlot, lse: RuleSlot): RuleSlot[] {
   );
 }
 
-function headCut(dim: number): RuleSlot {
-  return S(dim, { even: true, scaled: true });
+/** A cut of all heads; grouped ones stay together where both kinds are cut evenly. */
+function headCut(dim: number, { heads, keyHeads }: AttentionSizes): RuleSlot {
+  return S(dim, heads === keyHeads ? { filled: true } : { even: true, scaled: true });
 }
 
 /** A cut of query heads whose key heads are whole: the first one tells which of them are read. */
 function queryHeadCut(dim: number): RuleSlot {
-  return S(dim, { slicing: 'contiguous', even: true });
+  return S(dim, { slicing: 'contiguous', filled: true });
 }
 
 /**
@@ -173,7 +174,7 @@ export function forwardRules(plan: ForwardPlan): Rule[] {
       slotsByName(ctx, { query: cut, key: cut, value: cut, ...masked(dim, cut) }),
       results(plan, cut, cut),
     );
-  if (rank >= 3 && sizes.keyHeads > 1) rules.push(together(rank - 3, headCut(rank - 3)));
+  if (rank >= 3 && sizes.keyHeads > 1) rules.push(together(rank - 3, headCut(rank - 3, sizes)));
   for (const d of cuttable(sizes.batch)) rules.push(together(d, S(d)));
   // With dropout the same random numbers would be needed on every rank.
   if (random) return rules;
@@ -237,7 +238,7 @@ export function backwardRules(ctx: TypedContext, form: BackwardForm): Rule[] {
   const sizes = fusedSizes(ctx);
   const backward = new FusedBackward(ctx, form);
   const rules: Rule[] = [];
-  if (sizes.keyHeads > 1) rules.push(backward.cutAll(1, headCut(1)));
+  if (sizes.keyHeads > 1) rules.push(backward.cutAll(1, headCut(1, sizes)));
   for (const d of cuttable(sizes.batch)) rules.push(backward.cutAll(d, S(d)));
   if (ctx.number('dropout_p') > 0) return rules;
   if (sizes.keyHeads < sizes.heads) rules.push(backward.cutQueryHeads(queryHeadCut(1), sizes));
