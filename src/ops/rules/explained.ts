@@ -75,7 +75,7 @@ export const EXPLAINED: readonly Explanation[] = [
   ),
   missing(
     /aten\..*_backward\.default/,
-    /P\((max|min)\), .*-> P\((max|min)\)(, .*)?/,
+    /P\((max|min)\)(, .*)? -> P\((max|min)\)(, .*)?/,
     'gradients are sums: none is pending as a maximum. The combination holds because the ' +
       'derivative is never negative',
   ),

@@ -6,8 +6,14 @@
 import { build, copyFlat, flat, fromFlat, full, sizeOf } from '../../../ndarray/array.ts';
 import { diagonal, expand } from '../../../ndarray/views.ts';
 import { one, resultShape, tensor, valueError } from '../../record/kernel.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord } from '../../record/record.ts';
-import { P, R, rule } from '../../record/rule.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TypedContext,
+} from '../../record/record.ts';
+import { P, R, type Rule, rule, S } from '../../record/rule.ts';
 import {
   anyS,
   broadcastAll,
@@ -148,6 +154,20 @@ const unfoldBackward = defineOp('aten.unfold_backward.default', {
   samples: ['x[6,3,5,3], [6,7,5], 1, 3, 2', 'x[3,5,2], [4,5], 0, 2, 1'],
 });
 
+/** Last dims that the mask does not tell apart: rows of the source are taken whole. */
+function wholeRows(ctx: TypedContext): Rule[] {
+  const [self, mask, source] = ctx.inputs.map(({ shape }) => shape);
+  const rules: Rule[] = [];
+  for (let k = 1; k <= Math.min(self.length, source.length); k++) {
+    const size = self[self.length - k];
+    if ((mask[mask.length - k] ?? 1) !== 1 || source[source.length - k] !== size) break;
+    const [own, taken] = [self.length - k, source.length - k];
+    const result = (ctx.outputs[0]?.shape.length ?? 0) - k;
+    if (size > 1) rules.push(rule([S(own), R, S(taken)], [S(result)]));
+  }
+  return rules;
+}
+
 /**
  * The places where the mask holds take the first elements of the source, in their order, so the
  * whole mask says which. Every element comes from one of both.
@@ -161,7 +181,10 @@ const maskedScatter = defineOp('aten.masked_scatter.default', {
     if (mask.dtype !== 'b8') ctx.fail(`mask has dtype ${mask.dtype}, expected bools`);
     return [{ dtype: self.dtype, shape: broadcastAll(ctx, [self.shape, mask.shape]) }];
   },
-  shard: (ctx) => movedKinds(ctx.inputs[0].dtype).map((k) => rule([P(k), R, P(k)], [P(k)])),
+  shard: (ctx) => [
+    ...wholeRows(ctx),
+    ...movedKinds(ctx.inputs[0].dtype).map((k) => rule([P(k), R, P(k)], [P(k)])),
+  ],
   kernel: one((call) => {
     const shape = resultShape(call);
     const out = copyFlat(expand(tensor(call, 'self'), shape));
