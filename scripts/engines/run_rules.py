@@ -38,6 +38,7 @@ def draw(spec: dict[str, Any], generator: torch.Generator) -> torch.Tensor:
     """A tensor with values by its `init`: the domain that the operator is defined on."""
     shape, dtype, hi = spec["shape"], wire.DTYPES[spec["dtype"]], spec.get("hi", 2)
     uniform = torch.rand(shape, dtype=torch.float64, generator=generator)
+    place = torch.arange(uniform.numel()).reshape(shape) % hi
     by_init: dict[str, Callable[[], torch.Tensor]] = {
         "any": lambda: 4 * uniform - 2,
         "positive": lambda: uniform + 0.5,
@@ -55,6 +56,8 @@ def draw(spec: dict[str, Any], generator: torch.Generator) -> torch.Tensor:
         "starts": lambda: torch.cat([torch.zeros(1), torch.floor(hi * uniform.flatten()[1:])]).sort().values.reshape(shape),
         # Matrices of hi rows whose diagonal outweighs the rest.
         "definite": lambda: uniform - 0.5 + (hi + 0.5) * torch.eye(hi, dtype=torch.float64),
+        # Rows of hi numbers that exchange a row with itself or a later one, counted from one.
+        "pivots": lambda: place + 1 + torch.floor(uniform * (hi - place)),
     }
     return by_init[spec["init"]]().to(dtype)
 
