@@ -432,6 +432,7 @@ const RULES: ReadonlyMap<string, Rule> = new Map<string, Rule>([
     'exponential_',
     'log_normal_',
     'geometric_',
+    'cauchy_',
   ].map((name): [string, Rule] => [name, view(same)]),
   // Tracing writes dropout as a copy, also where it drops nothing.
   ...[
@@ -445,6 +446,13 @@ const RULES: ReadonlyMap<string, Rule> = new Map<string, Rule>([
     'convert_element_type',
     'rand_like',
     'randn_like',
+    'randint_like',
+    'normal_functional',
+    'uniform',
+    'exponential',
+    'log_normal',
+    'geometric',
+    'cauchy',
     'bernoulli',
     'native_dropout',
   ].map((name): [string, Rule] => [name, view(preserved)]),

@@ -20,6 +20,7 @@ export const ABSENT: readonly string[] = [
 /** Sample calls that PyTorch does not run. */
 export const REFUSED: readonly string[] = [
   ...ABSENT.map((name) => `${name.replace('aten.', '')}(x[6,5]): PyTorch 2.13.0 has no ${name}`),
+  `put.default(x[6,2], distinct12[5], x[5]): put_ does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(T`,
   `max_unpool2d(x[5,6,4,4], index64[5,6,4,4], [8,8]): max_unpooling2d_forward_out does not have a deterministic implementation, but you set 'torch.use_det`,
   `max_unpool2d(x[6,3,3], index36[6,3,3], [6,6]): max_unpooling2d_forward_out does not have a deterministic implementation, but you set 'torch.use_det`,
   `max_unpool3d(x[6,5,2,3,2], index48[6,5,2,3,2], [3,4,4], [2,2,2], [0,0,0]): max_unpooling3d_forward_out does not have a deterministic implementation, but you set 'torch.use_det`,
@@ -31,6 +32,7 @@ export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
   'no rule but replicate': [
     'aten.median.default',
     'aten.nanmedian.default',
+    'aten._pdist_forward.default',
     'aten.scalar_tensor.default',
     'aten.tril_indices.default',
     'aten.triu_indices.default',
@@ -52,10 +54,18 @@ export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
 /**
  * Operators whose kernels go through the memory of an operand without a look at its strides: other
  * memory orders than row-major give other numbers on one device too, and autograd hands them none.
+ * Determinants factor the transpose of a matrix that lies column by column, so that their factors
+ * are others.
  */
 export const READ_IN_MEMORY: readonly string[] = [
   'aten.native_group_norm_backward.default',
   'aten._weight_norm_interface.default',
+  'aten._scaled_dot_product_flash_attention_for_cpu.default',
+  'aten.adaptive_max_pool3d_backward.default',
+  'aten.fractional_max_pool2d_backward.default',
+  'aten.fractional_max_pool3d_backward.default',
+  'aten._linalg_det.default',
+  'aten._linalg_slogdet.default',
 ];
 
 /** Rules whose local call the kernel refuses, though the mathematics is right. */
