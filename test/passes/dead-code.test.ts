@@ -58,6 +58,7 @@ describe('what derivatives are made with', () => {
         'exponential_.default',
         'log_normal_.default',
         'geometric_.default',
+        'cauchy_.default',
       ].map((n) => `aten.${n}`),
     );
     expect(functionalForm('aten.index_put_.default')).toBe('aten.index_put.default');

@@ -195,13 +195,15 @@ const KINKED =
   /^aten\.(maximum|minimum|fmax|fmin|clamp.*|sort|cummax|cummin|amax|amin|max|min|median|mode|topk|heaviside|abs)\./;
 
 /**
- * Inputs without a derivative: statistics that run along, weights of losses, masks of the fused
- * kernel.
+ * Inputs without a derivative: statistics that run along, weights and classes of losses, masks of
+ * the fused kernel.
  */
 const CONSTANT: Readonly<Record<string, readonly string[]>> = {
   running: ['running_mean', 'running_var'],
   'aten._scaled_dot_product_flash_attention_for_cpu.default': ['attn_mask'],
   'aten._scaled_dot_product_cudnn_attention.default': ['attn_bias'],
+  'aten.soft_margin_loss.default': ['target'],
+  'aten.soft_margin_loss_backward.default': ['target'],
 };
 const LOSS_WEIGHTS = ['weight', 'pos_weight'];
 

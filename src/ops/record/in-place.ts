@@ -38,8 +38,13 @@ const FORMS: Readonly<Record<string, string | undefined>> = Object.assign(
   },
 );
 
-/**
- * In-place fills by random numbers: they have no functional form among the records, and pass no
- * gradient.
- */
-const KEPT: ReadonlySet<string> = new Set(['bernoulli', 'normal', 'uniform', 'exponential']);
+/** In-place fills by random numbers: they keep nothing of what they fill, and pass no gradient. */
+const KEPT: ReadonlySet<string> = new Set([
+  'bernoulli',
+  'normal',
+  'uniform',
+  'exponential',
+  'log_normal',
+  'geometric',
+  'cauchy',
+]);
