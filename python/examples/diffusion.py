@@ -56,7 +56,7 @@ ema = copy.deepcopy(model).eval().requires_grad_(False)
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
 curve = []
 torch.manual_seed(13)
-for _ in range(2):
+for _ in range(4):
     for k in range(0, 24, 8):
         x = data[k : k + 8]
         t = torch.randint(0, steps, (len(x),))

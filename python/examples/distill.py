@@ -36,9 +36,9 @@ images, labels = torch.randn(24, 3, 16, 16, generator=draws), torch.randint(0, 5
 student = shardwright.auto_parallelize(student, (images[:8],), "dp=-1", cluster="dgx-h100", recipe=os.environ.get("RECIPE"))
 teacher = shardwright.auto_parallelize(teacher, (images[:8],), "dp=-1", cluster="dgx-h100", folder="teacher")
 optimizer = torch.optim.AdamW(student.parameters(), lr=2e-3, betas=(0.9, 0.95))
-schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 6)
+schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 12)
 curve = []
-for _ in range(2):
+for _ in range(4):
     student.train()
     for k in range(0, 24, 8):
         x, y = images[k : k + 8], labels[k : k + 8]

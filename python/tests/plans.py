@@ -37,11 +37,9 @@ FLAGS: dict[str, dict[str, Any]] = {
 }
 
 #: Placements of all parameters of three layers of attention, and of their inputs.
-ENCODERS = {
-    "encoder-all": ("S(0)S(0)", "S(0)S(0)"),
-    "encoder-columns": ("RS(0)", "RR"),
-    "encoder-dropped": ("S(0)S(0)", "S(0)S(0)"),
-}
+ENCODERS = {"encoder-all": ("S(0)S(0)", "S(0)S(0)"), "encoder-columns": ("RS(0)", "RR")}
+#: The same with dropout.
+DROPPED = {"encoder-dropped": ("S(0)S(0)", "S(0)S(0)")}
 
 
 def write_plan(name: str, subject: nn.Module, x: torch.Tensor, *targets: torch.Tensor, **flags: Any) -> None:
@@ -64,7 +62,7 @@ def write_plans() -> None:
         subject: nn.Module = Dropping().double() if name.startswith("dropout") else model
         write_plan(name, subject, x, y, **flags)
     write_plan("views", Views().double(), x, mesh="dp=2,tp=2", inputs="S(0)R", pin=["fc.weight=RS(0)", "fc.bias=RS(0)"])
-    for name, (placement, inputs) in ENCODERS.items():
-        subject, x, y = encoder(0.25 if name == "encoder-dropped" else 0.0)
+    for name, (placement, inputs) in (ENCODERS | DROPPED).items():
+        subject, x, y = encoder(0.25 if name in DROPPED else 0.0)
         pin = [f"{key}={placement}" for key, _ in subject.named_parameters()]
         write_plan(name, subject, x, y, mesh="dp=2,tp=2", inputs=inputs, pin=pin)

@@ -135,7 +135,7 @@ def test_another_batch_and_another_function_are_planned_with_the_state_where_it_
     half = jax.tree.map(lambda x: np.asarray(x)[:4], batch)
     wanted = evaluate(jax.tree.map(np.asarray, state), half)
     sharded = plan_of(evaluate, state, half)
-    assert sharded(state, half) == pytest.approx(wanted, rel=1e-6)
+    assert float(sharded(state, half)) == pytest.approx(float(wanted), rel=1e-6)
     assert jax.tree.leaves(sharded.shardings[0]) == jax.tree.leaves(step.shardings[0])
     _, told = step(copied_in_place(state), half)
     assert told["loss"] == pytest.approx(wanted, rel=1e-6)
