@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -26,6 +27,9 @@ import shardwright.jax  # noqa: E402
 
 MESH = jax.make_mesh((2, 2), ("dp", "tp"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
 STEPS = 20
+#: Programs whose kind another one stands for where not all are asked.
+LONG = {"transformer, unrolled", "transformer, rematerialised", "padding masks", "Flax linen", "dropout"}
+ASKED = [name for name in PROGRAMS if os.environ.get("SHARDWRIGHT_FULL") or name not in LONG]
 
 
 def laid(tree: Any, rows: bool) -> Any:
@@ -78,7 +82,7 @@ def run(step: Any, program: Program, state: Any, batch: Any) -> tuple[Any, list[
     return state, losses
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", ASKED)
 def test_twenty_steps_by_a_plan_are_those_of_one_device(name: str) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
@@ -133,12 +137,12 @@ def test_another_batch_and_another_function_are_planned_with_the_state_where_it_
         return jnp.mean((hidden @ weights["l2"]["w"] + weights["l2"]["b"] - y) ** 2)
 
     half = jax.tree.map(lambda x: np.asarray(x)[:4], batch)
-    wanted = evaluate(jax.tree.map(np.asarray, state), half)
+    wanted = float(evaluate(jax.tree.map(np.asarray, state), half))
     sharded = plan_of(evaluate, state, half)
-    assert float(sharded(state, half)) == pytest.approx(float(wanted), rel=1e-6)
+    assert float(sharded(state, half)) == pytest.approx(wanted, rel=1e-6)
     assert jax.tree.leaves(sharded.shardings[0]) == jax.tree.leaves(step.shardings[0])
     _, told = step(copied_in_place(state), half)
-    assert told["loss"] == pytest.approx(wanted, rel=1e-6)
+    assert float(told["loss"]) == pytest.approx(wanted, rel=1e-6)
     assert len(step._programs) == 2
     assert jax.tree.leaves(step._program((state, half)).shardings[0]) == jax.tree.leaves(step.shardings[0])
 
