@@ -12,7 +12,7 @@ import { better, order, type PricedRow, RowPricer } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
 import type { SweepPool } from './threads/pool.ts';
 
-/** Model dims on which the free optimum is sought: those of the best plans. */
+/** Model dims on which the free optimum is sought: those of the best plans of each ranking. */
 const PROGRAMS = 3;
 /** Recipes whose model dims are set free. */
 const ROWS = 64;

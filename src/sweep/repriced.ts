@@ -16,8 +16,8 @@ const MICROBATCHES = [1, 2, 4] as const;
 /**
  * Prices rows of a sweep for another question, on the programs of data ranks that it has priced.
  *
- * @param fresh true where links between hosts changed: programs inside a host do not see them, the
- *   others are priced anew
+ * @param fresh true where links between hosts changed: programs that reach over several hosts are
+ *   solved again; those inside a host do not see these links
  */
 export async function repriced(
   question: SweepQuestion,
