@@ -165,7 +165,8 @@ function unpool(dims: number): OperatorRecord {
   });
 }
 
-const family = (dims: number): readonly OperatorRecord[] => [
+/** Pools over windows of a stated size, with the gradients of these. */
+const overWindows = (dims: number): readonly OperatorRecord[] => [
   defineOp(`aten.max_pool${dims}d.default`, {
     schema: `Tensor self, ${MAX_WINDOW}`,
     cls: 'reduction',
@@ -209,6 +210,10 @@ const family = (dims: number): readonly OperatorRecord[] => [
       'ceil_mode, bool count_include_pad, int? divisor_override',
     dims,
   ),
+];
+
+/** Pools to a stated size of the result, with the gradients of these. */
+const toSizes = (dims: number): readonly OperatorRecord[] => [
   defineOp(`aten.adaptive_max_pool${dims}d.default`, {
     schema: 'Tensor self, int[] output_size',
     cls: 'reduction',
@@ -236,7 +241,10 @@ const family = (dims: number): readonly OperatorRecord[] => [
   ),
 ];
 
-export const poolOps: readonly OperatorRecord[] = [...family(2), ...family(3)];
+export const poolOps: readonly OperatorRecord[] = [2, 3].flatMap((dims) => [
+  ...overWindows(dims),
+  ...toSizes(dims),
+]);
 
 /** Sample calls in addition to those of the two-dim pools, which are listed with the products. */
 export const poolSamples: readonly string[] = [
