@@ -3,9 +3,11 @@
  * the page sends.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request as ask } from 'node:http';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
@@ -53,6 +55,17 @@ const answer = (
     sent.on('error', reject);
     sent.end(body);
   });
+
+it('a file that leads to the address, as --open writes it, opens the page', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'shardwright-open-'));
+  const file = join(folder, 'open.html');
+  writeFileSync(file, `<meta http-equiv="refresh" content="0; url=${address.href}">`);
+  const { page } = await site.open('', {}, pathToFileURL(file).href);
+  await page.waitForURL(`${address.origin}/`);
+  await page.waitForSelector('#q-mesh');
+  await page.close();
+  rmSync(folder, { recursive: true });
+});
 
 describe('who asks', () => {
   it('hears on this machine alone, under its own names alone', async () => {

@@ -105,9 +105,11 @@ export async function runCli(
     })
     .addHelpText(
       'after',
-      '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 ' +
-        '--cluster dgx-h100\n\nExit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad ' +
-        'input, 3 nothing fits, 4 stopped above the gap that was asked for, 5 findings: a plan ' +
+      '\nTo begin with:\n  $ shardwright demo\n  $ shardwright tune my_config.toml --devices ' +
+        '16xH100\n  $ shardwright compare llama-3.1-8b --devices 64xH100\n' +
+        '  $ shardwright plan llama-3.2-1b --devices 8xH100\n\n' +
+        'Exit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad input, 3 nothing fits, 4 ' +
+        'stopped above the gap that was asked for, 5 findings: a plan ' +
         'that differs from its files, a proof that proves nothing, wrong rules, 129, 130 and 143 ' +
         'a signal before the first answer\n',
     );

@@ -57,6 +57,13 @@ describe('a slip is exit 2, says the right word, and is one JSON value with --js
       ],
       ["did you mean 'fsdp'"],
     ],
+    ['models shwo', () => ['models', 'shwo', 'gpt2'], ["did you mean 'show'?"]],
+    ['hardware dgx-h100', () => ['hardware', 'dgx-h100'], ['its commands are list, show']],
+    [
+      'a model and a word too many',
+      () => ['plan', MLP, 'dp=4', ...ON],
+      ["plan takes <model> alone, and 'dp=4' is left over"],
+    ],
     ['--memory 60', () => ['plan', MLP, ...ON, '--memory', '60'], ['--memory', '60GiB', '60GB']],
     [
       'a file that is not there',
@@ -91,6 +98,24 @@ describe('a slip is exit 2, says the right word, and is one JSON value with --js
       expect(run.err).toContain(locked);
     },
   );
+});
+
+describe('what is listed needs no argument', () => {
+  it.each(['hardware', 'models', 'recipes'])('%s is %s list', async (group) => {
+    for (const json of [[], ['--json']]) {
+      const [short, long] = [await cli(group, ...json), await cli(group, 'list', ...json)];
+      expect([short.code, short.err]).toEqual([0, '']);
+      expect(short.out).toBe(long.out);
+      expect(short.out.length).toBeGreaterThan(500);
+    }
+  });
+
+  it('export lists its targets, each with what it was tried with or nothing in its place', async () => {
+    const { code, out } = await cli('export');
+    expect(code).toBe(0);
+    expect(out).toMatch(/^torch {9}.* \(torch \d/m);
+    expect(out).not.toMatch(/ \(\)$/m);
+  });
 });
 
 describe('exit codes, each by a command of the documentation', () => {

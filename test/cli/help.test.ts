@@ -6,7 +6,7 @@ import { cli } from './support.ts';
 
 /** Lists of a help text: what stands under each heading, by its first word. */
 async function lists(...words: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>> {
-  const { code, out } = await cli(...words, '--help');
+  const { code, out } = await cli(...words);
   expect(code).toBe(0);
   const found = new Map<string, string[]>();
   let list: string[] = [];
@@ -20,7 +20,7 @@ async function lists(...words: readonly string[]): Promise<ReadonlyMap<string, r
 
 describe('help', () => {
   it('of the program lists its commands in groups', async () => {
-    const groups = await lists();
+    const groups = await lists('--help');
     expect([...groups.keys()]).toEqual(
       expect.arrayContaining(['Plan a model:', 'Use a plan:', 'Look at a program:']),
     );
@@ -30,7 +30,8 @@ describe('help', () => {
   it.each(['plan', 'verify', 'audit', 'compare', 'inspect', 'recipes lint'])(
     'of %s has its flags in groups of at most 12, each flag in one',
     async (command) => {
-      const groups = await lists(...command.split(' '));
+      const all = ['plan', 'verify', 'audit', 'compare'].includes(command) ? '-all' : '';
+      const groups = await lists(...command.split(' '), `--help${all}`);
       expect(
         groups.get('Options:') ?? [],
         'without a heading in src/cli/commands/flags/help-groups.ts',
@@ -45,7 +46,9 @@ describe('help', () => {
   );
 
   it('of plan begins with the devices and ends with what is written; a command to copy stays on its line', async () => {
-    const groups = [...(await lists('plan'))].filter(([heading]) => !heading.startsWith('Example'));
+    const groups = [...(await lists('plan', '--help-all'))].filter(
+      ([heading]) => !heading.startsWith('Example'),
+    );
     expect(groups[0]).toEqual([
       'Devices and their prices:',
       [
@@ -60,12 +63,29 @@ describe('help', () => {
       ],
     ]);
     expect(groups.at(-1)![0]).toBe('Output:');
-    const { out } = await cli('plan', '--help');
+    const { out } = await cli('plan', '--help-all');
     expect(out).toMatch(/^ {2}\$ shardwright plan .* --collectives nccl-table\.txt$/m);
     expect(out).not.toContain('(default: [])');
   });
 
   it('of a command with few flags is one list', async () => {
-    expect([...(await lists('report')).keys()]).toEqual(['Examples:', 'Options:']);
+    expect([...(await lists('report', '--help')).keys()]).toEqual(['Examples:', 'Options:']);
   });
+
+  it.each(['plan', 'compare', 'audit', 'verify'])(
+    'of %s is one list of at most 17 flags and says how many more --help-all has',
+    async (command) => {
+      const some = (await lists(command, '--help')).get('Options:')!;
+      const all = [...(await lists(command, '--help-all'))].flatMap(([heading, items]) =>
+        heading.startsWith('Example') ? [] : items,
+      );
+      expect(some.length).toBeLessThanOrEqual(17);
+      expect(all).toEqual(expect.arrayContaining([...some]));
+      expect(all.length).toBeGreaterThan(40);
+      const { out } = await cli(command, '--help');
+      expect(out).toContain(
+        `\n${all.length - some.length} more flags: shardwright ${command} --help-all\n`,
+      );
+    },
+  );
 });

@@ -167,6 +167,6 @@ describe('--pad-vocab', () => {
   });
 
   it('the help of --pad-vocab has an example', async () => {
-    expect((await cli('plan', '--help')).out).toContain('--pad-vocab 128');
+    expect((await cli('plan', '--help-all')).out).toContain('--pad-vocab 128');
   });
 });

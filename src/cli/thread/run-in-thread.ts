@@ -39,7 +39,7 @@ const YOUNG_MEGABYTES = { compare: 192, other: 96 } as const;
 
 /** Tells whether a command needs a thread, which costs some hundredths of a second. */
 export function needsThread([command = '', ...rest]: readonly string[]): boolean {
-  if (rest.some((word) => word === '--help' || word === '-h')) return false;
+  if (rest.some((word) => /^(-h|--help(-all)?)$/.test(word))) return false;
   return (
     SEARCHES.has(command) ||
     (LIMITED.has(command) && rest.some((word) => /^--time-limit(=|$)/.test(word)))

@@ -18,11 +18,13 @@ export const registerHardware = commandGroup(
     summary: 'the node designs that --cluster takes, with sources',
     description:
       'Lists the built-in node designs (a host with its devices and links), or prints the ' +
-      'constants of one.\n\nExample:\n  $ shardwright hardware show dgx-h100',
+      'constants of one.\n\nExamples:\n  $ shardwright hardware\n  $ shardwright hardware ' +
+      'show dgx-h100',
   },
   [
     command({
       usage: 'list',
+      isDefault: true,
       summary: 'every node design',
       description:
         'Lists the node designs that --cluster takes.\n\nExample:\n  $ shardwright hardware list',
@@ -48,12 +50,13 @@ export const registerModels = commandGroup(
     usage: 'models',
     summary: 'the models that are known by name',
     description:
-      'Lists the models that are known by name, or prints one.\n\nExample:\n  $ shardwright ' +
-      'models show llama-3.1-8b',
+      'Lists the models that are known by name, or prints one.\n\nExamples:\n  $ shardwright ' +
+      'models\n  $ shardwright models show llama-3.1-8b',
   },
   [
     command({
       usage: 'list',
+      isDefault: true,
       summary: 'names, families, parameters',
       description:
         'Lists the models that every command takes by name.\n\nExample:\n  $ shardwright ' +
@@ -80,11 +83,13 @@ export const registerRecipes = commandGroup(
     usage: 'recipes',
     summary: 'the recipes that people know by name, and the faults of one',
     description:
-      'Lists the recipes, or lints one.\n\nExample:\n  $ shardwright recipes list --mesh dp=2,tp=4',
+      'Lists the recipes, or lints one.\n\nExamples:\n  $ shardwright recipes\n  $ shardwright ' +
+      'recipes list --mesh dp=2,tp=4',
   },
   [
     command({
       usage: 'list',
+      isDefault: true,
       summary: 'every recipe: axes, shards, collectives',
       description:
         'Lists the recipes that compare and audit take.\n\nExample:\n  $ shardwright recipes ' +

@@ -7,8 +7,9 @@ import { type Command, Option } from 'commander';
 
 import { withDevicesOf } from '../../input/flags/devices-flag.ts';
 import { type Flag, type Flags, type Given, readFlags } from '../../input/flags/flag.ts';
+import { addFullHelp } from './help-groups.ts';
 import type { CliSession } from './session.ts';
-import { missingOf } from './usage-errors.ts';
+import { excessError, missingOf } from './usage-errors.ts';
 
 /** One call of a command. */
 interface Call extends Pick<CliSession, 'io' | 'control'> {
@@ -29,6 +30,8 @@ export type AddCommand = (parent: Command, session: CliSession) => void;
 
 interface CommandRecord<F extends Flags> extends CommandTexts {
   readonly flags: F;
+  /** The command that its group runs where none is named. */
+  readonly isDefault?: boolean;
   /** Gets the values of the flags, and the arguments in their order; resolves to the exit code. */
   readonly run: (options: Given<F>, call: Call, ...args: string[]) => number | Promise<number>;
 }
@@ -39,14 +42,17 @@ export function command<F extends Flags>({
   summary,
   description,
   flags,
+  isDefault = false,
   run,
 }: CommandRecord<F>): AddCommand {
   return (parent, session) => {
-    const added = parent.command(usage).summary(summary).description(description);
+    const added = parent.command(usage, { isDefault }).summary(summary).description(description);
     for (const flag of Object.values(flags)) added.addOption(optionOf(flag));
+    addFullHelp(added);
     const asked = (): Record<string, string | boolean | readonly string[] | undefined> =>
       withDevicesOf(flags, added.opts());
     added.exitOverride((error) => {
+      if (error.code === 'commander.excessArguments') throw excessError(added, isDefault);
       if (!/missingArgument|unknownOption/.test(error.code)) throw error;
       throw missingOf(added, flags, asked()) ?? error;
     });

@@ -1,8 +1,8 @@
 /**
- * Long help texts: options under headings, by one list for all commands. A list that fits on a
- * screen stays as it is.
+ * Long help texts: `--help` has the flags that people use, `--help-all` every flag, both under
+ * headings by one list for all commands. A list that fits on a screen stays as it is.
  */
-import { type Command, Help, type Option } from 'commander';
+import { type Command, CommanderError, Help, Option } from 'commander';
 
 /** Headings in their order, with the flags below them. */
 const GROUPS: Readonly<Record<string, string>> = {
@@ -22,8 +22,22 @@ const GROUPS: Readonly<Record<string, string>> = {
     'format ignore-shardings role tie input ops select size train-step optimizer-step ' +
     'batch-dim sequence-dim',
   'A model by name or config': 'batch seq dtype layers training forward pad-vocab microbatch',
-  Output: 'program recipes cache emit-ilp output keep json quiet help',
+  Output: 'program recipes cache emit-ilp output keep json quiet help help-all',
 };
+/** What `--help` has of a command with too many flags for a screen. */
+const OFTEN = new Set(
+  (
+    'mesh cluster devices for recipe overlap frontier layout plan plans edits max-regret pin ' +
+    'memory pp tokens price batch seq global-batch tolerance time-limit output json help help-all'
+  )
+    .split(' ')
+    .map((name) => `--${name}`),
+);
+/** Most flags that a help text has all of. */
+const SCREEN = 24;
+/** Commands whose help is asked for with every flag. */
+const full = new WeakSet<Command>();
+
 const FLAGS = Object.entries(GROUPS).flatMap(([heading, flags]) =>
   flags.split(' ').map((flag) => ({ flag, heading: `${heading}:` })),
 );
@@ -33,13 +47,35 @@ const placeOf = (item: Command | Option): number =>
     ? FLAGS.findIndex(({ flag }) => `--${flag}` === item.long || `--no-${flag}` === item.long)
     : -1;
 
-/** Most options in one list. */
+/** Most options in one list as their records have them, and in one list in the order above. */
 const LIST = 12;
+const SHORT = 18;
+
+/** Adds `--help-all` where `--help` does not have every flag. */
+export function addFullHelp(command: Command): void {
+  if (command.options.length <= SCREEN) return;
+  command.addOption(new Option('--help-all', 'every flag of this command'));
+  command.on('option:help-all', () => {
+    full.add(command);
+    command.outputHelp();
+    throw new CommanderError(0, 'commander.helpDisplayed', '(outputHelp)');
+  });
+  command.addHelpText('after', () => {
+    if (full.has(command)) return '';
+    const left = command.options.filter(({ long }) => !OFTEN.has(long ?? '')).length;
+    return `\n${left} more flags: shardwright ${command.name()} --help-all\n`;
+  });
+}
 
 /** Gives the command, and those that are added to it, help texts in groups. */
 export function groupedHelp(program: Command): Command {
   const plain = new Help();
   return program.configureHelp({
+    visibleOptions(command) {
+      const all = plain.visibleOptions(command);
+      if (command.options.length <= SCREEN || full.has(command)) return all;
+      return all.filter(({ long }) => OFTEN.has(long ?? ''));
+    },
     groupItems<T extends Command | Option>(
       unsorted: T[],
       visible: T[],
@@ -49,7 +85,9 @@ export function groupedHelp(program: Command): Command {
       if (first === undefined || visible.length <= LIST || !('long' in first))
         return plain.groupItems(unsorted, visible, groupOf);
       const groups = new Map<string, T[]>();
-      for (const item of [...visible].sort((a, b) => placeOf(a) - placeOf(b))) {
+      const inOrder = [...visible].sort((a, b) => placeOf(a) - placeOf(b));
+      if (visible.length <= SHORT) return new Map([[groupOf(first), inOrder]]);
+      for (const item of inOrder) {
         const heading = FLAGS[placeOf(item)]?.heading ?? groupOf(item);
         groups.set(heading, [...(groups.get(heading) ?? []), item]);
       }

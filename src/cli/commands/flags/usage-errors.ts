@@ -47,6 +47,34 @@ export function missingOf(
   return missingError(nameOf(command), missing, firstExample(command.description()));
 }
 
+/**
+ * More words than a command takes.
+ *
+ * @param isDefault the command is the one that its group runs where none is named: the first word
+ *   was meant to name another
+ */
+export function excessError(command: Command, isDefault: boolean): ShardwrightError {
+  const { args, registeredArguments: taken } = command;
+  const [first = ''] = args;
+  if (isDefault && command.parent !== null) {
+    const names = command.parent.commands.map((sibling) => sibling.name());
+    const near = didYouMean(first, names);
+    return new ShardwrightError('E_USAGE', `${nameOf(command.parent)} has no command '${first}'`, {
+      hint:
+        near.length > 0
+          ? `did you mean ${near.map((name) => `'${name}'`).join(' or ')}?`
+          : `its commands are ${names.join(', ')}.`,
+    });
+  }
+  const names = taken.map((argument) => `<${argument.name()}>`).join(' ');
+  const takes = taken.length === 0 ? 'no argument' : `${names} alone`;
+  const more = args.slice(taken.length).map((arg) => `'${arg}'`);
+  const left = `${more.join(', ')} ${more.length === 1 ? 'is' : 'are'} left over`;
+  return new ShardwrightError('E_USAGE', `${nameOf(command)} takes ${takes}, and ${left}`, {
+    hint: 'put a name with blanks in it between quotes.',
+  });
+}
+
 /** The name of a command with those of the groups that it is in: `models show`. */
 function nameOf(command: Command): string {
   const { parent } = command;

@@ -9,6 +9,7 @@ const SERVE_COMMAND = {
     value('--port <n>', 'port of 127.0.0.1; 0 takes one that is free', countFrom(0, 65_535)),
     '8017',
   ),
+  open: on('--open', 'open the page in a browser'),
   allowPrograms: on(
     '--allow-programs',
     'run program files (.ts, .js) that the page sends; default: refuse them',
@@ -22,8 +23,11 @@ export const registerServe = command({
     'Serves the planner as a page to browsers of this machine alone. Large files are planned ' +
     'with all of its threads. Prints an address with a token, which only who opens it has; ' +
     'Ctrl+C ends it.\n\nExample:\n  $ ' +
-    'shardwright serve --port 8017',
+    'shardwright serve --open',
   flags: SERVE_COMMAND,
-  run: async ({ port, allowPrograms }, { io }) =>
-    (await import('./serve.ts')).serveCommand({ port, allowPrograms: allowPrograms === true }, io),
+  run: async ({ port, open, allowPrograms }, { io }) =>
+    (await import('./serve.ts')).serveCommand(
+      { port, open: open === true, allowPrograms: allowPrograms === true },
+      io,
+    ),
 });

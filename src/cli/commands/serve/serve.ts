@@ -6,12 +6,16 @@
  * only; a browser that opens it gets it as a cookie.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 
 import { messageOf } from '../../../errors.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
+import { openFile } from '../../output/open-file.ts';
 import { askPlan } from './ask-plan.ts';
 import { KeptPlans } from './kept-plans.ts';
 import { planLocally } from './local-plan.ts';
@@ -20,8 +24,9 @@ import type { CommandLine } from './run-command.ts';
 import type { Served } from './served.ts';
 
 const HOST = '127.0.0.1';
+const HTML = 'text/html; charset=utf-8';
 const TYPES: Readonly<Record<string, string>> = {
-  html: 'text/html; charset=utf-8',
+  html: HTML,
   js: 'text/javascript; charset=utf-8',
   wasm: 'application/wasm',
 };
@@ -36,11 +41,12 @@ const HEADERS = {
 
 /** Runs until a signal. @throws E_IO where the page is not built, or the port is taken */
 export async function serveCommand(
-  options: { readonly port: number; readonly allowPrograms: boolean },
+  options: { readonly port: number; readonly open: boolean; readonly allowPrograms: boolean },
   io: CliIo,
 ): Promise<number> {
   const { server, address } = await startServer(options);
   io.stdout(`${address}\n`);
+  const folder = options.open ? await openPage(address, io) : undefined;
   io.stderr('serving whoever opens this address on this machine; Ctrl+C ends it\n');
   await new Promise<void>((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, resolve);
@@ -48,7 +54,22 @@ export async function serveCommand(
   const closed = new Promise((resolve) => server.close(resolve));
   server.closeAllConnections();
   await closed;
+  if (folder !== undefined) rmSync(folder, { recursive: true, force: true });
   return EXIT.ok;
+}
+
+/**
+ * Opens the address in a browser, by a file that leads to it and that its owner alone can read:
+ * every account of the machine sees the words of a command, and the token with them. Resolves to
+ * the folder of the file.
+ */
+async function openPage(address: string, io: CliIo): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), 'shardwright-serve-'));
+  const file = join(folder, 'open.html');
+  const page = `<!doctype html><meta http-equiv="refresh" content="0; url=${address}">`;
+  writeFileSync(file, page, { mode: 0o600 });
+  await openFile(file, io);
+  return folder;
 }
 
 interface ServerOptions {
@@ -109,8 +130,10 @@ async function answer(
   const given = searchParams.get('token');
   if (pathname === '/' && given !== null && isSame(given, token)) {
     const lasting = `${cookie}=${token}; Path=/; HttpOnly; SameSite=Strict`;
-    response.writeHead(303, { ...HEADERS, location: '/', 'set-cookie': lasting });
-    response.end();
+    // The page leads on itself: a redirect would be the request of whoever opened the address, and
+    // a browser sends no strict cookie on that of another site, such as the file of `--open`.
+    response.writeHead(200, { ...HEADERS, 'content-type': HTML, 'set-cookie': lasting });
+    response.end('<!doctype html><meta http-equiv="refresh" content="0; url=/">');
     return;
   }
   if (!isSame(cookieOf(request, cookie), token))

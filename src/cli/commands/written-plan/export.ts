@@ -147,6 +147,8 @@ function list(path: string | undefined, { json, target }: ExportOptions, io: Cli
   if (json === true) io.stdout(`${JSON.stringify({ targets })}\n`);
   else
     for (const { name, summary, triedWith } of targets)
-      io.stdout(`${name.padEnd(14)}${summary} (${triedWith.join(', ')})\n`);
+      io.stdout(
+        `${name.padEnd(14)}${summary}${triedWith.length > 0 ? ` (${triedWith.join(', ')})` : ''}\n`,
+      );
   return EXIT.ok;
 }

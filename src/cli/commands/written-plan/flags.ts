@@ -15,6 +15,7 @@ export const REPORT_COMMAND = {
     `${REPORT_FORMATS.join(', ')} (default: by the ending of the file, else html)`,
     oneOf(REPORT_FORMATS),
   ),
+  open: on('--open', 'open it in a browser; without -o it is a temporary file'),
   draw: list(
     '--draw <name>',
     'parameter to draw as a matrix of matrices (default: four of them)',

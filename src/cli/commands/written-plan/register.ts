@@ -35,8 +35,8 @@ export const registerReport = command({
   description:
     'Writes what a plan says: the answer, placements by layer, roofline, timeline, memory ' +
     'timeline, recipes, the program, proof, assumptions with sources. Also takes what ' +
-    '`compare --json` prints.\n\nExamples:\n  $ shardwright report out/ -o report.html\n  $ ' +
-    'shardwright report out/ --format md',
+    '`compare --json` prints.\n\nExamples:\n  $ shardwright report out/ --open\n  $ ' +
+    'shardwright report out/ -o report.html\n  $ shardwright report out/ --format md',
   flags: REPORT_COMMAND,
   run: async (options, { io }, path: string) =>
     (await import('./report.ts')).reportCommand(path, options, io),

@@ -1,4 +1,10 @@
-/** `report`: takes a plan or a comparison and writes it as HTML, Markdown, text, JSON or CSV. */
+/**
+ * `report`: takes a plan or a comparison and writes it as HTML, Markdown, text, JSON or CSV; opens
+ * it where that is asked for.
+ */
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { defined } from '../../../defined.ts';
@@ -18,6 +24,7 @@ import { VERSION } from '../../../version.ts';
 import { pipelineOf } from '../../input/pipeline-file.ts';
 import { checked, loadPlan } from '../../input/plan-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
+import { openFile } from '../../output/open-file.ts';
 import { readProgress } from '../../output/plan-progress.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
 import type { ReportOptions } from './flags.ts';
@@ -30,18 +37,26 @@ export async function reportCommand(
   io: CliIo,
 ): Promise<number> {
   const format = formatOf(options);
-  if (options.output !== undefined) tryFile(options.output, 'report');
+  const output = options.output ?? (options.open === true ? temporaryFile(format) : undefined);
+  if (output !== undefined) tryFile(output, 'report');
   const comparison = readComparison(path);
   const text =
     comparison === undefined
       ? await reportText(path, format, options, io)
       : comparisonText(comparison, format, VERSION);
-  if (options.output === undefined) io.stdout(text);
+  if (output === undefined) io.stdout(text);
   else {
-    writeText(options.output, text, 'report');
-    io.stderr(`wrote ${options.output}\n`);
+    writeText(output, text, 'report');
+    io.stderr(`wrote ${output}\n`);
+    if (options.open === true) await openFile(output, io);
   }
   return EXIT.ok;
+}
+
+/** A file in a new folder for temporary files, for a report that is only looked at. */
+function temporaryFile(format: ReportFormat): string {
+  const folder = mkdtempSync(join(tmpdir(), 'shardwright-report-'));
+  return join(folder, `report.${format === 'text' ? 'txt' : format}`);
 }
 
 async function reportText(
