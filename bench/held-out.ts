@@ -8,6 +8,7 @@ import { FAMILY_NAMES, familyOf } from '../src/fidelity/families.ts';
 import { mean, median, SMALLEST_GROUP, spearman } from '../src/fidelity/metrics.ts';
 import { parseRuns } from '../src/fidelity/runs.ts';
 import { predictedSeconds, type RunInParts, runsInParts } from '../src/fidelity/runs-under.ts';
+import { secondsWithoutTrainer } from '../src/fidelity/without-trainer.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { KeptSolver } from './kept-programs.ts';
 
@@ -154,6 +155,9 @@ for await (const found of runsInParts(runs.filter(isThin), table, [{ priced: 'ca
   stopIfLate();
 }
 
+// The same runs, as they are asked by those who name no trainer.
+const assumed = await secondsWithoutTrainer(runs.filter(isThin), table);
+
 const timed = solved.filter((r) => r.run.stepSeconds !== undefined);
 const families = FAMILY_NAMES.map((name) => {
   const rows = timed.filter((r) => familyOf(r.run.source) === name);
@@ -220,11 +224,15 @@ function write(): void {
         run.id,
         round(seconds),
         round(heldOut.get(run.id)),
+        round(assumed.get(run.id)),
         round(callSeconds),
         round(peakBytes),
       ].join(','),
     );
-  writeFileSync(out, `id,seconds,held_out_seconds,call_seconds,peak_bytes\n${lines.join('\n')}\n`);
+  writeFileSync(
+    out,
+    `id,seconds,held_out_seconds,assumed_seconds,call_seconds,peak_bytes\n${lines.join('\n')}\n`,
+  );
 }
 write();
 console.log(refused.join('\n'));

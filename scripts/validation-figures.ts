@@ -61,6 +61,8 @@ export interface Prediction {
    * without the family yet.
    */
   readonly heldOut?: number;
+  /** By the software of the default trainer, as for those who name none; absent: not asked so. */
+  readonly assumed?: number;
   /** Call by call, one after another, as a plan is priced. */
   readonly calls: number;
   readonly peakBytes: number;
@@ -75,6 +77,7 @@ export function publicPredictions(): Prediction[] {
     'id',
     'seconds',
     'held_out_seconds',
+    'assumed_seconds',
     'call_seconds',
     'peak_bytes',
   ]).rows.map(({ cells, line }) => {
@@ -90,6 +93,7 @@ export function publicPredictions(): Prediction[] {
       measured: run.outOfMemory ? undefined : run.stepSeconds,
       seconds: number('seconds'),
       ...(cells.get('held_out_seconds') === '' ? {} : { heldOut: number('held_out_seconds') }),
+      ...(cells.get('assumed_seconds') === '' ? {} : { assumed: number('assumed_seconds') }),
       calls: number('call_seconds'),
       peakBytes: number('peak_bytes'),
     };
@@ -114,21 +118,36 @@ function quantilesOf(rows: readonly Timed[], said: (row: Timed) => number): Quan
   return { p10: at(0.1), p50: at(0.5), p90: at(0.9) };
 }
 
-/** Every pool with enough runs, the narrowest first. */
-function poolsOf(rows: readonly Timed[]): ErrorPool[] {
+const NAMED = [
+  ['accelerator', 'experts', 'trainer', 'hosts'],
+  ['accelerator', 'experts', 'trainer'],
+  ['accelerator', 'experts', 'hosts'],
+  ['accelerator', 'experts'],
+] as const;
+/** Those who name no trainer may have any. */
+const ASSUMED = NAMED.filter((level) => !level.some((part) => part === 'trainer'));
+
+/** Every pool with enough runs, the narrowest first; that of all runs comes last. */
+function allPools(rows: readonly Timed[]): ErrorPool[] {
+  const asked = rows.filter((r) => r.assumed !== undefined);
+  return [
+    ...poolsOf(rows, NAMED, without).map((pool) => ({ ...pool, assumed: false })),
+    ...poolsOf(asked, ASSUMED, (r) => r.assumed ?? NaN).map((pool) => ({ ...pool, assumed: true })),
+    ...poolsOf(rows, [[]], without).map((pool) => ({ ...pool, assumed: false })),
+  ];
+}
+
+function poolsOf(
+  rows: readonly Timed[],
+  levels: readonly (readonly ('accelerator' | 'experts' | 'trainer' | 'hosts')[])[],
+  said: (row: Timed) => number,
+): Omit<ErrorPool, 'assumed'>[] {
   const keys = rows.map((r) => ({
     accelerator: kindOf(r.run.system.cluster.accelerator),
     experts: r.experts,
     trainer: engineOf(trainerOfProfile(r.run.framework)),
     hosts: r.hosts,
   }));
-  const levels = [
-    ['accelerator', 'experts', 'trainer', 'hosts'],
-    ['accelerator', 'experts', 'trainer'],
-    ['accelerator', 'experts', 'hosts'],
-    ['accelerator', 'experts'],
-    [],
-  ] as const;
   return levels.flatMap((level) => {
     const masked = keys.map((k) => ({
       accelerator: null,
@@ -137,20 +156,25 @@ function poolsOf(rows: readonly Timed[]): ErrorPool[] {
       hosts: null,
       ...Object.fromEntries(level.map((part) => [part, k[part]])),
     }));
-    return [...new Set(masked.map((m) => JSON.stringify(m)))].sort().flatMap((key): ErrorPool[] => {
-      const own = rows.filter((_, i) => JSON.stringify(masked[i]) === key);
-      const families = FAMILY_NAMES.filter((name) => own.some((r) => r.family === name));
-      if (own.length < LEAST_RUNS) return [];
-      return [
-        {
-          ...(JSON.parse(key) as Pick<ErrorPool, 'accelerator' | 'experts' | 'trainer' | 'hosts'>),
-          runs: own.length,
-          families,
-          step: quantilesOf(own, without),
-          calls: quantilesOf(own, (r) => r.calls),
-        },
-      ];
-    });
+    return [...new Set(masked.map((m) => JSON.stringify(m)))]
+      .sort()
+      .flatMap((key): Omit<ErrorPool, 'assumed'>[] => {
+        const own = rows.filter((_, i) => JSON.stringify(masked[i]) === key);
+        const families = FAMILY_NAMES.filter((name) => own.some((r) => r.family === name));
+        if (own.length < LEAST_RUNS) return [];
+        return [
+          {
+            ...(JSON.parse(key) as Pick<
+              ErrorPool,
+              'accelerator' | 'experts' | 'trainer' | 'hosts'
+            >),
+            runs: own.length,
+            families,
+            step: quantilesOf(own, said),
+            calls: quantilesOf(own, (r) => r.calls),
+          },
+        ];
+      });
   });
 }
 
@@ -212,7 +236,7 @@ export function validationFigures(predictions: readonly Prediction[]): Fidelity 
     source:
       `${timed.length} published training runs; method, sources and each family: ` +
       'docs/fidelity.md',
-    pools: poolsOf(timed),
+    pools: allPools(timed),
     families: FAMILY_NAMES.flatMap((family) => {
       const own = timed.filter((r) => r.family === family);
       if (own.length === 0) return [];

@@ -34,6 +34,11 @@ export interface ErrorPool {
   /** Id of the trainer whose engine runs the step. */
   readonly trainer: string | null;
   readonly hosts: 'one' | 'several' | null;
+  /**
+   * True if the runs are predicted as for those who name no trainer: by the software of the default
+   * one, whatever ran them.
+   */
+  readonly assumed: boolean;
   readonly runs: number;
   readonly families: readonly string[];
   readonly step: Quantiles;
@@ -117,6 +122,7 @@ const schema = z.strictObject({
       experts: z.boolean().nullable(),
       trainer: z.string().nullable(),
       hosts: z.enum(['one', 'several']).nullable(),
+      assumed: z.boolean(),
       runs: z.int(),
       families: z.array(z.string()),
       step: quantiles,
@@ -166,6 +172,8 @@ export interface Circumstances {
   readonly hosts: number;
   /** Id of the trainer; absent: any. */
   readonly trainer?: string | undefined;
+  /** True if nobody named that trainer: it is the default one, and the run may have another. */
+  readonly assumed?: boolean | undefined;
 }
 
 /**
@@ -173,14 +181,15 @@ export interface Circumstances {
  * model and its trainer; undefined where there are too few.
  */
 export function nearestPool(circumstances: Circumstances): ErrorPool | undefined {
-  const { accelerator, experts, trainer } = circumstances;
+  const { accelerator, experts, trainer, assumed = false } = circumstances;
   const kind = kindOf(accelerator);
   const hosts = circumstances.hosts > 1 ? 'several' : 'one';
   return fidelity().pools.find(
     (p) =>
       p.accelerator === kind &&
       p.experts === experts &&
-      p.trainer === (trainer === undefined ? null : engineOf(trainer)) &&
+      p.assumed === assumed &&
+      p.trainer === (trainer === undefined || assumed ? null : engineOf(trainer)) &&
       (p.hosts ?? hosts) === hosts,
   );
 }
@@ -189,11 +198,12 @@ export function nearestPool(circumstances: Circumstances): ErrorPool | undefined
 export const NO_RUNS = 'no measured runs of this kind';
 
 /** `dense models on A100, several hosts`, as far as a pool is narrow. */
-export function poolText({ accelerator, experts, trainer, hosts }: ErrorPool): string {
+export function poolText({ accelerator, experts, trainer, hosts, assumed }: ErrorPool): string {
   const models = experts === null ? 'models' : experts ? 'mixtures of experts' : 'dense models';
   const where = accelerator === null ? ' on any machine' : ` on ${accelerator}`;
   const count = hosts === null ? '' : hosts === 'one' ? ', one host' : ', several hosts';
-  return `${models}${where}${count}${trainer === null ? '' : ` in ${trainer}`}`;
+  const by = trainer === null ? (assumed ? ', whatever their trainer' : '') : ` in ${trainer}`;
+  return `${models}${where}${count}${by}`;
 }
 
 /** The trainers that run the step of another one: those on Megatron-Core. */

@@ -8,6 +8,7 @@ import { usableMemoryBytes } from '../cost/hardware/cluster.ts';
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import type { FittedConstants } from '../cost/kernels/fitted.ts';
 import { modelFlops, type ParallelPlan, type RecomputeMode } from '../cost/training/shape.ts';
+import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { LayoutPricer } from '../sweep/layout/price-layout.ts';
@@ -40,18 +41,25 @@ export function sharingPrograms(runs: readonly MeasuredRun[]): readonly (readonl
   return [...shared.values()];
 }
 
+/** How runs are priced. */
+interface PredictedHow {
+  readonly pricer?: LayoutPricer;
+  readonly constants?: FittedConstants;
+  /**
+   * The question that is asked for a run's: with another software, say, than that of its row. It
+   * may refuse with E_USAGE.
+   */
+  readonly asking?: (question: SweepQuestion, run: MeasuredRun) => SweepQuestion;
+}
+
 /** Prices measured runs; rows of one model on one machine share their programs. */
 export class RunPredictor {
   private readonly pricer: LayoutPricer;
-  private readonly constants: Pick<SweepQuestion, 'constants'>;
+  private readonly how: PredictedHow;
 
-  constructor(
-    table: OperatorTable,
-    how: { readonly pricer?: LayoutPricer; readonly constants?: FittedConstants } = {},
-  ) {
-    const { pricer = new LayoutPricer(table), constants } = how;
-    this.pricer = pricer;
-    this.constants = constants === undefined ? {} : { constants };
+  constructor(table: OperatorTable, how: PredictedHow = {}) {
+    this.pricer = how.pricer ?? new LayoutPricer(table);
+    this.how = how;
   }
 
   async predict(run: MeasuredRun): Promise<PredictedRun | NotAsked> {
@@ -93,11 +101,14 @@ export class RunPredictor {
   private async priced(run: MeasuredRun, plan: ParallelPlan): Promise<Priced | NotAsked> {
     const found = askedRun(run, plan, 'nccl');
     if ('reason' in found) return found;
-    const asked = { ...found, question: { ...found.question, ...this.constants } };
+    const { constants, asking = (question) => question } = this.how;
     try {
+      const own = { ...found.question, ...defined({ constants }) };
+      const asked = { ...found, question: asking(own, run) };
       return { asked, plan, figures: await this.pricer.price(asked.question, asked.layout) };
     } catch (error) {
-      if (error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED')
+      const refused = ['E_UNSUPPORTED', 'E_USAGE'];
+      if (error instanceof ShardwrightError && refused.includes(error.code))
         return { reason: error.message };
       throw error;
     }

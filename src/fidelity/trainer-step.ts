@@ -79,7 +79,7 @@ export function forTrainer(request: PlanRequest, graph: Graph, isNamed: boolean)
   const cost = request.cost ?? defaultCostPreset(cluster);
   const own = trainerByDefault(cluster, cost);
   if (trainer !== undefined || not !== undefined || !isNamed || own === undefined) return request;
-  return { ...request, trainer: own.trainer.id };
+  return { ...request, trainer: own.trainer.id, trainerAssumed: true };
 }
 
 /** The default trainer on a cluster; undefined under prices that no software has. */
@@ -95,6 +95,7 @@ export function questionForTrainer(question: SweepQuestion): SweepQuestion {
   return {
     ...question,
     trainer: own.trainer.id,
+    trainerAssumed: true,
     software: question.software ?? frameworkSoftware(own.profile, cluster),
   };
 }

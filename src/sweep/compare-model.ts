@@ -156,6 +156,7 @@ async function concluded(
     cost: question.cost,
     by: 'step',
     trainer: question.trainer,
+    assumed: question.trainerAssumed,
     trains: true,
     memoryBytes: question.memoryBytes,
   });

@@ -83,7 +83,7 @@ export function sweepComparison(
       pricedLayers: kinds.shallow,
       layerKinds: kinds.kinds,
       mfuConvention: utilization(question, result, 1).convention,
-      ...defined({ trainer: question.trainer }),
+      ...defined({ trainer: question.trainer, trainerAssumed: question.trainerAssumed }),
     },
     notes: notesOf(result),
     ...frontierOf(front, points),

@@ -4,8 +4,9 @@ import { describe, expect, it } from 'vitest';
 
 import { fidelityPicture, fidelityTables, layoutErrors } from '../../scripts/docs-fidelity.ts';
 import { publicPredictions, validationFigures } from '../../scripts/validation-figures.ts';
-import { fidelity } from '../../src/cost/error-bands.ts';
+import { fidelity, nearestPool } from '../../src/cost/error-bands.ts';
 import { trustOf } from '../../src/report/analysis/measured.ts';
+import { defaultTrainer } from '../../src/trainers/trainers.ts';
 
 const near = (accelerator: string, experts: boolean, hosts = 1): ReturnType<typeof trustOf> =>
   trustOf({ accelerator, experts, hosts });
@@ -42,6 +43,25 @@ describe('how far to trust: the bundled errors of the model that decides', () =>
     expect(
       Math.abs(share((ratio) => ratio >= all.step.p10 && ratio <= all.step.p90) - 0.8),
     ).toBeLessThan(0.05);
+  });
+
+  it('the range of a question without a trainer holds for runs whatever their trainer', () => {
+    const asked = predictions.filter((p) => p.measured !== undefined && p.assumed !== undefined);
+    expect(asked.length).toBeGreaterThan(600);
+    const inside = (assumed: boolean): number => {
+      const found = asked.flatMap(({ run, experts, hosts, measured, assumed: said }) => {
+        const { accelerator } = run.system.cluster;
+        const trainer = defaultTrainer(accelerator);
+        const count = hosts === 'one' ? 1 : 2;
+        const pool = nearestPool({ accelerator, experts, hosts: count, trainer, assumed });
+        const over = measured! / said!;
+        return pool === undefined ? [] : [pool.step.p10 <= over && over <= pool.step.p90];
+      });
+      return found.filter(Boolean).length / found.length;
+    };
+    expect(Math.abs(inside(true) - 0.8)).toBeLessThan(0.05);
+    // By the range of the runs of the default trainer alone, two of three lie outside.
+    expect(inside(false)).toBeLessThan(0.4);
   });
 
   it('docs/fidelity.md and its picture say the same (otherwise: npx tsx scripts/docs-fidelity.ts)', () => {

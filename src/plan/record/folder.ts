@@ -144,6 +144,7 @@ const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, '
     padVocabulary: paddingSchema.exactOptional(),
     recipe: z.string().exactOptional(),
     trainer: z.string().exactOptional(),
+    trainerAssumed: z.literal(true).exactOptional(),
     risk: z.number().min(0).max(1).exactOptional(),
     inputDims: z
       .strictObject({

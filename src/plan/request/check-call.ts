@@ -56,6 +56,7 @@ const FIELDS: Readonly<Record<keyof PlanRequest, readonly Kind[]>> = {
   padVocabulary: ['record'],
   recipe: ['text'],
   trainer: ['text'],
+  trainerAssumed: ['boolean'],
   risk: ['number'],
   inputDims: ['record'],
 };

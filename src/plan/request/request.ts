@@ -162,6 +162,11 @@ export interface PlanRequest {
    */
   readonly trainer?: string;
   /**
+   * True if nobody asked for that trainer and it was taken as the default: the range of the step is
+   * then that of runs whatever their trainer.
+   */
+  readonly trainerAssumed?: true;
+  /**
    * The least probability with which a known plan fits that is taken for its step, 0..1; absent:
    * 0.9. `shardPrepared` itself does not read it.
    */

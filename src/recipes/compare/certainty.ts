@@ -25,6 +25,8 @@ interface Asked {
   readonly by: PricedBy;
   /** Id of the trainer that is asked for; absent: none is, and runs of all resemble it. */
   readonly trainer?: string | undefined;
+  /** True if nobody named that trainer and it was taken as the default. */
+  readonly assumed?: boolean | undefined;
   /** True if the program is a training step; no other was measured. */
   readonly trains: boolean;
   /** Memory that somebody set as the budget; absent: all that the driver reports. */
@@ -46,7 +48,7 @@ const SIMPLER = [
 
 /** The comparison with the certainty of its figures; as it was where no measured run tells. */
 export function withCertainty(comparison: Comparison, asked: Asked): Comparison {
-  const { cluster, experts, cost, by, trains, memoryBytes, trainer } = asked;
+  const { cluster, experts, cost, by, trains, memoryBytes, trainer, assumed } = asked;
   const limit = memoryBytes ?? cluster.memoryBytes;
   const fits =
     comparison.holds === 'states'
@@ -71,7 +73,8 @@ export function withCertainty(comparison: Comparison, asked: Asked): Comparison 
         : 'no band: only training steps were measured',
     };
   const hosts = comparison.devices > cluster.devicesPerHost ? 2 : 1;
-  const pool = nearestPool({ accelerator: cluster.accelerator, experts, hosts, trainer });
+  const { accelerator } = cluster;
+  const pool = nearestPool({ accelerator, experts, hosts, trainer, assumed });
   if (pool === undefined) return { ...sure, unsure: NO_RUNS };
   const { p10, p90 } = pool[by];
   const banded = plans.map((plan) => {

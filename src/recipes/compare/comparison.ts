@@ -435,6 +435,8 @@ export interface Comparison {
     readonly mfuConvention: string;
     /** Id of the trainer that the question is for; absent: whatever can be priced. */
     readonly trainer?: string;
+    /** True if nobody asked for that trainer and it was taken as the default. */
+    readonly trainerAssumed?: true;
   };
   /** Absent where no padding was asked for. */
   readonly padding?: ComparedPadding;

@@ -47,7 +47,8 @@ function poolOf(plan: Plan): ErrorPool | undefined {
   const { step, request } = plan;
   if (step === undefined || step.trainer === EXPORTED || request.cost !== 'nccl') return undefined;
   const { trainer } = step;
-  return nearestPool({ ...circumstancesOf(plan, loadCluster(request.cluster)), trainer });
+  const assumed = request.trainerAssumed;
+  return nearestPool({ ...circumstancesOf(plan, loadCluster(request.cluster)), trainer, assumed });
 }
 
 /** The range of a plan's step that eight of ten measured steps like it lie in. */

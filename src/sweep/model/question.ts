@@ -49,6 +49,8 @@ export interface SweepQuestion {
    * Absent: whatever can be priced.
    */
   readonly trainer?: string;
+  /** True if nobody asked for that trainer and it was taken as the default. */
+  readonly trainerAssumed?: true;
   /** The behaviour of the training software; default `DEFAULT_SOFTWARE`. */
   readonly software?: StepSoftware;
   /** Constants of the model of a step; default `FITTED`. */

@@ -120,6 +120,8 @@ function planOptions(
         ? {}
         : { seq: itemAt(seq, 0) }
       : { seq: question.sequence, batch: question.globalBatch }),
-    ...(question?.trainer === undefined ? {} : { for: question.trainer }),
+    ...(question?.trainer === undefined || question.trainerAssumed === true
+      ? {}
+      : { for: question.trainer }),
   };
 }

@@ -175,6 +175,8 @@ export function questionAsked(
   },
 ): SweepQuestion {
   const { asked, cost, fitted } = settled;
+  const named = trainerOf(options, asked);
+  const byDefault = named === undefined ? trainerByDefault(loadCluster(cluster), cost) : undefined;
   const question: SweepQuestion = {
     model: name,
     config: text,
@@ -185,12 +187,8 @@ export function questionAsked(
     cost,
     risk: options.risk,
     ...(fitted?.refit.taken === true ? { constants: fitted.constants } : {}),
-    ...softwareAsked(
-      trainerOf(options, asked) ?? trainerByDefault(loadCluster(cluster), cost),
-      options,
-      cost,
-      cluster,
-    ),
+    ...softwareAsked(named ?? byDefault, options, cost, cluster),
+    ...(byDefault === undefined ? {} : { trainerAssumed: true }),
     ...defined({
       dtype: options.dtype,
       padVocabulary: options.padVocab,

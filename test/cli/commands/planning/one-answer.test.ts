@@ -32,11 +32,15 @@ describe('a question without --for is of one trainer', () => {
     expect(Math.abs(planned.stepSeconds / stated.stepSeconds - 1)).toBeLessThan(0.02);
     expect(Math.abs(planned.peakBytes / stated.peakBytes - 1)).toBeLessThan(0.02);
     expect(planned.fitProbability).toBeCloseTo(stated.fitProbability, 2);
-    // The range is that of the runs of this trainer.
+    // The range is that of runs whatever their trainer: nobody named one.
     const share = ({ stepBand, stepSeconds }: OneAnswer): number => {
       if (stepBand === null) throw new Error('no range');
       return stepBand[0] / stepSeconds;
     };
     expect(share(planned)).toBeCloseTo(share(stated), 9);
+    const forIt = ['plan', 'gpt2', '--mesh', mesh, '--recipe', recipe, '--for', 'megatron'];
+    const named = (await json(...forIt)) as OneAnswer;
+    expect(named.stepSeconds).toBe(planned.stepSeconds);
+    expect(share(named)).not.toBeCloseTo(share(planned), 2);
   });
 });

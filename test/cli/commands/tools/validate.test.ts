@@ -17,6 +17,7 @@ import {
   type SourceReport,
   validationOf,
 } from '../../../../src/fidelity/validate.ts';
+import { secondsWithoutTrainer } from '../../../../src/fidelity/without-trainer.ts';
 import { builtinOperators } from '../../../../src/ops/builtin.ts';
 import { csvLines } from '../../../../src/report/written/csv.ts';
 import { LayoutPricer } from '../../../../src/sweep/layout/price-layout.ts';
@@ -49,11 +50,13 @@ describe('measured runs: the deciding model', () => {
     async () => {
       const predictor = new RunPredictor(table);
       for (const at of [2, 300]) {
-        const { run, seconds, peakBytes } = predictions[at % predictions.length];
+        const { run, seconds, peakBytes, assumed } = predictions[at % predictions.length];
         const found = await predictor.predict(run);
         if ('reason' in found) throw new Error(`${run.id}: ${found.reason}`);
         expect(found.seconds / seconds, run.id).toBeCloseTo(1, 3);
         expect(found.peakBytes / peakBytes, run.id).toBeCloseTo(1, 3);
+        const without = await secondsWithoutTrainer([run], table);
+        expect((without.get(run.id) ?? NaN) / (assumed ?? NaN), run.id).toBeCloseTo(1, 3);
       }
     },
   );
