@@ -10,7 +10,21 @@ import { tensorInputs } from '../../ops/record/context.ts';
 import { elements, type TensorMeta } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { callContext, tensorMeta, tensorMetas } from '../call-context.ts';
-import { type LoopForm, loopForm, ownTraffic } from './loop-forms.ts';
+import type { LoopForm } from './loop-form.ts';
+import { loopForm, ownTraffic } from './loop-forms.ts';
+import { isXlaProgram } from './xla-loops.ts';
+
+/** The bodies of a program that stand in line, as an opened graph has them. */
+export interface InLine {
+  readonly loops: {
+    /** The body that a node runs in. */
+    readonly scopeOf: (name: string) => number;
+    /** True for a node that only places a value. */
+    readonly isMark: (name: string) => boolean;
+  };
+  /** Values that a body returns to its next trip. */
+  readonly carries: readonly { readonly value: string }[];
+}
 
 /** A tensor in memory, or what would be one. */
 export interface Value {
@@ -49,28 +63,44 @@ export interface Call {
 export interface CallGraph {
   readonly calls: readonly Call[];
   readonly values: readonly Value[];
-  /** Values that the program returns. */
+  /** Values that the program returns, or a body to its next trip. */
   readonly returned: ReadonlySet<number>;
+  /** True for a program of JAX, of which XLA makes one module. */
+  readonly isXla: boolean;
+  /**
+   * Values that XLA computes of nothing in memory: they are part of every kernel that reads them.
+   */
+  readonly constants: ReadonlySet<number>;
 }
 
 /**
  * Calls of a graph in its order.
  *
- * @param scopeOf the body that a node of an opened graph runs in; absent: there are none
+ * @param inLine bodies of an opened graph; absent: there are none
  */
-export function callGraph(
-  graph: Graph,
-  table: OperatorTable,
-  scopeOf?: (name: string) => number,
-): CallGraph {
-  const lister = new CallLister(tensorMetas(graph), table, scopeOf);
+export function callGraph(graph: Graph, table: OperatorTable, inLine?: InLine): CallGraph {
+  const isXla = isXlaProgram(graph);
+  const lister = new CallLister(tensorMetas(graph), table, isXla, inLine);
   graph.nodes.forEach((node, at) => lister.add(node, at));
   const returned = new Set<number>();
-  for (const output of graph.outputs) {
-    const value = output.value === null ? undefined : lister.valueOf(output.value);
+  const names = [
+    ...graph.outputs.map(({ value }) => value),
+    ...(inLine?.carries ?? []).map(({ value }) => value),
+  ];
+  for (const name of names) {
+    const value = name === null ? undefined : lister.valueOf(name);
     if (value !== undefined) returned.add(value);
   }
-  return { calls: lister.calls, values: lister.values, returned };
+  const { calls, values } = lister;
+  return { calls, values, returned, isXla, constants: isXla ? constantsOf(calls) : new Set() };
+}
+
+function constantsOf(calls: readonly Call[]): ReadonlySet<number> {
+  const constants = new Set<number>();
+  for (const { form, uses, results } of calls)
+    if (form?.over === 'each' && uses.every(({ value }) => value < 0 || constants.has(value)))
+      for (const result of results) constants.add(result);
+  return constants;
 }
 
 /** Lists node after node. */
@@ -83,7 +113,8 @@ class CallLister {
   constructor(
     private readonly metas: ReturnType<typeof tensorMetas>,
     private readonly table: OperatorTable,
-    private readonly scopeOf: ((name: string) => number) | undefined,
+    private readonly isXla: boolean,
+    private readonly inLine: InLine | undefined,
   ) {}
 
   /** The first value of a node. */
@@ -108,6 +139,9 @@ class CallLister {
       this.valuesOf.set(node.name, [chosen ?? -1]);
     } else if (this.table.get(node.target)?.cls === 'view' && source !== undefined)
       this.valuesOf.set(node.name, [source[0]]);
+    // A carry, or the meeting of branches: no kernel makes it where it stands.
+    else if (this.inLine?.loops.isMark(node.name) === true)
+      this.valuesOf.set(node.name, [this.made(tensorMeta(node.type), -1)]);
     else this.addCall(node, at, operands);
   }
 
@@ -125,10 +159,16 @@ class CallLister {
       at,
       form: known && loopForm(known.record, known.ctx),
       own: known && ownTraffic(known.record, known.ctx),
-      phase: `${node.meta.phase ?? ''}${this.scopeOf?.(node.name) ?? ''}`,
+      phase: this.phaseOf(node),
       uses: names.map((name) => this.use(name)),
       results,
     });
+  }
+
+  /** Inductor compiles forward and backward pass apart, XLA the whole step at once. */
+  private phaseOf({ name, meta }: Node): string {
+    const body = String(this.inLine?.loops.scopeOf(name) ?? '');
+    return this.isXla ? body : `${meta.phase ?? ''}${body}`;
   }
 
   private made(meta: TensorMeta | null | undefined, call: number): number {

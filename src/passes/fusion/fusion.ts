@@ -2,7 +2,8 @@
  * Predicts how a compiler runs a graph: the calls that it joins into one kernel, the part of each
  * call's traffic that then reaches memory, and the compute seconds with and without. The graph
  * itself is unchanged: fusion changes prices, not placements. The rules are those of PyTorch's
- * Inductor (`loop-forms.ts`, `joined-loops.ts`, `written.ts`).
+ * Inductor (`loop-forms.ts`, `joined-loops.ts`, `written.ts`); of programs of JAX, those of XLA
+ * (`xla-loops.ts`).
  */
 
 import { type CallTraffic, computeCost, type ComputeOptions } from '../../cost/compute.ts';
@@ -11,7 +12,7 @@ import type { Graph } from '../../graph/types.ts';
 import { metaBytes } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { callContext, tensorMetas } from '../call-context.ts';
-import { callGraph } from './calls.ts';
+import { callGraph, type InLine } from './calls.ts';
 import { joinedLoops } from './joined-loops.ts';
 import { loopTraffic } from './loop-traffic.ts';
 import { Memory } from './written.ts';
@@ -29,15 +30,14 @@ export interface FusedGroup {
  * of its node. Calls that a library runs (products, attention, sorts) are not in it, and views have
  * no kernel.
  *
- * @param scopeOf the body that a node of an opened graph runs in; absent: the program is a straight
- *   line
+ * @param inLine bodies of an opened graph; absent: the program is a straight line
  */
 export function compiledTraffic(
   graph: Graph,
   table: OperatorTable,
-  scopeOf?: (name: string) => number,
+  inLine?: InLine,
 ): ReadonlyMap<string, CallTraffic> {
-  const calls = callGraph(graph, table, scopeOf);
+  const calls = callGraph(graph, table, inLine);
   const unitOf = joinedLoops(calls);
   return loopTraffic(calls, unitOf, new Memory(calls, unitOf));
 }

@@ -25,13 +25,15 @@ interface Unit {
 }
 
 /** A number for each call: that of its kernel. */
-export function joinedLoops({ calls, values }: CallGraph): Int32Array {
+export function joinedLoops({ calls, values, constants }: CallGraph): Int32Array {
   const joiner = new LoopJoiner(calls.length);
   calls.forEach((call, i) => {
-    const sources = call.uses
-      .map(({ value }) => (value < 0 ? -1 : values[value].call))
-      .filter((source) => source >= 0);
-    joiner.add(call, i, sources);
+    // What every kernel makes for itself brings none together.
+    const read = call.uses
+      .map(({ value }) => value)
+      .filter((value) => value >= 0 && !constants.has(value));
+    const sources = read.map((value) => values[value].call).filter((source) => source >= 0);
+    joiner.add(call, i, read, sources);
   });
   return joiner.unitOf;
 }
@@ -47,10 +49,13 @@ class LoopJoiner {
     this.unitOf = new Int32Array(calls).fill(-1);
   }
 
-  /** @param sources calls whose values it reads */
-  add(call: Call, i: number, sources: readonly number[]): void {
+  /**
+   * @param read values that it reads
+   * @param sources calls that make them
+   */
+  add(call: Call, i: number, read: readonly number[], sources: readonly number[]): void {
     const { units, unitOf } = this;
-    const home = this.homeOf(call, sources);
+    const home = this.homeOf(call, read, sources);
     const unit = home ?? units.push(unitAlone(call, i)) - 1;
     unitOf[i] = unit;
     const { members, inputs } = units[unit];
@@ -60,21 +65,22 @@ class LoopJoiner {
     if (home !== undefined) widen(units[unit], call.form.over, call.form.rows);
     units[unit].last = i;
     for (const source of sources) if (unitOf[source] !== unit) this.merge(unitOf[source], unit);
-    for (const { value } of call.uses)
-      if (value >= 0) this.lastReader.set(`${call.phase}:${value}`, i);
+    for (const value of read) this.lastReader.set(`${call.phase}:${value}`, i);
   }
 
   /**
    * The kernel that a loop joins: the last one of those that it reads, else one that reads the
    * same.
    */
-  private homeOf(call: Call, sources: readonly number[]): number | undefined {
+  private homeOf(
+    call: Call,
+    read: readonly number[],
+    sources: readonly number[],
+  ): number | undefined {
     const { units, unitOf } = this;
     const { form, phase } = call;
     if (form === undefined) return undefined;
-    const readers = call.uses.flatMap(
-      ({ value }) => this.lastReader.get(`${phase}:${value}`) ?? [],
-    );
+    const readers = read.flatMap((value) => this.lastReader.get(`${phase}:${value}`) ?? []);
     const latest = (of: readonly number[]): number[] =>
       of.map((i) => unitOf[i]).sort((a, b) => b - a);
     return [...new Set([...latest(sources), ...latest(readers)])].find(

@@ -1,47 +1,15 @@
 /**
  * Takes a call and gives the loop that a compiler makes of it. Source: PyTorch's Inductor, which
  * writes loops for elementwise calls, copies, gathers and reductions, and calls libraries for
- * products, attention, sorts and everything else.
+ * products, attention, sorts and everything else. Calls of StableHLO are XLA's (`xla-loops.ts`).
  */
 
 import type { CallTraffic } from '../../cost/compute.ts';
 import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import { elements, type OperatorRecord, type TypedContext } from '../../ops/record/record.ts';
 import { product } from '../../product.ts';
-
-/** The loop of a call. */
-export interface LoopForm {
-  /**
-   * `each`: one value at a time; `rows`: also values of each row (of trailing dims); `columns`:
-   * values across rows, or of everything, which no call of the same loop can read.
-   */
-  readonly over: 'each' | 'rows' | 'columns';
-  /** Elements that it visits. */
-  readonly count: number;
-  /** Rows that it reduces over; `count` where it reduces nothing. */
-  readonly rows: number;
-  /**
-   * True if results have the size of the loop, in a pass of their own behind the reduction: softmax
-   * and norms.
-   */
-  readonly whole: boolean;
-  /**
-   * Inputs whose values are read in full, by position; others are small, or looked up here and
-   * there.
-   */
-  readonly reads: (input: number) => boolean;
-  /** Inputs that the pass of the results does not read. */
-  readonly once?: (input: number) => boolean;
-  /** Statistics of a row that are kernels of their own where the row is cut over devices. */
-  readonly statistics?: number;
-  /** Bytes that are read by lookups, as a share of the bytes of the results. */
-  readonly lookups?: number;
-  /**
-   * The loop sums over rows in addition to the sums of each row, as gradients of a norm's weights
-   * do: one more kernel adds up each block's part of them.
-   */
-  readonly sumsRows?: true;
-}
+import type { LoopForm } from './loop-form.ts';
+import { isXlaOperator, xlaLoop, xlaTraffic } from './xla-loops.ts';
 
 /** Calls of class `other` that become loops: what they write depends on each element alone. */
 const ELEMENTWISE: ReadonlySet<string> = new Set(
@@ -83,6 +51,7 @@ const always = (): boolean => true;
 /** The loop of a call; undefined where a library runs it. */
 export function loopForm(record: OperatorRecord, ctx: TypedContext): LoopForm | undefined {
   const { name, cls } = record;
+  if (isXlaOperator(name)) return xlaLoop(record, ctx);
   const out = ctx.outputs[0];
   if (out === null || out === undefined) return undefined;
   const each = {
@@ -156,6 +125,7 @@ function normForm(name: string, ctx: TypedContext, count: number): LoopForm {
  * (`embedding_dense_backward` of PyTorch's decompositions).
  */
 export function ownTraffic(record: OperatorRecord, ctx: TypedContext): CallTraffic | undefined {
+  if (isXlaOperator(record.name)) return xlaTraffic(record, ctx);
   const out = ctx.outputs[0];
   if (record.name !== 'aten.embedding_dense_backward.default' || out === null || out === undefined)
     return undefined;

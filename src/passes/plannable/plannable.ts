@@ -7,6 +7,7 @@ import { countedText } from '../../units.ts';
 import { inlineCalls } from '../control/inline-calls.ts';
 import { atenCounter } from '../control/loops/counted-aten.ts';
 import { withTripCounts } from '../control/loops/counted-loops.ts';
+import { raiseLoops } from '../control/loops/raise-loops.ts';
 import { withoutDeadCode } from '../dead-code.ts';
 import { withoutChecks } from './checks.ts';
 import { retakeWeightViews } from './weight-views.ts';
@@ -17,7 +18,7 @@ import { retakeWeightViews } from './weight-views.ts';
  */
 export function plannable(graph: Graph, table: OperatorTable): Graph {
   const written = withoutDead(inlineCalls(regionsAsCalls(withoutChecks(graph))));
-  return retakeWeightViews(withTripCounts(written, atenCounter), table);
+  return retakeWeightViews(withTripCounts(raiseLoops(written), atenCounter), table);
 }
 
 /** Without dead code, and with a note of how many calls that are. */

@@ -8,6 +8,7 @@ import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { compiledTraffic } from '../../passes/fusion/fusion.ts';
+import { isXlaProgram } from '../../passes/fusion/xla-loops.ts';
 import type { OpenedGraph } from '../../passes/plannable/opened-graph.ts';
 import { turnedOperands } from '../../passes/turned.ts';
 import type { PricedRequest } from '../request/request.ts';
@@ -19,6 +20,23 @@ export const COMPILED_NOTE =
   'value inside such a kernel, its write and read beside the move are not counted; memory is ' +
   'that of the calls one by one.';
 
+/** The plan's note on prices of programs of JAX. */
+export const XLA_NOTE =
+  'Calls are priced as XLA joins them: elementwise calls, slices and reductions of the same rows ' +
+  'are one kernel with what they read, and constants are part of it. Where a plan moves a value ' +
+  'inside such a kernel, its write and read beside the move are not counted; memory is that of ' +
+  'the calls one by one.';
+
+/** The compiler whose kernels are priced; undefined where calls run one by one. */
+export function pricedCompiler(
+  { compiled, cost }: Pick<PricedRequest, 'compiled' | 'cost'>,
+  graph: Graph,
+): 'inductor' | 'xla' | undefined {
+  // Another planner's prices are literal: its calls run one by one.
+  if (cost !== 'autoparallel' && isXlaProgram(graph)) return 'xla';
+  return compiled === true ? 'inductor' : undefined;
+}
+
 /**
  * By the name of a node; undefined where there is nothing to say of any.
  *
@@ -27,12 +45,13 @@ export const COMPILED_NOTE =
  *   planner's calls run one by one
  */
 export function callFacts(
-  { compiled, cost }: PricedRequest,
+  request: PricedRequest,
   graph: Graph,
   table: OperatorTable,
   devices: number,
   opened: OpenedGraph | undefined,
 ): ReadonlyMap<string, CallFacts> | undefined {
+  const { compiled, cost } = request;
   if (compiled === true && cost === 'autoparallel')
     throw new ShardwrightError(
       'E_USAGE',
@@ -43,12 +62,8 @@ export function callFacts(
     );
   const facts = new Map<string, CallFacts>();
   for (const [name, turned] of turnedOperands(graph, table, devices)) facts.set(name, { turned });
-  if (compiled === true)
-    for (const [name, traffic] of compiledTraffic(
-      graph,
-      table,
-      opened === undefined ? undefined : (node) => opened.loops.scopeOf(node),
-    ))
+  if (pricedCompiler(request, graph) !== undefined)
+    for (const [name, traffic] of compiledTraffic(graph, table, opened))
       facts.set(name, { ...facts.get(name), traffic });
   return facts.size === 0 ? undefined : facts;
 }

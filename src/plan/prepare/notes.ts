@@ -5,9 +5,14 @@ import { jumpsNote } from '../../cost/jumps.ts';
 import { MOST_FACTORS } from '../../ops/expansion/patterns.ts';
 import { bytesText, countedText, secondsText } from '../../units.ts';
 import type { Model } from '../model/model.ts';
-import { activationsOf, type PlanRequest, recomputesUnderBudget } from '../request/request.ts';
+import {
+  activationsOf,
+  type PlanRequest,
+  type PricedRequest,
+  recomputesUnderBudget,
+} from '../request/request.ts';
 import type { GivenPins } from '../restrict/given-pins.ts';
-import { COMPILED_NOTE } from './call-facts.ts';
+import { COMPILED_NOTE, pricedCompiler, XLA_NOTE } from './call-facts.ts';
 import { cutNotes, limitedSpace, limitOfRuns, usualStrides } from './offered-cuts.ts';
 import type { Question } from './prepared.ts';
 
@@ -29,12 +34,13 @@ export function notesOf(
 }
 
 /** Notes on the budget, the objective and the prices. */
-function planNotes(request: PlanRequest, { uses, cluster, collectives }: Model): string[] {
+function planNotes(request: PricedRequest, { graph, uses, cluster, collectives }: Model): string[] {
+  const compiler = pricedCompiler(request, graph);
   const usable = usableMemoryBytes(cluster);
   return [
     ACTIVATION_NOTES[activationsOf(request)],
     'Objective: compute and communication one after another, no overlap.',
-    ...(request.compiled === true ? [COMPILED_NOTE] : []),
+    ...(compiler === undefined ? [] : [compiler === 'xla' ? XLA_NOTE : COMPILED_NOTE]),
     ...(request.gradients === undefined
       ? []
       : [

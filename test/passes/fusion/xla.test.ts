@@ -1,0 +1,110 @@
+import { readFileSync } from 'node:fs';
+
+import { describe, expect, test } from 'vitest';
+
+import type { Graph } from '../../../src/graph/types.ts';
+import { importGraph } from '../../../src/import/import.ts';
+import { compiledTraffic, fusedGroups } from '../../../src/passes/fusion/fusion.ts';
+import { XLA_NOTE } from '../../../src/plan/prepare/call-facts.ts';
+import { planFor, TABLE } from '../../plan/support.ts';
+
+/** A program of these lines in StableHLO. */
+function program(inputs: string, returned: string, ...lines: readonly string[]): Graph {
+  const [name, type] = returned.split(' : ');
+  return importGraph(
+    `module @m {\n  func.func public @main(${inputs}) -> ${type} {\n` +
+      `${lines.map((line) => `    ${line}\n`).join('')}    return ${name} : ${type}\n  }\n}\n`,
+  );
+}
+
+/** Kernels of loops, as the calls of each with the bytes that it moves. */
+const kernels = (graph: Graph): string[] =>
+  fusedGroups(graph, TABLE).map(({ nodes, bytes }) => `${nodes.join(' ')}: ${bytes}`);
+
+const ROWS = 'tensor<64x128xf32>';
+
+describe('kernels of XLA', () => {
+  test('constants are part of the kernels that read them, of whatever shape', () => {
+    const graph = program(
+      `%x: ${ROWS}`,
+      `%2 : ${ROWS}`,
+      '%c = stablehlo.constant dense<2.0> : tensor<f32>',
+      `%0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> ${ROWS}`,
+      `%1 = stablehlo.multiply %x, %0 : ${ROWS}`,
+      `%i = stablehlo.iota dim = 0 : ${ROWS}`,
+      `%2 = stablehlo.add %1, %i : ${ROWS}`,
+    );
+    expect(kernels(graph).map((text) => text.split(': ')[1])).toEqual([`${2 * 64 * 128 * 4}`]);
+  });
+
+  test('a softmax is one kernel: a reduction of rows with what is before and behind it', () => {
+    const rows = 'tensor<64xf32>';
+    const reduced = (name: string, of: string, init: string, kind: string): string =>
+      `${name} = stablehlo.reduce(${of} init: ${init}) applies stablehlo.${kind} across ` +
+      `dimensions = [1] : (${ROWS}, tensor<f32>) -> ${rows}`;
+    const wide = (name: string, of: string): string =>
+      `${name} = stablehlo.broadcast_in_dim ${of}, dims = [0] : (${rows}) -> ${ROWS}`;
+    const graph = program(
+      `%x: ${ROWS}`,
+      `%6 : ${ROWS}`,
+      '%low = stablehlo.constant dense<0xFF800000> : tensor<f32>',
+      '%zero = stablehlo.constant dense<0.0> : tensor<f32>',
+      reduced('%0', '%x', '%low', 'maximum'),
+      wide('%1', '%0'),
+      `%2 = stablehlo.subtract %x, %1 : ${ROWS}`,
+      `%3 = stablehlo.exponential %2 : ${ROWS}`,
+      reduced('%4', '%3', '%zero', 'add'),
+      wide('%5', '%4'),
+      `%6 = stablehlo.divide %3, %5 : ${ROWS}`,
+    );
+    expect(kernels(graph).map((text) => text.split(': ')[1])).toEqual([`${2 * 64 * 128 * 4}`]);
+  });
+
+  test('a value that two products read is written once; each reads it', () => {
+    const graph = program(
+      `%x: ${ROWS}, %w: tensor<128x128xf32>`,
+      `%3 : ${ROWS}`,
+      `%0 = stablehlo.exponential %x : ${ROWS}`,
+      `%1 = stablehlo.dot_general %0, %w, contracting_dims = [1] x [0] : ` +
+        `(${ROWS}, tensor<128x128xf32>) -> ${ROWS}`,
+      `%2 = stablehlo.dot_general %0, %w, contracting_dims = [1] x [1] : ` +
+        `(${ROWS}, tensor<128x128xf32>) -> ${ROWS}`,
+      `%3 = stablehlo.add %1, %2 : ${ROWS}`,
+    );
+    expect(kernels(graph)).toEqual([`_0: ${2 * 64 * 128 * 4}`, `_3: ${3 * 64 * 128 * 4}`]);
+  });
+
+  test('rows are updated in place', () => {
+    const graph = program(
+      `%x: ${ROWS}, %u: tensor<1x128xf32>, %i: tensor<i32>`,
+      `%0 : ${ROWS}`,
+      '%c = stablehlo.constant dense<0> : tensor<i32>',
+      `%0 = stablehlo.dynamic_update_slice %x, %u, %i, %c : (${ROWS}, tensor<1x128xf32>, ` +
+        `tensor<i32>, tensor<i32>) -> ${ROWS}`,
+    );
+    expect(compiledTraffic(graph, TABLE).get('_0')).toEqual({
+      inputs: [0, 1, 1, 1],
+      outputs: [1 / 64],
+      kernels: 1,
+    });
+  });
+});
+
+describe('one step has one price, as StableHLO and as jaxpr', () => {
+  const read = (name: string, file: string): Graph =>
+    importGraph(readFileSync(new URL(`../../fixtures/jax/${name}/${file}.gz`, import.meta.url)));
+  // lm32-scan-8b has sizes at which products and memory decide, the others kernels.
+  test.each(['ctl-scan-rnn', 'ctl-scan-rnn-grad', 'ctl-vmap-remat', 'lm2-scan', 'lm32-scan-8b'])(
+    '%s',
+    async (name) => {
+      const [stablehlo, jaxpr] = await Promise.all(
+        ['stablehlo.mlir', 'jaxpr.txt'].map((file) =>
+          planFor(read(name, file), 'd=1', { activations: 'off', memoryBytes: 2 ** 50 }),
+        ),
+      );
+      expect(stablehlo.assumptions).toContain(XLA_NOTE);
+      const ratio = stablehlo.objective.seconds / jaxpr.objective.seconds;
+      expect(Math.abs(ratio - 1)).toBeLessThan(0.02);
+    },
+  );
+});
