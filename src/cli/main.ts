@@ -5,6 +5,7 @@
  */
 
 import { ShardwrightError } from '../errors.ts';
+import { surroundings } from './input/defaults.ts';
 import { printer, reportError } from './output/io.ts';
 import { tuneRuntime } from './runtime.ts';
 import { compiledProgram } from './thread/compiled-program.mjs';
@@ -59,5 +60,5 @@ const argv = process.argv.slice(2);
 if (needsThread(argv)) process.exitCode = await runInThread(argv, streams);
 else {
   const { runCli } = compiledProgram(argv) ?? (await import('./program.ts'));
-  process.exitCode = await runCli(argv, streams);
+  process.exitCode = await runCli(argv, streams, undefined, surroundings());
 }

@@ -9,6 +9,7 @@ import {
   registerRecipes,
   registerRules,
 } from './commands/catalogue/register.ts';
+import { registerComplete, registerCompletion } from './commands/completion/register.ts';
 import type { AddCommand } from './commands/flags/add-command.ts';
 import { groupedHelp } from './commands/flags/help-groups.ts';
 import type { CliSession } from './commands/flags/session.ts';
@@ -41,6 +42,7 @@ import {
   registerReport,
   registerSimulate,
 } from './commands/written-plan/register.ts';
+import { type Defaults, readDefaults, type Surroundings } from './input/defaults.ts';
 import { type CliStreams, EXIT, printer, reportError } from './output/io.ts';
 import { type RunControl, unwatched } from './thread/run-control.ts';
 
@@ -74,20 +76,32 @@ const COMMANDS: Readonly<Record<string, readonly AddCommand[]>> = {
     registerRules,
     registerValidate,
   ],
-  'What is built in:': [registerHardware, registerModels, registerRecipes, registerServe],
+  'What is built in:': [
+    registerHardware,
+    registerModels,
+    registerRecipes,
+    registerServe,
+    registerCompletion,
+  ],
 };
 
 /**
  * Runs the command line; resolves to the exit code. Solver and report code is loaded only by the
  * commands that need it.
+ *
+ * @param place whose defaults hold for flags; without one none do
  */
 export async function runCli(
   argv: readonly string[],
   streams: CliStreams,
   control: RunControl = unwatched(),
+  place?: Surroundings,
 ): Promise<number> {
   const io = printer(streams);
-  const session: CliSession = { io, control, exit: EXIT.ok };
+  const flagsOf: CliSession['flagsOf'] = new Map();
+  const defaults = (): Defaults =>
+    place === undefined ? new Map() : readDefaults(place, [...flagsOf.values()]);
+  const session: CliSession = { io, control, flagsOf, defaults, exit: EXIT.ok };
   const json = argv.includes('--json');
   const program = groupedHelp(new Command('shardwright'))
     .description(
@@ -118,6 +132,8 @@ export async function runCli(
     program.commandsGroup(heading);
     for (const register of commands) register(program, session);
   }
+
+  registerComplete(program, session);
 
   try {
     await program.parseAsync(argv, { from: 'user' });

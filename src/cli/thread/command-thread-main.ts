@@ -4,6 +4,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 
+import { surroundings } from '../input/defaults.ts';
 import { runCli } from '../program.ts';
 import { SharedSignal, watched } from './run-control.ts';
 
@@ -49,6 +50,7 @@ export async function serve(
       isTerminal,
     },
     control,
+    surroundings(),
   );
   say({ kind: 'end', code });
 }

@@ -5,6 +5,7 @@
 
 import { type Command, Option } from 'commander';
 
+import { type Defaults, withDefaults } from '../../input/defaults.ts';
 import { withDevicesOf } from '../../input/flags/devices-flag.ts';
 import { type Flag, type Flags, type Given, readFlags } from '../../input/flags/flag.ts';
 import { addFullHelp } from './help-groups.ts';
@@ -49,17 +50,19 @@ export function command<F extends Flags>({
     const added = parent.command(usage, { isDefault }).summary(summary).description(description);
     for (const flag of Object.values(flags)) added.addOption(optionOf(flag));
     addFullHelp(added);
-    const asked = (): Record<string, string | boolean | readonly string[] | undefined> =>
-      withDevicesOf(flags, added.opts());
+    session.flagsOf.set(added, flags);
+    const asked = (): ReturnType<typeof withDefaults> => textsOf(added, flags, session.defaults());
     added.exitOverride((error) => {
       if (error.code === 'commander.excessArguments') throw excessError(added, isDefault);
       if (!/missingArgument|unknownOption/.test(error.code)) throw error;
-      throw missingOf(added, flags, asked()) ?? error;
+      throw missingOf(added, flags, asked().texts) ?? error;
     });
     added.action(async () => {
-      const texts = asked();
+      const { texts, used } = asked();
       const missing = missingOf(added, flags, texts);
       if (missing !== undefined) throw missing;
+      if (used.length > 0 && texts['quiet'] !== true)
+        session.io.stderr(`defaults: ${used.join(', ')}\n`);
       const options = await readFlags(flags, texts);
       const given = Object.keys(texts).filter((key) => added.getOptionValueSource(key) === 'cli');
       session.exit = await run(
@@ -69,6 +72,21 @@ export function command<F extends Flags>({
       );
     });
   };
+}
+
+/** The texts of the flags of a command line, with the defaults of its place. */
+function textsOf(
+  command: Command,
+  flags: Flags,
+  defaults: Defaults,
+): ReturnType<typeof withDefaults> {
+  const own: Readonly<Record<string, string | boolean | readonly string[] | undefined>> =
+    command.opts();
+  const texts = withDevicesOf(flags, own);
+  const isGiven = (key: string): boolean =>
+    command.getOptionValueSource(key) === 'cli' || texts[key] !== own[key];
+  const { texts: all, used } = withDefaults(flags, texts, defaults, isGiven);
+  return { texts: withDevicesOf(flags, all, !isGiven('devices')), used };
 }
 
 /** A command that only groups others, such as `hardware`; `usage` is its name. */

@@ -8,14 +8,16 @@ type Texts = Readonly<Record<string, string | boolean | readonly string[] | unde
 /**
  * The texts of a command line with `16xH100` taken apart into `--devices 16` and `--cluster H100`.
  *
+ * @param isDefault the devices are a default: a cluster that is named goes before theirs
  * @throws E_USAGE where a cluster is named, too
  */
-export function withDevicesOf(flags: Flags, texts: Texts): Texts {
+export function withDevicesOf(flags: Flags, texts: Texts, isDefault = false): Texts {
   const { devices, cluster } = texts;
   if (typeof devices !== 'string' || flags['cluster'] === undefined) return texts;
   const [, count, name] = /^\s*(\d+)\s*[x*]\s*([a-z][\w.-]*)\s*$/i.exec(devices) ?? [];
   if (count === undefined || name === undefined) return texts;
   const named = typeof cluster === 'string' || (Array.isArray(cluster) && cluster.length > 0);
+  if (named && isDefault) return { ...texts, devices: count };
   if (named && String(cluster) !== name)
     throw new ShardwrightError(
       'E_USAGE',

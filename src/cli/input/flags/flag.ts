@@ -10,7 +10,11 @@ import type { PlanRequest } from '../../../plan/request/request.ts';
  * Reads the text of a flag. Slow modules are imported when there is something to read. @throws
  * E_USAGE that names the flag
  */
-export type Read<T> = (text: string, flag: string) => T | Promise<T>;
+export interface Read<T> {
+  (text: string, flag: string): T | Promise<T>;
+  /** All texts that it takes, where they are a fixed list. */
+  readonly words?: readonly string[];
+}
 
 /** The part of a request that a value of a flag sets. */
 type Sets<T> = (value: Exclude<T, undefined>, request: PlanRequest) => Partial<PlanRequest>;

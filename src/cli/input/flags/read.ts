@@ -128,7 +128,8 @@ export function countFrom(
 
 /** Reads one of a fixed list of words. */
 export function oneOf<const T extends string>(words: readonly T[], hint?: string): Read<T> {
-  return (text, flag) => parseChoice(text, flag, words, hint);
+  const read = (text: string, flag: string): T => parseChoice(text, flag, words, hint);
+  return Object.assign(read, { words });
 }
 
 /** Reads `NAME=VALUE`, the form as the flag's help states it. */
