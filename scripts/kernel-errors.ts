@@ -8,11 +8,8 @@ import { fileURLToPath } from 'node:url';
 
 import { format } from 'prettier';
 
-import {
-  calibratedClusterText,
-  type MeasuredCall,
-  parseCalibration,
-} from '../src/cost/collectives/calibration.ts';
+import { calibratedClusterText } from '../src/cost/hardware/calibrated-text.ts';
+import { type MeasuredCall, parseCalibration } from '../src/cost/hardware/calibration.ts';
 import type { Cluster } from '../src/cost/hardware/cluster.ts';
 import { loadCluster } from '../src/cost/hardware/load-cluster.ts';
 import { presetComputeCost } from '../src/cost/presets/presets.ts';

@@ -11,6 +11,7 @@ import { unalignedSeconds } from './kernels/alignment.ts';
 import { attentionRate } from './kernels/attention.ts';
 import { eagerWork } from './kernels/eager.ts';
 import { matrixSeconds } from './kernels/matmul.ts';
+import { measuredCall } from './kernels/measured-calls.ts';
 import { matrixPeak } from './kernels/peak-flops.ts';
 
 export { ATTENTION_SHARE } from './kernels/attention.ts';
@@ -120,6 +121,8 @@ export function computeCost(
   const matrix = record.flops(ctx).matrix;
   if (bytes <= 0 && matrix <= 0)
     return { seconds: 0, kind: record.cls, terms: {}, source: 'no work' };
+  const measured = measuredCost(record, ctx, cluster, options, { matrix, bytes, kernels });
+  if (measured !== undefined) return measured;
   const memorySeconds = bytes / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
   let flopSeconds = 0;
   let source = `roofline on ${cluster.id}`;
@@ -153,4 +156,27 @@ export function computeCost(
     terms: { flopSeconds, memorySeconds, latencySeconds: launch },
     source,
   };
+}
+
+/**
+ * The price of a call as it was timed on the machine; undefined where nothing was, and for parts of
+ * compiled kernels, which no call alone is like.
+ */
+function measuredCost(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  cluster: Cluster,
+  { body, traffic }: ComputeOptions,
+  { matrix, bytes, kernels }: { matrix: number; bytes: number; kernels: number },
+): CostRecord | undefined {
+  if (cluster.calibration === undefined || traffic !== undefined) return undefined;
+  // Shares of the peak say what attention takes.
+  if (record.cls === 'attention' && cluster.attentionShares !== undefined) return undefined;
+  const unit = matrix > 0 ? matrixPeak(cluster, workDtype(ctx)).unit : undefined;
+  // Points have the tensors that go in and come out, not what kernels read again.
+  const moved = body === undefined ? record.bytes(ctx) : bytes;
+  const op = body === undefined ? record.name : '';
+  const found = measuredCall(cluster, { op, unit, flops: matrix, bytes: moved, kernels });
+  if (found === undefined) return undefined;
+  return { seconds: found.seconds, kind: record.cls, terms: {}, source: found.source };
 }

@@ -3,7 +3,8 @@ import { gunzipSync } from 'node:zlib';
 
 import { expect, test } from 'vitest';
 
-import { calibratedClusterText, parseCalibration } from '../../src/cost/collectives/calibration.ts';
+import { calibratedClusterText } from '../../src/cost/hardware/calibrated-text.ts';
+import { parseCalibration } from '../../src/cost/hardware/calibration.ts';
 import { matrixPeak } from '../../src/cost/compute.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { matrixSeconds } from '../../src/cost/kernels/matmul.ts';

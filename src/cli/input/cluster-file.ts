@@ -2,7 +2,8 @@
 
 import { basename } from 'node:path';
 
-import { calibratedClusterText, parseCalibration } from '../../cost/collectives/calibration.ts';
+import { calibratedClusterText } from '../../cost/hardware/calibrated-text.ts';
+import { parseCalibration } from '../../cost/hardware/calibration.ts';
 import { parseCollectiveTable, tabledClusterText } from '../../cost/hardware/collective-table.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../errors.ts';

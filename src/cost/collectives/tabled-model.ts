@@ -25,10 +25,20 @@ class TableLine {
   /** Times that were below one of a smaller size. */
   readonly raised: number;
 
-  constructor(private readonly row: CollectiveRow) {
+  /** @param blocks where nothing overlaps: what a collective adds to compute is its price */
+  constructor(
+    private readonly row: CollectiveRow,
+    blocks: boolean,
+  ) {
     let most = 0;
-    this.rising = row.seconds.map((t) => (most = Math.max(most, t)));
-    this.raised = row.seconds.filter((t, i) => t < this.rising[i]).length;
+    const { besideSeconds } = row;
+    const own = row.seconds.map((t, i) => (blocks ? Math.max(t, besideSeconds?.[i] ?? 0) : t));
+    this.rising = own.map((t) => (most = Math.max(most, t)));
+    this.raised = own.filter((t, i) => t < this.rising[i]).length;
+  }
+
+  get source(): string | undefined {
+    return this.row.source;
   }
 
   /** @param bytes of the collective, as everywhere: of an all_gather what comes out */
@@ -53,7 +63,9 @@ class TableLine {
 export function withCollectiveTable(model: CollectiveModel, cluster: Cluster): CollectiveModel {
   const rows = cluster.collectiveTable ?? [];
   const { mesh } = model;
-  const lines = new Map(rows.map((row) => [collectiveRowKey(row), new TableLine(row)]));
+  const blocks = cluster.calibration?.synchronous === true;
+  const lines = new Map(rows.map((row) => [collectiveRowKey(row), new TableLine(row, blocks)]));
+  const byLevel = keysByLevel(rows);
   const keyFor = (kind: CollectiveKind, meshDims: readonly number[]): string | undefined => {
     const devices = mesh.sizeOf(meshDims);
     if (devices === 1) return undefined;
@@ -70,7 +82,7 @@ export function withCollectiveTable(model: CollectiveModel, cluster: Cluster): C
       devices,
       collective: kind,
     });
-    return lines.has(level) ? level : undefined;
+    return lines.has(level) ? level : byLevel.get(level);
   };
   const linesOf = byMeshDims((meshDims) => {
     const group: Partial<Record<CollectiveKind, TableLine>> = {};
@@ -95,10 +107,22 @@ export function withCollectiveTable(model: CollectiveModel, cluster: Cluster): C
       if (line === undefined) return model.record(kind, bytes, meshDims);
       return {
         ...recordOnCurve(kind, line, bytes),
-        source: `table of collectives ${cluster.sources.collectiveTable ?? ''}`.trimEnd(),
+        source:
+          line.source ?? `table of collectives ${cluster.sources.collectiveTable ?? ''}`.trimEnd(),
       };
     },
   };
+}
+
+/** Keys of the first rows that stand for other groups of their level, by the key of those. */
+function keysByLevel(rows: readonly CollectiveRow[]): Map<string, string> {
+  const found = new Map<string, string>();
+  for (const row of rows) {
+    if (row.level === undefined) continue;
+    const key = collectiveRowKey({ ...row, group: row.level });
+    if (!found.has(key)) found.set(key, collectiveRowKey(row));
+  }
+  return found;
 }
 
 function tableNote(

@@ -6,6 +6,7 @@
 
 import * as z from 'zod';
 
+import { calibrationSchema } from './calibration.ts';
 import { collectiveTableSchema } from './collective-table.ts';
 import { operationSchema } from './operation.ts';
 
@@ -89,6 +90,7 @@ export const clusterFileSchema = z.strictObject({
     .optional(),
   attentionShares: z.strictObject({ forwardShare: share, backwardShare: share }).optional(),
   collectiveTable: collectiveTableSchema.optional(),
+  calibration: calibrationSchema.optional(),
   sources: z.record(z.string(), z.string()).optional(),
   /** Assumptions of a cluster record that we printed. */
   assumptions: z.array(z.string()).optional(),

@@ -3,6 +3,7 @@
  * fill on its devices. Memory is in bytes, rates are in bytes or FLOP per second.
  */
 
+import type { Calibration } from './calibration.ts';
 import type { CollectiveRow } from './collective-table.ts';
 import type { Operation } from './operation.ts';
 
@@ -72,6 +73,11 @@ export interface Cluster {
    * them first.
    */
   readonly collectiveTable?: readonly CollectiveRow[];
+  /**
+   * Kernels that were measured on the machine: single calls take their prices from it, and the
+   * figures above that it gives are its own.
+   */
+  readonly calibration?: Calibration;
   /** The source of each constant, by field name. */
   readonly sources: Readonly<Record<string, string>>;
   /** The assumptions for figures that are not known, one sentence each; every plan prints them. */

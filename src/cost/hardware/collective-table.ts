@@ -23,8 +23,21 @@ const collectiveRow = z
     /** Input bytes of one rank, rising. */
     bytes: z.array(z.number().positive()).min(1).max(200),
     seconds: z.array(z.number().positive().max(1e5)).min(1).max(200),
+    level: z.enum(['intra', 'inter']).optional(),
+    spread: z.array(z.number().nonnegative().max(1e5)).max(200).optional(),
+    besideSeconds: z.array(z.number().nonnegative().max(1e5)).max(200).optional(),
+    source: z
+      .string()
+      .max(200)
+      .regex(/^[^\n\r]*$/, 'one line')
+      .optional(),
   })
   .refine((row) => row.bytes.length === row.seconds.length, 'as many seconds as bytes')
+  .refine(
+    ({ bytes, besideSeconds = bytes, spread = bytes }) =>
+      besideSeconds.length === bytes.length && spread.length === bytes.length,
+    'as many values of spread and besideSeconds as bytes',
+  )
   .refine((row) => row.bytes.every((b, i) => i === 0 || b > row.bytes[i - 1]), 'bytes rise');
 
 /**
@@ -49,6 +62,17 @@ export interface CollectiveRow {
   readonly collective: CollectiveKind;
   readonly bytes: readonly number[];
   readonly seconds: readonly number[];
+  /**
+   * Where the group lies: groups of other meshes at that level with as many devices take the row,
+   * too, where none is theirs.
+   */
+  readonly level?: 'intra' | 'inter' | undefined;
+  /** By size: half of the samples lie in a range of so many medians. */
+  readonly spread?: readonly number[] | undefined;
+  /** By size: what the collective adds to compute that is called between its start and its end. */
+  readonly besideSeconds?: readonly number[] | undefined;
+  /** What measured it; absent: that of the table. */
+  readonly source?: string | undefined;
 }
 
 /** The key of a row: no two rows of a table share it. */

@@ -7,6 +7,7 @@ import * as z from 'zod';
 
 import { didYouMean, ShardwrightError, suggestion } from '../../errors.ts';
 import { bytesText } from '../../units.ts';
+import { calibrated } from './calibrate.ts';
 import {
   type Cluster,
   HEADROOM,
@@ -119,11 +120,13 @@ function clusterFromJson(text: string): Cluster {
     );
   }
   json = withoutScaleUp(json);
-  return withMemory(
+  const cluster = withMemory(
     typeof json === 'object' && json !== null && 'base' in json
       ? derivedCluster(json)
       : wholeCluster(json),
   );
+  // What was measured wins over what was published or stated.
+  return cluster.calibration === undefined ? cluster : calibrated(cluster, cluster.calibration);
 }
 
 /** The cluster of a file that names a node design and the fields that differ. */
@@ -166,6 +169,7 @@ function wholeCluster(json: unknown): Cluster {
     matmulCurves,
     attentionShares,
     collectiveTable,
+    calibration,
     torus,
     powerShare,
     devicesPerTray,
@@ -187,6 +191,7 @@ function wholeCluster(json: unknown): Cluster {
     ...(matmulCurves !== undefined && { matmulCurves }),
     ...(attentionShares !== undefined && { attentionShares }),
     ...(collectiveTable !== undefined && { collectiveTable }),
+    ...(calibration !== undefined && { calibration }),
     ...(torus !== undefined && { torus }),
     ...(powerShare !== undefined && { powerShare }),
     name: file.name ?? file.id,

@@ -10,6 +10,7 @@ import { withCollectiveTable } from '../collectives/tabled-model.ts';
 import { ATTENTION_SHARE, type CallFacts, computeCost, type ComputeOptions } from '../compute.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import { hostSize } from '../hardware/topology.ts';
+import { measuredCopy } from '../kernels/measured-calls.ts';
 import { autoparallelCompute, autoparallelModel } from './autoparallel.ts';
 import { dtensorModel } from './dtensor.ts';
 import { COST_PRESETS, type CostPreset } from './names.ts';
@@ -49,7 +50,9 @@ export function collectiveModel(
         `--cost takes ${COST_PRESETS.join(' or ')}; ` +
         `${suggestion(preset, COST_PRESETS, 'presets')}`,
     });
-  const model = PRESETS[name](cluster, mesh);
+  const made = PRESETS[name](cluster, mesh);
+  const copySeconds = ON_THE_CLUSTER.has(preset) ? measuredCopy(cluster) : undefined;
+  const model = copySeconds === undefined ? made : { ...made, copySeconds };
   if (cluster.collectiveTable === undefined) return model;
   if (ON_THE_CLUSTER.has(preset)) return withCollectiveTable(model, cluster);
   // A literal preset reproduces another system's figures: times of this cluster are none of them.

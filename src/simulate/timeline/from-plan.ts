@@ -159,6 +159,7 @@ class Writer {
       buffers: this.buffers,
       streams: this.streams.names,
       launchSeconds: this.options.launchSeconds ?? LAUNCH_SECONDS,
+      oneAtATime: this.cluster.calibration?.synchronous === true,
       mesh: this.space.mesh,
       cluster: this.cluster,
       collectives: this.model,

@@ -267,6 +267,7 @@ class Run implements Happened {
       for (let s = 0; s < this.running.length; s++) {
         const queue = this.queues[s];
         if (this.running[s] >= 0 || this.heads[s] >= queue.length) continue;
+        if (this.schedule.oneAtATime === true && this.running.some((i) => i >= 0)) return;
         const i = queue[this.heads[s]];
         if (this.waits[i] > 0) continue;
         if (this.headroom?.admits(i) === false) {

@@ -68,6 +68,8 @@ export interface Schedule {
   readonly streams: readonly string[];
   /** Seconds before every kernel. */
   readonly launchSeconds: number;
+  /** A device that waits for each call: no two tasks run at the same time. */
+  readonly oneAtATime?: boolean;
 }
 
 /** Position of every buffer's writer in the order of the tasks, -1 for buffers that are given. */

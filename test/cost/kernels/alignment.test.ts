@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 
 import { describe, expect, test } from 'vitest';
 
-import { parseCalibration } from '../../../src/cost/collectives/calibration.ts';
+import { parseCalibration } from '../../../src/cost/hardware/calibration.ts';
 import { computeCost } from '../../../src/cost/compute.ts';
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import type { DType } from '../../../src/graph/types.ts';

@@ -1,136 +1,14 @@
 /**
- * Measured kernels of one device, as `bench/calibrate.py` writes them, and what they change in a
- * cluster: efficiency curves of matmuls by unit, the shares of the peak that attention reaches
- * forward and backward, the share of the memory bandwidth that copies reach, and the least time of
- * a kernel.
+ * Puts the measured kernels of a device into a cluster: efficiency curves of matmuls by unit, the
+ * shares of the peak that attention reaches forward and backward, the share of the memory bandwidth
+ * that copies reach, and the least time of a kernel. Prices of single calls take the points
+ * themselves (`kernels/measured-calls.ts`).
  */
 
-import * as z from 'zod';
-
 import { ShardwrightError } from '../../errors.ts';
-import type { AttentionShares, Cluster, MatmulCurve } from '../hardware/cluster.ts';
-import { loadCluster } from '../hardware/load-cluster.ts';
-
-const seconds = z.number().positive().max(100);
-const size = z.int().positive().max(1e9);
-
-/** An argument of a measured call: a tensor, a dtype, a scalar, or a list. */
-const plain = z.union([
-  z.strictObject({
-    dtype: z.string().max(10),
-    shape: z.array(z.int().nonnegative().max(1e12)).max(16),
-    turned: z.boolean().default(false),
-  }),
-  z.strictObject({ name: z.string().max(10) }),
-  z.number(),
-  z.boolean(),
-  z.null(),
-]);
-const argument = z.union([plain, z.array(plain).max(1000)]);
-
-const calibrationSchema = z.strictObject({
-  version: z.literal(1),
-  /** Device as its driver names it. */
-  device: z.string().max(200),
-  /** Software that measured, for the record. */
-  software: z.string().max(500).default(''),
-  /** Products of [m, k] and [k, n] by unit (`bf16`, `fp8` ...), `bytes` read and written. */
-  matmul: z
-    .record(
-      z.string(),
-      z
-        .array(
-          z.strictObject({
-            m: size,
-            k: size,
-            n: size,
-            itemBytes: z.number().positive().max(16),
-            seconds,
-          }),
-        )
-        .max(10_000),
-    )
-    .default({}),
-  /**
-   * Fused attention of [batch, heads, rows, channels] on itself, every score computed; the backward
-   * is timed alone.
-   */
-  attention: z
-    .array(
-      z.strictObject({
-        unit: z.string().default('bf16'),
-        batch: size,
-        heads: size,
-        rows: size,
-        channels: size,
-        backward: z.boolean(),
-        seconds,
-      }),
-    )
-    .max(10_000)
-    .default([]),
-  /** Copies: bytes read and written together. */
-  memory: z
-    .array(z.strictObject({ bytes: z.int().positive().max(1e12), seconds }))
-    .max(10_000)
-    .default([]),
-  /**
-   * Calls of models as they are, with their arguments: what prices are compared with
-   * (`scripts/kernel-errors.ts`), never fitted.
-   */
-  kernels: z
-    .array(
-      z.strictObject({
-        model: z.string().max(200),
-        op: z.string().max(200),
-        args: z.array(argument).max(100),
-        kwargs: z.record(z.string(), argument).default({}),
-        seconds,
-      }),
-    )
-    .max(10_000)
-    .default([]),
-  /** Smallest kernels, launched one after another: seconds each. */
-  launchSeconds: z.number().nonnegative().max(1).optional(),
-  matmulLaunchSeconds: z.number().nonnegative().max(1).optional(),
-});
-/** A calibration file, as it is read. */
-export type Calibration = z.infer<typeof calibrationSchema>;
-/** A call that was timed as it is. */
-export type MeasuredCall = Calibration['kernels'][number];
-
-/** Characters of a calibration file that are read at most. */
-const TEXT_LIMIT = 16 * 2 ** 20;
-
-/** @throws E_CALIBRATION for a text that is no calibration, with what does not fit */
-export function parseCalibration(text: string): Calibration {
-  if (text.length > TEXT_LIMIT)
-    throw new ShardwrightError(
-      'E_CALIBRATION',
-      `the calibration has ${text.length} characters; at most ${TEXT_LIMIT} are read`,
-    );
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (error) {
-    throw new ShardwrightError(
-      'E_CALIBRATION',
-      `the calibration is not JSON: ${error instanceof Error ? error.message : ''}`,
-    );
-  }
-  const parsed = calibrationSchema.safeParse(json);
-  if (!parsed.success)
-    throw new ShardwrightError(
-      'E_CALIBRATION',
-      `the calibration does not fit: ${z.prettifyError(parsed.error)}`,
-      {
-        hint:
-          'write it with bench/calibrate.py or `shardwright doctor PLAN --run trace.json ' +
-          '--calibration FILE`.',
-      },
-    );
-  return parsed.data;
-}
+import { countedText } from '../../units.ts';
+import type { Calibration } from './calibration.ts';
+import type { AttentionShares, Cluster, MatmulCurve } from './cluster.ts';
 
 /**
  * Curve through measured matmuls: plateau and half-intensity of the least squared error of the
@@ -184,16 +62,17 @@ export function fitMatmulCurve(
   return best;
 }
 
+/** What a calibration changes in a cluster. */
+type Change = { -readonly [key in keyof Cluster]?: Cluster[key] };
+
 /**
- * Cluster file of a calibrated cluster: `clusterText` (a node design or JSON) with what was
- * measured in place of what was assumed. The result is JSON that `loadCluster` reads, so that a
- * plan can be made again from its request.
+ * The cluster with what was measured in place of what was published or assumed; each figure says
+ * where it comes from.
  *
- * @throws E_CALIBRATION for a unit that the cluster has no peak for; E_CLUSTER as `loadCluster`
+ * @throws E_CALIBRATION for a unit that the cluster has no peak for, and for points above the peak
  */
-export function calibratedClusterText(clusterText: string, calibration: Calibration): string {
-  const cluster = loadCluster(clusterText);
-  const change: Record<string, unknown> = {};
+export function calibrated(cluster: Cluster, calibration: Calibration): Cluster {
+  const change: Change = { calibration };
   const sources: Record<string, string> = {};
   const from = `calibration on ${calibration.device}`;
   const curves: Record<string, MatmulCurve> = {};
@@ -228,7 +107,37 @@ export function calibratedClusterText(clusterText: string, calibration: Calibrat
     change[key] = value;
     sources[key] = from;
   }
-  return JSON.stringify({ ...fileOf(clusterText, cluster), ...change, sources });
+  return {
+    ...cluster,
+    ...change,
+    sources: { ...cluster.sources, ...sources },
+    assumptions: [
+      ...cluster.assumptions.filter((text) => !text.startsWith(MEASURED)),
+      measuredOn(calibration),
+    ],
+  };
+}
+
+/** How the sentence on the machine that was measured begins. */
+const MEASURED = 'kernels were measured on ';
+
+/** The machine that was measured, and what its file says of the measurement itself. */
+function measuredOn(calibration: Calibration): string {
+  const { device, software, date, processes, mesh, backend, notes = [] } = calibration;
+  const how = [
+    ...(processes === undefined ? [] : [countedText(processes, 'process', 'processes')]),
+    ...(mesh === undefined ? [] : [mesh]),
+    ...(backend === undefined ? [] : [backend]),
+    ...(software === '' ? [] : [software]),
+    ...(date === undefined ? [] : [date]),
+  ];
+  const busy = notes.filter((note) => note.startsWith('the machine is '));
+  const more = notes.length - busy.length;
+  return [
+    `${MEASURED}${[device, ...how].join(', ')}: another machine has other times`,
+    ...busy,
+    ...(more > 0 ? [`the file has ${countedText(more, 'more note')} on what was measured`] : []),
+  ].join('; ');
 }
 
 /**
@@ -298,12 +207,4 @@ function copyShare(copies: Calibration['memory'], bytesPerSecond: number): numbe
   if (sorted.length < 3 || rates.length === 0) return undefined;
   rates.sort((a, b) => a - b);
   return Math.min(1, rates[rates.length >> 1]);
-}
-
-/** The text as a cluster file that more fields can be added to. */
-function fileOf(text: string, cluster: Cluster): Record<string, unknown> {
-  const trimmed = text.trim();
-  return trimmed.startsWith('{')
-    ? (JSON.parse(trimmed) as Record<string, unknown>)
-    : { base: cluster.id };
 }

@@ -3,12 +3,10 @@ import { join } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
-import {
-  calibratedClusterText,
-  fitMatmulCurve,
-  parseCalibration,
-} from '../../../src/cost/collectives/calibration.ts';
 import { ATTENTION_SHARE, computeCost, matrixPeak } from '../../../src/cost/compute.ts';
+import { fitMatmulCurve } from '../../../src/cost/hardware/calibrate.ts';
+import { calibratedClusterText } from '../../../src/cost/hardware/calibrated-text.ts';
+import { parseCalibration } from '../../../src/cost/hardware/calibration.ts';
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { matrixSeconds } from '../../../src/cost/kernels/matmul.ts';
 import { presetComputeCost } from '../../../src/cost/presets/presets.ts';
