@@ -3,9 +3,9 @@ import { gunzipSync } from 'node:zlib';
 
 import { expect, test } from 'vitest';
 
+import { matrixPeak } from '../../src/cost/compute.ts';
 import { calibratedClusterText } from '../../src/cost/hardware/calibrated-text.ts';
 import { parseCalibration } from '../../src/cost/hardware/calibration.ts';
-import { matrixPeak } from '../../src/cost/compute.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { matrixSeconds } from '../../src/cost/kernels/matmul.ts';
 import { builtinOperators } from '../../src/entries/ops.ts';

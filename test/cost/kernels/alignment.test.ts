@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 
 import { describe, expect, test } from 'vitest';
 
-import { parseCalibration } from '../../../src/cost/hardware/calibration.ts';
 import { computeCost } from '../../../src/cost/compute.ts';
+import { parseCalibration } from '../../../src/cost/hardware/calibration.ts';
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import type { DType } from '../../../src/graph/types.ts';
 import { importGraph } from '../../../src/import/import.ts';

@@ -2,8 +2,8 @@
  * Makes a calibration from the measured calls of a run, in the form of `bench/calibrate.py`, so
  * that the next plan has the prices of this run.
  */
-import type { Calibration } from '../../../cost/hardware/calibration.ts';
 import { matrixPeak } from '../../../cost/compute.ts';
+import type { Calibration } from '../../../cost/hardware/calibration.ts';
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { nodesByName } from '../../../graph/nodes.ts';
 import type { Graph, Node } from '../../../graph/types.ts';
