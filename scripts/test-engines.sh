@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 torch=2.13.0
 packages=("torch==$torch" numpy "spmd-types==0.3.1" "jax==0.10.2" "flax==0.12.8" "optax==0.2.8" "equinox==0.13.8" "transformers==5.23.0"
-  "accelerate==1.15.0" "megatron-core==0.16.1" "deepspeed==0.19.8" "tyro==1.0.17" "ray==2.60.0" pytest)
+  "accelerate==1.15.0" "lightning==2.6.6" "megatron-core==0.16.1" "deepspeed==0.19.8" "tyro==1.0.17" "ray==2.60.0" pytest)
 # Its configuration needs tyro alone; what it asks for beside that (pyarrow, pandas, wandb, ...) is 400 MB, and an older spmd-types.
 alone=("torchtitan==0.3.0")
 folder=${SHARDWRIGHT_ENGINES:-$PWD/node_modules/.cache/engines}

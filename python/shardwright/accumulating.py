@@ -15,7 +15,8 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from .errors import MismatchError
-from .placements import as_dtensor
+from .placements import as_dtensor, part_of, placements
+from .precision import dtype_of
 
 if TYPE_CHECKING:
     from .run import Run
@@ -122,14 +123,33 @@ def reduce_gradients(model: Any) -> None:
 
 
 def _zeros(row: dict[str, Any], run: Run) -> torch.Tensor:
-    return torch.zeros(row["local"], dtype=getattr(torch, row["dtype"]), device=run.here.device)
+    dtype = dtype_of(row["dtype"], "placements.json")
+    # Where rows do not divide, each device has a size of its own.
+    whole = torch.empty(row["shape"], dtype=dtype, device="meta")
+    shape = part_of(whole, placements(row), run.plan.mesh_shape, run.here.coordinate).shape
+    return torch.zeros(shape, dtype=dtype, device=run.here.device)
 
 
 #: Models with parts, for optimizers that step too early.
 _WAITING: weakref.WeakSet[Accumulation] = weakref.WeakSet()
 
 
-def _before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+def _before_step(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Refuses a step before gradients are reduced; of a step with a closure, which may be the pass that reduces, after the closure."""
+    closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+    if closure is None:
+        _refuse_early(optimizer)
+        return None
+
+    def checked() -> Any:
+        loss = closure()
+        _refuse_early(optimizer)
+        return loss
+
+    return args[:1], {**kwargs, "closure": checked}
+
+
+def _refuse_early(optimizer: torch.optim.Optimizer) -> None:
     waiting = [accumulation for accumulation in _WAITING if accumulation.parts]
     if waiting:
         own = {id(p) for group in optimizer.param_groups for p in group["params"]}

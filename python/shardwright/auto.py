@@ -85,7 +85,9 @@ def auto_parallelize(
     trained = False if loss is None else loss
 
     how: dict[str, Any] = {"loss": trained, "targets": targets, "mixed_precision": mixed_precision}
-    how |= {"in_placements": in_placements, "out_placements": out_placements}
+    how |= {"in_placements": in_placements, "out_placements": out_placements, "command": flags.get("command")}
+    # Of weights on the meta device the model does not tell it.
+    how |= {"device": device_mesh.device_type}
     dtypes = {}
     if mixed_precision is not None:
         mixed_precision.buffers(model)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from .errors import CommandError
 from .folder import Plan, load
+from .kept_planner import ask
 from .planner import find_command
 
 
@@ -75,30 +75,21 @@ def plan(
 
 def run_command(call: Sequence[str], argv: Sequence[str], quiet: bool, allowed: Sequence[int] = (0,)) -> str:
     """What a call prints on stdout; its progress goes to stderr unless it is quiet. Raises CommandError for other exit codes."""
+    answer: list[str] = []
+    progress: list[str] = []
+
+    def relay(text: str) -> None:
+        progress.append(text)
+        if not quiet:
+            sys.stderr.write(text)
+
     try:
-        process = subprocess.Popen([*call, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+        code = ask(call, argv, answer.append, relay)
     except OSError as error:
         raise CommandError("E_COMMAND", f"{call[0]} cannot be called: {error}") from error
-    assert process.stdout is not None and process.stderr is not None
-    import threading
-
-    lines: list[str] = []
-
-    def relay() -> None:
-        assert process.stderr is not None
-        for line in process.stderr:
-            lines.append(line.rstrip("\n"))
-            if not quiet:
-                sys.stderr.write(line)
-
-    reader = threading.Thread(target=relay, daemon=True)
-    reader.start()
-    answer = process.stdout.read()
-    code = process.wait()
-    reader.join()
     if code in allowed:
-        return answer
-    raise _refusal(answer, lines, argv, code)
+        return "".join(answer)
+    raise _refusal("".join(answer), "".join(progress).splitlines(), argv, code)
 
 
 def _refusal(answer: str, lines: Sequence[str], argv: Sequence[str], code: int) -> CommandError:

@@ -5,8 +5,7 @@ The planner then reads operators that it knows, and places each of them. Source:
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
+from .command import run_command
 from .errors import CommandError
 from .planner import find_command
 
@@ -33,32 +33,37 @@ def checks_without_effects() -> Iterator[None]:
         holder.register(before)
 
 
-@cache
-def known_operators() -> frozenset[str]:
+def known_operators(command: Sequence[str] | None = None) -> frozenset[str]:
     """Names with overload of the operators that the planner has records of; none where the planner is not installed.
+
+    Args:
+        command: how to call the planner; default what `find_command` finds.
 
     Raises:
         CommandError: where the planner is there and does not answer.
     """
-    try:
-        command = find_command()
-    except CommandError:
-        return frozenset()
-    asked = subprocess.run([*command, "rules", "--names"], capture_output=True, text=True, check=False)
-    if asked.returncode != 0:
-        raise CommandError("E_COMMAND", f"{command[0]} rules --names fails: {asked.stderr.strip()}", hint="install the planner of this package.")
-    return frozenset(asked.stdout.split())
+    if command is None:
+        try:
+            command = find_command()
+        except CommandError:
+            return frozenset()
+    return _known_to(tuple(command))
 
 
-def unknown_operators(graph: Any) -> set[str]:
+@cache
+def _known_to(command: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(run_command(command, ["rules", "--names"], quiet=True).split())
+
+
+def unknown_operators(graph: Any, command: Sequence[str] | None = None) -> set[str]:
     """Operators of a graph that the planner does not know."""
-    known = known_operators()
+    known = known_operators(command)
     targets = {str(node.target) for node in graph.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
     return targets - known if known else set()
 
 
-def decomposable(graph: Any) -> dict[Any, Callable[..., Any]]:
+def decomposable(graph: Any, command: Sequence[str] | None = None) -> dict[Any, Callable[..., Any]]:
     """Decompositions of the operators of a graph that the planner does not know, where PyTorch has one."""
     wanted = dict.fromkeys(node.target for node in graph.graph.nodes if node.target in decomposition_table)
-    known = known_operators() if wanted else frozenset()
+    known = known_operators(command) if wanted else frozenset()
     return {op: decomposition_table[op] for op in wanted if known and str(op) not in known}

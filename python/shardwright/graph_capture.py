@@ -32,7 +32,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 
 from .constraints import Stated, by_number, placed_inputs, read_constraints, stating
 from .decompositions import CHECKS, checks_without_effects, decomposable, unknown_operators
-from .errors import CaptureError
+from .errors import CaptureError, ShardwrightError
 from .flat_model import FlatCall, FlatModel
 from .folder import RECORD_VERSION
 from .modes import autocast_of, frozen, other_modes, values_hash
@@ -78,6 +78,7 @@ def capture(
     in_placements: Stated | None = None,
     out_placements: Stated | None = None,
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    command: Sequence[str] | None = None,
 ) -> Captured:
     """Writes the joint graph of a model, and its record beside it.
 
@@ -97,6 +98,7 @@ def capture(
         gradients: False captures the call as it is under `torch.no_grad()`: the forward graph alone.
         decompositions: functions in place of operators, such as `{torch.ops.mine.op.default: my_op}`. Operators that the planner does
             not know are decomposed without being named, where PyTorch has a decomposition of them.
+        command: how to call the planner, which says what operators it knows; default what `find_command` finds.
 
     Raises:
         CaptureError: for models that are no single graph, outputs that are no tensors, and tensors that are no parameters,
@@ -144,8 +146,8 @@ def capture(
         stack.enter_context(checks_without_effects())
         stack.enter_context(_telling_what_was_read(type(model).__name__))
         try:
-            joint, decomposed = _exported(stack, runner, tuple(inputs), decompositions or {})
-        except CaptureError:
+            joint, decomposed = _exported(stack, runner, tuple(inputs), decompositions or {}, command)
+        except ShardwrightError:
             raise
         except Exception as error:
             raise _explained(error, model) from error
@@ -189,18 +191,22 @@ def capture(
 
 
 def _exported(
-    stack: ExitStack, runner: FlatModel, inputs: tuple[Any, ...], given: Mapping[Any, Callable[..., Any]]
+    stack: ExitStack,
+    runner: FlatModel,
+    inputs: tuple[Any, ...],
+    given: Mapping[Any, Callable[..., Any]],
+    command: Sequence[str] | None,
 ) -> tuple[Any, list[str]]:
     """The joint graph without operators that the planner does not know, as far as they decompose, and the names of these."""
     table = {**CHECKS, **given}
     found: list[str] = []
     joint = aot_export_joint_with_descriptors(stack, runner, inputs, decompositions=table)
-    while more := {op: body for op, body in decomposable(joint.graph_module).items() if op not in table}:
+    while more := {op: body for op, body in decomposable(joint.graph_module, command).items() if op not in table}:
         table.update(more)
         finer = aot_export_joint_with_descriptors(stack, runner, inputs, decompositions=table)
-        further = {str(op) for op in decomposable(finer.graph_module)}
+        further = {str(op) for op in decomposable(finer.graph_module, command)}
         # A decomposition into others that the planner does not know either helps nobody.
-        if unknown_operators(finer.graph_module) - unknown_operators(joint.graph_module) - further:
+        if unknown_operators(finer.graph_module, command) - unknown_operators(joint.graph_module, command) - further:
             break
         found += [str(op) for op in more]
         joint = finer

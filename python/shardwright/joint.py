@@ -23,6 +23,7 @@ from torch.distributed.tensor import DTensor
 from .errors import MismatchError
 from .module import ParallelModule, run_of
 from .placements import part_of, placements
+from .precision import dtype_of
 from .run import STATES, Run
 
 
@@ -124,7 +125,7 @@ def _inductor(is_backward: bool) -> Callable[..., Any]:
 
 def _part(run: Run, entry: dict[str, Any]) -> torch.Tensor:
     """A tensor without values that stands for this device's part of one of the primals."""
-    dtype = getattr(torch, entry["dtype"])
+    dtype = dtype_of(entry["dtype"], "placements.json")
     whole = torch.empty(entry["shape"], dtype=dtype, device="meta")
     shape = part_of(whole, placements(entry), run.plan.mesh_shape, run.here.coordinate).shape
     has_gradient = entry.get("of", entry["name"]) in run.gradients

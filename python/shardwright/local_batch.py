@@ -32,6 +32,8 @@ class LocalBatch:
         self.parts = 1
         for d in self.dims:
             self.parts *= mesh.size(d)
+        #: Of gradients: a script computes the mean over ranks, or for 1 the sum.
+        self.divisor = self.parts
         self.own: int | None = None
 
     def gather(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -63,7 +65,7 @@ class LocalBatch:
             value = output if isinstance(output, DTensor) else DTensor.from_local(output, self.mesh, [Replicate()] * self.mesh.ndim)
             at = [Shard(0) if d in self.dims else Replicate() for d in range(self.mesh.ndim)]
             local = value.redistribute(placements=at).to_local()
-            return _Mean.apply(local, self.parts) if local.requires_grad else local
+            return _Mean.apply(local, self.divisor) if local.requires_grad else local
         if isinstance(output, Mapping):
             members = {key: self.own_rows(member) for key, member in output.items()}
             return members if type(output) is dict else type(output)(**members)

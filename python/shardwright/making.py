@@ -118,6 +118,7 @@ def make_run(model: nn.Module, programs: Any, call: Any) -> Run:
                 device=main.here.device.type,
                 gradients=records,
                 mixed_precision=settings.precision,
+                command=settings.flags.get("command"),
             )
         pins = [f"{entry['of']}={entry['placement']}" for entry in main.primals if entry["role"] in STATES]
         dtypes = settings.precision.flags() if settings.precision is not None and records else {}

@@ -92,9 +92,14 @@ def _path(cls: type) -> str:
 
 def _class(path: str) -> Any:
     module, _, name = path.partition(":")
-    found: Any = import_module(module)
+    try:
+        found: Any = import_module(module)
+    except ImportError as error:
+        hint = "run it where the model's own package is installed."
+        raise MismatchError("E_OUTPUT", f"the model returns a {name} of {module}, which cannot be imported: {error}", hint=hint) from error
     for part in name.split("."):
         found = getattr(found, part, None)
-    if found is None:
+    # The path stands in a file: it may name a function, which is not to be called.
+    if not isinstance(found, type):
         raise MismatchError("E_OUTPUT", f"the model returns a {name}, which {module} does not hold", hint="define it in a module.")
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
@@ -16,6 +16,8 @@ from torch import nn
 from torch.nn.utils import stateless
 
 from .errors import MismatchError
+
+_AGAIN = "capture and plan the model again with this package."
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,33 @@ def precision_of(record: Mapping[str, Any] | None) -> MixedPrecision | None:
     noted = (record or {}).get("mixedPrecision")
     if noted is None:
         return None
-    return MixedPrecision(**{name: getattr(torch, value) if isinstance(value, str) else value for name, value in noted.items()})
+    place = "capture.json: mixedPrecision"
+    if not isinstance(noted, Mapping):
+        raise MismatchError("E_SYNTAX", f"it is {noted!r}, not an object", place=place, hint=_AGAIN)
+    kinds = {field.name: field.type for field in fields(MixedPrecision)}
+    read: dict[str, Any] = {}
+    for name, value in noted.items():
+        if name not in kinds:
+            raise MismatchError("E_SYNTAX", f"there is no '{name}'; there are {', '.join(kinds)}", place=place, hint=_AGAIN)
+        if kinds[name] == "bool":
+            if not isinstance(value, bool):
+                raise MismatchError("E_SYNTAX", f"{value!r} is neither true nor false", place=f"{place}.{name}", hint=_AGAIN)
+            read[name] = value
+        else:
+            read[name] = None if value is None else dtype_of(value, f"{place}.{name}")
+    return MixedPrecision(**read)
+
+
+def dtype_of(word: Any, place: str) -> torch.dtype:
+    """The dtype that a file of a plan names, `bfloat16`.
+
+    Raises:
+        MismatchError: for what is no dtype of this PyTorch; the file may be anybody's.
+    """
+    found = getattr(torch, word, None) if isinstance(word, str) else None
+    if not isinstance(found, torch.dtype):
+        raise MismatchError("E_DTYPE", f"{word!r} is no dtype of PyTorch {torch.__version__}", place=place, hint=_AGAIN)
+    return found
 
 
 def _cast(value: Any, dtype: torch.dtype | None) -> Any:

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 #: The changed lines: imports, and the call of each model.
-CHANGED = re.compile(r"^ *(?:import shardwright|\w+ = shardwright\.auto_parallelize\((?:.*\)$|\n.*\n\)$))\n?", re.MULTILINE)
+CHANGED = re.compile(r"^ *(?:import shardwright[\w.]*|\w+ = shardwright\.[\w.]+\((?:.*\)$|\n.*\n\)$))\n?", re.MULTILINE)
 INTEGRATION = re.compile(r"^from shardwright\.integrations\.", re.MULTILINE)
 
 

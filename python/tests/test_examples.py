@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import subprocess
-import sys
-from collections.abc import Callable
+import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
+from processes import start_ranks
 from run_scripts import as_written
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
-NEEDS = {"bert": "transformers", "trained": "transformers", "accelerated": "accelerate"}
+NEEDS = {
+    "bert": "transformers",
+    "trained": "transformers",
+    "accelerated": "accelerate",
+    "lightning_fit": "lightning",
+    "titan": "torchtitan",
+}
 EVERYWHERE = ("bert", "gan", "nanogpt")
 FULL = bool(os.environ.get("SHARDWRIGHT_FULL"))
 #: Processes and recipe of each launch; 0 processes: without a launcher.
@@ -24,17 +28,21 @@ LAUNCHES = {"alone": (0, None), "two": (2, "fsdp"), "four": (4, None)}
 CASES = [(name, launch) for launch in LAUNCHES for name in NAMES if FULL or launch == "two" or name in EVERYWHERE]
 
 
-def launch(folder: Path, kind: str, names: list[str], processes: int = 0, recipe: str | None = None, **more: str) -> Path:
-    """Runs scripts in one launch; the folder of their answers."""
-    folder.mkdir()
-    starts = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)] if processes else []
-    outer = {key: value for key, value in os.environ.items() if key not in ("RECIPE", "WORLD_SIZE", "RANK")}
-    env = {**outer, "PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1", **({"RECIPE": recipe} if recipe else {}), **more}
-    scripts = [str(EXAMPLES / f"{name}.py") for name in names if name not in NEEDS or find_spec(NEEDS[name])]
-    call = [sys.executable, *starts, str(Path(__file__).with_name("run_scripts.py")), str(folder), kind, *scripts]
-    run = subprocess.run(call, env=env, capture_output=True, text=True, timeout=1500, check=False)
-    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-6000:]
-    return folder
+class Launch:
+    """Scripts in the processes of one launch, which runs while others do."""
+
+    def __init__(self, folder: Path, kind: str, names: list[str], processes: int = 0, recipe: str | None = None, **more: str) -> None:
+        self.folder = folder
+        scripts = [str(EXAMPLES / f"{name}.py") for name in names if name not in NEEDS or find_spec(NEEDS[name])]
+        env = {**({"RECIPE": recipe} if recipe else {}), **more}
+        self.started = start_ranks(Path(__file__).with_name("run_scripts.py"), [str(folder), kind, *scripts], processes, folder, env)
+
+    def done(self) -> Path:
+        """The folder of the answers, when all scripts have run."""
+        until = time.monotonic() + 1500
+        ended = [one.ended(until) for one in self.started]
+        assert [code for code, _ in ended] == [0] * len(ended), "".join(text[-4000:] for _, text in ended)
+        return self.folder
 
 
 def answer(folder: Path, name: str) -> list[float]:
@@ -45,20 +53,16 @@ def answer(folder: Path, name: str) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return launch(tmp_path_factory.mktemp("scripts") / "plain", "plain", NAMES)
-
-
-@pytest.fixture(scope="module")
-def taken(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a launch, which is made once."""
-
-    @functools.cache
-    def made(kind: str) -> Path:
-        names = [name for name, launched in CASES if launched == kind]
-        return launch(tmp_path_factory.mktemp("scripts") / kind, "taken", names, *LAUNCHES[kind])
-
-    return made
+def launches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Launch]]:
+    """All launches, begun together."""
+    place = tmp_path_factory.mktemp("scripts")
+    begun = {"plain": Launch(place / "plain", "plain", NAMES)}
+    for kind, how in LAUNCHES.items():
+        begun[kind] = Launch(place / kind, "taken", [name for name, launched in CASES if launched == kind], *how)
+    yield begun
+    for launch in begun.values():
+        for one in launch.started:
+            one.kill()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -68,15 +72,15 @@ def test_a_script_without_the_package_has_no_word_of_it(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "launched"), CASES)
-def test_a_script_with_its_model_taken_over_prints_what_it_prints_without(plain: Path, taken: Any, name: str, launched: str) -> None:
+def test_a_script_with_its_model_taken_over_prints_what_it_prints_without(launches: dict[str, Launch], name: str, launched: str) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
-    expected = answer(plain, name)
+    expected = answer(launches["plain"].done(), name)
     assert len(expected) > 10
-    assert answer(taken(launched), name) == pytest.approx(expected, rel=1e-7, abs=1e-8)
+    assert answer(launches[launched].done(), name) == pytest.approx(expected, rel=1e-7, abs=1e-8)
 
 
-def test_a_run_goes_on_with_other_processes_under_another_plan(plain: Path, taken: Any, tmp_path: Path) -> None:
-    checkpoint = str(taken("two") / "resume" / "checkpoint")
-    found = launch(tmp_path / "four", "taken", ["resume"], 4, None, CHECKPOINT=checkpoint)
-    assert answer(found, "resume") == pytest.approx(answer(plain, "resume"), rel=1e-7, abs=1e-8)
+def test_a_run_goes_on_with_other_processes_under_another_plan(launches: dict[str, Launch], tmp_path: Path) -> None:
+    checkpoint = str(launches["two"].done() / "resume" / "checkpoint")
+    found = Launch(tmp_path / "four", "taken", ["resume"], 4, None, CHECKPOINT=checkpoint).done()
+    assert answer(found, "resume") == pytest.approx(answer(launches["plain"].done(), "resume"), rel=1e-7, abs=1e-8)

@@ -62,6 +62,41 @@ def test_records_of_other_models_and_versions_are_refused(tmp_path: Path) -> Non
         shardwright.load(tmp_path / "plan")
 
 
+@pytest.mark.parametrize(
+    ("noted", "said"),
+    [
+        ({"param_dtype": "save"}, "capture.json: mixedPrecision.param_dtype: E_DTYPE 'save' is no dtype of PyTorch"),
+        ({"output_dtype": "ops.aten"}, "mixedPrecision.output_dtype: E_DTYPE 'ops.aten' is no dtype"),
+        ({"reduce_dtype": 32}, "mixedPrecision.reduce_dtype: E_DTYPE 32 is no dtype"),
+        ({"cast_forward_inputs": "bfloat16"}, "cast_forward_inputs: E_SYNTAX 'bfloat16' is neither true nor false"),
+        ({"__class__": None}, "capture.json: mixedPrecision: E_SYNTAX there is no '__class__'; there are param_dtype, reduce_dtype"),
+        ([], r"mixedPrecision: E_SYNTAX it is \[\], not an object"),
+    ],
+)
+def test_a_mixed_precision_of_a_file_that_is_none_is_refused_by_name(noted: object, said: str) -> None:
+    from shardwright.precision import precision_of
+
+    with pytest.raises(shardwright.MismatchError, match=said):
+        precision_of({"mixedPrecision": noted})
+
+
+def test_a_mixed_precision_is_read_as_it_was_noted() -> None:
+    import torch
+
+    from shardwright.precision import precision_of
+
+    noted = shardwright.MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    assert precision_of({"mixedPrecision": json.loads(json.dumps(noted.record()))}) == noted
+
+
+@pytest.mark.parametrize("path", ["torch:save", "torch:Tensor.relu", "no_such_package:Output"])
+def test_a_class_of_outputs_that_a_file_names_is_a_class(path: str) -> None:
+    from shardwright.output_trees import rebuild_tree
+
+    with pytest.raises(shardwright.MismatchError, match=r"E_OUTPUT the model returns a"):
+        rebuild_tree({"tuple": [0], "class": path}, [1.0])
+
+
 def test_the_command_is_found_around_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tools = {"node": "/usr/bin/node"}
     monkeypatch.setattr(planner.shutil, "which", lambda name, path=None: tools.get(name))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from plans import ENCODERS
+from processes import Started, free_port, start_ranks
 
 HEAD = """
 import dataclasses, os, signal, sys, time
@@ -39,12 +39,6 @@ def environment() -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "PYTHONFAULTHANDLER": "1",
     }
-
-
-def free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("localhost", 0))
-        return int(server.getsockname()[1])
 
 
 def script(place: Path, text: str) -> str:
@@ -84,40 +78,38 @@ TWO_HOSTS = """
 dist.init_process_group("gloo")
 plan = shardwright.load(PLANS / "mlp-2x2-columns")
 plan = dataclasses.replace(plan, placements={**plan.placements, "devicesPerHost": 2})
-ranks = torch.tensor(eval(sys.argv[1]))
-mesh = dist.device_mesh.DeviceMesh("cpu", ranks, mesh_dim_names=("dp", "tp"))
-model, x, y = mlp()
-module = shardwright.parallelize(model, plan, mesh)
-loss = module(x, y)
-loss.backward()
-print(f"rank {dist.get_rank()} of host {os.environ['GROUP_RANK']}: loss {loss.item():.6f}", flush=True)
+for order in ([[0, 1], [2, 3]], [[0, 2], [1, 3]]):
+    mesh = dist.device_mesh.DeviceMesh("cpu", torch.tensor(order), mesh_dim_names=("dp", "tp"))
+    model, x, y = mlp()
+    try:
+        module = shardwright.parallelize(model, plan, mesh)
+        loss = module(x, y)
+        loss.backward()
+        said = f"loss {loss.item():.6f}"
+    except shardwright.MismatchError as error:
+        said = str(error).splitlines()[0]
+    print(f"rank {dist.get_rank()} of host {os.environ['GROUP_RANK']}: {said}", flush=True)
 dist.destroy_process_group()
 """
 
 
-def on_two_hosts(place: Path, order: str) -> list[tuple[int, str]]:
+def on_two_hosts(place: Path) -> list[tuple[int, str]]:
     meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{free_port()}", "--rdzv-id", "7", "--local-addr", "localhost"]
     launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2", "--log-dir", str(place), *meeting]
-    call = [*launch, script(place, TWO_HOSTS), order]
+    call = [*launch, script(place, TWO_HOSTS)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return ended([subprocess.Popen(call, env=environment(), text=True, **pipes) for _ in range(2)], 300)  # type: ignore[call-overload]
 
 
-def test_ranks_in_the_order_of_the_plan_train_on_two_hosts(tmp_path: Path) -> None:
-    outcomes = again_if_crashed(lambda: on_two_hosts(tmp_path, "[[0, 1], [2, 3]]"))
+def test_ranks_train_on_two_hosts_in_the_order_of_the_plan_alone(tmp_path: Path) -> None:
+    outcomes = again_if_crashed(lambda: on_two_hosts(tmp_path))
     text = "".join(out for _, out in outcomes)
     assert [code for code, _ in outcomes] == [0, 0], text
     found = sorted(re.findall(r"rank (\d) of host (\d): loss (\S+)", text))
     assert [(rank, host) for rank, host, _ in found] == [("0", "0"), ("1", "0"), ("2", "1"), ("3", "1")]
     assert len({loss for _, _, loss in found}) == 1
-
-
-def test_ranks_in_another_order_are_refused_on_two_hosts(tmp_path: Path) -> None:
-    outcomes = on_two_hosts(tmp_path, "[[0, 2], [1, 3]]")
-    text = "".join(out for _, out in outcomes)
-    assert all(code != 0 for code, _ in outcomes), text
-    assert "E_HOSTS the plan has ranks [0, 2]; [1, 3] on one host each" in text
-    assert "the launcher has host 0: ranks [0, 1]; host 1: ranks [2, 3]" in text
+    refused = "E_HOSTS the plan has ranks [0, 2]; [1, 3] on one host each, the launcher has host 0: ranks [0, 1]; host 1: ranks [2, 3]"
+    assert sorted(re.findall(r"rank (\d) of host \d: (E_HOSTS .*)", text)) == [(str(rank), refused) for rank in range(4)]
 
 
 # Four processes whose allocator fills what is freed and checks what it hands out.
@@ -169,29 +161,23 @@ print("it went on")
 """
 
 
-def unwatched(place: Path, sign: str, timeout: float) -> tuple[list[subprocess.Popen[str]], float]:
-    call = [sys.executable, script(place, ALONE), sign, str(timeout)]
-    shared = {**environment(), "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    started = [subprocess.Popen(call, env={**shared, "RANK": str(rank)}, text=True, **pipes) for rank in range(2)]  # type: ignore[call-overload]
-    return started, time.monotonic()
+def unwatched(place: Path, text: str, *argv: str) -> list[Started]:
+    return start_ranks(Path(script(place, text)), argv, 2, place / "ranks", {"TESTS": str(Path(__file__).parent)})
 
 
 def test_a_killed_rank_ends_the_other(tmp_path: Path) -> None:
     """Their collectives may wait for ten minutes; the connection that breaks ends it at once."""
-    processes, _ = unwatched(tmp_path, "SIGKILL", 600)
-    (code, text), (killed, _) = ended(processes, 120)
+    until = time.monotonic() + 120
+    (code, text), (killed, _) = [one.ended(until) for one in unwatched(tmp_path, ALONE, "SIGKILL", "600")]
     assert killed == -signal.SIGKILL
     assert code not in (0, None) and "it went on" not in text
     assert "Connection closed by peer" in text or "Connection reset" in text, text
 
 
 def test_a_rank_that_stalls_ends_the_other_after_the_timeout(tmp_path: Path) -> None:
-    processes, _ = unwatched(tmp_path, "SIGSTOP", 3)
-    try:
-        [(code, text)] = ended(processes[:1], 120)
-    finally:
-        processes[1].kill()
+    first, stalled = unwatched(tmp_path, ALONE, "SIGSTOP", "3")
+    code, text = first.ended(time.monotonic() + 120)
+    stalled.kill()
     assert code not in (0, None) and "it went on" not in text
     assert re.search(r"[Tt]imed out", text), text
 
@@ -212,14 +198,9 @@ for step in range(7):
 
 
 def test_the_rank_that_leaves_out_a_step_is_named_within_the_timeout(tmp_path: Path) -> None:
-    shared = {**environment(), "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    call = [sys.executable, script(tmp_path, BEHIND)]
-    processes = [subprocess.Popen(call, env={**shared, "RANK": str(rank)}, text=True, **pipes) for rank in range(2)]  # type: ignore[call-overload]
-    try:
-        [(code, text)] = ended(processes[:1], 120)
-    finally:
-        processes[1].kill()
+    first, other = unwatched(tmp_path, BEHIND)
+    code, text = first.ended(time.monotonic() + 120)
+    other.kill()
     assert code not in (0, None)
     assert "E_RANK rank 0 waited in the forward of step 6" in text, text
     assert "rank 1 is in the backward of step 5" in text
@@ -260,14 +241,9 @@ sys.exit(2)
 def test_all_ranks_say_why_the_first_one_failed(tmp_path: Path, what: str, first: str, other: str) -> None:
     command = tmp_path / "command.py"
     command.write_text(REFUSES)
-    call = [sys.executable, script(tmp_path, AUTO), what, str(command)]
-
-    def run() -> list[tuple[int, str]]:
-        shared = {**environment(), "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-        ranks = [{**shared, "RANK": str(rank)} for rank in range(2)]
-        return ended([subprocess.Popen(call, env=env, cwd=tmp_path, text=True, stdout=subprocess.PIPE) for env in ranks], 200)
-
-    assert again_if_crashed(run) == [(0, first), (0, other)]
+    until = time.monotonic() + 200
+    outcomes = [one.ended(until) for one in unwatched(tmp_path, AUTO, what, str(command))]
+    assert [(code, text[-len(said) :]) for (code, text), said in zip(outcomes, (first, other), strict=True)] == [(0, first), (0, other)]
 
 
 PAUSES = """

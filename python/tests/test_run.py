@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from models import Dropping, Mlp, Views, encoder, loss_of, mlp, refused
 from plans import PLANS
+from processes import run_ranks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import shardwright
@@ -314,7 +314,7 @@ def work(rank: int, place: str) -> None:
 @pytest.fixture(scope="module")
 def facts() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
-        mp.spawn(work, (place,), nprocs=4)
+        run_ranks(work, (place,), 4)
         return json.loads(Path(f"{place}/facts.json").read_text())
 
 
@@ -385,20 +385,20 @@ sys.path.insert(0, os.environ["TESTS"])
 from test_run import ready
 dist.init_process_group("gloo")
 del os.environ["LOCAL_WORLD_SIZE"]
-module, _, x, y = ready("mlp-2x2-megatron", timeout=timedelta(seconds=600))
-if dist.get_rank() == 3:
+module, _, x, y = ready("mlp-2-fsdp", timeout=timedelta(seconds=600))
+if dist.get_rank() == 1:
     raise RuntimeError("it lost its disk")
 module(x, y).backward()
 """
 
 
 def test_a_process_that_dies_ends_all_with_its_message() -> None:
-    """The others wait for its collectives for ten minutes, unless the launcher ends them."""
+    """The other waits for its collectives for ten minutes, unless the launcher ends it."""
     with tempfile.TemporaryDirectory() as place:
         script = Path(place) / "dies.py"
         script.write_text(DIES)
-        launch = [sys.executable, "-m", "torch.distributed.run", "--log-dir", place, "--standalone", "--nproc-per-node", "4", str(script)]
+        launch = [sys.executable, "-m", "torch.distributed.run", "--log-dir", place, "--standalone", "--nproc-per-node", "2", str(script)]
         env = {**os.environ, "TESTS": str(Path(__file__).parent), "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
         run = subprocess.run(launch, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert run.returncode != 0
-    assert "[rank3]: RuntimeError: it lost its disk" in run.stderr
+    assert "[rank1]: RuntimeError: it lost its disk" in run.stderr

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from models import refused
+from processes import run_ranks
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
@@ -360,6 +360,43 @@ def mixed(facts: dict[str, Any], place: str, rank: int) -> None:
     facts["other sums"] = refused(lambda: shardwright.MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float64))
 
 
+def scaled(facts: dict[str, Any], place: str) -> None:
+    """`autocast` and `GradScaler`: gradients of one row overflow, which lies on one rank; all skip those steps, as one process does."""
+    torch.manual_seed(0)
+    plain = nn.Linear(16, 8)
+    draws = torch.Generator().manual_seed(1)
+    x, y = torch.randn(32, 16, generator=draws), torch.randn(32, 8, generator=draws)
+    y[:, 7] *= 3000
+    flags: dict[str, Any] = {"recipe": "fsdp", "quiet": True, "folder": f"{place}/scaled", "cluster": "dgx-h100"}
+    model = shardwright.auto_parallelize(copy.deepcopy(plain), (x,), "dp=-1", **flags)
+    curves: list[list[tuple[float, torch.Tensor]]] = []
+    for one in (model, plain):
+        optimizer, scaler = torch.optim.SGD(one.parameters(), lr=1e-4), torch.amp.GradScaler("cpu", init_scale=2.0**16, growth_interval=3)
+        curve = []
+        for step in range(16):
+            with torch.autocast("cpu", dtype=torch.float16):
+                output = one(x)
+            scaler.scale(F.mse_loss(output.float(), y)).backward()
+            if step == 0 and one is model:
+                finite: list[Any] = [None] * 2
+                dist.all_gather_object(finite, bool(one.weight.grad.to_local().isfinite().all()))
+                facts["one rank overflows"] = finite == [True, False]
+            scaler.unscale_(optimizer)
+            norm = whole(nn.utils.clip_grad_norm_(one.parameters(), 100.0))
+            scaler.step(optimizer), scaler.update()
+            optimizer.zero_grad()
+            curve.append((scaler.get_scale(), norm))
+        curves.append(curve)
+    ours, theirs = ([norm for _, norm in curve] for curve in curves)
+    scales = [scale for scale, _ in curves[0]]
+    facts["scales"] = scales == [scale for scale, _ in curves[1]] and min(scales) < 2.0**13 and scales[-1] > min(scales)
+    facts["scaled norms"] = [bool(n.isnan()) for n in ours] == [bool(n.isnan()) for n in theirs] and all(
+        torch.allclose(a, b, rtol=1e-3, equal_nan=True) for a, b in zip(ours, theirs, strict=True)
+    )
+    pairs = zip(model.parameters(), plain.parameters(), strict=True)
+    facts["scaled weights"] = all(torch.allclose(whole(a), b.detach(), rtol=1e-4, atol=1e-6) for a, b in pairs)
+
+
 def rows_of_ranks(facts: dict[str, Any], place: str, rank: int, world: int) -> None:
     x, y = batch()
     mine = slice(rank * 8 // world, (rank + 1) * 8 // world)
@@ -398,6 +435,7 @@ def work(rank: int, place: str, world: int) -> None:
     if world == 2:
         refusals(facts, place, rank)
         mixed(facts, place, rank)
+        scaled(facts, place)
     everything.update({f"{world}: {name}": value for name, value in facts.items()})
     if rank == 0:
         Path(f"{place}/facts.json").write_text(json.dumps(everything))
@@ -408,7 +446,7 @@ def work(rank: int, place: str, world: int) -> None:
 @pytest.fixture(scope="module", params=[2, 4])
 def facts(request: pytest.FixtureRequest) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
-        mp.spawn(work, (place, request.param), nprocs=request.param)
+        run_ranks(work, (place, request.param), request.param)
         return json.loads(Path(f"{place}/facts.json").read_text())
 
 
