@@ -15,6 +15,7 @@ const WRITTEN: Readonly<Record<string, readonly string[]>> = {
     'ParallelismConfig(tensor_parallel_degree=2)',
     '[parallelism]\ntensor_parallel_degree = 2\n',
   ],
+  MaxText: ['ici_tensor_parallelism: 2\nper_device_batch_size: 1\n'],
   'NeMo or Megatron-Bridge': ['model:\n  tensor_model_parallel_size: 2\n'],
   DeepSpeed: ['{"train_micro_batch_size_per_gpu": 1, "tensor_parallel": {"autotp_size": 2}}'],
   Accelerate: ['parallelism_config:\n  parallelism_config_tp_size: 2\n'],

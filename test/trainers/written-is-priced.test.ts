@@ -41,6 +41,7 @@ describe('every plan of a comparison for a trainer is written as it was priced',
     ['deepspeed', 'dense'],
     ['accelerate', 'dense'],
     ['megatron', 'experts'],
+    ['maxtext', 'experts'],
   ] as const)(
     'for %s, a model with %s layers: its file and --layout give its seconds and bytes',
     async (trainer, kind) => {
@@ -71,7 +72,6 @@ describe('every plan of a comparison for a trainer is written as it was priced',
         const files = launchFiles(plan, compared);
         expect(files.length, plan.name).toBe(writes ? 1 : 0);
         for (const { text, file } of files) {
-          if (trainer === 'maxtext') continue;
           const model = parseModelConfig(config).architecture;
           const read = readLayoutFile(text, { file, devices: 4, model });
           expect([read.sequence, read.globalBatch]).toEqual([256, 16]);

@@ -15,6 +15,9 @@ export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): stri
     ['--mesh', request.mesh],
     // The request holds the text of a cluster file; the command wants a file.
     ['--cluster', request.cluster.trimStart().startsWith('{') ? 'cluster.json' : request.cluster],
+    ['--recipe', request.recipe],
+    ['--for', request.trainer],
+    ['--risk', request.risk === undefined ? undefined : String(request.risk)],
     ['--memory', request.memoryBytes === undefined ? undefined : `${request.memoryBytes}B`],
     ['--headroom', request.headroom === undefined ? undefined : String(request.headroom)],
     ['--optimizer', request.optimizer],

@@ -2,12 +2,25 @@
 import { EAGER } from '../framework.ts';
 import type { RunLayout, TrainerRuns } from '../runs.ts';
 import type { Trainer } from '../trainer.ts';
+import { MAXTEXT_EDITS } from './edits.ts';
 import { maxtextLaunch } from './launch.ts';
+import { isMaxtext, readMaxtext } from './read.ts';
 import { maxtextTarget } from './target.ts';
 
-/** An axis of experts is one of its own: its devices come out of those that hold other data. */
-function refuses({ sizes }: RunLayout): ReturnType<NonNullable<TrainerRuns['refuses']>> {
-  const { dp_shard: shards, ep } = sizes;
+/**
+ * An axis of experts is one of its own: its devices come out of those that hold other data. The
+ * rules of `base.yml` cut every weight over it and over `context`: none is whole beside them.
+ */
+function refuses({
+  sizes,
+  kind: { mode },
+}: RunLayout): ReturnType<NonNullable<TrainerRuns['refuses']>> {
+  const { dp_shard: shards, ep, cp } = sizes;
+  if (mode !== 'fsdp' && mode !== 'hsdp' && ep * cp > 1)
+    return {
+      setting: `${mode === 'dp' ? 'zero=0' : 'zero=1'} with ${ep > 1 ? `ep=${ep}` : `cp=${cp}`}`,
+      nearest: ['zero=3'],
+    };
   return shards % ep === 0
     ? undefined
     : { setting: `ep=${ep} with dp=${shards}`, nearest: ['an ep that divides dp'] };
@@ -55,6 +68,15 @@ export const maxtext = {
   },
   profile: 'maxtext',
   runs: RUNS,
+  reads: 'MaxText YAML',
+  formats: [
+    {
+      name: 'MaxText',
+      isIn: isMaxtext,
+      read: ({ text, setting, yaml }) => readMaxtext(yaml(), text, setting),
+      edits: MAXTEXT_EDITS,
+    },
+  ],
   writeLaunch: maxtextLaunch,
   target: maxtextTarget,
 } as const satisfies Trainer;

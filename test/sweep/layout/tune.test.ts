@@ -84,6 +84,12 @@ ddp:
   use_distributed_optimizer: true
 mixed_precision: bf16
 `,
+  maxtext: `base_config: base.yml
+ici_tensor_parallelism: 2  # why not
+per_device_batch_size: 1
+max_target_length: 2048
+remat_policy: full
+`,
 };
 
 /** The answer for a file, and the price of the edited file as `--layout` has it. */

@@ -225,7 +225,7 @@ export const COMPARE_COMMAND = {
       'full, selective, other modules; also dp_replicate, cp, ep, etp, vp, stages, sp, ' +
       'context, schedule, reshard, pair, gradients, dtype), or the file that states it: ' +
       'arguments of Megatron-LM, a configuration of torchtitan, NeMo, Megatron-Bridge, ' +
-      'DeepSpeed or Accelerate',
+      'DeepSpeed, Accelerate or MaxText',
     text,
   ),
   tokens: value(
