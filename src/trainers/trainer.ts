@@ -58,7 +58,7 @@ export interface Trainer {
   readonly reads?: string;
   readonly formats?: readonly ConfigFormat[];
   /** Writes the configuration of a compared layout. */
-  readonly writeLaunch?: (layout: LaunchedLayout) => LaunchFile;
+  readonly writeLaunch?: (layout: LaunchedLayout) => LaunchFile | readonly [];
   /** Writes the recipe of a plan of a graph. */
   readonly target?: ExportTarget;
 }

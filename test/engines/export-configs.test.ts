@@ -12,7 +12,7 @@ import {
 } from '../export/config-record.ts';
 import { hashOf } from '../export/jax-record.ts';
 import { megatronSource } from '../export/recipe-plans.ts';
-import { launched } from '../trainers/launched.ts';
+import { type Asked, launched } from '../trainers/launched.ts';
 import { runPython } from './support/torch.ts';
 
 /**
@@ -89,4 +89,48 @@ test('trainers read the launch configuration of a compared layout', () => {
     expect(megatron).toMatchObject({ made: { tp: 2, layers: 16 } });
     expect(megatron).toHaveProperty('made.groups.length', 16);
   }
+});
+
+test('DeepSpeed and Accelerate read the launch configurations of compared layouts', () => {
+  const into = mkdtempSync(join(tmpdir(), 'shardwright-launch-'));
+  const written = (asked: Asked): ReturnType<typeof launched>['files'][number] => {
+    const [file] = launched(asked).files;
+    if (file === undefined) throw new Error('no file is written');
+    return file;
+  };
+  const sizes = { dp_replicate: 2, dp_shard: 4, tp: 2 };
+  for (const [name, text] of [
+    ['deepspeed/ds_config.json', written({ sizes: { tp: 2 }, trainer: 'deepspeed' }).text],
+    [
+      'hf/accelerate.yaml',
+      written({
+        sizes,
+        mode: 'hsdp',
+        more: { microbatch: 1, checkpoint: 'full' },
+        trainer: 'accelerate',
+      }).text,
+    ],
+  ] as const) {
+    mkdirSync(dirname(join(into, name)), { recursive: true });
+    writeFileSync(join(into, name), text);
+  }
+  const read = JSON.parse(
+    runPython('read_configs.py', [into, 'deepspeed', 'accelerate']).split('\n').at(-1) ?? '',
+  ) as Record<string, Answer>;
+  rmSync(into, { recursive: true, force: true });
+  const { deepspeed, accelerate } = read;
+  if (!('missing' in deepspeed))
+    expect(deepspeed).toMatchObject({ made: { batch: 2, stage: 0, autotp: 2 } });
+  if (!('missing' in accelerate))
+    expect(accelerate).toMatchObject({
+      made: {
+        type: 'DistributedType.FSDP',
+        processes: 16,
+        parallelism: {
+          parallelism_config_dp_replicate_size: 2,
+          parallelism_config_dp_shard_size: 4,
+          parallelism_config_tp_size: 2,
+        },
+      },
+    });
 });

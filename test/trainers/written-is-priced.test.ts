@@ -40,6 +40,8 @@ describe('every plan of a comparison for a trainer is written as it was priced',
     ['maxtext', 'dense'],
     ['deepspeed', 'dense'],
     ['accelerate', 'dense'],
+    ['nemo', 'dense'],
+    ['megatron-bridge', 'experts'],
     ['megatron', 'experts'],
     ['maxtext', 'experts'],
   ] as const)(
@@ -65,16 +67,21 @@ describe('every plan of a comparison for a trainer is written as it was priced',
         exhaustive: true,
       });
       const pricer = new LayoutPricer(table);
-      const writes = trainerNamed(trainer, '--for').trainer.writeLaunch !== undefined;
+      // What their files cannot state is of the training script: no file is written then.
+      const isPartial = trainer === 'deepspeed' || trainer === 'accelerate';
+      let written = 0;
       expect(compared.plans.length).toBeGreaterThan(6);
       for (const plan of compared.plans) {
         const texts = [plan.layout?.stated ?? ''];
         const files = launchFiles(plan, compared);
-        expect(files.length, plan.name).toBe(writes ? 1 : 0);
+        if (!isPartial) expect(files.length, plan.name).toBe(1);
+        written += files.length;
         for (const { text, file } of files) {
           const model = parseModelConfig(config).architecture;
           const read = readLayoutFile(text, { file, devices: 4, model });
-          expect([read.sequence, read.globalBatch]).toEqual([256, 16]);
+          const stated = [read.sequence, read.globalBatch].filter((n) => n !== undefined);
+          expect([256, 16]).toEqual(expect.arrayContaining(stated));
+          if (!isPartial) expect(stated).toEqual([256, 16]);
           texts.push(read.text);
         }
         for (const text of texts) {
@@ -87,6 +94,7 @@ describe('every plan of a comparison for a trainer is written as it was priced',
           );
         }
       }
+      expect(written).toBeGreaterThan(isPartial ? 0 : 6);
     },
     120_000,
   );

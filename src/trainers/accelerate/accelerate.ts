@@ -6,6 +6,7 @@ import { EAGER } from '../framework.ts';
 import type { RunLayout, TrainerRuns } from '../runs.ts';
 import type { Trainer } from '../trainer.ts';
 import { ACCELERATE_EDITS } from './edits.ts';
+import { accelerateLaunch } from './launch.ts';
 import { readAccelerate } from './read.ts';
 import { hfTarget } from './target.ts';
 
@@ -66,5 +67,6 @@ export const accelerate = {
       edits: ACCELERATE_EDITS,
     },
   ],
+  writeLaunch: accelerateLaunch,
   target: hfTarget,
 } as const satisfies Trainer;

@@ -12,17 +12,12 @@ export const ACCELERATE_EDITS: ConfigEdits = {
     const zero = ['dp', 'zero1', 'zero2', 'fsdp', 'hsdp'].indexOf(kind.mode);
     const isDeepspeed = /^distributed_type:\s*DEEPSPEED\b/m.test(text);
     if (pp > 1 || (isDeepspeed && (tp > 1 || zero > 3))) return undefined;
-    const accumulation = {
-      [isDeepspeed
-        ? 'deepspeed_config.gradient_accumulation_steps'
-        : 'gradient_accumulation_steps']: microbatches,
-    };
     // Neither has a setting in the file: they are compared, and never written.
     const script = { [SCRIPT]: tuning.microbatch, [`${SCRIPT} recompute`]: tuning.checkpoint };
     if (isDeepspeed)
       return {
         'deepspeed_config.zero_stage': zero,
-        ...accumulation,
+        'deepspeed_config.gradient_accumulation_steps': microbatches,
         ...script,
         'parallelism_config.parallelism_config_sp_size': cp > 1 ? cp : undefined,
       };
@@ -33,8 +28,8 @@ export const ACCELERATE_EDITS: ConfigEdits = {
       'fsdp_config.fsdp_activation_checkpointing':
         tuning.checkpoint === 'full' ||
         (text.includes('fsdp_activation_checkpointing') ? false : undefined),
+      // Accelerate refuses a file that adds up microbatches: that is the script's, too.
       'fsdp_config.fsdp_reshard_after_forward': !tuning.once,
-      ...accumulation,
       'parallelism_config.parallelism_config_dp_replicate_size':
         replicas > 1 ? replicas : undefined,
       'parallelism_config.parallelism_config_dp_shard_size': isNamed ? shards : undefined,

@@ -3,6 +3,7 @@ import { EAGER, MASTER } from '../framework.ts';
 import type { TrainerRuns } from '../runs.ts';
 import type { Trainer } from '../trainer.ts';
 import { DEEPSPEED_EDITS } from './edits.ts';
+import { deepspeedLaunch } from './launch.ts';
 import { readDeepspeed } from './read.ts';
 import { deepspeedTarget } from './target.ts';
 
@@ -50,5 +51,6 @@ export const deepspeed = {
       edits: DEEPSPEED_EDITS,
     },
   ],
+  writeLaunch: deepspeedLaunch,
   target: deepspeedTarget,
 } as const satisfies Trainer;

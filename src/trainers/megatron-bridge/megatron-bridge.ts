@@ -4,6 +4,7 @@
  */
 import { MASTER } from '../framework.ts';
 import { MEGATRON_RUNS } from '../megatron/megatron.ts';
+import { megatronYaml } from '../nemo/launch.ts';
 import { MEGATRON_YAML, NEMO } from '../nemo/nemo.ts';
 import type { Trainer } from '../trainer.ts';
 
@@ -33,4 +34,5 @@ export const megatronBridge = {
   runs: MEGATRON_RUNS,
   reads: 'Megatron-Bridge YAML',
   formats: [MEGATRON_YAML],
+  writeLaunch: (layout) => megatronYaml(layout, 'Megatron-Bridge', 'bridge.yaml'),
 } as const satisfies Trainer;

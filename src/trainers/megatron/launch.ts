@@ -29,6 +29,21 @@ const MEGATRON_FORMS: LaunchForms = {
 const CONTEXTS = { ring: 'p2p', cp: 'all_gather', ulysses: 'a2a' } as const;
 
 export function megatronLaunch(layout: LaunchedLayout): LaunchFile {
+  const { args, losses } = megatronArguments(layout);
+  const head = launchHead(layout, 'Megatron-LM').map((line) => `# ${line}`);
+  return {
+    trainer: 'Megatron-LM',
+    file: 'megatron.args',
+    text: [...head, ...args, ''].join('\n'),
+    losses,
+  };
+}
+
+/** The arguments of Megatron-Core for a layout, each with its values. */
+export function megatronArguments(layout: LaunchedLayout): {
+  readonly args: readonly string[];
+  readonly losses: readonly LaunchLoss[];
+} {
   const { sizes, mode, tuning } = layout;
   const { pp, cp, tp, ep, etp = 1, dp_replicate: replicas } = sizes;
   const losses = [...layout.losses, ...differences(layout, MEGATRON_FORMS)];
@@ -44,13 +59,7 @@ export function megatronLaunch(layout: LaunchedLayout): LaunchFile {
   args.push(`--seq-length ${layout.sequence}`, `--max-position-embeddings ${layout.sequence}`);
   args.push(...recomputeArguments(layout, losses));
   if (layout.pairsMicrobatches) args.push('--overlap-moe-expert-parallel-comm');
-  const head = launchHead(layout, 'Megatron-LM').map((line) => `# ${line}`);
-  return {
-    trainer: 'Megatron-LM',
-    file: 'megatron.args',
-    text: [...head, ...args, ''].join('\n'),
-    losses,
-  };
+  return { args, losses };
 }
 
 function stageArguments(layout: LaunchedLayout): string[] {

@@ -6,6 +6,7 @@ import type { Framework } from '../framework.ts';
 import { MEGATRON_CORE, MEGATRON_RUNS } from '../megatron/megatron.ts';
 import type { ConfigFormat, Trainer } from '../trainer.ts';
 import { NEMO_EDITS } from './edits.ts';
+import { megatronYaml } from './launch.ts';
 import { readMegatronYaml } from './read.ts';
 
 export const NEMO: Framework = { ...MEGATRON_CORE, tensorOverlap: 1 };
@@ -31,4 +32,5 @@ export const nemo = {
   runs: MEGATRON_RUNS,
   reads: 'NeMo YAML',
   formats: [MEGATRON_YAML],
+  writeLaunch: (layout) => megatronYaml(layout, 'NeMo', 'nemo.yaml'),
 } as const satisfies Trainer;

@@ -61,10 +61,11 @@ export const registerTune = command({
   summary: 'what to change in the configuration of a trainer, with the diff of the file',
   description:
     'Reads a configuration of torchtitan, Accelerate, DeepSpeed, Megatron-LM, Megatron-Bridge, ' +
-    'NeMo or MaxText, prices its step, and searches the layouts that this trainer runs. Prints the single ' +
-    'settings that make the step faster, the best layout that fits, and the diff of the file to ' +
-    'it. Batch, sequence and dtypes stay.\n\nExamples:\n  $ shardwright tune my_config.toml ' +
-    '--devices 16 --cluster h100\n  $ shardwright tune ds_config.json --model llama-3.1-8b ' +
+    'NeMo or MaxText, prices its step, and searches the layouts that this trainer runs. Prints ' +
+    'the single settings that make the step faster, the best layout that fits, and the diff of ' +
+    'the file to it. Batch, sequence and dtypes stay.\n\nExamples:\n' +
+    '  $ shardwright tune my_config.toml --devices 16 --cluster h100\n' +
+    '  $ shardwright tune ds_config.json --model llama-3.1-8b ' +
     '--seq 4096 --devices 16 --cluster h100',
   flags: TUNE_COMMAND,
   run: async (options, { io, control }, path: string) =>
