@@ -23,7 +23,7 @@ import {
   registerVerify,
 } from './commands/planning/register.ts';
 import { registerCheck, registerInspect, registerTrace } from './commands/reading/register.ts';
-import { registerServe } from './commands/serve/register.ts';
+import { registerBatch, registerServe } from './commands/serve/register.ts';
 import {
   registerDraw,
   registerEinshard,
@@ -42,7 +42,7 @@ import {
   registerReport,
   registerSimulate,
 } from './commands/written-plan/register.ts';
-import { type Defaults, readDefaults, type Surroundings } from './input/defaults.ts';
+import { type Defaults, readDefaults, type Surroundings, surroundings } from './input/defaults.ts';
 import { type CliStreams, EXIT, printer, reportError } from './output/io.ts';
 import { type RunControl, unwatched } from './thread/run-control.ts';
 
@@ -83,6 +83,7 @@ const COMMANDS: Readonly<Record<string, readonly AddCommand[]>> = {
     registerServe,
     registerCompletion,
   ],
+  'For programs:': [registerBatch],
 };
 
 /**
@@ -101,7 +102,16 @@ export async function runCli(
   const flagsOf: CliSession['flagsOf'] = new Map();
   const defaults = (): Defaults =>
     place === undefined ? new Map() : readDefaults(place, [...flagsOf.values()]);
-  const session: CliSession = { io, control, flagsOf, defaults, exit: EXIT.ok };
+  const session: CliSession = {
+    io,
+    control,
+    flagsOf,
+    defaults,
+    // The working folder may be another one by then.
+    runCli: (next, to) =>
+      runCli(next, to, unwatched(), place === undefined ? undefined : surroundings()),
+    exit: EXIT.ok,
+  };
   const json = argv.includes('--json');
   const program = groupedHelp(new Command('shardwright'))
     .description(

@@ -7,26 +7,7 @@ import type { MessagePort } from 'node:worker_threads';
 import { surroundings } from '../input/defaults.ts';
 import { runCli } from '../program.ts';
 import { SharedSignal, watched } from './run-control.ts';
-
-/** The data that a thread is started with. */
-export interface ThreadStart {
-  readonly argv: readonly string[];
-  readonly isTerminal: boolean;
-  readonly words: Int32Array;
-  /**
-   * Milliseconds that the process had run at `at`, a time of the monotonic clock that all threads
-   * share (nanoseconds).
-   */
-  readonly ranMilliseconds: number;
-  readonly at: bigint;
-}
-
-/** The messages of a thread. */
-export type ThreadMessage =
-  | { readonly kind: 'stdout' | 'stderr'; readonly text: string }
-  /** Its time limit, as what is left of it. */
-  | { readonly kind: 'limit'; readonly leftSeconds: number }
-  | { readonly kind: 'end'; readonly code: number };
+import type { ThreadMessage, ThreadStart } from './thread-messages.ts';
 
 /** Runs the command; resolves when all is said. */
 export async function serve(

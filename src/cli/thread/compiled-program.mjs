@@ -20,7 +20,7 @@ import { constants, Script } from 'node:vm';
  */
 
 /** Commands whose work starts with a good part of all modules; the others load few. */
-const LARGE = new Set(['demo', 'plan', 'compare', 'audit', 'verify']);
+const LARGE = new Set(['demo', 'plan', 'compare', 'audit', 'verify', 'batch']);
 
 /**
  * The program that a command line is run by, where it is at hand.

@@ -9,7 +9,7 @@ import { Worker } from 'node:worker_threads';
 
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import { type CliIo, type CliStreams, EXIT, printer, reportError } from '../output/io.ts';
-import type { ThreadMessage, ThreadStart } from './command-thread-main.ts';
+import type { ThreadMessage, ThreadStart } from './thread-messages.ts';
 
 const SIGNALS = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 } as const;
 type SignalName = keyof typeof SIGNALS;

@@ -13,7 +13,7 @@ import type { CliSession } from './session.ts';
 import { excessError, missingOf } from './usage-errors.ts';
 
 /** One call of a command. */
-interface Call extends Pick<CliSession, 'io' | 'control'> {
+interface Call extends Pick<CliSession, 'io' | 'control' | 'runCli'> {
   /** Names of the values whose flags are on the command line; the others have their defaults. */
   readonly given: readonly string[];
 }
@@ -67,7 +67,7 @@ export function command<F extends Flags>({
       const given = Object.keys(texts).filter((key) => added.getOptionValueSource(key) === 'cli');
       session.exit = await run(
         options,
-        { io: session.io, control: session.control, given },
+        { io: session.io, control: session.control, runCli: session.runCli, given },
         ...added.args,
       );
     });

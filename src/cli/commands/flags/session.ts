@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 
 import type { Defaults } from '../../input/defaults.ts';
 import type { Flags } from '../../input/flags/flag.ts';
-import type { CliIo } from '../../output/io.ts';
+import type { CliIo, CliStreams } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 
 /** One run of the command line: where it writes, and the exit code that the command leaves. */
@@ -16,5 +16,7 @@ export interface CliSession {
   readonly flagsOf: Map<Command, Flags>;
   /** Defaults of this place for flags, read when a command runs. */
   readonly defaults: () => Defaults;
+  /** Runs another command line in this process; resolves to its exit code. */
+  readonly runCli: (argv: readonly string[], streams: CliStreams) => Promise<number>;
   exit: number;
 }

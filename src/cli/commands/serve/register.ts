@@ -1,4 +1,4 @@
-/** Registers `serve` with the command line. Its code is loaded when it runs. */
+/** Registers `serve` and `batch`. Their code is loaded when they run. */
 
 import { on, or, value } from '../../input/flags/flag.ts';
 import { countFrom } from '../../input/flags/read.ts';
@@ -30,4 +30,17 @@ export const registerServe = command({
       { port, open: open === true, allowPrograms: allowPrograms === true },
       io,
     ),
+});
+
+export const registerBatch = command({
+  usage: 'batch',
+  summary: 'command lines that come on stdin, in one process',
+  description:
+    'Runs command lines one after another in one process, for programs that ask often. A line of ' +
+    'stdin is {"argv": [...], "cwd": "..."}. Lines of stdout are what it prints, ' +
+    '{"stdout": text} and {"stderr": text}, and then {"code": n}. ' +
+    'It ends with stdin.\n\nExample:\n  $ ' +
+    'echo \'{"argv": ["rules", "--names"]}\' | shardwright batch',
+  flags: {},
+  run: async (_, { io, runCli }) => (await import('./batch.ts')).batchCommand(io, runCli),
 });
