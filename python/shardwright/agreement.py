@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import itertools
 import os
 import re
 import socket
+import sys
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +112,30 @@ def check_weights(model: nn.Module, mesh: DeviceMesh) -> None:
             )
 
 
+#: The phase of a rank that an exception ended.
+_ENDED = "ended"
+#: Errors of a collective that other ranks may be the reason of; sizes that do not fit are those of another collective.
+_OF_OTHERS = re.compile(r"timed out|timeout|connection (closed|reset)|doesn't match expected size|preamble|gloo", re.IGNORECASE)
+
+#: The counts of this process.
+_ALL: weakref.WeakSet[Steps] = weakref.WeakSet()
+
+
+@functools.cache
+def _tell_what_ends_this_rank() -> None:
+    """Lets an exception that nobody catches be told to the other ranks, which would know of a broken connection alone."""
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        for steps in _ALL:
+            # The store may be gone, which is no reason to hide the exception.
+            with contextlib.suppress(Exception):
+                steps.end(error)
+        before(kind, error, trace)
+
+    sys.excepthook = hook
+
+
 #: Numbers of models in the order in which they were taken over, which is that of all ranks.
 _NUMBERS = itertools.count()
 
@@ -119,6 +147,8 @@ class Steps:
         self.mesh, self.count, self.said = mesh, 0, ""
         self.name = f"shardwright/{next(_NUMBERS)}"
         self.store: Any = None if dist.get_backend() == "fake" else dist.distributed_c10d._get_default_store()
+        _ALL.add(self)
+        _tell_what_ends_this_rank()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Steps:
         """Copies of a model count with it."""
@@ -134,15 +164,27 @@ class Steps:
         if self.store is not None:
             self.store.set(f"{self.name}/{dist.get_rank()}", f"{self.count}|{phase}|{self.said}")
 
+    def end(self, error: BaseException) -> None:
+        """An exception that nobody caught ends this rank."""
+        from .graph_capture import line_of
+
+        place = line_of(error)
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+        self.store.set(f"{self.name}/{dist.get_rank()}/{_ENDED}", f"{self.count}|{_ENDED}|{said}{f' ({place})' if place else ''}")
+
     def explained(self, error: Exception, phase: str) -> Exception:
         """An error of a collective, with what the other ranks said last."""
-        if self.store is None or not re.search(r"timed out|timeout|connection (closed|reset)", str(error), re.IGNORECASE):
+        if self.store is None or not _OF_OTHERS.search(str(error)):
             return error
         own = dist.get_rank()
         said = []
         for rank in self.mesh.mesh.flatten().tolist():
             count, at, what = self._last(rank)
-            if rank != own and (count, at) != (self.count, phase):
+            if rank != own and at == _ENDED:
+                said.append(f"rank {rank} ended in step {count} with {what}")
+            elif rank != own and count and what != self.said:
+                said.append(f"rank {rank} is in the {at} of step {count} with other inputs ({what})")
+            elif rank != own and (count, at) != (self.count, phase):
                 said.append(f"rank {rank} is in the {at} of step {count} ({what})" if count else f"rank {rank} {what}")
         others = "; ".join(said) or "all ranks began it"
         first = str(error).strip().splitlines()[0]
@@ -155,6 +197,8 @@ class Steps:
     def _last(self, rank: int) -> tuple[int, str, str]:
         key = f"{self.name}/{rank}"
         try:
+            if self.store.check([f"{key}/{_ENDED}"]):
+                key = f"{key}/{_ENDED}"
             if not self.store.check([key]):
                 return 0, "", "has not called the model"
             count, phase, what = self.store.get(key).decode().split("|", 2)

@@ -494,12 +494,12 @@ def _explained(error: Exception, model: nn.Module) -> CaptureError:
             "E_DATA_DEPENDENT",
             f"{type(model).__name__} makes a size or a branch out of the values of a tensor: {first}",
             hint="use torch.where, torch.cond or a fixed capacity in its place (nonzero and masks that select rows have no fixed size).",
-            place=_line_of(error),
+            place=line_of(error),
         )
-    return CaptureError("E_CAPTURE", f"{type(model).__name__} is no single graph: {kind}: {first}", place=_line_of(error))
+    return CaptureError("E_CAPTURE", f"{type(model).__name__} is no single graph: {kind}: {first}", place=line_of(error))
 
 
-def _line_of(error: Exception) -> str | None:
+def line_of(error: BaseException) -> str | None:
     """The innermost line of the user's own code that an error came through."""
     others = (str(Path(__file__).parent), str(Path(torch.__file__).parent))
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(others)]

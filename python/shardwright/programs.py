@@ -189,7 +189,10 @@ class Programs:
         """Plans a call with the parameters where they are; all ranks call this together."""
         from .making import make_run
 
-        told = told_by_all(self.mesh, (call.said, hashlib.sha256(repr(call.key).encode()).hexdigest()))
+        try:
+            told = told_by_all(self.mesh, (call.said, hashlib.sha256(repr(call.key).encode()).hexdigest()))
+        except RuntimeError as error:
+            raise self.steps.explained(error, "forward") from error
         first = min(told)
         other = next((rank for rank in sorted(told) if told[rank] != told[first]), None)
         if other is not None:

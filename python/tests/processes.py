@@ -88,7 +88,12 @@ def _run(script: Path, argv: Sequence[str], env: Mapping[str, str], folder: Path
     os.chdir(folder)
     sys.argv = [str(script), *argv]
     sys.path.insert(0, str(script.parent))
-    runpy.run_path(str(script), run_name="__main__")
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except Exception as error:
+        # As the interpreter does, which a fork ends without.
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
 
 
 def free_port() -> int:

@@ -206,6 +206,49 @@ def test_the_rank_that_leaves_out_a_step_is_named_within_the_timeout(tmp_path: P
     assert "rank 1 is in the backward of step 5" in text
 
 
+# A rank whose own code raises, and one that gives another shape between two comparisons of batches.
+
+RAISES = """
+dist.init_process_group("gloo", timeout=timedelta(seconds=600))
+plan = shardwright.load(PLANS / "mlp-2-fsdp")
+model, x, y = mlp()
+module = shardwright.parallelize(model, plan, plan.init_device_mesh("cpu"), timeout=timedelta(seconds=60))
+for step in range(8):
+    if step == 5 and dist.get_rank() == 1:
+        raise ValueError("sample 17 is broken")
+    module(x, y).backward()
+"""
+
+RESHAPED = """
+dist.init_process_group("gloo", timeout=timedelta(seconds=600))
+mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
+model, x, y = mlp()
+flags = {"recipe": "fsdp", "quiet": True, "folder": os.environ["TESTS"] + "/.plans/reshaped"}
+module = shardwright.auto_parallelize(model, (x,), mesh, cluster="dgx-h100", timeout=timedelta(seconds=10), **flags)
+for step in range(8):
+    rows = 7 if step == 5 and dist.get_rank() == 1 else 8
+    torch.nn.functional.mse_loss(module(x[:rows]), y[:rows]).backward()
+"""
+
+
+def test_a_rank_says_what_ended_another_one(tmp_path: Path) -> None:
+    until = time.monotonic() + 120
+    (code, text), (other, raised) = [one.ended(until) for one in unwatched(tmp_path, RAISES)]
+    assert (code, other) == (1, 1) and "ValueError: sample 17 is broken" in raised
+    line = 1 + (tmp_path / "program.py").read_text().splitlines().index('        raise ValueError("sample 17 is broken")')
+    assert "E_RANK rank 0 waited in the forward of step 6" in text, text
+    assert f"rank 1 ended in step 5 with ValueError: sample 17 is broken ({tmp_path}/program.py:{line})" in text, text
+
+
+def test_ranks_that_give_other_shapes_end_with_both(tmp_path: Path) -> None:
+    """Gloo itself may abort one of them; what one says has both shapes."""
+    until = time.monotonic() + 120
+    outcomes = [one.ended(until) for one in unwatched(tmp_path, RESHAPED)]
+    assert all(code not in (0, None) for code, _ in outcomes), outcomes
+    told = [line for _, text in outcomes for line in text.splitlines() if "E_RANK" in line]
+    assert any("x float64[7, 16]" in line and "x float64[8, 16]" in line for line in told), outcomes
+
+
 # What ends the first rank while it captures or plans is what the others hear.
 
 AUTO = """
