@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .command import plan
+from .comparison import Comparison, compare
 from .errors import CaptureError, CommandError, MismatchError, ShardwrightError, require_torch
 from .folder import Plan, load
 
@@ -29,6 +30,7 @@ __all__ = [
     "CaptureError",
     "Captured",
     "CommandError",
+    "Comparison",
     "MismatchError",
     "MixedPrecision",
     "ParallelModule",
@@ -36,6 +38,7 @@ __all__ = [
     "ShardwrightError",
     "auto_parallelize",
     "capture",
+    "compare",
     "compile_joint",
     "constrain",
     "gather_outputs",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +53,7 @@ def plan(
     for group in record["ties"] if record else []:
         for other in group[1:]:
             argv += ["--tie", f"{group[0]}={other}"]
-    for key, value in flags.items():
-        name = f"--{key.replace('_', '-')}"
-        if value is True:
-            argv.append(name)
-        elif value is not None and value is not False:
-            for one in value if isinstance(value, (list, tuple)) else [value]:
-                argv += [name, str(one)]
+    argv += words_of(flags)
     call = list(command) if command is not None else find_command()
     run_command(call, argv, quiet, allowed=(0, 4))
     folder = Path(out)
@@ -71,6 +65,19 @@ def plan(
     elif record_file.exists():
         record_file.unlink()
     return load(folder)
+
+
+def words_of(flags: Mapping[str, Any]) -> list[str]:
+    """Keyword arguments as the words of a command line: `no_recipes=True` is `--no-recipes`; of a list, the flag once for each item."""
+    argv: list[str] = []
+    for key, value in flags.items():
+        name = f"--{key.replace('_', '-')}"
+        if value is True:
+            argv.append(name)
+        elif value is not None and value is not False:
+            for one in value if isinstance(value, (list, tuple)) else [value]:
+                argv += [name, str(one)]
+    return argv
 
 
 def run_command(call: Sequence[str], argv: Sequence[str], quiet: bool, allowed: Sequence[int] = (0,)) -> str:

@@ -8,21 +8,30 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import MismatchError
+from .showing import bytes_text, folded, in_words, memory_svg, seconds_text, table_html
+
+if TYPE_CHECKING:
+    from .reporting import Report
 
 TABLE_VERSION = 1
 #: Of `capture.json`.
 RECORD_VERSION = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
-    """A plan that can run. `placements` and `collectives` are what stands in the files of that name."""
+    """A plan that can run. `placements` and `collectives` are what stands in the files of that name.
+
+    Seconds and bytes are those of `plan.json`: of one training step, of one device.
+    """
 
     folder: Path
     placements: dict[str, Any]
@@ -30,6 +39,7 @@ class Plan:
     #: Record of the captured model; None of a plan that was made by the command alone.
     capture: dict[str, Any] | None
     _module: list[ModuleType] = field(default_factory=list, repr=False)
+    _answer: list[dict[str, Any]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:
@@ -54,11 +64,98 @@ class Plan:
             self._module.append(module)
         return self._module[0]
 
+    @property
+    def _root(self) -> Path:
+        return self.folder.parent if self.folder.name == "torch" else self.folder
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """`plan.json`, read once.
+
+        Raises:
+            MismatchError: where only the export of the plan is here.
+        """
+        if not self._answer:
+            file = self._root / "plan.json"
+            if not file.exists():
+                raise MismatchError("E_PLAN", "plan.json is not there", place=str(file.parent), hint="load the plan folder itself.")
+            self._answer.append(_json(file))
+        return self._answer[0]
+
+    @property
+    def step_seconds(self) -> float | None:
+        """The whole training step as its trainer runs it; None of a plan that has none, such as that of a graph."""
+        step = self.answer.get("step")
+        return None if step is None else step["stepSeconds"]
+
+    @property
+    def serial_seconds(self) -> float:
+        """Compute and communication one after another: what is proven."""
+        return self.answer["objective"]["seconds"]
+
+    @property
+    def bound_seconds(self) -> float:
+        """No plan of the mesh has fewer serial seconds."""
+        return self.answer["proof"]["bound"]
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most bytes of a device during a step; as the trainer runs it where the plan has a whole step."""
+        return self.answer.get("step", self.answer["memory"])["peakBytes"]
+
+    def report(
+        self, path: str | os.PathLike[str] | None = None, *, format: str | None = None, command: Sequence[str] | None = None
+    ) -> Report:
+        """The report of `shardwright report`; a notebook shows it.
+
+        Args:
+            path: the file to write; default: none.
+            format: html, md, text, json or csv; default: by the ending of the file, else html.
+            command: how to call Shardwright; default as `plan` calls it.
+
+        Raises:
+            CommandError: what the command refused.
+        """
+        from .reporting import write_report
+
+        self.answer  # noqa: B018  an export alone has no report, which is said here
+        return write_report(self._root, path, format, command)
+
+    def __repr__(self) -> str:
+        """Three lines: what is planned, its figures, where it lies."""
+        mesh = ",".join(f"{name}={size}" for name, size in zip(self.mesh_dim_names, self.mesh_shape, strict=True))
+        head = f"Plan of {self.placements['model']} on {mesh}"
+        try:
+            answer = self.answer
+        except MismatchError:
+            return f"{head}\n  exported to {self.folder}"
+        return f"{head} of {answer['cluster']}\n  {_figures(self)}\n  in {self._root}"
+
+    def _repr_html_(self) -> str:
+        lines = [f"<p><b>{escape(line)}</b></p>" if i == 0 else f"<p>{escape(line)}</p>" for i, line in enumerate(repr(self).splitlines())]
+        memory = self.answer["memory"] if len(lines) > 2 else {}
+        curve = [(point["node"], point["bytes"]) for point in memory.get("timeline", {}).get("curve", [])]
+        entries = [] if not memory else self.answer["parameters"]
+        groups = folded((entry["name"], entry["shape"], entry["placement"]) for entry in entries)
+        rows = [
+            (name, f"{count}", " x ".join(map(str, shape)), placement, in_words(placement, self.mesh_dim_names))
+            for name, count, shape, placement in groups
+        ]
+        table = table_html(("parameter", "count", "shape", "placement", "in words"), rows, (1,)) if rows else ""
+        return "".join(lines) + memory_svg(curve, bytes_text(memory.get("peakBytes", 0))) + table
+
     def init_device_mesh(self, device_type: str) -> Any:
         """The device mesh of the plan over all ranks, as PyTorch's `init_device_mesh` makes it."""
         from torch.distributed.device_mesh import init_device_mesh
 
         return init_device_mesh(device_type, self.mesh_shape, mesh_dim_names=self.mesh_dim_names)
+
+
+def _figures(plan: Plan) -> str:
+    step = plan.step_seconds
+    memory = f"{bytes_text(plan.peak_bytes)} a device"
+    serial = f"{seconds_text(plan.serial_seconds)} one after another, proven no less than {seconds_text(plan.bound_seconds)}"
+    return f"{memory}; {serial}" if step is None else f"{seconds_text(step)} a step, {memory}; {serial}"
 
 
 def load(folder: str | os.PathLike[str]) -> Plan:
