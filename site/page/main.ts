@@ -13,7 +13,7 @@ import { startNotations } from './notations.ts';
 import { Failed, Planner } from './planner.ts';
 import { ProgramView } from './program-view.ts';
 import { ProgressView } from './progress.ts';
-import { addressOf, QuestionForm, readAddress, type View, VIEWS } from './question.ts';
+import { addressOf, commandOf, QuestionForm, readAddress, type View, VIEWS } from './question.ts';
 import { enliven, showReport, valueAt } from './report.ts';
 import { WhatIf } from './what-if.ts';
 
@@ -53,6 +53,8 @@ let models: readonly string[] = [];
 let away: AbortController | undefined;
 let local: LocalPlan | undefined;
 let names: ReadonlySet<string> = new Set();
+/** The planner has said what there is to choose from. */
+let ready = false;
 /** Number of the latest question: what an earlier one still says is not shown. */
 let latest = 0;
 
@@ -77,7 +79,8 @@ function show(next: View): void {
 
 /** Asks what the form says, in place of what was asked before. */
 function ask(): void {
-  if (view === 'notations') return;
+  // What is typed before is asked at the start.
+  if (view === 'notations' || !ready) return;
   if (planner.isBusy) planner.end();
   away?.abort();
   const { question } = form;
@@ -95,6 +98,7 @@ async function run(mine: number): Promise<void> {
     moment: progress.hear.bind(progress),
     summary: (text: string) => {
       const place = byId('q-summary', HTMLElement);
+      byId('q-answer', HTMLElement).classList.remove('stale');
       place.textContent = text;
       shownFor = asked;
       place.hidden = false;
@@ -150,12 +154,16 @@ async function run(mine: number): Promise<void> {
     if (!(error instanceof Failed)) throw error;
     if (mine !== latest) return;
     if (error.fault.code === 'E_INTERRUPTED') progress.end('Stopped.');
-    else progress.fault(error.fault);
+    else {
+      progress.fault(error.fault);
+      byId('q-answer', HTMLElement).classList.add('stale');
+    }
   }
 }
 
 function arrived(asked: View, page: string, nodes: readonly string[]): void {
   html = page;
+  byId('q-answer', HTMLElement).classList.remove('stale');
   names = new Set(nodes);
   whatIf.nodes = nodes;
   shownFor = asked;
@@ -239,6 +247,7 @@ function listen(): void {
     if (event.key === 'Enter') point(event);
   });
   button('q-report').addEventListener('click', () => download('report.html', html, 'text/html'));
+  button('q-command').addEventListener('click', () => void copyCommand());
   button('q-folder').addEventListener(
     'click',
     () =>
@@ -254,6 +263,18 @@ function listen(): void {
     show(asked.view);
     ask();
   });
+}
+
+async function copyCommand(): Promise<void> {
+  const command = commandOf(view, form.question, file?.name);
+  const words = byId('q-copied', HTMLElement);
+  try {
+    await navigator.clipboard.writeText(command);
+    words.textContent = `Copied: ${command}`;
+  } catch {
+    // A page that may not write to the clipboard shows what is to be copied.
+    words.textContent = command;
+  }
 }
 
 async function exportFiles(): Promise<void> {
@@ -273,17 +294,17 @@ async function start(): Promise<void> {
   enliven();
   byId('q-local-label', HTMLElement).hidden = !hasLocalPlanner();
   listen();
-  const { clusters, targets, version, ...lists } = await drawer.ask({ kind: 'lists' });
-  models = lists.models;
-  fill(byId('q-models', HTMLDataListElement), ['demo', ...models]);
-  fill(select('q-cluster'), Object.keys(clusters));
-  form.perHost = clusters;
-  fill(select('q-target'), targets);
-  byId('q-version', HTMLElement).textContent = `Shardwright ${version}`;
   const asked = readAddress(location.hash);
   form.question = asked.question;
   show(asked.view);
-  if (asked.view === 'plan' || asked.view === 'compare') ask();
+  const { clusters, targets, version, ...lists } = await drawer.ask({ kind: 'lists' });
+  models = lists.models;
+  fill(byId('q-models', HTMLDataListElement), ['demo', ...models]);
+  form.offer(clusters, readAddress(location.hash).question.cluster);
+  fill(select('q-target'), targets);
+  byId('q-version', HTMLElement).textContent = `Shardwright ${version}`;
+  ready = true;
+  if (view === 'plan' || view === 'compare') ask();
 }
 
 void start();

@@ -34,6 +34,7 @@ export class ProgramView {
 
   async open(): Promise<void> {
     if (this.editor !== undefined) return;
+    byId('q-findings', HTMLElement).textContent = 'Loading TypeScript (4 MB) to trace the program.';
     const { openEditor } = await import('./editor.ts');
     const soon = settled(300, () => void this.check());
     this.editor ??= openEditor(byId('q-editor', HTMLElement), SMALL, soon);

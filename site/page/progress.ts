@@ -16,6 +16,7 @@ export class ProgressView {
 
   begin(): void {
     this.moments = [];
+    byId('q-best-name', HTMLElement).textContent = 'Best plan so far';
     byId('q-progress', HTMLElement).hidden = false;
     byId('q-stop', HTMLElement).hidden = false;
     for (const id of ['q-fault', 'q-numbers', 'q-chart']) byId(id, HTMLElement).hidden = true;
@@ -59,6 +60,7 @@ export class ProgressView {
 
   end(text: string): void {
     this.step(text);
+    byId('q-best-name', HTMLElement).textContent = 'Best plan';
     byId('q-stop', HTMLElement).hidden = true;
     byId('q-chart', HTMLElement).hidden = true;
   }

@@ -3,7 +3,7 @@
  * after `#`. Out: a `Question`.
  */
 import type { Question } from '../protocol.ts';
-import { byId, input, select, small } from './elements.ts';
+import { byId, fill, input, select, small } from './elements.ts';
 import { MeshView } from './mesh-view.ts';
 
 export const VIEWS = ['plan', 'compare', 'program', 'notations'] as const;
@@ -26,7 +26,7 @@ const FIELDS = ['model', 'mesh', 'memory', 'batch', 'sequence', 'layers', 'devic
 export class QuestionForm {
   private pins: readonly string[] = [];
   /** Devices of a host, by cluster. */
-  perHost: Readonly<Record<string, number>> = {};
+  private perHost: Readonly<Record<string, number>> = {};
   private readonly mesh: MeshView;
 
   constructor(private readonly changed: () => void) {
@@ -54,6 +54,18 @@ export class QuestionForm {
     select('q-cluster').value = question.cluster;
     this.pins = question.pins;
     this.showPins();
+    this.drawMesh();
+  }
+
+  /**
+   * The clusters that there are, with the devices of a host of each. The one that is chosen stays;
+   * before there were any it is the given one.
+   */
+  offer(perHost: Readonly<Record<string, number>>, chosen: string): void {
+    this.perHost = perHost;
+    const before = select('q-cluster').value;
+    fill(select('q-cluster'), Object.keys(perHost));
+    select('q-cluster').value = before === '' ? chosen : before;
     this.drawMesh();
   }
 
@@ -102,6 +114,39 @@ export function addressOf(view: View, question: Question): string {
       parts.set(name, question[name]);
   for (const pin of question.pins) parts.append('pin', pin);
   return parts.toString();
+}
+
+/** Words of the command line for the fields of the form. */
+const FLAGS = {
+  memory: '--memory',
+  batch: '--batch',
+  sequence: '--seq',
+  layers: '--layers',
+} as const;
+
+/**
+ * The command that asks the same in a terminal. The example that the page opens with is a file of
+ * the package.
+ *
+ * @param file name of the file that was given, where the model is one
+ */
+export function commandOf(view: View, question: Question, file: string | undefined): string {
+  const { model, mesh, cluster, devices } = question;
+  const source =
+    model === 'demo' ? 'examples/llama3-8b-2l-b16.fx.txt.gz' : model === 'file' ? file : model;
+  const words = ['shardwright', view === 'compare' ? 'compare' : 'plan', source ?? 'model.ts'];
+  if (view === 'compare') words.push('--devices', devices);
+  else words.push('--mesh', mesh);
+  words.push('--cluster', cluster);
+  for (const [name, flag] of Object.entries(FLAGS) as [keyof typeof FLAGS, string][])
+    if (question[name] !== '' && !(view === 'compare' && name === 'layers'))
+      words.push(flag, question[name]);
+  if (view !== 'compare') for (const pin of question.pins) words.push('--pin', pin);
+  return words.map(shellWord).join(' ');
+}
+
+function shellWord(word: string): string {
+  return /^[\w./=,:@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 export function readAddress(hash: string): { readonly view: View; readonly question: Question } {

@@ -76,6 +76,7 @@ export class Site {
     hash = '',
     options: BrowserContextOptions = {},
     address = this.address,
+    early?: (page: Page) => Promise<void>,
   ): Promise<Opened> {
     const context = await this.browser.newContext({
       viewport: { width: 1280, height: 900 },
@@ -98,7 +99,9 @@ export class Site {
       if (new URL(url).origin !== origin && !/^(blob|data):/.test(url))
         strange.push(`request: ${url}`);
     });
-    await page.goto(address + hash);
+    // What is done before the page has loaded its planner.
+    await page.goto(address + hash, early === undefined ? {} : { waitUntil: 'commit' });
+    await early?.(page);
     return { page, strange };
   }
 

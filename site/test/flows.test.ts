@@ -2,7 +2,7 @@
  * Each flow of the page once, in a Chromium: planning, stopping, asking, downloading, comparing,
  * writing a program, drawing.
  */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -157,6 +157,53 @@ describe('a plan', () => {
     });
     await page.waitForFunction(() => document.getElementById('q-fault')?.hidden === false);
     expect(await text(page, '#q-fault')).toMatch(/y\.fx\.txt:4:\d+: E_\w+ /);
+  });
+
+  it('of a mesh that is typed while the page loads is of that mesh', async () => {
+    const { page } = await site.open('', {}, undefined, async (loading) => {
+      await loading.locator('#q-mesh').fill('dp=2,tp=2');
+    });
+    await answered(page);
+    expect(await page.inputValue('#q-mesh')).toBe('dp=2,tp=2');
+    expect(await text(page, '#q-document')).toContain('dp=2,tp=2');
+  });
+
+  it('stands above the form, and dims when the question after it fails', async () => {
+    const { page } = await site.open(SMALL, { viewport: { width: 390, height: 844 } });
+    await answered(page);
+    expect(await text(page, '#q-best-name')).toBe('Best plan');
+    const box = await page.locator('#q-best').boundingBox();
+    expect(box!.y).toBeLessThan(844);
+    const opacity = (): Promise<string> =>
+      page.locator('#q-answer').evaluate((answer) => getComputedStyle(answer).opacity);
+    expect(await opacity()).toBe('1');
+    await page.fill('#q-mesh', 'dp8');
+    await page.waitForFunction(() => document.getElementById('q-fault')?.hidden === false);
+    expect(Number(await opacity())).toBeLessThan(0.6);
+    await page.fill('#q-mesh', 'dp=2');
+    await page.waitForFunction(() => document.querySelector('#q-answer.stale') === null);
+    await answered(page);
+    expect(await opacity()).toBe('1');
+  });
+
+  it('is copied as the command that asks the same', async () => {
+    const { page } = await site.open(`${SMALL}&memory=60GiB`, {
+      permissions: ['clipboard-read', 'clipboard-write'],
+    });
+    await answered(page);
+    await page.click('#q-command');
+    await page.waitForFunction(() => document.getElementById('q-copied')?.textContent !== '');
+    const command = await page.evaluate(() => navigator.clipboard.readText());
+    expect(command).toMatch(/^shardwright plan \S+ --mesh \S+ --cluster dgx-h100 --memory 60GiB/);
+    const [, ...words] = command.split(' ');
+    const main = join(root, 'dist/cli/main.js');
+    const run = spawnSync(process.execPath, [main, ...words, '--json', '--quiet'], {
+      encoding: 'utf8',
+    });
+    expect([0, 4]).toContain(run.status);
+    const { mesh } = JSON.parse(run.stdout) as { mesh: { name: string; size: number }[] };
+    const typed = await page.inputValue('#q-mesh');
+    expect(mesh.map(({ name, size }) => `${name}=${size}`).join(',')).toBe(typed);
   });
 
   it('that does not exist says what is in the way', async () => {
