@@ -148,7 +148,7 @@ describe('a plan', () => {
       buffer: Buffer.from(HOSTILE.replaceAll(SCRIPT, 'model')),
     });
     await page.waitForFunction(
-      () => document.getElementById('q-summary')?.textContent?.startsWith('model      x ') === true,
+      () => document.getElementById('q-summary')?.textContent?.startsWith('plan       x ') === true,
     );
     await page.setInputFiles('#q-file', {
       name: 'y.fx.txt',

@@ -15,6 +15,7 @@ import {
   explainNode,
   exportFiles,
   exportSource,
+  firstScreen,
   forTrainer,
   historyText,
   htmlPage,
@@ -31,6 +32,7 @@ import {
   readPlanFolder,
   type Reopened,
   reportOf,
+  screenText,
   ShardwrightError,
   SolverLog,
   trainerFacts,
@@ -91,13 +93,11 @@ export async function plan(
   if (found.status === 'infeasible') throw infeasible(found);
   const { plan, recipes } = found;
   const planSeconds = (performance.now() - began) / 1000;
-  listener.summary(
-    planSummary(found.prepared.model.graph, plan, recipes, {
-      request: plan.request,
-      budgetBytes: plan.memory.budgetBytes,
-      found,
-    }),
-  );
+  const { model } = found.prepared;
+  const settings = { request: plan.request, budgetBytes: plan.memory.budgetBytes };
+  const screen = firstScreen({ plan, model, choice: found.choice, recipes, found, settings });
+  const details = planSummary(model.graph, plan, recipes, { ...settings, found });
+  listener.summary(`${screenText(screen)}\n\n${details}`);
   listener.step('Writing the report');
   const texts = planTexts(plan, found.prepared.question.program, found.certificate);
   const folder = readPlanFolder(texts, 'plan.json');

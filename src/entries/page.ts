@@ -50,7 +50,9 @@ export {
   comparisonSubtitle,
   comparisonTitle,
 } from '../report/sections/compared.ts';
+export { firstScreen } from '../report/model/first-screen.ts';
 export { historyText } from '../report/text/explain.ts';
+export { screenText } from '../report/text/first-screen.ts';
 export { planSummary } from '../report/text/summary.ts';
 export type { Progress } from '../solver/types.ts';
 export { compareModel } from '../sweep/compare-model.ts';

@@ -87,7 +87,7 @@ describe('mistakes of the parser are in the words of all others', () => {
 describe('devices without a mesh', () => {
   it('plan takes the mesh on which the optimum is fastest', async () => {
     const asked = ['--no-recipes', '--objective', 'serial', '--json', '--quiet'];
-    const planned = await cli('plan', MLP, '--devices', '4xH100', ...asked);
+    const planned = await cli('plan', '-v', MLP, '--devices', '4xH100', ...asked);
     expect(planned.code, planned.err).toBe(0);
     const { request, meshes, objective } = JSON.parse(planned.out) as Plan & {
       readonly meshes: readonly { readonly mesh: string; readonly seconds: number }[];
@@ -95,16 +95,16 @@ describe('devices without a mesh', () => {
     expect(meshes.map(({ mesh }) => mesh).sort()).toEqual(['dp=2,tp=2', 'dp=4']);
     expect(meshes[0].mesh).toBe(request.mesh);
     for (const { mesh, seconds } of meshes) {
-      const own = await cli('plan', MLP, '--mesh', mesh, '--cluster', 'h100', ...asked);
+      const own = await cli('plan', '-v', MLP, '--mesh', mesh, '--cluster', 'h100', ...asked);
       expect((JSON.parse(own.out) as Plan).objective.seconds).toBeCloseTo(seconds, 12);
       expect(objective.seconds).toBeLessThanOrEqual(seconds * (1 + 1e-9));
     }
   });
 
   it('devices and their cluster must not contradict what stands beside them', async () => {
-    const mesh = await cli('plan', MLP, '--mesh', 'dp=8', '--devices', '4xH100');
+    const mesh = await cli('plan', '-v', MLP, '--mesh', 'dp=8', '--devices', '4xH100');
     expect(mesh.err).toContain('--mesh dp=8 has 8 devices, and --devices is 4');
-    const cluster = await cli('plan', MLP, '--devices', '4xH100', '--cluster', 'a100');
+    const cluster = await cli('plan', '-v', MLP, '--devices', '4xH100', '--cluster', 'a100');
     expect(cluster.err).toContain('--devices 4xH100 names a cluster, and --cluster a100 another');
   });
 });

@@ -180,6 +180,7 @@ describe('--time-limit', () => {
   it('counts from the first byte: one that is over when the model is read ends there, exit 4', async () => {
     const run = await cli(
       'plan',
+      '-v',
       MLP,
       '--mesh',
       'd=2',

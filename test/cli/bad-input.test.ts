@@ -60,7 +60,7 @@ describe('bad input is refused with place and fix', () => {
 
   it('an unknown operator: name, count and line; planned replicated when asked', async () => {
     const path = file('op.txt', MLP.replaceAll('aten.relu.default', 'mylib.fancy.default'));
-    const run = await cli('plan', path, ...PLAN);
+    const run = await cli('plan', '-v', path, ...PLAN);
     refused(
       run,
       2,
@@ -68,7 +68,7 @@ describe('bad input is refused with place and fix', () => {
       'mylib.fancy.default (1 node, first on line 17)',
       '--unknown replicate',
     );
-    const replicated = await cli('plan', path, ...PLAN, '--unknown', 'replicate');
+    const replicated = await cli('plan', '-v', path, ...PLAN, '--unknown', 'replicate');
     expect(replicated.code).toBe(0);
     expect(replicated.out).toMatch(/^note .*mylib\.fancy\.default .*planned replicated/m);
   });
@@ -94,6 +94,7 @@ describe('bad input is refused with place and fix', () => {
   it('a mesh larger than the dim that a pin cuts', async () => {
     const run = await cli(
       'plan',
+      '-v',
       fixture('mlp'),
       '--mesh',
       'x=16',
@@ -113,6 +114,7 @@ describe('bad input is refused with place and fix', () => {
   it('a mesh larger than the dim that --inputs cuts, and outputs that cannot be: the flag, and what would do', async () => {
     const inputs = await cli(
       'plan',
+      '-v',
       fixture('mlp'),
       '--mesh',
       'x=16',
@@ -127,23 +129,28 @@ describe('bad input is refused with place and fix', () => {
       'E_INFEASIBLE no plan exists with --inputs S(0)',
       'a dim of n rows is cut into n pieces at most',
     );
-    const outputs = await cli('plan', fixture('mlp'), ...PLAN, '--outputs', 'P(sum)');
+    const outputs = await cli('plan', '-v', fixture('mlp'), ...PLAN, '--outputs', 'P(sum)');
     refused(outputs, 3, 'E_INFEASIBLE no plan exists with --outputs P(sum)', 'drop it');
   });
 
   it('an unknown cluster, with the nearest name', async () => {
-    const run = await cli('plan', fixture('mlp'), '--mesh', 'x=8', '--cluster', 'dgx-h10');
+    const run = await cli('plan', '-v', fixture('mlp'), '--mesh', 'x=8', '--cluster', 'dgx-h10');
     refused(run, 2, 'dgx-h10', 'dgx-h100');
   });
 
   it('a mesh that cannot be read', async () => {
     for (const mesh of ['dp', 'dp=0', 'dp=2,dp=4', 'dp=two'])
-      refused(await cli('plan', fixture('mlp'), '--mesh', mesh, '--cluster', 'dgx-h100'), 2, 'dp');
+      refused(
+        await cli('plan', '-v', fixture('mlp'), '--mesh', mesh, '--cluster', 'dgx-h100'),
+        2,
+        'dp',
+      );
   });
 
   it('a mesh of more devices than there can be: the product that is too large', async () => {
     const run = await cli(
       'plan',
+      '-v',
       fixture('mlp'),
       '--mesh',
       'dp=8192,tp=8192',
@@ -161,18 +168,18 @@ describe('bad input is refused with place and fix', () => {
   it('a role or a tie that is wrong, by its flag', async () => {
     const gpt2 = [fixture('gpt2-2l'), '--mesh', 'x=2', '--cluster', 'dgx-h100'];
     refused(
-      await cli('plan', ...gpt2, '--role', 'primals_1'),
+      await cli('plan', '-v', ...gpt2, '--role', 'primals_1'),
       2,
       "--role 'primals_1' is not NAME=parameter",
       'write --role NAME=parameter',
     );
     refused(
-      await cli('plan', ...gpt2, '--role', 'nothing=parameter'),
+      await cli('plan', '-v', ...gpt2, '--role', 'nothing=parameter'),
       2,
       'E_REF --role nothing=parameter: there is no input',
     );
     refused(
-      await cli('plan', ...gpt2, '--tie', 'model.lm_head.weight=nothing'),
+      await cli('plan', '-v', ...gpt2, '--tie', 'model.lm_head.weight=nothing'),
       2,
       'E_REF --tie model.lm_head.weight=nothing: there is no input',
     );
@@ -193,6 +200,7 @@ describe('bad input is refused with place and fix', () => {
   it('pins that contradict each other: infeasible, both named, exit 3', async () => {
     const run = await cli(
       'plan',
+      '-v',
       fixture('mlp'),
       ...PLAN,
       '--pin',
@@ -204,12 +212,12 @@ describe('bad input is refused with place and fix', () => {
   });
 
   it('a pin of a node that does not exist', async () => {
-    const run = await cli('plan', fixture('mlp'), ...PLAN, '--pin', 'fc1.weigth=R');
+    const run = await cli('plan', '-v', fixture('mlp'), ...PLAN, '--pin', 'fc1.weigth=R');
     refused(run, 2, 'E_REF', 'fc1.weigth');
   });
 
   it('a memory budget that nothing fits: exit 3, what is needed and a budget that works; of states alone the smallest', async () => {
-    const run = await cli('plan', fixture('mlp'), ...PLAN, '--memory', '10KiB');
+    const run = await cli('plan', '-v', fixture('mlp'), ...PLAN, '--memory', '10KiB');
     refused(
       run,
       3,
@@ -218,9 +226,10 @@ describe('bad input is refused with place and fix', () => {
       'none needs less than 97.0 KiB, activations included',
     );
     const enough = /give --memory (\d+KiB) or more/.exec(run.err)![1];
-    expect((await cli('plan', fixture('mlp'), ...PLAN, '--memory', enough)).code).toBe(0);
+    expect((await cli('plan', '-v', fixture('mlp'), ...PLAN, '--memory', enough)).code).toBe(0);
     const states = await cli(
       'plan',
+      '-v',
       fixture('mlp'),
       ...PLAN,
       '--memory',
@@ -237,8 +246,18 @@ describe('bad input is refused with place and fix', () => {
       'give --memory 97KiB or more',
     );
     expect(
-      (await cli('plan', fixture('mlp'), ...PLAN, '--memory', '97KiB', '--activations', 'report'))
-        .code,
+      (
+        await cli(
+          'plan',
+          '-v',
+          fixture('mlp'),
+          ...PLAN,
+          '--memory',
+          '97KiB',
+          '--activations',
+          'report',
+        )
+      ).code,
     ).toBe(0);
     const bytes = Number(/\((\d+) bytes\)/.exec(states.err)?.[1]);
     // 16 bytes a parameter in float32 Adam; every parameter of the MLP can be cut 8 ways.
@@ -247,6 +266,7 @@ describe('bad input is refused with place and fix', () => {
       (
         await cli(
           'plan',
+          '-v',
           fixture('mlp'),
           ...PLAN,
           '--memory',
@@ -260,6 +280,7 @@ describe('bad input is refused with place and fix', () => {
       (
         await cli(
           'plan',
+          '-v',
           fixture('mlp'),
           ...PLAN,
           '--memory',
@@ -272,7 +293,7 @@ describe('bad input is refused with place and fix', () => {
   });
 
   it('a size without unit is refused with both readings', async () => {
-    refused(await cli('plan', fixture('mlp'), ...PLAN, '--memory', '80'), 2, '80GiB', '80GB');
+    refused(await cli('plan', '-v', fixture('mlp'), ...PLAN, '--memory', '80'), 2, '80GiB', '80GB');
   });
 
   it('a file that is missing, empty, not text, or of another format', async () => {

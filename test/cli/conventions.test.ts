@@ -93,7 +93,7 @@ describe('a slip is exit 2, says the right word, and is one JSON value with --js
   it.skipIf(process.getuid?.() === 0)(
     'a file that may not be read (skipped for root, who may)',
     async () => {
-      const run = await cli('plan', locked, ...ON);
+      const run = await cli('plan', '-v', locked, ...ON);
       expect([run.code, run.out]).toEqual([2, '']);
       expect(run.err).toContain(locked);
     },
@@ -153,11 +153,11 @@ describe('exit codes, each by a command of the documentation', () => {
 
   it('what is piped has no escape sequence and no carriage return', async () => {
     const runs = [
-      await cli('plan', MLP, ...ON),
+      await cli('plan', '-v', MLP, ...ON),
       await cli('compare', MLP, '--devices', '4', '--cluster', 'dgx-h100', '--max-dims', '1'),
       await cli('hardware', 'list'),
       await cli('recipes', 'list'),
-      await cli('plan', MLP, ...ON, '--memory', '1B'),
+      await cli('plan', '-v', MLP, ...ON, '--memory', '1B'),
     ];
     for (const { out, err } of runs) {
       expect(out + err).not.toBe('');

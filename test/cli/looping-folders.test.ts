@@ -71,7 +71,7 @@ const planOf = (folder: string): Plan => readPlan(readFileSync(join(folder, 'pla
 const SETTINGS = ['--mesh', 'd=4', '--cluster', 'dgx-h100', '--quiet'];
 
 async function plan(model: string, folder: string, ...more: string[]): Promise<Plan> {
-  const run = await cli('plan', model, ...SETTINGS, '--no-recipes', '-o', folder, ...more);
+  const run = await cli('plan', '-v', model, ...SETTINGS, '--no-recipes', '-o', folder, ...more);
   expect(run.code, run.err).toBe(0);
   return planOf(folder);
 }

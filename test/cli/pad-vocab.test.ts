@@ -65,7 +65,7 @@ describe('--pad-vocab', () => {
       '8',
       ...SIZES,
     ] as const;
-    const run = await cli('plan', model, ...flags, '--no-recipes', '-o', out);
+    const run = await cli('plan', '-v', model, ...flags, '--no-recipes', '-o', out);
     expect(run.code, run.err).toBe(0);
     expect(run.out).toContain(', of them padding: 896');
     const padding = { multiple: 8, tensor: 2, vocabulary: 50, rows: 64, parameters: 14 * 64 };

@@ -36,6 +36,7 @@ export async function planModelInto(
   }
   const run = await cli(
     'plan',
+    '-v',
     model,
     '--mesh',
     'dp=2,tp=2',

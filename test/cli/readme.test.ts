@@ -35,9 +35,9 @@ const words = (line: string): string =>
     .trim();
 
 describe('README.md', () => {
-  it('shows what `shardwright demo` prints, in its order', async () => {
+  it('shows what `shardwright demo` and `-v` print, in their order', async () => {
     const folder = join(temporaryFolder(), 'plan');
-    const { code, out } = await cli('demo', '-o', folder);
+    const { code, out } = await cli('demo', '-v', '-o', folder);
     expect(code).toBe(0);
     expect(existsSync(join(folder, 'plan.json'))).toBe(true);
     // The last lines are what goes on from the folder.
@@ -46,7 +46,7 @@ describe('README.md', () => {
       expect(out.slice(out.indexOf('\nnext'))).toContain(`shardwright ${command} `);
     const printed = out.split('\n').map(words);
     let from = 0;
-    for (const line of shown('proof      optimal')) {
+    for (const line of [...shown('proof      optimal'), ...shown('model.lm_head.weight')]) {
       const at = printed.indexOf(words(line), from);
       expect(
         at,

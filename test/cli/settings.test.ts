@@ -11,8 +11,10 @@ const ON = ['--mesh', 'x=8', '--cluster', 'dgx-h100', '--no-recipes'] as const;
 
 /** The lines of what was asked and of what is a default. */
 async function settings(...argv: readonly string[]): Promise<readonly string[]> {
-  const { out, err } = await cli('plan', ...argv);
-  const lines = out.split('\n').filter((line) => /^(asked|defaults) {2}/.test(line));
+  const { out, err } = await cli('plan', '-v', ...argv);
+  // The first screen breaks them at 80 columns; below it each is one line.
+  const details = out.slice(out.indexOf('\nmodel '));
+  const lines = details.split('\n').filter((line) => /^(asked|defaults) {2}/.test(line));
   expect(lines.length, err).toBeGreaterThan(0);
   return lines;
 }

@@ -100,7 +100,7 @@ describe('--size', () => {
   });
 
   it('refuses what the program does not admit, and says what is missing', async () => {
-    const ask = (...argv: string[]) => cli('plan', dynamic('pt2'), ...MESH, ...argv);
+    const ask = (...argv: string[]) => cli('plan', '-v', dynamic('pt2'), ...MESH, ...argv);
     const outside = await ask('--size', 's77=1000');
     expect([outside.code, outside.err]).toEqual([
       2,
@@ -113,7 +113,7 @@ describe('--size', () => {
     ]);
     const text = await ask('--size', 's77=many');
     expect([text.code, text.err]).toEqual([2, expect.stringContaining('not a whole number')]);
-    const missing = await cli('plan', dynamic('readable.txt'), ...MESH);
+    const missing = await cli('plan', '-v', dynamic('readable.txt'), ...MESH);
     expect([missing.code, missing.err]).toEqual([2, expect.stringContaining('--size NAME=VALUE')]);
   });
 });
@@ -172,7 +172,7 @@ describe("dim('batch') planned for a stated range", () => {
       // best at both ends.
       expect(Math.max(...ends.map((end) => end.regret ?? 0))).toBeGreaterThan(0.2);
     }
-    const text = await cli('plan', model, ...MESH, '--range');
+    const text = await cli('plan', '-v', model, ...MESH, '--range');
     expect(text.out).toMatch(/batch = 65536 .* to save/);
   });
 
@@ -204,7 +204,9 @@ describe("dim('batch') planned for a stated range", () => {
 
   it('the plan folder keeps the sizes that were planned', async () => {
     const folder = join(root, 'plan');
-    expect((await cli('plan', model, ...MESH, '--size', 'batch=64', '-o', folder)).code).toBe(0);
+    expect((await cli('plan', '-v', model, ...MESH, '--size', 'batch=64', '-o', folder)).code).toBe(
+      0,
+    );
     expect(readFileSync(join(folder, 'graph.swg'), 'utf8')).toContain(
       'in %x: f32[64, 4096] input "x"',
     );

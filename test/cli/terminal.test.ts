@@ -100,7 +100,18 @@ describe('control characters are shown, not obeyed', () => {
   it('tables and CSV keep their line ends', async () => {
     expect((await cli('hardware', 'list')).out.split('\n').length).toBeGreaterThan(10);
     const out = join(folder, 'plan');
-    await cli('plan', MLP, '--mesh', 'dp=4', '--cluster', 'dgx-h100', '--no-recipes', '-o', out);
+    await cli(
+      'plan',
+      '-v',
+      MLP,
+      '--mesh',
+      'dp=4',
+      '--cluster',
+      'dgx-h100',
+      '--no-recipes',
+      '-o',
+      out,
+    );
     expect((await cli('report', out, '--format', 'csv')).out).toMatch(/^kind,name.*\r\n/);
   });
 });

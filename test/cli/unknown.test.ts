@@ -44,7 +44,17 @@ describe('--unknown replicate', () => {
 
   it('plans, and the plan is verified, simulated, reported and audited', async () => {
     const out = join(folder, 'plan');
-    const planned = await cli('plan', model, ...MESH, ...flag, '--pin', 'mm=S(0)S(1)', '-o', out);
+    const planned = await cli(
+      'plan',
+      '-v',
+      model,
+      ...MESH,
+      ...flag,
+      '--pin',
+      'mm=S(0)S(1)',
+      '-o',
+      out,
+    );
     expect(planned.code, planned.err).toBe(0);
     for (const given of [
       [out],
@@ -100,7 +110,7 @@ describe('--unknown replicate', () => {
         return (half,)
 `,
     );
-    const run = await cli('plan', only, ...MESH, ...flag);
+    const run = await cli('plan', '-v', only, ...MESH, ...flag);
     expect(run.code).toBe(2);
     expect(run.err).toContain(
       'E_UNKNOWN_OP no operator of only has rules, so there is nothing to plan',
@@ -120,7 +130,7 @@ describe('--unknown replicate', () => {
       );
       const text = file(`region-${name}`, gunzipSync(readFileSync(fixture)).toString());
       for (const more of [[], flag]) {
-        const run = await cli('plan', text, '--mesh', 'p=2,q=4', ...ON, ...more);
+        const run = await cli('plan', '-v', text, '--mesh', 'p=2,q=4', ...ON, ...more);
         expect(run.code).toBe(2);
         expect(run.err).toContain('is a manual region (shard_map), which is not planned');
       }
@@ -129,7 +139,7 @@ describe('--unknown replicate', () => {
 });
 
 it('the error of an unknown operator shows a rules file that does, as it stands', async () => {
-  const refused = await cli('plan', model, ...MESH);
+  const refused = await cli('plan', '-v', model, ...MESH);
   expect(refused.code).toBe(2);
   const [, text] = /rules\.json with this in it[^{]*(\{.*\})/.exec(refused.err) ?? [];
   const rules = file('rules.json', text ?? '');
@@ -143,7 +153,7 @@ it('the error of an unknown operator shows a rules file that does, as it stands'
   expect(plan.nodes.find((n) => n.name === 'odd')?.outputs).toEqual(['RR']);
   // A rule that is added takes effect.
   file('rules.json', (text ?? '').replace('"R -> R"', '"S(0) -> S(0)"'));
-  const cut = await cli('plan', model, ...MESH, '--ops', rules, '--pin', 'half=S(0)R');
+  const cut = await cli('plan', '-v', model, ...MESH, '--ops', rules, '--pin', 'half=S(0)R');
   expect(cut.code, cut.err).toBe(0);
 });
 
@@ -205,12 +215,12 @@ describe('a program that takes no time', () => {
   const compared = join(folder, 'views.json');
 
   it('has no figure that is no number', async () => {
-    const plan = await cli('plan', views, ...MESH, '--overlap', '-o', out);
+    const plan = await cli('plan', '-v', views, ...MESH, '--overlap', '-o', out);
     expect(plan.out).toContain('+0 %');
     writeFileSync(compared, (await cli('compare', views, '--devices', '4', ...ON, '--json')).out);
     const runs = [
       plan,
-      await cli('plan', views, ...MESH, '--frontier', '3'),
+      await cli('plan', '-v', views, ...MESH, '--frontier', '3'),
       await cli('compare', views, '--devices', '4', ...ON),
       await cli('audit', views, '--plan', out, '--quiet'),
       await cli('simulate', out),

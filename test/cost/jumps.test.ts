@@ -85,6 +85,7 @@ describe('cost-memory 3.1: jumps of more than 15 % at powers of two are reported
     const notes = async (cost: string): Promise<string> => {
       const { out } = await cli(
         'plan',
+        '-v',
         fixture('mlp'),
         '--mesh',
         'dp=8,tp=8',

@@ -143,7 +143,7 @@ it('_S(0, 2)S(0) of rows that do not divide is what fully_shard holds', async ()
   writeFileSync(join(at, 'uneven.fx.txt'), UNEVEN);
   const mesh = ['--mesh', `dp=${dp},tp=${tp}`, '--cluster', 'dgx-h100', '--no-recipes'];
   const pin = ['--pin', `p_w=_S(0, ${tp})S(0)`];
-  const plan = await cli('plan', join(at, 'uneven.fx.txt'), ...mesh, ...pin, '-o', at);
+  const plan = await cli('plan', '-v', join(at, 'uneven.fx.txt'), ...mesh, ...pin, '-o', at);
   expect(plan.code, plan.err).toBe(0);
   const written = await cli('export', at, '--target', 'torch', '--check', '-o', at);
   expect(written.code, written.err).toBe(0);

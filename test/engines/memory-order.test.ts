@@ -170,7 +170,7 @@ test('gradients of a Llama whose heads do not divide are those of one process', 
   const values = ['transpose_3=S(3)', 'add_1=S(3)', 'add_2=S(3)', 'getitem=R'];
   const pins = [...weights, ...values].flatMap((pin) => ['--pin', pin]);
   const options = ['--training', '--no-recipes', '--mesh', 'tp=2', '--cluster', 'dgx-h100'];
-  const plan = await cli('plan', join(at, 'config.json'), ...options, ...pins, '-o', at);
+  const plan = await cli('plan', '-v', join(at, 'config.json'), ...options, ...pins, '-o', at);
   expect(plan.code, plan.err).toBe(0);
   const written = await cli('export', at, '--target', 'torch', '--check', '-o', at);
   expect(written.code, written.err).toBe(0);
@@ -195,7 +195,7 @@ test('a step of LoRA on a Llama with all weights cut over all devices is that of
   const weights = captured.stdout.trim().split('\n');
   const pins = weights.flatMap((name) => ['--pin', `${name}=S(0)S(0)`]);
   const options = ['--no-recipes', '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100'];
-  const plan = await cli('plan', graph, ...options, ...pins, '-o', at);
+  const plan = await cli('plan', '-v', graph, ...options, ...pins, '-o', at);
   expect(plan.code, plan.err).toBe(0);
   const written = await cli('export', at, '--target', 'torch', '--check', '-o', at);
   expect(written.code, written.err).toBe(0);

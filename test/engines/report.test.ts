@@ -189,6 +189,7 @@ describe.skipIf(browser === undefined)(
       const staged = join(root, 'staged');
       const plan = await cli(
         'plan',
+        '-v',
         config,
         '--mesh',
         'tp=2',

@@ -51,7 +51,7 @@ test.each([
     writeFileSync(file, program(heads, keyHeads));
     const pins = ['few', 'out', 'dx'].flatMap((name) => ['--pin', `${name}=S(1)`]);
     const options = ['--no-recipes', '--mesh', `tp=${processes}`, '--cluster', 'dgx-h100'];
-    const plan = await cli('plan', file, ...options, ...pins, '-o', at);
+    const plan = await cli('plan', '-v', file, ...options, ...pins, '-o', at);
     expect(plan.code, plan.err).toBe(0);
     const written = await cli('export', at, '--target', 'torch', '--check', '-o', at);
     expect(written.code, written.err).toBe(0);

@@ -49,7 +49,16 @@ test.each([
     const options = ['--training', '--no-recipes', '--mesh', mesh, '--cluster', 'dgx-h100'];
     const model = join(folder, 'config.json');
     const pin = `transformer.wte.weight=${spec}`;
-    const plan = await cli('plan', model, ...options, '--pin', pin, '-o', join(folder, 'plan'));
+    const plan = await cli(
+      'plan',
+      '-v',
+      model,
+      ...options,
+      '--pin',
+      pin,
+      '-o',
+      join(folder, 'plan'),
+    );
     expect(plan.code, plan.err).toBe(0);
     const made = ['--target', 'torch', '--check', '--order', 'simulated', '-o', folder];
     const written = await cli('export', join(folder, 'plan'), ...made);

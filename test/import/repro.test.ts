@@ -101,6 +101,7 @@ describe('Inductor repro files', () => {
     const file = join(import.meta.dirname, '..', 'fixtures', 'torch', 'repro', 'sharded.py.gz');
     const run = await cli(
       'plan',
+      '-v',
       file,
       '--mesh',
       'x=8',

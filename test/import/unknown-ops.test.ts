@@ -46,7 +46,7 @@ describe('three unknown operators in a large graph', () => {
       nodes: 579,
       unknownOps: ['foo.one.default', 'foo.three.default', 'foo.two.default'],
     });
-    const run = await cli('plan', file, '--mesh', 'x=8', '--cluster', 'dgx-h100');
+    const run = await cli('plan', '-v', file, '--mesh', 'x=8', '--cluster', 'dgx-h100');
     expect(run.code).toBe(2);
     for (const part of [
       'E_UNKNOWN_OP',

@@ -25,6 +25,14 @@ it('the second opinion, which the clock may cut short, is said and is no part of
 });
 
 it('the command prints it under the proof', async () => {
-  const { out } = await cli('plan', fixture('mlp'), '--mesh', 'dp=2', '--cluster', 'dgx-h100');
+  const { out } = await cli(
+    'plan',
+    '-v',
+    fixture('mlp'),
+    '--mesh',
+    'dp=2',
+    '--cluster',
+    'dgx-h100',
+  );
   expect(out).toMatch(/proof +optimal .*\n +javascript-lp-solver agrees: \d+\n/);
 });

@@ -33,7 +33,7 @@ beforeAll(async () => {
     JSON.stringify({ base: 'dgx-h100', id: HOSTILE_LINE, name: HOSTILE_LINE }),
   );
   folder = join(root, 'plan');
-  const run = await cli('plan', model, '--mesh', 'dp=2', '--cluster', cluster, '-o', folder);
+  const run = await cli('plan', '-v', model, '--mesh', 'dp=2', '--cluster', cluster, '-o', folder);
   expect(run.code, run.err).toBe(0);
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -94,7 +94,7 @@ describe('names that try to end an element, a cell, a line or a word', () => {
       await cli('inspect', join(folder, 'graph.swg')),
       await cli('diff', folder, folder),
       await cli('check-plan', folder),
-      await cli('plan', join(root, FILE), '--mesh', 'dp=2', '--cluster', 'dgx-h100'),
+      await cli('plan', '-v', join(root, FILE), '--mesh', 'dp=2', '--cluster', 'dgx-h100'),
     ];
     for (const { code, out, err } of runs) {
       expect(code, err).toBe(0);

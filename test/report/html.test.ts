@@ -191,6 +191,7 @@ describe('one folder', () => {
     const again = join(root, 'again');
     const run = await cli(
       'plan',
+      '-v',
       join(folder, 'graph.swg'),
       ...words.slice(3),
       '--no-recipes',

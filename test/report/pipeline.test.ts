@@ -47,6 +47,7 @@ async function planInto(name: string, ...flags: string[]): Promise<string> {
   const out = join(root, name);
   const run = await cli(
     'plan',
+    '-v',
     config,
     '--cluster',
     'dgx-h100',

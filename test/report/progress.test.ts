@@ -49,6 +49,7 @@ async function planInto(name: string, ...flags: string[]): Promise<string> {
   const out = join(root, name);
   const run = await cli(
     'plan',
+    '-v',
     fixture('mlp-loss'),
     '--mesh',
     'dp=2,tp=2',

@@ -31,6 +31,7 @@ beforeAll(async () => {
     const folder = join(root, model);
     const plan = await cli(
       'plan',
+      '-v',
       fixture(model),
       '--mesh',
       mesh,

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
+import { itemAt } from '../../src/item-at.ts';
 import { decode, stateMemory } from '../../src/plan/choice/decode.ts';
 import { randomChoice } from '../../src/plan/choice/random-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
@@ -92,6 +93,18 @@ describe('the least seconds of a step', () => {
       const recipe = best.simulatedSeconds < base.simulatedSeconds * (1 - 0.005) ? best : base;
       expect(step.baseSimulatedSeconds).toBe(base.simulatedSeconds);
       expect(step.simulatedSeconds).toBe(recipe.simulatedSeconds);
+      // Each known plan has its own step or less than it, and the fastest its own.
+      const ofKnown = new Map(
+        known.map((r) => [
+          r.name,
+          itemAt(new CandidatePool(result.prepared, {}, r.choice).candidates, 0).simulatedSeconds,
+        ]),
+      );
+      for (const { name: recipe, stepSeconds, isAtLeast } of step.known)
+        if (isAtLeast) expect(stepSeconds).toBeLessThanOrEqual(ofKnown.get(recipe) ?? 0);
+        else expect(stepSeconds).toBe(ofKnown.get(recipe));
+      const fastest = Math.min(...ofKnown.values());
+      expect(step.known.find((r) => r.stepSeconds === fastest)?.isAtLeast).toBe(false);
       // The bound is below every plan that was simulated.
       expect(step.boundSeconds).toBeGreaterThan(0);
       for (const { simulatedSeconds } of all.candidates)

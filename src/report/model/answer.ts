@@ -30,6 +30,8 @@ interface AnswerInput {
   readonly tokens: number | null;
   /** Stages of a plan that has some: the plan is then that of one microbatch. */
   readonly pipeline: Pipeline | null;
+  /** How data and weights are laid out, a sentence each; null where that cannot be told. */
+  readonly placementWords: readonly string[] | null;
 }
 
 /** The answer, a line for each question, the same in every format. */
@@ -39,6 +41,7 @@ export function answerOf(
   const { pipeline } = input;
   if (pipeline !== null) return pipelineAnswer(input, pipeline);
   return [
+    ...whatToDo(input),
     { label: 'Step time', text: stepLine(input) },
     { label: 'Range', text: planBandText(input.plan) },
     { label: 'Memory', text: memoryAnswer(input.plan) },
@@ -49,6 +52,10 @@ export function answerOf(
   ];
 }
 
+function whatToDo({ placementWords }: AnswerInput): ReturnType<typeof answerOf> {
+  return placementWords === null ? [] : [{ label: 'What to do', text: placementWords.join('; ') }];
+}
+
 /** The lines of a plan with stages. */
 function pipelineAnswer(input: AnswerInput, pipeline: Pipeline): ReturnType<typeof answerOf> {
   const { plan } = input;
@@ -56,6 +63,7 @@ function pipelineAnswer(input: AnswerInput, pipeline: Pipeline): ReturnType<type
   const inner = meshSize(plan.mesh);
   const where = hosts === 1 ? 'inside a host' : `across ${hosts} hosts`;
   return [
+    ...whatToDo(input),
     { label: 'Memory', text: fullestStageLine(pipeline) },
     { label: 'Step time', text: pipelineTimeLine(input, pipeline) },
     { label: 'Range', text: stagesBandText(plan, pipeline.seconds) },

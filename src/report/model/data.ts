@@ -40,6 +40,8 @@ import {
  * folder, and `missing` says so.
  */
 interface PlanFindings {
+  /** What to do, a sentence each: how data and weights are laid out. */
+  readonly placementWords: readonly string[] | null;
   readonly roofline: Roofline | null;
   readonly streams: Streams | null;
   readonly memory: MemoryCurve | null;
@@ -144,6 +146,7 @@ export function reportOf({ plan, cluster, graph, analysis, version }: ReportInpu
       roofline: analysis.roofline,
       tokens,
       pipeline: analysis.pipeline,
+      placementWords: analysis.placementWords,
     }),
     plan: { ...plan, proof: { ...plan.proof, solveSeconds: null } },
     parameters: parametersOf(plan, graph),
@@ -163,6 +166,7 @@ export function reportOf({ plan, cluster, graph, analysis, version }: ReportInpu
     graph: analysis.graph,
     explain: analysis.explain,
     pipeline: analysis.pipeline,
+    placementWords: analysis.placementWords,
     solverTrace:
       analysis.solverTrace === null
         ? null

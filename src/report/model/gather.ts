@@ -21,6 +21,7 @@ import { pipelineAgain } from '../analysis/pipeline.ts';
 import { solverTraceOf } from '../analysis/solver-trace.ts';
 import { streamsOf } from '../analysis/streams.ts';
 import type { Analysis } from './data.ts';
+import { placementWords } from './placement-words.ts';
 
 /** The parts of a report that are computed again. */
 export interface GatherOptions {
@@ -43,6 +44,7 @@ export interface GatherOptions {
 }
 
 const NOTHING: Omit<Analysis, 'missing'> = {
+  placementWords: null,
   roofline: null,
   streams: null,
   memory: null,
@@ -141,6 +143,9 @@ async function analyseOpened(
   const solved = await whatIf(opened, program, operators, priced, options, parts);
   noteUnsolved(solved, options, parts);
   return {
+    placementWords: await parts.attempt('What to do in words', () =>
+      placementWords({ plan, model: prepared.model, choice: opened.choice }),
+    ),
     roofline: await parts.attempt('Roofline', () => rooflineOf(prepared, plan)),
     streams: await parts.attempt('Timeline', () =>
       streamsOf(program, prepared.model, plan, operators),

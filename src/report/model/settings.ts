@@ -22,11 +22,15 @@ interface SettingsInput {
   readonly gapGiven: boolean;
 }
 
-/**
- * The settings of a plan as one line of what was asked (left out where nothing was) and one of what
- * is a default.
- */
+/** The settings of a plan as one line of what was asked and one of what is a default. */
 export function settingLines(input: SettingsInput): string[] {
+  return settingRows(input).map(({ label, words }) => `${label.padEnd(11)}${words.join('; ')}`);
+}
+
+/** What was asked and what is a default; a row that has nothing to say is left out. */
+export function settingRows(
+  input: SettingsInput,
+): { readonly label: 'asked' | 'defaults'; readonly words: readonly string[] }[] {
   const { request, budgetBytes, gap, gapGiven } = input;
   const asked: string[] = [];
   const defaults: string[] = [];
@@ -51,9 +55,11 @@ export function settingLines(input: SettingsInput): string[] {
   put(request.solver !== DEFAULT_REQUEST.solver, `solver ${request.solver}`);
   if (request.timeLimitSeconds !== undefined)
     asked.push(`time limit ${secondsText(request.timeLimitSeconds)}`);
-  const line = (label: string, words: readonly string[]): string[] =>
-    words.length === 0 ? [] : [`${label.padEnd(11)}${words.join('; ')}`];
-  return [...line('asked', asked), ...line('defaults', defaults)];
+  const rows = [
+    { label: 'asked', words: asked },
+    { label: 'defaults', words: defaults },
+  ] as const;
+  return rows.filter(({ words }) => words.length > 0);
 }
 
 /** The budget, what of a device is held back, and what it limits. */

@@ -1,18 +1,15 @@
 /** The step with communication beside compute, in words. */
 import type { Plan } from '../../plan/record/types.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
-import type { Answered } from '../../recipes/answer.ts';
 import type { OverlappedStep } from '../../simulate/overlap/known-plan.ts';
 import type { OverlapPlan } from '../../simulate/overlap/plan.ts';
 import { countedText, excessOver, percentText, secondsText, shareOf } from '../../units.ts';
 import { planBandText } from '../model/certainty.ts';
+import type { FoundStep } from '../model/known-steps.ts';
 
 const HELD =
   '\n           every plan simulated keeps the peak of memory within the budget; the bound holds ' +
   'whatever the peak is';
-
-/** How the step of a plan was found: by a trainer's software, or by playing the program. */
-export type FoundStep = Pick<Answered, 'fastest' | 'step'>;
 
 /** The lines of the step, for the first screen. */
 export function stepLines(plan: Plan, { fastest, step }: FoundStep = {}): string[] {

@@ -17,10 +17,11 @@ import {
   tableText,
 } from '../../units.ts';
 import { planFitText } from '../model/certainty.ts';
+import { type FoundStep, knownSteps } from '../model/known-steps.ts';
 import { gradientText } from '../model/memory-parts.ts';
 import { parameterElements, parameterTable } from '../model/parameters.ts';
 import { settingLines } from '../model/settings.ts';
-import { type FoundStep, stepLines } from './overlap.ts';
+import { stepLines } from './overlap.ts';
 
 /**
  * The first screen of a plan: what was read and asked, the answer, its proof, and the recipes.
@@ -201,21 +202,25 @@ export function recipeTable(
   plan: Plan,
   found: FoundStep = {},
 ): string {
-  const steps = new Map(found.fastest?.recipes.map(({ name, step }) => [name, step]));
-  const isOfSteps = plan.step !== undefined && found.fastest !== undefined;
+  const steps = plan.step === undefined ? undefined : knownSteps(found);
+  const own = plan.step?.stepSeconds ?? 0;
+  const peaks = new Map(found.fastest?.recipes.map(({ name, step }) => [name, step.peakBytes]));
   const rows = recipes.map((r) => {
     if (r.status === 'refused') return [r.name, '-', '', r.reason];
-    const step = steps.get(r.name);
     const over = r.peakBytes > plan.memory.budgetBytes ? ', does not fit' : '';
-    const peak = `${bytesText(step?.peakBytes ?? r.peakBytes)} per device${over}`;
-    if (isOfSteps && step === undefined) return [r.name, '-', '', peak];
-    const [seconds, own] = isOfSteps
-      ? [step?.stepSeconds ?? 0, plan.step?.stepSeconds ?? 0]
-      : [r.seconds, plan.objective.seconds];
-    return [r.name, secondsText(seconds), moreText(excessOver(own, seconds)), peak];
+    const peak = `${bytesText(peaks.get(r.name) ?? r.peakBytes)} per device${over}`;
+    if (steps === undefined) {
+      const more = moreText(excessOver(plan.objective.seconds, r.seconds));
+      return [r.name, secondsText(r.seconds), more, peak];
+    }
+    const step = steps.find(({ name }) => name === r.name);
+    if (step === undefined) return [r.name, '-', '', peak];
+    const least = step.isAtLeast ? '>= ' : '';
+    const more = moreText(excessOver(own, step.stepSeconds));
+    return [r.name, `${least}${secondsText(step.stepSeconds)}`, `${least}${more}`, peak];
   });
   return tableText(
-    [['recipe', isOfSteps ? 'step time' : 'serial', 'vs. plan', ''], ...rows],
+    [['recipe', steps === undefined ? 'serial' : 'step time', 'vs. plan', ''], ...rows],
     [1, 2],
   );
 }

@@ -66,6 +66,18 @@ export class CandidatePool {
     this.candidates.push(this.simulated(choice));
   }
 
+  /** Simulates a choice whether or not it may be the fastest; undefined where it does not fit. */
+  look(choice: Int32Array): OverlapCandidate | undefined {
+    const key = choice.join();
+    const known = this.candidates.find((candidate) => candidate.choice.join() === key);
+    if (known !== undefined) return known;
+    this.seen.add(key);
+    if (!this.fits(choice)) return undefined;
+    const candidate = this.simulated(choice);
+    this.candidates.push(candidate);
+    return candidate;
+  }
+
   /**
    * Tells whether a choice from elsewhere is one of this problem: a recipe knows nothing of pins.
    */

@@ -18,6 +18,16 @@ interface KnownChoice {
   readonly choice: Int32Array;
 }
 
+/** The simulated step of a known plan. */
+export interface KnownStep {
+  readonly name: string;
+  readonly stepSeconds: number;
+  /** True if it takes no less; the fastest known plan is simulated, slower ones need not be. */
+  readonly isAtLeast: boolean;
+  /** False where a pin of the request forbids it. */
+  readonly isAdmitted: boolean;
+}
+
 /** The overlapped step of a plan. */
 export interface OverlappedStep {
   /** The plan to take. */
@@ -36,6 +46,8 @@ export interface OverlappedStep {
    */
   readonly boundSeconds: number | null;
   readonly gap: number | null;
+  /** Of every known plan that fits. */
+  readonly known: readonly KnownStep[];
 }
 
 /**
@@ -66,29 +78,34 @@ export async function overlappedStep(
   const stopped = (): boolean => deadline.isOver;
   const pool = new CandidatePool(prepared, { stopped }, choice, { ...plan, ...plan.objective });
   const [base] = pool.candidates;
-  if (stopped()) return { result, ...stepOf(base, base, 0) };
+  if (stopped()) return { result, known: [], ...stepOf(base, base, 0) };
   const enoughSeconds = base.simulatedSeconds * (1 - WORTH);
   const { work, path } = stepWorkFor(
     prepared.model,
     { launchSeconds: LAUNCH_SECONDS, bucketBytes: DEFAULT_BUCKET_BYTES },
     choice,
   );
-  const admitted = known.filter((other) => pool.admits(other.choice));
   const paths = [{ choice, path }];
-  for (const other of admitted) {
+  const bounded: BoundedChoice[] = [];
+  for (const other of known) {
     if (stopped()) break;
+    if (other.choice.length !== choice.length) continue;
     const its = longestPath(work, other.choice);
+    const isAdmitted = pool.admits(other.choice);
+    bounded.push({ ...other, atLeastSeconds: its.seconds, isAdmitted });
+    if (!isAdmitted) continue;
     paths.push({ choice: other.choice, path: its });
     if (its.seconds < enoughSeconds) pool.add(other.choice, its.seconds);
   }
   const { best } = pool;
+  const steps = knownSteps(pool, bounded, stopped);
   const { sizes } = prepared.model.space.mesh;
   const isBounded = sizes.filter((n) => n > 1).length <= BOUND_DIMS && !deadline.isOver;
   const boundSeconds = isBounded
     ? await inTime(() => boundOverlap(prepared, work, paths, deadline))
     : 0;
   const taken = best.simulatedSeconds < enoughSeconds ? best : base;
-  const step = stepOf(taken, base, boundSeconds);
+  const step = { ...stepOf(taken, base, boundSeconds), known: steps };
   if (taken === base) return { result, ...step };
   const name = known.find((other) => other.choice === taken.choice)?.name ?? '';
   const word =
@@ -102,19 +119,63 @@ export async function overlappedStep(
   };
 }
 
+interface BoundedChoice extends KnownChoice {
+  /** What its step takes at least. */
+  readonly atLeastSeconds: number;
+  readonly isAdmitted: boolean;
+}
+
+/**
+ * The steps of the known plans that fit, in their order. Simulated are as many as it takes for the
+ * fastest of them to be known; the others have their lower bounds.
+ */
+function knownSteps(
+  pool: CandidatePool,
+  known: readonly BoundedChoice[],
+  stopped: () => boolean,
+): KnownStep[] {
+  const simulated = new Map<string, number | undefined>();
+  const least = [Infinity, Infinity];
+  for (const { name, choice, atLeastSeconds, isAdmitted } of [...known].sort(
+    (a, b) => a.atLeastSeconds - b.atLeastSeconds,
+  )) {
+    if (stopped()) break;
+    // The fastest of those that are admitted and of those that are not.
+    const fastest = least[Number(isAdmitted)];
+    if (atLeastSeconds >= fastest) continue;
+    const seconds = pool.look(choice)?.simulatedSeconds;
+    simulated.set(name, seconds);
+    least[Number(isAdmitted)] = Math.min(fastest, seconds ?? Infinity);
+  }
+  return known.flatMap(({ name, atLeastSeconds, isAdmitted }): KnownStep[] => {
+    if (!simulated.has(name))
+      return [{ name, stepSeconds: atLeastSeconds, isAtLeast: true, isAdmitted }];
+    const seconds = simulated.get(name);
+    return seconds === undefined
+      ? []
+      : [{ name, stepSeconds: seconds, isAtLeast: false, isAdmitted }];
+  });
+}
+
+/** Relative; what rounding leaves is none. */
+function gapOf(boundSeconds: number, seconds: number): number {
+  const gap = 1 - boundSeconds / seconds;
+  return gap < 1e-12 ? 0 : gap;
+}
+
 /** @param boundSeconds 0 where there is none */
 function stepOf(
   taken: OverlapCandidate,
   base: OverlapCandidate,
   boundSeconds: number,
-): Omit<OverlappedStep, 'result' | 'name'> {
+): Omit<OverlappedStep, 'result' | 'name' | 'known'> {
   return {
     simulatedSeconds: taken.simulatedSeconds,
     baseSimulatedSeconds: base.simulatedSeconds,
     serialSeconds: taken.serialSeconds,
     baseSerialSeconds: base.serialSeconds,
     boundSeconds: boundSeconds > 0 ? boundSeconds : null,
-    gap: boundSeconds > 0 ? Math.max(0, 1 - boundSeconds / taken.simulatedSeconds) : null,
+    gap: boundSeconds > 0 ? gapOf(boundSeconds, taken.simulatedSeconds) : null,
   };
 }
 

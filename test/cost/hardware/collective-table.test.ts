@@ -185,6 +185,7 @@ describe('cost-memory 6: tables of collectives are importable', () => {
     const plan = (...more: string[]) =>
       cli(
         'plan',
+        '-v',
         fixture('mlp'),
         '--mesh',
         'dp=2,tp=8',

@@ -111,7 +111,7 @@ describe('what XLA made of the programs', () => {
     const text = await cli('inspect', file);
     expect(text.out).toContain('collectives   2 all-reduce');
     expect(text.out).toContain('{0,4}{1,5}{2,6}{3,7}');
-    const planned = await cli('plan', file, '--mesh', 'x=8', '--cluster', 'dgx-h100');
+    const planned = await cli('plan', '-v', file, '--mesh', 'x=8', '--cluster', 'dgx-h100');
     expect([planned.code, planned.err]).toEqual([
       2,
       expect.stringContaining('it is no graph to plan'),

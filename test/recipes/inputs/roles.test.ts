@@ -168,6 +168,7 @@ describe('recipes by the roles of inputs', () => {
   it('a graph network whose weights are called w1 and w2 is offered neither, and says how', async () => {
     const { out } = await cli(
       'plan',
+      '-v',
       fixture('gcn'),
       '--mesh',
       'dp=4',
@@ -181,6 +182,7 @@ describe('recipes by the roles of inputs', () => {
     expect(out).toMatch(/Megatron \(dp\) +- +no weight has a name that tells its Megatron role/);
     const stated = await cli(
       'plan',
+      '-v',
       fixture('gcn'),
       '--mesh',
       'dp=4',
@@ -228,7 +230,7 @@ describe('recipes by the roles of inputs', () => {
 
   it('wrong flags are one line', async () => {
     const plan = (...more: string[]) =>
-      cli('plan', fixture('gcn'), '--mesh', 'dp=4', '--cluster', 'dgx-h100', ...more);
+      cli('plan', '-v', fixture('gcn'), '--mesh', 'dp=4', '--cluster', 'dgx-h100', ...more);
     expect((await plan('--batch-dim', 'x')).err).toContain("--batch-dim 'x' is not NAME=D");
     expect((await plan('--batch-dim', 'x=0')).err).toContain(
       "--batch-dim x=0: the graph has no input 'x'",

@@ -30,6 +30,7 @@ import {
   QUIET,
   TIME_LIMIT,
   UNKNOWN_OPERATORS,
+  VERBOSE,
 } from '../../input/flags/shared-flags.ts';
 
 /** Flags of what plans a model, without the mesh and the cluster. */
@@ -107,6 +108,7 @@ export const PLAN_COMMAND = {
   ),
   recipes: off('--no-recipes', 'leave out the comparison with the recipes'),
   program: PROGRAM,
+  ...VERBOSE,
   ...EXPLAIN_SOLVER,
   cache: value(
     '--cache <dir>',
@@ -328,5 +330,5 @@ export const TUNE_COMMAND = {
 };
 export type TuneOptions = Given<typeof TUNE_COMMAND>;
 
-export const DEMO_COMMAND = { program: PROGRAM, output: PLAN_FOLDER, ...JSON_FLAG };
+export const DEMO_COMMAND = { program: PROGRAM, ...VERBOSE, output: PLAN_FOLDER, ...JSON_FLAG };
 export type DemoOptions = Given<typeof DEMO_COMMAND>;

@@ -16,6 +16,7 @@ import type { Graph } from '../../../graph/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import { sha256 } from '../../../platform/platform.ts';
+import { tableText } from '../../../units.ts';
 import { VERSION } from '../../../version.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { tryFolder, writeFolder } from '../../output/write-file.ts';
@@ -37,9 +38,21 @@ interface Answer {
 /** Largest answer that is read, unpacked: Node holds no longer string. */
 const MOST_BYTES = 2 ** 29 - 64;
 
-/** Last line of what `plan -o` prints. */
+/** Last lines of what `plan -o` prints: what was written, and what goes on from there. */
 export function wroteText(folder: string, names: readonly string[]): string {
-  return `wrote ${folder}/${names.join(', ')}\n`;
+  const commands: readonly (readonly [command: string, what: string])[] = [
+    [`verify ${folder}`, 'run it with numbers on virtual devices'],
+    [`export ${folder} --target torch --check -o program`, 'a PyTorch program and its check'],
+    [`report ${folder} -o report.html`, 'a page with all figures'],
+  ];
+  return `wrote ${folder}/${names.join(', ')}\n\n${nextText(commands)}\n`;
+}
+
+/** Commands that go on, with what each gives. */
+export function nextText(commands: readonly (readonly [command: string, what: string])[]): string {
+  return tableText(
+    commands.map(([command, what], i) => [i === 0 ? 'next' : '', `shardwright ${command}`, what]),
+  );
 }
 
 /** One question and its place in the folder. */

@@ -129,5 +129,5 @@ export function triedText(tried: readonly TriedMesh[]): string {
     .slice(0, SHOWN)
     .map(({ mesh, seconds }, i) => `${mesh} ${secondsText(seconds)}${i === 0 ? ' (taken)' : ''}`);
   const more = tried.length > SHOWN ? `, and ${tried.length - SHOWN} more` : '';
-  return `tried      ${shown.join('; ')}${more} (--mesh names one)`;
+  return `${shown.join('; ')}${more} (--mesh names one)`;
 }

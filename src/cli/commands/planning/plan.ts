@@ -26,7 +26,9 @@ import {
 import { SolverLog } from '../../../report/analysis/incumbents.ts';
 import { annotatedProgram } from '../../../report/analysis/program.ts';
 import { planAnswer } from '../../../report/model/certainty.ts';
+import { firstScreen } from '../../../report/model/first-screen.ts';
 import { meshWarnings } from '../../../report/model/mesh-warnings.ts';
+import { screenText } from '../../../report/text/first-screen.ts';
 import { infeasibleText } from '../../../report/text/infeasible.ts';
 import { overlapText } from '../../../report/text/overlap.ts';
 import { endsText } from '../../../report/text/size-range.ts';
@@ -34,7 +36,7 @@ import { SolverSteps, solverStepsText } from '../../../report/text/solver-steps.
 import { planSummary } from '../../../report/text/summary.ts';
 import type { Problem, Progress } from '../../../solver/types.ts';
 import type { PlanPipeline } from '../../../sweep/pipeline/plan.ts';
-import { percentText, secondsText } from '../../../units.ts';
+import { countedText, percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { loadModel } from '../../input/load.ts';
 import type { BuildOptions } from '../../input/load-config.ts';
@@ -188,7 +190,7 @@ export interface PlanTask {
   readonly request: PlanRequest;
   readonly options: Pick<
     PlanOptions,
-    'recipes' | 'program' | 'output' | 'emitIlp' | 'json' | 'quiet' | 'explainSolver'
+    'recipes' | 'program' | 'verbose' | 'output' | 'emitIlp' | 'json' | 'quiet' | 'explainSolver'
   >;
   readonly io: CliIo;
   readonly deadline: Deadline;
@@ -278,7 +280,19 @@ async function atRangeEnds(
 function printPlan(
   { request, options, io, stages, step: asked, tried }: PlanTask,
   prepared: Prepared,
-  { plan, serial, recipes, step, fastest, overlap, ends, pipeline, steps }: Found,
+  {
+    plan,
+    prepared: own,
+    choice,
+    serial,
+    recipes,
+    step,
+    fastest,
+    overlap,
+    ends,
+    pipeline,
+    steps,
+  }: Found,
   deadline: Deadline,
 ): void {
   const { graph, cluster } = serial.prepared.model;
@@ -296,21 +310,52 @@ function printPlan(
     return;
   }
   if (options.program === true) io.stdout(`${annotatedProgram(graph, plan)}\n\n`);
-  const summary = planSummary(graph, plan, recipes, {
-    ...(stages?.asked ?? asGiven(plan, request)),
-    secondOpinion: serial.secondOpinion,
-    found: { ...defined({ step, fastest }) },
+  const settings = stages?.asked ?? asGiven(plan, request);
+  const stepsFound = { ...defined({ step, fastest }) };
+  const screen = firstScreen({
+    plan,
+    model: own.model,
+    choice,
+    recipes,
+    found: stepsFound,
+    settings,
   });
+  const questions = [
+    ...(asked === undefined ? [] : [{ label: 'question', texts: [asked] }]),
+    ...(tried === undefined ? [] : [{ label: 'tried', texts: [triedText(tried)] }]),
+  ];
+  const more =
+    options.verbose === true ? [] : [{ label: 'more', texts: [moreText(plan, recipes.length)] }];
+  // Those of stages are printed with them: the plan is that of one microbatch.
+  const rows =
+    pipeline === undefined ? screen : screen.filter(({ label }) => !OF_STAGES.has(label));
+  io.stdout(`${screenText([...questions, ...rows, ...more])}\n`);
   const why = whyRecipesAreCheaper(prepared.question.given, plan, recipes);
-  if (asked !== undefined) io.stdout(`question   ${asked}\n`);
-  if (tried !== undefined) io.stdout(`${triedText(tried)}\n`);
-  io.stdout(`${summary}\n`);
+  if (options.verbose === true) {
+    const { secondOpinion } = serial;
+    const details = { ...settings, found: stepsFound, ...defined({ secondOpinion }) };
+    io.stdout(`\n${planSummary(graph, plan, recipes, details)}\n`);
+  }
   if (why !== undefined) io.stdout(`note  ${why}\n`);
   if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
   else if (request.overlap === true) io.stdout(`\noverlap    not looked for: ${deadline.cause}\n`);
   if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
   if (pipeline !== undefined) io.stdout(`\n${pipelineText(pipeline)}\n`);
   if (steps !== undefined) io.stdout(`\n${solverStepsText(steps.steps)}\n`);
+}
+
+/** Rows of a first screen that the stages of a pipeline answer. */
+const OF_STAGES: ReadonlySet<string> = new Set(['step time', 'memory']);
+
+/** What `-v` prints in addition. */
+function moreText(plan: Plan, recipes: number): string {
+  const parts = [
+    'parts of costs and memory',
+    ...(recipes === 0 ? [] : [countedText(recipes, 'known plan')]),
+    'all placements',
+    countedText(plan.assumptions.length, 'note'),
+  ];
+  return `-v prints ${parts.join(', ')}`;
 }
 
 function withoutResult<T extends { readonly result: unknown }>({

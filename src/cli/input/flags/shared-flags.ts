@@ -20,6 +20,13 @@ import {
 export const JSON_FLAG = { json: on('--json', 'print exactly one JSON value') };
 export const QUIET = { quiet: on('--quiet', 'no progress on stderr') };
 
+export const VERBOSE = {
+  verbose: on(
+    '-v, --verbose',
+    'also print the parts of the costs and of memory, the known plans, all placements and notes',
+  ),
+};
+
 export const EXPLAIN_SOLVER = {
   explainSolver: on(
     '--explain-solver',

@@ -139,6 +139,7 @@ describe('a model name or config in place of a file', () => {
     );
     const run = await cli(
       'plan',
+      '-v',
       path,
       '--mesh',
       'tp=2',
@@ -174,6 +175,7 @@ describe('a model name or config in place of a file', () => {
     const sizes = ['--batch', '8', '--seq', '16', '--training', '--quiet', '--json'];
     const { code, out } = await cli(
       'plan',
+      '-v',
       config(),
       '--mesh',
       'dp=2,tp=2',

@@ -112,9 +112,9 @@ describe('audit', () => {
   it('of a plan folder: the optimum has no regret, and a pinned plan is audited without its pins', async () => {
     const best = join(folder, 'best');
     const pinned = join(folder, 'pinned');
-    expect((await cli('plan', MLP, ...WHERE, '-o', best, '--no-recipes')).code).toBe(0);
+    expect((await cli('plan', '-v', MLP, ...WHERE, '-o', best, '--no-recipes')).code).toBe(0);
     const pins = ['--pin', 'm.fc1.weight=S(0)R'];
-    const made = await cli('plan', MLP, ...WHERE, ...pins, '-o', pinned, '--no-recipes');
+    const made = await cli('plan', '-v', MLP, ...WHERE, ...pins, '-o', pinned, '--no-recipes');
     expect(made.code, made.err).toBe(0);
     const none = await cli('audit', MLP, '--plan', best, '--max-regret', '0', '--json');
     expect(none.code, none.err).toBe(0);

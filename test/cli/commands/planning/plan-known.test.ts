@@ -26,7 +26,7 @@ describe('plan takes the known plan of the shortest simulated step', () => {
   it('data parallelism of ViT sums its gradients beside the backward pass, and is written as simulated', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
     try {
-      const run = await cli('plan', VIT, ...ASK, '-o', folder);
+      const run = await cli('plan', '-v', VIT, ...ASK, '-o', folder);
       expect(run.code, run.err).toBe(0);
       const { simulated } = JSON.parse(run.out) as { simulated: Printed };
       const plan = readPlan(run.out);
@@ -49,7 +49,7 @@ describe('plan takes the known plan of the shortest simulated step', () => {
   });
 
   it.runIf(FULL)('--objective serial keeps what is proven least one after another', async () => {
-    const run = await cli('plan', VIT, ...ASK, '--objective', 'serial');
+    const run = await cli('plan', '-v', VIT, ...ASK, '--objective', 'serial');
     expect(run.code, run.err).toBe(0);
     expect(JSON.parse(run.out)).not.toHaveProperty('simulated');
     expect(readPlan(run.out).proof.status).toBe('optimal');

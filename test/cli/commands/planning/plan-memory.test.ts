@@ -165,6 +165,7 @@ describe('what plan says of memory', () => {
     );
     const forward = await cli(
       'plan',
+      '-v',
       'gpt2',
       '--forward',
       '--layers',
@@ -226,7 +227,7 @@ describe('where prices come from', () => {
       expect(run.code).toBe(2);
       expect(run.err).toContain(`${path}: E_CALIBRATION the calibration does not fit`);
       writeFileSync(path, '{"base": "dgx-h100", "intra": {"bytesPerSecond": -1}}');
-      const cluster = await cli('plan', fixture('mlp'), '--mesh', 'd=2', '--cluster', path);
+      const cluster = await cli('plan', '-v', fixture('mlp'), '--mesh', 'd=2', '--cluster', path);
       expect([cluster.code, cluster.err]).toEqual([
         2,
         expect.stringContaining(`${path}: E_CLUSTER`),
@@ -282,6 +283,7 @@ describe('budgets of other tests are feasible with checkpointing', () => {
   it('ResNet-18, batch 16: 420 MB with recomputation', async () => {
     const run = await cli(
       'plan',
+      '-v',
       fixture('resnet18'),
       '--mesh',
       'd=1',

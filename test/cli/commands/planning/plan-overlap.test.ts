@@ -104,6 +104,7 @@ describe('plan --overlap', () => {
     ]) {
       const run = await cli(
         'plan',
+        '-v',
         fixture('mlp'),
         '--mesh',
         'd=2',

@@ -86,6 +86,7 @@ it('a parameter smaller than the mesh dim stays R, and the plan is feasible', as
   ]);
   const below = await cli(
     'plan',
+    '-v',
     model('uneven-65536'),
     ...ASK,
     ...mesh,

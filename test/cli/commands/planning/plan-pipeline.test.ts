@@ -144,7 +144,7 @@ describe('plan --pp', () => {
       '--pp',
       '2',
     ];
-    const text = await cli(...args, '-o', out);
+    const text = await cli(...args, '-v', '-o', out);
     expect(text.code, text.err).toBe(0);
     expect(text.out).toMatch(/pipeline +\S+ ms a step: 1f1b, 8 microbatches/);
     // The budget of a device, not that of all stages together.
@@ -174,6 +174,7 @@ describe('plan --pp', () => {
   ])('%j is bad input', async (flags, says) => {
     const run = await cli(
       'plan',
+      '-v',
       config,
       '--mesh',
       'tp=2',
@@ -191,6 +192,7 @@ describe('plan --pp', () => {
   it('a graph file is not cut', async () => {
     const run = await cli(
       'plan',
+      '-v',
       fixture('mlp-loss'),
       '--mesh',
       'tp=2',

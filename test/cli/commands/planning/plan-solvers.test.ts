@@ -74,6 +74,7 @@ describe('--solver', () => {
     ] as const) {
       const run = await cli(
         'plan',
+        '-v',
         fixture(model),
         '--mesh',
         mesh,

@@ -77,7 +77,8 @@ describe('shardwright check', () => {
     try {
       const mesh = ['--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100'];
       expect(
-        (await other.cli('plan', example('megatron-mlp'), ...mesh, '-o', folder, '--quiet')).code,
+        (await other.cli('plan', '-v', example('megatron-mlp'), ...mesh, '-o', folder, '--quiet'))
+          .code,
       ).toBe(0);
       const { out } = await other.cli('check', folder, '--mode', 'auto', '--json');
       const { collectives } = JSON.parse(out) as {

@@ -353,6 +353,7 @@ describe('plans of every kind of proof', () => {
     const folder = join(root, name.replaceAll(' ', '-'));
     const plan = await cli(
       'plan',
+      '-v',
       fixture(model),
       '--mesh',
       mesh,

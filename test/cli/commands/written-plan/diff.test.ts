@@ -150,6 +150,7 @@ describe('hardware', () => {
           (
             await cli(
               'plan',
+              '-v',
               fixture('mlp-loss'),
               '--mesh',
               'dp=4',

@@ -14,7 +14,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 async function planned(name: string, ...args: readonly string[]): Promise<string> {
   const path = join(folder, name);
   const asked = ['--cluster', 'dgx-h100', '--objective', 'serial', '--quiet', '-o', path];
-  const run = await cli('plan', ...args, ...asked);
+  const run = await cli('plan', '-v', ...args, ...asked);
   expect([run.code === 0 || run.code === 4, run.err]).toEqual([true, '']);
   return path;
 }

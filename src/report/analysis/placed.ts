@@ -1,0 +1,203 @@
+/**
+ * Measures how a plan lays out its data and its weights over each mesh dim: what the words of the
+ * first screen are made of.
+ */
+
+import { REPLICATE_CODE, shardDimOfCode } from '../../mesh/sharding/space.ts';
+import { elements } from '../../ops/record/record.ts';
+import type { Model } from '../../plan/model/model.ts';
+import { Indices, RuleLists } from '../../recipes/inputs/indices.ts';
+import { inputRoles } from '../../recipes/inputs/roles.ts';
+import { walk } from '../../recipes/inputs/sequence.ts';
+
+/** What a mesh dim cuts of a value that depends on the inputs. */
+export const DATA_CUTS = ['batch', 'sequence', 'features', 'pending', 'whole'] as const;
+export type DataCut = (typeof DATA_CUTS)[number];
+
+/**
+ * Of the tensors that the forward pass makes of its inputs, the share of each kind; 1 in all. Each
+ * counts once: by their bytes the logits of a large vocabulary would speak for all layers.
+ */
+export type DataShares = Readonly<Record<DataCut, number>>;
+
+/** How a weight lies over one mesh dim. */
+export type WeightPlace =
+  | { readonly kind: 'whole' }
+  /** Each device computes with its part. */
+  | { readonly kind: 'cut'; readonly dim: number }
+  /** Each device keeps a part, and gathers the whole for the forward pass. */
+  | { readonly kind: 'gathered'; readonly dim: number };
+
+/** A choice of a planning model. */
+interface Chosen {
+  readonly model: Model;
+  readonly choice: Int32Array;
+}
+
+/** The shares of the data over each mesh dim, in mesh order. */
+export function dataShares({ model, choice }: Chosen): DataShares[] {
+  const { flow, space } = model;
+  const meanings = new DimMeanings(model);
+  const isData = fromInputs(model);
+  const sums = space.mesh.sizes.map(() => ({
+    batch: 0,
+    sequence: 0,
+    features: 0,
+    pending: 0,
+    whole: 0,
+  }));
+  flow.values.forEach(({ node, meta }, value) => {
+    const isTensor = elements(meta.shape) > 1;
+    if (!isTensor || !isData[value] || flow.phases[node] !== 'forward') return;
+    const spec = madeAs({ model, choice }, value);
+    if (spec < 0) return;
+    sums.forEach((sum, m) => {
+      sum[meanings.cutOf(value, space.kindAt(spec, m))]++;
+    });
+  });
+  return sums.map((sum) => {
+    const all = DATA_CUTS.reduce((total, cut) => total + sum[cut], 0);
+    const share = (part: number): number => (all === 0 ? 0 : part / all);
+    return {
+      batch: share(sum.batch),
+      sequence: share(sum.sequence),
+      features: share(sum.features),
+      pending: share(sum.pending),
+      whole: share(sum.whole),
+    };
+  });
+}
+
+/** What the dims of values are: the batch or the sequence of an input, or features. */
+class DimMeanings {
+  private readonly indices: Indices;
+  private readonly batch = new Set<number>();
+  /** By value its dims that are the sequence, or have it inside where views have merged it. */
+  private readonly sequence = new Map<number, Set<number>>();
+
+  constructor(private readonly model: Model) {
+    const rules = new RuleLists(model);
+    this.indices = new Indices(model, rules);
+    for (const [node, { batch, sequence }] of inputRoles(model)) {
+      const [value] = model.flow.results[node];
+      if (batch !== undefined) this.batch.add(this.indices.of(value, batch));
+      if (sequence === undefined) continue;
+      for (const [reached, dims] of walk(model, rules, node, sequence).reached)
+        for (const dim of dims.keys()) {
+          const known = this.sequence.get(reached) ?? new Set<number>();
+          this.sequence.set(reached, known.add(dim));
+        }
+    }
+  }
+
+  /** What a placement of a value cuts. A merged dim is the batch where its outer rows are cut. */
+  cutOf(value: number, code: number): DataCut {
+    const dim = this.model.space.dimOfCode(code);
+    if (dim < 0) return code === REPLICATE_CODE ? 'whole' : 'pending';
+    const isPlain = shardDimOfCode(code) >= 0;
+    if (isPlain && this.batch.has(this.indices.of(value, dim))) return 'batch';
+    return this.sequence.get(value)?.has(dim) === true ? 'sequence' : 'features';
+  }
+}
+
+/** Calls on data that the program makes again in its backward pass; views of weights are none. */
+export function recomputedCalls({ graph, flow }: Model): number {
+  const isData = fromInputs({ graph, flow });
+  return graph.nodes.filter(
+    ({ meta }, n) =>
+      meta.repeats !== undefined && flow.results[n].some((value) => value >= 0 && isData[value]),
+  ).length;
+}
+
+/** Per value: whether it depends on an input of the program. */
+function fromInputs({ graph, flow }: Pick<Model, 'graph' | 'flow'>): boolean[] {
+  const isData = new Array<boolean>(flow.values.length).fill(false);
+  graph.nodes.forEach(({ kind, meta }, n) => {
+    const is =
+      kind === 'placeholder'
+        ? meta.role === 'input'
+        : flow.inputs[n].some((value) => value >= 0 && isData[value]);
+    if (is) for (const value of flow.results[n]) if (value >= 0) isData[value] = true;
+  });
+  return isData;
+}
+
+/** The sharding that a value is made in; -1 where its node decides nothing. */
+function madeAs({ model, choice }: Chosen, value: number): number {
+  const { node, result } = model.flow.values[value];
+  return specAt({ model, choice }, node, 'output', result);
+}
+
+function specAt(
+  { model, choice }: Chosen,
+  node: number,
+  side: 'input' | 'output',
+  at: number,
+): number {
+  const entry = model.strategies.nodes[node];
+  const variable = model.nodeVariable[node];
+  if (entry === null || variable < 0) return -1;
+  const { specs, inputCount, outputCount } = entry.set;
+  const first = choice[variable] * (inputCount + outputCount);
+  return specs[first + at + (side === 'output' ? inputCount : 0)];
+}
+
+/**
+ * How each parameter lies over each mesh dim, by the index of its node: cut where the forward pass
+ * computes with the parts, gathered where some use takes the whole.
+ */
+export function weightPlaces(chosen: Chosen): ReadonlyMap<number, readonly WeightPlace[]> {
+  const { model } = chosen;
+  const { graph, flow, space } = model;
+  const places = new Map<number, WeightPlace[]>();
+  const weightOf = new Int32Array(flow.values.length).fill(-1);
+  graph.nodes.forEach(({ kind, meta }, n) => {
+    if (kind === 'placeholder') {
+      if (meta.role !== 'parameter' || flow.results[n][0] < 0) return;
+      const spec = specAt(chosen, n, 'output', 0);
+      if (spec < 0) return;
+      weightOf[flow.results[n][0]] = n;
+      places.set(
+        n,
+        space.mesh.sizes.map((_, m): WeightPlace => {
+          const dim = space.dimAt(spec, m);
+          return dim < 0 ? { kind: 'whole' } : { kind: 'cut', dim };
+        }),
+      );
+      return;
+    }
+    if (flow.phases[n] !== 'forward') return;
+    const weights = new Set(
+      Array.from(flow.inputs[n], (value) => (value < 0 ? -1 : weightOf[value])),
+    );
+    const [only = -1, ...others] = [...weights];
+    // Casts and views of one weight are the weight.
+    if (only >= 0 && others.length === 0)
+      for (const value of flow.results[n]) if (value >= 0) weightOf[value] = only;
+    flow.inputs[n].forEach((value, at) => noteGathers(chosen, places, { n, at, value, weightOf }));
+  });
+  return places;
+}
+
+/** Marks the mesh dims over which a use takes a weight whole that is made in parts. */
+function noteGathers(
+  chosen: Chosen,
+  places: ReadonlyMap<number, WeightPlace[]>,
+  use: {
+    readonly n: number;
+    readonly at: number;
+    readonly value: number;
+    readonly weightOf: Int32Array;
+  },
+): void {
+  const own = use.value < 0 ? undefined : places.get(use.weightOf[use.value]);
+  if (own === undefined) return;
+  const { space } = chosen.model;
+  const [from, to] = [madeAs(chosen, use.value), specAt(chosen, use.n, 'input', use.at)];
+  if (from < 0 || to < 0) return;
+  own.forEach((place, m) => {
+    const wasCut = space.dimAt(from, m) >= 0;
+    if (place.kind === 'cut' && wasCut && space.dimAt(to, m) < 0)
+      own[m] = { kind: 'gathered', dim: place.dim };
+  });
+}

@@ -1,0 +1,38 @@
+/** Prints the first screen of a plan in 80 columns. */
+
+import type { ScreenRow } from '../model/first-screen.ts';
+
+const COLUMNS = 80;
+const LABEL = 11;
+
+/**
+ * The rows with their labels, broken between words; a second answer to a question begins a line.
+ *
+ * @param label how a label is marked, as on a terminal; it keeps its width
+ */
+export function screenText(
+  rows: readonly ScreenRow[],
+  label: (text: string) => string = (text) => text,
+): string {
+  return rows
+    .flatMap((row) =>
+      row.texts
+        .flatMap((text) => wrapped(text, COLUMNS - LABEL))
+        .map((line, k) => `${k === 0 ? label(row.label.padEnd(LABEL)) : ' '.repeat(LABEL)}${line}`),
+    )
+    .join('\n');
+}
+
+/** Lines of at most so many characters; a longer word has a line of its own. */
+export function wrapped(text: string, width: number): string[] {
+  const lines: string[] = [];
+  let line = '';
+  for (const word of text.split(' ')) {
+    if (line !== '' && line.length + 1 + word.length > width) {
+      lines.push(line);
+      // What goes on is set in, so that the next answer is told from it.
+      line = `  ${word}`;
+    } else line = line === '' ? word : `${line} ${word}`;
+  }
+  return [...lines, line];
+}
