@@ -5,15 +5,19 @@
 import { dirname, join } from 'node:path';
 
 import { type ExportFile, exportSource } from '../../../backend/target.ts';
+import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { type ErrorDetails, ShardwrightError } from '../../../errors.ts';
 import { exportFiles } from '../../../export/export.ts';
+import { jobOf, launcherFile, LAUNCHERS } from '../../../export/launchers.ts';
 import { EXPORT_TARGETS, exportTarget } from '../../../export/targets.ts';
 import { stepOfRecipe } from '../../../fidelity/trainer-step.ts';
 import { itemAt } from '../../../item-at.ts';
+import { meshSize } from '../../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { Deadline } from '../../../plan/request/deadline.ts';
 import { bytesText, secondsText } from '../../../units.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
+import { pipelineOf } from '../../input/pipeline-file.ts';
 import { checked, type WholePlan, wholePlan } from '../../input/plan-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { tryFolder, writeFolder } from '../../output/write-file.ts';
@@ -35,7 +39,7 @@ export async function exportCommand(
   const folder = wholePlan(path);
   checked(folder, path, table, io);
   const {
-    files,
+    files: ofTarget,
     losses,
     notes = [],
   } = await written(folder, path, table, () =>
@@ -45,6 +49,7 @@ export async function exportCommand(
       ...orderOf(options),
     }),
   );
+  const files = [...ofTarget, ...launcherFiles(folder, options)];
   for (const { item, planned, instead } of losses)
     io.stderr(`lost: ${item}: planned ${planned}; ${instead}\n`);
   for (const note of notes) io.stderr(`note  ${note}\n`);
@@ -71,6 +76,27 @@ export async function exportCommand(
       },
     );
   return EXIT.ok;
+}
+
+/** The file that starts the ranks, where one is asked for. @throws E_USAGE, E_LAUNCHER */
+function launcherFiles(folder: WholePlan, { launcher, script }: ExportOptions): ExportFile[] {
+  if (launcher === undefined) {
+    if (script === undefined) return [];
+    throw new ShardwrightError('E_USAGE', '--script is for --launcher', {
+      hint: `give --launcher ${LAUNCHERS.join('|')} too.`,
+    });
+  }
+  const { plan } = folder;
+  if (pipelineOf(folder) !== undefined)
+    throw new ShardwrightError('E_LAUNCHER', 'each stage of a pipeline has a mesh of its own', {
+      hint: 'start the stages with the trainer that runs the pipeline.',
+    });
+  const devices = meshSize(plan.mesh);
+  const job = jobOf({ model: plan.model, devices }, loadCluster(plan.request.cluster), {
+    script: script ?? 'train.py',
+    head: [`${plan.model}: ${devices} devices of ${plan.cluster}, written by Shardwright`],
+  });
+  return [launcherFile(launcher, job)];
 }
 
 /** Seconds that the price of a plan in place of a refused one may take. */

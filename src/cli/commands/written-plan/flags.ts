@@ -1,5 +1,6 @@
 /** The flags of the commands that read a written plan. */
 
+import { LAUNCHERS } from '../../../export/launchers.ts';
 import { REPORT_FORMATS } from '../../../report/formats.ts';
 import { type Given, list, off, on, or, type Read, text, value } from '../../input/flags/flag.ts';
 import { countFrom, oneOf, parseBytes, parseCount, parsePositive } from '../../input/flags/read.ts';
@@ -145,6 +146,16 @@ export const EXPORT_COMMAND = {
   allowLossy: on(
     '--allow-lossy',
     'write the part that the target can express, with the losses as comments at the top',
+  ),
+  launcher: value(
+    '--launcher <name>',
+    `also write the file that starts the ranks: ${LAUNCHERS.join(', ')}`,
+    oneOf(LAUNCHERS),
+  ),
+  script: value(
+    '--script <command>',
+    'with --launcher: the program of each rank with its arguments (default: train.py)',
+    text,
   ),
   ...ORDER_FLAGS,
   ops: OPERATOR_FILES,
