@@ -8,6 +8,18 @@ import { CLUSTER, DEVICES, JSON_FLAG } from '../../input/flags/shared-flags.ts';
 export const HARDWARE_COMMAND = JSON_FLAG;
 export type HardwareOptions = Given<typeof HARDWARE_COMMAND>;
 
+export const HARDWARE_IMPORT_COMMAND = {
+  base: value(
+    '--base <name>',
+    'node design or cluster file whose other figures stay (default: by the device that ' +
+      'nccl-tests name)',
+    text,
+  ),
+  out: value('-o, --out <file>', 'write the cluster file there (default: stdout)', text),
+  ...JSON_FLAG,
+};
+export type HardwareImportOptions = Given<typeof HARDWARE_IMPORT_COMMAND>;
+
 export const MODEL_SHOW_COMMAND = {
   padVocab: value(
     '--pad-vocab <n>',

@@ -6,6 +6,7 @@
 import { command, commandGroup } from '../flags/add-command.ts';
 import {
   HARDWARE_COMMAND,
+  HARDWARE_IMPORT_COMMAND,
   MODEL_SHOW_COMMAND,
   RECIPE_LINT_COMMAND,
   RECIPE_LIST_COMMAND,
@@ -17,9 +18,9 @@ export const registerHardware = commandGroup(
     usage: 'hardware',
     summary: 'the node designs that --cluster takes, with sources',
     description:
-      'Lists the built-in node designs (a host with its devices and links), or prints the ' +
-      'constants of one.\n\nExamples:\n  $ shardwright hardware\n  $ shardwright hardware ' +
-      'show dgx-h100',
+      'Lists the built-in node designs (a host with its devices and links), prints the ' +
+      'constants of one, or makes a cluster file of your own measurements.\n\n' +
+      'Examples:\n  $ shardwright hardware\n  $ shardwright hardware show dgx-h100',
   },
   [
     command({
@@ -41,6 +42,18 @@ export const registerHardware = commandGroup(
       flags: HARDWARE_COMMAND,
       run: async (options, { io }, name: string) =>
         (await import('./hardware.ts')).hardwareShowCommand(name, options, io),
+    }),
+    command({
+      usage: 'import <files...>',
+      summary: 'a cluster file of your own measurements',
+      description:
+        'Makes a cluster file of output of nccl-tests (all_reduce_perf and its siblings), ' +
+        'nvidia-smi topo -m, ib_write_bw, calibrations, tables of collectives and cluster files: ' +
+        'what was measured takes the place of what is published.\n\nExample:\n  $ shardwright ' +
+        'hardware import all_reduce.txt topo.txt ib.txt --base dgx-h100 -o cluster.json',
+      flags: HARDWARE_IMPORT_COMMAND,
+      run: async (options, { io }, ...files: string[]) =>
+        (await import('./hardware-import.ts')).hardwareImportCommand(files, options, io),
     }),
   ],
 );

@@ -68,7 +68,7 @@ export function command<F extends Flags>({
       session.exit = await run(
         options,
         { io: session.io, control: session.control, runCli: session.runCli, given },
-        ...added.args,
+        ...added.args.flat(),
       );
     });
   };
