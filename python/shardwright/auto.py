@@ -44,6 +44,8 @@ def auto_parallelize(
     out_placements: Stated | None = None,
     batch_dim: int | Mapping[str, int] = 0,
     also: Sequence[Sequence[Any] | Mapping[str, Any]] = (),
+    tune: int = 0,
+    tune_seconds: float = 120,
     **flags: Any,
 ) -> Any:
     """Captures a model, plans it for the mesh and takes it over.
@@ -67,6 +69,9 @@ def auto_parallelize(
         also: inputs, by position or by name, whose evaluation without gradients is planned now and not when it comes first.
         batch_dim: the dim of inputs that is the batch, for a `recipe`, by name of the input where they differ. Inputs that have as many
             rows there as the first one have a batch.
+        tune: run so many plans for a few steps each (the best and those recipes of the mesh that differ), and keep the fastest that
+            fits. Predicted and measured steps are printed and stand in `folder`/tuned.json, which answers the same question again.
+        tune_seconds: after which no further plan is run.
         flags: of `plan`.
 
     Raises:
@@ -93,13 +98,36 @@ def auto_parallelize(
         mixed_precision.buffers(model)
         dtypes = mixed_precision.flags()
 
+    tunes = tune > 1 and not flags.get("recipe")
+    made: list[Captured] = []
+
     def make() -> Path:
         captured = capture(model, example_inputs, example_kwargs, **how, path=Path(folder) / "model.fx.txt")
         rows = {"batch_dim": _batch_dims(captured, batch_dim)} if flags.get("recipe") else {}
-        make_plan(captured, mesh=mesh, cluster=cluster, out=folder, **{**rows, **compiled, **dtypes, **flags})
+        make_plan(captured, mesh=mesh, cluster=cluster, out=folder, recipes=tunes, **{**rows, **compiled, **dtypes, **flags})
+        made.append(captured)
         return Path(folder)
 
     planned = load(on_first(device_mesh, make))
+    if tunes:
+        # Trials are for those alone who ask for them.
+        from .tuning import make_candidates, tuned
+
+        planning = {"mesh": mesh, "cluster": cluster, **compiled, **dtypes, **flags}
+        running: dict[str, Any] = {"compile": compile, "outputs": outputs, "loss": trained}
+        planned = tuned(
+            model,
+            planned,
+            repr(
+                (mesh, Path(cluster).read_text() if cluster.endswith(".json") else cluster, tune, sorted(map(str, flags.items())), running)
+            ),
+            lambda: make_candidates(made[0], Path(folder), tune, batch_dim=_batch_dims(made[0], batch_dim), **planning),
+            device_mesh,
+            lambda copied, plan, limit: parallelize(copied, plan, device_mesh, timeout=limit, check_batches=False, **running),
+            ((*example_inputs, *targets), dict(example_kwargs or {})),
+            budget=tune_seconds,
+            quiet=bool(flags.get("quiet")),
+        )
     module = parallelize(
         model,
         planned,

@@ -27,6 +27,7 @@ def plan(
     command: Sequence[str] | None = None,
     quiet: bool = False,
     order: str | None = None,
+    recipes: bool = False,
     **flags: Any,
 ) -> Plan:
     """Plans a captured model and writes the program of each device.
@@ -40,6 +41,7 @@ def plan(
         quiet: no progress on stderr.
         order: how the program of each device calls: `program`, as the plan lists the calls, or `simulated`, as the simulated step has
             them, with its buckets. Default: the faster one by that simulation.
+        recipes: write `recipes.json` into the folder: recipes of the mesh that the model admits, with their seconds and peak bytes.
         flags: options of `shardwright plan`, `memory="60GiB"`, `pin=["fc1.weight=S(0)R"]`, `no_recipes=True`.
 
     Raises:
@@ -55,8 +57,10 @@ def plan(
             argv += ["--tie", f"{group[0]}={other}"]
     argv += words_of(flags)
     call = list(command) if command is not None else find_command()
-    run_command(call, argv, quiet, allowed=(0, 4))
+    answer = run_command(call, argv, quiet, allowed=(0, 4))
     folder = Path(out)
+    if recipes:
+        (folder / "recipes.json").write_text(json.dumps(json.loads(answer).get("recipes", []), indent=1) + "\n")
     export = ["export", str(folder), "--target", "torch", "-o", str(folder / "torch"), "--json"]
     run_command(call, export if order is None else [*export, "--order", order], quiet)
     record_file = folder / "capture.json"

@@ -305,6 +305,11 @@ function printPlan(
       ...(overlap === undefined ? {} : { overlap: withoutResult(overlap) }),
       ...(step === undefined ? {} : { simulated: withoutResult(step) }),
       ...defined({ solverSteps: steps?.steps }),
+      recipes: recipes.flatMap((recipe) =>
+        recipe.status === 'priced'
+          ? [{ name: recipe.name, seconds: recipe.seconds, peakBytes: recipe.peakBytes }]
+          : [],
+      ),
     };
     io.stdout(`${JSON.stringify({ ...plan, ...planAnswer(plan), ...more })}\n`);
     return;
