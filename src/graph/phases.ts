@@ -82,11 +82,19 @@ function stampBody(graph: Graph, phase: Phase): void {
  */
 export function withPhases(graph: Graph): Graph {
   const { backward, savedOnly } = computePhases(graph);
+  const phases = graph.nodes.map(({ meta }, i): Phase => {
+    if (meta.phase === 'optimizer') return 'optimizer';
+    return backward[i] === 1 ? 'backward' : 'forward';
+  });
+  return phased(graph, phases, savedOnly);
+}
+
+/** The same graph with these phases, by position, on calls, attributes and their bodies. */
+export function phased(graph: Graph, phases: readonly Phase[], savedOnly: Uint8Array): Graph {
   const bodyPhase = new Map<string, Phase>();
   const nodes = graph.nodes.map((node, i) => {
     if (node.kind === 'placeholder') return node;
-    const phase =
-      node.meta.phase === 'optimizer' ? 'optimizer' : backward[i] === 1 ? 'backward' : 'forward';
+    const phase = phases[i];
     eachGraphRef(node, (name) => {
       if (!bodyPhase.has(name)) bodyPhase.set(name, phase);
     });

@@ -8,6 +8,9 @@ import type { Retype } from '../graph/lint.ts';
 import { parseGraph } from '../graph/text/parse.ts';
 import type { Arg, Graph, ValueType } from '../graph/types.ts';
 import { eachOperand, isList } from '../graph/value.ts';
+import { builtinOperators } from '../ops/builtin.ts';
+import { isXlaProgram } from '../passes/fusion/xla-loops.ts';
+import { withStepPhases } from '../passes/training/step-phases.ts';
 import { decodeUtf8 } from '../utf8.ts';
 import { complete } from './complete/complete.ts';
 import type { Infer } from './complete/infer.ts';
@@ -61,7 +64,10 @@ export function importContent(
     const given = new Set(Object.keys(roles));
     const step = options.trainStep === true ? asTrainStep(corrected) : corrected;
     const read = format === 'swgraph' ? step : noted(withStepRoles(step, given));
-    return { graph: read, format, ...defined({ counts }) };
+    // A program of JAX says nowhere where its backward pass begins.
+    const isOpen = format !== 'swgraph' && isXlaProgram(read);
+    const phases = isOpen ? withStepPhases(read, builtinOperators()) : read;
+    return { graph: phases, format, ...defined({ counts }) };
   });
 }
 

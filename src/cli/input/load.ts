@@ -74,8 +74,9 @@ async function withOptimizerStep(
   { optimizerStep }: LoadOptions,
 ): Promise<ReadModel> {
   if (optimizerStep === undefined) return read;
-  const { graph, table } = read;
-  if (!graph.outputs.some(({ role }) => role === 'grad'))
+  const { table } = read;
+  const graph = await withGradients(read.graph, table);
+  if (graph === undefined)
     throw new ShardwrightError(
       'E_USAGE',
       `--optimizer-step ${optimizerStep}: ${shownPath(path)} returns no gradient of a parameter`,
@@ -100,6 +101,21 @@ async function withOptimizerStep(
     `The update of ${optimizerStep} is part of the program, call by call in float32: states ` +
     'and gradients have placements of their own.';
   return { ...read, graph: { ...stepped, notes: [...(stepped.notes ?? []), note] } };
+}
+
+/**
+ * A program that returns gradients. Those of JAX return them among their results; undefined where
+ * none does.
+ */
+async function withGradients(graph: Graph, table: OperatorTable): Promise<Graph | undefined> {
+  if (graph.outputs.some(({ role }) => role === 'grad')) return graph;
+  const [{ isXlaProgram }, { withReturnedGradients }, { withStepPhases }] = await Promise.all([
+    import('../../passes/fusion/xla-loops.ts'),
+    import('../../import/complete/train-step.ts'),
+    import('../../passes/training/step-phases.ts'),
+  ]);
+  const found = isXlaProgram(graph) ? withReturnedGradients(graph) : undefined;
+  return found === undefined ? undefined : withStepPhases(found, table);
 }
 
 type ReadModel = Omit<LoadedModel, 'open' | 'sizes'>;

@@ -110,7 +110,8 @@ class Inliner {
         continue;
       }
       const name = this.unique(`${node.name}_${inner.name}`);
-      this.keep(inner, name, renamed, (key) => this.body(key, getOwn(body.subgraphs, key)));
+      const placed = inPhaseOf(node, inner);
+      this.keep(placed, name, renamed, (key) => this.body(key, getOwn(body.subgraphs, key)));
       renamed.set(inner.name, name);
     }
     for (const one of body.given ?? [])
@@ -165,4 +166,11 @@ class Inliner {
     for (const key of Object.keys(node.kwargs)) setOwn(kwargs, key, map(node.kwargs[key]));
     this.nodes.push({ ...node, name, args: node.args.map(map), kwargs });
   }
+}
+
+/** A body of several calls has the phase of the first; here it runs in that of this call. */
+function inPhaseOf({ meta: { phase } }: Node, inner: Node): Node {
+  return phase === undefined || inner.meta.phase === phase
+    ? inner
+    : { ...inner, meta: { ...inner.meta, phase } };
 }

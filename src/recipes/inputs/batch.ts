@@ -194,6 +194,9 @@ function outputsOf(
         continue;
       if (slot.kind === 'replicate' && isPlain(wanted) && !foreign) sliced++;
       else if (slot.kind === 'partial' && isNumber && wanted.kind === 'replicate') sliced++;
+      // The number that a sum of StableHLO begins with counts in one part.
+      else if (slot.kind === 'replicate' && isNumber && !foreign && wanted.kind === 'partial')
+        sliced++;
       else return undefined;
     }
     return sliced;
