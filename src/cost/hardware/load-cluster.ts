@@ -6,6 +6,7 @@
 import * as z from 'zod';
 
 import { didYouMean, ShardwrightError, suggestion } from '../../errors.ts';
+import { product } from '../../product.ts';
 import { bytesText } from '../../units.ts';
 import { calibrated } from './calibrate.ts';
 import {
@@ -49,6 +50,8 @@ export function loadCluster(nameOrJson: string): Cluster {
   const facts = hardware();
   const node = facts.nodes.find((n) => n.id === text.toLowerCase());
   if (node !== undefined) return clusterOfNode(node, facts);
+  const slice = sliceOfPod(text, facts);
+  if (slice !== undefined) return slice;
   const usual = nodeOfAccelerator(text, facts);
   if (usual !== undefined) {
     const cluster = clusterOfNode(usual, facts);
@@ -96,6 +99,38 @@ function nodeOfAccelerator(text: string, { nodes }: Hardware): NodeFacts | undef
     return isNamed && more.every((word) => others.some((other) => other.startsWith(word)));
   });
   return found.find(({ id }) => !CLOUD.test(id)) ?? found[0];
+}
+
+/** `tpu-v5e-16`, `v5litepod-16`, `v5p-2x2x4`. */
+const SLICE = /^(?:tpu[- ])?(v\d+(?:litepod|[a-z])?)[- ](\d+)((?:x\d+)*)$/;
+/** Versions whose slices are named by TensorCores, of which a chip has two. */
+const CORES = /^v(?:2|3|4|5p)$/;
+
+/**
+ * A slice of a TPU pod by the name that Google Cloud gives it: its version with a number of chips
+ * or cores, or with the sides of its torus (cloud.google.com/tpu/docs/system-architecture-tpu-vm).
+ * Slices reach each other over the network of the data center, as hosts do.
+ *
+ * @throws E_CLUSTER for more chips than a pod has
+ */
+function sliceOfPod(text: string, facts: Hardware): Cluster | undefined {
+  const named = SLICE.exec(text.toLowerCase());
+  if (named === null) return undefined;
+  const version = named[1] === 'v5litepod' ? 'v5e' : named[1];
+  const pod = nodeOfAccelerator(version, facts);
+  if (pod === undefined) return undefined;
+  const sides = `${named[2]}${named[3]}`.split('x').map(Number);
+  const units = product(sides);
+  const chips = named[3] === '' && CORES.test(version) ? units / 2 : units;
+  if (!Number.isInteger(chips) || chips < 1 || chips > pod.accelerators)
+    throw new ShardwrightError('E_CLUSTER', `'${text}' is no slice of ${pod.id}`, {
+      hint:
+        `a slice has 1 to ${pod.accelerators} chips` +
+        `${CORES.test(version) ? ', each with two of the cores that its name counts' : ''}.`,
+    });
+  const cluster = clusterOfNode({ ...pod, accelerators: chips }, facts);
+  const taken = `'${text}' is a slice of ${chips} chips of ${pod.id}`;
+  return { ...cluster, assumptions: [...cluster.assumptions, taken] };
 }
 
 /** `h100`, `mi300x`, `v5e`: what people call the accelerators of node designs. */

@@ -2,6 +2,8 @@ import { expect, it } from 'vitest';
 
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { parsePrice } from '../../../src/cost/hardware/operation.ts';
+import { clusterTopology, hostSize } from '../../../src/cost/hardware/topology.ts';
+import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { refusalText } from '../../support/thrown.ts';
 
 it.each([
@@ -20,6 +22,32 @@ it.each([
   expect(cluster.id).toBe(id);
   expect(cluster.assumptions.at(-1)).toContain(`'${name}' is taken as ${id}`);
 });
+
+it.each([
+  ['tpu-v5e-16', 'tpu-v5e-pod', 16],
+  ['v5litepod-8', 'tpu-v5e-pod', 8],
+  ['v6e-4x4', 'tpu-v6e-pod', 16],
+  // Named by TensorCores: two a chip.
+  ['v4-32', 'tpu-v4-pod', 16],
+  ['v5p-2x2x4', 'tpu-v5p-pod', 16],
+])(
+  '%s is a slice of %s with %i chips: more of them are joined by the network',
+  (name, id, chips) => {
+    const cluster = loadCluster(name);
+    expect(cluster.id).toBe(id);
+    expect(cluster.assumptions.at(-1)).toBe(`'${name}' is a slice of ${chips} chips of ${id}`);
+    expect(hostSize(cluster, parseMesh(`data=${chips}`))).toBe(chips);
+    expect(clusterTopology(cluster, parseMesh(`data=${chips}`), [0]).hosts).toBe(1);
+    expect(clusterTopology(cluster, parseMesh(`data=${2 * chips}`), [0]).hosts).toBe(2);
+  },
+);
+
+it.each(['v5e-512', 'v4-1', 'v5e-32x32'])(
+  '%s is no slice, and the hint says how large one is',
+  (name) => {
+    expect(refusalText(() => loadCluster(name))).toContain(`'${name}' is no slice of tpu-`);
+  },
+);
 
 it('a node design in other case of letters is that design, and nothing is assumed', () => {
   expect(loadCluster('DGX-H100')).toEqual(loadCluster('dgx-h100'));
