@@ -6,7 +6,7 @@ import { lintGraph } from '../../src/graph/lint.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { printGraph } from '../../src/graph/text/write.ts';
 import type { Graph, Node } from '../../src/graph/types.ts';
-import { getOwn } from '../../src/graph/value.ts';
+import { getOwn, typeText } from '../../src/graph/value.ts';
 import { importGraph, importModel } from '../../src/import/import.ts';
 import { programFlops } from '../../src/ops/program-flops.ts';
 import { flopsEachOnce } from '../support/flops-each-once.ts';
@@ -198,6 +198,21 @@ describe('text forms', () => {
       ['u32', [2]],
       ['f32', [4, 8]],
     ]);
+  });
+
+  test('types over mesh axes, as explicit mode has them, are read, and a note says what is not', () => {
+    const text =
+      "{ lambda ; a:f32[8,16@tp] b:f32[4@('dp','pod'),8]. let\n" +
+      '    c:f32[4@dp,16@tp] = dot_general[dimension_numbers=(([1], [0]), ([], []))] b a\n' +
+      '  in (c,) }';
+    const { notes = [], nodes } = importGraph(text);
+    expect(nodes.map(({ type }) => typeText(type))).toEqual([
+      'f32[8, 16]',
+      'f32[4, 8]',
+      'f32[4, 16]',
+    ]);
+    expect(notes.join()).toContain('over the mesh axes dp, pod, tp, without their sizes');
+    expect(importGraph(text, { ignoreShardings: true }).notes ?? []).toEqual([]);
   });
 
   test('primitives without a counterpart are typed by their binders and listed', () => {

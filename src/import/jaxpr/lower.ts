@@ -31,7 +31,7 @@ export function lowerJaxpr(root: Jaxpr, parser: JaxprParser, options: LowerOptio
       ? [`The text names ${meshes.length} meshes; shardings over ${meshText(mesh)} were read.`]
       : []),
     ...context.notes,
-    ...(options.ignoreShardings === true ? [] : context.unread),
+    ...(options.ignoreShardings === true ? [] : [...context.unread, ...unpinned(parser.axes)]),
   ];
   const keep = options.ignoreShardings !== true && mesh !== undefined;
   const { given, ...plain } = graph;
@@ -43,6 +43,16 @@ export function lowerJaxpr(root: Jaxpr, parser: JaxprParser, options: LowerOptio
   };
   lintGraph(full);
   return full;
+}
+
+/** Types in explicit mode (`AxisType.Explicit`) say over which axes tensors lie, without sizes. */
+function unpinned(axes: ReadonlySet<string>): string[] {
+  if (axes.size === 0) return [];
+  return [
+    `Types of the text lie over the mesh axes ${[...axes].sort().join(', ')}, without their ` +
+      'sizes: they are not pinned. The StableHLO of the program, ' +
+      'jax.jit(f).lower(...).as_text(), has its mesh, and what it states is pinned.',
+  ];
 }
 
 interface Made {

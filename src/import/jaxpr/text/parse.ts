@@ -56,6 +56,8 @@ export class JaxprParser extends TextReader {
   protected override readonly advice =
     'check the text against str(jax.make_jaxpr(f)(...)); StableHLO text is the more stable form';
   protected override readonly comment = '#';
+  /** Mesh axes that the types of the text name, as in `f32[8,64@tp]`. */
+  readonly axes = new Set<string>();
   private equations = 0;
   private readonly named = new Map<string, Jaxpr>();
   /** Parameters that name jaxprs, and the named jaxpr that contains them. */
@@ -353,16 +355,25 @@ export class JaxprParser extends TextReader {
       this.pos = end;
       if (this.text[this.pos] === '@') {
         this.pos++;
-        if (this.text[this.pos] === '(') {
-          const close = this.text.indexOf(')', this.pos);
-          if (close < 0) this.fail(`'(' is never closed`);
-          this.pos = close + 1;
-        } else this.name('a mesh axis');
+        this.meshAxes();
       }
       if (!this.accept(',') && !this.text.startsWith(']', this.skipTo()))
         this.expected(`',' or ']'`);
     }
     return shape;
+  }
+
+  /** `tp`, or `('dp', 'tp')`. */
+  private meshAxes(): void {
+    if (this.text[this.pos] !== '(') {
+      this.axes.add(this.name('a mesh axis'));
+      return;
+    }
+    const close = this.text.indexOf(')', this.pos);
+    if (close < 0) this.fail(`'(' is never closed`);
+    for (const [axis] of this.text.slice(this.pos, close).matchAll(/[A-Za-z_][\w.-]*/g))
+      this.axes.add(axis);
+    this.pos = close + 1;
   }
 
   // ---- parameters
