@@ -15,10 +15,18 @@ import { retakeWeightViews } from './weight-views.ts';
 /**
  * The program that a plan is made of: checks and what nothing returned needs left out, regions and
  * calls written out, loops counted, weight views taken again.
+ *
+ * @param loops whether counted loops over rows become the scans that they are; plans of earlier
+ *   versions have them as written
  */
-export function plannable(graph: Graph, table: OperatorTable): Graph {
+export function plannable(
+  graph: Graph,
+  table: OperatorTable,
+  loops: 'scans' | 'as written' = 'scans',
+): Graph {
   const written = withoutDead(inlineCalls(regionsAsCalls(withoutChecks(graph))));
-  return retakeWeightViews(withTripCounts(raiseLoops(written), atenCounter), table);
+  const raised = loops === 'scans' ? raiseLoops(written) : written;
+  return retakeWeightViews(withTripCounts(raised, atenCounter), table);
 }
 
 /** Without dead code, and with a note of how many calls that are. */

@@ -42,7 +42,10 @@ export function plannedProgram(
   const inLine = plan.nodes.some((node) => node.times !== undefined);
   if (fits(graph) && !inLine) return { program: graph, listed: graph };
   const written = plannable(graph, table);
-  for (const program of written === graph ? [graph] : [written, graph]) {
+  const asWritten = (): Graph => plannable(graph, table, 'as written');
+  const forms = written === graph ? [() => graph] : [() => written, asWritten, () => graph];
+  for (const form of forms) {
+    const program = form();
     const opened = openBodies(program, table, plan.request);
     if (opened === undefined && fits(program) && !inLine) return { program, listed: program };
     if (opened !== undefined && fits(opened.graph))
