@@ -192,7 +192,7 @@ describe('recipes by the roles of inputs', () => {
       'primals_3=0',
       '--quiet',
     );
-    expect(stated.out).toMatch(/data parallel \(dp\) +[\d.]+ [µm]s/);
+    expect(stated.out).toMatch(/data parallel \(dp\) +>= [\d.]+ [µm]s/);
     const audited = await cli(
       'audit',
       fixture('gcn'),
