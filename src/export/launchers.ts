@@ -7,6 +7,7 @@
  * Sources: sbatch(1) and srun(1) of Slurm; the API `jobset.x-k8s.io/v1alpha2` and its example of
  * PyTorch; "Distributed Multi-Node Jobs" of SkyPilot, for the variables of a node.
  */
+import { pyComment } from '../backend/python-text.ts';
 import type { ExportFile } from '../backend/target.ts';
 import type { Cluster } from '../cost/hardware/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
@@ -91,7 +92,8 @@ function gpuName(accelerator: string): string | undefined {
   return accelerator.startsWith('A100') && accelerator.endsWith('80GB') ? 'A100-80GB' : name;
 }
 
-const comments = ({ head }: Job): string[] => head.map((line) => `# ${line}`);
+/** Names come from anywhere: one with a line break would be a command. */
+const comments = ({ head }: Job): string[] => head.map((line) => `# ${pyComment(line)}`);
 
 function slurmText(job: Job): string {
   return [

@@ -1,11 +1,13 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 
 import type { ExportFile, ExportSource } from '../../src/backend/target.ts';
+import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { exportFiles } from '../../src/export/export.ts';
 import { rules } from '../../src/export/jax/rules.ts';
 import { inputShardings } from '../../src/export/jax/shardings.ts';
+import { jobOf, launcherFile, LAUNCHERS } from '../../src/export/launchers.ts';
 import { EXPORT_TARGETS } from '../../src/export/targets.ts';
-import { hostileSource, MARK } from '../support/hostile-names.ts';
+import { HOSTILE, hostileSource, MARK } from '../support/hostile-names.ts';
 
 /** Strings and comments of each language as its reference defines them; the rest is code. */
 const TEXTS: Readonly<Record<string, RegExp>> = {
@@ -15,6 +17,7 @@ const TEXTS: Readonly<Record<string, RegExp>> = {
   yaml: /"(?:\\[^]|[^\\"\n])*"|(?<=^|\s)#.*/g,
   yml: /"(?:\\[^]|[^\\"\n])*"|(?<=^|\s)#.*/g,
   args: /^#.*/gm,
+  slurm: /^#.*/gm,
 };
 
 /** What a file says apart from its strings and comments; undefined where JSON or prose. */
@@ -46,6 +49,15 @@ describe('names that try to end a string, a comment or a line', () => {
       expect(held).toBeGreaterThan(0);
     },
   );
+
+  test.each(LAUNCHERS)('are text in the file of --launcher %s', (launcher) => {
+    const names = { model: HOSTILE, devices: 16 };
+    const job = jobOf(names, loadCluster('dgx-h100'), { script: 'train.py', head: [HOSTILE] });
+    const file = launcherFile(launcher, job);
+    expect(file.text).toContain(MARK);
+    expect(codeOf(file), file.name).not.toMatch(/(?<!\w)(__import__|PWNED)/);
+    expect(file.text, file.name).not.toMatch(/[\r\f\u2028\u2029\u202e\x1b]/);
+  });
 
   test.each(EXPORT_TARGETS.filter(({ readBack }) => readBack !== undefined))(
     'are the names that are read back from the files of --target $name',
