@@ -379,7 +379,7 @@ const doors = {
   'solver/reduce': ['presolve', 'reduced-cost-fixing', 'fuse'],
   'solver/search/answer': ['certify', 'conflicts', 'lexicographic'],
   'solver/search/primal': ['folded-start', 'fusion-moves', 'gap-restricted'],
-  'recipes/inputs': ['roles', 'model-facts'],
+  'recipes/inputs': ['roles', 'dim-meanings', 'model-facts'],
   'sweep/threads': ['pool', 'local-pool', 'thread-pool', 'thread-main'],
 };
 for (const [folder, files] of Object.entries(doors))

@@ -15,8 +15,7 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { decode } from '../plan/choice/decode.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
-import type { MadeAgain } from '../plan/questions/check-plan.ts';
-import type { StepFigures } from '../plan/record/types.ts';
+import type { Plan, StepFigures } from '../plan/record/types.ts';
 import { completeRequest } from '../plan/request/check-call.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { GivenRequest, PlanRequest } from '../plan/request/request.ts';
@@ -171,13 +170,13 @@ export async function shard(
 }
 
 /** The step of a plan again, for the trainer that it names. */
-export const stepAgain: NonNullable<MadeAgain['step']> = (prepared: Prepared, choice, plan) => {
+export function stepAgain(prepared: Prepared, choice: Int32Array, plan: Plan): StepFigures {
   const { request } = prepared.question;
   const trainer = request.trainer ?? EXPORTED;
   const facts = trainerFacts({ ...request, trainer });
   if (facts !== undefined) return stepOfPlan(prepared.model, choice, facts);
   return simulatedStep(plan, simulatedSeconds(prepared, choice, decode(prepared.model, choice)));
-};
+}
 
 /**
  * The step of a recipe's plan, for the trainer that the request names.

@@ -9,7 +9,7 @@ import { readPlan } from '../../src/plan/record/schema.ts';
 import type { Report } from '../../src/report/model/data.ts';
 import { bytesText, secondsText } from '../../src/units.ts';
 import { planInto, planModelInto } from '../cli/plan-folders.ts';
-import { cli } from '../cli/support.ts';
+import { cli, fixture } from '../cli/support.ts';
 import { checkHtml, textOf } from './html-reader.ts';
 
 let root = '';
@@ -56,10 +56,30 @@ describe('the report of a 2-layer Llama plan', () => {
     expect(JSON.parse(block)).toEqual(report);
   });
 
+  it('ranks recipes by the step that plan --recipe finds for them', async () => {
+    const asked = [fixture('llama-tiny'), '--mesh', 'dp=2', '--cluster', 'dgx-h100'];
+    const [out, own] = [join(root, 'optimum'), join(root, 'fsdp')];
+    expect((await cli('plan', ...asked, '-o', out)).code).toBe(0);
+    expect((await cli('plan', ...asked, '--recipe', 'fsdp', '-o', own)).code).toBe(0);
+    const { plan, zoo, answer } = JSON.parse((await cli('report', out, '--json')).out) as Report;
+    const steps = (zoo ?? []).flatMap(({ name, stepSeconds, overBytes }) =>
+      stepSeconds === null || overBytes !== undefined ? [] : [{ name, stepSeconds }],
+    );
+    expect(steps.length).toBeGreaterThan(2);
+    const { step } = readPlan(readFileSync(join(own, 'plan.json'), 'utf8'));
+    const found = steps.find(({ name }) => name === 'FSDP (dp)');
+    expect(found?.stepSeconds).toBe(step?.stepSeconds);
+    // The plan is the fastest, up to the half percent that keeps the proven one.
+    const [best] = steps.sort((x, y) => x.stepSeconds - y.stepSeconds);
+    expect(best?.stepSeconds).toBeGreaterThan((plan.step?.stepSeconds ?? NaN) * 0.995);
+    const against = answer.find(({ label }) => label === 'Against')?.text ?? '';
+    expect(against).toContain(`best recipe ${best?.name} ${secondsText(best?.stepSeconds ?? 0)} (`);
+  });
+
   it('says the same answer in HTML, Markdown and JSON, from the numbers of the plan', async () => {
     const page = textOf(html);
     const markdown = (await made('md')).replace(/\\([\\`*_{}[\]|#~!])/g, '$1');
-    expect(report.answer).toHaveLength(7);
+    expect(report.answer).toHaveLength(8);
     for (const { label, text } of report.answer) {
       expect(page).toContain(`${label}${text}`);
       expect(markdown).toContain(`- **${label}**: ${text}`);

@@ -69,7 +69,7 @@ function reductionForm(ctx: TypedContext, each: Omit<LoopForm, 'reads'>): LoopFo
 
 /**
  * Traffic of a call that writes rows of its first operand; undefined for others. XLA updates in
- * place (`CanShareOperandBufferWithUser` of `dataflow_analysis.cc`): rows that are not written stay
+ * place (`CanShareOperandBufferWithUser` of `hlo_dataflow_analysis.cc`): rows that are not written stay
  * where they are.
  */
 export function xlaTraffic({ name }: OperatorRecord, ctx: TypedContext): CallTraffic | undefined {

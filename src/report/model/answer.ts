@@ -233,20 +233,26 @@ function proofLine({ proof }: Plan): string {
   );
 }
 
+/** The fastest recipe that fits: by its step where the plan has one, else by all costs. */
 function againstLine({ plan, known }: AnswerInput): string {
-  const more = (seconds: number): string => slowerText(seconds, plan.objective.seconds);
+  const { step, objective, greedySeconds } = plan;
+  const base = step?.stepSeconds ?? objective.seconds;
   const parts: string[] = [];
-  const priced = (known ?? []).flatMap((r) =>
-    r.seconds === null || r.overBytes !== undefined ? [] : [{ name: r.name, seconds: r.seconds }],
-  );
+  const priced = (known ?? []).flatMap(({ name, overBytes, stepSeconds, seconds }) => {
+    const own = step === undefined ? seconds : stepSeconds;
+    return own === null || overBytes !== undefined ? [] : [{ name, seconds: own }];
+  });
   const [best] = [...priced].sort((a, b) => a.seconds - b.seconds);
   if (best !== undefined)
-    parts.push(`best recipe ${best.name} ${secondsText(best.seconds)} (${more(best.seconds)})`);
+    parts.push(
+      `best recipe ${best.name} ${secondsText(best.seconds)} (${slowerText(best.seconds, base)})`,
+    );
   else parts.push(known === null ? 'recipes were not priced' : 'no recipe fits');
   parts.push(
-    plan.greedySeconds === null
+    greedySeconds === null
       ? 'greedy propagation finds no plan'
-      : `greedy propagation ${secondsText(plan.greedySeconds)} (${more(plan.greedySeconds)})`,
+      : `greedy propagation ${secondsText(greedySeconds)} one after another ` +
+          `(${slowerText(greedySeconds, objective.seconds)})`,
   );
   return parts.join('; ');
 }

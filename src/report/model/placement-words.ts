@@ -2,10 +2,9 @@
 
 import type { Model } from '../../plan/model/model.ts';
 import type { Plan } from '../../plan/record/types.ts';
+import { DATA_CUTS, type DataCut } from '../../recipes/inputs/dim-meanings.ts';
 import { countedText } from '../../units.ts';
 import {
-  DATA_CUTS,
-  type DataCut,
   type DataShares,
   dataShares,
   recomputedCalls,

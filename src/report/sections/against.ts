@@ -1,12 +1,13 @@
 /** Makes the section that compares a plan with recipes and with the next best plans. */
 
+import type { Plan } from '../../plan/record/types.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import { bytesText, percentText, secondsText, shareOf } from '../../units.ts';
 import type { NextBest } from '../analysis/alternatives/candidates.ts';
 import { type ComparedRecipe, THIS_PLAN } from '../analysis/alternatives/recipes.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
 import { slowerText } from '../model/answer.ts';
-import { type Block, bytes, seconds, type Section } from '../model/blocks.ts';
+import { type Block, bytes, type Cell, seconds, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { deltaBytesText, deltaSecondsText } from '../text/explain.ts';
 
@@ -52,8 +53,8 @@ function recipeTable(report: Report): Block[] {
     out.push({
       kind: 'figure',
       caption:
-        `Step time over the memory that the budget limits, ${words.long}. Numbers: those of ` +
-        'the table; the line joins the plans that no other fitting one beats in both.',
+        `Costs one after another over the memory that the budget limits, ${words.long}. Numbers: ` +
+        'those of the table; the line joins the plans that no other fitting one beats in both.',
       svg: paretoFigure(points, plan.memory.budgetBytes, `${words.short} per device`),
     });
   const numbers = new Map(points.map((p, k) => [p.name, k + 1]));
@@ -67,6 +68,7 @@ function recipeTable(report: Report): Block[] {
       { head: 'Plan', kind: 'name' },
       { head: 'Step time', kind: 'number' },
       { head: 'Slower by', kind: 'number' },
+      { head: 'One after another', kind: 'number' },
       { head: words.head, kind: 'number' },
       { head: 'Standing' },
       { head: 'Why', kind: 'name' },
@@ -76,10 +78,9 @@ function recipeTable(report: Report): Block[] {
       return [
         number === undefined ? '' : { text: String(number), value: number },
         row.name,
+        seconds(row.stepSeconds),
+        slowerCell(row, plan),
         seconds(row.seconds),
-        row.seconds === null
-          ? '–'
-          : { text: slowerText(row.seconds, plan.objective.seconds), value: row.seconds },
         bytes(row.peakBytes),
         row.standing,
         row.why,
@@ -89,8 +90,19 @@ function recipeTable(report: Report): Block[] {
   return out;
 }
 
+/** By the step where the plan has one, else by all costs one after another. */
+function slowerCell(
+  { stepSeconds, seconds: own }: HandWritten,
+  { step, objective }: Plan,
+): Cell | string {
+  const [value, base] =
+    step === undefined ? [own, objective.seconds] : [stepSeconds, step.stepSeconds];
+  return value === null ? '–' : { text: slowerText(value, base), value };
+}
+
 interface HandWritten {
   readonly name: string;
+  readonly stepSeconds: number | null;
   readonly seconds: number | null;
   readonly peakBytes: number | null;
   readonly standing: string;
@@ -102,6 +114,7 @@ function handWritten({ zoo, plan, frontier }: Report): HandWritten[] {
   const onFront = new Set((frontier ?? []).map((p) => p.name));
   const own = {
     name: THIS_PLAN,
+    stepSeconds: plan.step?.stepSeconds ?? null,
     seconds: plan.objective.seconds,
     peakBytes: plan.memory.peakBytes,
     standing: onFront.has(THIS_PLAN) ? 'on the front' : '',
@@ -109,6 +122,7 @@ function handWritten({ zoo, plan, frontier }: Report): HandWritten[] {
   };
   const greedy = {
     name: 'greedy propagation',
+    stepSeconds: null,
     seconds: plan.greedySeconds,
     peakBytes: null,
     standing: '',
@@ -118,6 +132,7 @@ function handWritten({ zoo, plan, frontier }: Report): HandWritten[] {
     own,
     ...(zoo ?? []).map((r) => ({
       name: r.name,
+      stepSeconds: r.stepSeconds,
       seconds: r.seconds,
       peakBytes: r.peakBytes,
       standing: standing(r, onFront),

@@ -277,54 +277,58 @@ async function atRangeEnds(
   return { ends: await planAtEnds(plan, range.open, range.sizes, request, { table, deadline }) };
 }
 
-function printPlan(
-  { request, options, io, stages, step: asked, tried }: PlanTask,
-  prepared: Prepared,
-  {
-    plan,
-    prepared: own,
-    choice,
-    serial,
-    recipes,
-    step,
-    fastest,
-    overlap,
-    ends,
-    pipeline,
-    steps,
-  }: Found,
-  deadline: Deadline,
-): void {
+function printPlan(task: PlanTask, prepared: Prepared, found: Found, deadline: Deadline): void {
+  const { request, options, io } = task;
+  const { plan, serial, recipes, overlap, ends, pipeline, steps } = found;
   const { graph, cluster } = serial.prepared.model;
   const warnings = meshWarnings(plan, cluster, graph);
   for (const warning of warnings) io.stderr(`warning: ${warning}\n`);
   if (options.json === true) {
-    const more = {
-      ...(warnings.length === 0 ? {} : { warnings }),
-      ...defined({ ends, pipeline, meshes: tried }),
-      ...(overlap === undefined ? {} : { overlap: withoutResult(overlap) }),
-      ...(step === undefined ? {} : { simulated: withoutResult(step) }),
-      ...defined({ solverSteps: steps?.steps }),
-      recipes: recipes.flatMap((recipe) =>
-        recipe.status === 'priced'
-          ? [{ name: recipe.name, seconds: recipe.seconds, peakBytes: recipe.peakBytes }]
-          : [],
-      ),
-    };
-    io.stdout(`${JSON.stringify({ ...plan, ...planAnswer(plan), ...more })}\n`);
+    io.stdout(`${JSON.stringify(planJson(task, found, warnings))}\n`);
     return;
   }
   if (options.program === true) io.stdout(`${annotatedProgram(graph, plan)}\n\n`);
+  printScreen(task, found);
+  const why = whyRecipesAreCheaper(prepared.question.given, plan, recipes);
+  if (why !== undefined) io.stdout(`note  ${why}\n`);
+  if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
+  else if (request.overlap === true) io.stdout(`\noverlap    not looked for: ${deadline.cause}\n`);
+  if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
+  if (pipeline !== undefined) io.stdout(`\n${pipelineText(pipeline)}\n`);
+  if (steps !== undefined) io.stdout(`\n${solverStepsText(steps.steps)}\n`);
+}
+
+/** The plan with the keys that all answers have, and what else was asked for. */
+function planJson(
+  { tried }: PlanTask,
+  { plan, recipes, step, overlap, ends, pipeline, steps }: Found,
+  warnings: readonly string[],
+): object {
+  return {
+    ...plan,
+    ...planAnswer(plan),
+    ...(warnings.length === 0 ? {} : { warnings }),
+    ...defined({ ends, pipeline, meshes: tried }),
+    ...(overlap === undefined ? {} : { overlap: withoutResult(overlap) }),
+    ...(step === undefined ? {} : { simulated: withoutResult(step) }),
+    ...defined({ solverSteps: steps?.steps }),
+    recipes: recipes.flatMap((recipe) =>
+      recipe.status === 'priced'
+        ? [{ name: recipe.name, seconds: recipe.seconds, peakBytes: recipe.peakBytes }]
+        : [],
+    ),
+  };
+}
+
+/** The first screen, and below it what `-v` asks for. */
+function printScreen(
+  { request, options, io, stages, step: asked, tried }: PlanTask,
+  { plan, prepared, choice, serial, recipes, step, fastest, pipeline }: Found,
+): void {
+  const { model } = prepared;
   const settings = stages?.asked ?? asGiven(plan, request);
-  const stepsFound = { ...defined({ step, fastest }) };
-  const screen = firstScreen({
-    plan,
-    model: own.model,
-    choice,
-    recipes,
-    found: stepsFound,
-    settings,
-  });
+  const found = { ...defined({ step, fastest }) };
+  const screen = firstScreen({ plan, model, choice, recipes, found, settings });
   const questions = [
     ...(asked === undefined ? [] : [{ label: 'question', texts: [asked] }]),
     ...(tried === undefined ? [] : [{ label: 'tried', texts: [triedText(tried)] }]),
@@ -335,18 +339,10 @@ function printPlan(
   const rows =
     pipeline === undefined ? screen : screen.filter(({ label }) => !OF_STAGES.has(label));
   io.stdout(`${screenText([...questions, ...rows, ...more])}\n`);
-  const why = whyRecipesAreCheaper(prepared.question.given, plan, recipes);
-  if (options.verbose === true) {
-    const { secondOpinion } = serial;
-    const details = { ...settings, found: stepsFound, ...defined({ secondOpinion }) };
-    io.stdout(`\n${planSummary(graph, plan, recipes, details)}\n`);
-  }
-  if (why !== undefined) io.stdout(`note  ${why}\n`);
-  if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
-  else if (request.overlap === true) io.stdout(`\noverlap    not looked for: ${deadline.cause}\n`);
-  if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
-  if (pipeline !== undefined) io.stdout(`\n${pipelineText(pipeline)}\n`);
-  if (steps !== undefined) io.stdout(`\n${solverStepsText(steps.steps)}\n`);
+  if (options.verbose !== true) return;
+  const { secondOpinion } = serial;
+  const details = { ...settings, found, ...defined({ secondOpinion }) };
+  io.stdout(`\n${planSummary(serial.prepared.model.graph, plan, recipes, details)}\n`);
 }
 
 /** Rows of a first screen that the stages of a pipeline answer. */

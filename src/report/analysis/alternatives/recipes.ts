@@ -2,7 +2,9 @@
  * Prices the recipes of a plan's mesh on the plan's own problem and says why each of them loses.
  */
 
+import { stepAgain } from '../../../fidelity/trainer-step.ts';
 import { decode } from '../../../plan/choice/decode.ts';
+import type { Prepared } from '../../../plan/prepare/prepared.ts';
 import { sumCollectives, termsOf } from '../../../plan/record/diff.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import { dominators, paretoFront } from '../../../recipes/compare/pareto.ts';
@@ -16,6 +18,9 @@ import { applyRecipe, meshRecipes } from '../../../recipes/recipes.ts';
  */
 export interface ComparedRecipe {
   readonly name: string;
+  /** The step by the clock, as the plan's own: run by its trainer, or simulated. */
+  readonly stepSeconds: number | null;
+  /** Every cost one after another. */
   readonly seconds: number | null;
   readonly computeSeconds: number | null;
   readonly communicationSeconds: number | null;
@@ -60,7 +65,7 @@ export interface Compared {
 export const THIS_PLAN = 'this plan';
 
 /** Prices the recipes of the mesh, those that do not fit too, and says why each of them loses. */
-export async function compareRecipes(prepared: Solvable, plan: Plan): Promise<Compared> {
+export async function compareRecipes(prepared: Prepared, plan: Plan): Promise<Compared> {
   const rows: ComparedRecipe[] = [];
   const choices: { name: string; choice: Int32Array }[] = [];
   const inputs = inputRoles(prepared.model);
@@ -74,13 +79,16 @@ export async function compareRecipes(prepared: Solvable, plan: Plan): Promise<Co
       continue;
     }
     choices.push({ name, choice: priced.choice });
-    rows.push({ name, ...pricedRow(prepared, plan, priced) });
+    const step = plan.step === undefined ? undefined : stepAgain(prepared, priced.choice, plan);
+    const stepSeconds = step?.stepSeconds ?? null;
+    rows.push({ name, stepSeconds, ...pricedRow(prepared, plan, priced) });
   }
   const points = pointsOf(plan, rows);
   return { plans: withDominators(rows, points), frontier: frontierOf(points), choices };
 }
 
 const WITHOUT_PRICE = {
+  stepSeconds: null,
   seconds: null,
   computeSeconds: null,
   communicationSeconds: null,
@@ -92,7 +100,7 @@ function pricedRow(
   { model, question }: Solvable,
   plan: Plan,
   { choice, seconds, peakBytes }: Priced,
-): Omit<ComparedRecipe, 'name'> {
+): Omit<ComparedRecipe, 'name' | 'stepSeconds'> {
   const decoded = decode(model, choice);
   const { computeSeconds, communicationSeconds } = decoded;
   const other = {
