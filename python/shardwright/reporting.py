@@ -24,7 +24,7 @@ class Report:
 
     def __repr__(self) -> str:
         """One line: the text itself may have a million characters."""
-        return f"Report({self.format}, {len(self.text)} characters{'' if self.path is None else f', {self.path}'})"
+        return f"Report({self.format}{'' if self.path is None else f', {self.path}'})"
 
     def _repr_html_(self) -> str | None:
         if self.format != "html":
