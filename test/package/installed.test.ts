@@ -211,6 +211,7 @@ describe.each(MAJORS)('on Node %i', (major) => {
       'dgx-h100',
       '--solver',
       'highs',
+      '-v',
       '--quiet',
     );
     expect([highs.code, highs.err]).toEqual([0, '']);

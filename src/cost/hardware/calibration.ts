@@ -144,10 +144,78 @@ export const calibrationSchema = z.strictObject({
   launchSeconds: z.number().nonnegative().max(1).optional(),
   matmulLaunchSeconds: z.number().nonnegative().max(1).optional(),
 });
-/** A calibration file, as it is read. */
-export type Calibration = z.infer<typeof calibrationSchema>;
+/** Seconds of something, and half of its samples' range in parts of them. */
+interface Timed {
+  readonly seconds: number;
+  readonly spread?: number | undefined;
+}
+
+/** A product of [m, k] and [k, n]. */
+interface TimedProduct extends Timed {
+  readonly m: number;
+  readonly k: number;
+  readonly n: number;
+  readonly itemBytes: number;
+}
+
+/** Fused attention of [batch, heads, rows, channels] on itself. */
+interface TimedAttention extends Timed {
+  readonly unit: string;
+  readonly batch: number;
+  readonly heads: number;
+  readonly rows: number;
+  readonly channels: number;
+  readonly backward: boolean;
+}
+
+/** A call of an operator by what it counts. */
+interface TimedOperator extends Timed {
+  readonly op: string;
+  readonly unit: string;
+  readonly flops: number;
+  readonly bytes: number;
+}
+
+/** An argument of a measured call; a tensor may lie turned. */
+type PlainArgument =
+  | { readonly dtype: string; readonly shape: number[]; readonly turned: boolean }
+  | { readonly name: string }
+  | number
+  | boolean
+  | null;
+type Argument = PlainArgument | PlainArgument[];
+
 /** A call that was timed as it is. */
-export type MeasuredCall = Calibration['kernels'][number];
+export interface MeasuredCall {
+  readonly model: string;
+  readonly op: string;
+  readonly args: Argument[];
+  readonly kwargs: Record<string, Argument>;
+  readonly seconds: number;
+}
+
+/** A calibration file, as it is read; the schema says what each field is. */
+export interface Calibration {
+  readonly version: 1;
+  readonly device: string;
+  readonly software: string;
+  readonly date?: string | undefined;
+  readonly processes?: number | undefined;
+  readonly hosts?: number | undefined;
+  readonly mesh?: string | undefined;
+  readonly backend?: string | undefined;
+  readonly threads?: number | undefined;
+  readonly synchronous?: boolean | undefined;
+  readonly allocatorShare?: number | undefined;
+  readonly notes?: string[] | undefined;
+  readonly matmul: Record<string, TimedProduct[]>;
+  readonly attention: TimedAttention[];
+  readonly memory: (Timed & { readonly bytes: number })[];
+  readonly calls?: TimedOperator[] | undefined;
+  readonly kernels: MeasuredCall[];
+  readonly launchSeconds?: number | undefined;
+  readonly matmulLaunchSeconds?: number | undefined;
+}
 
 /** Characters of a calibration file that are read at most. */
 const TEXT_LIMIT = 16 * 2 ** 20;
