@@ -27,12 +27,14 @@ export function screenText(
 export function wrapped(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = '';
-  for (const word of text.split(' ')) {
+  // A number stays with its unit.
+  const glued = text.replace(/(\d) (?=%|[mµn]?s\b|[KMGT]iB\b|B\b)/g, '$1\u00a0');
+  for (const word of glued.split(' ')) {
     if (line !== '' && line.length + 1 + word.length > width) {
       lines.push(line);
       // What goes on is set in, so that the next answer is told from it.
       line = `  ${word}`;
     } else line = line === '' ? word : `${line} ${word}`;
   }
-  return [...lines, line];
+  return [...lines, line].map((one) => one.replaceAll('\u00a0', ' '));
 }

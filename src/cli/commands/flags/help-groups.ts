@@ -22,13 +22,14 @@ const GROUPS: Readonly<Record<string, string>> = {
     'format ignore-shardings role tie input ops select size train-step optimizer-step ' +
     'batch-dim sequence-dim',
   'A model by name or config': 'batch seq dtype layers training forward pad-vocab microbatch',
-  Output: 'program recipes cache emit-ilp output keep json quiet help help-all',
+  Output: 'program verbose recipes cache emit-ilp output keep json quiet help help-all',
 };
 /** What `--help` has of a command with too many flags for a screen. */
 const OFTEN = new Set(
   (
-    'mesh cluster devices for recipe overlap frontier layout plan plans edits max-regret pin ' +
-    'memory pp tokens price batch seq global-batch tolerance time-limit output json help help-all'
+    'mesh cluster devices for recipe overlap layout plan plans edits max-regret pin ' +
+    'memory pp tokens price batch seq global-batch tolerance time-limit verbose output json help ' +
+    'help-all'
   )
     .split(' ')
     .map((name) => `--${name}`),
