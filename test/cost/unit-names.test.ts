@@ -29,6 +29,7 @@ const WITHOUT_UNIT = new Set(
   budget chunk discarded forwardTemporarySlots backwardTemporarySlots idleShare inPlaceOf inputSlots intercept kept
   keptMicrobatches kernels kneeBudget kneeOf overlapDiscount peakAt prefetch ratio recomputed rounds savedSlots serialRatio
   slope squaredError stage stream weight leastEvaluations pid tid
+  nvlinks cards cardsPerDevice processes threads allocatorShare
   delayedTasks heldBack tailShare tailMean tailFactor powerShare tensorOverlap oomBeyondDevice beyondDevice
   bins gap TIE columns version furtherTokens query keyValue rotary pairWidth forwardShare backwardShare
   INTRA_EFFICIENCY INTER_EFFICIENCY devicesPerTray usedPerHost hostSize idleDevices heldDevices oversubscription amount pue

@@ -88,7 +88,7 @@ describe('prices that are far apart', () => {
   });
 
   it('such an answer exits 4 and says the gap; a usual one says how far rounding can go', async () => {
-    const argv = ['plan', fixture('mlp'), '--mesh', 'dp=8,tp=8', '--cost', 'alpha-beta'];
+    const argv = ['plan', '-v', fixture('mlp'), '--mesh', 'dp=8,tp=8', '--cost', 'alpha-beta'];
     const usual = await cli(...argv, '--cluster', 'dgx-h100');
     expect(usual.code).toBe(0);
     expect(usual.out).toMatch(/re-costed .* from the plan alone, rounding at most \S+ [nµ]?s/);

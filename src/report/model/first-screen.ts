@@ -146,7 +146,7 @@ function proofText({ proof, objective }: Plan): string {
       'bound checked'
     );
   return (
-    `${proof.status}: it costs ${seconds} one after another, no plan less than ` +
-    `${secondsText(proof.bound)} (gap ${percentText(proof.gap)}); re-costed`
+    `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ` +
+    `${percentText(proof.gap)}); it costs ${seconds} one after another, re-costed`
   );
 }

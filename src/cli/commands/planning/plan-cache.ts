@@ -159,16 +159,15 @@ export class PlanCache {
   }
 
   /**
-   * Hears of the files of the answer, and of the line that names them (empty: none was printed).
+   * Hears of the files of the answer, and of the lines that begin with one that names them (empty:
+   * none were printed).
    */
-  readonly wrote = (files: PlanFolderFiles, line: string): void => {
+  readonly wrote = (files: PlanFolderFiles, lines: string): void => {
+    const [line = ''] = lines.split('\n');
     this.files = files;
     this.isWritten = {
-      length: line.length,
-      names: line
-        .slice(line.lastIndexOf('/') + 1)
-        .trimEnd()
-        .split(', '),
+      length: lines.length,
+      names: line.slice(line.lastIndexOf('/') + 1).split(', '),
     };
   };
 

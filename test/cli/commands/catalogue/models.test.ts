@@ -104,7 +104,17 @@ describe('a model name or config in place of a file', () => {
   });
 
   it('plan of a name plans the training step that compare of it prices, and says so', async () => {
-    const asked = ['plan', 'qwen3-0.6b', '--layers', '1', '--mesh', 'dp=4', '--cluster', 'h100'];
+    const asked = [
+      'plan',
+      '-v',
+      'qwen3-0.6b',
+      '--layers',
+      '1',
+      '--mesh',
+      'dp=4',
+      '--cluster',
+      'h100',
+    ];
     const { out, code } = await cli(...asked, '--no-recipes');
     expect(code).toBe(0);
     expect(out).toMatch(/^question {3}a training step of 4 sequences of 4096 tokens \(/);

@@ -58,7 +58,9 @@ describe('compare --tokens', () => {
     expect(run.price.amount).toBeCloseTo(2.5 * run.deviceHours, 6);
     // Days and money have the range of the step.
     const [low, high] = stepBand;
-    expect(low).toBeLessThan(step);
+    // Nobody named a trainer: the range is that of runs by any, which may all be slower.
+    expect(low).toBeLessThan(high);
+    expect(step).toBeLessThan(high);
     expect(run.wallSecondsBand).toEqual([
       expect.closeTo((run.wallSeconds * low) / step, 3),
       expect.closeTo((run.wallSeconds * high) / step, 3),

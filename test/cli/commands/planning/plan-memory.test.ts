@@ -10,6 +10,8 @@ import { cli, fixture } from '../../support.ts';
 
 const MLP = [
   'plan',
+  '-v',
+  '-v',
   fixture('mlp'),
   '--mesh',
   'dp=2,tp=2',
@@ -20,6 +22,7 @@ const MLP = [
 ] as const;
 const RESNET = [
   'plan',
+  '-v',
   fixture('resnet18'),
   '--mesh',
   'd=1',
@@ -166,6 +169,7 @@ describe('what plan says of memory', () => {
     const forward = await cli(
       'plan',
       '-v',
+      '-v',
       'gpt2',
       '--forward',
       '--layers',
@@ -255,6 +259,7 @@ describe('budgets of other tests are feasible with checkpointing', () => {
   it('GPT-2 medium, batch 8, sequence 1024: 56 GB, and 15 GB with recomputation', async () => {
     const gpt2 = [
       'plan',
+      '-v',
       'gpt2-medium',
       '--training',
       '--batch',
@@ -283,6 +288,7 @@ describe('budgets of other tests are feasible with checkpointing', () => {
   it('ResNet-18, batch 16: 420 MB with recomputation', async () => {
     const run = await cli(
       'plan',
+      '-v',
       '-v',
       fixture('resnet18'),
       '--mesh',

@@ -50,8 +50,17 @@ const planOf = (name: string): string =>
 it('answers as a process for each command line does, and plans alike the second time', async () => {
   const model = fixture('mlp');
   const plan = (out: string) => [
-    'plan', model, '--mesh', 'dp=2', '--cluster', 'dgx-h100', '--no-recipes', '-o', out, '--json',
-  ]; // prettier-ignore
+    'plan',
+    model,
+    '--mesh',
+    'dp=2',
+    '--cluster',
+    'dgx-h100',
+    '--no-recipes',
+    '-o',
+    out,
+    '--json',
+  ];
   const [first, again, limited, refused] = batch(
     asked(...plan('first')),
     asked(...plan('again')),
