@@ -14,7 +14,7 @@ from typing import Any
 
 from .errors import CommandError
 from .folder import Plan, load
-from .kept_planner import ask
+from .kept_planner import ask, once
 from .planner import find_command
 
 
@@ -84,8 +84,15 @@ def words_of(flags: Mapping[str, Any]) -> list[str]:
     return argv
 
 
-def run_command(call: Sequence[str], argv: Sequence[str], quiet: bool, allowed: Sequence[int] = (0,)) -> str:
-    """What a call prints on stdout; its progress goes to stderr unless it is quiet. Raises CommandError for other exit codes."""
+def run_command(call: Sequence[str], argv: Sequence[str], quiet: bool, allowed: Sequence[int] = (0,), kept: bool = True) -> str:
+    """What a call prints on stdout; its progress goes to stderr unless it is quiet.
+
+    Args:
+        kept: in the process that is kept for this call; otherwise in one of its own, which ends with it.
+
+    Raises:
+        CommandError: for exit codes that are not allowed.
+    """
     answer: list[str] = []
     progress: list[str] = []
 
@@ -95,7 +102,7 @@ def run_command(call: Sequence[str], argv: Sequence[str], quiet: bool, allowed: 
             sys.stderr.write(text)
 
     try:
-        code = ask(call, argv, answer.append, relay)
+        code = (ask if kept else once)(call, argv, answer.append, relay)
     except OSError as error:
         raise CommandError("E_COMMAND", f"{call[0]} cannot be called: {error}") from error
     if code in allowed:

@@ -111,7 +111,7 @@ def ask(call: Sequence[str], argv: Sequence[str], out: Listener, err: Listener) 
         found = None if key in _without else _of(key)
         if found is not None:
             return found.ask(argv, out, err)
-    return _once(call, argv, out, err)
+    return once(call, argv, out, err)
 
 
 def _of(key: tuple[str, ...]) -> _Kept | None:
@@ -145,7 +145,7 @@ def end_all() -> None:
 atexit.register(end_all)
 
 
-def _once(call: Sequence[str], argv: Sequence[str], out: Listener, err: Listener) -> int:
+def once(call: Sequence[str], argv: Sequence[str], out: Listener, err: Listener) -> int:
     """A process for this command line alone."""
     process = subprocess.Popen([*call, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
 

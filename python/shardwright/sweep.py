@@ -56,7 +56,7 @@ def sweep(
     call = list(command) if command is not None else find_command()
     options = ["--threads", str(threads), *flags]
     here = ["compare", "--sweep", str(questions), "-o", str(out), *options]
-    listed: list[dict[str, Any]] = json.loads(run_command(call, [*here, "--list", "--json"], quiet=True))
+    listed: list[dict[str, Any]] = json.loads(run_command(call, [*here, "--list", "--json"], quiet=True, kept=False))
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     left = [i for i, question in enumerate(listed) if not question["answered"]]
@@ -78,10 +78,10 @@ def sweep(
         finally:
             if started:
                 ray.shutdown()
-        listed = json.loads(run_command(call, [*here, "--list", "--json"], quiet=True))
+        listed = json.loads(run_command(call, [*here, "--list", "--json"], quiet=True, kept=False))
     # This reads the answers and puts them together; a question that its own time limit stopped is not asked again here.
     limit = [] if all(question["answered"] for question in listed) else ["--time-limit", "1"]
-    return run_command(call, [*here, *limit], quiet, allowed=(0, 4))
+    return run_command(call, [*here, *limit], quiet, allowed=(0, 4), kept=False)
 
 
 def named_files(questions: Path) -> dict[str, bytes]:
@@ -104,7 +104,7 @@ def ask(files: dict[str, bytes], name: str, part: str, call: Sequence[str], opti
             path.write_bytes(content)
         answers = Path(at, "answers")
         argv = ["compare", "--sweep", str(Path(at, "asked", name)), "-o", str(answers), "--slice", part, "--quiet", "--json", *options]
-        run_command(call, argv, quiet=True, allowed=(0, 4))
+        run_command(call, argv, quiet=True, allowed=(0, 4), kept=False)
         return {p.name: p.read_bytes() for p in answers.glob("*.json") if not p.name.startswith("planning-")}
 
 

@@ -42,10 +42,14 @@ def run(script: Path, folder: Path, plain: bool, rank: int) -> None:
     torch.manual_seed(0)
     forget_trainers()
     sys.argv = [str(own), "answer" if rank == 0 else f"answer{rank}"]
+    before = dict(os.environ)
     try:
         runpy.run_path(str(own), run_name="__main__")
     except Exception:
         (folder / ("fault" if rank == 0 else f"fault{rank}")).write_text(traceback.format_exc())
+    # Lightning takes WORLD_SIZE away when it ends.
+    os.environ.clear()
+    os.environ.update(before)
 
 
 if __name__ == "__main__":

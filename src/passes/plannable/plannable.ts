@@ -26,7 +26,9 @@ export function plannable(
 ): Graph {
   const written = withoutDead(inlineCalls(regionsAsCalls(withoutChecks(graph))));
   const raised = loops === 'scans' ? raiseLoops(written) : written;
-  return retakeWeightViews(withTripCounts(raised, atenCounter), table);
+  // A scan reads no counter: its start and end are needed no more.
+  const live = raised === written ? written : withoutDeadCode(raised);
+  return retakeWeightViews(withTripCounts(live, atenCounter), table);
 }
 
 /** Without dead code, and with a note of how many calls that are. */
