@@ -69,8 +69,8 @@ function reductionForm(ctx: TypedContext, each: Omit<LoopForm, 'reads'>): LoopFo
 
 /**
  * Traffic of a call that writes rows of its first operand; undefined for others. XLA updates in
- * place (`CanShareOperandBufferWithUser` of `hlo_dataflow_analysis.cc`): rows that are not written stay
- * where they are.
+ * place (`CanShareOperandBufferWithUser` of `hlo_dataflow_analysis.cc`): rows that are not written
+ * stay where they are.
  */
 export function xlaTraffic({ name }: OperatorRecord, ctx: TypedContext): CallTraffic | undefined {
   const isScatter = name === 'stablehlo.scatter';
