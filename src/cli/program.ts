@@ -43,7 +43,7 @@ import {
   registerSimulate,
 } from './commands/written-plan/register.ts';
 import { type Defaults, readDefaults, type Surroundings, surroundings } from './input/defaults.ts';
-import { type CliStreams, EXIT, printer, reportError } from './output/io.ts';
+import { type CliIo, type CliStreams, EXIT, printer, reportError } from './output/io.ts';
 import { type RunControl, unwatched } from './thread/run-control.ts';
 
 /** The commands in the order of the help text, under its headings. */
@@ -86,6 +86,34 @@ const COMMANDS: Readonly<Record<string, readonly AddCommand[]>> = {
   'For programs:': [registerBatch],
 };
 
+/** The command without its commands. */
+function mainCommand(io: CliIo): Command {
+  return groupedHelp(new Command('shardwright'))
+    .description(
+      'Plans the sharding of every tensor of a training graph over a device mesh, at the ' +
+        'least time, with proof.',
+    )
+    .version(VERSION)
+    .exitOverride()
+    .showSuggestionAfterError(true)
+    .configureOutput({
+      writeOut: io.stdout,
+      writeErr: (text) => io.stderr(text),
+      // Errors are printed below, as all others are.
+      outputError: () => undefined,
+    })
+    .addHelpText(
+      'after',
+      '\nTo begin with:\n  $ shardwright demo\n  $ shardwright tune my_config.toml --devices ' +
+        '16xH100\n  $ shardwright compare llama-3.1-8b --devices 64xH100\n' +
+        '  $ shardwright plan llama-3.2-1b --devices 8xH100\n\n' +
+        'Exit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad input, 3 nothing fits, 4 ' +
+        'stopped above the gap that was asked for, 5 findings: a plan ' +
+        'that differs from its files, a proof that proves nothing, wrong rules, 129, 130 and 143 ' +
+        'a signal before the first answer\n',
+    );
+}
+
 /**
  * Runs the command line; resolves to the exit code. Solver and report code is loaded only by the
  * commands that need it.
@@ -113,31 +141,7 @@ export async function runCli(
     exit: EXIT.ok,
   };
   const json = argv.includes('--json');
-  const program = groupedHelp(new Command('shardwright'))
-    .description(
-      'Plans the sharding of every tensor of a training graph over a device mesh, at the ' +
-        'least time, with proof.',
-    )
-    .version(VERSION)
-    .exitOverride()
-    .showSuggestionAfterError(true)
-    .configureOutput({
-      writeOut: io.stdout,
-      writeErr: (text) => io.stderr(text),
-      // Errors are printed below, as all others are.
-      outputError: () => undefined,
-    })
-    .addHelpText(
-      'after',
-      '\nTo begin with:\n  $ shardwright demo\n  $ shardwright tune my_config.toml --devices ' +
-        '16xH100\n  $ shardwright compare llama-3.1-8b --devices 64xH100\n' +
-        '  $ shardwright plan llama-3.2-1b --devices 8xH100\n\n' +
-        'Exit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad input, 3 nothing fits, 4 ' +
-        'stopped above the gap that was asked for, 5 findings: a plan ' +
-        'that differs from its files, a proof that proves nothing, wrong rules, 129, 130 and 143 ' +
-        'a signal before the first answer\n',
-    );
-
+  const program = mainCommand(io);
   for (const [heading, commands] of Object.entries(COMMANDS)) {
     program.commandsGroup(heading);
     for (const register of commands) register(program, session);

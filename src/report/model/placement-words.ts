@@ -136,7 +136,7 @@ export function weightWords(mesh: readonly MeshDim[], weights: readonly NamedWei
     ),
     left === 0
       ? common.how.say(all)
-      : `${common.how.say('most other weights')}; ${left} more kinds of placement below`,
+      : `${common.how.say('most other weights')}; and ${left} more ways of placing weights`,
   ];
 }
 

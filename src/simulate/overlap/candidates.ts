@@ -28,7 +28,8 @@ type DecodedPlan = Pick<Decoded, 'nodes' | 'outputs' | 'computeSeconds' | 'commu
 /** The plans seen, the first of them that of summed costs. */
 export class CandidatePool {
   readonly candidates: OverlapCandidate[];
-  private readonly seen = new Set<string>();
+  /** By choice what was simulated; undefined for what did not fit or could not be the fastest. */
+  private readonly seen = new Map<string, OverlapCandidate | undefined>();
 
   constructor(
     private readonly prepared: Candidates,
@@ -37,8 +38,9 @@ export class CandidatePool {
     /** The decoded choice, where it is known. */
     decoded?: DecodedPlan,
   ) {
-    this.seen.add(choice.join());
-    this.candidates = [this.simulated(choice, decoded)];
+    const first = this.simulated(choice, decoded);
+    this.seen.set(choice.join(), first);
+    this.candidates = [first];
   }
 
   /** The candidate of the shortest simulated step; of equal ones, the first. */
@@ -61,19 +63,17 @@ export class CandidatePool {
   add(choice: Int32Array, atLeastSeconds = 0): void {
     const key = choice.join();
     if (this.seen.has(key)) return;
-    this.seen.add(key);
-    if (atLeastSeconds >= this.best.simulatedSeconds || !this.fits(choice)) return;
-    this.candidates.push(this.simulated(choice));
+    this.seen.set(key, undefined);
+    if (atLeastSeconds < this.best.simulatedSeconds) this.look(choice);
   }
 
   /** Simulates a choice whether or not it may be the fastest; undefined where it does not fit. */
   look(choice: Int32Array): OverlapCandidate | undefined {
     const key = choice.join();
-    const known = this.candidates.find((candidate) => candidate.choice.join() === key);
-    if (known !== undefined) return known;
-    this.seen.add(key);
-    if (!this.fits(choice)) return undefined;
+    const known = this.seen.get(key);
+    if (known !== undefined || !this.fits(choice)) return known;
     const candidate = this.simulated(choice);
+    this.seen.set(key, candidate);
     this.candidates.push(candidate);
     return candidate;
   }
