@@ -30,7 +30,9 @@ import { fourierOps } from './aten/products/fourier.ts';
 import { fusedOps } from './aten/products/fused.ts';
 import { linalgOps } from './aten/products/linalg.ts';
 import { matmulOps } from './aten/products/matmul.ts';
+import { matrixFunctionOps } from './aten/products/matrix-functions.ts';
 import { scaledMmOps } from './aten/products/scaled-mm.ts';
+import { solutionOps } from './aten/products/solutions.ts';
 import { batchNormOps } from './aten/reductions/batch-norm.ts';
 import { lossOps } from './aten/reductions/loss.ts';
 import { normOps } from './aten/reductions/norm.ts';
@@ -81,6 +83,8 @@ export function builtinOperators(): OperatorTable {
     ...scaledMmOps,
     ...scatterReduceOps,
     ...factorisationOps,
+    ...matrixFunctionOps,
+    ...solutionOps,
     ...comparisonOps,
     ...fusedOps,
     ...factoryOps,

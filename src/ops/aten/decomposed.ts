@@ -12,7 +12,7 @@ import { type Body, decomposedOp, type DecomposedSpec } from '../vjp/composite/d
 import { matmulOf } from '../vjp/composite/product.ts';
 import { activationSpecs } from './elementwise/activation-specs.ts';
 import { complexSpecs } from './elementwise/complex.ts';
-import { triangularSpecs } from './products/factorisation.ts';
+import { triangularSpecs } from './products/solutions.ts';
 
 const front = (dim: number, rank: number): number => (dim < 0 ? dim + rank : dim);
 

@@ -15,7 +15,9 @@ import { einsumSamples } from '../aten/products/einsum.ts';
 import { factorisationSamples } from '../aten/products/factorisation.ts';
 import { fusedSamples } from '../aten/products/fused.ts';
 import { linalgSamples } from '../aten/products/linalg.ts';
+import { matrixFunctionSamples } from '../aten/products/matrix-functions.ts';
 import { scaledMmSamples } from '../aten/products/scaled-mm.ts';
+import { solutionSamples } from '../aten/products/solutions.ts';
 import { poolSamples } from '../aten/reductions/pool.ts';
 import { searchSamples } from '../aten/reductions/search.ts';
 import { kernelOf } from '../kernels/table.ts';
@@ -53,6 +55,8 @@ export function torchSamples(table: OperatorTable): CallText[] {
     ...scaledMmSamples,
     ...scatterReduceSamples,
     ...factorisationSamples,
+    ...matrixFunctionSamples,
+    ...solutionSamples,
     ...comparisonSamples,
     ...fusedSamples,
     ...complexSamples,
