@@ -1,7 +1,18 @@
 /**
- * The road of planning: prepare the request, solve it under the states, hold the budget where the
- * peak exceeds it, choose, write. Each step takes one record and returns one; none calls an earlier
- * step. Where the road forks, the first plan that keeps the budget is the answer.
+ * The road of planning. Each step takes one record and returns one; none calls an earlier step.
+ *
+ * 1. `prepare` turns the request into an integer program: strategies, prices, what pins leave.
+ * 2. `leastSeconds` solves it. Its one row of memory sums the states of a device (weights,
+ *    gradients, moments of the optimizer), which are the same at every point of the program.
+ * 3. `candidatesOf` follows the memory of that plan over the step. If its peak, activations
+ *    included, is within the budget, it is the answer: a limit on the peak could not make it
+ *    faster.
+ * 4. If the peak is above the budget, the budget binds, and `holdBudget` searches again. It adds
+ *    the memory at the point of the peak as a row, solves, follows the new plan, and goes on until
+ *    a plan fits. If the request allows it, results may also be recomputed in the backward pass
+ *    instead of kept. The bound comes from exact rows alone, so it holds for every plan within the
+ *    budget.
+ * 5. `explainImpossible` says which pins contradict each other, or how many bytes would do.
  */
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
@@ -70,11 +81,12 @@ async function search(prepared: Prepared, run: Run): Promise<ShardResult | Refus
   const refused = refusedAtOnce(prepared);
   if (refused !== undefined) return { ...refused, prepared };
   if (prepared.question.request.solver === 'propagate') return greedyPlan(prepared);
-  // Where the peak is far over the budget, the least seconds under the states need not be found.
+  // A shortcut: a quick look at the fastest plan of all may show that the budget binds. Then no
+  // proof is needed of what is fastest without a limit on the peak.
   const far = await farOverBudget(prepared, run.deadline);
   if (far.over !== undefined) {
     const held = await heldWithin(prepared, far.over, run);
-    // Why nothing fits, and a bound where that search found none, come from the states.
+    // Without a plan, or without a bound, the road goes on: it has the reason, or a bound.
     if (held.status === 'planned' && held.plan.proof.bound > 0) return held;
   }
   const first = await leastSeconds(prepared, run);
@@ -85,9 +97,10 @@ async function search(prepared: Prepared, run: Run): Promise<ShardResult | Refus
 }
 
 /**
- * The budget binds at the peak: from here on the request says so, and prices above a ceiling count.
- * What was found below a ceiling is a choice of another model, so there the road begins again,
- * once.
+ * The budget binds at the peak, and the request says so from here on. `prepare` may have left out
+ * prices that no fastest plan can pay (those above a ceiling); a plan with a lower peak may have to
+ * pay them, so they return. What was found without them is a choice of another model, and the road
+ * begins again with all prices, once.
  */
 async function heldWithin(
   prepared: Prepared,
