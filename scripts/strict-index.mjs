@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 import ts from 'typescript';
 
-const STRICT = ['src/cli/', 'src/text/'];
+const STRICT = ['src/cli/', 'src/report/', 'src/text/'];
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const config = ts.getParsedCommandLineOfConfigFile(

@@ -4,6 +4,7 @@
  */
 
 import { defined } from '../../defined.ts';
+import { itemAt } from '../../item-at.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';
 import type { Plan } from '../../plan/record/types.ts';
@@ -71,13 +72,13 @@ export function foldedGraphOf({
   // A value that is moved has a box of its own, however cheap it is: else the move would be drawn
   // on the edges of its operands.
   const moved = largest.flatMap((n) =>
-    movedNodes(prepared, plan, n).map((producer) => stands[producer]),
+    movedNodes(prepared, plan, n).map((producer) => itemAt(stands, producer)),
   );
   const kept = [...new Set([...inputs, ...largest, ...moved])].sort((x, y) => x - y);
   const position = new Map(kept.map((n, k) => [n, k]));
   const nodes = kept.map((n): FoldedNode => {
-    const { name, kind, meta } = graph.nodes[n];
-    const p = plan.nodes[n];
+    const { name, kind, meta } = itemAt(graph.nodes, n);
+    const p = itemAt(plan.nodes, n);
     return {
       node: n,
       name: meta.roleName ?? name,
@@ -98,7 +99,7 @@ export function foldedGraphOf({
 
 /** The seconds of a node with its collectives and redistributions. */
 function nodeSeconds(plan: Plan, n: number): number {
-  const p = plan.nodes[n];
+  const p = itemAt(plan.nodes, n);
   return (
     p.seconds + (p.internalSeconds ?? 0) + p.redistributions.reduce((sum, r) => sum + r.seconds, 0)
   );
@@ -115,15 +116,15 @@ function drawnNodes(
   counts: ReadonlyMap<number, number>,
 ): { readonly inputs: readonly number[]; readonly largest: readonly number[] } {
   const candidates = [...counts.keys()].filter((n) => {
-    const { kind, meta } = graph.nodes[n];
+    const { kind, meta } = itemAt(graph.nodes, n);
     if (kind === 'placeholder') return meta.role === 'input';
-    return kind === 'call' && flow.alias[n] < 0 && nodeSeconds(plan, n) > 0;
+    return kind === 'call' && itemAt(flow.alias, n) < 0 && nodeSeconds(plan, n) > 0;
   });
   const whole = (n: number): number => nodeSeconds(plan, n) * (counts.get(n) ?? 1);
   const total = candidates.reduce((sum, n) => sum + whole(n), 0);
   let reached = 0;
   const largest = candidates
-    .filter((n) => graph.nodes[n].kind === 'call')
+    .filter((n) => itemAt(graph.nodes, n).kind === 'call')
     .sort((x, y) => whole(y) - whole(x) || x - y)
     .filter((n) => {
       const needed = reached < SHARE * total;
@@ -131,7 +132,7 @@ function drawnNodes(
       return needed;
     })
     .slice(0, MOST_NODES);
-  const inputs = candidates.filter((n) => graph.nodes[n].kind === 'placeholder');
+  const inputs = candidates.filter((n) => itemAt(graph.nodes, n).kind === 'placeholder');
   return { inputs: inputs.slice(0, MOST_INPUTS), largest };
 }
 
@@ -144,10 +145,12 @@ function movedNodes(
   plan: Plan,
   n: number,
 ): number[] {
-  return plan.nodes[n].redistributions.flatMap(({ input }) => {
-    let producer = flow.values[flow.inputs[n][input]].node;
-    while (flow.alias[producer] >= 0) producer = flow.values[flow.alias[producer]].node;
-    const { kind, meta } = graph.nodes[producer];
+  const aliasOf = (node: number): number => itemAt(flow.alias, node);
+  return itemAt(plan.nodes, n).redistributions.flatMap(({ input }) => {
+    let producer = itemAt(flow.values, itemAt(itemAt(flow.inputs, n), input)).node;
+    for (let viewed = aliasOf(producer); viewed >= 0; viewed = aliasOf(producer))
+      producer = itemAt(flow.values, viewed).node;
+    const { kind, meta } = itemAt(graph.nodes, producer);
     return kind === 'call' || meta.role === 'input' ? [producer] : [];
   });
 }
@@ -160,7 +163,7 @@ function representatives({ model }: Reopened['prepared'], plan: Plan): Int32Arra
   const { graph } = model;
   const numbers = new Map<string, number>();
   const ids = Int32Array.from(graph.nodes, (node, n) => {
-    const text = lineSignature(node, plan.nodes[n]);
+    const text = lineSignature(node, itemAt(plan.nodes, n));
     let id = numbers.get(text);
     if (id === undefined) numbers.set(text, (id = numbers.size));
     return id;
@@ -183,19 +186,18 @@ function edgesOf(
   const split = backwardStart(graph);
   /** Drawn nodes that a node's results come from. */
   const sources = new Map<number, readonly number[]>();
+  const sourcesOf = (value: number): readonly number[] => {
+    const producer = itemAt(flow.values, value).node;
+    const drawn = itemAt(stands, producer);
+    return position.has(drawn) ? [drawn] : (sources.get(producer) ?? []);
+  };
   const edges = new Map<string, FoldedEdge>();
   graph.nodes.forEach((node, n) => {
-    const own = position.get(stands[n]);
-    const from = [...flow.inputs[n]].map((value) => {
-      const producer = flow.values[value].node;
-      return position.has(stands[producer]) ? [stands[producer]] : (sources.get(producer) ?? []);
-    });
-    if (flow.alias[n] >= 0) {
-      const producer = flow.values[flow.alias[n]].node;
-      sources.set(
-        n,
-        position.has(stands[producer]) ? [stands[producer]] : (sources.get(producer) ?? []),
-      );
+    const own = position.get(itemAt(stands, n));
+    const from = Array.from(itemAt(flow.inputs, n), sourcesOf);
+    const viewed = itemAt(flow.alias, n);
+    if (viewed >= 0) {
+      sources.set(n, sourcesOf(viewed));
       return;
     }
     if (own === undefined) {
@@ -204,15 +206,17 @@ function edgesOf(
     }
     if (node.kind !== 'call') return;
     from.forEach((producers, input) => {
-      const moves = plan.nodes[n].redistributions.filter((r) => r.input === input);
+      const moves = itemAt(plan.nodes, n).redistributions.filter((r) => r.input === input);
+      const [firstMove] = moves;
       const change =
-        moves.length === 0 ? undefined : `${moves[0].from} -> ${moves[moves.length - 1].to}`;
+        firstMove === undefined ? undefined : `${firstMove.from} -> ${moves.at(-1)?.to}`;
       const seconds = moves.reduce((sum, r) => sum + r.seconds, 0);
       for (const producer of producers) {
         const source = position.get(producer);
         if (source === undefined || source === own) continue;
         // Values that are saved for the backward pass would cross the whole drawing.
-        if (n >= split && producer < split && graph.nodes[producer].kind === 'call') continue;
+        if (n >= split && producer < split && itemAt(graph.nodes, producer).kind === 'call')
+          continue;
         const key = `${source} ${own}`;
         const known = edges.get(key);
         if (known !== undefined && (known.change !== undefined || change === undefined)) continue;

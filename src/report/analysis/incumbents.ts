@@ -99,8 +99,8 @@ export function thinned({ steps, seconds }: Incumbents): Incumbents {
     (s, k) => k === steps.length - 1 || s.seconds !== (steps[k - 1] ?? { seconds: null }).seconds,
   );
   const every = Math.ceil(steps.length / Math.max(1, MOST_STEPS - better.filter(Boolean).length));
-  const kept = steps.flatMap((_, k) => (better[k] || k % every === 0 ? [k] : []));
-  return { steps: kept.map((k) => steps[k]), seconds: kept.map((k) => seconds[k]) };
+  const isKept = (_: unknown, k: number): boolean => better[k] === true || k % every === 0;
+  return { steps: steps.filter(isKept), seconds: seconds.filter(isKept) };
 }
 
 /** One event of the solver; `at` is its clock time. */

@@ -4,6 +4,7 @@
  */
 
 import { roleName } from '../../graph/nodes.ts';
+import { itemAt } from '../../item-at.ts';
 import type { OpClass, OperatorRecord } from '../../ops/record/record.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 
@@ -18,7 +19,7 @@ export function layerNames({ model }: Pick<Prepared, 'model'>): string[] {
   const weightOf = new Map<number, string>();
   const ofNode = new Map<number, string>();
   const recordOf = (n: number): OperatorRecord | undefined => {
-    const node = graph.nodes[n];
+    const node = itemAt(graph.nodes, n);
     return node.kind === 'call' ? table.get(node.target) : undefined;
   };
   graph.nodes.forEach((node, n) => {
@@ -26,10 +27,10 @@ export function layerNames({ model }: Pick<Prepared, 'model'>): string[] {
       if (node.meta.role !== 'parameter') return;
       const name = moduleOf(roleName(node));
       ofNode.set(n, name);
-      for (const value of flow.results[n]) if (value >= 0) weightOf.set(value, name);
+      for (const value of itemAt(flow.results, n)) if (value >= 0) weightOf.set(value, name);
       return;
     }
-    const weights = [...flow.inputs[n]].map((value) => weightOf.get(value));
+    const weights = [...itemAt(flow.inputs, n)].map((value) => weightOf.get(value));
     const name = weights.find((w) => w !== undefined);
     if (name === undefined) return;
     ofNode.set(n, name);
@@ -37,28 +38,30 @@ export function layerNames({ model }: Pick<Prepared, 'model'>): string[] {
       weights.length === 1 &&
       isSameTensor(node.kind === 'call' ? node.target : '', recordOf(n)?.cls)
     )
-      for (const value of flow.results[n]) if (value >= 0) weightOf.set(value, name);
+      for (const value of itemAt(flow.results, n)) if (value >= 0) weightOf.set(value, name);
   });
   // From every gradient back to the call that makes it.
   for (const { output, value } of flow.outputs) {
     if (output.role !== 'grad' || output.of === undefined || value < 0) continue;
     const name = moduleOf(output.of);
     for (let v = value, steps = 0; steps < 8; steps++) {
-      const n = flow.values[v].node;
-      const node = graph.nodes[n];
+      const n = itemAt(flow.values, v).node;
+      const node = itemAt(graph.nodes, n);
       if (node.kind !== 'call' || ofNode.has(n)) break;
       ofNode.set(n, name);
-      if (!isSameTensor(node.target, recordOf(n)?.cls) || flow.inputs[n].length !== 1) break;
-      [v] = flow.inputs[n];
+      if (!isSameTensor(node.target, recordOf(n)?.cls) || itemAt(flow.inputs, n).length !== 1)
+        break;
+      v = itemAt(itemAt(flow.inputs, n), 0);
     }
   }
   const names: string[] = [];
   graph.nodes.forEach((node, n) => {
     const { path } = node.meta;
     const cls = recordOf(n)?.cls ?? 'other';
-    const [seen] = flow.inputs[n];
+    const [seen] = itemAt(flow.inputs, n);
     // A view belongs to what it shows.
-    const shown = cls === 'view' && seen !== undefined ? names[flow.values[seen].node] : undefined;
+    const shown =
+      cls === 'view' && seen !== undefined ? names[itemAt(flow.values, seen).node] : undefined;
     names.push(
       path !== undefined && path !== ''
         ? foldNumbers(path)

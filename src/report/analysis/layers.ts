@@ -6,6 +6,7 @@
 import { matrixPeak } from '../../cost/compute.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import type { DType } from '../../graph/types.ts';
+import { itemAt } from '../../item-at.ts';
 import type { Model } from '../../plan/model/model.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Plan } from '../../plan/record/types.ts';
@@ -58,7 +59,7 @@ export function rooflineOf(prepared: Pick<Prepared, 'model'>, plan: Plan): Roofl
   const names = layerNames(prepared);
   const groups = new Map<string, Mutable>();
   const group = (n: number): Mutable => {
-    const name = names[n];
+    const name = itemAt(names, n);
     let found = groups.get(name);
     if (found === undefined) groups.set(name, (found = { ...EMPTY }));
     return found;
@@ -70,7 +71,7 @@ export function rooflineOf(prepared: Pick<Prepared, 'model'>, plan: Plan): Roofl
       record,
       context,
       cluster,
-      model.facts?.get(model.graph.nodes[node].name),
+      model.facts?.get(itemAt(model.graph.nodes, node).name),
     );
     const { flopSeconds = 0, memorySeconds = 0, latencySeconds = 0 } = cost.terms;
     const seconds = planned.seconds * times;

@@ -1,5 +1,6 @@
 /** Gives every call of a planned program at the sizes of the largest shard. */
 
+import { itemAt } from '../../item-at.ts';
 import { atSizes, bindCall, withOutputs } from '../../ops/record/context.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../../ops/record/record.ts';
 import { asRun, takenRows } from '../../ops/record/taken-rows.ts';
@@ -36,26 +37,27 @@ export function localCalls({ model }: Pick<Prepared, 'model'>, plan: Plan): Loca
     shape: id < 0 ? meta.shape : space.localShape(id, meta.shape),
   });
   return graph.nodes.flatMap((node, n): LocalCall[] => {
-    const planned = plan.nodes[n];
-    const record = node.kind === 'call' && flow.alias[n] < 0 ? table.get(node.target) : undefined;
+    const planned = itemAt(plan.nodes, n);
+    const record =
+      node.kind === 'call' && itemAt(flow.alias, n) < 0 ? table.get(node.target) : undefined;
     if (record === undefined) return [];
-    const meta = (name: string): TensorMeta => flow.values[flow.valueOf(name)].meta;
-    const results = Array.from(flow.results[n], (id): TensorMeta | null =>
-      id < 0 ? null : flow.values[id].meta,
+    const meta = (name: string): TensorMeta => itemAt(flow.values, flow.valueOf(name)).meta;
+    const results = Array.from(itemAt(flow.results, n), (id): TensorMeta | null =>
+      id < 0 ? null : itemAt(flow.values, id).meta,
     );
     const call = withOutputs(bindCall(record, node.args, node.kwargs, meta), results);
     const [inputs, outputs] = [planned.inputs.map(idOf), planned.outputs.map(idOf)];
     const parts = atSizes(
       call,
-      call.inputs.map((of, i) => local(of, inputs[i])),
-      results.map((of, k) => (of === null ? null : local(of, outputs[k]))),
+      call.inputs.map((of, i) => local(of, itemAt(inputs, i))),
+      results.map((of, k) => (of === null ? null : local(of, itemAt(outputs, k)))),
     );
     const rules = record.shard(call);
     const context =
       takenRows(rules) === undefined
         ? parts
         : asRun(rulesTaken(space, rules, inputs, outputs), call, parts, (i, dim) =>
-            space.pieces(inputs[i], dim),
+            space.pieces(itemAt(inputs, i), dim),
           );
     return [{ node: n, planned, record, context, times: planned.times ?? 1 }];
   });

@@ -4,6 +4,7 @@
  */
 
 import { type LiveInterval, type MemoryKind, peakOf } from '../../cost/memory/peak.ts';
+import { itemAt } from '../../item-at.ts';
 import { planMemoryTimeline } from '../../plan/choice/timeline.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';
 
@@ -70,13 +71,13 @@ export function memoryCurveOf({ prepared, choice }: Reopened): MemoryCurve {
   const { intervals, nodeOfPoint } = planMemoryTimeline(model, choice);
   const peak = peakOf(intervals);
   const phaseAt = (point: number): 'forward' | 'backward' =>
-    model.flow.phases[nodeOfPoint[point]] ?? 'forward';
+    model.flow.phases[nodeOfPoint[point] ?? -1] ?? 'forward';
   const backwardAt = nodeOfPoint.findIndex((_, point) => phaseAt(point) === 'backward');
   return {
     moments: nodeOfPoint.length,
     peakBytes: peak.peakBytes,
     peakMoment: peak.step,
-    peakNode: model.graph.nodes[nodeOfPoint[peak.step]]?.name ?? '',
+    peakNode: model.graph.nodes[nodeOfPoint[peak.step] ?? -1]?.name ?? '',
     phase: phaseAt(peak.step),
     backwardAt: backwardAt < 0 ? null : backwardAt,
     kinds: KINDS,
@@ -103,16 +104,16 @@ export function memoryCurveOf({ prepared, choice }: Reopened): MemoryCurve {
 function pointsOf(intervals: readonly LiveInterval[], total: number): number[][] {
   const changes = KINDS.map(() => new Float64Array(total + 1));
   for (const { start, end, bytes, kind = 'temporary' } of intervals) {
-    const change = changes[KINDS.indexOf(KIND_OF[kind])];
-    change[start] += bytes;
-    change[end + 1] -= bytes;
+    const change = itemAt(changes, KINDS.indexOf(KIND_OF[kind]));
+    change[start] = itemAt(change, start) + bytes;
+    change[end + 1] = itemAt(change, end + 1) - bytes;
   }
   const count = Math.min(POINTS, total);
   const points: number[][] = [];
   const live = KINDS.map(() => 0);
   let most = -1;
   for (let t = 0; t < total; t++) {
-    changes.forEach((change, k) => (live[k] += change[t]));
+    changes.forEach((change, k) => (live[k] = itemAt(live, k) + itemAt(change, t)));
     const at = Math.floor((t * count) / total);
     const sum = live.reduce((n, bytes) => n + bytes, 0);
     if (at === points.length) {

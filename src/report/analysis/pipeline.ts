@@ -6,10 +6,12 @@
 import { clusterTopology } from '../../cost/hardware/topology.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { itemAt } from '../../item-at.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
+import { under } from '../../step/costs/unit-costs.ts';
 import { PlanReader } from '../../step/read/plan-reader.ts';
 import type { CoreUnit } from '../../step/units.ts';
 import { checkPipeline, pipelineOfPlan, type PlanPipeline } from '../../sweep/pipeline/plan.ts';
@@ -92,7 +94,7 @@ export function pipelineAgain(
   const units = new PlanReader(prepared.model, choice, layers, table).units();
   const mesh = new DeviceMesh([{ name: 'pp', size: devices }, ...model.space.mesh.dims]);
   const collectives = collectiveModel(request.cost, model.cluster, mesh);
-  const own = said.stages.map((stage) => unitsOf(stage, layers).map((u) => units[u]));
+  const own = said.stages.map((stage) => unitsOf(stage, layers).map((u) => itemAt(units, u)));
   const sum = (
     list: readonly CoreUnit[],
     part: 'forward' | 'backwardInput' | 'backwardWeight',
@@ -101,22 +103,24 @@ export function pipelineAgain(
   const stages = said.stages.map((stage, k): ReportStage => {
     const device = k % devices;
     const chunks = own.filter((_, other) => other % devices === device);
-    const kept = chunks.map((list) => list.reduce((total, unit) => total + unit.keptBytes.none, 0));
+    const kept = chunks.map((list) =>
+      list.reduce((total, unit) => total + under(unit.keptBytes, 'none'), 0),
+    );
     const activationBytes = stage.inFlight * Math.max(...kept);
     const temporaryBytes = Math.max(...chunks.flat().map((unit) => unit.temporaryBytes));
     return {
       ...stage,
       device,
-      forwardSeconds: sum(own[k], 'forward'),
-      backwardInputSeconds: sum(own[k], 'backwardInput'),
-      backwardWeightSeconds: sum(own[k], 'backwardWeight'),
+      forwardSeconds: sum(itemAt(own, k), 'forward'),
+      backwardInputSeconds: sum(itemAt(own, k), 'backwardInput'),
+      backwardWeightSeconds: sum(itemAt(own, k), 'backwardWeight'),
       stateBytes: Math.floor(stage.peakBytes - activationBytes - temporaryBytes),
       activationBytes,
       temporaryBytes,
     };
   });
   const boundaries = stages.slice(1).map((_, k): ReportBoundary => {
-    const bytes = own[k].at(-1)?.boundaryBytes ?? 0;
+    const bytes = itemAt(own, k).at(-1)?.boundaryBytes ?? 0;
     const seconds = devices === 1 ? 0 : collectives.seconds('collective_permute', bytes, [0]);
     return { from: k, to: k + 1, bytes, seconds, stepBytes: 2 * microbatches * bytes };
   });
@@ -124,7 +128,7 @@ export function pipelineAgain(
   const afterSeconds = Array.from({ length: devices }, (_, device) => {
     const mine = stages.filter((s) => s.device === device);
     const passes = microbatches * mine.reduce((total, s) => total + s.seconds, 0);
-    const after = (1 - mine[0].idleShare) * said.seconds - passes;
+    const after = (1 - itemAt(mine, 0).idleShare) * said.seconds - passes;
     return after > 1e-9 * said.seconds ? after : 0;
   });
   const { hosts } = clusterTopology(model.cluster, mesh, [0]);

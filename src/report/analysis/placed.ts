@@ -3,6 +3,7 @@
  * first screen are made of.
  */
 
+import { itemAt } from '../../item-at.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { Model } from '../../plan/model/model.ts';
 import { DATA_CUTS, type DataCut, DimMeanings } from '../../recipes/inputs/dim-meanings.ts';
@@ -66,7 +67,8 @@ export function recomputedCalls({ graph, flow }: Model): number {
   const isData = fromInputs({ graph, flow });
   return graph.nodes.filter(
     ({ meta }, n) =>
-      meta.repeats !== undefined && flow.results[n].some((value) => value >= 0 && isData[value]),
+      meta.repeats !== undefined &&
+      itemAt(flow.results, n).some((value) => value >= 0 && isData[value]),
   ).length;
 }
 
@@ -77,15 +79,15 @@ function fromInputs({ graph, flow }: Pick<Model, 'graph' | 'flow'>): boolean[] {
     const is =
       kind === 'placeholder'
         ? meta.role === 'input'
-        : flow.inputs[n].some((value) => value >= 0 && isData[value]);
-    if (is) for (const value of flow.results[n]) if (value >= 0) isData[value] = true;
+        : itemAt(flow.inputs, n).some((value) => value >= 0 && isData[value]);
+    if (is) for (const value of itemAt(flow.results, n)) if (value >= 0) isData[value] = true;
   });
   return isData;
 }
 
 /** The sharding that a value is made in; -1 where its node decides nothing. */
 function madeAs({ model, choice }: Chosen, value: number): number {
-  const { node, result } = model.flow.values[value];
+  const { node, result } = itemAt(model.flow.values, value);
   return specAt({ model, choice }, node, 'output', result);
 }
 
@@ -95,12 +97,12 @@ function specAt(
   side: 'input' | 'output',
   at: number,
 ): number {
-  const entry = model.strategies.nodes[node];
-  const variable = model.nodeVariable[node];
+  const entry = itemAt(model.strategies.nodes, node);
+  const variable = itemAt(model.nodeVariable, node);
   if (entry === null || variable < 0) return -1;
   const { specs, inputCount, outputCount } = entry.set;
-  const first = choice[variable] * (inputCount + outputCount);
-  return specs[first + at + (side === 'output' ? inputCount : 0)];
+  const first = itemAt(choice, variable) * (inputCount + outputCount);
+  return itemAt(specs, first + at + (side === 'output' ? inputCount : 0));
 }
 
 /**
@@ -114,10 +116,11 @@ export function weightPlaces(chosen: Chosen): ReadonlyMap<number, readonly Weigh
   const weightOf = new Int32Array(flow.values.length).fill(-1);
   graph.nodes.forEach(({ kind, meta }, n) => {
     if (kind === 'placeholder') {
-      if (meta.role !== 'parameter' || flow.results[n][0] < 0) return;
+      const value = itemAt(itemAt(flow.results, n), 0);
+      if (meta.role !== 'parameter' || value < 0) return;
       const spec = specAt(chosen, n, 'output', 0);
       if (spec < 0) return;
-      weightOf[flow.results[n][0]] = n;
+      weightOf[value] = n;
       places.set(
         n,
         space.mesh.sizes.map((_, m): WeightPlace => {
@@ -129,13 +132,15 @@ export function weightPlaces(chosen: Chosen): ReadonlyMap<number, readonly Weigh
     }
     if (flow.phases[n] !== 'forward') return;
     const weights = new Set(
-      Array.from(flow.inputs[n], (value) => (value < 0 ? -1 : weightOf[value])),
+      Array.from(itemAt(flow.inputs, n), (value) => (value < 0 ? -1 : weightOf[value])),
     );
     const [only = -1, ...others] = [...weights];
     // Casts and views of one weight are the weight.
     if (only >= 0 && others.length === 0)
-      for (const value of flow.results[n]) if (value >= 0) weightOf[value] = only;
-    flow.inputs[n].forEach((value, at) => noteGathers(chosen, places, { n, at, value, weightOf }));
+      for (const value of itemAt(flow.results, n)) if (value >= 0) weightOf[value] = only;
+    itemAt(flow.inputs, n).forEach((value, at) =>
+      noteGathers(chosen, places, { n, at, value, weightOf }),
+    );
   });
   return places;
 }
@@ -151,7 +156,7 @@ function noteGathers(
     readonly weightOf: Int32Array;
   },
 ): void {
-  const own = use.value < 0 ? undefined : places.get(use.weightOf[use.value]);
+  const own = use.value < 0 ? undefined : places.get(itemAt(use.weightOf, use.value));
   if (own === undefined) return;
   const { space } = chosen.model;
   const [from, to] = [madeAs(chosen, use.value), specAt(chosen, use.n, 'input', use.at)];

@@ -75,7 +75,9 @@ export function lineSignature(node: Node, planned: PlannedNode): string {
 }
 
 function placementText(node: PlannedNode): string {
-  const outputs = node.outputs.length === 1 ? node.outputs[0] : `(${node.outputs.join(', ')})`;
+  const [first, ...others] = node.outputs;
+  const outputs =
+    first !== undefined && others.length === 0 ? first : `(${node.outputs.join(', ')})`;
   return node.inputs.length === 0 ? outputs : `${node.inputs.join(', ')} -> ${outputs}`;
 }
 

@@ -1,4 +1,5 @@
 /** Finds stretches of lines that repeat: `period` lines that occur `count` times in a row. */
+import { itemAt } from '../../item-at.ts';
 interface Stretch {
   readonly start: number;
   readonly period: number;
@@ -21,8 +22,8 @@ export function findRepeats(ids: Int32Array, leastPeriod = 1): Stretch[] {
   const nextSame = new Int32Array(ids.length).fill(-1);
   const last = new Map<number, number>();
   for (let i = ids.length - 1; i >= 0; i--) {
-    nextSame[i] = last.get(ids[i]) ?? -1;
-    last.set(ids[i], i);
+    nextSame[i] = last.get(itemAt(ids, i)) ?? -1;
+    last.set(itemAt(ids, i), i);
   }
   const out: Stretch[] = [];
   let plain = 0;
@@ -32,9 +33,9 @@ export function findRepeats(ids: Int32Array, leastPeriod = 1): Stretch[] {
   for (let i = 0; i < ids.length;) {
     let best: Stretch | undefined;
     for (
-      let j = nextSame[i], tried = 0;
+      let j = itemAt(nextSame, i), tried = 0;
       j >= 0 && j - i <= MAX_PERIOD && tried < MAX_TRIED;
-      j = nextSame[j], tried++
+      j = itemAt(nextSame, j), tried++
     ) {
       const period = j - i;
       if (period < leastPeriod) continue;

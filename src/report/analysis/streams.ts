@@ -3,6 +3,7 @@
 import { matrixPeak } from '../../cost/compute.ts';
 import { programUtilization } from '../../cost/training/mfu.ts';
 import type { Graph } from '../../graph/types.ts';
+import { itemAt } from '../../item-at.ts';
 import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model } from '../../plan/model/model.ts';
@@ -124,7 +125,8 @@ function busyParts(spans: readonly Span[], seconds: number): number[] {
   if (!(width > 0)) return [...parts];
   for (const { start, end } of spans) {
     for (let k = Math.floor(start / width); k < PARTS && k * width < end; k++)
-      parts[k] += Math.max(0, Math.min(end, (k + 1) * width) - Math.max(start, k * width));
+      parts[k] =
+        itemAt(parts, k) + Math.max(0, Math.min(end, (k + 1) * width) - Math.max(start, k * width));
   }
   return Array.from(parts, (busy) => Number(Math.min(1, busy / width).toFixed(3)));
 }
@@ -136,7 +138,7 @@ function closeUpOf(streams: readonly (readonly Span[])[], forwardEnd: number): C
   const middle = kernels.findIndex((s) => s.end > forwardEnd / 2);
   const first = Math.max(0, Math.min(kernels.length - CLOSE_UP_TASKS, middle - CLOSE_UP_TASKS / 2));
   const shown = kernels.slice(first, first + CLOSE_UP_TASKS);
-  const [from, to] = [shown[0].start, shown[shown.length - 1].end];
+  const [from, to] = [itemAt(shown, 0).start, itemAt(shown, shown.length - 1).end];
   const tasks = streams.flatMap((spans, stream) =>
     spans
       .filter((s) => s.end > from && s.start < to)
@@ -161,18 +163,16 @@ function overlappedShares(timeline: Timeline, names: readonly string[]): Overlap
   for (const { task, start, end } of timeline.spans) {
     const { collective } = task;
     if (collective === undefined || !(end > start)) continue;
-    const axes = axesKey(collective.meshDims.map((d) => names[d]));
+    const axes = axesKey(collective.meshDims.map((d) => itemAt(names, d)));
     const key = `${collective.kind} ${axes}`;
     let sum = sums.get(key);
     if (sum === undefined)
       sums.set(key, (sum = { kind: collective.kind, axes, seconds: 0, overlappedSeconds: 0 }));
     sum.seconds += end - start;
-    for (
-      let k = firstEndingAfter(kernels, start);
-      k < kernels.length && kernels[k].start < end;
-      k++
-    )
-      sum.overlappedSeconds += Math.min(end, kernels[k].end) - Math.max(start, kernels[k].start);
+    for (const kernel of kernels.slice(firstEndingAfter(kernels, start))) {
+      if (kernel.start >= end) break;
+      sum.overlappedSeconds += Math.min(end, kernel.end) - Math.max(start, kernel.start);
+    }
   }
   return [...sums.values()].sort((a, b) =>
     `${a.kind} ${a.axes}` < `${b.kind} ${b.axes}` ? -1 : 1,
@@ -189,7 +189,7 @@ function firstEndingAfter(spans: readonly Span[], time: number): number {
   let [low, high] = [0, spans.length];
   while (low < high) {
     const mid = (low + high) >> 1;
-    if (spans[mid].end > time) high = mid;
+    if (itemAt(spans, mid).end > time) high = mid;
     else low = mid + 1;
   }
   return low;

@@ -232,7 +232,8 @@ export function clipTo(text: string, pixels: number): string {
   if (widthOf(text) <= pixels) return text;
   let width = widthOf('…');
   let end = 0;
-  while (end < text.length && width + widthOf(text[end]) <= pixels) width += widthOf(text[end++]);
+  while (end < text.length && width + widthOf(text.charAt(end)) <= pixels)
+    width += widthOf(text.charAt(end++));
   return end < 3 ? '' : `${text.slice(0, end)}…`;
 }
 

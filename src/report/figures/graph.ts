@@ -5,6 +5,7 @@
 
 import { graphlib, layout } from '@dagrejs/dagre';
 
+import { itemAt } from '../../item-at.ts';
 import { secondsText } from '../../units.ts';
 import type { FoldedGraph, FoldedNode } from '../analysis/folded-graph.ts';
 import { h, type Markup } from '../markup.ts';
@@ -28,7 +29,7 @@ interface Point {
 export function graphFigure(folded: FoldedGraph): Markup {
   const backward = passes(folded);
   const above = laidOut(folded, (k) => !backward[k], 0);
-  const below = laidOut(folded, (k) => backward[k], above.height);
+  const below = laidOut(folded, (k) => itemAt(backward, k), above.height);
   const at = folded.nodes.map((_, k) => above.at.get(k) ?? below.at.get(k) ?? { x: 0, y: 0 });
   return chart(
     {
@@ -44,8 +45,10 @@ export function graphFigure(folded: FoldedGraph): Markup {
     },
     above.edges,
     below.edges,
-    folded.edges.filter((e) => e.next).map((e) => nextLayer(at[e.from], folded, e.from, e.to)),
-    folded.nodes.map((node, k) => box(node, at[k], k)),
+    folded.edges
+      .filter((e) => e.next)
+      .map((e) => nextLayer(itemAt(at, e.from), folded, e.from, e.to)),
+    folded.nodes.map((node, k) => box(node, itemAt(at, k), k)),
   );
 }
 
@@ -56,7 +59,7 @@ export function graphFigure(folded: FoldedGraph): Markup {
 function passes({ nodes, edges }: FoldedGraph): boolean[] {
   return nodes.map(({ phase }, k) => {
     if (phase !== 'input') return phase === 'backward';
-    const readers = edges.filter((e) => e.from === k).map((e) => nodes[e.to].phase);
+    const readers = edges.filter((e) => e.from === k).map((e) => itemAt(nodes, e.to).phase);
     return readers.length > 0 && readers.every((reader) => reader === 'backward');
   });
 }
@@ -96,7 +99,7 @@ function laidOut(folded: FoldedGraph, belongs: (node: number) => boolean, top: n
       y?: number;
     };
     const change = e.change === undefined ? '' : `: ${e.change}, ${secondsText(e.seconds)}`;
-    const words = `${folded.nodes[e.from].name} to ${folded.nodes[e.to].name}${change}`;
+    const words = `${nameAt(folded, e.from)} to ${nameAt(folded, e.to)}${change}`;
     const path = h(
       'path',
       { d: pathOf(drawn.points.map(down)), class: e.change === undefined ? 'edge' : 'edge moved' },
@@ -138,6 +141,10 @@ function box(node: FoldedNode, { x, y }: Point, k: number): Markup {
   );
 }
 
+function nameAt({ nodes }: FoldedGraph, position: number): string {
+  return itemAt(nodes, position).name;
+}
+
 function pathOf(points: readonly Point[]): string {
   return `M${points.map(({ x, y }) => `${px(x)} ${px(y)}`).join('L')}`;
 }
@@ -145,7 +152,7 @@ function pathOf(points: readonly Point[]): string {
 /** A short arrow out of a box, for an edge that leads to the next of several equal layers. */
 function nextLayer(from: Point, folded: FoldedGraph, a: number, b: number): Markup {
   const x = from.x + NODE.width / 2;
-  const words = `${folded.nodes[a].name}, on to the next layer: ${folded.nodes[b].name}`;
+  const words = `${nameAt(folded, a)}, on to the next layer: ${nameAt(folded, b)}`;
   return h(
     'path',
     { d: `M${px(x)} ${px(from.y)}h14m-4 -4l4 4l-4 4`, class: 'edge next' },

@@ -1,5 +1,6 @@
 /** Draws the best plan and the lower bound over the solving time as an SVG figure. */
 
+import { itemAt } from '../../item-at.ts';
 import { secondsText } from '../../units.ts';
 import type { Incumbents } from '../analysis/incumbents.ts';
 import { h, type Markup } from '../markup.ts';
@@ -27,7 +28,7 @@ export function incumbentsFigure(steps: readonly Step[], seconds: readonly numbe
   const placed = (of: (step: Step) => number | null): Place[] =>
     steps.flatMap((step, k) => {
       const value = of(step);
-      return value === null ? [] : [{ x: x.at(seconds[k]), y: y.at(value), k }];
+      return value === null ? [] : [{ x: x.at(itemAt(seconds, k)), y: y.at(value), k }];
     });
   const bounds = placed((s) => s.bound);
   const plans = placed((s) => s.seconds);
@@ -65,8 +66,8 @@ interface Place {
 
 /** A line that keeps each value until the next one. */
 function stairs(places: readonly Place[]): string {
-  if (places.length === 0) return '';
   const [first, ...rest] = places;
+  if (first === undefined) return '';
   const steps = rest.map(({ x, y }) => `H${px(x)}V${px(y)}`);
   return `M${px(first.x)} ${px(first.y)}${steps.join('')}H${RIGHT}`;
 }

@@ -3,6 +3,7 @@
  * budget.
  */
 
+import { itemAt } from '../../item-at.ts';
 import { bytesText } from '../../units.ts';
 import type { MemoryCurve } from '../analysis/memory.ts';
 import { h, type Markup } from '../markup.ts';
@@ -31,7 +32,7 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
   const at = (point: number): number => LEFT + (point / curve.moments) * (RIGHT - LEFT);
   let below = points.map(() => 0);
   const layers = curve.kinds.flatMap((kind, k): Markup[] => {
-    const above = points.map((p, i) => below[i] + p[k]);
+    const above = points.map((p, i) => itemAt(below, i) + itemAt(p, k));
     const path = areaPath(below, above, x, y.at);
     const empty = points.every((p) => p[k] === 0);
     below = above;

@@ -1,5 +1,6 @@
 /** Draws plans as points of memory and step time as an SVG figure. */
 
+import { itemAt } from '../../item-at.ts';
 import { bytesText, secondsText } from '../../units.ts';
 import { h, type Markup } from '../markup.ts';
 import {
@@ -115,7 +116,7 @@ export function paretoFigure(
     points.some(isSlow) ? edgeMark(slowest, isNear && x.at(budgetBytes) < (LEFT + RIGHT) / 2) : [],
     budgetMark(budgetBytes, isNear ? x.at(budgetBytes) : undefined),
     front.length > 1 ? [h('path', { d: stairs(front, x, clipped), class: 'front' })] : [],
-    points.map((p, k) => drawnPoint(p, k, dots[k])),
+    points.map((p, k) => drawnPoint(p, k, itemAt(dots, k))),
     placeNumbers(dots, { left: LEFT, right: WIDTH, top: TOP, bottom: BOTTOM }),
     label((LEFT + RIGHT) / 2, HEIGHT - 14, what, { anchor: 'middle' }),
   );
@@ -181,6 +182,7 @@ function budgetMark(budgetBytes: number, at: number | undefined): Markup[] {
 function stairs(front: readonly PlanPoint[], x: Scale, y: Scale): string {
   const at = (p: PlanPoint): string => px(y.at(p.seconds)).toString();
   const [first, ...rest] = front;
+  if (first === undefined) return '';
   return (
     `M${px(x.at(first.bytes))} ` +
     `${at(first)}${rest.map((p) => `H${px(x.at(p.bytes))}V${at(p)}`).join('')}`

@@ -1,5 +1,6 @@
 /** Draws the FLOP rate of each layer group over its arithmetic intensity as an SVG figure. */
 
+import { itemAt } from '../../item-at.ts';
 import { percentText, secondsText, shareOf } from '../../units.ts';
 import type { Roofline } from '../analysis/layers.ts';
 import { h, type Markup } from '../markup.ts';
@@ -51,8 +52,8 @@ export function rooflineFigure(roofline: Roofline): Markup {
   const { flopsPerSecond: peak, bytesPerSecond: rate } = roofline;
   const ridge = peak / rate;
   const { x, y } = scalesOf(dots, ridge, peak);
-  const [least, most] = [x.ticks[0], x.ticks[x.ticks.length - 1]];
-  const start = Math.max(least, y.ticks[0] / rate);
+  const [least, most] = [itemAt(x.ticks, 0), itemAt(x.ticks, x.ticks.length - 1)];
+  const start = Math.max(least, itemAt(y.ticks, 0) / rate);
   const longest = Math.max(...dots.map((d) => d.seconds));
   const circles = dots.map((d) => ({
     x: x.at(d.x),
@@ -81,7 +82,7 @@ export function rooflineFigure(roofline: Roofline): Markup {
     dots
       .map((dot, k) => ({ dot, k }))
       .sort((a, b) => b.dot.seconds - a.dot.seconds)
-      .map(({ dot, k }) => drawnDot(dot, k + 1, circles[k], total)),
+      .map(({ dot, k }) => drawnDot(dot, k + 1, itemAt(circles, k), total)),
     placeNumbers(circles, { left: LEFT, right: RIGHT, top: TOP, bottom: BOTTOM }),
     label((LEFT + RIGHT) / 2, HEIGHT - 14, 'FLOPs per byte read or written', { anchor: 'middle' }),
   );

@@ -3,6 +3,7 @@
  * scaling is dotted.
  */
 
+import { itemAt } from '../../item-at.ts';
 import { countText } from '../../units.ts';
 import { h, type Markup } from '../markup.ts';
 import { bottomAxis, chart, label, leftAxis, logarithmicFine, px, type Scale } from './chart.ts';
@@ -55,7 +56,7 @@ export function scalingFigure(
     bottomAxis(axes.x, TOP, BOTTOM, countText),
     leftAxis(axes.y, LEFT, RIGHT, countText),
     curves.map(({ points }, k) => [
-      ...(ideal && points.length > 1 ? [idealLine(points[0], axes)] : []),
+      ...(ideal && points.length > 1 ? [idealLine(itemAt(points, 0), axes)] : []),
       curveLine(points, axes),
       ...points.map((p) => curveDot(p, axes)),
       ...points.slice(-1).map((p) => curveNumber(p, k + 1, axes)),

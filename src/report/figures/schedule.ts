@@ -1,5 +1,6 @@
 /** Draws a pipeline schedule as an SVG figure; a long one as its beginning and its end. */
 
+import { itemAt } from '../../item-at.ts';
 import { type PassSpan, playPipeline, type StageSeconds } from '../../simulate/pipeline/play.ts';
 import {
   type PassKind,
@@ -55,16 +56,19 @@ export function scheduleFigures(
     { devices, microbatches, ...(chunks > 1 ? { chunks } : {}) },
     { stages, hopSeconds },
   );
-  const boxes = run.devices.flatMap(({ spans }, device) => [
-    ...spans.map((span: PassSpan): Box => ({ ...span, device })),
-    ...(afterSeconds[device] > 0 ? [after(spans, device, afterSeconds[device])] : []),
-  ]);
+  const boxes = run.devices.flatMap(({ spans }, device) => {
+    const seconds = itemAt(afterSeconds, device);
+    return [
+      ...spans.map((span: PassSpan): Box => ({ ...span, device })),
+      ...(seconds > 0 ? [after(spans, device, seconds)] : []),
+    ];
+  });
   const end = Math.max(...boxes.map((b) => b.end));
   const shown = boxes.filter((b) => b.device < MOST_DEVICES);
   const some = devices > MOST_DEVICES ? `The first ${MOST_DEVICES} of ${devices} devices. ` : '';
   const shades = chunks > 1 ? ' Lighter: every second chunk of a device.' : '';
   const what = `${some}Empty space between the passes is the bubble.${shades}`;
-  if (run.devices[0].spans.length <= MOST_PASSES)
+  if (itemAt(run.devices, 0).spans.length <= MOST_PASSES)
     return [
       {
         caption: `The schedule of one step. ${what}`,
@@ -96,7 +100,7 @@ function after(spans: readonly PassSpan[], device: number, seconds: number): Box
 function windowOf(boxes: readonly Box[], end: number, passes: number): number {
   const starts = boxes.map((b) => b.start).sort((a, b) => a - b);
   const ends = boxes.map((b) => end - b.end).sort((a, b) => a - b);
-  return Math.min(starts[passes], ends[passes], end);
+  return Math.min(itemAt(starts, passes), itemAt(ends, passes), end);
 }
 
 const NAMES: Readonly<Record<Box['kind'], string>> = {

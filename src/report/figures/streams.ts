@@ -1,5 +1,6 @@
 /** Draws the use of compute and communication streams over the step as an SVG figure. */
 
+import { itemAt } from '../../item-at.ts';
 import { percentText, secondsText, shareOf } from '../../units.ts';
 import type { CloseUp, Streams } from '../analysis/streams.ts';
 import { h, type Markup } from '../markup.ts';
@@ -66,7 +67,7 @@ function busyPath(busy: readonly number[], base: number): string {
   const parts: string[] = [`M${LEFT} ${px(base)}`];
   // Equal neighbours are one step, which keeps the path short.
   for (let k = 0; k < busy.length; k++) {
-    if (k === 0 || busy[k] !== busy[k - 1]) parts.push(`V${px(base - busy[k] * height)}`);
+    if (k === 0 || busy[k] !== busy[k - 1]) parts.push(`V${px(base - itemAt(busy, k) * height)}`);
     if (k === busy.length - 1 || busy[k + 1] !== busy[k])
       parts.push(`H${px(LEFT + (k + 1) * width)}`);
   }

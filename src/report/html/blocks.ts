@@ -1,6 +1,7 @@
 /** Turns report blocks into HTML elements. */
 
 import { defined } from '../../defined.ts';
+import { itemAt } from '../../item-at.ts';
 import { percentText } from '../../units.ts';
 import { type Child, h, type Markup } from '../markup.ts';
 import type { BarBlock, Block, Cell, Column, Section, TableBlock } from '../model/blocks.ts';
@@ -80,16 +81,14 @@ function tableMarkup({ caption, columns, rows, open = Infinity }: TableBlock): M
 
 /** A table under its caption; it scrolls inside itself where the page is narrow. */
 function table(caption: string, columns: readonly Column[], rows: TableBlock['rows']): Markup[] {
-  const kindOf = (c: number): Record<string, string> => {
-    const kind = columns[c].kind;
-    return kind === undefined ? {} : { class: kind };
-  };
+  const kindOf = (c: number): Column['kind'] => itemAt(columns, c).kind;
+  const classOf = (c: number): { readonly class?: string } => defined({ class: kindOf(c) });
   const cell = (given: Cell | string, c: number): Markup => {
     if (typeof given === 'string')
-      return h('td', kindOf(c), columns[c].kind === 'number' ? given : breakable(given));
+      return h('td', classOf(c), kindOf(c) === 'number' ? given : breakable(given));
     const { text, value, code } = given;
     const shown = code === true ? h('code', {}, text) : text;
-    return h('td', { ...kindOf(c), ...defined({ 'data-value': value }) }, shown);
+    return h('td', { ...classOf(c), ...defined({ 'data-value': value }) }, shown);
   };
   return [
     // Above the part that scrolls, so that a narrow page wraps it.
@@ -106,7 +105,7 @@ function table(caption: string, columns: readonly Column[], rows: TableBlock['ro
           h(
             'tr',
             {},
-            columns.map((c, i) => h('th', { scope: 'col', ...kindOf(i) }, c.head)),
+            columns.map((c, i) => h('th', { scope: 'col', ...classOf(i) }, c.head)),
           ),
         ),
         h(

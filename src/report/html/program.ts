@@ -3,6 +3,7 @@
 import { defined } from '../../defined.ts';
 import { nodesByName } from '../../graph/nodes.ts';
 import type { Graph, Node } from '../../graph/types.ts';
+import { itemAt } from '../../item-at.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
 import type { Plan, PlannedNode } from '../../plan/record/types.ts';
 import { countText, secondsText } from '../../units.ts';
@@ -46,7 +47,7 @@ export function programSection(graph: Graph, plan: Plan): Markup[] {
     const p = planned.get(node.name);
     if (p === undefined) return;
     const phase = node.kind === 'placeholder' ? 0 : n < split ? 1 : 2;
-    phases[phase].lines.push({ node, planned: p });
+    itemAt(phases, phase).lines.push({ node, planned: p });
   });
   const budget = { lines: MAX_LINES };
   const blocks: Markup[] = [];
@@ -121,12 +122,12 @@ function modulePath(node: Node): string {
 }
 
 function titleOf(lines: readonly Line[], repeated: boolean): string {
-  const [{ node }] = lines;
+  const { node } = itemAt(lines, 0);
   const path = modulePath(node);
   if (path !== '') return path;
   if (node.kind === 'placeholder')
     return repeated ? 'inputs and parameters of a layer' : 'inputs and parameters';
-  const last = lines[lines.length - 1].node;
+  const last = itemAt(lines, lines.length - 1).node;
   return lines.length === 1 ? node.name : `${node.name} to ${last.name}`;
 }
 

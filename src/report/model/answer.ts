@@ -3,6 +3,7 @@
  * format.
  */
 
+import { itemAt } from '../../item-at.ts';
 import { meshSize } from '../../mesh/devices/mesh.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import {
@@ -85,13 +86,14 @@ function pipelineAnswer(input: AnswerInput, pipeline: Pipeline): ReturnType<type
 
 function fullestStageLine({ stages, budgetBytes, fits }: Pipeline): string {
   const fullest = stages.reduce(
-    (most, s, k) => (s.peakBytes > stages[most].peakBytes ? k : most),
+    (most, s, k) => (s.peakBytes > itemAt(stages, most).peakBytes ? k : most),
     0,
   );
-  const { peakBytes, stateBytes, activationBytes, inFlight, device } = stages[fullest];
+  const stage = itemAt(stages, fullest);
+  const { peakBytes, stateBytes, activationBytes, inFlight, device } = stage;
   return (
     `${fits ? 'fits' : 'does not fit'}: device ${device} (stage ${fullest}: ` +
-    `${stageText(stages[fullest])}) takes ${bytesText(peakBytes)} of ` +
+    `${stageText(stage)}) takes ${bytesText(peakBytes)} of ` +
     `${bytesText(budgetBytes)}: states ${bytesText(stateBytes)}, activations of ` +
     `${countedText(inFlight, 'microbatch', 'microbatches')} ${bytesText(activationBytes)}`
   );

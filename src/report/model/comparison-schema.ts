@@ -7,6 +7,7 @@
 import * as z from 'zod';
 
 import { ShardwrightError } from '../../errors.ts';
+import { itemAt } from '../../item-at.ts';
 import type { Comparison } from '../../recipes/compare/comparison.ts';
 import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
 import { POLICIES, RECOMPUTE_MODULES } from '../../step/checkpoints.ts';
@@ -374,7 +375,7 @@ const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
 export function asComparison(value: unknown, file: string): Comparison {
   const parsed = comparisonSchema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
+  const issue = itemAt(parsed.error.issues, 0);
   throw new ShardwrightError('E_TYPE', `$.${issue.path.join('.')}: ${issue.message}`, {
     file,
     hint: 'give what `shardwright compare ... --json` prints.',

@@ -1,6 +1,7 @@
 /** Lists the constants of a cluster with their units and sources. */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
+import { itemAt } from '../../item-at.ts';
 
 /** One number that a plan rests on. */
 export interface Constant {
@@ -22,7 +23,7 @@ export function constantsOf(cluster: Cluster): Constant[] {
     name,
     value: String(value),
     unit,
-    source: sources[key] ?? sources[key.split('.')[0]] ?? sources['*'] ?? 'not stated',
+    source: sources[key] ?? sources[itemAt(key.split('.'), 0)] ?? sources['*'] ?? 'not stated',
   }));
 }
 

@@ -216,7 +216,7 @@ function tokensOf(graph: Graph): number | null {
   for (const { kind, meta, type } of graph.nodes) {
     if (kind !== 'placeholder' || meta.role !== 'input' || type.kind !== 'tensor') continue;
     if (!/^[iu]\d+$/.test(type.dtype) || type.shape.length !== 2) continue;
-    const [batch, positions] = exampleShape(type, NaN);
+    const [batch = NaN, positions = NaN] = exampleShape(type, NaN);
     return Number.isFinite(batch * positions) ? batch * positions : null;
   }
   return null;

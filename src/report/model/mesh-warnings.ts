@@ -6,6 +6,7 @@
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { allocationOf, hostSize, tornWarning } from '../../cost/hardware/topology.ts';
 import type { Graph } from '../../graph/types.ts';
+import { itemAt } from '../../item-at.ts';
 import { DeviceMesh, meshSize } from '../../mesh/devices/mesh.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { countText } from '../../units.ts';
@@ -46,7 +47,10 @@ function tooLarge({ mesh, nodes }: Pick<Plan, 'mesh' | 'nodes'>, graph: Graph): 
 
 /** Devices that hold some of a tensor which is cut into pieces of at most these sizes. */
 function piecesOf(shape: readonly number[], local: readonly number[]): number {
-  return shape.reduce((n, size, d) => (local[d] > 0 ? n * Math.ceil(size / local[d]) : n), 1);
+  return shape.reduce((pieces, size, d) => {
+    const rows = itemAt(local, d);
+    return rows > 0 ? pieces * Math.ceil(size / rows) : pieces;
+  }, 1);
 }
 
 function acrossHosts({ mesh }: Pick<Plan, 'mesh'>, cluster: Cluster): string[] {

@@ -26,7 +26,7 @@ export function parameterElements(plan: Plan): number {
 export function foldParameters(plan: Plan): FoldedParameter[] {
   const rows = new Map<
     string,
-    { names: string[]; pattern: string; shape: readonly number[]; placement: string }
+    { first: string; count: number; pattern: string; shape: readonly number[]; placement: string }
   >();
   for (const p of plan.parameters) {
     if (p.tiedTo !== undefined) continue;
@@ -34,12 +34,12 @@ export function foldParameters(plan: Plan): FoldedParameter[] {
     const key = `${pattern}|${p.shape.join()}|${p.placement}`;
     const row = rows.get(key);
     if (row === undefined)
-      rows.set(key, { names: [p.name], pattern, shape: p.shape, placement: p.placement });
-    else row.names.push(p.name);
+      rows.set(key, { first: p.name, count: 1, pattern, shape: p.shape, placement: p.placement });
+    else row.count++;
   }
-  return [...rows.values()].map(({ names, pattern, shape, placement }) => ({
-    name: names.length === 1 ? names[0] : pattern,
-    count: names.length,
+  return [...rows.values()].map(({ first, count, pattern, shape, placement }) => ({
+    name: count === 1 ? first : pattern,
+    count,
     shape,
     placement,
   }));

@@ -1,5 +1,6 @@
 /** Words how a plan lays out its data and its weights: what a person would type or tell. */
 
+import { itemAt } from '../../item-at.ts';
 import type { Model } from '../../plan/model/model.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { DATA_CUTS, type DataCut } from '../../recipes/inputs/dim-meanings.ts';
@@ -58,7 +59,7 @@ export function dataWords(mesh: readonly MeshDim[], shares: readonly DataShares[
   const repeated: string[] = [];
   mesh.forEach(({ name, size }, m) => {
     if (size === 1) return;
-    const found = cutText(shares[m], `${name}=${size}`);
+    const found = cutText(itemAt(shares, m), `${name}=${size}`);
     if (found === undefined) repeated.push(`${name}=${size}`);
     else cut.push(found);
   });
@@ -95,8 +96,11 @@ function namedWeights(
   places: ReadonlyMap<number, readonly WeightPlace[]>,
 ): NamedWeight[] {
   return [...places].map(([n, own]) => ({
-    name: graph.nodes[n].meta.path ?? graph.nodes[n].meta.roleName ?? graph.nodes[n].name,
-    rank: flow.values[flow.results[n][0]].meta.shape.length,
+    name:
+      itemAt(graph.nodes, n).meta.path ??
+      itemAt(graph.nodes, n).meta.roleName ??
+      itemAt(graph.nodes, n).name,
+    rank: itemAt(flow.values, itemAt(itemAt(flow.results, n), 0)).meta.shape.length,
     places: own,
   }));
 }
@@ -170,9 +174,10 @@ function overDims(
 ): string | undefined {
   const byDim = new Map<number, string[]>();
   places.forEach((place, m) => {
-    if (place.kind !== kind || mesh[m].size === 1) return;
+    const { name, size } = itemAt(mesh, m);
+    if (place.kind !== kind || size === 1) return;
     const names = byDim.get(place.dim) ?? [];
-    names.push(`${mesh[m].name}=${mesh[m].size}`);
+    names.push(`${name}=${size}`);
     byDim.set(place.dim, names);
   });
   if (byDim.size === 0) return undefined;
@@ -206,7 +211,7 @@ function shortNames(patterns: readonly string[]): ReadonlyMap<string, string> {
     names.map((name) => {
       for (let words = 1; words < most; words++) {
         const end = ends(name, words);
-        const isNumber = /^[*\d.]*$/.test(end.split('.')[0]) || end === 'bias';
+        const isNumber = /^[*\d.]*$/.test(itemAt(end.split('.'), 0)) || end === 'bias';
         if (!isNumber && names.every((other) => other === name || ends(other, words) !== end))
           return [name, end];
       }

@@ -6,6 +6,7 @@
 import * as z from 'zod';
 
 import { ShardwrightError } from '../../errors.ts';
+import { itemAt } from '../../item-at.ts';
 import type { Planning } from '../../sweep/planning/planning.ts';
 import {
   allocationSchema,
@@ -83,7 +84,7 @@ const planningSchema: z.ZodType<Planning> = z
 export function asPlanning(value: unknown, file: string): Planning {
   const parsed = planningSchema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
+  const issue = itemAt(parsed.error.issues, 0);
   throw new ShardwrightError('E_TYPE', `$.${issue.path.join('.')}: ${issue.message}`, {
     file,
     hint: 'give what `shardwright compare MODEL --cluster A --cluster B --json` prints.',

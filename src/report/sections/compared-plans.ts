@@ -1,5 +1,6 @@
 /** Makes the sections that list the plans, the meshes and the refusals of a comparison. */
 
+import { itemAt } from '../../item-at.ts';
 import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../../recipes/compare/comparison.ts';
 import { shownFront } from '../../recipes/compare/pareto.ts';
@@ -31,7 +32,7 @@ interface Twins {
 
 /** Plans of equal seconds, communication and bytes under the first of them, or the best. */
 function foldedTwins(plans: readonly ComparedPlan[], best: ComparedPlan | undefined): Twins[] {
-  const groups = new Map<string, ComparedPlan[]>();
+  const groups = new Map<string, [ComparedPlan, ...ComparedPlan[]]>();
   for (const p of plans) {
     const key = `${stepTime(p)} ${p.seconds} ${p.communicationSeconds} ${p.peakBytes}`;
     const known = groups.get(key);
@@ -259,9 +260,9 @@ function questions({ nextBest = [], whatIf = [], frontier = [] }: Comparison): B
       rows: front
         .slice(1)
         .map((p, i) => [
-          bytes(front[i].peakBytes),
+          bytes(itemAt(front, i).peakBytes),
           bytes(p.peakBytes),
-          change(p.seconds - front[i].seconds),
+          change(p.seconds - itemAt(front, i).seconds),
         ]),
     }),
   ];

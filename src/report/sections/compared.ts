@@ -1,6 +1,7 @@
 /** Takes a comparison and gives its report: title, sections and the value as it was read. */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
+import { itemAt } from '../../item-at.ts';
 import { bestPlan, bestRecipe, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { recomputeText } from '../../recipes/recompute-text.ts';
@@ -122,7 +123,9 @@ function runAnswer({ run, held }: Comparison): ComparisonReport['answer'] {
   const idle = held === undefined ? undefined : allocationText(held);
   return [
     ...(idle === undefined ? [] : [{ label: 'Holds', text: idle }]),
-    ...(run === undefined ? [] : [{ label: 'Run', text: runLines(run)[0].replace(/^run +/, '') }]),
+    ...(run === undefined
+      ? []
+      : [{ label: 'Run', text: itemAt(runLines(run), 0).replace(/^run +/, '') }]),
   ];
 }
 

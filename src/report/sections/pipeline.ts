@@ -1,5 +1,6 @@
 /** Makes the pipeline section of a report: stages, boundaries and the schedule. */
 
+import { itemAt } from '../../item-at.ts';
 import { bytesText, countedText, countText, percentText, secondsText } from '../../units.ts';
 import { type Pipeline, stageText } from '../analysis/pipeline.ts';
 import { scheduleFigures } from '../figures/schedule.ts';
@@ -56,15 +57,19 @@ function summaryText({
   stages,
   devices,
 }: Pipeline): string {
-  const slowest = stages.reduce((most, s, k) => (s.seconds > stages[most].seconds ? k : most), 0);
+  const slowest = stages.reduce(
+    (most, s, k) => (s.seconds > itemAt(stages, most).seconds ? k : most),
+    0,
+  );
+  const stage = itemAt(stages, slowest);
   const chunks = virtual > 1 ? `, ${virtual} chunks of layers on each device` : '';
   return (
     `${stages.length} stages on ${devices} devices in a row (each of them a mesh of its ` +
     `own)${chunks}; ${schedule}, ${countedText(microbatches, 'microbatch', 'microbatches')}. ` +
     `The step takes ${secondsText(whole)}; the device that works longest waits ` +
     `${secondsText(bubbleSeconds)} of it (${percentText(bubbleSeconds / whole)} of the step). ` +
-    `The slowest stage is ${slowest} (${stageText(stages[slowest])}), ` +
-    `${secondsText(stages[slowest].seconds)} a microbatch.`
+    `The slowest stage is ${slowest} (${stageText(stage)}), ` +
+    `${secondsText(stage.seconds)} a microbatch.`
   );
 }
 

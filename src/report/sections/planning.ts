@@ -1,6 +1,7 @@
 /** Writes the report of several comparisons: title, answer, the table of points, the curves. */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
+import { itemAt } from '../../item-at.ts';
 import type { Curve, Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
 import { countedText, countText, percentText, secondsText } from '../../units.ts';
 import { scalingFigure } from '../figures/scaling.ts';
@@ -44,7 +45,9 @@ function curveText(
   { of, axis, points: order, efficiency }: Curve,
   points: readonly PlanningPoint[],
 ): string {
-  const parts = order.map((i, k) => `${countText(points[i][axis])}: ${percentOr(efficiency[k])}`);
+  const parts = order.map(
+    (i, k) => `${countText(itemAt(points, i)[axis])}: ${percentOr(itemAt(efficiency, k))}`,
+  );
   return `${of}; efficiency ${parts.join(', ')}`;
 }
 
@@ -71,12 +74,13 @@ function pointsSection(points: readonly PlanningPoint[]): Section {
 }
 
 function curvesSection(curves: readonly Curve[], points: readonly PlanningPoint[]): Section[] {
-  if (curves.length === 0) return [];
-  const [{ axis }] = curves;
+  const [first] = curves;
+  if (first === undefined) return [];
+  const { axis } = first;
   const drawn = curves.map((curve) => ({
     name: curve.of,
     points: curve.points.flatMap((i) => {
-      const { best, [axis]: x } = points[i];
+      const { best, [axis]: x } = itemAt(points, i);
       if (best === null) return [];
       const words =
         `${countText(x)}: ${best.plan} on ${best.mesh}, ${secondsText(best.seconds)}, ` +
@@ -113,11 +117,12 @@ function curvesSection(curves: readonly Curve[], points: readonly PlanningPoint[
     ],
     rows: curves.flatMap((curve) =>
       curve.points.map((i, k) => {
-        const share = curve.efficiency[k];
+        const { [axis]: x } = itemAt(points, i);
+        const share = itemAt(curve.efficiency, k);
         const change = curve.changes.find((c) => c.at === i);
         return [
           curve.of,
-          { text: countText(points[i][axis]), value: points[i][axis] },
+          { text: countText(x), value: x },
           share === null ? 'no plan' : { text: percentText(share), value: share },
           change === undefined ? '' : `${change.from} to ${change.to}`,
         ];

@@ -259,15 +259,19 @@ export function assumptions(report: Report): Section {
   };
 }
 
+type Fact = readonly [name: string, value: string];
+
 export function reproduce(report: Report): Section {
   const { hashes, request } = report.plan;
-  const rows = [
-    ...(hashes === undefined
+  const given: readonly Fact[] =
+    hashes === undefined
       ? []
       : [
           ['SHA-256 of graph.swg', hashes.graph],
           ['SHA-256 of request.json', hashes.request],
-        ]),
+        ];
+  const rows: readonly Fact[] = [
+    ...given,
     ['Shardwright', report.versions.shardwright],
     ['Plan format', String(report.versions.plan)],
     ['Cost preset', request.cost],

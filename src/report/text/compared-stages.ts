@@ -1,5 +1,6 @@
 /** Writes the stages of a compared plan in words and rows, for the terminal and the pages. */
 
+import { itemAt } from '../../item-at.ts';
 import type { ComparedLayout, ComparedStage } from '../../recipes/compare/comparison.ts';
 import { bytesText, countText, percentText } from '../../units.ts';
 import { type ReportStage, stageText } from '../analysis/pipeline.ts';
@@ -22,7 +23,8 @@ function sentBytes({ stages, boundaries, microbatches, sizes }: ComparedLayout):
   stages.forEach((_, k) => {
     const forward = boundaries[k]?.bytes ?? 0;
     const backward = k === 0 ? 0 : (boundaries[k - 1]?.bytes ?? 0);
-    sent[k % sizes.pp] += microbatches * (forward + backward);
+    const device = k % sizes.pp;
+    sent[device] = itemAt(sent, device) + microbatches * (forward + backward);
   });
   return sent;
 }

@@ -30,11 +30,12 @@ export function einshardParameters(
   const mesh = new DeviceMesh(plan.mesh.map(({ name, size }) => ({ name, size })));
   return plan.parameters.map(({ name, shape, placement }) => {
     const sharding = parseSharding(placement, mesh, { rank: shape.length });
+    const named = Object.hasOwn(dims, name) ? dims[name] : undefined;
     const found = fromPlacements(
       sharding,
       mesh,
       shape,
-      Object.hasOwn(dims, name) ? [...dims[name]] : undefined,
+      named === undefined ? undefined : [...named],
     );
     const text =
       'refused' in found

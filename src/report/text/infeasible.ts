@@ -27,7 +27,7 @@ export function infeasibleText(
         'without --recipe the best plan that fits is found.',
     };
   // One demand that no placement meets, by its flag.
-  const alone = conflict.length === 1 && conflict[0].startsWith('--');
+  const alone = conflict.length === 1 && conflict[0]?.startsWith('--') === true;
   const message =
     smallest !== undefined
       ? `no plan fits ${budget} per device: the smallest budget that works is ` +

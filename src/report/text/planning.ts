@@ -4,6 +4,7 @@
  */
 
 import { allocationText } from '../../cost/hardware/topology.ts';
+import { itemAt } from '../../item-at.ts';
 import { stepTime } from '../../recipes/compare/best-plan.ts';
 import type { Curve, Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
 import { countText, percentText, probabilityText, secondsText, tableText } from '../../units.ts';
@@ -159,10 +160,10 @@ function curveLines(
   points: readonly PlanningPoint[],
 ): string[] {
   const rows = order.map((i, k) => {
-    const share = efficiency[k];
+    const share = itemAt(efficiency, k);
     const change = changes.find((c) => c.at === i);
     return [
-      countText(points[i][axis]),
+      countText(itemAt(points, i)[axis]),
       share === null ? '' : percentText(share),
       share === null ? '' : '#'.repeat(Math.max(1, Math.min(40, Math.round(share * 30)))),
       change === undefined ? '' : `${change.from} -> ${change.to}`,

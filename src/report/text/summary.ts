@@ -1,6 +1,7 @@
 /** Prints the first screen of a plan: model, request, answer, proof and recipes. */
 
 import type { Graph } from '../../graph/types.ts';
+import { itemAt } from '../../item-at.ts';
 import { ofThemPadding } from '../../models/vocabulary.ts';
 import { blurSeconds } from '../../plan/choice/write.ts';
 import type { Plan } from '../../plan/record/types.ts';
@@ -146,11 +147,8 @@ function timelineLines({ timeline, budgetBytes }: Plan['memory']): string[] {
   const bars: string[] = [];
   for (let k = 0; k < curve.length; k += every) {
     const bytes = curve.slice(k, k + every).reduce((most, p) => Math.max(most, p.bytes), 0);
-    bars.push(
-      LEVELS[
-        Math.min(LEVELS.length - 1, Math.floor((bytes / Math.max(1, peakBytes)) * LEVELS.length))
-      ],
-    );
+    const level = Math.floor((bytes / Math.max(1, peakBytes)) * LEVELS.length);
+    bars.push(itemAt(LEVELS, Math.min(LEVELS.length - 1, level)));
   }
   const [top] = largest;
   return [

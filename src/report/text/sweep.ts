@@ -321,10 +321,13 @@ function firstOfEach(plans: readonly ComparedPlan[]): ComparedPlan[] {
   return plans.filter((p) => !seen.has(p.plan) && seen.add(p.plan));
 }
 
+/** The cells of a plan in the table. */
+type PlanRow = [mark: string, plan: string, mesh: string, step: string, ...rest: string[]];
+
 /**
  * A plan as a line of the table: a mark, name, mesh, seconds, bytes, and why it is not the best.
  */
-export function planRow(p: ComparedPlan, c: Comparison): string[] {
+export function planRow(p: ComparedPlan, c: Comparison): PlanRow {
   return [
     p.name === c.best ? '*' : c.pareto.includes(p.name) ? '+' : '',
     p.plan,

@@ -251,7 +251,7 @@ function secondRun(u: CoreUnit, { checkpoint, system }: UnitRequest): PassSecond
 }
 
 /** A figure of a program under what is recomputed. */
-function under<T>(figures: ByCheckpoint<T>, checkpoint: Checkpoint): T {
+export function under<T>(figures: ByCheckpoint<T>, checkpoint: Checkpoint): T {
   const part = programPart(checkpoint);
   if (!Object.hasOwn(figures, part))
     throw internalError(`a program was not priced with ${part} recomputed`);

@@ -5,6 +5,7 @@
 
 import { defined } from '../../../defined.ts';
 import { roleName } from '../../../graph/nodes.ts';
+import { itemAt } from '../../../item-at.ts';
 import {
   type CandidateClass,
   explainNode,
@@ -46,9 +47,9 @@ const NEAREST = 6;
 export function candidatesOf(opened: Reopened, nodes: readonly number[]): NodeCandidates[] {
   const { graph } = opened.prepared.model;
   return nodes.map((n) => {
-    const found = explainNode(opened, graph.nodes[n].name);
+    const found = explainNode(opened, itemAt(graph.nodes, n).name);
     return {
-      node: roleName(graph.nodes[n]),
+      node: roleName(itemAt(graph.nodes, n)),
       target: found.target,
       chosen: found.chosen,
       strategies: found.strategies.length,
@@ -72,7 +73,11 @@ export function parameterNodes({ prepared, plan }: Reopened): number[] {
   const first = new Map<string, number>();
   const placed = new Map(plan.parameters.map((p) => [p.name, p.placement]));
   graph.nodes.forEach((node, n) => {
-    if (node.kind !== 'placeholder' || node.meta.role !== 'parameter' || nodeVariable[n] < 0)
+    if (
+      node.kind !== 'placeholder' ||
+      node.meta.role !== 'parameter' ||
+      itemAt(nodeVariable, n) < 0
+    )
       return;
     const name = roleName(node);
     const key = `${foldNumbers(name)}|${placed.get(name) ?? ''}`;

@@ -3,6 +3,7 @@
  */
 
 import { stepAgain } from '../../../fidelity/trainer-step.ts';
+import { itemAt } from '../../../item-at.ts';
 import { decode } from '../../../plan/choice/decode.ts';
 import type { Prepared } from '../../../plan/prepare/prepared.ts';
 import { sumCollectives, termsOf } from '../../../plan/record/diff.ts';
@@ -175,7 +176,7 @@ function frontierOf(points: readonly Point[]): Compared['frontier'] {
     .sort(
       (a, b) => a.peakBytes - b.peakBytes || (order.get(a.name) ?? 0) - (order.get(b.name) ?? 0),
     )
-    .filter((p, k, all) => k === 0 || p.peakBytes !== all[k - 1].peakBytes);
+    .filter((p, k, all) => k === 0 || p.peakBytes !== itemAt(all, k - 1).peakBytes);
 }
 
 const MOST_LOSSES = 3;

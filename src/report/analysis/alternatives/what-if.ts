@@ -4,6 +4,7 @@
  */
 
 import type { Graph } from '../../../graph/types.ts';
+import { itemAt } from '../../../item-at.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { prepare } from '../../../plan/prepare/prepare.ts';
 import type { Reopened } from '../../../plan/questions/explain.ts';
@@ -54,10 +55,11 @@ export interface PriceStep {
 
 export function priceSteps(frontier: Compared['frontier']): PriceStep[] {
   const down = [...frontier].sort((a, b) => b.peakBytes - a.peakBytes);
-  const [widest] = down;
+  const [widest, ...others] = down;
+  if (widest === undefined) return [];
   const out: PriceStep[] = [];
   let from = widest;
-  for (const to of down.slice(1)) {
+  for (const to of others) {
     // A few bytes less, as of padding, are no step: nobody pays for them.
     if (from.peakBytes - to.peakBytes < LEAST_STEP * widest.peakBytes) continue;
     out.push({
@@ -87,7 +89,7 @@ export async function bestOnOtherLinks(
     });
     const result = await shardPrepared(prepare(program, request, operators), { starts: [choice] });
     out.push({
-      ...priced[k],
+      ...itemAt(priced, k),
       bestSeconds: result.status === 'infeasible' ? null : result.plan.objective.seconds,
     });
   }
