@@ -350,7 +350,7 @@ const doors = {
   'cli/commands/tools': ['register'],
   'cli/commands/written-plan': ['register'],
   'cost/presets': ['presets', 'names', 'dtensor'],
-  'export/hlo': ['program', 'code'],
+  'export/hlo': ['program', 'code', 'sort-keys'],
   'export/jax': ['target', 'shardings'],
   'export/torch': ['target', 'run/doctor', 'run/measured', 'run/trace'],
   'import/hlo': ['collectives'],

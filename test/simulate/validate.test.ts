@@ -48,6 +48,9 @@ const UNTESTED: readonly string[] = [
   'stablehlo.partition_id',
   'stablehlo.replica_id',
   'stablehlo.rng_bit_generator',
+  'jax.random_bits',
+  'jax.random_split',
+  'jax.random_fold_in',
 ];
 
 describe('rules run on simulated ranks', () => {

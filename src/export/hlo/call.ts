@@ -8,7 +8,7 @@ import type { Arg, DType, Node } from '../../graph/types.ts';
 import { getOwn, isList } from '../../graph/value.ts';
 import type { TensorMeta, TypedContext } from '../../ops/record/call.ts';
 import type { OperatorRecord } from '../../ops/record/record.ts';
-import type { HloCode, Val } from './code.ts';
+import { type HloCode, isFloat, type Val } from './code.ts';
 
 /** Writes a call: one value for each result, null for one that is masked off. */
 export type Lowering = (call: HloCall) => Val | readonly (Val | null)[];
@@ -16,20 +16,6 @@ export type Lowerings = Readonly<Record<string, Lowering>>;
 
 /** Value on each rank of the integers that differ between ranks, by symbol. */
 export type RankTable = ReadonlyMap<string, readonly number[]>;
-
-const FLOATS: ReadonlySet<DType> = new Set<DType>([
-  'f64',
-  'f32',
-  'bf16',
-  'f16',
-  'f8e4m3fn',
-  'f8e5m2',
-  'f8e8m0fnu',
-]);
-
-export function isFloat(dtype: DType): boolean {
-  return FLOATS.has(dtype);
-}
 
 export class HloCall {
   constructor(

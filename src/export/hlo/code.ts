@@ -4,6 +4,7 @@
  * text. Names and meaning of the operations are those of the StableHLO specification; only
  * `rank_value` and the collectives depend on the device that runs them.
  */
+import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
 
@@ -50,6 +51,20 @@ interface DotDims {
 export type Reducer = 'add' | 'multiply' | 'maximum' | 'minimum' | 'and' | 'or';
 export type Direction = 'EQ' | 'NE' | 'GE' | 'GT' | 'LE' | 'LT';
 export type Number_ = number | bigint | boolean;
+
+const FLOATS: ReadonlySet<DType> = new Set<DType>([
+  'f64',
+  'f32',
+  'bf16',
+  'f16',
+  'f8e4m3fn',
+  'f8e5m2',
+  'f8e8m0fnu',
+]);
+
+export function isFloat(dtype: DType): boolean {
+  return FLOATS.has(dtype);
+}
 
 /** Writes instructions; every method adds at most one and returns its result. */
 export class HloCode {
@@ -177,12 +192,16 @@ export class HloCode {
     return factor === 1 ? x : this.multiply(x, this.like(x, factor));
   }
 
-  compare(direction: Direction, x: Val, y: Val): Val {
+  /** @param type how floats are compared where that is by the total order */
+  compare(direction: Direction, x: Val, y: Val, type?: 'TOTALORDER'): Val {
     if (x.dtype !== y.dtype || x.shape.join() !== y.shape.join())
       throw internalError(
         `compare of ${x.dtype}[${x.shape.join()}] and ${y.dtype}[${y.shape.join()}]`,
       );
-    return this.one('compare', [x, y], 'b8', x.shape, { comparison_direction: direction });
+    return this.one('compare', [x, y], 'b8', x.shape, {
+      comparison_direction: direction,
+      ...defined({ compare_type: type }),
+    });
   }
 
   select(where: Val, x: Val, y: Val): Val {

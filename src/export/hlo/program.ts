@@ -145,7 +145,8 @@ class Writer {
     const call = new HloCall(this.hlo, node, record, typed, values, this.symbols);
     const lowering = loweringOf(record.name);
     if (lowering !== undefined) return lowering(call);
-    if (!/^(stablehlo|chlo|sdy)\./.test(record.name)) return call.unsupported('has no text in HLO');
+    if (!/^(stablehlo|chlo|sdy|jax)\./.test(record.name))
+      return call.unsupported('has no text in HLO');
     return writeStablehlo(call, (name) => this.region(graph, node, name));
   }
 

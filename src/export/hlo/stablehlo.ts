@@ -7,10 +7,18 @@ import { internalError } from '../../errors.ts';
 import type { Arg, DType } from '../../graph/types.ts';
 import { isGraphRef, isList } from '../../graph/value.ts';
 import type { TensorMeta } from '../../ops/record/call.ts';
-import { type HloCall, isFloat } from './call.ts';
-import type { AttributeValue, Direction, HloBody, Instruction, Number_, Val } from './code.ts';
+import type { HloCall } from './call.ts';
+import {
+  type AttributeValue,
+  type Direction,
+  type HloBody,
+  type Instruction,
+  isFloat,
+  type Number_,
+  type Val,
+} from './code.ts';
 
-type Kind = 'int' | 'ints' | 'bool' | 'text';
+type Kind = 'int' | 'ints' | 'bool' | 'text' | 'transposition';
 
 const WINDOW = {
   window_dimensions: 'ints',
@@ -49,6 +57,23 @@ const ATTRIBUTES: Readonly<Record<string, Readonly<Record<string, Kind>>>> = {
   reduce_precision: { exponent_bits: 'int', mantissa_bits: 'int' },
   reduce: { dimensions: 'ints' },
   reduce_window: WINDOW,
+  select_and_scatter: {
+    window_dimensions: 'ints',
+    window_strides: 'ints',
+    padding: 'ints',
+  },
+  fft: { fft_type: 'text', fft_length: 'ints' },
+  rng_bit_generator: { rng_algorithm: 'text' },
+  'jax.random_bits': { impl: 'text', shape: 'ints' },
+  'jax.random_split': { impl: 'text', shape: 'ints' },
+  'jax.random_fold_in': { impl: 'text' },
+  cholesky: { lower: 'bool' },
+  triangular_solve: {
+    left_side: 'bool',
+    lower: 'bool',
+    unit_diagonal: 'bool',
+    transpose_a: 'transposition',
+  },
   sort: { dimension: 'int', is_stable: 'bool', num_keys: 'int' },
   gather: {
     offset_dims: 'ints',
@@ -105,7 +130,14 @@ export function writeStablehlo(call: HloCall, bodyOf: BodyWriter): Val | readonl
   if (op === 'iota') return hlo.iota(types[0].dtype, types[0].shape, ctx.int('iota_dimension'));
   if (op === 'convert') return hlo.convert(inputs[0], types[0].dtype);
   if (op === 'compare')
-    return hlo.compare(ctx.text('comparison_direction') as Direction, inputs[0], inputs[1]);
+    return hlo.compare(
+      ctx.text('comparison_direction') as Direction,
+      inputs[0],
+      inputs[1],
+      ctx.has('compare_type') && ctx.text('compare_type') === 'TOTALORDER'
+        ? 'TOTALORDER'
+        : undefined,
+    );
   if (op === 'select') return selected(call, inputs);
   if (op === 'get_dimension_size')
     return hlo.constant(ctx.inputs[0].shape[ctx.int('dimension')], 'i32');
@@ -115,7 +147,7 @@ export function writeStablehlo(call: HloCall, bodyOf: BodyWriter): Val | readonl
   for (const [name, kind] of Object.entries(known ?? {}))
     attributes[name] = attribute(call, name, kind);
   const bodies: HloBody[] = [];
-  for (const name of ['body', 'comparator']) {
+  for (const name of ['body', 'comparator', 'select', 'scatter']) {
     if (!call.takes(name)) continue;
     const arg = call.raw(name);
     if (arg !== undefined && arg !== null && isGraphRef(arg)) bodies.push(bodyOf(arg.name));
@@ -145,6 +177,10 @@ function attribute(call: HloCall, name: string, kind: Kind): AttributeValue {
       return call.ctx.bool(name);
     case 'text':
       return call.ctx.text(name);
+    case 'transposition': {
+      const how = call.raw(name);
+      return typeof how === 'string' ? how : 'NO_TRANSPOSE';
+    }
   }
 }
 
@@ -167,7 +203,7 @@ function defaults(
       attributes[name] = new Array<number>(length).fill(value);
   };
   if (op === 'slice') fill('strides', rank, 1);
-  if (op === 'reduce_window') {
+  if (op === 'reduce_window' || op === 'select_and_scatter') {
     for (const name of ['window_strides', 'base_dilations', 'window_dilations'])
       fill(name, rank, 1);
     fill('padding', 2 * rank, 0);

@@ -5,7 +5,14 @@
 import { pyBool, pyFloat, pyString, pyTuple } from '../../backend/python-text.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
-import type { AttributeValue, Instruction, Val } from '../hlo/code.ts';
+import {
+  type AttributeValue,
+  type HloBody,
+  type Instruction,
+  isFloat,
+  type Val,
+} from '../hlo/code.ts';
+import { type SortKey, sortKeysOf } from '../hlo/sort-keys.ts';
 
 /** Texts of the values that an instruction reads. */
 export interface Texts {
@@ -164,6 +171,10 @@ interface Call {
 
 type Writer = (call: Call) => string;
 
+function adjoint(matrices: string): string {
+  return `jnp.conj(jnp.swapaxes(${matrices}, -1, -2))`;
+}
+
 /** Text of the array that an instruction reads at a place. */
 function input({ inputs, texts }: Call, at = 0): string {
   return texts.of(inputs[at]);
@@ -183,7 +194,9 @@ const ELEMENTWISE: Readonly<Record<string, Writer>> = {
   maximum: ({ inputs: [x, y], texts }) => `jnp.maximum(${oneArray(x, y, texts)})`,
   minimum: ({ inputs: [x, y], texts }) => `jnp.minimum(${oneArray(x, y, texts)})`,
   compare: ({ instruction, texts, word }) =>
-    infixed(instruction, COMPARED[word('comparison_direction')], texts),
+    instruction.attributes['compare_type'] === undefined
+      ? infixed(instruction, COMPARED[word('comparison_direction')], texts)
+      : none(instruction, 'compares by the total order of floats'),
   select: ({ inputs: [where, x, y], texts }) =>
     `jnp.where(${texts.of(where)}, ${oneArray(x, y, texts)})`,
   convert: (call) => `lax.convert_element_type(${input(call)}, ${JAX_TYPES[call.out.dtype]})`,
@@ -232,7 +245,50 @@ const PRODUCTS: Readonly<Record<string, Writer>> = {
   convolution: ({ instruction, texts }) => convolution(instruction, texts),
   reduce: ({ instruction, texts }) => reduction(instruction, texts),
   reduce_window: windowed,
+  select_and_scatter: chosen,
   collective: ({ instruction, texts }) => collective(instruction, texts),
+};
+
+const MATRICES: Readonly<Record<string, Writer>> = {
+  fft: (call) =>
+    `lax.fft(${input(call)}, lax.FftType.${call.word('fft_type')}, ${call.dims('fft_length')})`,
+  cholesky: (call) => {
+    const factor = (x: string): string => `lax.linalg.cholesky(${x}, symmetrize_input=False)`;
+    // JAX factors what the lower triangle has.
+    return call.instruction.attributes['lower'] === true
+      ? factor(input(call))
+      : adjoint(factor(adjoint(input(call))));
+  },
+  triangular_solve: (call) => {
+    const { attributes } = call.instruction;
+    const how = call.word('transpose_a');
+    const rest = [
+      `left_side=${pyBool(attributes['left_side'] === true)}`,
+      `lower=${pyBool(attributes['lower'] === true)}`,
+      `transpose_a=${pyBool(how !== 'NO_TRANSPOSE')}`,
+      `conjugate_a=${pyBool(how === 'ADJOINT')}`,
+      `unit_diagonal=${pyBool(attributes['unit_diagonal'] === true)}`,
+    ];
+    return `lax.linalg.triangular_solve(${inputTuple(call).slice(1, -1)}, ${rest.join(', ')})`;
+  },
+  rng_bit_generator: (call) => {
+    const { dtype, shape } = call.instruction.outputs[1];
+    return (
+      `lax.rng_bit_generator(${input(call)}, ${tuple(shape)}, ${JAX_TYPES[dtype]}, ` +
+      `lax.RandomAlgorithm.RNG_${call.word('rng_algorithm')})`
+    );
+  },
+};
+
+const RANDOM: Readonly<Record<string, Writer>> = {
+  'jax.random_bits': (call) => {
+    const rest = `${call.dims('shape')}, ${JAX_TYPES[call.out.dtype]}`;
+    return ofEachKey(call, (keys) => `jax.random.bits(${keys}, ${rest})`);
+  },
+  'jax.random_split': (call) =>
+    keyData(ofEachKey(call, (keys) => `jax.random.split(${keys}, ${call.dims('shape')})`)),
+  'jax.random_fold_in': (call) =>
+    keyData(ofEachKey(call, (keys, msgs) => `jax.random.fold_in(${keys}, ${msgs})`)),
 };
 
 const CONTROL: Readonly<Record<string, Writer>> = {
@@ -247,7 +303,9 @@ const CONTROL: Readonly<Record<string, Writer>> = {
 };
 
 const WRITERS: ReadonlyMap<string, Writer> = new Map(
-  [ELEMENTWISE, CONSTANTS, MOVEMENT, PRODUCTS, CONTROL].flatMap((group) => Object.entries(group)),
+  [ELEMENTWISE, CONSTANTS, MOVEMENT, PRODUCTS, MATRICES, RANDOM, CONTROL].flatMap((group) =>
+    Object.entries(group),
+  ),
 );
 
 /** The expression of an instruction. @throws E_UNSUPPORTED for one that JAX has no text for */
@@ -328,14 +386,73 @@ function windowed(call: Call): string {
   );
 }
 
+function keyData(keys: string): string {
+  return `jax.random.key_data(${keys})`;
+}
+
+/** What JAX's functions of one key give for an array of them. */
+function ofEachKey(call: Call, text: (keys: string, other: string) => string): string {
+  const { inputs, texts, word } = call;
+  const keys = `jax.random.wrap_key_data(${input(call)}, impl=${pyString(word('impl'))})`;
+  const other = inputs.length > 1 ? texts.of(inputs[1]) : '';
+  const dims = inputs[0].shape.length - 1;
+  if (dims === 0) return text(keys, other);
+  const [names, values] = other === '' ? ['a', keys] : ['a, b', `${keys}, ${other}`];
+  const of = `${'jax.vmap('.repeat(dims)}lambda ${names}: ${text('a', 'b')}${')'.repeat(dims)}`;
+  return `${of}(${values})`;
+}
+
+/**
+ * JAX has the scatter to the places that windows choose as the gradient of their largest or
+ * smallest alone.
+ */
+function chosen(call: Call): string {
+  const { instruction, texts, inputs, dims } = call;
+  const [select, scatter] = instruction.bodies.map(operationOf);
+  const direction = select?.op === 'compare' ? select.attributes['comparison_direction'] : '';
+  const keeps = { GE: ['-jnp.inf', 'lax.max'], LE: ['jnp.inf', 'lax.min'] }[String(direction)];
+  if (keeps === undefined || scatter?.op !== 'add' || !isFloat(inputs[0].dtype))
+    return none(instruction, 'chooses or scatters otherwise than the gradient of a pool does');
+  const windows = [dims('window_dimensions'), dims('window_strides'), paddingPairs(instruction)];
+  const gradient =
+    `jax.vjp(lambda a: lax.reduce_window(a, ${keeps.join(', ')}, ${windows.join(', ')}), ` +
+    `${input(call)})[1](${input(call, 1)})[0]`;
+  const from = texts.orNumber(inputs[2]);
+  return Number(from) === 0 ? gradient : `${gradient} + ${from}`;
+}
+
+/** The operation of a region that does one thing to its own two numbers, in their order. */
+function operationOf({ inputs, code, returns }: HloBody): Instruction | undefined {
+  const made = code.find(({ outputs }) => outputs.some(({ id }) => id === returns[0].id));
+  return made?.inputs.map(({ id }) => id).join() === inputs.map(({ id }) => id).join()
+    ? made
+    : undefined;
+}
+
 function sorted(call: Call): string {
-  const { instruction, word } = call;
-  if (instruction.bodies.length > 0) return none(instruction, 'sorts by a comparator of its own');
-  const isStable = pyBool(instruction.attributes['is_stable'] === true);
-  return (
-    `lax.sort(${inputTuple(call)}, dimension=${word('dimension')}, is_stable=${isStable}, ` +
-    `num_keys=${word('num_keys')})`
-  );
+  const { instruction, texts, inputs, word } = call;
+  const [comparator] = instruction.bodies;
+  const given = `dimension=${word('dimension')}, is_stable=${pyBool(
+    instruction.attributes['is_stable'] === true,
+  )}`;
+  if (comparator === undefined)
+    return `lax.sort(${inputTuple(call)}, ${given}, num_keys=${word('num_keys')})`;
+  const keys =
+    sortKeysOf(comparator) ?? none(instruction, 'sorts by a comparator that is no order of keys');
+  if (keys.every((key, k) => key.operand === k && !key.isDescending && !key.hasSignedZeros))
+    return `lax.sort(${inputTuple(call)}, ${given}, num_keys=${keys.length})`;
+  // The keys go first, each so that it ascends, and are left out of the results.
+  const first = keys.flatMap((key) => ascending(inputs[key.operand], key, texts));
+  const all = pyTuple([...first, ...inputs.map(texts.of)]);
+  return `lax.sort(${all}, ${given}, num_keys=${first.length})[${first.length}:]`;
+}
+
+/** What ascends where a key is to: NaN is the last of ascending numbers, the first of others. */
+function ascending(value: Val, { isDescending, hasSignedZeros }: SortKey, texts: Texts): string[] {
+  const x = texts.of(value);
+  const zeros = hasSignedZeros ? [`${isDescending ? '' : '~'}jnp.signbit(${x})`] : [];
+  if (!isDescending) return [x, ...zeros];
+  return isFloat(value.dtype) ? [`${x} == ${x}`, `-${x}`, ...zeros] : [`~${x}`];
 }
 
 function scanned(call: Call): string {
@@ -584,20 +701,27 @@ function payload(text: string, { dtype, shape }: Val): string {
       `jnp.array(np.frombuffer(bytes.fromhex(${pyString(plain.slice(2))}), ` +
       `${JAX_TYPES[dtype]}).reshape(${tuple(shape)}))`
     );
-  const words = plain
-    .replace(/[[\],]/g, ' ')
-    .trim()
-    .split(/\s+/);
+  const words = plain.match(/\([^)]*\)|[^[\],\s]+/g) ?? [];
   const numbers = words.map((word) => {
-    if (word === 'true' || word === 'false') return word === 'true' ? 'True' : 'False';
-    if (/^[+-]?\d+$/.test(word)) return String(BigInt(word));
-    const value = Number(word);
-    if (!/^[+-]?[\d.]+([eE][+-]?\d+)?$/.test(word) || Number.isNaN(value))
-      throw new ShardwrightError(
-        'E_UNSUPPORTED',
-        `a constant with the element '${word.slice(0, 20)}' has no text in JAX`,
-      );
-    return pyFloat(value);
+    const parts = /^\((.*),(.*)\)$/.exec(word)?.slice(1);
+    return parts === undefined ? numberOf(word) : `complex(${parts.map(numberOf).join(', ')})`;
   });
-  return `lax.reshape(jnp.array([${numbers.join(', ')}], ${JAX_TYPES[dtype]}), ${tuple(shape)})`;
+  const type = JAX_TYPES[dtype];
+  // One element stands for all.
+  if (numbers.length === 1) return `jnp.full(${tuple(shape)}, ${numbers[0]}, ${type})`;
+  return `lax.reshape(jnp.array([${numbers.join(', ')}], ${type}), ${tuple(shape)})`;
+}
+
+/** A number of MLIR as Python writes it. */
+function numberOf(text: string): string {
+  const word = text.trim();
+  if (word === 'true' || word === 'false') return word === 'true' ? 'True' : 'False';
+  if (/^[+-]?\d+$/.test(word)) return String(BigInt(word));
+  const value = Number(word);
+  if (!/^[+-]?[\d.]+([eE][+-]?\d+)?$/.test(word) || Number.isNaN(value))
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      `a constant with the element '${word.slice(0, 20)}' has no text in JAX`,
+    );
+  return pyFloat(value);
 }

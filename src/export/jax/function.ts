@@ -94,7 +94,7 @@ class FunctionWriter {
       return;
     }
     if (op === 'rank_value') this.readsRank = true;
-    const functions = bodies.map((body, k) => this.body(instruction, body, k, depth));
+    const functions: string[] = [];
     const texts: Texts = {
       of: (value) => this.of(value),
       orNumber: (value) => {
@@ -102,7 +102,8 @@ class FunctionWriter {
         return constant === undefined ? this.of(value) : this.number(constant);
       },
       isConstant: (value) => this.constants.has(value.id),
-      body: (k) => functions[k],
+      // A region that has a name in JAX is not written.
+      body: (k) => (functions[k] ??= this.body(instruction, bodies[k], k, depth)),
     };
     const text = expression(instruction, texts);
     const targets = outputs.map((value) => this.define(value, this.program.names.get(value.id)));

@@ -3,6 +3,7 @@
  * module with the function `main`. Source: the StableHLO specification, in the forms that JAX 0.10
  * prints and reads.
  */
+import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { roleName } from '../../graph/nodes.ts';
 import type { DType } from '../../graph/types.ts';
@@ -11,6 +12,7 @@ import {
   type HloBody,
   HloCode,
   type Instruction,
+  isFloat,
   type Val,
 } from '../hlo/code.ts';
 import type { HloProgram } from '../hlo/program.ts';
@@ -161,6 +163,8 @@ class ModuleWriter {
     const results = outputs.map(typeText);
     if (op === 'constraint')
       return this.text.constraint(names[0], String(attributes['sharding']), types[0]);
+    if (op.startsWith('jax.'))
+      refused(instruction, `(${op}) is a call of JAX and has no text in StableHLO`);
     const result = results.length === 1 ? results[0] : `(${results.join(', ')})`;
     const call: Call = {
       instruction,
@@ -209,7 +213,7 @@ const CONSTANTS: Readonly<Record<string, Writer>> = {
 const ELEMENTWISE: Readonly<Record<string, Writer>> = {
   compare: ({ instruction, names, types, out, word }) =>
     `stablehlo.compare ${word('comparison_direction')}, ${names}, ` +
-    `${comparison(instruction.inputs[0].dtype)} : (${types.join(', ')}) -> ${out}`,
+    `${comparison(instruction)} : (${types.join(', ')}) -> ${out}`,
   select: ({ names, types, out }) => `stablehlo.select ${names} : ${types[0]}, ${out}`,
   convert: withArrow,
   bitcast_convert: withArrow,
@@ -245,6 +249,11 @@ const MOVEMENT: Readonly<Record<string, Writer>> = {
       `dimension = ${call.word('dimension')} : i64`,
       `is_stable = ${call.word('is_stable')}`,
     ]),
+  select_and_scatter: (call) =>
+    generic(
+      call,
+      windowProperties(call.instruction.attributes, ['window_dimensions', 'window_strides']),
+    ),
   'chlo.top_k': ({ instruction, names, types, word }) =>
     `chlo.top_k(${names}, k = ${word('k')}) : ${types[0]} -> ` +
     `(${instruction.outputs.map(typeText).join(', ')})`,
@@ -260,6 +269,23 @@ const PRODUCTS: Readonly<Record<string, Writer>> = {
   reduce_window: (call) => generic(call, windowProperties(call.instruction.attributes)),
 };
 
+const MATRICES: Readonly<Record<string, Writer>> = {
+  // XLA 0.10.2 ends in a fatal check (fft_handler.cc) where it cuts the transformed dims.
+  fft: ({ instruction }) =>
+    refused(instruction, 'is no text for XLA, whose partitioner ends the process on a transform'),
+  cholesky: ({ names, out, word }) =>
+    `stablehlo.cholesky ${names}, lower = ${word('lower')} : ${out}`,
+  triangular_solve: (call) =>
+    generic(call, [
+      `left_side = ${call.word('left_side')}`,
+      `lower = ${call.word('lower')}`,
+      `transpose_a = #stablehlo<transpose ${call.word('transpose_a')}>`,
+      `unit_diagonal = ${call.word('unit_diagonal')}`,
+    ]),
+  rng_bit_generator: ({ names, arrow, word }) =>
+    `stablehlo.rng_bit_generator ${names}, algorithm = ${word('rng_algorithm')} : ${arrow}`,
+};
+
 const CONTROL: Readonly<Record<string, Writer>> = {
   if: (call) => generic(call, []),
   case: (call) => generic(call, []),
@@ -270,7 +296,9 @@ const CONTROL: Readonly<Record<string, Writer>> = {
 };
 
 const OPERATIONS: ReadonlyMap<string, Writer> = new Map(
-  [CONSTANTS, ELEMENTWISE, MOVEMENT, PRODUCTS, CONTROL].flatMap((group) => Object.entries(group)),
+  [CONSTANTS, ELEMENTWISE, MOVEMENT, PRODUCTS, MATRICES, CONTROL].flatMap((group) =>
+    Object.entries(group),
+  ),
 );
 
 /** The form that every operation has, with its properties and regions. */
@@ -301,6 +329,13 @@ function sliced({ instruction, names, arrow }: Call): string {
   return `stablehlo.slice ${names} [${rows.join(', ')}] : ${arrow}`;
 }
 
+function refused({ op, note }: Instruction, why: string): never {
+  throw new ShardwrightError('E_UNSUPPORTED', `${note ?? op} ${why}`, {
+    ...defined({ node: note }),
+    hint: '--target jax writes it',
+  });
+}
+
 function missing({ id }: Val): never {
   throw internalError(`value ${id} is read before it is made`);
 }
@@ -315,9 +350,8 @@ function bodiesOf(instruction: Instruction): readonly HloBody[] {
       { dtype, shape: [] },
       { dtype, shape: [] },
     ]);
-    return [code.body(scalars, (own) => [code.compare('LT', own[0], own[1])].map((v) => v))].map(
-      renumbered,
-    );
+    const keys = Number(attributes['num_keys']);
+    return [renumbered(code.body(scalars, (own) => [before(code, own, keys)]))];
   }
   const reducer = attributes['reducer'];
   if (reducer === undefined || !['reduce', 'reduce_window', 'scatter'].includes(op)) return [];
@@ -330,6 +364,29 @@ function bodiesOf(instruction: Instruction): readonly HloBody[] {
     name === 'second' ? y : name === 'first' ? x : code.binary(name, x, y),
   ]);
   return [renumbered(body)];
+}
+
+/** Whether the first of two rows comes before the second by its keys, as JAX compares them. */
+function before(code: HloCode, own: readonly Val[], keys: number): Val {
+  let less: Val | undefined;
+  for (let k = keys - 1; k >= 0; k--) {
+    const [x, y] = own.slice(2 * k, 2 * k + 2).map((value) => comparable(code, value));
+    const type = isFloat(x.dtype) ? 'TOTALORDER' : undefined;
+    const first = code.compare('LT', x, y, type);
+    less =
+      less === undefined
+        ? first
+        : code.binary('or', first, code.binary('and', code.compare('EQ', x, y, type), less));
+  }
+  return less ?? code.constant(false, 'b8');
+}
+
+/** A float with one zero and one NaN. */
+function comparable(code: HloCode, x: Val): Val {
+  if (!isFloat(x.dtype)) return x;
+  const zero = code.like(x, 0);
+  const number = code.select(code.compare('EQ', x, zero), zero, x);
+  return code.select(code.compare('NE', x, x), code.like(x, NaN), number);
 }
 
 let next = -1;
@@ -367,7 +424,8 @@ function array(value: AttributeValue | undefined): string {
   return members.length === 0 ? 'array<i64>' : `array<i64: ${members.join(', ')}>`;
 }
 
-function comparison(dtype: DType): string {
+function comparison({ inputs: [{ dtype }], attributes }: Instruction): string {
+  if (attributes['compare_type'] === 'TOTALORDER') return 'TOTALORDER';
   if (dtype === 'b8' || dtype.startsWith('u')) return 'UNSIGNED';
   return dtype.startsWith('i') ? 'SIGNED' : 'FLOAT';
 }
@@ -412,11 +470,20 @@ function convolution({ instruction, names, arrow }: Call): string {
   );
 }
 
-function windowProperties(a: Instruction['attributes']): string[] {
+const WINDOW_PROPERTIES = [
+  'window_dimensions',
+  'window_strides',
+  'base_dilations',
+  'window_dilations',
+];
+
+function windowProperties(
+  a: Instruction['attributes'],
+  names: readonly string[] = WINDOW_PROPERTIES,
+): string[] {
   const pairs = ints(a['padding']);
   const rows = pairs.flatMap((n, i) => (i % 2 === 0 ? [`[${n}, ${pairs[i + 1]}]`] : []));
   const padding = `padding = dense<[${rows.join(', ')}]> : tensor<${rows.length}x2xi64>`;
-  const names = ['window_dimensions', 'window_strides', 'base_dilations', 'window_dilations'];
   return [...names.map((n) => `${n} = ${array(a[n])}`), padding];
 }
 

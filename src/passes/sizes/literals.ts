@@ -265,6 +265,12 @@ const LITERALS: Readonly<Record<string, Literals>> = {
     ]),
   ),
   'stablehlo.rng_bit_generator': ({ outputs }) => ({ shape: [...outputs[1]] }),
+  'jax.random_bits': ({ inputs, outputs }) => ({
+    shape: outputs[0].slice(inputs[0].length - 1),
+  }),
+  'jax.random_split': ({ inputs, outputs }) => ({
+    shape: outputs[0].slice(inputs[0].length - 1, -1),
+  }),
   'stablehlo.slice': stablehloSlice,
   'stablehlo.dynamic_slice': ({ outputs }) => ({ slice_sizes: [...outputs[0]] }),
   'stablehlo.gather': ({ ctx, inputs }) => ({

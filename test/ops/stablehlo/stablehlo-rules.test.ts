@@ -438,6 +438,9 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'stablehlo.replica_id': 'no rules',
   'stablehlo.rng': 'no rules',
   'stablehlo.rng_bit_generator': 'no rules',
+  'jax.random_bits': 'no rules',
+  'jax.random_split': 'no rules',
+  'jax.random_fold_in': 'no rules',
   'sdy.reshard': 'as sdy.sharding_constraint',
 };
 

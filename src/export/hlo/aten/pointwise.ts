@@ -2,8 +2,8 @@
  * Lowers elementwise ATen operators to HLO, computed in the type that PyTorch computes in. The
  * formulas are those of the PyTorch documentation.
  */
-import { type HloCall, isFloat, type Lowering, type Lowerings } from '../call.ts';
-import type { Direction, HloCode, Val } from '../code.ts';
+import type { HloCall, Lowering, Lowerings } from '../call.ts';
+import { type Direction, type HloCode, isFloat, type Val } from '../code.ts';
 
 type Unary = (hlo: HloCode, x: Val, call: HloCall) => Val;
 

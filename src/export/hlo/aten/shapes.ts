@@ -4,8 +4,7 @@
  */
 import { internalError } from '../../../errors.ts';
 import type { HloCall, Lowering, Lowerings } from '../call.ts';
-import { isFloat } from '../call.ts';
-import type { Val } from '../code.ts';
+import { isFloat, type Val } from '../code.ts';
 
 /** Row-major order is kept. */
 const reshaped: Lowering = (call) => call.hlo.reshape(call.first, call.out().shape);

@@ -1,7 +1,7 @@
 /**
- * Random keys of JAX: arrays of words, the last dim. Seeding and taking apart are exact; new keys
- * and bits come from `rng_bit_generator`, so a program that is evaluated draws the numbers of our
- * own generator and not those of JAX.
+ * Random keys of JAX: arrays of words, the last dim. Seeding and taking apart are exact. Bits and
+ * new keys stay calls of JAX: a program that is evaluated draws the numbers of our own generator,
+ * one that is exported those of JAX.
  */
 
 import type { ValueRef } from '../../../graph/types.ts';
@@ -49,51 +49,47 @@ function twice(pair: ValueRef, words: number): ValueRef[] {
   return new Array<ValueRef>(words / 2).fill(pair);
 }
 
+/** Names of the implementations by the tags that types have. */
+const IMPLEMENTATIONS: ReadonlyMap<string, string> = new Map([
+  ['fry', 'threefry2x32'],
+  ['rbg', 'rbg'],
+  ['urbg', 'unsafe_rbg'],
+]);
+
+/** The implementation of keys that an equation gives. */
+function implementationOf(b: GraphOfJaxpr, e: Equation): string {
+  const name = IMPLEMENTATIONS.get(e.results[0]?.key ?? '');
+  if (name === undefined) throw b.error('E_TYPE', `${e.primitive} gives no random keys`, e.at);
+  return name;
+}
+
 const seed: Lower = (b, e) => {
   const rank = shapeOf(e).length;
   const parts = twice(twoWords(b, operand(b, e)), shapeOf(e).at(-1) ?? 2);
   b.emit(e, 'stablehlo.concatenate', [parts], { dimension: rank - 1 });
 };
 
-function draw(
-  b: GraphOfJaxpr,
-  e: Equation,
-  state: ValueRef,
-  type: ReturnType<typeof tensorType>,
-): void {
-  const moved = { name: '_', at: e.at, type };
-  b.emit({ ...e, results: [moved, ...e.results] }, 'stablehlo.rng_bit_generator', [state], {
-    rng_algorithm: numbers(type).at(-1) === 4 ? 'DEFAULT' : 'THREE_FRY',
-    dtype: dtypeArg(dtypeOf(e)),
-    shape: shapeOf(e),
-  });
-}
-
 const bits: Lower = (b, e) => {
-  draw(b, e, b.value(operand(b, e)), b.tensor(operand(b, e)));
+  const keys = operand(b, e);
+  b.emit(e, 'jax.random_bits', [b.value(keys)], {
+    // Both implementations of four words draw the same bits.
+    impl: numbers(b.tensor(keys)).at(-1) === 2 ? 'threefry2x32' : 'rbg',
+    bit_width: b.int(e, 'bit_width'),
+    shape: [...b.ints(e, 'shape')],
+  });
 };
 
-/** The key of a number: drawn from the key, mixed with the words of the number. */
+const split: Lower = (b, e) => {
+  b.emit(e, 'jax.random_split', [b.value(operand(b, e))], {
+    impl: implementationOf(b, e),
+    shape: [...b.ints(e, 'shape')],
+  });
+};
+
 const foldIn: Lower = (b, e) => {
-  const [key, data] = [operand(b, e), operand(b, e, 1)];
-  const type = b.tensor(key);
-  const shape = numbers(type);
-  const sizes = numbers(b.tensor(data));
-  const words = shape.at(-1) ?? 2;
-  const pairs = b.helper(
-    'stablehlo.concatenate',
-    [twice(twoWords(b, data), words)],
-    { dimension: sizes.length },
-    tensorType('u32', [...sizes, words]),
-  );
-  const dims = [...sizes.map((_, d) => d), shape.length - 1];
-  const spread = b.helper(
-    'stablehlo.broadcast_in_dim',
-    [pairs],
-    { broadcast_dimensions: dims, shape },
-    type,
-  );
-  draw(b, e, b.helper('stablehlo.xor', [b.value(key), spread], {}, type), type);
+  b.emit(e, 'jax.random_fold_in', [b.value(operand(b, e)), b.value(operand(b, e, 1))], {
+    impl: implementationOf(b, e),
+  });
 };
 
 const same: Lower = (b, e) => {
@@ -107,6 +103,6 @@ export const RANDOM: readonly (readonly [string, Lower])[] = [
   ['random_unwrap', same],
   ['random_clone', same],
   ['random_bits', bits],
-  ['random_split', bits],
+  ['random_split', split],
   ['random_fold_in', foldIn],
 ];

@@ -4,6 +4,7 @@
  * a line that is not indented deeper begins.
  */
 
+import { defined } from '../../../defined.ts';
 import { suggestion } from '../../../errors.ts';
 import type { DType, TensorType } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
@@ -206,7 +207,7 @@ export class JaxprParser extends TextReader {
     const at = this.pos;
     const name = this.name('a variable');
     this.expect(':');
-    return { name, at, type: this.type() };
+    return { name, at, ...this.type() };
   }
 
   /** Tells whether a name with a type starts here. */
@@ -276,7 +277,7 @@ export class JaxprParser extends TextReader {
       const word = found[0];
       if (this.text[at + word.length] === ':') {
         this.pos = at + word.length + 1;
-        const type = this.type();
+        const { type } = this.type();
         return { kind: 'literal', at, type, value: scalarValue(word, type.dtype) };
       }
       if (/^[-\d]/.test(word)) this.expected(`a type behind the literal, as in 2.0:f32[]`);
@@ -288,17 +289,19 @@ export class JaxprParser extends TextReader {
   // ---------------------------------------------------------------------------
 
   /** `f32[8,64]`, with shardings (`8@data`) and varying axes (`{V:data}`) left out. */
-  private type(): TensorType {
+  private type(): Pick<Variable, 'type' | 'key'> {
     this.skip();
     const at = this.pos;
     const word = this.name('a type');
     let tail: number | undefined;
+    let implementation: string | undefined;
     if (this.text[this.pos] === '<') {
       const close = this.text.indexOf('>', this.pos);
       const kind = this.text.slice(this.pos + 1, close < 0 ? this.pos + 1 : close);
       if (word !== 'key' || !Object.hasOwn(KEYS, kind))
         this.fail(`type '${word}<${kind.slice(0, 20)}>' is not supported`, at, 'E_UNSUPPORTED');
       tail = KEYS[kind];
+      implementation = kind;
       this.pos = close + 1;
     } else if (word === 'Ref' || word === 'MemRef')
       this.fail('a mutable reference', at, 'E_UNSUPPORTED', 'a plan needs a functional program');
@@ -322,7 +325,7 @@ export class JaxprParser extends TextReader {
     const key = `${dtype}[${shape.join()}]`;
     let made = this.types.get(key);
     if (made === undefined) this.types.set(key, (made = tensorType(dtype, shape)));
-    return made;
+    return { type: made, ...defined({ key: implementation }) };
   }
 
   private sizes(): number[] {

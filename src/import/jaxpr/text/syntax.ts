@@ -6,6 +6,8 @@ export interface Variable {
   /** `_` for a result that nothing reads. */
   readonly name: string;
   readonly type: TensorType;
+  /** Of random keys the tag of their implementation: `fry`. */
+  readonly key?: string;
   readonly at: number;
 }
 /** A complex number is text, `(1, -2)`. */

@@ -3,6 +3,7 @@
  * inferred types.
  */
 
+import type { DType } from '../../../graph/types.ts';
 import { build, flat, fromFlat, type NDArray } from '../../../ndarray/array.ts';
 import { cholesky, solveTriangle } from '../../../ndarray/matrix.ts';
 import { streamOf, uniform } from '../../../ndarray/random.ts';
@@ -42,20 +43,31 @@ const bitcast: Kernel = one((call) => {
   return fromFlat(x.shape, out, to);
 });
 
-/** Numbers of our own generator, by the state alone; the state moves on by one. */
+/** Numbers of our own generator, by a text alone. */
+function drawn(from: string, shape: readonly number[], dtype: DType): NDArray {
+  const stream = streamOf(from);
+  const width = Math.min(32, Number(dtype.slice(1)));
+  return build(shape, (i) => Math.floor(uniform({ seed: 0, stream }, i) * 2 ** width));
+}
+
+/** By the state, which moves on by one. */
 const bits: Kernel = (call) => {
   const state = tensor(call, 'initial_state');
-  const stream = streamOf(`state ${flat(state).join(' ')}`);
   const dtype = call.ctx.outputs[1]?.dtype ?? 'u32';
-  const width = dtype === 'u8' || dtype === 'i8' ? 8 : dtype === 'u16' || dtype === 'i16' ? 16 : 32;
-  const drawn = build(resultShape(call, 1), (i) =>
-    Math.floor(uniform({ seed: 0, stream }, i) * 2 ** width),
-  );
+  const numbers = drawn(`state ${flat(state).join(' ')}`, resultShape(call, 1), dtype);
   const next = Float64Array.from(flat(state), (v, i) =>
     i === state.size - 1 ? (v + 1) % 2 ** 32 : v,
   );
-  return [fromFlat(state.shape, next, state.dtype), drawn];
+  return [fromFlat(state.shape, next, state.dtype), numbers];
 };
+
+/** By the keys, and by the numbers that are folded in. */
+function ofKeys(what: string): Kernel {
+  return (call) => {
+    const given = call.inputs.map((x) => flat(x).join(' ')).join(' with ');
+    return [drawn(`${what} ${given}`, resultShape(call), resultType(call))];
+  };
+}
 
 /** A function of each matrix of a batch. */
 function each(x: NDArray, f: (data: Float64Array, at: number) => Float64Array): NDArray {
@@ -111,6 +123,9 @@ const triangular: Kernel = one((call) => {
 export const stablehloBitKernels: Kernels = {
   'stablehlo.bitcast_convert': bitcast,
   'stablehlo.rng_bit_generator': bits,
+  'jax.random_bits': ofKeys('bits'),
+  'jax.random_split': ofKeys('keys'),
+  'jax.random_fold_in': ofKeys('key'),
   'stablehlo.cholesky': factor,
   'stablehlo.triangular_solve': triangular,
 };
