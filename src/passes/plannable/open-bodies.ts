@@ -4,11 +4,11 @@
 
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, statedTrips } from '../../graph/control.ts';
-import { LOCAL_MAP } from '../../graph/local-map.ts';
+import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
 import { addBody } from '../../graph/names.ts';
 import type { Arg, GivenSharding, Graph, Node, Output, TensorType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, ref, setOwn, tensorType } from '../../graph/value.ts';
-import { parseMesh } from '../../mesh/devices/mesh.ts';
+import { type DeviceMesh, parseMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { nameOf, replaced } from '../control/renamed.ts';
@@ -349,6 +349,8 @@ class Opener {
     operands: readonly Arg[],
   ): Arg[] {
     if (node.type.kind !== 'tuple') throw internalError(`${node.name} has no results`);
+    const mesh = parseMesh(this.options.mesh);
+    checkAxes(node, mesh);
     const target = `local_map.${this.records.length}`;
     this.records.push(
       localMapRecord(
@@ -356,7 +358,7 @@ class Opener {
         node,
         body.graph,
         this.table,
-        parseMesh(this.options.mesh),
+        mesh,
         (text) => void this.notes.add(text),
       ),
     );
@@ -556,4 +558,21 @@ class Opener {
 function sizeOf(type: TensorType): number | undefined {
   const [size] = type.shape;
   return typeof size === 'number' ? size : size?.example;
+}
+
+/** @throws E_SPMD_TYPE for a region whose axes are none of the mesh, or of other sizes */
+function checkAxes(node: Node, mesh: DeviceMesh): void {
+  for (const { name, size } of localMapCall(node).axes) {
+    const at = mesh.names.indexOf(name);
+    // An axis of one device changes nothing, and a mesh may leave it out.
+    if (at < 0 ? size === 1 : mesh.sizes[at] === size) continue;
+    throw new ShardwrightError(
+      'E_SPMD_TYPE',
+      `${node.name} is per device over ${name}=${size}, and the mesh is ${mesh.text}`,
+      {
+        node: node.name,
+        hint: `plan on a mesh with ${name}=${size}, or trace the region for this one.`,
+      },
+    );
+  }
 }

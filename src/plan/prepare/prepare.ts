@@ -57,7 +57,7 @@ export function prepare(
  * known. Its request says that the search chose them, and does not ask for recomputation again.
  */
 export function onOtherProgram({ question, model }: Prepared, program: Graph): Prepared {
-  const { space, cluster, collectives, charges, table } = model;
+  const { space, cluster, collectives, charges } = model;
   const setting: Setting = {
     request: {
       ...question.request,
@@ -65,7 +65,7 @@ export function onOtherProgram({ question, model }: Prepared, program: Graph): P
       checkpoint: 'none',
       recomputation: 'chosen',
     },
-    operators: table,
+    operators: question.operators,
     space,
     cluster,
     collectives,
@@ -122,15 +122,16 @@ export function withPins(prepared: Prepared, request: PricedRequest): Prepared {
     throw internalError('a request that differs in more than its pins');
   // Prices were left out because a plan with the pins as they were is known; with other pins they
   // may be what is left.
-  if (model.ceilingSeconds !== undefined) return prepare(question.program, request, model.table);
+  if (model.ceilingSeconds !== undefined)
+    return prepare(question.program, request, question.operators);
   const asked = { ...question, request };
   return { ...prepared, question: asked, left: leftOf(model, asked) };
 }
 
 function preparedProgram(program: Graph, setting: Setting, deadline: Deadline): Prepared {
-  const { request, budgetBytes } = setting;
+  const { request, operators, budgetBytes } = setting;
   const { input, given } = priceable(program, setting, deadline);
-  const asked: Question = { request, program, given, budgetBytes };
+  const asked: Question = { request, program, operators, given, budgetBytes };
   // A policy that is applied is part of the program from here on: asking for it again would apply
   // it twice.
   const question: Question = isPolicy(request.checkpoint)

@@ -1,5 +1,6 @@
 /** A request made ready to be solved: the question, all prices, and what its pins leave. */
 import type { Graph } from '../../graph/types.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
 import type { CompactProblem } from '../../solver/problem/restrict.ts';
 import type { RestrictedSolver } from '../../solver/search/restricted.ts';
 import type { Problem } from '../../solver/types.ts';
@@ -13,6 +14,8 @@ export interface Question {
   readonly request: PricedRequest;
   /** The program in a plan folder, with its bodies. `model.graph` has each body inlined. */
   readonly program: Graph;
+  /** The operators of `program`. `model.table` has also those that its regions became. */
+  readonly operators: OperatorTable;
   /** Shardings that the program states; they are pins unless the request ignores them. */
   readonly given: GivenPins;
   /** Bytes of a device. */

@@ -13,12 +13,15 @@ import { simulateSeconds } from '../../simulate/timeline/simulate.ts';
  * is the sum of all its costs one after another.
  */
 export function simulatedSeconds(
-  { model, question: { program, request, budgetBytes } }: Pick<Prepared, 'question' | 'model'>,
+  {
+    model,
+    question: { program, operators, request, budgetBytes },
+  }: Pick<Prepared, 'question' | 'model'>,
   choice: Int32Array,
   { nodes, outputs }: Pick<Decoded, 'nodes' | 'outputs'>,
 ): number {
   const memory = { ...stateMemory(model, choice), budgetBytes };
-  return simulateSeconds(program, { request, nodes, outputs, memory }, model.table);
+  return simulateSeconds(program, { request, nodes, outputs, memory }, operators);
 }
 
 /** A plan that may have been simulated. */

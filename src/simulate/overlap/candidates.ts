@@ -103,8 +103,7 @@ export class CandidatePool {
 
   private simulated(choice: Int32Array, decoded?: DecodedPlan): OverlapCandidate {
     const { model, question } = this.prepared;
-    const { program, request, budgetBytes } = question;
-    const { table } = model;
+    const { program, operators, request, budgetBytes } = question;
     const { nodes, outputs, computeSeconds, communicationSeconds } =
       decoded ?? decode(model, choice);
     const plan: SimulatedPlan = {
@@ -118,7 +117,10 @@ export class CandidatePool {
       choice,
       plan,
       serialSeconds,
-      simulatedSeconds: simulateSeconds(program, plan, table, { known: model, ...this.options }),
+      simulatedSeconds: simulateSeconds(program, plan, operators, {
+        known: model,
+        ...this.options,
+      }),
     };
   }
 }

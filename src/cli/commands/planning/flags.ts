@@ -41,7 +41,10 @@ const PROGRAM = on('--program', 'also print the program, each line with its plac
 const PLAN_FOLDER = value('-o, --output <dir>', 'write a plan folder', text);
 
 export const PLAN_COMMAND = {
-  mesh: { ...MESH, help: `${MESH.help} (default: the best mesh of the devices)` },
+  mesh: {
+    ...MESH,
+    help: `${MESH.help} (default: that of the program, else the best of the devices)`,
+  },
   devices: value(
     '--devices <n>',
     'number of devices, or with their kind, such as 16xH100; the best of their meshes is taken ' +

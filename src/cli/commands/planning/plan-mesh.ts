@@ -1,6 +1,7 @@
 /**
- * The mesh of `plan` where none is named: the meshes of the devices are tried as `compare` tries
- * them, and the one of the best plan is taken.
+ * The mesh of `plan` where none is named: that of the program, whose types or regions may name its
+ * axes; else the meshes of the devices are tried as `compare` tries them, and the one of the best
+ * plan is taken.
  */
 
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
@@ -34,8 +35,8 @@ export interface ChosenMesh {
 const MOST_DIMS = { graph: 2, model: 3 } as const;
 
 /**
- * @param options `mesh` is taken as it is; without it the devices decide, by default those of a
- *   host
+ * @param options `mesh` is taken as it is; without it the program decides where it names a mesh of
+ *   as many devices, else the devices, by default those of a host
  * @throws E_USAGE where the mesh has another number of devices than is asked for, or is missing
  */
 export async function chosenMesh(
@@ -61,8 +62,9 @@ export async function chosenMesh(
     });
   const cluster = clusterText(options.cluster, options);
   const count = devices ?? loadCluster(cluster).devicesPerHost;
-  const comparison = await compared(model, count, { ...options, cluster }, deadline, io);
-  const tried = bestOfEachMesh(comparison);
+  const found = await compared(model, count, { ...options, cluster }, deadline, io);
+  if ('mesh' in found) return found;
+  const tried = bestOfEachMesh(found);
   const [best] = tried;
   if (best !== undefined) return { mesh: best.mesh, tried };
   throw new ShardwrightError('E_USAGE', `no mesh of ${count} devices could be tried`, {
@@ -90,14 +92,17 @@ function named(mesh: string): string {
   return mesh.replace('d0=', 'dp=').replace('d1=', 'tp=');
 }
 
-/** Prices the plans of all meshes: of a model by its layouts, of a graph by its optimum. */
+/**
+ * Prices the plans of all meshes: of a model by its layouts, of a graph by its optimum. A graph that
+ * was written for a mesh has that one.
+ */
 async function compared(
   model: string,
   devices: number,
   options: PlanOptions,
   deadline: Deadline,
   io: CliIo,
-): Promise<Comparison> {
+): Promise<Comparison | Pick<ChosenMesh, 'mesh'>> {
   const control = {
     deadline: deadline.part(1 / 4),
     onPlan: (): void => undefined,
@@ -112,6 +117,9 @@ async function compared(
     return compareByConfig(config, point, asked, { ...control, whatIf: false });
   }
   const { graph, table } = await loadModel(model, { ...options, devices });
+  const { mesh: own } = graph;
+  if (own !== undefined && parseMesh(own).size === (options.devices ?? parseMesh(own).size))
+    return { mesh: own };
   const { mesh: _, ...request } = requestOf({ ...options, mesh: '' });
   return compare(
     graph,
