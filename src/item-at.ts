@@ -7,3 +7,12 @@ export function itemAt<T>(list: ArrayLike<T>, index: number): T {
     throw internalError(`a list of ${list.length} has no item at index ${index}`);
   return item;
 }
+
+/** The first items of a list, to be named: `const [batch, rows] = firstItems(sizes, 2)`. */
+export function firstItems<T>(list: ArrayLike<T>, count: 1): [T];
+export function firstItems<T>(list: ArrayLike<T>, count: 2): [T, T];
+export function firstItems<T>(list: ArrayLike<T>, count: 3): [T, T, T];
+export function firstItems<T>(list: ArrayLike<T>, count: 4): [T, T, T, T];
+export function firstItems<T>(list: ArrayLike<T>, count: number): T[] {
+  return Array.from({ length: count }, (_, index) => itemAt(list, index));
+}

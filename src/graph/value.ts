@@ -32,7 +32,7 @@ export function isList(arg: Arg): arg is readonly Arg[] {
   return Array.isArray(arg);
 }
 
-export function isRef(arg: Arg): arg is ValueRef {
+export function isRef(arg: Arg | undefined): arg is ValueRef {
   return typeof arg === 'object' && arg !== null && !isList(arg) && arg.kind === 'value';
 }
 

@@ -3,6 +3,7 @@
  */
 
 import { ShardwrightError } from '../errors.ts';
+import { itemAt } from '../item-at.ts';
 import { refuseUtf16 } from '../utf8.ts';
 import { type Format, FORMAT_NAMES } from './formats.ts';
 
@@ -52,7 +53,8 @@ function isPt2(bytes: Uint8Array): boolean {
  * within the file.
  */
 function isOnnx(bytes: Uint8Array): boolean {
-  if (bytes[0] !== 0x08 || bytes[1] === 0 || bytes[1] > 64) return false;
+  const [key, version = 0] = bytes;
+  if (key !== 0x08 || version === 0 || version > 64) return false;
   let pos = 2;
   for (let fields = 0; fields < 64 && pos < bytes.length; fields++) {
     const key = varint(bytes, pos);
@@ -136,7 +138,8 @@ function detectJson(head: string, all: Uint8Array | string | undefined): Format 
 
 function indexOfBytes(bytes: Uint8Array, word: string): boolean {
   const wanted = new TextEncoder().encode(word);
-  for (let at = bytes.indexOf(wanted[0]); at >= 0; at = bytes.indexOf(wanted[0], at + 1))
+  const first = itemAt(wanted, 0);
+  for (let at = bytes.indexOf(first); at >= 0; at = bytes.indexOf(first, at + 1))
     if (wanted.every((byte, k) => bytes[at + k] === byte)) return true;
   return false;
 }

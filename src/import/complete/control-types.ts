@@ -4,6 +4,7 @@ import { messageOf } from '../../errors.ts';
 import { controlCall, placeholdersOf } from '../../graph/control.ts';
 import type { Arg, Graph, TensorType, ValueType } from '../../graph/types.ts';
 import { sameType, typeText } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 
 /**
  * One sentence on the fault in the types at the boundary of a control-flow call; undefined where
@@ -30,15 +31,19 @@ export function controlMismatch(
     const wanted = placeholdersOf(graph);
     if (wanted.length !== inputs.length)
       return `a body takes ${wanted.length} inputs, and gets ${inputs.length}`;
-    const i = wanted.findIndex((input, k) => !sameType(input.type, inputs[k]));
-    if (i >= 0)
-      return `input ${i} of a body is ${typeText(wanted[i].type)}, and gets ${typeText(inputs[i])}`;
+    for (const [i, { type }] of wanted.entries()) {
+      const given = itemAt(inputs, i);
+      if (!sameType(type, given))
+        return `input ${i} of a body is ${typeText(type)}, and gets ${typeText(given)}`;
+    }
   }
   const items = control.result.kind === 'tuple' ? control.result.items : [control.result];
   if (items.length !== stated.length)
     return `the body returns ${items.length} values, the text says ${stated.length}`;
-  const i = items.findIndex((item, k) => !sameType(item, stated[k]));
-  return i < 0
-    ? undefined
-    : `result ${i} of the body is ${typeText(items[i])}, the text says ${typeText(stated[i])}`;
+  for (const [i, item] of items.entries()) {
+    const said = itemAt(stated, i);
+    if (!sameType(item, said))
+      return `result ${i} of the body is ${typeText(item)}, the text says ${typeText(said)}`;
+  }
+  return undefined;
 }

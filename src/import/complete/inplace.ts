@@ -88,7 +88,7 @@ class Mutations {
       eachOperand(node, (name) => (uses ||= this.isChanged(name)));
       if (uses) renamed = mapOperands(node, (name) => this.use(name, node));
     }
-    const first = renamed.args.length > 0 ? renamed.args[0] : null;
+    const [first] = renamed.args;
     const source = isRef(first) ? first.name : undefined;
     if (VIEW.test(node.target)) this.views.add(node.name);
     // Pieces of a split share its memory; the results of any other call are memory of their own.

@@ -16,7 +16,7 @@ export function modulePath(stack: string): string | undefined {
 export function sourcePosition(trace: string): string | undefined {
   let found: string | undefined;
   let generated: string | undefined;
-  for (const [, file, line] of trace.matchAll(
+  for (const [, file = '', line] of trace.matchAll(
     /^ *File "([^"\n]{1,4096})", line (\d{1,9}), in /gm,
   )) {
     if (file.startsWith('<')) generated = `${file}:${line}`;

@@ -4,6 +4,7 @@ import { ShardwrightError, suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import type { Graph, Node, NodeMeta, Output, Role } from '../../graph/types.ts';
 import { sameType, typeText, without } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import { withOneGradient } from './tie-gradients.ts';
 import { notesOfTied } from './tie-notes.ts';
 
@@ -92,8 +93,8 @@ function withTies(
   const groups = (graph.ties ?? []).map((group) => group.filter((name) => parameters.has(name)));
   for (const [a, b] of pairs) {
     const flag = `--tie ${a}=${b}`;
-    const [first, second] = [a, b].map((name) => parameter(inputNamed(graph, name, flag), flag));
-    join(groups, first, second, flag);
+    const named = (name: string): Node => parameter(inputNamed(graph, name, flag), flag);
+    join(groups, named(a), named(b), flag);
   }
   return ordered(
     groups.filter((group) => group.length > 1),
@@ -160,7 +161,7 @@ function ordered(groups: readonly string[][], nodes: readonly Node[]): string[][
   });
   const at = (name: string): number => position.get(name) ?? -1;
   const sorted = groups.map((group) => [...group].sort((a, b) => at(a) - at(b)));
-  return sorted.sort((a, b) => at(a[0]) - at(b[0]));
+  return sorted.sort((a, b) => at(itemAt(a, 0)) - at(itemAt(b, 0)));
 }
 
 /**

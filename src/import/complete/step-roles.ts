@@ -4,6 +4,7 @@ import { ownersOfOutputs } from '../../graph/carried.ts';
 import { roleName } from '../../graph/nodes.ts';
 import type { Graph, Node, NodeMeta, Output } from '../../graph/types.ts';
 import { eachOperand } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import { isFloating } from '../../ops/record/dtypes.ts';
 import { countedText } from '../../units.ts';
 
@@ -58,7 +59,8 @@ export function withStepRoles(graph: Graph, given: ReadonlySet<string>): Graph {
 
 /** The state of one parameter, or of all that share it. */
 function stateMeta(meta: NodeMeta, stateName: string, owners: readonly Node[]): NodeMeta {
-  const owner = owners.length === 1 ? roleName(owners[0]) : 'optimizer';
+  const [only, ...others] = owners;
+  const owner = only !== undefined && others.length === 0 ? roleName(only) : 'optimizer';
   return { ...meta, role: 'state', roleName: owner, stateName, inferred: true };
 }
 
@@ -79,7 +81,9 @@ function withStates(
   const outputs = graph.outputs.map((output): Output => {
     const at = ownerOf(output);
     const state =
-      at === undefined || output.role !== 'mutation' ? undefined : states.get(graph.nodes[at].name);
+      at === undefined || output.role !== 'mutation'
+        ? undefined
+        : states.get(itemAt(graph.nodes, at).name);
     if (state === undefined) return output;
     return {
       value: output.value,
@@ -106,8 +110,8 @@ function notesWith(
   return [
     ...notes,
     `${countedText(states.size, 'updated input')} ` +
-      `(${first.stateName}${states.size > 1 ? ', ..' : ''}) that only new parameters are made of ` +
-      `count as optimizer state${promoted}; --role NAME=buffer corrects this.`,
+      `(${first?.stateName}${states.size > 1 ? ', ..' : ''}) that only new parameters are made ` +
+      `of count as optimizer state${promoted}; --role NAME=buffer corrects this.`,
   ];
 }
 
@@ -127,9 +131,10 @@ function carriedInputs(graph: Graph, given: ReadonlySet<string>): ReadonlySet<st
     output.role === 'mutation' && output.value !== null ? [ownerOf(output)] : [],
   );
   return new Set(
-    owners.flatMap((n) =>
-      n === undefined || given.has(graph.nodes[n].name) ? [] : [graph.nodes[n].name],
-    ),
+    owners.flatMap((n) => {
+      const name = n === undefined ? undefined : itemAt(graph.nodes, n).name;
+      return name === undefined || given.has(name) ? [] : [name];
+    }),
   );
 }
 
@@ -151,8 +156,8 @@ function reachOf(
       role === 'output' && value !== null ? [value] : [],
     ),
   );
-  for (let i = nodes.length - 1; i >= 0; i--)
-    if (read.has(nodes[i].name)) eachOperand(nodes[i], (name) => read.add(name));
+  for (const node of nodes.toReversed())
+    if (read.has(node.name)) eachOperand(node, (name) => read.add(name));
   const results = new Set([...carried].filter((name) => read.has(name)));
   const none: ReadonlySet<string> = new Set();
   const reach = new Map<string, ReadonlySet<string>>();
@@ -174,7 +179,7 @@ function reachOf(
   for (const output of graph.outputs) {
     const owner = ownerOf(output);
     if (owner === undefined || output.role !== 'mutation' || output.value === null) continue;
-    updates.set(nodes[owner].name, reach.get(output.value) ?? none);
+    updates.set(itemAt(nodes, owner).name, reach.get(output.value) ?? none);
   }
   return { results, updates };
 }

@@ -17,6 +17,7 @@ import {
   setOwn,
   tensorType,
 } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import { elements } from '../../ops/record/record.ts';
 import { product } from '../../product.ts';
 
@@ -92,7 +93,7 @@ class Rewriter {
     const { memory, box, wanted } = this.read(node, 1);
     let value = this.reshaped(node, memory, box.sizes);
     box.rows.forEach(([start, count], d) => {
-      if (count < box.sizes[d])
+      if (count < itemAt(box.sizes, d))
         value = this.call(
           node,
           'slice.Tensor',
@@ -121,13 +122,13 @@ class Rewriter {
     if (src === undefined || !isRef(src) || box.dims.includes('repeated'))
       throw this.unsupported(node, 'writes an element twice');
     const places = wanted.shape.flatMap((_, d) => (typeof box.dims[d] === 'number' ? [d] : []));
-    const kept = places.map((d) => wanted.shape[d]);
+    const kept = places.map((d) => itemAt(wanted.shape, d));
     let part = this.reshaped(node, src, kept);
     const target = places.map((d) => box.dims[d] as number);
     part = this.permuted(
       node,
       part,
-      target.map((_, k) => k).sort((a, b) => target[a] - target[b]),
+      target.map((_, k) => k).sort((a, b) => itemAt(target, a) - itemAt(target, b)),
     );
     part = this.reshaped(
       node,
@@ -138,7 +139,7 @@ class Rewriter {
     value = this.reshaped(
       node,
       value,
-      order.map((d) => this.sizes(self)[d]),
+      order.map((d) => itemAt(this.sizes(self), d)),
     );
     value = this.permuted(
       node,
@@ -150,9 +151,9 @@ class Rewriter {
 
   /** From dim `d` on, rows that are not written stay. */
   private overwritten(node: Node, whole: ValueRef, part: ValueRef, box: Box, d: number): ValueRef {
-    const at = box.rows.findIndex(([, count], k) => k >= d && count < box.sizes[k]);
+    const at = box.rows.findIndex(([, count], k) => k >= d && count < itemAt(box.sizes, k));
     if (at < 0) return part;
-    const [start, count] = box.rows[at];
+    const [start, count] = itemAt(box.rows, at);
     const sizes = this.sizes(whole);
     const inner = this.call(
       node,
@@ -188,9 +189,12 @@ class Rewriter {
     const steps = numbers(own?.stride ?? contiguousStride(shape ?? []) ?? undefined);
     if (shape === undefined || steps === undefined)
       throw this.unsupported(node, `reads ${self.name}, whose strides are not known`);
-    const order = shape.map((_, d) => d).sort((a, b) => steps[b] - steps[a] || a - b);
+    const order = shape
+      .map((_, d) => d)
+      .sort((a, b) => itemAt(steps, b) - itemAt(steps, a) || a - b);
     const dense = order.every(
-      (d, k) => shape[d] === 1 || steps[d] === product(order.slice(k + 1).map((e) => shape[e])),
+      (d, k) =>
+        shape[d] === 1 || steps[d] === product(order.slice(k + 1).map((e) => itemAt(shape, e))),
     );
     if (!dense)
       throw this.unsupported(node, `reads ${self.name}, whose elements do not fill their memory`);
@@ -215,7 +219,7 @@ class Rewriter {
       node,
       'permute.default',
       [value, [...order]],
-      order.map((d) => sizes[d]),
+      order.map((d) => itemAt(sizes, d)),
     );
   }
 
@@ -270,8 +274,8 @@ function numbers(list: unknown): number[] | undefined {
  * undefined where they are not.
  */
 function boxOf({ shape, stride, offset }: Layout, count: number): Box | undefined {
-  const real = shape.map((_, d) => d).filter((d) => shape[d] > 1 && stride[d] > 0);
-  real.sort((a, b) => stride[b] - stride[a]);
+  const real = shape.map((_, d) => d).filter((d) => itemAt(shape, d) > 1 && itemAt(stride, d) > 0);
+  real.sort((a, b) => itemAt(stride, b) - itemAt(stride, a));
   const sizes: number[] = [];
   const rows: (readonly [number, number])[] = [];
   const dims: (number | 'one' | 'repeated')[] = shape.map((n, d) =>
@@ -280,14 +284,15 @@ function boxOf({ shape, stride, offset }: Layout, count: number): Box | undefine
   let span = count;
   let rest = offset;
   for (const d of real) {
-    const size = span / stride[d];
-    const start = Math.floor(rest / stride[d]);
-    if (!Number.isInteger(size) || start + shape[d] > size) return undefined;
+    const [step, wanted] = [itemAt(stride, d), itemAt(shape, d)];
+    const size = span / step;
+    const start = Math.floor(rest / step);
+    if (!Number.isInteger(size) || start + wanted > size) return undefined;
     dims[d] = sizes.length;
     sizes.push(size);
-    rows.push([start, shape[d]]);
-    rest -= start * stride[d];
-    span = stride[d];
+    rows.push([start, wanted]);
+    rest -= start * step;
+    span = step;
   }
   if (rest >= span) return undefined;
   if (span > 1) {

@@ -7,6 +7,7 @@
 import { defined } from '../../defined.ts';
 import type { Arg, Dim, Sym, TensorType, ValueType } from '../../graph/types.ts';
 import { eachOperand, isList, isRef, tensorType } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import type { CallToInfer, Infer } from './infer.ts';
 
 /** Primes, far from the sizes of models, so that a coincidence in both runs does not happen. */
@@ -73,7 +74,7 @@ export function inferSymbolic(
 
 function merge(a: ValueType, b: ValueType, sizes: readonly Sized[]): ValueType | undefined {
   if (a.kind === 'tuple' && b.kind === 'tuple' && a.items.length === b.items.length) {
-    const items = a.items.map((item, i) => merge(item, b.items[i], sizes));
+    const items = a.items.map((item, i) => merge(item, itemAt(b.items, i), sizes));
     return items.every((item) => item !== undefined) ? { kind: 'tuple', items } : undefined;
   }
   if (a.kind !== 'tensor' || b.kind !== 'tensor') return a.kind === b.kind ? a : undefined;
@@ -146,7 +147,7 @@ function valueOf(text: string, symbols: Map<string, number>, primes: readonly nu
     index = symbols.size;
     symbols.set(name, index);
   }
-  const value = primes[index] ?? primes[primes.length - 1] + index;
+  const value = primes[index] ?? itemAt(primes, primes.length - 1) + index;
   if (simple === null) return value;
   const offset = Number(simple[4] ?? 0);
   return Number(simple[1] ?? 1) * value + (simple[3] === '-' ? -offset : offset);

@@ -30,9 +30,10 @@ export function withOneGradient(graph: Graph): Graph {
         },
       );
     const gradients = of('grad').flatMap(({ value }) => (value === null ? [] : [value]));
-    if (gradients.length < 2) continue;
-    let [sum] = gradients;
-    for (const next of gradients.slice(1)) {
+    const [first, ...others] = gradients;
+    if (first === undefined || others.length === 0) continue;
+    let sum = first;
+    for (const next of others) {
       const node = added(nodes, sum, next, taken);
       nodes.push(node);
       sum = node.name;

@@ -3,6 +3,7 @@
 import { roleName } from '../../graph/nodes.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, eachRef, isRef, sameType, typeText } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 
 /** @param names role names of the parameters that the graph returns no gradient for */
 export function withoutGradientNote(names: readonly string[]): string {
@@ -58,7 +59,7 @@ function withoutGradient({ nodes, outputs }: Graph): string[] {
 }
 
 function isLookup({ target, args }: Node): boolean {
-  return target === 'aten.embedding.default' && args.length > 0 && isRef(args[0]);
+  return target === 'aten.embedding.default' && isRef(args[0]);
 }
 
 /**
@@ -80,15 +81,17 @@ export function lookEqualNotes(graph: Graph): string[] {
   );
   const tables = new Set<string>();
   for (const node of graph.nodes)
-    if (isLookup(node)) eachRef(node.args[0], (name) => tables.add(name));
+    if (isLookup(node)) eachRef(itemAt(node.args, 0), (name) => tables.add(name));
   if (tables.size === 0) return [];
   const read = new Set<string>();
   for (const node of graph.nodes) if (!isLookup(node)) eachOperand(node, (name) => read.add(name));
   return weights.flatMap((table: Node): string[] => {
     if (!tables.has(table.name)) return [];
     const same = weights.filter((other) => other !== table && sameType(other.type, table.type));
-    if (same.length !== 1 || tables.has(same[0].name) || !read.has(same[0].name)) return [];
-    const [a, b] = [roleName(table), roleName(same[0])];
+    const [weight, ...more] = same;
+    if (weight === undefined || more.length > 0) return [];
+    if (tables.has(weight.name) || !read.has(weight.name)) return [];
+    const [a, b] = [roleName(table), roleName(weight)];
     if (hasGradients && (untrained.has(a) || untrained.has(b))) return [];
     return [
       `${a} (a table of rows) and ${b} (the weight of a product) are both ` +

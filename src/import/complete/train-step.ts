@@ -5,6 +5,7 @@ import { ownersOfOutputs } from '../../graph/carried.ts';
 import { roleName, typesByName } from '../../graph/nodes.ts';
 import type { Graph, Node, Output } from '../../graph/types.ts';
 import { sameType, typeText } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import { countedText } from '../../units.ts';
 
 /**
@@ -26,7 +27,7 @@ export function asTrainStep(graph: Graph): Graph {
     return { ...graph, notes: [...(graph.notes ?? []), note] };
   }
   const replaced = new Map(
-    outputs.slice(from, from + count).map((output, k) => [output, roleName(inputs[k])]),
+    outputs.slice(from, from + count).map((output, k) => [output, roleName(itemAt(inputs, k))]),
   );
   const note =
     `--train-step: ${from === 0 ? 'the first ' : ''}${countedText(count, 'output')}` +
@@ -55,7 +56,7 @@ export function withReturnedGradients(graph: Graph): Graph | undefined {
   const { from, count } = pairsInOrder(graph, parameters, outputs);
   if (count === 0 || (named.length > 0 && count < named.length)) return undefined;
   const gradients = new Map(
-    outputs.slice(from, from + count).map((output, k) => [output, roleName(parameters[k])]),
+    outputs.slice(from, from + count).map((output, k) => [output, roleName(itemAt(parameters, k))]),
   );
   const trained = new Set(parameters.slice(0, count));
   return {
@@ -132,9 +133,9 @@ function pairsInOrder(
   for (let from = 0; from + best.count < outputs.length; from++) {
     let count = 0;
     for (; from + count < outputs.length && count < inputs.length; count++) {
-      const { value } = outputs[from + count];
+      const { value } = itemAt(outputs, from + count);
       const type = value === null ? undefined : types.get(value);
-      if (type === undefined || !sameType(type, inputs[count].type)) break;
+      if (type === undefined || !sameType(type, itemAt(inputs, count).type)) break;
     }
     if (count > best.count) best = { from, count };
   }

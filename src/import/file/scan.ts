@@ -190,13 +190,13 @@ export class Scanner {
     // ** // << >> == != <= >= += -= *= /= %= @= &= |= ^= ->
     const doubled =
       d === c && (c === CHAR.STAR || c === CHAR.SLASH || c === CHAR.LESS || c === CHAR.GREATER);
-    const withEquals = d === CHAR.EQUALS && '=!<>+-*/%@&|^'.includes(text[pos]);
+    const withEquals = d === CHAR.EQUALS && '=!<>+-*/%@&|^'.includes(text.charAt(pos));
     if (doubled || withEquals || (c === CHAR.MINUS && d === CHAR.GREATER)) {
       this.end = pos + 2;
       if (doubled && text.charCodeAt(pos + 2) === CHAR.EQUALS) this.end++;
       return (this.kind = OPERATOR);
     }
-    if (!'=+-*/%@<>&|^~'.includes(text[pos]))
+    if (!'=+-*/%@<>&|^~'.includes(text.charAt(pos)))
       this.fail('E_SYNTAX', `expected a statement, found '${text[pos]}'`, pos);
     return (this.kind = c);
   }

@@ -18,7 +18,7 @@ export function collectiveType(
 ): ValueType | undefined {
   const found = PREFIX.exec(call.target);
   if (found === null) return undefined;
-  const [, name, coalesced] = found;
+  const [, name = '', coalesced] = found;
   const [first] = call.args;
   const tensor = (arg: Arg | undefined): TensorType => {
     const type = arg !== undefined && isRef(arg) ? typeOf(arg.name) : undefined;

@@ -45,7 +45,7 @@ class Untangling {
 
   private call(node: FxNode): void {
     const [token, operator, ...args] = node.args;
-    this.tokens.set(node.name, token);
+    if (token !== undefined) this.tokens.set(node.name, token);
     const readers = this.source.nodes.filter((reader) => (readIndex(reader, node.name) ?? 0) > 0);
     // An operator with one result gives no tuple: what reads result 1 is the result.
     const only = readers.every((reader) => readIndex(reader, node.name) === 1);

@@ -117,9 +117,10 @@ function signatureLine(
       at,
       'older torch prints another signature; use print_readable() or .pt2',
     );
-  const target = /target='([^']*)'/.exec(match[3]);
+  const [, name = '', kind = '', rest = ''] = match;
+  const target = /target='([^']*)'/.exec(rest);
   const fqn = target === null ? undefined : pythonString(`'${target[1]}'`);
-  return { name: match[1], kind: match[2], fqn };
+  return { name, kind, fqn };
 }
 
 function inputMeta(name: string, kind: string, fqn: string | undefined): NodeMeta {
@@ -163,7 +164,7 @@ function ranges(
       return undefined;
     }
     const bound = (word: string): number => (word === 'int_oo' ? Infinity : Number(word));
-    const [, name, low, high] = match;
+    const [, name = '', low = '', high = ''] = match;
     if (Number.isNaN(bound(low)) || Number.isNaN(bound(high)))
       scanner.fail('E_SYNTAX', `'VR[${low}, ${high}]' is no range`, at);
     setOwn(dims, name.trim(), { min: bound(low), max: bound(high) });

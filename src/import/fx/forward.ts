@@ -414,7 +414,7 @@ export class ForwardBody {
   private describeReturn(): void {
     const descriptor = this.descriptor();
     const last = this.returns[this.returns.length - 1];
-    if (descriptor !== undefined && last?.descriptor === undefined)
+    if (descriptor !== undefined && last !== undefined && last.descriptor === undefined)
       this.returns[this.returns.length - 1] = { ...last, descriptor };
   }
 

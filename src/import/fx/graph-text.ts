@@ -4,6 +4,7 @@ import { suggestion } from '../../errors.ts';
 import { exactInteger } from '../../graph/text/token.ts';
 import type { Arg, ValueType } from '../../graph/types.ts';
 import { eachOperand, NO_KWARGS, setOwn } from '../../graph/value.ts';
+import { firstItems } from '../../item-at.ts';
 import { MAX_NAME } from '../../text/place.ts';
 import { Scanner } from '../file/scan.ts';
 import { MAX_NODES } from './parse.ts';
@@ -195,8 +196,11 @@ class GraphText extends LineReader {
   private placeholder(body: GraphBody, head: StatementHead, top: boolean): void {
     const { name, offset, line } = head;
     if (body.nodes.length > 0) this.fail('E_SYNTAX', 'a placeholder stands after a call', offset);
-    const isGiven = top && head.type === undefined && Object.hasOwn(this.types, name);
-    const type = isGiven ? this.given(name, this.types[name]) : head.type;
+    const given =
+      top && head.type === undefined && Object.hasOwn(this.types, name)
+        ? this.types[name]
+        : undefined;
+    const type = given === undefined ? head.type : this.given(name, given);
     body.inputs.push({ name, type, offset, line });
     this.pos = this.end; // behind it stands at most a default
   }
@@ -296,7 +300,8 @@ class GraphText extends LineReader {
       const parts = this.list(body, target, depth + 1);
       if (parts.length !== 3)
         this.fail('E_SYNTAX', `slice takes 3 arguments here, got ${parts.length}`);
-      return { kind: 'slice', start: parts[0], stop: parts[1], step: parts[2] };
+      const [start, stop, step] = firstItems(parts, 3);
+      return { kind: 'slice', start, stop, step };
     }
     return this.word(target, close);
   }

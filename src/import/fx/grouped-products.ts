@@ -8,6 +8,7 @@
 import { NameSet } from '../../graph/names.ts';
 import type { Arg, ValueType } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
+import { firstItems } from '../../item-at.ts';
 import type { DraftRef, FxClass, FxNode } from './record.ts';
 
 const FORWARD = 'transformers.grouped_mm_fallback.default';
@@ -36,7 +37,8 @@ class Grouping {
       const [first, index] = node.args;
       const of = isNamed(first) ? this.backward.get(first.name) : undefined;
       if (of !== undefined && node.target === 'operator.getitem') this.gradient(of, node, index);
-      else if (node.target === BACKWARD && this.hasKernel(node)) this.backward.set(node.name, node);
+      else if (node.target === BACKWARD && node.args.length === 4 && this.hasKernel(node))
+        this.backward.set(node.name, node);
       else if (node.target === FORWARD && dtypeOf(node.type) !== 'f64')
         this.nodes.push({ ...node, target: PRODUCT });
       else this.nodes.push(node);
@@ -54,7 +56,7 @@ class Grouping {
 
   /** Writes result 0 or 1 of a backward call: the gradient of the rows, or of the weights. */
   private gradient(of: FxNode, reader: FxNode, index: Arg | undefined): void {
-    const [rows, weights, bounds, grad] = of.args;
+    const [rows, weights, bounds, grad] = firstItems(of.args, 4);
     const product = { ...reader, target: PRODUCT, type: withoutStride(reader.type) };
     if (index === 0) {
       const turned = this.transposed(reader, weights);

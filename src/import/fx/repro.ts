@@ -8,6 +8,7 @@
 import { suggestion } from '../../errors.ts';
 import { type Dim, type DType, DTYPE_BYTES, type ValueType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import type { Scanner } from '../file/scan.ts';
 import type { FxClass, FxInput } from './record.ts';
 import { pythonString, torchConstant } from './text/literal.ts';
@@ -51,7 +52,7 @@ export function reproInputs(
       'the file may be cut or edited',
     );
   const inputs = root.inputs.map((input, i): FxInput => {
-    const { name, type, at } = made[i];
+    const { name, type, at } = itemAt(made, i);
     if (name !== undefined && name !== input.name)
       scanner.fail(
         'E_REF',
@@ -94,7 +95,7 @@ class ArgumentReader {
   read(): Made[] {
     const { scanner, parts } = this;
     const { text } = scanner;
-    for (const [, name, value] of text
+    for (const [, name = '', value] of text
       .slice(0, parts.classStart)
       .matchAll(/^(\w{1,64}) = (\d{1,15})$/gm))
       this.examples.set(name, Number(value));
@@ -161,7 +162,8 @@ class ArgumentReader {
     if (storages.has(target))
       scanner.fail('E_DUP', `'${target}' is defined twice`, at, 'rename one of them');
     const bytes = args[1]?.text;
-    if (bytes === undefined) scanner.fail('E_SYNTAX', 'a storage needs its number of bytes', at);
+    if (bytes === undefined)
+      return scanner.fail('E_SYNTAX', 'a storage needs its number of bytes', at);
     storages.set(target, /^\d{1,15}$/.test(bytes) ? Number(bytes) : undefined);
   }
 

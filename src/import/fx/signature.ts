@@ -2,6 +2,7 @@
 
 import type { NodeMeta, Output, Role } from '../../graph/types.ts';
 import { eachOperand, sameType } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import { countedText } from '../../units.ts';
 import { listedTwiceNote, withoutGradientNote } from '../complete/tie-notes.ts';
 import type { Scanner } from '../file/scan.ts';
@@ -83,7 +84,7 @@ class JointSignature {
     const gradient = new Set<number>();
     if (hasSlots) {
       this.primals.forEach((at, k) => {
-        if (returns[slots + k].value !== null) gradient.add(at);
+        if (itemAt(returns, slots + k).value !== null) gradient.add(at);
       });
     }
     let tangents = 0;
@@ -154,7 +155,7 @@ class JointSignature {
       const stated =
         entry.descriptor === undefined ? undefined : outputDescriptor(entry.descriptor);
       if (i >= forwardCount) {
-        const primal = this.inputs[this.primals[i - forwardCount]];
+        const primal = itemAt(this.inputs, itemAt(this.primals, i - forwardCount));
         const of = primal.roleName ?? '';
         if (stated?.kind === 'grad') {
           const named = roleNameOf(stated.of);
@@ -175,7 +176,8 @@ class JointSignature {
           const wanted = this.root.inputs.findIndex(
             (input) => input.descriptor !== undefined && sameInput(input.descriptor, stated.of),
           );
-          if (wanted >= 0) return { role: 'mutation', of: this.inputs[wanted].roleName ?? '' };
+          if (wanted >= 0)
+            return { role: 'mutation', of: itemAt(this.inputs, wanted).roleName ?? '' };
         }
         throw scanner.error(
           'E_REF',
@@ -253,16 +255,16 @@ export function withoutUnused(
   tied?: ReadonlySet<string>,
 ): Signature {
   const used = usedInputs(root);
-  const nameAt = (i: number): string => signature.inputs[i].roleName ?? '';
-  const isUsed = (i: number): boolean => used.has(root.inputs[i].name);
+  const nameAt = (i: number): string => itemAt(signature.inputs, i).roleName ?? '';
+  const isUsed = (i: number): boolean => used.has(itemAt(root.inputs, i).name);
   const unused: string[] = [];
   const groups = new Map<number, number[]>();
   const notes: string[] = [];
   const inputs = signature.inputs.map((meta, i): NodeMeta => {
     if (meta.role !== 'parameter' || isUsed(i) || tied?.has(nameAt(i)) === true) return meta;
-    const { type } = root.inputs[i];
+    const { type } = itemAt(root.inputs, i);
     const twins = signature.inputs.flatMap(({ role }, j) => {
-      const other = root.inputs[j].type;
+      const other = itemAt(root.inputs, j).type;
       const fits =
         role === 'parameter' &&
         isUsed(j) &&
@@ -271,13 +273,14 @@ export function withoutUnused(
         sameType(type, other);
       return fits ? [j] : [];
     });
-    if (twins.length !== 1 || tied !== undefined) {
+    const [twin, ...others] = twins;
+    if (twin === undefined || others.length > 0 || tied !== undefined) {
       unused.push(nameAt(i));
       return { ...meta, role: 'constant' };
     }
-    groups.set(twins[0], [...(groups.get(twins[0]) ?? [twins[0]]), i]);
+    groups.set(twin, [...(groups.get(twin) ?? [twin]), i]);
     notes.push(
-      `${nameAt(i)} is never used, and ${nameAt(twins[0])} alone has its type: they count as ` +
+      `${nameAt(i)} is never used, and ${nameAt(twin)} alone has its type: they count as ` +
         `one tied weight; --role ${nameAt(i)}=constant corrects this.`,
     );
     return meta;
@@ -338,7 +341,7 @@ function dynamoSignature(root: FxClass): Signature {
 function dynamoName(name: string): { role: Role; name: string } {
   const match = /^L_self_(.*?)(parameters|buffers)_(.+?)_?$/.exec(name);
   if (match === null) return { role: 'input', name: /^L_(.+?)_?$/.exec(name)?.[1] ?? name };
-  const modules = match[1].split('modules_').map((part) => part.replace(/_$/, ''));
+  const modules = (match[1] ?? '').split('modules_').map((part) => part.replace(/_$/, ''));
   const path = [...modules, match[3]].filter((part) => part !== '');
   return { role: match[2] === 'parameters' ? 'parameter' : 'buffer', name: path.join('.') };
 }

@@ -8,7 +8,7 @@ import { decodeUtf8 } from '../../utf8.ts';
 import { gunzip, type UnpackLimits } from '../file/unpack.ts';
 import { replicaGroups, sourceTargetPairs } from './groups.ts';
 import { parseHlo } from './module.ts';
-import { ELEMENT_BITS, type HloReader } from './reader.ts';
+import { elementBits, type HloReader } from './reader.ts';
 import type { HloInstruction, HloType } from './syntax.ts';
 
 const COLLECTIVE_KINDS = [
@@ -76,9 +76,11 @@ export function readHlo(input: Uint8Array | string, options: HloOptions = {}): H
   let instructions = 0;
   for (const computation of module.computations) {
     const done = new Map<string, HloInstruction>();
-    for (const instruction of computation.instructions)
-      if (instruction.opcode.endsWith('-done') && instruction.operands.length > 0)
-        done.set(instruction.operands[0], instruction);
+    for (const instruction of computation.instructions) {
+      const [started] = instruction.operands;
+      if (instruction.opcode.endsWith('-done') && started !== undefined)
+        done.set(started, instruction);
+    }
     for (const instruction of computation.instructions) {
       instructions++;
       counts.set(instruction.opcode, (counts.get(instruction.opcode) ?? 0) + 1);
@@ -131,5 +133,5 @@ function typeText(type: HloType): string {
 
 function bytesOf(type: HloType): number {
   if (type.kind === 'tuple') return type.items.reduce((n, item) => n + bytesOf(item), 0);
-  return Math.ceil((elements(type.shape) * ELEMENT_BITS[type.element]) / 8);
+  return Math.ceil((elements(type.shape) * elementBits(type.element)) / 8);
 }

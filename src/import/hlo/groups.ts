@@ -4,6 +4,8 @@
  * pairs `{{0,1},{1,0}}` of a permutation.
  */
 
+import { firstItems } from '../../item-at.ts';
+import { itemAt } from '../../item-at.ts';
 import { product } from '../../product.ts';
 import { tileDevices } from '../mlir/sharding/gspmd.ts';
 import type { HloReader } from './reader.ts';
@@ -40,7 +42,7 @@ export function sourceTargetPairs(outer: HloReader, span: Span): (readonly [numb
   const pairs = lists(reader).map((pair): readonly [number, number] => {
     if (pair.length !== 2)
       reader.fail(`a pair of ${pair.length} devices`, span.from, 'E_TYPE', 'write {source,target}');
-    return [pair[0], pair[1]];
+    return firstItems(pair, 2);
   });
   if (!reader.atEnd()) reader.expected('the end of the pairs');
   return pairs;
@@ -58,7 +60,7 @@ function iotaGroups(reader: HloReader): number[][] {
     reader.fail(`groups of ${tiles.length} dims`, at, 'E_TYPE', 'write [groups,size]');
   reader.expect('<=');
   const ids = iota(reader);
-  const [groups, size] = tiles;
+  const [groups, size] = firstItems(tiles, 2);
   if (groups * size !== ids.length || size < 1)
     reader.fail(
       `${groups} groups of ${size} for ${ids.length} devices`,
@@ -163,14 +165,14 @@ function axisPart(reader: HloReader, axes: readonly MeshAxis[]): AxisPart {
       'E_REF',
       `its axes: ${axes.map((a) => a.name).join(', ')}`,
     );
-  if (!reader.accept(':')) return { axis, before: 1, size: axes[axis].size };
+  if (!reader.accept(':')) return { axis, before: 1, size: itemAt(axes, axis).size };
   reader.expect('(');
   const before = reader.integer('the size of the parts before');
   reader.expect(')');
   const size = reader.integer('the size of the part');
-  if (before < 1 || size < 1 || axes[axis].size % (before * size) !== 0)
+  if (before < 1 || size < 1 || itemAt(axes, axis).size % (before * size) !== 0)
     reader.fail(
-      `part (${before})${size} does not fit axis '${name}' of size ${axes[axis].size}`,
+      `part (${before})${size} does not fit axis '${name}' of size ${itemAt(axes, axis).size}`,
       at,
       'E_TYPE',
     );
@@ -192,7 +194,7 @@ function grouped(
   // Place in the mesh = sum of digit * step over the factors of all axes.
   const own = parts.map(({ axis, before, size }) => ({
     size,
-    step: strideOf(axis) * (axes[axis].size / (before * size)),
+    step: strideOf(axis) * (itemAt(axes, axis).size / (before * size)),
   }));
   const inside = offsets(own);
   if (new Set(inside).size !== inside.length)
@@ -205,7 +207,7 @@ function grouped(
     groups.push(
       inside.map((offset) => {
         seen[place + offset] = 1;
-        return ids[place + offset];
+        return itemAt(ids, place + offset);
       }),
     );
   }

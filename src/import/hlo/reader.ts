@@ -1,5 +1,6 @@
 /** Tokenizer of HLO text: names, types with layouts, and attribute values as ranges of the text. */
 
+import { internalError } from '../../errors.ts';
 import { CHAR, isDigit, isLetterOrDigit } from '../../text/char.ts';
 import { MAX_DEPTH } from '../../text/place.ts';
 import { type Bracket, TextReader } from '../../text/reader.ts';
@@ -9,7 +10,7 @@ const MAX_RANK = 64;
 const MAX_ATTRIBUTES = 1000;
 
 /** Bits of an element; HLO's names. `token` and `opaque` hold no data. */
-export const ELEMENT_BITS: Readonly<Record<string, number>> = {
+const ELEMENT_BITS: Readonly<Record<string, number>> = {
   pred: 8,
   s1: 1,
   s2: 2,
@@ -43,6 +44,13 @@ export const ELEMENT_BITS: Readonly<Record<string, number>> = {
   token: 0,
   opaque: 0,
 };
+
+/** Bits of an element whose type the reader took. */
+export function elementBits(element: string): number {
+  const bits = ELEMENT_BITS[element];
+  if (bits === undefined) throw internalError(`an element type '${element}' was read`);
+  return bits;
+}
 
 export class HloReader extends TextReader {
   protected override readonly advice =
@@ -158,7 +166,7 @@ export class HloReader extends TextReader {
       if (c === ',' || c === '\n') return;
       if (c === ')' || c === ']' || c === '}') {
         // The bracket that ends a computation is on its own line.
-        if (c === '}' && /\s/.test(this.text[this.pos - 1])) return;
+        if (c === '}' && /\s/.test(this.text.charAt(this.pos - 1))) return;
         this.fail(`'${c}' closes no bracket`);
       }
       if (c === '"') {

@@ -96,8 +96,8 @@ class BodyReader {
 
   /** Name of `{as_tensor: {name}}` or `{as_sym_int: {as_name}}`; undefined for a literal. */
   private namedValue(entry: JsonObject, place: Place): string | undefined {
-    const key = Object.keys(entry)[0];
-    if (Object.keys(entry).length !== 1)
+    const [key, ...others] = Object.keys(entry);
+    if (key === undefined || others.length > 0)
       throw place.error(
         'E_SYNTAX',
         `expected exactly one key, found ${Object.keys(entry).slice(0, 4).join(', ') || 'none'}`,

@@ -7,6 +7,7 @@ import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, NodeMeta, Output } from '../../graph/types.ts';
 import { setOwn } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import { decodeUtf8 } from '../../utf8.ts';
 import type { Infer } from '../complete/infer.ts';
 import { isJsonObject, type JsonObject, type JsonValue, readJson } from '../file/json.ts';
@@ -49,8 +50,9 @@ export function importArchive(bytes: Uint8Array, options: Pt2Options = {}): Grap
           'alone',
       },
     );
-  const member = members.get(found[0])!;
-  const model = /([^/]+)\.json$/.exec(found[0])![1];
+  const path = itemAt(found, 0);
+  const member = members.get(path)!;
+  const model = /([^/]+)\.json$/.exec(path)![1];
   const config = names.find((name) => name.endsWith(`data/weights/${model}_weights_config.json`));
   const shared =
     config === undefined
@@ -214,7 +216,7 @@ function tiesOf(stated: Signature, shared: readonly (readonly string[])[]): stri
   return shared
     .map((group) => group.filter((name) => position.has(name)).sort((a, b) => at(a) - at(b)))
     .filter((group) => group.length > 1)
-    .sort(([a], [b]) => at(a) - at(b));
+    .sort(([a = ''], [b = '']) => at(a) - at(b));
 }
 
 /** Groups of names whose weights are one file of the archive. */

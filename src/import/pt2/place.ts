@@ -111,18 +111,19 @@ export function onlyKey(
   known: readonly string[],
 ): string {
   const keys = Object.keys(objectAt(value, place));
-  if (keys.length !== 1)
+  const [key, ...others] = keys;
+  if (key === undefined || others.length > 0)
     throw place.error(
       'E_SYNTAX',
       `expected exactly one key, found ${keys.length === 0 ? 'none' : keys.slice(0, 4).join(', ')}`,
     );
-  if (!known.includes(keys[0]))
+  if (!known.includes(key))
     throw place.error(
       'E_UNSUPPORTED',
-      `'${keys[0].slice(0, 60)}' is not known here`,
-      suggestion(keys[0], known, 'keys'),
+      `'${key.slice(0, 60)}' is not known here`,
+      suggestion(key, known, 'keys'),
     );
-  return keys[0];
+  return key;
 }
 
 function kindOf(value: JsonValue | undefined): string {

@@ -3,6 +3,7 @@
  * Integer(1))`, turned into the text that `print_readable()` shows: `s77 + 1`.
  */
 
+import { itemAt } from '../../item-at.ts';
 import { CHAR } from '../../text/char.ts';
 import type { Place } from './place.ts';
 
@@ -84,14 +85,15 @@ class Srepr {
   private printed(name: string, parts: readonly Printed[]): Printed {
     const wrap = (part: Printed, strength: number): string =>
       part.strength < strength ? `(${part.text})` : part.text;
-    const [a, b] = parts;
-    const two = (): void => {
-      if (parts.length !== 2)
+    const two = (): [Printed, Printed] => {
+      const [a, b, ...others] = parts;
+      if (a === undefined || b === undefined || others.length > 0)
         throw this.place.error('E_SYNTAX', `${name} takes 2 arguments, got ${parts.length}`);
+      return [a, b];
     };
     switch (name) {
       case 'Integer':
-        return a;
+        return itemAt(parts, 0);
       case 'Add':
         return {
           text: parts
@@ -102,20 +104,24 @@ class Srepr {
         };
       case 'Mul':
         return { text: parts.map((p) => wrap(p, 2)).join('*'), strength: 2 };
-      case 'Pow':
-        two();
-        return { text: `${wrap(a, 4)}**${wrap(b, 4)}`, strength: 3 };
+      case 'Pow': {
+        const [base, exponent] = two();
+        return { text: `${wrap(base, 4)}**${wrap(exponent, 4)}`, strength: 3 };
+      }
       case 'FloorDiv':
-      case 'CleanDiv':
-        two();
+      case 'CleanDiv': {
+        const [a, b] = two();
         return { text: `((${wrap(a, 2)}//${wrap(b, 3)}))`, strength: 4 };
+      }
       case 'Mod':
-      case 'PythonMod':
-        two();
+      case 'PythonMod': {
+        const [a, b] = two();
         return { text: `Mod(${a.text}, ${b.text})`, strength: 4 };
-      case 'Rational':
-        two();
+      }
+      case 'Rational': {
+        const [a, b] = two();
         return { text: `${a.text}/${b.text}`, strength: 2 };
+      }
       case 'Min':
       case 'Max':
         return { text: `${name}(${parts.map((p) => p.text).join(', ')})`, strength: 4 };

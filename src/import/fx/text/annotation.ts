@@ -167,7 +167,7 @@ function endOfSize(text: string, from: number, to: number, scanner: Scanner, at:
   let depth = 0;
   let letters = false;
   for (let pos = from; pos < to; pos++) {
-    const c = text[pos];
+    const c = text.charAt(pos);
     if (depth === 0 && (c === ',' || c === ']')) {
       if (!letters)
         scanner.fail(

@@ -3,6 +3,7 @@
 import { exactInteger } from '../../../graph/text/token.ts';
 import type { Arg } from '../../../graph/types.ts';
 import { NO_KWARGS, setOwn } from '../../../graph/value.ts';
+import { itemAt } from '../../../item-at.ts';
 import { CHAR, isDigit } from '../../../text/char.ts';
 import {
   END,
@@ -333,7 +334,7 @@ export class ExpressionReader {
       if (scanner.at(CHAR.CLOSE_BRACKET)) break;
     }
     scanner.expect(CHAR.CLOSE_BRACKET, `',' or ']'`);
-    return several ? items : items[0];
+    return several ? items : itemAt(items, 0);
   }
 
   private subscript(): Arg {
@@ -370,8 +371,10 @@ export class ExpressionReader {
         scanner.next();
         if (parts.length < 1 || parts.length > 3)
           scanner.fail('E_SYNTAX', `slice takes 1 to 3 arguments, got ${parts.length}`, start);
-        if (parts.length === 1) return { kind: 'slice', start: null, stop: parts[0], step: null };
-        return { kind: 'slice', start: parts[0], stop: parts[1], step: parts[2] ?? null };
+        const [first = null, second = null, step = null] = parts;
+        return parts.length === 1
+          ? { kind: 'slice', start: null, stop: first, step: null }
+          : { kind: 'slice', start: first, stop: second, step };
       }
       return this.nested(start);
     }

@@ -4,6 +4,7 @@ import { ShardwrightError } from '../../../errors.ts';
 import { NameSet } from '../../../graph/names.ts';
 import type { Arg } from '../../../graph/types.ts';
 import { eachOperand, isRef, NO_KWARGS } from '../../../graph/value.ts';
+import { itemAt } from '../../../item-at.ts';
 import type { ElementCall } from '../../../ops/list-operators.ts';
 import type { Infer } from '../../complete/infer.ts';
 import type { DraftRef, FxClass, FxNode } from '../record.ts';
@@ -137,7 +138,7 @@ class Unbundling {
     }
     const elements = this.calls.get(tuple.name);
     if (elements === undefined || elements.length === 0) return false;
-    if (isTuple(elements[0])) {
+    if (isTuple(itemAt(elements, 0))) {
       this.lists.set(node.name, { call: tuple.name, list: index });
       return true;
     }

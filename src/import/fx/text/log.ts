@@ -5,6 +5,7 @@
  */
 
 import { ShardwrightError, suggestion } from '../../../errors.ts';
+import { itemAt } from '../../../item-at.ts';
 import { md5 } from '../../../platform/platform.ts';
 import { CHAR } from '../../../text/char.ts';
 import { isJsonObject, type JsonObject, readJson } from '../../file/json.ts';
@@ -66,7 +67,7 @@ export function readTorchLog(text: string): LogContent {
     if (payload.trim() === 'TRACED GRAPH') {
       const block: Block = {
         title: '',
-        artifact: artifact[1],
+        artifact: artifact[1] ?? '',
         compileId,
         text: [],
         lines: [],
@@ -83,7 +84,7 @@ export function readTorchLog(text: string): LogContent {
     if (block.state === 'title') {
       const title = /^\s*=+ (.{1,200}?) =+\s*$/.exec(payload);
       if (title !== null) {
-        block.title = title[1];
+        block.title = title[1] ?? '';
         return;
       }
       if (payload.trim() === '') return;
@@ -221,14 +222,15 @@ export function selectGraph(content: LogContent, select: string | undefined): Lo
   const label = ({ title, compileId }: LogGraph): string =>
     compileId === '' ? title : `${compileId} ${title}`;
   if (select === undefined) {
-    if (graphs.length === 1) return graphs[0];
+    const [first, ...others] = graphs;
+    if (first !== undefined && others.length === 0) return first;
     const joint = graphs.find(({ artifact }) => /joint/i.test(artifact));
     const list = graphs.slice(0, 50).map((graph) => `'${label(graph)}'`);
     throw new ShardwrightError(
       'E_REF',
       `the log holds ${graphs.length} graphs: ${list.join(', ')}`,
       {
-        hint: `name one: --select ${JSON.stringify((joint ?? graphs[0]).title)}`,
+        hint: `name one: --select ${JSON.stringify((joint ?? first)?.title)}`,
       },
     );
   }
@@ -236,7 +238,8 @@ export function selectGraph(content: LogContent, select: string | undefined): Lo
   const fits = graphs.filter((g) =>
     [g.title, label(g), g.artifact, `${g.compileId} ${g.artifact}`].includes(wanted),
   );
-  if (fits.length === 1) return fits[0];
+  const [fit, ...more] = fits;
+  if (fit !== undefined && more.length === 0) return fit;
   const several = fits.length > 1;
   throw new ShardwrightError(
     'E_REF',
@@ -261,7 +264,10 @@ export function inLog(error: ShardwrightError, graph: LogGraph): ShardwrightErro
   const at = Math.min(position.line, graph.lines.length) - 1;
   return new ShardwrightError(error.code, error.message, {
     ...error.details,
-    position: { line: graph.lines[at], column: position.column + graph.indents[at] },
+    position: {
+      line: itemAt(graph.lines, at),
+      column: position.column + itemAt(graph.indents, at),
+    },
   });
 }
 
