@@ -4,7 +4,7 @@
  * mapping with all the others, so depth is counted on its tokens and keys are held in a set.
  */
 
-import { isScalar, Lexer, parseDocument, Parser, visit } from 'yaml';
+import { isNode, isScalar, Lexer, parseDocument, Parser, visit } from 'yaml';
 
 import { messageOf } from '../errors.ts';
 import { ShardwrightError } from '../errors.ts';
@@ -13,14 +13,17 @@ import { MAX_DEPTH, placeAt } from './place.ts';
 /** Characters of a YAML file that is read. */
 const MAX_CHARACTERS = 2 ** 18;
 
+/** Aliases of a file that are resolved: the parser looks through the whole file for each. */
+const MOST_ALIASES = 1000;
+
 /**
  * The value of a YAML text.
  *
  * @param file its name in errors
  * @param hint of errors: what the file should hold
- * @param maxAliasCount most aliases that are resolved
- * @throws E_INPUT with the place, for a text over a limit, one that is not YAML, and a key given
- *   twice
+ * @param maxAliasCount most values that one anchor may stand for, those inside of its aliases counted
+ * @throws E_INPUT with the place, for a text over a limit, one that is not YAML, a key given twice,
+ *   and a value that contains itself
  */
 export function readYaml(text: string, file: string, hint: string, maxAliasCount = 0): unknown {
   const fail = (message: string, at?: number): never => {
@@ -37,7 +40,14 @@ export function readYaml(text: string, file: string, hint: string, maxAliasCount
     logLevel: 'error',
   });
   for (const { message, pos } of document.errors) fail(`not YAML: ${message}`, pos[0]);
+  let aliases = 0;
   visit(document, {
+    Alias(_, { source, range }, path) {
+      const at = range?.[0];
+      if (path.some((node) => isNode(node) && node.anchor === source))
+        fail(`'*${source}' stands inside of what it names`, at);
+      if (++aliases > MOST_ALIASES) fail(`more than ${MOST_ALIASES} aliases`, at);
+    },
     Map(_, { items }) {
       const keys = new Set<unknown>();
       for (const { key } of items) {

@@ -40,6 +40,23 @@ describe('YAML of strangers', () => {
     );
   });
 
+  it('resolves aliases, and none that stands inside of what it names', () => {
+    // Counting what such an alias stands for takes the parser the cube of their number.
+    const many = (count: number): string => `&a [*a,${'*a,'.repeat(count)}]`;
+    for (const text of [many(0), many(5_000), '- 1\n- &b {c: {d: [*b]}}\n'])
+      expect(() => readYaml(text, 'f.yaml', '', 100)).toThrow(
+        /'\*[ab]' stands inside of what it names/,
+      );
+    expect(readYaml('- &a [1]\n- *a\n- &a 2\n- [*a]', 'f.yaml', '', 100)).toEqual([
+      [1],
+      [1],
+      2,
+      [2],
+    ]);
+    const anchors = Array.from({ length: 1_001 }, (_, i) => `- &x${i} 1\n- *x${i}\n`).join('');
+    expect(() => readYaml(anchors, 'f.yaml', '', 100)).toThrow('more than 1000 aliases');
+  });
+
   it('is what questions and configurations of trainers are read as', () => {
     const deep = '- '.repeat(50_000);
     expect(headline(() => parseQuestions(deep, 'q.yaml'))).toMatch(/more than 256 levels/);

@@ -6,6 +6,7 @@
 import * as z from 'zod';
 
 import { didYouMean, ShardwrightError, suggestion } from '../../errors.ts';
+import { shown } from '../../mesh/placements/scan.ts';
 import { product } from '../../product.ts';
 import { bytesText } from '../../units.ts';
 import { calibrated } from './calibrate.ts';
@@ -68,7 +69,7 @@ export function loadCluster(nameOrJson: string): Cluster {
     );
   const names = [...clusterNames(), ...everydayNames(facts)];
   const known = didYouMean(text, names).length > 0 ? names : clusterNames();
-  throw new ShardwrightError('E_CLUSTER', `unknown cluster '${text}'`, {
+  throw new ShardwrightError('E_CLUSTER', `unknown cluster '${shown(text)}'`, {
     hint: `${suggestion(text, known, 'clusters')}; or give a JSON file`,
   });
 }

@@ -65,3 +65,9 @@ it('a price in dollars may have the sign', () => {
   expect(parsePrice('$')).toBeUndefined();
   expect(parsePrice('$2.5USD')).toBeUndefined();
 });
+
+it('an unknown name of any length is named by its beginning', () => {
+  const said = refusalText(() => loadCluster('['.repeat(1_000_000)));
+  expect(said).toContain(`E_CLUSTER: unknown cluster '${'['.repeat(117)}...'`);
+  expect(said.length).toBeLessThan(2_000);
+});
