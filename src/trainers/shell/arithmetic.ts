@@ -29,6 +29,9 @@ const BINARY: Readonly<Record<string, (a: number, b: number) => number>> = {
   '>=': (a, b) => Number(a >= b),
   '==': (a, b) => Number(a === b),
   '!=': (a, b) => Number(a !== b),
+  '&': bitwise((a, b) => a & b),
+  '|': bitwise((a, b) => a | b),
+  '^': bitwise((a, b) => a ^ b),
   '&&': (a, b) => Number(a !== 0 && b !== 0),
   '||': (a, b) => Number(a !== 0 || b !== 0),
   ',': (_, b) => b,
@@ -37,7 +40,13 @@ const UNARY: Readonly<Record<string, (a: number) => number>> = {
   '-': (a) => -a,
   '+': (a) => a,
   '!': (a) => Number(a === 0),
+  '~': (a) => -a - 1,
 };
+
+/** Bits of the 64 that a number of the shell has. */
+function bitwise(of: (a: bigint, b: bigint) => bigint): (a: number, b: number) => number {
+  return (a, b) => Number(of(BigInt(a), BigInt(b)));
+}
 
 /** The value of an expression; undefined where the script alone does not tell it. */
 export function arithmetic(

@@ -9,6 +9,8 @@ import type {
   CommandExpansionPart,
   ParameterExpansionPart,
   ParameterOperation,
+  Redirection,
+  Statement,
   Word,
   WordPart,
 } from 'unbash';
@@ -33,6 +35,8 @@ export interface Scope {
   readonly placed: (offset: number) => number;
   /** Told of each name that is read and that the script has not set. */
   readonly onUnset: (name: string) => void;
+  /** What commands print that the script itself tells. */
+  readonly printed: (commands: readonly Statement[]) => Value | undefined;
 }
 
 const UNSET = 'which the file does not set';
@@ -112,27 +116,26 @@ function expandOperand(word: Word, scope: Scope, fields: Fields, isQuoted: boole
     else expandPart(part, scope, fields, false);
 }
 
-/** What commands print that the script itself tells: none, `cat` of a document, `echo` of words. */
+/** What commands print, without the line ends behind it. */
 function printed({ script }: CommandExpansionPart, scope: Scope): Value | undefined {
   if (script === undefined || script.errors !== undefined) return undefined;
-  if (script.commands.length === 0) return [];
-  const [{ command }] = script.commands;
-  if (script.commands.length > 1 || command.type !== 'Command' || command.prefix.length > 0)
-    return undefined;
-  const words = [...(command.name === undefined ? [] : [command.name]), ...command.args];
-  if (!words.every((word) => word.type === 'Word')) return undefined;
-  const [name, ...rest] = words.flatMap((word) => expandWord(word, scope));
-  const { redirects } = command;
-  if (knownText(name ?? []) === 'echo' && redirects.length === 0)
-    return /^-/.test(textOf(rest[0] ?? [])) ? undefined : joined(rest);
-  if (knownText(name ?? []) !== 'cat' || rest.length > 0 || redirects.length !== 1)
-    return undefined;
-  const [document] = redirects;
-  if (document.type !== 'HereDoc') return undefined;
-  const { body } = document;
-  const value = body.parts === undefined ? [body.text] : expandParts(body.parts, scope);
-  const last = value.at(-1);
-  return typeof last === 'string' ? [...value.slice(0, -1), last.replace(/\n+$/, '')] : value;
+  const value = scope.printed(script.commands);
+  const last = value?.at(-1);
+  return value !== undefined && typeof last === 'string'
+    ? [...value.slice(0, -1), last.replace(/\n+$/, '')]
+    : value;
+}
+
+/** A text that stands in the script for a command to read: `<<EOF`, `<<< WORD`. */
+export function documentOf(redirect: Redirection, scope: Scope): Value | undefined {
+  if (redirect.type === 'HereString')
+    return redirect.target && [...expandText(redirect.target, scope), '\n'];
+  if (redirect.type !== 'HereDoc') return undefined;
+  const { body, delimiter } = redirect;
+  if (body.parts !== undefined) return expandParts(body.parts, scope);
+  // A line end or a sign of an expansion behind a backslash, where the limit is not quoted.
+  const isPlain = delimiter?.quoted !== false;
+  return [isPlain ? body.text : body.text.replace(/\\\n/g, '').replace(/\\([\\$`])/g, '$1')];
 }
 
 /** Tells whether a part may become no word at all, as an empty list between quotes does. */
@@ -174,6 +177,8 @@ function expandParameter(
   const unread: Found = { value: [{ text, at: scope.placed(part.pos), why: UNREAD }] };
   if (prefix === '#') return operation === undefined ? lengthOf(part, scope, unread) : unread;
   if (prefix === '!') {
+    if (index?.text === '@' && operation === undefined)
+      return indicesOf(parameter, scope) ?? unread;
     if (index !== undefined || operation !== undefined) return unread;
     const name = scope.variables.get(parameter);
     const pointed = name?.kind === 'text' ? knownText(name.value) : undefined;
@@ -181,7 +186,7 @@ function expandParameter(
   }
   const variable = scope.variables.get(parameter);
   const isSet =
-    variable !== undefined ||
+    hasValue(variable, index, scope) ||
     (scope.positional !== undefined &&
       (/^[@*]$/.test(parameter) || Number(parameter) <= scope.positional.length));
   const plain = (): Found => {
@@ -193,6 +198,8 @@ function expandParameter(
           ? variable.values
           : [variable.value];
     if (values === undefined) return lookUp(parameter, text, part.pos, scope);
+    if (variable?.kind === 'array' && variable.keys !== undefined)
+      return valueAt(variable.keys, values, index, scope) ?? unread;
     if (/^[@*]$/.test(index.text))
       return index.text === '@' ? { list: values } : { value: joined(values) };
     const which = Number(knownText(expandText(index, scope)) ?? NaN);
@@ -217,6 +224,40 @@ function expandParameter(
       return { value };
     }
   }
+}
+
+/** Whether a variable is set, and has the index that is asked for. */
+function hasValue(variable: Variable | undefined, index: Word | undefined, scope: Scope): boolean {
+  if (variable?.kind !== 'array' || index === undefined || /^[@*]$/.test(index.text))
+    return variable !== undefined;
+  const key = knownText(expandText(index, scope));
+  if (variable.keys !== undefined) return key === undefined || variable.keys.includes(key);
+  return variable.values.at(Number(key)) !== undefined;
+}
+
+/** A value of an associative array; all of them have an order of the shell's own. */
+function valueAt(
+  keys: readonly string[],
+  values: readonly Value[],
+  index: Word,
+  scope: Scope,
+): Found | undefined {
+  if (/^[@*]$/.test(index.text))
+    return values.length > 1 || values.some((value) => unknownIn(value) !== undefined)
+      ? undefined
+      : { list: values };
+  const key = knownText(expandText(index, scope));
+  return key === undefined ? undefined : { value: values[keys.indexOf(key)] ?? [] };
+}
+
+/** The indices of an array. */
+function indicesOf(name: string, scope: Scope): Found | undefined {
+  const variable = scope.variables.get(name);
+  if (variable?.kind !== 'array') return undefined;
+  const { values, keys } = variable;
+  if (values.some((value) => unknownIn(value) !== undefined)) return undefined;
+  if (keys !== undefined && keys.length > 1) return undefined;
+  return { list: values.map((_, i) => [keys?.[i] ?? String(i)]) };
 }
 
 function isEmpty(found: Found): boolean {
@@ -250,7 +291,12 @@ function edited(
   { unread, first }: { readonly unread: Found; readonly first: number },
 ): Found {
   if (operation.type === 'Slice') return sliced(found, operation, scope, first) ?? unread;
-  if ('list' in found) return unread;
+  if ('list' in found) {
+    const each = found.list.map((value) => edited({ value }, operation, scope, { unread, first }));
+    return each.some((one) => one === unread)
+      ? unread
+      : { list: each.map((one) => ('value' in one ? one.value : [])) };
+  }
   const text = knownText(found.value);
   if (text === undefined) return found;
   if (text.length > MOST_EDITED) return unread;
@@ -266,7 +312,17 @@ function edited(
   if (operation.type === 'Replace') {
     const [pattern, replacement] = [word(operation.pattern), word(operation.replacement)];
     if (pattern === undefined || replacement === undefined) return unread;
-    if (/[*?[\\]/.test(pattern) || pattern === '' || /[#%]/.test(operation.operator)) return unread;
+    if (/[*?[\\]/.test(pattern)) return unread;
+    if (/[#%]/.test(operation.operator)) {
+      const isHead = operation.operator.includes('#');
+      const fits = isHead ? text.startsWith(pattern) : text.endsWith(pattern);
+      if (!fits) return { value: [text] };
+      const rest = isHead
+        ? text.slice(pattern.length)
+        : text.slice(0, text.length - pattern.length);
+      return { value: [isHead ? replacement + rest : rest + replacement] };
+    }
+    if (pattern === '') return { value: [text] };
     return {
       value: [
         operation.operator === '//'
@@ -314,21 +370,52 @@ function removed(text: string, operator: '#' | '##' | '%' | '%%', pattern: strin
   return isHead ? text.slice(found) : text.slice(0, text.length - found);
 }
 
-/** Whether a whole text matches a pattern of `*`, `?` and plain characters. */
-export function matchesPattern(text: string, pattern: string): boolean {
-  const parts = pattern.split('*');
-  const fits = (at: number, part: string): boolean =>
-    at + part.length <= text.length &&
-    [...part].every((char, i) => char === '?' || char === text[at + i]);
-  if (!fits(0, parts[0])) return false;
-  if (parts.length === 1) return text.length === pattern.length;
-  let at = parts[0].length;
-  for (const part of parts.slice(1, -1)) {
-    while (at <= text.length && !fits(at, part)) at++;
-    if (at > text.length) return false;
-    at += part.length;
+/** Whether a pattern has signs that `matchesPattern` does not read. */
+export function isOpenPattern(pattern: string): boolean {
+  return /[\\(]|\[\[?:/.test(pattern);
+}
+
+/** One place of a pattern: a character, any, or one of a set. */
+type Unit = (char: string) => boolean;
+
+/** The runs of places between the stars of a pattern. */
+function runsOf(pattern: string): readonly (readonly Unit[])[] {
+  const runs: Unit[][] = [[]];
+  const signs = pattern.match(/\[[!^]?\]?[^\]]*\]|[\s\S]/g) ?? [];
+  for (const sign of signs) {
+    const run = runs[runs.length - 1];
+    if (sign === '*') runs.push([]);
+    else if (sign === '?') run.push(() => true);
+    else if (sign.length > 1) run.push(setOf(sign.slice(1, -1)));
+    else run.push((char) => char === sign);
   }
-  const last = parts[parts.length - 1];
+  return runs;
+}
+
+/** The characters of `[a-z_]`, or all others of `[!a-z_]`. */
+function setOf(text: string): Unit {
+  const isOther = /^[!^]/.test(text);
+  const ranges = (isOther ? text.slice(1) : text).match(/[\s\S]-[\s\S]|[\s\S]/g) ?? [];
+  return (char) =>
+    ranges.some((range) =>
+      range.length === 3 ? char >= range[0] && char <= range[2] : char === range,
+    ) !== isOther;
+}
+
+/** Whether a whole text matches a pattern of `*`, `?`, `[...]` and plain characters. */
+export function matchesPattern(text: string, pattern: string): boolean {
+  const runs = runsOf(pattern);
+  const fits = (at: number, run: readonly Unit[]): boolean =>
+    at >= 0 && at + run.length <= text.length && run.every((unit, i) => unit(text[at + i]));
+  if (!fits(0, runs[0])) return false;
+  if (runs.length === 1) return text.length === runs[0].length;
+  let at = runs[0].length;
+  for (const run of runs.slice(1, -1)) {
+    while (at <= text.length && !fits(at, run)) at++;
+    if (at > text.length) return false;
+    at += run.length;
+  }
+  const last = runs[runs.length - 1];
   return at <= text.length - last.length && fits(text.length - last.length, last);
 }
 
@@ -347,9 +434,22 @@ function arithmeticText(
 /** The numbers of variables. */
 export function numbersOf(scope: Scope): ArithmeticScope {
   const numberOf = (text: string, depth: number): number | undefined => {
+    const [, place] = /^\$(\d)$/.exec(text.trim()) ?? [];
+    if (place !== undefined) {
+      const given = scope.positional?.[Number(place) - 1];
+      const known = given === undefined ? undefined : knownText(given);
+      return known === undefined || depth > MOST_NAMES ? undefined : numberOf(known, depth + 1);
+    }
     const word = text.trim().replace(/^\$(?=[A-Za-z_]\w*$)/, '');
     if (/^(0[xX][\da-fA-F]+|\d+)$/.test(word))
       return /^0\d/.test(word) ? parseInt(word, 8) : Number(word);
+    const [, base, digits] = /^([2-9]|[12]\d|3[0-6])#([\da-zA-Z]+)$/.exec(word) ?? [];
+    if (base !== undefined) {
+      const number = parseInt(digits, Number(base));
+      return number.toString(Number(base)) === digits.toLowerCase().replace(/^0+(?=.)/, '')
+        ? number
+        : undefined;
+    }
     if (word === '') return 0;
     if (/^-\d+$/.test(word)) return Number(word);
     const variable = scope.variables.get(word);

@@ -20,14 +20,16 @@ import { ShardwrightError } from '../../errors.ts';
 import { placeAt } from '../../text/place.ts';
 import { arithmetic } from './arithmetic.ts';
 import {
-  expandParts,
+  documentOf,
   expandText,
   expandWord,
+  isOpenPattern,
   matchesPattern,
   numbersOf,
   type Scope,
 } from './expand.ts';
 import { mergeVariables } from './merge.ts';
+import { fieldsOf, formatted, PRINTED } from './printed.ts';
 import {
   joined,
   knownText,
@@ -57,6 +59,8 @@ export interface ShellScript {
 
 /** Statements that are read: a loop is read as often as it runs. */
 const MOST_STEPS = 20_000;
+/** Trips of a loop by a test, beyond which it is one that waits for something. */
+const MOST_TRIPS = 1000;
 /** Scripts inside scripts, and calls inside calls. */
 const MOST_DEPTH = 16;
 
@@ -72,6 +76,12 @@ const MOST_CHARACTERS = 2 ** 20;
 
 /** Where a part of the script lies. */
 type Ranged = { readonly pos: number; readonly end: number };
+
+/** What commands print: nothing of it is known where a part is not. */
+interface Output {
+  readonly parts: (string | Unknown)[];
+  isKnown: boolean;
+}
 
 /** How a statement ends; `ran`: as the command does that it runs. */
 type Status = boolean | 'ran' | undefined;
@@ -94,6 +104,8 @@ class ShellReader implements ShellScript {
   private mayEndLoop = false;
   /** Variables that are integers: what they are set to is calculated. */
   private readonly integers = new Set<string>();
+  /** What is printed, where `$(...)` reads it. */
+  private output: Output | undefined;
   /** What the names that a function makes its own were before. */
   private locals: Map<string, Variable | undefined> | undefined;
 
@@ -143,6 +155,7 @@ class ShellReader implements ShellScript {
       positional: this.positional,
       placed: this.placed,
       onUnset: (name) => void this.unset.push(name),
+      printed: (commands) => this.printed(commands),
     };
   }
 
@@ -186,6 +199,7 @@ class ShellReader implements ShellScript {
     prefixes,
   }: Extract<Statement['command'], { type: 'Pipeline' }>): Status {
     let status: Status = true;
+    if (commands.length > 1) this.hideOutput();
     for (const command of commands) {
       // Each runs in a shell of its own.
       const before = new Map(this.variables);
@@ -194,6 +208,11 @@ class ShellReader implements ShellScript {
     }
     const isNegated = prefixes.filter(({ type }) => type === 'Negation').length % 2 === 1;
     return isNegated && typeof status === 'boolean' ? !status : status;
+  }
+
+  /** What is printed from here on is read by no `$(...)` that could tell it. */
+  private hideOutput(): void {
+    if (this.output !== undefined) this.output.isKnown = false;
   }
 
   private command(node: CommandNode): Status {
@@ -211,6 +230,7 @@ class ShellReader implements ShellScript {
         this.functions.set(textOf(expandText(node.name, this.scope)), node);
         return true;
       case 'Redirected': {
+        this.hideOutput();
         const status = this.command(node.command);
         this.documents(node.redirects);
         return status;
@@ -234,7 +254,9 @@ class ShellReader implements ShellScript {
       case 'For':
         return this.loop(node);
       case 'While':
+        return this.whileLoop(node);
       case 'ArithmeticFor':
+        return this.countedLoop(node);
       case 'Select':
         return this.branches([() => this.trip(node.body), () => undefined], node);
       case 'Coproc':
@@ -246,6 +268,7 @@ class ShellReader implements ShellScript {
   private branches(runs: readonly (() => void)[], condition: Ranged): undefined {
     const before = this.variables;
     const ends: Map<string, Variable>[] = [];
+    this.hideOutput();
     for (const run of runs) {
       this.variables = new Map(before);
       run();
@@ -281,12 +304,17 @@ class ShellReader implements ShellScript {
     const bodies = node.items.map((item) => (): Status => this.list(item.body));
     const none = (): Status => true;
     if (word === undefined) return this.branches([...bodies, none], node.word);
+    let found = false;
+    let isNext = false;
     for (const [i, item] of node.items.entries()) {
       const patterns = item.pattern.map((p) => knownText(expandText(p, this.scope)));
-      if (patterns.some((p) => p === undefined || /[[\\(]/.test(p)))
-        return this.branches([...bodies.slice(i), none], node.word);
-      if (patterns.some((p) => p !== undefined && matchesPattern(word, p)))
-        return this.taken(bodies[i], none, node.word);
+      const isOpen = patterns.some((p) => p === undefined || isOpenPattern(p));
+      if (isOpen && !isNext) return this.branches([...bodies.slice(i), none], node.word);
+      if (!isNext && !patterns.some((p) => p !== undefined && matchesPattern(word, p))) continue;
+      const status = found ? bodies[i]() : this.taken(bodies[i], none, node.word);
+      found = true;
+      isNext = item.terminator === ';&';
+      if (!isNext && item.terminator !== ';;&') return status;
     }
     return true;
   }
@@ -304,23 +332,84 @@ class ShellReader implements ShellScript {
     const trips = (): void => {
       for (const value of words) {
         this.variables.set(name, { kind: 'text', value });
-        this.list(node.body);
-        if (this.ended === 'trip') this.ended = undefined;
-        if (this.ended !== undefined) break;
+        if (!this.onTrip(node.body)) break;
       }
-      if (this.ended === 'loop') this.ended = undefined;
     };
+    this.trips(trips, node.name);
+    return true;
+  }
+
+  /** One trip of a loop that is known to run; whether another follows. */
+  private onTrip(body: CompoundList): boolean {
+    this.list(body);
+    if (this.ended === 'trip') this.ended = undefined;
+    return this.ended === undefined;
+  }
+
+  /** Runs the trips of a loop; where a condition that is open may end it, nothing is known. */
+  private trips(run: () => void, condition: Ranged): void {
     const [before, outer] = [new Map(this.variables), this.mayEndLoop];
     this.mayEndLoop = false;
-    trips();
+    run();
+    if (this.ended === 'loop') this.ended = undefined;
     // Nobody knows after which trip it ended.
     if (this.mayEndLoop) {
       const after = this.variables;
       this.variables = before;
-      this.branches([() => void (this.variables = after), () => undefined], node.name);
+      this.branches([() => void (this.variables = after), () => undefined], condition);
     }
     this.mayEndLoop = outer;
-    return true;
+  }
+
+  /** Trips of a loop whose test the script decides; of another nobody knows how often it runs. */
+  private whileLoop(node: Extract<CommandNode, { type: 'While' }>): Status {
+    const wanted = node.kind === 'while';
+    const isTest = (): boolean | undefined => {
+      this.unset = [];
+      const status = testsAlone(node.clause) ? this.list(node.clause) : undefined;
+      const isDecided = typeof status === 'boolean' && this.unset.length === 0;
+      return isDecided ? status === wanted : undefined;
+    };
+    return this.decidedLoop(isTest, node, () => undefined);
+  }
+
+  private countedLoop(node: Extract<CommandNode, { type: 'ArithmeticFor' }>): Status {
+    const value = (expression: typeof node.test): number | undefined =>
+      expression === undefined ? undefined : arithmetic(expression, numbersOf(this.scope));
+    value(node.initialize);
+    const isTest = (): boolean | undefined => {
+      const number = value(node.test);
+      return number === undefined ? undefined : number !== 0;
+    };
+    return this.decidedLoop(isTest, node, () => void value(node.update));
+  }
+
+  private decidedLoop(
+    isTest: () => boolean | undefined,
+    node: Ranged & { readonly body: CompoundList },
+    step: () => void,
+  ): Status {
+    const before = new Map(this.variables);
+    let goesOn = isTest();
+    const trips = (): void => {
+      for (let trip = 0; goesOn === true; trip++) {
+        if (trip === MOST_TRIPS) {
+          goesOn = undefined;
+          break;
+        }
+        if (!this.onTrip(node.body)) break;
+        step();
+        goesOn = isTest();
+      }
+    };
+    this.trips(trips, node);
+    if (goesOn !== undefined) return true;
+    const after = this.variables;
+    this.variables = before;
+    return this.branches(
+      [() => void (this.variables = after), () => this.trip(node.body), () => undefined],
+      node,
+    );
   }
 
   /** The body of a loop that runs nobody knows how often. */
@@ -435,49 +524,102 @@ class ShellReader implements ShellScript {
       if (argument.type === 'Word') take(argument);
       else words.push({ value: [argument.text], at: this.placed(argument.pos) });
     }
-    if (name === 'read' && node.prefix.length === 0) this.readNames(words, node.redirects);
-    const status = name === 'read' ? 'ran' : this.call(name, words);
+    const given = node.prefix.flatMap((part) => (part.type === 'Assignment' ? [part] : []));
+    if (name === 'read') {
+      this.readNames(words, node.redirects, given);
+      return 'ran';
+    }
+    const status = this.withNames(given, () => this.call(name, words, node.redirects));
     this.documents(node.redirects);
     return status;
   }
 
-  /** `read NAME...` from a text of the script. */
-  private readNames(words: readonly ShellWord[], redirects: readonly Redirection[]): void {
+  /** Runs a command with names that it alone has: `NAME=VALUE COMMAND`. */
+  private withNames(given: readonly Assignment[], run: () => Status): Status {
+    const own = given.filter(({ name }) => name !== 'IFS');
+    const before = own.map(({ name }) => [name, this.variables.get(name)] as const);
+    for (const assignment of own) this.assign(assignment);
+    const status = run();
+    for (const [name, variable] of before)
+      if (variable === undefined) this.variables.delete(name);
+      else this.variables.set(name, variable);
+    return status;
+  }
+
+  /** `read NAME...` from a text of the script, split as `IFS=` before it says. */
+  private readNames(
+    words: readonly ShellWord[],
+    redirects: readonly Redirection[],
+    given: readonly Assignment[],
+  ): void {
     const texts = words.slice(1).map(({ value }) => textOf(value));
     const ends = texts.indexOf('-d');
     const isWhole = ends >= 0 && texts[ends + 1] === '';
     const names = texts.filter((text, i) => /^\w+$/.test(text) && texts[i - 1] !== '-d');
-    const given = redirects.length === 1 ? this.documentOf(redirects[0]) : undefined;
-    const known = given === undefined ? undefined : knownText(given);
+    const from = redirects.length === 1 ? documentOf(redirects[0], this.scope) : undefined;
+    const known = from === undefined ? undefined : knownText(from);
     const options = texts.filter((text) => text.startsWith('-'));
-    const isPlain = options.every((text) => text === '-r' || (text === '-d' && isWhole));
-    if (known === undefined || !isPlain || (isWhole && names.length > 1)) {
+    const isList = options.some((text) => /^-r?a/.test(text));
+    const isPlain = options.every(
+      (text) => /^-(r|r?a|d)$/.test(text) && (text !== '-d' || isWhole),
+    );
+    const signs = given.map(({ value }) =>
+      value.type === 'Word' ? knownText(expandText(value, this.scope)) : undefined,
+    );
+    const sign = given.length === 0 ? ' ' : signs[0];
+    const isSplit = given.length < 2 && sign?.length === 1 && (given[0]?.name ?? 'IFS') === 'IFS';
+    const hasOne = names.length === 1;
+    if (known === undefined || !isPlain || !isSplit || ((isWhole || isList) && !hasOne)) {
       for (const name of names) this.setUnknown(name, 0, 'which is read when the file runs');
       return;
     }
-    const text = (isWhole ? known : known.split('\n')[0]).replace(/^[ \t\n]+|[ \t\n]+$/g, '');
-    const fields = text.split(/[ \t]+/);
+    const text = isWhole ? known : known.split('\n')[0];
+    const fields = fieldsOf(text, sign, isList || isWhole ? Infinity : names.length);
+    if (isList) {
+      this.keep(names[0], { kind: 'array', values: fields.map((field) => [field]) });
+      return;
+    }
     names.forEach((name, i) => {
-      const isLast = i === names.length - 1;
-      const rest = new RegExp(`^(?:[^ \\t]+[ \\t]+){${i}}`);
-      const value = isLast ? (fields.length > i ? text.replace(rest, '') : '') : (fields[i] ?? '');
+      const value = isWhole ? text.replace(/^[ \t\n]+|[ \t\n]+$/g, '') : (fields[i] ?? '');
       this.keep(name, { kind: 'text', value: [value] });
     });
   }
 
-  /** What a redirection from the script itself gives to a command. */
-  private documentOf(redirect: Redirection): Value | undefined {
-    if (redirect.type === 'HereString')
-      return redirect.target && [...expandText(redirect.target, this.scope), '\n'];
-    if (redirect.type !== 'HereDoc') return undefined;
-    const { body } = redirect;
-    return body.parts === undefined ? [body.text] : expandParts(body.parts, this.scope);
+  /** What commands print into `$(...)`, where the script tells all of it. */
+  private printed(commands: readonly Statement[]): Value | undefined {
+    const [outer, unset, positional] = [this.output, this.unset, this.positional];
+    const output: Output = { parts: [], isKnown: true };
+    this.output = output;
+    this.deeper(() => this.subshell(() => this.statements(commands)));
+    [this.output, this.unset, this.positional] = [outer, unset, positional];
+    return output.isKnown ? output.parts : undefined;
+  }
+
+  /** Prints a text, and whether it goes where `$(...)` reads it. */
+  private print(value: Value, redirects: readonly Redirection[]): void {
+    if (this.output === undefined) return;
+    if (redirects.length === 0) this.output.parts.push(...value);
+    else if (!redirects.every((redirect) => toErrors(redirect))) this.output.isKnown = false;
   }
 
   /** Runs a builtin or a function, or notes the command. */
-  private call(name: string | undefined, words: readonly ShellWord[]): Status {
+  private call(
+    name: string | undefined,
+    words: readonly ShellWord[],
+    redirects: readonly Redirection[],
+  ): Status {
     const values = words.slice(1).map(({ value }) => value);
     switch (name) {
+      case 'echo':
+      case 'cat':
+      case 'basename':
+      case 'dirname':
+      case 'seq':
+        if (this.output === undefined) return this.run(name, words);
+        this.printOf(name, values, redirects);
+        return true;
+      case 'printf':
+        return this.printFormat(words, redirects);
       case '[':
         return this.bracket(values.slice(0, -1));
       case 'test':
@@ -547,6 +689,11 @@ class ShellReader implements ShellScript {
     const variable = this.variables.get(name);
     if (variable?.kind !== 'array') {
       if (index === undefined) this.variables.delete(text);
+    } else if (variable.keys?.includes(index) === true) {
+      const [keys, values] = [variable.keys, variable.values].map((list) =>
+        list.filter((_, i) => variable.keys?.[i] !== index),
+      ) as [string[], Value[]];
+      this.keep(name, { kind: 'array', values, keys });
     } else if (Number(index) === variable.values.length - 1 || index === '-1')
       this.variables.set(name, { kind: 'array', values: variable.values.slice(0, -1) });
     else this.setUnknown(name, at, 'an array with an index left out, which is not read');
@@ -582,10 +729,51 @@ class ShellReader implements ShellScript {
     const texts = words.map(({ value }) => textOf(value));
     const shell = texts.findIndex((text) => /(^|\/)(ba|z|da)?sh$/.test(text));
     const flag = texts.findIndex((text, i) => shell >= 0 && i > shell && /^-[a-z]*c$/.test(text));
+    this.hideOutput();
     if (flag >= 0 && texts.slice(shell + 1, flag).every((text) => text.startsWith('-')))
       this.subshell(() => this.inner(words.at(flag + 1)?.value ?? [], words[flag].at));
-    else this.commands.push({ words, at: words[0]?.at ?? 0 });
+    else if (this.output === undefined) this.commands.push({ words, at: words[0]?.at ?? 0 });
     return 'ran';
+  }
+
+  /** What a program prints that knows its arguments alone. */
+  private printOf(
+    name: 'echo' | 'cat' | keyof typeof PRINTED,
+    values: readonly Value[],
+    redirects: readonly Redirection[],
+  ): void {
+    if (name === 'echo') {
+      const first = textOf(values[0] ?? []);
+      if (/^-[neE]*[eE]/.test(first)) this.hideOutput();
+      else if (first === '-n') this.print(joined(values.slice(1)), redirects);
+      else this.print([...joined(values), '\n'], redirects);
+    } else if (name === 'cat') {
+      const given = redirects.length === 1 ? documentOf(redirects[0], this.scope) : undefined;
+      if (given === undefined || values.length > 0) this.hideOutput();
+      else this.print(given, []);
+    } else {
+      const texts = values.map(knownText);
+      const text = texts.includes(undefined) ? undefined : PRINTED[name](texts.map(String));
+      if (text === undefined) this.hideOutput();
+      else this.print([text, '\n'], redirects);
+    }
+  }
+
+  /** `printf FORMAT ...`, and `printf -v NAME FORMAT ...`. */
+  private printFormat(words: readonly ShellWord[], redirects: readonly Redirection[]): Status {
+    const texts = words.slice(1).map(({ value }) => knownText(value));
+    if (texts[0] === '--') texts.shift();
+    const name = texts[0] === '-v' ? texts[1] : undefined;
+    if (name === undefined && this.output === undefined) return this.run('printf', words);
+    const [format, ...values] = texts.slice(name === undefined ? 0 : 2);
+    const isKnown = format !== undefined && values.every((value) => value !== undefined);
+    const text = isKnown ? formatted(format, values.map(String)) : undefined;
+    if (name !== undefined) {
+      if (text === undefined) this.setUnknown(name, 0, 'which is formatted when the file runs');
+      else this.keep(name, { kind: 'text', value: [text] });
+    } else if (text === undefined) this.hideOutput();
+    else this.print([text], redirects);
+    return true;
   }
 
   /** A script in a text of the script: its places are that of the text. */
@@ -612,10 +800,11 @@ class ShellReader implements ShellScript {
 
   /** Scripts that a command is given as a document. */
   private documents(redirects: readonly Redirection[]): void {
+    if (this.output !== undefined) return;
     for (const redirect of redirects) {
       if (redirect.type !== 'HereDoc') continue;
       const { body } = redirect;
-      const value = this.documentOf(redirect) ?? [];
+      const value = documentOf(redirect, this.scope) ?? [];
       const text = textOf(value);
       if (/(^|\s)--[a-z]/.test(text) && parse(text).errors === undefined)
         this.subshell(() => this.inner(value, this.placed(body.pos)));
@@ -642,8 +831,11 @@ class ShellReader implements ShellScript {
         locals.set(own, this.variables.get(own));
         this.variables.set(own, { kind: 'text', value: [] });
       }
+      const isMap = flags.includes('A');
+      if (isMap && this.variables.get(own)?.kind !== 'array')
+        this.variables.set(own, { kind: 'array', values: [], keys: [] });
       if (arg.type === 'Assignment') this.assign(arg);
-      else if (isArray) this.variables.set(own, { kind: 'array', values: [] });
+      else if (isArray && !isMap) this.variables.set(own, { kind: 'array', values: [] });
     }
     return true;
   }
@@ -663,6 +855,8 @@ class ShellReader implements ShellScript {
       );
     const old = this.variables.get(name);
     const isAdded = append === true;
+    if (old?.kind === 'array' && old.keys !== undefined)
+      return this.assignKeys({ name, value, index, pos, isAdded });
     if (value.type === 'ArrayValue') {
       const placed = value.elements.find((word) => /^\[[^\]]+\]=/.test(word.text));
       if (placed !== undefined)
@@ -692,6 +886,36 @@ class ShellReader implements ShellScript {
     }
     values[at] = isAdded ? [...(values[at] ?? []), ...text] : text;
     this.variables.set(name, { kind: 'array', values });
+  }
+
+  /** Sets values of an associative array. */
+  private assignKeys({
+    name,
+    value,
+    index,
+    pos,
+    isAdded,
+  }: Pick<Assignment, 'name' | 'value' | 'index' | 'pos'> & { readonly isAdded: boolean }): void {
+    const old = this.variables.get(name);
+    const isWhole = value.type === 'ArrayValue';
+    const had = old?.kind !== 'array' || (isWhole && !isAdded) ? { values: [], keys: [] } : old;
+    const entries = new Map((had.keys ?? []).map((key, i) => [key, had.values[i]]));
+    const unread = (): void => this.setUnknown(name, pos, 'an array whose indices are not read');
+    if (isWhole) {
+      for (const element of value.elements) {
+        const [first, ...rest] = expandText(element, this.scope);
+        const [, key, from] =
+          typeof first === 'string' ? (/^\[([^\]]*)\]=([\s\S]*)$/.exec(first) ?? []) : [];
+        if (key === undefined) return unread();
+        entries.set(key, [from, ...rest]);
+      }
+    } else {
+      const key = index === undefined ? '0' : knownText(expandText(index, this.scope));
+      if (key === undefined) return unread();
+      const text = expandText(value, this.scope);
+      entries.set(key, isAdded ? [...(entries.get(key) ?? []), ...text] : text);
+    }
+    this.keep(name, { kind: 'array', values: [...entries.values()], keys: [...entries.keys()] });
   }
 
   private assignNumber(name: string, value: Value, isAdded: boolean, offset: number): void {
@@ -734,7 +958,7 @@ function binaryTest(
 ): boolean | undefined {
   if (left === undefined || right === undefined) return undefined;
   if (operator === '=' || operator === '==' || operator === '!=') {
-    if (/[[\\(]/.test(right)) return undefined;
+    if (isOpenPattern(right)) return undefined;
     return matchesPattern(left, right) === (operator !== '!=');
   }
   const compare = NUMBER_TESTS[operator] as ((a: number, b: number) => boolean) | undefined;
@@ -752,3 +976,18 @@ const NUMBER_TESTS: Readonly<Record<string, (a: number, b: number) => boolean>> 
   '-gt': (a, b) => a > b,
   '-ge': (a, b) => a >= b,
 };
+
+/** Whether a list of commands is one test and nothing else. */
+function testsAlone({ commands }: CompoundList): boolean {
+  const [{ command }] = commands;
+  if (commands.length > 1) return false;
+  const isBracket = command.type === 'Command' && /^(\[|test)$/.test(command.name?.text ?? '');
+  return isBracket || command.type === 'TestCommand' || command.type === 'ArithmeticCommand';
+}
+
+/** Whether a redirection sends to the errors what would be printed. */
+function toErrors(redirect: Redirection): boolean {
+  return redirect.type === 'Redirect' && /^1?>&$|^>&$/.test(redirect.operator)
+    ? redirect.target?.text === '2'
+    : false;
+}

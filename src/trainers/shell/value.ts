@@ -17,10 +17,14 @@ export interface Unknown {
 /** A text: known parts and unknown ones, in order. */
 export type Value = readonly (string | Unknown)[];
 
-/** A variable: a text or an array. */
+/** A variable: a text or an array, which has `keys` where it is associative. */
 export type Variable =
   | { readonly kind: 'text'; readonly value: Value }
-  | { readonly kind: 'array'; readonly values: readonly Value[] };
+  | {
+      readonly kind: 'array';
+      readonly values: readonly Value[];
+      readonly keys?: readonly string[];
+    };
 
 /** A word that a command is given. */
 export interface ShellWord {

@@ -30,7 +30,14 @@ describe('the words that a shell script gives to a command', () => {
     expect(jobs('X=$(date); job $X `pwd` $HOME "$@" $1 <(ls) {1..3} $RANDOM')).toEqual([
       ['?$(date)', '?`pwd`', '?$HOME', '?$@', '?$1', '?<(ls)', '?{1..3}', '?$RANDOM'],
     ]);
-    expect(jobs('i=0; while [ $i -lt 3 ]; do i=$((i+1)); done; job $i')).toEqual([['?${i}']]);
+    expect(jobs('i=0; while [ -f x$i ]; do i=$((i+1)); done; job $i')).toEqual([['?${i}']]);
+    expect(jobs('f() { [ -f x ] && echo a; }; job $(f) $(g) $(echo 1 | bc)')).toEqual([
+      ['?$(f)', '?$(g)', '?$(echo 1 | bc)'],
+    ]);
+    expect(jobs('declare -A M=([a]=1 [b]=2); job ${M[@]} ${!M[@]} ${M[$K]}')).toEqual([
+      ['?${M[@]}', '?${!M[@]}', '?${M[$K]}'],
+    ]);
+    expect(jobs('i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; job $i')).toEqual([['?${i}']]);
     expect(jobs('read X < file; job $X')).toEqual([['?$X']]);
     expect(jobs('A=([1]=x [0]=y); job "${A[@]}"')).toEqual([['?$A']]);
   });
