@@ -47,7 +47,8 @@ export class Mover {
       const [from, next] = [space.parse(move.from), space.parse(move.to)];
       if (from !== now.sharding)
         throw damaged(`the plan moves ${use} from ${move.from}, it is ${space.text(now.sharding)}`);
-      const key = `${value}:${phase}:${move.from}:${move.to}`;
+      // Plans of earlier versions do not number their copies: each pass had its own.
+      const key = `${value}:${move.copyId ?? phase}:${move.from}:${move.to}`;
       // The plan lists what loops hand on after all nodes, so the use that it says makes a copy
       // need not be the first here.
       const kept = move.copy === undefined ? undefined : at.copies.get(key);

@@ -199,7 +199,8 @@ class PlanWalk {
       if (from !== current)
         throw internalError(`plan moves ${at} from ${move.from}, but it is ${space.text(current)}`);
       current = space.parse(move.to);
-      const key = `${value}:${phase}:${scope}:${move.from}:${move.to}`;
+      const copy = move.copyId ?? phase;
+      const key = `${value}:${copy}:${scope}:${move.from}:${move.to}`;
       if (move.copy === 'reused') {
         if (!this.copies.has(key))
           throw internalError(`plan reuses a copy of ${at} that nothing made`);

@@ -75,7 +75,7 @@ class Walk {
   private readonly buffers: Buffer[] = [];
   private readonly nodeOfPoint: number[] = [];
   private readonly pointOfNode: Int32Array;
-  /** By value id, and by copy variable. */
+  /** By value id, and by the number of a shared copy. */
   private readonly ofValue: (Buffer | undefined)[];
   private readonly ofCopy = new Map<number, Buffer>();
   private readonly toEnd = new Set<Buffer>();
@@ -92,7 +92,7 @@ class Walk {
   private readonly pointAt = new Map<number, number>();
   /** How each of `basis.uses` is served. */
   private readonly hops: (readonly Hop[])[] = [];
-  /** By copy variable: the outputs that take a copy which a node makes. */
+  /** By the number of a copy that a node makes: the outputs that take it. */
   private readonly waiting = new Map<number, number[]>();
   private now = -1;
 
@@ -140,15 +140,16 @@ class Walk {
       this.hops.push(hops);
       if (hops.length === 0 || hops[0].copy === undefined) continue;
       if (use.at.kind === 'input') {
-        if (hops[0].copy === 'made') makers.add(use.copy);
+        if (hops[0].copy === 'made') makers.add(copyOf(hops));
         // A copy that a node makes is there only then; one that another output makes is there with
         // its value.
-      } else if (hops[0].copy === 'reused' && makers.has(use.copy)) push(this.waiting, use.copy, k);
+      } else if (hops[0].copy === 'reused' && makers.has(copyOf(hops)))
+        push(this.waiting, copyOf(hops), k);
     }
   }
 
   private waits(k: number): boolean {
-    return this.waiting.size > 0 && this.waiting.get(this.basis.uses[k].copy)?.includes(k) === true;
+    return this.waiting.size > 0 && this.waiting.get(copyOf(this.hops[k]))?.includes(k) === true;
   }
 
   private placeholder(n: number): void {
@@ -185,7 +186,7 @@ class Walk {
     if (this.waiting.size > 0)
       for (let k = first; k < end; k++)
         if (this.hops[k][0]?.copy === 'made')
-          for (const output of this.waiting.get(uses[k].copy) ?? []) this.output(output, n);
+          for (const output of this.waiting.get(copyOf(this.hops[k])) ?? []) this.output(output, n);
     const now = this.point(n);
     this.pointOfNode[n] = now;
     for (const [i, buffer] of inputs.entries()) {
@@ -250,9 +251,9 @@ class Walk {
   private carry(k: number, n: number): Buffer {
     const use = this.basis.uses[k];
     let buffer = known(this.ofValue[use.value]);
-    for (const { from, to, copy } of this.hops[k]) {
+    for (const { from, to, copy, copyId = -1 } of this.hops[k]) {
       if (copy === 'reused') {
-        buffer = known(this.ofCopy.get(use.copy));
+        buffer = known(this.ofCopy.get(copyId));
         continue;
       }
       const { node } = this.model.flow.values[use.value];
@@ -267,7 +268,7 @@ class Walk {
         buffer = { name, node, bytes, kind: 'communication', start: at, end: at };
         this.buffers.push(buffer);
       }
-      if (copy === 'made') this.ofCopy.set(use.copy, buffer);
+      if (copy === 'made') this.ofCopy.set(copyId, buffer);
     }
     // A shared copy or a value that is read where it is: alive up to now at least.
     buffer.end = Math.max(buffer.end, this.now);
@@ -284,6 +285,11 @@ class Walk {
     this.ofValue[value] = buffer;
     if (persistent) this.toEnd.add(buffer);
   }
+}
+
+/** Number of the shared copy that a use makes or takes; -1 without one. */
+function copyOf(hops: readonly Hop[]): number {
+  return hops[0]?.copyId ?? -1;
 }
 
 function known(buffer: Buffer | undefined): Buffer {

@@ -3,7 +3,7 @@
  * redistributions of those sizes.
  */
 import { ShardwrightError } from '../../errors.ts';
-import type { Model } from '../model/model.ts';
+import { CopyLife, type Model, passBit } from '../model/model.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import { refuseDamaged } from '../record/damage.ts';
 import type { LowerablePlan } from '../record/planned.ts';
@@ -82,18 +82,25 @@ function strategyOf(plan: Pick<LowerablePlan, 'nodes'>, model: Model, n: number)
   );
 }
 
+/** A copy that the plan shares: its placement, and the passes that make it and that take it. */
+interface SharedCopy {
+  readonly placement: number;
+  made: number;
+  taken: number;
+}
+
 /**
- * The placement that the plan shares, by copy of the model; and the one that it returns, by output
+ * The copy that the plan shares, by copy of the model; and the placement that it returns, by output
  * of the program.
  */
 function placementsOfUses(
   plan: Pick<LowerablePlan, 'nodes' | 'outputs'>,
   { uses, space }: Model,
-): { readonly shared: Map<number, number>; readonly returned: Map<number, string> } {
-  const shared = new Map<number, number>();
+): { readonly shared: Map<number, SharedCopy>; readonly returned: Map<number, string> } {
+  const shared = new Map<number, SharedCopy>();
   const returned = new Map<number, string>();
   let k = 0;
-  for (const { at, copy } of uses) {
+  for (const { at, copy, phase } of uses) {
     const output = at.kind === 'input' ? undefined : plan.outputs[k++];
     if (output !== undefined && at.kind === 'output') returned.set(at.output, output.placement);
     const moves =
@@ -101,8 +108,14 @@ function placementsOfUses(
       (at.kind === 'input'
         ? plan.nodes[at.node].redistributions.filter((r) => r.input === at.input)
         : []);
-    for (const move of copy < 0 ? [] : moves)
-      if (move.copy === 'made') shared.set(copy, space.parse(move.to));
+    for (const move of copy < 0 ? [] : moves) {
+      if (move.copy === undefined) continue;
+      const known = shared.get(copy) ?? { placement: space.parse(move.to), made: 0, taken: 0 };
+      const pass = passBit(phase);
+      known.taken |= pass;
+      if (move.copy === 'made') known.made |= pass;
+      shared.set(copy, known);
+    }
   }
   return { shared, returned };
 }
@@ -112,19 +125,30 @@ function copyOf(
   { flow, strategies, nodeVariable, copies }: Model,
   choice: Int32Array,
   index: number,
-  shared: number | undefined,
+  shared: SharedCopy | undefined,
 ): number {
-  const { value, owned, copy } = copies[index];
+  const { value, owned, copy, life } = copies[index];
   const { node, result } = flow.values[value];
   const set = strategies.nodes[node]?.set;
   let found = -1;
   if (set === undefined) return found;
   const width = set.inputCount + set.outputCount;
   const left = set.specs[choice[nodeVariable[node]] * width + set.inputCount + result];
+  const lasts = shared === undefined || life === undefined ? 0 : lifeOf(shared);
   owned.forEach((id, z) => {
     if (id !== left) return;
     // A copy that costs nothing at these sizes is made at each use.
-    if (copy[z] === shared || (copy[z] < 0 && found < 0)) found = z;
+    if (copy[z] < 0 && found < 0) found = z;
+    if (copy[z] !== shared?.placement) return;
+    // One that a single pass has, where no value says so, is as good as one that could stay.
+    if (life === undefined || life[z] === lasts || life[z] === CopyLife.KEPT) {
+      if (found < 0 || copy[found] < 0 || life?.[z] === lasts) found = z;
+    }
   });
   return found;
+}
+
+/** What one pass makes and the other takes is kept. */
+function lifeOf({ made, taken }: SharedCopy): number {
+  return taken === made ? made : CopyLife.KEPT;
 }

@@ -6,7 +6,14 @@ import { defined } from '../../defined.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import { shareCopies } from './copies.ts';
 import type { BuildInput } from './input.ts';
-import type { CopyVariable, Model, NodeSeconds, SpecList, Use } from './model.ts';
+import {
+  copyIn,
+  type CopyVariable,
+  type Model,
+  type NodeSeconds,
+  type SpecList,
+  type Use,
+} from './model.ts';
 import { strategySeconds } from './node-costs.ts';
 import { memoryRows, parameterStates } from './state-memory.ts';
 import { chargedKey, repeated, TableBuilder } from './tables.ts';
@@ -118,11 +125,13 @@ function connect(
     }
     const copy = copies[use.copy];
     const wanted = use.demands.specs;
+    const taken = copy.copy.map((_, z) => copyIn(copy, z, use.phase));
     const lists = `${copyLists[use.copy]}:${use.demands.list}`;
-    const key = `use${chargedKey(type, charged)}:${lists}x${use.times}`;
+    const pass = copy.life === undefined ? '' : `/${tables.listId(taken)}`;
+    const key = `use${chargedKey(type, charged)}:${lists}x${use.times}${pass}`;
     const table = tables.table(key, copy.owned.length, wanted.length, () => {
       const own = charges.matrix(charged, copy.owned, wanted);
-      const source = copy.copy.map((q, z) => (q < 0 ? copy.owned[z] : q));
+      const source = taken.map((q, z) => (q < 0 ? copy.owned[z] : q));
       const shared = charges.matrix(charged, source, wanted);
       for (let i = 0; i < own.length; i++) if (shared[i] < own[i]) own[i] = shared[i];
       return repeated(own, use.times);

@@ -41,6 +41,8 @@ export interface BuildInput {
    */
   readonly facts?: ReadonlyMap<string, CallFacts>;
   readonly sharing: boolean;
+  /** True if a shared copy may stay from the forward to the backward pass. */
+  readonly keepCopies: boolean;
   /**
    * Most stretches of neighbouring mesh dims in which a placement may differ, see `runsOf`; absent:
    * any number.

@@ -24,14 +24,17 @@ import type { BuildInput } from './input.ts';
  *    placement);
  *  - z_{v,f}, one per value v that several uses of one phase f need: the pair (o, q) of the
  *    placement o that the producer leaves and of one shared copy q (or none). The copy is made
- *    once, however many uses take it;
+ *    once, however many uses take it. Where copies may live for a step, a value that both passes
+ *    read has one such variable z_v, whose values also say which passes have the copy, and whether
+ *    it stays from one to the other (`CopyLife`);
  *  - y_k, one per user output k that no tangent speaks for: the placement in which it is returned.
  *
- *  minimise   sum_n compute_n(x_n) + sum_z R(o, q) + sum_uses min(R(o, w), R(q, w))
+ *  minimise   sum_n compute_n(x_n) + sum_z R(o, q) m_z + sum_uses min(R(o, w), R(q, w))
  *  subject to the owned part o of z equals the producer's output placement;
  *             sum_parameters stateBytes(placement) <= budget (`memory` row)
  *
- * w is the placement that a use demands: an input of the consumer's strategy; the parameter's own
+ * m_z is how often the copy is made: once, or twice where each pass makes its own. w is the
+ * placement that a use demands: an input of the consumer's strategy; the parameter's own
  * placement for its gradient; the buffer's for a mutation; the tangent's for the output that it
  * belongs to. R is the price of the cheapest redistribution, as executed (under a literal preset
  * what that preset charges, see `RedistributionCharges`). Every term has two variables at most, so
@@ -136,11 +139,43 @@ export interface SpecList {
 
 export interface CopyVariable {
   readonly value: number;
-  readonly phase: string;
   readonly variable: number;
   /** For each value of the variable: the producer's placement, and the copy's (-1: no copy). */
   readonly owned: Int32Array;
   readonly copy: Int32Array;
+  /**
+   * For each value of the variable of a tensor that both passes read: the life of the copy
+   * (`CopyLife`). Absent where one pass alone reads it.
+   */
+  readonly life?: Uint8Array;
+}
+
+/**
+ * The passes that have a shared copy: bits, so that `FORWARD | BACKWARD` is a copy which each pass
+ * makes for itself. `KEPT` is made once and stays from the forward to the backward pass.
+ */
+export const CopyLife = { FORWARD: 1, BACKWARD: 2, EACH: 3, KEPT: 7 } as const;
+
+/** The bit of a pass in `CopyLife`. */
+export function passBit(phase: string): number {
+  return phase === 'forward' ? CopyLife.FORWARD : CopyLife.BACKWARD;
+}
+
+/** The placement of the copy that a pass may take under a value of the variable; -1: none. */
+export function copyIn(
+  { copy, life }: Pick<CopyVariable, 'copy' | 'life'>,
+  z: number,
+  phase: string,
+): number {
+  return life === undefined || copy[z] < 0 || (life[z] & passBit(phase)) !== 0 ? copy[z] : -1;
+}
+
+/** Tells whether a copy stays from the forward to the backward pass. */
+export function isKeptCopy(
+  { copy, life }: Pick<CopyVariable, 'copy' | 'life'>,
+  z: number,
+): boolean {
+  return copy[z] >= 0 && life?.[z] === CopyLife.KEPT;
 }
 
 /** Seconds of each strategy of a node. */

@@ -68,8 +68,11 @@ function spaceNotes(model: Model, request: PlanRequest, given: GivenPins): strin
   return [
     ...(request.sharing
       ? [
-          'A value keeps at most one redistributed copy per phase; uses that want the same ' +
-            'placement pay for it once.',
+          request.copies === 'step'
+            ? 'A value keeps at most one redistributed placement; its copy is made once for both ' +
+              'passes, or once for each, and uses that want it pay for it once.'
+            : 'A value keeps at most one redistributed copy per phase; uses that want the same ' +
+              'placement pay for it once.',
         ]
       : []),
     ...(mostRuns === undefined ? [] : limitedSpace(space, mostRuns, request.sharing)),

@@ -17,7 +17,7 @@ import { sha256 } from '../../platform/platform.ts';
 import {
   ACTIVATIONS,
   CHECKPOINT_POLICIES,
-  MAPS,
+  COPIES, MAPS,
   OBJECTIVES,
   type PlanRequest,
   type PricedRequest,
@@ -131,6 +131,7 @@ const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, '
     shardings: z.literal('ignore').exactOptional(),
     unknown: z.enum(UNKNOWN),
     sharing: z.boolean(),
+    copies: z.enum(COPIES).exactOptional(),
     joinedBodies: z.boolean().exactOptional(),
     compiled: z.literal(true).exactOptional(),
     inputs: z.string(),

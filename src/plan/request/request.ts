@@ -27,6 +27,8 @@ export const UNEVEN = ['allow', 'forbid'] as const;
 export const STRIDED = ['rows', 'all', 'off'] as const satisfies readonly StridedCuts[];
 /** The objectives that a plan may minimise. */
 export const OBJECTIVES = ['time', 'serial', 'parameter-memory'] as const;
+/** How long a redistributed copy may live. */
+export const COPIES = ['pass', 'step'] as const;
 /** How maps are planned. */
 export const MAPS = ['bodies', 'rows'] as const;
 /** The treatments of activation memory. */
@@ -90,6 +92,13 @@ export interface PlanRequest {
   readonly unknown: (typeof UNKNOWN)[number];
   /** True if a redistribution that several consumers need is paid once. */
   readonly sharing: boolean;
+  /**
+   * How long a redistributed copy may live. `pass`: each pass redistributes for itself. `step`: it
+   * may stay from the forward to the backward pass, as FSDP2 keeps gathered weights with
+   * `reshard_after_forward=False`; its bytes count in between. Absent: as `pass` for `shard`; the
+   * command then takes `step` where that makes its plan faster. It has no effect without `sharing`.
+   */
+  readonly copies?: (typeof COPIES)[number];
   /**
    * True if kernels in place of an operator's own one run as one, as the fused loss of a trainer
    * does; absent: they run as exported.

@@ -8,7 +8,7 @@ import { isPartialCode, REPLICATE_CODE, shardDimOfCode } from '../../mesh/shardi
 import { type Preference, preferredOptimum } from '../../solver/preferences.ts';
 import { compactProblem, KeptLists } from '../../solver/problem/restrict.ts';
 import type { LinearRow, Problem } from '../../solver/types.ts';
-import type { Model } from '../model/model.ts';
+import { copyIn, CopyLife, type Model } from '../model/model.ts';
 
 /** The rule, as a plan says it. */
 export const TIE_BREAK =
@@ -177,7 +177,9 @@ function collectives(model: Model, full: (variable: number, value: number) => nu
       }
       if (own.kind !== 'copy') return 0;
       const copy = copies[own.copy];
-      return copy.copy[a] < 0 ? 0 : moves(copy.value, copy.owned[a], copy.copy[a]);
+      if (copy.copy[a] < 0) return 0;
+      const times = copy.life?.[a] === CopyLife.EACH ? 2 : 1;
+      return times * moves(copy.value, copy.owned[a], copy.copy[a]);
     },
     pair: (e, first, second) => {
       const edge = edges[e];
@@ -194,8 +196,9 @@ function collectives(model: Model, full: (variable: number, value: number) => nu
       const a = full(copy.variable, first);
       const type = charges.typeOf(flow.values[use.value]);
       const direct = charges.seconds(type, copy.owned[a], wanted);
-      const isShared = copy.copy[a] >= 0 && charges.seconds(type, copy.copy[a], wanted) < direct;
-      return moves(use.value, isShared ? copy.copy[a] : copy.owned[a], wanted);
+      const taken = copyIn(copy, a, use.phase);
+      const isShared = taken >= 0 && charges.seconds(type, taken, wanted) < direct;
+      return moves(use.value, isShared ? taken : copy.owned[a], wanted);
     },
   };
 }

@@ -59,6 +59,7 @@ export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): stri
   if (request.shardings === 'ignore') words.push('--ignore-shardings');
   if (request.compiled === true) words.push('--compiled');
   if (!request.sharing) words.push('--no-sharing');
+  if (request.copies !== undefined) words.push('--copies', request.copies);
   if (request.overlap === true) words.push('--overlap');
   return ['shardwright', 'plan', shellWord(graph), ...words].join(' ');
 }

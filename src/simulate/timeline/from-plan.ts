@@ -289,7 +289,7 @@ class Writer {
     let now = this.storage.get(value);
     if (now === undefined) throw internalError(`${user} reads a value before it is made`);
     for (const move of moves) {
-      const key = `${value}:${pass}:${move.from}:${move.to}`;
+      const key = `${value}:${move.copyId ?? pass}:${move.from}:${move.to}`;
       if (move.copy === 'reused') {
         now = this.copies.get(key);
         if (now === undefined) throw internalError(`${user} reads a copy that nothing made`);

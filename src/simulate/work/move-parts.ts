@@ -6,7 +6,7 @@ import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import type { PartsOfRoutes, StepSplit } from '../../cost/redistribution/redistribute.ts';
 import { communicates, type PriceSlot } from '../../cost/redistribution/slots.ts';
 import { internalError } from '../../errors.ts';
-import type { CopyVariable, Model, Use } from '../../plan/model/model.ts';
+import { copyIn, type CopyVariable, type Model, type Use } from '../../plan/model/model.ts';
 import { splitStep } from './rules.ts';
 import { COMPUTE, LINK_STREAMS, Streams } from './streams.ts';
 
@@ -161,7 +161,11 @@ export class MoveTables {
 
   private routesFor(use: Use): Routes {
     const wanted = use.demands.specs;
-    if (use.copy >= 0) return this.made(use, { ...this.model.copies[use.copy], wanted });
+    if (use.copy >= 0) {
+      const shared = this.model.copies[use.copy];
+      const copy = shared.copy.map((_, z) => copyIn(shared, z, use.phase));
+      return this.made(use, { owned: shared.owned, copy, wanted });
+    }
     const owned = this.ownedBy(use.value);
     return this.made(use, { owned, copy: owned.map(() => -1), wanted });
   }

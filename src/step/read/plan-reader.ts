@@ -80,6 +80,8 @@ export class PlanReader {
   /** Those seconds that lay gradients out again. */
   private readonly relaidSeconds: Float64Array;
   private readonly moves: Move[] = [];
+  /** Bytes of the copies that stay from the forward to the backward pass instead of their value. */
+  private readonly copyBytes = new Map<number, number>();
   /** Parameter (node) whose gradient a value is, from where only views follow. */
   private readonly gradientOf: Int32Array;
   private readonly pendingSums: PendingSums;
@@ -163,7 +165,9 @@ export class PlanReader {
     const { flow, redistributor } = this.model;
     const type = moved(flow.values[use.value].meta);
     const steps: Step[] = [];
-    for (const { from, to, copy } of this.routes.of(use)) {
+    const hops = this.routes.of(use);
+    const kept = hops.some((hop) => hop.kept === true);
+    for (const { from, to, copy } of hops) {
       if (copy === 'reused') continue;
       const plan = redistributor.plan(type, from, to);
       if (plan === undefined) throw internalError('a chosen redistribution is refused');
@@ -181,7 +185,10 @@ export class PlanReader {
         : this.isGradient(use)
           ? 'gradient'
           : 'activation';
-    this.moves.push({ use, kind, node, steps });
+    this.moves.push({ use, kind, node, steps, kept });
+    const [copied] = hops;
+    if (kept && kind === 'activation')
+      this.copyBytes.set(use.value, localBytes(this.model, use.value, copied.to));
     const charged =
       this.statesApart && kind !== 'activation'
         ? steps.filter((step) => !COLLECTIVES.has(step.kind))
@@ -190,7 +197,7 @@ export class PlanReader {
   }
 
   /** Charges a move to its call, or to the step of its unit. */
-  private charge(use: Use, { kind, node, steps }: Omit<Move, 'use'>): void {
+  private charge(use: Use, { kind, node, steps }: Pick<Move, 'kind' | 'node' | 'steps'>): void {
     const seconds = steps.reduce((sum, step) => sum + step.seconds, 0);
     // Parameters on the model dims are used as stored, or sliced for nothing; what does move is
     // paid with the call.
@@ -415,7 +422,8 @@ export class PlanReader {
     const isAgain = isAttention && modulesOf(policy).includes('core_attn');
     const results = isAgain ? flow.results[n].slice(0, 1) : flow.results[n];
     const bytes = [...results].reduce(
-      (sum, v) => (v < 0 ? sum : sum + this.pendingSums.keptBytes(v)),
+      (sum, v) =>
+        v < 0 ? sum : sum + (this.copyBytes.get(v) ?? this.pendingSums.keptBytes(v)),
       0,
     );
     return bytes + (isAttention && !isAgain ? this.scoreBytes(n) : 0);

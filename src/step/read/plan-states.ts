@@ -137,14 +137,17 @@ function addBytes(placed: PlacedStates, sums: readonly MutableSums[]): void {
     const { dtype } = model.flow.values[model.flow.results[n][0]].meta;
     const own = softwareState(placed.software, placed.optimizer, dtype);
     const state = trained ? { ...bytes, ...own } : bytes;
-    const { forward = 0, backward = 0, itemBytes = 0 } = used.get(n) ?? {};
+    const { forward = 0, backward = 0, itemBytes = 0, keptElements = 0 } = used.get(n) ?? {};
     const whole = Math.max(local, forward, backward);
+    const isKept = keptElements > 0;
+    sum.parameterBytes += keptElements * itemBytes;
     sum.parameterBytes += local * state.parameter;
     sum.gradientBytes += local * state.gradient;
     sum.optimizerBytes += local * state.optimizer;
     if (whole > local) {
-      sum.prefetchedBytes += whole * itemBytes;
-      sum.gatheredBytes += (trained ? 2 : 1) * whole * itemBytes;
+      // What is kept is there already when it is needed.
+      sum.prefetchedBytes += isKept ? 0 : whole * itemBytes;
+      sum.gatheredBytes += (Number(!isKept) + Number(trained)) * whole * itemBytes;
     }
     if (!trained) continue;
     sum.addedBytes += ADDED_BYTES * whole;
@@ -154,26 +157,33 @@ function addBytes(placed: PlacedStates, sums: readonly MutableSums[]): void {
   }
 }
 
-/** Elements of each parameter on a device as its calls take it, in both passes. */
+/** Elements of a parameter on a device as its calls take it, by pass. */
+interface UsedElements {
+  readonly forward: number;
+  readonly backward: number;
+  /** Of the copy that stays from one pass to the other; 0 where none does. */
+  readonly keptElements: number;
+  readonly itemBytes: number;
+}
+
+/** Elements of each parameter on a device as its calls take it. */
 function usedElements({
   model,
   units,
   routes,
   moves,
-}: PlacedStates): ReadonlyMap<
-  number,
-  { readonly forward: number; readonly backward: number; readonly itemBytes: number }
-> {
-  const found = new Map<number, { forward: number; backward: number; itemBytes: number }>();
-  for (const { use, kind } of moves) {
+}: PlacedStates): ReadonlyMap<number, UsedElements> {
+  const found = new Map<number, { -readonly [key in keyof UsedElements]: UsedElements[key] }>();
+  for (const { use, kind, kept } of moves) {
     if (kind !== 'weight' || use.at.kind !== 'input') continue;
     const { node, meta } = { ...model.flow.values[use.value] };
     const parameter = units.root[node];
     const itemBytes = DTYPE_BYTES[meta.dtype];
     const taken = elements(model.space.localShape(routes.demanded(use), meta.shape));
     const pass = use.phase === 'forward' ? 'forward' : 'backward';
-    const known = found.get(parameter) ?? { forward: 0, backward: 0, itemBytes };
+    const known = found.get(parameter) ?? { forward: 0, backward: 0, keptElements: 0, itemBytes };
     known[pass] = Math.max(known[pass], taken);
+    if (kept) known.keptElements = Math.max(known.keptElements, taken);
     found.set(parameter, known);
   }
   return found;

@@ -101,7 +101,7 @@ function drawn(seed: number, kind: Kind): { graph: Graph; mesh: string } {
 
 /**
  * Every other program shares out the rows of its maps; two of three cut what views merge in
- * strides.
+ * strides; half of them keep copies for the backward pass.
  */
 const requestOf = (mesh: string, seed: number): PlanRequest => ({
   ...DEFAULT_REQUEST,
@@ -109,6 +109,7 @@ const requestOf = (mesh: string, seed: number): PlanRequest => ({
   cluster: 'dgx-h100',
   ...(seed % 2 === 1 ? { maps: 'rows' } : {}),
   strided: seed % 3 === 0 ? 'off' : 'all',
+  ...(seed % 4 < 2 ? { copies: 'step' } : {}),
 });
 
 function judged(seed: number, kind: Kind, planOf: (prepared: Prepared) => LowerablePlan): Outcome {

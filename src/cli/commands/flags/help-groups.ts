@@ -11,7 +11,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   'What is sought':
     'plan plans objective recipe overlap frontier range optimizer gradients edits max-regret ' +
     'max-dims global-batch layout',
-  Placements: 'pin inputs outputs maps uneven cut strided unknown sharing',
+  Placements: 'pin inputs outputs maps uneven cut strided unknown sharing copies',
   'Peak memory': 'memory headroom risk activations checkpoint',
   'Pipeline stages': 'pp schedule microbatches virtual',
   'Questions about whole runs': 'tokens price equal sweep',

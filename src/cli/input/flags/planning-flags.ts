@@ -7,7 +7,7 @@ import { ShardwrightError, suggestion } from '../../../errors.ts';
 import {
   CHECKPOINT_POLICIES,
   DEFAULT_REQUEST,
-  MAPS,
+  COPIES, MAPS,
   OBJECTIVES,
   type PlanRequest,
   SOLVERS,
@@ -119,6 +119,14 @@ export const PLAN_FLAGS = {
     '--no-sharing',
     'pay a redistribution at every use, even where uses could share one copy',
     (sharing) => ({ sharing }),
+  ),
+  copies: value(
+    '--copies <life>',
+    `how long a redistributed copy may live: ${COPIES.join(' or ')}. step keeps what the forward ` +
+      'pass gathered or reduced for the backward pass, pass redistributes in each (default: pass, ' +
+      'or step where that makes the plan faster)',
+    oneOf(COPIES),
+    (copies) => ({ copies }),
   ),
   maps: value(
     '--maps <how>',

@@ -3,7 +3,7 @@
  * on the graph with recomputed nodes.
  */
 import { internalError } from '../../../errors.ts';
-import type { Model } from '../../model/model.ts';
+import { isKeptCopy, type Model } from '../../model/model.ts';
 
 /**
  * The choice of a graph with recomputed nodes that places every node as the graph without them did,
@@ -51,14 +51,24 @@ export function placeRecomputedNodes(
     if (found < 0) return undefined;
     out[variable] = found;
   }
-  return completed(after, out);
+  return completed(after, out, keptCopies(before, choice));
+}
+
+/** The values of which a choice keeps a copy from the forward to the backward pass, by name. */
+function keptCopies(model: Model, choice: Int32Array): ReadonlySet<string> {
+  const kept = [...model.copies.keys()].filter((index) => {
+    const copy = model.copies[index];
+    return isKeptCopy(copy, choice[copy.variable]);
+  });
+  return new Set(kept.map((index) => producerOf(model, index)));
 }
 
 /**
  * Fills in the variables of copies and outputs, which have chosen neighbours only: copies first,
- * outputs after them.
+ * outputs after them. Only copies that were kept before may be: the others have no bytes in the
+ * rows.
  */
-function completed(model: Model, choice: Int32Array): Int32Array {
+function completed(model: Model, choice: Int32Array, kept: ReadonlySet<string>): Int32Array {
   const { problem } = model;
   const { edges, maps, tables } = problem;
   const at = new Map<number, number[]>();
@@ -74,6 +84,10 @@ function completed(model: Model, choice: Int32Array): Int32Array {
     model.variables.forEach((variable, v) => {
       if (variable.kind !== kind || choice[v] >= 0) return;
       const costs = Float64Array.from(problem.vectors[problem.unary[v]]);
+      if (variable.kind === 'copy' && !kept.has(producerOf(model, variable.copy)))
+        costs.forEach((_, z) => {
+          if (isKeptCopy(model.copies[variable.copy], z)) costs[z] = Infinity;
+        });
       for (const e of at.get(v) ?? []) {
         const isFirst = edges.first[e] === v;
         const other = choice[isFirst ? edges.second[e] : edges.first[e]];
@@ -100,4 +114,9 @@ function completed(model: Model, choice: Int32Array): Int32Array {
     });
   if (choice.includes(-1)) throw internalError('a node was left without a placement');
   return choice;
+}
+
+/** Name of the node whose value a copy is of. */
+function producerOf({ copies, flow, graph }: Model, copy: number): string {
+  return graph.nodes[flow.values[copies[copy].value].node].name;
 }

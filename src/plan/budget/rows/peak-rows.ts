@@ -9,9 +9,10 @@
  * that changes their size. The result is a linear under-estimate of the live bytes at a program
  * point.
  */
+import { defined } from '../../../defined.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { elements } from '../../../ops/record/record.ts';
-import type { Model } from '../../model/model.ts';
+import { type CopyVariable, isKeptCopy, type Model } from '../../model/model.ts';
 import type { Liveness } from './liveness.ts';
 
 /**
@@ -22,9 +23,8 @@ export type RematDecision = 'save' | 'recompute' | 'discard';
 
 export interface LiveBytes {
   readonly variable: number;
-  readonly node: number;
   /**
-   * Amount for each strategy of the node. `recompute` and `discard` are `save` where the node has
+   * Amount for each value of the variable. `recompute` and `discard` are `save` where the node has
    * no choice.
    */
   readonly save: Float64Array;
@@ -54,6 +54,7 @@ export function liveBytesAt(
   { chosen, anchors, elsewhere }: Counting = {},
 ): LiveBytes[] {
   const needs = needsOf(model, live);
+  const kept = keptCopiesAt(model, live, point, chosen);
   const at: PeakPoint = {
     model,
     live,
@@ -61,16 +62,87 @@ export function liveBytesAt(
     chosen,
     elsewhere,
     needs,
+    inCopies: new Set(kept.flatMap(({ copy, original }) => (original ? [copy.value] : []))),
     runsFrom: anchors === undefined ? needs.first : chainsOf(model, live, chosen, anchors),
     gradients: gradientsBefore(model, point),
     viewOf: viewsAlive(model, live, point, chosen),
     read: readLast(model, live, point, needs),
   };
-  return model.graph.nodes.flatMap((node, n) => {
+  const ofNodes = model.graph.nodes.flatMap((node, n) => {
     if (model.nodeVariable[n] < 0) return [];
     const amounts = node.kind === 'placeholder' ? inputBytes(at, n) : resultBytes(at, n);
-    return amounts === undefined ? [] : [{ variable: model.nodeVariable[n], node: n, ...amounts }];
+    return amounts === undefined ? [] : [{ variable: model.nodeVariable[n], ...amounts }];
   });
+  return [...ofNodes, ...kept.map((copy) => copyBytes(model, copy))];
+}
+
+/** A copy that may stay from the forward to the backward pass, and is then there at a point. */
+interface KeptCopy {
+  readonly copy: CopyVariable;
+  /** True if the bytes of the value count here too: the copy stays instead of it. */
+  readonly original: boolean;
+  /** True for an input of the program or a view of one, which stays beside the copy. */
+  readonly isInput: boolean;
+}
+
+/**
+ * The copies that are alive at a point where they are kept: from the last forward to the first
+ * backward use of their value. One that only one pass takes is another value of its variable, so
+ * what is counted is certain.
+ */
+function keptCopiesAt(
+  model: Model,
+  live: Liveness,
+  point: number,
+  chosen: Uint8Array | undefined,
+): KeptCopy[] {
+  const { graph, flow } = model;
+  const { from, until } = betweenPasses(model);
+  return model.copies.flatMap((copy, c) => {
+    const { value, life } = copy;
+    if (life === undefined || point < from[c] || point >= until[c]) return [];
+    const { node } = flow.values[value];
+    const isInput = graph.nodes[flow.values[live.root[value]].node].kind === 'placeholder';
+    const original = !isInput && live.view[node] === 0 && chosen?.[node] !== 1;
+    return [{ copy, original, isInput }];
+  });
+}
+
+/** By copy: the node of its last forward use, and that of its first backward use. */
+function betweenPasses({ graph, flow, copies, uses }: Model): {
+  readonly from: Int32Array;
+  readonly until: Int32Array;
+} {
+  const from = Int32Array.from(copies, ({ value }) => flow.values[value].node);
+  const until = new Int32Array(copies.length).fill(graph.nodes.length);
+  for (const { copy, phase, value, at } of uses) {
+    if (copy < 0) continue;
+    // What the program returns is brought to its placement where it is made.
+    const node = at.kind === 'input' ? at.node : flow.values[value].node;
+    if (phase === 'forward') from[copy] = Math.max(from[copy], node);
+    else until[copy] = Math.min(until[copy], node);
+  }
+  return { from, until };
+}
+
+/**
+ * Bytes by value of the variable of a copy. Where its value counts with its producer, a kept copy
+ * adds what it is larger by.
+ */
+function copyBytes(
+  { flow, space }: Model,
+  { copy: { variable, value, owned, copy, life }, original, isInput }: KeptCopy,
+): LiveBytes {
+  const { meta } = flow.values[value];
+  const bytes = (id: number): number =>
+    elements(space.localShape(id, meta.shape)) * DTYPE_BYTES[meta.dtype];
+  const amounts = Float64Array.from(owned, (from, z) => {
+    const isKept = isKeptCopy({ copy, ...defined({ life }) }, z);
+    if (original) return bytes(isKept ? copy[z] : from);
+    if (!isKept) return 0;
+    return isInput ? bytes(copy[z]) : Math.max(0, bytes(copy[z]) - bytes(from));
+  });
+  return { variable, save: amounts, recompute: amounts, discard: amounts };
 }
 
 /** A program point, and what is alive there. */
@@ -80,6 +152,8 @@ interface PeakPoint {
   readonly point: number;
   readonly chosen: Uint8Array | undefined;
   readonly elsewhere: { has(root: number): boolean } | undefined;
+  /** Values that count with their copy. */
+  readonly inCopies: ReadonlySet<number>;
   readonly needs: Needs;
   /** Backward node from which on a recomputed value is there; -1 where it never is. */
   readonly runsFrom: Int32Array;
@@ -138,7 +212,7 @@ function resultBytes(at: PeakPoint, n: number): Amounts | undefined {
     sums[to] = sums[to]?.map((b, s) => b + what[s]) ?? what;
   };
   model.flow.results[n].forEach((value, k) => {
-    if (value < 0 || at.elsewhere?.has(live.root[value]) === true) return;
+    if (value < 0 || at.elsewhere?.has(live.root[value]) === true || at.inCopies.has(value)) return;
     const decisions = aliveUnder(at, n, value);
     if (decisions.length === 0) return;
     const bytes = slotBytes(model, n, value, set.inputCount + k);

@@ -12,7 +12,7 @@ import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { elements } from '../../../ops/record/record.ts';
 import { allowOnly, Recosting } from '../../../solver/problem/recost.ts';
 import type { CompactProblem } from '../../../solver/problem/restrict.ts';
-import type { CopyVariable, Model, Use } from '../../model/model.ts';
+import { copyIn, type CopyVariable, type Model, type Use } from '../../model/model.ts';
 import { moved } from '../../model/tables.ts';
 import type { Liveness } from './liveness.ts';
 
@@ -122,7 +122,7 @@ export class Transients {
     const from = copy === undefined ? this.leftBy(node, result) : copy.owned;
     const out = new Uint8Array(from.length * wanted.length);
     from.forEach((owned, i) => {
-      const shared = copy === undefined ? -1 : copy.copy[i];
+      const shared = copy === undefined ? -1 : copyIn(copy, i, use.phase);
       wanted.forEach((to, j) => {
         const viaCopy =
           shared >= 0 && charges.seconds(type, shared, to) < charges.seconds(type, owned, to);

@@ -25,6 +25,8 @@ export interface Move {
   readonly kind: 'activation' | 'weight' | 'gradient';
   readonly node: number;
   readonly steps: readonly Step[];
+  /** True if it makes or takes a copy that stays from the forward to the backward pass. */
+  readonly kept: boolean;
 }
 
 /** Collectives that can be cut into parts which overlap with products of matrices. */
