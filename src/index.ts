@@ -24,7 +24,8 @@ export type { Infeasible, PlannedResult } from './plan/choice/result.ts';
 export { explainNode as explain, type NodeExplanation } from './plan/questions/explain.ts';
 export type { Plan } from './plan/record/types.ts';
 export type { GivenRequest, Pin, PlanRequest } from './plan/request/request.ts';
-export type { Answer, Answered, ShardOptions } from './recipes/answer.ts';
+export type { Answer, ShardOptions } from './recipes/answer.ts';
+export type { Answered } from './recipes/chosen-step.ts';
 export { type Audit, audit, type AuditOptions, type Edit } from './recipes/audit.ts';
 export {
   compare,

@@ -19,13 +19,8 @@ import type { Plan, StepFigures } from '../plan/record/types.ts';
 import { completeRequest } from '../plan/request/check-call.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { GivenRequest, PlanRequest } from '../plan/request/request.ts';
-import {
-  type Answer,
-  answerRequest,
-  EXPORTED,
-  type ShardOptions,
-  simulatedStep,
-} from '../recipes/answer.ts';
+import { type Answer, answerRequest, type ShardOptions } from '../recipes/answer.ts';
+import { EXPORTED, simulatedStep } from '../recipes/chosen-step.ts';
 import { simulatedSeconds } from '../recipes/compare/simulated.ts';
 import { recipeChoice } from '../recipes/recipe-choice.ts';
 import type { StepFacts } from '../step/facts.ts';

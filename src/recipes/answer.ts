@@ -3,7 +3,6 @@
  * priced on its problem and start the search, and of the plans that are known the one of the
  * shortest simulated step is taken.
  */
-import { fitProbability } from '../cost/error-bands.ts';
 import { defined } from '../defined.ts';
 import { checkOptions, ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
@@ -11,20 +10,18 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { type Infeasible, type PlannedResult, planOfChoice } from '../plan/choice/result.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
-import type { Plan, StepFigures } from '../plan/record/types.ts';
 import { checkArguments, completeRequest, tableOf } from '../plan/request/check-call.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { GivenRequest, PlanRequest } from '../plan/request/request.ts';
 import { type SearchOptions, startRun } from '../plan/request/run.ts';
 import { shardPrepared } from '../plan/shard.ts';
-import type { OverlappedStep } from '../simulate/overlap/known-plan.ts';
 import type { OverlapPlan } from '../simulate/overlap/plan.ts';
 import { evaluate } from '../solver/check/verify.ts';
 import { NoChoiceInTime } from '../solver/solve.ts';
 import type { StepFacts } from '../step/facts.ts';
-import { DEFAULT_RISK } from './compare/best-plan.ts';
-import { priceRecipes, type RecipeResult } from './compare/compare.ts';
-import { type FastestStep, fastestStep } from './fastest-step.ts';
+import { type Answered, chosenByStep } from './chosen-step.ts';
+import { priceRecipes } from './compare/compare.ts';
+import { keepingCopies } from './kept-copies.ts';
 import { recipeChoice, recipeOnMesh } from './recipe-choice.ts';
 
 /** Until when and from where an answer is looked for. */
@@ -40,22 +37,6 @@ export interface AnswerOptions extends Omit<SearchOptions, 'signal'> {
   readonly facts?: StepFacts;
   /** True if the plan is one of a microbatch, whose step is not simulated alone. Default false. */
   readonly isMicrobatch?: boolean;
-}
-
-/** The plan to take, and how it was found. */
-export interface Answered extends PlannedResult {
-  /** The plan of least seconds with every cost one after another. */
-  readonly serial: PlannedResult;
-  readonly recipes: readonly RecipeResult[];
-  /**
-   * The step of the plan to take, communication overlapped, as it is simulated for the exported
-   * program; absent where it was not looked for.
-   */
-  readonly step?: OverlappedStep;
-  /** The same under a trainer's software. */
-  readonly fastest?: Omit<FastestStep, 'result'>;
-  /** The result of a search for overlap, where the request asks for one. */
-  readonly overlap?: OverlapPlan;
 }
 
 /** The same, or why there is no plan. */
@@ -175,11 +156,7 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
     const own = await ofRecipe(serial, request.recipe, deadline);
     if (own.status === 'infeasible' || isMicrobatch === true || deadline.isOver)
       return own.status === 'infeasible' ? own : { ...own, ...found };
-    if (options.facts !== undefined)
-      return { ...found, ...withTrainer(fastestStep(own, [], options.facts, deadline)) };
-    const { overlappedStep } = await import('../simulate/overlap/known-plan.ts');
-    const step = await overlappedStep(own, [], deadline);
-    return { ...found, ...simulated(step), step };
+    return { ...found, ...(await chosenByStep(own, [], deadline, options.facts)) };
   }
   if (request.overlap === true) {
     const overlap = deadline.isOver ? undefined : await withOverlap(serial, { deadline, starts });
@@ -191,58 +168,12 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
   }
   const isAsked = isMicrobatch !== true && asksForStep(request);
   if (!isAsked || deadline.isOver) return { ...serial, ...found };
-  if (options.facts !== undefined)
-    return { ...found, ...withTrainer(fastestStep(serial, recipes, options.facts, deadline)) };
-  if (known.length === 0) return { ...serial, ...found };
-  const { overlappedStep } = await import('../simulate/overlap/known-plan.ts');
-  const step = await overlappedStep(serial, asSure(serial, known, recipes), deadline);
-  return { ...found, ...simulated(step), step };
+  const { facts } = options;
+  if (facts === undefined && known.length === 0) return { ...serial, ...found };
+  const chosen = { ...found, ...(await chosenByStep(serial, recipes, deadline, facts)) };
+  const limits = { ...more, deadline: search ?? deadline };
+  return (await keepingCopies(chosen, limits, deadline, facts)) ?? chosen;
 }
-
-/** The known plans that fit as surely as is asked, or as the plan of least seconds does. */
-function asSure<Known extends { readonly name: string }>(
-  { prepared: { model, question }, plan }: PlannedResult,
-  known: readonly Known[],
-  recipes: readonly RecipeResult[],
-): Known[] {
-  const { memoryBytes = model.cluster.memoryBytes, risk = DEFAULT_RISK } = question.request;
-  const peak = plan.memory.timeline?.peakBytes;
-  if (peak === undefined) return [...known];
-  const least = Math.min(risk, fitProbability(peak, memoryBytes));
-  return known.filter(({ name }) =>
-    recipes.some(
-      (r) =>
-        r.name === name &&
-        r.status === 'priced' &&
-        fitProbability(r.peakBytes, memoryBytes) >= least,
-    ),
-  );
-}
-
-function withTrainer({
-  result,
-  ...fastest
-}: FastestStep): PlannedResult & Pick<Answered, 'fastest'> {
-  return { ...result, plan: { ...result.plan, step: fastest.step }, fastest };
-}
-
-/** The plan with the step of the exported program. */
-function simulated({ result, simulatedSeconds }: OverlappedStep): PlannedResult {
-  const { plan } = result;
-  return { ...result, plan: { ...plan, step: simulatedStep(plan, simulatedSeconds) } };
-}
-
-/** The step of a plan whose exported program was simulated. */
-export function simulatedStep({ memory }: Plan, stepSeconds: number): StepFigures {
-  return {
-    trainer: EXPORTED,
-    stepSeconds,
-    peakBytes: memory.timeline?.peakBytes ?? memory.peakBytes,
-  };
-}
-
-/** The trainer of plans for no other: the PyTorch program that is exported. */
-export const EXPORTED = 'shardwright';
 
 /** @throws E_USAGE for a recipe that the mesh does not have, or beside a search for another plan */
 function checkRecipe(prepared: Prepared, recipe: string): void {

@@ -10,7 +10,7 @@ import { builtinOperators } from '../../src/ops/builtin.ts';
 import type { PlannedResult } from '../../src/plan/choice/result.ts';
 import { checkPlan } from '../../src/plan/questions/check-plan.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
-import type { Answered } from '../../src/recipes/answer.ts';
+import type { Answered } from '../../src/recipes/chosen-step.ts';
 import { planAnswer, planBand } from '../../src/report/model/certainty.ts';
 
 const TABLE = builtinOperators();

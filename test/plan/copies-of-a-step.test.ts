@@ -24,7 +24,7 @@ import { load, planFor, request, TABLE } from './support.ts';
 function linears(count: number, width: number, rows: number): Graph {
   const batch = input([rows, width]);
   const weights = Array.from({ length: count }, () => parameter([width, width]));
-  const loss = ({ x, y, ws }: { x: Tensor; y: Tensor; ws: Tensor[] }): Tensor =>
+  const loss = ({ x, y, ws }: { x: Tensor; y: Tensor; ws: readonly Tensor[] }): Tensor =>
     mseLoss(
       ws.reduce((h, w, i) => (i % 2 === 0 ? h.matmul(w).relu() : h.matmul(w)), x),
       y,
@@ -41,7 +41,6 @@ function collectives({ nodes, outputs }: Plan, kind: string, atLeastBytes: numbe
 }
 
 const STEP = { copies: 'step' } as const;
-const MIB = 2 ** 20;
 
 describe('a copy that stays from the forward to the backward pass', () => {
   test('six products under tensor parallelism reduce five activations, as Alpa does, not eight', async () => {

@@ -4,6 +4,7 @@
  */
 import type { Problem } from '../../solver/types.ts';
 import type { Model } from '../model/model.ts';
+import { costsAround, incidentEdges } from './costs-around.ts';
 
 /**
  * The greedy baseline: placements of inputs and parameters are pushed through the program node by
@@ -53,40 +54,11 @@ export function propagate(
  * finite.
  */
 function cheapest(problem: Problem, edges: Int32Array, choice: Int32Array, v: number): number {
-  const size = problem.domains[v];
-  const total = new Float64Array(problem.vectors[problem.unary[v]]);
-  const { first, second, table, firstMap, secondMap } = problem.edges;
-  for (const e of edges) {
-    const isFirst = first[e] === v;
-    const decided = choice[isFirst ? second[e] : first[e]];
-    if (decided < 0) continue;
-    const { columns, costs } = problem.tables[table[e]];
-    const rowOf = firstMap[e] < 0 ? undefined : problem.maps[firstMap[e]];
-    const columnOf = secondMap[e] < 0 ? undefined : problem.maps[secondMap[e]];
-    if (isFirst) {
-      const column = columnOf === undefined ? decided : columnOf[decided];
-      for (let a = 0; a < size; a++)
-        total[a] += costs[(rowOf === undefined ? a : rowOf[a]) * columns + column];
-    } else {
-      const row = columns * (rowOf === undefined ? decided : rowOf[decided]);
-      for (let a = 0; a < size; a++)
-        total[a] += costs[row + (columnOf === undefined ? a : columnOf[a])];
-    }
-  }
+  const total = costsAround(problem, edges, choice, v);
   let best = -1;
-  for (let a = 0; a < size; a++)
+  for (let a = 0; a < total.length; a++)
     if (total[a] !== Infinity && (best < 0 || total[a] < total[best])) best = a;
   return best;
-}
-
-function incidentEdges(problem: Problem): Int32Array[] {
-  const lists: number[][] = Array.from(problem.domains, () => []);
-  const { first, second } = problem.edges;
-  for (let e = 0; e < first.length; e++) {
-    lists[first[e]].push(e);
-    if (second[e] !== first[e]) lists[second[e]].push(e);
-  }
-  return lists.map((list) => Int32Array.from(list));
 }
 
 /**

@@ -5,7 +5,7 @@
 
 import { itemAt } from '../../item-at.ts';
 import { elements } from '../../ops/record/record.ts';
-import type { Model } from '../../plan/model/model.ts';
+import { isKeptCopy, type Model } from '../../plan/model/model.ts';
 import { DATA_CUTS, type DataCut, DimMeanings } from '../../recipes/inputs/dim-meanings.ts';
 
 /**
@@ -19,8 +19,11 @@ export type WeightPlace =
   | { readonly kind: 'whole' }
   /** Each device computes with its part. */
   | { readonly kind: 'cut'; readonly dim: number }
-  /** Each device keeps a part, and gathers the whole for the forward pass. */
-  | { readonly kind: 'gathered'; readonly dim: number };
+  /**
+   * Each device has a part and gathers the whole for the forward pass; `kept`: it keeps the whole
+   * for the backward pass.
+   */
+  | { readonly kind: 'gathered'; readonly dim: number; readonly kept: boolean };
 
 /** A choice of a planning model. */
 interface Chosen {
@@ -114,6 +117,7 @@ export function weightPlaces(chosen: Chosen): ReadonlyMap<number, readonly Weigh
   const { graph, flow, space } = model;
   const places = new Map<number, WeightPlace[]>();
   const weightOf = new Int32Array(flow.values.length).fill(-1);
+  const kept = keptValues(chosen);
   graph.nodes.forEach(({ kind, meta }, n) => {
     if (kind === 'placeholder') {
       const value = itemAt(itemAt(flow.results, n), 0);
@@ -139,10 +143,16 @@ export function weightPlaces(chosen: Chosen): ReadonlyMap<number, readonly Weigh
     if (only >= 0 && others.length === 0)
       for (const value of itemAt(flow.results, n)) if (value >= 0) weightOf[value] = only;
     itemAt(flow.inputs, n).forEach((value, at) =>
-      noteGathers(chosen, places, { n, at, value, weightOf }),
+      noteGathers(chosen, places, { n, at, value, weightOf, kept: kept.has(value) }),
     );
   });
   return places;
+}
+
+/** Values of which a copy stays from the forward to the backward pass. */
+function keptValues({ model, choice }: Chosen): ReadonlySet<number> {
+  const kept = model.copies.filter((copy) => isKeptCopy(copy, itemAt(choice, copy.variable)));
+  return new Set(kept.map(({ value }) => value));
 }
 
 /** Marks the mesh dims over which a use takes a weight whole that is made in parts. */
@@ -154,6 +164,7 @@ function noteGathers(
     readonly at: number;
     readonly value: number;
     readonly weightOf: Int32Array;
+    readonly kept: boolean;
   },
 ): void {
   const own = use.value < 0 ? undefined : places.get(itemAt(use.weightOf, use.value));
@@ -164,6 +175,6 @@ function noteGathers(
   own.forEach((place, m) => {
     const wasCut = space.dimAt(from, m) >= 0;
     if (place.kind === 'cut' && wasCut && space.dimAt(to, m) < 0)
-      own[m] = { kind: 'gathered', dim: place.dim };
+      own[m] = { kind: 'gathered', dim: place.dim, kept: use.kept };
   });
 }

@@ -15,7 +15,7 @@ import {
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { Plan } from '../../plan/record/types.ts';
-import { EXPORTED } from '../../recipes/answer.ts';
+import { EXPORTED } from '../../recipes/chosen-step.ts';
 import { bestPlan, isSafe } from '../../recipes/compare/best-plan.ts';
 import type { Comparison, RiskierPlan } from '../../recipes/compare/comparison.ts';
 import {

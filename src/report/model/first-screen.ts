@@ -7,7 +7,7 @@ import { meshSize } from '../../mesh/devices/mesh.ts';
 import type { Model } from '../../plan/model/model.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { askedGap, isGapGiven, type PlanRequest } from '../../plan/request/request.ts';
-import { EXPORTED } from '../../recipes/answer.ts';
+import { EXPORTED } from '../../recipes/chosen-step.ts';
 import type { RecipeResult } from '../../recipes/compare/compare.ts';
 import type { KnownStep } from '../../simulate/overlap/known-plan.ts';
 import {

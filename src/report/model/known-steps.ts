@@ -1,6 +1,6 @@
 /** The steps of known plans beside a plan's own: by a trainer's software, or simulated. */
 
-import type { Answered } from '../../recipes/answer.ts';
+import type { Answered } from '../../recipes/chosen-step.ts';
 import type { KnownStep } from '../../simulate/overlap/known-plan.ts';
 
 /** How the step of a plan was found: by a trainer's software, or by playing the program. */

@@ -154,11 +154,12 @@ interface Treatment {
 function treatmentOf(mesh: readonly MeshDim[], { rank, places }: NamedWeight): Treatment {
   const cut = overDims(mesh, places, 'cut', rank);
   const gathered = overDims(mesh, places, 'gathered', rank);
-  const text = `${cut ?? ''}|${gathered ?? ''}`;
+  const isKept = places.every((place) => place.kind !== 'gathered' || place.kept);
+  const when = isKept ? 'gathered once a step' : 'gathered for each use';
+  const text = `${cut ?? ''}|${gathered ?? ''}|${when}`;
   const say = (what: string): string => {
     if (cut === undefined && gathered === undefined) return `keep ${what} whole`;
-    const keep =
-      gathered === undefined ? undefined : `keep ${what} ${gathered}, gathered for each use`;
+    const keep = gathered === undefined ? undefined : `keep ${what} ${gathered}, ${when}`;
     if (cut === undefined) return keep ?? '';
     return keep === undefined ? `cut ${what} ${cut}` : `${keep}, and cut ${cut}`;
   };

@@ -6,7 +6,7 @@ import { ofThemPadding } from '../../models/vocabulary.ts';
 import { blurSeconds } from '../../plan/choice/write.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { askedGap, isGapGiven, type PlanRequest } from '../../plan/request/request.ts';
-import { EXPORTED } from '../../recipes/answer.ts';
+import { EXPORTED } from '../../recipes/chosen-step.ts';
 import type { RecipeResult } from '../../recipes/compare/compare.ts';
 import {
   bytesText,

@@ -18,7 +18,8 @@ import { planAtEnds, plannedSizes } from '../../../plan/questions/size-range.ts'
 import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { askedGap, type PlanRequest } from '../../../plan/request/request.ts';
-import { answer, type Answered, prepareToAnswer } from '../../../recipes/answer.ts';
+import { answer, prepareToAnswer } from '../../../recipes/answer.ts';
+import type { Answered } from '../../../recipes/chosen-step.ts';
 import {
   checkRecipes,
   whyRecipesAreCheaper,
