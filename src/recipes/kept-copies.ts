@@ -7,13 +7,13 @@ import { fitProbability } from '../cost/error-bands.ts';
 import { ShardwrightError } from '../errors.ts';
 import { DTYPE_BYTES } from '../graph/types.ts';
 import { costsAround, incidentEdges } from '../plan/choice/costs-around.ts';
-import type { PlannedResult } from '../plan/choice/result.ts';
+import { decode } from '../plan/choice/decode.ts';
 import { choicePeakBytes } from '../plan/choice/timeline.ts';
 import { choiceOfPlan } from '../plan/choice/transfer.ts';
 import { isKeptCopy, type Model } from '../plan/model/model.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
-import type { Plan, StepFigures } from '../plan/record/types.ts';
+import type { Plan } from '../plan/record/types.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { PlanRequest } from '../plan/request/request.ts';
 import type { SearchOptions } from '../plan/request/run.ts';
@@ -26,13 +26,13 @@ import { type Answered, chosenByStep } from './chosen-step.ts';
 import { DEFAULT_RISK } from './compare/best-plan.ts';
 import type { RecipeResult } from './compare/compare.ts';
 
-/** Copies are kept where that saves at least this share of the step. */
-const WORTH = 0.005;
+/** Copies are kept where that saves at least this share of the step: it takes another search. */
+const WORTH = 0.001;
 
 /**
  * The answer with copies that stay from the forward to the backward pass, whose bound and proof are
  * those of all plans that may keep copies. Undefined where the request says how long they live, and
- * where they make the step no shorter.
+ * where they make no known plan faster than the one that was chosen.
  */
 export async function keepingCopies(
   chosen: Answered,
@@ -43,55 +43,141 @@ export async function keepingCopies(
   const { plan, recipes } = chosen;
   const stepSeconds = plan.step?.stepSeconds;
   if (!mayKeepCopies(chosen) || stepSeconds === undefined || deadline.isOver) return undefined;
-  const enoughSeconds = stepSeconds * (1 - WORTH);
-  if (stepSeconds - repeatedSeconds(plan) > enoughSeconds) return undefined;
-  const kept = withCopiesKept(chosen, deadline);
-  if (kept === undefined) return undefined;
-  const { prepared, choice } = kept;
-  const step = await stepOfChoice(kept, facts);
-  if (step.stepSeconds > enoughSeconds || !isAsSure(chosen, step.peakBytes)) return undefined;
-  const starts = [choice, choiceOfPlan(chosen.serial.plan, prepared.model)];
+  const best = await fastestKept(chosen, stepSeconds, deadline, facts);
+  if (best === undefined) return undefined;
+  const { prepared, own } = best;
+  const starts = [own.choice, choiceOfPlan(chosen.serial.plan, prepared.model)];
   const serial = await inTime(() => shardPrepared(prepared, { ...search, starts }));
   if (serial?.status !== 'planned') return undefined;
-  const own: RecipeResult = {
-    status: 'priced',
-    name: `${nameOf(chosen)}, copies kept`,
-    choice,
-    seconds: Number(evaluate(prepared.left.problem, choice).cost) / prepared.model.unitsPerSecond,
-    peakBytes: choicePeakBytes(prepared.model, choice),
-  };
-  const {
-    fastest,
-    step: simulated,
-    ...answered
-  } = await chosenByStep(serial, [own], deadline, facts);
+  const { fastest, step, ...answered } = await chosenByStep(serial, [own], deadline, facts);
   const before = { recipes: chosen.fastest?.recipes ?? [], known: chosen.step?.known ?? [] };
   return {
     serial,
     recipes,
     ...answered,
     ...(fastest && { fastest: { ...fastest, recipes: [...before.recipes, ...fastest.recipes] } }),
-    ...(simulated && { step: { ...simulated, known: [...before.known, ...simulated.known] } }),
+    ...(step && { step: { ...step, known: [...before.known, ...step.known] } }),
   };
 }
 
-/** What the plan is called whose copies are kept. */
-function nameOf({ fastest, step }: Answered): string {
-  return fastest?.name ?? step?.name ?? 'the plan of least seconds';
+/** Tells whether the request leaves open how long copies live. */
+function mayKeepCopies({ prepared: { question } }: Answered): boolean {
+  const { copies, sharing, recipe } = question.request;
+  return copies === undefined && sharing && recipe === undefined;
 }
 
-/** The step of a choice: under a trainer's software, or as the exported program is simulated. */
-async function stepOfChoice(
-  { prepared, choice }: KeptCopies,
+/** A known plan: it gathers and reduces in each pass. */
+interface KnownPlan {
+  readonly name: string;
+  readonly placed: Pick<Plan, 'nodes' | 'outputs'>;
+  /** No choice of copies to keep makes the step shorter. */
+  readonly atLeastSeconds: number;
+}
+
+/** The plan that was chosen and the recipes that the request admits, the most promising first. */
+function knownPlans({ plan, recipes, serial, fastest, step }: Answered): KnownPlan[] {
+  const { model } = serial.prepared;
+  const steps = new Map([
+    ...(fastest?.recipes.map((r) => [r.name, r.step.stepSeconds] as const) ?? []),
+    ...(step?.known.flatMap((k) => (k.isAdmitted ? [[k.name, k.stepSeconds] as const] : [])) ?? []),
+  ]);
+  const own = fastest?.name ?? step?.name;
+  const of = (name: string, placed: KnownPlan['placed'], seconds: number): KnownPlan => ({
+    name,
+    placed,
+    atLeastSeconds: seconds - repeatedSeconds(placed),
+  });
+  const known = recipes.flatMap((r): KnownPlan[] => {
+    const seconds = steps.get(r.name);
+    if (seconds === undefined || r.status !== 'priced' || r.name === own) return [];
+    if (r.choice.length !== model.variables.length) return [];
+    return [of(r.name, decode(model, r.choice), seconds)];
+  });
+  return [
+    of(own ?? 'the plan of least seconds', plan, plan.step?.stepSeconds ?? Infinity),
+    ...known,
+  ].sort((a, b) => a.atLeastSeconds - b.atLeastSeconds);
+}
+
+/**
+ * Seconds of moves that the backward pass makes again: no plan with the same placements can save
+ * more.
+ */
+function repeatedSeconds({ nodes }: KnownPlan['placed']): number {
+  const forward = new Set<string>();
+  let seconds = 0;
+  for (const { phase, redistributions } of nodes)
+    for (const { value, to, copy, seconds: own, times = 1 } of redistributions) {
+      if (copy === 'reused') continue;
+      const key = `${value} ${to}`;
+      if (phase === 'forward') forward.add(key);
+      else if (forward.has(key)) seconds += own * times;
+    }
+  return seconds;
+}
+
+/** A plan whose copies may stay, and the request that it is a choice of. */
+interface KeptPlan {
+  readonly prepared: Prepared;
+  readonly own: Extract<RecipeResult, { readonly status: 'priced' }>;
+}
+
+/** The known plan that is fastest with copies kept, where it is faster than the chosen one. */
+async function fastestKept(
+  chosen: Answered,
+  stepSeconds: number,
+  deadline: Deadline,
   facts: StepFacts | undefined,
-): Promise<Pick<StepFigures, 'stepSeconds' | 'peakBytes'>> {
-  if (facts !== undefined) return stepOfPlan(prepared.model, choice, facts);
-  const { CandidatePool } = await import('../simulate/overlap/candidates.ts');
-  const { best } = new CandidatePool(prepared, {}, choice);
-  return {
-    stepSeconds: best.simulatedSeconds,
-    peakBytes: choicePeakBytes(prepared.model, choice),
+): Promise<KeptPlan | undefined> {
+  const stepOf = await stepper(facts);
+  let best: { readonly seconds: number; readonly plan?: KeptPlan } = {
+    seconds: stepSeconds * (1 - WORTH),
   };
+  let prepared: Prepared | undefined;
+  for (const { name, placed, atLeastSeconds } of knownPlans(chosen)) {
+    if (atLeastSeconds >= best.seconds || deadline.isOver) break;
+    prepared ??= withKeptCopies(chosen.serial.prepared, deadline);
+    const of = prepared;
+    const choice = mostKept(of, placed, (c) => isAsSure(chosen, stepOf(of, c, 'bytes')));
+    if (choice === undefined) continue;
+    const seconds = stepOf(prepared, choice, 'seconds');
+    if (seconds >= best.seconds) continue;
+    best = { seconds, plan: { prepared, own: pricedAs(`${name}, copies kept`, prepared, choice) } };
+  }
+  return best.plan;
+}
+
+function withKeptCopies({ question, model }: Prepared, deadline: Deadline): Prepared {
+  const request: PlanRequest = { ...question.request, copies: 'step' };
+  return prepare(question.program, request, model.table, deadline);
+}
+
+function pricedAs(name: string, prepared: Prepared, choice: Int32Array): KeptPlan['own'] {
+  const { model, left } = prepared;
+  return {
+    status: 'priced',
+    name,
+    choice,
+    seconds: Number(evaluate(left.problem, choice).cost) / model.unitsPerSecond,
+    peakBytes: choicePeakBytes(model, choice),
+  };
+}
+
+/** Seconds of the step of a choice, or bytes of its peak. */
+type Stepper = (prepared: Prepared, choice: Int32Array, what: 'seconds' | 'bytes') => number;
+
+/** The step under a trainer's software, or as the exported program is simulated. */
+async function stepper(facts: StepFacts | undefined): Promise<Stepper> {
+  if (facts !== undefined)
+    return ({ model }, choice, what) => {
+      const { stepSeconds, peakBytes } = stepOfPlan(model, choice, facts);
+      return what === 'seconds' ? stepSeconds : peakBytes;
+    };
+  const { CandidatePool } = await import('../simulate/overlap/candidates.ts');
+  return (prepared, choice, what) =>
+    what === 'bytes'
+      ? choicePeakBytes(prepared.model, choice)
+      : new CandidatePool(prepared, {}, choice).best.simulatedSeconds;
 }
 
 /** Tells whether a peak fits as surely as is asked, or as the plan that was chosen. */
@@ -113,61 +199,37 @@ async function inTime<T>(search: () => Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** A plan whose copies may stay, and the request that it is a choice of. */
-interface KeptCopies {
-  readonly prepared: Prepared;
-  readonly choice: Int32Array;
-}
-
-/** Tells whether the request leaves open how long copies live. */
-function mayKeepCopies({ prepared: { question } }: PlannedResult): boolean {
-  const { copies, sharing, recipe } = question.request;
-  return copies === undefined && sharing && recipe === undefined;
-}
-
-/**
- * Seconds of moves that the backward pass makes again: no plan with the same placements can save
- * more.
- */
-export function repeatedSeconds({ nodes }: Pick<Plan, 'nodes'>): number {
-  const forward = new Set<string>();
-  let seconds = 0;
-  for (const { phase, redistributions } of nodes)
-    for (const { value, to, copy, seconds: own, times = 1 } of redistributions) {
-      if (copy === 'reused') continue;
-      const key = `${value} ${to}`;
-      if (phase === 'forward') forward.add(key);
-      else if (forward.has(key)) seconds += own * times;
-    }
-  return seconds;
-}
-
 /**
  * The same placements with as many copies kept as the budget allows, those first that save most for
- * their bytes; undefined where none is worth it.
+ * their bytes; undefined where none is worth it or the placements are none of the problem.
  */
-function withCopiesKept(result: PlannedResult, deadline: Deadline): KeptCopies | undefined {
-  const { question, model: base } = result.prepared;
-  const request: PlanRequest = { ...question.request, copies: 'step' };
-  const prepared = prepare(question.program, request, base.table, deadline);
-  const { model } = prepared;
-  const before = choiceOfPlan(result.plan, model);
+function mostKept(
+  { model, left, question }: Prepared,
+  placed: KnownPlan['placed'],
+  isAllowed: (choice: Int32Array) => boolean,
+): Int32Array | undefined {
+  const before = choiceOfPlan(placed, model);
   const worth = keptCopies(model, before);
-  const budgetBytes = Math.max(question.budgetBytes, result.plan.memory.peakBytes);
   const withFirst = (count: number): Int32Array => {
     const choice = before.slice();
     for (const { variable, value } of worth.slice(0, count)) choice[variable] = value;
     return choice;
   };
-  let [fits, over] = [0, worth.length + 1];
-  if (choicePeakBytes(model, withFirst(worth.length)) <= budgetBytes) fits = worth.length;
-  else
-    while (over - fits > 1) {
-      const count = Math.floor((fits + over) / 2);
-      if (choicePeakBytes(model, withFirst(count)) <= budgetBytes) fits = count;
-      else over = count;
-    }
-  return fits === 0 ? undefined : { prepared, choice: withFirst(fits) };
+  const fits = (count: number): boolean => {
+    const choice = withFirst(count);
+    return choicePeakBytes(model, choice) <= question.budgetBytes && isAllowed(choice);
+  };
+  let [most, over] = [0, worth.length + 1];
+  if (fits(worth.length)) most = worth.length;
+  while (over - most > 1) {
+    const count = Math.floor((most + over) / 2);
+    if (fits(count)) most = count;
+    else over = count;
+  }
+  if (most === 0) return undefined;
+  const choice = withFirst(most);
+  const { violations, cost } = evaluate(left.problem, choice);
+  return violations.length === 0 && Number.isFinite(Number(cost)) ? choice : undefined;
 }
 
 /** A copy that is cheaper kept, and the value of its variable that keeps it. */

@@ -17,6 +17,8 @@ export interface RunningCase {
 
 const FSDP = ['FSDP (dp)', 'FSDP (dp) + Megatron (tp)'];
 const late = { cluster: LATE };
+/** Copies that the forward pass made stay for the backward pass. */
+const kept = { copies: 'step' } as const;
 /**
  * Parameters in an order of cuts that is not the mesh's: parts of gathered and scattered tensors
  * change places.
@@ -39,6 +41,8 @@ export const RUNNING: readonly RunningCase[] = [
   { model: 'llama-sdpa', mesh: 'pod=2,dp=2,tp=2', known: ['FSDP (pod+dp) + Megatron (tp)'] },
   { model: 'llama-tied', mesh: 'dp=2,tp=2', known: FSDP },
   { model: 'llama-sdpa', mesh: 'dp=2,tp=2', known: [], request: { checkpoint: 'full' } },
+  { model: 'mlp', mesh: 'dp=4', known: FSDP, request: kept },
+  { model: 'llama-sdpa', mesh: 'dp=2,tp=2', known: FSDP, request: kept },
   { model: 'gpt2', mesh: 'dp=2,tp=2', known: FSDP },
   { model: 'mixtral', mesh: 'dp=2,tp=2', known: FSDP },
   { model: 'mixtral', mesh: 'dp=2,ep=2', known: ['dp+ep'] },
