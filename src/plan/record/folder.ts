@@ -17,7 +17,8 @@ import { sha256 } from '../../platform/platform.ts';
 import {
   ACTIVATIONS,
   CHECKPOINT_POLICIES,
-  COPIES, MAPS,
+  COPIES,
+  MAPS,
   OBJECTIVES,
   type PlanRequest,
   type PricedRequest,

@@ -422,8 +422,7 @@ export class PlanReader {
     const isAgain = isAttention && modulesOf(policy).includes('core_attn');
     const results = isAgain ? flow.results[n].slice(0, 1) : flow.results[n];
     const bytes = [...results].reduce(
-      (sum, v) =>
-        v < 0 ? sum : sum + (this.copyBytes.get(v) ?? this.pendingSums.keptBytes(v)),
+      (sum, v) => (v < 0 ? sum : sum + (this.copyBytes.get(v) ?? this.pendingSums.keptBytes(v))),
       0,
     );
     return bytes + (isAttention && !isAgain ? this.scoreBytes(n) : 0);

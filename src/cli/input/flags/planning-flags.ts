@@ -7,7 +7,8 @@ import { ShardwrightError, suggestion } from '../../../errors.ts';
 import {
   CHECKPOINT_POLICIES,
   DEFAULT_REQUEST,
-  COPIES, MAPS,
+  COPIES,
+  MAPS,
   OBJECTIVES,
   type PlanRequest,
   SOLVERS,
