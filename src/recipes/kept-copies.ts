@@ -43,7 +43,7 @@ export async function keepingCopies(
   const { plan, recipes } = chosen;
   const stepSeconds = plan.step?.stepSeconds;
   if (!mayKeepCopies(chosen) || stepSeconds === undefined || deadline.isOver) return undefined;
-  const best = await fastestKept(chosen, stepSeconds, deadline, facts);
+  const best = await inTime(() => fastestKept(chosen, stepSeconds, deadline, facts));
   if (best === undefined) return undefined;
   const { prepared, own } = best;
   const starts = [own.choice, choiceOfPlan(chosen.serial.plan, prepared.model)];
