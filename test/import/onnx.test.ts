@@ -219,6 +219,39 @@ describe('opset differences and shape arithmetic', () => {
   const i64 = (name: string, ...items: number[]): Uint8Array =>
     tensor(5, name, 7, [items.length], items);
 
+  test('dims before the axis of Flatten become one where one size of them is a name', () => {
+    const flattened = (
+      axis: number,
+      shape: readonly (number | string)[] = ['batch', 3, 4],
+    ): unknown => {
+      const at = message(5, text(1, 'axis'), field(3, varint(axis)), field(20, varint(2)));
+      return typeOf(
+        onnx(20, [node('Flatten', ['x'], ['y'], at), value(11, 'x', 1, shape), value(12, 'y')]),
+      );
+    };
+    expect(flattened(1)).toEqual(['f32', { sym: 'batch' }, 12]);
+    expect(flattened(-2)).toEqual(flattened(1));
+    expect(flattened(1, ['batch'])).toEqual(['f32', { sym: 'batch' }, 1]);
+    expect(flattened(0)).toEqual(['f32', 1, { sym: '12*batch' }]);
+    expect(() => flattened(2)).toThrow('several symbolic sizes are flattened into one');
+  });
+
+  test('Reshape keeps a first size that is a name, and shapes what is behind it', () => {
+    const reshaped = (...sizes: number[]): unknown =>
+      typeOf(
+        onnx(20, [
+          node('Reshape', ['x', 's'], ['y']),
+          i64('s', ...sizes),
+          value(11, 'x', 1, ['batch', 3, 4]),
+          value(12, 'y'),
+        ]),
+      );
+    expect(reshaped(0, -1)).toEqual(['f32', { sym: 'batch' }, 12]);
+    expect(reshaped(0, 2, -1)).toEqual(['f32', { sym: 'batch' }, 2, 6]);
+    expect(reshaped(0, 4, 3)).toEqual(['f32', { sym: 'batch' }, 4, 3]);
+    expect(() => reshaped(0, 5, -1)).toThrow('12 elements are not a multiple of 5');
+  });
+
   test('axes as an attribute (old opsets) or as an input', () => {
     const attribute = message(5, text(1, 'axes'), field(8, varint(1)), field(20, varint(7)));
     expect(typeOf(small([node('ReduceMean', ['x'], ['y'], attribute)]))).toEqual(['f32', 2, 1]);

@@ -86,9 +86,19 @@ export function tensor(
 }
 
 /** A ValueInfoProto: without a type, or with one. */
-export function value(number: number, name: string, type?: number, dims?: number[]): Uint8Array {
+export function value(
+  number: number,
+  name: string,
+  type?: number,
+  dims?: readonly (number | string)[],
+): Uint8Array {
   if (type === undefined || dims === undefined) return message(number, text(1, name));
-  const shape = message(2, ...dims.map((dim) => message(1, field(1, varint(dim)))));
+  const shape = message(
+    2,
+    ...dims.map((dim) =>
+      message(1, typeof dim === 'string' ? text(2, dim) : field(1, varint(dim))),
+    ),
+  );
   return message(number, text(1, name), message(2, message(1, field(1, varint(type)), shape)));
 }
 

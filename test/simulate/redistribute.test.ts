@@ -136,7 +136,7 @@ describe('plans executed on virtual shards', () => {
           if (greedy !== undefined) run(greedy, false);
         }
         expect(ran).toBeGreaterThan(10);
-      });
+      }, 600_000);
     }
   }
 

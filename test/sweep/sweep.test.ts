@@ -804,7 +804,11 @@ describe('the question of the documentation: Llama-3.1-8B on 64 H100s', () => {
       expect(plans[0].name).toBe(best);
       expect(pareto).toContain(best);
       for (const p of plans.slice(1))
-        expect(p.why).toMatch(/slower: \+|equal seconds|[\d.]+ [MG]iB over what fits with 90 %/);
+        expect(p.why, p.name).toMatch(
+          p.fits
+            ? /slower: \+|equal seconds|[\d.]+ [MG]iB over what fits with 90 %/
+            : /^does not fit: [\d.]+ [MG]iB over the budget, most of it \w+/,
+        );
     },
     170_000,
   );

@@ -1,7 +1,7 @@
 /**
- * Says where the time of `plan --time-limit` went when the command took longer: the limit ends the
- * search and leaves out what need not be asked, but a plan is read, re-costed, checked and written
- * whole.
+ * Says before the search that `plan --time-limit` will take longer than its limit, and afterwards
+ * where the time went: the limit ends the search and leaves out what need not be asked, but a plan
+ * is read, re-costed, checked and written whole.
  */
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { percentText, secondsText } from '../../../units.ts';
@@ -22,6 +22,21 @@ export class StepTimes {
     if (used === undefined) return;
     this.steps.push({ name, seconds: used - this.last });
     this.last = used;
+  }
+
+  /**
+   * A line for a command that will take longer than its limit allows, before the search: a plan is
+   * checked by preparing its program anew. Undefined for any other.
+   */
+  aheadText(limitSeconds: number | undefined): string | undefined {
+    const preparing = this.steps.at(-1)?.seconds;
+    if (limitSeconds === undefined || preparing === undefined) return undefined;
+    if (this.last + preparing <= (1 + LENIENCE) * limitSeconds) return undefined;
+    return (
+      `time limit of ${secondsText(limitSeconds)}: reading and preparing took ` +
+      `${secondsText(this.last)}; checking and writing the plan, which no limit ends, take at least ` +
+      `${secondsText(preparing)} more`
+    );
   }
 
   /** A line for a command that took longer than its limit allows; undefined for any other. */

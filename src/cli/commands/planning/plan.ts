@@ -238,6 +238,9 @@ export async function planGraph(task: PlanTask): Promise<number> {
     options.output !== undefined,
   );
   times.end('preparing');
+  const ahead =
+    options.output === undefined ? undefined : times.aheadText(request.timeLimitSeconds);
+  if (ahead !== undefined) io.stderr(`${ahead}\n`);
   task.answers();
   if (options.emitIlp !== undefined) await emitIlp(prepared.left.problem, options.emitIlp);
   const log = new SolverLog(prepared);

@@ -25,8 +25,25 @@ const reshape: Lowering = (c) => {
       c.fail('E_TYPE', `size ${i} is 0, which copies a dim that the input does not have`)
     );
   });
-  return [c.build.emit('aten.reshape.default', [c.arg(0), sizes.map(dimArg)])];
+  const [first, ...rest] = sizes;
+  const [own] = shape;
+  const isKept = typeof first === 'object' && typeof own === 'object' && first.sym === own.sym;
+  return isKept && rest.length > 0 && rest.every((dim) => typeof dim === 'number')
+    ? [behindFirst(c, rest)]
+    : [c.build.emit('aten.reshape.default', [c.arg(0), sizes.map(dimArg)])];
 };
+
+/** The input with other sizes behind its first dim, whose size may be a name. */
+function behindFirst(c: OnnxCall, sizes: readonly number[]): string {
+  const rank = c.rank(0);
+  const flat =
+    rank === 1
+      ? c.build.emit('aten.unsqueeze.default', [c.arg(0), 1])
+      : c.build.emit('aten.flatten.using_ints', [c.arg(0), 1, -1]);
+  return sizes.length === 1
+    ? flat
+    : c.build.emit('aten.unflatten.int', [c.build.ref(flat), 1, sizes]);
+}
 
 /** Two dims: those before the axis and the rest. */
 const flatten: Lowering = (c) => {
@@ -37,12 +54,10 @@ const flatten: Lowering = (c) => {
     return c.fail('E_TYPE', `axis ${stated} does not exist in a tensor of ${rank} dims`);
   const { shape } = c.type(0);
   const left = shape.slice(0, at);
-  const before = left.every((dim) => typeof dim === 'number')
-    ? product(left)
-    : left.length === 1
-      ? left[0]
-      : c.fail('E_UNSUPPORTED', 'several symbolic sizes are flattened into one');
-  return [c.build.emit('aten.reshape.default', [c.arg(0), [dimArg(before), -1]])];
+  if (left.every((dim) => typeof dim === 'number'))
+    return [c.build.emit('aten.reshape.default', [c.arg(0), [product(left), -1]])];
+  if (left.length > 1) c.fail('E_UNSUPPORTED', 'several symbolic sizes are flattened into one');
+  return [behindFirst(c, [-1])];
 };
 
 const unsqueeze: Lowering = (c) => {

@@ -2,7 +2,7 @@
 
 import type { NDArray } from '../../../ndarray/array.ts';
 import { map, map2, multiply, subtract } from '../../../ndarray/elementwise.ts';
-import { alongOne, logSumExpOf, maximumOf, reduce, sum } from '../../../ndarray/reduce.ts';
+import { alongOne, maximumOf, reduce, sum } from '../../../ndarray/reduce.ts';
 import { dimOf } from '../../../ndarray/views.ts';
 import { type KernelCall, type Kernels, named, one, tensor } from '../../record/kernel.ts';
 
@@ -18,10 +18,15 @@ function softmax(x: NDArray, dim: number): NDArray {
   });
 }
 
+/** As `softmax`: a run with an infinity that decides it gives NaN throughout, as in PyTorch. */
 export function logSoftmax(x: NDArray, dim: number): NDArray {
   return alongOne(x, dim, (input, start, length, result, out) => {
-    const total = logSumExpOf(input, start, start + length);
-    for (let i = 0; i < length; i++) result[out + i] = input[start + i] - total;
+    if (length === 0) return;
+    const largest = maximumOf(input, start, start + length);
+    let total = 0;
+    for (let i = 0; i < length; i++) total += Math.exp(input[start + i] - largest);
+    const log = Math.log(total);
+    for (let i = 0; i < length; i++) result[out + i] = input[start + i] - largest - log;
   });
 }
 

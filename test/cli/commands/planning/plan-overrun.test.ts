@@ -27,6 +27,20 @@ it('a limit that is exceeded by more than a tenth is said, with what each step t
   expect(timesOf(undefined, taken).overrunText(undefined)).toBeUndefined();
 });
 
+it('a limit that the check will exceed is said before the search', () => {
+  const taken: readonly [string, number][] = [
+    ['reading', 1],
+    ['preparing', 6],
+  ];
+  // The check prepares the program anew: 7 s are used, and 6 s follow.
+  expect(timesOf(10, taken).aheadText(10)).toBe(
+    'time limit of 10.0 s: reading and preparing took 7.00 s; checking and writing the plan, ' +
+      'which no limit ends, take at least 6.00 s more',
+  );
+  expect(timesOf(12, taken).aheadText(12)).toBeUndefined();
+  expect(timesOf(undefined, taken).aheadText(undefined)).toBeUndefined();
+});
+
 it('the time before the clock of the command was read counts, too', () => {
   const deadline = new Deadline(10, { clock: { now: () => 5_000 }, since: 2_000 });
   expect(deadline.usedSeconds).toBe(3);
