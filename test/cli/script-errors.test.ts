@@ -108,6 +108,16 @@ describe('faults of a program', () => {
     expect(
       (await thrown(withStack(`file://${path}:1\nimport { specc } from 'shardwright';`), ''))[2],
     ).toEqual({ line: 1, column: 1 });
+    const lacks = async (from: string, name: string): Promise<unknown> => {
+      const fault = `The requested module '${from}' does not provide an export named '${name}'`;
+      const found = await scriptError(new SyntaxError(fault), file('other.ts', ''));
+      return found instanceof ShardwrightError ? found.details.hint : found;
+    };
+    expect(await lacks('shardwright', 'allReduce')).toBe(
+      "import { allReduce } from 'shardwright/local-spmd'.",
+    );
+    expect(await lacks('shardwright/trace', 'shard')).toBe("import { shard } from 'shardwright'.");
+    expect(await lacks('other', 'allReduce')).toContain('run it by itself');
     expect((await thrown(withStack(`Error: boom\n    at model (${path}:3:9)`), ''))[2]).toEqual({
       line: 3,
       column: 9,

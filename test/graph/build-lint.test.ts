@@ -228,13 +228,13 @@ describe('bodies', () => {
     for (let i = 0; i < results; i++) b.output({ value: y.name, role: 'output', index: i });
     return b.build();
   };
-  const cond = (t: Graph, f: Graph): Graph => {
+  const cond = (t: Graph, f: Graph, operands = 1): Graph => {
     const b = new GraphBuilder('g');
     const p = b.placeholder('p', B, { role: 'arg', roleIndex: 0 });
     const x = b.placeholder('x', F, { role: 'arg', roleIndex: 1 });
     const names = [b.subgraph('branch', t), b.subgraph('branch', f)];
     const [yes, no] = names.map((name): Arg => ({ kind: 'graph', name }));
-    b.call('cond', [p, yes, no, [x]], { kind: 'tuple', items: [F] });
+    b.call('cond', [p, yes, no, new Array<Arg>(operands).fill(x)], { kind: 'tuple', items: [F] });
     return b.build();
   };
 
@@ -242,6 +242,9 @@ describe('bodies', () => {
     expect(Object.keys(cond(body([F], 1), body([F], 1)).subgraphs)).toEqual(['branch', 'branch_1']);
     expect(failure(() => cond(body([F], 1), body([F, F], 1)))).toContain(
       'bodies at cond: @branch_1 takes 2 inputs, the call gives 1',
+    );
+    expect(failure(() => cond(body([F], 1), body([F], 1), 2))).toContain(
+      'bodies at cond: @branch takes 1 inputs, the call gives 2',
     );
     expect(failure(() => cond(body([B], 1), body([F], 1)))).toContain(
       'input 0 of @branch is b8[], the call gives f32[4, 4]',

@@ -35,7 +35,9 @@ export async function scriptError(error: unknown, file: string): Promise<unknown
     {
       file: shownFile(at.file),
       ...('line' in at ? { position: { line: at.line, column: at.column } } : {}),
-      hint: 'run it by itself with `node --import shardwright/register FILE`.',
+      hint:
+        (await exportedElsewhere(text)) ??
+        'run it by itself with `node --import shardwright/register FILE`.',
     },
   );
 }
@@ -54,6 +56,34 @@ async function syntaxFault(file: string): Promise<ShardwrightError | undefined> 
   } catch (error) {
     return error instanceof ShardwrightError ? error : undefined;
   }
+}
+
+/** The entries of the package, loaded to find which one has a name. */
+const ENTRIES: Readonly<Record<string, () => Promise<object>>> = {
+  shardwright: () => import('../../index.ts'),
+  'shardwright/trace': () => import('../../entries/trace.ts'),
+  'shardwright/local-spmd': () => import('../../entries/local-spmd.ts'),
+  'shardwright/graph': () => import('../../entries/graph.ts'),
+  'shardwright/ops': () => import('../../entries/ops.ts'),
+  'shardwright/plan': () => import('../../entries/plan.ts'),
+  'shardwright/recipes': () => import('../../entries/recipes.ts'),
+  'shardwright/models': () => import('../../entries/models.ts'),
+  'shardwright/cost': () => import('../../entries/cost.ts'),
+  'shardwright/report': () => import('../../entries/report.ts'),
+  'shardwright/notations': () => import('../../entries/notations.ts'),
+  'shardwright/checkpointing': () => import('../../entries/checkpointing.ts'),
+  'shardwright/solver': () => import('../../entries/solver.ts'),
+};
+
+/** Where a name is that a program imports from an entry which lacks it: each is in one. */
+async function exportedElsewhere(fault: string): Promise<string | undefined> {
+  const [, name] =
+    /module 'shardwright(?:\/[\w-]+)?' does not provide an export named '([\w$]+)'/.exec(fault) ??
+    [];
+  if (name === undefined) return undefined;
+  for (const [entry, load] of Object.entries(ENTRIES))
+    if (name in (await load())) return `import { ${name} } from '${entry}'.`;
+  return undefined;
 }
 
 interface StackPlace {
