@@ -21,7 +21,7 @@ const MOST_ALIASES = 1000;
  *
  * @param file its name in errors
  * @param hint of errors: what the file should hold
- * @param maxAliasCount most values that one anchor may stand for, those inside of its aliases counted
+ * @param maxAliasCount most values that one anchor may stand for, with those inside of its aliases
  * @throws E_INPUT with the place, for a text over a limit, one that is not YAML, a key given twice,
  *   and a value that contains itself
  */

@@ -34,8 +34,8 @@ export class StepTimes {
     if (this.last + preparing <= (1 + LENIENCE) * limitSeconds) return undefined;
     return (
       `time limit of ${secondsText(limitSeconds)}: reading and preparing took ` +
-      `${secondsText(this.last)}; checking and writing the plan, which no limit ends, take at least ` +
-      `${secondsText(preparing)} more`
+      `${secondsText(this.last)}; checking and writing the plan, which no limit ends, take at ` +
+      `least ${secondsText(preparing)} more`
     );
   }
 
