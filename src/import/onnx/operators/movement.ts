@@ -34,7 +34,7 @@ const reshape: Lowering = (c) => {
 };
 
 /** The input with other sizes behind its first dim, whose size may be a name. */
-function behindFirst(c: OnnxCall, sizes: readonly number[]): string {
+function behindFirst(c: OnnxCall, sizes: readonly number[]): OnnxOperand {
   const rank = c.rank(0);
   const flat =
     rank === 1
