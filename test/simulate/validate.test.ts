@@ -147,6 +147,25 @@ describe('wrong rules are found', () => {
     expect(record.shard(ctx).map(ruleText)).not.toContain('P(sum) -> P(sum)');
   });
 
+  test('a stable sort by keys hands on what is pending in the others, and in no key', () => {
+    const pendingOf = (call: string): string[] => {
+      const { record, ctx } = new SampleCall(operators, parseCall(call));
+      return record
+        .shard(ctx)
+        .map(ruleText)
+        .filter((text) => text.includes('P('));
+    };
+    const call = 'stablehlo.sort([few[5,6], x[5,6]], dimension=0, is_stable=True)';
+    expect(pendingOf(call)).toEqual(
+      ['sum', 'avg', 'max', 'min'].map((kind) => `R, P(${kind}) -> R, P(${kind})`),
+    );
+    expect(pendingOf('stablehlo.sort([few[5,6], x[5,6]], dimension=0)')).toEqual([]);
+    for (const kind of ['sum', 'avg', 'max', 'min'] as const) {
+      expect(judged(call, rule([R, P(kind)], [R, P(kind)]))).toBeUndefined();
+      expect(judged(call, rule([P(kind), R], [P(kind), R]))).toBeDefined();
+    }
+  });
+
   test('the largest of no values: a cut with an empty shard is refused, one with short shards is not', () => {
     const amax = new SampleCall(operators, parseCall('amax(x[4,6])'));
     const rules = amax.record.shard(amax.ctx);

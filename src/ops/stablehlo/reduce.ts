@@ -17,7 +17,7 @@ import {
   type TypedContext,
 } from '../record/record.ts';
 import { P, R, type Rule, rule, type RuleSlot, S } from '../record/rule.ts';
-import { anyS, cuttable, linearKinds } from '../rules/dims.ts';
+import { anyS, cuttable, linearKinds, movedKinds, pendingRules } from '../rules/dims.ts';
 import { dilated } from './product.ts';
 
 /** Pending kind that rows reduced apart leave; undefined where that is not known. */
@@ -243,7 +243,7 @@ const sort = defineOp('stablehlo.sort', {
     sortedDim(ctx);
     return ctx.inputs;
   },
-  shard: (ctx) => alongRules(ctx, sortedDim(ctx)),
+  shard: (ctx) => [...alongRules(ctx, sortedDim(ctx)), ...carriedRules(ctx)],
   flops: (ctx) => {
     const n = ctx.inputs[0].shape[sortedDim(ctx)] ?? 1;
     return {
@@ -252,6 +252,26 @@ const sort = defineOp('stablehlo.sort', {
     };
   },
 });
+
+/**
+ * Operands that are no keys are moved as the keys say, which are whole: pending ones stay pending.
+ * Where equal keys may change places, ranks may move them differently; what a comparator reads is
+ * not known.
+ */
+function carriedRules(ctx: TypedContext): Rule[] {
+  if (!ctx.bool('is_stable') || ctx.has('comparator')) return [];
+  return ctx.inputs.flatMap(({ dtype }, i) =>
+    i < ctx.int('num_keys')
+      ? []
+      : pendingRules(
+          ctx.inputs.length,
+          [i],
+          ctx.inputs.map((_, k) => (k === i ? 'pending' : 'plain')),
+          movedKinds(dtype),
+          'ext',
+        ),
+  );
+}
 
 function sortedDim(ctx: OpContext): number {
   const rank = ctx.inputs[0].shape.length;
