@@ -205,6 +205,12 @@ describe('graph text', () => {
     );
   });
 
+  test('20,000 graphs inside each other are a coded error', () => {
+    expect(() => parseGraph(`swgraph 1\n${'graph @g {\n'.repeat(20_000)}`)).toThrow(
+      'graphs nest deeper than 256',
+    );
+  });
+
   test('10,000 nested lists and tuples are a coded error', () => {
     const nest = (open: string): string =>
       `swgraph 1\ngraph @g {\n  %a = op(${open === '[' ? '['.repeat(10_000) : '1): '.concat('('.repeat(10_000))}`;
