@@ -11,7 +11,7 @@ import { MAX_NODES } from './parse.ts';
 import type { DraftRef, FxClass, FxInput, FxNode, FxReturn } from './record.ts';
 import { Annotations } from './text/annotation.ts';
 import { isBlank, isName, LineReader } from './text/line-reader.ts';
-import { namedConstant, torchConstant } from './text/literal.ts';
+import { DICTIONARY, namedConstant, torchConstant, WITHOUT_DICTIONARIES } from './text/literal.ts';
 import { targetName } from './text/target.ts';
 
 const MAX_NESTING = 256;
@@ -294,7 +294,7 @@ class GraphText extends LineReader {
       return this.reference(this.name(), at, body);
     }
     if (c === '(' || c === '[') return this.list(body, target, depth + 1);
-    if (c === '{') return this.fail('E_UNSUPPORTED', 'a dictionary is passed as an argument');
+    if (c === '{') return this.fail('E_UNSUPPORTED', DICTIONARY, this.pos, WITHOUT_DICTIONARIES);
     if (text.startsWith('slice(', this.pos)) {
       this.pos += 5;
       const parts = this.list(body, target, depth + 1);

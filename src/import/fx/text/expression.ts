@@ -15,7 +15,14 @@ import {
   type Scanner,
   STRING,
 } from '../../file/scan.ts';
-import { INFIX, PREFIX, pythonString, torchConstant } from './literal.ts';
+import {
+  DICTIONARY,
+  INFIX,
+  PREFIX,
+  pythonString,
+  torchConstant,
+  WITHOUT_DICTIONARIES,
+} from './literal.ts';
 import type { Names } from './names.ts';
 import { targetName } from './target.ts';
 
@@ -281,7 +288,7 @@ export class ExpressionReader {
         return items;
       }
       case CHAR.OPEN_BRACE:
-        return scanner.fail('E_UNSUPPORTED', 'a dictionary is passed as an argument', start);
+        return scanner.fail('E_UNSUPPORTED', DICTIONARY, start, WITHOUT_DICTIONARIES);
       case END:
       case NEWLINE:
       default:
