@@ -276,13 +276,14 @@ def nnx() -> Program:
 
     class Net(nnx.Module):
         def __init__(self, rngs: Any) -> None:
-            self.conv = nnx.Conv(2, 4, (3, 3), rngs=rngs)
+            # A bias before batch norm has rounding for a gradient, which Adam scales to whole steps.
+            self.conv = nnx.Conv(2, 4, (3, 3), use_bias=False, rngs=rngs)
             self.norm = nnx.BatchNorm(4, momentum=0.9, rngs=rngs)
             self.head = nnx.Linear(4 * 4 * 4, 4, rngs=rngs)
 
         def __call__(self, x: Any) -> Any:
             x = nnx.relu(self.norm(self.conv(x)))
-            return self.head(nnx.avg_pool(x, (2, 2), (2, 2)).reshape(x.shape[0], -1))
+            return self.head(nnx.max_pool(x, (2, 2), (2, 2)).reshape(x.shape[0], -1))
 
     net = Net(nnx.Rngs(0))
     graph, state = nnx.split((net, nnx.Optimizer(net, optimizer(), wrt=nnx.Param)))

@@ -135,7 +135,8 @@ export function documentOf(redirect: Redirection, scope: Scope): Value | undefin
   if (body.parts !== undefined) return expandParts(body.parts, scope);
   // A line end or a sign of an expansion behind a backslash, where the limit is not quoted.
   const isPlain = delimiter?.quoted !== false;
-  return [isPlain ? body.text : body.text.replace(/\\\n/g, '').replace(/\\([\\$`])/g, '$1')];
+  const plain = (sign: string): string => (sign === '\\\n' ? '' : sign.slice(1));
+  return [isPlain ? body.text : body.text.replace(/\\[\\$`\n]/g, plain)];
 }
 
 /** Tells whether a part may become no word at all, as an empty list between quotes does. */
