@@ -1,6 +1,7 @@
 import tseslint from 'typescript-eslint';
 
 import importSort from 'eslint-plugin-simple-import-sort';
+import { docSentence } from './scripts/lint/doc-sentence.mjs';
 import { fileHead } from './scripts/lint/file-head.mjs';
 
 const PRIVATE = {
@@ -56,6 +57,7 @@ export default tseslint.config(
       'no-eval': 'error',
       'no-console': 'error',
       'prefer-const': 'error',
+      'no-duplicate-imports': 'error',
     },
   },
   {
@@ -79,9 +81,10 @@ export default tseslint.config(
   },
   {
     files: ['src/**/*.ts'],
-    plugins: { house: { rules: { 'file-head': fileHead } } },
+    plugins: { house: { rules: { 'file-head': fileHead, 'doc-sentence': docSentence } } },
     rules: {
       'house/file-head': ['error', { words: 5 }],
+      'house/doc-sentence': 'error',
       // The formatter breaks no strings, templates or comments.
       'max-len': ['error', { code: 100, ignoreRegExpLiterals: true }],
       'max-lines-per-function': ['error', { max: 70 }],

@@ -3,8 +3,7 @@
  * words.
  */
 import { byId, input, select, settled } from './elements.ts';
-import type { Planner } from './planner.ts';
-import { Failed } from './planner.ts';
+import { Failed, type Planner } from './planner.ts';
 
 const START = {
   placement: { text: 'S(0)R', shape: '8,8', mesh: 'dp=2,tp=4' },

@@ -8,8 +8,7 @@ import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { lower } from '../lower/lower.ts';
 import type { DeviceProgram } from '../lower/program/program.ts';
-import type { DeviceMesh } from '../mesh/devices/mesh.ts';
-import { parseMesh } from '../mesh/devices/mesh.ts';
+import { type DeviceMesh, parseMesh } from '../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import type { Plan } from '../plan/record/types.ts';
 

@@ -16,8 +16,7 @@ import type {
 } from '../backend/target.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
-import { toMeshView } from '../mesh/sharding/mesh-view.ts';
-import { fromMeshView } from '../mesh/sharding/mesh-view.ts';
+import { fromMeshView, toMeshView } from '../mesh/sharding/mesh-view.ts';
 import { parseSharding } from '../mesh/sharding/parse.ts';
 import { planRoles } from '../trainers/roles/roles.ts';
 import { recipeLosses, type Style, tensorStyles } from '../trainers/roles/styles.ts';

@@ -1,7 +1,7 @@
 /**
- * What `compare --layout` says of measured runs to those who name no trainer: takes runs, gives the
- * seconds that the software of the default trainer would take. Whoever ran them often had another
- * one, so errors of these predictions are the range of an answer whose trainer was assumed.
+ * The range of measured runs that `compare --layout` states if no trainer is named: takes runs,
+ * gives the seconds that the software of the default trainer would take. Whoever ran them often had
+ * another one, so errors of these predictions are the range of an answer whose trainer was assumed.
  */
 import { ShardwrightError } from '../errors.ts';
 import type { OperatorTable } from '../ops/record/table.ts';

@@ -1,8 +1,7 @@
 /** Checks the rules of the graph record and names the place where one is broken. */
 
 import { defined } from '../defined.ts';
-import { messageOf } from '../errors.ts';
-import { ShardwrightError } from '../errors.ts';
+import { messageOf, ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from './control.ts';
 import { interpret } from './interpret.ts';
 import { linePosition, nodesByName } from './nodes.ts';

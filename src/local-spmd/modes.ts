@@ -6,8 +6,7 @@
  * where there is only one possible meaning. `strict` inserts nothing. `manual` acts on pieces.
  */
 import { type AxisType, chunksOf } from '../mesh/local-types/types.ts';
-import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
-import { metaBytes } from '../ops/record/record.ts';
+import { metaBytes, type OperatorRecord, type TypedContext } from '../ops/record/record.ts';
 import { isStrided, type Rule, type RuleSlot } from '../ops/record/rule.ts';
 import {
   type Conflict,

@@ -5,8 +5,7 @@
  */
 
 import { defined } from '../defined.ts';
-import { messageOf } from '../errors.ts';
-import { ShardwrightError } from '../errors.ts';
+import { messageOf, ShardwrightError } from '../errors.ts';
 
 type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 export type JsonRecord = Readonly<Record<string, Json>>;

@@ -1,8 +1,7 @@
 /** Convolutions on arrays, and their gradients, as one incidence of small and large image. */
 
 import { ShardwrightError } from '../errors.ts';
-import type { NDArray } from './array.ts';
-import { flat, fromFlat, sizeOf } from './array.ts';
+import { flat, fromFlat, type NDArray, sizeOf } from './array.ts';
 
 /**
  * Convolution as one incidence: a point of the small image meets points of the large one, `large =

@@ -4,8 +4,7 @@
  */
 
 import { ShardwrightError } from '../errors.ts';
-import type { NDArray } from './array.ts';
-import { type ElementType, flat, fromFlat, full, kindOf } from './array.ts';
+import { type ElementType, flat, fromFlat, full, kindOf, type NDArray } from './array.ts';
 import { broadcastShape, expand } from './views.ts';
 
 export function map(x: NDArray, f: (v: number) => number, dtype: ElementType = x.dtype): NDArray {

@@ -1,8 +1,7 @@
 /** Matrix products and general contractions on arrays. */
 
 import { internalError } from '../errors.ts';
-import type { NDArray } from './array.ts';
-import { flat, fromFlat, sizeOf } from './array.ts';
+import { flat, fromFlat, type NDArray, sizeOf } from './array.ts';
 import { sum } from './reduce.ts';
 import { broadcastShape, expand, permute, reshape } from './views.ts';
 

@@ -1,8 +1,7 @@
 /** Reductions over dims and functions along one dim. */
 
 import { ShardwrightError } from '../errors.ts';
-import type { NDArray } from './array.ts';
-import { copyFlat, type ElementType, flat, fromFlat, sizeOf } from './array.ts';
+import { copyFlat, type ElementType, flat, fromFlat, type NDArray, sizeOf } from './array.ts';
 import { dimOf, moveDim, permute } from './views.ts';
 
 /** Reduces a run of values, `data[start]` to `data[end - 1]`. */

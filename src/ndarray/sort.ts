@@ -1,7 +1,6 @@
 /** Ordering along a dim. NaN counts as larger than every number; equal values keep their order. */
 
-import type { NDArray } from './array.ts';
-import type { ElementType } from './array.ts';
+import type { ElementType, NDArray } from './array.ts';
 import { along } from './reduce.ts';
 
 function before(a: number, b: number): number {

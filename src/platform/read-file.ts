@@ -6,8 +6,7 @@
 
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 
-import { messageOf } from '../errors.ts';
-import { ShardwrightError } from '../errors.ts';
+import { messageOf, ShardwrightError } from '../errors.ts';
 import { decodeUtf8 } from '../utf8.ts';
 
 /** Most bytes of a file, where nothing else is said. */

@@ -25,9 +25,9 @@ export interface FastestStep {
   /** The name of the recipe, where the plan is one. */
   readonly name?: string;
   readonly step: StepFigures;
-  /** Of the plan of least seconds one after another. */
+  /** Figures of the plan whose calls take the least seconds one after another. */
   readonly base: StepFigures;
-  /** Of every recipe that the request admits and that fits. */
+  /** Figures of every recipe that the request admits and that fits. */
   readonly recipes: readonly RecipeStep[];
 }
 
@@ -67,7 +67,9 @@ export function fastestStep(
   return { result, name, step: best.step, base, recipes };
 }
 
-/** What is likely to fit comes first, then the faster; of two that are not, the leaner. */
+/**
+ * Steps that are likely to fit come first, the faster before the slower; of two others, the leaner.
+ */
 function isBetter(
   a: StepFigures,
   b: StepFigures,

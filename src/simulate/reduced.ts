@@ -154,7 +154,7 @@ function refuseLarge(shrunk: Shrunk, table: OperatorTable): void {
   );
 }
 
-/** What stays large in a program whose sizes are reduced, and the edit that helps. */
+/** Names the sizes that stay large in a reduced program, and the edit that helps. */
 export function smallerHint({ sizes, kept }: Shrunk): string {
   const [first] = kept;
   const help = 'verify fewer layers, or plan a smaller mesh.';

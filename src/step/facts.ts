@@ -1,4 +1,6 @@
-/** What a step is priced by in addition to its plan: the trainer that runs it, and its software. */
+/**
+ * The facts that price a step in addition to its plan: the trainer that runs it, and its software.
+ */
 
 import type { StepSystem } from '../cost/kernels/call.ts';
 import type { StepSoftware } from '../cost/kernels/software.ts';
@@ -9,7 +11,7 @@ export interface StepFacts {
   /** Its id, such as `torchtitan`. */
   readonly trainer: string;
   readonly system: StepSystem;
-  /** What is asked for; absent: as the trainer does it. */
+  /** The optimizer of the request; absent: that of the trainer. */
   readonly optimizer?: Optimizer;
 }
 

@@ -1,4 +1,4 @@
-/** What the parameters of one unit take of a device and of a step, in sum. */
+/** Sums over the parameters of one unit: bytes of a device and seconds of a step. */
 
 type Summed =
   | 'gatherForwardSeconds'

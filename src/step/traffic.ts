@@ -1,4 +1,4 @@
-/** What the devices of a step send to each other. */
+/** The messages that the devices of a step send to each other. */
 
 /** The messages of one group's devices in one step. */
 export interface Traffic {

@@ -1,7 +1,6 @@
 /** Searches the cheapest strategies of one call best first, without pricing every candidate. */
 
-import type { ShardingSpace } from '../mesh/sharding/space.ts';
-import { FIRST_OTHER_CODE } from '../mesh/sharding/space.ts';
+import { FIRST_OTHER_CODE, type ShardingSpace } from '../mesh/sharding/space.ts';
 import type { Row } from '../ops/expansion/row.ts';
 import { type ProductOptions, RowProduct } from '../ops/expansion/row-product.ts';
 import type { TensorMeta } from '../ops/record/record.ts';

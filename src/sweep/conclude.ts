@@ -26,7 +26,7 @@ import type { CutsLeftOut } from './step/expert-cuts.ts';
 import type { PricedRow } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
 
-/** What was asked in addition: other questions, and other risks. */
+/** The answers to other questions and other risks that were asked in addition. */
 interface Answers {
   readonly whatIf: readonly WhatIf[];
   readonly riskier?: RiskierPlan | undefined;

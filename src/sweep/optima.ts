@@ -102,8 +102,8 @@ function freePrograms(rankings: readonly (readonly PricedRow[])[]): readonly Fre
 }
 
 /**
- * What the data ranks of a plan add to the costs of a program: the placements are chosen for them,
- * and other plans that want the program then have them too.
+ * The data ranks of a plan, whose costs are added to those of a program: the placements are chosen
+ * for them, and other plans that want the program then have them too.
  */
 function dataOf(
   { row: { sizes }, tuning: { once }, figures: { microbatches, place } }: PricedRow,

@@ -10,8 +10,7 @@ import { lessSurely } from '../recipes/compare/conclude-comparison.ts';
 import { recomputeText } from '../recipes/recompute-text.ts';
 import type { Traffic } from '../step/traffic.ts';
 import { bytesText, excessOver, secondsText } from '../units.ts';
-import { coreRequest } from './model/types.ts';
-import { type CoreCost, coreKey } from './model/types.ts';
+import { type CoreCost, coreKey, coreRequest } from './model/types.ts';
 import type { PricedRow } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
 

@@ -4,8 +4,7 @@
  * question or version is refused. Every other line carries a hash over the first one and itself, so
  * that what was edited, or belongs to another file, is refused too.
  */
-import { messageOf } from '../errors.ts';
-import { ShardwrightError } from '../errors.ts';
+import { messageOf, ShardwrightError } from '../errors.ts';
 import { appendToFile, readUserFile, sha256, truncateFile } from '../platform/platform.ts';
 import { VERSION } from '../version.ts';
 import type { SweepQuestion } from './model/question.ts';

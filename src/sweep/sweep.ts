@@ -16,8 +16,7 @@ import type { RoutedCosts } from '../step/read/moe.ts';
 import type { SweepQuestion } from './model/question.ts';
 import type { LayerKinds } from './model/representative-layers.ts';
 import { trainerLimits } from './model/trainer-limits.ts';
-import { coreRequest } from './model/types.ts';
-import { type CoreCost, coreKey, type CoreRequest } from './model/types.ts';
+import { type CoreCost, coreKey, type CoreRequest, coreRequest } from './model/types.ts';
 import { Composer } from './step/compose.ts';
 import {
   type CutRow,

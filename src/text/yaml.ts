@@ -6,8 +6,7 @@
 
 import { isNode, isScalar, Lexer, parseDocument, Parser, visit } from 'yaml';
 
-import { messageOf } from '../errors.ts';
-import { ShardwrightError } from '../errors.ts';
+import { messageOf, ShardwrightError } from '../errors.ts';
 import { MAX_DEPTH, placeAt } from './place.ts';
 
 /** Characters of a YAML file that is read. */

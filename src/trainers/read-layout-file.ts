@@ -23,7 +23,7 @@ export interface LayoutFile extends SettledLayout {
   readonly format: string;
   /** Trainers that have files of this form. */
   readonly trainers: readonly string[];
-  /** What the form can state, where that is another part of what its trainer runs. */
+  /** The layouts that this form can state, if they are not all that its trainer runs. */
   readonly runs?: TrainerRuns;
   readonly notPriced: readonly NotPriced[];
 }

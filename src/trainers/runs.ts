@@ -19,7 +19,7 @@ import { STATE_MODES, type StateMode } from '../step/zero-mode.ts';
 /** Mesh dims that a trainer may lack; all have data ranks. */
 export type RunDim = 'pp' | 'cp' | 'tp' | 'ep' | 'etp';
 
-/** What a trainer runs. */
+/** The layouts that a trainer can run. */
 export interface TrainerRuns {
   /** The release, and the files or pages that state it. */
   readonly source: string;
@@ -28,14 +28,16 @@ export interface TrainerRuns {
   readonly modes: readonly StateMode[];
   /** How a cut sequence is handled. */
   readonly contexts: readonly ('ring' | 'cp' | 'ulysses')[];
-  /** Whether the residual stream may be cut over `tp`, and whether it may be whole. */
+  /** `true` if the residual stream may be cut over `tp`, `false` if it may be whole; or both. */
   readonly sequenceParallel: readonly boolean[];
   readonly schedules: readonly PipelineSchedule[];
   readonly policies: readonly Policy[];
   readonly modules: readonly RecomputeModule[];
-  /** Whether FSDP may keep gathered parameters for the step, and whether it may give them back. */
+  /**
+   * `true` if FSDP may keep gathered parameters for the step, `false` if it may free them; or both.
+   */
   readonly gathersOnce: readonly boolean[];
-  /** Whether a forward pass of one microbatch runs with the backward pass of another. */
+  /** True if a forward pass of one microbatch can run with the backward pass of another. */
   readonly pairsMicrobatches: boolean;
   /**
    * The layers of each part of a pipeline where the user states none; undefined where the trainer
@@ -129,7 +131,7 @@ function tuningNotRun(runs: TrainerRuns, { sizes, kind, tuning }: RunLayout): No
   return undefined;
 }
 
-/** Whether a trainer recomputes this: a policy, or modules. */
+/** Tells whether a trainer can recompute this: a policy, or modules. */
 export function recomputes({ policies, modules }: TrainerRuns, checkpoint: Checkpoint): boolean {
   return isPolicy(checkpoint)
     ? policies.includes(checkpoint)

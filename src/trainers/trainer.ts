@@ -28,17 +28,17 @@ export interface ConfigSource {
 export interface ConfigFormat {
   /** The name of the form in messages. */
   readonly name: string;
-  /** Whether it is JSON; all other forms are asked for texts that are none. */
+  /** True if the form is JSON; forms without it are tried for all other texts. */
   readonly isJson?: boolean;
   readonly isIn: (text: string) => boolean;
   /** @throws E_INPUT, E_SYNTAX with line and column */
   readonly read: (source: ConfigSource) => ReadLayout;
   /**
-   * Whether the trainer refuses routed experts whose tokens every tensor-parallel rank holds;
+   * True if the trainer refuses routed experts whose tokens every tensor-parallel rank holds;
    * absent: it prices them cut.
    */
   readonly wantsCutTokens?: boolean;
-  /** What the form can state, where that is another part of what the trainer runs. */
+  /** The layouts that this form can state, if they are not all that the trainer runs. */
   readonly runs?: TrainerRuns;
   /** How its settings are changed; absent: it is read only. */
   readonly edits?: ConfigEdits;

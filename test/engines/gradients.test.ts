@@ -5,9 +5,9 @@ import { describe, expect, test } from 'vitest';
 
 import { tensorInputs } from '../../src/ops/record/context.ts';
 import { encode } from '../ops/support/kernel-record.ts';
-import type { KeptGradients } from '../passes/gradient-record.ts';
 import {
   kept,
+  type KeptGradients,
   readGradients,
   type TorchGradients,
   writeGradients,

@@ -9,8 +9,7 @@ import { pvary } from '../../src/trace/spmd/jax-names.ts';
 import { localMap, type LocalMapOptions } from '../../src/trace/spmd/local-map.ts';
 import { allReduce, contract, convert, outPartial } from '../../src/trace/spmd/verbs.ts';
 import { einsum } from '../../src/trace/tensor/einsum.ts';
-import type { Tensor } from '../../src/trace/trace.ts';
-import { input, trace } from '../../src/trace/trace.ts';
+import { input, type Tensor, trace } from '../../src/trace/trace.ts';
 
 function refusedBy(run: () => unknown): { message: string; hint: string } {
   try {

@@ -5,8 +5,7 @@ import { describe, expect, it } from 'vitest';
 
 import type { RedistributionCharges } from '../../src/cost/redistribution/charges.ts';
 import { TableBuilder } from '../../src/plan/model/tables.ts';
-import { prepare } from '../../src/plan/prepare/prepare.ts';
-import { withPins } from '../../src/plan/prepare/prepare.ts';
+import { prepare, withPins } from '../../src/plan/prepare/prepare.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { recipeTable } from '../../src/report/text/summary.ts';

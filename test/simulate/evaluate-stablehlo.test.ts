@@ -6,8 +6,7 @@ import { describe, expect, test } from 'vitest';
 
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import type { NDArray } from '../../src/ndarray/array.ts';
-import { build, flat, fromFlat } from '../../src/ndarray/array.ts';
+import { build, flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { concat, select, unsqueeze } from '../../src/ndarray/views.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
 import { inputSpecs, table } from './graph-inputs.ts';

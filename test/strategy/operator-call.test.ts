@@ -3,8 +3,13 @@ import { describe, expect, it } from 'vitest';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../../src/cost/presets/presets.ts';
 import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
-import type { Sharding } from '../../src/entries/notations.ts';
-import { builtinKinds, parseMesh, parseSharding, sliceKind } from '../../src/entries/notations.ts';
+import {
+  builtinKinds,
+  parseMesh,
+  parseSharding,
+  type Sharding,
+  sliceKind,
+} from '../../src/entries/notations.ts';
 import {
   type Admission,
   admit,

@@ -5,8 +5,7 @@ import { gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import type { TransformerShape } from '../../src/cost/training/shape.ts';
-import { modelFlops } from '../../src/cost/training/shape.ts';
+import { modelFlops, type TransformerShape } from '../../src/cost/training/shape.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';

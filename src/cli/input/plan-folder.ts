@@ -8,8 +8,7 @@ import { gunzipSync } from 'node:zlib';
 import { gzipSync, strToU8 } from 'fflate';
 
 import { defined } from '../../defined.ts';
-import { messageOf } from '../../errors.ts';
-import { internalError, ShardwrightError } from '../../errors.ts';
+import { internalError, messageOf, ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import {

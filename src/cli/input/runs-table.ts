@@ -5,7 +5,7 @@
 
 import { gunzipSync } from 'node:zlib';
 
-import { ShardwrightError } from '../../errors.ts';
+import { messageOf, ShardwrightError } from '../../errors.ts';
 import { fileText, readFileBytes } from '../../platform/read-file.ts';
 
 /** Bytes of a table, unpacked, at most. */
@@ -36,9 +36,6 @@ function readTable(path: string): string {
   try {
     return gunzipSync(bytes, { maxOutputLength: UNPACKED_LIMIT }).toString('utf8');
   } catch (error) {
-    throw new ShardwrightError(
-      'E_IO',
-      `cannot unpack '${path}': ${error instanceof Error ? error.message : ''}`,
-    );
+    throw new ShardwrightError('E_IO', `cannot unpack '${path}': ${messageOf(error)}`);
   }
 }

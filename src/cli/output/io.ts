@@ -3,8 +3,7 @@
  * exit codes.
  */
 
-import { messageOf } from '../../errors.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { messageOf, ShardwrightError } from '../../errors.ts';
 
 /** The streams of a process: stdout is the answer, stderr the progress. */
 export interface CliStreams {

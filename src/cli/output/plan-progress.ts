@@ -9,8 +9,7 @@ import { dirname, join } from 'node:path';
 
 import * as z from 'zod';
 
-import { messageOf } from '../../errors.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { messageOf, ShardwrightError } from '../../errors.ts';
 import { itemAt } from '../../item-at.ts';
 import { readFileText } from '../../platform/read-file.ts';
 import type { Incumbents, WrittenProgress } from '../../report/analysis/incumbents.ts';

@@ -1,4 +1,4 @@
-/** What a command in a thread is started with, and what it says. */
+/** The messages between a command that runs in a thread and the thread that started it. */
 
 /** The data that a thread is started with. */
 export interface ThreadStart {

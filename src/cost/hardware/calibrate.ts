@@ -62,7 +62,7 @@ export function fitMatmulCurve(
   return best;
 }
 
-/** What a calibration changes in a cluster. */
+/** The fields of a cluster that a calibration changes. */
 type Change = { -readonly [key in keyof Cluster]?: Cluster[key] };
 
 /**

@@ -6,7 +6,7 @@
 
 import * as z from 'zod';
 
-import { ShardwrightError } from '../../errors.ts';
+import { messageOf, ShardwrightError } from '../../errors.ts';
 
 const seconds = z.number().positive().max(100);
 const size = z.int().positive().max(1e9);
@@ -62,7 +62,7 @@ export const calibrationSchema = z.strictObject({
   synchronous: z.boolean().optional(),
   /** Bytes that the allocator keeps over those of the tensors that live at once, less 1. */
   allocatorShare: z.number().nonnegative().max(10).optional(),
-  /** What was not measured, what was far off, and whether the machine was busy. */
+  /** Notes on figures that were not measured or were far off, and on a busy machine. */
   notes: z.array(line(500)).max(1000).optional(),
   /** Products of [m, k] and [k, n] by unit (`bf16`, `fp8` ...), `bytes` read and written. */
   matmul: z
@@ -231,10 +231,7 @@ export function parseCalibration(text: string): Calibration {
   try {
     json = JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError(
-      'E_CALIBRATION',
-      `the calibration is not JSON: ${error instanceof Error ? error.message : ''}`,
-    );
+    throw new ShardwrightError('E_CALIBRATION', `the calibration is not JSON: ${messageOf(error)}`);
   }
   const parsed = calibrationSchema.safeParse(json);
   if (!parsed.success)

@@ -71,7 +71,7 @@ export interface CollectiveRow {
   readonly spread?: readonly number[] | undefined;
   /** By size: what the collective adds to compute that is called between its start and its end. */
   readonly besideSeconds?: readonly number[] | undefined;
-  /** What measured it; absent: that of the table. */
+  /** The tool that measured it; absent: that of the table. */
   readonly source?: string | undefined;
 }
 

@@ -5,7 +5,7 @@
 
 import * as z from 'zod';
 
-import { didYouMean, ShardwrightError, suggestion } from '../../errors.ts';
+import { didYouMean, messageOf, ShardwrightError, suggestion } from '../../errors.ts';
 import { shown } from '../../mesh/placements/scan.ts';
 import { product } from '../../product.ts';
 import { bytesText } from '../../units.ts';
@@ -150,10 +150,7 @@ function clusterFromJson(text: string): Cluster {
   try {
     json = JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError(
-      'E_CLUSTER',
-      `the cluster file is not JSON: ${error instanceof Error ? error.message : ''}`,
-    );
+    throw new ShardwrightError('E_CLUSTER', `the cluster file is not JSON: ${messageOf(error)}`);
   }
   json = withoutScaleUp(json);
   const cluster = withMemory(

@@ -4,8 +4,7 @@
  * of a pointwise call reaches memory is the caller's to say.
  */
 
-import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
-import { elements } from '../../ops/record/record.ts';
+import { elements, type OperatorRecord, type TypedContext } from '../../ops/record/record.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import { clocksOf, clockTime } from './clocks.ts';
 import type { FittedConstants } from './fitted.ts';

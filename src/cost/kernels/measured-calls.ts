@@ -23,7 +23,7 @@ type CallPrice = (flops: number, bytes: number) => number;
 interface CallPrices {
   readonly moving: ReadonlyMap<string, CallPrice>;
   readonly multiplying: ReadonlyMap<string, CallPrice>;
-  /** Of a copy by bytes read and written together; absent without two sizes. */
+  /** The price of a copy by the sum of bytes read and written; absent without two sizes. */
   readonly copy: CallPrice | undefined;
 }
 

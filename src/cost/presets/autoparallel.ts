@@ -26,8 +26,7 @@ import {
   type LiteralMove,
 } from '../collective-model.ts';
 import type { NcclGroup } from '../collectives/nccl-algorithms.ts';
-import { ncclFamily } from '../collectives/nccl-constants.ts';
-import { ncclConstants } from '../collectives/nccl-constants.ts';
+import { ncclConstants, ncclFamily } from '../collectives/nccl-constants.ts';
 import { literalGroup, literalLinks, literalMicros } from '../collectives/nccl-literal.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import { hardware } from '../hardware/hardware.ts';

@@ -150,7 +150,7 @@ export function runCost({
   };
 }
 
-/** What a run costs where the price of a device is known. */
+/** The price of a run; nothing if the price of a device is not known. */
 function priceOf(
   each: Price,
   { deviceHours, tokens }: Pick<RunCost, 'deviceHours' | 'tokens'>,

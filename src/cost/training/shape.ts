@@ -4,8 +4,7 @@
  */
 
 import type { Cluster } from '../hardware/cluster.ts';
-import type { Fp8Recipe } from '../kernels/software.ts';
-import type { StepSoftware } from '../kernels/software.ts';
+import type { Fp8Recipe, StepSoftware } from '../kernels/software.ts';
 import type { StateBytes } from '../memory/state-bytes.ts';
 
 /** Dimensions of a decoder-only transformer. */

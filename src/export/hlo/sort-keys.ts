@@ -9,7 +9,7 @@ import { type HloBody, type Instruction, isFloat, type Val } from './code.ts';
 export interface SortKey {
   readonly operand: number;
   readonly isDescending: boolean;
-  /** Whether -0 comes before 0: they are compared by the total order, as they are. */
+  /** True if -0 comes before 0, that is if keys are compared by their total order. */
   readonly hasSignedZeros: boolean;
 }
 
@@ -121,7 +121,7 @@ class Comparator {
   }
 }
 
-/** Whether a conversion keeps the order of all numbers. */
+/** Tells whether a conversion keeps the order of all numbers. */
 function isWider({ dtype: from }: Val, { dtype: to }: Val): boolean {
   const bits = (dtype: string): number => Number(/\d+/.exec(dtype)?.[0]);
   return isFloat(from) && (to === 'f32' || to === 'f64') && bits(from) <= bits(to);

@@ -390,7 +390,7 @@ function keyData(keys: string): string {
   return `jax.random.key_data(${keys})`;
 }
 
-/** What JAX's functions of one key give for an array of them. */
+/** A call of a JAX function of one key, mapped over an array of keys. */
 function ofEachKey(call: Call, text: (keys: string, other: string) => string): string {
   const { inputs, texts, word } = call;
   const keys = `jax.random.wrap_key_data(${input(call)}, impl=${pyString(word('impl'))})`;
@@ -447,7 +447,10 @@ function sorted(call: Call): string {
   return `lax.sort(${all}, ${given}, num_keys=${first.length})[${first.length}:]`;
 }
 
-/** What ascends where a key is to: NaN is the last of ascending numbers, the first of others. */
+/**
+ * Arrays that ascend in the order of a key. NaN is last among ascending numbers, first among
+ * others.
+ */
 function ascending(value: Val, { isDescending, hasSignedZeros }: SortKey, texts: Texts): string[] {
   const x = texts.of(value);
   const zeros = hasSignedZeros ? [`${isDescending ? '' : '~'}jnp.signbit(${x})`] : [];

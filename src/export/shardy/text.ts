@@ -366,7 +366,9 @@ function bodiesOf(instruction: Instruction): readonly HloBody[] {
   return [renumbered(body)];
 }
 
-/** Whether the first of two rows comes before the second by its keys, as JAX compares them. */
+/**
+ * Tells whether the first of two rows comes before the second by its keys, as JAX compares them.
+ */
 function before(code: HloCode, own: readonly Val[], keys: number): Val {
   let less: Val | undefined;
   for (let k = keys - 1; k >= 0; k--) {

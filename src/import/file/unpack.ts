@@ -1,7 +1,6 @@
 /** Packed bytes to unpacked ones, with limits that hold before memory is taken. */
 
-import { messageOf } from '../../errors.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { messageOf, ShardwrightError } from '../../errors.ts';
 import { gunzip as unpack } from '../../platform/platform.ts';
 
 export interface UnpackLimits {

@@ -1,8 +1,7 @@
 /** Builds a graph from parsed FX records and the meaning of its inputs and outputs. */
 
 import { defined } from '../../defined.ts';
-import { messageOf } from '../../errors.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { messageOf, ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, controlCall } from '../../graph/control.ts';
 import { mismatchHint } from '../../graph/lint.ts';
 import type { Graph, Node, NodeMeta, Output, ValueType } from '../../graph/types.ts';

@@ -4,8 +4,7 @@
  * pairs `{{0,1},{1,0}}` of a permutation.
  */
 
-import { firstItems } from '../../item-at.ts';
-import { itemAt } from '../../item-at.ts';
+import { firstItems, itemAt } from '../../item-at.ts';
 import { product } from '../../product.ts';
 import { tileDevices } from '../mlir/sharding/gspmd.ts';
 import type { HloReader } from './reader.ts';

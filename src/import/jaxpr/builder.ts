@@ -36,7 +36,7 @@ import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from '.
 export interface JaxprContext {
   /** Shardings of the text that could not be read, one sentence each. */
   readonly unread: Set<string>;
-  /** What was decided for the program, for its notes. */
+  /** Decisions about the program that its notes will state. */
   readonly notes: Set<string>;
   readonly parser: JaxprParser;
   readonly infer: Infer | undefined;

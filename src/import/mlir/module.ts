@@ -9,18 +9,18 @@ import { optionalDictionary, readAttribute, readDictionary } from './syntax/attr
 import { optionalLocation, readMlirLocation } from './syntax/location.ts';
 import { OperationReader } from './syntax/operation.ts';
 import { MlirReader } from './syntax/reader.ts';
-import type {
-  Attributes,
-  BlockArgument,
-  MlirAttribute,
-  MlirFunc,
-  MlirLocation,
-  MlirMesh,
-  MlirModule,
-  MlirType,
-  Operation,
+import {
+  type Attributes,
+  type BlockArgument,
+  type MlirAttribute,
+  type MlirFunc,
+  type MlirLocation,
+  type MlirMesh,
+  type MlirModule,
+  type MlirType,
+  NO_ATTRIBUTES,
+  type Operation,
 } from './syntax/syntax.ts';
-import { NO_ATTRIBUTES } from './syntax/syntax.ts';
 import { readType } from './syntax/types.ts';
 
 /** @throws E_SYNTAX, E_DUP, E_LIMIT, E_UNSUPPORTED, each with line and column */

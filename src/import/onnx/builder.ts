@@ -3,8 +3,7 @@
  * become.
  */
 
-import { messageOf } from '../../errors.ts';
-import { ShardwrightError, suggestion } from '../../errors.ts';
+import { messageOf, ShardwrightError, suggestion } from '../../errors.ts';
 import { freeKey, FreeNames } from '../../graph/names.ts';
 import type { Arg, Dim, Graph, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
 import { eachOperand, NO_KWARGS, ref, setOwn, tensorType } from '../../graph/value.ts';

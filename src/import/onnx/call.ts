@@ -54,7 +54,7 @@ export interface BodyBuilder extends Builder {
 
 /** One node with its inputs looked up, as the operator tables see it. */
 export class OnnxCall {
-  /** What the conversion has read: all else must be at its default (`schema.ts`). */
+  /** Attributes that the conversion has read; all others must have their defaults (`schema.ts`). */
   readonly readAttributes = new Set<string>();
   readonly readInputs = new Set<number>();
 

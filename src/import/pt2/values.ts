@@ -94,7 +94,7 @@ export function readArg(
 
 type ReadArgument = (value: JsonValue | undefined, place: Place, scope: Scope) => Arg;
 
-/** What each tag holds; undefined for a body, which the caller reads. */
+/** How the value of each tag is read; undefined for a body, which the caller reads. */
 const ARGUMENTS: ReadonlyMap<string, ReadArgument | undefined> = new Map<
   string,
   ReadArgument | undefined

@@ -6,8 +6,7 @@
 
 import { Inflate } from 'fflate';
 
-import { messageOf } from '../../errors.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { messageOf, ShardwrightError } from '../../errors.ts';
 import { crc32 } from '../../platform/platform.ts';
 
 interface ZipMember {

@@ -1,6 +1,5 @@
 /** Keeps the names of global values during the lowering, with their local values and placements. */
-import type { Node } from '../../graph/types.ts';
-import type { Graph } from '../../graph/types.ts';
+import type { Graph, Node } from '../../graph/types.ts';
 import { type Emitter, emptySection, type Section } from './emitter.ts';
 
 /** A local value and the placement that it has. */

@@ -14,8 +14,7 @@
 import * as z from 'zod';
 
 import { defined } from '../../defined.ts';
-import { messageOf } from '../../errors.ts';
-import { ShardwrightError, suggestion } from '../../errors.ts';
+import { messageOf, ShardwrightError, suggestion } from '../../errors.ts';
 import { type DType, DTYPES } from '../../graph/types.ts';
 import { NotationScanner } from '../../text/scanner.ts';
 

@@ -1,7 +1,6 @@
 /** Reads a rules file (`shardwright-rules/1`) into operator records. */
 
-import { messageOf } from '../../errors.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { messageOf, ShardwrightError } from '../../errors.ts';
 import { DTYPES } from '../../graph/types.ts';
 import { REDUCE_OPS } from '../../mesh/placements/partials/partial.ts';
 import type { OpContext, TensorMeta, TypedContext } from '../record/call.ts';

@@ -6,8 +6,7 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
-import type { Arg, DType, TensorType } from '../../graph/types.ts';
-import { DTYPES } from '../../graph/types.ts';
+import { type Arg, type DType, DTYPES, type TensorType } from '../../graph/types.ts';
 import { ref } from '../../graph/value.ts';
 import { bind } from '../record/infer.ts';
 import type { OperatorRecord, TypedContext } from '../record/record.ts';

@@ -138,7 +138,7 @@ export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
   return joint;
 }
 
-/** What the source says of keeping a value, by the name that the value has now. */
+/** The marks in the source that keep or recompute a value, by the present name of the value. */
 function savesOf(
   { nodes }: Graph,
   forward: ForwardCopy,

@@ -19,7 +19,7 @@ export interface Source {
 export class Memory {
   private readonly written: Set<number>;
   private readonly graph: CallGraph;
-  /** Of values that are not in memory: what is read for them. */
+  /** For each value that is not in memory: the values that are read in its place. */
   private readonly known = new Map<number, readonly Source[]>();
 
   constructor(graph: CallGraph, unitOf: Int32Array) {

@@ -10,8 +10,7 @@ import { type Arg, DTYPE_BYTES, type Graph, type Node, type ValueType } from '..
 import { exampleShape, getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
 import { isTuple, type Typed } from '../../local-spmd/typed.ts';
 import type { Typer } from '../../local-spmd/typer.ts';
-import { type AxisType, cutOf } from '../../mesh/local-types/types.ts';
-import { typedText } from '../../mesh/local-types/types.ts';
+import { type AxisType, cutOf, typedText } from '../../mesh/local-types/types.ts';
 import { atSizes, tensorInputs } from '../../ops/record/context.ts';
 import { bind } from '../../ops/record/infer.ts';
 import type { TensorMeta, TypedContext } from '../../ops/record/record.ts';

@@ -5,8 +5,7 @@
  */
 
 import { LOCAL_MAP } from '../../graph/local-map.ts';
-import type { TypedContext } from '../../ops/record/record.ts';
-import { elements } from '../../ops/record/record.ts';
+import { elements, type TypedContext } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { type DimSpec, viewGroups } from '../../ops/rules/viewgroups.ts';
 import { spmdName } from '../../ops/spmd/operators.ts';

@@ -30,7 +30,7 @@ export interface ShrinkOptions {
    * Sizes of the mesh dims: a size that a mesh can cut evenly stays one that it can. Default none.
    */
   readonly meshSizes?: readonly number[];
-  /** What a plan cuts: its even cuts stay even, with or without those that a mesh could make. */
+  /** The cuts of a plan: even cuts stay even, with or without those that a mesh could make. */
   readonly cuts?: readonly Cut[];
   /** Sizes up to this one stay. Default 4. */
   readonly keepUpTo?: number;

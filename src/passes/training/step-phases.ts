@@ -36,7 +36,7 @@ export function withStepPhases(graph: Graph, table: OperatorTable): Graph {
   return phased({ ...graph, nodes }, phases, step.savedOnly(end));
 }
 
-/** What a call does, bodies included: `sum` are reductions to one number. */
+/** The kind of work of a call, bodies included; `sum` is a reduction to one number. */
 type Kind = 'elementwise' | 'sum' | 'product' | 'other';
 
 const ELEMENTWISE_CLASSES: ReadonlySet<string> = new Set([

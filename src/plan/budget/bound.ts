@@ -6,7 +6,7 @@ import type { Effort } from '../request/efforts.ts';
 import { leastOfRow, solveRows } from './solve-rows.ts';
 import { bestOf, type BudgetSearch, type Found, type Proven } from './types.ts';
 
-/** What was found with a sharper bound, where this effort proves one. */
+/** The same search result, with a sharper bound if this effort proves one. */
 export async function withBound(
   search: BudgetSearch,
   found: Found,

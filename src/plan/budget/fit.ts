@@ -234,7 +234,7 @@ class FittingRounds {
     return true;
   }
 
-  /** What a choice takes of the row of a point. */
+  /** The bytes that a choice takes in the row of a point. */
   private usedAt(point: number, choice: Int32Array): number {
     const { remat } = this.built;
     const row = this.search.problems.row(remat, point, this.budgetBytes, this.question.anchors);

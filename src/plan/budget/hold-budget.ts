@@ -80,7 +80,7 @@ export async function searchWithin(search: BudgetSearch): Promise<Found> {
   return { ...found, isOutOfTime, neededBytes };
 }
 
-/** What is known before a search. */
+/** A search that has proven nothing yet. */
 const NOTHING: Proven = { boundSeconds: -Infinity, certified: false };
 
 async function withEffort(search: BudgetSearch, given: Found, effort: Effort): Promise<Found> {

@@ -18,7 +18,7 @@ const ANCHORS_EVERY = [1, 2, 4, 8, 16, 32];
  */
 const ANCHOR_MOVES = 1;
 
-/** What was found with the plan of one more search, where it is quicker, and the rows of that. */
+/** The same search result, with the rows of one more search and with its plan if it is quicker. */
 export async function withJointSearch(
   search: BudgetSearch,
   found: Found,

@@ -19,7 +19,7 @@ export interface OverBudget {
   readonly problems?: PeakProblems | undefined;
 }
 
-/** What every step of a search is about, and what the steps write down for those after them. */
+/** The input of every step of a search, with the record that the steps write for later ones. */
 export interface BudgetSearch {
   /** The request, prepared for the program without recomputation. */
   readonly prepared: Prepared;
@@ -58,7 +58,7 @@ export interface Proven {
   readonly proof?: NonNullable<PlanCertificate['within']>;
 }
 
-/** What a search has found so far. */
+/** The result of a search so far. */
 export interface Found {
   /** Program points of the rows; the first is that of the peak of the plan over the budget. */
   readonly points: readonly number[];

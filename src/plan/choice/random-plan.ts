@@ -4,8 +4,7 @@ import { isPending } from '../../mesh/sharding/sharding.ts';
 import type { Model, Use } from '../model/model.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { Plan } from '../record/types.ts';
-import type { Decoded } from './decode.ts';
-import { decode } from './decode.ts';
+import { decode, type Decoded } from './decode.ts';
 
 /**
  * A feasible plan drawn at random: any strategy of each node that its inputs can be brought to, any

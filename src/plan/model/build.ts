@@ -72,7 +72,7 @@ export function buildModel(input: BuildInput): Model {
   };
 }
 
-/** What edges are made from. */
+/** The data that edges are made from. */
 interface ModelParts {
   readonly input: BuildInput;
   readonly columns: SpecColumns;

@@ -33,7 +33,7 @@ export function changeRequest<R extends PlanRequest>(
   return { request: next, changes: changesOf(request, next, patches), patches, undo };
 }
 
-/** What patches changed, a line each, in the order of the names of fields. */
+/** The changes that patches make, a line each, in the order of the names of fields. */
 export function changesOf(
   before: PlanRequest,
   after: PlanRequest,

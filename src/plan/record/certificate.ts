@@ -5,8 +5,7 @@
  */
 import * as z from 'zod';
 
-import { messageOf } from '../../errors.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { messageOf, ShardwrightError } from '../../errors.ts';
 import type { Certificate, Problem } from '../../solver/types.ts';
 import { schemaOf } from './schema-type.ts';
 

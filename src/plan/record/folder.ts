@@ -6,8 +6,7 @@ import * as z from 'zod';
 
 import { GRADIENTS, OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
 import { defined } from '../../defined.ts';
-import { messageOf } from '../../errors.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { messageOf, ShardwrightError } from '../../errors.ts';
 import { parseGraph } from '../../graph/text/parse.ts';
 import { printGraph } from '../../graph/text/write.ts';
 import type { Graph } from '../../graph/types.ts';

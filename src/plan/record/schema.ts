@@ -5,8 +5,7 @@
 import * as z from 'zod';
 
 import { MEMORY_KINDS } from '../../cost/memory/peak.ts';
-import { messageOf } from '../../errors.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { messageOf, ShardwrightError } from '../../errors.ts';
 import { VERSION } from '../../version.ts';
 import { jsonPath } from './certificate.ts';
 import { schemaOf } from './schema-type.ts';

@@ -34,7 +34,7 @@ export const NEIGHBOURHOOD_ROUNDS = 5;
 
 /** One pass of the search under a peak memory budget. */
 export interface Effort {
-  /** What the pass does, in this order. */
+  /** The steps of this pass, in their order. */
   readonly steps: readonly ('two stages' | 'search' | 'bound')[];
   /** Runs only where the passes before left the gap open and more work may close it. */
   readonly ifOpen: boolean;

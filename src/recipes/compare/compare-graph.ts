@@ -57,7 +57,7 @@ const OPTIMUM = 'optimum';
  */
 const MESH_WORK = 100_000_000;
 
-/** What is compared: devices, and everything of a request but its mesh, which is tried. */
+/** A request without its mesh, and the number of devices: every mesh of them is tried. */
 export type CompareRequest = Omit<GivenRequest, 'mesh'> & { readonly devices: number };
 
 /** Operators, recipes and limits of a comparison. */

@@ -449,7 +449,7 @@ export interface Comparison {
   readonly refit?: Refit;
   /** How the figures were made, one sentence each. */
   readonly notes?: readonly string[];
-  /** What about the question makes the answer useless or wasteful, one sentence or two each. */
+  /** Faults of the question that make the answer useless or wasteful, one or two sentences each. */
   readonly warnings?: readonly string[];
   /** The Pareto front by memory. */
   readonly frontier?: readonly {

@@ -6,11 +6,11 @@ import type { Program } from './program.ts';
 import { inputRoles } from './roles.ts';
 import { walk } from './sequence.ts';
 
-/** What a mesh dim cuts of a value that depends on the inputs. */
+/** The part of a value that a mesh dim cuts, for values that depend on the inputs. */
 export const DATA_CUTS = ['batch', 'sequence', 'features', 'pending', 'whole'] as const;
 export type DataCut = (typeof DATA_CUTS)[number];
 
-/** What the dims of values are: the batch or the sequence of an input, or features. */
+/** The meaning of the dims of values: the batch or the sequence of an input, or features. */
 export class DimMeanings {
   private readonly indices: Indices;
   private readonly batch = new Set<number>();
@@ -32,7 +32,9 @@ export class DimMeanings {
     }
   }
 
-  /** What a placement of a value cuts. A merged dim is the batch where its outer rows are cut. */
+  /**
+   * The part of a value that a placement cuts. A merged dim is the batch if its outer rows are cut.
+   */
   cutOf(value: number, code: number): DataCut {
     const dim = this.model.space.dimOfCode(code);
     if (dim < 0) return code === REPLICATE_CODE ? 'whole' : 'pending';

@@ -9,8 +9,8 @@ import { isKeptCopy, type Model } from '../../plan/model/model.ts';
 import { DATA_CUTS, type DataCut, DimMeanings } from '../../recipes/inputs/dim-meanings.ts';
 
 /**
- * Of the tensors that the forward pass makes of its inputs, the share of each kind; 1 in all. Each
- * counts once: by their bytes the logits of a large vocabulary would speak for all layers.
+ * Shares of the kinds of tensors that the forward pass makes of its inputs; 1 in all. Each counts
+ * once: by their bytes the logits of a large vocabulary would speak for all layers.
  */
 export type DataShares = Readonly<Record<DataCut, number>>;
 

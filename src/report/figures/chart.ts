@@ -1,8 +1,7 @@
 /** Frame, scales and ticks that every figure of a report uses, as SVG elements. */
 
 import { defined } from '../../defined.ts';
-import type { Markup } from '../markup.ts';
-import { type Child, h } from '../markup.ts';
+import { type Child, h, type Markup } from '../markup.ts';
 
 /**
  * Shared by the drawings of a report: a frame with title and description for screen readers,

@@ -40,7 +40,7 @@ import {
  * folder, and `missing` says so.
  */
 interface PlanFindings {
-  /** What to do, a sentence each: how data and weights are laid out. */
+  /** The layout of data and weights as instructions, a sentence each. */
   readonly placementWords: readonly string[] | null;
   readonly roofline: Roofline | null;
   readonly streams: Streams | null;

@@ -100,7 +100,7 @@ function memoryText(plan: Plan): string {
 interface Ranked {
   readonly seconds: number;
   readonly others: readonly KnownStep[];
-  /** What the figure is, where it is no step. */
+  /** The name of the figure, if it is not the time of a step. */
   readonly what: string;
 }
 

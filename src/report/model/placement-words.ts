@@ -25,7 +25,7 @@ interface MeshDim {
   readonly size: number;
 }
 
-/** What to do, a sentence without its full stop each: the data first, then the weights. */
+/** The layout as instructions, each without its full stop: the data first, then the weights. */
 export function placementWords({ plan, model, choice }: ChosenPlan): string[] {
   const { mesh } = plan;
   return [
@@ -70,7 +70,7 @@ export function dataWords(mesh: readonly MeshDim[], shares: readonly DataShares[
   return clauses.length === 0 ? 'keep the data on one device' : clauses.join(', ');
 }
 
-/** What one mesh dim cuts; undefined where it repeats the data. */
+/** The part of the data that one mesh dim cuts; undefined if the dim repeats the data. */
 function cutText(shares: DataShares, over: string): string | undefined {
   const [first, ...others] = DATA_CUTS.flatMap((cut) =>
     cut === 'whole' || shares[cut] < SMALL ? [] : [cut],
@@ -144,7 +144,7 @@ export function weightWords(mesh: readonly MeshDim[], weights: readonly NamedWei
   ];
 }
 
-/** What is done with weights of one placement. */
+/** How weights of one placement are kept and used. */
 interface Treatment {
   /** Equal for equal treatments. */
   readonly text: string;

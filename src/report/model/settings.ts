@@ -27,7 +27,7 @@ export function settingLines(input: SettingsInput): string[] {
   return settingRows(input).map(({ label, words }) => `${label.padEnd(11)}${words.join('; ')}`);
 }
 
-/** What was asked and what is a default; a row that has nothing to say is left out. */
+/** The settings of a request, with defaults marked; a row that has nothing to say is left out. */
 export function settingRows(
   input: SettingsInput,
 ): { readonly label: 'asked' | 'defaults'; readonly words: readonly string[] }[] {

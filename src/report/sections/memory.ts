@@ -21,7 +21,7 @@ export function memory(report: Report): Section {
   return { id: 'memory', title: 'Memory timeline', sheet: true, blocks };
 }
 
-/** What a device takes of its budget, and the states in it. */
+/** The memory of a device within its budget, and the states in it. */
 function states({ plan }: Report): Block[] {
   const m = plan.memory;
   // Where the budget limits peak memory, the plan's memory is that peak.

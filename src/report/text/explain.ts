@@ -98,7 +98,7 @@ export function forcedText(forced: Forced, limit: number, asked = forced.spec): 
   return lines.join('\n');
 }
 
-/** What a change costs, with its share of the step before it. */
+/** The cost of a change, with its share of the step before it. */
 function changeText(what: string, { globalSeconds, plan }: PlanChange): string {
   const { seconds } = plan.objective;
   const before = seconds - globalSeconds;

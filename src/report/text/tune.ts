@@ -1,8 +1,14 @@
 /** Prints the answer of `tune`: how far a file is from the best, what to set, and its diff. */
 import type { Tuned, TunedChange, TunedStep } from '../../sweep/layout/tune.ts';
 import type { TunedFile } from '../../sweep/layout/tune-file.ts';
-import { bytesText, countedText, percentText, probabilityText, secondsText } from '../../units.ts';
-import { tableText } from '../../units.ts';
+import {
+  bytesText,
+  countedText,
+  percentText,
+  probabilityText,
+  secondsText,
+  tableText,
+} from '../../units.ts';
 
 /** Settings in words. */
 const WORDS: Readonly<Record<string, string>> = {

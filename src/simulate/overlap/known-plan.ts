@@ -46,7 +46,7 @@ export interface OverlappedStep {
    */
   readonly boundSeconds: number | null;
   readonly gap: number | null;
-  /** Of every known plan that fits. */
+  /** The steps of all known plans that fit. */
   readonly known: readonly KnownStep[];
 }
 
@@ -120,7 +120,7 @@ export async function overlappedStep(
 }
 
 interface BoundedChoice extends KnownChoice {
-  /** What its step takes at least. */
+  /** Lower bound on its step. */
   readonly atLeastSeconds: number;
   readonly isAdmitted: boolean;
 }

@@ -5,8 +5,7 @@
  * sides is right.
  */
 
-import { messageOf } from '../../errors.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { messageOf, ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import type { Arg, Graph, TensorType, ValueType } from '../../graph/types.ts';
 import { isList, isRef } from '../../graph/value.ts';

@@ -44,7 +44,7 @@ function rowsOf(x: NDArray, dim: number, chunks: number, ranks: number, rank: nu
 
 /** How a tensor is taken apart. */
 interface Placing {
-  /** Of a shard: 1, or the number of equal chunks of which each rank has a piece, all whole. */
+  /** For a shard: 1, or the number of equal chunks of which each rank has a piece, all whole. */
   readonly chunks?: number;
   /** Number of the tensor among the inputs, and the board of the trial: see `operands`. */
   readonly input?: number;

@@ -2,8 +2,7 @@
  * Lists the work of one plan in a step: the seconds of its kernels and of its moves, each with the
  * gaps between kernels in which it can run.
  */
-import type { Site, StepWork } from './step-work.ts';
-import { secondsAt } from './step-work.ts';
+import { secondsAt, type Site, type StepWork } from './step-work.ts';
 
 /**
  * The moves of one place of the program. Gap `k` is before kernel `k`; the last is after all

@@ -22,7 +22,7 @@ import { tokenExchange } from './token-exchange.ts';
 export interface PricedProgram {
   /** Sequences of one microbatch on a data rank. */
   readonly request: { readonly microbatch: number };
-  /** What comes before the layers, the layers, what comes after them. */
+  /** The calls before the layers, each layer, the calls after them. */
   readonly units: readonly CoreUnit[];
   /** Small collectives that every data dim adds. */
   readonly extras: readonly DataExtra[];

@@ -266,7 +266,7 @@ export class PlanReader {
     }));
   }
 
-  /** What each unit keeps, by what is recomputed. */
+  /** The results that each unit keeps, by the policy of recomputation. */
   private kept(): (policy: Checkpoint) => ReturnType<typeof keptByUnit> {
     const { graphUnits, table } = this;
     const { graph } = this.model;

@@ -25,11 +25,11 @@ interface PlacedStates {
   readonly units: GraphUnits;
   readonly moves: readonly Move[];
   readonly software?: StepSoftware | undefined;
-  /** What is asked for; absent: as the software does it. */
+  /** The optimizer of the request; absent: that of the software. */
   readonly optimizer?: Optimizer | undefined;
 }
 
-/** What a unit moves in one collective. */
+/** The tensors that a unit moves in one collective. */
 interface Group {
   readonly unit: number;
   readonly moment: Moment;

@@ -37,7 +37,7 @@ const MOST_EDITS = 3;
 export interface LayoutToCompare {
   readonly text: string;
   readonly layout: StatedLayout;
-  /** Of the best plan that fits; absent where none does. */
+  /** The step of the best plan that fits; absent if none does. */
   readonly bestSeconds?: number | undefined;
   /** The run whose cost is asked for. */
   readonly run?: AskedRun | undefined;

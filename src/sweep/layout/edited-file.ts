@@ -8,8 +8,7 @@ import { editLayoutFile } from '../../trainers/edit-layout-file.ts';
 import type { EditedLayout } from '../../trainers/layout/edited-layout.ts';
 import { readLayoutFile } from '../../trainers/read-layout-file.ts';
 import type { SweepQuestion } from '../model/question.ts';
-import type { StatedLayout } from '../model/stated-layout.ts';
-import { layoutText } from '../model/stated-layout.ts';
+import { layoutText, type StatedLayout } from '../model/stated-layout.ts';
 import { parseLayout } from './parse-layout.ts';
 
 export class FileEditor {

@@ -54,7 +54,7 @@ export async function tuneFile(
   };
 }
 
-/** What changed, as `patch` and `git apply` take it; empty where the texts are equal. */
+/** The changes in the form of `patch` and `git apply`; empty if the texts are equal. */
 function unifiedDiff(file: string, before: string, behind: string): string {
   if (before === behind) return '';
   const options = { context: 3, headerOptions: FILE_HEADERS_ONLY };

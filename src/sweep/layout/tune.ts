@@ -13,8 +13,7 @@ import { Deadline } from '../../plan/request/deadline.ts';
 import type { TrainerRuns } from '../../trainers/runs.ts';
 import type { SweepQuestion } from '../model/question.ts';
 import { layerKinds } from '../model/representative-layers.ts';
-import type { StatedLayout } from '../model/stated-layout.ts';
-import { layoutText } from '../model/stated-layout.ts';
+import { layoutText, type StatedLayout } from '../model/stated-layout.ts';
 import { trainerLimits } from '../model/trainer-limits.ts';
 import { coreKey, coreRequest } from '../model/types.ts';
 import { TriedCheckpoints } from '../step/tried-checkpoints.ts';
@@ -71,7 +70,7 @@ export interface Tuned {
 export interface TuneOptions {
   readonly table: OperatorTable;
   readonly risk: number;
-  /** What the form of the file can state; absent: what the trainer runs. */
+  /** The layouts that this form of file can state; absent: all that the trainer runs. */
   readonly runs?: TrainerRuns;
   /** Tells whether the file can be edited to state a layout; absent: every layout counts. */
   readonly isStated?: (layout: StatedLayout) => boolean;

@@ -35,7 +35,9 @@ export interface LayerKinds {
   readonly tied: boolean;
 }
 
-/** What the built layers have, and the units around them, for the whole model, in its order. */
+/**
+ * Repeats the items of the built layers for the whole model, with those of the units around them.
+ */
 export function ofModel<T>(built: readonly T[], { standsFor }: Pick<LayerKinds, 'standsFor'>): T[] {
   return [built[0], ...standsFor.map((l) => built[l + 1]), built[built.length - 1]];
 }

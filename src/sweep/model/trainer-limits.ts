@@ -1,6 +1,6 @@
 /**
- * What the trainer of a question leaves of the layouts: limits of the search, and the refusal of a
- * layout that is asked for by name.
+ * Restricts the layouts of a question to those that its trainer runs: limits of the search, and the
+ * refusal of a layout that is asked for by name.
  */
 import { ShardwrightError } from '../../errors.ts';
 import { notRun, type RunLayout, type TrainerRuns } from '../../trainers/runs.ts';

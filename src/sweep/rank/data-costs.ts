@@ -18,7 +18,7 @@ import { type DataGroups, type ParameterCost, parameterCost } from '../../step/s
 import type { CoreParameter } from '../../step/units.ts';
 import type { DataRanks } from '../../step/zero-mode.ts';
 
-/** What the moves of data ranks are priced with. */
+/** The prices of the moves of data ranks. */
 interface DataPrices {
   /** Layers of the program. */
   readonly layers: number;

@@ -245,7 +245,7 @@ function scanAny(
   return [last, tensorsOf(refill(ys.tree, values.slice(inputs.length)))];
 }
 
-/** What a scan starts from. */
+/** The values that a scan starts from. */
 interface ScanStart {
   readonly given: ReturnType<typeof ownedTree>;
   /** The same with numbers as tensors. */

@@ -193,7 +193,7 @@ function checkCall(
     );
 }
 
-/** What a function makes of a tensor, where that is no operator. */
+/** The result of a host function on a tensor, if the function is not an operator. */
 function functionMessage(
   node: ts.CallExpression | ts.NewExpression,
   text: string,
@@ -210,7 +210,7 @@ function functionMessage(
   return undefined;
 }
 
-/** What a method of the host makes of a tensor, where that is no operator. */
+/** The result of a host method on a tensor, if the method is not an operator. */
 function methodMessage(
   { name: { text }, expression }: ts.PropertyAccessExpression,
   checker: ts.TypeChecker,

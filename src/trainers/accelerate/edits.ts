@@ -5,7 +5,7 @@
 import { editYaml } from '../layout/edit-settings.ts';
 import type { ConfigEdits } from '../layout/edited-layout.ts';
 
-/** What the training script decides: the size of a microbatch. */
+/** The size of a microbatch is decided by the training script. */
 export const ACCELERATE_EDITS: ConfigEdits = {
   settings: ({ sizes, kind, tuning, microbatches }, text) => {
     const { pp, dp_replicate: replicas, dp_shard: shards, cp, tp } = sizes;

@@ -13,9 +13,9 @@ import type {
   ReadPlacements,
 } from '../../backend/target.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { nodesByName } from '../../graph/nodes.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { toMeshView } from '../../mesh/sharding/mesh-view.ts';
-import { fromMeshView } from '../../mesh/sharding/mesh-view.ts';
+import { fromMeshView, toMeshView } from '../../mesh/sharding/mesh-view.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
 
@@ -27,7 +27,7 @@ interface NodePlacements {
 function write(source: ExportSource): ExportResult {
   const { mesh, plan, table, graph } = source;
   const losses: ExportLoss[] = [];
-  const types = new Map(graph.nodes.map((node) => [node.name, node]));
+  const types = nodesByName(graph);
   const word = (text: string, item: string): string => {
     const own = parseSharding(text, mesh, { kinds: table.kinds });
     const view = toMeshView(own, mesh);

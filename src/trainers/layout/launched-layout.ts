@@ -116,7 +116,7 @@ export function launchedLayout(
   };
 }
 
-/** What a launch configuration states of a layout; it differs from the plan in the rest. */
+/** The parts of a layout that a launch configuration states; it leaves out the rest. */
 export interface LaunchForms {
   readonly schedules: readonly PipelineSchedule[];
   /** The schedule that it runs in place of another, by the chunks of a device. */
@@ -126,11 +126,11 @@ export interface LaunchForms {
   /** The layers of its stages, where they are unequal by themselves. */
   readonly cuts?: (parts: number, layers: number) => readonly number[] | CutFault;
   readonly recomputes: (checkpoint: Checkpoint) => boolean;
-  /** Whether it recomputes some layers and keeps others. */
+  /** True if it can recompute some layers and keep others. */
   readonly someUnits: boolean;
-  /** Whether a forward pass of one microbatch runs with the backward pass of another. */
+  /** True if a forward pass of one microbatch can run with the backward pass of another. */
   readonly pairsMicrobatches: boolean;
-  /** Whether FSDP may keep gathered parameters for the step. */
+  /** True if FSDP can keep gathered parameters for the step. */
   readonly gathersOnce: boolean;
 }
 

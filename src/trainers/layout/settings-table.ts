@@ -22,11 +22,11 @@ export interface FileSetting {
 export interface SettingsFile {
   readonly text: string;
   readonly file: string;
-  /** Whether the table should know all keys there. */
+  /** Tells whether the table should know every key at this place. */
   readonly closed?: (setting: FileSetting) => boolean;
   /**
-   * Whether a setting that the table does not have changes neither time nor memory of a step; the
-   * others are listed. Absent: the file states every default, and nothing is listed.
+   * Tells whether a setting that the table does not have changes neither time nor memory of a step;
+   * the others are listed. Absent: the file states every default, and nothing is listed.
    */
   readonly changesNothing?: (setting: FileSetting) => boolean;
 }

@@ -138,7 +138,7 @@ function startsWithFlag(words: readonly ShellWord[]): boolean {
   return words.length > 0 && textOf(words[0].value).startsWith('--');
 }
 
-/** Whether a word is an argument that decides the layout. */
+/** Tells whether a word is an argument that decides the layout. */
 function isPriced({ value }: ShellWord): boolean {
   return keyOf(textOf(value)) !== undefined || (unknownIn(value)?.adds ?? []).some(keyOf);
 }
@@ -230,7 +230,7 @@ function startedProcesses(words: readonly ShellWord[], { devices }: LayoutSettin
   return [{ key: 'processes', value: String(each * nodes), why: `--devices is ${devices}` }];
 }
 
-/** What words state: settings, and parts that only the run knows. */
+/** The settings in a list of words, and the parts that only the run knows. */
 interface Given {
   readonly settings: readonly FileSetting[];
   readonly notPriced: readonly NotPriced[];
@@ -299,7 +299,7 @@ function argumentsOf(words: readonly ShellWord[], { text, setting }: Source): Gi
 /** Names of variables that hold arguments, not values of one. */
 const HOLDS_ARGUMENTS = /\[@\]|\$[@*]|arg|opt|param|flag|extra|cmd/i;
 
-/** Whether a word is a value of the argument before it. */
+/** Tells whether a word is a value of the argument before it. */
 function isValue({ value }: ShellWord, isLoose: boolean): boolean {
   const unknown = value.length === 1 ? unknownIn(value) : undefined;
   if (unknown !== undefined)

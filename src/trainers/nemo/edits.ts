@@ -25,7 +25,7 @@ export const NEMO_EDITS: ConfigEdits = {
     ),
 };
 
-/** What a switch, and a setting without a value, is in YAML. */
+/** The value in YAML of a switch that is off, and of a setting without a value. */
 function offOf(name: string, value: Settings[string]): Settings[string] {
   if (value !== undefined) return value;
   return /^(sequence_parallel|use_|overlap_)/.test(name) ? false : 'null';

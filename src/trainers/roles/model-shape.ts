@@ -3,6 +3,7 @@
  * and the attention calls of a planned graph. A size is undefined where they do not show it.
  */
 import type { ExportSource } from '../../backend/target.ts';
+import { nodesByName } from '../../graph/nodes.ts';
 import { isRef } from '../../graph/value.ts';
 import { type PlanRoles, sizes } from './roles.ts';
 
@@ -24,7 +25,7 @@ export function modelShape({ program }: ExportSource, { parameters }: PlanRoles)
   );
   const find = (pattern: RegExp): readonly number[] | undefined =>
     parameters.find(({ name }) => pattern.test(name))?.shape;
-  const byName = new Map(program.nodes.map((node) => [node.name, node]));
+  const byName = nodesByName(program);
   const attention = program.nodes.find(
     ({ target }) => target.includes('scaled_dot_product') && !target.includes('backward'),
   );

@@ -4,6 +4,7 @@
  * is gathered before it is used is fully sharded; one that is used in pieces is tensor parallel.
  */
 import type { ExportSource } from '../../backend/target.ts';
+import { nodesByName, roleName } from '../../graph/nodes.ts';
 import type { Arg, Node } from '../../graph/types.ts';
 import { isList, isRef } from '../../graph/value.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
@@ -46,12 +47,12 @@ const PRODUCTS = /^aten\.(mm|addmm|bmm|linear|matmul|baddbmm)\./;
 
 export function planRoles(source: ExportSource): PlanRoles {
   const { mesh, table, plan, program } = source;
-  const planned = new Map(plan.nodes.map((node) => [node.name, node]));
+  const planned = nodesByName(plan);
   const sharding = (text: string): Sharding => parseSharding(text, mesh, { kinds: table.kinds });
   const uses = parameterUses(source, sharding);
   const parameters = program.nodes.flatMap((node): ParameterUse[] => {
     if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') return [];
-    const name = node.meta.roleName ?? node.name;
+    const name = roleName(node);
     const use = uses.get(name);
     const stored = sharding(
       planned.get(node.name)?.outputs[0] ?? mesh.sizes.map(() => 'R').join(''),
@@ -92,13 +93,13 @@ function parameterUses(
   { mesh, plan, program }: ExportSource,
   sharding: (text: string) => Sharding,
 ): ReadonlyMap<string, ForwardUse> {
-  const planned = new Map(plan.nodes.map((node) => [node.name, node]));
+  const planned = nodesByName(plan);
   const origin = new Map<string, Origin>();
   const uses = new Map<string, ForwardUse>();
   for (const node of program.nodes) {
     if (node.kind === 'placeholder') {
       if (node.meta.role !== 'parameter') continue;
-      const name = node.meta.roleName ?? node.name;
+      const name = roleName(node);
       origin.set(node.name, { name, dims: sizes(node).map((_, d) => d), turned: false });
       uses.set(name, { used: mesh.sizes.map(() => -1), outFirst: false, isTable: false });
       continue;
@@ -150,7 +151,7 @@ function roleOf(
   const experts = inPieces.filter(({ shape, used }) => shape.length === 3 && used[m] === 0);
   if (inPieces.length > 0) return experts.length === inPieces.length ? 'expert' : 'tensor';
   if (parameters.some(({ stored }) => stored.placements[m].dim !== undefined)) return 'fsdp';
-  const planned = new Map(source.plan.nodes.map((node) => [node.name, node]));
+  const planned = nodesByName(source.plan);
   for (const node of source.program.nodes) {
     if (node.kind !== 'placeholder' || node.meta.role === 'parameter') continue;
     const spec = planned.get(node.name)?.outputs[0];

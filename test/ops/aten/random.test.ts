@@ -4,8 +4,7 @@ import { expect, test } from 'vitest';
 
 import { builtinOperators } from '../../../src/ops/builtin.ts';
 import { ruleText } from '../../../src/ops/record/rule.ts';
-import { bindText } from '../../../src/ops/samples/call-text.ts';
-import { parseCall } from '../../../src/ops/samples/call-text.ts';
+import { bindText, parseCall } from '../../../src/ops/samples/call-text.ts';
 import { validateRules } from '../../../src/simulate/rule-check/check.ts';
 
 const operators = builtinOperators();

@@ -1,7 +1,13 @@
 import { describe, expect, test } from 'vitest';
 
-import type { NDArray } from '../../../src/ndarray/array.ts';
-import { build, type ElementType, flat, fromList, scalar } from '../../../src/ndarray/array.ts';
+import {
+  build,
+  type ElementType,
+  flat,
+  fromList,
+  type NDArray,
+  scalar,
+} from '../../../src/ndarray/array.ts';
 import { uniform } from '../../../src/ndarray/random.ts';
 import { permute } from '../../../src/ndarray/views.ts';
 import {

@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { computePhases } from '../../../src/graph/phases.ts';
-import type { NDArray } from '../../../src/ndarray/array.ts';
-import { flat } from '../../../src/ndarray/array.ts';
+import { flat, type NDArray } from '../../../src/ndarray/array.ts';
 import { graphFlops } from '../../../src/ops/flops.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
 import { forwardPart } from '../../../src/passes/dead-code.ts';

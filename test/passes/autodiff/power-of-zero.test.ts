@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { fromList, NDArray } from '../../../src/ndarray/array.ts';
-import { flat } from '../../../src/ndarray/array.ts';
+import { flat, fromList, NDArray } from '../../../src/ndarray/array.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 import { input, type Tensor, trace } from '../../../src/trace/trace.ts';

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { fromFlat } from '../../../src/ndarray/array.ts';
-import { NDArray } from '../../../src/ndarray/array.ts';
+import { fromFlat, NDArray } from '../../../src/ndarray/array.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
 import { one } from '../../../src/ops/record/kernel.ts';
 import { pointwiseRules } from '../../../src/ops/rules/pointwise.ts';

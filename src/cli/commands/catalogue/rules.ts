@@ -75,7 +75,7 @@ export interface RulesReport {
   readonly untried: readonly string[];
   /** Operators that no kernel runs. */
   readonly untested: readonly string[];
-  /** Whether missing rules were searched for (without `--no-search`). */
+  /** True if missing rules were searched for (without `--no-search`). */
   readonly searched: boolean;
 }
 

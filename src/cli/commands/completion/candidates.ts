@@ -1,6 +1,6 @@
 /**
- * What may come next on a command line: commands, flags, the words that a flag takes, names of
- * models and clusters, or files. In: the words so far, the last one begun or empty.
+ * The words that may come next on a command line: commands, flags, the words that a flag takes,
+ * names of models and clusters, or files. In: the words so far, the last one begun or empty.
  */
 import type { Command } from 'commander';
 

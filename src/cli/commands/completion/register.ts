@@ -5,8 +5,7 @@
 
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import { EXIT } from '../../output/io.ts';
-import type { AddCommand } from '../flags/add-command.ts';
-import { command } from '../flags/add-command.ts';
+import { type AddCommand, command } from '../flags/add-command.ts';
 
 export const registerCompletion = command({
   usage: 'completion <shell>',

@@ -24,7 +24,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   'A model by name or config': 'batch seq dtype layers training forward pad-vocab microbatch',
   Output: 'program verbose recipes cache emit-ilp output keep json quiet help help-all',
 };
-/** What `--help` has of a command with too many flags for a screen. */
+/** The flags that `--help` lists for a command with too many for one screen. */
 const OFTEN = new Set(
   (
     'mesh cluster devices for recipe overlap layout plan plans edits max-regret pin ' +
@@ -34,15 +34,15 @@ const OFTEN = new Set(
     .split(' ')
     .map((name) => `--${name}`),
 );
-/** Most flags that a help text has all of. */
+/** The most flags that `--help` lists in full. */
 const SCREEN = 24;
-/** Commands whose help is asked for with every flag. */
+/** Commands that were called with `--help-all`. */
 const full = new WeakSet<Command>();
 
 const FLAGS = Object.entries(GROUPS).flatMap(([heading, flags]) =>
   flags.split(' ').map((flag) => ({ flag, heading: `${heading}:` })),
 );
-/** Place of a flag in the list above; of one that is not in it, before all. */
+/** The place of a flag in the list above; -1 for a flag that is not in it, which comes first. */
 const placeOf = (item: Command | Option): number =>
   'long' in item
     ? FLAGS.findIndex(({ flag }) => `--${flag}` === item.long || `--no-${flag}` === item.long)

@@ -8,7 +8,11 @@ import type { Command, CommanderError } from 'commander';
 import { didYouMean, ShardwrightError } from '../../../errors.ts';
 import { type Flags, longName } from '../../input/flags/flag.ts';
 
-/** What a command line lacks, and a command that has all of it. @returns E_USAGE */
+/**
+ * The error for an argument or flag that is missing, with an example of a complete command.
+ *
+ * @returns E_USAGE
+ */
 export function missingError(
   command: string,
   missing: readonly string[],
@@ -98,7 +102,7 @@ function unknownOption(given: string, command: Command): ShardwrightError {
   );
 }
 
-/** What the parser refuses, as an error of our own. */
+/** The error of the parser as an error with a code and a hint. */
 export function usageError({ message }: CommanderError): ShardwrightError {
   const [, option = '', form = option] =
     /option '(?:-\w, )?((--[\w-]+)[^']*)' argument missing/.exec(message) ?? [];

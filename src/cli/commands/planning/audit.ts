@@ -11,8 +11,7 @@ import { paddingText, type VocabularyPadding } from '../../../models/vocabulary.
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Infeasible } from '../../../plan/choice/result.ts';
 import { choiceOfPlan } from '../../../plan/choice/transfer.ts';
-import { prepare } from '../../../plan/prepare/prepare.ts';
-import { withPins } from '../../../plan/prepare/prepare.ts';
+import { prepare, withPins } from '../../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../../plan/prepare/prepared.ts';
 import { changeRequest } from '../../../plan/questions/what-if.ts';
 import type { PlanFolder } from '../../../plan/record/folder.ts';

@@ -78,7 +78,7 @@ function rowNamed(comparison: Comparison, name: string | undefined): ComparedPla
   });
 }
 
-/** What of a row a plan of the whole graph does not state; undefined where it states all. */
+/** The part of a row that a plan of the whole graph cannot state; undefined if it states all. */
 function noPlan({ plan, choice, layout }: ComparedPlan): string | undefined {
   if (!choice) return `states cut apart from their parameters (${plan})`;
   if (!isRecipeName(plan) && plan !== 'optimum') return `the parts of ${plan}`;
@@ -87,7 +87,7 @@ function noPlan({ plan, choice, layout }: ComparedPlan): string | undefined {
   return layout.checkpoint === 'none' ? undefined : 'recomputed layers';
 }
 
-/** What `plan` is asked for the same. */
+/** The options of `plan` that ask for the plan of a row. */
 function planOptions(
   { plan, mesh, layout }: ComparedPlan,
   { question, devices }: Comparison,

@@ -9,7 +9,7 @@ import { basename, dirname, isAbsolute, join } from 'node:path';
 
 import { parsePrice } from '../../../cost/hardware/operation.ts';
 import { defined } from '../../../defined.ts';
-import { ShardwrightError } from '../../../errors.ts';
+import { messageOf, ShardwrightError } from '../../../errors.ts';
 import { Deadline } from '../../../plan/request/deadline.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import type { Comparison } from '../../../recipes/compare/comparison.ts';
@@ -280,11 +280,9 @@ function makeFolder(path: string): void {
   try {
     mkdirSync(path, { recursive: true });
   } catch (error) {
-    throw new ShardwrightError(
-      'E_IO',
-      `cannot make the folder: ${error instanceof Error ? error.message : ''}`,
-      { file: path },
-    );
+    throw new ShardwrightError('E_IO', `cannot make the folder: ${messageOf(error)}`, {
+      file: path,
+    });
   }
 }
 
@@ -295,10 +293,6 @@ function writeAnswer(file: string, value: object): void {
     writeFileSync(beside, `${JSON.stringify(value)}\n`);
     renameSync(beside, file);
   } catch (error) {
-    throw new ShardwrightError(
-      'E_IO',
-      `cannot write: ${error instanceof Error ? error.message : ''}`,
-      { file },
-    );
+    throw new ShardwrightError('E_IO', `cannot write: ${messageOf(error)}`, { file });
   }
 }

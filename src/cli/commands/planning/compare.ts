@@ -5,8 +5,7 @@
 
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { defined } from '../../../defined.ts';
-import { messageOf } from '../../../errors.ts';
-import { ShardwrightError } from '../../../errors.ts';
+import { messageOf, ShardwrightError } from '../../../errors.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../plan/request/request.ts';
 import { readFileText } from '../../../platform/read-file.ts';

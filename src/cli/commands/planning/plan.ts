@@ -125,7 +125,7 @@ async function planOnMesh(
   }
 }
 
-/** What the devices of a mesh say of a model that is built for it. */
+/** The settings of a model that is built for the devices of a mesh. */
 export function ofMesh(mesh: string): Pick<BuildOptions, 'tensor' | 'devices'> {
   return { tensor: tensorRanks(mesh), devices: parseMesh(mesh).size };
 }
@@ -352,7 +352,7 @@ function printScreen(
 /** Rows of a first screen that the stages of a pipeline answer. */
 const OF_STAGES: ReadonlySet<string> = new Set(['step time', 'memory']);
 
-/** What `-v` prints in addition. */
+/** The text that `-v` adds. */
 function moreText(plan: Plan, recipes: number): string {
   const parts = [
     'parts of costs and memory',

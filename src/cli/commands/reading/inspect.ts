@@ -19,8 +19,7 @@ import {
   tableText,
 } from '../../../units.ts';
 import { loadModel } from '../../input/load.ts';
-import type { CliIo } from '../../output/io.ts';
-import { answer, EXIT } from '../../output/io.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { InspectOptions } from './flags.ts';
 import { hloText, inspectHlo } from './inspect-hlo.ts';
 

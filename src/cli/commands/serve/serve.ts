@@ -12,8 +12,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { messageOf } from '../../../errors.ts';
-import { ShardwrightError } from '../../../errors.ts';
+import { messageOf, ShardwrightError } from '../../../errors.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { openFile } from '../../output/open-file.ts';
 import { askPlan } from './ask-plan.ts';

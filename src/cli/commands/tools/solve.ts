@@ -4,8 +4,7 @@ import { gunzipSync } from 'node:zlib';
 
 import { IopddlError, readIopddl } from '../../../contest/iopddl.ts';
 import { defined } from '../../../defined.ts';
-import { messageOf } from '../../../errors.ts';
-import { ShardwrightError } from '../../../errors.ts';
+import { messageOf, ShardwrightError } from '../../../errors.ts';
 import { asCertificate } from '../../../plan/record/certificate.ts';
 import { fileText, readFileBytes, shownPath } from '../../../platform/read-file.ts';
 import {

@@ -5,7 +5,7 @@
  * base design, and each figure says which file it is from.
  */
 
-import { ShardwrightError } from '../../../errors.ts';
+import { messageOf, ShardwrightError } from '../../../errors.ts';
 import { countedText } from '../../../units.ts';
 import { parseCalibration } from '../calibration.ts';
 import { type CollectiveRow, collectiveRowKey, parseCollectiveTable } from '../collective-table.ts';
@@ -197,11 +197,9 @@ function parsed(name: string, text: string): Record<string, unknown> {
   try {
     return JSON.parse(text) as Record<string, unknown>;
   } catch (error) {
-    throw new ShardwrightError(
-      'E_CLUSTER',
-      `the file is not JSON: ${error instanceof Error ? error.message : ''}`,
-      { file: name },
-    );
+    throw new ShardwrightError('E_CLUSTER', `the file is not JSON: ${messageOf(error)}`, {
+      file: name,
+    });
   }
 }
 

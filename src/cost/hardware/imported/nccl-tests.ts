@@ -25,7 +25,7 @@ const MICRO = 1e-6;
 /** Rows of one file that are read at most. */
 const MOST_ROWS = 10_000;
 
-/** What a file of nccl-tests says. */
+/** The figures in an output file of nccl-tests. */
 export interface NcclTests {
   readonly rows: readonly CollectiveRow[];
   /** Device as the tests print it, where they do. */

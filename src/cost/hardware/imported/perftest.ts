@@ -8,7 +8,7 @@ import { ShardwrightError } from '../../../errors.ts';
 
 const HEADER = /#bytes\s+#iterations\s+BW peak\[\S+\]\s+BW average\[(MB\/sec|Gb\/sec|MiB\/sec)\]/;
 
-/** What a run says. */
+/** The rate that one run of perftest measured. */
 export interface CardRate {
   /** One way, at the message of the highest average. */
   readonly bytesPerSecond: number;

@@ -9,7 +9,7 @@ import { ShardwrightError } from '../../../errors.ts';
 const DISTANCES = ['PIX', 'PXB', 'PHB', 'NODE', 'SYS'] as const;
 const CARD = /^(?:NIC\d+|mlx\d\w*|hfi\d\w*|bnxt\w*|irdma\w*|rdma\w*)$/;
 
-/** What a matrix says. */
+/** The links in a matrix of `nvidia-smi topo -m`. */
 export interface TopologyMatrix {
   readonly devices: number;
   /** Least number of NVLinks between two devices; 0 where some pair has none. */

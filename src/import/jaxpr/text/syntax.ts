@@ -6,7 +6,7 @@ export interface Variable {
   /** `_` for a result that nothing reads. */
   readonly name: string;
   readonly type: TensorType;
-  /** Of random keys the tag of their implementation: `fry`. */
+  /** For random keys: the tag of their implementation, `fry`. */
   readonly key?: string;
   readonly at: number;
 }

@@ -10,16 +10,16 @@ import { defined } from '../../../defined.ts';
 import { TERMINATORS } from '../reducer.ts';
 import type { MlirReader } from '../syntax/reader.ts';
 import { freeUses } from '../syntax/scope.ts';
-import type {
-  Attributes,
-  BlockArgument,
-  MlirAttribute,
-  MlirModule,
-  Operation,
-  Region,
-  Use,
+import {
+  type Attributes,
+  type BlockArgument,
+  type MlirAttribute,
+  type MlirModule,
+  NO_ATTRIBUTES,
+  type Operation,
+  type Region,
+  type Use,
 } from '../syntax/syntax.ts';
-import { NO_ATTRIBUTES } from '../syntax/syntax.ts';
 
 interface ManualRegion {
   readonly entries: Operation[];

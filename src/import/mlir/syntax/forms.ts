@@ -5,8 +5,15 @@
 
 import { optionalDictionary } from './attributes.ts';
 import type { MlirReader } from './reader.ts';
-import type { Attributes, BlockArgument, MlirAttribute, MlirType, Region, Use } from './syntax.ts';
-import { NO_ATTRIBUTES } from './syntax.ts';
+import {
+  type Attributes,
+  type BlockArgument,
+  type MlirAttribute,
+  type MlirType,
+  NO_ATTRIBUTES,
+  type Region,
+  type Use,
+} from './syntax.ts';
 import { readType } from './types.ts';
 
 /** The contents of the form of an operation, before results and location. */

@@ -6,8 +6,15 @@ import type { Draft, FormReader } from './forms.ts';
 import { optionalLocation } from './location.ts';
 import { readPretty } from './pretty.ts';
 import type { MlirReader } from './reader.ts';
-import type { BlockArgument, MlirAttribute, MlirType, Operation, Region, Use } from './syntax.ts';
-import { NO_ATTRIBUTES } from './syntax.ts';
+import {
+  type BlockArgument,
+  type MlirAttribute,
+  type MlirType,
+  NO_ATTRIBUTES,
+  type Operation,
+  type Region,
+  type Use,
+} from './syntax.ts';
 import { readType } from './types.ts';
 
 /** Operations of one text, over all functions. */

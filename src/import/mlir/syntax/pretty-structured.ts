@@ -16,8 +16,14 @@ import {
   withDictionary,
 } from './forms.ts';
 import type { MlirReader } from './reader.ts';
-import type { BlockArgument, MlirAttribute, MlirType, Region, Use } from './syntax.ts';
-import { NO_ATTRIBUTES } from './syntax.ts';
+import {
+  type BlockArgument,
+  type MlirAttribute,
+  type MlirType,
+  NO_ATTRIBUTES,
+  type Region,
+  type Use,
+} from './syntax.ts';
 import { readType } from './types.ts';
 
 /** `while(%i = %x, %j = %y) : T, U attributes {..} cond {..} do {..}`. */

@@ -4,8 +4,7 @@
  * reals.
  */
 
-import type { DType } from '../../../graph/types.ts';
-import type { ValueRef } from '../../../graph/types.ts';
+import type { DType, ValueRef } from '../../../graph/types.ts';
 import { defineOp, type OpContext, type OperatorRecord } from '../../record/record.ts';
 import { LINEAR_KINDS, rule, S } from '../../record/rule.ts';
 import { cuttable, kindsPass, need } from '../../rules/dims.ts';

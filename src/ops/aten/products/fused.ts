@@ -5,8 +5,7 @@
  * after the other: parameters, gradients, both moments, largest second moments.
  */
 
-import type { NDArray } from '../../../ndarray/array.ts';
-import { flat, fromFlat } from '../../../ndarray/array.ts';
+import { flat, fromFlat, type NDArray } from '../../../ndarray/array.ts';
 import { type Kernel, type KernelCall, optional, tensors } from '../../record/kernel.ts';
 import {
   defineOp,

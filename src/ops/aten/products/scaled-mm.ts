@@ -5,8 +5,7 @@
  * both have the same letters.
  */
 
-import type { NDArray } from '../../../ndarray/array.ts';
-import { build, flat } from '../../../ndarray/array.ts';
+import { build, flat, type NDArray } from '../../../ndarray/array.ts';
 import { matmul } from '../../../ndarray/matmul.ts';
 import { type KernelCall, one, optional, tensor, valueError } from '../../record/kernel.ts';
 import {

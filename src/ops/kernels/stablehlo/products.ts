@@ -1,7 +1,6 @@
 /** Products, reductions and batch norms of StableHLO. */
 
-import { fromFlat, full, type NDArray, sizeOf } from '../../../ndarray/array.ts';
-import { flat } from '../../../ndarray/array.ts';
+import { flat, fromFlat, full, type NDArray, sizeOf } from '../../../ndarray/array.ts';
 import { toSmall } from '../../../ndarray/convolution.ts';
 import { add, map, map2, multiply, subtract } from '../../../ndarray/elementwise.ts';
 import { einsum, matmul } from '../../../ndarray/matmul.ts';

@@ -32,7 +32,7 @@ export interface LiveBytes {
   readonly discard: Float64Array;
 }
 
-/** What is decided about results, and what counts elsewhere. */
+/** The results that a problem decides about, and the bytes that another row counts. */
 interface Counting {
   /** Nodes that have a decision; the results of all others stay as the graph has it. */
   readonly chosen?: Uint8Array | undefined;
