@@ -12,6 +12,7 @@ import {
   settingsOf,
   type SettingsTable,
 } from '../layout/settings-table.ts';
+import { namesOf } from '../layout/setting-names.ts';
 import type { ReadLayout } from '../trainer.ts';
 
 const HOST = 'nothing is moved to the host';
@@ -97,12 +98,22 @@ const TABLE: SettingsTable = {
 
 const CLOSED = /^(parallelism_config\.|fsdp_config\.)/;
 /** Settings of FSDP that change neither what is placed nor what is sent. */
-const COVERED =
-  /fsdp_(version|auto_wrap_policy|transformer_layer_cls_to_wrap|state_dict_type|backward_prefetch(_policy)?|forward_prefetch|use_orig_params|cpu_ram_efficient_loading|sync_module_states|min_num_params)$|parallelism_config_(cp_backend|sp_backend|sp_seq_length\w*|sp_attn_implementation)$/;
+const COVERED = namesOf(`
+  *fsdp_version *fsdp_auto_wrap_policy *fsdp_transformer_layer_cls_to_wrap *fsdp_state_dict_type
+  *fsdp_backward_prefetch *fsdp_backward_prefetch_policy *fsdp_forward_prefetch
+  *fsdp_use_orig_params *fsdp_cpu_ram_efficient_loading *fsdp_sync_module_states
+  *fsdp_min_num_params *parallelism_config_cp_backend *parallelism_config_sp_backend
+  *parallelism_config_sp_seq_length* *parallelism_config_sp_attn_implementation
+`);
 
 /** Settings of the launcher. */
-const NOTHING =
-  /^(compute_environment|distributed_type|machine_rank|num_machines|main_process_(ip|port)|main_training_function|rdzv_backend|same_network|gpu_ids|debug|downcast_bf16|enable_cpu_affinity|use_cpu|tpu_\w+|deepspeed_(hostfile|multinode_launcher|exclusion_filter|inclusion_filter)|zero3_(init_flag|save_16bit_model)|gradient_clipping|megatron_lm_gradient_clipping)$/;
+const NOTHING = namesOf(`
+  compute_environment distributed_type machine_rank num_machines main_process_ip
+  main_process_port main_training_function rdzv_backend same_network gpu_ids debug downcast_bf16
+  enable_cpu_affinity use_cpu tpu_* deepspeed_hostfile deepspeed_multinode_launcher
+  deepspeed_exclusion_filter deepspeed_inclusion_filter zero3_init_flag zero3_save_16bit_model
+  gradient_clipping megatron_lm_gradient_clipping
+`);
 
 /** @throws E_INPUT */
 export function readAccelerate(value: unknown, text: string, file: string): ReadLayout {

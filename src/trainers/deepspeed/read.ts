@@ -16,6 +16,7 @@ import {
   type SettingsTable,
   type Take,
 } from '../layout/settings-table.ts';
+import { namesOf } from '../layout/setting-names.ts';
 import type { ReadLayout } from '../trainer.ts';
 
 const HOST = 'nothing is moved to the host';
@@ -86,8 +87,19 @@ const ZERO = new Set(
 );
 
 /** Logs, schedules, the loss scale, and the optimizer's rates. */
-const NOTHING =
-  /^(steps_per_print|wall_clock_breakdown|memory_breakdown|dump_state|gradient_clipping|prescale_gradients|gradient_predivide_factor|zero_allow_untested_optimizer|zero_force_ds_cpu_optimizer|checkpoint|aio|data_efficiency|curriculum_learning|(tensorboard|wandb|csv_monitor|comet|flops_profiler|comms_logger|scheduler)(\..*)?|fp16\.(enabled|auto_cast|loss_scale\w*|initial_scale_power|hysteresis|consecutive_hysteresis|min_loss_scale)|optimizer\.params\..*|activation_checkpointing\.(number_checkpoints|contiguous_memory_optimization|synchronize_checkpoint_boundary|profile|number_checkpoints)|tensor_parallel\.(tp_grain_size|partition_config\..*)|expert_parallel\.enabled)$/;
+const NOTHING = namesOf(`
+  steps_per_print wall_clock_breakdown memory_breakdown dump_state gradient_clipping
+  prescale_gradients gradient_predivide_factor zero_allow_untested_optimizer
+  zero_force_ds_cpu_optimizer checkpoint aio data_efficiency curriculum_learning
+  tensorboard tensorboard.* wandb wandb.* csv_monitor csv_monitor.* comet comet.*
+  flops_profiler flops_profiler.* comms_logger comms_logger.* scheduler scheduler.*
+  fp16.enabled fp16.auto_cast fp16.loss_scale* fp16.initial_scale_power fp16.hysteresis
+  fp16.consecutive_hysteresis fp16.min_loss_scale optimizer.params.*
+  activation_checkpointing.number_checkpoints activation_checkpointing.profile
+  activation_checkpointing.contiguous_memory_optimization
+  activation_checkpointing.synchronize_checkpoint_boundary
+  tensor_parallel.tp_grain_size tensor_parallel.partition_config.* expert_parallel.enabled
+`);
 
 /** @throws E_INPUT, E_SYNTAX, E_DUP with line and column */
 export function readDeepspeed(text: string, setting: LayoutSetting): ReadLayout {

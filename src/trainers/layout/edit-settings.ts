@@ -199,7 +199,8 @@ function withValue(line: string, head: RegExp, value: string, separator = ''): s
   const rest = line.slice(start.length);
   const [old = ''] = /^("[^"]*"|'[^']*'|\[[^\]]*\]|[^\s#]*)/.exec(rest) ?? [];
   const behind = rest.slice(old.length);
-  return `${old === '' && separator !== '' ? start.replace(/:\s*$/, separator) : start}${value}${behind}`;
+  const isNew = old === '' && separator !== '';
+  return `${isNew ? start.replace(/:\s*$/, separator) : start}${value}${behind}`;
 }
 
 /** The last line of a range that is neither empty nor a comment; else the line before it. */

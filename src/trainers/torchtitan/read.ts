@@ -19,6 +19,7 @@ import {
 } from '../layout/settings-table.ts';
 import { namedParts } from '../layout/stage-cuts.ts';
 import type { ReadLayout } from '../trainer.ts';
+import { namesOf } from '../layout/setting-names.ts';
 import { configurationLines } from './python-configurations.ts';
 
 const SCHEDULES: Readonly<Record<string, string>> = {
@@ -144,8 +145,16 @@ const TABLE: SettingsTable = {
 /** Sections whose settings the table reads; `parallelism` must hold nothing else. */
 const SECTIONS = /^(parallelism|training|activation_checkpoint|compile)\./;
 /** Settings of the data, the optimizer's rates, checkpoints, logs and the length of the run. */
-const NOTHING =
-  /^((job|model|profiling|metrics|checkpoint|comm|lr_scheduler|validation|debug|fault_tolerance)\..*|training\.(dataset|dataset_path|max_norm|steps|seed|deterministic|gc_freq|gc_debug|warmup_steps)|optimizer\.(lr|eps|beta1|beta2|weight_decay|early_step_in_backward)|compile\.(components|backend)|activation_checkpoint\.(early_stop|determinism_check|debug|preserve_rng_state)|activation_checkpoint\.per_op_sac_force_recompute_mm_shapes_by_fqns)$/;
+const NOTHING = namesOf(`
+  job.* model.* profiling.* metrics.* checkpoint.* comm.* lr_scheduler.* validation.* debug.*
+  fault_tolerance.* training.dataset training.dataset_path training.max_norm training.steps
+  training.seed training.deterministic training.gc_freq training.gc_debug training.warmup_steps
+  optimizer.lr optimizer.eps optimizer.beta1 optimizer.beta2 optimizer.weight_decay
+  optimizer.early_step_in_backward compile.components compile.backend
+  activation_checkpoint.early_stop activation_checkpoint.determinism_check
+  activation_checkpoint.debug activation_checkpoint.preserve_rng_state
+  activation_checkpoint.per_op_sac_force_recompute_mm_shapes_by_fqns
+`);
 const FP8_RECIPE = /^((quantize\.linear\.)?float8)\.recipe_name$/;
 
 /** Sections of TOML. @throws E_INPUT with the line */
