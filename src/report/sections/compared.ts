@@ -10,6 +10,7 @@ import { slowerText } from '../model/answer.ts';
 import type { Section } from '../model/blocks.ts';
 import { fitText, fittingText, noBestText, riskTexts } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
+import { meshCountsText } from '../model/mesh-status.ts';
 import { refitLines } from '../model/refit-text.ts';
 import { trainerText } from '../model/trainer-text.ts';
 import { runLines } from '../text/run-cost.ts';
@@ -60,7 +61,7 @@ function answerOf(c: Comparison): ComparisonReport['answer'] {
     label: 'Searched',
     text:
       `${countedText(c.plans.length, 'plan')} priced, ${fittingText(c)}; ` +
-      `meshes: ${statuses(c)}; ` +
+      `meshes: ${meshCountsText(c)}; ` +
       `${countedText(c.refused.length, 'plan')} refused`,
   };
   if (best === undefined) {
@@ -211,12 +212,6 @@ function againstLine(best: ComparedPlan, recipe: ComparedPlan | undefined): stri
   const where = `${recipe.plan} on ${recipe.mesh}: ${secondsText(other)}`;
   if (other === own) return `the best recipe is as fast: ${where}`;
   return `the best recipe is ${where} (${slowerText(other, own)})`;
-}
-
-function statuses({ meshes }: Comparison): string {
-  const counts = new Map<string, number>();
-  for (const { status } of meshes) counts.set(status, (counts.get(status) ?? 0) + 1);
-  return [...counts].map(([status, n]) => `${countText(n)} ${status}`).join(', ');
 }
 
 /** Refused plans in the data of a page. */

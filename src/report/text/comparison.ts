@@ -5,6 +5,7 @@ import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.
 import { bytesText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
 import { noBestText } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
+import { codedReason } from '../model/mesh-status.ts';
 import { certaintyLines, planRow, stoppedText, sweepText } from './sweep.ts';
 
 /**
@@ -98,11 +99,7 @@ function meshTable({ meshes }: Comparison): string {
 function refusedTable({ refused }: Comparison): string {
   return tableText([
     ['refused', 'mesh', ''],
-    ...refused.map(({ plan, mesh, code, reason }) => [
-      plan,
-      mesh,
-      `${code === undefined ? '' : `${code} `}${reason}`,
-    ]),
+    ...refused.map(({ plan, mesh, code, reason }) => [plan, mesh, codedReason(code, reason)]),
   ]);
 }
 

@@ -25,6 +25,7 @@ import {
 } from '../../units.ts';
 import { fitText, fittingText, noBestText, riskTexts } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
+import { codedReason, meshCountsText } from '../model/mesh-status.ts';
 import { refitLines } from '../model/refit-text.ts';
 import { trainerText } from '../model/trainer-text.ts';
 import { stageLines } from './compared-stages.ts';
@@ -171,7 +172,7 @@ function questionLines(c: Comparison, question: NonNullable<Comparison['question
       `each${idleText(c)}`,
     ...(question.trainer === undefined ? [] : [`for       ${trainerText(question.trainer)}`]),
     `priced    ${countedText(c.plans.length, 'plan')}, ${fittingText(c)}; ` +
-      `meshes: ${statusText(c)}`,
+      `meshes: ${meshCountsText(c)}`,
   ];
 }
 
@@ -263,9 +264,9 @@ export function stoppedText(
 /** Why nothing was priced: the reasons by how many meshes they stop. */
 function refusalLines({ meshes }: Comparison): string[] {
   const counts = new Map<string, number>();
-  for (const mesh of meshes)
-    if (mesh.reason !== undefined) {
-      const text = mesh.code === undefined ? mesh.reason : `${mesh.code} ${mesh.reason}`;
+  for (const { code, reason } of meshes)
+    if (reason !== undefined) {
+      const text = codedReason(code, reason);
       counts.set(text, (counts.get(text) ?? 0) + 1);
     }
   const rows = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, 8);
@@ -338,10 +339,4 @@ export function planRow(p: ComparedPlan, c: Comparison): PlanRow {
     typeof p.fitProbability !== 'number' ? '' : probabilityText(p.fitProbability),
     p.name === c.best ? 'best' : (p.why ?? ''),
   ];
-}
-
-function statusText(c: Comparison): string {
-  const counts = new Map<string, number>();
-  for (const { status } of c.meshes) counts.set(status, (counts.get(status) ?? 0) + 1);
-  return [...counts].map(([status, n]) => `${n} ${status}`).join(', ');
 }
