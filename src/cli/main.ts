@@ -26,7 +26,7 @@ const stderr = (text: string): void => {
   try {
     process.stderr.write(text);
   } catch {
-    // The same.
+    // Where stderr itself fails, the failure cannot be reported.
   }
 };
 const streams = {

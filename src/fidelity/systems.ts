@@ -35,7 +35,7 @@ const inter = (bytesPerSecond: number, efficiency?: number): Record<string, unkn
   inter: { bytesPerSecond, ...defined({ efficiency }) },
 });
 
-/** First match wins. */
+/** The first pattern that matches decides. */
 const RULES: readonly MachineRule[] = [
   {
     text: /V100-16GB/,

@@ -19,14 +19,14 @@ export interface Surroundings {
   readonly cluster: string | undefined;
 }
 
-/** Those of this process. */
+/** The folder and the environment of this process. */
 export function surroundings(): Surroundings {
   return { folder: process.cwd(), cluster: process.env['SHARDWRIGHT_CLUSTER'] };
 }
 
 interface Default {
   readonly text: string | boolean | readonly string[];
-  /** Its file or variable. */
+  /** The file or the variable that states it. */
   readonly from: string;
 }
 

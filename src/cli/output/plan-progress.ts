@@ -29,7 +29,7 @@ const progressSchema = z.strictObject({
         seconds: z.number().nullable(),
         /** Proven: no plan takes less; null before there is a bound. */
         boundSeconds: z.number().nullable(),
-        /** Since the solver began. */
+        /** Seconds since the solver began. */
         clockSeconds: z.number().nonnegative(),
       }),
     )

@@ -33,9 +33,9 @@ export class PriceAscent {
   readonly dual: Dual;
   best = -Infinity;
   steps = 0;
-  /** Prices behind `best`. */
+  /** Prices that gave the bound `best`. */
   readonly kept: Float64Array;
-  /** Messages behind `best`. */
+  /** Messages that gave the bound `best`. */
   readonly bestFirst: Float64Array;
   readonly bestSecond: Float64Array;
   private readonly active: Uint8Array;

@@ -27,7 +27,7 @@ const schema = z.looseObject({
 
 type MeasuredKind = Exclude<CollectiveKind, 'collective_permute'>;
 
-/** Size and seconds. */
+/** Bytes of a message and its seconds. */
 type Point = readonly [bytes: number, seconds: number];
 
 /** Times of one collective over one group: a line through points in log-log, rising with bytes. */

@@ -27,7 +27,7 @@ const argument = z.union([plain, z.array(plain).max(1000)]);
 
 /** Half of the samples lie in a range of so many medians. */
 const spread = z.number().nonnegative().max(1000).optional();
-/** Text on one line. */
+/** A text without line breaks. */
 const line = (most: number): z.ZodString =>
   z
     .string()

@@ -13,7 +13,7 @@ import { operationSchema } from './operation.ts';
 export const DEFAULT_MATMUL_CAP = 794.5 / 989;
 /** Share of a link inside a host that collectives reach, where no figure is known. */
 export const INTRA_EFFICIENCY = 0.7;
-/** The same between hosts. */
+/** Share of a link between hosts that collectives reach, where no figure is known. */
 export const INTER_EFFICIENCY = 0.9;
 export const LAUNCH_SECONDS = 4e-6;
 export const MATMUL_LAUNCH_SECONDS = 9e-6;

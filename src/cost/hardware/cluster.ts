@@ -43,7 +43,7 @@ export interface Cluster {
    */
   readonly usedPerHost?: number;
   readonly intra: LinkLevel;
-  /** Between hosts. */
+  /** Links between hosts. */
   readonly inter: LinkLevel;
   /**
    * Levels above the host (rack, pod, site), the smallest first, where the links between hosts are
@@ -55,7 +55,7 @@ export interface Cluster {
    * them.
    */
   readonly torus?: TorusLinks;
-  /** Start of any collective. */
+  /** Seconds that starting any collective takes. */
   readonly baseLatencySeconds: number;
   /** Least time of any kernel. */
   readonly launchSeconds: number;
@@ -101,11 +101,11 @@ export interface MatmulCurve {
 
 /** A torus of chips: two links on every axis, one to each neighbour. */
 export interface TorusLinks {
-  /** Longest axes, descending. */
+  /** Sizes of the axes of the largest torus, descending. */
   readonly longestAxes: readonly number[];
   /** An axis closes to a ring when its size is a multiple of this; else its ends are open. */
   readonly wrapMultiple: number;
-  /** One link, one way. */
+  /** Bandwidth of one link in one direction. */
   readonly linkBytesPerSecond: number;
   readonly hopSeconds: number;
 }
@@ -116,7 +116,7 @@ export interface LinkLevel {
   readonly bytesPerSecond: number;
   /** Share of it that collectives reach, 0..1. */
   readonly efficiency: number;
-  /** One hop. */
+  /** Seconds of one hop. */
   readonly latencySeconds: number;
 }
 

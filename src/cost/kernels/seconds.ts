@@ -21,10 +21,10 @@ export interface Product {
   readonly bytes: number;
 }
 
-/** Where products run. */
+/** The unit of a device that runs matrix products. */
 interface MatrixUnit {
   readonly cluster: Cluster;
-  /** FLOP/s. */
+  /** Peak in FLOP/s. */
   readonly peak: number;
   /** See `clockTime`. */
   readonly clockTime: number;

@@ -40,7 +40,7 @@ export function isFree({ kind, groupSize, bytes }: RedistributionStep): boolean 
   return kind === 'relabel' || groupSize === 1 || (kind === 'slice' && bytes === 0);
 }
 
-/** The whole way. */
+/** All steps of a redistribution. */
 export interface RedistributionPlan {
   readonly from: number;
   readonly to: number;

@@ -16,7 +16,7 @@ import { type SortKey, sortKeysOf } from '../hlo/sort-keys.ts';
 
 /** Texts of the values that an instruction reads. */
 export interface Texts {
-  /** An array. */
+  /** The expression of an array. */
   readonly of: (value: Val) => string;
   /** A Python number where the value is one number everywhere, else the array. */
   readonly orNumber: (value: Val) => string;

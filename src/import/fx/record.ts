@@ -27,7 +27,7 @@ export interface FxNode {
   readonly target: string;
   readonly args: readonly Arg[];
   readonly kwargs: Readonly<Record<string, Arg>>;
-  /** Stated type. */
+  /** The type that the text states. */
   readonly type: ValueType | undefined;
   readonly offset: number;
   readonly line?: number;

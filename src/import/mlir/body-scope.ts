@@ -39,7 +39,7 @@ export interface LoweringContext {
   line(at: number): number;
   /** Tensors of a type, tuples flattened. */
   tensors(type: MlirType, at: number): MlirTensor[];
-  /** One object a type. */
+  /** The type of a tensor; equal types are the same object. */
   typeOf(type: MlirTensor): TensorType;
 }
 

@@ -87,7 +87,7 @@ export class Memory {
     const maker = values[value].call;
     const form = maker < 0 ? undefined : calls[maker].form;
     if (form === undefined || this.written.has(value)) return [{ value, part: 1 }];
-    // Sums are not made twice.
+    // A sum is written to memory: computing it again for every reader would cost more.
     if (form.over !== 'each' || form.lookups !== undefined) {
       this.written.add(value);
       return [{ value, part: 1 }];

@@ -91,7 +91,7 @@ function incumbents({ solverTrace, run }: Report): Block[] {
         'problem without its memory limit' +
         (fromPlan ? '; the first plans may be known recipes that the solver begins with.' : '.'),
     },
-    // Two points are no picture.
+    // A curve of one or two points shows nothing.
     ...(steps.length < 3
       ? []
       : [

@@ -27,7 +27,7 @@ export function screenText(
 export function wrapped(text: string, width: number): string[] {
   const lines: string[] = [];
   let line = '';
-  // A number stays with its unit.
+  // No line breaks between a number and its unit.
   const glued = text.replace(/(\d) (?=%|[mµn]?s\b|[KMGT]iB\b|B\b)/g, '$1\u00a0');
   for (const word of glued.split(' ')) {
     if (line !== '' && line.length + 1 + word.length > width) {

@@ -44,7 +44,7 @@ export async function auditCommand(
   control: RunControl,
 ): Promise<number> {
   const { edits, maxRegret: allowed } = options;
-  // Reading counts.
+  // The time limit includes the time to read the model.
   const deadline = control.deadline(options.timeLimit);
   const isNamed = options.plan === 'given' || RECIPE.test(options.plan);
   if (!isNamed) namedByMistake(options.plan);

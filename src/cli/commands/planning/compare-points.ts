@@ -25,7 +25,7 @@ import type { CompareOptions } from './flags.ts';
 
 /** A cluster as it is asked about. */
 export interface AskedCluster {
-  /** For people. */
+  /** Its name in the answer. */
   readonly name: string;
   readonly text: string;
   /** Its own devices (`dgx-b200:128`); absent: those of `--devices`. */

@@ -73,7 +73,7 @@ function tasksOf(questions: SweepQuestions, folder: string, options: CompareOpti
   });
 }
 
-/** `compare --sweep`. */
+/** Answers `compare --sweep`: a comparison for every point of a file, each kept in a folder. */
 export async function compareSweep(
   path: string,
   options: CompareOptions,

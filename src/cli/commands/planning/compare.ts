@@ -108,7 +108,7 @@ async function compareGiven(
   io: CliIo,
   control: RunControl,
 ): Promise<Comparison> {
-  // Reading counts.
+  // The time limit includes the time to read the model.
   const run: AskedRunOptions = {
     deadline: control.deadline(options.timeLimit),
     onPlan: control.answers,

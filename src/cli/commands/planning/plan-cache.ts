@@ -211,7 +211,7 @@ export class PlanCache {
       };
       if (sha256(body) === hash) return JSON.parse(body) as Answer;
     } catch {
-      // Said below.
+      // An entry that cannot be read is damaged, too.
     }
     this.storage.stderr(`cache  ${this.path} is damaged: the plan is made again\n`);
     return undefined;

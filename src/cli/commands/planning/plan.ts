@@ -61,7 +61,7 @@ export async function planCommand(
   io: CliIo,
   control: RunControl,
 ): Promise<number> {
-  // Reading counts.
+  // The time limit includes the time to read the model.
   const deadline = control.deadline(given.timeLimit);
   if (given.frontier !== undefined) checkFrontierFlags(given);
   checkTrainer(given);

@@ -84,7 +84,7 @@ interface LayoutAnswer {
   readonly result: string;
   readonly size: number;
   readonly cosize: number;
-  /** In index order. */
+  /** Offsets of the indices 0, 1, 2 ... */
   readonly offsets: readonly number[];
 }
 

@@ -31,7 +31,7 @@ export async function solveCommand(
 ): Promise<number> {
   const { gap, seed, timeLimit, rounds, lanes } = options;
   const began = performance.now();
-  // Reading counts.
+  // The time limit includes the time to read the problem.
   const deadline = control.deadline(timeLimit);
   if (options.check !== undefined)
     return checkCommand(readProblem(path), options.check, options.json === true, io);

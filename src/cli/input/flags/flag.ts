@@ -24,7 +24,7 @@ export interface Flag<T> {
   /** Its names and its argument, as the help prints them: `-o, --output <dir>`. */
   readonly usage: string;
   readonly help: string;
-  /** Absent: a switch. */
+  /** Reads the argument; absent for a switch, which takes none. */
   readonly read?: Read<unknown>;
   /** The text that is read where the flag is absent; the help prints it. */
   readonly initial?: string;

@@ -82,7 +82,7 @@ export function searchWithinGap(net: Network, messages: Trws, bound: number, hos
     if (isNarrow && factor === WIDER) continue;
     if (isNarrow || slack * NARROWER < gap * LEAST_PART) return;
     if (slack > gap * FIRST_PART) {
-      // Between the last two.
+      // One more search, with a slack between those of the last two.
       searchBelowCutoff(net, messages, bound + slack / Math.sqrt(WIDER), host);
       return;
     }

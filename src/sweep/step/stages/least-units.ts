@@ -53,7 +53,7 @@ export function leastUnits(
   const stateBytes = strict.map((u) => u.states[0] + u.states[1] + u.states[2]);
   const temporaryBytes = less((u) => u.temporaryBytes);
   const passes = less((u) => passesOf(u, overlaps));
-  // The most that may be saved.
+  // Pairing microbatches saves at most this.
   const paired = strict.map((u, i) =>
     Math.max(u.pairedForward + u.pairedBackward, plain[i].pairedForward + plain[i].pairedBackward),
   );
