@@ -14,6 +14,8 @@ const STRICT = [
   'src/import/file/',
   'src/import/fx/',
   'src/import/hlo/',
+  'src/import/jaxpr/',
+  'src/import/mlir/',
   'src/import/pt2/',
   'src/report/',
   'src/text/',

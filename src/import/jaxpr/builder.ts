@@ -27,6 +27,7 @@ import {
   tensorType,
   typeText,
 } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import { controlMismatch } from '../complete/control-types.ts';
 import type { Infer } from '../fx/graph.ts';
 import { type Literal, parseLiteral } from './text/literal.ts';
@@ -201,7 +202,7 @@ export class GraphOfJaxpr {
   private add(node: Node): void {
     this.nodes.push(node);
     this.types.set(node.name, node.type);
-    if (node.target === 'stablehlo.convert') this.converted.set(node.name, node.args[0]);
+    if (node.target === 'stablehlo.convert') this.converted.set(node.name, itemAt(node.args, 0));
   }
 
   /** The node of an equation, typed by its binders, and its results in scope. */
@@ -274,7 +275,10 @@ export class GraphOfJaxpr {
     }
     if (ours === undefined) return fallback;
     const flat = ours.kind === 'tuple' ? ours.items : [ours];
-    if (flat.length !== stated.length || !flat.every((type, i) => sameType(type, stated[i])))
+    if (
+      flat.length !== stated.length ||
+      !flat.every((type, i) => sameType(type, itemAt(stated, i)))
+    )
       throw this.error(
         'E_TYPE',
         `the text says (${stated.map((type) => typeText(type)).join(', ')}), but ` +
@@ -388,7 +392,8 @@ export class GraphOfJaxpr {
   /** The only body of a parameter. */
   jaxprOf(equation: Equation, key: string): Jaxpr {
     const { bodies, at } = this.parameter(equation, key);
-    if (bodies.length === 1) return bodies[0];
+    const [only, ...others] = bodies;
+    if (only !== undefined && others.length === 0) return only;
     throw this.error(
       'E_REF',
       `parameter '${key}' of ${equation.primitive} is no jaxpr`,
@@ -444,7 +449,7 @@ function lineOf(parser: JaxprParser, at: number): number {
   let high = starts.length - 1;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if (starts[middle] <= at) low = middle;
+    if (itemAt(starts, middle) <= at) low = middle;
     else high = middle - 1;
   }
   return low + 1;

@@ -13,7 +13,8 @@ export type Lower = (b: GraphOfJaxpr, e: Equation) => void;
 
 /** Shape of the first result. */
 export function shapeOf(e: Equation): number[] {
-  return e.results.length === 0 ? [] : numbers(e.results[0].type);
+  const [first] = e.results;
+  return first === undefined ? [] : numbers(first.type);
 }
 
 /** Dtype of the first result. */
@@ -35,7 +36,9 @@ export function operand(b: GraphOfJaxpr, e: Equation, i = 0): Atom {
 export function wordsBehind(b: GraphOfJaxpr, atom: Atom, dims: number): number[] {
   const type = b.tensor(atom);
   const words = numbers(type).slice(dims);
-  return type.dtype === 'u32' && words.length === 1 && KEY_WORDS.has(words[0]) ? words : [];
+  const [count, ...others] = words;
+  const isKey = count !== undefined && others.length === 0 && KEY_WORDS.has(count);
+  return type.dtype === 'u32' && isKey ? words : [];
 }
 
 /** A primitive without a counterpart: typed by its binders, listed as unknown. */

@@ -23,11 +23,11 @@ export interface LowerOptions {
 /** @throws E_REF, E_DUP, E_TYPE, E_LIMIT with line and column; E_GRAPH_LINT */
 export function lowerJaxpr(root: Jaxpr, parser: JaxprParser, options: LowerOptions): Graph {
   const meshes = meshesOf(root);
-  const mesh = meshes[0];
+  const [mesh, ...otherMeshes] = meshes;
   const context = new Context(parser, options.infer, mesh);
   const { graph } = context.make(root, options.name ?? 'jaxpr', true);
   const notes = [
-    ...(meshes.length > 1
+    ...(mesh !== undefined && otherMeshes.length > 0
       ? [`The text names ${meshes.length} meshes; shardings over ${meshText(mesh)} were read.`]
       : []),
     ...context.notes,

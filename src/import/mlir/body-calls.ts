@@ -7,6 +7,7 @@ import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { NONE_TYPE, ref, sameType, typeText } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import { controlMismatch } from '../complete/control-types.ts';
 import { BodyScope } from './body-scope.ts';
 import type { ConvertedCall } from './convert.ts';
@@ -40,11 +41,12 @@ export class BodyCalls extends BodyScope {
         at,
       );
     operands.forEach((use, i) => {
-      const type = this.entry(use).types[use.result];
-      if (!sameMlirType(type, operandTypes[i]))
+      const type = itemAt(this.entry(use).types, use.result);
+      const said = itemAt(operandTypes, i);
+      if (!sameMlirType(type, said))
         throw this.error(
           'E_TYPE',
-          `'%${use.id}' is ${typeName(type)}, ${name} says ${typeName(operandTypes[i])}`,
+          `'%${use.id}' is ${typeName(type)}, ${name} says ${typeName(said)}`,
           use.at,
         );
     });
@@ -98,7 +100,7 @@ export class BodyCalls extends BodyScope {
     given.forEach((one, i) => {
       if (one === undefined || uses[i] === undefined) return;
       const names = this.tensorsOf(uses[i]);
-      if (names.length === 1) this.given.push({ value: names[0], ...one });
+      if (names.length === 1) this.given.push({ value: itemAt(names, 0), ...one });
     });
   }
 
@@ -110,9 +112,10 @@ export class BodyCalls extends BodyScope {
     // Nearly every operation has one tensor.
     if (
       !tuple &&
+      only !== undefined &&
       operation.results.length === 1 &&
       resultTypes.length === 1 &&
-      resultTypes[0].kind === 'tensor'
+      resultTypes[0]?.kind === 'tensor'
     )
       return this.define(
         only.id,
@@ -146,7 +149,7 @@ export class BodyCalls extends BodyScope {
     const { infer } = this.context.options;
     const fallback = (): ValueType =>
       stated.length === 1
-        ? stated[0]
+        ? itemAt(stated, 0)
         : stated.length === 0
           ? NONE_TYPE
           : { kind: 'tuple', items: stated };
@@ -182,7 +185,7 @@ export class BodyCalls extends BodyScope {
     if (ours === undefined) return fallback();
     const flat = ours.kind === 'tuple' ? ours.items : [ours];
     const fits =
-      flat.length === stated.length && flat.every((type, i) => sameType(type, stated[i]));
+      flat.length === stated.length && flat.every((type, i) => sameType(type, itemAt(stated, i)));
     if (!fits)
       throw this.error(
         'E_TYPE',

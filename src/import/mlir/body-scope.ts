@@ -15,6 +15,7 @@ import type {
   ValueType,
 } from '../../graph/types.ts';
 import { NO_KWARGS, ref } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import type { Infer } from '../fx/graph.ts';
 import type { StatedShardings } from './sharding/given.ts';
 import type { MlirReader } from './syntax/reader.ts';
@@ -130,9 +131,10 @@ export class BodyScope {
   /** Names of the tensors of a use; reads of tuple nodes are added where they are first needed. */
   protected tensorsOf(use: Use): string[] {
     const entry = this.entry(use);
-    const from = entry.offsets[use.result];
-    if (entry.types[use.result].kind === 'tensor') return [this.tensorAt(entry, from, use.at)];
-    const count = this.context.tensors(entry.types[use.result], use.at).length;
+    const from = itemAt(entry.offsets, use.result);
+    const type = itemAt(entry.types, use.result);
+    if (type.kind === 'tensor') return [this.tensorAt(entry, from, use.at)];
+    const count = this.context.tensors(type, use.at).length;
     return Array.from({ length: count }, (_, i) => this.tensorAt(entry, from + i, use.at));
   }
 

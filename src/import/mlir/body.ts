@@ -3,6 +3,7 @@
 import { freeKey } from '../../graph/names.ts';
 import type { Arg, Graph, ValueRef } from '../../graph/types.ts';
 import { NO_KWARGS, NONE_TYPE, ref, sameType, setOwn } from '../../graph/value.ts';
+import { firstItems, itemAt } from '../../item-at.ts';
 import { BodyCalls } from './body-calls.ts';
 import type { Entry, Lowered } from './body-scope.ts';
 import { convertCall } from './convert.ts';
@@ -55,7 +56,8 @@ export class Body extends BodyCalls {
     );
     this.define(arg.id, { types: [arg.type], node: '', tuple: false, offsets: [0], names }, arg.at);
     const stated = context.shardings?.ofAttributes(arg.attributes, arg.type, arg.at);
-    if (stated !== undefined && names.length === 1) this.given.push({ value: names[0], ...stated });
+    if (stated !== undefined && names.length === 1)
+      this.given.push({ value: itemAt(names, 0), ...stated });
   }
 
   /** Values of the region around it as inputs, under the names that they have there. */
@@ -65,7 +67,7 @@ export class Body extends BodyCalls {
     for (const use of captured) {
       const source = this.outer!.entry(use);
       const names = context
-        .tensors(source.types[use.result], use.at)
+        .tensors(itemAt(source.types, use.result), use.at)
         .map((type) => this.input(plainName(use.id), type, use.at));
       let kept = seen.get(use.id);
       if (kept === undefined) {
@@ -76,7 +78,7 @@ export class Body extends BodyCalls {
         this.scope.set(use.id, kept);
       }
       const { names: all } = kept;
-      names.forEach((name, i) => (all[source.offsets[use.result] + i] = name));
+      names.forEach((name, i) => (all[itemAt(source.offsets, use.result) + i] = name));
     }
   }
 
@@ -112,10 +114,11 @@ export class Body extends BodyCalls {
       );
     let position = 0;
     func.results.forEach(({ type, attributes }, i) => {
-      if (!sameMlirType(type, returned.operandTypes[i]))
+      const given = itemAt(returned.operandTypes, i);
+      if (!sameMlirType(type, given))
         throw this.error(
           'E_TYPE',
-          `result ${i} of @${func.name} is ${typeName(returned.operandTypes[i])}, its type ` +
+          `result ${i} of @${func.name} is ${typeName(given)}, its type ` +
             `says ${typeName(type)}`,
           returned.at,
         );
@@ -217,11 +220,12 @@ export class Body extends BodyCalls {
     keyword: string,
   ): { kind: 'graph'; name: string } {
     const free = freeUses([region]);
-    if (free.length > 0)
+    const [outer] = free;
+    if (outer !== undefined)
       throw this.error(
         'E_UNSUPPORTED',
-        `the body of ${operation.name} reads '%${free[0].id}' from outside`,
-        free[0].at,
+        `the body of ${operation.name} reads '%${outer.id}' from outside`,
+        outer.at,
         'pass the value as an operand',
       );
     return this.subgraph(`${this.nameHint(operation)}_${keyword}`, region, region.args, []);
@@ -284,7 +288,7 @@ export class Body extends BodyCalls {
     ): void => {
       if (
         wanted.length !== stated.length ||
-        wanted.some((type, i) => !sameMlirType(type, stated[i]))
+        wanted.some((type, i) => !sameMlirType(type, itemAt(stated, i)))
       )
         throw this.error(
           'E_TYPE',
@@ -315,8 +319,8 @@ export class Body extends BodyCalls {
   }
 
   private loop(operation: Operation): void {
-    const [condition, body] = operation.regions;
-    if (operation.regions.length !== 2)
+    const [condition, body, ...others] = operation.regions;
+    if (condition === undefined || body === undefined || others.length > 0)
       throw this.error('E_SYNTAX', 'a loop has a condition and a body', operation.at);
     const captured = freeUses([condition, body]);
     const carried = this.operandRefs(operation);
@@ -342,7 +346,7 @@ export class Body extends BodyCalls {
         operation.at,
       );
     const captured = freeUses(regions);
-    const [selector] = this.operandRefs(operation);
+    const [selector] = firstItems(this.operandRefs(operation), 1);
     const outside = captured.flatMap((use) => this.tensorsOf(use).map(ref));
     const hint = this.nameHint(operation);
     const graphs = regions.map((region, i) =>
@@ -350,7 +354,10 @@ export class Body extends BodyCalls {
     );
     // Any number means the last branch where it names none, so that one branch is a call.
     if (graphs.length === 1)
-      return this.emit(operation, 'call', { args: [graphs[0], outside], kwargs: NO_KWARGS });
+      return this.emit(operation, 'call', {
+        args: [itemAt(graphs, 0), outside],
+        kwargs: NO_KWARGS,
+      });
     const predicate = isIf
       ? selector
       : regions.length === 2
@@ -360,7 +367,8 @@ export class Body extends BodyCalls {
       this.emit(operation, 'case', { args: [selector, graphs, outside], kwargs: NO_KWARGS });
     else {
       // Branch 0 of a case is that of false, the first region of an `if` that of true.
-      const [whenTrue, whenFalse] = isIf ? graphs : [graphs[1], graphs[0]];
+      const [first, second] = firstItems(graphs, 2);
+      const [whenTrue, whenFalse] = isIf ? [first, second] : [second, first];
       this.emit(operation, 'cond', {
         args: [predicate, whenTrue, whenFalse, outside],
         kwargs: NO_KWARGS,
@@ -384,7 +392,7 @@ export class Body extends BodyCalls {
     if (group === undefined || type === undefined) return;
     let names = members;
     if (!makes) {
-      const tuple = operation.operandTypes[0];
+      const tuple = itemAt(operation.operandTypes, 0);
       const index = operation.attributes.get('index');
       const at = index?.kind === 'int' ? Number(index.value) : -1;
       if (tuple.kind !== 'tuple' || tuple.items[at] === undefined)
@@ -398,7 +406,7 @@ export class Body extends BodyCalls {
     const wanted = this.context.tensors(type, operation.at).map((t) => this.context.typeOf(t));
     if (
       names.length !== wanted.length ||
-      names.some((name, i) => !sameType(this.nodeTypes.get(name) ?? NONE_TYPE, wanted[i]))
+      names.some((name, i) => !sameType(this.nodeTypes.get(name) ?? NONE_TYPE, itemAt(wanted, i)))
     )
       throw this.error('E_TYPE', `${operation.name} does not give ${typeName(type)}`, operation.at);
     this.define(
@@ -416,7 +424,7 @@ export class Body extends BodyCalls {
     const same =
       operation.operandTypes.length === 1 &&
       operation.resultTypes.length === 1 &&
-      sameMlirType(operation.operandTypes[0], operation.resultTypes[0]);
+      sameMlirType(itemAt(operation.operandTypes, 0), itemAt(operation.resultTypes, 0));
     if (same && (name.value === 'Sharding' || name.value === 'annotate_device_placement'))
       return this.emit(operation, 'sdy.sharding_constraint', {
         args: this.operandRefs(operation),
@@ -464,11 +472,12 @@ export class Body extends BodyCalls {
     if (region === undefined)
       throw this.error('E_SYNTAX', 'a manual computation without a body', operation.at);
     const free = freeUses([region]);
-    if (free.length > 0)
+    const [outer] = free;
+    if (outer !== undefined)
       throw this.error(
         'E_REF',
-        `'%${free[0].id}' is not an argument of the manual computation`,
-        free[0].at,
+        `'%${outer.id}' is not an argument of the manual computation`,
+        outer.at,
       );
     if (region.args.length !== operation.operands.length)
       throw this.error(

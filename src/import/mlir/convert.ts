@@ -6,6 +6,7 @@
 
 import type { Arg, GraphRef, ValueRef } from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';
+import { firstItems, itemAt } from '../../item-at.ts';
 import { recogniseReducer } from './reducer.ts';
 import { denseValue } from './syntax/dense.ts';
 import type { MlirReader } from './syntax/reader.ts';
@@ -102,7 +103,7 @@ const CONVERSIONS: Readonly<Record<string, Conversion>> = {
       if (values.length < 3 || values.length % 2 === 0)
         fail(`${values.length} operands; expected inputs, indices, updates`);
       const n = (values.length - 1) / 2;
-      return [values.slice(0, n), values[n], values.slice(n + 1)];
+      return [values.slice(0, n), itemAt(values, n), values.slice(n + 1)];
     },
     attributes: {
       scatter_dimension_numbers: 'struct',
@@ -251,9 +252,10 @@ function special(
   if (base === 'all_gather' || base === 'reduce_scatter') {
     if (from === undefined || to === undefined || from.shape.length !== to.shape.length)
       fail('changes the rank');
-    const ratio = from.shape.map((n, d) =>
-      base === 'all_gather' ? to.shape[d] / n : n / to.shape[d],
-    );
+    const ratio = from.shape.map((n, d) => {
+      const size = itemAt(to.shape, d);
+      return base === 'all_gather' ? size / n : n / size;
+    });
     put('group_size', ratio.find((r) => Number.isInteger(r) && r > 1) ?? 1);
   } else if (base === 'rng_bit_generator') {
     const output = resultTypes[1];
@@ -312,5 +314,6 @@ const MAX_GROUPS = 1 << 16;
 function rows(flat: Arg, shape: readonly number[]): Arg {
   if (!Array.isArray(flat) || shape.length !== 2) return flat;
   const list = flat as readonly Arg[];
-  return Array.from({ length: shape[0] }, (_, i) => list.slice(i * shape[1], (i + 1) * shape[1]));
+  const [count, width] = firstItems(shape, 2);
+  return Array.from({ length: count }, (_, i) => list.slice(i * width, (i + 1) * width));
 }

@@ -10,6 +10,7 @@ import { lintGraph } from '../../graph/lint.ts';
 import { FreeNames } from '../../graph/names.ts';
 import type { Graph, Node, NodeMeta, TensorType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import type { Infer } from '../fx/graph.ts';
 import { Body } from './body.ts';
 import type { Lowered, LoweringContext } from './body-scope.ts';
@@ -91,7 +92,8 @@ class Lowering implements LoweringContext {
     const open = [...functions.values()].filter(
       (f) => f.visibility === 'public' && f.body !== undefined,
     );
-    if (open.length === 1) return open[0];
+    const [only, ...others] = open;
+    if (only !== undefined && others.length === 0) return only;
     const found = open.map((f) => `@${f.name}`).join(', ');
     throw this.reader.error(
       'E_REF',
@@ -108,13 +110,14 @@ class Lowering implements LoweringContext {
   /** Role of an argument: a parameter where its name or a mark says so, else an input. */
   private role(node: Node, main: MlirFunc, names: readonly RootName[]): NodeMeta {
     const at = node.meta.roleIndex ?? 0;
-    const argument = main.args[names[at].argument];
+    const { name, argument: position } = itemAt(names, at);
+    const argument = itemAt(main.args, position);
     const marked = argument.attributes.get('shardwright.role');
     const stated = marked?.kind === 'string' && marked.value === 'parameter';
     const { line } = node.meta;
     return {
-      role: stated || isParameterName(names[at].name) ? 'parameter' : 'input',
-      roleName: names[at].name,
+      role: stated || isParameterName(name) ? 'parameter' : 'input',
+      roleName: name,
       ...(stated ? {} : { inferred: true }),
       ...defined({ line }),
     };
@@ -160,7 +163,7 @@ class Lowering implements LoweringContext {
     let high = this.lines.length - 1;
     while (low < high) {
       const middle = (low + high + 1) >> 1;
-      if (this.lines[middle] <= at) low = middle;
+      if (itemAt(this.lines, middle) <= at) low = middle;
       else high = middle - 1;
     }
     return low + 1;
@@ -218,7 +221,7 @@ function rootNames(main: MlirFunc, module: MlirModule): RootName[] {
 function replacedBy(main: MlirFunc, names: readonly RootName[]): ReadonlyMap<number, string> {
   const replaced = new Map<number, string>();
   for (const { name, argument } of names) {
-    const alias = main.args[argument].attributes.get('tf.aliasing_output');
+    const alias = itemAt(main.args, argument).attributes.get('tf.aliasing_output');
     if (alias?.kind === 'int' && !replaced.has(Number(alias.value)))
       replaced.set(Number(alias.value), name);
   }

@@ -3,6 +3,7 @@
  * argument itself.
  */
 
+import { firstItems, itemAt } from '../../item-at.ts';
 import type { Operation, Region } from './syntax/syntax.ts';
 
 const KNOWN = new Set(['add', 'maximum', 'minimum', 'multiply', 'and', 'or', 'xor']);
@@ -21,20 +22,25 @@ export const TERMINATORS: ReadonlySet<string> = new Set([
  */
 export function recogniseReducer(region: Region): string | undefined {
   const [a, b, ...more] = region.args;
-  if (b === undefined || more.length > 0) return undefined;
+  if (a === undefined || b === undefined || more.length > 0) return undefined;
   const last = region.operations[region.operations.length - 1] as Operation | undefined;
   if (last === undefined || !TERMINATORS.has(last.name) || last.operands.length !== 1)
     return undefined;
-  const returned = last.operands[0];
+  const returned = itemAt(last.operands, 0);
   if (region.operations.length === 1) {
     if (returned.id === b.id) return 'second';
     return returned.id === a.id ? 'first' : undefined;
   }
   if (region.operations.length !== 2) return undefined;
-  const [op] = region.operations;
+  const [op] = firstItems(region.operations, 1);
   const base = op.name.slice(op.name.indexOf('.') + 1);
   const dialect = op.name.startsWith('stablehlo.') || op.name.startsWith('mhlo.');
-  if (!dialect || !KNOWN.has(base) || op.results.length !== 1 || op.results[0].id !== returned.id)
+  if (
+    !dialect ||
+    !KNOWN.has(base) ||
+    op.results.length !== 1 ||
+    itemAt(op.results, 0).id !== returned.id
+  )
     return undefined;
   const used = op.operands.map((use) => use.id);
   const both = used.length === 2 && used.includes(a.id) && used.includes(b.id);

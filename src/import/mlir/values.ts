@@ -4,6 +4,7 @@
  */
 
 import type { Arg } from '../../graph/types.ts';
+import { itemAt } from '../../item-at.ts';
 import { elements } from '../../ops/record/record.ts';
 import { readAttribute } from './syntax/attributes.ts';
 import { denseValue } from './syntax/dense.ts';
@@ -57,7 +58,7 @@ export class AttributeValues {
           'no operation needs this',
         );
       take(denseValue(this.reader, found.payload, found.type, MAX_LIST));
-      if (out.length === 1 && count !== 1) return new Array<number>(count).fill(out[0]);
+      if (out.length === 1 && count !== 1) return new Array<number>(count).fill(itemAt(out, 0));
       return out;
     }
     const walk = (item: MlirAttribute): void => {

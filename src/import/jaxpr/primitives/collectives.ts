@@ -30,9 +30,9 @@ function groupsOf(b: GraphOfJaxpr, names: readonly string[]): number[][] | undef
   for (let device = 0; device < total; device++) {
     let rest = device;
     const fixed: number[] = [];
-    for (let i = axes.length - 1; i >= 0; i--) {
-      if (!names.includes(axes[i].name)) fixed.push(rest % axes[i].size);
-      rest = Math.floor(rest / axes[i].size);
+    for (const { name, size } of axes.toReversed()) {
+      if (!names.includes(name)) fixed.push(rest % size);
+      rest = Math.floor(rest / size);
     }
     const key = fixed.join();
     const group = groups.get(key);
@@ -62,7 +62,8 @@ const resizing =
     const groups = grouped(b, e, ['axis_name']);
     const dim = b.int(e, dimKey, 0);
     const [before, after] = [numbers(b.tensor(operand(b, e))), shapeOf(e)];
-    const ratio = after[dim] > before[dim] ? after[dim] / before[dim] : before[dim] / after[dim];
+    const [from = NaN, to = NaN] = [before[dim], after[dim]];
+    const ratio = to > from ? to / from : from / to;
     if (!b.bool(e, 'tiled') || before.length !== after.length || !Number.isInteger(ratio))
       return opaque(b, e);
     const kwargs = {

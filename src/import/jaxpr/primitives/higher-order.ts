@@ -5,6 +5,7 @@
 
 import type { Arg, TensorType } from '../../../graph/types.ts';
 import { NO_KWARGS } from '../../../graph/value.ts';
+import { itemAt } from '../../../item-at.ts';
 import type { GraphOfJaxpr } from '../builder.ts';
 import type { Lower } from '../equation.ts';
 import { specPlacements } from '../shardings.ts';
@@ -147,7 +148,7 @@ const cond: Lower = (b, e) => {
   const graphs = bodies.map((body, i) => b.keep(`branch_${i}`, b.context.body(body), e.at));
   const predicate = bodies.length === 2 ? boolBehind(b, index) : undefined;
   if (predicate === undefined) b.emit(e, 'case', [b.value(index), graphs, values(b, operands)]);
-  else b.emit(e, 'cond', [predicate, graphs[1], graphs[0], values(b, operands)]);
+  else b.emit(e, 'cond', [predicate, itemAt(graphs, 1), itemAt(graphs, 0), values(b, operands)]);
 };
 
 /** The platform of the clusters that plans are made for, in the words of JAX. */

@@ -5,8 +5,9 @@
 
 import type { Arg } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
+import { firstItems, itemAt } from '../../../item-at.ts';
 import { dtypeArg, type GraphOfJaxpr, literalArg, numbers } from '../builder.ts';
-import { dtypeOf, type Lower, operand, shapeOf, wordsBehind } from '../equation.ts';
+import { dtypeOf, type Lower, opaque, operand, shapeOf, wordsBehind } from '../equation.ts';
 import { intsOf, type Literal } from '../text/literal.ts';
 import type { Equation } from '../text/syntax.ts';
 import { COLLECTIVES } from './collectives.ts';
@@ -113,7 +114,7 @@ const selectN: Lower = (b, e) => {
   const which = operand(b, e);
   const cases = e.operands.slice(1).map((atom) => b.stretched(atom, shapeOf(e)));
   if (cases.length === 2 && b.tensor(which).dtype === 'b8')
-    b.emit(e, 'stablehlo.select', [b.value(which), cases[1], cases[0]]);
+    b.emit(e, 'stablehlo.select', [b.value(which), itemAt(cases, 1), itemAt(cases, 0)]);
   else b.emit(e, 'jax.select_n', [b.value(which), ...cases]);
 };
 
@@ -123,7 +124,7 @@ const exp2: Lower = (b, e) => {
     'stablehlo.multiply',
     [x, b.constant(Math.LN2, dtypeOf(e), shapeOf(e))],
     {},
-    e.results[0].type,
+    itemAt(e.results, 0).type,
   );
   b.emit(e, 'stablehlo.exponential', [scaled]);
 };
@@ -215,13 +216,10 @@ const split: Lower = (b, e) => {
     };
     start += rows;
     const args = [b.value(operand(b, e))];
+    const result = itemAt(e.results, i);
     if (i === sizes.length - 1)
-      b.emit({ ...e, results: [e.results[i]] }, 'stablehlo.slice', args, kwargs);
-    else
-      b.define(
-        e.results[i],
-        b.helper('stablehlo.slice', args, kwargs, e.results[i].type, e.results[i].name).name,
-      );
+      b.emit({ ...e, results: [result] }, 'stablehlo.slice', args, kwargs);
+    else b.define(result, b.helper('stablehlo.slice', args, kwargs, result.type, result.name).name);
   });
 };
 
@@ -273,6 +271,7 @@ const convolution: Lower = (b, e) => {
     return list ?? b.ints({ ...e, parameters: new Map() }, key).slice();
   };
   const [out, into, ...spatial] = spec('rhs_spec');
+  if (out === undefined || into === undefined) return opaque(b, e);
   const { dtype } = b.tensor(operand(b, e));
   b.emit(e, 'stablehlo.convolution', [b.value(operand(b, e)), b.value(operand(b, e, 1))], {
     input_dimensions: spec('lhs_spec'),
@@ -328,7 +327,10 @@ const scatter =
   (reducer: string): Lower =>
   (b, e) => {
     const of = dimensionNumbers(b, e);
-    const [x, indices, updates] = [0, 1, 2].map((i) => b.value(operand(b, e, i)));
+    const [x, indices, updates] = firstItems(
+      [0, 1, 2].map((i) => b.value(operand(b, e, i))),
+      3,
+    );
     b.emit(e, 'stablehlo.scatter', [[x], indices, [updates]], {
       update_window_dims: of('update_window_dims'),
       inserted_window_dims: of('inserted_window_dims'),

@@ -5,6 +5,7 @@
 
 import type { Arg } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
+import { itemAt } from '../../../item-at.ts';
 import type { GraphOfJaxpr } from '../builder.ts';
 import { dtypeOf, type Lower, operand } from '../equation.ts';
 import type { Atom, Equation, Jaxpr, Variable } from '../text/syntax.ts';
@@ -48,9 +49,10 @@ const NAMED: Readonly<Record<string, string>> = {
 
 /** The name of a body that is one operation on its two inputs; undefined for any other. */
 function nameOf({ inputs, equations, outputs }: Jaxpr): string | undefined {
-  const [only] = equations;
+  const [only, ...others] = equations;
   if (
-    equations.length !== 1 ||
+    only === undefined ||
+    others.length > 0 ||
     inputs.length !== 2 ||
     only.results.length !== 1 ||
     outputs.length !== 1
@@ -58,7 +60,7 @@ function nameOf({ inputs, equations, outputs }: Jaxpr): string | undefined {
     return undefined;
   const read = only.operands.map((atom) => (atom.kind === 'variable' ? atom.name : ''));
   const [result] = outputs;
-  const whole = result.kind === 'variable' && result.name === only.results[0].name;
+  const whole = result?.kind === 'variable' && result.name === itemAt(only.results, 0).name;
   const both = read.length === 2 && inputs.every(({ name }) => read.includes(name));
   return whole && both && Object.hasOwn(NAMED, only.primitive) ? NAMED[only.primitive] : undefined;
 }
@@ -83,11 +85,9 @@ const bodyReduction =
 function twoNumbers(e: Equation, primitive: string, result: Variable['type']): Jaxpr {
   const { at } = e;
   const type = tensorType(dtypeOf(e), []);
-  const [a, b, c] = ['a', 'b', 'c'].map((name) => ({
-    name,
-    at,
-    type: name === 'c' ? result : type,
-  }));
+  const a = { name: 'a', at, type };
+  const b = { name: 'b', at, type };
+  const c = { name: 'c', at, type: result };
   const read = (v: Variable): Atom => ({ kind: 'variable', name: v.name, at });
   const equation = {
     primitive,

@@ -80,7 +80,9 @@ function read(scan: Scan, depth: number): Literal {
   scan.at++;
   const { items, named } = members(scan, ')', depth);
   // `np.int64(3)` is the number.
-  if (/^(np\.)?(u?int|float)\d+$/.test(name) && items.length === 1) return items[0];
+  const [only, ...others] = items;
+  if (only !== undefined && others.length === 0 && /^(np\.)?(u?int|float)\d+$/.test(name))
+    return only;
   return { kind: 'call', name, items, named };
 }
 

@@ -437,7 +437,7 @@ export class JaxprParser extends TextReader {
         if (close < 0) this.fail('the string has no closing quote', at);
         at = close;
       } else if (c === CHAR.OPEN_PAREN || c === CHAR.OPEN_BRACKET || c === CHAR.OPEN_BRACE) {
-        open.push({ mark: text[at], at });
+        open.push({ mark: text.charAt(at), at });
         if (open.length > MAX_DEPTH)
           this.fail(`brackets nest deeper than ${MAX_DEPTH}`, at, 'E_LIMIT');
       } else if (c === CHAR.CLOSE_PAREN || c === CHAR.CLOSE_BRACKET || c === CHAR.CLOSE_BRACE) {
@@ -451,7 +451,7 @@ export class JaxprParser extends TextReader {
             );
           return at;
         }
-        this.closeBracket(open, text[at]);
+        this.closeBracket(open, text.charAt(at));
       } else if (open.length === 0 && (c === CHAR.SPACE || c === CHAR.NEWLINE)) {
         let next = at;
         while (text.charCodeAt(next) === CHAR.SPACE || text.charCodeAt(next) === CHAR.NEWLINE)

@@ -14,7 +14,7 @@ export const COMPLEX =
 export function scalarValue(word: string, dtype: DType): LiteralValue {
   const complex = COMPLEX.exec(`${word}:c`);
   if (complex !== null)
-    return `(${complex[1] ?? '0'}, ${(complex[2] ?? complex[3]).replace('+', '')})`;
+    return `(${complex[1] ?? '0'}, ${(complex[2] ?? complex[3] ?? '').replace('+', '')})`;
   if (word === 'True' || word === 'False') return word === 'True';
   if (word.endsWith('inf')) return word.startsWith('-') ? -Infinity : Infinity;
   if (word.endsWith('nan')) return NaN;

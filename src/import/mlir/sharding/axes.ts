@@ -4,6 +4,7 @@
  * axes, major first.
  */
 
+import { itemAt } from '../../../item-at.ts';
 import { type GspmdSharding, tileDevices } from './gspmd.ts';
 
 /** A run of device numbers: `size` steps of `stride`. */
@@ -26,9 +27,11 @@ export function tilingOf(sharding: Extract<GspmdSharding, { kind: 'tiled' }>): T
   const devices = tileDevices(sharding.devices);
   const dims: Factor[][] = [];
   const steps = new Array<number>(tiles.length).fill(1);
-  for (let d = tiles.length - 2; d >= 0; d--) steps[d] = steps[d + 1] * tiles[d + 1];
+  for (let d = tiles.length - 2; d >= 0; d--)
+    steps[d] = itemAt(steps, d + 1) * itemAt(tiles, d + 1);
   for (let d = 0; d < tiles.length; d++) {
-    const along = Array.from({ length: tiles[d] }, (_, i) => devices[i * steps[d]]);
+    const step = itemAt(steps, d);
+    const along = Array.from({ length: itemAt(tiles, d) }, (_, i) => itemAt(devices, i * step));
     const factors = factorsOf(along);
     if (factors === undefined) return undefined;
     dims.push(factors);
@@ -36,8 +39,10 @@ export function tilingOf(sharding: Extract<GspmdSharding, { kind: 'tiled' }>): T
   // The number of a device must be the sum of what each tile dim contributes.
   for (let flat = 0; flat < devices.length; flat++) {
     let sum = 0;
-    for (let d = 0; d < tiles.length; d++)
-      sum += devices[(Math.floor(flat / steps[d]) % tiles[d]) * steps[d]];
+    for (const [d, tile] of tiles.entries()) {
+      const step = itemAt(steps, d);
+      sum += itemAt(devices, (Math.floor(flat / step) % tile) * step);
+    }
     if (sum !== devices[flat]) return undefined;
   }
   return { dims, rank, subgroups, devices: devices.length };
@@ -51,7 +56,7 @@ function factorsOf(values: readonly number[]): Factor[] | undefined {
   const factors: Factor[] = [];
   let done = 1;
   while (done < values.length) {
-    const stride = values[done];
+    const stride = itemAt(values, done);
     let size = 1;
     while (size * done < values.length && values[size * done] === size * stride) size++;
     while (size > 1 && (values.length / done) % size !== 0) size--;
@@ -62,9 +67,9 @@ function factorsOf(values: readonly number[]): Factor[] | undefined {
   for (let i = 0; i < values.length; i++) {
     let rest = i;
     let value = 0;
-    for (let f = factors.length - 1; f >= 0; f--) {
-      value += (rest % factors[f].size) * factors[f].stride;
-      rest = Math.floor(rest / factors[f].size);
+    for (const { size, stride } of factors.toReversed()) {
+      value += (rest % size) * stride;
+      rest = Math.floor(rest / size);
     }
     if (value !== values[i]) return undefined;
   }
@@ -81,8 +86,9 @@ export function commonAxes(factors: readonly Factor[], devices: number): Factor[
   const sorted = [...cuts].sort((a, b) => a - b);
   const axes: Factor[] = [];
   for (let i = 0; i + 1 < sorted.length; i++) {
-    if (sorted[i + 1] % sorted[i] !== 0) return undefined;
-    axes.unshift({ size: sorted[i + 1] / sorted[i], stride: sorted[i] });
+    const [stride, next] = [itemAt(sorted, i), itemAt(sorted, i + 1)];
+    if (next % stride !== 0) return undefined;
+    axes.unshift({ size: next / stride, stride });
   }
   return axes;
 }

@@ -6,6 +6,7 @@
 
 import { ShardwrightError } from '../../../errors.ts';
 import { NameSet } from '../../../graph/names.ts';
+import { itemAt } from '../../../item-at.ts';
 import { meshSize } from '../../../mesh/devices/mesh.ts';
 import { Partial } from '../../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../../mesh/placements/placement.ts';
@@ -129,7 +130,7 @@ export class StatedShardings {
     return value === undefined
       ? []
       : this.shardyOf(value).map((s, i) =>
-          i < types.length ? this.shardy(s, types[i]) : undefined,
+          i < types.length ? this.shardy(s, itemAt(types, i)) : undefined,
         );
   }
 
@@ -142,7 +143,9 @@ export class StatedShardings {
     const own = this.axes.map(({ size, stride }): Factor => ({ size, stride: stride ?? 1 }));
     return sharding.subgroups.flatMap((word, i) =>
       word === 'manual' && tiling !== undefined
-        ? axesOf(tiling.dims[sharding.rank + i], own).map((axis) => this.axes[axis].name)
+        ? axesOf(itemAt(tiling.dims, sharding.rank + i), own).map(
+            (axis) => itemAt(this.axes, axis).name,
+          )
         : [],
     );
   }
@@ -151,8 +154,9 @@ export class StatedShardings {
   localSizes(stated: Stated, shape: readonly number[], manual: readonly string[]): number[] {
     const sizes = [...shape];
     [...stated.sharding.matchAll(PLACEMENT)].forEach(([, dim], axis) => {
-      const { name, of, size } = this.axes[axis];
-      if (dim !== undefined && manual.includes(of ?? name)) sizes[Number(dim)] /= size;
+      const { name, of, size } = itemAt(this.axes, axis);
+      if (dim !== undefined && manual.includes(of ?? name))
+        sizes[Number(dim)] = itemAt(sizes, Number(dim)) / size;
     });
     return sizes;
   }
@@ -224,18 +228,19 @@ export class StatedShardings {
       const parts = [...new Set(points)];
       if (parts.length <= 2) return [{ name: dimName(axis, taken), size, of: axis, before: 1 }];
       return parts.slice(1).map((point, i) => {
-        if (point % parts[i] !== 0)
+        const before = itemAt(parts, i);
+        if (point % before !== 0)
           throw this.reader.error(
             'E_UNSUPPORTED',
             `parts of axis '${axis}' that cross`,
-            shardings[0].at,
+            itemAt(shardings, 0).at,
             'use parts that divide each other',
           );
         return {
           name: dimName(`${axis}.${i}`, taken),
-          size: point / parts[i],
+          size: point / before,
           of: axis,
-          before: parts[i],
+          before,
         };
       });
     });
@@ -342,7 +347,7 @@ export class StatedShardings {
       throw this.reader.error(
         'E_UNSUPPORTED',
         'the shardings split the devices in ways that cross',
-        [...strings.values()][0],
+        itemAt([...strings.values()], 0),
       );
     return axes.map(({ size, stride }, i) => ({ name: `axis_${i}`, size, stride }));
   }
@@ -365,7 +370,7 @@ export class StatedShardings {
     const own = this.axes.map(({ size, stride }): Factor => ({ size, stride: stride ?? 1 }));
     const cut = tiling.dims.slice(0, rank).map((factors) => axesOf(factors, own));
     const pending = tiling.subgroups.flatMap((word, i) =>
-      word === 'unreduced' ? axesOf(tiling.dims[rank + i], own) : [],
+      word === 'unreduced' ? axesOf(itemAt(tiling.dims, rank + i), own) : [],
     );
     return { sharding: this.text(cut, pending, at), strength: 'pin' };
   }
@@ -392,7 +397,7 @@ export class StatedShardings {
       if (used.has(axis))
         throw this.reader.error(
           'E_TYPE',
-          `mesh axis '${this.axes[axis].name}' is used twice in one sharding`,
+          `mesh axis '${itemAt(this.axes, axis).name}' is used twice in one sharding`,
           at,
         );
       used.add(axis);

@@ -4,6 +4,7 @@
  */
 
 import { ShardwrightError } from '../../../errors.ts';
+import { itemAt } from '../../../item-at.ts';
 import { elements } from '../../../ops/record/record.ts';
 import { product } from '../../../product.ts';
 
@@ -76,7 +77,7 @@ class Scan {
   private number(): number {
     this.blanks();
     let end = this.at;
-    while (this.text[end] >= '0' && this.text[end] <= '9') end++;
+    while (/[0-9]/.test(this.text.charAt(end))) end++;
     if (end === this.at || end - this.at > 15) this.fail('a number');
     const value = Number(this.text.slice(this.at, end));
     this.at = end;
@@ -175,18 +176,22 @@ export function tileDevices(order: DeviceOrder): Int32Array {
   if (order.kind === 'list') return Int32Array.from(order.ids);
   const { shape, permutation } = order;
   const strides = new Array<number>(shape.length).fill(1);
-  for (let i = shape.length - 2; i >= 0; i--) strides[i] = strides[i + 1] * shape[i + 1];
-  const sizes = permutation.map((d) => shape[d]);
-  const steps = permutation.map((d) => strides[d]);
+  for (let i = shape.length - 2; i >= 0; i--)
+    strides[i] = itemAt(strides, i + 1) * itemAt(shape, i + 1);
+  const dims = permutation.map((d) => ({
+    size: itemAt(shape, d),
+    step: itemAt(strides, d),
+    at: 0,
+  }));
+  const innermostFirst = dims.toReversed();
   const out = new Int32Array(elements(shape));
-  const at = sizes.map(() => 0);
   for (let flat = 0, device = 0; flat < out.length; flat++) {
     out[flat] = device;
-    for (let d = sizes.length - 1; d >= 0; d--) {
-      device += steps[d];
-      if (++at[d] < sizes[d]) break;
-      device -= steps[d] * sizes[d];
-      at[d] = 0;
+    for (const dim of innermostFirst) {
+      device += dim.step;
+      if (++dim.at < dim.size) break;
+      device -= dim.step * dim.size;
+      dim.at = 0;
     }
   }
   return out;

@@ -7,6 +7,7 @@
  */
 
 import { defined } from '../../../defined.ts';
+import { itemAt } from '../../../item-at.ts';
 import { TERMINATORS } from '../reducer.ts';
 import type { MlirReader } from '../syntax/reader.ts';
 import { freeUses } from '../syntax/scope.ts';
@@ -149,7 +150,7 @@ class RegionFinder {
       }
       const last = region.exits[region.exits.length - 1] as Operation | undefined;
       if (last === undefined)
-        this.refuse(region.entries[0], `a manual region without end: no @${LEAVE}`);
+        this.refuse(itemAt(region.entries, 0), `a manual region without end: no @${LEAVE}`);
       if (customTarget(op) === LEAVE) for (const { id } of op.results) open.set(id, region);
       if (op !== last) continue;
       out.push(this.written(region));
@@ -168,7 +169,12 @@ class RegionFinder {
       const [use] = op.operands;
       if (group === undefined || use === undefined || op.resultTypes.length !== 1)
         this.refuse(op, `@${ENTER} takes one value and gives one`);
-      args.push({ id: group.id, type: op.resultTypes[0], at: op.at, attributes: NO_ATTRIBUTES });
+      args.push({
+        id: group.id,
+        type: itemAt(op.resultTypes, 0),
+        at: op.at,
+        attributes: NO_ATTRIBUTES,
+      });
       const constraint = this.constraintOf(use);
       inShardings.push(shardingText(constraint));
       operands.push(this.onlyFor(use, constraint) ?? use);
@@ -179,7 +185,7 @@ class RegionFinder {
         this.refuse(op, `@${LEAVE} takes one value and gives one`);
       return this.onlyFor(use, this.constraintOf(use)) ?? use;
     });
-    const at = entries[0].at;
+    const { at, location } = itemAt(entries, 0);
     const terminator: Operation = {
       name: 'sdy.return',
       at,
@@ -187,7 +193,7 @@ class RegionFinder {
       operands: returned,
       attributes: NO_ATTRIBUTES,
       regions: [],
-      operandTypes: exits.map((op) => op.operandTypes[0]),
+      operandTypes: exits.map((op) => itemAt(op.operandTypes, 0)),
       resultTypes: [],
     };
     const attributes: Attributes = new Map<string, MlirAttribute>([
@@ -195,7 +201,6 @@ class RegionFinder {
       ['out_shardings', { kind: 'list', items: exits.map(shardingText) }],
       ['manual_axes', shardingText(entries[0])],
     ]);
-    const { location } = entries[0];
     const body = [
       ...constants.values(),
       ...inside.filter((op) => !this.dropped.has(op)),

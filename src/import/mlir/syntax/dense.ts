@@ -48,7 +48,7 @@ function listed(reader: MlirReader, payload: Span, type: MlirTensor, maxListed: 
   const values: Arg[] = [];
   const counts: number[] = [0];
   const member = (): void => {
-    counts[counts.length - 1]++;
+    counts[counts.length - 1] = (counts.at(-1) ?? 0) + 1;
     if (counts.length > 1 && !reader.accept(',') && !reader.peek(']'))
       reader.expected(`',' or ']'`);
   };

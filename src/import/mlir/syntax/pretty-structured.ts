@@ -3,6 +3,7 @@
  * operations of Shardy.
  */
 
+import { itemAt } from '../../../item-at.ts';
 import { optionalDictionary, readAttribute } from './attributes.ts';
 import {
   callee,
@@ -46,7 +47,7 @@ function whileForm(ops: FormReader): Draft {
   const args = names.map(({ id, at }, i): BlockArgument => ({
     id,
     at,
-    type: types[i],
+    type: itemAt(types, i),
     attributes: NO_ATTRIBUTES,
   }));
   const attributes = reader.acceptWord('attributes') ? withDictionary(reader, []) : NO_ATTRIBUTES;
@@ -96,7 +97,9 @@ function reduceForm(ops: FormReader): Draft {
       'E_TYPE',
     );
   const body =
-    applied !== undefined ? appliedBody(applied, operandTypes[1], at) : reducer(ops, inputs.length);
+    applied !== undefined
+      ? appliedBody(applied, itemAt(operandTypes, 1), at)
+      : reducer(ops, inputs.length);
   return { operands, attributes, regions: [body], operandTypes, resultTypes };
 }
 
@@ -266,7 +269,7 @@ function partitioned(ops: FormReader): Draft {
 
 /** Moves behind one pair of brackets. */
 function skipBrackets(reader: MlirReader): void {
-  const open = reader.text[reader.pos];
+  const open = reader.text.charAt(reader.pos);
   const close = open === '[' ? ']' : '}';
   let depth = 0;
   do {

@@ -68,23 +68,23 @@ function finish(
   const { operandTypes, resultTypes } = readSignature(ops);
   if (resultTypes !== undefined)
     return { operands, attributes, regions: [], operandTypes, resultTypes };
-  const last = operandTypes[operandTypes.length - 1];
-  if (operandTypes.length === 1)
+  const [first, second, ...others] = operandTypes;
+  if (first !== undefined && second === undefined)
     return {
       operands,
       attributes,
       regions: [],
-      operandTypes: operands.map(() => last),
-      resultTypes: [last],
+      operandTypes: operands.map(() => first),
+      resultTypes: [first],
     };
   // `select %p, %a, %b : Tp, T`.
-  if (operandTypes.length === 2 && operands.length === 3)
+  if (first !== undefined && second !== undefined && others.length === 0 && operands.length === 3)
     return {
       operands,
       attributes,
       regions: [],
-      operandTypes: [operandTypes[0], last, last],
-      resultTypes: [last],
+      operandTypes: [first, second, second],
+      resultTypes: [second],
     };
   return ops.reader.fail(
     `${operandTypes.length} types for ${operands.length} operands`,
@@ -399,7 +399,7 @@ const FORMS: Readonly<Record<string, Form>> = {
 function complexForm(ops: FormReader): Draft {
   const draft = elementwise(ops);
   const [type] = draft.resultTypes;
-  if (type.kind !== 'tensor' || !type.dtype.startsWith('c')) return draft;
+  if (type?.kind !== 'tensor' || !type.dtype.startsWith('c')) return draft;
   const part: MlirType = { ...type, dtype: type.dtype === 'c64' ? 'f32' : 'f64' };
   const stated = draft.operandTypes.map((given) => (sameMlirType(given, type) ? part : given));
   return { ...draft, operandTypes: stated };

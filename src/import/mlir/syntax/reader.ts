@@ -103,7 +103,7 @@ export class MlirReader extends TextReader {
         out += raw[i];
         continue;
       }
-      const next = raw[i + 1];
+      const next = raw.charAt(i + 1);
       const simple = { n: '\n', t: '\t', '"': '"', '\\': '\\' }[next];
       if (simple !== undefined) {
         out += simple;

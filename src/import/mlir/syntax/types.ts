@@ -31,6 +31,10 @@ const ELEMENTS: Readonly<Record<string, DType>> = {
   i1: 'b8',
 };
 
+function elementOf(word: string): DType | undefined {
+  return Object.hasOwn(ELEMENTS, word) ? ELEMENTS[word] : undefined;
+}
+
 /** Element types that exist and that graphs do not hold. */
 const FOREIGN = /^([su]?i(2|4)|f4\w+|f6\w+|f8\w+|tf32|f80|f128|index|i\d+|ui\d+|si\d+)$/;
 
@@ -90,9 +94,9 @@ function readOneType(reader: MlirReader): MlirType {
       reader.expect('<');
       reader.balanced();
       return { kind: 'other', text: word };
-    default:
-      if (Object.hasOwn(ELEMENTS, word))
-        return { kind: 'other', text: word, dtype: ELEMENTS[word] };
+    default: {
+      const dtype = elementOf(word);
+      if (dtype !== undefined) return { kind: 'other', text: word, dtype };
       if (word === 'none' || FOREIGN.test(word)) return { kind: 'other', text: word };
       return reader.fail(
         `'${word}' is no type`,
@@ -100,6 +104,7 @@ function readOneType(reader: MlirReader): MlirType {
         'E_SYNTAX',
         'a tensor type reads tensor<4x16xf32>',
       );
+    }
   }
 }
 
@@ -174,7 +179,8 @@ function readElement(reader: MlirReader): DType {
       'export the program with plain element types',
     );
   const word = reader.word('an element type such as f32');
-  if (Object.hasOwn(ELEMENTS, word)) return ELEMENTS[word];
+  const plain = elementOf(word);
+  if (plain !== undefined) return plain;
   if (word === 'complex') return readComplex(reader);
   // Numbers of dims in the layouts of a custom call; as wide as a pointer.
   if (word === 'index') return 'i64';
