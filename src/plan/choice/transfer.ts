@@ -148,7 +148,7 @@ function copyOf(
   return found;
 }
 
-/** What one pass makes and the other takes is kept. */
+/** The life of a copy: one that one pass makes and the other takes is kept. */
 function lifeOf({ made, taken }: SharedCopy): number {
   return taken === made ? made : CopyLife.KEPT;
 }

@@ -161,7 +161,7 @@ function addBytes(placed: PlacedStates, sums: readonly MutableSums[]): void {
 interface UsedElements {
   readonly forward: number;
   readonly backward: number;
-  /** Of the copy that stays from one pass to the other; 0 where none does. */
+  /** Elements of the copy that stays from one pass to the other; 0 if none does. */
   readonly keptElements: number;
   readonly itemBytes: number;
 }

@@ -35,7 +35,7 @@ export interface Scope {
   readonly placed: (offset: number) => number;
   /** Told of each name that is read and that the script has not set. */
   readonly onUnset: (name: string) => void;
-  /** What commands print that the script itself tells. */
+  /** The output of commands, as far as the script itself decides it. */
   readonly printed: (commands: readonly Statement[]) => Value | undefined;
 }
 
@@ -116,7 +116,7 @@ function expandOperand(word: Word, scope: Scope, fields: Fields, isQuoted: boole
     else expandPart(part, scope, fields, false);
 }
 
-/** What commands print, without the line ends behind it. */
+/** The output of commands, without the line ends behind it. */
 function printed({ script }: CommandExpansionPart, scope: Scope): Value | undefined {
   if (script === undefined || script.errors !== undefined) return undefined;
   const value = scope.printed(script.commands);
@@ -227,7 +227,7 @@ function expandParameter(
   }
 }
 
-/** Whether a variable is set, and has the index that is asked for. */
+/** Tells whether a variable is set, and has the index that is asked for. */
 function hasValue(variable: Variable | undefined, index: Word | undefined, scope: Scope): boolean {
   if (variable?.kind !== 'array' || index === undefined || /^[@*]$/.test(index.text))
     return variable !== undefined;
@@ -371,7 +371,7 @@ function removed(text: string, operator: '#' | '##' | '%' | '%%', pattern: strin
   return isHead ? text.slice(found) : text.slice(0, text.length - found);
 }
 
-/** Whether a pattern has signs that `matchesPattern` does not read. */
+/** Tells whether a pattern has signs that `matchesPattern` does not read. */
 export function isOpenPattern(pattern: string): boolean {
   return /[\\(]|\[\[?:/.test(pattern);
 }
@@ -403,7 +403,7 @@ function setOf(text: string): Unit {
     ) !== isOther;
 }
 
-/** Whether a whole text matches a pattern of `*`, `?`, `[...]` and plain characters. */
+/** Tells whether a whole text matches a pattern of `*`, `?`, `[...]` and plain characters. */
 export function matchesPattern(text: string, pattern: string): boolean {
   const runs = runsOf(pattern);
   const fits = (at: number, run: readonly Unit[]): boolean =>

@@ -1,5 +1,5 @@
 /**
- * What `printf`, `basename`, `dirname` and `seq` print, and the fields that `read` takes from a
+ * The output of `printf`, `basename`, `dirname` and `seq`, and the fields that `read` takes from a
  * line. Source: the Bash manual, 4.2, and the manual of coreutils.
  */
 
@@ -17,7 +17,7 @@ export function fieldsOf(line: string, sign: string, most: number): readonly str
   return fields;
 }
 
-/** What `printf` makes of a format with `%s` and `%d` alone; undefined of another. */
+/** The output of `printf` for a format with only `%s` and `%d`; undefined for any other. */
 export function formatted(format: string, values: readonly string[]): string | undefined {
   const signs = format.match(/%[\s\S]|\\[\s\S]|[^%\\]+/g) ?? [];
   const takes = signs.filter((sign) => /^%[sd]$/.test(sign)).length;
@@ -34,7 +34,7 @@ export function formatted(format: string, values: readonly string[]): string | u
   return text;
 }
 
-/** What programs print that know nothing but their arguments. */
+/** The output of programs that know nothing but their arguments. */
 export const PRINTED: Readonly<
   Record<'basename' | 'dirname' | 'seq', (args: readonly string[]) => string | undefined>
 > = {

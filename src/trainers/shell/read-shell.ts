@@ -47,7 +47,7 @@ export interface ShellCommand {
   readonly at: number;
 }
 
-/** What a script does, as far as it tells. */
+/** The commands of a script and its variables, as far as they can be known without running it. */
 export interface ShellScript {
   readonly commands: readonly ShellCommand[];
   readonly variables: ReadonlyMap<string, Variable>;
@@ -77,7 +77,7 @@ const MOST_CHARACTERS = 2 ** 20;
 /** Where a part of the script lies. */
 type Ranged = { readonly pos: number; readonly end: number };
 
-/** What commands print: nothing of it is known where a part is not. */
+/** The output of commands; if a part of it is not known, nothing is. */
 interface Output {
   readonly parts: (string | Unknown)[];
   isKnown: boolean;
@@ -104,9 +104,9 @@ class ShellReader implements ShellScript {
   private mayEndLoop = false;
   /** Variables that are integers: what they are set to is calculated. */
   private readonly integers = new Set<string>();
-  /** What is printed, where `$(...)` reads it. */
+  /** The output that `$(...)` reads; absent outside of it. */
   private output: Output | undefined;
-  /** What the names that a function makes its own were before. */
+  /** The variables that names local to the present function had outside of it. */
   private locals: Map<string, Variable | undefined> | undefined;
 
   constructor(
@@ -210,7 +210,7 @@ class ShellReader implements ShellScript {
     return isNegated && typeof status === 'boolean' ? !status : status;
   }
 
-  /** What is printed from here on is read by no `$(...)` that could tell it. */
+  /** From here on no `$(...)` that could be known reads the output. */
   private hideOutput(): void {
     if (this.output !== undefined) this.output.isKnown = false;
   }
@@ -585,7 +585,7 @@ class ShellReader implements ShellScript {
     });
   }
 
-  /** What commands print into `$(...)`, where the script tells all of it. */
+  /** The output of commands in `$(...)`, if the script decides all of it. */
   private printed(commands: readonly Statement[]): Value | undefined {
     const [outer, unset, positional] = [this.output, this.unset, this.positional];
     const output: Output = { parts: [], isKnown: true };
@@ -736,7 +736,7 @@ class ShellReader implements ShellScript {
     return 'ran';
   }
 
-  /** What a program prints that knows its arguments alone. */
+  /** The output of a program that knows nothing but its arguments. */
   private printOf(
     name: 'echo' | 'cat' | keyof typeof PRINTED,
     values: readonly Value[],
@@ -942,7 +942,7 @@ class ShellReader implements ShellScript {
 
 const DECLARES = new Set(['export', 'declare', 'local', 'readonly', 'typeset']);
 
-/** Of these, those that make names of a function its own. */
+/** The commands among them that declare local variables of a function. */
 const LOCAL = new Set(['declare', 'local', 'typeset']);
 
 function unaryTest(operator: string, text: string | undefined): boolean | undefined {
@@ -977,7 +977,7 @@ const NUMBER_TESTS: Readonly<Record<string, (a: number, b: number) => boolean>> 
   '-ge': (a, b) => a >= b,
 };
 
-/** Whether a list of commands is one test and nothing else. */
+/** Tells whether a list of commands is one test and nothing else. */
 function testsAlone({ commands }: CompoundList): boolean {
   const [{ command }] = commands;
   if (commands.length > 1) return false;
@@ -985,7 +985,7 @@ function testsAlone({ commands }: CompoundList): boolean {
   return isBracket || command.type === 'TestCommand' || command.type === 'ArithmeticCommand';
 }
 
-/** Whether a redirection sends to the errors what would be printed. */
+/** Tells whether a redirection sends output to stderr. */
 function toErrors(redirect: Redirection): boolean {
   return redirect.type === 'Redirect' && /^1?>&$|^>&$/.test(redirect.operator)
     ? redirect.target?.text === '2'
