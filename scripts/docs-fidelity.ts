@@ -142,6 +142,25 @@ export function layoutErrors(): string {
   ].join('\n');
 }
 
+/** What was read of each family's memory, over what is predicted. */
+export function memoryReadings(): string {
+  const readings = publicPredictions().flatMap(({ run, family, peakBytes }) =>
+    run.outOfMemory || run.memoryBytes === undefined
+      ? []
+      : [{ family, value: run.memoryBytes / peakBytes, weight: 1 }],
+  );
+  const rows = [...new Set(readings.map((r) => r.family))].map((family) => {
+    const own = readings.filter((r) => r.family === family);
+    const at = (share: number): string => plain(weightedQuantile(own, share));
+    return `| ${family} | ${own.length} | ${at(0.1)} | ${at(0.5)} | ${at(0.9)} |`;
+  });
+  return [
+    '| family | readings | one of ten below | half below | nine of ten below |',
+    '| --- | --- | --- | --- | --- |',
+    ...rows,
+  ].join('\n');
+}
+
 /** The picture of the runs, predicted without their family where that was fitted. */
 export function fidelityPicture(): string {
   const timed = publicPredictions().filter((p) => p.measured !== undefined);
@@ -161,6 +180,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   for (const [name, table] of Object.entries({
     ...fidelityTables(fidelity()),
     layouts: layoutErrors(),
+    readings: memoryReadings(),
   })) {
     const [start, end] = [`<!-- ${name} -->`, `<!-- /${name} -->`];
     text = `${text.split(start)[0]}${start}\n\n${table}\n\n${end}${text.split(end)[1]}`;

@@ -34,6 +34,8 @@ import { trainerOfProfile } from '../src/trainers/trainers.ts';
 const FILE = fileURLToPath(new URL('../data/validation.json', import.meta.url));
 /** Runs that a pool has at least: its outer tenths are then a run each. */
 const LEAST_RUNS = 10;
+/** Readings with which a family counts by itself: a reading is not to count as much as forty. */
+const FEWEST_READINGS = 5;
 /** Quantiles of memory errors that are kept. */
 const MEMORY_QUANTILES = 40;
 
@@ -110,6 +112,12 @@ function weighted<T extends Prediction>(
   const count = new Map<string, number>();
   for (const { family } of rows) count.set(family, (count.get(family) ?? 0) + 1);
   return rows.map((row) => ({ value: value(row), weight: 1 / (count.get(row.family) ?? 1) }));
+}
+
+/** Readings of families that have few of them as those of one family. */
+function fewAsOne(readings: readonly Prediction[]): Prediction[] {
+  const count = (family: string): number => readings.filter((r) => r.family === family).length;
+  return readings.map((r) => (count(r.family) < FEWEST_READINGS ? { ...r, family: '' } : r));
 }
 
 function quantilesOf(rows: readonly Timed[], said: (row: Timed) => number): Quantiles {
@@ -226,7 +234,10 @@ export function validationFigures(predictions: readonly Prediction[]): Fidelity 
   );
   const heldOut = timed.filter((r) => r.heldOut !== undefined).length;
   const memory = predictions.filter(({ run }) => !run.outOfMemory && run.memoryBytes !== undefined);
-  const ratios = weighted(memory, ({ run, peakBytes }) => (run.memoryBytes ?? 0) / peakBytes);
+  const ratios = weighted(
+    fewAsOne(memory),
+    ({ run, peakBytes }) => (run.memoryBytes ?? 0) / peakBytes,
+  );
   return {
     about:
       'Errors of the model that decides: the layouts of measured runs are priced as compare ' +

@@ -59,6 +59,8 @@ export function askedRun(
       // Megatron's ring; gathered keys and values in the Llama 3 report (arXiv:2407.21783, section
       // 3.3.2).
       context: framework === 'llama3-herd' ? 'cp' : 'ring',
+      // DeepSpeed's stage 2 leaves parameters whole, where FSDP gathers them for a pass.
+      wholeWeights: framework === 'deepspeed' && plan.zeroStage === 2,
       checkpoint,
       pairs: system.expertOverlap,
     }),
@@ -70,12 +72,18 @@ function layoutOf(
   plan: ParallelPlan,
   {
     context,
+    wholeWeights,
     checkpoint,
     pairs,
-  }: { readonly context: 'cp' | 'ring'; readonly checkpoint: Checkpoint; readonly pairs: boolean },
+  }: {
+    readonly context: 'cp' | 'ring';
+    readonly wholeWeights: boolean;
+    readonly checkpoint: Checkpoint;
+    readonly pairs: boolean;
+  },
 ): StatedLayout {
   const data = plan.replicas * plan.shards;
-  const mode = modeOf(plan);
+  const mode = wholeWeights ? 'zero2' : modeOf(plan);
   const hybrid = mode === 'hsdp';
   const cutsWeights = mode === 'fsdp' || hybrid;
   const microbatches = Math.max(1, Math.ceil(plan.globalBatch / (data * plan.microbatch)));

@@ -4,8 +4,8 @@
  * do (`trainers`). The name of the source is never read.
  */
 import type { Cluster } from '../cost/hardware/cluster.ts';
-import { inFp8 } from '../cost/kernels/fp8-recipes.ts';
-import type { Fp8Recipe, StepSoftware } from '../cost/kernels/software.ts';
+import { FP4_BYTES, inFp8 } from '../cost/kernels/fp8-recipes.ts';
+import type { Fp8Recipe, MemoryHabits, StepSoftware } from '../cost/kernels/software.ts';
 import type { ParallelPlan, RecomputeMode, TrainingSystem } from '../cost/training/shape.ts';
 import { defined } from '../defined.ts';
 import { ShardwrightError, suggestion } from '../errors.ts';
@@ -119,16 +119,34 @@ export function softwareOf(
         ? plan.pipeline === 1 || plan.chunks > 1
         : plan.chunks > 1 && plan.expert > cluster.devicesPerHost),
     offloadedOptimizer: /CPU AdamW offload/.test(row.zero),
-    offloadedActivations: framework.offloadsActivations?.test(accelerator) === true,
+    // MaxText's `minimal_offloaded` and its kin keep on the host what they keep.
+    offloadedActivations:
+      framework.offloadsActivations?.test(accelerator) === true || /offload/.test(row.recompute),
     dropout: framework.dropout,
     gradientBytes: framework.gradientBytes,
     ...defined({ bucket: framework.bucket }),
+    memory: { ...framework.memory, ...lossOf(row, stated, compiled) },
     state: {
       parameter: framework.state.parameter,
       gradient: bytes(row, 'gradient_bytes') ?? framework.state.gradient,
       optimizer: bytes(row, 'optimizer_bytes') ?? framework.state.optimizer,
     },
   };
+}
+
+/** What is kept for each logit, where the row or the release says so. */
+function lossOf(
+  { extras }: SoftwareText,
+  { name, version }: StatedFramework,
+  compiled: boolean,
+): Pick<MemoryHabits, 'logitBytes'> {
+  // Its loss makes logits a few rows at a time, inside the product with the head.
+  if (/Liger/.test(extras)) return { logitBytes: 0 };
+  const { compiledLoss } = FRAMEWORKS[name] as Framework;
+  if (!compiled || compiledLoss === undefined) return {};
+  return version === 0 || version >= compiledLoss.since
+    ? { logitBytes: compiledLoss.logitBytes }
+    : {};
 }
 
 /** The dtype of the large products. */
@@ -179,6 +197,7 @@ export function stepSoftware(system: TrainingSystem): StepSoftware {
     ...(system.savedOperandBytes < 2 ? { savedOperandBytes: system.savedOperandBytes } : {}),
     gradientBytes: overlap ? gradientBytes : 2,
     ...defined({ bucket }),
+    memory: system.memory,
     ...(system.blockingLaunches === true ? { blockingLaunches: true } : {}),
     state,
   };
@@ -258,7 +277,7 @@ function blockingLaunches(row: SoftwareText): boolean {
  * bits for 16 elements.
  */
 function savedOperandBytes(unit: string): number {
-  return unit === 'fp8' ? 1 : unit === 'fp4' ? 9 / 16 : 2;
+  return unit === 'fp8' ? 1 : unit === 'fp4' ? FP4_BYTES : 2;
 }
 
 function tensorOverlap(

@@ -48,6 +48,12 @@ export interface ProgramOptions {
    * Rows of the tables of the vocabulary, where they are padded; those of the config by default.
    */
   readonly vocabulary?: number;
+  /**
+   * For prices: self-attention of a decoder is one causal call, also where its scores are capped,
+   * windowed or have sinks, because kernels do that on scores that they never store. The numbers of
+   * such a program are not those of the model.
+   */
+  readonly attentionInOneCall?: true;
 }
 
 /** A program to trace: its inputs, and what it makes of them. */

@@ -29,7 +29,7 @@ export interface DeviceSums {
   readonly temporaryBytes: number;
   /**
    * The most that a unit with experts holds besides, while the same device is at work on another
-   * microbatch.
+   * microbatch: its temporary values, and what it keeps before the other frees as much.
    */
   readonly besideBytes: number;
   /** Bytes that a neighbour is about to use, gathered already. */
@@ -67,7 +67,7 @@ export function deviceSums(
       optimizerBytes += states[2];
       stepSeconds += u.stepSum + u.stepGather + u.update;
       if (temporary > temporaryBytes) temporaryBytes = temporary;
-      if (u.exchange > 0 && temporary > besideBytes) besideBytes = temporary;
+      if (u.exchange > 0) besideBytes = Math.max(besideBytes, temporary + u.keptBytes);
       if (i > first && u.prefetchedBytes > aheadBytes) aheadBytes = u.prefetchedBytes;
     }
     const saved = overlaps ? savedInRun(units, first, end) : NOTHING;

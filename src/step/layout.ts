@@ -55,6 +55,11 @@ export interface LayoutTuning {
    */
   readonly paired?: boolean;
   /**
+   * True if what layers keep for the backward pass waits in the memory of the host: it goes there
+   * beside the forward pass of its layer, and comes back beside the backward pass.
+   */
+  readonly offload?: true;
+  /**
    * True if the layout runs as frameworks run what is stated: layers in equal parts (or by one
    * layer unequal), all of them recomputed; absent: stages are balanced by their seconds, and
    * layers are recomputed only where memory requires it.

@@ -73,7 +73,9 @@ export function tensorBeside({ tensorParts, products }: PassSeconds, devices: nu
  * backward pass of an earlier microbatch, layer by layer; the exchange of one is hidden by the
  * compute of the other. So do DualPipe (arXiv:2412.19437, section 3.2.1) and Megatron-Core
  * (`--overlap-moe-expert-parallel-comm`), which wants interleaved stages (or none) and no layers
- * that are recomputed in full, and keeps one microbatch more.
+ * that are recomputed in full. One pass more fills the pipeline, but each layer of the backward
+ * pass frees what a layer of the forward pass keeps, so that no more is kept than one after
+ * another, but for the layer at work (megatron-core, `combined_1f1b.py`).
  */
 export function exchangeBeside(
   exchange: { readonly forward: number; readonly backward: number },

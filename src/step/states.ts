@@ -64,6 +64,8 @@ export interface StateMoving {
    * overlap).
    */
   readonly sumsWhole?: boolean;
+  /** Data ranks cut gradients from where they are made, though parameters stay gathered. */
+  readonly cutsGradients?: boolean;
   /** Seconds of a collective; default: each alone. */
   readonly priced?: (move: StateMove) => number;
   /** True if moves are listed one by one, in addition to their seconds; default: yes. */
@@ -115,8 +117,8 @@ export function parameterCost(
 ): ParameterCost {
   const ranked = rankedParameter(p, groups);
   const moves = new Moves(ranked, moving);
-  const { gradientBytes = p.itemBytes, sumsWhole = false } = moving;
-  const cost = modeCost(ranked, moves, { mode, once, gradientBytes, sumsWhole });
+  const { gradientBytes = p.itemBytes, sumsWhole = false, cutsGradients = false } = moving;
+  const cost = modeCost(ranked, moves, { mode, once, gradientBytes, sumsWhole, cutsGradients });
   const { shares = WHOLE, gatheredBytes = 0 } = cost;
   const { localElements, wholeBytes } = ranked;
   const state = p.trained && moving.state !== undefined ? { ...p.state, ...moving.state } : p.state;
@@ -269,6 +271,7 @@ interface StateWays {
   /** Bytes of a gradient element as data ranks sum it. */
   readonly gradientBytes: number;
   readonly sumsWhole: boolean;
+  readonly cutsGradients: boolean;
 }
 
 function modeCost(ranked: RankedParameter, moves: Moves, ways: StateWays): ModeCost {
@@ -288,7 +291,7 @@ function modeCost(ranked: RankedParameter, moves: Moves, ways: StateWays): ModeC
 function shardedCost(
   ranked: RankedParameter,
   moves: Moves,
-  { once, gradientBytes }: StateWays,
+  { once, gradientBytes, cutsGradients }: StateWays,
 ): ModeCost {
   const { p, shardAxes, shardRanks, localElements } = ranked;
   const shard = shardElements(ranked);
@@ -299,7 +302,7 @@ function shardedCost(
     ? {
         gatherSeconds: moves.seconds('all_gather', bytes, shardAxes, 'gather'),
         sumSeconds: p.trained ? moves.seconds('reduce_scatter', summed, shardAxes) : 0,
-        shares: { parameter: share, gradient: 1, optimizer: share },
+        shares: { parameter: share, gradient: cutsGradients ? share : 1, optimizer: share },
         keptGatheredBytes: bytes,
       }
     : {

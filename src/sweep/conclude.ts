@@ -5,7 +5,7 @@
 
 import { matrixPeak } from '../cost/compute.ts';
 import { clusterTopology, type Hosts, tornWarning } from '../cost/hardware/topology.ts';
-import { fp8Text } from '../cost/kernels/fp8-recipes.ts';
+import { narrowText } from '../cost/kernels/fp8-recipes.ts';
 import { programUtilization } from '../cost/training/mfu.ts';
 import { defined } from '../defined.ts';
 import { DeviceMesh } from '../mesh/devices/mesh.ts';
@@ -320,7 +320,9 @@ function notesOf({
     'Memory: states, activations of the microbatches that the schedule keeps, and the ' +
       'largest temporary memory of one layer.',
     ...gradientNote(composer),
-    ...[fp8Text(composer.system?.software)].flatMap((text) => (text === undefined ? [] : [text])),
+    ...[narrowText(composer.system?.software)].flatMap((text) =>
+      text === undefined ? [] : [text],
+    ),
     'Results are recomputed only where a plan would not fit otherwise, and only in as many ' +
       'layers of each stage as needed: of modules (norms, activation functions, feed-forward ' +
       'layers, experts and others) those that save most for a second, or all but products and ' +
@@ -339,7 +341,7 @@ function notesOf({
           'Experts: routing is balanced. Each rank sorts its own tokens and exchanges them ' +
             'over ep, which spans data and model ranks. A forward pass can run beside the ' +
             'backward pass of another microbatch with interleaved stages or none, without full ' +
-            'checkpointing, and with one microbatch more kept. Then the exchanges of one hide ' +
+            'checkpointing, and with one layer more kept. Then the exchanges of one hide ' +
             'beside the compute of the other.',
         ]),
     ...(cutsLeftOut === undefined ? [] : [cutsNote(cutsLeftOut, priced)]),

@@ -2,6 +2,7 @@
 
 import { meshSize } from '../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { microbatchSizes } from './model/microbatch-sizes.ts';
 import type { SweepQuestion } from './model/question.ts';
 import { trainerLimits } from './model/trainer-limits.ts';
 import { type CoreCost, coreKey, coreRequest } from './model/types.ts';
@@ -10,8 +11,6 @@ import { Composer } from './step/compose.ts';
 import type { LayoutRow } from './step/layouts.ts';
 import { order, type PricedRow, RowPricer } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
-
-const MICROBATCHES = [1, 2, 4] as const;
 
 /**
  * Prices rows of a sweep for another question, on the programs of data ranks that it has priced.
@@ -31,7 +30,7 @@ export async function repriced(
   const solver = new CoreSolver(question, table, result.kinds);
   const cores = new Map<string, CoreCost>();
   for (const row of rows)
-    for (const microbatch of MICROBATCHES) {
+    for (const microbatch of microbatchSizes(question.sequence)) {
       if (composer.microbatches(row.sizes, microbatch) === 0) continue;
       const request = coreRequest(row.sizes, row.kind, microbatch);
       const key = coreKey(request);

@@ -13,6 +13,7 @@ import { dtypeNamed } from '../models/build.ts';
 import type { ModelConfig } from '../models/families.ts';
 import { Deadline } from '../plan/request/deadline.ts';
 import type { RoutedCosts } from '../step/read/moe.ts';
+import { microbatchSizes } from './model/microbatch-sizes.ts';
 import type { SweepQuestion } from './model/question.ts';
 import type { LayerKinds } from './model/representative-layers.ts';
 import { trainerLimits } from './model/trainer-limits.ts';
@@ -115,7 +116,6 @@ const WAVE = 8;
 const SHORT_WAVE = 2;
 /** Times the best: where one sequence a microbatch is slower than that, more are not tried. */
 const FAR = 1.25;
-const MICROBATCHES = [1, 2, 4] as const;
 const CUTS_BETWEEN_LINES = 500;
 
 /**
@@ -131,6 +131,8 @@ class Sweep {
   private readonly composer: Composer;
   private readonly pricer: RowPricer;
   private readonly meshes: readonly MeshRows[];
+  /** Sequences of a microbatch that are tried. */
+  private readonly sizes: readonly number[];
   /** Devices over which experts are cut, in any row. */
   private readonly tensorFolds: readonly number[];
   private readonly cores = new Map<string, CoreCost | { readonly refused: string }>();
@@ -141,6 +143,7 @@ class Sweep {
   constructor(private readonly options: SweepOptions) {
     const { question, config, cluster, kinds, slice, wants } = options;
     this.deadline = options.deadline ?? new Deadline(undefined);
+    this.sizes = microbatchSizes(question.sequence);
     this.composer = new Composer(question, kinds);
     this.pricer = new RowPricer(this.composer, kinds, trainerLimits(question));
     this.meshes = meshRows(config, question, cluster, kinds.tied, options.asked)
@@ -275,7 +278,7 @@ class Sweep {
     const open: (CutRow & { readonly seconds: number; readonly bytes: () => number })[] = [];
     for (const row of this.meshes.flatMap(({ rows }) => rows.filter(isCut))) {
       const { ep, etp = 1 } = row.sizes;
-      const programs = MICROBATCHES.flatMap((microbatch): CutRow['programs'] => {
+      const programs = this.sizes.flatMap((microbatch): CutRow['programs'] => {
         if (
           (microbatch > 1 && row.sizes.cp > 1) ||
           composer.microbatches(row.sizes, microbatch) === 0
@@ -313,7 +316,7 @@ class Sweep {
     const needs = new Map<string, { readonly request: CoreRequest; readonly rows: LayoutRow[] }>();
     for (const { rows } of this.meshes)
       for (const row of rows)
-        for (const microbatch of this.choosesCuts && isCut(row) ? [] : MICROBATCHES) {
+        for (const microbatch of this.choosesCuts && isCut(row) ? [] : this.sizes) {
           if (microbatch > 1 && row.sizes.cp > 1) continue;
           if (this.composer.microbatches(row.sizes, microbatch) === 0) continue;
           const request = coreRequest(row.sizes, row.kind, microbatch);
@@ -466,12 +469,12 @@ class Sweep {
       const at = { mesh, sizes };
       if (rows.some((r) => solved.has(r.meshIndex))) return { ...at, status: 'solved' };
       const keys = rows.flatMap((row) =>
-        MICROBATCHES.map((b) => coreKey(coreRequest(row.sizes, row.kind, b))),
+        this.sizes.map((b) => coreKey(coreRequest(row.sizes, row.kind, b))),
       );
       if (keys.some((key) => late.has(key)))
         return { ...at, status: 'not reached', reason: 'the time was over' };
       const bounds = rows.flatMap((row) =>
-        MICROBATCHES.flatMap((b) => beaten.get(coreKey(coreRequest(row.sizes, row.kind, b))) ?? []),
+        this.sizes.flatMap((b) => beaten.get(coreKey(coreRequest(row.sizes, row.kind, b))) ?? []),
       );
       if (bounds.length > 0) return { ...at, status: 'beaten', boundSeconds: Math.min(...bounds) };
       if (rows.length === 0 && stopped.length > 0)

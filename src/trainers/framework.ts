@@ -3,7 +3,7 @@
  * measured runs is priced with the profile of its `framework`, and `--for` asks for one. The
  * list of features follows the documentation of the trainers.
  */
-import type { Fp8Recipe, StepSoftware } from '../cost/kernels/software.ts';
+import type { Fp8Recipe, MemoryHabits, StepSoftware } from '../cost/kernels/software.ts';
 import type { StateBytes } from '../cost/memory/state-bytes.ts';
 import type { RecomputeMode } from '../cost/training/shape.ts';
 
@@ -67,11 +67,23 @@ export interface Framework {
   readonly expertOverlap?: boolean;
   /** Devices whose hosts keep activations for the backward pass. */
   readonly offloadsActivations?: RegExp;
+  /** What it keeps in memory otherwise than a program says, and where it does so when compiled. */
+  readonly memory?: MemoryHabits;
+  /** Bytes for each logit while a compiled loss is taken, in releases from this year on. */
+  readonly compiledLoss?: { readonly since: number; readonly logitBytes: number };
   /** Bytes per parameter element. */
   readonly state: StateBytes;
   /** The recomputations that are possible where the row does not say, least first. */
   readonly silentRecompute: readonly RecomputeMode[];
 }
+
+/**
+ * Bytes that a process of PyTorch holds for a byte of activations and temporary values: blocks that
+ * the allocator cannot fill, workspaces, context and communicators. Fitted on the readings of
+ * TorchTitan, BLOOM, nanotron and DeepSpeed; 1.25 to 1.32 without any one of them
+ * (docs/fidelity.md).
+ */
+export const HELD_BY_PYTORCH = 1.25;
 
 /** Eager PyTorch with FSDP2. */
 export const EAGER: Framework = {
@@ -86,6 +98,7 @@ export const EAGER: Framework = {
   savesNarrow: false,
   tensorOverlap: 0,
   gradientBytes: 4,
+  memory: { heldShare: HELD_BY_PYTORCH },
   // Float32 parameters, cast for the products.
   state: { parameter: 4, gradient: 4, optimizer: 8 },
   silentRecompute: ['none', 'selective', 'full'],

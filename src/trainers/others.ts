@@ -20,6 +20,8 @@ export const others = [
       'nemo-automodel': {
         ...MEGATRON_CORE,
         tensorOverlap: 1,
+        // Its loss is PyTorch's.
+        memory: { ...EAGER.memory, groupedKeys: true, sharesInExperts: true },
         state: { parameter: 2, gradient: 2, optimizer: 4 },
       },
     },
@@ -48,6 +50,8 @@ export const others = [
         fusedProjections: true,
         gradientBytes: 2,
         fp8Recipe: 'delayed',
+        // FlashAttention's loss: logits and their gradient in 16 bits (`loss_fn: fused_crossentropy`).
+        memory: { ...EAGER.memory, logitBytes: 4 },
       },
     },
     profile: 'llm-foundry',
@@ -62,7 +66,12 @@ export const others = [
     id: 'nanotron',
     title: 'Nanotron',
     software: {
-      nanotron: { ...EAGER, fusedProjections: true, gradientBytes: 4, state: MASTER },
+      nanotron: {
+        ...EAGER,
+        fusedProjections: true,
+        gradientBytes: 4,
+        state: MASTER,
+      },
     },
     profile: 'nanotron',
     runs: {
@@ -78,7 +87,15 @@ export const others = [
   {
     id: 'llama3-herd',
     title: 'the trainer of Llama 3',
-    software: { 'llama3-herd': { ...EAGER, vendorKernels: true, fusedPointwise: true } },
+    software: {
+      'llama3-herd': {
+        ...EAGER,
+        vendorKernels: true,
+        fusedPointwise: true,
+        // FSDP cuts optimizer states and gradients, and what is sent on is freed (section 3.3.2).
+        memory: { groupedKeys: true, cutsGradients: true },
+      },
+    },
     profile: 'llama3-herd',
     runs: {
       ...FSDP2_RUNS,

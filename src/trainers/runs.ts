@@ -39,6 +39,8 @@ export interface TrainerRuns {
   readonly gathersOnce: readonly boolean[];
   /** True if a forward pass of one microbatch can run with the backward pass of another. */
   readonly pairsMicrobatches: boolean;
+  /** What layers keep may wait in the memory of the host. */
+  readonly offloads?: true;
   /**
    * The layers of each part of a pipeline where the user states none; undefined where the trainer
    * makes no such parts. Absent: in equal parts, or by one layer unequal.
@@ -64,6 +66,7 @@ export interface RunLayout {
     readonly checkpoint: Checkpoint;
     readonly once: boolean;
     readonly paired?: boolean;
+    readonly offload?: boolean;
   };
 }
 
@@ -113,7 +116,7 @@ function kindNotRun(runs: TrainerRuns, { sizes, kind }: RunLayout): NotRun | und
 
 function tuningNotRun(runs: TrainerRuns, { sizes, kind, tuning }: RunLayout): NotRun | undefined {
   if (tuning === undefined) return undefined;
-  const { schedule, checkpoint, once, paired = false } = tuning;
+  const { schedule, checkpoint, once, paired = false, offload = false } = tuning;
   if (sizes.pp > 1 && !runs.schedules.includes(schedule))
     return {
       setting: `schedule=${schedule}`,
@@ -128,6 +131,7 @@ function tuningNotRun(runs: TrainerRuns, { sizes, kind, tuning }: RunLayout): No
   if (isSharded && !runs.gathersOnce.includes(once))
     return { setting: `reshard=${Number(!once)}`, nearest: [`reshard=${Number(once)}`] };
   if (paired && !runs.pairsMicrobatches) return { setting: 'pair=1', nearest: ['pair=0'] };
+  if (offload && runs.offloads !== true) return { setting: 'offload=1', nearest: ['offload=0'] };
   return undefined;
 }
 
@@ -160,5 +164,6 @@ export const RUNS_ALL: Omit<TrainerRuns, 'source'> = {
   modules: RECOMPUTE_MODULES,
   gathersOnce: [false, true],
   pairsMicrobatches: true,
+  offloads: true,
   isFree: true,
 };

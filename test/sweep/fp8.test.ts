@@ -3,7 +3,7 @@ import { gunzipSync } from 'node:zlib';
 
 import { describe, expect, it } from 'vitest';
 
-import { fp8Text, inFp8 } from '../../src/cost/kernels/fp8-recipes.ts';
+import { narrowText, inFp8 } from '../../src/cost/kernels/fp8-recipes.ts';
 import { DEFAULT_SOFTWARE, FP8_RECIPES, type Fp8Recipe } from '../../src/cost/kernels/software.ts';
 import { RunPredictor } from '../../src/fidelity/predict-run.ts';
 import { parseRuns } from '../../src/fidelity/runs.ts';
@@ -82,9 +82,9 @@ describe('recipes of fp8', () => {
     for (const recipe of FP8_RECIPES) {
       const once = inFp8(DEFAULT_SOFTWARE, recipe, 'B200');
       expect(inFp8(inFp8(DEFAULT_SOFTWARE, 'current', 'B200'), recipe, 'B200')).toEqual(once);
-      expect(fp8Text(once)).toContain(`(${recipe})`);
+      expect(narrowText(once)).toContain(`(${recipe})`);
     }
-    expect(fp8Text(DEFAULT_SOFTWARE)).toBeUndefined();
+    expect(narrowText(DEFAULT_SOFTWARE)).toBeUndefined();
   });
 
   it('keep cast weights of the layers beside weights that stay whole, and none beside those that are gathered', async () => {

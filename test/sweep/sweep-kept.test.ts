@@ -135,7 +135,7 @@ describe('experts', () => {
     expect((await at(2048)) / (await at(1024))).toBeCloseTo(2, 2);
   });
 
-  it('paired passes: faster by at most what they exchange, and one microbatch more is kept', async () => {
+  it('paired passes: faster by at most what they exchange, and a layer more is kept, not a microbatch', async () => {
     const q = question(config);
     const solver = new CoreSolver(q, TABLE);
     const composer = new Composer(q, solver.kinds);
@@ -159,10 +159,12 @@ describe('experts', () => {
       expect(paired.seconds).toBeLessThan(apart.seconds);
       expect(apart.seconds - paired.seconds).toBeLessThan(0.75 * apart.exchangeSeconds);
       expect(paired.computeSeconds).toBe(apart.computeSeconds);
-      const more = paired.memory.activationBytes / apart.memory.activationBytes;
-      const kept = apart.composed.stages[0].inFlight;
-      expect(paired.composed.stages[0].inFlight).toBe(kept + 1);
-      if (sizes.pp === 1) expect(more).toBeCloseTo(2, 9);
+      // What the backward pass of a layer frees, the forward pass of another one takes.
+      const more = paired.peakBytes - apart.peakBytes;
+      expect(paired.memory.activationBytes).toBe(apart.memory.activationBytes);
+      expect(paired.composed.stages[0].inFlight).toBe(apart.composed.stages[0].inFlight);
+      expect(more).toBeGreaterThan(0);
+      expect(more).toBeLessThan(apart.memory.activationBytes + apart.memory.temporaryBytes);
       const move = composer
         .traffic(priced.core, costs, { sizes, kind }, { ...tuning, paired: true }, paired)
         .find((t) => t.axes === 'ep')!;

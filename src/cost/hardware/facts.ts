@@ -26,6 +26,8 @@ export interface AcceleratorFacts {
         readonly hop_latency_us: number;
       }
     | undefined;
+  /** The link to the host's memory: PCI Express, or NVLink to Grace. */
+  readonly pcie?: { readonly GBps_unidir: number } | null | undefined;
   readonly tdp_W?: number | undefined;
   readonly chips_per_host?: number | undefined;
   /** Chips of the largest torus, axis by axis: `16x16`. */

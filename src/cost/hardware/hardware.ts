@@ -30,6 +30,7 @@ const acceleratorSchema = z.looseObject({
   peak_dense_TFLOPS: z.record(z.string(), z.number().positive()),
   scaleup: scaleupSchema.optional(),
   ici: iciSchema.optional(),
+  pcie: z.looseObject({ GBps_unidir: z.number().positive() }).nullish(),
   tdp_W: z.number().positive().optional(),
   chips_per_host: z.int().positive().optional(),
   /** Chips of the largest torus, axis by axis: `16x16`. */

@@ -64,6 +64,19 @@ export function inFp8(
   };
 }
 
+/** Bytes of an element in NVFP4: 4 bits, and a scale of 8 bits for 16 elements. */
+export const FP4_BYTES = 9 / 16;
+
+/**
+ * Software that runs its products in NVFP4 (Transformer Engine 2, `NVFP4BlockScaling`). None of
+ * them overlaps with tensor-parallel collectives (`tp_comm_overlap = False` for it in
+ * Megatron-Bridge).
+ */
+export function inFp4(software: StepSoftware): StepSoftware {
+  const { fp8Recipe: _, largest: _l, sentBytes: _s, gatheredBytes: _g, ...plain } = software;
+  return { ...plain, narrowUnit: 'fp4', savedOperandBytes: FP4_BYTES, tensorOverlap: 0 };
+}
+
 /**
  * The recipe that trainers use where none is named: scales of small blocks where products read
  * them, else the scale of a tensor's present values.
@@ -73,9 +86,16 @@ export function defaultRecipe(accelerator: string): Fp8Recipe {
 }
 
 /**
- * One sentence on the assumed behaviour of software in fp8; undefined where it runs nothing in fp8.
+ * One sentence on the assumed behaviour of software in fp8 or fp4; undefined where it runs nothing
+ * so.
  */
-export function fp8Text(software: StepSoftware | undefined): string | undefined {
+export function narrowText(software: StepSoftware | undefined): string | undefined {
+  if (software?.narrowUnit === 'fp4')
+    return (
+      'Products with weights in the layers run in NVFP4: a cast moves ' +
+      `${software.narrowCastBytes} B an element, 0.56 B are kept for the backward pass; all else ` +
+      'stays in 16 bits.'
+    );
   if (software?.fp8Recipe === undefined) return undefined;
   const {
     fp8Recipe,

@@ -22,6 +22,37 @@ export const FP8_RECIPES = [
 ] as const;
 export type Fp8Recipe = (typeof FP8_RECIPES)[number];
 
+/**
+ * What software keeps in memory otherwise than the program of a step says. Each is a fact of its
+ * kernels or its schedule; `docs/fidelity.md` lists them by trainer.
+ */
+export interface MemoryHabits {
+  /**
+   * Bytes for each logit of a rank while the loss is taken, its gradient among them; absent: those
+   * of the program (logarithms of the shares and their gradient in float32, logits or their
+   * gradient in 16 bits and in float32).
+   */
+  readonly logitBytes?: number;
+  /**
+   * Attention reads a key or value once for all queries that share it; else the copies that a
+   * program makes for them are kept.
+   */
+  readonly groupedKeys?: true;
+  /**
+   * Shares of experts are multiplied in before the second product, whose results are then not kept.
+   */
+  readonly sharesInExperts?: true;
+  /**
+   * Parameters that data ranks cut are gathered for one call at a time, as a compiler schedules it;
+   * else those of a layer together.
+   */
+  readonly gathersByWeight?: true;
+  /** Data ranks cut gradients from where they are made, also while parameters stay gathered. */
+  readonly cutsGradients?: true;
+  /** Bytes that the process holds for a byte of activations and temporary values; absent: 1. */
+  readonly heldShare?: number;
+}
+
 /** Software of a step. */
 export interface StepSoftware {
   /** Attention in one kernel, causal half only, scores never stored. */
@@ -109,6 +140,8 @@ export interface StepSoftware {
    * dtype.
    */
   readonly state?: Partial<StateBytes>;
+  /** Absent: memory as the program says. */
+  readonly memory?: MemoryHabits;
 }
 
 /**
@@ -131,4 +164,5 @@ export const DEFAULT_SOFTWARE: StepSoftware = {
   groupedExperts: true,
   expertTokensOnce: true,
   gradientBytes: 2,
+  memory: { groupedKeys: true, sharesInExperts: true },
 };

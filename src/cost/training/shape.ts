@@ -150,6 +150,8 @@ export interface TrainingSystem {
   readonly gradientBytes: number;
   /** See `StepSoftware`. */
   readonly bucket?: NonNullable<StepSoftware['bucket']>;
+  /** See `StepSoftware`. */
+  readonly memory: NonNullable<StepSoftware['memory']>;
   readonly state: StateBytes;
 }
 

@@ -93,11 +93,20 @@ function decoderProgram(config: DecoderConfig, options: ProgramOptions): ModelPr
     inputs: languageInputs(options),
     run: ({ input_ids: ids, labels }) =>
       lossOrLogits(
-        decoderLogits(ids, config, options),
+        decoderLogits(
+          ids,
+          options.attentionInOneCall === true ? withoutScores(config) : config,
+          options,
+        ),
         labels,
         options.vocabulary ?? config.vocabulary,
       ),
   };
+}
+
+/** A config whose attention changes no scores outside its kernel. */
+function withoutScores({ window: _, attentionCap: __, ...config }: DecoderConfig): DecoderConfig {
+  return config.sinks ? { ...config, sinksInKernel: true } : config;
 }
 
 /** Ids [batch, length] to logits [batch, length, vocabulary]. */

@@ -51,11 +51,14 @@ export function decoderAttention(
 }
 
 function mixed({ q, k, v }: Heads, config: DecoderConfig, sight: Sight, dtype: DType): Tensor {
-  const { heads, keyHeads, attentionCap: cap, sinks } = config;
+  const { heads, keyHeads, attentionCap: cap, sinks, sinksInKernel } = config;
   const scale = config.scale;
   const grouped = config.latent === undefined && heads !== keyHeads;
-  if (cap === undefined && !sinks)
-    return fusedAttention(q, k, v, {
+  const sink = (): Tensor => param('sinks', { shape: [heads], dtype });
+  if (cap === undefined && (!sinks || sinksInKernel === true))
+    // No call of PyTorch takes sinks: one number for a row of queries, added to it, is read and has
+    // its gradient summed as the kernel does both.
+    return fusedAttention(sinks ? q.add(sink().view(1, heads, 1, 1)) : q, k, v, {
       causal: true,
       grouped,
       ...defined({ mask: sight.mask, scale }),
@@ -65,7 +68,7 @@ function mixed({ q, k, v }: Heads, config: DecoderConfig, sight: Sight, dtype: D
     keyHeads,
     scale: scale ?? 1 / Math.sqrt(config.headWidth),
     ...defined({ mask: sight.written, cap }),
-    ...(sinks ? { sinks: param('sinks', { shape: [heads], dtype }) } : {}),
+    ...(sinks ? { sinks: sink() } : {}),
   });
 }
 

@@ -79,6 +79,8 @@ export interface DecoderConfig {
   /** Keys that a query of a windowed layer sees. */
   readonly window?: number;
   readonly windowed: (layer: number) => boolean;
+  /** The sinks are an operand of the attention kernel (`ProgramOptions.attentionInOneCall`). */
+  readonly sinksInKernel?: true;
   readonly latent?: LatentAttention;
   readonly experts?: ExpertsConfig;
   /** Tells whether the feed-forward layer of a layer is routed. */

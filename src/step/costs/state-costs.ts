@@ -29,6 +29,8 @@ export interface UnitMoving extends Omit<StateMoving, 'priced' | 'state' | 'list
   readonly bucket?: NonNullable<StepSoftware['bucket']>;
   /** How often a device has each unit, a mean over its stages. */
   readonly times: readonly number[];
+  /** Parameters of a unit are gathered one after the other, not together. */
+  readonly gathersByWeight?: boolean;
 }
 
 export interface PricedParameter {
@@ -81,8 +83,13 @@ export function stateCosts(
     sum.parameterBytes += cost.parameterBytes;
     sum.gradientBytes += cost.gradientBytes;
     sum.optimizerBytes += cost.optimizerBytes;
-    sum.gatheredBytes += cost.gatheredBytes;
-    sum.prefetchedBytes += cost.prefetchedBytes;
+    if (how.moving?.gathersByWeight === true) {
+      sum.gatheredBytes = Math.max(sum.gatheredBytes, cost.gatheredBytes);
+      sum.prefetchedBytes = Math.max(sum.prefetchedBytes, cost.prefetchedBytes);
+    } else {
+      sum.gatheredBytes += cost.gatheredBytes;
+      sum.prefetchedBytes += cost.prefetchedBytes;
+    }
     sum.updatedElements += cost.updatedElements;
     if (!p.trained) return;
     sum.addedBytes += ADDED_BYTES * cost.elements;

@@ -39,6 +39,8 @@ export interface UnitRequest {
   readonly checkpoint: Checkpoint;
   /** True if passes of two microbatches overlap (`LayoutTuning.paired`). */
   readonly paired: boolean;
+  /** Bytes per second to the host, where what layers keep waits there (`LayoutTuning.offload`). */
+  readonly hostBytesPerSecond?: number | undefined;
   readonly groups: DataGroups;
   /** True if collectives overlap with compute. */
   readonly overlaps: boolean;
@@ -77,6 +79,7 @@ export function withStates(
   units: readonly PassUnit[],
   { states, system }: Pick<UnitRequest, 'states' | 'system'>,
 ): Unit[] {
+  const held = heldShare(system);
   return units.map((u, index): Unit => {
     const own = states.sums[index] ?? NO_STATES;
     return {
@@ -100,12 +103,17 @@ export function withStates(
           : trafficSeconds(UPDATE_BYTES * own.updatedElements, system.cluster),
       states: [own.parameterBytes, own.gradientBytes, own.optimizerBytes],
       keptBytes: u.keptBytes,
-      temporaryBytes: u.temporaryBytes + own.gatheredBytes,
-      prefetchedBytes: own.prefetchedBytes,
+      temporaryBytes: u.temporaryBytes + held * own.gatheredBytes,
+      prefetchedBytes: held * own.prefetchedBytes,
       boundaryBytes: u.boundaryBytes,
       boundary: u.boundary,
     };
   });
+}
+
+/** Bytes that the process holds for a byte that comes and goes. */
+function heldShare(system: StepSystem | undefined): number {
+  return system?.software.memory?.heldShare ?? 1;
 }
 
 /**
@@ -143,9 +151,17 @@ function passUnit(request: UnitRequest, index: number, block: RoutedUnit | undef
     ? exchangeBeside({ forward: exchange, backward: backwardExchange }, room)
     : ALONE;
   const extra = (pass: string): number => extraSeconds(request, index, pass);
+  const held = heldShare(request.system);
+  const host = onHost(request, index, kept, compute);
   return {
-    forward: compute.forward + forward.seconds + exchange + extra('forward'),
-    input: compute.input + input.seconds + second.seconds + backwardExchange + extra('input'),
+    forward: compute.forward + forward.seconds + exchange + extra('forward') + host.forward,
+    input:
+      compute.input +
+      input.seconds +
+      second.seconds +
+      backwardExchange +
+      extra('input') +
+      host.backward,
     weight: compute.weight + weight.seconds,
     compute: compute.forward + compute.input + compute.weight,
     exchange: exchange + backwardExchange,
@@ -154,12 +170,33 @@ function passUnit(request: UnitRequest, index: number, block: RoutedUnit | undef
     forwardRoom: room.forward - hides.hiddenBackward,
     backwardRoom: room.backward - hides.hiddenForward,
     stepSum: u.stepSeconds,
-    keptBytes: kept,
-    // A unit whose results are recomputed has them all briefly.
+    keptBytes: held * (kept - host.bytes),
+    // A unit whose results are recomputed has them all briefly. Of what waits on the host a device
+    // has that of the layer at work, and of the one that comes or goes.
     temporaryBytes:
-      Math.max(u.temporaryBytes, block?.temporaryBytes ?? 0) + Math.max(0, keptWithout - kept),
+      held *
+      (Math.max(u.temporaryBytes, block?.temporaryBytes ?? 0) +
+        Math.max(0, keptWithout - kept) +
+        2 * host.bytes),
     boundaryBytes: u.boundaryBytes,
     boundary: sizes.pp === 1 ? 0 : boundarySeconds(u.boundaryBytes, request),
+  };
+}
+
+/** What waits on the host of a unit, and the seconds by which it comes and goes too late. */
+function onHost(
+  { core, hostBytesPerSecond }: UnitRequest,
+  index: number,
+  kept: number,
+  compute: UnitWork['compute'],
+): { readonly bytes: number; readonly forward: number; readonly backward: number } {
+  const isLayer = index > 0 && index < core.units.length - 1;
+  if (hostBytesPerSecond === undefined || !isLayer) return { bytes: 0, forward: 0, backward: 0 };
+  const seconds = kept / hostBytesPerSecond;
+  return {
+    bytes: kept,
+    forward: Math.max(0, seconds - compute.forward),
+    backward: Math.max(0, seconds - compute.input - compute.weight),
   };
 }
 

@@ -213,6 +213,28 @@ interface RoutedProgram {
   /** Calls that run again, by what is recomputed, and the bytes that are then kept. */
   readonly again: Readonly<Record<RoutedPart, ReadonlySet<string>>>;
   readonly kept: Readonly<Record<RoutedPart, ReturnType<typeof keptByUnit>>>;
+  /** Results of experts that software with shares inside them does not keep. */
+  readonly weighed: ReadonlySet<number>;
+}
+
+const NONE: ReadonlySet<number> = new Set();
+
+/**
+ * The results of experts for each token and the same times their shares: what lies behind the last
+ * product of a block and has as many elements. Software that multiplies shares in before that
+ * product needs none of them for the backward pass (megatron-core since 0.12: `permuted_probs` go
+ * into the activation function, `transformer/moe/experts.py`).
+ */
+function weighedResults(graph: Graph, found: readonly Block[]): ReadonlySet<number> {
+  const weighed = new Set<number>();
+  for (const { calls } of found) {
+    const own = [...graph.nodes.keys()].filter((i) => calls.has(graph.nodes[i].name));
+    const product = own.findLast((i) => isProduct(graph.nodes[i]));
+    if (product === undefined) continue;
+    const count = elementsOf(graph.nodes[product]);
+    for (const i of own) if (i >= product && elementsOf(graph.nodes[i]) === count) weighed.add(i);
+  }
+  return weighed;
 }
 
 function routedProgram(request: RoutedRequest): RoutedProgram {
@@ -239,11 +261,14 @@ function routedProgram(request: RoutedRequest): RoutedProgram {
   );
   const narrow = narrowSaves(graph, units, table, system?.software);
   const fused = fusedCalls(graph, units, table, system?.software);
+  const weighed =
+    system?.software.memory?.sharesInExperts === true ? weighedResults(graph, found) : NONE;
+  const counts = (i: number): boolean => isRouted[i] && !weighed.has(i);
   const kept = record((part) =>
-    keptByUnit(graph, units, again[part], bytesOf, { counts: (i) => isRouted[i], narrow, fused }),
+    keptByUnit(graph, units, again[part], bytesOf, { counts, narrow, fused }),
   );
   const width = streamWidth(found, types);
-  return { units, found, isRouted, types, bytesOf, width, again, kept };
+  return { units, found, isRouted, types, bytesOf, width, again, kept, weighed };
 }
 
 /** The time of a call on a share of the experts, each cut between `etp` devices. */
@@ -279,7 +304,7 @@ function otherTimes(request: RoutedRequest, program: RoutedProgram): CallTime[] 
 /** The routed block of a unit under a fold, from the times of all calls. */
 function routedUnit(
   { graph, experts, active }: RoutedRequest,
-  { units, found, isRouted, bytesOf, again, kept }: RoutedProgram,
+  { units, found, isRouted, bytesOf, again, kept, weighed }: RoutedProgram,
   {
     u,
     fold,
@@ -293,7 +318,7 @@ function routedUnit(
     );
   const largest = graph.nodes.reduce(
     (most, node, i) =>
-      isRouted[i] && units.unit[i] === u && !isStack(node.type, experts)
+      isRouted[i] && units.unit[i] === u && !isStack(node.type, experts) && !weighed.has(i)
         ? Math.max(most, bytesOf(i))
         : most,
     0,
@@ -484,6 +509,11 @@ function routedParameters(
       },
     ];
   });
+}
+
+/** Elements of the tensor that a call makes; undefined where it makes several. */
+function elementsOf({ type }: Node): number | undefined {
+  return type.kind === 'tensor' ? elementCount(type) : undefined;
 }
 
 function typeBytes(type: ValueType): number {

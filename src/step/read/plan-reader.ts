@@ -6,6 +6,7 @@
 import { keptScoreBytes, type StepSystem } from '../../cost/kernels/call.ts';
 import type { Optimizer } from '../../cost/memory/state-bytes.ts';
 import { internalError } from '../../errors.ts';
+import { DTYPE_BYTES } from '../../graph/types.ts';
 import { isPartialCode } from '../../mesh/sharding/space.ts';
 import type { TypedContext } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -31,8 +32,14 @@ import { COLLECTIVES, dataExtras, unitTraffic } from './moves/plan-collectives.t
 import { coreParameters } from './parameters.ts';
 import { planStates } from './plan-states.ts';
 import { programKernels } from './program-kernels.ts';
-import { type GatheredRepeats, gatheredRepeats, isSavedAsTaken } from './saved/key-values.ts';
+import {
+  type GatheredRepeats,
+  gatheredRepeats,
+  groupedRepeats,
+  isSavedAsTaken,
+} from './saved/key-values.ts';
 import { priceModuleSets } from './saved/layer-modules.ts';
+import { type LossValues, lossValues } from './saved/loss-values.ts';
 import { fusedCalls } from './saved/made-again.ts';
 import { keptByUnit, narrowSaves, recomputedCalls } from './saved/saved-activations.ts';
 import { temporaryBytes } from './saved/temporaries.ts';
@@ -91,6 +98,8 @@ export class PlanReader {
   private readonly repeats: readonly GatheredRepeats[];
   /** Their calls: what they make is not kept, and made again in the backward pass. */
   private readonly repeated: ReadonlySet<number>;
+  /** Other keys and values that the software does not keep repeated. */
+  private readonly unkeptRepeats: readonly GatheredRepeats[];
 
   constructor(
     private readonly model: Model,
@@ -108,6 +117,8 @@ export class PlanReader {
     this.gathers = new NarrowGathers(model, this.graphUnits, table, system);
     this.repeats = gatheredRepeats(model, this.routes);
     this.repeated = new Set(this.repeats.flatMap((r) => r.nodes));
+    this.unkeptRepeats =
+      system?.software.memory?.groupedKeys === true ? groupedRepeats(model, this.repeated) : [];
     this.compute = new Float64Array(graph.nodes.length);
     this.kernels = new Float64Array(graph.nodes.length);
     this.communication = new Float64Array(graph.nodes.length);
@@ -237,14 +248,18 @@ export class PlanReader {
   units(asked: Checkpoint = 'none'): CoreUnit[] {
     const { graphUnits } = this;
     const { pass, count } = graphUnits;
-    const keptUnder = this.kept();
+    const { logitBytes } = this.system?.software.memory ?? {};
+    const loss = logitBytes === undefined ? undefined : lossValues(this.model.graph, this.table);
+    const keptUnder = this.kept(loss);
     const kept = keptUnder('none');
     const temporary = temporaryBytes(this.model, this.choice, {
       units: graphUnits,
       kept: kept.nodes,
-      repeats: this.repeats,
-      ...(this.statesApart ? { moved: (n: number) => this.isState(n) } : {}),
+      repeats: [...this.repeats, ...this.unkeptRepeats],
+      moved: (n) => loss?.nodes.has(n) === true || (this.statesApart && this.isState(n)),
     });
+    if (loss !== undefined && logitBytes !== undefined)
+      temporary[graphUnits.unit[loss.logits]] += logitBytes * this.localElements(loss.logits);
     const boundary = this.boundaries();
     const of = (which: PassOf): PassSeconds[] => this.sums((n) => pass[n] === which);
     const [forward, weight] = [of('forward'), of('weight')];
@@ -266,8 +281,20 @@ export class PlanReader {
     }));
   }
 
-  /** The results that each unit keeps, by the policy of recomputation. */
-  private kept(): (policy: Checkpoint) => ReturnType<typeof keptByUnit> {
+  /** Elements of what a call makes, on a device. */
+  private localElements(n: number): number {
+    const { flow, graph } = this.model;
+    const { type } = graph.nodes[n];
+    if (type.kind !== 'tensor') throw internalError(`'${graph.nodes[n].name}' is no tensor`);
+    return this.valueBytes(flow.results[n][0]) / DTYPE_BYTES[type.dtype];
+  }
+
+  /**
+   * The results that each unit keeps, by the policy of recomputation.
+   *
+   * @param loss values that the loss keeps in another form
+   */
+  private kept(loss?: LossValues): (policy: Checkpoint) => ReturnType<typeof keptByUnit> {
     const { graphUnits, table } = this;
     const { graph } = this.model;
     const software = this.system?.software;
@@ -275,6 +302,7 @@ export class PlanReader {
     const fused = fusedCalls(graph, graphUnits, table, software);
     return (policy) =>
       keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n, policy), {
+        counts: (n) => loss?.nodes.has(n) !== true,
         narrow,
         fused,
       });
@@ -403,6 +431,8 @@ export class PlanReader {
   private notKept(policy: Checkpoint): Set<string> {
     const { graph } = this.model;
     const names = new Set([...recomputedCalls(policy, graph, this.table), ...this.repeatedNames()]);
+    for (const { nodes } of this.unkeptRepeats)
+      for (const n of nodes) names.add(graph.nodes[n].name);
     // The result of attention is kept where attention alone is recomputed, because the projection
     // after it reads it.
     if (modulesOf(policy).includes('core_attn'))

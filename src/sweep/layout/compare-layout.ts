@@ -4,8 +4,9 @@
  */
 
 import { fitProbability } from '../../cost/error-bands.ts';
+import { hostLinkBytesPerSecond } from '../../cost/hardware/host-link.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
-import { fp8Text } from '../../cost/kernels/fp8-recipes.ts';
+import { narrowText } from '../../cost/kernels/fp8-recipes.ts';
 import { FP8_RECIPES } from '../../cost/kernels/software.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
@@ -18,6 +19,7 @@ import type { Checkpoint } from '../../step/checkpoints.ts';
 import { meshText, planName } from '../../step/layout.ts';
 import { notRun, type TrainerRuns } from '../../trainers/runs.ts';
 import {
+  softwareInFp4,
   softwareInFp8,
   softwareWithGradients,
   softwareWithStates,
@@ -84,7 +86,7 @@ export async function compareLayout(
   edits.sort((a, b) => a.seconds - b.seconds);
   const stepBand =
     certainty === undefined ? null : ([seconds * certainty.p10, seconds * certainty.p90] as const);
-  const assumes = layout.dtype === undefined ? undefined : fp8Text(own.software);
+  const assumes = layout.dtype === undefined ? undefined : narrowText(own.software);
   return {
     text,
     ...defined({ assumes, from }),
@@ -136,6 +138,8 @@ export function questionOf(
       ? summed
       : { ...summed, software: softwareWithStates(summed.software, states) };
   if (dtype === undefined) return question;
+  if (dtype === 'fp4')
+    return { ...question, software: softwareInFp4(question, '--layout: dtype=fp4') };
   if (!dtype.startsWith('fp8'))
     return { ...question, dtype: dtype as Exclude<typeof dtype, `fp8${string}`> };
   const recipe = FP8_RECIPES.find((name) => dtype === `fp8:${name}`);
@@ -152,6 +156,7 @@ export function checkLayout(
   runs?: TrainerRuns,
 ): void {
   checkRuns(question, { sizes, kind, tuning }, '--layout', runs);
+  checkOffload(question, tuning);
   const ranks = sizes.dp_replicate * sizes.dp_shard;
   const each = ranks * tuning.microbatch;
   const { globalBatch } = question;
@@ -177,6 +182,25 @@ export function checkLayout(
     });
   checkExperts(question, config, { sizes, kind });
   checkStages(question, config, { sizes, tuning });
+}
+
+/** @throws E_USAGE where what waits on the host has no price */
+function checkOffload(
+  { cost, cluster: design }: SweepQuestion,
+  { offload }: StatedLayout['tuning'],
+): void {
+  if (offload !== true) return;
+  const cluster = loadCluster(design);
+  if (cost !== 'nccl' || hostLinkBytesPerSecond(cluster) === undefined)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: offload=1 on ${cluster.id} under --cost ${cost}`,
+      {
+        hint:
+          'it has a price under --cost nccl, on accelerators whose link to the host is known ' +
+          '(shardwright hardware show).',
+      },
+    );
 }
 
 /** @throws E_USAGE where the layout and the routed experts of the model do not fit */
@@ -220,12 +244,15 @@ function checkStages(
         hint: 'embedding and head are no layers: they are with the first and the last part.',
       },
     );
-  if (stated === undefined && parts > shape.layers)
+  // Embedding and head take the places of two layers where all parts are then equal.
+  if (stated === undefined && parts > shape.layers && parts !== shape.layers + 2)
     throw new ShardwrightError(
       'E_USAGE',
       `--layout: ${shape.layers} layers do not make pp x vp = ${parts} parts`,
       {
-        hint: `at most ${shape.layers} parts have a layer each.`,
+        hint:
+          `at most ${shape.layers} parts have a layer each; embedding and head besides ` +
+          `make ${shape.layers + 2}.`,
       },
     );
 }

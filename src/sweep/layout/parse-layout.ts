@@ -16,7 +16,7 @@ import type { StatedLayout } from '../model/stated-layout.ts';
 const CONTEXTS = ['ring', 'cp', 'ulysses'] as const;
 const STATE_NAMES = Object.keys(STATES) as States[];
 const FP8_RECIPE_NAMES = FP8_RECIPES.map((name) => `fp8:${name}` as const);
-const DTYPES = ['bf16', 'f16', 'f32', 'fp8', ...FP8_RECIPE_NAMES] as const;
+const DTYPES = ['bf16', 'f16', 'f32', 'fp8', ...FP8_RECIPE_NAMES, 'fp4'] as const;
 
 /**
  * @param devices that the product of pp, dp_replicate, dp, cp and tp must be
@@ -62,6 +62,7 @@ export function parseLayout(text: string, devices: number): StatedLayout {
       ),
       checkpoint: recomputed(given.get('recompute') ?? 'none'),
       once,
+      ...(word(given, 'offload', ['0', '1'], '0') === '1' ? { offload: true } : {}),
       ...(pairs ? { paired: true } : {}),
       asStated: true,
       ...defined({ stageLayers }),

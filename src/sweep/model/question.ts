@@ -4,7 +4,7 @@ import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { StepSystem } from '../../cost/kernels/call.ts';
 import { FITTED, type FittedConstants } from '../../cost/kernels/fitted.ts';
-import { defaultRecipe, inFp8 } from '../../cost/kernels/fp8-recipes.ts';
+import { defaultRecipe, inFp4, inFp8 } from '../../cost/kernels/fp8-recipes.ts';
 import {
   DEFAULT_SOFTWARE,
   type Fp8Recipe,
@@ -95,6 +95,24 @@ export function softwareInFp8(
   if (recipe === 'mxfp8' && own !== 'mxfp8')
     throw fail(`its products read no scales of 32 values: take ${own}.`);
   return inFp8(software ?? DEFAULT_SOFTWARE, recipe ?? own, accelerator);
+}
+
+/**
+ * The software of a question with its products in NVFP4.
+ *
+ * @param asked where it is asked for, for errors
+ * @throws E_USAGE where products in fp4 have no price
+ */
+export function softwareInFp4(
+  { cost, cluster: design, software }: SweepQuestion,
+  asked: string,
+): StepSoftware {
+  const cluster = loadCluster(design);
+  if (cost !== 'nccl' || cluster.peakFlopsPerSecond.fp4 === undefined)
+    throw new ShardwrightError('E_USAGE', `${asked} on ${cluster.id} under --cost ${cost}`, {
+      hint: 'products in fp4 have a price under --cost nccl, on devices with such a unit.',
+    });
+  return inFp4(software ?? DEFAULT_SOFTWARE);
 }
 
 /** Software that keeps and sums gradients in a dtype of its own. */

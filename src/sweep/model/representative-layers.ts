@@ -50,7 +50,7 @@ interface TokenSizes {
   readonly vocabulary?: number;
 }
 
-/** The forward program with its loss, of so many layers. */
+/** The forward program with its loss, of so many layers, with attention as kernels take it. */
 export function lossProgram(
   config: ModelConfig,
   sizes: TokenSizes,
@@ -68,6 +68,7 @@ export function lossProgram(
     training: true,
     layers,
     ...rows,
+    attentionInOneCall: true,
   });
   // The programs here are our own and pure, as in `buildModel`.
   const options = {

@@ -11,10 +11,10 @@ export interface StatedLayout {
   readonly kind: LayoutKind;
   readonly tuning: LayoutTuning;
   /**
-   * The dtype of products and activations; fp8: of products alone, from 16-bit weights, with the
-   * recipe after a colon. Absent: that of the question.
+   * The dtype of products and activations; fp8 and fp4: of products alone, from 16-bit weights, with
+   * the recipe of fp8 after a colon. Absent: that of the question.
    */
-  readonly dtype?: 'bf16' | 'f16' | 'f32' | 'fp8' | `fp8:${Fp8Recipe}`;
+  readonly dtype?: 'bf16' | 'f16' | 'f32' | 'fp8' | `fp8:${Fp8Recipe}` | 'fp4';
   /** The dtype that gradients are kept and summed in; absent: that of the question. */
   readonly gradients?: Gradients;
   /** The dtypes that weights and moments are kept in; absent: those of the question. */
@@ -31,7 +31,7 @@ export function layoutText({
   dtype,
 }: StatedLayout): string {
   const { pp, dp_replicate: replicas, dp_shard: shards, cp, tp, ep, etp = 1 } = sizes;
-  const { chunks, stageLayers, once, checkpoint, schedule, paired } = tuning;
+  const { chunks, stageLayers, once, checkpoint, schedule, paired, offload } = tuning;
   const sized = (n: number): number | undefined => (n > 1 ? n : undefined);
   const isSharded = kind.mode === 'fsdp' || kind.mode === 'hsdp';
   const zero =
@@ -52,6 +52,7 @@ export function layoutText({
     zero,
     reshard: isSharded && once !== pp > 1 ? Number(!once) : undefined,
     recompute: checkpoint === 'none' ? undefined : checkpoint,
+    offload: offload === true ? 1 : undefined,
     schedule: pp > 1 && schedule !== (chunks > 1 ? 'interleaved' : '1f1b') ? schedule : undefined,
     context: cp > 1 && kind.context !== 'ring' ? kind.context : undefined,
     pair: paired === true ? 1 : undefined,

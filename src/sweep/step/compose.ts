@@ -201,12 +201,12 @@ export class Composer {
   private stages(tuned: Tuned, strict: MadeUnits, fitting: boolean): Stages | undefined {
     const { tuning, shape, paired, plain } = tuned;
     const { schedule } = tuning;
-    const { devices, microbatches, chunks } = shape;
+    const { devices, chunks } = shape;
     const bounds = this.bounds(tuned, strict);
     const inFlight = Array.from({ length: devices }, (_, i) =>
-      Math.min(microbatches * chunks, keptMicrobatches(schedule, shape, i) + Number(paired)),
+      keptMicrobatches(schedule, shape, i),
     );
-    const held = this.held.of(schedule, shape, inFlight, paired);
+    const held = this.held.of(schedule, shape, inFlight);
     const least = this.parts.least(strict, plain);
     if (fitting && isOverSomewhere(this.budgetBytes, least, bounds, held, paired)) return undefined;
     const spans = Array.from({ length: devices * chunks }, (_, k): Span => ({
@@ -365,11 +365,15 @@ export class Composer {
         own.map(({ first, end }) => units.slice(first, end));
       const sums = deviceSums(strict, own, 0, this.overlaps);
       const states = sumOver(strict, own, (u) => u.states[0] + u.states[1] + u.states[2]);
+      // A layer that keeps its results holds more of them beside another microbatch.
+      const beside = paired
+        ? Math.max(sums.besideBytes, deviceSums(plain, own, 0, this.overlaps).besideBytes)
+        : 0;
       const found = keptUnits(
         of(strict),
         of(plain),
         held[i],
-        states + sums.aheadBytes + (paired ? sums.besideBytes : 0),
+        states + sums.aheadBytes + beside,
         this.budgetBytes,
       );
       found.forEach((count, c) => (counts[c * pp + i] = count));

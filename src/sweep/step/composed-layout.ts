@@ -4,6 +4,7 @@
  */
 
 import type { Cluster } from '../../cost/hardware/cluster.ts';
+import { hostLinkBytesPerSecond } from '../../cost/hardware/host-link.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { StepSystem } from '../../cost/kernels/call.ts';
 import type { StateBytes } from '../../cost/memory/state-bytes.ts';
@@ -127,14 +128,15 @@ export class LayoutUnits {
   /** How the software sums gradients over data ranks, with so many stages. */
   private moving(units: number, stages: number): UnitMoving | undefined {
     if (this.system === undefined) return undefined;
-    const { gradientBytes, overlap, bucket, keptWeightBytes } = this.system.software;
+    const { gradientBytes, overlap, bucket, keptWeightBytes, memory } = this.system.software;
+    const { cutsGradients, gathersByWeight } = memory ?? {};
     const times = new Array<number>(units).fill(0);
     times[0] = times[units - 1] = 1;
     for (const l of this.kinds.standsFor) times[l + 1] += 1 / stages;
     return {
       gradientBytes,
       sumsWhole: !overlap,
-      ...defined({ bucket, keptWeightBytes }),
+      ...defined({ bucket, keptWeightBytes, cutsGradients, gathersByWeight }),
       times,
     };
   }
@@ -189,7 +191,11 @@ export class LayoutUnits {
   }
 
   /** The data that the units of a layout are made from. */
-  request(made: MadeLayout, checkpoint: Checkpoint, { once, paired = false }: Ways): UnitRequest {
+  request(
+    made: MadeLayout,
+    checkpoint: Checkpoint,
+    { once, paired = false, offload }: Ways,
+  ): UnitRequest {
     const { core, routed, sizes, kind, groups } = made;
     let states = made.states.get(once);
     if (states === undefined) made.states.set(once, (states = this.statesOf(made, once)));
@@ -200,6 +206,9 @@ export class LayoutUnits {
       kind,
       checkpoint,
       paired,
+      ...(offload === true
+        ? { hostBytesPerSecond: hostLinkBytesPerSecond(this.cluster) }
+        : undefined),
       groups,
       overlaps: this.overlaps,
       system: this.system,
@@ -268,16 +277,28 @@ export class LayoutUnits {
   }
 
   /** Units of a layout by what is recomputed and the way to gather and to pair. */
-  units(made: MadeLayout, checkpoint: Checkpoint, { once, paired = false }: Ways): MadeUnits {
+  units(
+    made: MadeLayout,
+    checkpoint: Checkpoint,
+    { once, paired = false, offload }: Ways,
+  ): MadeUnits {
     let byWay = made.units.get(checkpoint);
     if (byWay === undefined) made.units.set(checkpoint, (byWay = []));
-    const way = Number(once) + 2 * Number(paired);
-    return (byWay[way] ??= this.madeUnits(made, checkpoint, { once, paired }));
+    const way = Number(once) + 2 * Number(paired) + 4 * Number(offload === true);
+    return (byWay[way] ??= this.madeUnits(made, checkpoint, {
+      once,
+      paired,
+      ...defined({ offload }),
+    }));
   }
 
   private madeUnits(made: MadeLayout, checkpoint: Checkpoint, ways: Ways): MadeUnits {
     const request = this.request(made, checkpoint, ways);
-    const key = ways.paired === true ? `${checkpoint} paired` : checkpoint;
+    const key = [
+      checkpoint,
+      ...(ways.paired === true ? ['paired'] : []),
+      ...(ways.offload === true ? ['offload'] : []),
+    ].join(' ');
     let passes = made.passes.get(key);
     if (passes === undefined) made.passes.set(key, (passes = passUnits(request)));
     return { built: withStates(passes, request) };
@@ -294,7 +315,7 @@ export class LayoutUnits {
   }
 }
 
-type Ways = Pick<LayoutTuning, 'once' | 'paired'>;
+type Ways = Pick<LayoutTuning, 'once' | 'paired' | 'offload'>;
 
 /** Layouts whose dense parameters are priced and kept. */
 const MOST_COSTS = 16_384;

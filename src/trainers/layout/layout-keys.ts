@@ -20,6 +20,7 @@ export const LAYOUT_KEYS = [
   'zero',
   'reshard',
   'recompute',
+  'offload',
   'schedule',
   'sp',
   'context',

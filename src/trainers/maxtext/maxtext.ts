@@ -40,6 +40,8 @@ const RUNS: TrainerRuns = {
   modules: [],
   gathersOnce: [false],
   pairsMicrobatches: false,
+  // The values of `remat_policy` that end in `offloaded`.
+  offloads: true,
   cuts: (parts, layers) =>
     layers % parts === 0 ? Array.from({ length: parts }, () => layers / parts) : undefined,
   refuses,
@@ -64,6 +66,8 @@ export const maxtext = {
       onePass: true,
       // The gradient of a cast weight is scattered before it is widened.
       gradientBytes: 2,
+      // XLA gathers a weight where it is used, and fuses the loss into logits and one gradient.
+      memory: { logitBytes: 4, groupedKeys: true, gathersByWeight: true },
     },
   },
   profile: 'maxtext',

@@ -21,6 +21,10 @@ export const megatronBridge = {
       ...NEMO,
       gradientBytes: 2,
       state: { ...MASTER, gradient: 2 },
+      // Transformer Engine's loss writes the gradient over the logits
+      // (`cross_entropy_fusion_impl = "te"` in the performance recipes). Its runs have no room for
+      // more than their tensors: segments of the allocator grow (`expandable_segments`).
+      memory: { ...NEMO.memory, logitBytes: 2, heldShare: 1 },
       silentRecompute: ['none', 'modules'],
       // Blackwell recipes, by the notes of releases 0.5 and 0.5.1.
       wholeGraphs: { since: 26.06, devices: /^(GB|B)/ },

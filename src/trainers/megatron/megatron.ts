@@ -34,6 +34,9 @@ export const MEGATRON_CORE: Framework = {
   gradientBytes: 4,
   // DistributedDataParallelConfig: max(40e6, 1e6 x ranks) elements.
   bucket: { elements: 40e6, perRank: 1e6 },
+  // The loss of a cut vocabulary: float32 logits become their own gradient, beside 16 bits of one
+  // of them (`core/tensor_parallel/cross_entropy.py`).
+  memory: { ...EAGER.memory, logitBytes: 6, groupedKeys: true, sharesInExperts: true },
   state: MASTER,
 };
 
@@ -64,6 +67,8 @@ export const MEGATRON_RUNS: TrainerRuns = {
   modules: ['core_attn', 'layernorm', 'mla_up_proj', 'mlp', 'shared_experts', 'moe_act', 'moe'],
   gathersOnce: [false],
   pairsMicrobatches: true,
+  // `fine_grained_activation_offloading` of transformer_config.py.
+  offloads: true,
   refuses,
 };
 

@@ -2,7 +2,7 @@
  * The record of NeMo, whose configurations have the settings of Megatron-Core. Source: the recipes
  * of NeMo.
  */
-import type { Framework } from '../framework.ts';
+import { type Framework, MASTER } from '../framework.ts';
 import { MEGATRON_CORE, MEGATRON_RUNS } from '../megatron/megatron.ts';
 import type { ConfigFormat, Trainer } from '../trainer.ts';
 import { NEMO_EDITS } from './edits.ts';
@@ -25,8 +25,14 @@ export const nemo = {
   id: 'nemo',
   title: 'NeMo',
   software: {
-    // It came before scales of present values.
-    nemo: { ...NEMO, fp8Recipe: 'delayed' },
+    // It came before scales of present values. Its performance recipes sum and keep gradients in 16
+    // bits (`grad_reduce_in_fp32 = False`).
+    nemo: {
+      ...NEMO,
+      fp8Recipe: 'delayed',
+      gradientBytes: 2,
+      state: { ...MASTER, gradient: 2 },
+    },
   },
   profile: 'nemo',
   runs: MEGATRON_RUNS,

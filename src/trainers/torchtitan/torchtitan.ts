@@ -57,7 +57,14 @@ export const torchtitan = {
   id: 'torchtitan',
   title: 'torchtitan',
   release: 'torchtitan 0.3.0',
-  software: { torchtitan: { ...EAGER, microbatchOfEachStage: { until: 2025 } } },
+  software: {
+    torchtitan: {
+      ...EAGER,
+      microbatchOfEachStage: { until: 2025 },
+      // `compile.components` has the loss: logits and their gradient stay in 16 bits.
+      compiledLoss: { since: 2025, logitBytes: 4 },
+    },
+  },
   profile: 'torchtitan',
   runs: RUNS,
   reads: 'torchtitan TOML and Python',

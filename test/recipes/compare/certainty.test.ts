@@ -77,7 +77,7 @@ describe('how sure a comparison is', () => {
     });
     expect(withCertainty(tight, asked).certainty?.alike).toEqual(['fsdp+tp [dp=8,tp=8]']);
     const { plans } = withCertainty(
-      compared([plan('dp', 'dp=64', 1, 20), plan('dp', 'dp=64', 1, 79)]),
+      compared([plan('dp', 'dp=64', 1, 20), plan('dp', 'dp=64', 1, 85)]),
       asked,
     );
     expect(plans[0].fitProbability).toBeGreaterThan(0.9);

@@ -228,7 +228,7 @@ export const COMPARE_COMMAND = {
     'the layout that you run, beside the best and with the changes of one setting that make ' +
       'it faster, for a model by name: tp=8,pp=4,dp=8,mbs=1,zero=1,recompute=layernorm+act (or ' +
       'full, selective, other modules; also dp_replicate, cp, ep, etp, vp, stages, sp, ' +
-      'context, schedule, reshard, pair, gradients, dtype), or the file that states it: ' +
+      'context, schedule, reshard, offload, pair, gradients, dtype), or the file that states it: ' +
       'arguments of Megatron-LM, a configuration of torchtitan, NeMo, Megatron-Bridge, ' +
       'DeepSpeed, Accelerate or MaxText',
     text,

@@ -25,7 +25,7 @@ export interface GatheredRepeats {
  * so does the ring, which passes them on once more).
  */
 export function gatheredRepeats(model: Model, routes: Routes): GatheredRepeats[] {
-  const { flow, space } = model;
+  const { space } = model;
   const dim = space.mesh.names.indexOf('cp');
   if (dim < 0) return [];
   const firstUse = new Map(
@@ -39,12 +39,31 @@ export function gatheredRepeats(model: Model, routes: Routes): GatheredRepeats[]
     const owned = space.kindAt(routes.owned(use.value), dim);
     if (owned === REPLICATE_CODE || isPartialCode(owned)) return [];
     if (space.kindAt(routes.demanded(use), dim) !== REPLICATE_CODE) return [];
-    const read = flow.inputs[attention][input];
-    const gradient = flow.inputs.findIndex(
-      (list, n) => flow.phases[n] === 'backward' && list.includes(read),
-    );
-    return [{ nodes, attention, gradient: gradient < 0 ? undefined : gradient }];
+    return [{ nodes, attention, gradient: gradientOf(model, attention, input) }];
   });
+}
+
+/**
+ * Keys and values that are repeated for their queries in the program alone: kernels for grouped
+ * queries (FlashAttention, cuDNN, the splash kernel of TPUs) read each where it is.
+ *
+ * @param others calls that repeat what is gathered
+ */
+export function groupedRepeats(model: Model, others: ReadonlySet<number>): GatheredRepeats[] {
+  return keyValuePaths(model).flatMap(({ attention, input, repeats: nodes }) =>
+    nodes.length === 0 || nodes.some((n) => others.has(n))
+      ? []
+      : [{ nodes, attention, gradient: gradientOf(model, attention, input) }],
+  );
+}
+
+/** The call of the backward pass that reads an input of attention. */
+function gradientOf({ flow }: Model, attention: number, input: number): number | undefined {
+  const read = flow.inputs[attention][input];
+  const gradient = flow.inputs.findIndex(
+    (list, n) => flow.phases[n] === 'backward' && list.includes(read),
+  );
+  return gradient < 0 ? undefined : gradient;
 }
 
 /**

@@ -13,13 +13,7 @@ export type HeldBytes = (chunkBytes: readonly number[]) => number;
 export class HeldActivations {
   private readonly mixesOf = new Map<string, readonly (readonly number[])[]>();
 
-  /** @param paired one microbatch more is kept, of any chunk; `inFlight` counts it */
-  of(
-    schedule: PipelineSchedule,
-    shape: PipelineShape,
-    inFlight: readonly number[],
-    paired: boolean,
-  ): HeldBytes[] {
+  of(schedule: PipelineSchedule, shape: PipelineShape, inFlight: readonly number[]): HeldBytes[] {
     return inFlight.map((count, i): HeldBytes => {
       if (schedule !== 'interleaved') return (bytes) => count * Math.max(...bytes);
       const mixes = this.mixes(shape, i);
@@ -30,7 +24,7 @@ export class HeldActivations {
             most,
             mix.reduce((sum, n, c) => sum + n * bytes[c], 0),
           );
-        return most + (paired ? Math.max(...bytes) : 0);
+        return most;
       };
     });
   }

@@ -106,6 +106,13 @@ describe('compare --layout', () => {
     });
   });
 
+  it('stages of one layer each: embedding and head take the places of two', async () => {
+    const run = await cli(...ASKED, '--layout', 'pp=2,dp=4,vp=9,mbs=1', '--json');
+    expect(run.code, run.err).toBe(0);
+    const { layout } = JSON.parse(run.out) as { layout: Layout };
+    expect(layout).toMatchObject({ name: 'pp+dp' });
+  });
+
   it('prints it under the comparison', async () => {
     const run = await cli(...ASKED, '--layout', 'dp=8,zero=3');
     expect(run.out).toContain('layout    dp=8,zero=3\n          fsdp on dp=8: ');
@@ -203,7 +210,9 @@ describe('compare --layout', () => {
     ['dp=8,recompute=most', 'recompute=most', 'none'],
     ['dp=8,mbs=8', 'does not divide over 8 data ranks with mbs=8', 'change --global-batch'],
     ['tp=8,ep=2', 'has no routed experts', 'leave ep and etp out'],
-    ['pp=2,dp=4,vp=9', '16 layers do not make pp x vp = 18 parts', 'at most 16'],
+    ['dp=8,dtype=fp4', 'dtype=fp4 on dgx-h100', 'on devices with such a unit'],
+    ['dp=8,offload=2', 'offload=2', '0'],
+    ['pp=2,dp=4,vp=10', '16 layers do not make pp x vp = 20 parts', 'at most 16'],
   ])('%s is refused in one line', async (layout, found, hint) => {
     const run = await cli(...ASKED, '--layout', layout);
     expect(run.code).toBe(2);
