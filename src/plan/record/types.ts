@@ -76,8 +76,8 @@ export interface PlannedRedistribution {
   /** Executions in one run of the program where they are not one: trips of the loops around it. */
   readonly times?: number;
   /**
-   * `made`: this use makes a copy that later uses take, those of the same phase or, where copies are
-   * kept, of the next as well; `reused`: it takes one, and pays nothing.
+   * `made`: this use makes a copy that later uses take, those of the same phase or, where copies
+   * are kept, of the next as well; `reused`: it takes one, and pays nothing.
    */
   readonly copy?: 'made' | 'reused';
   /** Number of that copy: its uses carry the same. */

@@ -9,8 +9,8 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import {
   ACTIVATIONS,
   CHECKPOINT_POLICIES,
-  DEFAULT_REQUEST,
   COPIES,
+  DEFAULT_REQUEST,
   MAPS,
   OBJECTIVES,
   type PlanRequest,

@@ -1,4 +1,4 @@
-/** Words the meshes of a comparison and the refusals of its plans, for the terminal and the page. */
+/** Words the meshes of a comparison and the refusals of its plans, for terminal and page. */
 
 import type { Comparison } from '../../recipes/compare/comparison.ts';
 import { countText } from '../../units.ts';

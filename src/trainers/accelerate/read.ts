@@ -4,6 +4,7 @@
  * (`accelerate config`, `ParallelismConfig`).
  */
 
+import { namesOf } from '../layout/setting-names.ts';
 import {
   count,
   isOn,
@@ -12,7 +13,6 @@ import {
   settingsOf,
   type SettingsTable,
 } from '../layout/settings-table.ts';
-import { namesOf } from '../layout/setting-names.ts';
 import type { ReadLayout } from '../trainer.ts';
 
 const HOST = 'nothing is moved to the host';

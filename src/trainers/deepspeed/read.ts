@@ -6,6 +6,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import { type Hjson, readHjson } from '../../text/hjson.ts';
 import type { LayoutDraft, LayoutSetting } from '../layout/layout-draft.ts';
+import { namesOf } from '../layout/setting-names.ts';
 import {
   count,
   isOn,
@@ -16,7 +17,6 @@ import {
   type SettingsTable,
   type Take,
 } from '../layout/settings-table.ts';
-import { namesOf } from '../layout/setting-names.ts';
 import type { ReadLayout } from '../trainer.ts';
 
 const HOST = 'nothing is moved to the host';

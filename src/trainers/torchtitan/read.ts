@@ -7,6 +7,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import type { LayoutDraft } from '../layout/layout-draft.ts';
+import { namesOf } from '../layout/setting-names.ts';
 import {
   count,
   type FileSetting,
@@ -19,7 +20,6 @@ import {
 } from '../layout/settings-table.ts';
 import { namedParts } from '../layout/stage-cuts.ts';
 import type { ReadLayout } from '../trainer.ts';
-import { namesOf } from '../layout/setting-names.ts';
 import { configurationLines } from './python-configurations.ts';
 
 const SCHEDULES: Readonly<Record<string, string>> = {

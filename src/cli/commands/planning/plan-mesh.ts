@@ -93,8 +93,8 @@ function named(mesh: string): string {
 }
 
 /**
- * Prices the plans of all meshes: of a model by its layouts, of a graph by its optimum. A graph that
- * was written for a mesh has that one.
+ * Prices the plans of all meshes: of a model by its layouts, of a graph by its optimum. A graph
+ * that was written for a mesh has that one.
  */
 async function compared(
   model: string,

@@ -6,8 +6,8 @@
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import {
   CHECKPOINT_POLICIES,
-  DEFAULT_REQUEST,
   COPIES,
+  DEFAULT_REQUEST,
   MAPS,
   OBJECTIVES,
   type PlanRequest,
@@ -124,8 +124,8 @@ export const PLAN_FLAGS = {
   copies: value(
     '--copies <life>',
     `how long a redistributed copy may live: ${COPIES.join(' or ')}. step keeps what the forward ` +
-      'pass gathered or reduced for the backward pass, pass redistributes in each (default: pass, ' +
-      'or step where that makes the plan faster)',
+      'pass gathered or reduced for the backward pass, pass redistributes in each (default: ' +
+      'pass, or step where that makes the plan faster)',
     oneOf(COPIES),
     (copies) => ({ copies }),
   ),
