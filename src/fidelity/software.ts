@@ -134,7 +134,7 @@ export function softwareOf(
   };
 }
 
-/** What is kept for each logit, where the row or the release says so. */
+/** The bytes that are kept for each logit, where the row or the release says so. */
 function lossOf(
   { extras }: SoftwareText,
   { name, version }: StatedFramework,
@@ -142,7 +142,7 @@ function lossOf(
 ): Pick<MemoryHabits, 'logitBytes'> {
   // Its loss makes logits a few rows at a time, inside the product with the head.
   if (/Liger/.test(extras)) return { logitBytes: 0 };
-  const { compiledLoss } = FRAMEWORKS[name] as Framework;
+  const { compiledLoss }: Framework = FRAMEWORKS[name];
   if (!compiled || compiledLoss === undefined) return {};
   return version === 0 || version >= compiledLoss.since
     ? { logitBytes: compiledLoss.logitBytes }

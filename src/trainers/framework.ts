@@ -67,7 +67,7 @@ export interface Framework {
   readonly expertOverlap?: boolean;
   /** Devices whose hosts keep activations for the backward pass. */
   readonly offloadsActivations?: RegExp;
-  /** What it keeps in memory otherwise than a program says, and where it does so when compiled. */
+  /** Tensors that it keeps in memory otherwise than the program of a step says. */
   readonly memory?: MemoryHabits;
   /** Bytes for each logit while a compiled loss is taken, in releases from this year on. */
   readonly compiledLoss?: { readonly since: number; readonly logitBytes: number };

@@ -50,7 +50,8 @@ export const others = [
         fusedProjections: true,
         gradientBytes: 2,
         fp8Recipe: 'delayed',
-        // FlashAttention's loss: logits and their gradient in 16 bits (`loss_fn: fused_crossentropy`).
+        // FlashAttention's loss (`loss_fn: fused_crossentropy`): logits and their gradient in
+        // 16 bits.
         memory: { ...EAGER.memory, logitBytes: 4 },
       },
     },

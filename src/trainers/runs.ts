@@ -39,7 +39,7 @@ export interface TrainerRuns {
   readonly gathersOnce: readonly boolean[];
   /** True if a forward pass of one microbatch can run with the backward pass of another. */
   readonly pairsMicrobatches: boolean;
-  /** What layers keep may wait in the memory of the host. */
+  /** True if kept activations may wait in the memory of the host. */
   readonly offloads?: true;
   /**
    * The layers of each part of a pipeline where the user states none; undefined where the trainer

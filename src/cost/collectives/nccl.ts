@@ -272,8 +272,8 @@ function reductionSeconds(
 }
 
 /**
- * What an all_gather or reduce_scatter is cheaper by than an all_reduce that takes as long: of equal
- * times the one that moves fewer bytes is chosen. Too little to show in a printed figure.
+ * The share by which an all_gather or reduce_scatter is cheaper than an all_reduce that takes as
+ * long: of equal times the one that moves fewer bytes is chosen. No printed figure shows it.
  */
 const FEWER_BYTES = 1e-6;
 

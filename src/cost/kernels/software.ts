@@ -23,8 +23,8 @@ export const FP8_RECIPES = [
 export type Fp8Recipe = (typeof FP8_RECIPES)[number];
 
 /**
- * What software keeps in memory otherwise than the program of a step says. Each is a fact of its
- * kernels or its schedule; `docs/fidelity.md` lists them by trainer.
+ * Tensors that software keeps in memory otherwise than the program of a step says. Each is a fact
+ * of its kernels or its schedule; `docs/fidelity.md` lists them by trainer.
  */
 export interface MemoryHabits {
   /**

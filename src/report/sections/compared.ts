@@ -217,6 +217,19 @@ function againstLine(best: ComparedPlan, recipe: ComparedPlan | undefined): stri
 /** Refused plans in the data of a page. */
 const MOST_REFUSED = 200;
 
+/** Digits of the figures of plans other than the best in the data of a page. */
+const DIGITS = 9;
+
+/** The same plan with figures of so many digits. */
+function shortened(plan: ComparedPlan): ComparedPlan {
+  const text = JSON.stringify(plan, (_, value: unknown) =>
+    typeof value === 'number' && !Number.isInteger(value)
+      ? Number(value.toPrecision(DIGITS))
+      : value,
+  );
+  return JSON.parse(text) as ComparedPlan;
+}
+
 /**
  * The report as a page carries it: plans of the rows that the page has; collectives, stages and
  * findings only of the best. `leftOut` says so; `--format json` has all.
@@ -233,15 +246,15 @@ export function pageData(
       if (p.name === comparison.best || p.layout === undefined) return p;
       // Why is what its cause and standing say in a sentence.
       const { traffic: _, why: __, ...rest } = p;
-      return { ...rest, layout: { ...p.layout, stages: [], boundaries: [] } };
+      return shortened({ ...rest, layout: { ...p.layout, stages: [], boundaries: [] } });
     });
   const best = comparison.plans.find((p) => p.name === comparison.best);
   const findings = comparison.findings.filter((f) => f.plan === best?.plan && f.mesh === best.mesh);
   const left = comparison.plans.length - plans.length;
   if (left === 0 && comparison.question === undefined) return report;
   const leftOut =
-    `${countText(left)} plans; of all but the best, collectives, stages, findings and ` +
-    'sentences; report --format json has them';
+    `${countText(left)} plans; of all but the best, collectives, stages, findings, sentences and ` +
+    `digits after the ${DIGITS}th; report --format json has them`;
   return {
     ...report,
     comparison: {

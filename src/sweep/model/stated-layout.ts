@@ -11,8 +11,8 @@ export interface StatedLayout {
   readonly kind: LayoutKind;
   readonly tuning: LayoutTuning;
   /**
-   * The dtype of products and activations; fp8 and fp4: of products alone, from 16-bit weights, with
-   * the recipe of fp8 after a colon. Absent: that of the question.
+   * The dtype of products and activations; fp8 and fp4: of products alone, from 16-bit weights,
+   * with the recipe of fp8 after a colon. Absent: that of the question.
    */
   readonly dtype?: 'bf16' | 'f16' | 'f32' | 'fp8' | `fp8:${Fp8Recipe}` | 'fp4';
   /** The dtype that gradients are kept and summed in; absent: that of the question. */
