@@ -183,7 +183,7 @@ function passUnit(request: UnitRequest, index: number, block: RoutedUnit | undef
   };
 }
 
-/** The bytes of a unit that wait on the host, and the seconds by which they come and go too late. */
+/** Bytes of a unit that wait on the host, and the seconds by which they come and go too late. */
 function onHost(
   { core, hostBytesPerSecond }: UnitRequest,
   index: number,
