@@ -21,11 +21,25 @@ graph @main {
 const file = join(temporaryFolder(afterAll), 'batch-of-eight.swg');
 writeFileSync(file, GRAPH);
 
-async function planned(mesh: string): Promise<{ warnings: readonly string[]; err: string }> {
+async function planned(
+  mesh: string,
+  ...more: readonly string[]
+): Promise<{ warnings: readonly string[]; err: string }> {
   let out = '';
   let err = '';
   const code = await runCli(
-    ['plan', file, '--mesh', mesh, '--cluster', 'dgx-h100', '--cost', 'alpha-beta', '--json'],
+    [
+      'plan',
+      file,
+      '--mesh',
+      mesh,
+      '--cluster',
+      'dgx-h100',
+      '--cost',
+      'alpha-beta',
+      '--json',
+      ...more,
+    ],
     { stdout: (text) => (out += text), stderr: (text) => (err += text), isTerminal: false },
   );
   expect(code).toBe(0);
@@ -38,6 +52,16 @@ describe('what plan warns of, on stderr and in its JSON', () => {
     expect(warnings).toHaveLength(1);
     expect(warnings[0]).toContain('The mesh has 1,000,000 devices, and the plan cuts no tensor');
     expect(err).toContain(`warning: ${warnings[0]}\n`);
+  });
+
+  it('a budget that no device has', async () => {
+    const { warnings, err } = await planned('d=2', '--memory', '200GiB');
+    expect(warnings).toEqual([
+      'The budget of 200 GiB is more than a device of dgx-h100 has: 75.7 GiB are usable. Leave ' +
+        'out --memory, or name the cluster that has it.',
+    ]);
+    expect(err).toContain('warning: The budget of 200 GiB');
+    expect((await planned('d=2', '--memory', '70GiB')).warnings).toEqual([]);
   });
 
   it('tp across hosts while devices of them stay idle', async () => {

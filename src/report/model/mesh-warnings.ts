@@ -1,15 +1,16 @@
 /**
- * Warns where a plan's mesh does not suit its program or its hosts: devices that no cut of a tensor
- * gives a part of their own, and groups of tp or sp across hosts whose devices stay idle.
+ * Warns where the devices of a plan do not suit it: devices that no cut of a tensor gives a part of
+ * their own, groups of tp or sp across hosts whose devices stay idle, and a budget that no device
+ * has.
  */
 
-import type { Cluster } from '../../cost/hardware/cluster.ts';
+import { type Cluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { allocationOf, hostSize, tornWarning } from '../../cost/hardware/topology.ts';
 import type { Graph } from '../../graph/types.ts';
 import { itemAt } from '../../item-at.ts';
 import { DeviceMesh, meshSize } from '../../mesh/devices/mesh.ts';
 import type { Plan } from '../../plan/record/types.ts';
-import { countText } from '../../units.ts';
+import { bytesText, countText } from '../../units.ts';
 
 /** Devices for each piece of the tensor that is cut most, from which a mesh is called too large. */
 const DEVICES_PER_PIECE = 64;
@@ -18,11 +19,27 @@ const IN_EVERY_LAYER: ReadonlySet<string> = new Set(['tp', 'sp']);
 
 /** One sentence or two for each warning. @param graph absent: cuts are not looked at */
 export function meshWarnings(
-  plan: Pick<Plan, 'mesh' | 'nodes'>,
+  plan: Pick<Plan, 'mesh' | 'nodes' | 'request'>,
   cluster: Cluster,
   graph: Graph | undefined,
 ): string[] {
-  return [...(graph === undefined ? [] : tooLarge(plan, graph)), ...acrossHosts(plan, cluster)];
+  return [
+    ...(graph === undefined ? [] : tooLarge(plan, graph)),
+    ...acrossHosts(plan, cluster),
+    ...aboveDevice(plan, cluster),
+  ];
+}
+
+function aboveDevice(
+  { request: { memoryBytes } }: Pick<Plan, 'request'>,
+  cluster: Cluster,
+): string[] {
+  const usable = usableMemoryBytes(cluster);
+  if (memoryBytes === undefined || memoryBytes <= usable) return [];
+  return [
+    `The budget of ${bytesText(memoryBytes)} is more than a device of ${cluster.id} has: ` +
+      `${bytesText(usable)} are usable. Leave out --memory, or name the cluster that has it.`,
+  ];
 }
 
 function tooLarge({ mesh, nodes }: Pick<Plan, 'mesh' | 'nodes'>, graph: Graph): string[] {
