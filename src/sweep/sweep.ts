@@ -370,7 +370,7 @@ class Sweep {
   /**
    * Seconds below which no step on this program can be, whatever the stages and data ranks: all
    * devices compute all the time, cut perfectly by the model dims, and the collectives that the
-   * plan cannot do without are on top.
+   * plan cannot do without are on top, as is the host's time of a step.
    */
   private bound(request: CoreRequest): number {
     const { question, kinds } = this.options;
@@ -400,7 +400,8 @@ class Sweep {
     );
     const moved = kinds.layers * this.leastCollectives(request);
     const microbatchesOfAll = (question.globalBatch * ways) / (question.devices * microbatch);
-    return microbatchesOfAll * (compute / ways + moved);
+    const { stepHostSeconds = 0 } = this.composer.system?.constants ?? {};
+    return microbatchesOfAll * (compute / ways + moved) + stepHostSeconds;
   }
 
   /** Seconds of a layer's collectives on the model dims that a recipe has at least. */
