@@ -3,7 +3,7 @@ import { gunzipSync } from 'node:zlib';
 
 import { describe, expect, it } from 'vitest';
 
-import { inFp8,narrowText } from '../../src/cost/kernels/fp8-recipes.ts';
+import { inFp8, narrowText } from '../../src/cost/kernels/fp8-recipes.ts';
 import { DEFAULT_SOFTWARE, FP8_RECIPES, type Fp8Recipe } from '../../src/cost/kernels/software.ts';
 import { RunPredictor } from '../../src/fidelity/predict-run.ts';
 import { parseRuns } from '../../src/fidelity/runs.ts';
