@@ -122,8 +122,18 @@ function fewAsOne(readings: readonly Prediction[]): Prediction[] {
 
 function quantilesOf(rows: readonly Timed[], said: (row: Timed) => number): Quantiles {
   const list = weighted(rows, (row) => row.measured / said(row));
-  const at = (share: number): number => rounded(weightedQuantile(list, share));
+  const count = effectiveCount(list);
+  // Below the k-th of n runs lies k / (n + 1) of the runs to come (Wilks, 1941), not k / n.
+  const at = (share: number): number =>
+    rounded(weightedQuantile(list, share + (share - 0.5) / count));
   return { p10: at(0.1), p50: at(0.5), p90: at(0.9) };
+}
+
+/** Runs of equal weight that tell as much (Kish, 1965): a family of many runs counts as one of few. */
+function effectiveCount(list: readonly { readonly weight: number }[]): number {
+  const sum = (of: (weight: number) => number): number =>
+    list.reduce((total, { weight }) => total + of(weight), 0);
+  return sum((w) => w) ** 2 / sum((w) => w ** 2);
 }
 
 const NAMED = [

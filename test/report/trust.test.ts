@@ -60,8 +60,8 @@ describe('how far to trust: the bundled errors of the model that decides', () =>
       return found.filter(Boolean).length / found.length;
     };
     expect(Math.abs(inside(true) - 0.8)).toBeLessThan(0.05);
-    // By the range of the runs of the default trainer alone, two of three lie outside.
-    expect(inside(false)).toBeLessThan(0.4);
+    // By the range of the runs of the default trainer alone, three of five lie outside.
+    expect(inside(false)).toBeLessThan(inside(true) / 1.8);
   });
 
   it('docs/fidelity.md and its picture say the same (otherwise: npx tsx scripts/docs-fidelity.ts)', () => {
