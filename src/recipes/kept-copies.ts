@@ -50,6 +50,10 @@ export async function keepingCopies(
   const serial = await inTime(() => shardPrepared(prepared, { ...search, starts }));
   if (serial?.status !== 'planned') return undefined;
   const { fastest, step, ...answered } = await chosenByStep(serial, [own], deadline, facts);
+  // The plan of least seconds may be taken instead: it may keep more than fits surely.
+  const found = answered.plan.step;
+  if (found === undefined || found.stepSeconds >= stepSeconds) return undefined;
+  if (!isAsSure(chosen, found.peakBytes)) return undefined;
   const before = { recipes: chosen.fastest?.recipes ?? [], known: chosen.step?.known ?? [] };
   return {
     serial,
@@ -70,8 +74,8 @@ function mayKeepCopies({ prepared: { question } }: Answered): boolean {
 interface KnownPlan {
   readonly name: string;
   readonly placed: Pick<Plan, 'nodes' | 'outputs'>;
-  /** No choice of copies to keep makes the step shorter. */
-  readonly atLeastSeconds: number;
+  /** Its step if all that the backward pass repeats were saved: where to look first. */
+  readonly hopedSeconds: number;
 }
 
 /** The plan that was chosen and the recipes that the request admits, the most promising first. */
@@ -85,7 +89,7 @@ function knownPlans({ plan, recipes, serial, fastest, step }: Answered): KnownPl
   const of = (name: string, placed: KnownPlan['placed'], seconds: number): KnownPlan => ({
     name,
     placed,
-    atLeastSeconds: seconds - repeatedSeconds(placed),
+    hopedSeconds: seconds - repeatedSeconds(placed),
   });
   const known = recipes.flatMap((r): KnownPlan[] => {
     const seconds = steps.get(r.name);
@@ -96,13 +100,10 @@ function knownPlans({ plan, recipes, serial, fastest, step }: Answered): KnownPl
   return [
     of(own ?? 'the plan of least seconds', plan, plan.step?.stepSeconds ?? Infinity),
     ...known,
-  ].sort((a, b) => a.atLeastSeconds - b.atLeastSeconds);
+  ].sort((a, b) => a.hopedSeconds - b.hopedSeconds);
 }
 
-/**
- * Seconds of moves that the backward pass makes again: no plan with the same placements can save
- * more.
- */
+/** Seconds of moves that the backward pass makes again, one after another. */
 function repeatedSeconds({ nodes }: KnownPlan['placed']): number {
   const forward = new Set<string>();
   let seconds = 0;
@@ -134,8 +135,8 @@ async function fastestKept(
     seconds: stepSeconds * (1 - WORTH),
   };
   let prepared: Prepared | undefined;
-  for (const { name, placed, atLeastSeconds } of knownPlans(chosen)) {
-    if (atLeastSeconds >= best.seconds || deadline.isOver) break;
+  for (const { name, placed, hopedSeconds } of knownPlans(chosen)) {
+    if (hopedSeconds >= best.seconds || deadline.isOver) break;
     prepared ??= withKeptCopies(chosen.serial.prepared, deadline);
     const of = prepared;
     const choice = mostKept(of, placed, (c) => isAsSure(chosen, stepOf(of, c, 'bytes')));
