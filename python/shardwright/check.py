@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import itertools
 import json
 import math
 import operator
 import struct
 import sys
+import zlib
 from pathlib import Path
 from typing import Any, Callable, Iterable, Sequence
 
@@ -25,6 +27,7 @@ MOST_COST = 2**52
 MOST_MESSAGE = 2**50
 PRICE_BITS = 40
 MOST_SWEEPS = 1000
+MOST_BYTES = 2**30
 
 MERGE, DROP, SEPARATE, ADD, ELIMINATE, SHIFT, PRUNE, FUSE, PRICE = range(1, 10)
 PARETO, BRANCH, PART, END, WHOLE, MESSAGES, SWEEP, SUPPORT = range(10, 18)
@@ -155,57 +158,164 @@ class Problem:
         return sum(self.domains) + len(self.edges) + sum(len(cells) for _, _, cells in self.tables)
 
 
+def field(record: Any, key: str, where: str) -> Any:
+    """A field of a JSON object; refused where the object is none or lacks it."""
+    need(isinstance(record, dict) and key in record, f"{where} has no {key}")
+    return record[key]
+
+
+def listed(record: Any, key: str, where: str) -> list[Any]:
+    """A list of a JSON object."""
+    found = field(record, key, where)
+    need(isinstance(found, list), f"{where}: {key} is no list")
+    return found
+
+
+def whole(numbers: Any, where: str, low: float = -INF, high: float = INF) -> list[int]:
+    """A list of integers from low to below high; one written as 2.0 or 1e3 is an integer too."""
+    need(isinstance(numbers, list), f"{where} is no list")
+    found = [x if type(x) is int else integer(x) for x in numbers]
+    need(all(low <= x < high for x in found), f"{where} has a number out of range")
+    return found
+
+
+def number(record: Any, key: str, where: str) -> float:
+    """A finite number of a JSON object."""
+    x = field(record, key, where)
+    need(isinstance(x, (int, float)) and not isinstance(x, bool), f"{where}: {key} is no number")
+    need(math.isfinite(x), f"{where}: {key} is not finite")
+    return x
+
+
 def read_problem(file: dict[str, Any], record: dict[str, Any]) -> Problem:
     """A problem of a problems file, whose lists are those of the file."""
+    here = f"problem {field(record, 'about', 'a problem')}"
+    shared = {key: listed(file, key, "the problems file") for key in ("vectors", "maps", "tables")}
 
-    def values(k: int) -> Values:
-        return tuple(INF if c is None else int(c) for c in file["vectors"][k])
+    def place(kind: str, k: Any) -> Any:
+        at, = whole([k], f"{here}: {kind}", 0, len(shared[kind]))
+        return shared[kind][at]
 
-    problem = Problem(record["domains"], record["unary"], [values(k) for k in record["vectors"]])
-    problem.maps = [tuple(file["maps"][k]) for k in record["maps"]]
-    tables = [file["tables"][k] for k in record["tables"]]
-    problem.tables = [(t["rows"], t["columns"], values(t["costs"])) for t in tables]
-    problem.edges = list(zip(*record["edges"])) if record["edges"][0] else []
-    problem.constant, problem.tolerance = record["constant"], record["tolerance"]
-    for row in record["rows"]:
-        bound = INF if row["bound"] is None else row["bound"]
-        problem.rows.append((row["variables"], [values(k) for k in row["amounts"]], bound))
-    if record["usage"] is not None:
-        limit = record["usage"]["limit"]
-        problem.limit = INF if limit is None else limit
-        problem.pieces = [(v, lo, hi, values(k)) for v, lo, hi, k in record["usage"]["pieces"]]
+    def values(k: Any) -> Values:
+        costs = place("vectors", k)
+        need(isinstance(costs, list), f"vector {k} is no list")
+        return tuple(INF if c is None else c if type(c) is int else integer(c) for c in costs)
+
+    def places(key: str, count: float) -> list[int]:
+        return whole(listed(record, key, here), f"{here}: {key}", 0, count)
+
+    domains = places("domains", INF)
+    vectors = [values(k) for k in listed(record, "vectors", here)]
+    problem = Problem(domains, places("unary", len(vectors)), vectors)
+    need(len(problem.unary) == len(domains), f"{here}: domains and unary are of different lengths")
+    need(all(len(vectors[u]) == k for u, k in zip(problem.unary, domains)), f"{here}: a variable has other costs")
+
+    problem.maps = [tuple(whole(place("maps", k), f"map {k}", 0)) for k in listed(record, "maps", here)]
+    for k in listed(record, "tables", here):
+        table, at = place("tables", k), f"table {k}"
+        rows, columns = whole([field(table, "rows", at), field(table, "columns", at)], at, 0)
+        problem.tables.append((rows, columns, values(field(table, "costs", at))))
+        need(len(problem.tables[-1][2]) == rows * columns, f"{at} has other costs than rows times columns")
+    problem.edges = read_edges(problem, listed(record, "edges", here), here)
+    problem.constant = whole([field(record, "constant", here)], here)[0]
+    problem.tolerance = number(record, "tolerance", here)
+    for row in listed(record, "rows", here):
+        variables = whole(listed(row, "variables", "a row"), "a row", 0, len(domains))
+        amounts = [values(k) for k in listed(row, "amounts", "a row")]
+        sizes = [domains[v] for v in variables]
+        need(sizes == [len(u) for u in amounts], f"{here}: a row has other amounts than variables")
+        bound = INF if field(row, "bound", "a row") is None else number(row, "bound", "a row")
+        problem.rows.append((variables, amounts, bound))
+    usage = field(record, "usage", here)
+    if usage is not None:
+        problem.limit = INF if field(usage, "limit", "the usage") is None else number(usage, "limit", "the usage")
+        for piece in listed(usage, "pieces", "the usage"):
+            need(isinstance(piece, list) and len(piece) == 4, "a piece of the usage is no list of four")
+            v, = whole(piece[:1], "a piece of the usage", 0, len(domains))
+            lo, hi = whole(piece[1:3], "a piece of the usage")
+            problem.pieces.append((v, lo, hi, values(piece[3])))
+            need(len(problem.pieces[-1][3]) == domains[v], "a piece of the usage has other amounts")
     return problem
 
 
-def read_iopddl(parsed: dict[str, Any]) -> Problem:
+def read_edges(problem: Problem, columns: list[Any], here: str) -> list[tuple[int, int, int, int, int]]:
+    """The edges: five lists of equal length, whose maps and tables fit their variables."""
+    need(len(columns) == 5, f"{here}: edges are not five lists")
+    count, tables, maps = len(problem.domains), len(problem.tables), len(problem.maps)
+    limits = ((0, count), (0, count), (0, tables), (-1, maps), (-1, maps))
+    lists = [whole(x, f"{here}: edges", low, high) for x, (low, high) in zip(columns, limits)]
+    need(len(set(map(len, lists))) == 1, f"{here}: the lists of edges are of different lengths")
+    edges = list(zip(*lists))
+    for i, j, table, first, second in edges:
+        for v, k, size in ((i, first, problem.tables[table][0]), (j, second, problem.tables[table][1])):
+            values = range(problem.domains[v]) if k < 0 else problem.maps[k]
+            fits = len(values) == problem.domains[v] and all(a < size for a in values)
+            need(fits, f"{here}: an edge does not fit its table")
+    return edges  # type: ignore[return-value]
+
+
+def read_iopddl(parsed: Any) -> Problem:
     """A problem in the format of google/iopddl, numbered as the page says."""
-    body = parsed["problem"]
-    nodes, edges = body["nodes"], body["edges"]
-
-    def costs(numbers: Sequence[float]) -> Values:
-        return tuple(INF if c >= 10**18 else int(c) for c in numbers)
-
-    unary = [costs(c) for c in nodes["costs"]]
-    for ends, table in zip(edges["nodes"], edges["costs"]):
-        if len(ends) == 1:
-            unary[ends[0]] = tuple(map(operator.add, unary[ends[0]], costs(table)))
+    body = field(parsed, "problem", "the file")
+    nodes, edges = field(body, "nodes", "the problem"), field(body, "edges", "the problem")
+    unary = [costs_of(c, "the costs of a node") for c in listed(nodes, "costs", "nodes")]
+    ends = [whole(e, "the nodes of an edge", 0, len(unary)) for e in listed(edges, "nodes", "edges")]
+    need(all(len(e) in (1, 2) for e in ends), "an edge has neither one node nor two")
+    cells = [costs_of(c, "the costs of an edge") for c in listed(edges, "costs", "edges")]
+    need(len(cells) == len(ends), "edges have other costs than nodes")
+    for e, table in zip(ends, cells):
+        need(len(table) == math.prod(len(unary[v]) for v in e), "an edge has other costs than pairs of its nodes")
+        if len(e) == 1:
+            unary[e[0]] = tuple(map(operator.add, unary[e[0]], table))
+    pairs = [(i, j, table) for (i, j), table in ((e, c) for e, c in zip(ends, cells) if len(e) == 2)]
+    sizes = [largest(c) for c in (*unary, *(table for _, _, table in pairs))]
+    need(sum(sizes) <= MOST_COST, "the largest costs add up to more than 2^52")
     vectors: dict[Values, int] = {}
     problem = Problem([len(c) for c in unary], [vectors.setdefault(c, len(vectors)) for c in unary], [])
     problem.vectors = list(vectors)
-    limit = body.get("usage_limit")
-    if limit is not None:
-        problem.limit = limit
-        for v, ((lo, hi), amounts) in enumerate(zip(nodes["intervals"], nodes["usages"])):
-            if lo < hi:
-                problem.pieces.append((v, lo, hi, tuple(map(int, amounts))))
+    read_usage(problem, body, nodes)
     tables: dict[tuple[int, int, Values], int] = {}
-    for ends, table in zip(edges["nodes"], edges["costs"]):
-        if len(ends) == 2:
-            i, j = ends
-            key = (problem.domains[i], problem.domains[j], costs(table))
-            problem.edges.append((i, j, tables.setdefault(key, len(tables)), -1, -1))
+    for i, j, table in pairs:
+        key = (problem.domains[i], problem.domains[j], table)
+        problem.edges.append((i, j, tables.setdefault(key, len(tables)), -1, -1))
     problem.tables = list(tables)
     return problem
+
+
+def read_usage(problem: Problem, body: dict[str, Any], nodes: dict[str, Any]) -> None:
+    """The limit of a file of the contest, and what is alive when."""
+    spans, usages = listed(nodes, "intervals", "nodes"), listed(nodes, "usages", "nodes")
+    need(len(spans) == len(usages) == len(problem.domains), "nodes have other intervals or usages than costs")
+    if body.get("usage_limit") is None:
+        return
+    problem.limit = number(body, "usage_limit", "the problem")
+    need(problem.limit >= 0, "usage_limit is negative")
+    for v, (span, amounts) in enumerate(zip(spans, usages)):
+        times = whole(span, "an interval", 0, 2**53)
+        need(len(times) == 2, "an interval has not two ends")
+        usage = tuple(whole(amounts, "the usages of a node", 0, 2**53))
+        need(len(usage) == problem.domains[v], "a node has other usages than costs")
+        if times[0] < times[1]:
+            problem.pieces.append((v, times[0], times[1], usage))
+    changes = [(t, sign * largest(u)) for _, lo, hi, u in problem.pieces for t, sign in ((lo, 1), (hi, -1))]
+    level = 0
+    for time, change in sorted(changes):
+        level += change
+        need(level <= MOST_COST, f"the largest usages at {time} add up to more than 2^52")
+
+
+def costs_of(numbers: Any, where: str) -> Values:
+    """Costs of a file of the contest: integers below 2^53, and from 10^18 on forbidden."""
+    need(isinstance(numbers, list), f"{where} are no list")
+    plain = (isinstance(c, (int, float)) and not isinstance(c, bool) for c in numbers)
+    need(all(plain), f"{where}: a cost is no number")
+    finite = whole([0 if c >= 10**18 else c for c in numbers], where, 0, 2**53)
+    return tuple(INF if c >= 10**18 else x for c, x in zip(numbers, finite))
+
+
+def largest(costs: Values) -> int:
+    """The largest cost that does not forbid."""
+    return max((c for c in costs if c != INF), default=0)
 
 
 # --- The model --------------------------------------------------------------------------------
@@ -1336,7 +1446,18 @@ def proven(problem: Problem, certificate: Any) -> int | None:
 def read_json(path: Path) -> Any:
     """A JSON file, packed or not."""
     data = path.read_bytes()
-    return parse(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+    return parse(unpacked(data) if data[:2] == b"\x1f\x8b" else data)
+
+
+def unpacked(data: bytes) -> bytes:
+    """What gzip packed; refused where it is no gzip or unpacks to more than a certificate may have."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            text = packed.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Refused(f"not packed by gzip: {error}") from error
+    need(len(text) <= MOST_BYTES, f"more than {MOST_BYTES} bytes unpacked")
+    return text
 
 
 def parse(data: bytes | str) -> Any:
@@ -1360,40 +1481,67 @@ def verdict(problem: Problem, certificate: Any) -> dict[str, Any]:
     return {"accepted": True, "bound": None if bound is None else str(bound)}
 
 
+def in_plan_form(proofs: Any) -> dict[str, Any]:
+    """The certificates of a plan by what they are about, of a file that has the form of the page."""
+    need(isinstance(proofs, dict), "certificate.json.gz is no object")
+    odd = set(proofs) - {"version", "free", "within", "leastBytes", "program"}
+    need(not odd, f"certificate.json.gz has a key that the page does not name: {min(odd, default='')}")
+    need(proofs.get("version") == 1 and proofs["version"] is not True, "certificate.json.gz is not of version 1")
+    need(isinstance(proofs.get("program", ""), str), "the program of the certificate is no text")
+    found = {key: proofs[key] for key in ("free", "leastBytes") if key in proofs}
+    if "within" in proofs:
+        within = proofs["within"]
+        found["within"] = field(within, "certificate", "the certificate 'within'")
+        names = [within.get("storages", []), listed(within, "moments", "the certificate 'within'")]
+        need(set(within) <= {"moments", "storages", "certificate"}, "the certificate 'within' has another key")
+        texts = (isinstance(x, list) and all(isinstance(name, str) for name in x) for x in names)
+        need(all(texts), "a moment of the certificate 'within' is no name")
+    return found
+
+
 def check_plan(folder: Path) -> str:
     """Judges a plan folder by its problems, its certificate and its own words."""
     plan = read_json(folder / "plan.json")
     texts = {}
     for name in ("problems.json.gz", "certificate.json.gz"):
         need((folder / name).exists(), f"{name} is not beside the plan: write the plan again with `plan -o`")
-        texts[name] = gzip.decompress((folder / name).read_bytes())
-    file, proofs = parse(texts["problems.json.gz"]), parse(texts["certificate.json.gz"])
-    stated = plan.get("hashes", {}).get("certificate")
+        texts[name] = unpacked((folder / name).read_bytes())
+    file, proofs = parse(texts["problems.json.gz"]), in_plan_form(parse(texts["certificate.json.gz"]))
+    stated = field(field(plan, "hashes", "the plan"), "certificate", "the plan")
     found = hashlib.sha256(texts["certificate.json.gz"]).hexdigest()
     need(stated == found, "certificate.json.gz is not the file that the plan was written with")
-    records = {record["about"]: record for record in file["problems"]}
-    problems = {about: read_problem(file, record) for about, record in records.items()}
+    problems, units = {}, {}
+    for record in listed(file, "problems", "the problems file"):
+        about = field(record, "about", "a problem")
+        need(isinstance(about, str) and about not in problems, "two problems are about the same, or one about nothing")
+        problems[about], units[about] = read_problem(file, record), number(record, "unitsPerSecond", about)
+        need(units[about] > 0, f"the problem {about} has no unit")
+    for about in ("plan", "free", *proofs):
+        need(about in problems, f"problems.json.gz has no problem '{about}'")
 
     def seconds_of(about: str, certificate: Any) -> float:
-        units = proven(problems[about], certificate)
-        need(units is not None, f"the certificate '{about}' proves that there is no plan")
-        return units / records[about]["unitsPerSecond"]  # type: ignore[operator]
+        bound = proven(problems[about], certificate)
+        need(bound is not None, f"the certificate '{about}' proves that there is no plan")
+        return bound / units[about]  # type: ignore[operator]
 
     trivial = {"version": 2, "problem": problems["free"].hash(), "rows": [], "steps": [], "lists": []}
-    bounds = [seconds_of("free", proofs.get("free", trivial))]
-    if "within" in proofs:
-        bounds.append(seconds_of("within", proofs["within"]["certificate"]))
-    if "leastBytes" in proofs:
-        seconds_of("leastBytes", proofs["leastBytes"])
-    bound, unit = max(bounds), records["plan"]["unitsPerSecond"]
-    seconds = problems["plan"].cost(file["choice"]) / unit
-    said, proof = plan["objective"]["seconds"], plan["proof"]
-    slack = problems["plan"].tolerance / unit + 1e-9 * seconds
-    blur = proof.get("roundingSeconds", 0) + slack
+    seconds_by = {about: seconds_of(about, proof) for about, proof in {"free": trivial, **proofs}.items()}
+    bound = max(seconds_by["free"], seconds_by.get("within", -INF))
+    problem, unit = problems["plan"], units["plan"]
+    seconds = problem.cost(whole(listed(file, "choice", "the problems file"), "the choice")) / unit
+    said = number(field(plan, "objective", "the plan"), "seconds", "the plan")
+    proof = field(plan, "proof", "the plan")
+    stated_bound, status = number(proof, "bound", "the proof"), field(proof, "status", "the proof")
+    slack = problem.tolerance / unit + 1e-9 * seconds
+    # Every cost was rounded to a multiple of what now divides all: no plan may state more.
+    terms = len(problem.domains) + len(problem.edges)
+    rounding = number(proof, "roundingSeconds", "the proof") if "roundingSeconds" in proof else 0
+    need(0 <= rounding <= terms * problem.divisor() / unit, f"{rounding} s of rounding are more than its units explain")
+    blur = rounding + slack
     need(abs(said - seconds) <= blur, f"the plan says {said} s and costs {seconds} s")
     need(bound <= seconds + slack, f"the certificate proves {bound} s, more than the plan takes")
-    need(proof["bound"] <= min(seconds, bound) + blur, f"{proof['bound']} s are stated as bound, {bound} s are proven")
-    need(proof["status"] != "optimal" or bound >= seconds - slack, "the plan is not proven optimal")
+    need(stated_bound <= min(seconds, bound) + blur, f"{stated_bound} s are stated as bound, {bound} s are proven")
+    need(status != "optimal" or bound >= seconds - slack, "the plan is not proven optimal")
     return f"accepted: the plan takes {seconds:.6g} s, and no plan of its problems takes less than {bound:.6g} s"
 
 
@@ -1417,7 +1565,8 @@ def main(arguments: list[str]) -> int:
         if len(arguments) == 1:
             print(check_plan(Path(arguments[0])))
             return 0
-        said = verdict(read_iopddl(read_json(Path(arguments[0]))), read_json(Path(arguments[1])))
+        problem = read_iopddl(read_json(Path(arguments[0])))
+        said = verdict(problem, read_json(Path(arguments[1])))
     except Refused as error:
         print(f"refused: {error}")
         return 5

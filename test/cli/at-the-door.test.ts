@@ -292,4 +292,12 @@ describe('nesting of a hundred thousand levels', () => {
     const { error } = JSON.parse(run.out) as { error: { code: string } };
     expect(error.code).toMatch(/^E_(?!INTERNAL)[A-Z_]+$/);
   });
+
+  it.each([lists, objects])('a field of a request in a plan', async (value) => {
+    const { out } = await cli('plan', MLP, ...on, '--json');
+    const text = out.replace('"request":{', () => `"request":{"more":${value},`);
+    const run = await cli('report', file('deep.json', text));
+    expect(run.err).toMatch(/^\S*deep\.json:1:\d+: E_LIMIT more than 256 levels/);
+    expect(run.code).toBe(2);
+  });
 });

@@ -19,12 +19,15 @@ import { dualCertificate } from '../../src/contest/finish/dual-certificate.ts';
 import { readIopddl } from '../../src/contest/iopddl.ts';
 import { partsCertificate } from '../../src/contest/proof/parts-certificate.ts';
 import { problemsRecord } from '../../src/plan/record/problems.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
 import { shard } from '../../src/plan/shard.ts';
+import { sha256 } from '../../src/platform/platform.ts';
 import { ARGUMENTS, STEP } from '../../src/solver/check/certificate-format.ts';
 import { hashProblem, NO_CHOICE, verifyCertificate } from '../../src/solver/check/verify.ts';
 import { eliminationCertificate } from '../../src/solver/search/answer/certify.ts';
 import { solveNow } from '../../src/solver/solve.ts';
 import type { Certificate, Problem } from '../../src/solver/types.ts';
+import { cli } from '../cli/support.ts';
 import { partsOf } from '../contest/bounded.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 import { changedLists, changedRows, changedSteps } from '../solver/certificate-support.ts';
@@ -199,6 +202,15 @@ function random({ problem, optimum }: Case, roll: (n: number) => number): Case {
   return { problem, optimum, certificate };
 }
 
+/** A certificate whose list of rows is long and wrong. */
+function millionRows(text: string): string {
+  return text.replace('"rows":[', `"rows":[${'1,'.repeat(1_000_000)}`).replace(',]', ']');
+}
+
+function withoutHashes({ hashes: _, ...plan }: Plan): Omit<Plan, 'hashes'> {
+  return plan;
+}
+
 describe('two checkers', () => {
   const all = honest(FULL ? 20 : 4);
 
@@ -325,5 +337,166 @@ describe('a plan folder', () => {
     expect(said()).toContain(`refused: `);
     expect(said()).toContain(reason);
     writeFileSync(file, before);
+  });
+
+  /** Writes a changed file with the hashes that make it the plan's own, asks both, and undoes it. */
+  async function bothSay(name: string, change: (text: string) => string): Promise<string[]> {
+    const [file, planFile] = [join(root, name), join(root, 'plan.json')];
+    const [before, plan] = [readFileSync(file), readFileSync(planFile)];
+    const packed = name.endsWith('.gz');
+    const old = (packed ? gunzipSync(before) : before).toString('utf8');
+    const text = change(old);
+    expect(text).not.toBe(old);
+    writeFileSync(file, packed ? gzipSync(text) : text);
+    const parsed = JSON.parse(readFileSync(planFile, 'utf8')) as Plan;
+    const { plan: _, ...hashes } = parsed.hashes ?? {};
+    if (name === 'certificate.json.gz') Object.assign(hashes, { certificate: sha256(text) });
+    const own = sha256(JSON.stringify({ ...withoutHashes(parsed), hashes }));
+    writeFileSync(planFile, JSON.stringify({ ...parsed, hashes: { ...hashes, plan: own } }));
+    const here = await cli('check-plan', root);
+    const { stderr, status } = spawnSync(python, ['-m', 'shardwright.check', root], {
+      encoding: 'utf8',
+      env,
+    });
+    writeFileSync(file, before);
+    writeFileSync(planFile, plan);
+    return [
+      here.code === 0 ? 'accepted' : here.code === 1 ? here.err : 'refused',
+      status === 0 ? 'accepted' : status === 5 ? 'refused' : stderr,
+    ];
+  }
+
+  const DEEP = '['.repeat(100_000) + ']'.repeat(100_000);
+  it.each<[string, string, (text: string) => string]>([
+    ['no version', 'certificate.json.gz', (t) => t.replace('"version":1,', '')],
+    ['another key', 'certificate.json.gz', (t) => t.replace('{', '{"toString":1,')],
+    ['a key of prototypes', 'certificate.json.gz', (t) => t.replace('{', '{"__proto__":{},')],
+    ['no steps', 'certificate.json.gz', (t) => t.replace('"steps"', '"stops"')],
+    ['NaN', 'certificate.json.gz', (t) => t.replace('"steps":[', '"steps":[NaN,')],
+    ['an infinite number', 'certificate.json.gz', (t) => t.replace('"steps":[', '"steps":[1e999,')],
+    ['text for a number', 'certificate.json.gz', (t) => t.replace('"steps":[', '"steps":["4",')],
+    ['a million rows of no kind', 'certificate.json.gz', millionRows],
+    [
+      'lists of great depth',
+      'certificate.json.gz',
+      (t) => t.replace('"rows":[', `"rows":[${DEEP},`),
+    ],
+    ['moments that are none', 'certificate.json.gz', (t) => t.replace('{', '{"within":{},')],
+    ['no problem', 'certificate.json.gz', () => '[]'],
+    ['half of a file', 'certificate.json.gz', (t) => t.slice(0, t.length / 2)],
+    ['no edges', 'problems.json.gz', (t) => t.replace('"edges"', '"edgy"')],
+    ['a vector from behind', 'problems.json.gz', (t) => t.replace('"unary":[0', '"unary":[-1')],
+    [
+      'a vector that is not there',
+      'problems.json.gz',
+      (t) => t.replace('"unary":[0', '"unary":[1e9'),
+    ],
+    ['text for a cost', 'problems.json.gz', (t) => t.replace('"vectors":[[', '"vectors":[["a",')],
+    ['no unit', 'problems.json.gz', (t) => t.replace('"unitsPerSecond"', '"units"')],
+    ['a unit of 0', 'problems.json.gz', (t) => t.replace(/("unitsPerSecond":)\d+/, '$10')],
+    ['no tables', 'problems.json.gz', (t) => t.replace(/"tables":\[\{/, '"tables":[{"x":1},{')],
+    [
+      'a table of other cells',
+      'problems.json.gz',
+      (t) => t.replace(/"rows":\d+,"col/, '"rows":99,"col'),
+    ],
+    ['a boolean', 'problems.json.gz', (t) => t.replace('"unary":[0', '"unary":[false')],
+    ['another plan', 'plan.json', (t) => t.replace(/"seconds": [\d.e-]+/, '"seconds": 1e999')],
+    [
+      'seconds that rounding cannot explain',
+      'plan.json',
+      (t) =>
+        t
+          .replace(/"roundingSeconds": [\d.e-]+/, '"roundingSeconds": 1')
+          .replace(/"seconds": [\d.e-]+/, '"seconds": 1e-9'),
+    ],
+  ])('with %s is refused by both, whatever hashes it has', async (_, name, change) => {
+    expect(await bothSay(name, change)).toEqual(['refused', 'refused']);
+  });
+
+  it('reads the last of two equal keys, in both', async () => {
+    const twice = (t: string): string => t.replace('"lists"', '"lists":[],"lists"');
+    expect(await bothSay('certificate.json.gz', twice)).toEqual(['accepted', 'accepted']);
+  });
+});
+
+describe('a malformed file of the contest', () => {
+  const asked = (problem: object): string => {
+    const at = mkdtempSync(join(tmpdir(), 'second-checker-'));
+    const files = ['problem.json', 'certificate.json'].map((name) => join(at, name));
+    writeFileSync(files[0], JSON.stringify({ problem }));
+    writeFileSync(files[1], '{}');
+    const { stdout, stderr } = spawnSync(python, ['-m', 'shardwright.check', ...files], {
+      encoding: 'utf8',
+      env,
+    });
+    rmSync(at, { recursive: true });
+    return stdout + stderr;
+  };
+  const nodes = {
+    intervals: [
+      [0, 1],
+      [0, 1],
+    ],
+    costs: [
+      [1, 2],
+      [3, 4],
+    ],
+    usages: [
+      [0, 0],
+      [0, 0],
+    ],
+  };
+  const none = { nodes: [], costs: [] };
+  const table = [1, 2, 3, 4];
+
+  it.each<[string, object, string]>([
+    ['no nodes', { edges: none }, 'the problem has no nodes'],
+    ['an edge of three', { nodes, edges: { nodes: [[0, 1, 0]], costs: [table] } }, 'neither one'],
+    ['a node from behind', { nodes, edges: { nodes: [[0, -1]], costs: [table] } }, 'out of range'],
+    ['too few cells', { nodes, edges: { nodes: [[0, 1]], costs: [[1]] } }, 'pairs of its nodes'],
+    [
+      'half a cost',
+      { nodes: { ...nodes, costs: [[0.5, 1], table.slice(2)] }, edges: none },
+      '0.5 is no integer',
+    ],
+    [
+      'costs that no double tells apart',
+      { nodes: { ...nodes, costs: [[2 ** 53, 1], table.slice(2)] }, edges: none },
+      'out of range',
+    ],
+    [
+      'costs whose sum is not exact',
+      {
+        nodes: {
+          ...nodes,
+          costs: [
+            [2 ** 51, 1],
+            [2 ** 52, 1],
+          ],
+        },
+        edges: none,
+      },
+      'more than 2^52',
+    ],
+    [
+      'usages whose sum is not exact',
+      {
+        nodes: {
+          ...nodes,
+          usages: [
+            [2 ** 51, 1],
+            [2 ** 52, 1],
+          ],
+        },
+        edges: none,
+        usage_limit: 7,
+      },
+      'more than 2^52',
+    ],
+  ])('with %s is refused, as the page says', (_, problem, reason) => {
+    expect(asked(problem)).toMatch(/^refused: /);
+    expect(asked(problem)).toContain(reason);
+    expect(() => readIopddl({ problem })).toThrow();
   });
 });

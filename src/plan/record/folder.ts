@@ -6,13 +6,14 @@ import * as z from 'zod';
 
 import { GRADIENTS, OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
 import { defined } from '../../defined.ts';
-import { messageOf, ShardwrightError } from '../../errors.ts';
+import { ShardwrightError } from '../../errors.ts';
 import { parseGraph } from '../../graph/text/parse.ts';
 import { printGraph } from '../../graph/text/write.ts';
 import type { Graph } from '../../graph/types.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { openBodies } from '../../passes/plannable/open-bodies.ts';
 import { sha256 } from '../../platform/platform.ts';
+import { parseJson } from '../../text/json.ts';
 import {
   ACTIVATIONS,
   CHECKPOINT_POLICIES,
@@ -230,14 +231,7 @@ export function readRequest(text: string, file = 'request.json'): PlanRequest {
 }
 
 function jsonOf(text: string, file: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${messageOf(error)}`, {
-      file,
-      hint: 'make the plan again, or restore the file.',
-    });
-  }
+  return parseJson(text, { file, hint: 'make the plan again, or restore the file.' });
 }
 
 function holdTo(expected: string | undefined, content: string, name: string, file: string): void {

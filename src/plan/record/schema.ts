@@ -5,7 +5,8 @@
 import * as z from 'zod';
 
 import { MEMORY_KINDS } from '../../cost/memory/peak.ts';
-import { messageOf, ShardwrightError } from '../../errors.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { parseJson } from '../../text/json.ts';
 import { VERSION } from '../../version.ts';
 import { jsonPath } from './certificate.ts';
 import { schemaOf } from './schema-type.ts';
@@ -194,12 +195,7 @@ export function readPlan(text: string, file?: string): Plan {
       `plan of ${text.length} characters, the limit is ${MAX_PLAN_LENGTH}`,
       place,
     );
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${messageOf(error)}`, place);
-  }
+  const value = parseJson(text, place);
   const version = z
     .looseObject({ version: z.unknown(), producer: z.string().exactOptional() })
     .safeParse(value);

@@ -5,7 +5,7 @@
 
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { defined } from '../../../defined.ts';
-import { messageOf, ShardwrightError } from '../../../errors.ts';
+import { ShardwrightError } from '../../../errors.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../plan/request/request.ts';
 import { readFileText } from '../../../platform/read-file.ts';
@@ -15,6 +15,7 @@ import type { Comparison } from '../../../recipes/compare/comparison.ts';
 import { mergeComparisons } from '../../../recipes/compare/conclude-comparison.ts';
 import { asComparison } from '../../../report/model/comparison-schema.ts';
 import { comparisonText } from '../../../report/text/comparison.ts';
+import { parseJson } from '../../../text/json.ts';
 import { countedText, percentText } from '../../../units.ts';
 import { longName, requestOfFlags } from '../../input/flags/flag.ts';
 import { loadModel } from '../../input/load.ts';
@@ -259,13 +260,5 @@ const WHAT_IS_MERGED = 'give files that `shardwright compare ... --slice i/n --j
 /** A comparison that `--slice ... --json` wrote. @throws E_IO, E_SYNTAX, E_TYPE */
 function readPiece(path: string): Comparison {
   const text = readFileText(path, { what: 'comparison', hint: WHAT_IS_MERGED });
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${messageOf(error)}`, {
-      file: path,
-    });
-  }
-  return asComparison(value, path);
+  return asComparison(parseJson(text, { file: path }), path);
 }

@@ -19,6 +19,7 @@ import { csvLines } from '../../../report/written/csv.ts';
 import { markdownDocument } from '../../../report/written/markdown.ts';
 import { textDocument } from '../../../report/written/plain-text.ts';
 import type { Planning } from '../../../sweep/planning/planning.ts';
+import { parseJson } from '../../../text/json.ts';
 import { planningReport } from './report-planning.ts';
 
 /**
@@ -31,9 +32,9 @@ export function readComparison(path: string): Comparison | Planning | undefined 
   let value: unknown;
   try {
     if (!statSync(path).isFile()) return undefined;
-    value = JSON.parse(readFileText(path));
+    value = parseJson(readFileText(path));
   } catch {
-    // Where the file is missing, not readable or not JSON, reading it as a plan reports the fault.
+    // Where the file is missing, not readable, not JSON or too deep, reading it as a plan reports the fault.
     return undefined;
   }
   if (typeof value !== 'object' || value === null) return undefined;
