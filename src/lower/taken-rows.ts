@@ -1,15 +1,16 @@
 /**
- * Takes the rows of whole tensors that a local call is made with (`Rule.takes`), and puts the rows
- * of its results back in their places.
+ * Takes the rows that a local call reads of the tensors that a device has (`Rule.takes`), and puts
+ * the rows of its results back in their places.
  */
+import { internalError } from '../errors.ts';
 import { ref } from '../graph/value.ts';
 import type { TypedContext } from '../ops/record/record.ts';
 import type { Rule, TakenRows } from '../ops/record/rule.ts';
 import { type Taken, takenBy, takenRows } from '../ops/record/taken-rows.ts';
 import type { Emitter } from './program/emitter.ts';
 import { type DimOrder, inRowMajor } from './program/memory-orders.ts';
-import type { Pieces } from './program/pieces.ts';
-import { atRank, combine, minus, plus, type RankInt } from './program/rank-int.ts';
+import type { Piece, Pieces } from './program/pieces.ts';
+import { atRank, combine, minus, plus, type RankInt, times } from './program/rank-int.ts';
 
 /** A call that may take rows, and the writer of its program. */
 interface TakingCall {
@@ -46,9 +47,10 @@ export function takeRows(rules: readonly (Rule | undefined)[], call: TakingCall)
 class RowTaker {
   /** Number of rows taken. */
   private readonly rows: RankInt;
-  /** The first of them. */
+  /** The first of them, counted from the first that the device has. */
   private readonly first: RankInt;
-  private readonly whole: number;
+  /** Rows that the device has. */
+  private readonly held: number;
   /** The numbers of the rows, where they are not neighbours. */
   private readonly numbers: string | undefined;
 
@@ -58,16 +60,21 @@ class RowTaker {
   ) {
     const { dim, by, each, of } = takes;
     const { emit, pieces, global, inputSpecs } = call;
-    const { start, rows: own } = pieces.of(inputSpecs[by], dim, global.inputs[by].shape[dim]);
-    const taken = (n: number): Taken => takenBy(takes, n, global, typeof own === 'number');
+    const rowsOf = (input: number): Piece =>
+      pieces.of(inputSpecs[input], dim, global.inputs[input].shape[dim]);
+    const [{ start, rows: own }, has] = [rowsOf(by), rowsOf(of[0])];
+    if (typeof has.rows !== 'number')
+      throw internalError('rows are taken of a tensor that is cut unevenly');
+    this.held = has.rows;
+    const taken = (n: number): Taken => takenBy(takes, n, this.held, typeof own === 'number');
     const { step } = taken(atRank(own, 0));
     this.rows = combine([own], 'rows taken', (n) => taken(n).rows);
-    this.first = combine([start], 'first row taken', (row) => Math.floor(row / each));
-    this.whole = global.inputs[of[0]].shape[dim];
+    const from = minus(start, times(has.start, each));
+    this.first = combine([from], 'first row taken', (row) => Math.floor(row / each));
     if (this.rows === 1 || step === each) return;
     const counted = emit.call('prims.iota.default', [emit.int(this.rows)], {
       kwargs: {
-        start: emit.int(start),
+        start: emit.int(from),
         step,
         dtype: { kind: 'dtype', dtype: 'i64' },
         device: { kind: 'device', word: 'cpu' },
@@ -78,6 +85,7 @@ class RowTaker {
   }
 
   take(name: string, tensor: number): string {
+    if (this.takesAll) return name;
     const { emit } = this.call;
     const { dim } = this.takes;
     if (this.numbers === undefined) {
@@ -92,6 +100,7 @@ class RowTaker {
   }
 
   put(name: string, tensor: number): string {
+    if (this.takesAll) return name;
     return this.inOrder(name, tensor, (rows, at) =>
       this.numbers === undefined ? this.padded(rows, at) : this.added(rows, at, this.numbers),
     );
@@ -103,11 +112,16 @@ class RowTaker {
     return inRowMajor(this.call.emit, name, order, (rows) => act(rows, at));
   }
 
+  /** True if a device takes each of the rows that it has, in their order. */
+  private get takesAll(): boolean {
+    return this.numbers === undefined && this.rows === this.held;
+  }
+
   /** The rows among rows of zeros. */
   private padded(name: string, dim: number): string {
     const { emit } = this.call;
     const pad: RankInt[] = new Array<RankInt>(2 * (emit.type(name).shape.length - dim)).fill(0);
-    pad.splice(-2, 2, this.first, minus(this.whole, plus(this.first, this.rows)));
+    pad.splice(-2, 2, this.first, minus(this.held, plus(this.first, this.rows)));
     return emit.call('aten.constant_pad_nd.default', [ref(name), emit.ints(pad), 0]);
   }
 
@@ -115,7 +129,7 @@ class RowTaker {
   private added(name: string, dim: number, numbers: string): string {
     const { emit } = this.call;
     const { dtype, shape } = emit.type(name);
-    const whole = emit.ints(shape.map((size, d) => (d === dim ? this.whole : size)));
+    const whole = emit.ints(shape.map((size, d) => (d === dim ? this.held : size)));
     const zeros = emit.call('aten.full.default', [whole, 0], {
       kwargs: { dtype: { kind: 'dtype', dtype } },
     });

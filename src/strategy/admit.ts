@@ -20,6 +20,7 @@ import {
 import { takesAnyCut } from '../ops/expansion/row.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import { inOnePiece, R, type Rule, type RuleSlot, type ShardSlot } from '../ops/record/rule.ts';
+import { takesFurther } from '../ops/record/taken-rows.ts';
 
 /**
  * Asks the rules of one call whether given input shardings are allowed as they are, and for the
@@ -171,7 +172,7 @@ function combine(call: Call, chosen: readonly Rule[]): Admitted | { readonly ref
     const groups = new Map<string, { readonly t: number; readonly slot: ShardSlot }>();
     for (const [t, slot] of r.inputs.entries()) {
       if (slot?.kind !== 'shard') continue;
-      const reason = unevenness(call, t, slot);
+      const reason = unevenness(call, chosen, t, slot);
       if (reason !== undefined) return { refused: `mesh dim '${mesh.names[m]}': ${reason}` };
       const mate = groups.get(slot.tie);
       if (mate === undefined) {
@@ -187,7 +188,11 @@ function combine(call: Call, chosen: readonly Rule[]): Admitted | { readonly ref
         };
       const a = cutsOf(given[mate.t], mate.slot.dim);
       const b = cutsOf(given[t], slot.dim);
-      if (!isSameCut(a, b))
+      if (
+        !isSameCut(a, b) &&
+        !isFurtherCut(chosen, a, b, { t, dim: slot.dim }) &&
+        !isFurtherCut(chosen, b, a, { t: mate.t, dim: mate.slot.dim })
+      )
         return {
           refused:
             `input ${mate.t} is ${given[mate.t].orderedText} and input ${t} ` +
@@ -239,12 +244,34 @@ function isSameCut(a: readonly OneCut[], b: readonly OneCut[]): boolean {
   );
 }
 
+/** Tells whether the one cut goes on where the other ends, by rules that take rows of the other. */
+function isFurtherCut(
+  chosen: readonly Rule[],
+  one: readonly OneCut[],
+  other: readonly OneCut[],
+  { t, dim }: { readonly t: number; readonly dim: number },
+): boolean {
+  const [a, b] = [one, other].map((cuts) => cuts.map(({ meshDim }) => meshDim));
+  return (
+    isSameCut(one.slice(0, other.length), other) &&
+    takesFurther(a, b, (m) => {
+      const takes = chosen[m]?.takes;
+      return takes?.dim === dim && takes.of.includes(t);
+    })
+  );
+}
+
 function namesOf(mesh: DeviceMesh, cuts: readonly OneCut[]): string {
   return cuts.map((cut) => `${mesh.names[cut.meshDim]} ${cut.placement.text}`).join(', ');
 }
 
 /** Tells whether a slot that needs even or whole units gets them. */
-function unevenness(call: Call, t: number, slot: ShardSlot): string | undefined {
+function unevenness(
+  call: Call,
+  chosen: readonly Rule[],
+  t: number,
+  slot: ShardSlot,
+): string | undefined {
   const { mesh, inputs, given } = call;
   const size = inputs[t].shape[slot.dim];
   if (slot.filled && !fillsAllRanks(given[t], mesh, slot.dim, size))
@@ -253,9 +280,11 @@ function unevenness(call: Call, t: number, slot: ShardSlot): string | undefined 
       `(${size}), and this operator needs one`
     );
   if (!slot.even && !slot.scaled && slot.unit === 1) return undefined;
+  // A rule that takes rows of what is not cut with it cuts whole groups further, evenly or not.
+  const order = given[t].orderOf(slot.dim).filter((m) => chosen[m]?.takes === undefined);
   const only = new Sharding(
-    given[t].placements.map((p) => (p.dim === slot.dim ? p.withDim(0) : REPLICATE)),
-    new Map([[0, given[t].orderOf(slot.dim)]]),
+    given[t].placements.map((p, m) => (order.includes(m) ? p.withDim(0) : REPLICATE)),
+    new Map([[0, order]]),
   );
   if (evenlyShardable(only, mesh, [size / slot.unit])) return undefined;
   const units = slot.unit > 1 ? ` in groups of ${slot.unit}` : '';

@@ -67,8 +67,9 @@ function operands({ nodes }: Pick<Graph, 'nodes'>): (readonly unknown[])[][] {
   });
 }
 
-async function cutHeads(graph: Graph, mesh: string, spec: string): Promise<Plan> {
+async function cutHeads(graph: Graph, mesh: string, spec: string, keys?: string): Promise<Plan> {
   const pins = ['o', 'd0'].map((node) => ({ node, spec }));
+  if (keys !== undefined) pins.push(...['k', 'v'].map((node) => ({ node, spec: keys })));
   const result = await solveFor(graph, mesh, { pins });
   if (result.status === 'infeasible' || !('plan' in result)) throw new Error('no plan');
   return result.plan;
@@ -107,6 +108,45 @@ describe('query heads over more devices than key heads', () => {
       expect(priced.map(({ context }) => context.inputs.map(({ shape }) => shape))).toEqual(ran);
     },
   );
+
+  test.each([
+    // Mesh, query heads, key heads, their placement, and the key heads that a device has and takes.
+    ['a=2,b=2', 'S(1)S(1)', 8, 2, 'S(1)R', 1, 1],
+    ['a=2,b=2', 'S(1)S(1)', 16, 4, 'S(1)R', 2, 1],
+    ['a=2,b=3', 'S(1)S(1)', 24, 4, 'S(1)R', 2, 2],
+    ['a=2,b=2,c=2', 'S(1)S(1)S(1)', 16, 4, 'S(1)S(1)R', 1, 1],
+    ['a=2,b=2,c=2', 'S(1)S(1)S(1)', 16, 4, 'S(1)RR', 2, 1],
+    ['a=2,b=2,c=2', 'S(1)S(0)S(1)', 8, 2, 'S(1)S(0)R', 1, 1],
+    // Groups whose heads do not divide over the devices of a group.
+    ['a=2,b=2', 'S(1)S(1)', 6, 2, 'S(1)R', 1, 1],
+    ['a=2,b=2', 'S(1)S(1)', 12, 4, 'S(1)R', 2, 1],
+    ['a=2,b=4', 'S(1)S(1)', 20, 4, 'S(1)R', 2, 3],
+  ] as const)(
+    'on %s, %s, %d query heads read %d key heads that are %s without a move',
+    async (mesh, spec, heads, keyHeads, keys, held, taken) => {
+      const graph = grouped(heads, keyHeads);
+      const plan = await cutHeads(graph, mesh, spec, keys);
+      const program = lower(graph, plan, { table: TABLE });
+      expect(program.graph.nodes.filter(({ target }) => target.includes('all_gather'))).toEqual([]);
+      const types = typesByName(program.graph);
+      expect(types.get('k')).toMatchObject({ shape: [expect.anything(), held, 6, 4] });
+      const ran = operands(program.graph);
+      for (const shapes of ran) expect(shapes.map((shape) => shape[1])).toContain(taken);
+      expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
+      const priced = localCalls(prepare(graph, plan.request, TABLE), plan).filter(({ record }) =>
+        isAttention({ target: record.name }),
+      );
+      expect(priced.map(({ context }) => context.inputs.map(({ shape }) => shape))).toEqual(ran);
+    },
+  );
+
+  test('key heads that the inner mesh dim cuts are moved: a device reads those of another', async () => {
+    const graph = grouped(8, 2);
+    const plan = await cutHeads(graph, 'a=2,b=2', 'S(1)S(1)', 'RS(1)');
+    const attention = plan.nodes.find(({ name }) => name === 'f');
+    expect(attention?.redistributions.map(({ from }) => from)).toEqual(['RS(1)', 'RS(1)']);
+    expect(verify(graph, plan, { table: TABLE }).mismatches).toEqual([]);
+  });
 
   test.each([
     ['tp=4', 8, 2, 'constant_pad_nd'],

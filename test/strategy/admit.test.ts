@@ -45,7 +45,18 @@ interface Bound {
 }
 
 /** A call of tensors (by shape) and literals, as the operator's own record sees it. */
-function call(target: string, ...args: (readonly number[] | { readonly arg: Arg })[]): Bound {
+function call(target: string, ...args: Given[]): Bound {
+  return callWith({}, target, ...args);
+}
+
+/** The shape of a tensor, or a literal. */
+type Given = readonly number[] | { readonly arg: Arg };
+
+function callWith(
+  kwargs: Readonly<Record<string, Arg>>,
+  target: string,
+  ...args: readonly Given[]
+): Bound {
   const record = TABLE.get(target);
   if (record === undefined) throw new Error(`no ${target}`);
   const types = new Map<string, TensorType>();
@@ -60,11 +71,11 @@ function call(target: string, ...args: (readonly number[] | { readonly arg: Arg 
     dtype: type.dtype,
     shape: type.shape as number[],
   });
-  const out = inferCall(TABLE, { target, args: plain, kwargs: {} }, typeOf);
+  const out = inferCall(TABLE, { target, args: plain, kwargs }, typeOf);
   if (out?.kind !== 'tensor') throw new Error(`${target} has no tensor result`);
   const outputs = [meta(out)];
   const bound = withOutputs(
-    bindCall(record, plain, {}, (name) => meta(typeOf(name))),
+    bindCall(record, plain, kwargs, (name) => meta(typeOf(name))),
     outputs,
   );
   return { rules: record.shard(bound), inputs: [...types.values()].map(meta), outputs };
@@ -176,6 +187,26 @@ test('a whole graph: placeholders and calls are offered the cut', () => {
     ],
     ['Interleaved2(0) Interleaved2(0)', 'Interleaved2(1) Interleaved2(1)'],
   ]);
+});
+
+describe('grouped attention', () => {
+  const Q = [2, 8, 4, 4];
+  const K = [2, 2, 4, 4];
+  const target = 'aten.scaled_dot_product_attention.default';
+  const grouped = callWith({ enable_gqa: true }, target, Q, K, K);
+
+  test.each([
+    ['S(1)S(1)', 'S(1)R', ['S(1)S(1)']],
+    ['S(1)S(1)', 'RR', ['S(1)S(1)']],
+    // A device would read key heads of another: its query heads are those of an earlier cut.
+    ['S(1)S(1)', 'RS(1)', []],
+    ['S(1)[1]S(1)[0]', 'S(1)R', []],
+    ['S(1)[1]S(1)[0]', 'RS(1)', ['S(1)[1]S(1)[0]']],
+    ['RS(1)', 'S(1)R', []],
+  ])('of queries %s and keys %s leaves %j', (q, k, results) => {
+    const found = outcome(xy, grouped, q, k, k);
+    expect(typeof found === 'string' ? [] : found).toEqual(results);
+  });
 });
 
 describe('strided cuts under the rules of a product', () => {

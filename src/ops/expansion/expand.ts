@@ -136,6 +136,7 @@ function shapeOf(r: Rule): Omit<Row, 'rule'> {
     codes,
     shards: shardsOf(slots),
     strided: slots.some((s) => s?.kind === 'shard' && isStrided(s)),
+    takes: r.takes,
   };
 }
 
@@ -270,7 +271,8 @@ export function cutRows(
 ): Row[] {
   const out: Row[] = [];
   const kinds = [...new Map(cuts.map((cut) => [cut.withDim(0).text, cut] as const)).values()];
-  for (const { rule, slots, codes, shards, strided } of rows) {
+  for (const row of rows) {
+    const { slots, codes, shards } = row;
     const open = new Map<string, boolean>();
     for (const slot of slots)
       if (slot?.kind === 'shard')
@@ -292,8 +294,7 @@ export function cutRows(
       );
       variants = [...variants, ...more];
     }
-    for (const variant of variants)
-      if (variant !== codes) out.push({ rule, slots, codes: variant, shards, strided });
+    for (const variant of variants) if (variant !== codes) out.push({ ...row, codes: variant });
   }
   return out;
 }

@@ -24,6 +24,7 @@ import {
 } from '../../mesh/sharding/space.ts';
 import type { TensorMeta } from '../record/record.ts';
 import type { RuleSlot } from '../record/rule.ts';
+import { takesFurther } from '../record/taken-rows.ts';
 import { patternOf, type Patterns } from './patterns.ts';
 import { needsOf, type Row, type RowNeeds, someLookEqual, takesAnyCut } from './row.ts';
 
@@ -264,7 +265,11 @@ export class RowProduct {
         if (meta === null) return false;
         const count = pieces[this.firstDim[t] + slot.dim];
         const units = meta.shape[slot.dim] / slot.unit;
-        if ((slot.even || slot.scaled || slot.unit > 1) && units % count !== 0) return false;
+        if (
+          (slot.even || slot.scaled || slot.unit > 1) &&
+          units % (count / this.piecesTaking(t, slot.dim)) !== 0
+        )
+          return false;
         if (
           slot.filled &&
           !fillsAllRanks(this.sharding(keys[t]), this.space.mesh, slot.dim, meta.shape[slot.dim])
@@ -282,11 +287,43 @@ export class RowProduct {
       for (const { t, dim, u, mate } of needs.pairs) {
         // The mesh dims that cut the two dims must be the same ones: a rule on one mesh dim speaks
         // for its own cut only.
-        if (pieces[this.firstDim[t] + dim] !== pieces[this.firstDim[u] + mate]) return false;
+        if (
+          pieces[this.firstDim[t] + dim] !== pieces[this.firstDim[u] + mate] &&
+          !this.takesFurther(t, dim, u, mate) &&
+          !this.takesFurther(u, mate, t, dim)
+        )
+          return false;
         if (special && !this.sameCuts(keys[t], dim, keys[u], mate)) return false;
       }
     }
     return true;
+  }
+
+  /**
+   * Tells whether a tensor is cut as another is, and further by mesh dims whose rules take rows of
+   * the other.
+   */
+  private takesFurther(t: number, dim: number, other: number, otherDim: number): boolean {
+    return takesFurther(this.cutting(t, dim), this.cutting(other, otherDim), (m) => {
+      const { takes } = this.rows[this.picked[m]];
+      return takes?.dim === otherDim && takes.of.includes(other);
+    });
+  }
+
+  /** Pieces of a dim that rules make which take rows of what is not cut with it. */
+  private piecesTaking(t: number, dim: number): number {
+    return this.cutting(t, dim).reduce(
+      (n, m) => (this.rows[this.picked[m]].takes === undefined ? n : n * this.sizes[m]),
+      1,
+    );
+  }
+
+  /** The mesh dims of several devices that cut a dim of a tensor, outermost first. */
+  private cutting(t: number, dim: number): number[] {
+    const { space } = this;
+    return this.digits(this.keys[this.sizes.length][t]).flatMap((code, m) =>
+      this.sizes[m] > 1 && space.dimOfCode(code) === dim ? [m] : [],
+    );
   }
 
   /** Kind code of a tensor on a mesh dim whose row is taken. */

@@ -4,7 +4,7 @@
  */
 
 import type { TensorMeta } from '../record/record.ts';
-import type { RuleSlot, ShardSlot } from '../record/rule.ts';
+import type { RuleSlot, ShardSlot, TakenRows } from '../record/rule.ts';
 
 /** A rule on one mesh dim: its slots for inputs and outputs, and their kind codes. */
 export interface Row {
@@ -17,6 +17,8 @@ export interface Row {
    * True if a slot cuts inside the indices of other dims: its code depends on the mesh dims before.
    */
   readonly strided: boolean;
+  /** Rows that its rule takes of tensors that it leaves whole, see `Rule.takes`. */
+  readonly takes: TakenRows | undefined;
 }
 
 /** A slot that cuts: its tensor, and the later ones of the same index. */

@@ -89,12 +89,13 @@ export interface CollectiveSite {
 }
 
 /**
- * Rows of whole tensors that a device takes for its call: those that its own rows of a cut input
- * read, as the query heads of a device read some of the key heads. A result is put back among
- * zeros. Prices take the sizes from `asRun`, and lowering writes the slices.
+ * Rows that a device takes, for its call, of tensors that are whole on the mesh dim: those that its
+ * own rows of a cut input read, as the query heads of a device read some of the key heads. Mesh
+ * dims before it may have cut both into whole groups. A result is put back among zeros. Prices take
+ * the sizes from `asRun`, and lowering writes the slices.
  */
 export interface TakenRows {
-  /** The whole tensors, by position among inputs, then results. */
+  /** The tensors of which rows are taken, by position among inputs, then results. */
   readonly of: readonly number[];
   /** The dim of the rows, in these tensors and in the cut input. */
   readonly dim: number;
