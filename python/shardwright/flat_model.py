@@ -6,7 +6,8 @@ The result is a module of the same parameters whose inputs and outputs are tenso
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from .constraints import Stated, by_number, constrain
+from .errors import CaptureError
 from .output_trees import flatten_outputs
 from .precision import MixedPrecision
 
@@ -61,7 +63,7 @@ class FlatModel(nn.Module):
 
         named = {name: put(value) for name, value in call.bound.items()}
         extra = [named.pop(f"target {k}") for k in range(call.targets)]
-        with call.precision.parameters(call.model):
+        with _states_in_place(call.model), call.precision.parameters(call.model):
             output = call.precision.outputs(_call(call.model, call.precision.inputs(named)))
         call.spec, leaves = flatten_outputs(chosen(output, call.loss, extra))
         call.count = len(leaves)
@@ -69,6 +71,45 @@ class FlatModel(nn.Module):
             leaves[number] = constrain(leaves[number], placement)
         leaves = _apart(leaves, [*tensors, *self.parameters(), *self.buffers()])
         return tuple(leaves) if len(leaves) != 1 else leaves[0]
+
+
+@contextmanager
+def _states_in_place(model: nn.Module) -> Iterator[None]:
+    """What `forward` puts in the place of a buffer is written into the buffer: the graph then returns its new value.
+
+    Raises:
+        CaptureError: E_MUTATION of a parameter that is replaced, and of a buffer that changes its size or dtype.
+    """
+    held = [(name, module, dict(module._parameters), dict(module._buffers)) for name, module in model.named_modules()]
+    yield
+    for name, module, parameters, buffers in held:
+        prefix = f"{name}." if name else ""
+        for key, parameter in parameters.items():
+            if module._parameters.get(key) is not parameter:
+                raise CaptureError(
+                    "E_MUTATION",
+                    "forward puts another tensor in the place of this parameter",
+                    place=prefix + key,
+                    hint="change it after the step under torch.no_grad(), or make it a buffer (register_buffer).",
+                )
+        for key, buffer in buffers.items():
+            found = module._buffers.get(key)
+            if found is buffer:
+                continue
+            if buffer is None or found is None or (found.shape, found.dtype) != (buffer.shape, buffer.dtype):
+                raise CaptureError(
+                    "E_MUTATION",
+                    f"forward puts {_kind(found)} in the place of this buffer, which is {_kind(buffer)}",
+                    place=prefix + key,
+                    hint="give the buffer the size and dtype from the start that it has later.",
+                )
+            module._buffers[key] = buffer
+            with torch.no_grad():
+                buffer.copy_(found)
+
+
+def _kind(tensor: torch.Tensor | None) -> str:
+    return "None" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 def _call(model: nn.Module, named: dict[str, Any]) -> Any:

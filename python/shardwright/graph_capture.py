@@ -13,12 +13,9 @@ import inspect
 import json
 import math
 import os
-import random
 import subprocess
 import sys
-import time
 import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -38,7 +35,7 @@ from .folder import RECORD_VERSION
 from .modes import autocast_of, frozen, other_modes, values_hash
 from .module import forward_of, original_class, original_of
 from .precision import MixedPrecision
-
+from .side_effects import telling_side_effects
 
 #: Begins the line of a captured text that names what was decomposed; the planner reads it as a note.
 DECOMPOSED = "Decomposed at capture"
@@ -144,7 +141,7 @@ def capture(
         stack.enter_context(stating())
         stack.enter_context(_without_looking_at_masks())
         stack.enter_context(checks_without_effects())
-        stack.enter_context(_telling_what_was_read(type(model).__name__))
+        stack.enter_context(telling_side_effects(type(model).__name__, twin, [loss]))
         try:
             joint, decomposed = _exported(stack, runner, tuple(inputs), decompositions or {}, command)
         except ShardwrightError:
@@ -298,65 +295,6 @@ def _without_looking_at_masks() -> Iterator[None]:
         yield
     finally:
         module._detect_is_causal_mask = before
-
-
-#: Functions of `time` whose values differ from call to call.
-_CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns")
-
-
-@contextmanager
-def _telling_what_was_read(name: str) -> Iterator[None]:
-    """Refuses models that draw Python's or NumPy's random numbers, and warns of those that read a clock: the graph has one value.
-
-    Raises:
-        CaptureError: E_RANDOM; the generators are then as they were.
-    """
-    read: list[str] = []
-
-    def told(clock: str, original: Callable[[], Any]) -> Callable[[], Any]:
-        def call() -> Any:
-            caller = str(sys._getframe(1).f_globals.get("__name__", ""))
-            if caller.partition(".")[0] not in ("torch", "contextlib", "logging", "threading"):
-                read.append(f"time.{clock}()")
-            return original()
-
-        return call
-
-    originals = {clock: getattr(time, clock) for clock in _CLOCKS}
-    before = _random_states()
-    for clock, original in originals.items():
-        setattr(time, clock, told(clock, original))
-    try:
-        yield
-    finally:
-        for clock, original in originals.items():
-            setattr(time, clock, original)
-    after = _random_states()
-    drawn = [key for key, state in before.items() if repr(after.get(key)) != repr(state)]
-    if drawn:
-        random.setstate(before["random"])
-        if "numpy.random" in before:
-            sys.modules["numpy.random"].set_state(before["numpy.random"])
-        raise CaptureError(
-            "E_RANDOM",
-            f"{name} draws from {' and '.join(drawn)} in forward, and every step of a plan would use the numbers of one call",
-            hint="draw with torch (torch.rand), or outside of the model and pass the value as an input.",
-        )
-    if read:
-        warnings.warn(
-            f"{name} reads {' and '.join(dict.fromkeys(read))} while it is captured: the graph has the values of this one call as "
-            "constants, and every step of the plan uses them again. Pass the value as an input tensor.",
-            stacklevel=5,
-        )
-
-
-def _random_states() -> dict[str, Any]:
-    """States of the generators that are not PyTorch's, by the module that draws from them."""
-    states: dict[str, Any] = {"random": random.getstate()}
-    numpy = sys.modules.get("numpy.random")
-    if numpy is not None:
-        states["numpy.random"] = numpy.get_state(legacy=False)
-    return states
 
 
 def _refuse_changed(graph: Any, names: Sequence[str]) -> None:

@@ -175,8 +175,9 @@ class _Program(torch.autograd.Function):
     def forward(ctx: Any, run: Run, *parts: torch.Tensor) -> Any:
         returned, ctx.saved = run.forward(run.here, list(parts))
         ctx.run = run
-        kept = [value for row, value in zip(run.outputs, returned, strict=True) if row["role"] != "output" or not value.is_floating_point()]
-        ctx.mark_non_differentiable(*kept)
+        outputs = [value for row, value in zip(run.outputs, returned, strict=True) if row["role"] == "output"]
+        states = [value for row, value in zip(run.outputs, returned, strict=True) if row["role"] != "output"]
+        ctx.mark_non_differentiable(*states, *(value for k, value in enumerate(outputs) if k not in run.differentiable))
         return tuple(returned)
 
     @staticmethod
@@ -212,7 +213,7 @@ class _Whole(torch.autograd.Function):
     def forward(ctx: Any, run: Run, *results: torch.Tensor) -> Any:
         ctx.run = run
         wrapped = tuple(run.wrap(value, row) for value, row in zip(results, run.user_outputs, strict=True))
-        ctx.mark_non_differentiable(*(value for value in wrapped if not value.is_floating_point()))
+        ctx.mark_non_differentiable(*(value for k, value in enumerate(wrapped) if k not in run.differentiable))
         return wrapped
 
     @staticmethod

@@ -39,6 +39,8 @@ class Run:
         self.outputs: list[dict[str, Any]] = tables["outputs"]
         self.gradients = {row["of"]: row for row in tables["gradients"]}
         self.user_outputs = [row for row in self.outputs if row["role"] == "output"]
+        #: Numbers of the outputs that have a gradient: those that the program takes one of; a traced step has that of its loss.
+        self.differentiable = {entry.get("index", 0) for entry in self.tangents} or ({0} if self.gradients else set())
         #: Whether the random states of the ranks are known to be one.
         self.has_drawn = False
         #: Where this rank is, for messages; of the model that runs the program.
@@ -273,7 +275,7 @@ class Step(torch.autograd.Function):
                 results.append(run.wrap(value, row))
             else:
                 parts[next(k for k, entry in enumerate(run.primals) if entry["of"] == row["of"])].copy_(value)
-        ctx.mark_non_differentiable(*(value for value in results if not value.is_floating_point()))
+        ctx.mark_non_differentiable(*(value for k, value in enumerate(results) if k not in run.differentiable))
         return tuple(results)
 
     @staticmethod

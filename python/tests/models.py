@@ -27,7 +27,7 @@ class Dropping(Mlp):
 
 
 class Views(nn.Module):
-    """Returns one tensor several times, views of it, of another, of a parameter and of the input."""
+    """Returns one tensor several times, views of it, of another, of a parameter and of the input, and its values without a gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Views(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = self.fc(x)
         z = (y * 2).relu()
-        return y, y.view(-1), y.t(), y, y[:, 4:], z[:4], z[4:], z.view(-1), self.fc.weight, self.fc.bias.view(2, 4), x.view(-1)
+        return y, y.view(-1), y.t(), y, y[:, 4:], z[:4], z[4:], z.view(-1), self.fc.weight, self.fc.bias.view(2, 4), x.view(-1), y.detach()
 
 
 def mlp() -> tuple[Mlp, torch.Tensor, torch.Tensor]:

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import copy
+import datetime
 import json
 import math
+import os
 import random
+import secrets
 import time
 import warnings
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
+from time import perf_counter
+from typing import Any
 
 import numpy
 import pytest
@@ -109,47 +116,142 @@ class Changes(nn.Module):
         self.what = what
         self.weight = nn.Parameter(torch.ones(4))
 
+        self.register_buffer("seen", torch.zeros(4))
+
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = (x + self.weight).sum()
         with torch.no_grad():
-            (x if self.what == "x" else self.weight).mul_(2)
+            if self.what == "data":
+                self.weight.data = self.weight.data * 2
+            elif self.what == "parameter":
+                self.weight = nn.Parameter(self.weight * 2)
+            elif self.what == "wider":
+                self.seen = torch.zeros(5)
+            else:
+                (x if self.what == "x" else self.weight).mul_(2)
         return y
 
 
-@pytest.mark.parametrize(("what", "place"), [("weight", "weight"), ("x", "input x")])
+@pytest.mark.parametrize(
+    ("what", "place"), [("weight", "weight"), ("x", "input x"), ("data", "weight"), ("parameter", "weight"), ("wider", "seen")]
+)
 def test_what_forward_changes_in_place_is_refused_by_name(tmp_path: Path, what: str, place: str) -> None:
     with pytest.raises(CaptureError) as caught:
         capture(Changes(what), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
     assert (caught.value.code, caught.value.place) == ("E_MUTATION", place)
 
 
+class Averages(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("last", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * self.weight
+        self.mean = self.mean * 0.9 + y.detach().mean(0) * 0.1
+        self.last.data = y.detach()[0]
+        return (y * self.mean).sum()
+
+
+def test_a_tensor_that_forward_puts_in_the_place_of_a_buffer_is_its_new_value(tmp_path: Path) -> None:
+    text = capture(Averages(), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt").path.read_text()
+    for name in ("mean", "last"):
+        assert f"InputMutationAOTOutput(mutated_input=BufferAOTInput(target='{name}'))" in text
+
+
 class Reads(nn.Module):
-    def __init__(self, number: Callable[[], float]) -> None:
+    def __init__(self, number: Callable[[], float], generator: Any = None) -> None:
         super().__init__()
         self.number = number
+        self.generator = generator
         self.weight = nn.Parameter(torch.ones(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return (x * self.weight * self.number()).sum()
+        number = self.number() if self.generator is None else float(self.generator.random())
+        return (x * self.weight * number).sum()
+
+
+DICE = random.Random(3)
+
+
+@pytest.mark.parametrize(
+    ("number", "generator", "words"),
+    [
+        (lambda: random.random(), None, "random"),
+        (lambda: random.choice([0.1, 0.2]), None, "random"),
+        (lambda: float(numpy.random.rand()), None, "numpy.random"),
+        (lambda: DICE.random(), None, "DICE"),
+        (lambda: float(numpy.random.default_rng().random()), None, r"numpy\.random\.default_rng\(\)"),
+        (lambda: secrets.randbelow(9) / 9, None, r"random\.SystemRandom"),
+        (lambda: os.urandom(1)[0] / 255, None, r"os\.urandom"),
+        (None, random.Random(0), "generator"),
+        (None, numpy.random.default_rng(0), "generator"),
+        (None, numpy.random.RandomState(0), "generator"),
+    ],
+)
+def test_a_model_that_draws_other_random_numbers_is_refused_and_draws_none(
+    tmp_path: Path, number: Callable[[], float], generator: Any, words: str
+) -> None:
+    def states() -> tuple[str, ...]:
+        return tuple(repr(state) for state in (random.getstate(), numpy.random.get_state(), DICE.getstate()))
+
+    before = states()
+    following = copy.deepcopy(generator)
+    with pytest.raises(CaptureError, match=f"E_RANDOM Reads draws from {words} in forward"):
+        capture(Reads(number, generator), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
+    assert states() == before
+    assert generator is None or generator.random() == following.random()
+
+
+def test_numbers_of_a_generator_with_a_seed_of_its_own_are_constants(tmp_path: Path) -> None:
+    model = Reads(lambda: float(numpy.random.default_rng(0).random()))
+    assert capture(model, (torch.ones(3, 4),), path=tmp_path / "m.fx.txt").record["model"] == "Reads"
 
 
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        (lambda: random.random(), "random"),
-        (lambda: float(numpy.random.rand()), "numpy.random"),
+        (lambda: time.time(), r"time\.time\(\)"),
+        (lambda: perf_counter(), r"time\.perf_counter\(\)"),
+        (lambda: datetime.datetime.now().timestamp(), r"datetime\.datetime\.now\(\)"),
+        (lambda: float(date.today().day), r"datetime\.date\.today\(\)"),
     ],
 )
-def test_a_model_that_draws_other_random_numbers_is_refused_and_draws_none(tmp_path: Path, number: Callable[[], float], words: str) -> None:
-    states = random.getstate(), repr(numpy.random.get_state())
-    with pytest.raises(CaptureError, match=f"E_RANDOM Reads draws from {words} in forward"):
+def test_a_clock_that_is_read_while_a_model_is_captured_is_told(tmp_path: Path, number: Callable[[], float], words: str) -> None:
+    originals = time.time, perf_counter, datetime.datetime, date
+    with pytest.warns(UserWarning, match=f"Reads reads {words} while it is captured"):
         capture(Reads(number), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
-    assert (random.getstate(), repr(numpy.random.get_state())) == states
+    assert (time.time, perf_counter, datetime.datetime, date) == originals
 
 
-def test_a_clock_that_is_read_while_a_model_is_captured_is_told(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match=r"Reads reads time\.time\(\) while it is captured"):
-        capture(Reads(lambda: time.time()), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
+def test_dates_are_dates_while_a_model_is_captured(tmp_path: Path) -> None:
+    def number() -> float:
+        made = datetime.datetime(2024, 1, 1)
+        assert isinstance(made, datetime.datetime)
+        return float(made.day)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        capture(Reads(number), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
+
+
+class Counts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.sizes, self.width = 0, [], 4
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.sizes.append(len(x))
+        return (x * self.weight * self.calls).sum()
+
+
+def test_attributes_that_forward_changes_are_told(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="Counts changes its calls, sizes in forward"):
+        capture(Counts(), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
 
 
 def test_what_is_read_while_a_model_is_captured_is_told_of_that_model_alone(tmp_path: Path) -> None:

@@ -221,9 +221,12 @@ def views(facts: dict[str, Any]) -> None:
     pairs = zip(module.parameters(), reference.parameters(), strict=True)
     facts["gradients of views"] = all(same(whole(a.grad), b.grad) for a, b in pairs)
     wanted = x.clone().requires_grad_()
-    shardwright.gather_outputs(module(wanted)[5]).sum().backward()
+    found = module(wanted)
+    shardwright.gather_outputs(found[5]).sum().backward()
     expected_of = x.clone().requires_grad_()
-    reference(expected_of)[5].sum().backward()
+    expected = reference(expected_of)
+    facts["views that want gradients"] = [a.requires_grad for a in found] == [b.requires_grad for b in expected]
+    expected[5].sum().backward()
     facts["input with gradient"] = same(wanted.grad, expected_of.grad)
     with torch.no_grad():
         facts["input without gradient"] = same(shardwright.gather_outputs(module(x.clone().requires_grad_())[0]), expected[0].detach())
@@ -337,6 +340,7 @@ def facts() -> dict[str, Any]:
         "dropped",
         "dropped in attention",
         *(f"{what} of views" for what in ("values", "gradients")),
+        "views that want gradients",
         "input with gradient",
         "input without gradient",
         *(f"one at a time of {name}" for name in ("fsdp-all", "tensor")),
