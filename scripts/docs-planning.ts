@@ -61,7 +61,7 @@ an hour. \`NAME:DEVICES\` gives each cluster its own number of devices.
 ${await printed(STORY.side)}
 
 Each row is the best of all recipes, meshes, schedules and recomputations on that cluster, found as [\`compare\`](costs.md) finds it on
-one. \`each\` is tokens a second of one device. Time is with failures, checkpoints and restarts; what was assumed stands below the table.
+one. Time is with failures, checkpoints and restarts. \`-v\` adds ranges, tokens a second, MFU, meshes and what was assumed.
 A cluster file can state it instead ([costs.md](costs.md#clusters-hosts-racks-and-networks)).
 
 ## As many as cost the same

@@ -29,6 +29,11 @@ const stderr = (text: string): void => {
     // Where stderr itself fails, the failure cannot be reported.
   }
 };
+/** A terminal with colours that nobody switched off (NO_COLOR, FORCE_COLOR=0, TERM=dumb). */
+function showsColours(stream: NodeJS.WriteStream): boolean {
+  return stream.isTTY && stream.hasColors();
+}
+
 const streams = {
   stdout: (text: string): void => {
     if (failed !== undefined) return;
@@ -40,6 +45,7 @@ const streams = {
   },
   stderr,
   isTerminal: process.stderr.isTTY === true,
+  colours: { stdout: showsColours(process.stdout), stderr: showsColours(process.stderr) },
 };
 
 // The last write may fail after the command is done.

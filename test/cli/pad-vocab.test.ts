@@ -130,7 +130,7 @@ describe('--pad-vocab', () => {
     expect(compared.padding).toEqual(padding);
     const data = await json<Comparison>(...argv, '--plans', 'dp');
     expect(data.padding?.byTensor).toEqual([{ tensor: 1, rows: 56, parameters: 6 * 64 }]);
-    const text = await cli(...argv, '--plans', 'dp,tp,dp+tp');
+    const text = await cli(...argv, '--plans', 'dp,tp,dp+tp', '-v');
     expect(text.out).toContain(
       'so that one graph serves all of them: 64 at tp 4 (of the parameters padding: 896)',
     );

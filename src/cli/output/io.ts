@@ -4,16 +4,26 @@
  */
 
 import { messageOf, ShardwrightError } from '../../errors.ts';
+import { type Paint, paintMessage } from './paint.ts';
 
 /** The streams of a process: stdout is the answer, stderr the progress. */
 export interface CliStreams {
   readonly stdout: (text: string) => void;
   readonly stderr: (text: string) => void;
   readonly isTerminal: boolean;
+  /** The streams that show colours; absent: none does. */
+  readonly colours?: StreamColours;
+}
+
+export interface StreamColours {
+  readonly stdout: boolean;
+  readonly stderr: boolean;
 }
 
 /** The streams that a command writes to. */
 export interface CliIo extends CliStreams {
+  /** @param paint how a terminal shows each line; absent: plain */
+  readonly stdout: (text: string, paint?: Paint) => void;
   /** A line of progress; on a terminal it takes the place of the one before. */
   readonly progress: (line: string) => void;
 }
@@ -23,18 +33,21 @@ export interface CliIo extends CliStreams {
  * terminal would obey is shown as `\u001b` instead. In JSON that is the same text. Line breaks and
  * tabs are ours.
  */
-export function printer({ stdout, stderr, isTerminal }: CliStreams): CliIo {
+export function printer({ stdout, stderr, isTerminal, colours }: CliStreams): CliIo {
   let passing = false;
   // A line of progress does not stay before what comes next.
-  const print = (write: (text: string) => void, text: string): void => {
+  const print = (write: (text: string) => void, text: string, paint?: Paint): void => {
     if (passing) stderr('\r\x1b[K');
     passing = false;
-    write(visible(text));
+    const shown = visible(text);
+    // Colours come after the escapes: only ours are obeyed.
+    write(paint === undefined ? shown : shown.split('\n').map(paint).join('\n'));
   };
   return {
-    stdout: (text) => print(stdout, text),
-    stderr: (text) => print(stderr, text),
+    stdout: (text, paint) => print(stdout, text, colours?.stdout === true ? paint : undefined),
+    stderr: (text) => print(stderr, text, colours?.stderr === true ? paintMessage : undefined),
     isTerminal,
+    ...(colours === undefined ? {} : { colours }),
     progress: (line) => {
       stderr(isTerminal ? `\r\x1b[K${oneLine(line)}` : `${oneLine(line)}\n`);
       passing = isTerminal;
@@ -61,15 +74,20 @@ function codeOf(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
-/** Prints what a command answers: one JSON value with `--json`, else its text. */
+/**
+ * Prints what a command answers: one JSON value with `--json`, else its text.
+ *
+ * @param paint how a terminal shows the lines of the text
+ */
 export function answer<T>(
   io: Pick<CliIo, 'stdout'>,
   { json }: { readonly json?: boolean },
   value: T,
   text: (value: T) => string,
+  paint?: Paint,
 ): void {
   if (json !== true) {
-    io.stdout(`${text(value)}\n`);
+    io.stdout(`${text(value)}\n`, paint);
     return;
   }
   for (const piece of jsonPieces(value)) io.stdout(piece);

@@ -12,7 +12,7 @@ import type { ThreadMessage, ThreadStart } from './thread-messages.ts';
 /** Runs the command; resolves when all is said. */
 export async function serve(
   port: MessagePort,
-  { argv, isTerminal, words, ranMilliseconds, at }: ThreadStart,
+  { argv, isTerminal, colours, words, ranMilliseconds, at }: ThreadStart,
 ): Promise<void> {
   const say = (message: ThreadMessage): void => port.postMessage(message);
   const signal = new SharedSignal(words);
@@ -29,6 +29,7 @@ export async function serve(
       stdout: (text) => say({ kind: 'stdout', text }),
       stderr: (text) => say({ kind: 'stderr', text }),
       isTerminal,
+      ...(colours === undefined ? {} : { colours }),
     },
     control,
     surroundings(),

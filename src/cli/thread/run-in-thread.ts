@@ -74,6 +74,7 @@ class ThreadedRun {
     const start: ThreadStart = {
       argv,
       isTerminal: streams.isTerminal,
+      ...(streams.colours === undefined ? {} : { colours: streams.colours }),
       words: this.words,
       ranMilliseconds: performance.now(),
       at: process.hrtime.bigint(),

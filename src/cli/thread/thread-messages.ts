@@ -1,9 +1,12 @@
 /** The messages between a command that runs in a thread and the thread that started it. */
 
+import type { StreamColours } from '../output/io.ts';
+
 /** The data that a thread is started with. */
 export interface ThreadStart {
   readonly argv: readonly string[];
   readonly isTerminal: boolean;
+  readonly colours?: StreamColours;
   readonly words: Int32Array;
   /**
    * Milliseconds that the process had run at `at`, a time of the monotonic clock that all threads

@@ -19,6 +19,7 @@ import type { Roofline } from '../analysis/layers.ts';
 import { type Pipeline, stageText } from '../analysis/pipeline.ts';
 import type { Streams } from '../analysis/streams.ts';
 import { planBandText, planFitText, stagesBandText } from './certainty.ts';
+import { noStepText } from './known-steps.ts';
 import { gradientText } from './memory-parts.ts';
 
 /** The input of the answer. */
@@ -159,7 +160,7 @@ function memoryLine({ memory }: Plan): string {
 }
 
 /** The whole step by the clock: as its trainer runs it, or as the exported program is played. */
-function stepLine({ plan, streams, tokens }: AnswerInput): string {
+function stepLine({ plan, streams, tokens, known }: AnswerInput): string {
   const rate = (seconds: number): string =>
     tokens === null ? '' : `, ${countText(Math.round(tokens / seconds))} tokens/s`;
   const { step } = plan;
@@ -172,7 +173,9 @@ function stepLine({ plan, streams, tokens }: AnswerInput): string {
     );
   }
   if (streams === null)
-    return step === undefined ? 'not looked for' : secondsText(step.stepSeconds);
+    return step === undefined
+      ? noStepText(plan, known !== null && known.length > 0)
+      : secondsText(step.stepSeconds);
   return (
     `${secondsText(streams.seconds)} simulated, communication beside compute, run as exported: ` +
     `${secondsText(streams.exposedCommunicationSeconds)} of communication with nothing beside ` +

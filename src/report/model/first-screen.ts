@@ -20,7 +20,7 @@ import {
   secondsText,
 } from '../../units.ts';
 import { planBandText, planFits, planPeakBytes } from './certainty.ts';
-import { type FoundStep, knownSteps } from './known-steps.ts';
+import { type FoundStep, knownSteps, noStepText } from './known-steps.ts';
 import { placementWords } from './placement-words.ts';
 import { settingRows } from './settings.ts';
 
@@ -72,9 +72,9 @@ function whatText(plan: Plan): string {
   return `${lineText(plan.model)} on ${devices} of ${plan.cluster}: ${dims.join(', ')}`;
 }
 
-function stepTexts({ plan, found }: ScreenInput): string[] {
+function stepTexts({ plan, found, recipes }: ScreenInput): string[] {
   const { step } = plan;
-  if (step === undefined) return ['not looked for'];
+  if (step === undefined) return [noStepText(plan, recipes.length > 0)];
   const seconds = secondsText(step.stepSeconds);
   const range = planBandText(plan);
   if (step.trainer !== EXPORTED)

@@ -1,24 +1,20 @@
-/** Prints the first screen of a plan in 80 columns. */
+/** Prints the rows of a first screen in 80 columns. */
 
 import type { ScreenRow } from '../model/first-screen.ts';
 
-const COLUMNS = 80;
+/** The columns of a first screen: those of a terminal that nobody made wider. */
+export const COLUMNS = 80;
 const LABEL = 11;
 
 /**
  * The rows with their labels, broken between words; a second answer to a question begins a line.
- *
- * @param label how a label is marked, as on a terminal; it keeps its width
  */
-export function screenText(
-  rows: readonly ScreenRow[],
-  label: (text: string) => string = (text) => text,
-): string {
+export function screenText(rows: readonly ScreenRow[]): string {
   return rows
     .flatMap((row) =>
       row.texts
         .flatMap((text) => wrapped(text, COLUMNS - LABEL))
-        .map((line, k) => `${k === 0 ? label(row.label.padEnd(LABEL)) : ' '.repeat(LABEL)}${line}`),
+        .map((line, k) => `${(k === 0 ? row.label : '').padEnd(LABEL)}${line}`),
     )
     .join('\n');
 }

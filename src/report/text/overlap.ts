@@ -5,19 +5,23 @@ import type { OverlappedStep } from '../../simulate/overlap/known-plan.ts';
 import type { OverlapPlan } from '../../simulate/overlap/plan.ts';
 import { countedText, excessOver, percentText, secondsText, shareOf } from '../../units.ts';
 import { planBandText } from '../model/certainty.ts';
-import type { FoundStep } from '../model/known-steps.ts';
+import { type FoundStep, noStepText } from '../model/known-steps.ts';
 
 const HELD =
   '\n           every plan simulated keeps the peak of memory within the budget; the bound holds ' +
   'whatever the peak is';
 
 /** The lines of the step, for the first screen. */
-export function stepLines(plan: Plan, { fastest, step }: FoundStep = {}): string[] {
+export function stepLines(
+  plan: Plan,
+  { fastest, step }: FoundStep = {},
+  hasKnown = false,
+): string[] {
   const range = `range      ${planBandText(plan)}`;
   const [first, ...more] =
     fastest === undefined
       ? step === undefined
-        ? ['not looked for']
+        ? [noStepText(plan, hasKnown)]
         : simulatedWords(step)
       : trainerWords(fastest);
   return [`step time  ${first}`, ...more.map((line) => `           ${line}`), range];

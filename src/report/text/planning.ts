@@ -66,7 +66,8 @@ const RUN: readonly PointColumn[] = [
   ),
 ];
 
-function bestText({ best, stopped, safest, risk = 0 }: PlanningPoint): string {
+/** The best plan of a point, or why there is none. */
+export function bestText({ best, stopped, safest, risk = 0 }: PlanningPoint): string {
   if (best !== null) return `${best.plan}${stopped === undefined ? '' : ' (so far)'}`;
   if (stopped !== undefined) return `${stopped}: none priced`;
   return safest === undefined ? 'no plan fits' : `none fits with ${probabilityText(risk)}`;
@@ -155,7 +156,8 @@ export function fastestText(points: readonly PlanningPoint[]): string | undefine
 
 const AXIS = { devices: 'devices', sequence: 'sequences of', globalBatch: 'batch' } as const;
 
-function curveLines(
+/** The efficiency of a curve along its axis, and where the best plan changes. */
+export function curveLines(
   { of, axis, scaling, points: order, efficiency, changes }: Curve,
   points: readonly PlanningPoint[],
 ): string[] {
@@ -165,7 +167,7 @@ function curveLines(
     return [
       countText(itemAt(points, i)[axis]),
       share === null ? '' : percentText(share),
-      share === null ? '' : '#'.repeat(Math.max(1, Math.min(40, Math.round(share * 30)))),
+      share === null ? '' : '#'.repeat(Math.max(1, Math.min(30, Math.round(share * 24)))),
       change === undefined ? '' : `${change.from} -> ${change.to}`,
     ];
   });

@@ -64,7 +64,7 @@ export function planSummary(
       gap: askedGap(plan.request),
       gapGiven: isGapGiven(plan.request),
     }),
-    ...stepLines(plan, asked.found),
+    ...stepLines(plan, asked.found, recipes.length > 0),
     `serial     ${secondsText(objective.seconds)}   compute ` +
       `${secondsText(objective.computeSeconds)}   communication ` +
       `${secondsText(objective.communicationSeconds)}   (one after another; what is proven)`,

@@ -25,7 +25,8 @@ import {
 } from '../../units.ts';
 import { fitText, fittingText, noBestText, riskTexts } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
-import { codedReason, meshCountsText } from '../model/mesh-status.ts';
+import { refusalCounts } from '../model/compared-screen.ts';
+import { meshCountsText } from '../model/mesh-status.ts';
 import { refitLines } from '../model/refit-text.ts';
 import { trainerText } from '../model/trainer-text.ts';
 import { stageLines } from './compared-stages.ts';
@@ -262,15 +263,8 @@ export function stoppedText(
 }
 
 /** Why nothing was priced: the reasons by how many meshes they stop. */
-function refusalLines({ meshes }: Comparison): string[] {
-  const counts = new Map<string, number>();
-  for (const { code, reason } of meshes)
-    if (reason !== undefined) {
-      const text = codedReason(code, reason);
-      counts.set(text, (counts.get(text) ?? 0) + 1);
-    }
-  const rows = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, 8);
-  return [tableText([['meshes', 'why'], ...rows.map(([text, n]) => [String(n), text])], [0])];
+function refusalLines(c: Comparison): string[] {
+  return [tableText([['meshes', 'why'], ...refusalCounts(c).slice(0, 8)], [0])];
 }
 
 const HEAD = ['', 'plan', 'mesh', 'step time', 'communication', 'memory', 'fits', ''];
@@ -317,7 +311,8 @@ function answerLines(
   return [...lines, ...stageLines(layout)];
 }
 
-function firstOfEach(plans: readonly ComparedPlan[]): ComparedPlan[] {
+/** The best mesh of every plan. */
+export function firstOfEach(plans: readonly ComparedPlan[]): ComparedPlan[] {
   const seen = new Set<string>();
   return plans.filter((p) => !seen.has(p.plan) && seen.add(p.plan));
 }

@@ -1,14 +1,10 @@
 /** Prints the answer of `tune`: how far a file is from the best, what to set, and its diff. */
 import type { Tuned, TunedChange, TunedStep } from '../../sweep/layout/tune.ts';
 import type { TunedFile } from '../../sweep/layout/tune-file.ts';
-import {
-  bytesText,
-  countedText,
-  percentText,
-  probabilityText,
-  secondsText,
-  tableText,
-} from '../../units.ts';
+import { bytesText, countedText, percentText, probabilityText, secondsText } from '../../units.ts';
+import type { ScreenRow } from '../model/first-screen.ts';
+import { COLUMNS, screenText, wrapped } from './first-screen.ts';
+import { narrowTable } from './narrow-table.ts';
 
 /** Settings in words. */
 const WORDS: Readonly<Record<string, string>> = {
@@ -30,22 +26,32 @@ const WORDS: Readonly<Record<string, string>> = {
 const SWITCHES = new Set(['reshard', 'sp', 'pair']);
 const MOST_CHANGES = 8;
 
-export function tuneText(tuned: TunedFile): string {
-  const { current, best, changes, pairs, diff, file, notPriced } = tuned;
+/**
+ * The answer of `tune` in 80 columns: the distance from the best and what to set, the steps before
+ * and after, and the diff of the file.
+ *
+ * @param isWhole whether every setting that has no price is named
+ */
+export function tuneText(tuned: TunedFile, isWhole = false): string {
+  const { current, best, changes, pairs, diff, file } = tuned;
   const listed = [...pairs, ...changes].sort((a, b) => a.stepSeconds - b.stepSeconds);
   const shown = listed.slice(0, MOST_CHANGES);
+  const steps: ScreenRow[] = [
+    { label: 'now', texts: [stepText(current), layoutText(current.layout)] },
+    ...(best === null ? [] : [{ label: 'best', texts: [stepText(best), layoutText(best.layout)] }]),
+  ];
   return [
-    headline(tuned),
-    ...(shown.length === 0 ? [] : ['', `Set in ${file}`, changesText(shown, current)]),
-    '',
-    `${'Now'.padEnd(6)}${stepText(current)}  ${current.layout}`,
-    ...(best === null ? [] : [`${'Best'.padEnd(6)}${stepText(best)}  ${best.layout}`]),
-    ...(diff === '' ? [] : ['', diff]),
-    ...noteLines(tuned),
-    ...notPriced.map(
-      ({ key, value, why }) => `Not priced: ${key}${value === '' ? '' : ` ${value}`}: ${why}`,
-    ),
-  ].join('\n');
+    wrapped(headline(tuned), COLUMNS).join('\n'),
+    ...(shown.length === 0 ? [] : [`Set in ${file}\n${changesText(shown, current)}`]),
+    screenText(steps),
+    ...(diff === '' ? [] : [diff.trimEnd()]),
+    screenText(noteRows(tuned, isWhole)),
+  ].join('\n\n');
+}
+
+/** A layout as `--layout` takes it, with room to break between its settings. */
+function layoutText(layout: string): string {
+  return layout.replaceAll(',', ', ');
 }
 
 /** The distance to the best, and the first thing to do. */
@@ -81,16 +87,14 @@ function headline({
 }
 
 function changesText(changes: readonly TunedChange[], current: TunedStep): string {
-  return tableText([
-    ['', 'step time', '', 'memory', 'fits'],
-    ...changes.map((change) => [
-      settingText(change.set),
-      secondsText(change.stepSeconds),
-      gainText(change, current),
-      bytesText(change.peakBytes),
-      probabilityText(change.fitProbability),
-    ]),
+  const rows = changes.map((change) => [
+    settingText(change.set),
+    secondsText(change.stepSeconds),
+    gainText(change, current),
+    bytesText(change.peakBytes),
+    probabilityText(change.fitProbability),
   ]);
+  return narrowTable([['', 'step time', '', 'memory', 'fits'], ...rows], [1, 2, 3, 4]);
 }
 
 function gainText({ stepSeconds }: TunedStep, current: TunedStep): string {
@@ -119,21 +123,38 @@ function stepText({ stepSeconds, stepBand, peakBytes, fitProbability }: TunedSte
   return `${secondsText(stepSeconds)}${band}, ${bytesText(peakBytes)}, ${fits}`;
 }
 
-function noteLines({
-  trainer,
-  model,
-  devices,
-  cluster,
-  sequence,
-  globalBatch,
-  notStated,
-}: Tuned): string[] {
+/** Settings without a price that are named on the first screen. */
+const NOT_PRICED = 3;
+
+function noteRows(tuned: TunedFile, isWhole: boolean): ScreenRow[] {
+  const { trainer, model, devices, cluster, sequence, globalBatch, notStated, notPriced } = tuned;
+  const named = notPriced
+    .slice(0, isWhole ? notPriced.length : NOT_PRICED)
+    .map(({ key, value, why }) => `${key}${value === '' ? '' : ` ${value}`}: ${why}`);
+  const left = notPriced.length - named.length;
   return [
-    '',
-    `${model} by ${trainer} on ${countedText(devices, 'device')} of ${cluster}: sequences of ` +
-      `${sequence}, ${globalBatch} a step`,
+    {
+      label: 'question',
+      texts: [
+        `${model} by ${trainer} on ${countedText(devices, 'device')} of ${cluster}: sequences of ` +
+          `${sequence}, ${globalBatch} a step`,
+      ],
+    },
     ...(notStated === 0
       ? []
-      : [`${countedText(notStated, 'faster layout')} cannot be stated in this file`]),
+      : [
+          {
+            label: 'note',
+            texts: [`${countedText(notStated, 'faster layout')} cannot be stated in this file`],
+          },
+        ]),
+    ...(named.length === 0
+      ? []
+      : [
+          {
+            label: 'not priced',
+            texts: [...named, ...(left === 0 ? [] : [`${left} more (-v names them)`])],
+          },
+        ]),
   ];
 }

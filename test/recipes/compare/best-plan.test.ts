@@ -101,7 +101,7 @@ describe('the best plan', () => {
     const nearest = plans.find((p) => p.name === safest);
     expect(nearest?.fitProbability).toBe(Math.max(...likely));
     expect(Math.max(...likely)).toBeLessThan(0.9);
-    const text = await cli(...asked);
+    const text = await cli(...asked, '-v');
     expect(text.out).toContain('no plan fits with a probability of 90 %');
     const [, share] = /the safest is .*: --risk (\d+)% takes it/.exec(text.out) ?? [];
     const again = await cli(...asked, '--json', '--risk', `${share}%`);

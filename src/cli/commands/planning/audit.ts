@@ -27,6 +27,7 @@ import { clusterText } from '../../input/cluster-file.ts';
 import { loadModel } from '../../input/load.ts';
 import { loadPlan } from '../../input/plan-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
+import { paintScreen } from '../../output/paint.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { missingError } from '../flags/usage-errors.ts';
 import type { AuditOptions } from './flags.ts';
@@ -69,7 +70,8 @@ export async function auditCommand(
   io.stdout(
     json
       ? `${JSON.stringify({ ...result, notes })}\n`
-      : `${auditText(options.plan, result)}\n${notes.map((n) => `note     ${n}\n`).join('')}`,
+      : `${auditText(options.plan, result, notes)}\n`,
+    paintScreen,
   );
   const { stopped } = result;
   if (stopped !== undefined)

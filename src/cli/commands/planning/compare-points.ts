@@ -11,7 +11,9 @@ import { defaultSequence } from '../../../models/build.ts';
 import { parseModelConfig } from '../../../models/families.ts';
 import type { Comparison } from '../../../recipes/compare/comparison.ts';
 import { planningText } from '../../../report/text/planning.ts';
+import { planningScreenText } from '../../../report/text/planning-screen.ts';
 import {
+  type Planning,
   planningOf,
   type PlanningPoint,
   pointOf,
@@ -19,6 +21,7 @@ import {
 } from '../../../sweep/planning/planning.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
+import { paintScreen } from '../../output/paint.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { compareByConfig } from './compare-model.ts';
 import type { CompareOptions } from './flags.ts';
@@ -224,11 +227,29 @@ export async function comparePoints(
     points.push(pointOf(point.question, comparison));
   }
   const planning = planningOf(points);
-  answer(io, options, planning, planningText);
+  printPlanning(planning, options, io);
   const stopped = points.filter((p) => p.stopped !== undefined).length;
   if (stopped > 0) {
     io.stderr(`${deadline.cause}: ${stopped} of ${points.length} points are not done\n`);
     return EXIT.gap;
   }
   return points.every((p) => p.best === null) ? EXIT.infeasible : EXIT.ok;
+}
+
+/** Prints comparisons side by side: a first screen, and with `-v` all figures below it. */
+export function printPlanning(
+  planning: Planning,
+  options: Pick<CompareOptions, 'json' | 'verbose'>,
+  io: CliIo,
+): void {
+  answer(
+    io,
+    options,
+    planning,
+    (p) =>
+      options.verbose === true
+        ? `${planningScreenText(p, true)}\n\n${planningText(p)}`
+        : planningScreenText(p),
+    paintScreen,
+  );
 }

@@ -14,7 +14,6 @@ import { Deadline } from '../../../plan/request/deadline.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import type { Comparison } from '../../../recipes/compare/comparison.ts';
 import { asComparison } from '../../../report/model/comparison-schema.ts';
-import { planningText } from '../../../report/text/planning.ts';
 import { parsePlans } from '../../../sweep/plan-names.ts';
 import { planningOf, type PlanningPoint, pointOf } from '../../../sweep/planning/planning.ts';
 import { parseQuestions, type SweepQuestions } from '../../../sweep/planning/questions.ts';
@@ -23,7 +22,7 @@ import { parseTokens } from '../../input/flags/read.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { configOf } from './compare-model.ts';
-import { type Asked, askPoint, pointsOf } from './compare-points.ts';
+import { type Asked, askPoint, pointsOf, printPlanning } from './compare-points.ts';
 import type { CompareOptions } from './flags.ts';
 
 type Config = NonNullable<ReturnType<typeof configOf>>;
@@ -110,7 +109,7 @@ export async function compareSweep(
   const name =
     slice === undefined ? 'planning.json' : `planning-${slice.index + 1}-of-${slice.count}.json`;
   writeAnswer(join(output, name), planning);
-  answer(io, options, planning, planningText);
+  printPlanning(planning, options, io);
   io.stderr(`${asked} asked, ${tasks.length - asked} answered before; answers: ${output}\n`);
   const open = points.filter((p) => p.stopped !== undefined).length;
   if (open > 0)

@@ -14,12 +14,14 @@ import { mostTensorRanks } from '../../../recipes/compare/compared-padding.ts';
 import type { Comparison } from '../../../recipes/compare/comparison.ts';
 import { mergeComparisons } from '../../../recipes/compare/conclude-comparison.ts';
 import { asComparison } from '../../../report/model/comparison-schema.ts';
+import { comparedScreenText } from '../../../report/text/compared-screen.ts';
 import { comparisonText } from '../../../report/text/comparison.ts';
 import { parseJson } from '../../../text/json.ts';
 import { countedText, percentText } from '../../../units.ts';
 import { longName, requestOfFlags } from '../../input/flags/flag.ts';
 import { loadModel } from '../../input/load.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
+import { paintScreen } from '../../output/paint.ts';
 import { tryFolder } from '../../output/write-file.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { missingError } from '../flags/usage-errors.ts';
@@ -51,7 +53,16 @@ export async function compareCommand(
     options.merge.length > 0
       ? mergeComparisons(options.merge.map(readPiece))
       : await compareGiven(model, options, io, control);
-  answer(io, options, comparison, comparisonText);
+  answer(
+    io,
+    options,
+    comparison,
+    (c) =>
+      options.verbose === true
+        ? `${comparedScreenText(c, true)}\n\n${comparisonText(c)}`
+        : comparedScreenText(c),
+    paintScreen,
+  );
   const [cluster] = askedClusters(options);
   if (options.output !== undefined && model !== undefined && cluster !== undefined)
     await keepRow(

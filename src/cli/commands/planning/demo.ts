@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 
 import { readFlags } from '../../input/flags/flag.ts';
 import type { CliIo } from '../../output/io.ts';
+import { paintScreen } from '../../output/paint.ts';
 import { unwatched } from '../../thread/run-control.ts';
 import { type DemoOptions, PLAN_COMMAND } from './flags.ts';
 import { planCommand } from './plan.ts';
@@ -35,6 +36,7 @@ export async function demoCommand(options: DemoOptions, io: CliIo): Promise<numb
         ['demo -o plan', 'keep this plan in a folder'],
         ['plan llama-3.1-8b --devices 16xH100', 'plan a model by name'],
       ])}\n`,
+      paintScreen,
     );
   return code;
 }

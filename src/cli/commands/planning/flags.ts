@@ -20,6 +20,7 @@ import {
 import {
   CLUSTER,
   COMPILED,
+  DETAILS,
   EXPLAIN_SOLVER,
   HOLDS,
   INPUT_DIMS,
@@ -302,6 +303,7 @@ export const COMPARE_COMMAND = {
     text,
   ),
   list: on('--list', 'with --sweep: name the questions and ask none'),
+  ...DETAILS,
   merge: list('--merge <file>', 'put together what --slice --json wrote', text),
   ...QUIET,
 };
@@ -328,6 +330,7 @@ export const TUNE_COMMAND = {
   ...MEMORY,
   ...TIME_LIMIT,
   output: value('-o, --output <file>', 'write the file with the best layout', text),
+  ...DETAILS,
   ...JSON_FLAG,
   ...QUIET,
 };

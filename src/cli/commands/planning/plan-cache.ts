@@ -19,6 +19,7 @@ import { sha256 } from '../../../platform/platform.ts';
 import { tableText } from '../../../units.ts';
 import { VERSION } from '../../../version.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
+import { paintScreen } from '../../output/paint.ts';
 import { tryFolder, writeFolder } from '../../output/write-file.ts';
 import type { PlanOptions } from './flags.ts';
 
@@ -126,7 +127,8 @@ export class PlanCache {
     const known = this.read();
     if (known === undefined) return undefined;
     const { code, stdout, stderr, files, wrote } = known;
-    this.storage.stdout(stdout.slice(0, stdout.length - wrote.length));
+    const paint = stdout.startsWith('{') ? undefined : paintScreen;
+    this.storage.stdout(stdout.slice(0, stdout.length - wrote.length), paint);
     if (output !== undefined)
       writeFolder(
         output,
@@ -147,9 +149,9 @@ export class PlanCache {
     const io = this.storage;
     return {
       ...io,
-      stdout: (text) => {
+      stdout: (text, paint) => {
         this.stdout += text;
-        io.stdout(text);
+        io.stdout(text, paint);
       },
       stderr: (text) => {
         this.stderr += text;

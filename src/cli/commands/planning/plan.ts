@@ -44,6 +44,7 @@ import type { BuildOptions } from '../../input/load-config.ts';
 import { PIPELINE_FILE } from '../../input/pipeline-file.ts';
 import { PLAN_FILES, planFiles } from '../../input/plan-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
+import { paintScreen } from '../../output/paint.ts';
 import { PROGRESS_FILE, progressText } from '../../output/plan-progress.ts';
 import { tryFile, tryFolder, writeFolder, writeText } from '../../output/write-file.ts';
 import type { RunControl } from '../../thread/run-control.ts';
@@ -342,7 +343,7 @@ function printScreen(
   // Those of stages are printed with them: the plan is that of one microbatch.
   const rows =
     pipeline === undefined ? screen : screen.filter(({ label }) => !OF_STAGES.has(label));
-  io.stdout(`${screenText([...questions, ...rows, ...more])}\n`);
+  io.stdout(`${screenText([...questions, ...rows, ...more])}\n`, paintScreen);
   if (options.verbose !== true) return;
   const { secondOpinion } = serial;
   const details = { ...settings, found, ...defined({ secondOpinion }) };

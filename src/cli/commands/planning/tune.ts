@@ -16,6 +16,7 @@ import { tuneFile } from '../../../sweep/layout/tune-file.ts';
 import { modelsOfFile } from '../../../trainers/model-of-file.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
+import { paintDiff } from '../../output/paint.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import {
   checkedLayout,
@@ -66,7 +67,7 @@ export async function tuneCommand(
     },
   );
   if (options.output !== undefined) write(options.output, edited);
-  answer(io, options, tuned, tuneText);
+  answer(io, options, tuned, (t) => tuneText(t, options.verbose === true), paintDiff);
   return tuned.best === null ? EXIT.infeasible : EXIT.ok;
 }
 

@@ -4,7 +4,7 @@ import { LAUNCHERS } from '../../../export/launchers.ts';
 import { REPORT_FORMATS } from '../../../report/formats.ts';
 import { type Given, list, off, on, or, type Read, text, value } from '../../input/flags/flag.ts';
 import { countFrom, oneOf, parseBytes, parseCount, parsePositive } from '../../input/flags/read.ts';
-import { JSON_FLAG, OPERATOR_FILES, QUIET } from '../../input/flags/shared-flags.ts';
+import { DETAILS, JSON_FLAG, OPERATOR_FILES, QUIET } from '../../input/flags/shared-flags.ts';
 
 export const CHECK_PLAN_COMMAND = { ops: OPERATOR_FILES, ...JSON_FLAG };
 export type CheckPlanOptions = Given<typeof CHECK_PLAN_COMMAND>;
@@ -80,6 +80,7 @@ export const SIMULATE_COMMAND = {
     ),
     '1',
   ),
+  ...DETAILS,
   ...JSON_FLAG,
 };
 export type SimulateOptions = Given<typeof SIMULATE_COMMAND>;

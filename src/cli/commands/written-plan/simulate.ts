@@ -6,18 +6,20 @@ import type { DType, Graph } from '../../../graph/types.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { programFlops } from '../../../ops/program-flops.ts';
 import { type StepKeys, stepOfGraph } from '../../../recipes/compare/best-plan.ts';
+import { screenText } from '../../../report/text/first-screen.ts';
 import { simulate, type SimulateOptions } from '../../../simulate/timeline/simulate.ts';
 import { timelineTrace } from '../../../simulate/timeline/trace.ts';
 import {
   bytesText,
+  countedText,
   lineText,
   percentText,
   secondsText,
   shareOf,
-  tableText,
 } from '../../../units.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
+import { paintScreen } from '../../output/paint.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
 import type { SimulateOptions as SimulateFlags } from './flags.ts';
 
@@ -95,7 +97,7 @@ export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): 
     passes,
     notes,
   };
-  answer(io, flags, report, textOf);
+  answer(io, flags, report, (r) => textOf(r, flags.verbose === true), paintScreen);
   if (flags.trace !== undefined) {
     writeText(flags.trace, `${JSON.stringify(timelineTrace(schedule, timeline))}\n`, 'trace');
     io.stderr(`wrote ${flags.trace} (open it in ui.perfetto.dev or chrome://tracing)\n`);
@@ -126,29 +128,44 @@ function weightDtype(graph: Graph): DType {
   return 'f32';
 }
 
-function textOf(r: SimulateReport): string {
+/** Keeps a name with the words before it: it begins no line. */
+const UNBROKEN = '\u00a0';
+
+/** @param isWhole whether the notes on how it was simulated are printed, not counted */
+function textOf(r: SimulateReport, isWhole: boolean): string {
   const kinds = Object.entries(r.memoryByKind).sort((a, b) => b[1] - a[1]);
-  const lines = tableText([
-    [
-      'step',
-      `${secondsText(r.seconds)}   one after another ${secondsText(r.serialSeconds)}, ` +
-        `objective of the plan ${secondsText(r.objectiveSeconds)}`,
-    ],
-    ['compute', secondsText(r.computeSeconds)],
-    [
-      'communication',
-      `${secondsText(r.communicationSeconds)}   ` +
-        `${secondsText(r.exposedCommunicationSeconds)} of it with nothing beside it ` +
-        `(${percentText(shareOf(r.exposedCommunicationSeconds, r.seconds))} of the step)`,
-    ],
-    ['MFU', `${percentText(r.mfu)}   ${r.mfuConvention}`],
-    [
-      'memory',
-      `${bytesText(r.peakBytes)} at ${secondsText(r.peakAtSeconds)}` +
-        `${r.peakTask === null ? '' : `, ${lineText(r.peakTask)}`}   ` +
-        kinds.map(([kind, bytes]) => `${kind} ${bytesText(bytes)}`).join('   '),
-    ],
-    ['passes', r.passes.join('; ')],
+  const peakTask = r.peakTask === null ? '' : `, ${lineText(r.peakTask)}`.replaceAll(' ', UNBROKEN);
+  const notes =
+    isWhole || r.notes.length === 0
+      ? r.notes
+      : [`-v prints ${countedText(r.notes.length, 'note')} on how it was simulated`];
+  return screenText([
+    {
+      label: 'step time',
+      texts: [
+        `${secondsText(r.seconds)} simulated, communication beside compute`,
+        `${secondsText(r.serialSeconds)} one after another; objective of the plan ` +
+          secondsText(r.objectiveSeconds),
+      ],
+    },
+    {
+      label: 'of it',
+      texts: [
+        `compute ${secondsText(r.computeSeconds)}`,
+        `communication ${secondsText(r.communicationSeconds)}, ` +
+          `${secondsText(r.exposedCommunicationSeconds)} with nothing beside it ` +
+          `(${percentText(shareOf(r.exposedCommunicationSeconds, r.seconds))} of the step)`,
+      ],
+    },
+    { label: 'MFU', texts: [`${percentText(r.mfu)} (${r.mfuConvention.replace(/^MFU: /, '')})`] },
+    {
+      label: 'memory',
+      texts: [
+        `${bytesText(r.peakBytes)} at ${secondsText(r.peakAtSeconds)}${peakTask}`,
+        kinds.map(([kind, bytes]) => `${kind} ${bytesText(bytes)}`).join(', '),
+      ],
+    },
+    { label: 'passes', texts: [r.passes.join('; ')] },
+    ...(notes.length === 0 ? [] : [{ label: isWhole ? 'note' : 'more', texts: notes }]),
   ]);
-  return [lines, ...r.notes.map((note) => `note  ${note}`)].join('\n');
 }

@@ -27,6 +27,11 @@ export const VERBOSE = {
   ),
 };
 
+/** The flag of other commands than `plan` for what stands below their first screen. */
+export const DETAILS = {
+  verbose: on('-v, --verbose', 'also print every figure, plan and note below the first screen'),
+};
+
 export const EXPLAIN_SOLVER = {
   explainSolver: on(
     '--explain-solver',

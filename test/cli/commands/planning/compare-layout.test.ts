@@ -114,7 +114,7 @@ describe('compare --layout', () => {
   });
 
   it('prints it under the comparison', async () => {
-    const run = await cli(...ASKED, '--layout', 'dp=8,zero=3');
+    const run = await cli(...ASKED, '--layout', 'dp=8,zero=3', '-v');
     expect(run.out).toContain('layout    dp=8,zero=3\n          fsdp on dp=8: ');
     expect(run.out).toMatch(
       /tokens\/s; [\d.]+ % (slower than the best|faster than the best that was priced)/,
@@ -186,6 +186,7 @@ describe('compare --layout', () => {
         ...ASKED.map((word) => (word === '32' ? '16' : word)),
         '--layout',
         path,
+        '-v',
       );
       expect(other.out).toContain('read from ds_config.json, DeepSpeed');
       expect(other.out).toContain('not counted: global batch 32: --global-batch is 16');

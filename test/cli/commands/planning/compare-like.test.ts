@@ -70,7 +70,7 @@ describe('compare --like', () => {
       });
       expect(refit?.after.mape).toBeLessThan((refit?.before.mape ?? 0) / 2);
       expect(after.plans[0].seconds).toBeGreaterThan(1.3 * before.plans[0].seconds);
-      const text = await cli(...ASKED, '--like', table(3));
+      const text = await cli(...ASKED, '--like', table(3), '-v');
       expect(text.out).toMatch(
         /^refit {5}Constants were fitted on 4 runs of your own, and all figures are by them: /m,
       );

@@ -72,7 +72,7 @@ describe('compare --tokens', () => {
     // One host of 10.2 kW.
     expect(run.energyMegawattHours).toBeCloseTo((10.2e-3 * run.wallSeconds) / 3600, 6);
     expect(layout.run.wallSeconds / run.wallSeconds).toBeCloseTo(layout.seconds / step, 9);
-    const text = (await cli(...ASKED, ...more)).out;
+    const text = (await cli(...ASKED, ...more, '-v')).out;
     expect(text).toMatch(
       /\nrun {7}1T tokens in 15,258,790 steps: .* days \(.* days to .* days\), .* device-hours, .* USD \(.* to .*\), .* MWh\n/,
     );
@@ -93,7 +93,7 @@ describe('compare --tokens', () => {
     };
     writeFileSync(file, JSON.stringify({ base: 'dgx-h100', operation }));
     const asked = ASKED.map((word) => (word === 'dgx-h100' ? file : word));
-    const { out } = await cli(...asked, '--tokens', '300B');
+    const { out } = await cli(...asked, '--tokens', '300B', '-v');
     expect(out).toMatch(/ EUR \(.* to .*\), .* MWh\n/);
     expect(out).toContain('a failure every 5.21 days, a checkpoint of 30.0 s');
     expect(out).not.toContain('assumed: a device fails');

@@ -103,7 +103,7 @@ describe('compare --for', () => {
     ['dgx-h100', ['--for', 'torchtitan'], 'for       torchtitan, torchtitan 0.3.0'],
     ['dgx-h100', ['--cost', 'alpha-beta'], undefined],
   ] as const)('names the trainer of a model on %s with %j', async (cluster, flags, line) => {
-    const { out } = await ask('--cluster', cluster, ...flags);
+    const { out } = await ask('--cluster', cluster, ...flags, '-v');
     if (line === undefined) expect(out).not.toMatch(/^for /m);
     else expect(out).toContain(line);
   });
@@ -145,7 +145,7 @@ describe('compare', () => {
   });
 
   it('one plan alone that does not fit: by how much, exit 3', async () => {
-    const alone = ['compare', ...MLP, '--plans', 'dp', '--memory', '64MiB'] as const;
+    const alone = ['compare', ...MLP, '--plans', 'dp', '--memory', '64MiB', '-v'] as const;
     const run = await cli(...alone);
     expect(run.code).toBe(3);
     expect(run.out).toContain('64.0 MiB each for peak memory, activations included');
