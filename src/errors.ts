@@ -75,6 +75,33 @@ export function wrongArgument(
   return new ShardwrightError('E_USAGE', `${call}: the ${name} is ${found}`, { hint });
 }
 
+/** @throws E_USAGE naming the argument that is of another type than JavaScript's `type` */
+export function checkType(
+  call: string,
+  name: string,
+  value: unknown,
+  type: 'string' | 'function',
+): void {
+  if (typeof value === type) return;
+  throw wrongArgument(call, name, valueText(value), `it is a ${type}.`);
+}
+
+/**
+ * @param fields that the argument must have
+ * @throws E_USAGE naming the argument that is no record with these fields
+ */
+export function checkRecord(
+  call: string,
+  name: string,
+  value: unknown,
+  { fields, hint }: { readonly fields: readonly string[]; readonly hint: string },
+): void {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw wrongArgument(call, name, valueText(value), hint);
+  const lacks = fields.find((field) => !(field in value));
+  if (lacks !== undefined) throw wrongArgument(call, name, `an object without '${lacks}'`, hint);
+}
+
 /**
  * @param known names of the options
  * @throws E_USAGE naming the option that the function does not have

@@ -83,7 +83,13 @@ const INDEXERS: Readonly<
   'aten.index_add.default': ['index', 'self', (d) => d],
   'aten.index_copy.default': ['index', 'self', (d) => d],
   'aten.index_fill.int_Scalar': ['index', 'self', (d) => d],
+  'aten.index_fill.int_Tensor': ['index', 'self', (d) => d],
   'aten.index_reduce.default': ['index', 'self', (d) => d],
+  'aten.scatter.reduce': ['index', 'self', (d) => d],
+  'aten.scatter.value_reduce': ['index', 'self', (d) => d],
+  'aten.scatter_reduce.two': ['index', 'self', (d) => d],
+  'aten._embedding_bag.default': ['indices', 'weight', () => 0],
+  'aten._embedding_bag_forward_only.default': ['indices', 'weight', () => 0],
 };
 
 /** Operators whose argument `index` counts all elements of `self`. */

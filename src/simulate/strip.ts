@@ -5,7 +5,8 @@
  * reduced sizes.
  */
 import { defined } from '../defined.ts';
-import { ShardwrightError } from '../errors.ts';
+import { checkOptions, ShardwrightError } from '../errors.ts';
+import { checkGraph } from '../graph/given.ts';
 import type { Graph } from '../graph/types.ts';
 import {
   checkMode,
@@ -30,6 +31,8 @@ import { verifyProgram } from './verify.ts';
  *   input that does not fit
  */
 export function check(graph: Graph, options: CheckOptions): CheckReport {
+  checkGraph('check', graph);
+  checkOptions('check', options, { mode: true, mesh: true, types: true, table: true });
   const { report, strict } = checkMode(graph, options);
   const { runs, refusals } =
     strict.length > 0 ? { runs: [], refusals: [] } : stripped(atExampleSizes(graph), options);

@@ -74,8 +74,9 @@ export interface Verification {
    */
   readonly standIns: readonly string[];
   /**
-   * Values with elements that are no number on the devices, and were not compared: addends of both
-   * signs became infinite, as those of a pending sum that is divided by 0.
+   * Values with elements that were not compared. They are no number on the devices, because addends
+   * of both signs became infinite, as those of a pending sum that is divided by 0; or infinite with
+   * the other sign, because they were divided by a sum of zeros of both signs.
    */
   readonly notCompared: readonly string[];
 }
@@ -202,6 +203,11 @@ class Comparison {
   private readonly operands = new Map<string, readonly string[]>();
   /** Values that `notCompared` names, and those that read one of them. */
   private readonly lost = new Set<string>();
+  /**
+   * Values with a zero of the other sign than on one device, as sums of zeros of both signs have
+   * it: what is divided by it is infinite with the other sign.
+   */
+  private readonly turned = new Set<string>();
   /** By call: the largest scale in its bodies. */
   private readonly within = new Map<string, number>();
 
@@ -396,13 +402,17 @@ class Comparison {
       return;
     }
     const { data, disagreement } = putTogether(space, sharding, want.shape, byRank);
-    const reads = [key, ...(this.operands.get(key) ?? [])].some((name) => this.lost.has(name));
+    const read = [key, ...(this.operands.get(key) ?? [])];
+    const reads = read.some((name) => this.lost.has(name));
+    const readsTurned = read.some((name) => this.turned.has(name));
     const isSum = space.get(sharding).placements.some((p) => p instanceof Partial && p.linear);
     let off = disagreement;
     numbersOf(want).forEach((v, i) => {
       if (Number.isNaN(data[i]) && (reads || (isSum && Math.abs(v) === Infinity))) {
         if (!Number.isNaN(v)) this.lost.add(key);
-      } else off = Math.max(off, difference(v, data[i]));
+      } else if (readsTurned && v === -data[i] && Math.abs(v) === Infinity) this.lost.add(key);
+      else off = Math.max(off, difference(v, data[i]));
+      if (v === 0 && Object.is(v, -data[i])) this.turned.add(key);
     });
     const relativeError = off / (this.scales.get(key) ?? 1);
     this.maxRelativeError = Math.max(this.maxRelativeError, relativeError);

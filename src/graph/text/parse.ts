@@ -1,7 +1,7 @@
 /** Parses `swgraph 1` text into a linted graph. */
 
 import { defined } from '../../defined.ts';
-import { suggestion } from '../../errors.ts';
+import { suggestion, valueText, wrongArgument } from '../../errors.ts';
 import { CHAR, isDigit } from '../../text/char.ts';
 import { lintGraph, type Retype } from '../lint.ts';
 import type { Arg, Dim, GivenSharding, Graph, Node, Output, Role, ValueType } from '../types.ts';
@@ -30,6 +30,8 @@ const ROLES: readonly Role[] = [
  *   where a type differs; each with line and column
  */
 export function parseGraph(text: string, file?: string, retype?: Retype): Graph {
+  if (typeof (text as unknown) !== 'string')
+    throw wrongArgument('parseGraph', 'text', valueText(text), 'printGraph gives one.');
   const reader = new GraphReader(text, file);
   reader.space();
   if (!reader.word('swgraph')) reader.expected(`'swgraph 1'`);

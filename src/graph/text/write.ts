@@ -1,5 +1,7 @@
 /** Prints a graph as canonical `swgraph 1` text. */
 
+import { checkOptions } from '../../errors.ts';
+import { checkGraph } from '../given.ts';
 import type {
   Arg,
   Dim,
@@ -36,6 +38,8 @@ type SizeText = (sym: Sym) => string;
  * `tensorType`).
  */
 export function printGraph(graph: Graph, options: PrintOptions = {}): string {
+  checkGraph('printGraph', graph);
+  checkOptions('printGraph', options, { source: true });
   const lines: string[] = ['swgraph 1'];
   const sizes = exampleSizes(graph);
   printDims(graph, '', lines, sizes);

@@ -3,7 +3,8 @@
  * collective is there by the chain of values from it to the operator that made it necessary.
  */
 import { defined } from '../../defined.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { checkOptions, ShardwrightError, valueText, wrongArgument } from '../../errors.ts';
+import { checkGraph } from '../../graph/given.ts';
 import { LOCAL_MAP } from '../../graph/local-map.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, getOwn, isRef } from '../../graph/value.ts';
@@ -19,6 +20,12 @@ import { type ErasedProgram, eraseTypes } from './erase.ts';
 /** The options of `CheckOptions` without the mode, which is `strict`. */
 export type EraseOptions = Omit<CheckOptions, 'mode'>;
 
+const OPTIONS: Readonly<Record<keyof EraseOptions, true>> = {
+  mesh: true,
+  types: true,
+  table: true,
+};
+
 /**
  * The program of each device, without types and specs.
  *
@@ -26,6 +33,8 @@ export type EraseOptions = Omit<CheckOptions, 'mode'>;
  *   mesh
  */
 export function erase(graph: Graph, options: EraseOptions = {}): ErasedProgram {
+  checkGraph('erase', graph);
+  checkOptions('erase', options, OPTIONS);
   const mesh = meshOf(graph, options);
   const table = options.table ?? builtinOperators();
   const { inputs } = inputTypes(graph, mesh, options.types ?? {});
@@ -62,6 +71,10 @@ export interface Cause {
  * @throws E_REF for no such node, or one that is no verb
  */
 export function why(graph: Graph, name: string, options: EraseOptions = {}): readonly Cause[] {
+  checkGraph('why', graph);
+  if (typeof (name as unknown) !== 'string')
+    throw wrongArgument('why', 'name', valueText(name), 'give the name of a node.');
+  checkOptions('why', options, OPTIONS);
   const mesh = meshOf(graph, options);
   const { inputs } = inputTypes(graph, mesh, options.types ?? {});
   const typer = typeGraph(

@@ -3,8 +3,9 @@
  */
 
 import { defined } from '../../defined.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { checkOptions, ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
+import { checkGraph } from '../../graph/given.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { typesByName } from '../../graph/nodes.ts';
 import type {
@@ -61,6 +62,15 @@ export interface JointOptions {
   readonly table?: OperatorTable;
 }
 
+const OPTIONS: Readonly<Record<keyof JointOptions, true>> = {
+  wrt: true,
+  seed: true,
+  materializeZeros: true,
+  from: true,
+  vjps: true,
+  table: true,
+};
+
 /**
  * Forward and backward pass in one graph, as AOTAutograd writes it. Placeholders: parameters,
  * buffers, other inputs, then one tangent per differentiable output. Outputs: updated buffers, user
@@ -79,6 +89,8 @@ export interface JointOptions {
  *   operator whose operand is used again through another name
  */
 export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
+  checkGraph('jointGraph', graph);
+  checkOptions('jointGraph', options, OPTIONS);
   const table = options.table ?? builtinOperators();
   const sized = atExampleSizes(graph);
   const source = withDifferentiableLoops(sized, table, options.wrt ?? 'parameters');

@@ -1,6 +1,6 @@
 /** Optimizers as functions of parameter, gradient and state: element-wise, without mutation. */
 
-import { ShardwrightError } from '../../errors.ts';
+import { checkOptions, ShardwrightError } from '../../errors.ts';
 import type { DType, ValueRef } from '../../graph/types.ts';
 import { type CallBuilder, literal } from '../../ops/vjp/build.ts';
 
@@ -78,6 +78,7 @@ function checked(name: string, values: Readonly<Record<string, number>>): void {
  * @throws E_TYPE for a negative or infinite number, or nesterov without momentum
  */
 export function sgd(options: SgdOptions): Optimizer {
+  checkOptions('sgd', options, { lr: true, momentum: true, nesterov: true, weightDecay: true });
   const { lr, momentum = 0, nesterov = false, weightDecay = 0 } = options;
   checked('sgd', { lr, momentum, weightDecay });
   if (nesterov && momentum === 0)
@@ -118,6 +119,8 @@ export function adamw(options: AdamOptions): Optimizer {
 }
 
 function adaptive(name: string, options: AdamOptions, decoupled: boolean): Optimizer {
+  const known = { lr: true, beta1: true, beta2: true, eps: true, weightDecay: true } as const;
+  checkOptions(name, options, known);
   const { lr, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weightDecay = 0 } = options;
   checked(name, { lr, beta1, beta2, eps, weightDecay });
   if (beta1 >= 1 || beta2 >= 1)

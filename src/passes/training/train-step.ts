@@ -1,8 +1,9 @@
 /** Takes a joint graph and an optimizer and gives one training step in one graph. */
 
 import { defined } from '../../defined.ts';
-import { internalError, ShardwrightError } from '../../errors.ts';
+import { checkOptions, checkRecord, internalError, ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
+import { checkGraph } from '../../graph/given.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { roleName } from '../../graph/nodes.ts';
 import type {
@@ -51,6 +52,12 @@ export function trainStep(
   optimizer: Optimizer,
   options: TrainStepOptions = {},
 ): Graph {
+  checkGraph('trainStep', joint);
+  checkRecord('trainStep', 'optimizer', optimizer, {
+    fields: ['states', 'update'],
+    hint: 'sgd, adam and adamw give one.',
+  });
+  checkOptions('trainStep', options, { keepGradients: true, table: true });
   const table = options.table ?? builtinOperators();
   const builder = new GraphBuilder(joint.name);
   const calls = new CallBuilder(builder, table, new Set(joint.nodes.map((node) => node.name)));

@@ -78,9 +78,11 @@ export interface Reopened {
 export function reopen(
   plan: Plan,
   program: Graph,
-  request: GivenRequest = plan.request,
+  given?: GivenRequest,
   table?: OperatorTable,
 ): Reopened {
+  checkArguments('reopen', { plan, graph: program });
+  const request = given ?? plan.request;
   const prepared = prepare(program, request, table);
   const choice = choiceOfPlan(plan, prepared.model);
   const { cost, violations } = evaluate(prepared.model.problem, choice);

@@ -19,6 +19,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { spmdName } from '../../ops/spmd/operators.ts';
 import { plannedProgram } from '../record/planned.ts';
 import type { Plan, PlannedNode, PlannedRedistribution } from '../record/types.ts';
+import { checkArguments } from '../request/check-call.ts';
 
 /** A collective of a plan. */
 export interface CheckedCollective {
@@ -55,6 +56,7 @@ export function checkPlannedModes(
   table: OperatorTable,
   mode: Mode,
 ): PlanCheckReport {
+  checkArguments('checkPlannedModes', { graph: program, plan, table });
   const { listed, opened } = plannedProgram(program, plan, table);
   const reader = new PlanReader(listed, plan, opened?.table ?? table);
   const { implicit, violations, collectives } = reader.read();

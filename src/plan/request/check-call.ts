@@ -3,7 +3,8 @@
  * with the call that is right, before anything reads it.
  */
 import { GRADIENTS, OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
-import { ShardwrightError, suggestion, valueText, wrongArgument } from '../../errors.ts';
+import { checkRecord, ShardwrightError, suggestion, valueText } from '../../errors.ts';
+import { GRAPH_FIELDS } from '../../graph/given.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import {
@@ -124,7 +125,7 @@ function isKind(value: unknown, kind: Kind): boolean {
 
 /** The fields that an argument must have. */
 const WANTED = {
-  graph: { fields: ['nodes', 'outputs', 'subgraphs'], hint: 'trace and importGraph give one.' },
+  graph: GRAPH_FIELDS,
   plan: { fields: ['nodes', 'outputs', 'request'], hint: 'give the `plan` of what shard gives.' },
   table: { fields: ['get', 'kinds'], hint: 'give builtinOperators().' },
   prepared: { fields: ['model', 'question'], hint: 'prepare gives one.' },
@@ -142,12 +143,8 @@ export function checkArguments(
   call: string,
   given: Readonly<Partial<Record<keyof typeof WANTED, unknown>>>,
 ): void {
-  for (const [name, value] of Object.entries(given)) {
-    const { fields, hint } = WANTED[name as keyof typeof WANTED];
-    if (!isRecord(value)) throw wrongArgument(call, name, valueText(value), hint);
-    const lacks = fields.find((field) => !(field in value));
-    if (lacks !== undefined) throw wrongArgument(call, name, `an object without '${lacks}'`, hint);
-  }
+  for (const [name, value] of Object.entries(given))
+    checkRecord(call, name, value, WANTED[name as keyof typeof WANTED]);
 }
 
 /** The table of a call; that of the built-in operators where none is given. @throws E_USAGE */

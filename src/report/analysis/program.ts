@@ -13,6 +13,7 @@ import type {
   PlannedOutput,
   PlannedRedistribution,
 } from '../../plan/record/types.ts';
+import { checkArguments } from '../../plan/request/check-call.ts';
 import { bytesText, secondsText } from '../../units.ts';
 
 /**
@@ -20,6 +21,7 @@ import { bytesText, secondsText } from '../../units.ts';
  * seconds, and above it the redistributions that its inputs need.
  */
 export function annotatedProgram(graph: Graph, plan: Plan): string {
+  checkArguments('annotatedProgram', { graph, plan });
   const planned = nodesByName(plan);
   const lines: string[] = [];
   for (const node of graph.nodes) {

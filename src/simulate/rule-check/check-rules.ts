@@ -6,7 +6,7 @@
  */
 
 import { defined } from '../../defined.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { checkRecord, ShardwrightError } from '../../errors.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { hasKernel } from '../../ops/kernels/evaluate.ts';
 import type { Kernel } from '../../ops/record/kernel.ts';
@@ -53,6 +53,11 @@ export function checkRules(
   operator: OperatorRecord | DerivedOperator,
   options: RuleCheckOptions = {},
 ): Validation {
+  checkRecord('checkRules', 'operator', operator, {
+    fields: [],
+    hint: 'give what defineOp or customOp gives.',
+  });
+  checkRecord('checkRules', 'record of options', options, { fields: [], hint: 'see its type.' });
   const { record, vjps } = 'record' in operator ? operator : { record: operator, vjps: {} };
   const { samples = record.samples, decompose, table = builtinOperators(), ...rest } = options;
   const kernel =

@@ -2,6 +2,7 @@
  * Records a function as one region that the backward pass recomputes (activation checkpointing).
  */
 
+import { checkType } from '../../errors.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { needRecorder, type TracedValue } from '../record/recorder.ts';
 import {
@@ -34,6 +35,7 @@ export function checkpoint<const A extends readonly BodyTree[], R extends BodyTr
   fn: (...args: A) => R,
   ...args: A
 ): R {
+  checkType('checkpoint', 'function', fn, 'function');
   const position = sourcePosition();
   const recorder = needRecorder('checkpoint()');
   const given = flat(ownedTree(recorder, args));

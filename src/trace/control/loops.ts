@@ -4,6 +4,7 @@
  */
 
 import { defined } from '../../defined.ts';
+import { checkType } from '../../errors.ts';
 import type { Arg } from '../../graph/types.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
@@ -70,6 +71,8 @@ export function whileLoop<const C extends BodyTree>(
   carry: C,
   options: WhileOptions = {},
 ): Carried<C> {
+  checkType('whileLoop', 'test', test, 'function');
+  checkType('whileLoop', 'body', body, 'function');
   const position = sourcePosition();
   return whileAny(
     (c) => test(c as Carried<C>),

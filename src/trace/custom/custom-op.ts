@@ -1,6 +1,7 @@
 /** Declares a function as one opaque operator with types, cost, sharding rules and derivative. */
 
 import { defined } from '../../defined.ts';
+import { checkRecord } from '../../errors.ts';
 import type { TensorMeta, TypedContext } from '../../ops/record/call.ts';
 import type { Kernel } from '../../ops/record/kernel.ts';
 import {
@@ -70,6 +71,10 @@ export interface CustomOp {
 
 /** A function as one opaque operator with declared types, cost, sharding rules and derivative. */
 export function customOp(spec: CustomOpSpec): CustomOp {
+  checkRecord('customOp', 'description', spec, {
+    fields: ['name', 'schema', 'type'],
+    hint: "give { name: 'my.op.default', schema: 'Tensor x', type: (ctx) => [...] }.",
+  });
   const { name, schema, flops, bytes, sharding, kernel, samples, vjp } = spec;
   const record = defineOp(name, {
     schema,

@@ -96,7 +96,7 @@ export class TensorSpec {
       if (!(size instanceof DimSpec) && (!Number.isSafeInteger(size) || size < 0))
         throw new ShardwrightError(
           'E_TRACE_INPUT',
-          `a shape [${shape.map(String).join(', ')}] has the size ${size}`,
+          `a shape [${shape.map(String).join(', ')}] has the size ${String(size)}`,
           {
             hint: 'a size is a whole number from 0, or a dim(name).',
           },
@@ -110,8 +110,8 @@ export class TensorSpec {
 /** @throws E_TRACE_INPUT for a name that is no dtype; programs without types may say anything */
 export function knownDtype(dtype: string): void {
   if (DTYPES.some((known) => known === dtype)) return;
-  throw new ShardwrightError('E_TRACE_INPUT', `'${dtype}' is no dtype`, {
-    hint: suggestion(dtype, DTYPES, 'dtypes'),
+  throw new ShardwrightError('E_TRACE_INPUT', `'${String(dtype)}' is no dtype`, {
+    hint: suggestion(String(dtype), DTYPES, 'dtypes'),
   });
 }
 

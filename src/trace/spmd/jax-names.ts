@@ -4,6 +4,7 @@
  * As in JAX they take what their operand is: a sum takes pieces and addends, and what is equal on
  * all ranks is read as what varies where casts are inserted.
  */
+import { checkOptions } from '../../errors.ts';
 import { needRecorder } from '../record/recorder.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 import { refuse } from './local-map.ts';
@@ -39,8 +40,10 @@ export function pvary(x: Tensor, axis: string): Tensor {
 export function pcast(
   x: Tensor,
   axis: string,
-  { to }: { to: 'varying' | 'reduced' | 'unreduced' },
+  options: { to: 'varying' | 'reduced' | 'unreduced' },
 ): Tensor {
+  checkOptions('pcast', options, { to: true });
+  const { to } = options;
   if (to === 'varying') {
     needAxis('pcast()', axis);
     return verb('reinterpret', x, axis, { src: 'I', dst: 'V' }, ['R']);
@@ -57,8 +60,11 @@ export interface PieceOptions {
   readonly tiled?: boolean;
 }
 
-const cutBy = ({ dim = 0, tiled = false }: PieceOptions): 'V' | `S(${number})` =>
-  tiled ? `S(${dim})` : 'V';
+function cutBy(options: PieceOptions): 'V' | `S(${number})` {
+  checkOptions('a gather or scatter of pieces', options, { dim: true, tiled: true, to: true });
+  const { dim = 0, tiled = false } = options;
+  return tiled ? `S(${dim})` : 'V';
+}
 
 /** All pieces on every rank, as V, or as R with `to: 'reduced'`. */
 export function jaxAllGather(

@@ -5,7 +5,14 @@
  * is unchanged. Source: the package spmd_types, and JAX's names for the same.
  */
 import { defined } from '../../defined.ts';
-import { ShardwrightError, suggestion } from '../../errors.ts';
+import {
+  checkOptions,
+  checkType,
+  ShardwrightError,
+  suggestion,
+  valueText,
+  wrongArgument,
+} from '../../errors.ts';
 import { axisType, type SpecWord, typeSpec, type TypeWord } from '../../local-spmd/words.ts';
 import { primitive, type PrimitiveName, verbBetween } from '../../mesh/local-types/primitives.ts';
 import { readTypeSpec } from '../../mesh/local-types/spec.ts';
@@ -25,6 +32,12 @@ export interface VerbTypes {
   readonly expert?: boolean;
 }
 
+/** The types of a call. @throws E_USAGE where JavaScript gives none, or a misspelt one */
+function givenTypes<T extends { readonly dst: TypeWord }>(call: string, types: T): T {
+  checkOptions(call, types, { src: true, dst: true, expert: true });
+  return types;
+}
+
 /**
  * The size of an axis that is per device; undefined where it is global. @throws E_SPMD_TYPE for a
  * name that is not an axis here
@@ -34,6 +47,8 @@ function manualSize(recorder: Recorder, what: string, axis: string): number | un
   const size = manual.get(axis);
   if (size !== undefined) return size;
   const mesh = meshOf(recorder, what);
+  if (typeof (axis as unknown) !== 'string')
+    throw wrongArgument(what, 'axis', valueText(axis), `axes: ${mesh.names.join(', ')}.`);
   if (!mesh.names.includes(axis))
     throw refuse(
       recorder,
@@ -63,6 +78,7 @@ export function verb(
   types: VerbTypes,
   others: readonly AxisType[] = [],
 ): Tensor {
+  givenTypes(op, types);
   const [src, dst] = [axisType(types.src), axisType(types.dst)];
   const { expert = false } = types;
   const recorder = needRecorder(`${op}()`);
@@ -101,8 +117,9 @@ function record(recorder: Recorder, name: string, args: readonly TraceArg[]): Te
 export function allReduce(
   x: Tensor,
   axis: string,
-  { src = 'P', dst }: { src?: TypeWord; dst: TypeWord },
+  types: { src?: TypeWord; dst: TypeWord },
 ): Tensor {
+  const { src = 'P', dst } = givenTypes('allReduce', types);
   return verb('all_reduce', x, axis, { src, dst });
 }
 
@@ -119,8 +136,9 @@ export function allGather(
 export function reduceScatter(
   x: Tensor,
   axis: string,
-  { src = 'P', dst }: { src?: TypeWord; dst: TypeWord },
+  types: { src?: TypeWord; dst: TypeWord },
 ): Tensor {
+  const { src = 'P', dst } = givenTypes('reduceScatter', types);
   return verb('reduce_scatter', x, axis, { src, dst });
 }
 
@@ -141,6 +159,7 @@ export function reinterpret(x: Tensor, axis: string, types: VerbTypes): Tensor {
 
 /** The one verb that takes a value from one type to another and keeps its meaning. */
 export function redistribute(x: Tensor, axis: string, types: VerbTypes): Tensor {
+  givenTypes('redistribute', types);
   const [src, dst] = [axisType(types.src), axisType(types.dst)];
   const { expert } = types;
   return verb(verbBetween(src, dst), x, axis, {
@@ -194,12 +213,15 @@ export function axisSize(axis: string): number {
 export function outPartial(x: Tensor, axes: string | readonly string[]): Tensor {
   const recorder = needRecorder('outPartial()');
   const mesh = meshOf(recorder, 'outPartial()');
-  return (typeof axes === 'string' ? [axes] : axes).reduce((now, axis) => {
-    const size = manualSize(recorder, 'outPartial()', axis);
-    if (size !== undefined) return verb('reinterpret', now, axis, { src: 'V', dst: 'P' });
-    const value = recorder.own(valueOf(now, 'the operand of outPartial'), 'outPartial');
-    return record(recorder, 'out_partial', [value, axis, mesh.sizes[mesh.indexOf(axis)]]);
-  }, x);
+  return (Array.isArray(axes) ? (axes as readonly string[]) : [axes as string]).reduce(
+    (now, axis) => {
+      const size = manualSize(recorder, 'outPartial()', axis);
+      if (size !== undefined) return verb('reinterpret', now, axis, { src: 'V', dst: 'P' });
+      const value = recorder.own(valueOf(now, 'the operand of outPartial'), 'outPartial');
+      return record(recorder, 'out_partial', [value, axis, mesh.sizes[mesh.indexOf(axis)]]);
+    },
+    x,
+  );
 }
 
 /**
@@ -241,6 +263,7 @@ export function assertType(x: Tensor, spec: SpecWord): Tensor {
  * fit
  */
 export function contract(equation: string, ...operands: readonly Tensor[]): Tensor {
+  checkType('contract', 'equation', equation, 'string');
   const recorder = needRecorder('contract()');
   const values = operands.map((x) =>
     recorder.own(valueOf(x, 'an operand of contract'), 'contract'),

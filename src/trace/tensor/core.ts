@@ -4,7 +4,7 @@
  * the source-level front end see to those.
  */
 
-import { didYouMean } from '../../errors.ts';
+import { didYouMean, valueText as kindText } from '../../errors.ts';
 import { baseName } from '../../graph/build.ts';
 import type { DType, FloatLiteral } from '../../graph/types.ts';
 import { sourcePosition } from '../errors/position.ts';
@@ -28,6 +28,25 @@ const values = new WeakMap<object, TracedValue>();
 /** The value behind a traced tensor, undefined for anything else. */
 export function tracedValue(value: unknown): TracedValue | undefined {
   return typeof value === 'object' && value !== null ? values.get(value) : undefined;
+}
+
+/**
+ * The tensor itself. @throws E_TRACE_INPUT where it is none, as a misspelt input is undefined
+ *
+ * @param what what the value is for
+ */
+export function needTensor<T extends TensorCore>(value: T, what: string): T {
+  if (tracedValue(value) === undefined) throw noOperand(value, what);
+  return value;
+}
+
+function noOperand(value: unknown, what: string): Error {
+  return refusal(
+    'E_TRACE_INPUT',
+    `${what} is ${value instanceof Object ? 'no traced tensor' : kindText(value)}`,
+    { source: sourcePosition(), path: runningRecorder()?.trace.path },
+    { hint: 'pass a traced tensor: an input, or what is made of inputs.' },
+  );
 }
 
 /** An argument of an operator as the user writes it. */
@@ -301,6 +320,8 @@ function methodNames(tensor: TensorCore): string[] {
 }
 
 function traceArg(arg: Argument): TraceArg {
+  if (arg === undefined || typeof arg === 'function' || typeof arg === 'symbol')
+    throw noOperand(arg, 'an argument');
   if (typeof arg !== 'object' || arg === null || arg instanceof Sym) return arg;
   if (isList(arg)) return arg.map(traceArg);
   return tracedValue(arg) ?? (arg as Exclude<typeof arg, TensorCore>);

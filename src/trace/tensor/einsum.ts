@@ -4,9 +4,11 @@
  * are contracted from the left.
  */
 
+import { checkType } from '../../errors.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
 import { sameSize, type Size, sizes, sizeText } from '../sizes/sizes.ts';
+import { needTensor } from './core.ts';
 import type { Tensor } from './tensor.ts';
 
 interface Labelled {
@@ -21,6 +23,7 @@ interface Labelled {
  * @throws E_SHAPE for a malformed equation, a letter with two sizes, or an operand of another rank
  */
 export function einsum(equation: string, ...operands: readonly Tensor[]): Tensor {
+  checkType('einsum', 'equation', equation, 'string');
   const fail = (message: string): never => {
     throw refusal(
       'E_SHAPE',
@@ -37,6 +40,7 @@ export function einsum(equation: string, ...operands: readonly Tensor[]): Tensor
   const groups = left.split(',').map((group) => [...group]);
   if (groups.length !== operands.length)
     return fail(`${groups.length} groups for ${operands.length} operands`);
+  operands.forEach((x, i) => needTensor(x, `operand ${i} of einsum`));
   const all = groups.flat();
   const output =
     right === undefined

@@ -11,13 +11,14 @@ import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
 import { stopping } from '../record/recorder.ts';
 import { type Size, sizes } from '../sizes/sizes.ts';
-import type { TensorCore } from './core.ts';
+import { needTensor, type TensorCore } from './core.ts';
 import type { Operand } from './pointwise.ts';
 import type { Ranked } from './reduce.ts';
 import { apply, type Tensor } from './tensor.ts';
 
 /** The matrix product, batched over leading dims: [..., m, k] x [..., k, n]. `torch.matmul`. */
-export const matmul = (a: Tensor, b: Tensor): Tensor => a.matmul(b);
+export const matmul = (a: Tensor, b: Tensor): Tensor =>
+  needTensor(a, 'the first operand of matmul').matmul(b);
 export const linear = (x: Tensor, weight: Tensor, bias?: Tensor): Tensor => x.linear(weight, bias);
 export const add = (a: Tensor, b: Operand): Tensor => a.add(b);
 export const sub = (a: Tensor, b: Operand): Tensor => a.sub(b);
@@ -44,7 +45,8 @@ export const le = (a: Tensor, b: Operand): Tensor => a.le(b);
 export const gt = (a: Tensor, b: Operand): Tensor => a.gt(b);
 export const ge = (a: Tensor, b: Operand): Tensor => a.ge(b);
 /** `a` where `condition` holds, else `b`; both are computed. */
-export const where = (condition: Tensor, a: Operand, b: Operand): Tensor => condition.where(a, b);
+export const where = (condition: Tensor, a: Operand, b: Operand): Tensor =>
+  needTensor(condition, 'the condition of where').where(a, b);
 export const sum = (x: Tensor, dims?: number | readonly number[], keepdim = false): Tensor =>
   x.sum(dims, keepdim);
 export const mean = (x: Tensor, dims?: number | readonly number[], keepdim = false): Tensor =>
@@ -72,7 +74,8 @@ export const rmsNorm = (
   eps?: number,
 ): Tensor => x.rmsNorm(normalized, weight, eps);
 /** The tensor without its gradient. */
-export const stopGradient = (x: Tensor): Tensor => x.detach();
+export const stopGradient = (x: Tensor): Tensor =>
+  needTensor(x, 'the operand of stopGradient').detach();
 
 /** Tensors end to end along a dim. */
 export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
@@ -199,6 +202,7 @@ export function splitKey(key: Tensor, count: number): Tensor[] {
  * @throws E_TRACE_IMPURE without a key
  */
 export function dropout(x: Tensor, p: number, key?: Tensor): Tensor {
+  needTensor(x, 'the operand of dropout');
   const kept = bernoulli(x.shape, 1 - p, needKey(key, 'dropout'), x.dtype);
   return x.mul(kept).div(1 - p);
 }

@@ -3,7 +3,7 @@
  * buffers, module paths, host state.
  */
 
-import { ShardwrightError } from '../../errors.ts';
+import { checkType, ShardwrightError, valueText as kindText, wrongArgument } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { localShape } from '../../mesh/sharding/sharding.ts';
@@ -26,6 +26,8 @@ interface StateSpec {
 
 /** Runs `body` with the module path one step longer; the paths of nested scopes join with `.`. */
 export function scope<T>(path: string, body: () => T): T {
+  checkType('scope', 'path', path, 'string');
+  checkType('scope', 'body', body, 'function');
   return inModule(path, body);
 }
 
@@ -49,7 +51,10 @@ function state(
   given: StateSpec | TensorSpec | readonly Size[],
   role: 'parameter' | 'buffer',
 ): Tensor {
+  checkType(role, 'name', fqn, 'string');
   const { trace } = needRecorder(`${role} '${fqn}'`);
+  if (typeof (given as unknown) !== 'object' || (given as unknown) === null)
+    throw wrongArgument(role, 'shape', kindText(given), "give param('w', [8, 16]).");
   const { shape: described, dtype = 'f32' } = isShape(given) ? { shape: given } : given;
   knownDtype(dtype);
   const shape = described.map((size): Size => {
@@ -119,6 +124,7 @@ export function guardOn<T extends HostValue>(name: string, read: () => T): T {
  * the tensor has another sharding already
  */
 export function withSharding(tensor: Tensor, placements: string | readonly string[]): Tensor {
+  if (!Array.isArray(placements)) checkType('withSharding', 'placements', placements, 'string');
   const { trace } = needRecorder('withSharding()');
   const value = tracedValue(tensor);
   if (trace.settings.mesh === undefined || value === undefined || value.recorder !== trace.root)

@@ -1,10 +1,18 @@
 /** The traced tensor: each method records one aten call and checks its types at once. */
 
+import { checkType, valueText, wrongArgument } from '../../errors.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
-import { needRecorder, type TracedValue } from '../record/recorder.ts';
+import { needRecorder, type TraceArg, type TracedValue } from '../record/recorder.ts';
 import { sameSize, sizeText } from '../sizes/sizes.ts';
-import { type Argument, type TensorCore, traceArg, traceArgs, tracedValue } from './core.ts';
+import {
+  type Argument,
+  needTensor,
+  type TensorCore,
+  traceArg,
+  traceArgs,
+  tracedValue,
+} from './core.ts';
 import { ShapedTensor } from './shape.ts';
 
 /**
@@ -19,6 +27,7 @@ export class Tensor extends ShapedTensor {
    * @throws E_SHAPE when the inner sizes differ
    */
   matmul(other: TensorCore): this {
+    needTensor(other, 'the second operand of matmul');
     const [inner, otherInner] = [this.shape.at(-1), other.shape.at(other.rank === 1 ? 0 : -2)];
     if (
       inner !== undefined &&
@@ -154,7 +163,8 @@ export function apply(
   args: readonly Argument[],
   kwargs: Readonly<Record<string, Argument>> = {},
 ): Tensor {
-  return tensorOf(needRecorder(target).call(target, args.map(traceArg), traceArgs(kwargs)));
+  checkType('apply', 'target', target, 'string');
+  return tensorOf(needRecorder(target).call(target, argumentsOf(args), traceArgs(kwargs)));
 }
 
 /** Records any operator of the table with several results. */
@@ -163,5 +173,16 @@ export function applyTuple(
   args: readonly Argument[],
   kwargs: Readonly<Record<string, Argument>> = {},
 ): Tensor[] {
-  return needRecorder(target).calls(target, args.map(traceArg), traceArgs(kwargs)).map(tensorOf);
+  checkType('applyTuple', 'target', target, 'string');
+  return needRecorder(target).calls(target, argumentsOf(args), traceArgs(kwargs)).map(tensorOf);
+}
+
+function argumentsOf(args: readonly Argument[]): TraceArg[] {
+  if (Array.isArray(args)) return args.map(traceArg);
+  throw wrongArgument(
+    'apply',
+    'arguments',
+    valueText(args),
+    "give apply('aten.relu.default', [x]).",
+  );
 }

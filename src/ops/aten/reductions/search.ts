@@ -28,21 +28,22 @@ import { anyS, cuttable, need, normalDim } from '../../rules/dims.ts';
 
 const log2 = (n: number): number => Math.ceil(Math.log2(Math.max(2, n)));
 
-/** First place in `data[start .. end)` whose value is at least `v` (or above it). */
+/**
+ * How many of `data[start .. end)` lie below `v` (or not above it): its place where they are
+ * sorted. A binary search says something else of values that are not, and another thing of each
+ * part of them, which the rules here must not depend on.
+ */
 function place(data: Float64Array, start: number, end: number, v: number, above: boolean): number {
-  let [low, high] = [start, end];
-  while (low < high) {
-    const mid = (low + high) >>> 1;
+  let below = 0;
+  for (let i = start; i < end; i++)
     // A NaN sorts after everything.
     if (
       above
-        ? !(data[mid] > v) && !(Number.isNaN(data[mid]) && !Number.isNaN(v))
-        : data[mid] < v || (Number.isNaN(v) && !Number.isNaN(data[mid]))
+        ? !(data[i] > v) && !(Number.isNaN(data[i]) && !Number.isNaN(v))
+        : data[i] < v || (Number.isNaN(v) && !Number.isNaN(data[i]))
     )
-      low = mid + 1;
-    else high = mid;
-  }
-  return low - start;
+      below++;
+  return below;
 }
 
 function rightSide(ctx: OpContext, hasSide: boolean): boolean {
