@@ -11,6 +11,8 @@ import { fileURLToPath } from 'node:url';
 
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 
+import { chromiumPath } from '../../scripts/chromium.ts';
+
 export const root = fileURLToPath(new URL('../../', import.meta.url));
 const dist = join(root, 'site/dist');
 const TYPES: Readonly<Record<string, string>> = {
@@ -19,21 +21,6 @@ const TYPES: Readonly<Record<string, string>> = {
   '.mjs': 'text/javascript',
   '.wasm': 'application/wasm',
 };
-
-/** Debian's Chromium, or the one that `CHROMIUM` names. */
-function executable(): string {
-  const found = [
-    process.env.CHROMIUM,
-    '/usr/bin/chromium',
-    '/usr/bin/chromium-browser',
-    '/usr/bin/google-chrome',
-  ].find((path) => path !== undefined && existsSync(path));
-  if (found === undefined)
-    throw new Error(
-      'these tests need a Chromium: apt-get install chromium, or CHROMIUM=/path/to/it',
-    );
-  return found;
-}
 
 export interface Opened {
   readonly page: Page;
@@ -64,7 +51,7 @@ export class Site {
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     return new Site(
       server,
-      await chromium.launch({ executablePath: executable(), args: ['--no-sandbox'] }),
+      await chromium.launch({ executablePath: chromiumPath(), args: ['--no-sandbox'] }),
     );
   }
 

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -71,6 +71,31 @@ describe('README.md', () => {
     // The block shows the diff whole.
     for (const line of run.out.split('\n')) if (/^[+-]/.test(line)) expect(lines).toContain(line);
   }, 60_000);
+
+  it('begins with a figure that `tune` prints, two commands and a picture, then one section a language', () => {
+    const [, share] = /^Your training config is \*\*(.*) slower\*\* than the best/m.exec(README)!;
+    expect(shown('slower than the best of 86')[0]).toContain(`.toml: ${share} slower than`);
+    const at = [
+      'npm ci && npm start',
+      'npx shardwright tune examples/torchtitan-llama3-8b.toml --devices 16 --cluster h100',
+      '](docs/pictures/report.png)',
+      '## From TypeScript',
+      '## From Python',
+      '## From the command line',
+    ].map((text) => README.indexOf(text));
+    expect(at).toEqual([...at].sort((a, b) => a - b));
+    expect(README.slice(0, at[2]).split('\n').length).toBeLessThan(16);
+  });
+
+  it('has no table of more than eight rows, and pictures below 200 kB', () => {
+    const tables = README.match(/(?:^\|.*\n)+/gm) ?? [];
+    expect(tables.length).toBeGreaterThan(3);
+    for (const table of tables) expect(table.trim().split('\n').length - 2).toBeLessThan(9);
+    const pictures = [...README.matchAll(/!\[[^\]]*\]\((docs\/pictures\/[^)]*)\)/g)];
+    expect(pictures.length).toBeGreaterThan(1);
+    for (const [, path = ''] of pictures)
+      expect(statSync(new URL(`../../${path}`, import.meta.url)).size).toBeLessThan(200_000);
+  });
 
   it('shows a TypeScript program that is an example, and lines that it prints', () => {
     const example = file('examples/train-mlp.ts').split('*/\n')[1].trim();
