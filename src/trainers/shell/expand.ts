@@ -16,6 +16,8 @@ import type {
 } from 'unbash';
 
 import { arithmetic, type ArithmeticScope } from './arithmetic.ts';
+import { bracedWords } from './braces.ts';
+import { isOpenPattern, quotedPattern, removedFrom, replacedIn } from './patterns.ts';
 import {
   Fields,
   joined,
@@ -47,11 +49,42 @@ const UNREAD = 'an expansion that is not read';
 
 /** The words that one word of the script becomes. */
 export function expandWord(word: Word, scope: Scope): readonly Value[] {
+  const { parts } = word;
+  if (parts === undefined) return [[word.value]];
+  if (!parts.some(({ type }) => type === 'BraceExpansion')) return wordsOf(parts, scope);
+  const words = bracedWords(parts);
+  return words === undefined
+    ? [[{ text: word.text, at: scope.placed(word.pos), why: UNREAD }]]
+    : words.flatMap((one) => wordsOf(one, scope));
+}
+
+function wordsOf(parts: readonly WordPart[], scope: Scope): readonly Value[] {
   const fields = new Fields();
-  if (word.parts === undefined) fields.whole([word.value]);
-  else for (const part of word.parts) expandPart(part, scope, fields, false);
+  for (const part of parts) expandPart(part, scope, fields, false);
   return fields.words();
 }
+
+/** The pattern that a word is: what is quoted in it stands for itself. */
+export function expandPattern(word: Word, scope: Scope): Value {
+  const plain = (text: string): string =>
+    text.replace(/\\([\s\S])/g, (_, sign: string) => quotedPattern(sign));
+  if (word.parts === undefined) return [plain(word.text)];
+  return word.parts.flatMap((part): Value => {
+    if (part.type === 'Literal') return [plain(part.text)];
+    if (part.type === 'Glob' || part.type === 'ExtendedGlob') return [part.text];
+    const value = expandParts([part], scope);
+    if (!QUOTED.has(part.type)) return value;
+    return value.map((one) => (typeof one === 'string' ? quotedPattern(one) : one));
+  });
+}
+
+/** Parts whose signs stand for themselves. */
+const QUOTED: ReadonlySet<WordPart['type']> = new Set([
+  'SingleQuoted',
+  'AnsiCQuoted',
+  'DoubleQuoted',
+  'LocaleString',
+]);
 
 /** The text of a word that is not split: of an assignment, a test, a pattern. */
 export function expandText(word: Word, scope: Scope): Value {
@@ -103,7 +136,11 @@ function expandPart(part: WordPart, scope: Scope, fields: Fields, isQuoted: bool
     case 'ProcessSubstitution':
       return add([{ text: part.text, at: scope.placed(part.pos), why: COMMAND }]);
     case 'BraceExpansion':
-      return add([{ text: part.text, at: scope.placed(part.pos), why: UNREAD }]);
+      // Where words are not split, braces are characters.
+      if (part.parts === undefined) return fields.whole([part.text]);
+      fields.whole(['{']);
+      for (const inner of part.parts) expandPart(inner, scope, fields, isQuoted);
+      return fields.whole(['}']);
   }
 }
 
@@ -311,30 +348,18 @@ function edited(
     return { value: [isAll ? change(text) : change(text.slice(0, 1)) + text.slice(1)] };
   }
   if (operation.type === 'Replace') {
-    const [pattern, replacement] = [word(operation.pattern), word(operation.replacement)];
+    const pattern = knownText(expandPattern(operation.pattern, scope));
+    const replacement = word(operation.replacement);
     if (pattern === undefined || replacement === undefined) return unread;
-    if (/[*?[\\]/.test(pattern)) return unread;
-    if (/[#%]/.test(operation.operator)) {
-      const isHead = operation.operator.includes('#');
-      const fits = isHead ? text.startsWith(pattern) : text.endsWith(pattern);
-      if (!fits) return { value: [text] };
-      const rest = isHead
-        ? text.slice(pattern.length)
-        : text.slice(0, text.length - pattern.length);
-      return { value: [isHead ? replacement + rest : rest + replacement] };
-    }
-    if (pattern === '') return { value: [text] };
-    return {
-      value: [
-        operation.operator === '//'
-          ? text.replaceAll(pattern, () => replacement)
-          : text.replace(pattern, () => replacement),
-      ],
-    };
+    // Since Bash 5.2 `&` is what matched.
+    if (isOpenPattern(pattern, text) || replacement.includes('&')) return unread;
+    if (text === '' && /^\*+$/.test(pattern)) return unread;
+    return { value: [replacedIn(text, operation.operator, pattern, replacement)] };
   }
   if (operation.type === 'Remove') {
-    const pattern = word(operation.operand);
-    return pattern === undefined ? unread : { value: [removed(text, operation.operator, pattern)] };
+    const pattern = knownText(expandPattern(operation.operand, scope));
+    if (pattern === undefined || isOpenPattern(pattern, text)) return unread;
+    return { value: [removedFrom(text, operation.operator, pattern)] };
   }
   return unread;
 }
@@ -357,67 +382,6 @@ function sliced(
   }
   const text = knownText(found.value);
   return text === undefined ? undefined : { value: [text.slice(from, to(text.length))] };
-}
-
-/** A text without the beginning or the end that matches a pattern: the shortest, or the longest. */
-function removed(text: string, operator: '#' | '##' | '%' | '%%', pattern: string): string {
-  const lengths = Array.from({ length: text.length + 1 }, (_, n) => n);
-  if (operator.length === 2) lengths.reverse();
-  const isHead = operator.startsWith('#');
-  const found = lengths.find((n) =>
-    matchesPattern(isHead ? text.slice(0, n) : text.slice(text.length - n), pattern),
-  );
-  if (found === undefined) return text;
-  return isHead ? text.slice(found) : text.slice(0, text.length - found);
-}
-
-/** Tells whether a pattern has signs that `matchesPattern` does not read. */
-export function isOpenPattern(pattern: string): boolean {
-  return /[\\(]|\[\[?:/.test(pattern);
-}
-
-/** One place of a pattern: a character, any, or one of a set. */
-type Unit = (char: string) => boolean;
-
-/** The runs of places between the stars of a pattern. */
-function runsOf(pattern: string): readonly (readonly Unit[])[] {
-  const runs: Unit[][] = [[]];
-  const signs = pattern.match(/\[[!^]?\]?[^\]]*\]|[\s\S]/g) ?? [];
-  for (const sign of signs) {
-    const run = runs[runs.length - 1];
-    if (sign === '*') runs.push([]);
-    else if (sign === '?') run.push(() => true);
-    else if (sign.length > 1) run.push(setOf(sign.slice(1, -1)));
-    else run.push((char) => char === sign);
-  }
-  return runs;
-}
-
-/** The characters of `[a-z_]`, or all others of `[!a-z_]`. */
-function setOf(text: string): Unit {
-  const isOther = /^[!^]/.test(text);
-  const ranges = (isOther ? text.slice(1) : text).match(/[\s\S]-[\s\S]|[\s\S]/g) ?? [];
-  return (char) =>
-    ranges.some((range) =>
-      range.length === 3 ? char >= range[0] && char <= range[2] : char === range,
-    ) !== isOther;
-}
-
-/** Tells whether a whole text matches a pattern of `*`, `?`, `[...]` and plain characters. */
-export function matchesPattern(text: string, pattern: string): boolean {
-  const runs = runsOf(pattern);
-  const fits = (at: number, run: readonly Unit[]): boolean =>
-    at >= 0 && at + run.length <= text.length && run.every((unit, i) => unit(text[at + i]));
-  if (!fits(0, runs[0])) return false;
-  if (runs.length === 1) return text.length === runs[0].length;
-  let at = runs[0].length;
-  for (const run of runs.slice(1, -1)) {
-    while (at <= text.length && !fits(at, run)) at++;
-    if (at > text.length) return false;
-    at += run.length;
-  }
-  const last = runs[runs.length - 1];
-  return at <= text.length - last.length && fits(text.length - last.length, last);
 }
 
 function arithmeticText(

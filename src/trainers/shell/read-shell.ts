@@ -21,14 +21,14 @@ import { placeAt } from '../../text/place.ts';
 import { arithmetic } from './arithmetic.ts';
 import {
   documentOf,
+  expandPattern,
   expandText,
   expandWord,
-  isOpenPattern,
-  matchesPattern,
   numbersOf,
   type Scope,
 } from './expand.ts';
 import { mergeVariables } from './merge.ts';
+import { isOpenPattern, matchesPattern, quotedPattern } from './patterns.ts';
 import { fieldsOf, formatted, PRINTED } from './printed.ts';
 import {
   joined,
@@ -307,8 +307,8 @@ class ShellReader implements ShellScript {
     let found = false;
     let isNext = false;
     for (const [i, item] of node.items.entries()) {
-      const patterns = item.pattern.map((p) => knownText(expandText(p, this.scope)));
-      const isOpen = patterns.some((p) => p === undefined || isOpenPattern(p));
+      const patterns = item.pattern.map((p) => knownText(expandPattern(p, this.scope)));
+      const isOpen = patterns.some((p) => p === undefined || isOpenPattern(p, word));
       if (isOpen && !isNext) return this.branches([...bodies.slice(i), none], node.word);
       if (!isNext && !patterns.some((p) => p !== undefined && matchesPattern(word, p))) continue;
       const status = found ? bodies[i]() : this.taken(bodies[i], none, node.word);
@@ -477,8 +477,13 @@ class ShellReader implements ShellScript {
       }
       case 'TestUnary':
         return unaryTest(expression.operator, text(expression.operand));
-      case 'TestBinary':
-        return binaryTest(text(expression.left), expression.operator, text(expression.right));
+      case 'TestBinary': {
+        const { left, operator, right } = expression;
+        const other = comparesTexts(operator)
+          ? knownText(this.emptied(expandPattern(right, this.scope)))
+          : text(right);
+        return binaryTest(text(left), operator, other);
+      }
     }
   }
 
@@ -501,9 +506,8 @@ class ShellReader implements ShellScript {
     }
     if (texts.length === 1) return first === undefined ? undefined : first !== '';
     if (texts.length === 2 && first !== undefined) return unaryTest(first, second);
-    return texts.length === 3 && second !== undefined
-      ? binaryTest(first, second, third)
-      : undefined;
+    if (texts.length !== 3 || second === undefined || third === undefined) return undefined;
+    return binaryTest(first, second, comparesTexts(second) ? quotedPattern(third) : third);
   }
 
   private simple(node: Extract<CommandNode, { type: 'Command' }>): Status {
@@ -615,6 +619,7 @@ class ShellReader implements ShellScript {
       case 'basename':
       case 'dirname':
       case 'seq':
+      case 'expr':
         if (this.output === undefined) return this.run(name, words);
         this.printOf(name, values, redirects);
         return true;
@@ -951,14 +956,19 @@ function unaryTest(operator: string, text: string | undefined): boolean | undefi
   return operator === '-n' ? text !== '' : undefined;
 }
 
+function comparesTexts(operator: string): boolean {
+  return operator === '=' || operator === '==' || operator === '!=';
+}
+
+/** @param right of a comparison of texts the pattern */
 function binaryTest(
   left: string | undefined,
   operator: string,
   right: string | undefined,
 ): boolean | undefined {
   if (left === undefined || right === undefined) return undefined;
-  if (operator === '=' || operator === '==' || operator === '!=') {
-    if (isOpenPattern(right)) return undefined;
+  if (comparesTexts(operator)) {
+    if (isOpenPattern(right, left)) return undefined;
     return matchesPattern(left, right) === (operator !== '!=');
   }
   const compare = NUMBER_TESTS[operator] as ((a: number, b: number) => boolean) | undefined;

@@ -27,8 +27,8 @@ describe('the words that a shell script gives to a command', () => {
   });
 
   it('nothing is executed: output, files, the environment and arguments of the script stay unknown', () => {
-    expect(jobs('X=$(date); job $X `pwd` $HOME "$@" $1 <(ls) {1..3} $RANDOM')).toEqual([
-      ['?$(date)', '?`pwd`', '?$HOME', '?$@', '?$1', '?<(ls)', '?{1..3}', '?$RANDOM'],
+    expect(jobs('X=$(date); job $X `pwd` $HOME "$@" $1 <(ls) {Z..a} $RANDOM')).toEqual([
+      ['?$(date)', '?`pwd`', '?$HOME', '?$@', '?$1', '?<(ls)', '?{Z..a}', '?$RANDOM'],
     ]);
     expect(jobs('i=0; while [ -f x$i ]; do i=$((i+1)); done; job $i')).toEqual([['?${i}']]);
     expect(jobs('f() { [ -f x ] && echo a; }; job $(f) $(g) $(echo 1 | bc)')).toEqual([
@@ -39,6 +39,12 @@ describe('the words that a shell script gives to a command', () => {
     ]);
     expect(jobs('i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; job $i')).toEqual([['?${i}']]);
     expect(jobs('read X < file; job $X')).toEqual([['?$X']]);
+    expect(jobs('job {1..99999} $(expr a : b) $(expr 1 / 0) $(expr $U + 1)')).toEqual([
+      ['?{1..99999}', '?$(expr a : b)', '?$(expr 1 / 0)', '?$(expr $U + 1)'],
+    ]);
+    expect(jobs('X=aé; job ${X/[[:alpha:]]/} ${X/[[=a=]]/} ${X/a/&b} ${X%@(a|b)}')).toEqual([
+      ['?${X/[[:alpha:]]/}', '?${X/[[=a=]]/}', '?${X/a/&b}', '?${X%@(a|b)}'],
+    ]);
     expect(jobs('A=([1]=x [0]=y); job "${A[@]}"')).toEqual([['?$A']]);
   });
 
