@@ -113,6 +113,15 @@ function fields(data: Uint8Array): { number: number; bytes: Uint8Array; value: U
   return found;
 }
 
+/** An attribute of one integer (kind 2) or of a list of them (kind 7). */
+const numbers = (name: string, kind: 2 | 7, values: readonly number[]): Uint8Array =>
+  message(
+    5,
+    text(1, name),
+    ...values.map((value) => field(kind === 2 ? 3 : 8, varint(value))),
+    field(20, varint(kind)),
+  );
+
 describe('the models of the index', () => {
   test.each(MODELS)(
     '%s: %i nodes, %i initializers, %i elements, %i FLOPs',
@@ -557,6 +566,29 @@ describe('broken and unknown', () => {
         ),
       ]),
       `E_TYPE node 0 (Softmax 'y'): `,
+    ],
+    [
+      'a tensor of too few dims',
+      small([node('DepthToSpace', ['x'], ['y'], numbers('blocksize', 2, [1]))]),
+      `E_TYPE node 0 (DepthToSpace 'y'): a tensor of 2 dims where 4 are read`,
+    ],
+    [
+      'a window with a stride for one of two dims',
+      small([
+        node(
+          'MaxPool',
+          ['x'],
+          ['y'],
+          numbers('kernel_shape', 7, [1, 1]),
+          numbers('strides', 7, [1]),
+        ),
+      ]),
+      `E_TYPE node 0 (MaxPool 'y'): attribute 'strides' has 1 numbers where 2 fit`,
+    ],
+    [
+      'a cast of nothing',
+      small([node('Cast', [], ['y'], numbers('to', 2, [7]))]),
+      `E_TYPE node 0 (Cast 'y'): input 0 is missing`,
     ],
     [
       'a rank of 65',

@@ -51,14 +51,14 @@ export function node(
   op: string,
   inputs: string[],
   outputs: string[],
-  more: Uint8Array = bytes(),
+  ...more: Uint8Array[]
 ): Uint8Array {
   return message(
     1,
     ...inputs.map((name) => text(1, name)),
     ...outputs.map((name) => text(2, name)),
     text(4, op),
-    more,
+    ...more,
   );
 }
 

@@ -52,6 +52,13 @@ export interface BodyBuilder extends Builder {
   ): OnnxOperand[];
 }
 
+/** Sizes to be named, by the number of dims. */
+interface SizesOfRank {
+  readonly 2: [number, number];
+  readonly 3: [number, number, number];
+  readonly 4: [number, number, number, number];
+}
+
 /** One node with its inputs looked up, as the operator tables see it. */
 export class OnnxCall {
   /** Attributes that the conversion has read; all others must have their defaults (`schema.ts`). */
@@ -133,6 +140,20 @@ export class OnnxCall {
   /** Sizes of a type, which must be numbers. */
   sizes(type: TensorType): number[] {
     return type.shape.map((dim, d) => this.size(dim, `dim ${d}`));
+  }
+
+  /** Sizes of a tensor that has so many dims. @throws E_TYPE for another rank */
+  sizesOfRank<R extends keyof SizesOfRank>(type: TensorType, rank: R): SizesOfRank[R] {
+    const { length } = type.shape;
+    if (length !== rank) this.fail('E_TYPE', `a tensor of ${length} dims where ${rank} are read`);
+    return this.sizes(type) as SizesOfRank[R];
+  }
+
+  /** Size of one dim, which must be a number. @throws E_TYPE where the tensor has no such dim */
+  sizeAt({ shape }: TensorType, d: number, what = `dim ${d}`): number {
+    const dim = shape[d];
+    if (dim !== undefined) return this.size(dim, what);
+    return this.fail('E_TYPE', `${what} is missing: the tensor has ${shape.length} dims`);
   }
 
   /** Required input as an argument. */

@@ -1,6 +1,7 @@
 /** Folds ONNX operators on small tensors that are known at import, such as shape arithmetic. */
 
 import type { Dim, DType } from '../../graph/types.ts';
+import { itemAt } from '../../item-at.ts';
 import { product } from '../../product.ts';
 
 /**
@@ -23,6 +24,7 @@ export function fold(
   attribute: (name: string) => number | undefined,
 ): Constant | undefined {
   const [a, b] = inputs;
+  if (a === undefined) return undefined;
   switch (op) {
     case 'Identity':
       return a;
@@ -36,7 +38,7 @@ export function fold(
     case 'Div':
     case 'Max':
     case 'Min':
-      return inputs.length === 2 ? arithmetic(op, a, b) : undefined;
+      return b !== undefined && inputs.length === 2 ? arithmetic(op, a, b) : undefined;
     case 'Concat':
       return a.dims.length === 1 && inputs.every((x) => x.dims.length === 1)
         ? vector(
@@ -49,13 +51,9 @@ export function fold(
     case 'Squeeze':
       return a.dims.length === 1 && a.values.length === 1 ? { ...a, dims: [] } : undefined;
     case 'Reshape':
-      return b.values.length === 1
-        ? vector(a.dtype, a.values)
-        : b.values.length === 0
-          ? { ...a, dims: [] }
-          : undefined;
+      return b === undefined ? undefined : reshape(a, b);
     case 'Gather':
-      return gather(a, b);
+      return b === undefined ? undefined : gather(a, b);
     case 'Slice':
       return slice(inputs);
     case 'ReduceProd':
@@ -79,13 +77,19 @@ function numbers(constant: Constant): boolean {
   return constant.values.every((v) => typeof v === 'number');
 }
 
+function reshape(a: Constant, { values: sizes }: Constant): Constant | undefined {
+  if (sizes.length === 1) return vector(a.dtype, a.values);
+  return sizes.length === 0 ? { ...a, dims: [] } : undefined;
+}
+
 function arithmetic(op: string, a: Constant, b: Constant): Constant | undefined {
   if (!numbers(a) || !numbers(b)) return undefined;
   const integer = /^[iu]/.test(a.dtype);
   const long = a.values.length >= b.values.length ? a : b;
   if (a.values.length !== 1 && b.values.length !== 1 && a.values.length !== b.values.length)
     return undefined;
-  const at = (c: Constant, i: number): number => c.values[c.values.length === 1 ? 0 : i] as number;
+  const at = ({ values }: Constant, i: number): number =>
+    itemAt(values, values.length === 1 ? 0 : i) as number;
   const values = long.values.map((_, i) => {
     const [x, y] = [at(a, i), at(b, i)];
     switch (op) {
@@ -109,15 +113,13 @@ function arithmetic(op: string, a: Constant, b: Constant): Constant | undefined 
 
 function gather(data: Constant, indices: Constant): Constant | undefined {
   if (data.dims.length !== 1 || !numbers(indices) || indices.dims.length > 1) return undefined;
-  const values = indices.values.map(
-    (i) => data.values[(i as number) < 0 ? data.values.length + (i as number) : (i as number)],
-  );
-  if (values.some((v) => v === undefined)) return undefined;
+  const values = indices.values.flatMap((i) => data.values.at(i as number) ?? []);
+  if (values.length < indices.values.length) return undefined;
   return { dtype: data.dtype, dims: indices.dims, values };
 }
 
 function slice([data, starts, ends, axes, steps]: readonly Constant[]): Constant | undefined {
-  if (data.dims.length !== 1 || starts.values.length !== 1 || ends.values.length !== 1)
+  if (data?.dims.length !== 1 || starts?.values.length !== 1 || ends?.values.length !== 1)
     return undefined;
   if (axes !== undefined && Number(axes.values[0]) !== 0 && Number(axes.values[0]) !== -1)
     return undefined;

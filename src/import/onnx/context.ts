@@ -57,9 +57,10 @@ export class ModelContext {
   unknownError(): ShardwrightError | undefined {
     if (this.unknown.size === 0) return undefined;
     const entries = [...this.unknown];
+    const first = Math.min(...entries.map(([, entry]) => entry.first));
     const list = entries.map(
-      ([name, { count, first }]) =>
-        `${name} (${count} ${count === 1 ? 'node' : 'nodes'}, first node ${first})`,
+      ([name, { count, first: node }]) =>
+        `${name} (${count} ${count === 1 ? 'node' : 'nodes'}, first node ${node})`,
     );
     const what =
       entries.length === 1 ? '1 unknown operator' : `${entries.length} unknown operators`;
@@ -68,7 +69,7 @@ export class ModelContext {
       `${what} without a type for the results: ${list.slice(0, 50).join(', ')}`,
       {
         hint: 'run onnx.shape_inference on the model, or export it with types',
-        path: `graph.node[${entries[0][1].first}]`,
+        path: `graph.node[${first}]`,
       },
     );
   }

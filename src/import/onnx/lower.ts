@@ -3,6 +3,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { Dim, Graph, Output, TensorType } from '../../graph/types.ts';
 import { NO_KWARGS, tensorType, typeText } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
 import { OnnxGraphBuilder } from './builder.ts';
 import { type BodyBuilder, type Lowering, nodeError, OnnxCall, type OnnxOperand } from './call.ts';
 import { fold } from './constant.ts';
@@ -106,8 +107,9 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
       );
     this.initializers(`${name}/`);
     const inputs = source.inputs.map((input, i) => {
-      this.sameAsStated(input, types[i], `input '${input.name}' of graph '${source.name}'`);
-      return this.input(input.name, types[i], { role: 'arg', roleIndex: i });
+      const type = itemAt(types, i);
+      this.sameAsStated(input, type, `input '${input.name}' of graph '${source.name}'`);
+      return this.input(input.name, type, { role: 'arg', roleIndex: i });
     });
     this.run();
     const returned = finish(inputs, this.results());
@@ -245,7 +247,8 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
     }
     const items = types as TensorType[];
     const args = inputs.map((operand) => (operand === undefined ? null : this.ref(operand)));
-    if (items.length === 1) return [this.push(`onnx.${operator}`, args, NO_KWARGS, items[0])];
+    if (items.length === 1)
+      return [this.push(`onnx.${operator}`, args, NO_KWARGS, itemAt(items, 0))];
     return this.members(
       this.call(`onnx.${operator}`, args, NO_KWARGS, { kind: 'tuple', items }),
       items,

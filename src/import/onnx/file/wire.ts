@@ -5,6 +5,7 @@
  */
 
 import { ShardwrightError } from '../../../errors.ts';
+import { itemAt } from '../../../item-at.ts';
 
 const VARINT = 0;
 const FIXED64 = 1;
@@ -197,7 +198,7 @@ export class WireReader {
     let value = 0;
     for (let i = 0; i < 8; i++) {
       if (this.pos >= this.end) throw this.fail('a number runs past the end', from);
-      const b = this.bytes[this.pos++];
+      const b = itemAt(this.bytes, this.pos++);
       value += (b & 127) * 2 ** (7 * i);
       if (b < 128) {
         if (!Number.isSafeInteger(value)) break;
@@ -211,7 +212,7 @@ export class WireReader {
     const from = this.pos;
     for (let i = 0; i < 10; i++) {
       if (this.pos >= this.end) throw this.fail('a number runs past the end', from);
-      if (this.bytes[this.pos++] < 128) return;
+      if (itemAt(this.bytes, this.pos++) < 128) return;
     }
     throw this.fail('a number has more than 10 bytes', from);
   }

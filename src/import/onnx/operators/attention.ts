@@ -4,12 +4,12 @@ import { floatArg, type Lowering, type OnnxCall, type OnnxOperand } from '../cal
 
 /** [batch, sequence, heads * width] as [batch, heads, sequence, width]. */
 function headsApart(c: OnnxCall, x: OnnxOperand, heads: number): OnnxOperand {
-  const [batch, length, width] = c.sizes(x.type);
+  const [batch, length, width] = c.sizesOfRank(x.type, 3);
   return c.op('permute', c.op('reshape', x, [batch, length, heads, width / heads]), [0, 2, 1, 3]);
 }
 
 function headsTogether(c: OnnxCall, x: OnnxOperand): OnnxOperand {
-  const [batch, heads, length, width] = c.sizes(x.type);
+  const [batch, heads, length, width] = c.sizesOfRank(x.type, 4);
   return c.op('reshape', c.op('permute', x, [0, 2, 1, 3]), [batch, length, heads * width]);
 }
 
@@ -31,7 +31,7 @@ const attention: Lowering = (c) => {
   const query = apart(0, 'q_num_heads');
   let [key, value] = [apart(1, 'kv_num_heads'), apart(2, 'kv_num_heads')];
   const [pastKey, pastValue] = [c.optional(4), c.optional(5)];
-  const past = pastKey === undefined ? 0 : c.sizes(pastKey.type)[2];
+  const past = pastKey === undefined ? 0 : c.sizeAt(pastKey.type, 2);
   if (pastKey !== undefined) key = c.op('cat', [pastKey, key], 2);
   if (pastValue !== undefined) value = c.op('cat', [pastValue, value], 2);
   const { made, scores } = scored(c, query, key, value, past);
@@ -90,8 +90,8 @@ function writtenOut(
   const cap = c.float('softcap', 0);
   const isCausal = c.int('is_causal', 0) !== 0;
   const mask = c.optional(3);
-  const [, heads, rows, width] = c.sizes(query.type);
-  const [, groups, columns] = c.sizes(key.type);
+  const [, heads, rows, width] = c.sizesOfRank(query.type, 4);
+  const [, groups, columns] = c.sizesOfRank(key.type, 4);
   const repeat = (x: OnnxOperand): OnnxOperand =>
     heads === groups ? x : c.op('repeat_interleave.self_int', x, heads / groups, 1);
   const factor = floatArg(c.attribute('scale')?.float ?? 1 / Math.sqrt(width));
@@ -140,7 +140,7 @@ function softCapped(c: OnnxCall, scores: OnnxOperand, cap: number): OnnxOperand 
 
 /** A mask of too few columns leaves out the last keys. */
 function widened(c: OnnxCall, mask: OnnxOperand, key: OnnxOperand): OnnxOperand {
-  const missing = c.sizes(key.type)[2] - (c.sizes(mask.type).at(-1) ?? 0);
+  const missing = c.sizeAt(key.type, 2) - (c.sizes(mask.type).at(-1) ?? 0);
   if (missing <= 0) return mask;
   return c.op(
     'constant_pad_nd',
@@ -161,7 +161,7 @@ const rotary: Lowering = (c) => {
   const heads = c.int('num_heads', 0);
   if (packed && heads === 0) return c.fail('E_TYPE', `attribute 'num_heads' is missing`);
   const x = packed ? headsApart(c, c.input(0), heads) : c.input(0);
-  const width = c.sizes(x.type)[3];
+  const width = c.sizeAt(x.type, 3);
   const dims = c.int('rotary_embedding_dim', 0) || width;
   const positions = c.optional(3);
   const angles = (i: number): OnnxOperand => {

@@ -3,8 +3,16 @@
 import { NameSet } from '../../../graph/names.ts';
 import type { Arg, Graph, TensorType } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
+import { itemAt } from '../../../item-at.ts';
 import { type BodyBuilder, nodeError, type OnnxOperand } from '../call.ts';
 import type { OnnxGraph, OnnxNode } from '../file/model.ts';
+
+/** A branch of an `If`, lowered. */
+interface Branch {
+  readonly lowering: BodyBuilder;
+  readonly name: string;
+  readonly made: Graph;
+}
 
 /**
  * `If`, `Loop` and `Scan` become `cond`, `while_loop` or `scan`. Bodies of ONNX read values of the
@@ -56,17 +64,17 @@ class Control {
   /** Both branches take the values that either reads. */
   cond(): readonly OnnxOperand[] {
     const { graph } = this;
-    const branches = ['then_branch', 'else_branch'].map((attribute) => {
+    const branch = (attribute: string): Branch => {
       const source = this.body(attribute);
       const lowering = this.lowering(source);
       const name = graph.bodyName(source.name === '' ? attribute : source.name);
       return { lowering, name, made: lowering.body(name, [], (_inputs, results) => results) };
-    });
+    };
+    const [a, b] = [branch('then_branch'), branch('else_branch')];
     const all: OnnxOperand[] = [];
-    for (const { lowering } of branches)
+    for (const { lowering } of [a, b])
       for (const operand of lowering.captured)
         if (!all.some((known) => known.name === operand.name)) all.push(operand);
-    const [a, b] = branches;
     const other = b.name === a.name ? `${b.name}_else` : b.name;
     const bodies: [string, Graph][] = [
       [a.name, withInputs(a.made, a.lowering.captured, all)],
@@ -144,8 +152,8 @@ class Control {
     const lowering = this.lowering(source);
     const name = graph.bodyName(source.name);
     const counted = typeof count === 'number' && startsTrue && passesCondition;
-    const made = lowering.body(name, types, ([iteration], results) => {
-      const next = lowering.emit('aten.add.Tensor', [lowering.ref(iteration), 1]);
+    const made = lowering.body(name, types, (inputs, results) => {
+      const next = lowering.emit('aten.add.Tensor', [lowering.ref(itemAt(inputs, 0)), 1]);
       return [next, ...results];
     });
     const init = [number(0), start ?? truth, ...carried];
@@ -215,7 +223,7 @@ function withInputs(body: Graph, own: readonly OnnxOperand[], all: readonly Onnx
   const inputs = all.map((operand, i) => {
     const at = own.findIndex((known) => known.name === operand.name);
     const meta = { role: 'arg' as const, roleIndex: i };
-    if (at >= 0) return { ...placeholders[at], meta };
+    if (at >= 0) return { ...itemAt(placeholders, at), meta };
     const name = taken.take(operand.name);
     return {
       name,

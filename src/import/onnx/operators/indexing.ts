@@ -1,5 +1,6 @@
 /** Operators of ai.onnx that gather, scatter and rearrange by positions. */
 
+import { itemAt } from '../../../item-at.ts';
 import { floatArg, type Lowering, type OnnxCall, type OnnxOperand } from '../call.ts';
 
 /** Columns of an index tensor along its last dim, one for each dim that they count. */
@@ -11,7 +12,7 @@ function columns(c: OnnxCall, indices: OnnxOperand): OnnxOperand[] {
 /** Positions of the batch dims, for indices of as many dims as the columns have. */
 function batchPositions(c: OnnxCall, batch: number, rank: number): OnnxOperand[] {
   return Array.from({ length: batch }, (_, d) => {
-    const size = c.size(c.type(0).shape[d], `dim ${d}`);
+    const size = c.sizeAt(c.type(0), d);
     const behind = Array.from({ length: rank - 1 - d }, () => 1);
     return c.op('reshape', c.counted(size), [size, ...behind]);
   });
@@ -39,7 +40,7 @@ const scatterND: Lowering = (c) => {
 /** Blocks of channels to squares of pixels, in either order of the channels. */
 const depthToSpace: Lowering = (c) => {
   const b = c.int('blocksize') ?? c.fail('E_TYPE', `attribute 'blocksize' is missing`);
-  const [n, channels, height, width] = c.sizes(c.type(0));
+  const [n, channels, height, width] = c.sizesOfRank(c.type(0), 4);
   const depth = channels / (b * b);
   const isColumns = c.text('mode', 'DCR') === 'CRD';
   const split = c.op(
@@ -53,7 +54,7 @@ const depthToSpace: Lowering = (c) => {
 
 const spaceToDepth: Lowering = (c) => {
   const b = c.int('blocksize') ?? c.fail('E_TYPE', `attribute 'blocksize' is missing`);
-  const [n, channels, height, width] = c.sizes(c.type(0));
+  const [n, channels, height, width] = c.sizesOfRank(c.type(0), 4);
   const split = c.op('reshape', c.input(0), [n, channels, height / b, b, width / b, b]);
   const order = c.text('mode', 'DCR') === 'CRD' ? [0, 1, 3, 5, 2, 4] : [0, 3, 5, 1, 2, 4];
   return [
@@ -80,7 +81,7 @@ const oneHot: Lowering = (c) => {
     c.op('eq.Tensor', c.op('unsqueeze', counted, axis), places),
     c.op('unsqueeze', isInside, axis),
   );
-  const [off, on] = [0, 1].map((k) => c.op('select.int', c.input(2), 0, k));
+  const [off, on] = [c.op('select.int', c.input(2), 0, 0), c.op('select.int', c.input(2), 0, 1)];
   return [c.op('where.self', isOn, on, off)];
 };
 
@@ -96,6 +97,17 @@ function paddedPositions(size: number, before: number, after: number, mode: stri
   });
 }
 
+/** Stretches of positions that follow one another, each from its first up to behind its last. */
+function runsOf(positions: readonly number[]): [number, number][] {
+  const runs: [number, number][] = [];
+  for (const at of positions) {
+    const last = runs.at(-1);
+    if (last?.[1] === at) last[1] = at + 1;
+    else runs.push([at, at + 1]);
+  }
+  return runs;
+}
+
 /** The value with pads taken from its own elements: slices, joined. */
 export function paddedByOwn(
   c: OnnxCall,
@@ -106,56 +118,96 @@ export function paddedByOwn(
 ): OnnxOperand {
   let value = operand;
   axes.forEach((axis, i) => {
-    const size = c.size(value.type.shape[axis], `dim ${axis}`);
-    const positions = paddedPositions(size, pads[i], pads[i + axes.length], mode);
-    const parts: OnnxOperand[] = [];
-    for (let from = 0; from < positions.length;) {
-      let to = from + 1;
-      while (to < positions.length && positions[to] === positions[to - 1] + 1) to++;
-      parts.push(c.op('slice.Tensor', value, axis, positions[from], positions[to - 1] + 1));
-      from = to;
-    }
-    value = parts.length === 1 ? parts[0] : c.op('cat', parts, axis);
+    const size = c.sizeAt(value.type, axis);
+    const [before, after] = [itemAt(pads, i), itemAt(pads, i + axes.length)];
+    const positions = paddedPositions(size, before, after, mode);
+    const parts = runsOf(positions).map(([from, to]) =>
+      c.op('slice.Tensor', value, axis, from, to),
+    );
+    value = parts.length === 1 ? itemAt(parts, 0) : c.op('cat', parts, axis);
   });
   return value;
 }
 
 const eyeLike: Lowering = (c) => {
-  const [rows, columnsOf] = c.sizes(c.type(0));
+  const [rows, columnsOf] = c.sizesOfRank(c.type(0), 2);
   const k = c.int('k', 0);
   const down = c.op('reshape', c.counted(rows), [rows, 1]);
   const isOn = c.op('eq.Tensor', c.op('add.Tensor', down, k), c.counted(columnsOf));
   return [c.cast(isOn, c.dtypeAttribute('dtype') ?? c.type(0).dtype)];
 };
 
-const GRID_MODES: Readonly<Record<string, number>> = {
-  bilinear: 0,
-  linear: 0,
-  nearest: 1,
-  bicubic: 2,
-  cubic: 2,
-};
-const GRID_PADS: Readonly<Record<string, number>> = { zeros: 0, border: 1, reflection: 2 };
+const GRID_MODES: ReadonlyMap<string, number> = new Map([
+  ['bilinear', 0],
+  ['linear', 0],
+  ['nearest', 1],
+  ['bicubic', 2],
+  ['cubic', 2],
+]);
+const GRID_PADS: ReadonlyMap<string, number> = new Map([
+  ['zeros', 0],
+  ['border', 1],
+  ['reflection', 2],
+]);
+
+/** The number that torch gives to the word of an attribute. @throws E_UNSUPPORTED */
+function numberOf(
+  c: OnnxCall,
+  numbers: ReadonlyMap<string, number>,
+  attribute: string,
+  fallback: string,
+): number {
+  const word = c.text(attribute, fallback);
+  const known = [...numbers.keys()].join(', ');
+  return (
+    numbers.get(word) ??
+    c.fail('E_UNSUPPORTED', `attribute '${attribute}' is '${word}'`, `${known} are read`)
+  );
+}
 
 const gridSample: Lowering = (c) => {
   if (c.rank(0) !== 4)
     return c.fail('E_UNSUPPORTED', `samples of ${c.rank(0)} dims`, 'four are read');
-  const mode = GRID_MODES[c.text('mode', 'linear')];
-  const pads = GRID_PADS[c.text('padding_mode', 'zeros')];
+  const mode = numberOf(c, GRID_MODES, 'mode', 'linear');
+  const pads = numberOf(c, GRID_PADS, 'padding_mode', 'zeros');
   const isAligned = c.int('align_corners', 0) !== 0;
   return [c.op('grid_sampler_2d', c.input(0), c.input(1), mode, pads, isAligned)];
 };
 
-/** `Resize` in the forms that torch's `upsample` operators have. */
-const resize: Lowering = (c) => {
+/** One dim of `Resize`: its sizes, and the stated factor between them. */
+interface ResizedDim {
+  readonly from: number;
+  readonly to: number;
+  readonly scale: number;
+}
+
+/**
+ * The sizes and factors that `Resize` states for its axes; other dims stay.
+ * @throws E_UNSUPPORTED where they are computed at run time
+ */
+function resizedDims(c: OnnxCall, isOld: boolean): ResizedDim[] {
   const rank = c.rank(0);
-  const isOld = c.node.op === 'Upsample' || c.opset < 11;
-  const from = isOld ? 1 : 2;
   const axes =
     c.ints('axes')?.map((a) => c.axis(a, rank)) ?? Array.from({ length: rank }, (_, i) => i);
-  const scalesOf =
-    c.ints('scales') ?? c.optional(from)?.constant?.values.map(Number) ?? c.floats('scales');
-  const sizesOf = isOld ? undefined : c.constantInts(3);
+  const scales =
+    c.ints('scales') ??
+    c.optional(isOld ? 1 : 2)?.constant?.values.map(Number) ??
+    c.floats('scales');
+  const sizes = isOld ? undefined : c.constantInts(3);
+  const hasSizes = sizes !== undefined && sizes.length > 0;
+  return c.sizes(c.type(0)).map((from, d) => {
+    const at = axes.indexOf(d);
+    if (at < 0) return { from, to: from, scale: 1 };
+    const [to, scale] = [hasSizes ? sizes[at] : undefined, hasSizes ? undefined : scales?.[at]];
+    if (to !== undefined) return { from, to, scale: to / from };
+    if (scale !== undefined) return { from, to: Math.floor(from * scale), scale };
+    return c.fail('E_UNSUPPORTED', `neither a size nor a scale is known for dim ${d}`);
+  });
+}
+
+/** `Resize` in the forms that torch's `upsample` operators have. */
+const resize: Lowering = (c) => {
+  const isOld = c.node.op === 'Upsample' || c.opset < 11;
   const mode = c.text('mode', 'nearest');
   const transform = c.text('coordinate_transformation_mode', isOld ? 'asymmetric' : 'half_pixel');
   const nearest = c.text('nearest_mode', isOld ? 'floor' : 'round_prefer_floor');
@@ -165,40 +217,25 @@ const resize: Lowering = (c) => {
     if (!isOld) c.optional(1);
     c.float('extrapolation_value', 0);
   }
-  const own = c.sizes(c.type(0));
-  const sizes = [...own];
-  axes.forEach((axis, i) => {
-    const scale = scalesOf?.[i];
-    if (sizesOf !== undefined && sizesOf.length > 0) sizes[axis] = sizesOf[i];
-    else if (scale !== undefined) sizes[axis] = Math.floor(own[axis] * scale);
-    else c.fail('E_UNSUPPORTED', 'the scales are computed at run time');
-  });
-  const ratio = (d: number): number => {
-    const at = axes.indexOf(d);
-    const given = sizesOf !== undefined && sizesOf.length > 0 ? undefined : scalesOf?.[at];
-    return at < 0 ? 1 : (given ?? sizes[d] / own[d]);
-  };
-  const scales = [ratio(rank - 2), ratio(rank - 1)];
-  const isPlane = rank === 4 && sizes[0] === own[0] && sizes[1] === own[1];
-  if (mode !== 'nearest' || !isPlane)
-    return [resampled(c, { own, sizes, ratio, mode, transform, nearest })];
-  if (transform === 'asymmetric' && nearest === 'floor')
-    return [c.op('upsample_nearest2d', c.input(0), sizes.slice(2), ...scales.map(floatArg))];
-  return [resampled(c, { own, sizes, ratio, mode, transform, nearest })];
+  const dims = resizedDims(c, isOld);
+  const isPlane = dims.length === 4 && dims.slice(0, 2).every(({ from, to }) => from === to);
+  const isTorchs = mode === 'nearest' && transform === 'asymmetric' && nearest === 'floor';
+  if (!isPlane || !isTorchs) return [resampled(c, { dims, mode, transform, nearest })];
+  const plane = dims.slice(2);
+  const sizes = plane.map(({ to }) => to);
+  const scales = plane.map(({ scale }) => floatArg(scale));
+  return [c.op('upsample_nearest2d', c.input(0), sizes, ...scales)];
 };
 
 interface Resampling {
-  readonly own: readonly number[];
-  readonly sizes: readonly number[];
-  readonly ratio: (dim: number) => number;
+  readonly dims: readonly ResizedDim[];
   readonly mode: string;
   readonly transform: string;
   readonly nearest: string;
 }
 
 /** Dim by dim: each new position is a weighted sum of positions, by the formulas of `Resize`. */
-function resampled(c: OnnxCall, spec: Resampling): OnnxOperand {
-  const { own, sizes, mode } = spec;
+function resampled(c: OnnxCall, { dims, mode, transform, nearest }: Resampling): OnnxOperand {
   if (!['nearest', 'linear', 'cubic', 'bilinear'].includes(mode))
     c.fail('E_UNSUPPORTED', `attribute 'mode' is '${mode}'`, 'nearest, linear and cubic are read');
   if (c.int('antialias', 0) !== 0)
@@ -206,21 +243,18 @@ function resampled(c: OnnxCall, spec: Resampling): OnnxOperand {
   const isOutside = c.int('exclude_outside', 0) !== 0;
   const a = c.float('cubic_coeff_a', -0.75);
   let value = c.input(0);
-  own.forEach((size, d) => {
-    if (size === sizes[d] && spec.ratio(d) === 1) return;
-    if (size * sizes[d] > MAX_WEIGHTS)
-      c.fail(
-        'E_LIMIT',
-        `dim ${d} is resized from ${size} to ${sizes[d]}`,
-        'resize in PyTorch form',
-      );
-    const rows = Array.from({ length: sizes[d] }, (_, i) => {
-      const at = sourceOf(c, spec, d, i);
-      const taps = mode === 'nearest' ? [[nearestOf(at, spec.nearest), 1]] : tapsAt(at, mode, a);
-      return weightsOf(taps, size, isOutside);
+  dims.forEach((dim, d) => {
+    const { from, to, scale } = dim;
+    if (from === to && scale === 1) return;
+    if (from * to > MAX_WEIGHTS)
+      c.fail('E_LIMIT', `dim ${d} is resized from ${from} to ${to}`, 'resize in PyTorch form');
+    const rows = Array.from({ length: to }, (_, i) => {
+      const at = sourceOf(c, dim, transform, i);
+      const taps: Tap[] = mode === 'nearest' ? [[nearestOf(at, nearest), 1]] : tapsAt(at, mode, a);
+      return weightsOf(taps, from, isOutside);
     });
     const { dtype } = value.type;
-    const matrix = c.build.constant({ dtype, dims: [sizes[d], size], values: rows.flat() });
+    const matrix = c.build.constant({ dtype, dims: [to, from], values: rows.flat() });
     const last = c.op('transpose.int', value, d, -1);
     value = c.op('transpose.int', c.op('matmul', last, c.op('t', matrix)), d, -1);
   });
@@ -230,25 +264,25 @@ function resampled(c: OnnxCall, spec: Resampling): OnnxOperand {
 /** Weights of one dim that are written out, at most. */
 const MAX_WEIGHTS = 1024;
 
+/** Position in the old dim that a new one stands for. */
 function sourceOf(
   c: OnnxCall,
-  { own, sizes, ratio, transform }: Resampling,
-  d: number,
+  { from, to, scale }: ResizedDim,
+  transform: string,
   i: number,
 ): number {
-  const scale = ratio(d);
-  const length = own[d] * scale;
+  const length = from * scale;
   switch (transform) {
     case 'half_pixel':
       return (i + 0.5) / scale - 0.5;
     case 'asymmetric':
       return i / scale;
     case 'align_corners':
-      return length === 1 ? 0 : (i * (own[d] - 1)) / (length - 1);
+      return length === 1 ? 0 : (i * (from - 1)) / (length - 1);
     case 'pytorch_half_pixel':
       return length > 1 ? (i + 0.5) / scale - 0.5 : 0;
     case 'half_pixel_symmetric':
-      return (own[d] / 2) * (1 - sizes[d] / length) + (i + 0.5) / scale - 0.5;
+      return (from / 2) * (1 - to / length) + (i + 0.5) / scale - 0.5;
     default:
       return c.fail(
         'E_UNSUPPORTED',
@@ -258,13 +292,16 @@ function sourceOf(
   }
 }
 
+/** A position and its weight. */
+type Tap = readonly [number, number];
+
 function nearestOf(at: number, mode: string): number {
   if (mode === 'floor') return Math.floor(at);
   if (mode === 'ceil') return Math.ceil(at);
   return mode === 'round_prefer_ceil' ? Math.floor(at + 0.5) : Math.ceil(at - 0.5);
 }
 
-function tapsAt(at: number, mode: string, a: number): number[][] {
+function tapsAt(at: number, mode: string, a: number): Tap[] {
   const low = Math.floor(at);
   const t = at - low;
   if (mode !== 'cubic')
@@ -283,11 +320,12 @@ function tapsAt(at: number, mode: string, a: number): number[][] {
 }
 
 /** A row of weights: positions outside are the nearest one, or left out. */
-function weightsOf(taps: readonly number[][], size: number, excluded: boolean): number[] {
+function weightsOf(taps: readonly Tap[], size: number, excluded: boolean): number[] {
   const row = new Array<number>(size).fill(0);
   for (const [at, weight] of taps) {
     if (excluded && (at < 0 || at >= size)) continue;
-    row[Math.min(Math.max(at, 0), size - 1)] += weight;
+    const inside = Math.min(Math.max(at, 0), size - 1);
+    row[inside] = itemAt(row, inside) + weight;
   }
   const sum = row.reduce((x, y) => x + y, 0);
   return excluded ? row.map((w) => w / sum) : row;

@@ -1,6 +1,7 @@
 /** Operators of ai.onnx that move elements or change shapes. */
 
 import type { Arg, Dim } from '../../../graph/types.ts';
+import { itemAt } from '../../../item-at.ts';
 import { product } from '../../../product.ts';
 import {
   dimArg,
@@ -99,7 +100,7 @@ const split: Lowering = (c) => {
   const axis = c.axis(c.int('axis', 0), c.rank(0));
   let sizes = c.ints('split') ?? c.constantInts(1);
   if (sizes === undefined) {
-    const size = c.size(c.type(0).shape[axis], `dim ${axis}, which is split,`);
+    const size = c.sizeAt(c.type(0), axis, `dim ${axis}, which is split,`);
     const parts = c.int('num_outputs', c.node.outputs.length);
     if (parts < 1 || parts > c.node.outputs.length)
       return c.fail('E_TYPE', `num_outputs is ${parts}`);
@@ -129,13 +130,13 @@ const slice: Lowering = (c) => {
     return c.fail('E_TYPE', 'starts, ends, axes and steps have different lengths');
   let result = c.input(0);
   starts.forEach((start, i) => {
-    const axis = c.axis(axes[i], rank);
+    const axis = c.axis(itemAt(axes, i), rank);
+    const [end, step] = [itemAt(ends, i), itemAt(steps, i)];
     const value = c.build.ref(result);
-    if (steps[i] > 0)
-      result = c.build.emit('aten.slice.Tensor', [value, axis, start, ends[i], steps[i]]);
-    else if (steps[i] === -1 && (start === -1 || start > FAR) && ends[i] < -FAR)
+    if (step > 0) result = c.build.emit('aten.slice.Tensor', [value, axis, start, end, step]);
+    else if (step === -1 && (start === -1 || start > FAR) && end < -FAR)
       result = c.build.emit('aten.flip.default', [value, [axis]]);
-    else c.fail('E_UNSUPPORTED', `a slice with step ${steps[i]} of only a part of axis ${axis}`);
+    else c.fail('E_UNSUPPORTED', `a slice with step ${step} of only a part of axis ${axis}`);
   });
   return [result];
 };
@@ -192,8 +193,8 @@ export function padded(
   const rank = operand.type.shape.length;
   const list: number[] = new Array<number>(2 * rank).fill(0);
   axes.forEach((axis, i) => {
-    list[2 * (rank - 1 - axis)] = pads[i];
-    list[2 * (rank - 1 - axis) + 1] = pads[i + axes.length];
+    list[2 * (rank - 1 - axis)] = itemAt(pads, i);
+    list[2 * (rank - 1 - axis) + 1] = itemAt(pads, i + axes.length);
   });
   return c.build.emit('aten.constant_pad_nd.default', [c.build.ref(operand), list, value]);
 }

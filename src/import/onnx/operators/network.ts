@@ -1,6 +1,7 @@
 /** Products, convolutions, pooling, norms and reductions of ai.onnx. */
 
 import { type Arg, type DType, DTYPE_BYTES } from '../../../graph/types.ts';
+import { itemAt } from '../../../item-at.ts';
 import { dimArg, floatArg, type Lowering, type OnnxCall, type OnnxOperand } from '../call.ts';
 import { padded } from './movement.ts';
 
@@ -74,28 +75,35 @@ interface Window {
   readonly ends: number[];
 }
 
+/** So many integers of an attribute, each the default where it is absent. @throws E_TYPE */
+function intsOf(c: OnnxCall, attribute: string, count: number, fallback: number): number[] {
+  const given = c.ints(attribute) ?? new Array<number>(count).fill(fallback);
+  if (given.length !== count)
+    c.fail('E_TYPE', `attribute '${attribute}' has ${given.length} numbers where ${count} fit`);
+  return given;
+}
+
 /**
  * Kernel, stride, dilation and pads of a convolution or pool over the dims behind the first two.
  */
 function windowOf(c: OnnxCall, kernel: readonly number[]): Window {
   const n = kernel.length;
-  const stride = c.ints('strides') ?? kernel.map(() => 1);
-  const dilation = c.ints('dilations') ?? kernel.map(() => 1);
-  let pads = c.ints('pads') ?? new Array<number>(2 * n).fill(0);
+  const stride = intsOf(c, 'strides', n, 1);
+  const dilation = intsOf(c, 'dilations', n, 1);
+  let pads = intsOf(c, 'pads', 2 * n, 0);
   const auto = c.text('auto_pad', 'NOTSET');
   if (auto === 'SAME_UPPER' || auto === 'SAME_LOWER') {
     const total = kernel.map((k, i) => {
-      const size = c.size(c.type(0).shape[i + 2], 'a dim under SAME padding');
-      const out = Math.ceil(size / stride[i]);
-      return Math.max(0, (out - 1) * stride[i] + (k - 1) * dilation[i] + 1 - size);
+      const size = c.sizeAt(c.type(0), i + 2, 'a dim under SAME padding');
+      const step = itemAt(stride, i);
+      const out = Math.ceil(size / step);
+      return Math.max(0, (out - 1) * step + (k - 1) * itemAt(dilation, i) + 1 - size);
     });
     const less = total.map((t) => Math.floor(t / 2));
-    const more = total.map((t, i) => t - less[i]);
+    const more = total.map((t) => Math.ceil(t / 2));
     pads = auto === 'SAME_UPPER' ? [...less, ...more] : [...more, ...less];
   } else if (auto === 'VALID') pads = new Array<number>(2 * n).fill(0);
   else if (auto !== 'NOTSET') c.fail('E_UNSUPPORTED', `auto_pad '${auto}'`);
-  if (stride.length !== n || dilation.length !== n || pads.length !== 2 * n)
-    c.fail('E_TYPE', `strides, dilations and pads do not fit a window of ${n} dims`);
   return { kernel: [...kernel], stride, dilation, begins: pads.slice(0, n), ends: pads.slice(n) };
 }
 
@@ -120,25 +128,30 @@ function evened(
  */
 function transposedConvolution(c: OnnxCall, kernel: readonly number[]): OnnxOperand {
   const n = kernel.length;
-  const stride = c.ints('strides') ?? kernel.map(() => 1);
-  const dilation = c.ints('dilations') ?? kernel.map(() => 1);
-  const extra = c.ints('output_padding') ?? kernel.map(() => 0);
+  const stride = intsOf(c, 'strides', n, 1);
+  const dilation = intsOf(c, 'dilations', n, 1);
+  const extra = intsOf(c, 'output_padding', n, 0);
   const auto = c.text('auto_pad', 'NOTSET');
   const sizes = c
     .type(0)
     .shape.slice(2)
     .map((dim) => c.size(dim, 'a dim of the input'));
   const whole = sizes.map(
-    (size, i) => stride[i] * (size - 1) + extra[i] + (kernel[i] - 1) * dilation[i] + 1,
+    (size, i) =>
+      itemAt(stride, i) * (size - 1) +
+      itemAt(extra, i) +
+      (itemAt(kernel, i) - 1) * itemAt(dilation, i) +
+      1,
   );
   const isSame = auto === 'SAME_UPPER' || auto === 'SAME_LOWER';
   const wanted =
-    c.ints('output_shape')?.slice(-n) ?? (isSame ? sizes.map((s, i) => s * stride[i]) : undefined);
-  let pads = c.ints('pads') ?? new Array<number>(2 * n).fill(0);
+    c.ints('output_shape')?.slice(-n) ??
+    (isSame ? sizes.map((s, i) => s * itemAt(stride, i)) : undefined);
+  let pads = intsOf(c, 'pads', 2 * n, 0);
   if (wanted !== undefined) {
-    const total = whole.map((size, i) => size - wanted[i]);
+    const total = whole.map((size, i) => size - itemAt(wanted, i));
     const half = total.map((t) => Math.floor(t / 2));
-    const rest = total.map((t, i) => t - half[i]);
+    const rest = total.map((t) => Math.ceil(t / 2));
     pads = auto === 'SAME_UPPER' ? [...half, ...rest] : [...rest, ...half];
   }
   const isEven = pads.every((pad, i) => pad >= 0 && pad === pads[(i + n) % (2 * n)]);
@@ -157,7 +170,7 @@ function transposedConvolution(c: OnnxCall, kernel: readonly number[]): OnnxOper
   );
   if (isEven) return made;
   const axes = kernel.map((_, i) => i + 2);
-  const cut = pads.map((pad, i) => (i < n ? -pad : extra[i - n] - pad));
+  const cut = pads.map((pad, i) => (i < n ? -pad : itemAt(extra, i - n) - pad));
   return padded(c, made, axes, cut, floatArg(0));
 }
 
@@ -190,12 +203,13 @@ const convolution =
 /** Ends with what a last window may reach into, where sizes are rounded up. */
 function ceiled(c: OnnxCall, { kernel, stride, dilation, begins, ends }: Window): number[] {
   return kernel.map((k, i) => {
-    const size = c.size(c.type(0).shape[i + 2], 'a pooled dim') + begins[i] + ends[i];
-    const reach = (k - 1) * dilation[i] + 1;
-    const out = Math.ceil((size - reach) / stride[i]) + 1;
+    const [end, step] = [itemAt(ends, i), itemAt(stride, i)];
+    const size = c.sizeAt(c.type(0), i + 2, 'a pooled dim') + itemAt(begins, i) + end;
+    const reach = (k - 1) * itemAt(dilation, i) + 1;
+    const out = Math.ceil((size - reach) / step) + 1;
     // A window that starts in the padding at the end is none.
-    const last = (out - 1) * stride[i] >= size - ends[i] ? out - 2 : out - 1;
-    return Math.max(ends[i], ends[i] + last * stride[i] + reach - size);
+    const last = (out - 1) * step >= size - end ? out - 2 : out - 1;
+    return Math.max(end, end + last * step + reach - size);
   });
 }
 
@@ -211,7 +225,7 @@ const maxPool: Lowering = (c) => {
   const n = kernel.length;
   if (n > 3) return c.fail('E_UNSUPPORTED', `pooling over ${n} dims`, 'pool over three at a time');
   const axes = kernel.map((_, i) => i + 2);
-  const isEven = begins.every((pad, i) => pad === ends[i] && 2 * pad <= kernel[i]);
+  const isEven = begins.every((pad, i) => pad === ends[i] && 2 * pad <= itemAt(kernel, i));
   const low = lowest(c.type(0).dtype);
   const input = isEven ? c.input(0) : padded(c, c.input(0), axes, [...begins, ...ends], low);
   const padding = isEven ? begins : begins.map(() => 0);
@@ -239,7 +253,7 @@ function lowest(dtype: DType): Arg {
 /** Sums of the windows, as a convolution of each channel with ones. */
 function windowSums(c: OnnxCall, x: OnnxOperand, window: Window): OnnxOperand {
   const { kernel, stride, dilation } = window;
-  const channels = c.size(x.type.shape[1], 'the number of channels');
+  const channels = c.sizeAt(x.type, 1, 'the number of channels');
   const ones = c.filled(1, x.type.dtype, [channels, 1, ...kernel]);
   const none = kernel.map(() => 0);
   return c.op('convolution', x, ones, null, stride, none, dilation, false, none, channels);
@@ -253,7 +267,7 @@ const averagePool: Lowering = (c) => {
     kernel.length === 2 &&
     c.int('ceil_mode', 0) === 0 &&
     dilation.every((n) => n === 1) &&
-    begins.every((pad, i) => pad === ends[i] && 2 * pad <= kernel[i]);
+    begins.every((pad, i) => pad === ends[i] && 2 * pad <= itemAt(kernel, i));
   if (isPlain) return [c.op('avg_pool2d', c.input(0), kernel, stride, begins, false, isCounted)];
   const axes = kernel.map((_, i) => i + 2);
   const pads = [...begins, ...ends];
@@ -267,7 +281,7 @@ const averagePool: Lowering = (c) => {
     [...stated.begins, ...stated.ends],
     floatArg(isCounted ? 1 : 0),
   );
-  const beyond = [...begins.map(() => 0), ...ends.map((n, i) => n - stated.ends[i])];
+  const beyond = [...begins.map(() => 0), ...ends.map((n, i) => n - itemAt(stated.ends, i))];
   const counts = windowSums(c, padded(c, inner, axes, beyond, floatArg(0)), window);
   return [c.op('div.Tensor', sums, counts)];
 };
@@ -349,7 +363,7 @@ const groupNorm: Lowering = (c) => {
 };
 
 const instanceNorm: Lowering = (c) => {
-  const channels = c.size(c.type(0).shape[1] ?? 0, 'the number of channels');
+  const channels = c.sizeAt(c.type(0), 1, 'the number of channels');
   const epsilon = floatArg(c.float('epsilon', 1e-5));
   return [
     c.build.emit('aten.group_norm.default', [c.arg(0), channels, c.arg(1), c.arg(2), epsilon]),
@@ -367,7 +381,7 @@ function alongAxis(c: OnnxCall, make: (x: OnnxOperand, axis: number) => OnnxOper
 }
 
 function hardmax(c: OnnxCall, x: OnnxOperand, axis: number): OnnxOperand {
-  const size = c.size(x.type.shape[axis], `dim ${axis}`);
+  const size = c.sizeAt(x.type, axis);
   const behind = Array.from({ length: x.type.shape.length - 1 - axis }, () => 1);
   const places = c.op('reshape', c.counted(size), [size, ...behind]);
   return c.cast(c.op('eq.Tensor', c.op('argmax', x, axis, true), places), x.type.dtype);
@@ -399,7 +413,7 @@ const lrn: Lowering = (c) => {
     [before, size - 1 - before],
     floatArg(0),
   );
-  const channels = c.size(c.type(0).shape[1], 'the number of channels');
+  const channels = c.sizeAt(c.type(0), 1, 'the number of channels');
   let sum = c.op('slice.Tensor', squares, 1, 0, channels);
   for (let i = 1; i < size; i++)
     sum = c.op('add.Tensor', sum, c.op('slice.Tensor', squares, 1, i, channels + i));
@@ -451,7 +465,7 @@ const position =
     const axis = c.axis(c.int('axis', 0), c.rank(0));
     const keep = c.int('keepdims', 1) === 1;
     if (c.int('select_last_index', 0) === 0) return [c.op(target, c.input(0), axis, keep)];
-    const size = c.size(c.type(0).shape[axis], `dim ${axis}`);
+    const size = c.sizeAt(c.type(0), axis);
     const backwards = c.op(target, c.op('flip', c.input(0), [axis]), axis, keep);
     return [c.op('rsub.Scalar', backwards, size - 1)];
   };
@@ -474,7 +488,7 @@ const running =
     let value = isReversed ? c.op('flip', c.input(0), [axis]) : c.input(0);
     if (c.int('exclusive', 0) === 1) {
       const { dtype, shape } = value.type;
-      const size = c.size(shape[axis], `dim ${axis}`);
+      const size = c.sizeAt(value.type, axis);
       const first = c.filled(
         neutral,
         dtype,

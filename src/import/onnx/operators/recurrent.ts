@@ -3,6 +3,7 @@
  * the order of the operator's page (LSTM i, o, f, c; GRU z, r, h).
  */
 
+import { firstItems, itemAt } from '../../../item-at.ts';
 import { floatArg, type Lowering, type OnnxCall, type OnnxOperand } from '../call.ts';
 
 /** Steps that are written out, at most. */
@@ -56,20 +57,23 @@ function linear(
 
 const rnn: Cell['step'] =
   (c) =>
-  (x, { h }, { w, r, wb, rb, activations: [f] }) => ({
-    h: f(plus(c, linear(c, x, w, wb), linear(c, h, r, rb))),
-  });
+  (x, { h }, { w, r, wb, rb, activations }) => {
+    const [f] = firstItems(activations, 1);
+    return { h: f(plus(c, linear(c, x, w, wb), linear(c, h, r, rb))) };
+  };
 
 const gru: Cell['step'] = (c, n) => {
   const isLinearFirst = c.int('linear_before_reset', 0) !== 0;
-  return (x, { h }, { w, r, wb, rb, activations: [f, g] }) => {
+  return (x, { h }, { w, r, wb, rb, activations }) => {
+    const [f, g] = firstItems(activations, 2);
     const part = (
       value: OnnxOperand,
       matrix: OnnxOperand,
       bias: OnnxOperand | undefined,
       gate: number,
     ): OnnxOperand => linear(c, value, rows(c, matrix, n, gate), bias && rows(c, bias, n, gate));
-    const [z, reset] = [0, 1].map((k) => f(plus(c, part(x, w, wb, k), part(h, r, rb, k))));
+    const gate = (k: number): OnnxOperand => f(plus(c, part(x, w, wb, k), part(h, r, rb, k)));
+    const [z, reset] = [gate(0), gate(1)];
     const recurrent = isLinearFirst
       ? times(c, reset, part(h, r, rb, 2))
       : part(times(c, reset, h), r, rb, 2);
@@ -81,7 +85,8 @@ const gru: Cell['step'] = (c, n) => {
 
 const lstm: Cell['step'] = (c, n) => {
   const isCoupled = c.int('input_forget', 0) !== 0;
-  return (x, state, { w, r, wb, rb, peepholes, activations: [f, g, last] }) => {
+  return (x, state, { w, r, wb, rb, peepholes, activations }) => {
+    const [f, g, last] = firstItems(activations, 3);
     const cell = state.c ?? c.fail('E_TYPE', 'a cell state is missing');
     const all = plus(c, linear(c, x, w, wb), linear(c, state.h, r, rb));
     const gate = (k: number, peep?: readonly [number, OnnxOperand]): OnnxOperand => {
@@ -132,13 +137,19 @@ class Unrolled {
   ) {
     this.isBatchFirst = c.int('layout', 0) !== 0;
     this.x = this.flip(c.input(0));
-    [this.length, this.batch] = c.sizes(this.x.type);
+    [this.length, this.batch] = c.sizesOfRank(this.x.type, 3);
     this.direction = c.text('direction', 'forward');
     this.count = this.direction === 'bidirectional' ? 2 : 1;
-    this.hidden = c.int('hidden_size') ?? c.sizes(c.type(2))[2];
+    this.hidden = c.int('hidden_size') ?? c.sizeAt(c.type(2), 2);
     this.checkLengths();
     this.named =
       c.texts('activations') ?? Array.from({ length: this.count }, () => cell.activations).flat();
+    const wanted = this.count * cell.activations.length;
+    if (this.named.length !== wanted)
+      c.fail(
+        'E_TYPE',
+        `attribute 'activations' has ${this.named.length} names where ${wanted} fit`,
+      );
     this.step = cell.step(c, this.hidden);
   }
 
@@ -147,7 +158,9 @@ class Unrolled {
     const { c, length } = this;
     const runs = Array.from({ length: this.count }, (_, d) => this.run(d));
     const stack = (parts: readonly OnnxOperand[]): OnnxOperand => c.op('stack', [...parts], 0);
-    const y = stack(Array.from({ length }, (_, t) => stack(runs.map(({ states }) => states[t]))));
+    const y = stack(
+      Array.from({ length }, (_, t) => stack(runs.map(({ states }) => itemAt(states, t)))),
+    );
     const last = (pick: (state: State) => OnnxOperand | undefined): OnnxOperand | undefined => {
       const parts = runs.flatMap(({ state }) => pick(state) ?? []);
       return parts.length === 0 ? undefined : this.flip(stack(parts));
@@ -197,7 +210,7 @@ class Unrolled {
       rb: bias && rows(c, bias, hidden, gates, 2 * gates),
       peepholes: c.node.op === 'LSTM' ? this.of(7, d) : undefined,
       activations: activations.map((_, k) =>
-        activation(c, this.named[d * activations.length + k], clip),
+        activation(c, itemAt(this.named, d * activations.length + k), clip),
       ),
     };
   }
