@@ -55,7 +55,7 @@ describe('every plan of a comparison for a trainer is written as it was priced',
         devices: 4,
         cluster: cluster.id,
         sequence: 256,
-        globalBatch: 16,
+        globalBatch: 8,
         cost: 'nccl',
         trainer,
         software: frameworkSoftware(trainerNamed(trainer, '--for').profile, cluster),
@@ -80,8 +80,8 @@ describe('every plan of a comparison for a trainer is written as it was priced',
           const model = parseModelConfig(config).architecture;
           const read = readLayoutFile(text, { file, devices: 4, model });
           const stated = [read.sequence, read.globalBatch].filter((n) => n !== undefined);
-          expect([256, 16]).toEqual(expect.arrayContaining(stated));
-          if (!isPartial) expect(stated).toEqual([256, 16]);
+          expect([256, 8]).toEqual(expect.arrayContaining(stated));
+          if (!isPartial) expect(stated).toEqual([256, 8]);
           texts.push(read.text);
         }
         for (const text of texts) {

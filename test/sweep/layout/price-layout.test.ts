@@ -25,7 +25,7 @@ const SMALL: SweepQuestion = {
   devices: 4,
   cluster: 'dgx-h100',
   sequence: 256,
-  globalBatch: 16,
+  globalBatch: 8,
   cost: 'nccl',
 };
 
