@@ -222,6 +222,8 @@ const KINDS: Readonly<Record<string, string>> = {
   H100: 'Hopper',
   H200: 'Hopper',
   GH200: 'Hopper',
+  H800: 'Hopper',
+  A800: 'A100',
   B200: 'Blackwell',
   B300: 'Blackwell',
   GB200: 'Blackwell',

@@ -103,6 +103,15 @@ describe('devices without a mesh', () => {
     }
   });
 
+  it.each(['2x4090', '2 x RTX 4090', '2*rtx4090'])(
+    '%s names devices of a graphics card',
+    async (of) => {
+      const { code, out, err } = await cli('plan', MLP, '--devices', of, '--no-recipes', '--quiet');
+      expect(code, err).toBe(0);
+      expect(out).toContain('on 2 devices of rtx4090-host');
+    },
+  );
+
   it('devices and their cluster must not contradict what stands beside them', async () => {
     const mesh = await cli('plan', '-v', MLP, '--mesh', 'dp=8', '--devices', '4xH100');
     expect(mesh.err).toContain('--mesh dp=8 has 8 devices, and --devices is 4');

@@ -64,9 +64,12 @@ export function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
     launchSeconds: LAUNCH_SECONDS,
     matmulLaunchSeconds: MATMUL_LAUNCH_SECONDS,
     sources: sourcesOf(design, matmulCap.source, efficiency.source),
-    assumptions: [HEADROOM_ASSUMED, matmulCap.assumed, efficiency.assumed].filter(
-      (words) => words !== undefined,
-    ),
+    assumptions: [
+      HEADROOM_ASSUMED,
+      matmulCap.assumed,
+      efficiency.assumed,
+      ...(node.assumed ?? []),
+    ].filter((words) => words !== undefined),
   };
 }
 

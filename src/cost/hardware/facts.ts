@@ -49,4 +49,6 @@ export interface NodeFacts {
   readonly system_W_sources?: readonly string[] | undefined;
   readonly scaleout_GBps_unidir_per_gpu: number;
   readonly sources: readonly string[];
+  /** Facts that no source states, in whole words. */
+  readonly assumed?: readonly string[] | undefined;
 }

@@ -51,6 +51,7 @@ const nodeSchema = z.looseObject({
   system_W_sources: z.array(z.string()).optional(),
   scaleout_GBps_unidir_per_gpu: z.number().positive(),
   sources: z.array(z.string()),
+  assumed: z.array(z.string()).optional(),
 });
 
 const three = z.tuple([z.number(), z.number(), z.number()]);

@@ -82,13 +82,15 @@ const NICKNAME = /^[a-z]{4,}$/;
 
 /**
  * The usual node design of an accelerator by its everyday name, in any case of letters: `h100`,
- * `A100-40GB`, `MI300X`, `v5e`.
+ * `A100-40GB`, `MI300X`, `v5e`, `RTX 4090`, `4090`.
  */
 function nodeOfAccelerator(text: string, { nodes }: Hardware): NodeFacts | undefined {
   const [model, ...more] = text
     .toLowerCase()
     .replace(/^(?:nvidia|amd|google|intel|aws)[- ]/, '')
     .replace(/^tpu[- ](?=v)/, '')
+    .replace(/^(?:geforce[- ])?(?:rtx[- ]?)?(?=[3-6]0\d0\b)/, 'rtx')
+    .replace(/^rtx[- ]?(?=a\d)/, '')
     .split(/[- ]/);
   const found = nodes.filter(({ accelerator }) => {
     const words = accelerator

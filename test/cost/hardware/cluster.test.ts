@@ -74,7 +74,7 @@ describe('loadCluster', () => {
     expect(details('h1000')).toContain("did you mean 'h100'?");
     expect(details('mi330x')).toContain("did you mean 'mi300x' or 'mi325x' or 'mi355x'?");
     expect(details('v5x')).toContain("did you mean 'v5e' or 'v5p'");
-    expect(details('nowhere-at-all')).toContain('known clusters: aws-g6e-48xlarge');
+    expect(details('nowhere-at-all')).toContain('known clusters: a6000-host, aws-g4dn-metal');
     expect(details('a100-pcie-80gb')).toContain('pass a JSON file');
     expect(details('tpu-v5x-pod')).toContain('tpu-v5p-pod');
     expect(details('{"base": "dgx-h100", "memory": 1}')).toMatch(/E_CLUSTER.*memory/s);

@@ -14,6 +14,14 @@ it.each([
   ['a100-40gb', 'aws-p4d-24xlarge'],
   ['L40S', 'aws-g6e-48xlarge'],
   ['MI300X', 'mi300x-platform'],
+  ['H800', 'hgx-h800'],
+  ['rtx4090', 'rtx4090-host'],
+  ['RTX 4090', 'rtx4090-host'],
+  ['NVIDIA GeForce RTX 3090', 'rtx3090-host'],
+  ['5090', 'rtx5090-host'],
+  ['RTX A6000', 'a6000-host'],
+  ['rtx-6000-ada', 'rtx6000-ada-host'],
+  ['L4', 'aws-g6-48xlarge'],
   ['v5e', 'tpu-v5e-pod'],
   ['tpu-v5p', 'tpu-v5p-pod'],
   ['trillium', 'tpu-v6e-pod'],
@@ -53,7 +61,7 @@ it('a node design in other case of letters is that design, and nothing is assume
   expect(loadCluster('DGX-H100')).toEqual(loadCluster('dgx-h100'));
 });
 
-it.each(['h100-pcie', 'rtx4090', '80gb', 'dgx', 'tpu', ''])(
+it.each(['h100-pcie', 'rtx4070', '2080', '80gb', 'dgx', 'tpu', ''])(
   '%j is no accelerator of a known node design',
   (name) => {
     expect(refusalText(() => loadCluster(name))).toContain(`E_CLUSTER: unknown cluster '${name}'`);
@@ -70,4 +78,10 @@ it('an unknown name of any length is named by its beginning', () => {
   const said = refusalText(() => loadCluster('['.repeat(1_000_000)));
   expect(said).toContain(`E_CLUSTER: unknown cluster '${'['.repeat(117)}...'`);
   expect(said.length).toBeLessThan(2_000);
+});
+
+it('the assumptions of a design that nobody sells say what no source states', () => {
+  const { assumptions } = loadCluster('rtx4090');
+  expect(assumptions.join('\n')).toContain('staged through the host');
+  expect(loadCluster('hgx-h20').assumptions.join('\n')).toContain('no source for the network');
 });

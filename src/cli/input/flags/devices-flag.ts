@@ -5,6 +5,9 @@ import type { Flags } from './flag.ts';
 
 type Texts = Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
 
+/** `16xH100`, `8xRTX 4090`, `8x4090`. */
+const NAMED = /^\s*(\d+)\s*[x*]\s*((?:(?:nvidia|geforce|rtx) )*(?:[a-z][\w.-]*|\d{4}))\s*$/i;
+
 /**
  * The texts of a command line with `16xH100` taken apart into `--devices 16` and `--cluster H100`.
  *
@@ -14,7 +17,7 @@ type Texts = Readonly<Record<string, string | boolean | readonly string[] | unde
 export function withDevicesOf(flags: Flags, texts: Texts, isDefault = false): Texts {
   const { devices, cluster } = texts;
   if (typeof devices !== 'string' || flags['cluster'] === undefined) return texts;
-  const [, count, name] = /^\s*(\d+)\s*[x*]\s*([a-z][\w.-]*)\s*$/i.exec(devices) ?? [];
+  const [, count, name] = NAMED.exec(devices) ?? [];
   if (count === undefined || name === undefined) return texts;
   const named = typeof cluster === 'string' || (Array.isArray(cluster) && cluster.length > 0);
   if (named && isDefault) return { ...texts, devices: count };
