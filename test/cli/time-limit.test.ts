@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -140,4 +140,34 @@ it.each([
 
 it.each(['0', '-1', '10d', 'm', '', '1e400'])('a time limit of %j is refused', (text) => {
   expect(() => parseSeconds(text, '--time-limit')).toThrow(/is not a time above zero/);
+});
+
+it('a plan that the limit leaves no time to check is written without it, and is what it says', async () => {
+  const out = join(root, 'unchecked');
+  const argv = ['plan', fixture('mlp'), '--mesh', 'a=2', '--cluster', 'dgx-h100', '-o', out];
+  await cli(...argv);
+  expect(readdirSync(out)).toContain('problems.json.gz');
+  let now = 0;
+  let err = '';
+  // The time is over once the answer is printed.
+  const code = await runCli(
+    [...argv, '--time-limit', '100'],
+    {
+      stdout: () => void (now = 1e6),
+      stderr: (text) => void (err += text),
+      isTerminal: false,
+    },
+    {
+      deadline: (limitSeconds) =>
+        new Deadline(limitSeconds, { clock: { now: () => now }, since: 0 }),
+      answers: () => undefined,
+    },
+  );
+  expect(code, err).toBe(0);
+  expect(err).toContain('the plan is written without its check');
+  expect(err).toMatch(/exceeded by .* printing .*, writing /);
+  // No file of the plan that was there before.
+  expect(readdirSync(out)).not.toContain('problems.json.gz');
+  const checked = await cli('check-plan', out);
+  expect([checked.code, checked.out]).toEqual([0, expect.stringContaining('is what it says')]);
 });

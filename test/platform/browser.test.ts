@@ -44,6 +44,17 @@ describe('both platforms', () => {
       expect(bundled[path], path).toBe(node.packageData(path));
   });
 
+  it('know the folder of their own scripts, with its slash, and where a script of it lies', () => {
+    const own = new URL('../../src/platform/', import.meta.url).href;
+    expect(browser.libraryFolder()).toBe(own);
+    // Frames of the library begin with the folder on each platform, those of users do not.
+    for (const { libraryFolder } of Object.values(platforms)) {
+      expect(libraryFolder()).toMatch(/[\\/]$/);
+      expect(libraryFolder()).not.toContain('/test/');
+    }
+    expect(browser.localPath(`${own}browser.ts?v=12#top`)).toBe(`${own}browser.ts`);
+  });
+
   it('both platforms hash any text alike', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme', maxLength: 200 }), (text) => {

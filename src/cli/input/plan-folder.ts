@@ -36,13 +36,24 @@ const GRAPH = 'graph.swg';
 const REQUEST = 'request.json';
 const CERTIFICATE = 'certificate.json.gz';
 /** The problems for a second checker, which `check-plan` compares with those that it makes. */
-const PROBLEMS = 'problems.json.gz';
+/** The problems behind a plan, for a second checker; absent where the plan was not checked. */
+export const PROBLEMS = 'problems.json.gz';
 
 /** The names that `plan -o` writes; `plan.json` decides, so it comes first. */
 export const PLAN_FILES = ['plan.json', GRAPH, REQUEST, CERTIFICATE, PROBLEMS] as const;
 
 /** Largest certificate that is read, unpacked. */
 const MOST_CERTIFICATE_BYTES = 2 ** 29 - 64;
+
+/** How a plan folder is written. */
+interface PlanFilesOptions {
+  readonly stages?: PlanPipeline | undefined;
+  /**
+   * False leaves out the check, which prepares the program anew, and with it the problems that it
+   * makes for a second checker. Default true.
+   */
+  readonly checked?: boolean;
+}
 
 /**
  * A plan folder's files, which say what `check-plan` accepts; equal plans give equal bytes.
@@ -54,18 +65,20 @@ export function planFiles(
   program: Graph,
   proof: PlanCertificate,
   table: OperatorTable,
-  stages?: PlanPipeline,
+  { stages, checked = true }: PlanFilesOptions = {},
 ): readonly (readonly [string, string | Uint8Array])[] {
   const staged = stages === undefined ? undefined : `${JSON.stringify(stages, null, 1)}\n`;
   const texts = planTexts(plan, program, proof, staged);
-  const { problems } = checkedAsWritten(texts, table);
+  const problems = checked ? checkedAsWritten(texts, table).problems() : undefined;
   const { plan: text, graph, request, certificate, pipeline } = texts;
   return [
     ['plan.json', text],
     [GRAPH, graph],
     [REQUEST, request],
     [CERTIFICATE, gzipSync(strToU8(certificate), { mtime: 0 })],
-    [PROBLEMS, gzipSync(strToU8(problems()), { mtime: 0 })],
+    ...(problems === undefined
+      ? []
+      : [[PROBLEMS, gzipSync(strToU8(problems), { mtime: 0 })] as const]),
     ...(pipeline === undefined ? [] : [[PIPELINE_FILE, pipeline] as const]),
   ];
 }

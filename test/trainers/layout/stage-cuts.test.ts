@@ -201,6 +201,12 @@ describe('the price of stated stages', () => {
     expect(statedBounds([2, 2, 2, 2])).toEqual(evenBounds(8, 4));
     expect(statedBounds([0, 5, 3, 0])).toEqual([0, 1, 6, 9, 10]);
     expect(cutsText([4, 2, 2, 2, 5])).toBe('4+2x3+5');
+    // Llama 3 405B has 126 layers on 16 stages: the first and the last have one layer less
+    // (arXiv:2407.21783, section 3.3.2).
+    expect(evenBounds(126, 16)).toEqual(statedBounds([7, ...new Array<number>(14).fill(8), 7]));
+    // Seven layers on two and three stages: the first have the more.
+    expect(evenBounds(7, 2)).toEqual(statedBounds([4, 3]));
+    expect(evenBounds(7, 4)).toEqual(statedBounds([2, 2, 2, 1]));
   });
 
   it('equal parts that are stated cost what equal parts cost, and a longer stage is slower', async () => {

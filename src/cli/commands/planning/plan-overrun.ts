@@ -1,7 +1,7 @@
 /**
  * Says before the search that `plan --time-limit` will take longer than its limit, and afterwards
- * where the time went: the limit ends the search and leaves out what need not be asked, but a plan
- * is read, re-costed, checked and written whole.
+ * where the time went: the limit ends the search and leaves out what need not be asked, the check
+ * of the folder too, but a plan is read, re-costed and written whole.
  */
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { percentText, secondsText } from '../../../units.ts';
@@ -25,18 +25,38 @@ export class StepTimes {
   }
 
   /**
-   * A line for a command that will take longer than its limit allows, before the search: a plan is
-   * checked by preparing its program anew. Undefined for any other.
+   * A line for a command that will take longer than its limit allows, before the search. Undefined
+   * for any other.
    */
   aheadText(limitSeconds: number | undefined): string | undefined {
-    const preparing = this.steps.at(-1)?.seconds;
-    if (limitSeconds === undefined || preparing === undefined) return undefined;
-    if (this.last + preparing <= (1 + LENIENCE) * limitSeconds) return undefined;
+    const checking = this.checkExceeding(limitSeconds);
+    if (limitSeconds === undefined || checking === undefined) return undefined;
     return (
       `time limit of ${secondsText(limitSeconds)}: reading and preparing took ` +
-      `${secondsText(this.last)}; checking and writing the plan, which no limit ends, take at ` +
-      `least ${secondsText(preparing)} more`
+      `${secondsText(this.last)}; there will be no time to check the plan that is written, which ` +
+      `takes at least ${secondsText(checking)} more`
     );
+  }
+
+  /** A line for a plan that there is no time to check; undefined where there is. */
+  uncheckedText(limitSeconds: number | undefined, folder: string): string | undefined {
+    const checking = this.checkExceeding(limitSeconds);
+    if (limitSeconds === undefined || checking === undefined) return undefined;
+    return (
+      `time limit of ${secondsText(limitSeconds)}: the plan is written without its check, which ` +
+      `takes at least ${secondsText(checking)}, and without the problems that it makes; check it ` +
+      `with \`shardwright check-plan ${folder}\``
+    );
+  }
+
+  /**
+   * Seconds of the check of a folder, at least, where the limit does not allow them: it prepares
+   * the program anew.
+   */
+  private checkExceeding(limitSeconds: number | undefined): number | undefined {
+    const preparing = this.steps.find(({ name }) => name === 'preparing')?.seconds;
+    if (limitSeconds === undefined || preparing === undefined) return undefined;
+    return this.last + preparing > (1 + LENIENCE) * limitSeconds ? preparing : undefined;
   }
 
   /** A line for a command that took longer than its limit allows; undefined for any other. */

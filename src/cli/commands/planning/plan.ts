@@ -42,7 +42,7 @@ import { clusterText } from '../../input/cluster-file.ts';
 import { loadModel } from '../../input/load.ts';
 import type { BuildOptions } from '../../input/load-config.ts';
 import { PIPELINE_FILE } from '../../input/pipeline-file.ts';
-import { PLAN_FILES, planFiles } from '../../input/plan-folder.ts';
+import { PLAN_FILES, planFiles, PROBLEMS } from '../../input/plan-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { paintScreen } from '../../output/paint.ts';
 import { PROGRESS_FILE, progressText } from '../../output/plan-progress.ts';
@@ -265,9 +265,14 @@ export async function planGraph(task: PlanTask): Promise<number> {
     ...defined({ steps }),
   };
   printPlan(task, prepared, found, deadline);
+  times.end('printing');
   // The answer is out: a disk that is full by now takes nothing away.
-  if (options.output !== undefined) writePlanFolder(task, options.output, found, log);
-  times.end(options.output === undefined ? 'printing' : 'printing, checking and writing');
+  if (options.output !== undefined) {
+    const unchecked = times.uncheckedText(request.timeLimitSeconds, options.output);
+    if (unchecked !== undefined) io.stderr(`${unchecked}\n`);
+    writePlanFolder(task, options.output, found, { log, checked: unchecked === undefined });
+    times.end(unchecked === undefined ? 'checking and writing' : 'writing');
+  }
   const overrun = times.overrunText(request.timeLimitSeconds);
   if (overrun !== undefined) io.stderr(`${overrun}\n`);
   return exitCode(task, found, deadline);
@@ -375,13 +380,15 @@ function writePlanFolder(
   { table, options, io, onFiles }: PlanTask,
   folder: string,
   { plan, serial, pipeline }: Found,
-  log: SolverLog,
+  { log, checked }: { readonly log: SolverLog; readonly checked: boolean },
 ): void {
   const { program } = serial.prepared.question;
-  const files = planFiles(plan, program, serial.certificate, table, pipeline);
+  const files = planFiles(plan, program, serial.certificate, table, { stages: pipeline, checked });
   const all = [
     ...files,
     [PROGRESS_FILE, progressText(itemAt(files, 0)[1], log.incumbents(plan))],
+    // Of an earlier plan in the folder.
+    ...(checked ? [] : [[PROBLEMS, undefined] as const]),
     ...(pipeline === undefined ? [[PIPELINE_FILE, undefined] as const] : []),
   ] as const;
   writeFolder(folder, all, 'plan');
