@@ -40,9 +40,10 @@ interface Place {
   readonly end: number;
 }
 
-/** Characters, of which one behind a backslash is no sign. */
+/** Characters, of which one behind a backslash is no sign; a line end there is none at all. */
 function charactersOf(text: string, { pos, end }: Place): readonly Sign[] {
-  return (text.match(/\\[\s\S]|[\s\S]/g) ?? []).map((sign) =>
+  const signs = text.replaceAll('\\\n', '').match(/\\[\s\S]|[\s\S]/g) ?? [];
+  return signs.map((sign) =>
     sign.length > 1 ? { type: 'Literal', pos, end, value: sign[1], text: sign } : sign,
   );
 }
@@ -54,10 +55,15 @@ function partsOf(word: readonly Sign[], { pos, end }: Place): readonly WordPart[
     if (text !== '') parts.push({ type: 'Literal', pos, end, value: text, text });
     text = '';
   };
-  for (const sign of word) {
+  // `{$X,a}1` is `$X1` and `a1`: what follows a variable may belong to its name.
+  const split = word.flatMap((sign, i) =>
+    i > 0 && typeof sign !== 'string' && sign.type === 'Literal'
+      ? charactersOf(sign.text, sign)
+      : [sign],
+  );
+  for (const sign of split) {
     const last = parts.at(-1);
     if (typeof sign === 'string' && text === '' && last !== undefined && goesOn(last, sign))
-      // `{$X,a}1` is `$X1` and `a1`.
       parts[parts.length - 1] = { ...last, text: last.text + sign };
     else if (typeof sign === 'string') text += sign;
     else {

@@ -354,6 +354,8 @@ function edited(
     // Since Bash 5.2 `&` is what matched.
     if (isOpenPattern(pattern, text) || replacement.includes('&')) return unread;
     if (text === '' && /^\*+$/.test(pattern)) return unread;
+    // Bash 5.2 takes a quoted star at the end of a pattern that begins with one for an open one.
+    if (/^\*[\s\S]*\[\*\]$/.test(pattern)) return unread;
     return { value: [replacedIn(text, operation.operator, pattern, replacement)] };
   }
   if (operation.type === 'Remove') {
