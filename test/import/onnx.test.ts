@@ -604,6 +604,45 @@ describe('broken and unknown', () => {
     expect(told(model)).toContain(wanted);
   });
 
+  const intAttribute = (name: string, value: number): Uint8Array =>
+    message(5, text(1, name), field(3, varint(value)), field(20, varint(2)));
+  const textAttribute = (name: string, value: string): Uint8Array =>
+    message(5, text(1, name), text(4, value), field(20, varint(3)));
+  const intsAttribute = (name: string, values: readonly number[]): Uint8Array =>
+    message(5, text(1, name), ...values.map((n) => field(8, varint(n))), field(20, varint(7)));
+
+  test.each<[string, string, Uint8Array, string]>([
+    ['a flag', 'CumSum', intAttribute('reverse', 2), `attribute 'reverse' is 2, neither 0 nor 1`],
+    ['a flag', 'ArgMax', intAttribute('keepdims', 3), `attribute 'keepdims' is 3, neither 0 nor 1`],
+    [
+      'a word',
+      'DepthToSpace',
+      joined(intAttribute('blocksize', 1), textAttribute('mode', 'crd')),
+      `attribute 'mode' is 'crd', none of DCR, CRD`,
+    ],
+    [
+      'a window',
+      'MaxPool',
+      joined(intsAttribute('kernel_shape', [2, 2]), intsAttribute('strides', [1, 0])),
+      `attribute 'strides' is [1, 0]: it counts from 1`,
+    ],
+    [
+      'a window',
+      'MaxPool',
+      joined(intsAttribute('kernel_shape', [2, 2]), intsAttribute('pads', [1, 1])),
+      `attribute 'pads' has 2 numbers where 4 fit`,
+    ],
+    ['a norm', 'LpNormalization', intAttribute('p', 3), `attribute 'p' is 3, neither 1 nor 2`],
+  ])('%s of %s that ONNX has not', (_what, op, attributes, wanted) => {
+    const graph = onnx(20, [
+      node(op, op === 'CumSum' ? ['x', 'axis'] : ['x'], ['y'], attributes),
+      ...(op === 'CumSum' ? [tensor(5, 'axis', 7, [1], [0])] : []),
+      value(11, 'x', 1, [1, 4, 4, 4]),
+      value(12, 'y'),
+    ]);
+    expect(told(graph)).toContain(`E_TYPE node 0 (${op} 'y'): ${wanted}`);
+  });
+
   test('graphs in graphs, 300 deep; hostile names', () => {
     let body = joined(text(2, 'g'));
     for (let i = 0; i < 300; i++)

@@ -237,6 +237,23 @@ export class OnnxCall {
     return value;
   }
 
+  /** An attribute that is 0 or 1; any other number is refused, since tools read it otherwise. */
+  flag(name: string, fallback: boolean): boolean {
+    const value = this.int(name, fallback ? 1 : 0);
+    if (value !== 0 && value !== 1)
+      return this.fail('E_TYPE', `attribute '${name}' is ${value}, neither 0 nor 1`);
+    return value === 1;
+  }
+
+  /** A text that is one of the words that ONNX names. */
+  word<T extends string>(name: string, words: readonly T[], fallback: T): T {
+    const text = this.text(name, fallback);
+    return (
+      words.find((word) => word === text) ??
+      this.fail('E_TYPE', `attribute '${name}' is '${text}', none of ${words.join(', ')}`)
+    );
+  }
+
   float(name: string, fallback: number): number {
     return this.attribute(name)?.float ?? fallback;
   }

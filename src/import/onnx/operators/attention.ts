@@ -50,7 +50,7 @@ function scored(
   value: OnnxOperand,
   past: number,
 ): Scored {
-  const isCausal = c.int('is_causal', 0) !== 0;
+  const isCausal = c.flag('is_causal', false);
   const mask = c.optional(3);
   const softmaxType = c.int('softmax_precision');
   if (softmaxType !== undefined && softmaxType !== 1 && softmaxType !== 11)
@@ -74,7 +74,7 @@ function fused(c: OnnxCall, query: OnnxOperand, key: OnnxOperand, value: OnnxOpe
       ...given,
       mask === undefined ? null : c.build.ref(widened(c, mask, key)),
       floatArg(0),
-      c.int('is_causal', 0) !== 0,
+      c.flag('is_causal', false),
     ],
     { ...(scale === undefined ? {} : { scale: floatArg(scale) }), enable_gqa: true },
   );
@@ -88,7 +88,7 @@ function writtenOut(
   stage: Stage,
 ): Scored {
   const cap = c.float('softcap', 0);
-  const isCausal = c.int('is_causal', 0) !== 0;
+  const isCausal = c.flag('is_causal', false);
   const mask = c.optional(3);
   const [, heads, rows, width] = c.sizesOfRank(query.type, 4);
   const [, groups, columns] = c.sizesOfRank(key.type, 4);
@@ -170,7 +170,7 @@ const rotary: Lowering = (c) => {
   };
   const [cos, sin] = [angles(1), angles(2)];
   const rotated = c.op('slice.Tensor', x, -1, 0, dims);
-  const isInterleaved = c.int('interleaved', 0) !== 0;
+  const isInterleaved = c.flag('interleaved', false);
   const part = (k: number): OnnxOperand =>
     isInterleaved
       ? c.op('slice.Tensor', rotated, -1, k, dims, 2)

@@ -147,7 +147,9 @@ const isInf: Lowering = (c) => {
 };
 
 const bitShift: Lowering = (c) => {
-  const target = c.text('direction', '') === 'LEFT' ? 'bitwise_left_shift' : 'bitwise_right_shift';
+  if (c.attribute('direction') === undefined) c.fail('E_TYPE', `attribute 'direction' is missing`);
+  const direction = c.word('direction', ['LEFT', 'RIGHT'], 'RIGHT');
+  const target = direction === 'LEFT' ? 'bitwise_left_shift' : 'bitwise_right_shift';
   return [c.op(`${target}.Tensor`, c.input(0), c.input(1))];
 };
 
@@ -207,7 +209,7 @@ export const ELEMENTWISE: readonly (readonly [string, Lowering])[] = [
   ['Mul', binary('aten.mul.Tensor')],
   ['Div', divide],
   ['Pow', power],
-  ['Mod', (c) => binary(c.int('fmod', 0) === 1 ? 'aten.fmod.Tensor' : 'aten.remainder.Tensor')(c)],
+  ['Mod', (c) => binary(c.flag('fmod', false) ? 'aten.fmod.Tensor' : 'aten.remainder.Tensor')(c)],
   ['And', binary('aten.logical_and.default')],
   ['Or', binary('aten.logical_or.default')],
   ['Xor', binary('aten.logical_xor.default')],

@@ -42,7 +42,7 @@ const depthToSpace: Lowering = (c) => {
   const b = c.int('blocksize') ?? c.fail('E_TYPE', `attribute 'blocksize' is missing`);
   const [n, channels, height, width] = c.sizesOfRank(c.type(0), 4);
   const depth = channels / (b * b);
-  const isColumns = c.text('mode', 'DCR') === 'CRD';
+  const isColumns = c.word('mode', ['DCR', 'CRD'], 'DCR') === 'CRD';
   const split = c.op(
     'reshape',
     c.input(0),
@@ -56,7 +56,8 @@ const spaceToDepth: Lowering = (c) => {
   const b = c.int('blocksize') ?? c.fail('E_TYPE', `attribute 'blocksize' is missing`);
   const [n, channels, height, width] = c.sizesOfRank(c.type(0), 4);
   const split = c.op('reshape', c.input(0), [n, channels, height / b, b, width / b, b]);
-  const order = c.text('mode', 'DCR') === 'CRD' ? [0, 1, 3, 5, 2, 4] : [0, 3, 5, 1, 2, 4];
+  const order =
+    c.word('mode', ['DCR', 'CRD'], 'DCR') === 'CRD' ? [0, 1, 3, 5, 2, 4] : [0, 3, 5, 1, 2, 4];
   return [
     c.op('reshape', c.op('permute', split, order), [n, channels * b * b, height / b, width / b]),
   ];
@@ -170,7 +171,7 @@ const gridSample: Lowering = (c) => {
     return c.fail('E_UNSUPPORTED', `samples of ${c.rank(0)} dims`, 'four are read');
   const mode = numberOf(c, GRID_MODES, 'mode', 'linear');
   const pads = numberOf(c, GRID_PADS, 'padding_mode', 'zeros');
-  const isAligned = c.int('align_corners', 0) !== 0;
+  const isAligned = c.flag('align_corners', false);
   return [c.op('grid_sampler_2d', c.input(0), c.input(1), mode, pads, isAligned)];
 };
 
@@ -238,9 +239,9 @@ interface Resampling {
 function resampled(c: OnnxCall, { dims, mode, transform, nearest }: Resampling): OnnxOperand {
   if (!['nearest', 'linear', 'cubic', 'bilinear'].includes(mode))
     c.fail('E_UNSUPPORTED', `attribute 'mode' is '${mode}'`, 'nearest, linear and cubic are read');
-  if (c.int('antialias', 0) !== 0)
+  if (c.flag('antialias', false))
     c.fail('E_UNSUPPORTED', `attribute 'antialias' is 1`, 'resize without antialias');
-  const isOutside = c.int('exclude_outside', 0) !== 0;
+  const isOutside = c.flag('exclude_outside', false);
   const a = c.float('cubic_coeff_a', -0.75);
   let value = c.input(0);
   dims.forEach((dim, d) => {

@@ -18,7 +18,7 @@ import { paddedByOwn } from './indexing.ts';
 const reshape: Lowering = (c) => {
   const wanted = c.constantDims(1) ?? c.ints('shape') ?? c.fail('E_TYPE', 'the shape is missing');
   const { shape } = c.type(0);
-  const isZeroKept = c.int('allowzero', 0) === 1;
+  const isZeroKept = c.flag('allowzero', false);
   const sizes = wanted.map((dim, i) => {
     if (dim !== 0 || isZeroKept) return dim;
     return (
@@ -254,10 +254,7 @@ const range: Lowering = (c) => {
 const trilu: Lowering = (c) => {
   const k = c.optional(1) === undefined ? 0 : (c.constantInts(1)?.[0] ?? 0);
   return [
-    c.build.emit(c.int('upper', 1) === 1 ? 'aten.triu.default' : 'aten.tril.default', [
-      c.arg(0),
-      k,
-    ]),
+    c.build.emit(c.flag('upper', true) ? 'aten.triu.default' : 'aten.tril.default', [c.arg(0), k]),
   ];
 };
 

@@ -17,7 +17,7 @@ function product(c: OnnxCall, a: OnnxOperand, b: OnnxOperand): OnnxOperand {
  */
 const gemm: Lowering = (c) => {
   const [alpha, beta] = [c.float('alpha', 1), c.float('beta', 1)];
-  const [transA, transB] = [c.int('transA', 0) !== 0, c.int('transB', 0) !== 0];
+  const [transA, transB] = [c.flag('transA', false), c.flag('transB', false)];
   const bias = c.optional(2);
   if (
     transB &&
@@ -56,10 +56,10 @@ const gemm: Lowering = (c) => {
 
 /** com.microsoft: MatMul with the last two dims of an operand exchanged first. */
 const fusedMatMul: Lowering = (c) => {
-  if (c.int('transBatchA', 0) !== 0 || c.int('transBatchB', 0) !== 0)
+  if (c.flag('transBatchA', false) || c.flag('transBatchB', false))
     return c.fail('E_UNSUPPORTED', 'a transposed batch');
   const turned = (i: number, name: string): OnnxOperand =>
-    c.int(name, 0) !== 0 ? c.build.emit('aten.transpose.int', [c.arg(i), -2, -1]) : c.input(i);
+    c.flag(name, false) ? c.build.emit('aten.transpose.int', [c.arg(i), -2, -1]) : c.input(i);
   const made = product(c, turned(0, 'transA'), turned(1, 'transB'));
   const alpha = c.float('alpha', 1);
   return [
@@ -83,15 +83,25 @@ function intsOf(c: OnnxCall, attribute: string, count: number, fallback: number)
   return given;
 }
 
+/** Strides or dilations of a window: for each of its dims a number from 1. @throws E_TYPE */
+function stepsOf(c: OnnxCall, attribute: 'strides' | 'dilations', count: number): number[] {
+  const steps = intsOf(c, attribute, count, 1);
+  if (steps.some((step) => step < 1))
+    c.fail('E_TYPE', `attribute '${attribute}' is [${steps.join(', ')}]: it counts from 1`);
+  return steps;
+}
+
+const AUTO_PADS = ['NOTSET', 'SAME_UPPER', 'SAME_LOWER', 'VALID'] as const;
+
 /**
  * Kernel, stride, dilation and pads of a convolution or pool over the dims behind the first two.
  */
 function windowOf(c: OnnxCall, kernel: readonly number[]): Window {
   const n = kernel.length;
-  const stride = intsOf(c, 'strides', n, 1);
-  const dilation = intsOf(c, 'dilations', n, 1);
+  const stride = stepsOf(c, 'strides', n);
+  const dilation = stepsOf(c, 'dilations', n);
   let pads = intsOf(c, 'pads', 2 * n, 0);
-  const auto = c.text('auto_pad', 'NOTSET');
+  const auto = c.word('auto_pad', AUTO_PADS, 'NOTSET');
   if (auto === 'SAME_UPPER' || auto === 'SAME_LOWER') {
     const total = kernel.map((k, i) => {
       const size = c.sizeAt(c.type(0), i + 2, 'a dim under SAME padding');
@@ -103,7 +113,6 @@ function windowOf(c: OnnxCall, kernel: readonly number[]): Window {
     const more = total.map((t) => Math.ceil(t / 2));
     pads = auto === 'SAME_UPPER' ? [...less, ...more] : [...more, ...less];
   } else if (auto === 'VALID') pads = new Array<number>(2 * n).fill(0);
-  else if (auto !== 'NOTSET') c.fail('E_UNSUPPORTED', `auto_pad '${auto}'`);
   return { kernel: [...kernel], stride, dilation, begins: pads.slice(0, n), ends: pads.slice(n) };
 }
 
@@ -128,10 +137,10 @@ function evened(
  */
 function transposedConvolution(c: OnnxCall, kernel: readonly number[]): OnnxOperand {
   const n = kernel.length;
-  const stride = intsOf(c, 'strides', n, 1);
-  const dilation = intsOf(c, 'dilations', n, 1);
+  const stride = stepsOf(c, 'strides', n);
+  const dilation = stepsOf(c, 'dilations', n);
   const extra = intsOf(c, 'output_padding', n, 0);
-  const auto = c.text('auto_pad', 'NOTSET');
+  const auto = c.word('auto_pad', AUTO_PADS, 'NOTSET');
   const sizes = c
     .type(0)
     .shape.slice(2)
@@ -181,7 +190,12 @@ const convolution =
     if (shape.length < 3 || c.rank(0) !== shape.length)
       return c.fail('E_TYPE', `an input of ${c.rank(0)} dims and a kernel of ${shape.length}`);
     const kernel = shape.slice(2).map((dim) => c.size(dim, 'a dim of the kernel'));
-    c.ints('kernel_shape');
+    const stated = c.ints('kernel_shape');
+    if (stated !== undefined && stated.join() !== kernel.join())
+      c.fail(
+        'E_TYPE',
+        `attribute 'kernel_shape' is [${stated.join(', ')}], not that of the weight`,
+      );
     if (transposed) return [transposedConvolution(c, kernel)];
     const window = windowOf(c, kernel);
     const { operand, padding } = evened(c, window, floatArg(0));
@@ -216,7 +230,7 @@ function ceiled(c: OnnxCall, { kernel, stride, dilation, begins, ends }: Window)
 function poolWindow(c: OnnxCall): Window {
   const kernel = c.ints('kernel_shape') ?? c.fail('E_TYPE', `attribute 'kernel_shape' is missing`);
   const window = windowOf(c, kernel);
-  return c.int('ceil_mode', 0) === 1 ? { ...window, ends: ceiled(c, window) } : window;
+  return c.flag('ceil_mode', false) ? { ...window, ends: ceiled(c, window) } : window;
 }
 
 const maxPool: Lowering = (c) => {
@@ -262,10 +276,10 @@ function windowSums(c: OnnxCall, x: OnnxOperand, window: Window): OnnxOperand {
 const averagePool: Lowering = (c) => {
   const window = poolWindow(c);
   const { kernel, stride, dilation, begins, ends } = window;
-  const isCounted = c.int('count_include_pad', 0) === 1;
+  const isCounted = c.flag('count_include_pad', false);
   const isPlain =
     kernel.length === 2 &&
-    c.int('ceil_mode', 0) === 0 &&
+    !c.flag('ceil_mode', false) &&
     dilation.every((n) => n === 1) &&
     begins.every((pad, i) => pad === ends[i] && 2 * pad <= itemAt(kernel, i));
   if (isPlain) return [c.op('avg_pool2d', c.input(0), kernel, stride, begins, false, isCounted)];
@@ -346,8 +360,7 @@ const rmsNorm: Lowering = (c) => {
 };
 
 const batchNorm: Lowering = (c) => {
-  if (c.int('training_mode', 0) === 1)
-    return c.fail('E_UNSUPPORTED', 'batch norm in training mode');
+  if (c.flag('training_mode', false)) return c.fail('E_UNSUPPORTED', 'batch norm in training mode');
   const momentum = floatArg(1 - c.float('momentum', 0.9));
   const epsilon = floatArg(c.float('epsilon', 1e-5));
   const stats = [1, 2, 3, 4].map((i) => c.arg(i));
@@ -389,7 +402,9 @@ function hardmax(c: OnnxCall, x: OnnxOperand, axis: number): OnnxOperand {
 
 const lpNormalization: Lowering = (c) => {
   const axis = c.axis(c.int('axis', -1), c.rank(0));
-  const norm = c.op('linalg_vector_norm', c.input(0), c.int('p', 2), [axis], true);
+  const p = c.int('p', 2);
+  if (p !== 1 && p !== 2) c.fail('E_TYPE', `attribute 'p' is ${p}, neither 1 nor 2`);
+  const norm = c.op('linalg_vector_norm', c.input(0), p, [axis], true);
   const isZero = c.op('eq.Scalar', norm, 0);
   const divided = c.op('div.Tensor', c.input(0), c.op('masked_fill.Scalar', norm, isZero, 1));
   return [divided];
@@ -433,7 +448,7 @@ const einsum: Lowering = (c) => {
 function reducedAxes(c: OnnxCall): number[] | undefined {
   const axes = c.axes(1);
   if (axes !== undefined && axes.length > 0) return axes.map((axis) => c.axis(axis, c.rank(0)));
-  if (c.int('noop_with_empty_axes', 0) === 1) return undefined;
+  if (c.flag('noop_with_empty_axes', false)) return undefined;
   return Array.from({ length: c.rank(0) }, (_, i) => i);
 }
 
@@ -445,13 +460,13 @@ const reduce =
     let value = c.input(0);
     for (const step of before) value = c.build.emit(step, [c.build.ref(value)]);
     if (axes !== undefined)
-      value = c.build.emit(target, [c.build.ref(value), axes, c.int('keepdims', 1) === 1]);
+      value = c.build.emit(target, [c.build.ref(value), axes, c.flag('keepdims', true)]);
     for (const step of after) value = c.build.emit(step, [c.build.ref(value)]);
     return [value];
   };
 
 const reduceProduct: Lowering = (c) => {
-  const keep = c.int('keepdims', 1) === 1;
+  const keep = c.flag('keepdims', true);
   let value = c.input(0);
   for (const axis of (reducedAxes(c) ?? []).sort((a, b) => b - a))
     value = c.build.emit('aten.prod.dim_int', [c.build.ref(value), axis, keep]);
@@ -463,8 +478,8 @@ const position =
   (target: string): Lowering =>
   (c) => {
     const axis = c.axis(c.int('axis', 0), c.rank(0));
-    const keep = c.int('keepdims', 1) === 1;
-    if (c.int('select_last_index', 0) === 0) return [c.op(target, c.input(0), axis, keep)];
+    const keep = c.flag('keepdims', true);
+    if (!c.flag('select_last_index', false)) return [c.op(target, c.input(0), axis, keep)];
     const size = c.sizeAt(c.type(0), axis);
     const backwards = c.op(target, c.op('flip', c.input(0), [axis]), axis, keep);
     return [c.op('rsub.Scalar', backwards, size - 1)];
@@ -472,7 +487,7 @@ const position =
 
 const topK: Lowering = (c) => {
   const k = c.int('k') ?? c.constantInts(1)?.[0] ?? c.fail('E_TYPE', 'k is missing');
-  const flags = [c.int('largest', 1) === 1, c.int('sorted', 1) === 1];
+  const flags = [c.flag('largest', true), c.flag('sorted', true)];
   return c.build.emitTuple('aten.topk.default', [c.arg(0), k, c.int('axis', -1), ...flags]);
 };
 
@@ -484,9 +499,9 @@ const running =
       c.constantInts(1)?.[0] ?? c.fail('E_TYPE', 'the axis is missing'),
       c.rank(0),
     );
-    const isReversed = c.int('reverse', 0) === 1;
+    const isReversed = c.flag('reverse', false);
     let value = isReversed ? c.op('flip', c.input(0), [axis]) : c.input(0);
-    if (c.int('exclusive', 0) === 1) {
+    if (c.flag('exclusive', false)) {
       const { dtype, shape } = value.type;
       const size = c.sizeAt(value.type, axis);
       const first = c.filled(

@@ -63,7 +63,7 @@ const rnn: Cell['step'] =
   };
 
 const gru: Cell['step'] = (c, n) => {
-  const isLinearFirst = c.int('linear_before_reset', 0) !== 0;
+  const isLinearFirst = c.flag('linear_before_reset', false);
   return (x, { h }, { w, r, wb, rb, activations }) => {
     const [f, g] = firstItems(activations, 2);
     const part = (
@@ -84,7 +84,7 @@ const gru: Cell['step'] = (c, n) => {
 };
 
 const lstm: Cell['step'] = (c, n) => {
-  const isCoupled = c.int('input_forget', 0) !== 0;
+  const isCoupled = c.flag('input_forget', false);
   return (x, state, { w, r, wb, rb, peepholes, activations }) => {
     const [f, g, last] = firstItems(activations, 3);
     const cell = state.c ?? c.fail('E_TYPE', 'a cell state is missing');
@@ -135,7 +135,7 @@ class Unrolled {
     private readonly c: OnnxCall,
     private readonly cell: Cell,
   ) {
-    this.isBatchFirst = c.int('layout', 0) !== 0;
+    this.isBatchFirst = c.flag('layout', false);
     this.x = this.flip(c.input(0));
     [this.length, this.batch] = c.sizesOfRank(this.x.type, 3);
     this.direction = c.text('direction', 'forward');
