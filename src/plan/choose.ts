@@ -2,25 +2,37 @@
 import type { Problem, Solution } from '../solver/types.ts';
 import { askedTimeline, type Candidate } from './choice/result.ts';
 import type { Prepared } from './prepare/prepared.ts';
+import type { Deadline } from './request/deadline.ts';
 import { peakBinds } from './request/request.ts';
 import type { Solved } from './solve/least-seconds.ts';
-import { brokenTies, TIE_BREAK } from './solve/ties.ts';
+import { brokenTies, TIE_BREAK, TIES_LEFT } from './solve/ties.ts';
 
 /**
  * Yields the candidates in order. Where no row of memory limits a proven optimum, its twin that
- * ties prefer comes first.
+ * ties prefer comes first, if there is time to look for it.
  */
 export function* candidatesOf(
   prepared: Prepared,
   { best, problem }: Pick<Solved, 'best' | 'problem'>,
+  deadline: Deadline,
 ): Generator<Candidate> {
-  if (best.status === 'optimal' && !peakBinds(prepared.question.request)) {
+  const mayTie = best.status === 'optimal' && !peakBinds(prepared.question.request);
+  const isLate = deadline.isOver;
+  if (mayTie && !isLate) {
     const twin = preferred(prepared, best, problem.rows);
-    const notes = [...prepared.notes, TIE_BREAK];
     if (twin !== best)
-      yield { prepared: { ...prepared, notes }, solution: twin, ...timelineOf(prepared, twin) };
+      yield {
+        prepared: noting(prepared, TIE_BREAK),
+        solution: twin,
+        ...timelineOf(prepared, twin),
+      };
   }
-  yield { prepared, solution: best, ...timelineOf(prepared, best) };
+  const said = mayTie && isLate ? noting(prepared, TIES_LEFT) : prepared;
+  yield { prepared: said, solution: best, ...timelineOf(prepared, best) };
+}
+
+function noting(prepared: Prepared, note: string): Prepared {
+  return { ...prepared, notes: [...prepared.notes, note] };
 }
 
 function timelineOf(prepared: Prepared, { choice }: Solution): Pick<Candidate, 'memory'> {

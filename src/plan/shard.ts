@@ -91,7 +91,7 @@ async function search(prepared: Prepared, run: Run): Promise<ShardResult | Refus
   }
   const first = await leastSeconds(prepared, run);
   if (first.status === 'impossible') return { ...first, prepared };
-  for (const candidate of candidatesOf(prepared, first))
+  for (const candidate of candidatesOf(prepared, first, run.deadline))
     if (keepsBudget(candidate)) return planned(candidate, first.certificate);
   return heldWithin(prepared, { ...first, problems: far.problems }, run);
 }

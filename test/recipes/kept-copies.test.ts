@@ -1,6 +1,8 @@
 /** The command's plan keeps copies for the backward pass where that makes its step shorter. */
 import { describe, expect, test } from 'vitest';
 
+import { fitProbability } from '../../src/cost/error-bands.ts';
+import { defined } from '../../src/defined.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
@@ -69,4 +71,28 @@ describe('weights that both passes gather', () => {
     const tight = await answered({ memoryBytes, risk: 0 });
     expect(tight.plan.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
   }, 60_000);
+});
+
+describe('the first plan stays where the answer with kept copies', () => {
+  const free = (memoryBytes: number, copies?: 'pass'): Promise<Planned> =>
+    answered({ mesh: 'dp=8', pins: [], risk: 0.99, memoryBytes, ...defined({ copies }) });
+
+  test.each([
+    ['is no faster', 488_216_990],
+    ['fits less surely', 610_271_238],
+  ])(
+    '%s',
+    async (_, memoryBytes) => {
+      const [pass, kept] = [await free(memoryBytes, 'pass'), await free(memoryBytes)];
+      const [first, step] = [pass.plan.step, kept.plan.step];
+      if (first === undefined || step === undefined) throw new Error('no step');
+      // Copies that one pass has, as where the request says so.
+      expect(kept.plan.request.copies).toBeUndefined();
+      expect(kept.plan.nodes).toEqual(pass.plan.nodes);
+      expect(step).toEqual(first);
+      const fits = [first, step].map(({ peakBytes }) => fitProbability(peakBytes, memoryBytes));
+      expect(fits[1]).toBeGreaterThanOrEqual(Math.min(0.99, fits[0]));
+    },
+    60_000,
+  );
 });

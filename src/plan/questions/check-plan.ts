@@ -28,7 +28,7 @@ import { type NamedProblem, problemsRecord } from '../record/problems.ts';
 import type { Plan } from '../record/types.ts';
 import { activationsOf, coversRecomputation, type PlanRequest } from '../request/request.ts';
 import { memoryOf } from '../solve/least-memory.ts';
-import { TIE_BREAK } from '../solve/ties.ts';
+import { TIE_BREAK, TIES_LEFT } from '../solve/ties.ts';
 
 /**
  * The stages that follow from a plan, given what its folder says of them; it throws where they
@@ -218,7 +218,7 @@ function compareFields(compared: Comparison, plan: Plan, follows: Plan): void {
   compared.value('$', fields, others);
   compareProof(compared, plan, derived);
   // The search may add notes on its answer to those that follow from the request alone.
-  const extra = new Set([KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST, TIE_BREAK]);
+  const extra = new Set([KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST, TIE_BREAK, TIES_LEFT]);
   compared.value(
     '$.assumptions',
     assumptions.filter((a) => !extra.has(a)),

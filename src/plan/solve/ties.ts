@@ -15,6 +15,9 @@ export const TIE_BREAK =
   'Among plans of equal seconds: parameters of equal layers placed the same way, then fewer ' +
   'collectives, then simpler placements.';
 
+/** The note of a plan for whose ties there was no time. */
+export const TIES_LEFT = 'Plans of equal seconds were not compared: the time was over before that.';
+
 /**
  * The preferred choice among those that cost no more than an optimal one.
  *

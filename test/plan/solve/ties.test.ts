@@ -1,12 +1,16 @@
 /** Ties of whole plans: which plan of least seconds is returned. */
 import { expect, test } from 'vitest';
 
+import { defined } from '../../../src/defined.ts';
 import { decode } from '../../../src/plan/choice/decode.ts';
+import { type Candidate, planned } from '../../../src/plan/choice/result.ts';
+import { candidatesOf } from '../../../src/plan/choose.ts';
 import { prepare } from '../../../src/plan/prepare/prepare.ts';
-import { brokenTies, TIE_BREAK } from '../../../src/plan/solve/ties.ts';
+import { Deadline } from '../../../src/plan/request/deadline.ts';
+import { brokenTies, TIE_BREAK, TIES_LEFT } from '../../../src/plan/solve/ties.ts';
 import { evaluate } from '../../../src/solver/check/verify.ts';
 import { solve } from '../../../src/solver/solve.ts';
-import { load, planFor, request, TABLE } from '../support.ts';
+import { differencesOf, load, planFor, request, TABLE } from '../support.ts';
 
 interface Placed {
   readonly name: string;
@@ -72,4 +76,24 @@ test('where the peak is a constraint, ties are not compared, however much memory
   const plan = await planFor(graph, 'dp=2,tp=2', { activations: 'constraint' });
   expect(plan.proof.status).toBe('optimal');
   expect(plan.assumptions).not.toContain(TIE_BREAK);
+});
+
+test('where the time is over, the plan stays as the solver found it, and says so', async () => {
+  const prepared = prepare(load('torch/mlp/joint.expanded'), request('x=2,y=2'), TABLE);
+  const { compact } = prepared.left;
+  const engine = await solve(compact.problem);
+  const best = { ...engine, choice: compact.expand(engine.choice) };
+  const found = (limitSeconds?: number): Candidate[] => {
+    const clock = { now: () => 1e6 };
+    const deadline = new Deadline(limitSeconds, { clock, since: 0 });
+    return [...candidatesOf(prepared, { best, problem: compact.problem }, deadline)];
+  };
+  const [late, ...others] = found(1);
+  expect(others).toEqual([]);
+  expect(late.solution).toBe(best);
+  expect(late.prepared.notes).toContain(TIES_LEFT);
+  for (const { prepared: said } of found()) expect(said.notes).not.toContain(TIES_LEFT);
+  const result = planned(late, { version: 1, ...defined({ free: engine.certificate }) });
+  expect(result.plan.assumptions).toContain(TIES_LEFT);
+  expect(differencesOf(result)).toEqual([]);
 });
