@@ -21,6 +21,9 @@ export const STORY = {
     'compare llama-3.1-70b --cluster dgx-h100 --cluster dgx-b200 --devices 288 --equal cost ' +
     '--seq 8192 --global-batch 1440 --plans fsdp,hsdp,pp+zero1,pp+zero1+tp+sp,hsdp+tp+sp --tokens ' +
     '15T --price 2.5USD --price 4.5USD',
+  goals:
+    'compare llama-3.1-8b --cluster dgx-h100 --devices 64,128,256 --plans fsdp,zero1,zero2 ' +
+    '--tokens 1T --price 2.5USD --within 15d --spend 50kUSD',
   scaling:
     'compare llama-3.1-70b --cluster dgx-b200 --devices 64,128,256,512 --seq 8192 ' +
     '--global-batch 512 --plans fsdp,hsdp,pp+zero1,pp+zero1+tp+sp,hsdp+tp+sp',
@@ -72,6 +75,13 @@ ${await printed(STORY.equal)}
 
 A batch must divide over the data ranks: 1440 sequences divide over both 288 and 160 devices.
 \`--plans\` names the recipes to compare; without it all are.
+
+## By when, and for how much
+
+\`--within\` says which of the devices or clusters end the run in time, and takes the cheapest of them; where none does, how many would.
+\`--spend\` says how many tokens a sum of money trains, and where, in the time of \`--within\` if that stands there, too.
+
+${await printed(STORY.goals)}
 
 ## How far it scales
 

@@ -33,15 +33,16 @@ export interface Operation {
   readonly restartSeconds?: number | undefined;
 }
 
-const PRICE = /^(\d{1,9}(?:\.\d{1,6})?)\s?([A-Z]{3})$/;
+const PRICE = /^(\d{1,9}(?:\.\d{1,6})?)([kMB]?)\s?([A-Z]{3})$/;
+const THOUSANDS: Readonly<Record<string, number>> = { k: 1e3, M: 1e6, B: 1e9 };
 const DOLLARS = /^\$\s?(?=\d)(.*)$/;
 
-/** A price as people write it, such as 2.5USD or $2.5; undefined for a text that is none. */
+/** A price as people write it, such as 2.5USD, $2.5 or $2M; undefined for a text that is none. */
 export function parsePrice(text: string): Price | undefined {
   const match = PRICE.exec(text.trim().replace(DOLLARS, '$1USD'));
   return match === null || Number(match[1]) === 0
     ? undefined
-    : { amount: Number(match[1]), currency: match[2] };
+    : { amount: Number(match[1]) * (THOUSANDS[match[2]] ?? 1), currency: match[3] };
 }
 
 const priceSchema = z.union(

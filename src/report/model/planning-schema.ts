@@ -55,6 +55,9 @@ const point = z.looseObject({
   stopped: z.enum(['interrupted', 'time limit']).exactOptional(),
 });
 
+/** The place of a point, null where there is none. */
+const place = z.int().nonnegative().nullable();
+
 const planningSchema: z.ZodType<Planning> = z
   .looseObject({
     version: z.literal(1),
@@ -71,6 +74,26 @@ const planningSchema: z.ZodType<Planning> = z
         ),
       }),
     ),
+    goals: z
+      .looseObject({
+        within: z
+          .looseObject({
+            withinSeconds: z.number().positive(),
+            at: place,
+            surely: place,
+            wouldTake: z.looseObject({ devices: count, cluster: z.string() }).exactOptional(),
+          })
+          .exactOptional(),
+        spend: z
+          .looseObject({
+            spend: z.looseObject({ amount: z.number().positive(), currency: z.string() }),
+            at: place,
+            tokens: z.number().nonnegative(),
+            seconds: z.number().nonnegative(),
+          })
+          .exactOptional(),
+      })
+      .exactOptional(),
   })
   .refine(
     ({ points, curves }) =>
@@ -78,6 +101,11 @@ const planningSchema: z.ZodType<Planning> = z
         (c) => c.efficiency.length === c.points.length && c.points.every((i) => i < points.length),
       ),
     'a curve names a point that is not there',
+  )
+  .refine(
+    ({ points, goals: { within, spend } = {} }) =>
+      [within?.at, within?.surely, spend?.at].every((at) => (at ?? 0) < points.length),
+    'a goal names a point that is not there',
   );
 
 /** Points side by side from their JSON value. @throws E_TYPE with the path of what does not fit */

@@ -2,6 +2,7 @@
 
 import { allocationText } from '../../cost/hardware/topology.ts';
 import { stepTime } from '../../recipes/compare/best-plan.ts';
+import type { PlanningGoals } from '../../sweep/planning/goals.ts';
 import type { Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
 import {
   bytesText,
@@ -14,6 +15,7 @@ import {
 import { fitsWithText, riskierText } from '../model/certainty.ts';
 import type { ScreenRow } from '../model/first-screen.ts';
 import { screenText } from './first-screen.ts';
+import { goalTexts } from './goals.ts';
 import { narrowTable } from './narrow-table.ts';
 import { bestText, curveLines, fastestText } from './planning.ts';
 import { amountText, moneyRangeText, moneyText, tokensText, wallText } from './run-cost.ts';
@@ -21,7 +23,7 @@ import { amountText, moneyRangeText, moneyText, tokensText, wallText } from './r
 /** The curves that a first screen draws. */
 const CURVES = 2;
 
-export function planningScreenText({ points, curves }: Planning, isWhole = false): string {
+export function planningScreenText({ points, curves, goals }: Planning, isWhole = false): string {
   const models = [...new Set(points.map((p) => p.model))];
   const rows: ScreenRow[] = [
     {
@@ -30,7 +32,7 @@ export function planningScreenText({ points, curves }: Planning, isWhole = false
         `${models.join(', ')}: ${countedText(points.length, 'question')}, the best plan of each`,
       ],
     },
-    ...answerRows(points),
+    ...answerRows(points, goals),
     ...cautionRows(points),
   ];
   const more = isWhole
@@ -49,8 +51,8 @@ export function planningScreenText({ points, curves }: Planning, isWhole = false
 }
 
 /** The fastest and the cheapest of all, and what a run takes on each cluster. */
-function answerRows(points: readonly PlanningPoint[]): ScreenRow[] {
-  const texts = fastestText(points)?.split('; ') ?? [];
+function answerRows(points: readonly PlanningPoint[], goals: PlanningGoals = {}): ScreenRow[] {
+  const texts = [...goalTexts(points, goals), ...(fastestText(points)?.split('; ') ?? [])];
   const runs = points.flatMap((p) =>
     p.best === null || p.run === undefined
       ? []
@@ -91,6 +93,11 @@ function cautionRows(points: readonly PlanningPoint[]): ScreenRow[] {
   return texts.length === 0 ? [] : [{ label: 'note', texts }];
 }
 
+/** Batches of as many sequences a device: the number of devices says them. */
+function growsWithDevices(points: readonly PlanningPoint[]): boolean {
+  return new Set(points.map((p) => p.globalBatch / p.devices)).size === 1;
+}
+
 function pointRows(points: readonly PlanningPoint[], isManyModels: boolean): string {
   const differs = (key: 'sequence' | 'globalBatch'): boolean =>
     new Set(points.map((p) => p[key])).size > 1;
@@ -107,7 +114,7 @@ function pointRows(points: readonly PlanningPoint[], isManyModels: boolean): str
     ...(differs('sequence')
       ? [['sequence', true, (p: PlanningPoint) => countText(p.sequence)] as const]
       : []),
-    ...(differs('globalBatch')
+    ...(differs('globalBatch') && !growsWithDevices(points)
       ? [['batch', true, (p: PlanningPoint) => countText(p.globalBatch)] as const]
       : []),
     ['best plan', false, bestText],

@@ -14,6 +14,7 @@ import type {
   Comparison,
   RiskierPlan,
 } from '../../recipes/compare/comparison.ts';
+import { type AskedGoals, goalsOf, type PlanningGoals } from './goals.ts';
 
 /** The question of one point. */
 export interface PointQuestion {
@@ -87,6 +88,8 @@ export interface Planning {
   readonly version: 1;
   readonly points: readonly PlanningPoint[];
   readonly curves: readonly Curve[];
+  /** Present where a run is to end in time, or a sum is to be spent. */
+  readonly goals?: PlanningGoals;
 }
 
 /** A point from its comparison. */
@@ -146,8 +149,9 @@ function bestOf(best: ComparedPlan, layout: ComparedLayout, devices: number): Be
 const AXES = ['devices', 'sequence', 'globalBatch'] as const;
 
 /** The points with the curves through them. */
-export function planningOf(points: readonly PlanningPoint[]): Planning {
-  return { version: 1, points, curves: curvesOf(points) };
+export function planningOf(points: readonly PlanningPoint[], asked: AskedGoals = {}): Planning {
+  const goals = goalsOf(points, asked);
+  return { version: 1, points, curves: curvesOf(points), ...defined({ goals }) };
 }
 
 /**

@@ -12,6 +12,7 @@ import { parseModelConfig } from '../../../models/families.ts';
 import type { Comparison } from '../../../recipes/compare/comparison.ts';
 import { planningText } from '../../../report/text/planning.ts';
 import { planningScreenText } from '../../../report/text/planning-screen.ts';
+import type { AskedGoals } from '../../../sweep/planning/goals.ts';
 import {
   type Planning,
   planningOf,
@@ -69,14 +70,45 @@ export function askedClusters({
   });
 }
 
-/** Tells whether the lists make more than one point. */
+/** Tells whether the lists make more than one point, or a question is about points. */
 export function asksMany({
   cluster,
   devices = [],
   seq = [],
   globalBatch = [],
+  within,
+  spend,
 }: CompareOptions): boolean {
-  return [cluster, devices, seq, globalBatch].some((list) => list.length > 1);
+  const isOfPoints = within !== undefined || spend !== undefined;
+  return isOfPoints || [cluster, devices, seq, globalBatch].some((list) => list.length > 1);
+}
+
+/** The goals of `--within` and `--spend`. @throws E_USAGE without tokens */
+function goalsAsked({ within, spend, tokens }: CompareOptions): AskedGoals {
+  const flag = within !== undefined ? '--within' : spend !== undefined ? '--spend' : undefined;
+  if (flag !== undefined && tokens === undefined)
+    throw new ShardwrightError('E_USAGE', `${flag} needs --tokens: it is about a whole run`, {
+      hint: `--tokens 300B ${flag} ${flag === '--within' ? '30d' : '2MUSD --price 2.5USD'}`,
+    });
+  return defined({ withinSeconds: within, spend });
+}
+
+/** @throws E_USAGE for a sum of a currency in which no cluster has a price */
+function checkSpend({ spend }: CompareOptions, asked: readonly Asked[]): void {
+  if (spend === undefined) return;
+  const prices = asked.flatMap(
+    ({ cluster: { text, price } }) =>
+      price ?? loadCluster(text).operation?.pricePerDeviceHour ?? [],
+  );
+  const [first] = prices;
+  if (prices.some(({ currency }) => currency === spend.currency)) return;
+  throw new ShardwrightError(
+    'E_USAGE',
+    first === undefined
+      ? '--spend needs the price of a device-hour, and no cluster file states one'
+      : `--spend is in ${spend.currency}, and devices are paid in ${first.currency}`,
+    { hint: `--price 2.5${spend.currency}` },
+  );
 }
 
 /** Devices of a cluster that cost as much as so many of the first one: whole hosts, or trays. */
@@ -204,7 +236,9 @@ export async function comparePoints(
         `--${flag} is for one comparison, and the lists ask for several`,
         { hint: 'name one cluster, one number of devices, one sequence and one batch.' },
       );
+  const goals = goalsAsked(options);
   const asked = pointsOf(config, options);
+  checkSpend(options, asked);
   const deadline = control.deadline(options.timeLimit);
   const points: PlanningPoint[] = [];
   for (const [i, point] of asked.entries()) {
@@ -226,7 +260,7 @@ export async function comparePoints(
     for (const warning of comparison?.warnings ?? []) io.stderr(`warning: ${at}: ${warning}\n`);
     points.push(pointOf(point.question, comparison));
   }
-  const planning = planningOf(points);
+  const planning = planningOf(points, goals);
   printPlanning(planning, options, io);
   const stopped = points.filter((p) => p.stopped !== undefined).length;
   if (stopped > 0) {

@@ -152,6 +152,8 @@ interface AskedRunOptions {
 const CONFIG_FLAGS = [
   'globalBatch',
   'tokens',
+  'within',
+  'spend',
   'layout',
   'for',
   'framework',

@@ -14,6 +14,7 @@ import {
   parsePositive,
   parsePriceFlag,
   parseRisk,
+  parseSeconds,
   parseSlice,
   parseTokens,
 } from '../../input/flags/read.ts';
@@ -244,6 +245,18 @@ export const COMPARE_COMMAND = {
     '--price <price>',
     'with --tokens: of one device for one hour, such as 2.5USD or $2.5, for all clusters or ' +
       'one for each (default: what the cluster file states)',
+    parsePriceFlag,
+  ),
+  within: value(
+    '--within <time>',
+    'with --tokens: which of the devices or clusters asked about end the run in this time, such ' +
+      'as 30d, and the cheapest of them',
+    parseSeconds,
+  ),
+  spend: value(
+    '--spend <money>',
+    'with --tokens and a price: the most tokens that a sum trains, such as 2M USD or $2M, and on ' +
+      'which of the devices or clusters; in the time of --within, if that stands there, too',
     parsePriceFlag,
   ),
   for: value(

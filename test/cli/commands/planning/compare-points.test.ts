@@ -67,6 +67,49 @@ describe('compare with lists', () => {
     expect(html).not.toMatch(/https?:\/\/(?!www\.w3\.org)/);
   }, 60_000);
 
+  it('a time and a sum are answered on the first screen, in JSON and in the report', async () => {
+    const run = [
+      '--cluster',
+      'dgx-h100',
+      '--devices',
+      '8,16',
+      '--tokens',
+      '100B',
+      '--price',
+      '$2.5',
+    ];
+    const asked = [...run, '--within', '30d', '--spend', '$1k'];
+    const planning = await JSON_OF(...asked);
+    const { within, spend } = planning.goals ?? {};
+    const at = within?.at ?? -1;
+    expect(planning.points[at].run?.wallSeconds).toBeLessThan(30 * 86_400);
+    const tokens = planning.points.map(({ run: r }) => (1e11 * 1000) / (r?.price?.amount ?? 0));
+    expect(spend?.tokens).toBeLessThanOrEqual(Math.max(...tokens) * (1 + 1e-9));
+    const { out } = await cli(...ASKED, ...asked);
+    expect(out).toMatch(/answer +in 30\.0 days: \d+ devices of dgx-h100/);
+    expect(out).toMatch(/for 1,000 USD: [\d.]+B tokens on \d+ devices of dgx-h100/);
+    const folder = temporaryFolder();
+    writeFileSync(join(folder, 'points.json'), JSON.stringify(planning));
+    const report = await cli('report', join(folder, 'points.json'), '-o', join(folder, 'r.txt'));
+    expect(report.code, report.err).toBe(0);
+    expect(readFileSync(join(folder, 'r.txt'), 'utf8')).toContain('for 1,000 USD');
+  }, 60_000);
+
+  it.each([
+    [['--within', '30d'], '--within needs --tokens'],
+    [['--tokens', '1B', '--spend', '3EUR'], '--spend needs the price of a device-hour'],
+    [
+      ['--tokens', '1B', '--spend', '3EUR', '--price', '1USD'],
+      '--spend is in EUR, and devices are paid in USD',
+    ],
+    [['--tokens', '1B', '--within', '3 weeks'], "--within '3 weeks' is not a time above zero"],
+  ])('%j is refused before anything is priced', async (flags, says) => {
+    const asked = ['--cluster', 'dgx-h100', '--devices', '8', ...flags];
+    const { code, err } = await cli(...ASKED, ...asked);
+    expect(code).toBe(2);
+    expect(err).toContain(says);
+  });
+
   it('clusters side by side: their own devices, prices in their order, equal cost', async () => {
     const two = [
       '--cluster',
