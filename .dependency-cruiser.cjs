@@ -367,7 +367,7 @@ const doors = {
   'plan/budget': ['far-over', 'hold-budget', 'answer', 'types', 'rows/peak-problems'],
   'plan/restrict': ['restriction', 'pins', 'conflict', 'given-pins', 'typed-pins'],
   'report/html': ['page', 'drawings', 'blocks'],
-  'report/sections': ['plan', 'compared', 'planning'],
+  'report/sections': ['plan', 'compared', 'planning', 'decision', 'options'],
   'simulate/rule-check': ['check', 'check-rules', 'explain'],
   contest: ['anytime', 'iopddl', 'options'],
   'contest/finish': ['endgame', 'dual-certificate', 'job'],

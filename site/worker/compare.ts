@@ -3,6 +3,8 @@
  * Out: the report as a page.
  */
 import {
+  comparedDecision,
+  comparedOptions,
   compareModel,
   comparisonReport,
   comparisonSections,
@@ -65,6 +67,8 @@ export async function compare(
       title,
       heading: title,
       subtitle: comparisonSubtitle(comparison),
+      decision: comparedDecision(comparison),
+      options: comparedOptions(comparison),
       answer: report.answer,
       sections: comparisonSections(comparison),
       data: report,

@@ -50,6 +50,8 @@ export {
   comparisonSubtitle,
   comparisonTitle,
 } from '../report/sections/compared.ts';
+export { comparedDecision } from '../report/sections/decision.ts';
+export { comparedOptions } from '../report/sections/options.ts';
 export { firstScreen } from '../report/model/first-screen.ts';
 export { historyText } from '../report/text/explain.ts';
 export { screenText } from '../report/text/first-screen.ts';

@@ -21,10 +21,12 @@ interface Frame {
    * parts of an image.
    */
   readonly isChosenFrom?: boolean;
+  /** True if it is as narrow as a phone, and never scrolls. */
+  readonly isFluid?: boolean;
 }
 
 export function chart(
-  { id, title, description, width, height, isChosenFrom }: Frame,
+  { id, title, description, width, height, isChosenFrom, isFluid }: Frame,
   ...body: readonly Child[]
 ): Markup {
   return h(
@@ -33,7 +35,7 @@ export function chart(
       viewBox: `0 0 ${width} ${height}`,
       width,
       height,
-      class: 'chart',
+      class: isFluid === true ? 'chart fluid' : 'chart',
       role: isChosenFrom === true ? 'group' : 'img',
       'aria-labelledby': `${id}-title ${id}-text`,
     },
@@ -206,6 +208,12 @@ export function leftAxis(
     line(left, scale.at(tick), right, scale.at(tick), 'grid'),
     label(left - 8, scale.at(tick) + 4, text(tick), { anchor: 'end', class: 'soft' }),
   ]);
+}
+
+/** The name of a vertical axis, beside it, read from below. */
+export function leftTitle(text: string, top: number, bottom: number): Markup {
+  const y = px((top + bottom) / 2);
+  return h('text', { x: 14, y, transform: `rotate(-90 14 ${y})`, 'text-anchor': 'middle' }, text);
 }
 
 /** Grid lines and numbers of a horizontal axis. */

@@ -8,6 +8,7 @@ import {
   chart,
   label,
   leftAxis,
+  leftTitle,
   line,
   linear,
   logarithmicFine,
@@ -113,10 +114,12 @@ export function paretoFigure(
     },
     bottomAxis(x, TOP, BOTTOM, bytesText),
     leftAxis(y, LEFT, RIGHT, secondsText),
+    leftTitle('step time', TOP, BOTTOM),
     points.some(isSlow) ? edgeMark(slowest, isNear && x.at(budgetBytes) < (LEFT + RIGHT) / 2) : [],
     budgetMark(budgetBytes, isNear ? x.at(budgetBytes) : undefined),
     front.length > 1 ? [h('path', { d: stairs(front, x, clipped), class: 'front' })] : [],
     points.map((p, k) => drawnPoint(p, k, itemAt(dots, k))),
+    points.flatMap((p, k) => (p.chosen === true ? [chosenMark(itemAt(dots, k))] : [])),
     placeNumbers(dots, { left: LEFT, right: WIDTH, top: TOP, bottom: BOTTOM }),
     label((LEFT + RIGHT) / 2, HEIGHT - 14, what, { anchor: 'middle' }),
   );
@@ -132,6 +135,15 @@ function drawnPoint(
     `${k + 1}: ${point.name}: ${secondsText(point.seconds)}, ` +
     `${bytesText(point.bytes)}${point.fits ? '' : ', does not fit'}`;
   return h('circle', { cx: px(x), cy: px(y), r, class: `dot ${kind}` }, h('title', {}, words));
+}
+
+/** The word beside the dot of the recommended plan. */
+function chosenMark({ x, y }: { readonly x: number; readonly y: number }): Markup {
+  const isRight = x > (LEFT + RIGHT) / 2;
+  return label(x + (isRight ? -18 : 18), y + 22, 'recommended', {
+    anchor: isRight ? 'end' : 'start',
+    class: 'strong',
+  });
 }
 
 /**

@@ -6,7 +6,17 @@
 import { itemAt } from '../../item-at.ts';
 import { countText } from '../../units.ts';
 import { h, type Markup } from '../markup.ts';
-import { bottomAxis, chart, label, leftAxis, logarithmicFine, px, type Scale } from './chart.ts';
+import {
+  bottomAxis,
+  chart,
+  clipTo,
+  label,
+  leftAxis,
+  leftTitle,
+  logarithmicFine,
+  px,
+  type Scale,
+} from './chart.ts';
 
 /** A curve of a figure. */
 export interface DrawnCurve {
@@ -21,6 +31,10 @@ export interface DrawnCurve {
 
 const [WIDTH, HEIGHT] = [760, 370];
 const [LEFT, RIGHT, TOP, BOTTOM] = [92, 720, 24, 310];
+/** Colours of curves in the style sheet; names at their ends tell them apart as well. */
+const COLOURS = 4;
+/** Pixels of a name. */
+const NAME = 360;
 
 /** The two axes of a figure of curves. */
 interface Axes {
@@ -43,6 +57,7 @@ export function scalingFigure(
   ideal: boolean,
 ): Markup {
   const axes = axesOf(curves, ideal);
+  const names = shortNames(curves.map(({ name }) => name));
   return chart(
     {
       id,
@@ -55,12 +70,15 @@ export function scalingFigure(
     },
     bottomAxis(axes.x, TOP, BOTTOM, countText),
     leftAxis(axes.y, LEFT, RIGHT, countText),
+    leftTitle('tokens a second', TOP, BOTTOM),
     curves.map(({ points }, k) => [
       ...(ideal && points.length > 1 ? [idealLine(itemAt(points, 0), axes)] : []),
-      curveLine(points, axes),
+      curveLine(points, axes, k),
       ...points.map((p) => curveDot(p, axes)),
-      ...points.slice(-1).map((p) => curveNumber(p, k + 1, axes)),
     ]),
+    curves.map(({ points }, k) =>
+      points.slice(-1).map((p) => curveName(p, itemAt(names, k), k, { axes, curves })),
+    ),
     label((LEFT + RIGHT) / 2, HEIGHT - 14, what, { anchor: 'middle' }),
   );
 }
@@ -95,11 +113,11 @@ function idealLine(first: Point, { x, y, most }: Axes): Markup {
   return h('path', { d: from + to, class: 'front', 'stroke-dasharray': '2 4' });
 }
 
-function curveLine(points: readonly Point[], { x, y }: Axes): Markup {
+function curveLine(points: readonly Point[], { x, y }: Axes, k: number): Markup {
   const steps = points.map(
     (p, k) => `${k === 0 ? 'M' : 'L'}${px(x.at(p.x))} ${px(y.at(p.tokensPerSecond))}`,
   );
-  return h('path', { d: steps.join(''), class: 'front' });
+  return h('path', { d: steps.join(''), class: `curve c${k % COLOURS}` });
 }
 
 function curveDot(point: Point, { x, y }: Axes): Markup {
@@ -116,8 +134,38 @@ function curveDot(point: Point, { x, y }: Axes): Markup {
   );
 }
 
-function curveNumber(last: Point, number: number, { x, y }: Axes): Markup {
-  return label(x.at(last.x) + 12, y.at(last.tokensPerSecond) + 4, String(number), {
-    class: 'strong',
+/** Names without the parts that all of them have. */
+function shortNames(names: readonly string[]): string[] {
+  const parts = names.map((name) => name.split(', '));
+  return parts.map((own, k) => {
+    const left = own.filter((part) => !parts.every((other) => other.includes(part)));
+    return left.length === 0 ? itemAt(names, k) : left.join(', ');
+  });
+}
+
+/** Pixels between the names of two curves that end side by side. */
+const LINE = 15;
+
+/**
+ * The name of a curve at its right end; names of curves that end side by side stand below one
+ * another, in the order of the curves.
+ */
+function curveName(
+  last: Point,
+  name: string,
+  k: number,
+  { axes: { x, y }, curves }: { readonly axes: Axes; readonly curves: readonly DrawnCurve[] },
+): Markup {
+  const ends = curves.map(({ points }) => points.at(-1)?.tokensPerSecond ?? 0);
+  const order = ends.map((_, i) => i).sort((a, b) => itemAt(ends, b) - itemAt(ends, a));
+  let at = -Infinity;
+  let own = 0;
+  for (const i of order) {
+    at = Math.max(at + LINE, y.at(itemAt(ends, i)) - 12);
+    if (i === k) own = at;
+  }
+  return label(x.at(last.x) - 8, own, clipTo(name, NAME), {
+    anchor: 'end',
+    class: `strong n${k % COLOURS}`,
   });
 }

@@ -4,7 +4,15 @@ import { defined } from '../../defined.ts';
 import { itemAt } from '../../item-at.ts';
 import { percentText } from '../../units.ts';
 import { type Child, h, type Markup } from '../markup.ts';
-import type { BarBlock, Block, Cell, Column, Section, TableBlock } from '../model/blocks.ts';
+import {
+  type BarBlock,
+  type Block,
+  type Cell,
+  cellText,
+  type Column,
+  type Section,
+  type TableBlock,
+} from '../model/blocks.ts';
 
 /** A section of a page, with its heading. */
 export function sectionMarkup({ id, title, sheet, blocks }: Section): Markup {
@@ -27,7 +35,7 @@ export function prose(text: string): string {
  */
 function breakable(text: string): Child[] {
   return text
-    .split(/(?<=[,+])(?=\S)/)
+    .split(/(?<=\+)(?=\S)|(?<=,)(?=[^\s\d])/)
     .flatMap((part, k) => (k === 0 ? [part] : [h('wbr', {}), part]));
 }
 
@@ -65,7 +73,8 @@ function blockMarkup(block: Block): Markup | readonly Markup[] {
   }
 }
 
-function tableMarkup({ caption, columns, rows, open = Infinity }: TableBlock): Markup[] {
+function tableMarkup({ caption, columns, rows, open = Infinity, isStacked }: TableBlock): Markup[] {
+  if (isStacked === true) return stackedTable(caption, columns, rows);
   if (rows.length <= open) return table(caption, columns, rows);
   const rest = rows.slice(open);
   return [
@@ -75,6 +84,41 @@ function tableMarkup({ caption, columns, rows, open = Infinity }: TableBlock): M
       { class: 'more' },
       h('summary', {}, h('span', { class: 'title' }, `${rest.length} more`)),
       table(`${caption} (from row ${open + 1} on)`, columns, rest),
+    ),
+  ];
+}
+
+/** A table whose rows become lists on a narrow page: each cell carries its heading. */
+function stackedTable(
+  caption: string,
+  columns: readonly Column[],
+  rows: TableBlock['rows'],
+): Markup[] {
+  const cell = (given: Cell | string, c: number): Markup =>
+    h(
+      c === 0 ? 'th' : 'td',
+      { ...(c === 0 ? { scope: 'row' } : { 'data-label': itemAt(columns, c).head }) },
+      breakable(prose(cellText(given))),
+    );
+  return [
+    h('p', { class: 'caption' }, caption),
+    h(
+      'table',
+      { class: 'stacked' },
+      h(
+        'thead',
+        {},
+        h(
+          'tr',
+          {},
+          columns.map((c) => h('th', { scope: 'col' }, c.head)),
+        ),
+      ),
+      h(
+        'tbody',
+        {},
+        rows.map((row) => h('tr', {}, row.map(cell))),
+      ),
     ),
   ];
 }

@@ -8,6 +8,7 @@ import { h, Markup, scriptJson } from '../markup.ts';
 import type { Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { parameterElements } from '../model/parameters.ts';
+import { type DecisionRow, planDecision, type ReportOrigin } from '../sections/decision.ts';
 import { planSections } from '../sections/plan.ts';
 import { prose, sectionMarkup } from './blocks.ts';
 import type { Drawings } from './drawings.ts';
@@ -21,7 +22,11 @@ interface PageInput {
   readonly heading: string;
   /** Under the heading. */
   readonly subtitle: string;
+  /** The first screen for whoever decides; absent: the answer is all of it. */
+  readonly decision?: readonly DecisionRow[];
   readonly answer: readonly { readonly label: string; readonly text: string }[];
+  /** Sections that stand between the decision and the answer. */
+  readonly options?: readonly Section[];
   readonly sections: readonly Section[];
   /** The same as JSON, for programs that read the page. */
   readonly data: unknown;
@@ -39,6 +44,8 @@ export function htmlFile({
   title,
   heading,
   subtitle,
+  decision = [],
+  options = [],
   answer,
   sections,
   data,
@@ -72,9 +79,17 @@ export function htmlFile({
     h(
       'nav',
       { 'aria-label': 'Sections' },
-      sections.map((s) => h('a', { href: `#${s.id}` }, s.title)),
+      [...options, ...sections].map((s) => h('a', { href: `#${s.id}` }, s.title)),
     ),
-    h('main', {}, answerMarkup(answer), sections.map(sectionMarkup)),
+    h(
+      'main',
+      {},
+      decision.length === 0 ? [] : [answerMarkup(decision, 'Decision')],
+      options.map(sectionMarkup),
+      decision.length === 0 ? [] : [h('h2', { id: 'figures' }, 'The answer in figures')],
+      answerMarkup(answer, 'Answer'),
+      sections.map(sectionMarkup),
+    ),
     h(
       'footer',
       {},
@@ -88,14 +103,18 @@ export function htmlFile({
   return `<!doctype html>\n<html lang="en">${head.html}${body.html}</html>\n`;
 }
 
-function answerMarkup(answer: PageInput['answer']): Markup {
+/** Labels with their texts; what warns is red, and says so in words. */
+function answerMarkup(rows: readonly DecisionRow[], name: string): Markup {
   return h(
     'section',
-    { 'aria-label': 'Answer' },
+    { 'aria-label': name },
     h(
       'dl',
       { class: 'answer' },
-      answer.map(({ label, text }) => [h('dt', {}, label), h('dd', {}, prose(text))]),
+      rows.map(({ label, text, tone }) => [
+        h('dt', {}, label),
+        h('dd', tone === undefined ? {} : { class: tone }, prose(text)),
+      ]),
     ),
   );
 }
@@ -116,8 +135,15 @@ function subtitleOf({ plan, mesh }: Report): string {
 /**
  * The report of a plan as a page: what every format has, and the graph, the drawings and the
  * program.
+ *
+ * @param origin who asked, and when, as they say it
  */
-export function htmlPage(report: Report, graph: Graph | undefined, drawings: Drawings): string {
+export function htmlPage(
+  report: Report,
+  graph: Graph | undefined,
+  drawings: Drawings,
+  origin: ReportOrigin = {},
+): string {
   const sections = planSections(report);
   // The program comes before the stages and the proof, because it is read more often.
   const at = sections.findIndex((s) => s.id === 'pipeline' || s.id === 'proof');
@@ -125,7 +151,7 @@ export function htmlPage(report: Report, graph: Graph | undefined, drawings: Dra
     title: `Plan of ${report.model}`,
     heading: report.model,
     subtitle: subtitleOf(report),
-    answer: report.answer,
+    answer: planDecision(report, origin),
     sections: [
       ...sections.slice(0, at),
       graphSection(report),

@@ -12,6 +12,8 @@ interface PageTheme extends Theme {
   readonly raised: string;
   readonly accent: string;
   readonly good: string;
+  /** The ink of warnings. */
+  readonly bad: string;
   readonly compute: string;
   readonly communication: string;
   readonly other: string;
@@ -24,6 +26,7 @@ const PAGE_LIGHT: PageTheme = {
   raised: '#f4f6f9',
   accent: '#0b57b0',
   good: '#176b3a',
+  bad: '#b3261e',
   compute: '#2f6fb7',
   communication: '#a8480f',
   other: '#6b7280',
@@ -35,6 +38,7 @@ const PAGE_DARK: PageTheme = {
   raised: '#1d2026',
   accent: '#8ab8f5',
   good: '#7fd6a3',
+  bad: '#f4a8a2',
   compute: '#6ea8e6',
   communication: '#ec9a66',
   other: '#9aa3b0',

@@ -29,6 +29,8 @@ export interface TableBlock {
    * The number of rows that are open on a page; the others are a click away. Absent: all of them.
    */
   readonly open?: number;
+  /** Few rows of words and ranges: lines break, and on a narrow page a row is a list. */
+  readonly isStacked?: true;
 }
 
 /** A stacked bar with its key in words: colour is never the only sign. */

@@ -72,7 +72,15 @@ function pointsSection(points: readonly PlanningPoint[]): Section {
   return {
     id: 'points',
     title: 'Side by side',
-    blocks: [{ kind: 'table', caption: 'Each question at its best plan', ...pointTable(points) }],
+    blocks: [
+      {
+        kind: 'table',
+        caption: 'Each question at its best plan',
+        ...pointTable(points),
+        // With money and days no page is as wide as the table.
+        ...(points.some((p) => p.run !== undefined) ? { isStacked: true } : {}),
+      },
+    ],
   };
 }
 
@@ -104,7 +112,6 @@ function curvesSection(curves: readonly Curve[], points: readonly PlanningPoint[
       kind: 'figure',
       caption:
         `Tokens a second over ${WHAT[axis]}. ` +
-        `${drawn.map((c, k) => `${k + 1}: ${c.name}`).join('; ')}. ` +
         `${axis === 'devices' ? 'Dotted: ideal scaling. ' : ''}` +
         'Larger dots: another plan is best than before.',
       svg: scalingFigure(drawn, WHAT[axis], 'scaling', axis === 'devices'),

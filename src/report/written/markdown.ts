@@ -3,12 +3,14 @@
 import { barText } from '../html/blocks.ts';
 import { type Block, cellText, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
+import { planDecision, type ReportOrigin } from '../sections/decision.ts';
 import { planSections } from '../sections/plan.ts';
 import { documentText, printable } from './document.ts';
 
 /** The report of a plan as Markdown, with the numbers and texts of the page. */
-export function markdownReport(report: Report): string {
-  return markdownDocument(`Plan of ${report.model}`, report.answer, planSections(report));
+export function markdownReport(report: Report, origin: ReportOrigin = {}): string {
+  const answer = planDecision(report, origin);
+  return markdownDocument(`Plan of ${report.model}`, answer, planSections(report));
 }
 
 /** A document as Markdown. Texts of files cannot make markup. */

@@ -5,12 +5,14 @@ import { barText } from '../html/blocks.ts';
 import { type Block, cellText, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { terminalTable } from '../model/table.ts';
+import { planDecision, type ReportOrigin } from '../sections/decision.ts';
 import { planSections } from '../sections/plan.ts';
 import { documentText, printable } from './document.ts';
 
 /** The report of a plan as plain text, with the numbers and texts of the page. */
-export function textReport(report: Report): string {
-  return textDocument(`Plan of ${report.model}`, report.answer, planSections(report));
+export function textReport(report: Report, origin: ReportOrigin = {}): string {
+  const answer = planDecision(report, origin);
+  return textDocument(`Plan of ${report.model}`, answer, planSections(report));
 }
 
 /** A document as plain text: tables aligned, nothing but printable characters and line breaks. */

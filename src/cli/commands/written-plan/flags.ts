@@ -28,6 +28,8 @@ export const REPORT_COMMAND = {
     'solve again, several times: without the memory budget, on faster and slower links, and ' +
       'as asked where the plan folder has no progress.json',
   ),
+  author: value('--author <name>', 'who asks, for the first screen of the report', text),
+  date: value('--date <text>', 'the date of the question, as given: a report has no clock', text),
   json: on('--json', 'the same as --format json'),
 };
 export type ReportOptions = Given<typeof REPORT_COMMAND>;

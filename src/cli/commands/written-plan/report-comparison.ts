@@ -15,6 +15,8 @@ import {
   comparisonTitle,
   pageData,
 } from '../../../report/sections/compared.ts';
+import { comparedDecision, type ReportOrigin } from '../../../report/sections/decision.ts';
+import { comparedOptions } from '../../../report/sections/options.ts';
 import { csvLines } from '../../../report/written/csv.ts';
 import { markdownDocument } from '../../../report/written/markdown.ts';
 import { textDocument } from '../../../report/written/plain-text.ts';
@@ -34,7 +36,8 @@ export function readComparison(path: string): Comparison | Planning | undefined 
     if (!statSync(path).isFile()) return undefined;
     value = parseJson(readFileText(path));
   } catch {
-    // Where the file is missing, not readable, not JSON or too deep, reading it as a plan reports the fault.
+    // Where the file is missing, not readable, not JSON or too deep, reading it as a plan reports
+    // the fault.
     return undefined;
   }
   if (typeof value !== 'object' || value === null) return undefined;
@@ -48,18 +51,22 @@ export function comparisonText(
   comparison: Comparison | Planning,
   format: ReportFormat,
   version: string,
+  origin: ReportOrigin = {},
 ): string {
-  if ('points' in comparison) return planningReport(comparison, format, version);
+  if ('points' in comparison) return planningReport(comparison, format, version, origin);
   const report = comparisonReport(comparison, version);
   const title = comparisonTitle(comparison);
   const sections = comparisonSections(comparison);
+  const decision = comparedDecision(comparison, origin);
+  const options = comparedOptions(comparison);
+  const answer = [...decision, ...report.answer];
   switch (format) {
     case 'json':
       return `${JSON.stringify(report)}\n`;
     case 'md':
-      return markdownDocument(title, report.answer, sections);
+      return markdownDocument(title, answer, [...options, ...sections]);
     case 'text':
-      return textDocument(title, report.answer, sections);
+      return textDocument(title, answer, [...options, ...sections]);
     case 'csv':
       return csvLines([
         [
@@ -90,6 +97,8 @@ export function comparisonText(
         title,
         heading: title,
         subtitle: comparisonSubtitle(comparison),
+        decision,
+        options,
         answer: report.answer,
         sections,
         data: pageData(report),

@@ -5,6 +5,8 @@
 
 import type { ReportFormat } from '../../../report/formats.ts';
 import { htmlFile } from '../../../report/html/page.ts';
+import { planningDecision, type ReportOrigin } from '../../../report/sections/decision.ts';
+import { planningOptions } from '../../../report/sections/options.ts';
 import {
   planningAnswer,
   planningSections,
@@ -16,10 +18,18 @@ import { textDocument } from '../../../report/written/plain-text.ts';
 import type { Planning } from '../../../sweep/planning/planning.ts';
 
 /** The report of points side by side. */
-export function planningReport(planning: Planning, format: ReportFormat, version: string): string {
+export function planningReport(
+  planning: Planning,
+  format: ReportFormat,
+  version: string,
+  origin: ReportOrigin = {},
+): string {
   const title = planningTitle(planning);
   const answer = planningAnswer(planning);
   const sections = planningSections(planning);
+  const decision = planningDecision(planning, origin);
+  const options = planningOptions(planning);
+  const all = [...decision, ...answer];
   const data = {
     schema: 'shardwright.report/1',
     versions: { shardwright: version },
@@ -31,9 +41,9 @@ export function planningReport(planning: Planning, format: ReportFormat, version
     case 'json':
       return `${JSON.stringify(data)}\n`;
     case 'md':
-      return markdownDocument(title, answer, sections);
+      return markdownDocument(title, all, [...options, ...sections]);
     case 'text':
-      return textDocument(title, answer, sections);
+      return textDocument(title, all, [...options, ...sections]);
     case 'csv':
       return csvLines(pointRows(planning));
     case 'html':
@@ -41,6 +51,8 @@ export function planningReport(planning: Planning, format: ReportFormat, version
         title,
         heading: title,
         subtitle: 'Each question at its best plan, side by side',
+        decision,
+        options,
         answer,
         sections,
         data,

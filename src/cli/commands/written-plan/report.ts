@@ -17,6 +17,7 @@ import { drawParameters } from '../../../report/html/drawings.ts';
 import { htmlPage } from '../../../report/html/page.ts';
 import { type Report, reportOf } from '../../../report/model/data.ts';
 import { analyse } from '../../../report/model/gather.ts';
+import type { ReportOrigin } from '../../../report/sections/decision.ts';
 import { csvReport } from '../../../report/written/csv.ts';
 import { markdownReport } from '../../../report/written/markdown.ts';
 import { textReport } from '../../../report/written/plain-text.ts';
@@ -43,7 +44,7 @@ export async function reportCommand(
   const text =
     comparison === undefined
       ? await reportText(path, format, options, io)
-      : comparisonText(comparison, format, VERSION);
+      : comparisonText(comparison, format, VERSION, originOf(options));
   if (output === undefined) io.stdout(text);
   else {
     writeText(output, text, 'report');
@@ -72,8 +73,13 @@ async function reportText(
   const drawings = drawParameters(plan, options.draw);
   const report = await gather(path, folder, check, options, io);
   if (format === 'json') return `${JSON.stringify(report)}\n`;
-  if (format === 'md') return markdownReport(report);
-  return format === 'text' ? textReport(report) : htmlPage(report, graph, drawings);
+  const origin = originOf(options);
+  if (format === 'md') return markdownReport(report, origin);
+  return format === 'text' ? textReport(report, origin) : htmlPage(report, graph, drawings, origin);
+}
+
+function originOf({ author, date }: ReportOptions): ReportOrigin {
+  return defined({ author, date });
 }
 
 async function gather(

@@ -1,0 +1,253 @@
+/**
+ * Makes the first screen of a report for whoever decides: what to run, its time, money, energy and
+ * risk as ranges, what to do next, and the question as it was asked. The rest is an appendix.
+ */
+
+import { itemAt } from '../../item-at.ts';
+import { bestPlan, DEFAULT_RISK, stepTime } from '../../recipes/compare/best-plan.ts';
+import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
+import type { Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
+import {
+  bytesText,
+  countedText,
+  countText,
+  percentText,
+  probabilityText,
+  secondsText,
+} from '../../units.ts';
+import { fitsWithText, noBestText, planFits, riskTexts } from '../model/certainty.ts';
+import { comparedScreen } from '../model/compared-screen.ts';
+import type { Report } from '../model/data.ts';
+import { layoutWords } from '../model/layout-words.ts';
+import { trainerText } from '../model/trainer-text.ts';
+import {
+  amountText,
+  moneyRangeText,
+  moneyText,
+  tokensText,
+  wallText,
+  withRange,
+} from '../text/run-cost.ts';
+
+/** One line of the decision; `bad`: it warns, in words and in red. */
+export interface DecisionRow {
+  readonly label: string;
+  readonly text: string;
+  readonly tone?: 'bad';
+}
+
+/** Who asked, and when: as they say it. A report has no clock of its own. */
+export interface ReportOrigin {
+  readonly author?: string;
+  readonly date?: string;
+}
+
+/** The next step of whoever has a plan: what turns a prediction into a measurement. */
+const MEASURE =
+  'run 50 steps of it with torch.profiler, and give the trace to shardwright doctor: it says ' +
+  'where the step is slower than priced';
+
+/** A flag in parentheses: a word for a terminal. */
+const FLAG = / \(--[a-z-]+\)/g;
+
+/** A row, or none where there is nothing to say. */
+function row(label: string, texts: readonly string[], tone?: 'bad'): DecisionRow[] {
+  return texts.length === 0
+    ? []
+    : [{ label, text: texts.join('; '), ...(tone === undefined ? {} : { tone }) }];
+}
+
+function askedRow(question: string, { author, date }: ReportOrigin): DecisionRow[] {
+  const by = [
+    ...(author === undefined ? [] : [`by ${author}`]),
+    ...(date === undefined ? [] : [date]),
+  ];
+  return [{ label: 'Asked', text: [question, ...by].join(', ') }];
+}
+
+/** `57 % to fit: ...`, where a plan may run out of memory; nothing for one that surely fits. */
+function doubtRow(probability: number | null | undefined, risk = DEFAULT_RISK): DecisionRow[] {
+  if (typeof probability !== 'number' || probability >= risk) return [];
+  const [fits, dies] = [probabilityText(probability), probabilityText(1 - probability)];
+  return row('Risk', [`${fits} to fit: with ${dies} the run ends out of memory`], 'bad');
+}
+
+/** The decision of a comparison. */
+export function comparedDecision(c: Comparison, origin: ReportOrigin = {}): DecisionRow[] {
+  const best = bestPlan(c);
+  const [question, ...more] = itemAt(comparedScreen(c, []), 0).texts;
+  const asked = askedRow([question, ...more].join('; ').replace(FLAG, ''), origin);
+  if (best === undefined)
+    return [
+      ...row('Decision', [`Do not run it so: ${noBestText(c)}`], 'bad'),
+      ...row('Nearest', riskTexts(c)),
+      ...row('Next', ['ask for more devices, or for shorter sequences']),
+      ...asked,
+    ];
+  const { trainer } = c.question ?? {};
+  const by = trainer === undefined ? '' : ` by ${trainerText(trainer).replace(/ \(.*/, '')}`;
+  return [
+    ...row('Decision', [
+      `Run ${best.plan} on ${best.mesh}${by}`,
+      ...layoutWords(best, c.question?.layers),
+    ]),
+    ...doubtRow(best.fitProbability, c.risk),
+    ...row('Step', [stepText(best)]),
+    ...row('Run', runTexts(c.run)),
+    ...row('Memory', [memoryText(c, best)]),
+    ...yoursRows(c),
+    ...row('As good', screenTexts(c, 'ties')),
+    ...row('Riskier', screenTexts(c, 'risk')),
+    ...row('Next', [`keep the plan (compare ... -o plan), ${MEASURE}`]),
+    ...asked,
+  ];
+}
+
+function screenTexts(c: Comparison, label: string): readonly string[] {
+  return comparedScreen(c, []).find((one) => one.label === label)?.texts ?? [];
+}
+
+function stepText(best: ComparedPlan): string {
+  const { stepBand, layout } = best;
+  const range =
+    stepBand === undefined || stepBand === null
+      ? ''
+      : ` (${secondsText(stepBand[0])} to ${secondsText(stepBand[1])} in eight of ten ` +
+        'measured runs)';
+  const rate =
+    layout === undefined ? '' : `, ${countText(Math.round(layout.tokensPerSecond))} tokens/s`;
+  return `${secondsText(stepTime(best))}${range}${rate}`;
+}
+
+/** `1T tokens in 113 days (95 days to 150 days)`, money and energy. */
+function runTexts(run: Comparison['run']): string[] {
+  if (run === undefined) return [];
+  const { energyMegawattHours: energy } = run;
+  return [
+    [
+      `${tokensText(run.tokens)} tokens in ${wallText(run)}`,
+      run.price === undefined ? 'no price is known (--price)' : moneyRangeText(run),
+      ...(energy === undefined ? [] : [`${amountText(energy)} MWh`]),
+    ].join(', '),
+  ];
+}
+
+function memoryText(
+  { budgetBytes }: Pick<Comparison, 'budgetBytes'>,
+  { peakBytes, fitProbability: p }: Pick<ComparedPlan, 'peakBytes' | 'fitProbability'>,
+): string {
+  const fits = typeof p === 'number' ? `; fits with ${probabilityText(p)}` : '';
+  return `${bytesText(peakBytes)} of ${bytesText(budgetBytes)} a device${fits}`;
+}
+
+/** The layout that was asked about, and the first thing to set in it. */
+function yoursRows({ layout, risk }: Comparison): DecisionRow[] {
+  if (layout === undefined) return [];
+  const { from, name, mesh, seconds, overBest, edits, fitProbability } = layout;
+  const [first] = edits;
+  const distance =
+    overBest === undefined
+      ? ''
+      : ` (${percentText(Math.abs(overBest))} ${overBest < 0 ? 'faster' : 'slower'})`;
+  const set =
+    first === undefined
+      ? []
+      : [`set ${first.change}: ${percentText(1 - first.seconds / seconds)} less`];
+  const file = from === undefined ? '' : `${from.file}: `;
+  return [
+    ...row('Yours', [`${file}${name} on ${mesh}, ${secondsText(seconds)}${distance}`, ...set]),
+    ...doubtRow(fitProbability, risk).map((one) => ({ ...one, label: 'Yours' })),
+  ];
+}
+
+/** The decision between questions side by side: which to take, and what would change that. */
+export function planningDecision({ points }: Planning, origin: ReportOrigin = {}): DecisionRow[] {
+  const models = [...new Set(points.map((p) => p.model))].join(', ');
+  const question =
+    `${models}: ${countedText(points.length, 'question')} ` +
+    `(${points.slice(0, SOME).map(whereText).join(', ')}${points.length > SOME ? ' ...' : ''})`;
+  const chosen = recommendedPoint(points);
+  if (chosen === undefined || chosen.best === null)
+    return [
+      ...row('Decision', ['Rent none of them so: no plan fits as surely as is asked'], 'bad'),
+      ...askedRow(question, origin),
+    ];
+  const why = chosen.run?.price === undefined ? 'most tokens a second' : 'the cheapest run';
+  return [
+    ...row('Decision', [
+      `Take ${whereText(chosen)}: ${why}, with ${chosen.best.plan} on ${chosen.best.mesh}`,
+    ]),
+    ...doubtRow(chosen.best.fitProbability, chosen.risk),
+    ...row('Step', [withRange(stepTime(chosen.best), chosen.best.stepBand, secondsText)]),
+    ...row('Run', runTexts(chosen.run)),
+    ...row('Memory', [memoryText(chosen, chosen.best)]),
+    ...row('Break-even', breakEvenTexts(points, chosen)),
+    ...points.flatMap((p) =>
+      p.best === null
+        ? row('No plan', [`${whereText(p)}: ${missingText(p)}`], 'bad')
+        : p === chosen
+          ? []
+          : doubtRow(p.best.fitProbability, p.risk),
+    ),
+    ...row('Next', [`rent one host of it for an hour, ${MEASURE}`]),
+    ...askedRow(question, origin),
+  ];
+}
+
+/** Points that a sentence names. */
+const SOME = 4;
+
+/** `128 devices of dgx-b200`. */
+export function whereText({ devices, cluster }: PlanningPoint): string {
+  return `${countText(devices)} devices of ${cluster}`;
+}
+
+function missingText({ safest, stopped }: PlanningPoint): string {
+  if (stopped !== undefined) return `the ${stopped} came first`;
+  return safest === undefined ? 'no plan fits' : fitsWithText(safest.fitProbability ?? 0);
+}
+
+/** The cheapest point, where the runs of all have prices of one currency; else the fastest. */
+export function recommendedPoint(points: readonly PlanningPoint[]): PlanningPoint | undefined {
+  const done = points.filter((p) => p.best !== null);
+  const currencies = new Set(done.map((p) => p.run?.price?.currency));
+  const isPriced = currencies.size === 1 && !currencies.has(undefined);
+  const rank = (p: PlanningPoint): number =>
+    isPriced ? (p.run?.price?.amount ?? Infinity) : -(p.best?.tokensPerSecond ?? 0);
+  return done.reduce<PlanningPoint | undefined>(
+    (least, p) => (least === undefined || rank(p) < rank(least) ? p : least),
+    undefined,
+  );
+}
+
+/** The price of a device-hour at which another question costs what the cheapest one does. */
+function breakEvenTexts(points: readonly PlanningPoint[], chosen: PlanningPoint): string[] {
+  const least = chosen.run?.price;
+  if (least === undefined) return [];
+  return points.flatMap((p) => {
+    const { run } = p;
+    if (p === chosen || p.best === null || run?.price?.currency !== least.currency) return [];
+    const at = least.amount / run.deviceHours;
+    const now = run.price.amount / run.deviceHours;
+    return [
+      `${whereText(p)} cost the same at ${hourText(at, least.currency)} a device-hour ` +
+        `(${hourText(now, least.currency)} now, ${percentText(1 - at / now)} less)`,
+    ];
+  });
+}
+
+function hourText(amount: number, currency: string): string {
+  return moneyText(Number(amount.toPrecision(3)), currency);
+}
+
+/** The answer of a plan's report: its risk before it, the next step and the question after it. */
+export function planDecision(report: Report, origin: ReportOrigin = {}): DecisionRow[] {
+  const { plan, model, mesh, cluster, answer } = report;
+  const devices = mesh.reduce((n, d) => n * d.size, 1);
+  return [
+    ...doubtRow(planFits(plan), plan.request.risk),
+    ...answer,
+    ...row('Next', [MEASURE.replace('run 50 steps of it', 'export it, run 50 steps')]),
+    ...askedRow(`${model} on ${countedText(devices, 'device')} of ${cluster.id}`, origin),
+  ];
+}
