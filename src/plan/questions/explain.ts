@@ -71,7 +71,7 @@ export interface Reopened {
  * Prepares the request of a plan again and finds the plan in it. Nothing is solved.
  *
  * @param program with its bodies, as a plan folder keeps it
- * @param request default that of the plan
+ * @param given default that of the plan
  * @param table default the built-in operators
  * @throws E_PLAN where the plan is none of this program and request
  */
