@@ -54,6 +54,27 @@ describe('a plan under a budget', () => {
 });
 
 describe('what the certificate must not decide', () => {
+  it('is what comes first: an optimum of least memory needs a proof of the least bytes', async () => {
+    // Copies of a small weight on all devices are faster than its pieces, and more bytes.
+    const graph = load('torch/mlp-loss/joint.expanded');
+    const asked = request({ mesh: 'dp=2,tp=2', activations: 'report' });
+    const fastest = await planned(graph, asked);
+    const least = await planned(graph, { ...asked, objective: 'parameter-memory' });
+    expect(least.plan.memory.parameterBytes).toBeLessThan(fastest.plan.memory.parameterBytes);
+    expect(least.plan.proof.status).toBe('optimal');
+    expect(differencesOf(least)).toEqual([]);
+    // The fastest plan, whose request is forged to ask for the least bytes.
+    const ofLeast = { ...fastest.plan.request, objective: 'parameter-memory' } as const;
+    const forged = {
+      plan: { ...fastest.plan, request: ofLeast },
+      certificate: fastest.certificate,
+      program: graph,
+      request: ofLeast,
+    };
+    expect(forged.plan.proof.status).toBe('optimal');
+    expect(checkPlan(forged, TABLE).differences.map((d) => d.path)).toContain('$.proof.status');
+  });
+
   it('is which problem it is about: whether nodes may be recomputed is the word of the request', async () => {
     const graph = load('torch/mlp-loss/joint.expanded');
     const free = await planned(graph, request({ mesh: 'dp=2,tp=2' }));

@@ -27,7 +27,7 @@ import type { PlanFolder } from '../record/folder.ts';
 import { type NamedProblem, problemsRecord } from '../record/problems.ts';
 import type { Plan } from '../record/types.ts';
 import { activationsOf, coversRecomputation, type PlanRequest } from '../request/request.ts';
-import { memoryOf } from '../solve/least-memory.ts';
+import { leastMemoryBound, memoryOf } from '../solve/least-memory.ts';
 import { TIE_BREAK, TIES_LEFT } from '../solve/ties.ts';
 
 /**
@@ -110,6 +110,7 @@ export function checkPlan(
     solver: plan.proof.solver,
     objective: compareChoice(compared, plan, { prepared, choice, proven }),
     provenBound: proven.bound,
+    mayBeOptimal: reachesLeastBytes(prepared, choice, proven),
   });
   compareFields(compared, plan, follows);
   const problems = (): string => problemsText(prepared, choice, proven);
@@ -179,6 +180,20 @@ function compareChoice(
   return objective;
 }
 
+/**
+ * Tells whether no plan needs fewer bytes, where those come first: as the certificate proves, or
+ * as the least bytes of each tensor say. Without either the fastest plan of all is not the optimum.
+ */
+function reachesLeastBytes(
+  { left: { problem }, question: { request } }: Prepared,
+  choice: Int32Array,
+  { leastBytes }: Proven,
+): boolean {
+  if (request.objective !== 'parameter-memory') return true;
+  const least = Number.isFinite(leastBytes) ? leastBytes : leastMemoryBound(problem);
+  return memoryOf(problem, choice) <= least;
+}
+
 /** The plan as it is written for these placements. */
 function followingPlan(
   prepared: Prepared,
@@ -187,7 +202,13 @@ function followingPlan(
     solver,
     objective,
     provenBound,
-  }: { readonly solver: string; readonly objective: number; readonly provenBound: number },
+    mayBeOptimal,
+  }: {
+    readonly solver: string;
+    readonly objective: number;
+    readonly provenBound: number;
+    readonly mayBeOptimal: boolean;
+  },
 ): Plan {
   const {
     model,
@@ -196,7 +217,7 @@ function followingPlan(
   } = prepared;
   const bound = Math.min(objective, provenBound);
   const solution: Solution = {
-    status: isLeast(problem, objective, bound) ? 'optimal' : 'feasible',
+    status: mayBeOptimal && isLeast(problem, objective, bound) ? 'optimal' : 'feasible',
     choice,
     objective,
     bound,
