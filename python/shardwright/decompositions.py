@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import torch
+import torch._decomp.decompositions
 from torch._decomp import decomposition_table
 
 from .command import run_command
@@ -31,6 +32,50 @@ def checks_without_effects() -> Iterator[None]:
         yield
     finally:
         holder.register(before)
+
+
+@contextmanager
+def layers_of_steps() -> Iterator[None]:
+    """Recurrent layers become their steps, with the dropout between the layers that eager PyTorch draws.
+
+    The CPU's one kernel for an LSTM has no rule. PyTorch's decompositions lose the dropout (`_rnn_helper` of 2.8 to 2.13 compares the
+    layers with `num_layers < i - 1`): layer by layer they have none to lose.
+    """
+    rnn: Any = torch._decomp.decompositions
+    original = rnn._rnn_helper
+
+    def layer_by_layer(
+        input: Any,
+        hidden: Sequence[Any],
+        params: Sequence[Any],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+        layer_fn: Callable[..., Any],
+    ) -> tuple[Any, list[Any]]:
+        directions = 2 if bidirectional else 1
+        input = input.transpose(0, 1) if batch_first else input
+        states: list[Any] = []
+        for layer in range(num_layers):
+            if layer > 0 and train and dropout != 0:
+                input = torch.dropout(input, dropout, train=True)
+            own = slice(layer * directions, (layer + 1) * directions)
+            input, last = original(input, hidden[own], params[own], has_biases, 1, 0.0, train, bidirectional, False, layer_fn)
+            states += last
+        return (input.transpose(0, 1) if batch_first else input), states
+
+    # `torch.backends.mkldnn.flags` would set the precision of products too, with a warning.
+    kernels = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    rnn._rnn_helper = layer_by_layer
+    try:
+        yield
+    finally:
+        rnn._rnn_helper = original
+        torch._C._set_mkldnn_enabled(kernels)
 
 
 def known_operators(command: Sequence[str] | None = None) -> frozenset[str]:

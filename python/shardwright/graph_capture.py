@@ -28,7 +28,7 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 
 from .constraints import Stated, by_number, placed_inputs, read_constraints, stating
-from .decompositions import CHECKS, checks_without_effects, decomposable, unknown_operators
+from .decompositions import CHECKS, checks_without_effects, decomposable, layers_of_steps, unknown_operators
 from .errors import CaptureError, ShardwrightError
 from .flat_model import FlatCall, FlatModel
 from .folder import RECORD_VERSION
@@ -141,6 +141,7 @@ def capture(
         stack.enter_context(stating())
         stack.enter_context(_without_looking_at_masks())
         stack.enter_context(checks_without_effects())
+        stack.enter_context(layers_of_steps())
         stack.enter_context(telling_side_effects(type(model).__name__, twin, [loss]))
         try:
             joint, decomposed = _exported(stack, runner, tuple(inputs), decompositions or {}, command)

@@ -62,7 +62,11 @@ def rebuild_tree(spec: Any, leaves: Sequence[Any]) -> Any:
         return [rebuild_tree(member, leaves) for member in spec["list"]]
     if "tuple" in spec:
         members = [rebuild_tree(member, leaves) for member in spec["tuple"]]
-        return _class(spec["class"])(*members) if "class" in spec else tuple(members)
+        if "class" not in spec:
+            return tuple(members)
+        cls = _class(spec["class"])
+        # What `torch.sort` returns (`torch.return_types`) takes one sequence, as such types of C do.
+        return cls(members) if hasattr(cls, "n_sequence_fields") else cls(*members)
     named = {key: rebuild_tree(member, leaves) for key, member in spec["dict"].items()}
     return _class(spec["class"])(**named) if "class" in spec else named
 

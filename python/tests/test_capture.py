@@ -25,6 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import shardwright
 from shardwright import CaptureError, capture
+from shardwright.output_trees import flatten_outputs, rebuild_tree
 
 
 def text_of(tmp_path: Path, model: nn.Module, *args: object, **options: object) -> str:
@@ -139,6 +140,22 @@ def test_what_forward_changes_in_place_is_refused_by_name(tmp_path: Path, what: 
     with pytest.raises(CaptureError) as caught:
         capture(Changes(what), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
     assert (caught.value.code, caught.value.place) == ("E_MUTATION", place)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_are_steps_with_the_dropout_between_them(tmp_path: Path, kind: Any) -> None:
+    text = text_of(tmp_path, kind(4, 4, 3, dropout=0.5), torch.ones(3, 2, 4), loss=lambda output: output[0].sum())
+    assert "rnn_layer" not in text
+    assert text.count("= torch.ops.aten.native_dropout.default(") == 2
+    assert "native_dropout" not in text_of(tmp_path, kind(4, 4, 3, dropout=0.5).eval(), torch.ones(3, 2, 4), loss=lambda o: o[0].sum())
+
+
+def test_outputs_are_in_the_classes_of_torch() -> None:
+    returned = torch.sort(torch.tensor([2.0, 1.0]))
+    spec, leaves = flatten_outputs(returned)
+    found = rebuild_tree(json.loads(json.dumps(spec)), leaves)
+    assert type(found) is type(returned)
+    assert found.indices.tolist() == [1, 0]
 
 
 class Averages(nn.Module):
