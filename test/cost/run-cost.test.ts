@@ -96,6 +96,12 @@ describe('what a run takes', () => {
     expect(cost.deviceHours / (256 * hours)).toBeCloseTo(1, 6);
     expect((cost.price?.amount ?? 0) / (2.5 * 256 * hours)).toBeCloseTo(1, 6);
     expect((cost.energyMegawattHours ?? 0) / (32 * 10.2e3 * 1.25 * hours * 1e-6)).toBeCloseTo(1, 6);
+    expect(cost.kilowatts).toBeCloseTo(32 * 10.2 * 1.25, 9);
+    expect(cost.carbonTonnes).toBeUndefined();
+    const supplied = { ...operation, gramsCarbonPerKilowattHour: 350 };
+    const { carbonTonnes = 0 } = runCost({ ...asked, operation: supplied });
+    // 350 g for a kWh are .35 t for a MWh.
+    expect(carbonTonnes / (32 * 10.2e-3 * 1.25 * hours * 0.35)).toBeCloseTo(1, 6);
     expect((cost.tokensPerCurrency ?? 0) * (cost.price?.amount ?? 0)).toBeCloseTo(1e12, -3);
     expect(cost.assumptions).toHaveLength(1);
   });

@@ -11,7 +11,7 @@ import { describe, expect, test } from 'vitest';
 const SOURCE = join(import.meta.dirname, '..', '..', 'src');
 const ROOMS = ['cost', 'passes/checkpoint', 'simulate/timeline', 'simulate/pipeline'];
 const UNIT =
-  /(Seconds|Micros|Bytes|GBps|PerSecond|PerSecondPerDevice|PerToken|Flops|seconds|bytes|flops|Watts|Hours|HoursBetweenFailures|_SECONDS|_BYTES)$/;
+  /(Seconds|Micros|Bytes|GBps|PerSecond|PerSecondPerDevice|PerToken|Flops|seconds|bytes|flops|Watts|kilowatts|PerKilowattHour|Tonnes|Hours|HoursBetweenFailures|_SECONDS|_BYTES)$/;
 
 /**
  * Counts, sizes in elements or devices, degrees, positions, ids, shares and other ratios: no unit

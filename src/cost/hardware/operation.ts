@@ -26,6 +26,8 @@ export interface Operation {
   readonly hostWatts?: number | undefined;
   /** Power of the site over that of its hosts. */
   readonly pue?: number | undefined;
+  /** Grams of CO2 equivalent for a kilowatt-hour of the site's supply. */
+  readonly gramsCarbonPerKilowattHour?: number | undefined;
   /** Hours of one device between two failures that stop the job. */
   readonly deviceHoursBetweenFailures?: number | undefined;
   readonly checkpointWriteSeconds?: number | undefined;
@@ -73,6 +75,7 @@ export const operationSchema = z.strictObject({
   deviceWatts: watts.optional(),
   hostWatts: z.number().nonnegative().max(1e9).optional(),
   pue: z.number().min(1).max(10).optional(),
+  gramsCarbonPerKilowattHour: z.number().nonnegative().max(1e4).optional(),
   deviceHoursBetweenFailures: z.number().positive().max(1e12).optional(),
   checkpointWriteSeconds: z.number().positive().max(1e6).optional(),
   restartSeconds: z.number().nonnegative().max(1e7).optional(),

@@ -49,6 +49,10 @@ export interface RunCost {
   readonly priceBand?: Band | null;
   /** Absent where no rated power is known. */
   readonly energyMegawattHours?: number;
+  /** Power of all that is held, at the meter of the site; absent where no rated power is known. */
+  readonly kilowatts?: number;
+  /** Tonnes of CO2 equivalent; absent where the supply or the power is not known. */
+  readonly carbonTonnes?: number;
   readonly tokensPerSecond: number;
   /** Tokens for one unit of the currency; absent where no price is known. */
   readonly tokensPerCurrency?: number;
@@ -140,13 +144,28 @@ export function runCost({
     goodput: share,
     deviceHours,
     ...(each === undefined ? {} : priceOf(each, { deviceHours, tokens }, bandOf)),
-    ...(watts === undefined ? {} : { energyMegawattHours: (watts * wallSeconds) / HOUR / 1e6 }),
+    ...(watts === undefined ? {} : energyOf(watts, wallSeconds, operation)),
     tokensPerSecond: tokens / wallSeconds,
     betweenFailuresSeconds,
     checkpointEverySeconds,
     checkpointWriteSeconds,
     restartSeconds,
     assumptions,
+  };
+}
+
+/** Energy, power and carbon of a run at so many watts. */
+function energyOf(
+  watts: number,
+  wallSeconds: number,
+  { gramsCarbonPerKilowattHour: grams }: Operation,
+): Pick<RunCost, 'energyMegawattHours' | 'kilowatts' | 'carbonTonnes'> {
+  const energyMegawattHours = (watts * wallSeconds) / HOUR / 1e6;
+  return {
+    energyMegawattHours,
+    kilowatts: watts / 1e3,
+    // Grams for a kilowatt-hour are kilograms for a megawatt-hour.
+    ...(grams === undefined ? {} : { carbonTonnes: (energyMegawattHours * grams) / 1e3 }),
   };
 }
 

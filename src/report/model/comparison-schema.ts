@@ -238,6 +238,8 @@ export const runSchema = z.looseObject({
   price: z.looseObject({ amount: z.number().nonnegative(), currency: z.string() }).exactOptional(),
   priceBand: band.nullable().exactOptional(),
   energyMegawattHours: z.number().nonnegative().exactOptional(),
+  kilowatts: z.number().nonnegative().exactOptional(),
+  carbonTonnes: z.number().nonnegative().exactOptional(),
   tokensPerSecond: z.number().nonnegative(),
   tokensPerCurrency: z.number().nonnegative().exactOptional(),
   betweenFailuresSeconds: z.number().positive(),

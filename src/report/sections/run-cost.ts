@@ -4,7 +4,7 @@ import type { RunCost } from '../../cost/training/run-cost.ts';
 import type { Comparison } from '../../recipes/compare/comparison.ts';
 import { countText, durationText, percentText, secondsText } from '../../units.ts';
 import type { Section } from '../model/blocks.ts';
-import { amountText, moneyRangeText, tokensText, wallText } from '../text/run-cost.ts';
+import { amountText, energyText, moneyRangeText, tokensText, wallText } from '../text/run-cost.ts';
 
 export function runSection({ run, layout }: Comparison): Section[] {
   if (run === undefined) return [];
@@ -36,11 +36,7 @@ export function runSection({ run, layout }: Comparison): Section[] {
             ),
             row('Device-hours', (r) => amountText(r.deviceHours)),
             row('Money', money),
-            row('Energy', (r) =>
-              r.energyMegawattHours === undefined
-                ? 'not known'
-                : `${amountText(r.energyMegawattHours)} MWh`,
-            ),
+            row('Energy', (r) => energyText(r) ?? 'not known'),
             row('Tokens a second', (r) => countText(Math.round(r.tokensPerSecond))),
             row('Tokens for money', each),
             row('Goodput', (r) => percentText(r.goodput)),

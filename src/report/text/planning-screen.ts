@@ -18,7 +18,7 @@ import { screenText } from './first-screen.ts';
 import { goalTexts } from './goals.ts';
 import { narrowTable } from './narrow-table.ts';
 import { bestText, curveLines, fastestText } from './planning.ts';
-import { amountText, moneyRangeText, moneyText, tokensText, wallText } from './run-cost.ts';
+import { energyText, moneyRangeText, moneyText, tokensText, wallText } from './run-cost.ts';
 
 /** The curves that a first screen draws. */
 const CURVES = 2;
@@ -61,10 +61,10 @@ function answerRows(points: readonly PlanningPoint[], goals: PlanningGoals = {})
             `${countText(p.devices)} of ${p.cluster}: ${tokensText(p.run.tokens)} tokens in ` +
               wallText(p.run),
             ...(p.run.price === undefined ? [] : [moneyRangeText(p.run)]),
-            ...(p.run.energyMegawattHours === undefined
-              ? []
-              : [`${amountText(p.run.energyMegawattHours)} MWh`]),
-          ].join(', '),
+            energyText(p.run) ?? [],
+          ]
+            .flat()
+            .join(', '),
         ],
   );
   return [

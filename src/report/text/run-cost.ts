@@ -5,10 +5,10 @@ import { countText, durationText, percentText, secondsText } from '../../units.t
 
 /** The lines of a run below the answer. */
 export function runLines(run: RunCost): string[] {
-  const { price, energyMegawattHours: energy, tokensPerCurrency: each } = run;
+  const { price, tokensPerCurrency: each } = run;
   const money =
     price === undefined ? ['no price is known (--price 2.5USD)'] : [moneyRangeText(run)];
-  const power = energy === undefined ? ['no rated power is known'] : [`${amountText(energy)} MWh`];
+  const power = [energyText(run) ?? 'no rated power is known'];
   const worth =
     price === undefined || each === undefined
       ? ''
@@ -39,6 +39,18 @@ export function moneyRangeText({ price, priceBand }: RunCost): string {
   return priceBand === undefined || priceBand === null
     ? text
     : `${text} (${amountText(priceBand[0])} to ${amountText(priceBand[1])})`;
+}
+
+/** `37.9 MWh (81.4 kW), 13.3 t of CO2`; undefined where no rated power is known. */
+export function energyText({
+  energyMegawattHours,
+  kilowatts,
+  carbonTonnes,
+}: RunCost): string | undefined {
+  if (energyMegawattHours === undefined) return undefined;
+  const power = kilowatts === undefined ? '' : ` (${amountText(kilowatts)} kW)`;
+  const carbon = carbonTonnes === undefined ? '' : `, ${amountText(carbonTonnes)} t of CO2`;
+  return `${amountText(energyMegawattHours)} MWh${power}${carbon}`;
 }
 
 /** A figure, and its range behind it where measured runs tell. */

@@ -6,16 +6,20 @@
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { Price } from '../../cost/hardware/operation.ts';
 import { type RunCost, runCost, type RunQuestion } from '../../cost/training/run-cost.ts';
+import { defined } from '../../defined.ts';
 import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { Comparison } from '../../recipes/compare/comparison.ts';
 import { allocationOfLayout, type LayoutSizes } from '../../step/layout.ts';
 import { countedText, countText } from '../../units.ts';
 import type { SweepQuestion } from '../model/question.ts';
 
-/** A run of so many tokens, and the price of a device-hour where the cluster states none. */
+/** A run of so many tokens, and what is asked for instead of what the cluster states. */
 export interface AskedRun {
   readonly tokens: number;
+  /** The price of a device-hour. */
   readonly price?: Price;
+  /** `Operation.gramsCarbonPerKilowattHour`. */
+  readonly carbon?: number;
 }
 
 /** The cost of a run on a layout. */
@@ -23,7 +27,7 @@ export function runOfLayout(
   question: SweepQuestion,
   sizes: LayoutSizes,
   { stepSeconds, stepBand }: Pick<RunQuestion, 'stepSeconds' | 'stepBand'>,
-  { tokens, price }: AskedRun,
+  { tokens, price, carbon }: AskedRun,
 ): RunCost {
   const cluster = loadCluster(question.cluster);
   const { operation = {} } = cluster;
@@ -34,7 +38,10 @@ export function runOfLayout(
     tokensPerStep: question.globalBatch * question.sequence,
     tokens,
     allocation: allocationOfLayout(cluster, sizes),
-    operation: price === undefined ? operation : { ...operation, pricePerDeviceHour: price },
+    operation: {
+      ...operation,
+      ...defined({ pricePerDeviceHour: price, gramsCarbonPerKilowattHour: carbon }),
+    },
   });
 }
 

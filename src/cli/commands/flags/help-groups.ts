@@ -14,7 +14,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   Placements: 'pin inputs outputs maps uneven cut strided unknown sharing copies',
   'Peak memory': 'memory headroom risk activations checkpoint',
   'Pipeline stages': 'pp schedule microbatches virtual',
-  'Questions about whole runs': 'tokens price within spend equal sweep',
+  'Questions about whole runs': 'tokens price carbon within spend equal sweep',
   'The check': 'tolerance replan shrink',
   Solver: 'solver gap time-limit seed explain-solver',
   'Long comparisons': 'threads resume slice list merge',

@@ -94,6 +94,7 @@ type ConfigOptions = Pick<
   | 'risk'
   | 'optimizer'
   | 'gradients'
+  | 'carbon'
   | 'tokens'
   | 'layout'
   | 'plans'
@@ -130,7 +131,7 @@ export async function compareByConfig(
       ? undefined
       : await refitAsked(options.like, cost, point.cluster, table, control.onProgress);
   const question = questionAsked(config, point, options, { asked, cost, fitted });
-  const run = runAsked(options.tokens, point.price);
+  const run = runAsked(options, point.price);
   const layout = asked === undefined ? undefined : checkedLayout(asked, question);
   const found = await compareModel(question, {
     table,
@@ -304,13 +305,21 @@ function otherwise(
   ];
 }
 
-/** Reads the values of `--tokens` and `--price`. */
-function runAsked(tokens: number | undefined, price: Price | undefined): AskedRun | undefined {
-  if (tokens !== undefined) return { tokens, ...defined({ price }) };
-  if (price === undefined) return undefined;
-  throw new ShardwrightError('E_USAGE', '--price needs --tokens: a price is of a whole run', {
-    hint: '--tokens 15T --price 2.5USD',
-  });
+/** Reads the values of `--tokens`, `--price` and `--carbon`. */
+function runAsked(
+  { tokens, carbon }: Pick<CompareOptions, 'tokens' | 'carbon'>,
+  price: Price | undefined,
+): AskedRun | undefined {
+  if (tokens !== undefined) return { tokens, ...defined({ price, carbon }) };
+  if (price !== undefined)
+    throw new ShardwrightError('E_USAGE', '--price needs --tokens: a price is of a whole run', {
+      hint: '--tokens 15T --price 2.5USD',
+    });
+  if (carbon !== undefined)
+    throw new ShardwrightError('E_USAGE', '--carbon needs --tokens: it is of a whole run', {
+      hint: '--tokens 15T --carbon 350',
+    });
+  return undefined;
 }
 
 /**

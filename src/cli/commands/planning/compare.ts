@@ -152,6 +152,7 @@ interface AskedRunOptions {
 const CONFIG_FLAGS = [
   'globalBatch',
   'tokens',
+  'carbon',
   'within',
   'spend',
   'layout',

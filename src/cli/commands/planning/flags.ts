@@ -247,6 +247,12 @@ export const COMPARE_COMMAND = {
       'one for each (default: what the cluster file states)',
     parsePriceFlag,
   ),
+  carbon: value(
+    '--carbon <g/kWh>',
+    'with --tokens: grams of CO2 equivalent for a kilowatt-hour where the devices stand, such as ' +
+      '350 (default: what the cluster file states)',
+    parsePositive,
+  ),
   within: value(
     '--within <time>',
     'with --tokens: which of the devices or clusters asked about end the run in this time, such ' +

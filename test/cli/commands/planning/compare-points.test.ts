@@ -78,14 +78,17 @@ describe('compare with lists', () => {
       '--price',
       '$2.5',
     ];
-    const asked = [...run, '--within', '30d', '--spend', '$1k'];
+    const asked = [...run, '--within', '30d', '--spend', '$1k', '--carbon', '350'];
     const planning = await JSON_OF(...asked);
     const { within, spend } = planning.goals ?? {};
     const at = within?.at ?? -1;
     expect(planning.points[at].run?.wallSeconds).toBeLessThan(30 * 86_400);
     const tokens = planning.points.map(({ run: r }) => (1e11 * 1000) / (r?.price?.amount ?? 0));
     expect(spend?.tokens).toBeLessThanOrEqual(Math.max(...tokens) * (1 + 1e-9));
+    for (const { run: r } of planning.points)
+      expect(r?.carbonTonnes).toBeCloseTo((r?.energyMegawattHours ?? 0) * 0.35, 9);
     const { out } = await cli(...ASKED, ...asked);
+    expect(out).toMatch(/MWh \([\d.]+\s+kW\), [\d.]+\s+t of\s+CO2/);
     expect(out).toMatch(/answer +in 30\.0 days: \d+ devices of dgx-h100/);
     expect(out).toMatch(/for 1,000 USD: [\d.]+B tokens on \d+ devices of dgx-h100/);
     const folder = temporaryFolder();
@@ -97,6 +100,7 @@ describe('compare with lists', () => {
 
   it.each([
     [['--within', '30d'], '--within needs --tokens'],
+    [['--carbon', '350'], '--carbon needs --tokens'],
     [['--tokens', '1B', '--spend', '3EUR'], '--spend needs the price of a device-hour'],
     [
       ['--tokens', '1B', '--spend', '3EUR', '--price', '1USD'],

@@ -40,6 +40,7 @@ interface Answer {
     readonly deviceHours: number;
     readonly price: { readonly amount: number };
     readonly energyMegawattHours: number;
+    readonly kilowatts: number;
   };
   readonly layout: { readonly run: { readonly wallSeconds: number }; readonly seconds: number };
 }
@@ -71,10 +72,11 @@ describe('compare --tokens', () => {
     ]);
     // One host of 10.2 kW.
     expect(run.energyMegawattHours).toBeCloseTo((10.2e-3 * run.wallSeconds) / 3600, 6);
+    expect(run.kilowatts).toBeCloseTo(10.2, 6);
     expect(layout.run.wallSeconds / run.wallSeconds).toBeCloseTo(layout.seconds / step, 9);
     const text = (await cli(...ASKED, ...more, '-v')).out;
     expect(text).toMatch(
-      /\nrun {7}1T tokens in 15,258,790 steps: .* days \(.* days to .* days\), .* device-hours, .* USD \(.* to .*\), .* MWh\n/,
+      /\nrun {7}1T tokens in 15,258,790 steps: .* days \(.* days to .* days\), .* device-hours, .* USD \(.* to .*\), .* MWh \([\d.]+ kW\)\n/,
     );
     expect(text).toMatch(
       /\n {10}goodput \d.*: a failure every .*, a checkpoint of 60.0 s every .*, 10.0 min to restart\n/,
@@ -94,7 +96,7 @@ describe('compare --tokens', () => {
     writeFileSync(file, JSON.stringify({ base: 'dgx-h100', operation }));
     const asked = ASKED.map((word) => (word === 'dgx-h100' ? file : word));
     const { out } = await cli(...asked, '--tokens', '300B', '-v');
-    expect(out).toMatch(/ EUR \(.* to .*\), .* MWh\n/);
+    expect(out).toMatch(/ EUR \(.* to .*\), .* MWh \([\d.]+ kW\)\n/);
     expect(out).toContain('a failure every 5.21 days, a checkpoint of 30.0 s');
     expect(out).not.toContain('assumed: a device fails');
   });
