@@ -88,6 +88,32 @@ describe('loops that are joined', () => {
     expect(loss(128_000)).toEqual([`wide soft: ${16 * 128_000 * (2 * 2 + 4)}`]);
   });
 
+  // Inductor's `realize_reads_threshold`: a buffer of more than four reads is written.
+  test.each([
+    [4, ['a1 a2 a3 s', 4, 't', 4]],
+    [5, ['a1 a2 a3 a4 s', 6, 't', 1]],
+  ] as const)('of %i tensors, too, and of more it is not', (count, expected) => {
+    const last = `a${count - 1}`;
+    const adds = Array.from(
+      { length: count - 1 },
+      (_, k) =>
+        `%a${k + 1} = aten.add.Tensor(%${k === 0 ? 'x0' : `a${k}`}, %x${k + 1}): f32[64, 128]`,
+    );
+    const found = kernels(
+      ...Array.from({ length: count }, (_, k) => `in %x${k}: f32[64, 128] input "x${k}"`),
+      ...adds,
+      `%s = aten.sum.dim_IntList(%${last}, [1]): f32[64]`,
+      `%t = aten.sum.dim_IntList(%${last}, [0]): f32[128]`,
+      'out %s output 0',
+      'out %t output 1',
+    );
+    const tensors = found.flatMap((text) => {
+      const [names, bytes] = text.split(': ');
+      return [names, Math.floor(Number(bytes) / (64 * 128 * 4))];
+    });
+    expect(tensors).toEqual(expected);
+  });
+
   test('a loop that two kernels need is made again where it reads few tensors', () => {
     expect(
       kernels(

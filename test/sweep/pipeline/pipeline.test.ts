@@ -6,6 +6,7 @@ import { buildModel } from '../../../src/models/build.ts';
 import { knownModelConfig } from '../../../src/models/registry.ts';
 import { keptMicrobatches } from '../../../src/simulate/pipeline/closed-forms.ts';
 import { playPipeline } from '../../../src/simulate/pipeline/play.ts';
+import { defaultMicrobatches } from '../../../src/sweep/pipeline/microbatches.ts';
 import {
   type Partition,
   partitionStages,
@@ -273,4 +274,15 @@ describe('layout strings', () => {
     expect(fault('Ett|t')).toMatch(/0 losses/);
     expect(fault('E(((t*9999)*9999)*9999)|L')).toMatchObject({ line: 1 });
   });
+});
+
+it('a batch is cut into as many microbatches as divide it, up to four a device', () => {
+  const counts = [
+    [64, 4],
+    [6, 1],
+    [7, 2],
+    [12, 2],
+    [1, 8],
+  ].map(([batch, devices]) => defaultMicrobatches(batch, devices));
+  expect(counts).toEqual([16, 3, 7, 6, 1]);
 });
