@@ -34,3 +34,12 @@ test('parameters are gathered ahead only where collectives run beside compute', 
   expect(deviceSums(units, spans, 0, true).aheadBytes).toBe(7);
   expect(deviceSums(units, spans, 0, false).aheadBytes).toBe(0);
 });
+
+test('beside another microbatch a unit with experts holds its temporary values and what it keeps', () => {
+  const plain = { ...unit(0), temporaryBytes: 500, keptBytes: 90 };
+  const experts = { ...unit(0), exchange: 1, temporaryBytes: 30, keptBytes: 12 };
+  const smaller = { ...unit(0), exchange: 1, temporaryBytes: 35, keptBytes: 1 };
+  const sums = deviceSums([plain, experts, smaller], [{ first: 0, end: 3 }], 0, true);
+  expect(sums.besideBytes).toBe(30 + 12);
+  expect(sums.temporaryBytes).toBe(500);
+});
