@@ -53,16 +53,19 @@ const NOUNS: Readonly<Record<Exclude<DataCut, 'whole'>, string>> = {
   pending: 'sums',
 };
 
-/** `cut the batch over dp=8 and the sequence over tp=8`. */
+/** `cut the batch over dp=2,fsdp=4 and the sequence over tp=8`. */
 export function dataWords(mesh: readonly MeshDim[], shares: readonly DataShares[]): string {
-  const cut: string[] = [];
+  /** The mesh dims by the part of the data that they cut. */
+  const cuts = new Map<string, { readonly over: string[]; readonly rest: string }>();
   const repeated: string[] = [];
   mesh.forEach(({ name, size }, m) => {
     if (size === 1) return;
-    const found = cutText(itemAt(shares, m), `${name}=${size}`);
-    if (found === undefined) repeated.push(`${name}=${size}`);
-    else cut.push(found);
+    const over = `${name}=${size}`;
+    const [part, rest = ''] = cutText(itemAt(shares, m)) ?? [];
+    if (part === undefined) repeated.push(over);
+    else cuts.set(part, { over: [...(cuts.get(part)?.over ?? []), over], rest });
   });
+  const cut = [...cuts].map(([part, { over, rest }]) => `${part} over ${joined(over)}${rest}`);
   const clauses = [
     ...(cut.length === 0 ? [] : [`cut ${joined(cut)}`]),
     ...(repeated.length === 0 ? [] : [`repeat the data over ${joined(repeated)}`]),
@@ -70,18 +73,20 @@ export function dataWords(mesh: readonly MeshDim[], shares: readonly DataShares[
   return clauses.length === 0 ? 'keep the data on one device' : clauses.join(', ');
 }
 
-/** The part of the data that one mesh dim cuts; undefined if the dim repeats the data. */
-function cutText(shares: DataShares, over: string): string | undefined {
+/**
+ * The part of the data that a mesh dim cuts, and words for the rest of it; undefined if the dim
+ * repeats the data.
+ */
+function cutText(shares: DataShares): readonly [part: string, rest: string] | undefined {
   const [first, ...others] = DATA_CUTS.flatMap((cut) =>
     cut === 'whole' || shares[cut] < SMALL ? [] : [cut],
   ).sort((a, b) => shares[b] - shares[a]);
   if (first === undefined) return undefined;
-  if (shares[first] >= MOST) return `${NOUNS[first]} over ${over}`;
+  if (shares[first] >= MOST) return [NOUNS[first], ''];
   const parts = [first, ...others].map(
     (cut) => `${NOUNS[cut]} in ${Math.round(100 * shares[cut])} %`,
   );
-  const rest = shares.whole < SMALL ? '' : ' (the rest is repeated)';
-  return `${joined(parts)} of the data over ${over}${rest}`;
+  return [`${joined(parts)} of the data`, shares.whole < SMALL ? '' : ' (the rest is repeated)'];
 }
 
 /** A weight with its places, by mesh dim. */

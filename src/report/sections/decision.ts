@@ -21,7 +21,7 @@ import type { Report } from '../model/data.ts';
 import { layoutWords } from '../model/layout-words.ts';
 import { trainerText } from '../model/trainer-text.ts';
 import {
-  amountText,
+  energyText,
   moneyRangeText,
   moneyText,
   tokensText,
@@ -122,13 +122,14 @@ function stepText(best: ComparedPlan): string {
 /** `1T tokens in 113 days (95 days to 150 days)`, money and energy. */
 function runTexts(run: Comparison['run']): string[] {
   if (run === undefined) return [];
-  const { energyMegawattHours: energy } = run;
   return [
     [
       `${tokensText(run.tokens)} tokens in ${wallText(run)}`,
       run.price === undefined ? 'no price is known (--price)' : moneyRangeText(run),
-      ...(energy === undefined ? [] : [`${amountText(energy)} MWh`]),
-    ].join(', '),
+      energyText(run) ?? [],
+    ]
+      .flat()
+      .join(', '),
   ];
 }
 

@@ -60,6 +60,12 @@ describe('the first screen of a plan', () => {
     ]);
   });
 
+  it('names each part of the data once, with all mesh dims that cut it', async () => {
+    const asked = ['--mesh', 'dp_replicate=2,dp_shard=2', '--recipe', 'hsdp'];
+    const [first] = (await screen(fixture('llama3-8b-2l-b16'), ...asked)).get('do') ?? [];
+    expect(first).toBe('cut the batch over dp_replicate=2 and dp_shard=2');
+  });
+
   it('names what is gathered before it is used', async () => {
     const rows = await screen(fixture('llama-tiny'), '--mesh', 'dp=2', '--recipe', 'fsdp');
     expect(rows.get('do')).toEqual([
