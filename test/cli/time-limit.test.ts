@@ -138,7 +138,7 @@ it.each([
   expect(parseSeconds(text, '--time-limit')).toBe(seconds);
 });
 
-it.each(['0', '-1', '10d', 'm', '', '1e400'])('a time limit of %j is refused', (text) => {
+it.each(['0', '-1', '10w', 'm', '', '1e400'])('a time limit of %j is refused', (text) => {
   expect(() => parseSeconds(text, '--time-limit')).toThrow(/is not a time above zero/);
 });
 

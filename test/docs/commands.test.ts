@@ -53,7 +53,7 @@ describe.each(['docs/tutorial.md', 'docs/how-to.md'])('%s', (path) => {
     expect(all.length).toBeGreaterThan(2);
   });
 
-  test.each(all)('$command', { timeout: 120_000 }, async ({ command, lines }) => {
+  test.each(all)('shows what $command prints', { timeout: 120_000 }, async ({ command, lines }) => {
     const argv = command
       .split(' ')
       .map((word, k) => (k > 0 && WRITTEN.test(word) ? join(folder, word) : word));

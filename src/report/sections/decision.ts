@@ -20,6 +20,7 @@ import { comparedScreen } from '../model/compared-screen.ts';
 import type { Report } from '../model/data.ts';
 import { layoutWords } from '../model/layout-words.ts';
 import { trainerText } from '../model/trainer-text.ts';
+import { goalTexts } from '../text/goals.ts';
 import {
   energyText,
   moneyRangeText,
@@ -162,23 +163,25 @@ function yoursRows({ layout, risk }: Comparison): DecisionRow[] {
 }
 
 /** The decision between questions side by side: which to take, and what would change that. */
-export function planningDecision({ points }: Planning, origin: ReportOrigin = {}): DecisionRow[] {
+export function planningDecision(planning: Planning, origin: ReportOrigin = {}): DecisionRow[] {
+  const { points, goals } = planning;
   const models = [...new Set(points.map((p) => p.model))].join(', ');
   const question =
     `${models}: ${countedText(points.length, 'question')} ` +
     `(${points.slice(0, SOME).map(whereText).join(', ')}${points.length > SOME ? ' ...' : ''})`;
-  const chosen = recommendedPoint(points);
+  const chosen = recommendedPoint(planning);
   if (chosen === undefined || chosen.best === null)
     return [
       ...row('Decision', ['Rent none of them so: no plan fits as surely as is asked'], 'bad'),
       ...askedRow(question, origin),
     ];
-  const why = chosen.run?.price === undefined ? 'most tokens a second' : 'the cheapest run';
+  const why = reasonText(planning, chosen);
   return [
     ...row('Decision', [
       `Take ${whereText(chosen)}: ${why}, with ${chosen.best.plan} on ${chosen.best.mesh}`,
     ]),
     ...doubtRow(chosen.best.fitProbability, chosen.risk),
+    ...row('Asked for', goalTexts(points, goals), isMissed(planning) ? 'bad' : undefined),
     ...row('Step', [withRange(stepTime(chosen.best), chosen.best.stepBand, secondsText)]),
     ...row('Run', runTexts(chosen.run)),
     ...row('Memory', [memoryText(chosen, chosen.best)]),
@@ -208,8 +211,31 @@ function missingText({ safest, stopped }: PlanningPoint): string {
   return safest === undefined ? 'no plan fits' : fitsWithText(safest.fitProbability ?? 0);
 }
 
-/** The cheapest point, where the runs of all have prices of one currency; else the fastest. */
-export function recommendedPoint(points: readonly PlanningPoint[]): PlanningPoint | undefined {
+/** The place of the point that answers a question about a time or a sum, if one does. */
+function goalAt({ goals }: Planning): number | null | undefined {
+  return goals?.within?.at ?? goals?.spend?.at;
+}
+
+/** True if no point ends the run in the time that is asked for. */
+function isMissed({ goals }: Planning): boolean {
+  return goals?.within?.at === null;
+}
+
+function reasonText(planning: Planning, { run }: PlanningPoint): string {
+  const { within, spend } = planning.goals ?? {};
+  if (typeof within?.at === 'number') return 'the cheapest run of those that end in time';
+  if (typeof spend?.at === 'number') return 'most tokens for the sum';
+  return run?.price === undefined ? 'most tokens a second' : 'the cheapest run';
+}
+
+/**
+ * The point that answers a question about a time or a sum; else the cheapest point, where the runs
+ * of all have prices of one currency, or the fastest.
+ */
+export function recommendedPoint(planning: Planning): PlanningPoint | undefined {
+  const { points } = planning;
+  const at = goalAt(planning);
+  if (typeof at === 'number') return itemAt(points, at);
   const done = points.filter((p) => p.best !== null);
   const currencies = new Set(done.map((p) => p.run?.price?.currency));
   const isPriced = currencies.size === 1 && !currencies.has(undefined);

@@ -7,7 +7,14 @@ import type { Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
 import { bytesText, durationText, probabilityText, secondsText } from '../../units.ts';
 import { type RangeBar, rangeFigure } from '../figures/ranges.ts';
 import type { Block, Column, Section } from '../model/blocks.ts';
-import { amountText, moneyRangeText, tokensText, wallText, withRange } from '../text/run-cost.ts';
+import {
+  amountText,
+  energyText,
+  moneyRangeText,
+  tokensText,
+  wallText,
+  withRange,
+} from '../text/run-cost.ts';
 import { recommendedPoint, whereText } from './decision.ts';
 
 /** One option: what is run, and what it takes. */
@@ -80,6 +87,7 @@ function scaledRun(run: RunCost, factor: number): RunCost {
     band[1] * factor,
   ];
   const { price, priceBand, wallSecondsBand: band, energyMegawattHours: energy } = run;
+  const { carbonTonnes: carbon } = run;
   return {
     ...run,
     wallSeconds: run.wallSeconds * factor,
@@ -88,12 +96,14 @@ function scaledRun(run: RunCost, factor: number): RunCost {
     ...(price === undefined ? {} : { price: { ...price, amount: price.amount * factor } }),
     ...(priceBand === undefined || priceBand === null ? {} : { priceBand: times(priceBand) }),
     ...(energy === undefined ? {} : { energyMegawattHours: energy * factor }),
+    ...(carbon === undefined ? {} : { carbonTonnes: carbon * factor }),
   };
 }
 
 /** The questions side by side, the recommended one first. */
-export function planningOptions({ points }: Planning): Section[] {
-  const chosen = recommendedPoint(points);
+export function planningOptions(planning: Planning): Section[] {
+  const { points } = planning;
+  const chosen = recommendedPoint(planning);
   if (chosen === undefined) return [];
   const ordered = [chosen, ...points.filter((p) => p !== chosen)];
   const options = ordered.flatMap((p: PlanningPoint): Option[] =>
@@ -135,7 +145,7 @@ function optionSection(options: readonly Option[]): Section {
     { text: withRange(o.stepSeconds, o.stepBand, secondsText), value: o.stepSeconds },
     ...(run === undefined ? [] : [o.run === undefined ? '–' : wallText(o.run)]),
     ...(isPriced ? [o.run === undefined ? '–' : moneyRangeText(o.run)] : []),
-    ...(run === undefined ? [] : [energyText(o.run)]),
+    ...(run === undefined ? [] : [(o.run && energyText(o.run)) ?? '–']),
     bytesText(o.peakBytes),
     o.fits === null ? '–' : probabilityText(o.fits),
   ]);
@@ -148,11 +158,6 @@ function optionSection(options: readonly Option[]): Section {
     isStacked: true,
   };
   return { id: 'options', title: 'Options', blocks: [table, ...figureBlocks(options)] };
-}
-
-function energyText(run: RunCost | undefined): string {
-  const energy = run?.energyMegawattHours;
-  return energy === undefined ? '–' : `${amountText(energy)} MWh`;
 }
 
 /** Bars of money where it is known, else of days, else of the step. */

@@ -6,7 +6,6 @@ import type { Curve, Planning, PlanningPoint } from '../../sweep/planning/planni
 import { countedText, countText, percentText, secondsText } from '../../units.ts';
 import { scalingFigure } from '../figures/scaling.ts';
 import type { Block, Section } from '../model/blocks.ts';
-import { goalTexts } from '../text/goals.ts';
 import { fastestText, pointTable } from '../text/planning.ts';
 
 /** Heading of the report. */
@@ -24,12 +23,10 @@ export function planningTitle({ points }: Planning): string {
 export function planningAnswer({
   points,
   curves,
-  goals,
 }: Planning): { readonly label: string; readonly text: string }[] {
   const done = points.filter((p) => p.best !== null).length;
   const fastest = fastestText(points);
   return [
-    ...goalTexts(points, goals).map((text) => ({ label: 'Answer', text })),
     ...(fastest === undefined ? [] : [{ label: 'Answer', text: fastest }]),
     {
       label: 'Asked',
