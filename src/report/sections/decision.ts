@@ -247,18 +247,20 @@ export function recommendedPoint(planning: Planning): PlanningPoint | undefined 
   );
 }
 
-/** The price of a device-hour at which another question costs what the cheapest one does. */
+/** The price of a device-hour at which a run on another cluster costs what the chosen one does. */
 function breakEvenTexts(points: readonly PlanningPoint[], chosen: PlanningPoint): string[] {
   const least = chosen.run?.price;
   if (least === undefined) return [];
   return points.flatMap((p) => {
     const { run } = p;
-    if (p === chosen || p.best === null || run?.price?.currency !== least.currency) return [];
+    const isOther = p.cluster !== chosen.cluster && p.best !== null;
+    if (!isOther || run?.price?.currency !== least.currency) return [];
     const at = least.amount / run.deviceHours;
     const now = run.price.amount / run.deviceHours;
     return [
       `${whereText(p)} cost the same at ${hourText(at, least.currency)} a device-hour ` +
-        `(${hourText(now, least.currency)} now, ${percentText(1 - at / now)} less)`,
+        `(${hourText(now, least.currency)} now, ${percentText(Math.abs(1 - at / now))} ` +
+        `${at < now ? 'less' : 'more'})`,
     ];
   });
 }

@@ -40,10 +40,10 @@ function withinTexts(
   const run = point.run === undefined ? '' : `, ${wallText(point.run)}`;
   const sure =
     surely === null
-      ? '; the range of none ends in time'
+      ? '; the range of none is in time'
       : surely === at
-        ? '; so does its whole range'
-        : `; the whole range ends in time on ${placeText(itemAt(points, surely))}`;
+        ? '; its whole range is in time'
+        : `; the whole range is in time on ${placeText(itemAt(points, surely))}`;
   return [`${time}${placeText(point)}${run}${sure}`];
 }
 

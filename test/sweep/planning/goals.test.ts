@@ -55,7 +55,7 @@ describe('a run that is to end in time', () => {
     // 22 and 12 days are in time; the ranges end at 33 and 18.
     expect(within).toEqual({ withinSeconds: 30 * DAY, at: 1, surely: 2 });
     expect(goalTexts(POINTS, { within: within! })).toEqual([
-      'in 30.0 days: 128 devices of c, 22.0 days (19.8 days to 33.0 days); the whole range ends ' +
+      'in 30.0 days: 128 devices of c, 22.0 days (19.8 days to 33.0 days); the whole range is ' +
         'in time on 256 devices of c',
     ]);
   });
