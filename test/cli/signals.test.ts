@@ -177,7 +177,7 @@ describe('a signal', () => {
         expect(err).toContain('SIGINT: ending with the best so far');
 
       // Every recipe was priced before the search for the last optimum began.
-      expect(compare.out).toMatch(/^best {3}\S+ on /m);
+      expect(compare.out).toMatch(/^best {7}\S+ on /m);
       expect([compare.code, compare.err]).toEqual([
         4,
         expect.stringMatching(/d0=2,d1=2: stopped at gap|1 question not asked/),

@@ -71,21 +71,27 @@ export function askedClusters({
 }
 
 /** Tells whether the lists make more than one point, or a question is about points. */
-export function asksMany({
-  cluster,
-  devices = [],
-  seq = [],
-  globalBatch = [],
+export function asksMany(options: CompareOptions): boolean {
+  const { cluster, devices = [], seq = [], globalBatch = [] } = options;
+  return (
+    goalFlag(options) !== undefined ||
+    [cluster, devices, seq, globalBatch].some((list) => list.length > 1)
+  );
+}
+
+/** The flag that asks about the time or the money of a run. */
+export function goalFlag({
   within,
   spend,
-}: CompareOptions): boolean {
-  const isOfPoints = within !== undefined || spend !== undefined;
-  return isOfPoints || [cluster, devices, seq, globalBatch].some((list) => list.length > 1);
+}: Pick<CompareOptions, 'within' | 'spend'>): '--within' | '--spend' | undefined {
+  if (within !== undefined) return '--within';
+  return spend === undefined ? undefined : '--spend';
 }
 
 /** The goals of `--within` and `--spend`. @throws E_USAGE without tokens */
-function goalsAsked({ within, spend, tokens }: CompareOptions): AskedGoals {
-  const flag = within !== undefined ? '--within' : spend !== undefined ? '--spend' : undefined;
+function goalsAsked(options: CompareOptions): AskedGoals {
+  const { within, spend, tokens } = options;
+  const flag = goalFlag(options);
   if (flag !== undefined && tokens === undefined)
     throw new ShardwrightError('E_USAGE', `${flag} needs --tokens: it is about a whole run`, {
       hint: `--tokens 300B ${flag} ${flag === '--within' ? '30d' : '2MUSD --price 2.5USD'}`,
@@ -233,7 +239,10 @@ export async function comparePoints(
     if (options[flag] !== undefined)
       throw new ShardwrightError(
         'E_USAGE',
-        `--${flag} is for one comparison, and the lists ask for several`,
+        `--${flag} is for one comparison, and ` +
+          (goalFlag(options) === undefined
+            ? 'the lists ask for several'
+            : `${goalFlag(options)} asks about points side by side`),
         { hint: 'name one cluster, one number of devices, one sequence and one batch.' },
       );
   const goals = goalsAsked(options);

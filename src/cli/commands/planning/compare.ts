@@ -27,7 +27,7 @@ import type { RunControl } from '../../thread/run-control.ts';
 import { missingError } from '../flags/usage-errors.ts';
 import { keepRow } from './compare-keep.ts';
 import { compareByConfig, configOf, isKnown } from './compare-model.ts';
-import { askedClusters, asksMany, comparePoints } from './compare-points.ts';
+import { askedClusters, asksMany, comparePoints, goalFlag } from './compare-points.ts';
 import { COMPARE_COMMAND, type CompareOptions } from './flags.ts';
 
 /** `compare`: the recipes and the optimum on every mesh of some devices. */
@@ -238,6 +238,13 @@ function configAsked(
     throw new ShardwrightError('E_USAGE', `--equal ${options.equal} needs several clusters`, {
       hint: 'name them: --cluster dgx-h100 --cluster dgx-b200.',
     });
+  const goal = goalFlag(options);
+  if (config === undefined && goal !== undefined)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `${goal} is for models by name or config; ${model} is compared as a graph`,
+      { hint: 'a run has tokens, which a graph does not count.' },
+    );
   if (config === undefined && asksMany(options))
     throw new ShardwrightError(
       'E_USAGE',

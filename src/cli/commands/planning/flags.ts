@@ -16,6 +16,7 @@ import {
   parseRisk,
   parseSeconds,
   parseSlice,
+  parseSum,
   parseTokens,
 } from '../../input/flags/read.ts';
 import {
@@ -263,7 +264,7 @@ export const COMPARE_COMMAND = {
     '--spend <money>',
     'with --tokens and a price: the most tokens that a sum trains, such as 2M USD or $2M, and on ' +
       'which of the devices or clusters; in the time of --within, if that stands there, too',
-    parsePriceFlag,
+    parseSum,
   ),
   for: value(
     '--for <trainer>',

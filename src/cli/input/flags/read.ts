@@ -183,12 +183,19 @@ export function parseTokens(text: string, flag: string): number {
 
 /** `2.5USD`, `$2.5`: a price with its currency; without one, `2.5`, in dollars. */
 export function parsePriceFlag(text: string, flag: string): Price {
+  return amountOf(text, flag, 'the price of one device for one hour', '2.5USD');
+}
+
+/** `2M USD`, `$2M`, `50000`: a sum of money. */
+export function parseSum(text: string, flag: string): Price {
+  return amountOf(text, flag, 'a sum of money', '50kUSD');
+}
+
+function amountOf(text: string, flag: string, wanted: string, example: string): Price {
   const price = parsePrice(/^\s*[\d.]+\s*$/.test(text) ? `${text.trim()}USD` : text);
   if (price !== undefined) return price;
   throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not an amount with its currency`, {
-    hint:
-      'wanted the price of one device for one hour and the three letters of the currency: ' +
-      `${flag} 2.5USD.`,
+    hint: `wanted ${wanted} and the three letters of the currency: ${flag} ${example}.`,
   });
 }
 

@@ -105,6 +105,11 @@ describe('compare with lists', () => {
   it.each([
     [['--within', '30d'], '--within needs --tokens'],
     [['--carbon', '350'], '--carbon needs --tokens'],
+    [['--tokens', '1B', '--spend', '0USD'], 'wanted a sum of money'],
+    [
+      ['--tokens', '1B', '--within', '1h', '--layout', 'dp=8'],
+      '--layout is for one comparison, and --within asks about points side by side',
+    ],
     [['--tokens', '1B', '--spend', '3EUR'], '--spend needs the price of a device-hour'],
     [
       ['--tokens', '1B', '--spend', '3EUR', '--price', '1USD'],
