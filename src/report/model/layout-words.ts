@@ -44,7 +44,9 @@ export function layoutWords(plan: ComparedPlan, layers?: number): string[] {
   const { layout } = plan;
   if (layout === undefined) {
     const recipe = NAMED_RECIPES.find(({ name }) => name === plan.plan);
-    return recipe === undefined ? [] : [`cut ${recipe.shards}`];
+    return recipe === undefined
+      ? []
+      : [`cut ${recipe.shards.replace(/^(?=batch|layers|experts)/, 'the ')}`];
   }
   const parts = plan.plan.split('+');
   const states = parts.flatMap((part) => STATES[part] ?? []);
