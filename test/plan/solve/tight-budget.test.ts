@@ -27,7 +27,11 @@ test.runIf(FULL)(
       outputs: 'free',
       memoryBytes: 164_308_121,
     };
-    const { graph, table } = await loadModel('bert-base-uncased', {});
+    const { graph, table } = await loadModel('bert-base-uncased', {
+      forward: true,
+      batch: 8,
+      seq: 512,
+    });
     const { problem } = prepare(plannable(graph, table), request, table).left.compact;
     const quick = await solve(problem, {
       engine: 'exact',
