@@ -38,8 +38,11 @@ function withinTexts(
     ];
   const point = itemAt(points, at);
   const run = point.run === undefined ? '' : `, ${wallText(point.run)}`;
-  const sure =
-    surely === null
+  // Where no runs of the kind were measured there is no range to speak of.
+  const isRanged = points.some(({ run: one }) => (one?.wallSecondsBand ?? null) !== null);
+  const sure = !isRanged
+    ? ''
+    : surely === null
       ? '; the range of none is in time'
       : surely === at
         ? '; its whole range is in time'

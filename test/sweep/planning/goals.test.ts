@@ -68,6 +68,18 @@ describe('a run that is to end in time', () => {
     expect(goalsOf(unpriced, { withinSeconds: 20 * DAY })?.within?.at).toBe(1);
   });
 
+  it('speaks of no range where no runs of the kind were measured', () => {
+    const points = POINTS.map(({ run, ...p }) => ({
+      ...p,
+      run: { ...run!, wallSecondsBand: null },
+    }));
+    const { within } = goalsOf(points, { withinSeconds: 30 * DAY }) ?? {};
+    expect(within?.surely).toBeNull();
+    expect(goalTexts(points, { within: within! })).toEqual([
+      'in 30.0 days: 128 devices of c, 22.0 days',
+    ]);
+  });
+
   it('says how many devices would be enough where none is in time', () => {
     const { within } = goalsOf(POINTS, { withinSeconds: 6 * DAY }) ?? {};
     // 256 devices take 12 days: twice as many.

@@ -22,7 +22,7 @@ import { parseTokens } from '../../input/flags/read.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { configOf } from './compare-model.ts';
-import { type Asked, askPoint, pointsOf, printPlanning } from './compare-points.ts';
+import { type Asked, askPoint, goalFlag, pointsOf, printPlanning } from './compare-points.ts';
 import type { CompareOptions } from './flags.ts';
 
 type Config = NonNullable<ReturnType<typeof configOf>>;
@@ -80,10 +80,11 @@ export async function compareSweep(
   control: RunControl,
 ): Promise<number> {
   const { output, slice } = options;
-  if (options.like !== undefined)
+  const single = options.like !== undefined ? '--like' : goalFlag(options);
+  if (single !== undefined)
     throw new ShardwrightError(
       'E_USAGE',
-      '--like is for one comparison, and --sweep asks for several',
+      `${single} is for questions about one model, and --sweep asks about several`,
       { hint: 'name one model.' },
     );
   if (output === undefined)
@@ -229,6 +230,7 @@ function settingsOf({
   tokens,
   plans,
   price,
+  carbon,
 }: CompareOptions): object {
   return {
     cost,
@@ -246,6 +248,7 @@ function settingsOf({
     tokens,
     plans,
     price,
+    carbon,
   };
 }
 

@@ -72,6 +72,11 @@ export async function compareCommand(
       control,
     );
   for (const warning of comparison.warnings ?? []) io.stderr(`warning: ${warning}\n`);
+  return endOf(comparison, options, io);
+}
+
+/** Says what ended a comparison before it was done, and how it exits. */
+function endOf(comparison: Comparison, options: CompareOptions, io: CliIo): number {
   const { stopped } = comparison;
   if (stopped !== undefined)
     io.stderr(

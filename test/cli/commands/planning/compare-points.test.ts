@@ -123,6 +123,14 @@ describe('compare with lists', () => {
     expect(err).toContain(says);
   });
 
+  it('a file of questions refuses a time or a sum, which are of one model', async () => {
+    const { code, err } = await cli('compare', '--sweep', 'q.yaml', '-o', 'a', '--within', '3d');
+    expect(code).toBe(2);
+    expect(err).toContain(
+      '--within is for questions about one model, and --sweep asks about several',
+    );
+  });
+
   it('clusters side by side: their own devices, prices in their order, equal cost', async () => {
     const two = [
       '--cluster',
