@@ -12,7 +12,7 @@ import socket
 import sys
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,11 +20,8 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
-from .errors import MismatchError, ShardwrightError
+from .errors import MismatchError, ShardwrightError, line_of
 from .folder import Plan
-
-if TYPE_CHECKING:
-    from .run import Run
 
 #: What launchers tell every process that they start, with the number of its host: torchrun and Ray Train, Open MPI, MPICH, srun.
 _LAUNCHERS = {
@@ -166,8 +163,6 @@ class Steps:
 
     def end(self, error: BaseException) -> None:
         """An exception that nobody caught ends this rank."""
-        from .graph_capture import line_of
-
         place = line_of(error)
         said = " ".join(f"{type(error).__name__}: {error}".split())[:500]
         self.store.set(f"{self.name}/{dist.get_rank()}/{_ENDED}", f"{self.count}|{_ENDED}|{said}{f' ({place})' if place else ''}")
@@ -241,13 +236,12 @@ def check_batch(steps: Steps, leaves: Sequence[tuple[str, Any]]) -> None:
         )
 
 
-def check_seeds(run: Run) -> None:
+def check_seeds(plan: Plan, mesh: DeviceMesh, device: torch.device) -> None:
     """Before the first call of a program that draws: refuses ranks whose random numbers would not be those of one process."""
-    run.has_drawn = True
-    draws: tuple[str, ...] = getattr(run.plan.program, "DRAWS", ())
+    draws: tuple[str, ...] = getattr(plan.program, "DRAWS", ())
     if not draws or dist.get_backend() == "fake":
         return
-    compare_random_states(run.mesh, random_state(run.here.device), draws[0])
+    compare_random_states(mesh, random_state(device), draws[0])
 
 
 def random_state(device: torch.device) -> tuple[int, str]:

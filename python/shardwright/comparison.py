@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from .command import run_command, words_of
+from .command_line import run_command, words_of
 from .planner import find_command
 from .reporting import Report, write_report
 from .showing import bytes_text, seconds_text, table_html

@@ -14,7 +14,7 @@ import torch
 import torch._decomp.decompositions
 from torch._decomp import decomposition_table
 
-from .command import run_command
+from .command_line import run_command
 from .errors import CommandError
 from .planner import find_command
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
 
 class ShardwrightError(RuntimeError):
     """A refusal. `code` is stable (`E_MESH`), `hint` is the edit that fixes it, `place` the file, node or name it is about."""
@@ -26,6 +29,15 @@ class CommandError(ShardwrightError):
 
 class MismatchError(ShardwrightError):
     """A model, mesh, input or plan that is not the one the plan was made for."""
+
+
+def line_of(error: BaseException) -> str | None:
+    """The innermost line of the user's own code that an error came through."""
+    import torch
+
+    others = (str(Path(__file__).parent), str(Path(torch.__file__).parent))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(others)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
 
 
 def require_torch(minimum: tuple[int, int] = (2, 8)) -> None:

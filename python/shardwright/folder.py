@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import MismatchError
+from .reporting import Report, write_report
 from .showing import bytes_text, folded, in_words, memory_svg, seconds_text, table_html
-
-if TYPE_CHECKING:
-    from .reporting import Report
 
 TABLE_VERSION = 1
 #: Of `capture.json`.
@@ -116,8 +114,6 @@ class Plan:
         Raises:
             CommandError: what the command refused.
         """
-        from .reporting import write_report
-
         self.answer  # noqa: B018  an export alone has no report, which is said here
         return write_report(self._root, path, format, command)
 

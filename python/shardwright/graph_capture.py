@@ -15,7 +15,6 @@ import math
 import os
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake
 
 from .constraints import Stated, by_number, placed_inputs, read_constraints, stating
 from .decompositions import CHECKS, checks_without_effects, decomposable, layers_of_steps, unknown_operators
-from .errors import CaptureError, ShardwrightError
+from .errors import CaptureError, ShardwrightError, line_of
 from .flat_model import FlatCall, FlatModel
 from .folder import RECORD_VERSION
 from .modes import autocast_of, frozen, other_modes, values_hash
@@ -436,13 +435,6 @@ def _explained(error: Exception, model: nn.Module) -> CaptureError:
             place=line_of(error),
         )
     return CaptureError("E_CAPTURE", f"{type(model).__name__} is no single graph: {kind}: {first}", place=line_of(error))
-
-
-def line_of(error: BaseException) -> str | None:
-    """The innermost line of the user's own code that an error came through."""
-    others = (str(Path(__file__).parent), str(Path(torch.__file__).parent))
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(others)]
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
 
 
 def _ties(model: nn.Module) -> list[list[str]]:

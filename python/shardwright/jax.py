@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .command import run_command
+from .command_line import run_command
 from .errors import MismatchError, require_jax
 from .planner import find_command
 

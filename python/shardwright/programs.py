@@ -27,6 +27,7 @@ from .gathered import Gathered
 from .graph_capture import bind_inputs, flatten_named
 from .loading import whole_of
 from .local_batch import LocalBatch
+from .making import make_run
 from .modes import PLAIN, values_of
 from .module import forward_of
 from .output_trees import rebuild_tree
@@ -125,7 +126,8 @@ class Programs:
     def run(self, model: nn.Module, run: Run, call: Call) -> Any:
         """Calls a program."""
         if not run.has_drawn:
-            check_seeds(run)
+            run.has_drawn = True
+            check_seeds(run.plan, run.mesh, run.here.device)
         if torch.is_grad_enabled():
             self.gathered.forget()
         tensors = [(name, leaf) for name, leaf in call.leaves if isinstance(leaf, torch.Tensor)]
@@ -187,8 +189,6 @@ class Programs:
 
     def make(self, model: nn.Module, call: Call) -> Run | None:
         """Plans a call with the parameters where they are; all ranks call this together."""
-        from .making import make_run
-
         try:
             told = told_by_all(self.mesh, (call.said, hashlib.sha256(repr(call.key).encode()).hexdigest()))
         except RuntimeError as error:

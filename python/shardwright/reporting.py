@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from .command import run_command
+from .command_line import run_command
 from .planner import find_command
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .command import run_command
+from .command_line import run_command
 from .errors import CommandError
 from .planner import find_command
 
