@@ -31,6 +31,16 @@ export function bytesText(bytes: number): string {
   return found === undefined ? `${bytes} B` : `${significant(bytes / found[0])} ${found[1]}`;
 }
 
+/** A signed time: `+1.20 ms`. */
+export function deltaSecondsText(seconds: number): string {
+  return seconds === 0 ? '0 s' : `${seconds > 0 ? '+' : '-'}${secondsText(Math.abs(seconds))}`;
+}
+
+/** Signed bytes: `+1.50 GiB`. */
+export function deltaBytesText(bytes: number): string {
+  return bytes === 0 ? '0 B' : `${bytes > 0 ? '+' : '-'}${bytesText(Math.abs(bytes))}`;
+}
+
 export function flopsText(flops: number): string {
   const scales: readonly (readonly [number, string])[] = [
     [1e15, 'PFLOP'],

@@ -2,14 +2,20 @@
 
 import type { Plan } from '../../plan/record/types.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
-import { bytesText, percentText, secondsText, shareOf } from '../../units.ts';
+import {
+  bytesText,
+  deltaBytesText,
+  deltaSecondsText,
+  percentText,
+  secondsText,
+  shareOf,
+} from '../../units.ts';
 import type { NextBest } from '../analysis/alternatives/candidates.ts';
 import { type ComparedRecipe, THIS_PLAN } from '../analysis/alternatives/recipes.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
 import { slowerText } from '../model/answer.ts';
 import { type Block, bytes, type Cell, seconds, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
-import { deltaBytesText, deltaSecondsText } from '../text/explain.ts';
 
 /** Words for the bytes of plans: the peak, or the states where the request limits those alone. */
 function memoryWords({

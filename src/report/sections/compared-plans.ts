@@ -2,27 +2,27 @@
 
 import { itemAt } from '../../item-at.ts';
 import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
-import type { ComparedPlan, Comparison, WhatIf } from '../../recipes/compare/comparison.ts';
+import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { shownFront } from '../../recipes/compare/pareto.ts';
-import { bytesText, countText, probabilityText } from '../../units.ts';
+import { bytesText, countText } from '../../units.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
 import { slowerText } from '../model/answer.ts';
+import { type Block, bytes, type Cell, type Section, type TableBlock } from '../model/blocks.ts';
 import {
-  type Block,
-  bytes,
-  type Cell,
-  seconds,
-  type Section,
-  type TableBlock,
-} from '../model/blocks.ts';
+  change,
+  figureColumns,
+  memoryWords,
+  meshTable,
+  MOST_ROWS,
+  nextBestTable,
+  refusedTable,
+  whatIfTable,
+} from '../model/compared-tables.ts';
 import { type ColumnOf, tableOf } from '../model/table.ts';
-import { deltaSecondsText } from '../text/explain.ts';
 
 /** Plans that are numbered in the picture. */
 const NUMBERED = 16;
 const OPEN = 24;
-/** Rows of plans that a document has; `compare --json` and `report --format csv` have all plans. */
-const MOST_ROWS = 600;
 
 /** Plans that no figure tells apart: one row. */
 interface Twins {
@@ -127,20 +127,15 @@ function planColumns(c: Comparison, drawn: readonly ComparedPlan[]): PlanColumn[
     column('No.', 'number', (twins) => numberCell(twins, numbers)),
     column('Plan', 'keep', twinText),
     column('Mesh', 'keep', ({ first }) => first.mesh),
-    column('Step time', 'number', ({ first }) => seconds(stepTime(first))),
-    ...(c.question === undefined
-      ? [column('Call by call', 'number', ({ first }) => seconds(first.seconds))]
-      : []),
-    column('Communication', 'number', ({ first }) => seconds(first.communicationSeconds)),
+    ...figureColumns(c).map(({ column: of, cell }) => ({
+      column: of,
+      cell: ({ first }: Twins, i: number) => cell(first, i),
+    })),
     column('Slower by', 'number', ({ first }) =>
       best === undefined
         ? '–'
         : { text: slowerText(stepTime(first), stepTime(best)), value: stepTime(first) },
     ),
-    column(memoryWords(c).head, 'number', ({ first }) => bytes(first.peakBytes)),
-    ...(c.plans.some((p) => typeof p.fitProbability === 'number')
-      ? [column('Fits with', 'number', ({ first }) => fitCell(first))]
-      : []),
     column('Standing', undefined, ({ first }) =>
       first === best ? 'best' : standing(first, front),
     ),
@@ -154,12 +149,6 @@ function numberCell(
 ): Cell | string {
   const number = [first, ...others].map((p) => numbers.get(p)).find((n) => n !== undefined);
   return number === undefined ? '' : { text: String(number), value: number };
-}
-
-function fitCell({ fitProbability }: ComparedPlan): Cell | string {
-  return typeof fitProbability !== 'number'
-    ? '–'
-    : { text: probabilityText(fitProbability), value: fitProbability };
 }
 
 function planTable(c: Comparison, drawn: readonly ComparedPlan[]): Block {
@@ -191,25 +180,6 @@ function standing(
   return dominatedBy === undefined ? '' : `dominated by ${dominatedBy}`;
 }
 
-/** Words for the bytes of plans: the peak, or the states where those alone were asked about. */
-function memoryWords({ question, holds }: Comparison): {
-  readonly long: string;
-  readonly axis: string;
-  readonly head: string;
-} {
-  if (question !== undefined || holds === 'peak')
-    return {
-      long: 'the memory of a device at its peak',
-      axis: 'peak memory per device',
-      head: 'Peak memory',
-    };
-  return {
-    long: 'the memory of parameters, gradients and optimizer state',
-    axis: 'states per device',
-    head: 'States',
-  };
-}
-
 /** A heading with its table; nothing where there is nothing to say. */
 function tableUnder(title: string, table: Omit<TableBlock, 'kind'>): Block[] {
   return table.rows.length === 0
@@ -220,34 +190,11 @@ function tableUnder(title: string, table: Omit<TableBlock, 'kind'>): Block[] {
       ];
 }
 
-function questions({ nextBest = [], whatIf = [], frontier = [] }: Comparison): Block[] {
-  const front = shownFront(frontier);
-  const change = (delta: number): Cell => ({ text: deltaSecondsText(delta), value: delta });
+function questions(c: Comparison): Block[] {
+  const front = shownFront(c.frontier ?? []);
   return [
-    ...tableUnder('Next best', {
-      caption: 'The best of the other plans, by what they do otherwise',
-      columns: [
-        { head: 'Other by', kind: 'name' },
-        { head: 'Plan', kind: 'name' },
-        { head: 'Mesh', kind: 'keep' },
-        { head: 'Slower by', kind: 'number' },
-      ],
-      rows: nextBest.map((n) => [
-        n.kind,
-        n.name.replace(/ \[.*/, ''),
-        n.mesh,
-        change(n.deltaSeconds),
-      ]),
-    }),
-    ...tableUnder('What would change the answer', {
-      caption: 'The best plan where one thing is otherwise',
-      columns: [
-        { head: 'Change', kind: 'name' },
-        { head: 'Step time', kind: 'number' },
-        { head: 'Best there', kind: 'name' },
-      ],
-      rows: whatIf.map((w) => [w.change, seconds(w.seconds ?? null), bestThere(w)]),
-    }),
+    ...tableUnder('Next best', nextBestTable(c)),
+    ...tableUnder('What would change the answer', whatIfTable(c)),
     ...tableUnder('Price of memory', {
       caption:
         'Along the front from its leanest plan up, in steps of a hundredth of the time: what ' +
@@ -268,46 +215,13 @@ function questions({ nextBest = [], whatIf = [], frontier = [] }: Comparison): B
   ];
 }
 
-function bestThere({ best, mesh, same, settings }: WhatIf): string {
-  if (best === null) return 'nothing fits';
-  if (same && settings !== undefined) return `the same plan with ${settings}`;
-  return same ? 'the same plan' : `${best}${mesh === undefined ? '' : ` on ${mesh}`}`;
-}
-
 export function meshSection(c: Comparison): Section {
-  const table: TableBlock = {
-    kind: 'table',
-    caption: 'What became of every mesh: solved for its optimum, beaten by a bound, or refused',
-    columns: [
-      { head: 'Mesh', kind: 'name' },
-      { head: 'Status' },
-      { head: 'At least', kind: 'number' },
-      { head: 'Why', kind: 'name' },
-    ],
-    rows: c.meshes.map((m) => [m.mesh, m.status, seconds(m.boundSeconds ?? null), m.reason ?? '']),
-    open: OPEN,
-  };
+  const table: TableBlock = { kind: 'table', ...meshTable(c), open: OPEN };
   return { id: 'meshes', title: 'Meshes', blocks: [table] };
 }
 
 export function refusedSection(c: Comparison): Section {
-  const some = c.refused.slice(0, MOST_ROWS);
-  const table: TableBlock = {
-    kind: 'table',
-    caption:
-      (some.length === c.refused.length
-        ? 'Plans'
-        : `${countText(some.length)} of ${countText(c.refused.length)} plans`) +
-      ' that the model, the mesh or the linter does not admit',
-    columns: [
-      { head: 'Plan', kind: 'keep' },
-      { head: 'Mesh', kind: 'name' },
-      { head: 'Code' },
-      { head: 'Reason', kind: 'name' },
-    ],
-    rows: some.map((r) => [r.plan, r.mesh, r.code ?? '', r.reason]),
-    open: OPEN,
-  };
+  const table: TableBlock = { kind: 'table', ...refusedTable(c), open: OPEN };
   const none: Block = { kind: 'text', text: 'No plan was refused.' };
   return { id: 'refused', title: 'Refused', blocks: [table.rows.length === 0 ? none : table] };
 }

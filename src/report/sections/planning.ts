@@ -6,7 +6,7 @@ import type { Curve, Planning, PlanningPoint } from '../../sweep/planning/planni
 import { countedText, countText, percentText, secondsText } from '../../units.ts';
 import { scalingFigure } from '../figures/scaling.ts';
 import type { Block, Section } from '../model/blocks.ts';
-import { fastestText, pointTable } from '../text/planning.ts';
+import { curveTable, fastestText, pointTable } from '../text/planning.ts';
 
 /** Heading of the report. */
 export function planningTitle({ points }: Planning): string {
@@ -82,7 +82,7 @@ function pointsSection(points: readonly PlanningPoint[]): Section {
 }
 
 function curvesSection(curves: readonly Curve[], points: readonly PlanningPoint[]): Section[] {
-  const [first] = curves;
+  const [first, ...others] = curves;
   if (first === undefined) return [];
   const { axis } = first;
   const drawn = curves.map((curve) => ({
@@ -116,25 +116,7 @@ function curvesSection(curves: readonly Curve[], points: readonly PlanningPoint[
   blocks.push({
     kind: 'table',
     caption: 'Efficiency: tokens a second of a device over those at the first point of the curve',
-    columns: [
-      { head: 'Curve', kind: 'name' },
-      { head: WHAT[axis], kind: 'number' },
-      { head: 'Efficiency', kind: 'number' },
-      { head: 'The best plan changes', kind: 'name' },
-    ],
-    rows: curves.flatMap((curve) =>
-      curve.points.map((i, k) => {
-        const { [axis]: x } = itemAt(points, i);
-        const share = itemAt(curve.efficiency, k);
-        const change = curve.changes.find((c) => c.at === i);
-        return [
-          curve.of,
-          { text: countText(x), value: x },
-          share === null ? 'no plan' : { text: percentText(share), value: share },
-          change === undefined ? '' : `${change.from} to ${change.to}`,
-        ];
-      }),
-    ),
+    ...curveTable([first, ...others], points),
   });
   return [{ id: 'curves', title: 'Curves', blocks }];
 }

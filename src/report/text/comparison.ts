@@ -2,11 +2,12 @@
 
 import { bestPlan, bestRecipe, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
-import { bytesText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
+import { bytesText, excessOver, percentText, secondsText } from '../../units.ts';
 import { noBestText } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
-import { codedReason } from '../model/mesh-status.ts';
-import { certaintyLines, planRow, stoppedText, sweepText } from './sweep.ts';
+import { meshTable, refusedTable } from '../model/compared-tables.ts';
+import { terminalTable } from '../model/table.ts';
+import { certaintyLines, planTable, stoppedText, sweepText } from './sweep.ts';
 
 /**
  * A comparison as text: plans that fit by seconds, the others by bytes, the front, the meshes, and
@@ -22,37 +23,21 @@ export function comparisonText(c: Comparison): string {
         ? 'for peak memory, activations included'
         : 'for states (activations are not counted)'),
     '',
-    ...(c.plans.length > 0 ? planTable(c) : []),
+    ...(c.plans.length > 0 ? [planTable(c.plans, c), '', LEGEND] : []),
     '',
     ...(best === undefined ? [noBestText(c)] : bestLines(c, best)),
     ...certaintyLines(c).map((line) => line.replace(/^(\w*) {3}/, '$1')),
     ...noteLines(c),
     '',
-    meshTable(c),
+    terminalTable(meshTable(c)),
   ];
-  if (c.refused.length > 0) lines.push('', refusedTable(c));
+  if (c.refused.length > 0) lines.push('', terminalTable(refusedTable(c)));
   return lines.join('\n');
 }
 
-function planTable(c: Comparison): string[] {
-  const head = [
-    '',
-    'plan',
-    'mesh',
-    'step time',
-    'call by call',
-    'communication',
-    c.holds === 'peak' ? 'peak' : 'states',
-    'fits',
-    '',
-  ];
-  return [
-    tableText([head, ...c.plans.map((p) => graphRow(p, c))], [3, 4, 5, 6, 7]),
-    '',
-    '* best   + no other plan is better in both time and memory   step time: communication ' +
-      'beside compute, which ranks   call by call: one after another',
-  ];
-}
+const LEGEND =
+  '* best   + no other plan is better in both time and memory   step time: communication beside ' +
+  'compute, which ranks   call by call: one after another';
 
 /** The best plan, its proof, and the best by the simulation and among recipes. */
 function bestLines(c: Comparison, best: ComparedPlan): string[] {
@@ -83,28 +68,4 @@ function noteLines(c: Comparison): string[] {
   if (c.stopped !== undefined) lines.push(stoppedText(c.stopped));
   for (const note of comparedPaddingText(c)) lines.push(`note   ${note}`);
   return lines;
-}
-
-function meshTable({ meshes }: Comparison): string {
-  return tableText([
-    ['mesh', 'optimum', ''],
-    ...meshes.map((m) => [
-      m.mesh,
-      m.status,
-      m.reason ?? (m.boundSeconds === undefined ? '' : `at least ${secondsText(m.boundSeconds)}`),
-    ]),
-  ]);
-}
-
-function refusedTable({ refused }: Comparison): string {
-  return tableText([
-    ['refused', 'mesh', ''],
-    ...refused.map(({ plan, mesh, code, reason }) => [plan, mesh, codedReason(code, reason)]),
-  ]);
-}
-
-/** A row of the table with the sum of all calls, too. */
-function graphRow(p: ComparedPlan, c: Comparison): string[] {
-  const [mark, plan, mesh, step, ...rest] = planRow(p, c);
-  return [mark, plan, mesh, step, secondsText(p.seconds), ...rest];
 }

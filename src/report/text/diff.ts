@@ -2,8 +2,16 @@
 
 import type { PlanDiff } from '../../plan/record/diff.ts';
 import type { Plan } from '../../plan/record/types.ts';
-import { bytesText, countText, percentText, secondsText, shareOf, tableText } from '../../units.ts';
-import { deltaBytesText, deltaSecondsText } from './explain.ts';
+import {
+  bytesText,
+  countText,
+  deltaBytesText,
+  deltaSecondsText,
+  percentText,
+  secondsText,
+  shareOf,
+  tableText,
+} from '../../units.ts';
 
 /** The differences of two plans as text. */
 export function diffText(diff: PlanDiff, a: Plan, b: Plan): string {

@@ -6,16 +6,14 @@
 import type { NodeExplanation } from '../../plan/questions/explain.ts';
 import { pinText } from '../../plan/questions/what-if.ts';
 import type { Forced, PlanChange, WhatIfHistory } from '../../plan/questions/what-if-history.ts';
-import { bytesText, lineText, percentText, secondsText, tableText } from '../../units.ts';
-
-/** A signed time: `+1.20 ms`. */
-export function deltaSecondsText(seconds: number): string {
-  return seconds === 0 ? '0 s' : `${seconds > 0 ? '+' : '-'}${secondsText(Math.abs(seconds))}`;
-}
-
-export function deltaBytesText(bytes: number): string {
-  return bytes === 0 ? '0 B' : `${bytes > 0 ? '+' : '-'}${bytesText(Math.abs(bytes))}`;
-}
+import {
+  bytesText,
+  deltaSecondsText,
+  lineText,
+  percentText,
+  secondsText,
+  tableText,
+} from '../../units.ts';
 
 /** The strategies of a node as text; `limit` of them, the rest counted. */
 export function explanationText(found: NodeExplanation, limit: number): string {

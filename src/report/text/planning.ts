@@ -7,7 +7,7 @@ import { allocationText } from '../../cost/hardware/topology.ts';
 import { itemAt } from '../../item-at.ts';
 import { stepTime } from '../../recipes/compare/best-plan.ts';
 import type { Curve, Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
-import { countText, percentText, probabilityText, secondsText, tableText } from '../../units.ts';
+import { countText, percentText, probabilityText, secondsText } from '../../units.ts';
 import { bytes, type Cell, count, type TableBlock } from '../model/blocks.ts';
 import { fitsWithText, riskierText } from '../model/certainty.ts';
 import { type ColumnOf, tableOf, terminalTable } from '../model/table.ts';
@@ -154,25 +154,75 @@ export function fastestText(points: readonly PlanningPoint[]): string | undefine
   return out.join('; ');
 }
 
-const AXIS = { devices: 'devices', sequence: 'sequences of', globalBatch: 'batch' } as const;
+const AXIS: Readonly<Record<Curve['axis'], { readonly head: string; readonly short: string }>> = {
+  devices: { head: 'devices', short: 'devices' },
+  sequence: { head: 'tokens of a sequence', short: 'sequences of' },
+  globalBatch: { head: 'sequences of a step', short: 'batch' },
+};
 
-/** The efficiency of a curve along its axis, and where the best plan changes. */
-export function curveLines(
-  { of, axis, scaling, points: order, efficiency, changes }: Curve,
+/** A point of a curve: where it is on the axis, its efficiency, and a change of the best plan. */
+interface CurvePoint {
+  readonly of: string;
+  readonly at: number;
+  /** Null where no plan fits. */
+  readonly share: number | null;
+  readonly change: string;
+}
+
+function pointsOf(
+  { of, axis, points: order, efficiency, changes }: Curve,
   points: readonly PlanningPoint[],
-): string[] {
-  const rows = order.map((i, k) => {
-    const share = itemAt(efficiency, k);
+): CurvePoint[] {
+  return order.map((i, k) => {
     const change = changes.find((c) => c.at === i);
-    return [
-      countText(itemAt(points, i)[axis]),
-      share === null ? '' : percentText(share),
-      share === null ? '' : '#'.repeat(Math.max(1, Math.min(30, Math.round(share * 24)))),
-      change === undefined ? '' : `${change.from} -> ${change.to}`,
-    ];
+    return {
+      of,
+      at: itemAt(points, i)[axis],
+      share: itemAt(efficiency, k),
+      change: change === undefined ? '' : `${change.from} -> ${change.to}`,
+    };
   });
+}
+
+/** The efficiency of curves along one axis, and where the best plan changes. */
+export function curveTable(
+  curves: readonly [Curve, ...Curve[]],
+  points: readonly PlanningPoint[],
+  isDrawn = false,
+): Pick<TableBlock, 'columns' | 'rows'> {
+  const bar: ColumnOf<CurvePoint> = {
+    column: { head: '' },
+    cell: ({ share }) =>
+      share === null ? '' : '#'.repeat(Math.max(1, Math.min(30, Math.round(share * 24)))),
+  };
+  const curve: ColumnOf<CurvePoint> = {
+    column: { head: 'Curve', kind: 'name' },
+    cell: ({ of }) => of,
+  };
+  return tableOf(
+    curves.flatMap((one) => pointsOf(one, points)),
+    [
+      ...(isDrawn ? [] : [curve]),
+      { column: { ...AXIS[curves[0].axis], kind: 'number' }, cell: ({ at }) => count(at) },
+      {
+        column: { head: 'Efficiency', short: 'efficiency', kind: 'number' },
+        cell: ({ share }) =>
+          share === null ? 'no plan' : { text: percentText(share), value: share },
+      },
+      ...(isDrawn ? [bar] : []),
+      {
+        column: { head: 'The best plan changes', short: 'best plan changes', kind: 'name' },
+        cell: ({ change }) => change,
+      },
+    ],
+  );
+}
+
+/** A curve with its bars, under its name. */
+export function curveLines(curve: Curve, points: readonly PlanningPoint[]): string[] {
+  const { scaling, of } = curve;
   return [
     `${scaling === undefined ? 'curve' : `${scaling} scaling`}: ${of}`,
-    tableText([[AXIS[axis], 'efficiency', '', 'best plan changes'], ...rows], [0, 1]),
+    terminalTable(curveTable([curve], points, true)),
   ];
 }

@@ -5,13 +5,8 @@
 
 import { NO_RUNS } from '../../cost/error-bands.ts';
 import { allocationText } from '../../cost/hardware/topology.ts';
-import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
-import type {
-  AskedLayout,
-  ComparedPlan,
-  Comparison,
-  WhatIf,
-} from '../../recipes/compare/comparison.ts';
+import { bestPlan } from '../../recipes/compare/best-plan.ts';
+import type { AskedLayout, ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { shownFront } from '../../recipes/compare/pareto.ts';
 import { recomputeText } from '../../recipes/recompute-text.ts';
 import {
@@ -19,15 +14,17 @@ import {
   countedText,
   countText,
   percentText,
-  probabilityText,
   secondsText,
   tableText,
 } from '../../units.ts';
+import type { TableBlock } from '../model/blocks.ts';
 import { fitText, fittingText, noBestText, riskTexts } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { refusalCounts } from '../model/compared-screen.ts';
+import { figureColumns, nextBestTable, whatIfTable } from '../model/compared-tables.ts';
 import { meshCountsText } from '../model/mesh-status.ts';
 import { refitLines } from '../model/refit-text.ts';
+import { type ColumnOf, tableOf, terminalTable } from '../model/table.ts';
 import { trainerText } from '../model/trainer-text.ts';
 import { stageLines } from './compared-stages.ts';
 import { runLines } from './run-cost.ts';
@@ -157,7 +154,13 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
   if (c.smallestBudgetBytes !== undefined && best === undefined && c.safest === undefined)
     lines.push(`smallest  ${bytesText(c.smallestBudgetBytes)} would be needed by the leanest plan`);
   if (c.plans.length === 0) return [...lines, ...refusalLines(c)].join('\n');
-  lines.push('', ...planLines(c), ...nextBestLines(c), ...whatIfLines(c), ...frontLines(c));
+  lines.push(
+    '',
+    ...planLines(c),
+    ...tableLines(nextBestTable(c)),
+    ...tableLines(whatIfTable(c)),
+    ...frontLines(c),
+  );
   if (c.layout !== undefined) lines.push('', ...layoutLines(c.layout));
   if (c.stopped !== undefined) lines.push('', stoppedText(c.stopped, best?.seconds));
   for (const note of [...comparedPaddingText(c), ...(c.notes ?? [])])
@@ -189,7 +192,7 @@ function planLines(c: Comparison): string[] {
       ? ''
       : '* best   + no other plan is better in both time and memory; ';
   return [
-    tableText([HEAD, ...shown.map((p) => planRow(p, c))], [3, 4, 5, 6]),
+    planTable(shown, c),
     `${legend}each plan on its best mesh, --json has all`,
     ...(first.length > shown.length
       ? [`${first.length - shown.length} more plans are left out`]
@@ -197,31 +200,9 @@ function planLines(c: Comparison): string[] {
   ];
 }
 
-function nextBestLines({ nextBest = [] }: Comparison): string[] {
-  if (nextBest.length === 0) return [];
-  const rows = nextBest.map((n) => [
-    n.kind,
-    n.name.replace(/ \[.*/, ''),
-    n.mesh,
-    `+${secondsText(n.deltaSeconds)}`,
-  ]);
-  return ['', tableText([['next best', '', '', ''], ...rows])];
-}
-
-function whatIfLines({ whatIf = [] }: Comparison): string[] {
-  if (whatIf.length === 0) return [];
-  const rows = whatIf.map((w) => [
-    w.change,
-    w.seconds === undefined ? 'nothing fits' : secondsText(w.seconds),
-    changedBestText(w),
-  ]);
-  return ['', tableText([['what if', '', ''], ...rows])];
-}
-
-function changedBestText({ best, same, settings, mesh }: WhatIf): string {
-  if (best === null) return '';
-  if (!same) return `${best} on ${mesh ?? ''}`;
-  return settings === undefined ? 'the same plan' : `the same plan with ${settings}`;
+/** A table below an empty line; nothing where it has no rows. */
+function tableLines(table: Pick<TableBlock, 'columns' | 'rows'>): string[] {
+  return table.rows.length === 0 ? [] : ['', terminalTable(table)];
 }
 
 function frontLines({ frontier = [] }: Comparison): string[] {
@@ -266,8 +247,6 @@ export function stoppedText(
 function refusalLines(c: Comparison): string[] {
   return [tableText([['meshes', 'why'], ...refusalCounts(c).slice(0, 8)], [0])];
 }
-
-const HEAD = ['', 'plan', 'mesh', 'step time', 'communication', 'memory', 'fits', ''];
 
 function answerLines(
   p: ComparedPlan,
@@ -317,21 +296,19 @@ export function firstOfEach(plans: readonly ComparedPlan[]): ComparedPlan[] {
   return plans.filter((p) => !seen.has(p.plan) && seen.add(p.plan));
 }
 
-/** The cells of a plan in the table. */
-type PlanRow = [mark: string, plan: string, mesh: string, step: string, ...rest: string[]];
-
-/**
- * A plan as a line of the table: a mark, name, mesh, seconds, bytes, and why it is not the best.
- */
-export function planRow(p: ComparedPlan, c: Comparison): PlanRow {
-  return [
-    p.name === c.best ? '*' : c.pareto.includes(p.name) ? '+' : '',
-    p.plan,
-    p.mesh,
-    secondsText(stepTime(p)),
-    secondsText(p.communicationSeconds),
-    bytesText(p.peakBytes),
-    typeof p.fitProbability !== 'number' ? '' : probabilityText(p.fitProbability),
-    p.name === c.best ? 'best' : (p.why ?? ''),
-  ];
+/** Plans as lines of a table: a mark, name, mesh, figures, and why each is not the best. */
+export function planTable(plans: readonly ComparedPlan[], c: Comparison): string {
+  const named = (short: string, cell: (p: ComparedPlan) => string): ColumnOf<ComparedPlan> => ({
+    column: { head: short },
+    cell,
+  });
+  return terminalTable(
+    tableOf(plans, [
+      named('', (p) => (p.name === c.best ? '*' : c.pareto.includes(p.name) ? '+' : '')),
+      named('plan', (p) => p.plan),
+      named('mesh', (p) => p.mesh),
+      ...figureColumns(c),
+      named('', (p) => (p.name === c.best ? 'best' : (p.why ?? ''))),
+    ]),
+  );
 }
