@@ -104,9 +104,13 @@ type Domain =
 /** Arguments with a domain: sequences to search, weights to draw by, matrices to factor. */
 const DOMAINS: Readonly<Record<string, readonly [argument: string, is: Domain['is']]>> = {
   'aten.searchsorted.Tensor': ['sorted_sequence', 'rising'],
+  'aten.searchsorted.Scalar': ['sorted_sequence', 'rising'],
   'aten.bucketize.Tensor': ['boundaries', 'rising'],
   'aten.multinomial.default': ['self', 'weights'],
   'aten.bernoulli.default': ['self', 'weights'],
+  'aten.poisson.default': ['self', 'weights'],
+  'aten.normal.Tensor_Tensor': ['std', 'weights'],
+  'aten.normal.float_Tensor': ['std', 'weights'],
   'aten.cholesky.default': ['self', 'definite'],
   'aten.linalg_cholesky.default': ['self', 'definite'],
   'aten.linalg_cholesky_ex.default': ['self', 'definite'],

@@ -163,7 +163,7 @@ describe('names of operators', () => {
     ['mm', 'aten.mm.default'],
     ['aten.mm', 'aten.mm.default'],
     ['topk', 'aten.topk.default'],
-    ['searchsorted', 'aten.searchsorted.Tensor'],
+    ['bucketize', 'aten.bucketize.Tensor'],
     ['stablehlo.dot_general', 'stablehlo.dot_general'],
   ])('%s is %s', (name, full) => expect(operatorNamed(table, name).name).toBe(full));
 
@@ -185,7 +185,7 @@ describe('names of operators', () => {
 
 /** Operators that the rules tables of the specification name, beside those of the fixtures. */
 const NAMED =
-  'searchsorted.Tensor bucketize.Tensor bincount kthvalue nanmedian unfold linalg__powsum norm.Scalar einsum tile ' +
+  'searchsorted.Tensor searchsorted.Scalar poisson normal.Tensor_Tensor bucketize.Tensor bincount kthvalue nanmedian unfold linalg__powsum norm.Scalar einsum tile ' +
   'index_fill.int_Tensor upsample_nearest2d upsample_bilinear2d upsample_bicubic2d upsample_nearest2d_backward ' +
   'linalg_cholesky linalg_inv linalg_det linalg_solve linalg_qr linalg_eigh linalg_cross special_i1 special_erfcx ' +
   'special_modified_bessel_k0 special_modified_bessel_k1 avg_pool1d adaptive_avg_pool1d logcumsumexp cummax histc ' +

@@ -7,10 +7,10 @@ import { elements } from '../record/record.ts';
 import type { TensorSpec } from './call-text.ts';
 
 /**
- * How the values of a sample are drawn: smooth, small integers with ties and zeros, or bools that
- * are mostly one value.
+ * How the values of a sample are drawn: smooth, small integers with ties and zeros, bools that are
+ * mostly one value, or smooth and four times as large.
  */
-export type Draw = 'plain' | 'ties' | 'sparse' | 'dense';
+export type Draw = 'plain' | 'ties' | 'sparse' | 'dense' | 'wide';
 
 /** Share of true values among drawn bools. */
 const TRUE_SHARE: Readonly<Record<Draw, number>> = {
@@ -18,6 +18,7 @@ const TRUE_SHARE: Readonly<Record<Draw, number>> = {
   ties: 0.4,
   sparse: 0.03,
   dense: 0.97,
+  wide: 0.4,
 };
 
 /**
@@ -45,7 +46,11 @@ interface Drawing {
 
 const VALUES: Readonly<Record<TensorSpec['init'], (u: readonly number[], d: Drawing) => number[]>> =
   {
-    any: (u, d) => u.map((v) => (d.draw === 'ties' ? Math.floor(5 * v) - 2 : 4 * v - 2)),
+    any: (u, d) => {
+      if (d.draw === 'ties') return u.map((v) => Math.floor(5 * v) - 2);
+      const range = d.draw === 'wide' ? 8 : 2;
+      return u.map((v) => 2 * range * v - range);
+    },
     positive: (u) => u.map((v) => v + 0.5),
     unit: (u) => u.map((v) => 0.9 * v + 0.05),
     'above-one': (u) => u.map((v) => v + 1.1),

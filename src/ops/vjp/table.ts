@@ -65,6 +65,7 @@ const CUT: ReadonlySet<string> = new Set(
     'new_zeros.default new_ones.default new_empty.default new_empty_strided.default ' +
       'new_full.default',
     'bernoulli.default bernoulli.p rand_like.default randn_like.default histc.default',
+    'poisson.default normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor',
   ].flatMap((line) => line.split(' ').map((name) => `aten.${name}`)),
 );
 

@@ -1,11 +1,12 @@
 /** Writes the backward pass of a graph in reverse order and sums the gradients of each value. */
 
 import { defined } from '../../defined.ts';
-import { internalError, ShardwrightError } from '../../errors.ts';
+import { checkRecord, checkType, internalError, ShardwrightError } from '../../errors.ts';
 import { linePosition } from '../../graph/nodes.ts';
 import type { Graph, Node, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { eachOperand, isRef } from '../../graph/value.ts';
 import { bind } from '../../ops/record/infer.ts';
+import type { OperatorRecord } from '../../ops/record/record.ts';
 import { type CallBuilder, sameSizes } from '../../ops/vjp/build.ts';
 import { passesComplex } from '../../ops/vjp/elementwise/complex.ts';
 import { vjpOf } from '../../ops/vjp/table.ts';
@@ -122,6 +123,7 @@ export class Backward {
       active(call.optional(name)) || call.list(name).some(active);
     const call: VjpCall = new VjpCall(this.calls, node, record, ctx, gradients, wants);
     const parts = entry.vjp(call);
+    if (Object.hasOwn(this.more, record.name)) refuseOddGradients(record, parts);
     for (const s of record.schema)
       if (s.type.startsWith('Tensor') && wants(s.name) && !Object.hasOwn(parts, s.name))
         throw this.noVjp(node, `argument '${s.name}' of `);
@@ -236,6 +238,22 @@ export class Backward {
 
 /** Placeholders that have a gradient slot. */
 const SLOTS: ReadonlySet<string> = new Set(['parameter', 'buffer', 'input', 'constant']);
+
+/** @throws E_USAGE for what a derivative of the user gives that is no record by argument */
+function refuseOddGradients(record: OperatorRecord, parts: unknown): void {
+  const names = record.schema.map((s) => s.name);
+  checkRecord(`the derivative of ${record.name}`, 'result', parts, {
+    fields: [],
+    hint: `it gives a function for each argument: { ${names[0] ?? 'x'}: () => c.g() }.`,
+  });
+  for (const [name, make] of Object.entries(parts as Readonly<Record<string, unknown>>)) {
+    if (!names.includes(name))
+      throw new ShardwrightError('E_USAGE', `the derivative of ${record.name} names '${name}'`, {
+        hint: `its arguments are ${names.join(', ')}.`,
+      });
+    checkType(`the derivative of ${record.name}`, `gradient of '${name}'`, make, 'function');
+  }
+}
 
 function isGradientList(gradient: Gradient): gradient is readonly (ValueRef | null)[] {
   return Array.isArray(gradient);

@@ -2,7 +2,8 @@
  * Compares the derivative that an operator states with differences of its values, in float64: the
  * gradient of its results, weighted with drawn numbers, at a sample call. The joint graph of the
  * call gives one side, central differences the other. At a kink any slope between those of the two
- * sides is right.
+ * sides is right. Each call is tried with numbers between -2 and 2, with whole numbers, where kinks
+ * lie and values are equal, and with numbers between -8 and 8, beyond what most functions clip.
  */
 
 import { messageOf, ShardwrightError } from '../../errors.ts';
@@ -13,7 +14,7 @@ import { flat, fromFlat, kindOf, NDArray } from '../../ndarray/array.ts';
 import { streamOf } from '../../ndarray/random.ts';
 import { inferCall } from '../../ops/record/infer.ts';
 import { typeOf } from '../../ops/samples/call-text.ts';
-import { drawValues } from '../../ops/samples/values.ts';
+import { type Draw, drawValues } from '../../ops/samples/values.ts';
 import type { Vjp, VjpEntry } from '../../ops/vjp/vjp.ts';
 import { jointGraph } from '../../passes/autodiff/joint.ts';
 import { evaluateGraph } from '../evaluate.ts';
@@ -46,8 +47,20 @@ export interface DerivativeCheck {
 
 /** The step of the differences, about the cube root of the unit of rounding. */
 const STEP = 2 ** -17;
-/** Deviation that rounding and the step explain, relative to the slope or to 1. */
+/** Deviation that the step explains, relative to the slope or to the results (at most to 1). */
 const TOLERANCE = 1e-6;
+/** The tolerance is relative to results of at least this size. */
+const LEAST_SCALE = 2 ** -20;
+/** Roundings of a result, in units of its last place. */
+const ROUNDINGS = 8;
+/** Change of a one-sided slope, relative to it, with twice the step: it goes to infinity. */
+const DIVERGENCE = 0.25;
+/** The draws, and words for the numbers that each gives. */
+const DRAWS: readonly (readonly [Draw, string])[] = [
+  ['plain', ''],
+  ['ties', ', at whole numbers'],
+  ['wide', ', at numbers up to 8'],
+];
 /** Elements of one input that are compared; of more, as many that are spread evenly. */
 const MOST_ELEMENTS = 1024;
 
@@ -64,13 +77,59 @@ export function checkDerivative(sample: SampleCall, stated: Vjp | VjpEntry): Der
   const inputs = realInputs(sample);
   const results = realResults(sample, entry);
   if (inputs.size === 0 || results.length === 0) return none('no input or result is a real number');
-  const weighted = new WeightedCall(sample, entry, results);
-  const parts = [...inputs].map(([tensor, input]) => weighted.compare(tensor, input));
+  const weighted = drawnCalls(sample, entry, results);
+  const parts = [...inputs].map(([tensor, input]) => firstWrong(weighted, tensor, input));
+  const constants = entry.constant ?? [];
   return {
     elements: parts.reduce((sum, part) => sum + part.elements, 0),
     wrong: parts.flatMap(({ wrong }) => wrong),
-    uncompared: parts.flatMap(({ uncompared }) => uncompared),
+    uncompared: [
+      ...new Set([
+        ...parts.flatMap(({ uncompared }) => uncompared),
+        ...constants
+          .filter((k) => isMoved(sample, entry, k, [...inputs.keys()]))
+          .map((k) => `${name}: result ${k} counts as constant, and changes with its inputs`),
+      ]),
+    ],
   };
+}
+
+/** The call with each draw; draws that give the same numbers once. */
+function drawnCalls(
+  sample: SampleCall,
+  entry: VjpEntry,
+  results: readonly number[],
+): readonly WeightedCall[] {
+  const calls = DRAWS.map(([draw, words]) => new WeightedCall(sample, entry, results, draw, words));
+  return calls.filter((call, k) => !calls.slice(0, k).some((other) => other.hasValuesOf(call)));
+}
+
+/** An input compared with each draw, until one refutes its gradient. */
+function firstWrong(
+  calls: readonly WeightedCall[],
+  tensor: string,
+  input: string,
+): DerivativeCheck {
+  let elements = 0;
+  for (const call of calls) {
+    const found = call.compare(tensor, input);
+    elements += found.elements;
+    if (found.wrong.length > 0 || found.uncompared.length > 0) return { ...found, elements };
+  }
+  return { elements, wrong: [], uncompared: [] };
+}
+
+/** Tells whether a result that a derivative leaves out changes with a real input. */
+function isMoved(
+  sample: SampleCall,
+  entry: VjpEntry,
+  result: number,
+  tensors: readonly string[],
+): boolean {
+  const type = sample.ctx.outputs[result];
+  if (type === null || type === undefined || kindOf(type.dtype) !== 'float') return false;
+  const call = new WeightedCall(sample, entry, [result], 'plain', '');
+  return tensors.some((tensor) => call.isMovedBy(tensor));
 }
 
 /** Tensors of real numbers by their names in the call, with the names of their arguments. */
@@ -100,6 +159,15 @@ function realResults({ ctx }: SampleCall, { results = [0], constant = [] }: VjpE
   );
 }
 
+/** The slope along an element by differences, and what a gradient there may be. */
+interface Slope {
+  readonly central: number;
+  readonly least: number;
+  readonly most: number;
+  /** True where the slope of a side grows without end as the step shrinks. */
+  readonly isSteep: boolean;
+}
+
 /** One call whose results are weighted and added up: what gradients are the derivative of. */
 class WeightedCall {
   private readonly graph: Graph;
@@ -109,25 +177,48 @@ class WeightedCall {
   private readonly weights: readonly NDArray[];
   private readonly here: readonly NDArray[];
   private readonly isFinite: boolean;
+  /** Size of the results, at most 1, that the tolerance is relative to. */
+  private readonly scale: number;
 
+  /** @param words that say which numbers the draw gives */
   constructor(
     private readonly sample: SampleCall,
     private readonly entry: VjpEntry,
     results: readonly number[],
+    draw: Draw,
+    private readonly words: string,
   ) {
     const { call } = sample;
     this.graph = graphOf(sample, results);
     this.names = [...call.tensors.keys()];
     this.values = [...call.tensors.values()].map((spec, i) =>
-      drawValues(spec, streamOf(`${call.text} ${i}`)),
+      drawValues(spec, streamOf(`${call.text} ${i}`), draw),
     );
     this.here = this.results(this.values);
     this.isFinite = this.here.every((y) => flat(y).every(Number.isFinite));
+    this.scale = Math.min(1, Math.max(LEAST_SCALE, ...this.here.map(largest)));
     this.weights = this.here.map((y, k) => {
       const spec = { dtype: y.dtype, shape: y.shape, init: 'any', free: true } as const;
       const drawn = flat(drawValues(spec, streamOf(`${call.text} weight ${k}`)));
       const kept = flat(y).map((value, i) => (Number.isFinite(value) ? drawn[i] : 0));
       return fromFlat(y.shape, kept, y.dtype);
+    });
+  }
+
+  /** Tells whether another draw gave the same numbers. */
+  hasValuesOf(other: WeightedCall): boolean {
+    return this.values.every((x, i) => {
+      const [own, others] = [flat(x), flat(other.values[i])];
+      return own.every((value, e) => Object.is(value, others[e]));
+    });
+  }
+
+  /** Tells whether the results change with an element of a tensor. */
+  isMovedBy(tensor: string): boolean {
+    const place = this.names.indexOf(tensor);
+    return spread(this.values[place].size).some((element) => {
+      const slope = this.slope(place, element);
+      return slope !== undefined && (slope.least > 0 || slope.most < 0);
     });
   }
 
@@ -152,7 +243,9 @@ class WeightedCall {
       // Formulas may make NaN of a gradient of 0 where values are not finite.
       if (!this.isFinite && Number.isNaN(found[element])) return [];
       const slope = this.slope(place, element);
-      return slope === undefined ? [] : [{ element, ...slope }];
+      // No number is the slope where it goes to infinity.
+      if (slope === undefined || (slope.isSteep && !Number.isFinite(found[element]))) return [];
+      return [{ element, ...slope }];
     });
     const elements = compared.length;
     const wrong = compared.filter(
@@ -165,7 +258,7 @@ class WeightedCall {
       element: indexOf(element, x.shape),
       expected: central,
       found: found[element],
-      why: `${wrong.length} of ${elements} elements differ from central differences`,
+      why: `${wrong.length} of ${elements} elements differ from central differences${this.words}`,
     };
     return { elements, wrong: [first], uncompared: [] };
   }
@@ -188,27 +281,41 @@ class WeightedCall {
    * The slope along one element, between that of both sides; undefined where the values are not
    * finite.
    */
-  private slope(
-    place: number,
-    element: number,
-  ): { readonly central: number; readonly least: number; readonly most: number } | undefined {
+  private slope(place: number, element: number): Slope | undefined {
     const { here } = this;
     const [far, low, high, top] = [-2, -1, 1, 2].map((k) =>
       this.results(this.values.with(place, moved(this.values[place], element, k * STEP))),
     );
+    let rounding = 0;
     const rise = (from: readonly NDArray[], to: readonly NDArray[]): number =>
-      this.weights.reduce((sum, weight, k) => sum + weightedRise(weight, from[k], to[k]), 0);
+      this.weights.reduce((sum, weight, k) => {
+        const part = weightedRise(weight, from[k], to[k]);
+        rounding = Math.max(rounding, (ROUNDINGS * Number.EPSILON * part.size) / STEP);
+        return sum + part.rise;
+      }, 0);
     const central = rise(low, high) / (2 * STEP);
     const wide = rise(far, top) / (4 * STEP);
     const sides = [rise(low, here) / STEP, rise(here, high) / STEP];
-    const slack = TOLERANCE * Math.max(1, Math.abs(central)) + Math.abs(wide - central);
+    const twice = [rise(far, here) / (2 * STEP), rise(here, top) / (2 * STEP)];
+    const slack =
+      TOLERANCE * Math.max(this.scale, Math.abs(central)) + Math.abs(wide - central) + rounding;
     if (!Number.isFinite(slack + sides[0] + sides[1])) return undefined;
-    return { central, least: Math.min(...sides) - slack, most: Math.max(...sides) + slack };
+    return {
+      central,
+      least: Math.min(...sides) - slack,
+      most: Math.max(...sides) + slack,
+      isSteep: sides.some((side, k) => Math.abs(side - twice[k]) > DIVERGENCE * Math.abs(side)),
+    };
   }
 
   private results(inputs: readonly NDArray[]): readonly NDArray[] {
     return evaluateGraph(this.sample.table, this.graph, inputs).outputs as NDArray[];
   }
+}
+
+/** The largest size of a finite number of an array; 0 without one. */
+function largest(x: NDArray): number {
+  return flat(x).reduce((most, v) => (Number.isFinite(v) ? Math.max(most, Math.abs(v)) : most), 0);
 }
 
 /** The array with one element moved. */
@@ -218,12 +325,25 @@ function moved(x: NDArray, element: number, by: number): NDArray {
   return fromFlat(x.shape, values, x.dtype);
 }
 
-/** Differences come first: what an element does not change drops out without rounding. */
-function weightedRise(weight: NDArray, from: NDArray, to: NDArray): number {
+/**
+ * Differences come first: what an element does not change drops out without rounding.
+ *
+ * @returns the weighted rise, and the weighted size of the numbers that it is a difference of
+ */
+function weightedRise(
+  weight: NDArray,
+  from: NDArray,
+  to: NDArray,
+): { readonly rise: number; readonly size: number } {
   const [w, a, b] = [flat(weight), flat(from), flat(to)];
-  let sum = 0;
-  for (let i = 0; i < w.length; i++) if (w[i] !== 0) sum += w[i] * (b[i] - a[i]);
-  return sum;
+  let rise = 0;
+  let size = 0;
+  for (let i = 0; i < w.length; i++) {
+    if (w[i] === 0 || a[i] === b[i]) continue;
+    rise += w[i] * (b[i] - a[i]);
+    size += Math.abs(w[i]) * Math.max(Math.abs(a[i]), Math.abs(b[i]));
+  }
+  return { rise, size };
 }
 
 /** A graph of the one call that returns these results. */

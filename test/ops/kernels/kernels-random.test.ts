@@ -13,16 +13,18 @@ const one = full(SHAPE, 1);
 const half = full(SHAPE, 0.5);
 const f64 = { dtype: { kind: 'dtype', dtype: 'f64' } } as const;
 
+type DrawnCase = readonly [
+  target: string,
+  args: (x: NDArray) => readonly EvaluatedArg[],
+  mean: number,
+  deviation: number,
+];
+
 /**
  * Every random operator: arguments for an array of some shape, and mean and deviation of what it
  * draws.
  */
-const DRAWS: readonly (readonly [
-  string,
-  (x: NDArray) => readonly EvaluatedArg[],
-  number,
-  number,
-])[] = [
+const DRAWS: readonly DrawnCase[] = [
   ['aten.dropout.default', (x) => [x, float(0.25), true], 1, Math.sqrt(1 / 3)],
   ['aten.native_dropout.default', (x) => [x, float(0.25), true], 1, Math.sqrt(1 / 3)],
   ['aten.bernoulli.default', (x) => [full(x.shape, 0.5)], 0.5, 0.5],
@@ -51,6 +53,15 @@ const DRAWS: readonly (readonly [
     1,
     Math.sqrt(0.5),
   ],
+  ...[0.2, 3, 40.5, 5000].map((rate): DrawnCase => [
+    'aten.poisson.default',
+    (x) => [full(x.shape, rate)],
+    rate,
+    Math.sqrt(rate),
+  ]),
+  ['aten.normal.Tensor_Tensor', (x) => [full(x.shape, 3), full(x.shape, 2)], 3, 2],
+  ['aten.normal.Tensor_float', (x) => [full(x.shape, -1), float(0.5)], -1, 0.5],
+  ['aten.normal.float_Tensor', (x) => [float(4), full(x.shape, 3)], 4, 3],
   ['aten.rand.default', (x) => [[...x.shape]], 0.5, 1 / Math.sqrt(12)],
   ['aten.randn.default', (x) => [[...x.shape]], 0, 1],
   ['aten.rand_like.default', (x) => [x], 0.5, 1 / Math.sqrt(12)],

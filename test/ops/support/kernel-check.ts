@@ -29,6 +29,7 @@ export const UNCOMPARED: ReadonlySet<string> = new Set(
     ...['exponential.default', 'log_normal.default', 'geometric.default', 'normal.float_float'],
     ...['randint.default', 'randint.low', 'randint_like.default', 'randint_like.low_dtype'],
     ...['log_normal_.default', 'geometric_.default', 'randperm.default', 'multinomial.default'],
+    ...['poisson.default', 'normal.Tensor_Tensor', 'normal.Tensor_float', 'normal.float_Tensor'],
     ...[
       'exponential_.default',
       'rand.default',

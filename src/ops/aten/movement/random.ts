@@ -15,8 +15,8 @@ import {
   type TypedContext,
 } from '../../record/record.ts';
 import { LINEAR_KINDS, P, R, type Rule, rule, S } from '../../record/rule.ts';
-import { cuttable } from '../../rules/dims.ts';
-import { identityKinds, linearIn } from '../../rules/partials.ts';
+import { broadcastAll, cuttable } from '../../rules/dims.ts';
+import { identityKinds, linearIn, onePartial } from '../../rules/partials.ts';
 import { pointwiseRules } from '../../rules/pointwise.ts';
 
 const OFFSET = { rewrite: 'random-offset' } as const;
@@ -114,6 +114,44 @@ const multinomial = defineOp('aten.multinomial.default', {
   flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.inputs[0].shape) }),
 });
 
+/** Reductions that pass where the same number is added to every part. */
+const SHIFTED_KINDS = ['avg', 'max', 'min'] as const;
+
+/** Counts with the rate of each element. */
+const poisson = defineOp('aten.poisson.default', {
+  schema: 'Tensor self, Any generator=None',
+  cls: 'random',
+  infer: (ctx) => [ctx.inputs[0]],
+  shard: (ctx) => keyed(pointwiseRules(ctx)),
+  flops: (ctx) => ({ matrix: 0, vector: 16 * elements(ctx.inputs[0].shape) }),
+});
+
+/**
+ * `mean + std * noise`, where every rank of a pending mean draws the same noise: averages and
+ * extremes of the mean pass. Parts of a pending deviation may be negative, which is refused.
+ */
+const normalOf = (name: string, schema: string): OperatorRecord =>
+  defineOp(`aten.normal.${name}`, {
+    schema: `${schema}, Any generator=None`,
+    cls: 'random',
+    infer: (ctx) => [
+      {
+        dtype: ctx.inputs[0].dtype,
+        shape: broadcastAll(
+          ctx,
+          ctx.inputs.map((x) => x.shape),
+        ),
+      },
+    ],
+    shard: (ctx) => [
+      ...keyed(pointwiseRules(ctx)),
+      ...(ctx.indexOf('mean') < 0 ? [] : SHIFTED_KINDS).map((kind) =>
+        onePartial(ctx, ctx.indexOf('mean'), kind, kind, 'ext'),
+      ),
+    ],
+    flops: (ctx) => ({ matrix: 0, vector: 10 * elements(ctx.outputs[0]?.shape ?? []) }),
+  });
+
 const likeInput = (
   name: string,
   range = '',
@@ -147,6 +185,10 @@ export const randomOps: readonly OperatorRecord[] = [
   ...overwritten('cauchy_.default cauchy.default', ', float median=0.0, float sigma=1.0'),
   randperm,
   multinomial,
+  poisson,
+  normalOf('Tensor_Tensor', 'Tensor mean, Tensor std'),
+  normalOf('Tensor_float', 'Tensor mean, float std=1.0'),
+  normalOf('float_Tensor', 'float mean, Tensor std'),
   created('rand.default', 'int[] size'),
   created('randn.default', 'int[] size'),
   created('normal.float_float', 'float mean, float std, int[] size'),

@@ -108,6 +108,29 @@ const searchsorted = defineOp('aten.searchsorted.Tensor', {
   }),
 });
 
+/** The place of one number: a count of the values below it. */
+const searchsortedScalar = defineOp('aten.searchsorted.Scalar', {
+  schema:
+    'Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? ' +
+    'side=None, Tensor? sorter=None',
+  cls: 'other',
+  infer: (ctx) => {
+    const { shape } = need(ctx, 'sorted_sequence');
+    if (ctx.has('sorter')) ctx.fail('a sorter is not modelled: gather the sequence first');
+    if (shape.length !== 1)
+      ctx.fail(`the sequence has one dim where a number is looked for, not [${shape.join(', ')}]`);
+    return [{ dtype: indexType(ctx), shape: [] }];
+  },
+  shard: (ctx) =>
+    ctx.inputs[0].shape[0] > 1 ? [rule([anyS(0)], [P('sum')], { origin: 'ext' })] : [],
+  flops: (ctx) => ({ matrix: 0, vector: log2(ctx.inputs[0].shape[0]) }),
+  kernel: one((call) => {
+    const rows = flat(tensor(call, 'sorted_sequence'));
+    const value = operand(call, 'self').item();
+    return build([], () => place(rows, 0, rows.length, value, rightSide(call.ctx, true)));
+  }),
+});
+
 const monotone = (): Rule[] =>
   (['max', 'min'] as const).map((kind) => rule([R, P(kind)], [P(kind)], { origin: 'ext' }));
 
@@ -411,6 +434,7 @@ const indexFill = defineOp('aten.index_fill.int_Tensor', {
 
 export const searchOps: readonly OperatorRecord[] = [
   searchsorted,
+  searchsortedScalar,
   bucketize,
   bincount,
   chosen('aten.kthvalue.default', 'Tensor self, int k, int dim=-1, bool keepdim=False', kth),
@@ -426,6 +450,8 @@ export const searchSamples: readonly string[] = [
   'searchsorted.Tensor(ends9[7], index9[6,5])',
   'searchsorted.Tensor(ends9[6], index9[5], right=True)',
   "searchsorted.Tensor(ends9[9], index9[5,6], out_int32=True, side='right')",
+  'searchsorted.Scalar(ends9[7], 4)',
+  'searchsorted.Scalar(ends9[6], 2.5, right=True)',
   'bucketize.Tensor(few[6,5], ends4[7])',
   'bucketize.Tensor(few[5], ends4[6], right=True)',
   'bincount(index7[6], None, 7)',

@@ -6,12 +6,14 @@
 import { build, flat, fromFlat, full, type NDArray, sizeOf } from '../../../ndarray/array.ts';
 import { map3, multiply } from '../../../ndarray/elementwise.ts';
 import { exponential, normal, uniform } from '../../../ndarray/random.ts';
+import { lgamma } from '../../../ndarray/special.ts';
 import {
   type Kernel,
   type KernelCall,
   type Kernels,
   named,
   one,
+  operand,
   resultShape,
   tensor,
   valueError,
@@ -99,6 +101,52 @@ const multinomial: Kernel = one((call) => {
   return fromFlat(shape, out, 'i64');
 });
 
+/**
+ * A count with a rate, from one uniform number: outcomes in rising distance from the most probable
+ * one take each its share of the unit interval, so that about the root of the rate are tried.
+ */
+function poissonCount(rate: number, share: number): number {
+  if (rate === 0) return 0;
+  const mode = Math.floor(rate);
+  const probable = Math.exp(mode * Math.log(rate) - rate - lgamma(mode + 1));
+  let [low, high, below, above] = [mode, mode, probable, probable];
+  let passed = probable;
+  // Shares that rounding leaves over fall to the last outcome that has one.
+  while (passed <= share && (below > 0 || above > 0)) {
+    const [next, previous] = [(above * rate) / (high + 1), low === 0 ? 0 : (below * low) / rate];
+    if (next >= previous) {
+      [high, above] = [high + 1, next];
+      passed += next;
+      if (passed > share) return high;
+      if (next === 0) break;
+    } else {
+      [low, below] = [low - 1, previous];
+      passed += previous;
+      if (passed > share) return low;
+    }
+  }
+  return mode;
+}
+
+const poisson: Kernel = drawn((call) => {
+  const rates = flat(tensor(call, 'self'));
+  return (i) => {
+    if (!(rates[i] >= 0 && rates[i] < Infinity))
+      valueError(call, `the rate ${rates[i]} is negative or no number`);
+    return poissonCount(rates[i], uniform(call.random, i));
+  };
+});
+
+/** Means and deviations, numbers or tensors, spread over the result. */
+const normalOf: Kernel = one((call) => {
+  const shape = resultShape(call);
+  const noise = build(shape, (i) => normal(call.random, i));
+  return map3(operand(call, 'mean'), operand(call, 'std'), noise, (mean, std, z) => {
+    if (std < 0) valueError(call, `std = ${std} is negative`);
+    return mean + std * z;
+  });
+});
+
 const uniforms: Kernel = drawn((call) => (i) => uniform(call.random, i));
 const normals: Kernel = drawn((call) => (i) => normal(call.random, i));
 
@@ -177,6 +225,8 @@ export const randomKernels: Kernels = {
   ),
   'aten.randperm.default': randperm,
   'aten.multinomial.default': multinomial,
+  'aten.poisson.default': poisson,
+  ...named('normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor', normalOf),
   'aten.rand.default': uniforms,
   'aten.rand_like.default': uniforms,
   'aten.randn.default': normals,
