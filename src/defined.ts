@@ -12,3 +12,16 @@ export function defined<T extends object>(
   }
   return present;
 }
+
+/**
+ * The fields of a record whose lists are not empty: `{ ...nonEmpty({ notes }) }` has no `notes`
+ * where nothing was noted.
+ */
+export function nonEmpty<T extends Readonly<Record<string, readonly unknown[]>>>(
+  lists: T,
+): Partial<T> {
+  const held: Partial<T> = {};
+  for (const key of Object.keys(lists) as (keyof T)[])
+    if (lists[key].length > 0) held[key] = lists[key];
+  return held;
+}

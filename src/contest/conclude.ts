@@ -2,7 +2,7 @@
  * The answers of the anytime solver: the best choice and bound as the checker sees them, or the
  * answer of the exact engine.
  */
-import { defined } from '../defined.ts';
+import { defined, nonEmpty } from '../defined.ts';
 import { evaluate, verifyCertificate } from '../solver/check/verify.ts';
 import { gapOf } from '../solver/problem/cost.ts';
 import { solveNow } from '../solver/prove.ts';
@@ -57,7 +57,7 @@ export function conclude(
     bound,
     gap: gapOf(objective, bound),
     solver: isCloser ? 'branch-and-bound' : 'neighbourhood-search',
-    ...(evidence.length === 0 ? {} : { evidence }),
+    ...nonEmpty({ evidence }),
     seconds: run.elapsed(),
     statistics: { rounds: found.rounds },
     ...defined({ certificate }),

@@ -1,5 +1,6 @@
 /** Builds a graph node by node, with unique names. */
 
+import { nonEmpty } from '../defined.ts';
 import { lintGraph, type Retype } from './lint.ts';
 import { freeKey, FreeNames } from './names.ts';
 import { lintError } from './order.ts';
@@ -118,8 +119,7 @@ export class GraphBuilder {
       nodes: [...this.nodes],
       outputs: [...this.outputs],
       subgraphs: { ...this.subgraphs },
-      ...(this.notes.length > 0 ? { notes: [...this.notes] } : {}),
-      ...(this.ties.length > 0 ? { ties: [...this.ties] } : {}),
+      ...nonEmpty({ notes: [...this.notes], ties: [...this.ties] }),
       ...(Object.keys(this.dims).length > 0 ? { dims: { ...this.dims } } : {}),
     };
     lintGraph(graph, retype);

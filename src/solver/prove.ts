@@ -143,7 +143,7 @@ function answer(call: Call): Solution {
       proofMilliseconds: Math.round(performance.now() - replayStarted),
     },
     ties: 'engine' as const,
-    ...(proof === undefined ? {} : { certificate: proof.certificate }),
+    ...defined({ certificate: proof?.certificate }),
     ...evidenceOf([
       proof?.refused === undefined
         ? undefined
@@ -229,7 +229,7 @@ function tightSolution(call: Call, { choice, proven, folded }: Relaxed): Solutio
     solver: 'message-passing',
     seconds: call.limits.elapsedSeconds(),
     statistics: { ...countsOf(problem, workspace), nodes: 1 },
-    ...(proven === undefined ? {} : { certificate: proven.certificate }),
+    ...defined({ certificate: proven?.certificate }),
     ties: 'engine',
   };
 }

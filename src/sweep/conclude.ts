@@ -7,7 +7,7 @@ import { matrixPeak } from '../cost/compute.ts';
 import { clusterTopology, type Hosts, tornWarning } from '../cost/hardware/topology.ts';
 import { narrowText } from '../cost/kernels/fp8-recipes.ts';
 import { programUtilization } from '../cost/training/mfu.ts';
-import { defined } from '../defined.ts';
+import { defined, nonEmpty } from '../defined.ts';
 import { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { bestOf, safestOf } from '../recipes/compare/best-plan.ts';
 import type {
@@ -211,7 +211,7 @@ function heldBy(sizes: LayoutSizes, cluster: Hosts): Pick<Comparison, 'held' | '
   const held = allocationOfLayout(cluster, sizes);
   const hosts = Math.ceil(sizes.tp / held.usedPerHost);
   const warnings = tornWarning({ name: 'tp', size: sizes.tp, hosts }, held);
-  return { held, ...(warnings.length === 0 ? {} : { warnings }) };
+  return { held, ...nonEmpty({ warnings }) };
 }
 
 /** Hosts that a group of each dim touches, for the dims that the mesh's text has. */

@@ -5,7 +5,7 @@
 
 import type { Cluster } from '../cost/hardware/cluster.ts';
 import { collectiveModel } from '../cost/presets/presets.ts';
-import { defined } from '../defined.ts';
+import { defined, nonEmpty } from '../defined.ts';
 import { interrupted, ShardwrightError } from '../errors.ts';
 import { type DType, DTYPE_BYTES } from '../graph/types.ts';
 import { DeviceMesh, meshSize } from '../mesh/devices/mesh.ts';
@@ -349,7 +349,7 @@ class Sweep {
         microbatch: request.microbatch,
         ways,
         groups,
-        ...(tensor.length === 0 ? {} : { tensor }),
+        ...nonEmpty({ tensor }),
       });
       keys.push(key);
     }

@@ -5,6 +5,7 @@
  * `tensor/core.ts`, `source/wrap-conditions.ts`, `lint/` and `record/check-twice.ts`.
  */
 
+import { nonEmpty } from '../defined.ts';
 import { checkOptions, ShardwrightError, valueText, wrongArgument } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { withPhases } from '../graph/phases.ts';
@@ -362,7 +363,7 @@ function withGiven(graph: Graph, { given, settings }: Trace): Graph {
   const stated: Graph = {
     ...graph,
     mesh: settings.mesh,
-    ...(given.length > 0 ? { given: [...given] } : {}),
+    ...nonEmpty({ given: [...given] }),
   };
   lintGraph(stated);
   return stated;

@@ -3,6 +3,7 @@
  * exit codes.
  */
 
+import { defined } from '../../defined.ts';
 import { messageOf, ShardwrightError } from '../../errors.ts';
 import { type Paint, paintMessage } from './paint.ts';
 
@@ -47,7 +48,7 @@ export function printer({ stdout, stderr, isTerminal, colours }: CliStreams): Cl
     stdout: (text, paint) => print(stdout, text, colours?.stdout === true ? paint : undefined),
     stderr: (text) => print(stderr, text, colours?.stderr === true ? paintMessage : undefined),
     isTerminal,
-    ...(colours === undefined ? {} : { colours }),
+    ...defined({ colours }),
     progress: (line) => {
       stderr(isTerminal ? `\r\x1b[K${oneLine(line)}` : `${oneLine(line)}\n`);
       passing = isTerminal;

@@ -4,6 +4,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 
+import { defined } from '../../defined.ts';
 import { surroundings } from '../input/defaults.ts';
 import { runCli } from '../program.ts';
 import { SharedSignal, watched } from './run-control.ts';
@@ -29,7 +30,7 @@ export async function serve(
       stdout: (text) => say({ kind: 'stdout', text }),
       stderr: (text) => say({ kind: 'stderr', text }),
       isTerminal,
-      ...(colours === undefined ? {} : { colours }),
+      ...defined({ colours }),
     },
     control,
     surroundings(),

@@ -7,6 +7,7 @@
  */
 import { Worker } from 'node:worker_threads';
 
+import { defined } from '../../defined.ts';
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import { type CliIo, type CliStreams, EXIT, printer, reportError } from '../output/io.ts';
 import type { ThreadMessage, ThreadStart } from './thread-messages.ts';
@@ -74,7 +75,7 @@ class ThreadedRun {
     const start: ThreadStart = {
       argv,
       isTerminal: streams.isTerminal,
-      ...(streams.colours === undefined ? {} : { colours: streams.colours }),
+      ...defined({ colours: streams.colours }),
       words: this.words,
       ranMilliseconds: performance.now(),
       at: process.hrtime.bigint(),

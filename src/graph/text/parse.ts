@@ -1,6 +1,6 @@
 /** Parses `swgraph 1` text into a linted graph. */
 
-import { defined } from '../../defined.ts';
+import { defined, nonEmpty } from '../../defined.ts';
 import { suggestion, valueText, wrongArgument } from '../../errors.ts';
 import { CHAR, isDigit } from '../../text/char.ts';
 import { lintGraph, type Retype } from '../lint.ts';
@@ -148,10 +148,9 @@ class SectionReader {
       nodes: this.nodes,
       outputs: this.outputs,
       subgraphs: this.subgraphs,
-      ...(notes.length > 0 ? { notes } : {}),
-      ...(ties.length > 0 ? { ties } : {}),
+      ...nonEmpty({ notes, ties }),
       ...defined({ mesh }),
-      ...(given.length > 0 ? { given } : {}),
+      ...nonEmpty({ given }),
     };
   }
 

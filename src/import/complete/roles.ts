@@ -1,5 +1,6 @@
 /** Applies the roles that a user gives to inputs to an imported graph. */
 
+import { nonEmpty } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import type { Graph, Node, NodeMeta, Output, Role } from '../../graph/types.ts';
@@ -37,7 +38,7 @@ export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
   const tied = withOneGradient({
     ...without(graph, 'ties'),
     nodes,
-    ...(ties.length > 0 ? { ties } : {}),
+    ...nonEmpty({ ties }),
   });
   const result: Graph =
     graph.notes === undefined ? tied : { ...tied, notes: notesOfTied(graph, tied) };

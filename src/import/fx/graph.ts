@@ -1,6 +1,6 @@
 /** Builds a graph from parsed FX records and the meaning of its inputs and outputs. */
 
-import { defined } from '../../defined.ts';
+import { defined, nonEmpty } from '../../defined.ts';
 import { messageOf, ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, controlCall } from '../../graph/control.ts';
 import { mismatchHint } from '../../graph/lint.ts';
@@ -94,7 +94,7 @@ export class GraphMaker {
     const { ties } = signature;
     return {
       ...graph,
-      ...(notes.length > 0 ? { notes } : {}),
+      ...nonEmpty({ notes }),
       ...defined({ ties }),
     };
   }

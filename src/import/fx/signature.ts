@@ -1,5 +1,6 @@
 /** Works out what the inputs and outputs of an FX text are to the program. */
 
+import { nonEmpty } from '../../defined.ts';
 import type { NodeMeta, Output, Role } from '../../graph/types.ts';
 import { eachOperand, sameType } from '../../graph/value.ts';
 import { itemAt } from '../../item-at.ts';
@@ -296,7 +297,7 @@ export function withoutUnused(
     ...signature,
     inputs,
     notes: [...signature.notes, ...notes],
-    ...(ties.length > 0 ? { ties } : {}),
+    ...nonEmpty({ ties }),
   };
 }
 

@@ -1,5 +1,6 @@
 /** A parsed jaxpr as a graph in the StableHLO vocabulary. */
 
+import { nonEmpty } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import type { Graph, NodeMeta, Output, TensorType } from '../../graph/types.ts';
@@ -37,7 +38,7 @@ export function lowerJaxpr(root: Jaxpr, parser: JaxprParser, options: LowerOptio
   const { given, ...plain } = graph;
   const full: Graph = {
     ...plain,
-    ...(notes.length > 0 ? { notes } : {}),
+    ...nonEmpty({ notes }),
     ...(keep ? { mesh: meshText(mesh) } : {}),
     ...(keep && given !== undefined ? { given } : {}),
   };
@@ -138,7 +139,7 @@ class Context implements JaxprContext {
       nodes: [...b.inputs, ...b.nodes],
       outputs,
       subgraphs: b.subgraphs,
-      ...(b.given.length > 0 ? { given: b.given } : {}),
+      ...nonEmpty({ given: b.given }),
     };
     return { graph, size: b.size + graph.nodes.length };
   }

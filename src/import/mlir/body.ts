@@ -1,5 +1,6 @@
 /** Builds the graph of one StableHLO function or region from its operations. */
 
+import { nonEmpty } from '../../defined.ts';
 import { freeKey } from '../../graph/names.ts';
 import type { Arg, Graph, ValueRef } from '../../graph/types.ts';
 import { NO_KWARGS, NONE_TYPE, ref, sameType, setOwn } from '../../graph/value.ts';
@@ -38,7 +39,7 @@ export class Body extends BodyCalls {
       nodes: [...this.inputs, ...this.nodes],
       outputs: outputs.map((value, index) => ({ value, role: 'output', index })),
       subgraphs: this.subgraphs,
-      ...(this.given.length > 0 ? { given: this.given } : {}),
+      ...nonEmpty({ given: this.given }),
     };
     return { graph, size: this.size + graph.nodes.length };
   }

@@ -4,7 +4,7 @@
  * describes. `meta.original` is the name in the file.
  */
 
-import { defined } from '../../defined.ts';
+import { defined, nonEmpty } from '../../defined.ts';
 import { suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { FreeNames } from '../../graph/names.ts';
@@ -80,7 +80,7 @@ class Lowering implements LoweringContext {
         return of === undefined ? output : { value: output.value, role: 'mutation', of };
       }),
       ...defined({ mesh }),
-      ...(notes.length > 0 ? { notes } : {}),
+      ...nonEmpty({ notes }),
     };
   }
 

@@ -3,7 +3,7 @@
  * or pickles.
  */
 
-import { defined } from '../../defined.ts';
+import { defined, nonEmpty } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, NodeMeta, Output } from '../../graph/types.ts';
 import { setOwn } from '../../graph/value.ts';
@@ -100,7 +100,7 @@ export function importExportedProgram(
   );
   const made = new GraphMaker(places, options.infer).make(graph, options.name ?? graph.name, roles);
   const dims = ranges(program.range_constraints, root.at('range_constraints'));
-  return { ...made, ...(ties.length > 0 ? { ties } : {}), ...defined({ dims }) };
+  return { ...made, ...nonEmpty({ ties }), ...defined({ dims }) };
 }
 
 function checkVersion(program: JsonObject, root: Place): void {

@@ -2,7 +2,7 @@
  * Takes a forward graph and gives forward and backward pass in one graph, as AOTAutograd writes it.
  */
 
-import { defined } from '../../defined.ts';
+import { defined, nonEmpty } from '../../defined.ts';
 import { checkOptions, ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { checkGraph } from '../../graph/given.ts';
@@ -233,7 +233,7 @@ function givenOf(
   });
   return {
     ...defined({ mesh: source.mesh }),
-    ...(given.length === 0 ? {} : { given }),
+    ...nonEmpty({ given }),
   };
 }
 

@@ -1,5 +1,6 @@
 /** Replaces every `call` by the nodes of its callee. */
 
+import { nonEmpty } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { addBody, NameSet } from '../../graph/names.ts';
 import type { Arg, GivenSharding, Graph, GraphRef, Node, Output } from '../../graph/types.ts';
@@ -70,7 +71,7 @@ class Inliner {
         o.value === null ? o : { ...o, value: this.nameOf(o.value, this.renamed) },
       ),
       subgraphs: this.subgraphs,
-      ...(all.length > 0 ? { given: all } : {}),
+      ...nonEmpty({ given: all }),
     };
   }
 

@@ -3,7 +3,7 @@
  * for it.
  */
 
-import { defined } from '../../defined.ts';
+import { defined, nonEmpty } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { lintGraph } from '../../graph/lint.ts';
@@ -108,7 +108,7 @@ class Rewrite {
     return withoutDeadCode({
       ...built,
       ...defined({ notes, ties, dims, mesh }),
-      ...(still.length === 0 ? {} : { given: still }),
+      ...nonEmpty({ given: still }),
     });
   }
 

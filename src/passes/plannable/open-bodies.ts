@@ -2,6 +2,7 @@
  * Gives a view of a program with control flow in which each body stands once in line, for planning.
  */
 
+import { nonEmpty } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, statedTrips } from '../../graph/control.ts';
 import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
@@ -109,7 +110,7 @@ class Opener {
         nodes: this.out.nodes,
         outputs,
         subgraphs: this.operatorBodies,
-        ...(given.length > 0 ? { given } : {}),
+        ...nonEmpty({ given }),
       },
       loops: this.out.loops,
       regions: this.regions,

@@ -3,7 +3,7 @@
  * why each other one is not the best.
  */
 
-import { defined } from '../../defined.ts';
+import { defined, nonEmpty } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { bytesText, excessOver, probabilityText } from '../../units.ts';
 import { bestOf, byRank, type MemoryBounds, riskierOf, safestOf, stepTime } from './best-plan.ts';
@@ -83,7 +83,7 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
     best: best?.name ?? null,
     ...safestOf(named, best),
     pareto: paretoFront(points),
-    ...(ranking.length > 0 ? { simulatedRanking: ranking } : {}),
+    ...nonEmpty({ simulatedRanking: ranking }),
     ...defined({ stopped: found.stopped }),
   };
 }

@@ -3,6 +3,7 @@
  * risk as ranges, what to do next, and the question as it was asked. The rest is an appendix.
  */
 
+import { defined } from '../../defined.ts';
 import { itemAt } from '../../item-at.ts';
 import { bestPlan, DEFAULT_RISK, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
@@ -53,9 +54,7 @@ const FLAG = / \(--[a-z-]+\)/g;
 
 /** A row, or none where there is nothing to say. */
 function row(label: string, texts: readonly string[], tone?: 'bad'): DecisionRow[] {
-  return texts.length === 0
-    ? []
-    : [{ label, text: texts.join('; '), ...(tone === undefined ? {} : { tone }) }];
+  return texts.length === 0 ? [] : [{ label, text: texts.join('; '), ...defined({ tone }) }];
 }
 
 function askedRow(question: string, { author, date }: ReportOrigin): DecisionRow[] {

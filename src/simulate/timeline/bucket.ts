@@ -1,6 +1,7 @@
 /** Joins consecutive collectives of a task list, so that each bucket pays its latency once. */
 
 import type { CollectiveKind } from '../../cost/collective-model.ts';
+import { nonEmpty } from '../../defined.ts';
 import { travelsInBuckets } from '../work/rules.ts';
 import { INSIDE, type Schedule, type Task } from './schedule.ts';
 
@@ -139,7 +140,6 @@ export function together(members: readonly Task[], bytes: number, seconds: numbe
     writes: union((t) => t.writes),
     collective: { ...first.collective, bytes },
     members: members.flatMap((task) => task.members ?? [task.id]),
-    ...(starts.length > 0 ? { afterStart: starts } : {}),
-    ...(ends.length > 0 ? { afterEnd: ends } : {}),
+    ...nonEmpty({ afterStart: starts, afterEnd: ends }),
   };
 }

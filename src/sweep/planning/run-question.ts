@@ -6,7 +6,7 @@
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { Price } from '../../cost/hardware/operation.ts';
 import { type RunCost, runCost, type RunQuestion } from '../../cost/training/run-cost.ts';
-import { defined } from '../../defined.ts';
+import { defined, nonEmpty } from '../../defined.ts';
 import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { Comparison } from '../../recipes/compare/comparison.ts';
 import { allocationOfLayout, type LayoutSizes } from '../../step/layout.ts';
@@ -62,7 +62,7 @@ export function withRun(
       { stepSeconds: stepTime(best), stepBand: best.stepBand },
       run,
     ),
-    ...(warnings.length === 0 ? {} : { warnings }),
+    ...nonEmpty({ warnings }),
   };
 }
 

@@ -3,7 +3,7 @@
  * writes the plan folder.
  */
 
-import { defined } from '../../../defined.ts';
+import { defined, nonEmpty } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { forTrainer, trainerFacts } from '../../../fidelity/trainer-step.ts';
 import type { SizeValues } from '../../../graph/text/size-value.ts';
@@ -317,7 +317,7 @@ function planJson(
   return {
     ...plan,
     ...planAnswer(plan),
-    ...(warnings.length === 0 ? {} : { warnings }),
+    ...nonEmpty({ warnings }),
     ...defined({ ends, pipeline, meshes: tried }),
     ...(overlap === undefined ? {} : { overlap: withoutResult(overlap) }),
     ...(step === undefined ? {} : { simulated: withoutResult(step) }),

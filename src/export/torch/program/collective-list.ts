@@ -3,7 +3,7 @@
  * it is called.
  */
 import type { CollectiveKind } from '../../../cost/collective-model.ts';
-import { defined } from '../../../defined.ts';
+import { defined, nonEmpty } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { typesByName } from '../../../graph/nodes.ts';
 import { DTYPE_BYTES, type Graph, type Node, type TensorType } from '../../../graph/types.ts';
@@ -141,7 +141,7 @@ function rowsOf(
               bytes: members.reduce((sum, one) => sum + one.bytes, 0),
               members: members.map(({ dtype: _, ...member }) => member),
             }),
-        ...(inside.length === 0 ? {} : { inside }),
+        ...nonEmpty({ inside }),
       },
     ];
   });

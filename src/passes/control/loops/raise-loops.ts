@@ -3,6 +3,7 @@
  * trip.
  */
 
+import { nonEmpty } from '../../../defined.ts';
 import { freeKey } from '../../../graph/names.ts';
 import { nodesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueRef } from '../../../graph/types.ts';
@@ -325,7 +326,7 @@ class LoopBody {
     const stated = (given ?? []).filter((one) => one.value !== undefined && kept.has(one.value));
     return {
       ...rest,
-      ...(stated.length > 0 ? { given: stated } : {}),
+      ...nonEmpty({ given: stated }),
       nodes: [...placeholders, ...nodes.map((node) => mapOperands(node, nameOf))],
       outputs: values.map((value, index): Output => ({
         value: nameOf(value),
