@@ -21,7 +21,7 @@ export interface Filled {
   readonly pictures: ReadonlyMap<string, string>;
 }
 
-/** Runs what the document shows. @throws when a command fails, or is no command of this tool */
+/** Runs what the document shows. @throws when a command fails, or is not a command of this tool */
 export async function fillDocument(document: string): Promise<Filled> {
   const pictures = new Map<string, string>();
   const out: string[] = [];

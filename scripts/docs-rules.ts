@@ -56,14 +56,14 @@ const REASONS: readonly (readonly [operator: RegExp, rule: RegExp, reason: strin
     /^P(max|min)/,
     'wrong: the norm takes absolute values, so an extreme of signed values is lost',
   ],
-  [/vector_norm/, /PN/, 'a pending p-norm is no placement of ours'],
+  [/vector_norm/, /PN/, 'a pending p-norm is not a placement of ours'],
   [
     /nll_loss|mse_loss|cross_entropy/,
     /Pavg/,
     'wrong with class weights, ignored targets or uneven shards; the rule with the global ' +
       'count is offered',
   ],
-  [/nansum/, /Psum/, 'wrong: a NaN in one operand is no NaN of the sum'],
+  [/nansum/, /Psum/, 'wrong: a NaN in one operand is not a NaN of the sum'],
   [/fft/, /P(max|min)/, 'wrong: a Fourier transform is linear, not monotone'],
   [/index_select|prod/, /Pproduct/, 'products stay pending only where they are made'],
   [

@@ -37,7 +37,7 @@ for (const path of staged) {
 writeFileSync(join(copies, 'site.css'), 'pre, pre code { white-space: pre; overflow-x: auto; }\n');
 
 /**
- * Links to files that are no page of the site become the names of those files.
+ * Links to files that are not a page of the site become the names of those files.
  *
  * @param {string} text @param {string} path @returns {string}
  */

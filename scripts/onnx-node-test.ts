@@ -93,7 +93,7 @@ function differs(test: NodeTest, graph: Graph): string | undefined {
   );
   for (const [i, wanted] of test.outputs.entries()) {
     const found = outputs[i];
-    if (wanted === null || !(found instanceof NDArray)) return `output ${i} is no tensor`;
+    if (wanted === null || !(found instanceof NDArray)) return `output ${i} is not a tensor`;
     const dtype = DTYPES[wanted.dtype];
     if (dtype !== found.dtype) return `output ${i} is ${found.dtype}, not ${wanted.dtype}`;
     if (found.shape.join() !== wanted.shape.join())

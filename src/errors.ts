@@ -88,7 +88,7 @@ export function checkType(
 
 /**
  * @param fields that the argument must have
- * @throws E_USAGE naming the argument that is no record with these fields
+ * @throws E_USAGE naming the argument that is not a record with these fields
  */
 export function checkRecord(
   call: string,

@@ -73,7 +73,7 @@ export function probabilityText(probability: number): string {
   return `${Math.min(99, Math.max(1, Math.round(100 * probability)))} %`;
 }
 
-/** The part that `part` is of `whole`; nothing is no part of nothing. */
+/** The part that `part` is of `whole`; 0 where the part is 0. */
 export function shareOf(part: number, whole: number): number {
   return part === 0 ? 0 : part / whole;
 }

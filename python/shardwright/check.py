@@ -111,7 +111,7 @@ class Problem:
         return "".join(f"{h:08x}" for h in state)
 
     def cost(self, choice: Sequence[int]) -> int:
-        """What a choice costs; refused where it is no choice of the problem."""
+        """What a choice costs; refused where it is not a choice of the problem."""
         need(len(choice) == len(self.domains), f"{len(choice)} values for {len(self.domains)} variables")
         need(all(0 <= a < k for a, k in zip(choice, self.domains)), "a value is out of range")
         terms = [self.vectors[u][a] for u, a in zip(self.unary, choice)]
@@ -167,13 +167,13 @@ def field(record: Any, key: str, where: str) -> Any:
 def listed(record: Any, key: str, where: str) -> list[Any]:
     """A list of a JSON object."""
     found = field(record, key, where)
-    need(isinstance(found, list), f"{where}: {key} is no list")
+    need(isinstance(found, list), f"{where}: {key} is not a list")
     return found
 
 
 def whole(numbers: Any, where: str, low: float = -INF, high: float = INF) -> list[int]:
     """A list of integers from low to below high; one written as 2.0 or 1e3 is an integer too."""
-    need(isinstance(numbers, list), f"{where} is no list")
+    need(isinstance(numbers, list), f"{where} is not a list")
     found = [x if type(x) is int else integer(x) for x in numbers]
     need(all(low <= x < high for x in found), f"{where} has a number out of range")
     return found
@@ -182,7 +182,7 @@ def whole(numbers: Any, where: str, low: float = -INF, high: float = INF) -> lis
 def number(record: Any, key: str, where: str) -> float:
     """A finite number of a JSON object."""
     x = field(record, key, where)
-    need(isinstance(x, (int, float)) and not isinstance(x, bool), f"{where}: {key} is no number")
+    need(isinstance(x, (int, float)) and not isinstance(x, bool), f"{where}: {key} is not a number")
     need(math.isfinite(x), f"{where}: {key} is not finite")
     return x
 
@@ -198,7 +198,7 @@ def read_problem(file: dict[str, Any], record: dict[str, Any]) -> Problem:
 
     def values(k: Any) -> Values:
         costs = place("vectors", k)
-        need(isinstance(costs, list), f"vector {k} is no list")
+        need(isinstance(costs, list), f"vector {k} is not a list")
         return tuple(INF if c is None else c if type(c) is int else integer(c) for c in costs)
 
     def places(key: str, count: float) -> list[int]:
@@ -230,7 +230,7 @@ def read_problem(file: dict[str, Any], record: dict[str, Any]) -> Problem:
     if usage is not None:
         problem.limit = INF if field(usage, "limit", "the usage") is None else number(usage, "limit", "the usage")
         for piece in listed(usage, "pieces", "the usage"):
-            need(isinstance(piece, list) and len(piece) == 4, "a piece of the usage is no list of four")
+            need(isinstance(piece, list) and len(piece) == 4, "a piece of the usage is not a list of four")
             v, = whole(piece[:1], "a piece of the usage", 0, len(domains))
             lo, hi = whole(piece[1:3], "a piece of the usage")
             problem.pieces.append((v, lo, hi, values(piece[3])))
@@ -306,9 +306,9 @@ def read_usage(problem: Problem, body: dict[str, Any], nodes: dict[str, Any]) ->
 
 def costs_of(numbers: Any, where: str) -> Values:
     """Costs of a file of the contest: integers below 2^53, and from 10^18 on forbidden."""
-    need(isinstance(numbers, list), f"{where} are no list")
+    need(isinstance(numbers, list), f"{where} are not a list")
     plain = (isinstance(c, (int, float)) and not isinstance(c, bool) for c in numbers)
-    need(all(plain), f"{where}: a cost is no number")
+    need(all(plain), f"{where}: a cost is not a number")
     finite = whole([0 if c >= 10**18 else c for c in numbers], where, 0, 2**53)
     return tuple(INF if c >= 10**18 else x for c, x in zip(numbers, finite))
 
@@ -598,7 +598,7 @@ class Model:
                 if (edge.cell(c, d) if side == 0 else edge.cell(d, c)) != INF
                 for b in places[d]
             ]
-            need(len(allowed) == 1, f"variable {j} is no function of {i}")
+            need(len(allowed) == 1, f"variable {j} is not a function of {i}")
             target[c] = allowed[0]
         follow = self.store.keep(target[c] for c in mine)
         self.remove(f)
@@ -640,12 +640,12 @@ class Model:
         rows, columns = edge.dims
         cells = edge.cells
         least = min(cells[:columns], default=0)
-        need(INF not in cells, "a separated edge is no sum of two costs")
+        need(INF not in cells, "a separated edge is not a sum of two costs")
         top = [c - least for c in cells[:columns]]
         left = [cells[a * columns] - top[0] for a in range(rows)]
         need(
             all(cells[a * columns + b] == left[a] + top[b] for a in range(rows) for b in range(columns)),
-            "a separated edge is no sum of two costs",
+            "a separated edge is not a sum of two costs",
         )
         self.remove(f)
         for v, m, half in zip(edge.vars, edge.maps, (left, top)):
@@ -1033,7 +1033,7 @@ class Link:
 
 
 def least_of(values: Sequence[float]) -> float:
-    """The least; what is no number is never less."""
+    """The least; what is not a number is never less."""
     least = INF
     for x in values:
         if x < least:
@@ -1225,11 +1225,11 @@ def least_rest(
 def in_form(certificate: Any) -> tuple[list[dict[str, int]], list[int], list[list[int]]]:
     """Rows, steps and lists of a value that has the form of a certificate."""
     keys = {"version", "problem", "rows", "steps", "lists"}
-    need(isinstance(certificate, dict) and set(certificate) == keys, "this is no certificate")
+    need(isinstance(certificate, dict) and set(certificate) == keys, "this is not a certificate")
     need(not isinstance(certificate["version"], bool) and certificate["version"] == 2, "this is not format 2")
-    need(isinstance(certificate["problem"], str), "$.problem is no text")
+    need(isinstance(certificate["problem"], str), "$.problem is not text")
     rows, steps, lists = certificate["rows"], certificate["steps"], certificate["lists"]
-    need(all(isinstance(x, list) for x in (rows, steps, lists)), "rows, steps or lists are no list")
+    need(all(isinstance(x, list) for x in (rows, steps, lists)), "rows, steps or lists are not a list")
     named = []
     for row in rows:
         need(isinstance(row, dict) and len(row) == 1 and next(iter(row)) in ("row", "time"), "a row of no kind")
@@ -1237,7 +1237,7 @@ def in_form(certificate: Any) -> tuple[list[dict[str, int]], list[int], list[lis
         named.append({kind: integer(x)})
         need(abs(named[-1][kind]) < 2**53, "a row of no integer")
     for k, numbers in enumerate(lists):
-        need(isinstance(numbers, list), f"$.lists[{k}] is no list")
+        need(isinstance(numbers, list), f"$.lists[{k}] is not a list")
     return named, [integer(x) for x in steps], [[integer(x) for x in numbers] for numbers in lists]
 
 
@@ -1248,7 +1248,7 @@ def integer(x: Any) -> int:
         value = float(x)
     except OverflowError:
         value = INF
-    need(math.isfinite(value) and value.is_integer(), f"{x} is no integer")
+    need(math.isfinite(value) and value.is_integer(), f"{x} is not an integer")
     return int(value)
 
 
@@ -1429,7 +1429,7 @@ def capped(cut: int | None, bound: int | None) -> int | None:
 
 
 def proven(problem: Problem, certificate: Any) -> int | None:
-    """What every choice costs at least; None where there is none. Refused where it is no proof."""
+    """What every choice costs at least; None where there is none. Refused where it is not a proof."""
     rows, _, _ = in_form(certificate)
     found = problem.hash()
     need(certificate["problem"] == found, f"it is about problem {certificate['problem']}, not {found}")
@@ -1450,7 +1450,7 @@ def read_json(path: Path) -> Any:
 
 
 def unpacked(data: bytes) -> bytes:
-    """What gzip packed; refused where it is no gzip or unpacks to more than a certificate may have."""
+    """What gzip packed; refused where it is not gzip or unpacks to more than a certificate may have."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
             text = packed.read(MOST_BYTES + 1)
@@ -1464,7 +1464,7 @@ def parse(data: bytes | str) -> Any:
     """JSON as its standard has it: without NaN and Infinity."""
 
     def refuse(name: str) -> None:
-        raise Refused(f"{name} is no JSON")
+        raise Refused(f"{name} is not JSON")
 
     try:
         return json.loads(data, parse_constant=refuse)
@@ -1483,11 +1483,11 @@ def verdict(problem: Problem, certificate: Any) -> dict[str, Any]:
 
 def in_plan_form(proofs: Any) -> dict[str, Any]:
     """The certificates of a plan by what they are about, of a file that has the form of the page."""
-    need(isinstance(proofs, dict), "certificate.json.gz is no object")
+    need(isinstance(proofs, dict), "certificate.json.gz is not an object")
     odd = set(proofs) - {"version", "free", "within", "leastBytes", "program"}
     need(not odd, f"certificate.json.gz has a key that the page does not name: {min(odd, default='')}")
     need(proofs.get("version") == 1 and proofs["version"] is not True, "certificate.json.gz is not of version 1")
-    need(isinstance(proofs.get("program", ""), str), "the program of the certificate is no text")
+    need(isinstance(proofs.get("program", ""), str), "the program of the certificate is not text")
     found = {key: proofs[key] for key in ("free", "leastBytes") if key in proofs}
     if "within" in proofs:
         within = proofs["within"]
@@ -1495,7 +1495,7 @@ def in_plan_form(proofs: Any) -> dict[str, Any]:
         names = [within.get("storages", []), listed(within, "moments", "the certificate 'within'")]
         need(set(within) <= {"moments", "storages", "certificate"}, "the certificate 'within' has another key")
         texts = (isinstance(x, list) and all(isinstance(name, str) for name in x) for x in names)
-        need(all(texts), "a moment of the certificate 'within' is no name")
+        need(all(texts), "a moment of the certificate 'within' is not a name")
     return found
 
 

@@ -239,5 +239,5 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise MismatchError("E_SYNTAX", f"it cannot be read: {error}", place=str(path)) from error
     if not isinstance(value, dict):
-        raise MismatchError("E_SYNTAX", "it is no JSON object", place=str(path))
+        raise MismatchError("E_SYNTAX", "it is not a JSON object", place=str(path))
     return value

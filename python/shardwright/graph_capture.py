@@ -97,7 +97,7 @@ def capture(
         command: how to call the planner, which says what operators it knows; default what `find_command` finds.
 
     Raises:
-        CaptureError: for models that are no single graph, outputs that are no tensors, and tensors that are no parameters,
+        CaptureError: for models that are not a single graph, outputs that are not tensors, and tensors that are not parameters,
             buffers or inputs, each with its name; for a device without which PyTorch records nothing.
     """
     kwargs = dict(kwargs or {})
@@ -346,7 +346,7 @@ def _inline_constants(graph: Any, device: str) -> None:
     """Tensors that the model makes from Python numbers become `aten.full`.
 
     Raises:
-        CaptureError: for others that are no parameter, buffer or input.
+        CaptureError: for others that are not a parameter, buffer or input.
     """
     held: list[str] = []
     for node in list(graph.graph.find_nodes(op="get_attr")):
@@ -364,7 +364,7 @@ def _inline_constants(graph: Any, device: str) -> None:
     if held:
         raise CaptureError(
             "E_CONSTANT",
-            f"the model uses {len(held)} tensors that are no parameters, buffers or inputs ({', '.join(held[:3])})",
+            f"the model uses {len(held)} tensors that are not parameters, buffers or inputs ({', '.join(held[:3])})",
             hint=f"one with more than {_MOST_RUNS} runs of values is made a buffer (register_buffer), or made in forward from sizes.",
         )
     graph.recompile()
@@ -434,7 +434,7 @@ def _explained(error: Exception, model: nn.Module) -> CaptureError:
             hint="use torch.where, torch.cond or a fixed capacity in its place (nonzero and masks that select rows have no fixed size).",
             place=line_of(error),
         )
-    return CaptureError("E_CAPTURE", f"{type(model).__name__} is no single graph: {kind}: {first}", place=line_of(error))
+    return CaptureError("E_CAPTURE", f"{type(model).__name__} is not a single graph: {kind}: {first}", place=line_of(error))
 
 
 def _ties(model: nn.Module) -> list[list[str]]:

@@ -286,7 +286,7 @@ def _mesh(given: str | Mesh) -> Mesh:
     for part in given.split(","):
         name, _, size = part.partition("=")
         if not name.strip() or not size.strip().lstrip("-").isdigit():
-            raise MismatchError("E_MESH", f"mesh {given!r} is no list of sizes by name", hint='write mesh="dp=2,tp=2".')
+            raise MismatchError("E_MESH", f"mesh {given!r} is not a list of sizes by name", hint='write mesh="dp=2,tp=2".')
         names.append(name.strip())
         sizes.append(int(size))
     devices = jax.devices()

@@ -47,7 +47,7 @@ def joint_graph(stack: ExitStack, module: ParallelModule, *, decompositions: dic
     run = run_of(module)
     decides: tuple[str, ...] = getattr(run.plan.program, "DECIDES", ())
     if decides:
-        raise MismatchError("E_COMPILE", f"values decide what {', '.join(decides)} run: that is no single graph", hint="compile=False.")
+        raise MismatchError("E_COMPILE", f"values decide what {', '.join(decides)} run: that is not a single graph", hint="compile=False.")
     stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
     local = _Local(run)
     inputs = tuple(_part(run, entry) for entry in run.primals if entry["role"] not in STATES)

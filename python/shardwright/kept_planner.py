@@ -52,7 +52,7 @@ class _Kept:
                     self.end_later()
                     return int(said["code"])
                 out(said.get("stdout", ""))
-                # What the program of a model prints is no answer.
+                # What the program of a model prints is not an answer.
                 err(said.get("stderr", "" if said else line))
         except OSError:
             pass

@@ -42,7 +42,7 @@ def open_mesh(asked: DeviceMesh | str) -> DeviceMesh:
     try:
         sizes = {name: int(size) for name, size in (part.split("=") for part in asked.split(","))}
     except ValueError as error:
-        raise MismatchError("E_MESH", f"'{asked}' is no mesh", place="device_mesh", hint='"dp=2,tp=2", or "dp=-1".') from error
+        raise MismatchError("E_MESH", f"'{asked}' is not a mesh", place="device_mesh", hint='"dp=2,tp=2", or "dp=-1".') from error
     known = math.prod(size for size in sizes.values() if size > 0)
     sizes = {name: size if size > 0 else dist.get_world_size() // known for name, size in sizes.items()}
     if math.prod(sizes.values()) != dist.get_world_size():

@@ -27,7 +27,7 @@ def flatten_outputs(value: Any) -> tuple[Any, list[Any]]:
         if isinstance(member, Mapping) or (dataclasses.is_dataclass(member) and not isinstance(member, type)):
             own = member if isinstance(member, Mapping) else {f.name: getattr(member, f.name) for f in dataclasses.fields(member)}
             plain = type(member) is dict
-            # A member that is no tensor is refused where the caller asks for it, if the class says what is in it.
+            # A member that is not a tensor is refused where the caller asks for it, if the class says what is in it.
             inner = {str(key): walk(one, f"{name}.{key}", not plain) for key, one in own.items()}
             return {"dict": inner} if plain else {"dict": inner, "class": _path(type(member))}
         if isinstance(member, list):
@@ -72,7 +72,7 @@ def rebuild_tree(spec: Any, leaves: Sequence[Any]) -> Any:
 
 
 class NotReturned:
-    """Stands for a member of an output that is no tensor, such as a cache: a program returns tensors."""
+    """Stands for a member of an output that is not a tensor, such as a cache: a program returns tensors."""
 
     def __init__(self, name: str, kind: str) -> None:
         self.__dict__["of"] = (name, kind)

@@ -23,7 +23,7 @@ def placement(word: str) -> Placement:
     """`Shard(0)` of `S(0)`, `_StridedShard(0, split_factor=2)` of `_S(0, 2)`, `Partial("sum")` of `P(sum)`."""
     found = _WORD.match(word)
     if found is None:
-        raise MismatchError("E_PLACEMENT", f"'{word}' is no placement of DTensor")
+        raise MismatchError("E_PLACEMENT", f"'{word}' is not a placement of DTensor")
     shard, strided, factor, partial = found.groups()
     if shard is not None:
         return Shard(int(shard))
@@ -70,7 +70,7 @@ def _in_order(at: Sequence[Placement], sizes: Sequence[int]) -> list[tuple[int, 
 
 
 def cut_order(factors: dict[int, int], sizes: Sequence[int]) -> list[int] | None:
-    """The order of the mesh dims that cut a tensor dim, by their stride factors; None where strides are no order of mesh dims.
+    """The order of the mesh dims that cut a tensor dim, by their stride factors; None where strides are not an order of mesh dims.
 
     The factor of a mesh dim is the product of the sizes of those that cut before it and stand after it in the mesh.
     """

@@ -106,11 +106,11 @@ def dtype_of(word: Any, place: str) -> torch.dtype:
     """The dtype that a file of a plan names, `bfloat16`.
 
     Raises:
-        MismatchError: for what is no dtype of this PyTorch; the file may be anybody's.
+        MismatchError: for what is not a dtype of this PyTorch; the file may be anybody's.
     """
     found = getattr(torch, word, None) if isinstance(word, str) else None
     if not isinstance(found, torch.dtype):
-        raise MismatchError("E_DTYPE", f"{word!r} is no dtype of PyTorch {torch.__version__}", place=place, hint=_AGAIN)
+        raise MismatchError("E_DTYPE", f"{word!r} is not a dtype of PyTorch {torch.__version__}", place=place, hint=_AGAIN)
     return found
 
 

@@ -74,7 +74,7 @@ def folded(parameters: Iterable[tuple[str, Sequence[int], str]]) -> list[tuple[s
 
 
 def in_words(placement: str, mesh: Sequence[str]) -> str:
-    """A placement in words: `S(0)R` on dp, tp is `dim 0 cut over dp`; of a notation that is no list of kinds, the notation itself."""
+    """A placement in words: `S(0)R` on dp, tp is `dim 0 cut over dp`; of a notation that is not a list of kinds, the notation itself."""
     kinds = _kinds(placement)
     if len(kinds) != len(mesh):
         return placement

@@ -192,7 +192,7 @@ def _told_seeds(scopes: Sequence[dict[str, Any]], drawn: list[str]) -> Iterator[
                 drawn.append("numpy.random.default_rng()")
             before = list(drawn)
             found = made(seed)
-            # What seeds it is no draw of the model's own.
+            # What seeds it is not a draw of the model's own.
             drawn[:] = before
             return found
 

@@ -212,7 +212,7 @@ def tuned(
     table = folder / "tune" / "candidates.json"
 
     def make() -> Path:
-        # An answer to another question is no answer.
+        # An answer to another question is not an answer.
         known = json.loads(record.read_text()) if record.exists() else {}
         rows = [] if known.get("key") == key else [vars(one) for one in candidates_of()]
         table.parent.mkdir(parents=True, exist_ok=True)

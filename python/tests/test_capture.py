@@ -330,7 +330,7 @@ def test_operators_that_the_planner_does_not_know_are_decomposed(tmp_path: Path)
     assert captured.record["decomposed"] == ["aten.block_diag.default"]
     assert text.startswith("# Decomposed at capture: aten.block_diag.default\n")
     assert "torch.ops.aten.block_diag" not in text
-    # The check of the inverse is no call with an effect that would order the graph.
+    # The check of the inverse is not a call with an effect that would order the graph.
     assert "with_effects" not in text
 
 

@@ -65,9 +65,9 @@ def test_records_of_other_models_and_versions_are_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("noted", "said"),
     [
-        ({"param_dtype": "save"}, "capture.json: mixedPrecision.param_dtype: E_DTYPE 'save' is no dtype of PyTorch"),
-        ({"output_dtype": "ops.aten"}, "mixedPrecision.output_dtype: E_DTYPE 'ops.aten' is no dtype"),
-        ({"reduce_dtype": 32}, "mixedPrecision.reduce_dtype: E_DTYPE 32 is no dtype"),
+        ({"param_dtype": "save"}, "capture.json: mixedPrecision.param_dtype: E_DTYPE 'save' is not a dtype of PyTorch"),
+        ({"output_dtype": "ops.aten"}, "mixedPrecision.output_dtype: E_DTYPE 'ops.aten' is not a dtype"),
+        ({"reduce_dtype": 32}, "mixedPrecision.reduce_dtype: E_DTYPE 32 is not a dtype"),
         ({"cast_forward_inputs": "bfloat16"}, "cast_forward_inputs: E_SYNTAX 'bfloat16' is neither true nor false"),
         ({"__class__": None}, "capture.json: mixedPrecision: E_SYNTAX there is no '__class__'; there are param_dtype, reduce_dtype"),
         ([], r"mixedPrecision: E_SYNTAX it is \[\], not an object"),

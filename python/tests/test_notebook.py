@@ -37,7 +37,7 @@ def test_the_cells_of_the_notebook_show_what_stands_below_them(tmp_path: Path, m
             continue
         value = run_cell("".join(cell["source"]), names)
         for output in cell["outputs"]:
-            assert output["output_type"] == "execute_result", "the notebook has an output that is no value"
+            assert output["output_type"] == "execute_result", "the notebook has an output that is not a value"
             data = {kind: "".join(text) for kind, text in output["data"].items()}
             html = value._repr_html_() if hasattr(value, "_repr_html_") else None
             if RECORD:

@@ -18,7 +18,7 @@ def test_words_are_those_of_dtensor() -> None:
     assert placement("S(3)") == Shard(3)
     assert placement("_S(0, 2)") == _StridedShard(0, split_factor=2)
     assert placement("P(max)") == Partial("max")
-    with pytest.raises(MismatchError, match="no placement"):
+    with pytest.raises(MismatchError, match="not a placement"):
         placement("Ragged(0)")
 
 

@@ -2,7 +2,7 @@
 
 Request {"calls": [call], "targets": [name]}, with "tensors": [{"dtype", "shape"}] in a call. A call with "run" true is small and
 runs for real on ones, because fake tensors also type calls that no kernel takes; the others run on fake tensors. Answer:
-  types    for each call the results, `f32[2,3]` or null for what is no tensor, or {"error": TEXT} where PyTorch refuses it
+  types    for each call the results, `f32[2,3]` or null for what is not a tensor, or {"error": TEXT} where PyTorch refuses it
   schemas  by target: [[name, type, kwarg only, default as text or null when required]], null where PyTorch has no such operator
 """
 

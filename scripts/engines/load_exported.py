@@ -25,7 +25,7 @@ def load(path):
         return "tomllib"
     if path.suffix in (".yaml", ".yml"):
         if not isinstance(yaml.safe_load(path.read_text()), dict):
-            raise ValueError(f"{path} is no mapping")
+            raise ValueError(f"{path} is not a mapping")
         return "yaml"
     if path.suffix == ".mlir":
         from jax._src.interpreters import mlir

@@ -19,7 +19,7 @@ from onnx.backend.test.loader import load_model_tests
 
 
 def numbers(value):
-    """An array as dtype, shape and float64 numbers; None for what is no tensor of numbers."""
+    """An array as dtype, shape and float64 numbers; None for what is not a tensor of numbers."""
     if isinstance(value, onnx.TensorProto):
         value = numpy_helper.to_array(value)
     if not isinstance(value, (np.ndarray, np.generic)):
@@ -59,7 +59,7 @@ def baked(model, inputs):
 
 
 def recorded(folder, kind, count):
-    """Values of a test that an older onnx keeps in files; None for what is no tensor."""
+    """Values of a test that an older onnx keeps in files; None for what is not a tensor."""
     values = []
     for i in range(count):
         tensor = onnx.TensorProto()

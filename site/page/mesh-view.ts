@@ -22,7 +22,7 @@ export class MeshView {
 
   constructor(private readonly drawn: (text: string) => void) {}
 
-  /** @param text what is no plain list of dims is drawn as none */
+  /** @param text what is not a plain list of dims is drawn as none */
   show(text: string, perHost: number): void {
     this.perHost = perHost;
     const parts = text

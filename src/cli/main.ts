@@ -14,7 +14,7 @@ import { needsThread, runInThread } from './thread/run-in-thread.ts';
 tuneRuntime();
 
 // A write that fails takes no other work away: files are still written, and what is lost is said at
-// the end. A reader that stops early, as `| head` does, is no fault of ours. Node throws where a
+// the end. A reader that stops early, as `| head` does, is not a fault of ours. Node throws where a
 // file is written, and tells later where a pipe is.
 let failed: NodeJS.ErrnoException | undefined;
 const remember = (error: NodeJS.ErrnoException): void => void (failed ??= error);

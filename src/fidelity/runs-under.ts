@@ -86,7 +86,7 @@ function mixed<T>(list: readonly T[], of: (values: readonly number[]) => number)
   return Object.fromEntries(
     keys.map((key) => {
       const values = list.map((x) => x[key as keyof T]);
-      // `products` is also the name of a policy of checkpointing, whose record is no number.
+      // `products` is also the name of a policy of checkpointing, whose record is not a number.
       return [
         key,
         SCALED.has(key) && typeof values[0] === 'number'

@@ -108,7 +108,7 @@ type Column = (typeof RUN_COLUMNS)[number] | (typeof SOFTWARE_COLUMNS)[number];
 /**
  * Reads a table of measured runs.
  *
- * @throws E_CSV for text that is no such table; a cell that is no number is an error with its line
+ * @throws E_CSV for text that is no such table; a cell that is not a number is an error with its line
  */
 export function parseRuns(text: string): {
   readonly runs: readonly MeasuredRun[];
@@ -157,7 +157,7 @@ class RunRow {
 
   readonly cell = (name: Column): string => (this.row.cells.get(name) ?? '').trim();
 
-  /** @throws E_CSV for a cell that is no number */
+  /** @throws E_CSV for a cell that is not a number */
   number(name: Column, missing: number): number {
     const text = this.cell(name);
     if (text === '') return missing;

@@ -84,7 +84,7 @@ export interface Validation {
  * Predicts every run of a table as `compare --layout` would price it, and compares. Rows whose
  * layout has no price are among the skipped ones, with the reason.
  *
- * @throws E_CSV for text that is no table of runs
+ * @throws E_CSV for text that is not a table of runs
  */
 export async function validateRuns(
   text: string,

@@ -156,7 +156,7 @@ class ControlReader {
     const bodies = list.map((branch) => {
       const graph = isGraphRef(branch) ? getOwn(this.subgraphs, branch.name) : undefined;
       if (!isGraphRef(branch) || graph === undefined)
-        throw new Error('a branch of case is no subgraph');
+        throw new Error('a branch of case is not a subgraph');
       return { name: branch.name, graph, inputs };
     });
     const [first, ...rest] = bodies.map(({ graph }) => bodyResult(graph));

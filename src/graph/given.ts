@@ -7,7 +7,7 @@ export const GRAPH_FIELDS = {
   hint: 'trace and importGraph give one.',
 } as const;
 
-/** @throws E_USAGE where the argument is no graph */
+/** @throws E_USAGE where the argument is not a graph */
 export function checkGraph(call: string, graph: unknown): void {
   checkRecord(call, 'graph', graph, GRAPH_FIELDS);
 }

@@ -76,7 +76,7 @@ class BodyLinter {
       } else {
         callsSeen = true;
         if (node.target === '' || (node.kind === 'call' && node.target === 'get_attr'))
-          throw lintError('targets', node, `'${node.target}' is no operator`);
+          throw lintError('targets', node, `'${node.target}' is not an operator`);
         for (let i = 0; i < node.args.length; i++) this.checkArg(node.args[i], node, 0);
         if (node.kwargs !== NO_KWARGS)
           for (const key of Object.keys(node.kwargs)) this.checkArg(node.kwargs[key], node, 0);
@@ -108,7 +108,7 @@ class BodyLinter {
         throw lintError(
           'ties',
           undefined,
-          `'${name}' is tied, but is no parameter of graph ${graph.name}`,
+          `'${name}' is tied, but is not a parameter of graph ${graph.name}`,
         );
     }
     for (const { value, output } of graph.given ?? []) {
@@ -137,7 +137,7 @@ class BodyLinter {
           throw lintError(
             'literals',
             node,
-            `the number ${arg} is no exact integer`,
+            `the number ${arg} is not an exact integer`,
             'use { kind: "float", value } or a bigint',
           );
         return;
@@ -217,7 +217,7 @@ function checkSizes(type: ValueType, node: Node): void {
     if (typeof dim !== 'number' && NO_SIZE.test(dim.sym))
       throw sizeError(
         'E_TYPE',
-        `'${dim.sym}' in ${typeText(type)} is no size`,
+        `'${dim.sym}' in ${typeText(type)} is not a size`,
         node,
         'a size is an integer of at least 0 or an expression in symbols',
       );

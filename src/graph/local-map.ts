@@ -76,7 +76,7 @@ export function localType(
 ): ValueType {
   if (type.kind !== 'tensor') {
     if (type.kind === 'none') return type;
-    throw new Error(`${what} of local_map is no tensor`);
+    throw new Error(`${what} of local_map is not a tensor`);
   }
   const shape = type.shape.map((dim, d) => {
     const cuts = axes.filter((_, a) => spec[a] === `S(${d})`);

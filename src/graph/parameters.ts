@@ -19,7 +19,7 @@ interface Parameter {
 /**
  * The parameters of a graph in the order of their placeholders; a tied group is one parameter.
  *
- * @throws E_TYPE when a parameter is no tensor or has a size without a known value
+ * @throws E_TYPE when a parameter is not a tensor or has a size without a known value
  */
 export function parametersOf(graph: Graph): readonly Parameter[] {
   const owner = new Map<string, string>();

@@ -27,7 +27,7 @@ export function detectFormat(content: Uint8Array | string): Format {
   if (found !== undefined) return found;
   throw new ShardwrightError(
     'E_FORMAT_UNKNOWN',
-    `this is no format we know; it begins with ${JSON.stringify(head.slice(0, 60))}`,
+    `this is not a format we know; it begins with ${JSON.stringify(head.slice(0, 60))}`,
     { hint: `known formats: ${FORMAT_NAMES.join(', ')}; --format NAME says which it is` },
   );
 }

@@ -234,7 +234,7 @@ const WHOLE: readonly [RegExp, string, string][] = [
   [
     /^mean over /,
     'one mean for each rank',
-    'the mean over all ranks, of which these are no addends',
+    'the mean over all ranks, of which these are not addends',
   ],
   [/not passed on$/, 'one result for each piece', 'one result over the whole dim'],
   [/^nonlinear\(P\)$/, 'the function of an addend', 'the function of the sum'],

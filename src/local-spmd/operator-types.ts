@@ -421,7 +421,7 @@ function refusedMean(operands: readonly OperandType[], cut: readonly number[]): 
   return {
     rule: `mean over ${operands[cut[0]]}`,
     operands: [cut[0]],
-    reason: 'the mean of each piece is no addend of the mean of all',
+    reason: 'the mean of each piece is not an addend of the mean of all',
     casts: [],
     fix: 'write the sum with outPartial, then divide by the number of all rows',
   };

@@ -13,7 +13,7 @@ export type TypeWord = AxisType | RuleSlot | typeof P;
 /** Types of a value on all axes: a PartitionSpec, or a record of words. */
 export type SpecWord = string | Readonly<Record<string, TypeWord>>;
 
-/** @throws E_SPMD_TYPE for what is no type */
+/** @throws E_SPMD_TYPE for what is not a type */
 export function axisType(word: TypeWord): AxisType {
   if (word === P) return 'P';
   if (isAxisType(word)) return word;
@@ -24,7 +24,7 @@ export function axisType(word: TypeWord): AxisType {
   }
   throw new ShardwrightError(
     'E_SPMD_TYPE',
-    `'${typeof word === 'string' ? word : typeof word}' is no type`,
+    `'${typeof word === 'string' ? word : typeof word}' is not a type`,
     {
       hint: 'write V, R, I, P or S(0)',
     },

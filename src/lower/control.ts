@@ -59,7 +59,7 @@ interface ControlSite {
 export class ControlWriter {
   constructor(private readonly site: ControlSite) {}
 
-  /** @throws E_UNSUPPORTED for carries and conditions that are no tensors */
+  /** @throws E_UNSUPPORTED for carries and conditions that are not tensors */
   write(frame: Frame, region: Region): void {
     switch (region.kind) {
       case 'branch':
@@ -118,7 +118,7 @@ export class ControlWriter {
     const init = carries.map((carry) => this.carryIn(frame, [inner], carry, region));
     const xs = rows.map(({ from, row }) => {
       if (!isRef(from) || !isRef(row))
-        throw unsupported(region, 'it scans a value that is no tensor');
+        throw unsupported(region, 'it scans a value that is not a tensor');
       const [n] = this.nodeOf(row.name);
       const [spec, rowSpec] = [this.input(n, 0), this.output(n)];
       if (space.pieces(spec, 0) > 1) throw internalError(`rows of ${row.name} are cut`);
@@ -180,7 +180,7 @@ export class ControlWriter {
     const [testing, stepping] = bodies.map((body) => new Frame(emit, body.scope, frame));
     const init = carries.map((carry) => this.carryIn(frame, [testing, stepping], carry, region));
     this.site.walk(testing, bodies[0].start, bodies[0].end);
-    if (test === undefined) throw unsupported(region, 'its condition is no tensor');
+    if (test === undefined) throw unsupported(region, 'its condition is not a tensor');
     const [n] = this.nodeOf(test);
     const [decides] = [0, 1, 2].map((input) => this.operand(testing, n, input));
     if (this.input(n, 0) !== this.site.space.replicated)
@@ -219,7 +219,7 @@ export class ControlWriter {
       met[0] === undefined ? [] : [{ met: met as readonly string[], k }],
     );
     if (results.length === 0) return;
-    if (!isRef(which)) throw unsupported(region, 'what decides is no tensor');
+    if (!isRef(which)) throw unsupported(region, 'what decides is not a tensor');
     bodies.forEach((body, b) => this.site.walk(frames[b], body.start, body.end));
     const ready = this.marksReady(frame, frames, region);
     const [decides] =
@@ -298,7 +298,7 @@ export class ControlWriter {
    * input.
    */
   private carryIn(frame: Frame, bodies: readonly Frame[], carry: Arg, region: Region): string {
-    if (!isRef(carry)) throw unsupported(region, 'it carries a value that is no tensor');
+    if (!isRef(carry)) throw unsupported(region, 'it carries a value that is not a tensor');
     const [n, value] = this.nodeOf(carry.name);
     const sharding = this.output(n);
     if (sharding !== this.input(n, 0)) throw internalError(`${carry.name} changes its placement`);
@@ -312,7 +312,7 @@ export class ControlWriter {
   private carryOut(body: Frame, carry: Arg, returned: Arg | undefined, region: Region): string {
     const { flow, plan, opened, space } = this.site;
     if (!isRef(carry) || returned === undefined || !isRef(returned))
-      throw unsupported(region, 'its body hands on a value that is no tensor');
+      throw unsupported(region, 'its body hands on a value that is not a tensor');
     const planned = plan.outputs.find((o) => o.role === 'carry' && o.of === carry.name);
     if (planned === undefined) throw internalError(`the plan has no carry ${carry.name}`);
     const value = flow.valueOf(returned.name);

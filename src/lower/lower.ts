@@ -273,9 +273,13 @@ class Lowering {
   private placeholder(frame: Frame, node: Node, n: number): void {
     const [id] = this.flow.results[n];
     if (node.kind !== 'placeholder' || id === undefined || id < 0)
-      throw new ShardwrightError('E_UNSUPPORTED', `${node.kind} ${node.name} is no tensor input`, {
-        node: node.name,
-      });
+      throw new ShardwrightError(
+        'E_UNSUPPORTED',
+        `${node.kind} ${node.name} is not a tensor input`,
+        {
+          node: node.name,
+        },
+      );
     const { meta } = this.flow.values[id];
     const sharding = this.space.parse(this.plan.nodes[n].outputs[0]);
     const name = this.emit.placeholder(node, {

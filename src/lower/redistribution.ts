@@ -320,7 +320,7 @@ export class RedistributionWriter {
   }
 
   /**
-   * A tensor of its own: the copy that is priced where pieces are no run in memory, which lets go
+   * A tensor of its own: the copy that is priced where pieces are not a run in memory, which lets go
    * of the whole.
    */
   private contiguous(value: string): string {

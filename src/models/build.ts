@@ -65,7 +65,7 @@ export function dtypeNamed(text: string): DType {
   const plain = text.replace(/^torch\./, '');
   const found = DTYPES.get(plain) ?? REAL_DTYPES.find((dtype) => dtype === plain);
   if (found !== undefined) return found;
-  throw new ShardwrightError('E_UNSUPPORTED', `'${text}' is no element type of weights`, {
+  throw new ShardwrightError('E_UNSUPPORTED', `'${text}' is not an element type of weights`, {
     hint: `known: ${[...DTYPES.keys(), ...REAL_DTYPES].join(', ')}`,
   });
 }

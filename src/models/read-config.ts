@@ -23,7 +23,7 @@ const DECIDES_A_SHAPE = /(_lora_rank|(^|_)head_dim|^(num|n)_\w*experts\w*)$/;
  * The object in a JSON text.
  *
  * @throws E_LIMIT for a text above `MAX_CONFIG_BYTES`, E_SYNTAX with line and column for one that
- *   is no JSON object
+ *   is not a JSON object
  */
 export function parseConfigText(text: string, file?: string): JsonRecord {
   const place = file === undefined ? {} : { file };
@@ -42,13 +42,16 @@ export function parseConfigText(text: string, file?: string): JsonRecord {
     const before = text.slice(0, at).split('\n');
     // The engine quotes the text around the fault; line and column say it better.
     const what = /^[^,]*?(?= in JSON|, \.\.\.|, "| at position|$)/.exec(message)?.[0] ?? message;
-    throw new ShardwrightError('E_SYNTAX', `the config is no JSON: ${what}`, {
+    throw new ShardwrightError('E_SYNTAX', `the config is not JSON: ${what}`, {
       ...place,
       position: { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 },
     });
   }
   if (!isRecord(value as Json))
-    throw new ShardwrightError('E_SYNTAX', 'the config is no JSON object', { ...place, path: '$' });
+    throw new ShardwrightError('E_SYNTAX', 'the config is not a JSON object', {
+      ...place,
+      path: '$',
+    });
   return value as JsonRecord;
 }
 

@@ -38,7 +38,7 @@ const MOST_ROWS = 2 ** 31 - 1;
  * Rows of a vocabulary table that every tensor rank can hold an equal, aligned part of: the next
  * multiple of `multiple` * `tensor`.
  *
- * @throws E_USAGE for sizes that are no whole numbers from 1, or too large
+ * @throws E_USAGE for sizes that are not whole numbers from 1, or too large
  */
 export function paddedVocabulary(rows: number, tensor: number, multiple = 128): number {
   const step = multiple * tensor;

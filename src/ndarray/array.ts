@@ -125,7 +125,7 @@ export function sizeOf(shape: readonly number[]): number {
     if (!Number.isInteger(size) || size < 0)
       throw new ShardwrightError(
         'E_VALUE',
-        `[${shape.join(', ')}] is no shape: ${size} is not a size`,
+        `[${shape.join(', ')}] is not a shape: ${size} is not a size`,
       );
     n *= size;
   }

@@ -65,7 +65,7 @@ export function fourier(
   if (!['FFT', 'IFFT', 'RFFT', 'IRFFT'].includes(kind))
     throw new ShardwrightError(
       'E_VALUE',
-      `'${kind}' is no Fourier transform; expected FFT, IFFT, RFFT or IRFFT`,
+      `'${kind}' is not a Fourier transform; expected FFT, IFFT, RFFT or IRFFT`,
     );
   const shape = [...x.shape];
   const first = shape.length - lengths.length;

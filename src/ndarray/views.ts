@@ -14,7 +14,7 @@ export function dimOf(dim: number, rank: number): number {
 export function permute(x: NDArray, order: readonly number[]): NDArray {
   const dims = order.map((d) => dimOf(d, x.rank));
   if (dims.length !== x.rank || new Set(dims).size !== dims.length)
-    throw internalError(`[${order.join(', ')}] is no order of ${x.rank} dims`);
+    throw internalError(`[${order.join(', ')}] is not an order of ${x.rank} dims`);
   return new NDArray(
     x.dtype,
     dims.map((d) => x.shape[d]),

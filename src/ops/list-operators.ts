@@ -45,9 +45,13 @@ export function elementCalls(
   if (fused !== null) return fusedCalls(table, target, fused, args, kwargs);
   const base = /^aten\._(?:amp_)?foreach_(\w+?)\.(\w+)$/.exec(target);
   if (base === null)
-    throw new ShardwrightError('E_UNKNOWN_OP', `${target} is no operator over lists of tensors`, {
-      hint: 'list operators are called aten._foreach_NAME.OVERLOAD',
-    });
+    throw new ShardwrightError(
+      'E_UNKNOWN_OP',
+      `${target} is not an operator over lists of tensors`,
+      {
+        hint: 'list operators are called aten._foreach_NAME.OVERLOAD',
+      },
+    );
   const [, name, overload] = base;
   const length = commonLength(target, [...args, ...Object.values(kwargs)].filter(isList));
   const element = (arg: Arg, i: number): Arg => (isList(arg) ? arg[i] : arg);

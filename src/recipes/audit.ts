@@ -292,7 +292,7 @@ class EditPath {
       [],
       new Map(first.variables.map((v) => [v, pair.next.choice[v]])),
     );
-    // Half of a pair may be no plan at all; then the two are one edit.
+    // Half of a pair may not be a plan at all; then the two are one edit.
     if (between === undefined) {
       const both = {
         name: `${first.name} and ${second.name}`,

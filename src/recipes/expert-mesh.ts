@@ -116,7 +116,7 @@ export interface ExpertFold {
   readonly folded: readonly DenseAxis[];
 }
 
-/** @throws E_MESH for a size of an expert axis that is no integer of at least 1 */
+/** @throws E_MESH for a size of an expert axis that is not an integer of at least 1 */
 export function requireGroupSizes(sizes: { readonly ep: number; readonly etp: number }): void {
   for (const name of ['ep', 'etp'] as const) {
     const value = sizes[name];

@@ -79,7 +79,7 @@ export function recipeOnMesh(
   if (recipe === undefined)
     throw new ShardwrightError(
       'E_USAGE',
-      `'${name}' is no choice of placements: ${named.outside ?? 'it is not planned'}`,
+      `'${name}' is not a choice of placements: ${named.outside ?? 'it is not planned'}`,
     );
   const matched = matchAxes(named, mesh.names);
   if ('refused' in matched)

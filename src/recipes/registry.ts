@@ -198,7 +198,7 @@ export const NAMED_RECIPES: readonly NamedRecipe[] = [
     name: 'pp',
     axes: ['pp'],
     outside:
-      'a stage is no placement of a tensor: `plan NAME --pp N` and `compare NAME` cut a ' +
+      'a stage is not a placement of a tensor: `plan NAME --pp N` and `compare NAME` cut a ' +
       'model into stages',
     shards: 'layers',
     forward: 'send and receive of activations',

@@ -34,7 +34,7 @@ export function drawInputs(
     .filter((node) => node.kind === 'placeholder')
     .map((node) => {
       if (node.type.kind !== 'tensor')
-        throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is no tensor`, {
+        throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is not a tensor`, {
           node: node.name,
         });
       const shape = exampleShape(node.type);

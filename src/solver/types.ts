@@ -150,7 +150,7 @@ export interface SolveOptions {
   /**
    * `engine` (default): the engine's deterministic choice among those of least cost.
    * `lexicographic`: the smallest choice vector, up to 2,000 variables. It takes up to one more
-   * solve per variable that is not at its first value, hence it is no default; beyond 2,000
+   * solve per variable that is not at its first value, hence it is not a default; beyond 2,000
    * variables or out of time the answer says `ties: 'engine'`.
    */
   readonly ties?: 'lexicographic' | 'engine';

@@ -66,7 +66,7 @@ export interface Dataflow {
 
 /**
  * @param mergeViews whether a view that repeats an earlier one is another name of it
- * @param loops of an opened graph: views of different bodies are not merged, and marks are no views
+ * @param loops of an opened graph: views of different bodies are not merged, and marks are not views
  * @throws E_UNSUPPORTED for symbolic sizes without an example, and for calls whose tensors sit in
  *   places that no schema names
  */
@@ -250,7 +250,7 @@ function tupleMember(node: Node, tuples: ReadonlyMap<string, Int32Array>): numbe
   if (ids === undefined || typeof index !== 'number')
     throw new ShardwrightError(
       'E_UNSUPPORTED',
-      'getitem of something that is no tuple of tensors',
+      'getitem of something that is not a tuple of tensors',
       {
         node: node.name,
       },

@@ -121,7 +121,7 @@ export function nodeStrategies(
       shared.set(key, found);
     }
     const { strategies, left } = found;
-    // What a program is given is cut in one piece; its orders of mesh dims are no strides to be
+    // What a program is given is cut in one piece; its orders of mesh dims are not strides to be
     // handed on.
     const strides = node.kind === 'call' && (options.strided ?? 'off') !== 'off';
     flow.results[index].forEach((value, k) => {
@@ -220,7 +220,7 @@ function placements(
   { uneven, cuts = [], mostRuns = Infinity }: StrategyOptions,
 ): StrategySet {
   if (meta === null)
-    throw new ShardwrightError('E_UNSUPPORTED', 'input is no tensor', { node: node.name });
+    throw new ShardwrightError('E_UNSUPPORTED', 'input is not a tensor', { node: node.name });
   const orders = node.meta.role === 'parameter' || node.meta.role === 'state';
   const specs = space
     .enumerate(meta.shape.length, { orders, cuts })
@@ -342,7 +342,7 @@ function unknownOperators(graph: Graph, table: OperatorTable): Unknown[] {
   return [...found.values()];
 }
 
-/** A call with a body is no operator that could run whole at no price. @throws E_UNSUPPORTED */
+/** A call with a body is not an operator that could run whole at no price. @throws E_UNSUPPORTED */
 function refuseBodies(unknown: readonly Unknown[]): void {
   for (const { node, target } of unknown) {
     if (!node.args.some((arg) => isGraphRef(arg))) continue;

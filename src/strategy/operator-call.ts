@@ -83,7 +83,7 @@ export function operatorCall(
 ): OperatorCall {
   const [, name, args] = /^\s*([^\s(]+)\s*\((.*)\)\s*$/s.exec(text) ?? [];
   if (name === undefined)
-    throw new ShardwrightError('E_SAMPLE', `'${text}' is no call of an operator`, {
+    throw new ShardwrightError('E_SAMPLE', `'${text}' is not a call of an operator`, {
       hint: "write for example 'aten.mm.default(f32[64,32], f32[32,16])'.",
     });
   const record =

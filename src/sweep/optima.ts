@@ -80,7 +80,7 @@ function freePrograms(rankings: readonly (readonly PricedRow[])[]): readonly Fre
     for (const one of priced.slice(0, ROWS)) {
       const { sizes } = one.row;
       if (sizes.cp * sizes.tp === 1) continue;
-      // Free placements gather keys and values; a ring is no placement.
+      // Free placements gather keys and values; a ring is not a placement.
       const context = one.row.kind.context === 'ring' ? 'cp' : one.row.kind.context;
       const kind = { ...one.row.kind, context, free: true };
       const request = coreRequest(sizes, kind, one.tuning.microbatch);

@@ -5,7 +5,7 @@
 import { type ErrorDetails, messageOf, ShardwrightError } from '../errors.ts';
 import { MAX_DEPTH, placeAt } from './place.ts';
 
-/** @throws E_SYNTAX for text that is no JSON, E_LIMIT for one that nests deeper than 256 levels */
+/** @throws E_SYNTAX for text that is not JSON, E_LIMIT for one that nests deeper than 256 levels */
 export function parseJson(text: string, place: Pick<ErrorDetails, 'file' | 'hint'> = {}): unknown {
   let value: unknown;
   try {

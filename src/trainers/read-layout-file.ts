@@ -78,7 +78,7 @@ export function formatOf(text: string): ConfigFormat | undefined {
   );
 }
 
-/** @throws E_SYNTAX for a text that is no YAML either, E_INPUT for one that states no layout */
+/** @throws E_SYNTAX for a text that is not YAML either, E_INPUT for one that states no layout */
 function noFormat(file: string, yaml: () => unknown): never {
   yaml();
   throw new ShardwrightError(

@@ -129,11 +129,11 @@ describe('sizes of tensors', () => {
     `class G(torch.nn.Module):\n    def forward(self, x: "${type}"):\n        y: "${type}" = torch.ops.aten.relu.default(x);  x = None\n        return (y,)\n`;
 
   it.each(['nan', 'inf', '-inf', 'Infinity', '1e400', '8.0'])(
-    'f32[%s, 8] is said to be no size, in any text',
+    'f32[%s, 8] is said to not be a size, in any text',
     async (size) => {
       const run = await cli('inspect', file('m.fx.txt', fx(`f32[${size}, 8]`)));
       expect(run.code).toBe(2);
-      expect(run.err).toMatch(/^\S*m\.fx\.txt:2:\d+: E_TYPE '.*' (in f32\[.*\] )?is no size/);
+      expect(run.err).toMatch(/^\S*m\.fx\.txt:2:\d+: E_TYPE '.*' (in f32\[.*\] )?is not a size/);
       expect(run.err).toContain(
         'hint: a size is an integer of at least 0 or an expression in symbols',
       );
@@ -143,11 +143,11 @@ describe('sizes of tensors', () => {
   it('names that only begin like a number are symbols', async () => {
     for (const name of ['nans', 'info', 's0', 'e4'])
       expect((await cli('inspect', file('m.fx.txt', fx(`f32[${name}, 8]`)))).err).not.toContain(
-        'is no size',
+        'is not a size',
       );
   });
 
-  it('a tensor whose bytes are no exact integer is refused, one of 2^53 - 8 is not', async () => {
+  it('a tensor whose bytes are not an exact integer is refused, one of 2^53 - 8 is not', async () => {
     // 4 * (2^51 - 2) = 2^53 - 8.
     expect((await cli('inspect', file('m.fx.txt', fx('f32[2251799813685246]')))).code).toBe(0);
     const run = await cli(

@@ -51,7 +51,7 @@ describe('bad input is refused with place and fix', () => {
       refused(
         await cli('compare', 'gpt2', '--devices', '8', '--cluster', 'dgx-h100', '--dtype', dtype),
         2,
-        `E_USAGE --dtype '${dtype}' is no element type of weights`,
+        `E_USAGE --dtype '${dtype}' is not an element type of weights`,
         'compare MODEL --fp8 RECIPE',
         'delayed, current',
       );

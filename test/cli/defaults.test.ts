@@ -101,8 +101,12 @@ describe('defaults of a place', () => {
   it.each([
     ['clutser: h100', ":1:1: E_INPUT there is no flag 'clutser'", "did you mean 'cluster'?"],
     ['seq: 4096\nops: a.ts', ":2:1: E_INPUT 'ops' stands on the command line alone", 'cluster'],
-    ['compiled: 3', ":1:1: E_INPUT 'compiled' is 3, which is no true or false", 'cluster'],
-    ['cluster:\n  a: 1', ':1:1: E_INPUT \'cluster\' is {"a":1}, which is no text or number', 'seq'],
+    ['compiled: 3', ":1:1: E_INPUT 'compiled' is 3, which is not a true or false", 'cluster'],
+    [
+      'cluster:\n  a: 1',
+      ':1:1: E_INPUT \'cluster\' is {"a":1}, which is not text or number',
+      'seq',
+    ],
     ['- cluster', ': E_INPUT no flags are in it', 'cluster: h100'],
     ['cluster: [', 'E_INPUT not YAML', 'cluster: h100'],
   ])('%j is refused with its place', async (text, says, hint) => {
@@ -115,7 +119,7 @@ describe('defaults of a place', () => {
     expect(plain.err).toContain(hint);
   });
 
-  it('are no concern of a command without such a flag', async () => {
+  it('are not a concern of a command without such a flag', async () => {
     file('cluster: dgx-h100\n');
     const { code, err } = await at(root, 'dgx-h200', 'models', 'show', 'gpt2');
     expect([code, err]).toEqual([0, '']);

@@ -77,7 +77,7 @@ describe('stdout on a full disk', () => {
 });
 
 describe('a reader that stops early', () => {
-  it('costs no file, and is no error', async () => {
+  it('costs no file, and is not an error', async () => {
     const folder = join(root, 'early');
     const run = spawnSync(
       'bash',

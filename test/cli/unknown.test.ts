@@ -214,7 +214,7 @@ describe('a program that takes no time', () => {
   const out = join(folder, 'views');
   const compared = join(folder, 'views.json');
 
-  it('has no figure that is no number', async () => {
+  it('has no figure that is not a number', async () => {
     const plan = await cli('plan', '-v', views, ...MESH, '--overlap', '-o', out);
     expect(plan.out).toContain('+0 %');
     writeFileSync(compared, (await cli('compare', views, '--devices', '4', ...ON, '--json')).out);

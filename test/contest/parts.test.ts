@@ -71,7 +71,7 @@ const treeSize = (certificate: Certificate): number =>
   JSON.stringify(certificate).length - JSON.stringify(rootOf(certificate)).length;
 
 describe('bounds by parts', () => {
-  it('are no higher than the optimum of random problems under budgets, are certified, and mostly meet it', () => {
+  it('are not a higher than the optimum of random problems under budgets, are certified, and mostly meet it', () => {
     let [met, split] = [0, 0];
     for (let seed = 1; seed <= 90; seed++) {
       const plain =

@@ -458,7 +458,7 @@ describe('a malformed file of the contest', () => {
     [
       'half a cost',
       { nodes: { ...nodes, costs: [[0.5, 1], table.slice(2)] }, edges: none },
-      '0.5 is no integer',
+      '0.5 is not an integer',
     ],
     [
       'costs that no double tells apart',

@@ -58,7 +58,7 @@ function variants(call: CallText): CallText[] {
   const record = operators.get(call.target);
   const promotes = record?.cls === 'pointwise' && free >= 2 && !/_backward\b/.test(call.target);
   const mixes = promotes ? PROMOTED.flatMap((a) => PROMOTED.map((b) => [a, b])) : [];
-  // Gradients and losses of integers are no programs; a kernel may even divide by a constant that
+  // Gradients and losses of integers are not programs; a kernel may even divide by a constant that
   // it cut to zero.
   const dtypes = /_backward|_loss|norm\b/.test(call.target) ? FLOATS : DTYPES;
   return [

@@ -135,7 +135,7 @@ test('a trace without a step, and text that is none', async () => {
     ),
   ).toThrow(/no whole step/);
   expect(() => readTrace('{}', 'x.json')).toThrow(/there is no list traceEvents/);
-  expect(() => readTrace('[', 'x.json')).toThrow(/it is no JSON/);
+  expect(() => readTrace('[', 'x.json')).toThrow(/it is not JSON/);
 });
 
 test('in a trace of a GPU a call takes what the kernels took that it launched, and a stand-in for a collective is one', async () => {

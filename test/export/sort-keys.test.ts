@@ -72,6 +72,6 @@ describe('the comparator of a sort, as keys of JAX', () => {
       %r = stablehlo.compare LT, %e, %b, SIGNED : (T, T) -> tensor<i1>`;
     const { code, headline } = refusal(() => sortOf(doubled));
     expect(code).toBe('E_UNSUPPORTED');
-    expect(headline).toContain('s sorts by a comparator that is no order of keys');
+    expect(headline).toContain('s sorts by a comparator that is not an order of keys');
   });
 });

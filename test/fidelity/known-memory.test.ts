@@ -139,7 +139,7 @@ describe('what software keeps otherwise than a program says', () => {
   it('a fused loss: of the 12 bytes of a logit and its gradients in float32 it keeps its own', async () => {
     const [whole, fused] = await Promise.all([under(dense, {}), under(dense, { logitBytes: 2 })]);
     const saved = (whole.peakBytes - fused.peakBytes) / (tokens * vocabulary);
-    // The gradient of the head, which is no logit, is there besides.
+    // The gradient of the head, which is not a logit, is there besides.
     expect(saved).toBeGreaterThan(0.9 * (12 - 2));
     expect(saved).toBeLessThanOrEqual(12 - 2);
   });

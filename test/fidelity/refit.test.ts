@@ -70,7 +70,7 @@ describe('constants fitted on runs of a user', () => {
 
   it.each([
     [
-      'a cell that is no number',
+      'a cell that is not a number',
       (t: string) => t.replace(/\n(r\d+,.*?),1024,/, '\n$1,wide,'),
       'E_CSV',
       /'hidden' holds 'wide'/,

@@ -1,6 +1,6 @@
 /**
  * Random programs with random pins, taken from a random plan. Every pinned plan obeys its pins, is
- * accepted by the re-costing, is no cheaper than the free one and no more expensive than the random
+ * accepted by the re-costing, is not a cheaper than the free one and no more expensive than the random
  * plan, which obeys them too.
  */
 import { expect } from 'vitest';

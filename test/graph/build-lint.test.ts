@@ -133,11 +133,11 @@ describe('lintGraph: one broken graph for each check', () => {
       args('mm', { kind: 'graph', name: 'toString' }),
       'references resolve at mm: uses subgraph @toString, which graph joint does not have',
     ],
-    ['float as number', args('mm', 0.5), 'literals at mm: the number 0.5 is no exact integer'],
+    ['float as number', args('mm', 0.5), 'literals at mm: the number 0.5 is not an exact integer'],
     [
       'huge number',
       args('mm', [2 ** 60]),
-      'literals at mm: the number 1152921504606847000 is no exact integer',
+      'literals at mm: the number 1152921504606847000 is not an exact integer',
     ],
     [
       'phases',
@@ -188,9 +188,9 @@ describe('lintGraph: one broken graph for each check', () => {
     [
       'tie',
       { ...graph, ties: [['fc.weight', 'x']] },
-      `ties: 'x' is tied, but is no parameter of graph joint`,
+      `ties: 'x' is tied, but is not a parameter of graph joint`,
     ],
-    ['target', edit('mm', { target: '' }), `targets at mm: '' is no operator`],
+    ['target', edit('mm', { target: '' }), `targets at mm: '' is not an operator`],
   ])('%s', (_check, broken, message) => {
     expect(failure(() => lintGraph(broken))).toBe(`E_GRAPH_LINT ${message}`);
   });

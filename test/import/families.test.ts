@@ -41,7 +41,7 @@ describe('captured families', () => {
   );
 
   // Windows of jaxpr and one view taken twice, complex numbers in StableHLO and in ATen, a constant
-  // that is no input.
+  // that is not an input.
   test.runIf(FULL).each(['flax-fnet', 'flax-cnn-jaxpr', 'falcon', 'llama4'])(
     '%s is verified',
     async (name) => {

@@ -67,8 +67,12 @@ describe('bad FX text is refused with place and remedy', () => {
       MM.replace('mm:', 'x:') + TAIL,
       `E_DUP 3:9 'x' is defined twice`,
     ],
-    ['an unknown dtype', MM.replace('f32[', 'f33[') + TAIL, `E_TYPE 3:14 'f33' is no dtype`],
-    ['a negative size', MM.replace('[4, 16]', '[4, -16]') + TAIL, `E_TYPE 3:21 '-16' is no size`],
+    ['an unknown dtype', MM.replace('f32[', 'f33[') + TAIL, `E_TYPE 3:14 'f33' is not a dtype`],
+    [
+      'a negative size',
+      MM.replace('[4, 16]', '[4, -16]') + TAIL,
+      `E_TYPE 3:21 '-16' is not a size`,
+    ],
     [
       'a type without sizes',
       MM.replace('f32[4, 16]', 'f32') + TAIL,
@@ -77,7 +81,7 @@ describe('bad FX text is refused with place and remedy', () => {
     [
       'a type cut short',
       MM.replace('f32[4, 16]', 'f32[4, 16') + TAIL,
-      `E_SYNTAX 3:21 '16' is no size`,
+      `E_SYNTAX 3:21 '16' is not a size`,
     ],
     [
       'a wrong stride count',
@@ -260,7 +264,7 @@ describe('limits', () => {
       'E_LIMIT the text unpacks to more than 100 bytes',
     );
   });
-  test('a damaged gzip, a cut gzip and bytes that are no UTF-8', () => {
+  test('a damaged gzip, a cut gzip and bytes that are not a UTF-8', () => {
     const good = gzipSync(HEAD + MM + TAIL);
     const damaged = Uint8Array.from(good);
     damaged[good.length - 6] ^= 255;

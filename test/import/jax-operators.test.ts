@@ -160,7 +160,7 @@ describe('texts', () => {
       'let f = { lambda ; a:f32[2]. let b:f32[2] = jit[name=f jaxpr=f] a in (b,) } in\n{ lambda ; a:f32[2]. let b:f32[2] = jit[name=f jaxpr=f] a in (b,) }';
     expect(() => importGraph(endless, { infer })).toThrow(/jaxpr 'f' calls itself/);
     expect(() => importGraph(endless.replaceAll('jaxpr=f', 'jaxpr=g'), { infer })).toThrow(
-      /parameter 'jaxpr' of jit is no jaxpr/,
+      /parameter 'jaxpr' of jit is not a jaxpr/,
     );
   });
 

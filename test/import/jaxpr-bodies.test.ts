@@ -22,7 +22,7 @@ describe('a result of jit that nothing reads, which JAX prints as _', () => {
     ] a
   in (b,) }`;
 
-  test('is no result of the call', () => {
+  test('is not a result of the call', () => {
     const graph = read(text('_'));
     expect(targets(graph)).toEqual(['call', 'operator.getitem']);
     expect(graph.subgraphs.two.outputs.length).toBe(1);

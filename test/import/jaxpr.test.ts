@@ -288,7 +288,7 @@ describe('bad text is refused with place and remedy', () => {
       '{ lambda ; a:f32[4]. let b:f32[5] = neg a in (b,) }',
       'E_TYPE 1:37 the text says (f32[5]), but neg gives (f32[4])',
     ],
-    ['an unknown dtype', '{ lambda ; a:f33[4]. let  in (a,) }', `E_TYPE 1:14 'f33' is no dtype`],
+    ['an unknown dtype', '{ lambda ; a:f33[4]. let  in (a,) }', `E_TYPE 1:14 'f33' is not a dtype`],
     [
       'a symbolic size',
       '{ lambda ; a:f32[b,4]. let  in (a,) }',
@@ -302,7 +302,7 @@ describe('bad text is refused with place and remedy', () => {
     [
       'a body that is missing',
       '{ lambda ; a:f32[4]. let b:f32[4] = jit[name=f jaxpr=jaxpr7] a in (b,) }',
-      `E_REF 1:54 parameter 'jaxpr' of jit is no jaxpr`,
+      `E_REF 1:54 parameter 'jaxpr' of jit is not a jaxpr`,
     ],
     [
       'an open bracket',

@@ -68,7 +68,7 @@ describe('lists of tensors in an imported graph are taken apart', () => {
     expect(returned).toHaveLength(results.length);
     results.forEach((want, k) => {
       const got = returned[k];
-      if (!(got instanceof NDArray)) throw new Error(`result ${k} is no array`);
+      if (!(got instanceof NDArray)) throw new Error(`result ${k} is not an array`);
       const numbers = got.toArray();
       expect(numbers).toHaveLength(want.length);
       want.forEach((v, i) =>

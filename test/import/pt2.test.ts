@@ -240,10 +240,10 @@ describe('broken archives', () => {
   });
 
   test.each([
-    ['../evil.json', 'no name inside an archive'],
-    ['/etc/passwd', 'no name inside an archive'],
-    ['C:\\x', 'no name inside an archive'],
-    ['a/../../b', 'no name inside an archive'],
+    ['../evil.json', 'not a name inside an archive'],
+    ['/etc/passwd', 'not a name inside an archive'],
+    ['C:\\x', 'not a name inside an archive'],
+    ['a/../../b', 'not a name inside an archive'],
   ])('a member called %s', (name, message) => {
     expect(told(repacked({ [name]: 'x' }))).toMatch(new RegExp(`^E_ARCHIVE .*${message}`));
   });
@@ -309,7 +309,7 @@ describe('broken archives', () => {
     [
       'a negative size',
       (j) => j.replace('{"as_int": 256}', '{"as_int": -256}'),
-      'E_TYPE archive/models/model.json: -256 is no size, at $.graph_module.graph.tensor_values.p_fc1_weight.sizes[0].as_int',
+      'E_TYPE archive/models/model.json: -256 is not a size, at $.graph_module.graph.tensor_values.p_fc1_weight.sizes[0].as_int',
     ],
     [
       'a key twice',

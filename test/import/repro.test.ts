@@ -182,9 +182,9 @@ describe('Inductor repro files', () => {
       '(64,), dtype=torch.int63, is_leaf',
       '(64,), is_leaf',
       38,
-      `E_TYPE 'torch.int63' is no dtype`,
+      `E_TYPE 'torch.int63' is not a dtype`,
     ],
-    ['a negative size', '(256,)', '(-256,)', '(256,)', 26, `E_TYPE '-256' is no size`],
+    ['a negative size', '(256,)', '(-256,)', '(256,)', 26, `E_TYPE '-256' is not a size`],
     [
       'an open bracket',
       '(256,), is_leaf=True)',
@@ -199,7 +199,7 @@ describe('Inductor repro files', () => {
       `reader.generator('cpu', 0)`,
       'reader.symint',
       5,
-      'E_UNSUPPORTED reader.generator: an input that is no tensor and no size',
+      'E_UNSUPPORTED reader.generator: an input that is not a tensor and no size',
     ],
     [
       'code',

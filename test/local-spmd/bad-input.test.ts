@@ -242,15 +242,15 @@ const rows: readonly Row[] = [
     'reinterpret(arg1, "tp", V→P)',
   ],
   [
-    'to ranks that are no permutation',
+    'to ranks that are not a permutation',
     region((_, w) => permute(w, 'tp', [0, 0])),
-    'targets [0, 0] are no permutation of the 2 ranks of tp',
+    'targets [0, 0] are not a permutation of the 2 ranks of tp',
     'name every rank once',
   ],
   [
     'in pairs that are none',
     region((_, w) => ppermute(w, 'tp', [[0, 1]])),
-    "the pairs are no permutation of the 2 ranks of 'tp'",
+    "the pairs are not a permutation of the 2 ranks of 'tp'",
     'once as a source and once as a target',
   ],
 
@@ -267,13 +267,13 @@ const rows: readonly Row[] = [
     'give one spec for each result',
   ],
   [
-    'a word that is no type',
+    'a word that is not a type',
     region(first, into({ tp: 'Q' as 'R' }, 'P(None)')),
-    "inSpecs[0]: 'Q' is no type",
+    "inSpecs[0]: 'Q' is not a type",
     'write V, R, I, P or S(0)',
   ],
   [
-    'a text that is no spec',
+    'a text that is not a spec',
     region(first, into('tp', 'P(None)')),
     `inSpecs[0]: 'tp': expected 'P' at column 1`,
     'as in P(',

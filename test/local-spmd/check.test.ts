@@ -78,7 +78,7 @@ describe('check', () => {
     expect(eraseable(broadcast, cut).map(({ rule, fix }) => [rule, fix])).toEqual([
       ['I with S(0)', 'convert(arg1, "dp", I→R)'],
     ]);
-    // What is no addend of the right result: auto reduces first and says so, strict refuses.
+    // What is not an addend of the right result: auto reduces first and says so, strict refuses.
     const addends = { types: { arg0: { dp: 'P' }, arg1: { dp: 'P' } } } as const;
     expect(check(product, { mode: 'auto', ...addends }).implicit.map(({ kind }) => kind)).toEqual([
       'all_reduce',

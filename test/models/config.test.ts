@@ -81,7 +81,7 @@ describe('refusals', () => {
     expect(error.message).toContain('61');
   });
 
-  it('text that is no JSON: line and column; a list; too long', () => {
+  it('text that is not JSON: line and column; a list; too long', () => {
     const broken = refusal(() =>
       parseModelConfig('{\n "model_type": "llama",\n "x": }\n', 'config.json'),
     );

@@ -43,7 +43,7 @@ const WAIVED: Readonly<Record<string, readonly [reason: string, entries: readonl
     ],
   ],
   vector_norm2: ['no pending p-norm in the placement vocabulary', ['S0 -> PN2', 'S1 -> PN2']],
-  nansum: ['a NaN in one part is no NaN of the sum; none was drawn', ['Psum -> Psum']],
+  nansum: ['a NaN in one part is not a NaN of the sum; none was drawn', ['Psum -> Psum']],
   nll_loss: [
     'averages of means are wrong with ignored targets; offered as a global count',
     ['S0,S0 -> Pavg,Psum'],

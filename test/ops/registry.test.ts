@@ -98,11 +98,14 @@ describe('rules files', () => {
   });
 
   test.each([
-    ['{', /no JSON/],
+    ['{', /not JSON/],
     ['[]', /expected an object/],
     ['{"format": "x"}', /format: expected 'shardwright-rules\/1'/],
     [file({ ...entry, extra: 1 }), /operators\[0\]\.extra/],
-    [file({ ...entry, outputs: ['y'] }), /operators\[0\]\.outputs\[0\]: 'y' is no tensor argument/],
+    [
+      file({ ...entry, outputs: ['y'] }),
+      /operators\[0\]\.outputs\[0\]: 'y' is not a tensor argument/,
+    ],
     [file({ ...entry, schema: 'x y z' }), /operators\[0\]\.schema/],
     [file({ ...entry, name: 'op' }), /operators\[0\]\.name/],
     [

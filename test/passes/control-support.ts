@@ -21,7 +21,7 @@ export const placeholders = (graph: Graph): Node[] =>
 
 function arrays(graph: Graph, values: Values): NDArray[] {
   return placeholders(graph).map(({ type, meta, name }) => {
-    if (type.kind !== 'tensor') throw new Error(`${name} is no tensor`);
+    if (type.kind !== 'tensor') throw new Error(`${name} is not a tensor`);
     const shape = type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)));
     return fromList(shape, values[meta.roleName ?? name], type.dtype);
   });

@@ -308,7 +308,7 @@ export function inputsOf(s: GradientSample): NDArray[] {
 export function tangentsOf(s: GradientSample, graph: Graph): NDArray[] {
   return graph.outputs.map((output, k) => {
     const type = graph.nodes.find((node) => node.name === output.value)?.type;
-    if (type?.kind !== 'tensor') throw new Error('an output is no tensor');
+    if (type?.kind !== 'tensor') throw new Error('an output is not a tensor');
     const spec = {
       dtype: type.dtype,
       shape: type.shape.map(Number),

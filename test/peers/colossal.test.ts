@@ -133,7 +133,7 @@ describe('the generators of Colossal-Auto on 2x2', () => {
       for (const text of strategies.split(', ')) {
         const [out, operands = ''] = text.split('=');
         expect(found, text).toContain(read(out, operands.split('×')));
-        // With the axes of the result alone exchanged it is no strategy of theirs, nor of ours.
+        // With the axes of the result alone exchanged it is not a strategy of theirs, nor of ours.
         const exchanged = out.replaceAll(/\d/g, (axis) => (axis === '0' ? '1' : '0'));
         if (
           operands !== '' &&

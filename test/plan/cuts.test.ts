@@ -92,10 +92,10 @@ describe('cuts of the request', () => {
       /'qkv' \[64, 32\] cannot be Interleaved/,
     );
     await expect(planFor(graph, 'tp=2', { cuts: ['S(0)'] })).rejects.toThrow(
-      /'S\(0\)' is no cut beyond a plain shard/,
+      /'S\(0\)' is not a cut beyond a plain shard/,
     );
     await expect(planFor(graph, 'tp=2', { cuts: ['R'] })).rejects.toThrow(
-      /no cut beyond a plain shard/,
+      /not a cut beyond a plain shard/,
     );
     await expect(planFor(graph, 'tp=2', { cuts: ['Sideways(0)'] })).rejects.toThrow(/Sideways/);
   });
@@ -153,7 +153,7 @@ describe('cuts of a kind that the user made', () => {
     // the plan communicates.
     expect(plan.objective.communicationSeconds).toBeGreaterThan(0);
     expect(() => verify(program, plan, { table })).toThrow(
-      /RZigzag\(1\) is not lowered: Zigzag\(1\) is no cut into chunks/,
+      /RZigzag\(1\) is not lowered: Zigzag\(1\) is not a cut into chunks/,
     );
   });
 

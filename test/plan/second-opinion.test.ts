@@ -17,7 +17,7 @@ async function recordOf(
   };
 }
 
-it('the second opinion, which the clock may cut short, is said and is no part of the plan', async () => {
+it('the second opinion, which the clock may cut short, is said and is not part of the plan', async () => {
   const [asked, unasked] = [await recordOf('auto'), await recordOf('exact')];
   expect(asked.opinion).toMatch(/^javascript-lp-solver agrees: \d+$/);
   expect(unasked.opinion).toBeUndefined();

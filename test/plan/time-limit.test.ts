@@ -77,7 +77,7 @@ describe('a limit that comes before the solver', () => {
     });
   });
 
-  it('is no limit where none was given', () => {
+  it('is not a limit where none was given', () => {
     expect(prepare(GRAPH, request('a=2'), TABLE).left.contradictions).toEqual([]);
   });
 });

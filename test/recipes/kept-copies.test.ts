@@ -78,7 +78,7 @@ describe('the first plan stays where the answer with kept copies', () => {
     answered({ mesh: 'dp=8', pins: [], risk: 0.99, memoryBytes, ...defined({ copies }) });
 
   test.each([
-    ['is no faster', 488_216_990],
+    ['is not a faster', 488_216_990],
     ['fits less surely', 610_271_238],
   ])(
     '%s',

@@ -38,7 +38,7 @@ export function memoryFront(problem: Problem, name: string): FrontChoice[] {
       (sum, list, k) => sum + list[found.choice[row.variables[k]]],
       0,
     );
-    // As cheap with less: the one before is no point of the front.
+    // As cheap with less: the one before is not a point of the front.
     if (points.at(-1)?.cost === found.objective) points.pop();
     points.push({
       cost: found.objective,

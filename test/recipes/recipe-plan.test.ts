@@ -91,7 +91,7 @@ it('a recipe that does not fit says what it needs', async () => {
 it.each([
   [{ recipe: 'fsdp-tp' }, 'E_USAGE', /there is no recipe 'fsdp-tp'/],
   [{ recipe: 'fsdp' }, 'E_USAGE', /'fsdp' has axes dp_shard, the mesh has 2 dims/],
-  [{ recipe: 'pp' }, 'E_USAGE', /'pp' is no choice of placements/],
+  [{ recipe: 'pp' }, 'E_USAGE', /'pp' is not a choice of placements/],
   [{ recipe: 'dp+tp', overlap: true }, 'E_USAGE', /--overlap looks for another/],
   [{ recipe: 'replicated', inputs: 'S(0)R' }, 'E_PLAN', /does not admit the recipe 'replicated'/],
 ] as const)('%j is refused', async (more, code, message) => {

@@ -50,7 +50,7 @@ describe('recipes of a sequence dim are listed where a program can be cut along 
     ['strides are off', 'torch/llama-tiny/joint.expanded', 'a=2,b=2', { strided: 'off' }],
     ['the innermost mesh dim has one device', 'torch/llama-tiny/joint.expanded', 'a=2,b=1', {}],
     ['there is no attention', 'torch/mlp-loss/joint.expanded', 'a=2,b=2', {}],
-    ['dim 1 of the images is no sequence', 'torch/vit-tiny/joint.expanded', 'a=2,b=2', {}],
+    ['dim 1 of the images is not a sequence', 'torch/vit-tiny/joint.expanded', 'a=2,b=2', {}],
   ] as const)('not where %s', (_, model, mesh, more) =>
     expect(named(model, mesh, more)).toEqual([]),
   );

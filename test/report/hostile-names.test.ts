@@ -81,7 +81,7 @@ describe('names that try to end an element, a cell, a line or a word', () => {
     expect(JSON.stringify(JSON.parse(readFileSync(trace, 'utf8')))).toContain(MARK);
   });
 
-  it('are no lines of their own on a terminal', async () => {
+  it('are not lines of their own on a terminal', async () => {
     const [first] = (
       JSON.parse(readFileSync(join(folder, 'plan.json'), 'utf8')) as {
         nodes: { name: string }[];

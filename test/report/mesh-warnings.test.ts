@@ -91,14 +91,14 @@ describe('what compare warns of a run', () => {
 
   it('fewer tokens than one step takes, with the unit that may be missing', () => {
     expect(warned(15)).toEqual([
-      '15 tokens are no whole number of steps of 32,768 (8 x 4096): the run is priced as 1 step ' +
+      '15 tokens are not a whole number of steps of 32,768 (8 x 4096): the run is priced as 1 step ' +
         'of 32,768 tokens. Give the unit of --tokens: 15T is 15e12.',
     ]);
   });
 
   it('steps that do not divide the run, where they add more than a hundredth to it', () => {
     expect(warned(40_000)).toEqual([
-      '40,000 tokens are no whole number of steps of 32,768 (8 x 4096): the run is priced as ' +
+      '40,000 tokens are not a whole number of steps of 32,768 (8 x 4096): the run is priced as ' +
         '2 steps of 65,536 tokens.',
     ]);
     expect(warned(15e12)).toEqual([]);

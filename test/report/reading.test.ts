@@ -153,7 +153,7 @@ describe('the drawing of the program', () => {
 describe('plans beside each other', () => {
   const MIB = 2 ** 20;
 
-  it('a few bytes less are no step of the price of memory', () => {
+  it('a few bytes less are not a step of the price of memory', () => {
     const front = [
       { name: 'a', seconds: 0.0587, peakBytes: 355 * MIB + 8192 },
       { name: 'b', seconds: 0.06, peakBytes: 355 * MIB },

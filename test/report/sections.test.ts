@@ -243,7 +243,7 @@ describe('11.1 graph, solver, warnings', () => {
     expect((await incumbentsOf(plan, program, builtinOperators()))?.steps).toEqual(steps);
   });
 
-  it('plans of an easier problem are no incumbents of this one, their bound holds', () => {
+  it('plans of an easier problem are not incumbents of this one, their bound holds', () => {
     const event = (seconds: number | null, bound: number | null, at: number) => ({
       phase: 'x',
       seconds,

@@ -77,12 +77,12 @@ describe('in part: a slip is answered by what, where and the nearest right word'
     [
       'a report of text',
       () => ['report', join(root, 'text.md')],
-      /text\.md: E_PLAN this is no plan: not JSON\n {2}hint: give a plan folder/,
+      /text\.md: E_PLAN this is not a plan: not JSON\n {2}hint: give a plan folder/,
     ],
     [
       'a report of other JSON',
       () => ['report', join(root, 'package.json')],
-      /E_PLAN this is no plan\n {2}hint: /,
+      /E_PLAN this is not a plan\n {2}hint: /,
     ],
     [
       'a folder without a plan',

@@ -310,7 +310,7 @@ graph @twice {
     expect(verifyProgram(graph, program, fewer, TABLE).mismatches.length).toBeGreaterThan(1);
   });
 
-  test('the graph with its bodies in line is no program, and is not taken for one', () => {
+  test('the graph with its bodies in line is not a program, and is not taken for one', () => {
     const prepared = prepare(scanned, request('d=2'), TABLE);
     const plan = randomPlan(prepared, 0);
     expect(() => lower(prepared.model.graph, plan, { table: TABLE })).toThrow(

@@ -129,7 +129,7 @@ describe('derivatives at places where the values are not smooth', () => {
     expect(checkRules(ramp(2, ['few[6,4]'])).wrongDerivatives).toHaveLength(1);
   });
 
-  it('gradients that are no numbers, where values are none either, are not compared', () => {
+  it('gradients that are not numbers, where values are none either, are not compared', () => {
     const root = (factor: number): CustomOp =>
       customOp({
         name: 'my.root.default',

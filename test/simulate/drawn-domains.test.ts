@@ -133,7 +133,7 @@ ${last}`);
     expect(named).toContainEqual([]);
   });
 
-  test('what reads it may be no number where one device has a finite one', () => {
+  test('what reads it may not be a number where one device has a finite one', () => {
     const graph = divided('  %tanh = aten.tanh.default(%div): f32[6]\n  out %tanh output 0');
     expect(mismatches(graph, 24)).toEqual([]);
   });

@@ -64,7 +64,7 @@ describe('evaluation of whole graphs', () => {
       const forward = graph.outputs
         .flatMap((o, i) => (o.role === 'output' ? [i] : []))
         .slice(-tangents.length);
-      // Gradients stand after the outputs, one for each input that is no tangent, in their order.
+      // Gradients stand after the outputs, one for each input that is not a tangent, in their order.
       const directions = new Map<number, Float64Array>();
       let exact = 0;
       placeholders.slice(0, placeholders.length - tangents.length).forEach((_, i) => {

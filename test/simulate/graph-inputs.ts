@@ -37,7 +37,7 @@ export interface InputSpec {
 }
 
 function specOf(node: Graph['nodes'][number]): InputSpec {
-  if (node.type.kind !== 'tensor') throw new Error(`${node.name} is no tensor`);
+  if (node.type.kind !== 'tensor') throw new Error(`${node.name} is not a tensor`);
   return {
     dtype: node.type.dtype,
     shape: node.type.shape.map((d) => (typeof d === 'number' ? d : (d.example ?? 1))),

@@ -104,7 +104,7 @@ describe('a step within a limit on memory', () => {
     expect(names(alone + 100)).toEqual([...all, '0 held back']);
   });
 
-  it('a cast that only a gather for no call reads is no prefetch: its call reads it where it is', () => {
+  it('a cast that only a gather for no call reads is not a prefetch: its call reads it where it is', () => {
     // What fast-check seed 1966935937 shrank to. The cast was moved before `other` where there was
     // room, and was not where there was none, with no gather counted as held back.
     const schedule = program([

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { kernelNeeds } from '../../src/simulate/work/kernel-needs.ts';
 
 describe('what kernels need', () => {
-  it('is carried through steps that are no kernels, and ends at results that none reads', () => {
+  it('is carried through steps that are not kernels, and ends at results that none reads', () => {
     // Value 0 is given. Kernel 0 makes 1, a move makes 2 of it, another 3 of 2; kernel 1 reads 3; a
     // sum makes 4 of 1; a gather makes 5 of 0 for kernel 2.
     const steps: readonly {

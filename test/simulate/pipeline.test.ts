@@ -217,7 +217,7 @@ describe('pipeline schedules by events', () => {
     }
   });
 
-  it('refuses what is no pipeline, by name', () => {
+  it('refuses what is not a pipeline, by name', () => {
     expect(() => passOrder('interleaved', { devices: 4, microbatches: 6, chunks: 2 })).toThrow(
       /6 microbatches mod 4/,
     );

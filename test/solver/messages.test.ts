@@ -87,7 +87,7 @@ describe('the checker on messages', () => {
   });
 
   it.each([
-    ['that are no triples', { lists: [[], [0, 2], [3, 1], [1, 0]] }, 'not in triples'],
+    ['that are not triples', { lists: [[], [0, 2], [3, 1], [1, 0]] }, 'not in triples'],
     ['without their lists', { steps: [STEP.add, 0, 2, STEP.messages, 0, 0] }, 'ends within a step'],
     [
       'followed by an elimination',

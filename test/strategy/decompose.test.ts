@@ -175,7 +175,7 @@ describe('rules from decompositions', () => {
     expect(count(2)).toBeGreaterThan(count(3));
   });
 
-  test('no redistribution inside: what one call leaves and the next does not take is no rule', () => {
+  test('no redistribution inside: what one call leaves and the next does not take is not a rule', () => {
     const graph = body([[8, 8]], (call, x) => [
       call('aten.relu.default', call('aten.sum.dim_IntList', x, [0])),
     ]);
@@ -222,7 +222,7 @@ describe('operators over lists', () => {
       /no operator aten.nothing/,
     );
     expect(() => elementCalls(operators, 'aten.add.Tensor', [ref('a')])).toThrow(
-      /no operator over lists/,
+      /not an operator over lists/,
     );
   });
 });

@@ -42,8 +42,8 @@ const known = (word: string): boolean => /^(R|S\d|P(sum|avg|max|min))$/.test(wor
 const COSTLIER: Readonly<Record<string, string>> = {
   'sdpa_cpu_flash R,S0,S3': 'the flash kernels take no values that are narrower than queries',
   'sdpa_cpu_flash S3,S2,S3': 'the flash kernels take no values that are narrower than queries',
-  'vector_norm2 S0': 'a pending p-norm is no placement of ours',
-  'vector_norm2 S1': 'a pending p-norm is no placement of ours',
+  'vector_norm2 S0': 'a pending p-norm is not a placement of ours',
+  'vector_norm2 S1': 'a pending p-norm is not a placement of ours',
   'vector_norm_inf Pmax': 'the rule of 2.13 is wrong: it loses the absolute value',
   'nansum Psum': 'the rule of 2.13 is wrong where one part is NaN',
   'select S1': '2.13 gathers as well, and writes 0 for it',

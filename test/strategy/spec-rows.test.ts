@@ -143,7 +143,7 @@ describe('where our rules go beyond those of DTensor', () => {
     });
   });
 
-  test('a mean of losses without ignored targets is no average of averages: what is pending is a sum', () => {
+  test('a mean of losses without ignored targets is not an average of averages: what is pending is a sum', () => {
     expect(outcome(CE, 'S0 S0', false)).toEqual({ outputs: spec('Ps,R'), collectives: '' });
   });
 });

@@ -66,7 +66,7 @@ export function checkDivided(a: Layout, b: Layout, result: Layout): void {
   if (collision(b, 'colex') === undefined) {
     must(result.size === a.size, `divide of ${a.text} changed its size`);
     sorted(result).forEach((o, i) =>
-      must(o === want[i], `divide of ${a.text} by ${b.text} is no rearrangement`),
+      must(o === want[i], `divide of ${a.text} by ${b.text} is not a rearrangement`),
     );
   }
   const [tiles, places] = [offsets(b, 'colex'), offsets(rest, 'colex')];

@@ -75,7 +75,7 @@ describe('a traced MLP', () => {
 });
 
 describe('dtypes', () => {
-  it('a product of two dtypes, a mean of integers, a name that is no dtype', () => {
+  it('a product of two dtypes, a mean of integers, a name that is not a dtype', () => {
     const refused = (fn: (x: Tensor, y: Tensor) => Tensor, dtype: 'bf16' | 'i64'): string => {
       const error = errorOf(() =>
         trace(({ x, y }) => fn(x, y), { x: spec([2, 2]), y: spec([2, 2], dtype) }),
@@ -92,7 +92,7 @@ describe('dtypes', () => {
     expect(errorOf(() => spec([2], 'float32' as 'f32')).code).toBe('E_TRACE_INPUT');
     const named = (dtype: string) =>
       trace(() => param('w', { shape: [2], dtype: dtype as 'f32' }).sin(), {});
-    expect(errorOf(() => named('bfloat16')).message).toContain("'bfloat16' is no dtype");
+    expect(errorOf(() => named('bfloat16')).message).toContain("'bfloat16' is not a dtype");
     // A description of a tensor describes a parameter too.
     const { nodes } = trace(({ x }) => x.matmul(param('w', spec([2, 3], 'bf16'))), {
       x: spec([4, 2], 'bf16'),

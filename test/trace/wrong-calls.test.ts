@@ -46,7 +46,7 @@ const TRACED = [
   ...named(local, ['contract', 'redistribute', 'reinterpret', 'permute', 'localMap']),
 ];
 
-/** Throws what is no error of Shardwright. */
+/** Throws what is not an error of Shardwright. */
 async function only(run: () => unknown): Promise<void> {
   try {
     await run();

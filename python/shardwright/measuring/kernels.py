@@ -211,7 +211,7 @@ class Work:
         }  # fmt: skip
 
     def counted(self) -> Iterator[Point]:
-        """Calls that multiply and are no plain product: batches of products, sums with a bias, convolutions."""
+        """Calls that multiply and are not plain products: batches of products, sums with a bias, convolutions."""
         dtype = torch.float32
         scale = 1 if self.is_processor else 8
 

@@ -97,7 +97,7 @@ function* fileDefaults(
     const flag = flags.find((one) => one[key] !== undefined)?.[key];
     const texts = textsOf(flag, stated, dirname(path));
     if (texts === undefined)
-      fail(`'${name}' is ${JSON.stringify(stated)}, which is no ${wanted(flag)}`, name);
+      fail(`'${name}' is ${JSON.stringify(stated)}, not ${wanted(flag)}`, name);
     else yield [key, { text: texts, from }];
   }
 }

@@ -249,10 +249,13 @@ function refuseOthers(text: string, file: string): void {
   try {
     value = JSON.parse(text);
   } catch {
-    // Whatever is wrong with its syntax is said by the reader of plans; what is no JSON at all is
+    // Whatever is wrong with its syntax is said by the reader of plans; what is not JSON at all is
     // said here.
     if (/^\s*[[{]/.test(text)) return;
-    throw new ShardwrightError('E_PLAN', 'this is no plan: not JSON', { file, hint: WHAT_IS_READ });
+    throw new ShardwrightError('E_PLAN', 'this is not a plan: not JSON', {
+      file,
+      hint: WHAT_IS_READ,
+    });
   }
   const isPlan =
     typeof value === 'object' &&
@@ -260,7 +263,7 @@ function refuseOthers(text: string, file: string): void {
     'version' in value &&
     ('model' in value || 'objective' in value);
   if (!isPlan)
-    throw new ShardwrightError('E_PLAN', 'this is no plan', { file, hint: WHAT_IS_READ });
+    throw new ShardwrightError('E_PLAN', 'this is not a plan', { file, hint: WHAT_IS_READ });
 }
 
 function readText(path: string): string {

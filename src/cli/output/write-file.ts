@@ -148,7 +148,7 @@ function statOf(path: string): Stats | undefined {
 function kindOf(stats: Stats): string {
   if (stats.isDirectory()) return 'there is a folder of this name';
   if (stats.isSymbolicLink()) return 'it is a symbolic link, which is not followed';
-  return 'it is no regular file';
+  return 'it is not a regular file';
 }
 
 function orRefuse(path: string, what: string, write: () => void): void {

@@ -88,7 +88,7 @@ export class Endgame {
 
   /**
    * Runs HiGHS on the reduced model; a better choice becomes that of the findings, what HiGHS
-   * reports is no proof.
+   * reports is not a proof.
    */
   async finish(found: Findings, deadline: number): Promise<Findings> {
     if (found.bound === undefined) return found;

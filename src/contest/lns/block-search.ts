@@ -55,7 +55,7 @@ export class BlockSearch {
    * choose candidates.
    */
   readonly hint: Float64Array;
-  /** Values with a larger hint are no candidates (no choice that is worth anything holds them). */
+  /** Values with a larger hint are not candidates (no choice that is worth anything holds them). */
   limit = Infinity;
   readonly random: Random;
   private readonly block: Block;

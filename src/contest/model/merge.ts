@@ -23,7 +23,7 @@ export interface Groups {
   readonly size: Int32Array;
   /** Edges along which roots were merged, in order. */
   readonly joins: readonly Join[];
-  /** Members of every root (the root first); empty for those that are no root. */
+  /** Members of every root (the root first); empty for those that are not a root. */
   readonly members: number[][];
 }
 

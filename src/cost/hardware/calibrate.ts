@@ -193,7 +193,7 @@ function unitPeak(cluster: Cluster, unit: string): number {
 
 /**
  * Share of the bandwidth that large copies reach: what more bytes cost more time, between
- * neighbours of the upper half of the sizes, so that the launch is no part of it. Undefined for
+ * neighbours of the upper half of the sizes, so that the launch is not part of it. Undefined for
  * fewer than three sizes.
  */
 function copyShare(copies: Calibration['memory'], bytesPerSecond: number): number | undefined {

@@ -220,7 +220,7 @@ export interface Calibration {
 /** Characters of a calibration file that are read at most. */
 const TEXT_LIMIT = 16 * 2 ** 20;
 
-/** @throws E_CALIBRATION for a text that is no calibration, with what does not fit */
+/** @throws E_CALIBRATION for a text that is not a calibration, with what does not fit */
 export function parseCalibration(text: string): Calibration {
   if (text.length > TEXT_LIMIT)
     throw new ShardwrightError(

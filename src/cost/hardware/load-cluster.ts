@@ -126,7 +126,7 @@ function sliceOfPod(text: string, facts: Hardware): Cluster | undefined {
   const units = product(sides);
   const chips = named[3] === '' && CORES.test(version) ? units / 2 : units;
   if (!Number.isInteger(chips) || chips < 1 || chips > pod.accelerators)
-    throw new ShardwrightError('E_CLUSTER', `'${text}' is no slice of ${pod.id}`, {
+    throw new ShardwrightError('E_CLUSTER', `'${text}' is not a slice of ${pod.id}`, {
       hint:
         `a slice has 1 to ${pod.accelerators} chips` +
         `${CORES.test(version) ? ', each with two of the cores that its name counts' : ''}.`,
@@ -286,7 +286,7 @@ function nested(cluster: Cluster): Cluster {
   if (torn !== undefined)
     throw new ShardwrightError(
       'E_CLUSTER',
-      `the cluster file does not fit: ${torn[0]}: ${torn[1]} devices are no whole units of ` +
+      `the cluster file does not fit: ${torn[0]}: ${torn[1]} devices are not whole units of ` +
         `${torn[2]}`,
       { path: torn[0], hint },
     );

@@ -17,7 +17,7 @@ export type SourceTarget = readonly [source: number, target: number];
  *
  * @param meshDims mesh dims whose share of the tile number changes
  * @returns by source, ascending
- * @throws E_INTERNAL when the shardings are no permutation of each other: the planner makes only
+ * @throws E_INTERNAL when the shardings are not a permutation of each other: the planner makes only
  *   such that are
  */
 export function permutationPairs(
@@ -57,7 +57,7 @@ export function permutationPairs(
     const source = holders.get(wanted[rank])?.shift();
     if (source === undefined)
       throw internalError(
-        `${from.text} is no permutation of ${to.text}: nobody sends to rank ${rank}`,
+        `${from.text} is not a permutation of ${to.text}: nobody sends to rank ${rank}`,
       );
     sourceOf[rank] = source;
   }

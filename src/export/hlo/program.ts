@@ -179,7 +179,8 @@ class Writer {
 
   private value(scope: Scope, name: string): Val {
     const result = scope.get(name);
-    if (result === undefined || !isValue(result)) throw internalError(`${name} is no single value`);
+    if (result === undefined || !isValue(result))
+      throw internalError(`${name} is not a single value`);
     return result;
   }
 
@@ -305,7 +306,7 @@ class Writer {
       if (isRef(member)) return this.value(scope, member.name);
       if (typeof member === 'number') return this.hlo.constant(member, 'i64');
       if (typeof member === 'boolean') return this.hlo.constant(member, 'b8');
-      return this.refuse(node, `an operand of ${node.target} is no tensor`);
+      return this.refuse(node, `an operand of ${node.target} is not a tensor`);
     });
   }
 

@@ -438,7 +438,8 @@ function sorted(call: Call): string {
   if (comparator === undefined)
     return `lax.sort(${inputTuple(call)}, ${given}, num_keys=${word('num_keys')})`;
   const keys =
-    sortKeysOf(comparator) ?? none(instruction, 'sorts by a comparator that is no order of keys');
+    sortKeysOf(comparator) ??
+    none(instruction, 'sorts by a comparator that is not an order of keys');
   if (keys.every((key, k) => key.operand === k && !key.isDescending && !key.hasSignedZeros))
     return `lax.sort(${inputTuple(call)}, ${given}, num_keys=${keys.length})`;
   // The keys go first, each so that it ascends, and are left out of the results.

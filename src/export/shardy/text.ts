@@ -272,7 +272,7 @@ const PRODUCTS: Readonly<Record<string, Writer>> = {
 const MATRICES: Readonly<Record<string, Writer>> = {
   // XLA 0.10.2 ends in a fatal check (fft_handler.cc) where it cuts the transformed dims.
   fft: ({ instruction }) =>
-    refused(instruction, 'is no text for XLA, whose partitioner ends the process on a transform'),
+    refused(instruction, 'is not text for XLA, whose partitioner ends the process on a transform'),
   cholesky: ({ names, out, word }) =>
     `stablehlo.cholesky ${names}, lower = ${word('lower')} : ${out}`,
   triangular_solve: (call) =>

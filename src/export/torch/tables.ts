@@ -112,7 +112,7 @@ class PlacedTensors {
   input(node: Node): PlacedTensor {
     const value = this.values.get(node.name);
     if (value === undefined)
-      throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is no tensor`, {
+      throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is not a tensor`, {
         node: node.name,
       });
     const { role = 'input', roleName, roleIndex } = node.meta;
@@ -148,7 +148,7 @@ class PlacedTensors {
     const { program } = this;
     const type = this.types.get(name);
     if (type?.kind !== 'tensor')
-      throw new ShardwrightError('E_UNSUPPORTED', `${name} is no tensor`, { node: name });
+      throw new ShardwrightError('E_UNSUPPORTED', `${name} is not a tensor`, { node: name });
     const spec = program.space.get(sharding);
     const { of, index, tiedTo, stride } = rest;
     return {
@@ -178,7 +178,7 @@ function globalOf(program: DeviceProgram, name: string, sharding: number): numbe
   const { mesh, space, graph } = program;
   const type = graph.nodes.find((node) => node.name === name)?.type;
   if (type?.kind !== 'tensor')
-    throw new ShardwrightError('E_UNSUPPORTED', `${name} is no tensor`, { node: name });
+    throw new ShardwrightError('E_UNSUPPORTED', `${name} is not a tensor`, { node: name });
   const spec = space.get(sharding);
   return type.shape.map((dim, d) => {
     const cutBy = new Set(spec.orderOf(d));

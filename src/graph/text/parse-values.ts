@@ -34,7 +34,7 @@ export function readType(reader: GraphReader, depth: number): ValueType {
   const start = reader.pos;
   const dtype = reader.name('a type');
   if (!isDType(dtype))
-    reader.fail(`'${dtype}' is no dtype`, start, suggestion(dtype, DTYPES, 'dtypes'));
+    reader.fail(`'${dtype}' is not a dtype`, start, suggestion(dtype, DTYPES, 'dtypes'));
   reader.expect('[');
   const shape: Dim[] = [];
   while (!reader.peek(']')) {
@@ -144,7 +144,7 @@ function readWordArg(reader: GraphReader, depth: number): Arg {
     reader.pos += 6;
     const dtype = reader.name('a dtype');
     if (!isDType(dtype))
-      reader.fail(`'${dtype}' is no dtype`, start, suggestion(dtype, DTYPES, 'dtypes'));
+      reader.fail(`'${dtype}' is not a dtype`, start, suggestion(dtype, DTYPES, 'dtypes'));
     return { kind: 'dtype', dtype };
   }
   if (text.startsWith('device:', reader.pos) || text.startsWith('layout:', reader.pos)) {

@@ -320,7 +320,7 @@ function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unk
     const tag = reader.name('a tag');
     const form = TAGS.get(tag);
     if (form === undefined)
-      return reader.fail(`'${tag}' is no tag`, start, suggestion(tag, [...TAGS.keys()], 'tags'));
+      return reader.fail(`'${tag}' is not a tag`, start, suggestion(tag, [...TAGS.keys()], 'tags'));
     if (form === 'phase') meta.phase = tag;
     else if (form === 'flag') meta[tag] = true;
     else {

@@ -52,7 +52,7 @@ export function sizeNames(text: string): string[] {
 
 /**
  * The value of a size expression; undefined where it reads a name without a value, is written in
- * another notation, or is no whole number from 0.
+ * another notation, or is not a whole number from 0.
  */
 export function sizeValue(text: string, values: SizeValues): number | undefined {
   const value = new Reader(text, values).whole();

@@ -217,7 +217,7 @@ function argText(arg: Arg, size: SizeText = symText): string {
 }
 
 /**
- * Shortest decimal that reads back to the same double, with `.` or `e` so that it is no integer.
+ * Shortest decimal that reads back to the same double, with `.` or `e` so that it is not an integer.
  */
 function floatText(value: number): string {
   if (Number.isNaN(value)) return 'nan';

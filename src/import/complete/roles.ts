@@ -67,7 +67,7 @@ function withRoles(
     if (node.type.kind !== 'tensor')
       throw new ShardwrightError(
         'E_TYPE',
-        `${flag}: '${name}' is ${typeText(node.type)}, which can be no ${role}`,
+        `${flag}: '${name}' is ${typeText(node.type)}, which cannot have the role '${role}'`,
         {
           node: node.name,
           hint: 'name a tensor',
@@ -127,7 +127,7 @@ function parameter(node: Node, flag: string): Node {
   if (node.meta.role !== 'parameter')
     throw new ShardwrightError(
       'E_TYPE',
-      `${flag}: '${node.meta.roleName}' is no parameter but ${node.meta.role}; only ` +
+      `${flag}: '${node.meta.roleName}' is not a parameter but ${node.meta.role}; only ` +
         'parameters can be tied',
       {
         node: node.name,

@@ -1,6 +1,6 @@
 /**
  * Types of PyTorch's functional collectives in the text of a sharded model: gathers and scatters
- * work on dim 0, everything else keeps its shape. They are no operators to plan (a graph that has
+ * work on dim 0, everything else keeps its shape. They are not operators to plan (a graph that has
  * them is the program of one device), but their types follow from their arguments.
  */
 

@@ -166,7 +166,7 @@ function ranges(
     const bound = (word: string): number => (word === 'int_oo' ? Infinity : Number(word));
     const [, name = '', low = '', high = ''] = match;
     if (Number.isNaN(bound(low)) || Number.isNaN(bound(high)))
-      scanner.fail('E_SYNTAX', `'VR[${low}, ${high}]' is no range`, at);
+      scanner.fail('E_SYNTAX', `'VR[${low}, ${high}]' is not a range`, at);
     setOwn(dims, name.trim(), { min: bound(low), max: bound(high) });
   }
   return dims;

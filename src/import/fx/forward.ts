@@ -402,7 +402,7 @@ export class ForwardBody {
       )
         throw scanner.error(
           'E_UNSUPPORTED',
-          `'${scanner.word()}' is returned, but is no tensor`,
+          `'${scanner.word()}' is returned, but is not a tensor`,
           offset,
           'return tensors and None only',
         );

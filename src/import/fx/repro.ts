@@ -150,7 +150,7 @@ class ArgumentReader {
     if (type === undefined)
       return scanner.fail(
         'E_UNSUPPORTED',
-        `reader.${method}: an input that is no tensor and no size`,
+        `reader.${method}: an input that is neither a tensor nor a size`,
         at,
         'graphs hold tensors and sizes',
       );
@@ -215,7 +215,7 @@ class ArgumentReader {
       return value.dtype;
     return this.scanner.fail(
       'E_TYPE',
-      `'${stated.text}' is no dtype`,
+      `'${stated.text}' is not a dtype`,
       stated.at,
       'as in dtype=torch.int64',
     );
@@ -276,7 +276,7 @@ class ArgumentReader {
     return args.map((part): Dim => {
       if (/^\d{1,15}$/.test(part.text)) return Number(part.text);
       if (!/^[\w\s+*/()%.,-]{1,4096}$/.test(part.text) || /^[-\d.]+$/.test(part.text))
-        scanner.fail('E_TYPE', `'${part.text.slice(0, 40)}' is no size`, part.at);
+        scanner.fail('E_TYPE', `'${part.text.slice(0, 40)}' is not a size`, part.at);
       const example = this.examples.get(part.text);
       return example === undefined ? { sym: part.text } : { sym: part.text, example };
     });

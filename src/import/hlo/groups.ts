@@ -84,7 +84,7 @@ function iota(reader: HloReader): Int32Array {
     const sorted = [...permutation].sort((a, b) => a - b);
     if (permutation.length !== shape.length || sorted.some((d, i) => d !== i))
       reader.fail(
-        `(${permutation.join(',')}) is no order of ${shape.length} dims`,
+        `(${permutation.join(',')}) is not an order of ${shape.length} dims`,
         at,
         'E_TYPE',
         'name every dim once',

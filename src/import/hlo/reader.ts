@@ -111,7 +111,7 @@ export class HloReader extends TextReader {
     if (!Object.hasOwn(ELEMENT_BITS, element))
       throw this.error(
         'E_TYPE',
-        `'${element}' is no element type of HLO`,
+        `'${element}' is not an element type of HLO`,
         at,
         `known ones: ${Object.keys(ELEMENT_BITS).join(', ')}`,
       );

@@ -145,7 +145,8 @@ export class GraphOfJaxpr {
   tensor(atom: Atom): TensorType {
     if (atom.kind === 'literal') return atom.type;
     const type = this.typeOf(this.value(atom).name);
-    if (type.kind !== 'tensor') throw this.error('E_TYPE', `'${atom.name}' is no tensor`, atom.at);
+    if (type.kind !== 'tensor')
+      throw this.error('E_TYPE', `'${atom.name}' is not a tensor`, atom.at);
     return type;
   }
 
@@ -396,7 +397,7 @@ export class GraphOfJaxpr {
     if (only !== undefined && others.length === 0) return only;
     throw this.error(
       'E_REF',
-      `parameter '${key}' of ${equation.primitive} is no jaxpr`,
+      `parameter '${key}' of ${equation.primitive} is not a jaxpr`,
       at,
       'the body is missing from the text',
     );

@@ -37,6 +37,6 @@ export function inferControlType(
   typeOf: (name: string) => ValueType,
 ): ValueType {
   const control = controlCall(call, bodies, typeOf);
-  if (control === undefined) throw new Error(`${call.target} is no control flow`);
+  if (control === undefined) throw new Error(`${call.target} is not control flow`);
   return control.result;
 }

@@ -100,7 +100,7 @@ export function sizeAt(value: JsonValue | undefined, place: Place): number {
   const size = integerAt(value, place);
   if (typeof size === 'bigint') throw place.error('E_LIMIT', `the size ${size} is beyond 2^53`);
   if (size < 0)
-    throw place.error('E_TYPE', `${size} is no size`, 'a size is an integer of at least 0');
+    throw place.error('E_TYPE', `${size} is not a size`, 'a size is an integer of at least 0');
   return size;
 }
 

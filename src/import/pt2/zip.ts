@@ -259,7 +259,7 @@ function checkName(name: string, at: number): void {
   const parts = name.split(/[\\/]/);
   const absolute = /^([\\/]|[A-Za-z]:)/.test(name);
   if (name === '' || absolute || parts.includes('..') || name.includes('\0'))
-    throw damaged(`a member is called ${quoted(name)}, which is no name inside an archive`, at);
+    throw damaged(`a member is called ${quoted(name)}, which is not a name inside an archive`, at);
 }
 
 function quoted(name: string): string {

@@ -86,7 +86,7 @@ export function readCollective(
   args: readonly Arg[],
 ): CollectiveCall {
   const kind = collectiveKind(target);
-  if (kind === undefined) throw internalError(`${target} is no collective`);
+  if (kind === undefined) throw internalError(`${target} is not a collective`);
   const meshDims = groupDims(mesh, args.at(-1));
   if (kind === 'all_reduce' || kind === 'reduce_scatter') {
     const op = REDUCE_OPS.find((name) => name === args[1]);

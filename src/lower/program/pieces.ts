@@ -81,7 +81,7 @@ export class Pieces {
       if (!(cut instanceof Shard || cut instanceof StridedShard))
         refuse(
           m,
-          'is no cut into chunks',
+          'is not a cut into chunks',
           'lowering takes R, S(d), even _S(d, n) and pending reductions; a plan has other ' +
             'cuts only where the request asks for them (--cut, a pin)',
         );
@@ -98,7 +98,7 @@ export class Pieces {
     return {
       rows,
       get start(): RankInt {
-        throw internalError(`rows of ${spec.text} are no single run`);
+        throw internalError(`rows of ${spec.text} are not a single run`);
       },
     };
   }

@@ -102,7 +102,7 @@ export class RankSymbols {
     let name = text;
     for (let i = 2; this.table.has(name); i++) name = `${text} ${i}`;
     if (!/^[A-Za-z0-9_.+\-*/%, <>!()]+$/.test(name))
-      throw internalError(`'${name}' is no size expression`);
+      throw internalError(`'${name}' is not a size expression`);
     this.byValues.set(key, name);
     this.table.set(name, values);
     return name;

@@ -73,7 +73,7 @@ function targetWeight(call: LocalCall, ignored: string): string {
     return emit.call('aten.sum.default', [ref(counts)], {
       kwargs: { dtype: { kind: 'dtype', dtype } },
     });
-  // An ignored target may be no class at all.
+  // An ignored target may not be a class at all.
   const classes = emit.call('aten.masked_fill.Scalar', [
     ref(call.tensor('target')),
     ref(ignored),

@@ -143,7 +143,7 @@ class BodiedCall {
     const arg: Arg | undefined = node.args[at];
     return arg !== undefined && isList(arg)
       ? arg.map((member) =>
-          isRef(member) ? member.name : internal(`${node.name} takes a value that is no tensor`),
+          isRef(member) ? member.name : internal(`${node.name} takes a value that is not a tensor`),
         )
       : [];
   }

@@ -482,7 +482,7 @@ class Eraser {
   private single(names: ReadonlyMap<string, Local>, name: string): string {
     const found = names.get(name);
     if (found === undefined || !('name' in found))
-      throw internalError(`${name} is no single value`);
+      throw internalError(`${name} is not a single value`);
     return found.name;
   }
 
@@ -530,7 +530,7 @@ function nodeOf(graph: Graph, name: string): Node {
 }
 
 function sizes({ name, type }: Node): number[] {
-  if (type.kind !== 'tensor') return internal(`${name} is no tensor`);
+  if (type.kind !== 'tensor') return internal(`${name} is not a tensor`);
   return type.shape.map((size) =>
     typeof size === 'number' ? size : (size.example ?? internal(`${name} has an open size`)),
   );

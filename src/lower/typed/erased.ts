@@ -68,7 +68,7 @@ export interface Cause {
  * its type, then the cast of the forward pass that a gradient answers.
  *
  * @param name node of the graph, or of a body as `body/node`
- * @throws E_REF for no such node, or one that is no verb
+ * @throws E_REF for no such node, or one that is not a verb
  */
 export function why(graph: Graph, name: string, options: EraseOptions = {}): readonly Cause[] {
   checkGraph('why', graph);

@@ -68,7 +68,7 @@ class TypeSpecReader {
       for (const [axis, type] of Object.entries(spec)) {
         this.checkAxis(axis);
         if (!isAxisType(type))
-          this.refuse(`'${String(type)}' is no type`, 'write V, R, I, P or S(0)');
+          this.refuse(`'${String(type)}' is not a type`, 'write V, R, I, P or S(0)');
         types.set(axis, type);
       }
     this.checkSizes();

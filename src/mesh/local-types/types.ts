@@ -33,7 +33,7 @@ export const I: AxisType = 'I';
 /** Addends of a pending sum. */
 export const P: AxisType = 'P';
 
-/** Pieces that concatenate on a tensor dim. @throws E_SPMD_TYPE for what is no dim */
+/** Pieces that concatenate on a tensor dim. @throws E_SPMD_TYPE for what is not a dim */
 export function S(dim: number): AxisType {
   if (!Number.isSafeInteger(dim) || dim < 0)
     throw new ShardwrightError('E_SPMD_TYPE', `S(${dim}) cuts no tensor dim`, {
@@ -68,7 +68,7 @@ export function placementOf(type: AxisType): Placement {
   const cut = chunksOf(type);
   if (cut !== undefined)
     return cut.chunks === 1 ? Shard.of(cut.dim) : new StridedShard(cut.dim, cut.chunks);
-  if (type === 'V') throw internalError('V is no placement');
+  if (type === 'V') throw internalError('V is not a placement');
   return type === 'P' ? Partial.of('sum') : REPLICATE;
 }
 

@@ -51,7 +51,7 @@ export function dtensorPlacements(sharding: Sharding, mesh: DeviceMesh): readonl
 }
 
 /**
- * Reads a mesh-view list back into an ordered sharding. Strides that are no order of mesh dims
+ * Reads a mesh-view list back into an ordered sharding. Strides that are not an order of mesh dims
  * (such as those of a flatten) stay as they are: the result then still holds StridedShard
  * placements, in mesh order.
  */

@@ -192,7 +192,7 @@ export function evenlyShardable(
 
 /**
  * Tells whether each dim with a strided cut gives every rank equally many rows: the pieces of
- * others are no even stride of one another, and no program of one device is written for them. Dims
+ * others are not an even stride of one another, and no program of one device is written for them. Dims
  * in plain chunks may be uneven.
  */
 export function strideEvenly(

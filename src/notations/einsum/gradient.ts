@@ -33,7 +33,7 @@ export function einsumBackward(equation: string, k: number): EinsumGradient {
   if (reason !== undefined)
     throw new ShardwrightError(
       'E_EINSUM',
-      `the gradient of '${text}' is no einsum: ${reason.message}`,
+      `the gradient of '${text}' is not an einsum: ${reason.message}`,
       {
         hint: reason.hint,
       },

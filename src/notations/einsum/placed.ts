@@ -41,7 +41,7 @@ export const PENDING: LetterState = { kind: 'P' };
  *
  * @param name of the operand, for messages
  * @throws E_PLACEMENT for a letter or dim that it has not, a mesh dim that is unknown, missing or
- *   used twice; E_SYNTAX for text that is no state
+ *   used twice; E_SYNTAX for text that is not a state
  */
 export function readPlaced(
   spec: EinsumSpec,
@@ -109,7 +109,7 @@ function readStates(text: string, name: string, letters: string): LetterState[] 
       if ((cut === '_S') !== (chunks !== undefined) || Number(chunks ?? 1) < 1)
         throw wrong(
           name,
-          `'${found[0].trim()}' is no cut`,
+          `'${found[0].trim()}' is not a cut`,
           'write S(0), or _S(0, 2) for a cut of each of two chunks.',
         );
       states.push({
@@ -171,7 +171,7 @@ function fromDims(
   });
   for (const [axis, op] of spec.unreduced) {
     if (op !== 'sum')
-      throw wrong(name, `a pending '${op}' is no state of a gradient`, 'only sums are.');
+      throw wrong(name, `a pending '${op}' is not a state of a gradient`, 'only sums are.');
     place(axis, PENDING);
   }
   for (const axis of spec.reduced) place(axis, REPLICATED);

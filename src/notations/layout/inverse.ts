@@ -50,7 +50,7 @@ function leftColex(a: Layout, refuse: () => never): Layout {
       next *= stride / covered;
     }
     const above = modes[i + 1]?.stride;
-    // A next stride that is no multiple of this mode's span widens the mode: its extra digits never
+    // A next stride that is not a multiple of this mode's span widens the mode: its extra digits never
     // occur.
     const wide =
       above !== undefined &&

@@ -99,7 +99,7 @@ interface RowLayout {
  * Rows that each of `n` ranks holds under StridedShard with `factor` chunks, of a tensor dim that
  * both divide: with L = size / (factor * n), rank r holds r * L plus `(factor, L):(n * L, 1)`.
  *
- * @throws E_LAYOUT when the dim does not divide: uneven pieces are no layout
+ * @throws E_LAYOUT when the dim does not divide: uneven pieces are not a layout
  */
 export function stridedShardLayout(size: number, factor: number, n: number): RowLayout[] {
   for (const [what, value] of [

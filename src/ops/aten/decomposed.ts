@@ -111,7 +111,7 @@ function glu(body: Body): ValueRef {
   const dim = front(ctx.int('dim'), shape.length);
   const half = shape[dim] / 2;
   if (!Number.isInteger(half))
-    ctx.fail(`dim ${dim} has ${shape[dim]} rows, which are no two halves`);
+    ctx.fail(`dim ${dim} has ${shape[dim]} rows, which are not two halves`);
   return b.mul(b.slice(x, dim, 0, half), b.unary('sigmoid', b.slice(x, dim, half, shape[dim])));
 }
 

@@ -8,7 +8,7 @@ import { isList, isRef } from '../../graph/value.ts';
 import type { OpContext, OperatorRecord, ScalarArg, TensorMeta, TypedContext } from './record.ts';
 import type { ArgSchema } from './schema.ts';
 
-/** Resolves a value reference of a call to its tensor meta; throws if the value is no tensor. */
+/** Resolves a value reference of a call to its tensor meta; throws if the value is not a tensor. */
 type ResolveValue = (name: string) => TensorMeta;
 
 type Bound = TensorMeta | readonly (TensorMeta | null)[] | Literal | readonly Arg[] | undefined;

@@ -47,7 +47,7 @@ export class OperatorTable {
   /**
    * A table that also knows these kinds of placement, such as one made by `sliceKind`: requests may
    * then pin them and offer them as `cuts`. Plans with them are priced; lowering refuses cuts that
-   * are no chunks.
+   * are not chunks.
    *
    * @throws E_DUP, E_PLACEMENT as `PlacementKinds.register`
    */

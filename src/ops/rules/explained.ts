@@ -153,7 +153,7 @@ export const EXPLAINED: readonly Explanation[] = [
   missing(
     /aten\.(nansum|nan_to_num)\.default/,
     PENDING,
-    'a NaN in one part is no NaN of the whole; the samples draw none',
+    'a NaN in one part is not a NaN of the whole; the samples draw none',
   ),
   missing(
     /aten\.masked_fill_?\.Scalar/,
@@ -189,7 +189,7 @@ export const EXPLAINED: readonly Explanation[] = [
   missing(
     /stablehlo\.reduce_precision/,
     /P\((sum|avg)\) -> P\((sum|avg)\)/,
-    'the sample asks for the precision that float64 has; a rounded sum is no sum of rounded parts',
+    'the sample asks for the precision that float64 has; a rounded sum is not a sum of rounded parts',
   ),
   missing(
     /aten\.native_layer_norm_backward\.default/,

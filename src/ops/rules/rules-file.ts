@@ -44,7 +44,7 @@ export function parseRulesFile(text: string): readonly RulesEntry[] {
   try {
     file = JSON.parse(text);
   } catch (error) {
-    throw fault('', `no JSON: ${messageOf(error)}`);
+    throw fault('', `not JSON: ${messageOf(error)}`);
   }
   const root = object(file, '');
   if (root.get('format') !== 'shardwright-rules/1')
@@ -87,7 +87,7 @@ function entry(item: unknown, path: string): RulesEntry {
     if (!args.includes(name) && typeOf(name) === undefined)
       throw fault(
         `${path}.outputs[${k}]`,
-        `'${name}' is no tensor argument of the schema, and no type such as f32[8, 16]`,
+        `'${name}' is not a tensor argument of the schema, and no type such as f32[8, 16]`,
       );
   });
   return { name, schema: written, outputs, pointwise, rules, path };

@@ -45,7 +45,7 @@ export function sourceWords(word: string): string[] {
 /** A type argument. @throws E_TYPE */
 function typeArgument(ctx: OpContext, name: string): AxisType {
   const word = sourceWords(ctx.text(name))[0];
-  return isAxisType(word) ? word : ctx.fail(`'${word}' is no type; write V, R, I, P or S(0)`);
+  return isAxisType(word) ? word : ctx.fail(`'${word}' is not a type; write V, R, I, P or S(0)`);
 }
 
 function sizeArgument(ctx: OpContext): number {
@@ -163,7 +163,7 @@ export const spmdOps: readonly OperatorRecord[] = [
       const [n, targets] = [sizeArgument(ctx), ctx.ints('targets')];
       if (targets.length !== n || [...targets].sort((a, b) => a - b).some((t, i) => t !== i))
         ctx.fail(
-          `targets [${targets.join(', ')}] are no permutation of the ${n} ranks of ` +
+          `targets [${targets.join(', ')}] are not a permutation of the ${n} ranks of ` +
             `${ctx.text('axis')}`,
           'name every rank once',
         );

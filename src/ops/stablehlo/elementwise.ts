@@ -238,7 +238,7 @@ function compareKinds(ctx: TypedContext): Rule[] {
 function directionOf(ctx: OpContext): readonly boolean[] | null {
   const word = ctx.text('comparison_direction');
   if (!Object.hasOwn(DIRECTIONS, word))
-    ctx.fail(`'${word}' is no comparison; expected EQ, NE, LT, LE, GT or GE`);
+    ctx.fail(`'${word}' is not a comparison; expected EQ, NE, LT, LE, GT or GE`);
   return DIRECTIONS[word];
 }
 

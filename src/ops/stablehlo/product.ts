@@ -254,7 +254,7 @@ const einsum = defineOp('stablehlo.einsum', {
 function plainEquation(ctx: OpContext): string {
   const text = ctx.text('einsum_config').replaceAll(' ', '');
   if (!/^[A-Za-z]*,[A-Za-z]*->[A-Za-z]*$/.test(text))
-    ctx.fail(`'${text}' is no einsum of two operands`);
+    ctx.fail(`'${text}' is not an einsum of two operands`);
   const [left, out] = text.split('->');
   if ([...out].some((letter, i) => !left.includes(letter) || out.indexOf(letter) !== i))
     ctx.fail(`'${text}' has a result letter that no operand has, or twice`);

@@ -254,7 +254,7 @@ const sort = defineOp('stablehlo.sort', {
 });
 
 /**
- * Operands that are no keys are moved as the keys say, which are whole: pending ones stay pending.
+ * Operands that are not keys are moved as the keys say, which are whole: pending ones stay pending.
  * Where equal keys may change places, ranks may move them differently; what a comparator reads is
  * not known.
  */

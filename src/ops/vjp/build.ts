@@ -98,7 +98,7 @@ export class CallBuilder {
   tensorOf(ref: ValueRef): TensorType {
     const type = this.typeOf(ref);
     if (type.kind !== 'tensor')
-      throw internalError(`a derivative reads ${ref.name}, which is no tensor`);
+      throw internalError(`a derivative reads ${ref.name}, which is not a tensor`);
     return type;
   }
 

@@ -143,7 +143,7 @@ function swapped(dims: number[], a: number, b: number): number[] {
 
 /**
  * Results of a call with several: those of attention lie as [batch, rows, heads, channels]; pieces
- * of a cut are no dense values.
+ * of a cut are not dense values.
  */
 function attentionOrder(table: OperatorTable, target: string): MemoryOrder {
   const cls = table.get(target)?.cls;

@@ -62,7 +62,7 @@ export function parameterViews(graph: Graph, table: OperatorTable): Map<string, 
     if (node.kind === 'placeholder' && node.meta.role === 'parameter') parameters.add(node.name);
     if (node.kind !== 'call' || node.type.kind !== 'tensor' || isBackward(node)) continue;
     const record = table.get(node.target);
-    // A stated redistribution is no view: the program says when a weight is gathered.
+    // A stated redistribution is not a view: the program says when a weight is gathered.
     if (
       record === undefined ||
       (record.cls !== 'view' && !CASTS.has(node.target)) ||

@@ -109,7 +109,7 @@ function check({ nodes }: RematGraph, limitBytes: number): void {
       'E_LIMIT',
       `the program takes ${MOST_NODES} nodes at most, not ${nodes.length}`,
     );
-  if (!(limitBytes > 0 && limitBytes < Infinity)) throw bad(`${limitBytes} bytes are no limit`);
+  if (!(limitBytes > 0 && limitBytes < Infinity)) throw bad(`${limitBytes} bytes are not a limit`);
   nodes.forEach(({ bytes, seconds, needs }, k) => {
     if (!(bytes >= 0 && seconds >= 0 && bytes + seconds < Infinity))
       throw bad(`node ${k} has ${bytes} bytes and ${seconds} seconds`);

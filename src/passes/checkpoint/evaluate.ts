@@ -43,7 +43,7 @@ export interface ProgramOrder {
  * Reduces a program to its recomputable values: one needs another if a path leads there that passes
  * no third one.
  *
- * @throws E_USAGE when a listed value is no node of the program
+ * @throws E_USAGE when a listed value is not a node of the program
  */
 export function recomputeGraph(
   program: ProgramOrder,
@@ -63,7 +63,7 @@ export function recomputeGraph(
     values: values.map((v, i) => {
       const found = needs.get(i);
       if (found === undefined)
-        throw new ShardwrightError('E_USAGE', `'${v.name}' is no node of the program`);
+        throw new ShardwrightError('E_USAGE', `'${v.name}' is not a node of the program`);
       return { ...v, needs: [...found].sort((a, b) => a - b) };
     }),
   };

@@ -85,7 +85,7 @@ function ownerOf(ops: readonly RegionOp[], start: number): number {
     if (!(next >= 0 && next < ops.length) || hops > ops.length)
       throw new ShardwrightError(
         'E_USAGE',
-        `operator ${start} writes in place into ${next}, which is no operator of the region`,
+        `operator ${start} writes in place into ${next}, which is not an operator of the region`,
       );
     i = next;
   }

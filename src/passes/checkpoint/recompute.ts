@@ -24,14 +24,14 @@ interface RecomputedGraph {
  * is. A node that nothing needs is not written.
  *
  * @param names forward calls; a call with several results takes its `getitem`s with it
- * @throws E_USAGE for a name that is no call of the forward pass
+ * @throws E_USAGE for a name that is not a call of the forward pass
  */
 export function recomputeInBackward(graph: Graph, names: ReadonlySet<string>): RecomputedGraph {
   const split = backwardStart(graph);
   const again = callsOf(graph.nodes.slice(0, split), names);
   const missing = [...names].filter((name) => !again.has(name)).sort();
   if (missing.length > 0)
-    throw new ShardwrightError('E_USAGE', `'${missing[0]}' is no call of the forward pass`, {
+    throw new ShardwrightError('E_USAGE', `'${missing[0]}' is not a call of the forward pass`, {
       hint: 'only results of the forward pass can be recomputed',
     });
   const writer = new SecondRuns(graph, again, split);

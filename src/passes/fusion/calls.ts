@@ -43,7 +43,7 @@ export interface Use {
   readonly bytes: number;
 }
 
-/** A call that is no view. */
+/** A call that is not a view. */
 export interface Call {
   readonly node: Node;
   /** Position of the node in the graph. */
@@ -56,7 +56,7 @@ export interface Call {
   readonly phase: string;
   /** By tensor input, in the order of the schema. */
   readonly uses: readonly Use[];
-  /** By result; -1 for what is no tensor. */
+  /** By result; -1 for what is not a tensor. */
   readonly results: readonly number[];
 }
 
@@ -190,5 +190,5 @@ class CallLister {
   }
 }
 
-/** An operand that is no tensor. */
+/** An operand that is not a tensor. */
 const NOTHING: Use = { value: -1, part: 0, bytes: 0 };

@@ -35,7 +35,7 @@ export function withoutChecks(graph: Graph): Graph {
 function dropped(graph: Graph, count: { dropped: number }): Graph {
   const checked = graph.nodes.filter((node) => !isCheck(node));
   count.dropped += graph.nodes.length - checked.length;
-  // Reads of bodies, which FX lists as nodes, are no values either: calls name their bodies
+  // Reads of bodies, which FX lists as nodes, are not values either: calls name their bodies
   // themselves.
   const nodes = checked.filter((node) => node.kind !== 'get_attr' || node.type.kind !== 'none');
   let changed = nodes.length !== graph.nodes.length;

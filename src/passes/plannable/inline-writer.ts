@@ -21,11 +21,11 @@ export class InlineWriter {
     return isRef(arg) && this.types.get(arg.name)?.kind === 'tensor';
   }
 
-  /** @throws E_UNSUPPORTED for a value that is no tensor, named by the call that needs one */
+  /** @throws E_UNSUPPORTED for a value that is not a tensor, named by the call that needs one */
   tensor(name: string, node: Node): TensorType {
     const type = this.types.get(name);
     if (type?.kind !== 'tensor')
-      throw new ShardwrightError('E_UNSUPPORTED', `'${name}' of ${node.target} is no tensor`, {
+      throw new ShardwrightError('E_UNSUPPORTED', `'${name}' of ${node.target} is not a tensor`, {
         node: node.name,
       });
     return tensorType(type.dtype, type.shape);

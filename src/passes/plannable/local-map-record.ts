@@ -114,7 +114,7 @@ function slotOf(type: string, group: string): RuleSlot {
 
 /**
  * Types of the operands inside of a region by mesh dim: on its own axes what the specs say, on the
- * others how they are placed. Undefined for a placement that is no type.
+ * others how they are placed. Undefined for a placement that is not a type.
  */
 export function operandTypes(
   { axes, inSpecs }: LocalMapCall,

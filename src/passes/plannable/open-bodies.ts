@@ -433,7 +433,7 @@ class Opener {
     return this.out.mark(this.out.unique(base), 'aten.select.int', [x, 0, 0], type, scope);
   }
 
-  /** Rows of the k-th result, stacked over all trips; undefined for what is no tensor. */
+  /** Rows of the k-th result, stacked over all trips; undefined for what is not a tensor. */
   private stackOf(
     value: Arg | undefined,
     length: number,

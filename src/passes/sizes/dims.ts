@@ -141,7 +141,7 @@ export class ProgramAxes {
     const source = (name: string): Node | undefined => names?.get(name);
     const ctx = bindCall(record, node.args, node.kwargs, (name) => {
       const type = source(name)?.type;
-      if (type?.kind !== 'tensor') throw new Error(`internal: ${name} is no tensor`);
+      if (type?.kind !== 'tensor') throw new Error(`internal: ${name} is not a tensor`);
       return { dtype: type.dtype, shape: exampleShape(type) };
     });
     const types = node.type.kind === 'tuple' ? node.type.items : [node.type];

@@ -176,7 +176,7 @@ function trainedParameters(joint: Graph, placeholders: readonly Node[]): Trained
     const fqn = roleName(node);
     const gradient = gradients.get(fqn);
     if (node.meta.role !== 'parameter' || gradient === undefined) return [];
-    if (node.type.kind !== 'tensor') throw internalError(`parameter ${node.name} is no tensor`);
+    if (node.type.kind !== 'tensor') throw internalError(`parameter ${node.name} is not a tensor`);
     return [{ node, type: node.type, fqn, gradient: ref(gradient) }];
   });
   if (trained.length > 0) return trained;

@@ -51,7 +51,7 @@ export function budgetSearch(
   // What an earlier search recomputes is part of the program by now.
   const { recomputation: _, ...request } = given.question.request;
   const prepared = { ...given, question: { ...given.question, request } };
-  // A graph with its bodies in line, in which nodes are recomputed, is no program, and has no
+  // A graph with its bodies in line, in which nodes are recomputed, is not a program, and has no
   // trips.
   const recompute = recomputesUnderBudget(request) && prepared.model.opened === undefined;
   const problems = (recompute ? undefined : over.problems) ?? new PeakProblems(prepared, recompute);

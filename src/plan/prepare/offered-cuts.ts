@@ -36,7 +36,7 @@ export function cutsOf(
   for (const text of cuts) {
     const cut = parsePlacement(text, { kinds });
     if (cut.dim === undefined || cut instanceof Shard)
-      throw new ShardwrightError('E_USAGE', `the cut '${text}' is no cut beyond a plain shard`, {
+      throw new ShardwrightError('E_USAGE', `the cut '${text}' is not a cut beyond a plain shard`, {
         hint: 'write for example _S(0, 3) or Interleaved(0, [64, 16, 16])',
       });
     for (let dim = 0; dim < rank; dim++) found.set(cut.withDim(dim).text, cut.withDim(dim));

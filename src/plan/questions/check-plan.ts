@@ -170,7 +170,7 @@ function compareChoice(
   if (used > proven.leastBytes) compared.differs('$.memory.peakBytes', used, proven.leastBytes);
   for (const fault of proven.faults) compared.differs('$.proof', proof.status, fault);
   const objective = Number(cost);
-  // A proof that there is no plan, beside one, is no proof.
+  // A proof that there is no plan, beside one, is not a proof.
   if (broken === undefined && isAbove(proven.bound, objective + (problem.tolerance ?? 0)))
     compared.differs(
       '$.proof.bound',

@@ -286,7 +286,7 @@ async function answer(
   { table, onProgress }: FrontierOptions,
   deadline: Deadline,
 ): Promise<ShardResult | undefined> {
-  // The request stays the one that was asked: what is left of its time is no part of what a plan
+  // The request stays the one that was asked: what is left of its time is not part of what a plan
   // was made for.
   const asked: ShardOptions & { readonly deadline: Deadline } = {
     ...defined({ table }),

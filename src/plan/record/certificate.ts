@@ -96,7 +96,7 @@ export function asCertificate(value: unknown, file: string): Certificate {
   return checked(certificate, value, file);
 }
 
-/** @throws E_SYNTAX for text that is no JSON, E_TYPE with the path of what does not fit */
+/** @throws E_SYNTAX for text that is not JSON, E_TYPE with the path of what does not fit */
 export function readCertificate(text: string, file: string): PlanCertificate {
   return checked(planCertificate, parseJson(text, { file }), file);
 }

@@ -1,6 +1,6 @@
 /**
  * Plans that are none: whatever their graph and request, nothing could be lowered or priced by
- * them. A plan that hangs together but says other things than follow from its graph is no damage;
+ * them. A plan that hangs together but says other things than follow from its graph is not damage;
  * `checkPlan` names those.
  */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';

@@ -209,7 +209,7 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
   };
 }
 
-/** @throws E_SYNTAX for text that is no JSON, E_TYPE with the path of what does not fit */
+/** @throws E_SYNTAX for text that is not JSON, E_TYPE with the path of what does not fit */
 export function readRequest(text: string, file = 'request.json'): PlanRequest {
   if (text.length > MAX_REQUEST_LENGTH)
     throw new ShardwrightError(

@@ -184,7 +184,7 @@ const MAX_PLAN_LENGTH = 500 * 2 ** 20;
 /**
  * Reads a plan from its JSON text.
  *
- * @throws E_SYNTAX for text that is no JSON, E_VERSION for another version, E_TYPE with the path of
+ * @throws E_SYNTAX for text that is not JSON, E_VERSION for another version, E_TYPE with the path of
  *   what does not fit
  */
 export function readPlan(text: string, file?: string): Plan {

@@ -149,10 +149,10 @@ export interface PlanTimeline {
   /** Node that runs, or whose inputs are being brought, at the first such point. */
   readonly node: string;
   readonly phase: 'forward' | 'backward';
-  /** Bytes at that point that are no parameter, buffer, gradient or optimizer state. */
+  /** Bytes at that point that are not a parameter, buffer, gradient or optimizer state. */
   readonly activationBytes: number;
   readonly byKind: Readonly<Partial<Record<MemoryKind, number>>>;
-  /** The largest tensors at the peak that are no states. */
+  /** The largest tensors at the peak that are not states. */
   readonly largest: readonly {
     readonly name: string;
     readonly bytes: number;

@@ -70,7 +70,7 @@ const REQUEST_HINT = "give { mesh: 'dp=8', cluster: 'dgx-h100' }, and the fields
  * The whole request: what is left out is that of `DEFAULT_REQUEST`, and the record of a cluster
  * becomes its text. A request that is whole is given back as it is.
  *
- * @throws E_REQUEST for what is no request, a field that no request has, and a mesh or a cluster
+ * @throws E_REQUEST for what is not a request, a field that no request has, and a mesh or a cluster
  *   that is missing
  */
 export function completeRequest(request: unknown): PlanRequest {

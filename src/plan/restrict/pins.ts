@@ -30,7 +30,7 @@ export function parsePin(text: string): Pin {
 /**
  * Adds the user's pins to a restriction.
  *
- * @throws E_REF for a node that does not exist, E_PIN for one that is no tensor, and for a sharding
+ * @throws E_REF for a node that does not exist, E_PIN for one that is not a tensor, and for a sharding
  *   that it has no strategy for, with the reason
  */
 function applyPins(model: Model, restriction: Restriction, pins: readonly Pin[]): void {
@@ -101,7 +101,7 @@ function refuseNoTensor(graph: Graph, { name, type: { kind } }: Node, pin: Pin):
   const results = graph.nodes.filter(isResult).map((node) => `--pin ${node.name}=${pin.spec}`);
   throw new ShardwrightError(
     'E_PIN',
-    `--pin ${pin.node}=${pin.spec}: '${pin.node}' is no tensor, but a ${kind} value`,
+    `--pin ${pin.node}=${pin.spec}: '${pin.node}' is not a tensor, but a ${kind} value`,
     {
       node: name,
       hint: results.length === 0 ? 'pin a tensor.' : `pin its results: ${results.join(' ')}`,
@@ -110,7 +110,7 @@ function refuseNoTensor(graph: Graph, { name, type: { kind } }: Node, pin: Pin):
 }
 
 /**
- * Adds the shardings that the program states. What cannot be a pin is no fault of the request: it
+ * Adds the shardings that the program states. What cannot be a pin is not a fault of the request: it
  * is left free and said.
  *
  * @returns one sentence for each that is left free

@@ -20,7 +20,7 @@ export class RuleLists {
     this.shown = model.space.mesh.sizes.findIndex((size) => size > 1);
   }
 
-  /** Undefined for a node that is no forward call, or another name of a value. */
+  /** Undefined for a node that is not a forward call, or another name of a value. */
   of(n: number): readonly Rule[] | undefined {
     const { graph, flow, strategies } = this.model;
     const entry = strategies.nodes[n];

@@ -33,7 +33,7 @@ interface InputRole {
 
 export type InputRoles = ReadonlyMap<number, InputRole>;
 
-/** @throws E_REF for a stated name that is no input, E_SHAPE for a dim that it does not have */
+/** @throws E_REF for a stated name that is not an input, E_SHAPE for a dim that it does not have */
 export function inputRoles(model: Program): InputRoles {
   const inputs = inputsOf(model);
   const rules = new RuleLists(model);

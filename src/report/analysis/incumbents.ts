@@ -114,7 +114,7 @@ interface SolverEvent {
 /**
  * Events as steps of the problem that was asked. For a bound the solver may first take the memory
  * limit away: where its plans become more expensive again, those before were of that easier
- * problem. They are no plans of this one, while their bounds hold here, too.
+ * problem. They are not plans of this one, while their bounds hold here, too.
  */
 export function ofOneProblem(events: readonly SolverEvent[]): Incumbents {
   let easier = 0;

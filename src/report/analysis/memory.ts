@@ -27,7 +27,7 @@ export interface MemoryCurve {
    * bottom first.
    */
   readonly points: readonly (readonly number[])[];
-  /** The largest tensors alive at the peak that are no parameter, gradient or state. */
+  /** The largest tensors alive at the peak that are not a parameter, gradient or state. */
   readonly largest: readonly LiveTensor[];
 }
 

@@ -83,7 +83,7 @@ function placedNames(plan: Plan): { readonly name: string; readonly placement: s
 
 /**
  * Placements as DTensor writes them; undefined where the cuts of one dim are not in the order of
- * the mesh, or are no plain cuts.
+ * the mesh, or are not plain cuts.
  */
 function dtensorPlacements(space: ShardingSpace, placement: string): string[] | undefined {
   const parts = [...placement.matchAll(PART)];

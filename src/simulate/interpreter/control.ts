@@ -106,7 +106,7 @@ function branchOf({ target, args }: Node, index: RankValues): string {
   const at = agreed(target, index, (x) => (x instanceof NDArray ? x.item() : x));
   const branch = list[typeof at === 'number' && at >= 0 && at < list.length ? at : list.length - 1];
   if (branch === undefined || !isGraphRef(branch))
-    throw malformed(target, 'a branch is no subgraph');
+    throw malformed(target, 'a branch is not a subgraph');
   return branch.name;
 }
 

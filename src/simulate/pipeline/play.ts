@@ -64,7 +64,7 @@ interface PipelineDevice {
 /**
  * Plays one step of a pipeline schedule, pass by pass.
  *
- * @throws E_USAGE for what `passOrder` refuses, times that are no numbers from 0 on, and lists of
+ * @throws E_USAGE for what `passOrder` refuses, times that are not numbers from 0 on, and lists of
  *   the wrong length
  */
 export function playPipeline(

@@ -371,7 +371,7 @@ function deathsOf(graph: Graph): string[][] {
 }
 
 function arrayOf(value: Value, what: string): NDArray {
-  if (!(value instanceof NDArray)) throw internalError(`${what} is no array`);
+  if (!(value instanceof NDArray)) throw internalError(`${what} is not an array`);
   return value;
 }
 

@@ -80,7 +80,8 @@ export function localMapValues(
     );
   const inputs = call.operands.map((operand, i) => {
     const x = isRef(operand) ? look(operand.name) : null;
-    if (!(x instanceof NDArray)) throw internalError(`operand ${i} of ${node.name} is no array`);
+    if (!(x instanceof NDArray))
+      throw internalError(`operand ${i} of ${node.name} is not an array`);
     const { tiles } = scatter(
       space,
       idOf(call.inSpecs[i]),

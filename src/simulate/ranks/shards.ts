@@ -107,7 +107,7 @@ export function reduceAll(
   operands: readonly number[],
 ): number {
   const first = kinds[0];
-  if (!isPending(first)) throw internalError(`${first.text} is no pending reduction`);
+  if (!isPending(first)) throw internalError(`${first.text} is not a pending reduction`);
   if (kinds.every((p) => p.equals(first))) return first.reduce(operands);
   let averaged = 1;
   kinds.forEach((p, i) => {

@@ -6,7 +6,7 @@ import { kernelNeeds } from '../work/kernel-needs.ts';
 import { INSIDE, type Schedule, writers } from './schedule.ts';
 
 /**
- * Sums that may travel in buckets, by position: no kernel needs them, and they are no part of a
+ * Sums that may travel in buckets, by position: no kernel needs them, and they are not part of a
  * rule.
  */
 export function sumsOf(schedule: Schedule, { need, kernels } = new Needs(schedule)): Uint8Array {

@@ -52,7 +52,7 @@ interface Unit {
 /**
  * The same tasks with the gathers moved and bounded.
  *
- * @throws E_USAGE for a distance that is no whole number from 0 on
+ * @throws E_USAGE for a distance that is not a whole number from 0 on
  */
 export function prefetch(schedule: Schedule, options: PrefetchOptions): Schedule {
   return prefetched(schedule, options).schedule;
@@ -226,7 +226,7 @@ function onDemand(schedule: Schedule, units: readonly Unit[]): Schedule {
 }
 
 /**
- * The gathers of weights, by the first call that is no weight itself and reads what they make; in
+ * The gathers of weights, by the first call that is not a weight itself and reads what they make; in
  * the order of the calls. Work that gathers need is with the first of them: a call that reads it
  * without a gather has nothing to prefetch, and neither has a gather whose result no call reads.
  */

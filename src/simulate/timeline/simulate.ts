@@ -162,7 +162,7 @@ interface Fastest {
  * Plays a plan on one device: compute beside communication, with prefetch, buckets and asynchronous
  * tensor parallelism.
  *
- * @throws E_PLAN when the plan is not of this graph; E_USAGE for options that are no numbers of
+ * @throws E_PLAN when the plan is not of this graph; E_USAGE for options that are not numbers of
  *   their kind
  *
  * @example

@@ -250,7 +250,7 @@ class ListScheduler {
   private secondsTogether(members: readonly number[]): number {
     const { tasks } = this.work.schedule;
     const work = tasks[members[0]].collective;
-    if (work === undefined) throw internalError(`${tasks[members[0]].name} is no collective`);
+    if (work === undefined) throw internalError(`${tasks[members[0]].name} is not a collective`);
     const bytes = members.reduce((sum, at) => sum + (tasks[at].collective?.bytes ?? 0), 0);
     return this.work.options.seconds(work.kind, bytes, work.meshDims);
   }

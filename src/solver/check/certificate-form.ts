@@ -7,7 +7,7 @@ const KEYS = ['version', 'problem', 'rows', 'steps', 'lists'] as const;
 
 /** The fault of the form, with its place; undefined for a certificate in form. */
 export function formFault(value: unknown): string | undefined {
-  if (!isRecord(value)) return 'the certificate is no object';
+  if (!isRecord(value)) return 'the certificate is not an object';
   const missing = KEYS.find((key) => !Object.hasOwn(value, key));
   if (missing !== undefined) return `$.${missing} is missing`;
   const { version, problem, rows, steps, lists } = value;
@@ -15,7 +15,7 @@ export function formFault(value: unknown): string | undefined {
   if (version !== 2) return `version ${shown(version)} is unknown`;
   if (typeof problem !== 'string') return `$.problem is ${shown(problem)}, not a string`;
   const extra = Object.keys(value).find((key) => !KEYS.some((known) => known === key));
-  if (extra !== undefined) return `$.${extra} is no part of a certificate`;
+  if (extra !== undefined) return `$.${extra} is not part of a certificate`;
   if (!Array.isArray(rows)) return `$.rows is ${shown(rows)}, not a list`;
   if (!Array.isArray(lists)) return `$.lists is ${shown(lists)}, not a list`;
   return rowFault(rows) ?? integerFault(steps, '$.steps') ?? listFault(lists);

@@ -315,7 +315,7 @@ function range(cells: Float64Array): Pick<Grid, 'least' | 'most' | 'top'> {
     if (c === Infinity) continue;
     const size = c < 0 ? -c : c;
     if (!(size <= LARGEST) || Math.floor(c) !== c)
-      throw new Refused(`a cost of ${c} is no integer of at most 2^52`);
+      throw new Refused(`a cost of ${c} is not an integer of at most 2^52`);
     if (c < least) least = c;
     if (c > top) top = c;
     if (size > most) most = size;

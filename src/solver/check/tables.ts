@@ -57,7 +57,7 @@ export class LoweredGrid implements Grid {
     this.top = top;
     this.most = least === Infinity ? 0 : Math.max(Math.abs(least), Math.abs(top));
     if (this.most > LARGEST)
-      throw new Refused(`a cost of ${this.most} is no integer of at most 2^52`);
+      throw new Refused(`a cost of ${this.most} is not an integer of at most 2^52`);
   }
 
   get cells(): Float64Array {
@@ -118,7 +118,7 @@ export class LevelledGrid implements Grid {
 
 function refuseLarge(cost: number): void {
   if (cost !== Infinity && cost > LARGEST)
-    throw new Refused(`a cost of ${cost} is no integer of at most 2^52`);
+    throw new Refused(`a cost of ${cost} is not an integer of at most 2^52`);
 }
 
 function all(n: number): Int32Array {
@@ -224,7 +224,7 @@ export function functionOf(grid: Grid, side: number, other: Int32Array): Int32Ar
     for (let b = 0; b < dims[1 - side]; b++) {
       if (cells[a * stride + b * step] === Infinity || position[b] < 0) continue;
       if (out[a] >= 0 || shared[b] === 1)
-        throw new Refused('a merged variable is no function of the other');
+        throw new Refused('a merged variable is not a function of the other');
       out[a] = position[b];
     }
   }
@@ -244,7 +244,7 @@ export function splitOf(store: Store, grid: Grid): readonly [number, number] {
     for (let b = 0; b < columns; b++) {
       const c = cells[a * columns + b];
       if (c === Infinity || c !== left[a] + top[b])
-        throw new Refused('a separated edge is no sum of two costs');
+        throw new Refused('a separated edge is not a sum of two costs');
     }
   }
   return [store.vector(left), store.vector(top)];

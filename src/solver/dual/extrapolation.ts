@@ -63,7 +63,7 @@ export class Extrapolation {
       const now = to[k];
       const next = Math.floor(now + factor * (now - before[k]));
       before[k] = now;
-      // Neither forbidden classes (Infinity less Infinity is no number) nor what would be too large
+      // Neither forbidden classes (Infinity less Infinity is not a number) nor what would be too large
       // move.
       if (next > -LARGEST && next < LARGEST) to[k] = next;
     }

@@ -70,7 +70,7 @@ export function encode(problem: Problem): ChoiceProgram {
 
 /**
  * The choice that column values spell, or undefined when some variable has not exactly one of its
- * columns at 1 (within 1e-4) and all others at 0: fractional and partial answers are no choice.
+ * columns at 1 (within 1e-4) and all others at 0: fractional and partial answers are not a choice.
  */
 export function decodeColumns(
   problem: Problem,

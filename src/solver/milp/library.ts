@@ -88,7 +88,7 @@ export function askLibrary(
   run: LibraryRun = {},
 ): Promise<LibraryAnswer> {
   const { rows, starts, rowLower, rowUpper } = lp;
-  // To javascript-lp-solver an empty row is no constraint whatever its bounds are; HiGHS calls a
+  // To javascript-lp-solver an empty row is not a constraint whatever its bounds are; HiGHS calls a
   // program of them "Empty".
   for (let r = 0; r < rows; r++) {
     if (starts[r] === starts[r + 1] && (rowLower[r] > 0 || rowUpper[r] < 0)) {

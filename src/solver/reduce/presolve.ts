@@ -276,7 +276,7 @@ export class Reducer {
     const amounts = net.rows
       .filter((r) => r.amounts[i] >= 0)
       .map((r) => pool.vectorOf(r.amounts[i]));
-    // Prices are no cost: a value that is cheaper only because it uses less of a row does not
+    // Prices are not a cost: a value that is cheaper only because it uses less of a row does not
     // dominate.
     const priced = net.priced[i] < 0 ? undefined : pool.vectorOf(net.priced[i]);
     const unary = pool.vectorOf(net.unary[i]);

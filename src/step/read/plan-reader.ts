@@ -285,7 +285,7 @@ export class PlanReader {
   private localElements(n: number): number {
     const { flow, graph } = this.model;
     const { type } = graph.nodes[n];
-    if (type.kind !== 'tensor') throw internalError(`'${graph.nodes[n].name}' is no tensor`);
+    if (type.kind !== 'tensor') throw internalError(`'${graph.nodes[n].name}' is not a tensor`);
     return this.valueBytes(flow.results[n][0]) / DTYPE_BYTES[type.dtype];
   }
 

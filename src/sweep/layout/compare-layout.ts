@@ -241,7 +241,7 @@ function checkStages(
       'E_USAGE',
       `--layout: stages have ${stated} layers, and ${question.model} has ${shape.layers}`,
       {
-        hint: 'embedding and head are no layers: they are with the first and the last part.',
+        hint: 'embedding and head are not layers: they are with the first and the last part.',
       },
     );
   // Embedding and head take the places of two layers where all parts are then equal.

@@ -75,7 +75,7 @@ export function parseLayout(text: string, devices: number): StatedLayout {
 
 type Settings = ReadonlyMap<string, string>;
 
-/** The values by key. @throws E_USAGE for what is no KEY=VALUE, and for keys given twice */
+/** The values by key. @throws E_USAGE for what is not a KEY=VALUE, and for keys given twice */
 function settings(text: string): Settings {
   const given = new Map<string, string>();
   for (const part of text.split(',')) {
@@ -96,7 +96,10 @@ function settings(text: string): Settings {
 function sizeOf(given: Settings, key: LayoutSize): number {
   const value = given.get(key) ?? '1';
   if (!/^[1-9]\d{0,8}$/.test(value))
-    throw fault(`${key}=${value} is no whole number from 1 on`, `write ${key}=1 or leave it out.`);
+    throw fault(
+      `${key}=${value} is not a whole number from 1 on`,
+      `write ${key}=1 or leave it out.`,
+    );
   return Number(value);
 }
 
@@ -148,7 +151,7 @@ function stagesGiven(text: string, chunks: number): number[] {
 function modeOf(stage: string, replicas: number, ranks: number): StateMode {
   const modes = ['dp', 'zero1', 'zero2', 'fsdp'] as const;
   if (!/^[0-3]$/.test(stage))
-    throw fault(`zero=${stage} is no stage`, 'ZeRO has stages 0, 1, 2 and 3.');
+    throw fault(`zero=${stage} is not a stage`, 'ZeRO has stages 0, 1, 2 and 3.');
   if (replicas > 1) {
     if (stage !== '3')
       throw fault(

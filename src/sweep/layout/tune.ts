@@ -79,7 +79,7 @@ export interface TuneOptions {
 }
 
 const MOST_PAIRS = 3;
-/** Less than this share is no gain. */
+/** Less than this share is not a gain. */
 const LEAST_GAIN = 0.001;
 
 /**

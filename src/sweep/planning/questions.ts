@@ -71,7 +71,7 @@ const WANTED: Readonly<Record<string, string>> = {
 /** The lists of a sweep. */
 export type SweepQuestions = z.infer<typeof questionsSchema>;
 
-/** @throws E_INPUT with the key for what is no file of questions */
+/** @throws E_INPUT with the key for what is not a file of questions */
 export function parseQuestions(text: string, file: string): SweepQuestions {
   const hint = 'its form: docs/planning.md.';
   const value = readYaml(text, file, hint);

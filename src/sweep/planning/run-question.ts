@@ -76,7 +76,7 @@ function wholeSteps({ globalBatch, sequence }: SweepQuestion, { tokens }: AskedR
   if (steps * each <= tokens * (1 + ROUNDED_UP)) return [];
   const unit = tokens < each ? ' Give the unit of --tokens: 15T is 15e12.' : '';
   return [
-    `${countedText(tokens, 'token')} are no whole number of steps of ${countText(each)} ` +
+    `${countedText(tokens, 'token')} are not a whole number of steps of ${countText(each)} ` +
       `(${globalBatch} x ${sequence}): the run is priced as ${countedText(steps, 'step')} of ` +
       `${countedText(steps * each, 'token')}.${unit}`,
   ];

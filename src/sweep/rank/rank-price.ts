@@ -175,7 +175,7 @@ export class CoreSolver {
   /** Seconds of a choice in a problem that has other costs than the one that it was found in. */
   private secondsOf({ problem, unitsPerSecond }: ProblemInUnits, choice: Int32Array): number {
     const { cost, violations } = evaluate({ ...problem, rows: [] }, choice);
-    if (violations.length > 0) throw internalError('a recipe is no choice of the free problem');
+    if (violations.length > 0) throw internalError('a recipe is not a choice of the free problem');
     return Number(cost) / unitsPerSecond;
   }
 

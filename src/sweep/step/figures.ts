@@ -118,7 +118,7 @@ function placeOf({ units, bounds, again, devices, busiest, share }: ComposedStep
     again,
     visible: {
       microbatch: moves === 0 ? 1 : 1 - hidden / moves,
-      // The update and the host's time of a step are no moves.
+      // The update and the host's time of a step are not moves.
       step: stepMoves === 0 ? 1 : Math.max(0, sums.stepSeconds - sum((u) => u.update)) / stepMoves,
       exchange: 1 - (share * sum((u) => u.pairedForward + u.pairedBackward)) / (exchange || 1),
     },

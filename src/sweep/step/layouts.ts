@@ -79,7 +79,7 @@ function factsOf(config: ModelConfig, question: SweepQuestion, tensor = 1): Mode
  * cut, tensor parallelism with and without a cut residual stream, experts folded over the data and
  * model dims, each whole or cut over as many devices as divide tp (`etp`). What the linter stops is
  * listed with its finding; experts that are cut, only where it is the cut that it stops: the rest
- * is said of whole ones. What the trainer of the question does not run is no plan.
+ * is said of whole ones. What the trainer of the question does not run is not a plan.
  *
  * @param tied whether the embedding is also the head
  * @param asked plans that are asked for with the sizes of their expert mesh: where it does not

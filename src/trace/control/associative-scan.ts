@@ -16,7 +16,7 @@ import { lengthOf, rowsOf } from './loops.ts';
  * All running results of an associative function along dim 0: `y[0] = x[0]`, `y[i] = combine(y[i -
  * 1], x[i])`.
  *
- * Unlike `scan` it is no loop: neighbours are combined pairwise, the half as many results are
+ * Unlike `scan` it is not a loop: neighbours are combined pairwise, the half as many results are
  * scanned the same way, and the rows between them are filled in. That is at most 2 log2 n calls of
  * `combine`, of 2 n rows in all, each a call on many rows at once; the graph has them as plain
  * operators, so they are differentiated and cut like any others.

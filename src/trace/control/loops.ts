@@ -129,7 +129,7 @@ export function whileAny(
   return tensorsOf(refill(init.tree, present(made)));
 }
 
-/** @throws E_WHILE_COND for a number of trips that is no whole number from 0 */
+/** @throws E_WHILE_COND for a number of trips that is not a whole number from 0 */
 function refuseTrips(
   recorder: Recorder,
   options: Readonly<Record<string, number | undefined>>,

@@ -68,7 +68,7 @@ export function controlOf(policy: Policy): ControlFlow {
 /**
  * The policy that options ask for; `controlFlow: 'capture'` alone is `auto`.
  *
- * @throws E_USAGE for a name that is no policy, or one that has a call of its own
+ * @throws E_USAGE for a name that is not a policy, or one that has a call of its own
  */
 export function policyOf(options: {
   readonly policy?: Policy | undefined;

@@ -61,7 +61,7 @@ export interface CustomOp {
   /** For `jointGraph`: `{ vjps: op.vjps }`; empty without a vjp. */
   readonly vjps: Vjps;
   /**
-   * Records one node. @throws E_OPAQUE_CAPTURE when the body reads a tensor that is no input;
+   * Records one node. @throws E_OPAQUE_CAPTURE when the body reads a tensor that is not an input;
    * E_UNKNOWN_OP without the record
    */
   call(...args: Argument[]): Tensor;

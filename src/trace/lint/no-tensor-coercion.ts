@@ -107,7 +107,7 @@ function check(node: ts.Node, types: TensorTypes, checker: ts.TypeChecker, repor
     if (tensor(node.expression))
       report(node, 'a tensor has no elements by index; use `t.select(0, i)` or `t.slice(0, i)`.');
     else if (tensor(node.argumentExpression))
-      report(node.argumentExpression, 'a tensor is no key; use `gather` or `indexSelect`.');
+      report(node.argumentExpression, 'a tensor is not a key; use `gather` or `indexSelect`.');
   } else if (ts.isTemplateSpan(node) && tensor(node.expression))
     report(node.expression, 'a template coerces a tensor; use `t.name` or `t.shape`.');
   else if (ts.isSpreadAssignment(node) && tensor(node.expression))
@@ -121,7 +121,7 @@ function check(node: ts.Node, types: TensorTypes, checker: ts.TypeChecker, repor
   else if (ts.isForOfStatement(node) && tensor(node.expression))
     report(node.expression, 'a tensor cannot be iterated; use `t.unbind(0)`.');
   else if (ts.isComputedPropertyName(node) && tensor(node.expression))
-    report(node.expression, 'a tensor is no key; use `gather` or `indexSelect`.');
+    report(node.expression, 'a tensor is not a key; use `gather` or `indexSelect`.');
   else if (ts.isCallExpression(node) || ts.isNewExpression(node))
     checkCall(node, types, checker, report);
 }

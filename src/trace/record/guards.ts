@@ -123,7 +123,7 @@ function check(
     }
     case 'tensor': {
       const now = tensors.get(guard.path);
-      return now === undefined ? `${guard.path} is no tensor` : tensorChange(guard, now, sizes);
+      return now === undefined ? `${guard.path} is not a tensor` : tensorChange(guard, now, sizes);
     }
     case 'range': {
       const size = sizes.get(guard.range.name);

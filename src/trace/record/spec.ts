@@ -54,7 +54,7 @@ export function dim(name: string, options: DimOptions = {}): DimSpec {
       hint: 'dim("batch", { min: 2, max: 512, multiple: 8 })',
     });
   };
-  if (!/^[A-Za-z_]\w*$/.test(name)) fail('the name is no identifier');
+  if (!/^[A-Za-z_]\w*$/.test(name)) fail('the name is not an identifier');
   if (!Number.isSafeInteger(min) || min < 0) fail(`min is ${min}; a size is a whole number from 0`);
   if (max !== Infinity && !Number.isSafeInteger(max))
     fail(`max is ${max}; a size is a whole number`);
@@ -65,7 +65,7 @@ export function dim(name: string, options: DimOptions = {}): DimSpec {
     usualSize({ min, max, multiple }) ??
     fail(`no multiple of ${multiple} lies in [${min}, ${max}]`);
   if (!admissible({ min, max, multiple }, example))
-    fail(`the example ${example} is no multiple of ${multiple} in [${min}, ${max}]`);
+    fail(`the example ${example} is not a multiple of ${multiple} in [${min}, ${max}]`);
   return new DimSpec({ name, min, max, multiple, example, unbacked });
 }
 
@@ -107,10 +107,10 @@ export class TensorSpec {
   }
 }
 
-/** @throws E_TRACE_INPUT for a name that is no dtype; programs without types may say anything */
+/** @throws E_TRACE_INPUT for a name that is not a dtype; programs without types may say anything */
 export function knownDtype(dtype: string): void {
   if (DTYPES.some((known) => known === dtype)) return;
-  throw new ShardwrightError('E_TRACE_INPUT', `'${String(dtype)}' is no dtype`, {
+  throw new ShardwrightError('E_TRACE_INPUT', `'${String(dtype)}' is not a dtype`, {
     hint: suggestion(String(dtype), DTYPES, 'dtypes'),
   });
 }
@@ -141,7 +141,7 @@ export function parameter(shape: readonly (number | DimSpec)[], dtype: DType = '
   return new TensorSpec(sizesOf('parameter', shape), dtype, 'parameter', true);
 }
 
-/** @throws E_USAGE for a shape that is no list, as in `input(8, 16)` */
+/** @throws E_USAGE for a shape that is not a list, as in `input(8, 16)` */
 function sizesOf(call: string, shape: readonly (number | DimSpec)[]): (number | DimSpec)[] {
   if (Array.isArray(shape)) return [...(shape as readonly (number | DimSpec)[])];
   throw wrongArgument(call, 'shape', valueText(shape), `give ${call}([8, 16]).`);

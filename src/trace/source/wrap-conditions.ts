@@ -401,7 +401,7 @@ function mappedTo(test: ts.Expression, made: ts.Node): ts.Node {
   return made;
 }
 
-/** A literal: it is no tensor. */
+/** A literal: it is not a tensor. */
 function isConstant(expression: ts.Expression): boolean {
   const plain = bare(expression);
   return (

@@ -119,7 +119,7 @@ export function ppermute(
     return permute(x, axis, targets);
   throw refuse(
     needRecorder('ppermute()'),
-    `ppermute: the pairs are no permutation of the ${size} ranks of '${axis}'`,
+    `ppermute: the pairs are not a permutation of the ${size} ranks of '${axis}'`,
     'name every rank once as a source and once as a target',
   );
 }

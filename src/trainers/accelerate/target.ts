@@ -70,7 +70,7 @@ function tensorPlan(
   const { modules, whole, losses: styleLosses } = tensorStyles(roles, source);
   const losses: ExportLoss[] = [...styleLosses];
   const plan: Record<string, string> = {};
-  // A wrapper that was captured with the model is no part of its names.
+  // A wrapper that was captured with the model is not part of its names.
   const isWrapped =
     roles.parameters.some(({ name }) => name.startsWith('model.model.')) &&
     roles.parameters.every(({ name }) => name.startsWith('model.'));

@@ -1,6 +1,6 @@
 /**
  * Refuses recipes that a trainer would not run, whatever losses are allowed: a mesh dim that cuts
- * no weight of a layer is no tensor parallelism, and heads are not cut in parts. Sources:
+ * no weight of a layer is not tensor parallelism, and heads are not cut in parts. Sources:
  * `TransformerConfig` of megatron-core 0.16 (`num_attention_heads`, `num_query_groups`), column and
  * row parallel layers of torch.distributed.tensor.parallel.
  */
@@ -35,7 +35,7 @@ export function refuseUnsafe(source: ExportSource, roles: PlanRoles, trainer: st
   if (idle !== undefined)
     throw fail(
       `${mesh.names[idle]}=${mesh.sizes[idle]} cuts the embedding or the head and no ` +
-        'weight of a layer, which is no tensor parallelism',
+        'weight of a layer, which is not tensor parallelism',
     );
   for (const [what, n] of [
     ['attention heads', heads],

@@ -51,9 +51,9 @@ it.each([
 );
 
 it.each(['v5e-512', 'v4-1', 'v5e-32x32'])(
-  '%s is no slice, and the hint says how large one is',
+  '%s is not a slice, and the hint says how large one is',
   (name) => {
-    expect(refusalText(() => loadCluster(name))).toContain(`'${name}' is no slice of tpu-`);
+    expect(refusalText(() => loadCluster(name))).toContain(`'${name}' is not a slice of tpu-`);
   },
 );
 
@@ -62,7 +62,7 @@ it('a node design in other case of letters is that design, and nothing is assume
 });
 
 it.each(['h100-pcie', 'rtx4070', '2080', '80gb', 'dgx', 'tpu', ''])(
-  '%j is no accelerator of a known node design',
+  '%j is not an accelerator of a known node design',
   (name) => {
     expect(refusalText(() => loadCluster(name))).toContain(`E_CLUSTER: unknown cluster '${name}'`);
   },

@@ -191,7 +191,7 @@ describe('levels above the host', () => {
   it('levels that are not nested are refused with the level', () => {
     const levels = [{ name: 'pod', devices: 12, bytesPerSecond: 1e9, ...LINK }];
     expect(() => loadCluster(JSON.stringify({ base: 'dgx-h100', levels }))).toThrow(
-      /levels: pod: 12 devices are no whole units of 8/,
+      /levels: pod: 12 devices are not whole units of 8/,
     );
   });
 

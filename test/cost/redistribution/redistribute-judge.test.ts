@@ -68,7 +68,7 @@ class Judge {
 
   private link(from: State, to: State, micro: number): void {
     const [v, w] = [textOf(from), textOf(to)];
-    if (!this.states.has(w)) throw new Error(`${w} is no state`);
+    if (!this.states.has(w)) throw new Error(`${w} is not a state`);
     const known = this.graph.edge(v, w);
     if (known === undefined || micro < known) this.graph.setEdge(v, w, micro);
   }

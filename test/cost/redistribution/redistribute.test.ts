@@ -89,7 +89,7 @@ describe('one mesh dim under the dtensor preset', () => {
       expect(planner.seconds(type, space.replicated, space.parse(`P(${op})`))).toBe(Infinity);
       expect(planner.plan(type, space.replicated, space.parse(`P(${op})`))).toBeUndefined();
       expect(planner.refusal(space.replicated, space.parse(`P(${op})`))).toContain(
-        'equal values are no operands of it',
+        'equal values are not operands of it',
       );
     }
     expect(planner.seconds(type, space.parse('P(product)'), space.replicated)).toBeGreaterThan(0);
@@ -296,7 +296,7 @@ function replay(
  * contiguous, `x.narrow(1, ..)` is not, and rows here and there (`x.view(2, 4, 8)[:,
  * a:b].reshape(4, 8)`) have a storage of their own.
  */
-describe('pieces that are no run in memory are copied: read and written once', () => {
+describe('pieces that are not a run in memory are copied: read and written once', () => {
   const mesh = parseMesh('a=2,b=2');
   const space = new ShardingSpace(mesh);
   const model = collectiveModel('nccl', loadCluster('dgx-h100'), mesh);

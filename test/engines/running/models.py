@@ -107,7 +107,7 @@ def gpt2(dtype: torch.dtype) -> Sample:
 
 
 def mixtral(dtype: torch.dtype) -> Sample:
-    """All experts in batched products: the loop over experts that have tokens is no single graph."""
+    """All experts in batched products: the loop over experts that have tokens is not a single graph."""
     from transformers import MixtralConfig, MixtralForCausalLM
 
     config = MixtralConfig(

@@ -114,7 +114,7 @@ describe('what XLA made of the programs', () => {
     const planned = await cli('plan', '-v', file, '--mesh', 'x=8', '--cluster', 'dgx-h100');
     expect([planned.code, planned.err]).toEqual([
       2,
-      expect.stringContaining('it is no graph to plan'),
+      expect.stringContaining('it is not a graph to plan'),
     ]);
   });
 });
@@ -294,7 +294,7 @@ describe('bad HLO text is refused with place and remedy', () => {
       'an unknown element type',
       'f32[4]{0} all',
       'f33[4]{0} all',
-      `11:13: E_TYPE 'f33' is no element type of HLO`,
+      `11:13: E_TYPE 'f33' is not an element type of HLO`,
     ],
     [
       'an undefined computation',
@@ -321,7 +321,7 @@ describe('bad HLO text is refused with place and remedy', () => {
       'an order that is none',
       '{{0,1}}',
       '[2,2]<=[2,2]T(0,0)',
-      '11:61: E_TYPE (0,0) is no order of 2 dims',
+      '11:61: E_TYPE (0,0) is not an order of 2 dims',
     ],
     [
       'an axis that is not there',

@@ -260,7 +260,7 @@ describe('bad text is refused with place and remedy', () => {
     [
       'an unknown element type',
       module('%r = stablehlo.negate %a : tensor<4x8xfoo>'),
-      `E_TYPE 3:39 'foo' is no element type`,
+      `E_TYPE 3:39 'foo' is not an element type`,
     ],
     [
       'a quantised type',
@@ -640,7 +640,7 @@ describe('manual regions of GSPMD', () => {
       `E_UNSUPPORTED 5:36 a manual region reads '%b', which is not local to a device`,
     ],
     [
-      'a local type that is no half',
+      'a local type that is not a half',
       module(full('%x', '%a', rows, '4x8', '1x8') + shard('%r', '%x', rows, '1x8', '4x8')),
       'E_TYPE 4:10 in_shardings 0: S(0) of tensor<4x8xf32> leaves [2, 8] to a device, the region has tensor<1x8xf32>',
     ],

@@ -35,7 +35,7 @@ const NODES: readonly (readonly [RegExp, number])[] = [
   [/^lm(2|32)-scan/, 1050],
 ];
 
-/** Words that the index counts and that are no operations of the program, or stand in reducers. */
+/** Words that the index counts and that are not operations of the program, or stand in reducers. */
 function reconciled(byOp: Readonly<Record<string, number>>, text: string): Record<string, number> {
   const out: Record<string, number> = { ...byOp };
   for (const word of [

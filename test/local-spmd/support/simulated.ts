@@ -28,7 +28,7 @@ export function drawn(shape: readonly number[], seed: number): NDArray {
 
 export function inputsOf(graph: Graph): NDArray[] {
   return placeholdersOf(graph).map(({ type }, i) => {
-    if (type.kind !== 'tensor') throw new Error('an input is no tensor');
+    if (type.kind !== 'tensor') throw new Error('an input is not a tensor');
     return drawn(type.shape.map(Number), i);
   });
 }

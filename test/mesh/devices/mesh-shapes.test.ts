@@ -285,7 +285,7 @@ describe('physical levels', () => {
     expect(text([], 4)).toBe('=1 on one device');
   });
 
-  test('one member in each host, but at different places, is no rail', () => {
+  test('one member in each host, but at different places, is not a rail', () => {
     const shifted = new DeviceMesh([{ name: 'x', size: 2 }], [0, 5]);
     expect(groupLevels(shifted, ['x'], hostLevel(4))).toMatchObject({
       devices: 2,

@@ -183,7 +183,7 @@ describe('orders and strides', () => {
     expect(decodeOrder(factors, three.sizes)).toEqual(dims);
   });
 
-  test('factors that are no order', () => {
+  test('factors that are not an order', () => {
     expect(decodeOrder([2, 1, 1], three.sizes)).toBeUndefined();
     expect(fromMeshView([new StridedShard(0, 2), Shard.of(0), Shard.of(0)], three).text).toBe(
       '_S(0, 2)S(0)S(0)',

@@ -113,7 +113,7 @@ describe('dim view and mesh view', () => {
     expect(dimText(parseSharding(texts, three), three, [24])).toBe(dims.text);
   });
 
-  test('a stride that is no order has no dim view, and says so', () => {
+  test('a stride that is not an order has no dim view, and says so', () => {
     expect(dimText(parseSharding('_S(0, 2)S(0)S(0)', three), three, [48])).toBe(
       "refused: mesh dim 'a' is _S(0, 2): its stride is not an order of mesh dims (as after a flatten), which a PartitionSpec cannot say",
     );
@@ -318,7 +318,7 @@ describe('texts of the dim view', () => {
     expect(printSpec(parseSpec(text, two))).toBe(text);
   });
 
-  test('specs take dims from the end, and refuse what is no spec', () => {
+  test('specs take dims from the end, and refuse what is not a spec', () => {
     expect(printSpec(parseSpec('Spec(f32[8, 8](Shard(-1), Replicate()))', two))).toBe(
       'Spec(f32[8, 8](S(1)R))',
     );

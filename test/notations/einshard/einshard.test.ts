@@ -187,7 +187,7 @@ describe('text', () => {
     expect(refusal(() => einshardBlocks(many)).code).toBe('E_LIMIT');
   });
 
-  it('names are no keys of objects', () => {
+  it('names are not keys of objects', () => {
     const found = resolveEinshard('__proto__ constructor -> constructor2 __proto__', {
       devices: 2,
       shape: [3, 4],

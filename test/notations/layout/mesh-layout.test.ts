@@ -87,7 +87,7 @@ describe('mesh dims as layouts', () => {
     );
   });
 
-  test('device ids of a table that is no layout', () => {
+  test('device ids of a table that is not a layout', () => {
     const dims = parseMesh('x=2,y=2').dims;
     expect(deviceLayout(new DeviceMesh(dims, [0, 4, 1, 5]), ['y'])?.text).toBe('2:4');
     expect(deviceLayout(new DeviceMesh(dims, [0, 4, 1, 5]), ['x', 'y'])?.text).toBe('(2,2):(1,4)');

@@ -365,7 +365,7 @@ describe('inverses', () => {
     ['(4,2):(1,16)', '(4,4,2):(1,8,4)'],
     ['(3,2):(4,1)', '(4,3):(3,1)'],
     ['(4,8):(8,1)', '(8,4):(4,1)'],
-    // The gap between the modes is no whole number of copies: the first mode is widened instead.
+    // The gap between the modes is not a whole number of copies: the first mode is widened instead.
     ['(2,2):(1,3)', '(3,2):(1,2)'],
   ])('left inverse of %s is %s', (a, expected) => {
     expect(leftInverse(L(a), 'colex').text).toBe(expected);

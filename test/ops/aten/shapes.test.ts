@@ -159,7 +159,7 @@ describe('result types', () => {
     [
       `${flash}.default`,
       [t(2, 4, 6, 3), t(2, 3, 5, 3), t(2, 3, 5, 3)],
-      /4 query heads are no multiple of 3 key heads/,
+      /4 query heads are not a multiple of 3 key heads/,
     ],
     [
       'scaled_dot_product_attention.default',

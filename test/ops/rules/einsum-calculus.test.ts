@@ -75,10 +75,10 @@ describe('letters', () => {
   });
   test('a diagonal and a plain sum have no such gradient', () => {
     expect(refusalText(() => einsumBackward('ii->i', 0))).toBe(
-      "E_EINSUM: the gradient of 'ii->i' is no einsum: repeated letter i",
+      "E_EINSUM: the gradient of 'ii->i' is not an einsum: repeated letter i",
     );
     expect(refusalText(() => einsumBackward('ij->j', 0))).toBe(
-      "E_EINSUM: the gradient of 'ij->j' is no einsum: letter i unpaired",
+      "E_EINSUM: the gradient of 'ij->j' is not an einsum: letter i unpaired",
     );
     expect(refusalText(() => einsumBackward('ij->j', 1))).toContain('operands 0 to 0, not 1');
   });
@@ -256,7 +256,7 @@ describe('several mesh dims', () => {
       { dp: 'P', tp: 'S(1)' },
     ]);
   });
-  test('another kind of cut, or another order of mesh dims, is no free rule', () => {
+  test('another kind of cut, or another order of mesh dims, is not a free rule', () => {
     const strided = on('mk,kn->mn', '_S(k, 2)', 'S(k)', 'strict');
     expect(strided.faults.map((f) => f.fix)).toHaveLength(1);
     expect(on('mk,kn->mn', '_S(k, 2)', 'S(k)').steps).toHaveLength(1);
@@ -277,7 +277,7 @@ describe('several mesh dims', () => {
   test.each([
     [['S(q)', 'R'], "E_PLACEMENT: x has no letter 'q'"],
     [['S(3)', 'R'], 'E_PLACEMENT: x has no dim 3'],
-    [['_S(0)', 'R'], "E_PLACEMENT: x: '_S(0)' is no cut"],
+    [['_S(0)', 'R'], "E_PLACEMENT: x: '_S(0)' is not a cut"],
     [['P(avg)', 'R'], "E_SYNTAX: x: 'P(avg)' has no state at column 1"],
     [['RR', 'R'], "E_PLACEMENT: x: 'RR' has 2 states for 1 mesh dims"],
     [[{ dp: 'R' }, 'R'], "E_PLACEMENT: x: there is no mesh dim 'dp'"],
@@ -426,7 +426,7 @@ describe('products take their rules from letters', () => {
   const ends: OracleArg = { t: [6], dt: 'i64' };
   const letters = (equation: string): string[] => rulesOf(equation).slice(1).map(ruleText).sort();
   /**
-   * Without an operand that is no tensor of the call: it stays whole where another operand has the
+   * Without an operand that is not a tensor of the call: it stays whole where another operand has the
    * letter.
    */
   const bounds = (equation: string): string[] =>

@@ -269,7 +269,7 @@ describe('jointGraph', () => {
     });
   });
 
-  test('a seed is a constant of the backward pass; outputs that are no scalars are carried along', () => {
+  test('a seed is a constant of the backward pass; outputs that are not scalars are carried along', () => {
     const graph = text(`
       in %w: f32[2] parameter "w"
       %y = aten.exp.default(%w): f32[2]

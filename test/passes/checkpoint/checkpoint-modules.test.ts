@@ -76,7 +76,7 @@ function tree(lines: 'ours' | 'torch'): ModuleStatistics[] {
 async function baselinePeakBytes(modules: readonly ModuleStatistics[]): Promise<number> {
   const result = await checkpointModules(modules, { budgetBytes: 2 ** 50 });
   if (result.status !== 'optimal' || result.modules.length > 0)
-    throw new Error('a budget that everything fits is no budget');
+    throw new Error('a budget that everything fits is not a budget');
   return result.peakBytes;
 }
 

@@ -434,7 +434,7 @@ describe('per-operator choice in a region', () => {
   });
   test('an in-place operator of nobody is refused', () => {
     expect(() => chooseRegion([{ seconds: 1, bytes: 1, inPlaceOf: 4 }], 1)).toThrow(
-      /no operator of the region/,
+      /not an operator of the region/,
     );
   });
 });
@@ -513,7 +513,7 @@ describe('Rotor on uniform chains', () => {
     );
   });
 
-  test('figures that are no slots are refused', () => {
+  test('figures that are not slots are refused', () => {
     expect(() =>
       rotor([{ forwardSeconds: 1, backwardSeconds: 1, inputSlots: 0.5, savedSlots: 1 }], 4),
     ).toThrow(/whole numbers/);

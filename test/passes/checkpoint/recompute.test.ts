@@ -77,7 +77,7 @@ describe('recomputation as a part of the program', () => {
     const graph = plannable(graphOf('mlp/joint'), TABLE);
     const backward = graph.nodes[backwardStart(graph)].name;
     expect(() => recomputeInBackward(graph, new Set([backward]))).toThrow(
-      /no call of the forward pass/,
+      /not a call of the forward pass/,
     );
   });
 

@@ -13,7 +13,7 @@ import { controlCalls, expectClose, numbers, placeholders, table } from '../cont
 /** Outputs on the same numbers for the same positions, whatever the inputs are called. */
 function outputs(graph: Graph, flip: boolean): (readonly number[] | null)[] {
   const inputs = placeholders(graph).map(({ type }, i) => {
-    if (type.kind !== 'tensor') throw new Error('an input is no tensor');
+    if (type.kind !== 'tensor') throw new Error('an input is not a tensor');
     const shape = type.shape.map((dim) => (typeof dim === 'number' ? dim : 1));
     const count = shape.reduce((a, b) => a * b, 1);
     const data = numbers(count, i + 2).map((v) => (flip ? -Math.abs(v) : Math.abs(v)) / 2);

@@ -131,7 +131,7 @@ describe('constraints of JAX', () => {
   });
 });
 
-it('what cannot be a pin is said with its reason, and a hint is no pin', async () => {
+it('what cannot be a pin is said with its reason, and a hint is not a pin', async () => {
   const graph: Graph = {
     ...mlp('RS(1)'),
     given: [

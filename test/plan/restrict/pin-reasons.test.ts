@@ -111,7 +111,7 @@ it('only tensors can be pinned: of a call with several results, each by its own 
     planFor(split, 'a=2', { pins: [{ node: name, spec: 'S(0)' }] }),
   ).rejects.toMatchObject({
     code: 'E_PIN',
-    message: `--pin ${name}=S(0): '${name}' is no tensor, but a tuple value`,
+    message: `--pin ${name}=S(0): '${name}' is not a tensor, but a tuple value`,
     details: { hint: `pin its results: --pin ${parts[0]}=S(0) --pin ${parts[1]}=S(0)` },
   });
 });

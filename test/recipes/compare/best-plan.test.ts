@@ -150,7 +150,7 @@ describe('the best plan', () => {
     );
   });
 
-  it('a risk that no measured run confirms, or that is no share, is refused', async () => {
+  it('a risk that no measured run confirms, or that is not a share, is refused', async () => {
     const asked = ['compare', 'gpt2', '--devices', '8', '--cluster', 'dgx-h100', '--risk'];
     const sure = await cli(...asked, '99.9%');
     expect([sure.code, sure.err]).toEqual([

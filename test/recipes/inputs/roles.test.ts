@@ -59,7 +59,7 @@ describe('batch and sequence dims of inputs', () => {
     ['torch/convnet/joint.expanded', { primals_12: [0, NONE] }],
     // Batch norm mixes the samples in its statistics only.
     ['torch/resnet18/joint.expanded', { primals_123: [0, NONE], primals_124: [0, NONE] }],
-    // Patches are mixed by attention, and are no dim of the image.
+    // Patches are mixed by attention, and are not a dim of the image.
     ['torch/vit-tiny/joint.expanded', { primals_153: [0, NONE], primals_154: [0, NONE] }],
     ['torch/bert-base/joint.expanded', { primals_207: [0, 1], primals_208: [0, 1] }],
     // Labels are shifted against the logits.
@@ -131,7 +131,7 @@ describe('batch and sequence dims of inputs', () => {
 });
 
 describe('recipes by the roles of inputs', () => {
-  it('features are no sequence: 13 of them make no finding ZL06', () => {
+  it('features are not a sequence: 13 of them make no finding ZL06', () => {
     const facts = modelFacts(load('torch/dlrm/joint.expanded'));
     expect(facts).toMatchObject({ batch: 64 });
     expect(facts).not.toHaveProperty('sequence');

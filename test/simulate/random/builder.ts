@@ -108,7 +108,7 @@ export class ProgramBuilder {
   control(target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>> = {}): void {
     const typeOf = (name: string): ValueType => this.types.get(name) ?? { kind: 'none' };
     const call = controlCall({ target, args, kwargs }, this.subgraphs, typeOf);
-    if (call === undefined) throw new Error(`${target} is no call with bodies`);
+    if (call === undefined) throw new Error(`${target} is not a call with bodies`);
     const name = `${this.prefix}v${this.count++}`;
     this.calls.push({ name, kind: 'call', target, args, kwargs, type: call.result, meta: {} });
     if (call.result.kind !== 'tuple') throw new Error(`${target} gives no tuple`);

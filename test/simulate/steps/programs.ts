@@ -80,7 +80,7 @@ function wholeStep(name: string, optimizer: string): Graph {
 
 function typeOf(graph: Graph, name: string | null): TensorType {
   const type = graph.nodes.find((node) => node.name === name)?.type;
-  if (type?.kind !== 'tensor') throw new Error(`${name} is no tensor`);
+  if (type?.kind !== 'tensor') throw new Error(`${name} is not a tensor`);
   return type;
 }
 

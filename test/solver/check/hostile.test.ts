@@ -139,8 +139,8 @@ describe('form', () => {
     ['a row that is none', { rows: [null] }, '$.rows[0] is neither'],
     ['a row by fraction', { rows: [{ row: 0.5 }] }, '$.rows[0].row is 0.5'],
     ['rows that are none', { rows: {} }, '$.rows is an object'],
-    ['a problem that is no text', { problem: 7 }, '$.problem is 7'],
-    ['a field of no meaning', { note: 'trust me' }, '$.note is no part of a certificate'],
+    ['a problem that is not a text', { problem: 7 }, '$.problem is 7'],
+    ['a field of no meaning', { note: 'trust me' }, '$.note is not part of a certificate'],
     ['an unknown version', { version: 3 }, 'version 3 is unknown'],
     ['a proof that ends within a step', { steps: [STEP.merge, 0] }, 'ends within a step'],
     ['a list that is not there', { steps: [STEP.price, 4] }, 'names list 4, of 0'],
@@ -164,17 +164,17 @@ describe('form', () => {
     expect(refusal(TWO, proof)).toContain(reason);
   });
 
-  it.each([null, 7, 'text', [], {}])('%j is no certificate', (certificate) => {
+  it.each([null, 7, 'text', [], {}])('%j is not a certificate', (certificate) => {
     const said = verifyCertificate(TWO, {
       choice: [],
       objective: Infinity,
       certificate: certificate as unknown as Certificate,
     });
     expect(said.accepted).toBe(false);
-    expect(said.reason).toMatch(/no object|missing/);
+    expect(said.reason).toMatch(/not an object|missing/);
   });
 
-  it('an objective that is no integer is refused', () => {
+  it('an objective that is not an integer is refused', () => {
     const { certificate } = solveNow(TWO);
     for (const objective of [NaN, 1.5, -Infinity])
       expect(

@@ -356,7 +356,7 @@ describe('encode', () => {
     }
   });
 
-  it('fractional, partial and double answers are no choice', () => {
+  it('fractional, partial and double answers are not a choice', () => {
     const problem = build({
       unary: [
         [0, 1],

@@ -82,7 +82,7 @@ const forbidCell = (edge: number, cell: number): PlainProblem => ({
   ]),
 });
 
-/** X7: constant costs, two places where another choice costs more, an alias that is no equality. */
+/** X7: constant costs, two places where another choice costs more, an alias that is not an equality. */
 const X7: PlainProblem = {
   unary: [
     [110, 110, 110, 110],

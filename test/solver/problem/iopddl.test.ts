@@ -99,7 +99,7 @@ describe.skipIf(!has('example.json'))(
       }
     });
 
-    it('415 without a limit, with a second opinion; the evaluator refuses what is no choice', async () => {
+    it('415 without a limit, with a second opinion; the evaluator refuses what is not a choice', async () => {
       const free = example((f) => delete f.problem.usage_limit);
       const solution = await solve(free);
       expect([solution.status, solution.objective, [...solution.choice]]).toEqual([

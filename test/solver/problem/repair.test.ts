@@ -53,7 +53,7 @@ describe('repair of a choice that breaks a row', () => {
     expect(repairRows(build(forbidden), Int32Array.of(0, 0))).toBeUndefined();
   });
 
-  it('is no answer where it breaks another row', () => {
+  it('is not an answer where it breaks another row', () => {
     const other = { name: 'other', variables: [0], amounts: [[0, 1]], bound: 0 };
     expect(
       repairRows(build({ ...layers, rows: [...rows, other] }), Int32Array.of(0, 0)),

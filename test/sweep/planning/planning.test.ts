@@ -67,7 +67,7 @@ describe('curves through points', () => {
     });
   });
 
-  it('a curve for each cluster; points without a plan are no part of the efficiency', () => {
+  it('a curve for each cluster; points without a plan are not part of the efficiency', () => {
     const other = { cluster: 'd' };
     const none = { ...point(8, 1, 'x'), best: null };
     const { curves } = planningOf([

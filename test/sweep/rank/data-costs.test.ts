@@ -29,7 +29,7 @@ it('a program whose data ranks cost more than itself is placed with a proof', as
     builtinOperators(),
   );
   const sizes = { pp: 1, dp_replicate: 1, dp_shard: 2, cp: 1, tp: 2, ep: 1 };
-  // Shares that are no shares: what data ranks cost is then far above what the program does.
+  // Shares that are not shares: what data ranks cost is then far above what the program does.
   const visible = { microbatch: 1, step: 354 };
   const data = {
     ...{ sizes, visible, once: false, microbatches: 1 },

@@ -227,7 +227,7 @@ describe('while', () => {
     expect(error.message).toContain("leaf 'h': expected f32[3], got f32[6]");
   });
 
-  it('a condition that is no single truth value', () => {
+  it('a condition that is not a single truth value', () => {
     const error = errorOf(() =>
       trace(
         ({ x }: { x: Tensor }) =>

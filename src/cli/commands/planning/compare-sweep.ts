@@ -59,7 +59,7 @@ function tasksOf(questions: SweepQuestions, folder: string, options: CompareOpti
   return questions.models.flatMap((model) => {
     const config = configOf(beside(model));
     if (config === undefined)
-      throw new ShardwrightError('E_INPUT', `models: '${model}' is no model by name or config`, {
+      throw new ShardwrightError('E_INPUT', `models: '${model}' is not a model by name or config`, {
         hint: 'shardwright models list names them.',
       });
     return pointsOf(config, asked).map((point): Task => {

@@ -44,7 +44,7 @@ export async function compareCommand(
       });
     return (await import('./compare-sweep.ts')).compareSweep(options.sweep, options, io, control);
   }
-  // A name that is no model is refused before the flags that hang on what it is.
+  // A name that is not a model is refused before the flags that hang on what it is.
   if (model !== undefined && !isKnown(model)) await loadModel(model, {});
   checkKept(options);
   const many = asksMany(options) ? configAsked(model, options) : undefined;

@@ -1,5 +1,5 @@
 /**
- * `inspect` of a compiled program: HLO text is no graph to plan, but says which collectives the
+ * `inspect` of a compiled program: HLO text is not a graph to plan, but says which collectives the
  * compiler chose.
  */
 

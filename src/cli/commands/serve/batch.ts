@@ -62,10 +62,10 @@ function enter(folder: string): void {
   }
 }
 
-/** @throws E_SYNTAX for a line that is no command line */
+/** @throws E_SYNTAX for a line that is not a command line */
 function requestOf(line: string): z.infer<typeof requestSchema> {
   const refused = (why: string): ShardwrightError =>
-    new ShardwrightError('E_SYNTAX', `it is no command line: ${why}`, {
+    new ShardwrightError('E_SYNTAX', `it is not a command line: ${why}`, {
       file: '<stdin>',
       hint: 'a line is {"argv": ["plan", "model.fx.txt"], "cwd": "/where"}.',
     });

@@ -17,7 +17,7 @@ const STEP_OPTIMIZERS = ['sgd', 'adam', 'adamw'] as const;
 export const MODEL_FLAGS = {
   format: value('--format <name>', 'format of the file, instead of detecting it', (name, flag) => {
     if (isFormat(name)) return name;
-    throw new ShardwrightError('E_USAGE', `${flag} '${name}' is no format`, {
+    throw new ShardwrightError('E_USAGE', `${flag} '${name}' is not a format`, {
       hint: `formats: ${FORMAT_NAMES.join(', ')}`,
     });
   }),
@@ -29,7 +29,7 @@ export const MODEL_FLAGS = {
       const [name, role] = pairOf('NAME=parameter')(given, flag);
       const known = GIVABLE_ROLES.find((r) => r === role);
       if (known !== undefined) return [name, known] as const;
-      throw new ShardwrightError('E_USAGE', `${flag} ${given}: '${role}' is no role`, {
+      throw new ShardwrightError('E_USAGE', `${flag} ${given}: '${role}' is not a role`, {
         hint: `roles: ${GIVABLE_ROLES.join(', ')}`,
       });
     },
@@ -70,7 +70,7 @@ export const MODEL_FLAGS = {
   ...JSON_FLAG,
 };
 
-/** `--pad-vocab`: 1 is no padding. */
+/** `--pad-vocab`: 1 is not padding. */
 export const parsePad = countFrom(1, Infinity, 'write --pad-vocab 128, or 1 for no padding.');
 
 /** Sizes of what is built from a config; graph files have theirs in them. */
@@ -90,11 +90,15 @@ export const SIZE_FLAGS = {
     'element type, of a model name or config (default: what the config states, else bf16)',
     async (name, flag) => {
       if (/^(torch\.)?(fp|f|float|mxfp|nvfp)_?[48](?!\d)/i.test(name))
-        throw new ShardwrightError('E_USAGE', `${flag} '${name}' is no element type of weights`, {
-          hint:
-            'weights that are trained have 16 bits or more; compare MODEL --fp8 RECIPE prices ' +
-            `their products in fp8: ${FP8_RECIPES.join(', ')}.`,
-        });
+        throw new ShardwrightError(
+          'E_USAGE',
+          `${flag} '${name}' is not an element type of weights`,
+          {
+            hint:
+              'weights that are trained have 16 bits or more; compare MODEL --fp8 RECIPE prices ' +
+              `their products in fp8: ${FP8_RECIPES.join(', ')}.`,
+          },
+        );
       return (await import('../../../models/build.ts')).dtypeNamed(name);
     },
   ),

@@ -96,7 +96,7 @@ const TARGET = /^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*){2}$/;
  */
 export function operatorText({ name, target }: Pick<Node, 'name' | 'target'>): string {
   if (!TARGET.test(target) || target.startsWith('stablehlo.'))
-    throw new ShardwrightError('E_UNSUPPORTED', `${target} is no operator of PyTorch`, {
+    throw new ShardwrightError('E_UNSUPPORTED', `${target} is not an operator of PyTorch`, {
       node: name,
       hint:
         'programs of StableHLO, jaxpr and ONNX files run with --target jax; PyTorch runs ' +

@@ -423,7 +423,7 @@ class FunctionText {
       const args = node.args.map((arg) => argumentText(arg, this.arguments));
       for (const [key, arg] of Object.entries(node.kwargs)) {
         if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(key))
-          throw new ShardwrightError('E_UNSUPPORTED', `'${key}' is no name of a keyword`);
+          throw new ShardwrightError('E_UNSUPPORTED', `'${key}' is not a name of a keyword`);
         args.push(`${key}=${argumentText(arg, this.arguments)}`);
       }
       return args;

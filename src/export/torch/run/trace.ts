@@ -18,14 +18,14 @@ export interface TraceSpan {
 /** Categories of events that run on a device. */
 const DEVICE = new Set(['kernel', 'gpu_memcpy', 'gpu_memset']);
 
-/** @throws E_SYNTAX, with the place, for text that is no trace */
+/** @throws E_SYNTAX, with the place, for text that is not a trace */
 export function readTrace(text: string, file: string): TraceSpan[] {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (error) {
     const why = (error as Error).message.replace(/\s+/g, ' ');
-    throw new ShardwrightError('E_SYNTAX', `it is no JSON: ${why}`, {
+    throw new ShardwrightError('E_SYNTAX', `it is not JSON: ${why}`, {
       file,
       hint: 'give what torch.profiler wrote by export_chrome_trace.',
     });
@@ -78,7 +78,7 @@ export function tracedDevice(text: string): string {
 export class DeviceTimes {
   /** From the start of the first to the end of the last. */
   readonly step: number;
-  /** In which one ran that is no collective. */
+  /** In which one ran that is not a collective. */
   readonly busy: number;
   /** When and for how long, by the time of the launch. */
   private readonly launched: readonly {

@@ -80,7 +80,7 @@ export class Annotations {
     if (!isDType(name))
       scanner.fail(
         'E_TYPE',
-        `'${name}' is no dtype`,
+        `'${name}' is not a dtype`,
         at + from,
         suggestion(name, DTYPES, 'dtypes'),
       );
@@ -172,7 +172,7 @@ function endOfSize(text: string, from: number, to: number, scanner: Scanner, at:
       if (!letters)
         scanner.fail(
           'E_TYPE',
-          `'${text.slice(from, pos)}' is no size`,
+          `'${text.slice(from, pos)}' is not a size`,
           at + from,
           'a size is an integer of at least 0 or an expression in symbols',
         );
@@ -184,7 +184,7 @@ function endOfSize(text: string, from: number, to: number, scanner: Scanner, at:
     if (depth < 0) break;
     letters ||= /[A-Za-z]/.test(c);
   }
-  return bad(scanner, at + from, `'${text.slice(from, Math.min(to, from + 40))}' is no size`);
+  return bad(scanner, at + from, `'${text.slice(from, Math.min(to, from + 40))}' is not a size`);
 }
 
 function bad(scanner: Scanner, at: number, message: string): never {

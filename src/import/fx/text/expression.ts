@@ -41,7 +41,7 @@ interface Operation {
  * values and literals. Names are resolved at once, so that every error has its place.
  */
 export class ExpressionReader {
-  /** Value of the last statement that was no operation. */
+  /** Value of the last statement that was not an operation. */
   result: Arg = null;
   private readonly targets = new Map<string, string>();
 
@@ -435,7 +435,7 @@ export class ExpressionReader {
   }
 }
 
-/** The literal with its sign; undefined where it is no number. */
+/** The literal with its sign; undefined where it is not a number. */
 function negate(value: Arg, negative: boolean): Arg | undefined {
   if (typeof value === 'number') return negative ? (value === 0 ? 0 : -value) : value;
   if (typeof value === 'bigint') return negative ? -value : value;

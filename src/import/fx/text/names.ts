@@ -55,7 +55,7 @@ export class Names {
           : `'${name}' is used ${lines} line${lines === 1 ? '' : 's'} above its definition`,
         start,
         'a value stands above its uses: move its line up; values that need each other in a ' +
-          'circle are no graph',
+          'circle are not a graph',
       );
     this.scanner.fail(
       'E_REF',

@@ -247,7 +247,7 @@ const constraint: Lower = (b, e) => {
   if (stated !== undefined) b.given.push({ value: name, ...stated });
   else
     b.context.unread.add(
-      `The sharding that ${e.primitive} states for %${name} is no PartitionSpec over a mesh ` +
+      `The sharding that ${e.primitive} states for %${name} is not a PartitionSpec over a mesh ` +
         'of the text; it was left out.',
     );
 };

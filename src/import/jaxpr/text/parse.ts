@@ -97,7 +97,7 @@ export class JaxprParser extends TextReader {
     const called = new Map<string, Set<string>>();
     for (const { from, names, bodies } of this.references) {
       const found = names.map((name) => this.named.get(name));
-      // Whatever is no jaxpr is for the primitive to refuse.
+      // Whatever is not a jaxpr is for the primitive to refuse.
       if (found.includes(undefined)) continue;
       bodies.push(...(found as Jaxpr[]));
       const list = called.get(from) ?? new Set();
@@ -310,7 +310,7 @@ export class JaxprParser extends TextReader {
     if (dtype === undefined)
       throw this.error(
         'E_TYPE',
-        `'${word}' is no dtype`,
+        `'${word}' is not a dtype`,
         at,
         suggestion(word, Object.keys(JAX_DTYPES), 'dtypes'),
       );

@@ -67,7 +67,7 @@ function sharded(reader: MlirReader): TensorSharding {
     else if (key === 'unreduced') unreduced = axes;
     else
       reader.fail(
-        `'${key}' is no part of a sharding`,
+        `'${key}' is not part of a sharding`,
         keyAt,
         'E_SYNTAX',
         'replicated={...} or unreduced={...}',

@@ -136,7 +136,7 @@ function element(reader: MlirReader, dtype: DType): Arg {
   const isInteger = BITS[dtype] !== undefined;
   if (isInteger) {
     if (form === 'float')
-      reader.fail(`${text} is no element of type ${dtype}`, at, 'E_TYPE', 'write an integer');
+      reader.fail(`${text} is not an element of type ${dtype}`, at, 'E_TYPE', 'write an integer');
     if (dtype === 'b8') return Number(text) !== 0;
     const value = form === 'hex' ? exactInteger(String(BigInt(text))) : exactInteger(text);
     const bits = BITS[dtype] ?? 64;

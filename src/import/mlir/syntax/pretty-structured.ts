@@ -177,7 +177,7 @@ function convolutionForm(ops: FormReader): Draft {
   if (window === undefined) return reader.expected('the window');
   for (const [key, value] of window) {
     const name = Object.hasOwn(WINDOW, key) ? WINDOW[key] : undefined;
-    if (name === undefined) reader.fail(`'${key}' is no property of a window`, at);
+    if (name === undefined) reader.fail(`'${key}' is not a property of a window`, at);
     else stated.push([name, value]);
   }
   const attributes = withDictionary(reader, stated);

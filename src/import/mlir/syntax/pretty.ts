@@ -30,7 +30,7 @@ export function readPretty(ops: FormReader, name: string, at: number): Draft {
   if (form !== undefined) return form(ops, name);
   if (!name.includes('.'))
     ops.reader.fail(
-      `'${name}' is no operation`,
+      `'${name}' is not an operation`,
       at,
       'E_SYNTAX',
       'operations carry their dialect: stablehlo.add',
@@ -114,7 +114,7 @@ function pairs(
     const name = own(keys, key);
     if (name === undefined)
       reader.fail(
-        `'${key}' is no attribute of this form`,
+        `'${key}' is not an attribute of this form`,
         at,
         'E_SYNTAX',
         `expected ${Object.keys(keys).join(', ')}`,
@@ -232,7 +232,7 @@ function dotGeneral(ops: FormReader): Draft {
         'algorithm',
         { kind: 'dialect', name: 'stablehlo.dot_algorithm', body: reader.balanced() },
       ]);
-    } else reader.fail(`'${key}' is no part of dot_general`, at);
+    } else reader.fail(`'${key}' is not part of dot_general`, at);
   }
   return finish(ops, operands, [
     ['dot_dimension_numbers', { kind: 'dict', entries: dims }],

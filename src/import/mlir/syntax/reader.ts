@@ -113,7 +113,7 @@ export class MlirReader extends TextReader {
         i += 2;
       } else
         this.fail(
-          `'\\${next ?? ''}' is no escape`,
+          `'\\${next ?? ''}' is not an escape`,
           from + i,
           'E_SYNTAX',
           'write \\22 for a quote, \\5C for a backslash',

@@ -99,7 +99,7 @@ function readOneType(reader: MlirReader): MlirType {
       if (dtype !== undefined) return { kind: 'other', text: word, dtype };
       if (word === 'none' || FOREIGN.test(word)) return { kind: 'other', text: word };
       return reader.fail(
-        `'${word}' is no type`,
+        `'${word}' is not a type`,
         at,
         'E_SYNTAX',
         'a tensor type reads tensor<4x16xf32>',
@@ -192,7 +192,7 @@ function readElement(reader: MlirReader): DType {
       `supported: ${Object.keys(ELEMENTS).join(', ')}`,
     );
   return reader.fail(
-    `'${word}' is no element type`,
+    `'${word}' is not an element type`,
     at,
     'E_TYPE',
     suggestion(word, Object.keys(ELEMENTS), 'element types'),

@@ -11,7 +11,7 @@ export class NormPartial extends Pending {
   readonly kind = 'norm-partial';
   readonly text: string;
 
-  /** @throws RangeError when p is no number */
+  /** @throws RangeError when p is not a number */
   constructor(readonly p: number) {
     super();
     if (Number.isNaN(p)) throw new RangeError('internal: NormPartial of NaN');

@@ -19,7 +19,7 @@ function gluBackward({ b, ctx, x }: Body): readonly ValueRef[] {
   const dim = normalDim(ctx, ctx.int('dim'), shape.length);
   const half = shape[dim] / 2;
   if (!Number.isInteger(half))
-    ctx.fail(`dim ${dim} has ${shape[dim]} rows, which are no two halves`);
+    ctx.fail(`dim ${dim} has ${shape[dim]} rows, which are not two halves`);
   const [first, second] = [b.slice(self, dim, 0, half), b.slice(self, dim, half, shape[dim])];
   const gate = b.unary('sigmoid', second);
   const passed = b.mul(gate, grad);

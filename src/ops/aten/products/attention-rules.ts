@@ -73,7 +73,7 @@ export function sizesOf(
   if (channels !== keyChannels) ctx.fail(`${shapes}: query and key must have the same channels`);
   if (keys !== valueRows) ctx.fail(`${shapes}: key and value must have the same rows`);
   if (keyHeads === 0 || heads % keyHeads !== 0)
-    ctx.fail(`${shapes}: ${heads} query heads are no multiple of ${keyHeads} key heads`);
+    ctx.fail(`${shapes}: ${heads} query heads are not a multiple of ${keyHeads} key heads`);
   return { batch: q.shape.slice(0, -3), heads, keyHeads, queries, keys, channels, values };
 }
 

@@ -26,7 +26,7 @@ interface Form {
   readonly schema: string;
   /** Name of the mask argument, if the form has one. */
   readonly mask?: string;
-  /** Result metas after `out` and `logsumexp`; null where the result is no tensor or None. */
+  /** Result metas after `out` and `logsumexp`; null where the result is not a tensor or None. */
   readonly rest: readonly (TensorMeta | null)[];
   /** Rows of `logsumexp` are rounded up to a multiple of this. */
   readonly lseUnit?: number;

@@ -109,7 +109,7 @@ const passes =
   (...kinds: readonly ReduceOp[]): ((ctx: TypedContext) => Rule[]) =>
   (ctx) =>
     kinds.map((kind) => onePartial(ctx, 0, kind, kind, kind === 'avg' ? 'ext' : 'base'));
-/** Sums of bools count: a pending `or` of bools is no number. */
+/** Sums of bools count: a pending `or` of bools is not a number. */
 const unlessBool =
   (extra: (ctx: TypedContext) => Rule[]): ((ctx: TypedContext) => Rule[]) =>
   (ctx) =>

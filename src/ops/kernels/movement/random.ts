@@ -37,7 +37,7 @@ const dropout: Kernel = one((call) => {
   return p === 0 || !call.ctx.bool('train') ? x : dropped(x, keepMask(call, x.shape, p), p);
 });
 
-/** Drops unless told that this is no training. */
+/** Drops unless told that this is not training. */
 const nativeDropout: Kernel = (call) => {
   const x = tensor(call, 'input');
   const p = call.ctx.number('p');

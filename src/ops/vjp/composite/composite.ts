@@ -173,7 +173,7 @@ export const COMPOSITES: Readonly<Record<string, Composite>> = {
   'aten.reshape.default': reshape,
   'aten.flatten.using_ints': reshape,
   'aten.unflatten.int': reshape,
-  // A cast to the dtype that the value has is no call.
+  // A cast to the dtype that the value has is not a call.
   'aten.to.dtype': (c) => c.b.cast(c.x('self'), outputType(c)),
 };
 

@@ -106,7 +106,7 @@ function resultsOf(body: Graph): TensorMeta[] {
   return body.outputs.map(({ value }) => {
     const type = body.nodes.find((node) => node.name === value)?.type;
     if (type?.kind !== 'tensor')
-      throw internalError(`'${body.name}' decomposes into something that is no tensor`);
+      throw internalError(`'${body.name}' decomposes into something that is not a tensor`);
     return { dtype: type.dtype, shape: type.shape.map(sizeOf) };
   });
 }

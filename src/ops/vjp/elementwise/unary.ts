@@ -27,7 +27,7 @@ const byResult = (name: string): Vjps =>
 const SELU_ALPHA = 1.6732632423543772;
 const SELU_SCALE = 1.0507009873554805;
 
-/** `x^(n-1) n g`; the derivative of a constant is no contribution. */
+/** `x^(n-1) n g`; the derivative of a constant is not a contribution. */
 const power: Formula = (b, g, c) => {
   const n = c.ctx.number('exponent');
   if (n === 0) return null;

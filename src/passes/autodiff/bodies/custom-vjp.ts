@@ -61,7 +61,8 @@ export function customDerivative(
       const incoming = results.slice(0, count).map((type, i): ValueRef => {
         const gradient = gradients[i];
         if (gradient !== undefined) return gradient;
-        if (type.kind !== 'tensor') throw internalError(`result ${i} of ${node.name} is no tensor`);
+        if (type.kind !== 'tensor')
+          throw internalError(`result ${i} of ${node.name} is not a tensor`);
         return calls.zerosOf(type);
       });
       const call = calls.graph.call(

@@ -343,7 +343,7 @@ class RegionSplit {
   private typeOf(name: string): TensorType {
     const type = this.nodes.get(name)?.type;
     if (type?.kind !== 'tensor')
-      throw internalError(`${name} is no tensor of the region of ${this.site.node.name}`);
+      throw internalError(`${name} is not a tensor of the region of ${this.site.node.name}`);
     return type;
   }
 }

@@ -532,7 +532,7 @@ class ScanSplit {
 
   private tensor(name: string): TensorType {
     const type = this.typeOf(name);
-    if (type.kind !== 'tensor') throw internalError(`${name} is no tensor`);
+    if (type.kind !== 'tensor') throw internalError(`${name} is not a tensor`);
     return type;
   }
 

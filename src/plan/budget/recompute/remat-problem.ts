@@ -41,7 +41,7 @@ export interface RematProblem {
   readonly complete: (choice: Int32Array) => Int32Array;
 }
 
-/** Decisions that a node may choose among; one decision is no choice. */
+/** Decisions that a node may choose among; one decision is not a choice. */
 export type RematDecisions = ReadonlyMap<number, readonly RematDecision[]>;
 
 /**

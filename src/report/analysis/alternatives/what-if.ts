@@ -60,7 +60,7 @@ export function priceSteps(frontier: Compared['frontier']): PriceStep[] {
   const out: PriceStep[] = [];
   let from = widest;
   for (const to of others) {
-    // A few bytes less, as of padding, are no step: nobody pays for them.
+    // A few bytes less, as of padding, are not a step: nobody pays for them.
     if (from.peakBytes - to.peakBytes < LEAST_STEP * widest.peakBytes) continue;
     out.push({
       fromBytes: from.peakBytes,

@@ -222,7 +222,7 @@ class FoldedPrices {
     const limits = { sweeps, minProgress, extrapolates };
     const near = ascendFolded(priced, messages, this.host, limits, others);
     // A choice far above the bound says little of what the best one takes, and begins the next
-    // price badly. What the row may hold at its price is no part of what choices cost.
+    // price badly. What the row may hold at its price is not part of what choices cost.
     if (
       near.best !== undefined &&
       evaluatePositions(priced, near.best) - near.bound <= FAR * (near.bound - priced.constant)

@@ -191,7 +191,7 @@ function neededRecomputed(
     const node = graph.nodes[i];
     if (node.kind !== 'call' || (i < start && !needed.has(node.name))) continue;
     eachOperand(node, (name) => {
-      // One result of several, and a view, is no call of its own.
+      // One result of several, and a view, is not a call of its own.
       if (names.has(name) || parts.has(name)) needed.add(name);
     });
   }

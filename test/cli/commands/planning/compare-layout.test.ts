@@ -41,11 +41,14 @@ describe('compare --layout', () => {
   it.each([
     ['llama3.1-8b', "no file and no model 'llama3.1-8b'", "did you mean 'llama-3.1-8b'"],
     ['nowhere', 'no file nowhere', 'models list'],
-  ])('of %s, which is no model, says so and not what the flag is for', async (name, is, hint) => {
-    const { code, err } = await cli('compare', name, ...ASKED.slice(2), '--layout', 'tp=2');
-    expect([code, err]).toEqual([2, expect.stringContaining(is)]);
-    expect(err).toContain(hint);
-  });
+  ])(
+    'of %s, which is not a model, says so and not what the flag is for',
+    async (name, is, hint) => {
+      const { code, err } = await cli('compare', name, ...ASKED.slice(2), '--layout', 'tp=2');
+      expect([code, err]).toEqual([2, expect.stringContaining(is)]);
+      expect(err).toContain(hint);
+    },
+  );
 
   const text = 'tp=2,dp=4,mbs=2,zero=1,recompute=full';
 
@@ -205,8 +208,8 @@ describe('compare --layout', () => {
     ['tp=2,dq=4', "no key 'dq'", "did you mean 'dp'"],
     ['tp=2,tp=4', "'tp' is given twice", 'leave one'],
     ['tp=2,dp', "'dp' is not KEY=VALUE", 'write for example'],
-    ['tp=2,dp=4,mbs=0', 'mbs=0 is no whole number', 'write mbs=1'],
-    ['tp=2,dp=4,zero=4', 'zero=4 is no stage', '0, 1, 2 and 3'],
+    ['tp=2,dp=4,mbs=0', 'mbs=0 is not a whole number', 'write mbs=1'],
+    ['tp=2,dp=4,zero=4', 'zero=4 is not a stage', '0, 1, 2 and 3'],
     ['dp_replicate=2,dp=4,zero=1', 'dp_replicate=2 with zero=1', 'need zero=3'],
     ['dp=8,recompute=most', 'recompute=most', 'none'],
     ['dp=8,mbs=8', 'does not divide over 8 data ranks with mbs=8', 'change --global-batch'],

@@ -162,7 +162,7 @@ describe('compare --sweep', () => {
       'models: [gpt2]\nclusters: [{name: dgx-h100, price: 3EUR}, dgx-b200]\ndevices: 8',
       'some clusters state a price',
     ],
-    ['models: [gtp2]\nclusters: [dgx-h100]\ndevices: 8', "'gtp2' is no model by name or config"],
+    ['models: [gtp2]\nclusters: [dgx-h100]\ndevices: 8', "'gtp2' is not a model by name or config"],
     ['models: [gpt2]\nclusters: [dgx-h100]', 'no number of devices for dgx-h100'],
     ['models: [gpt2, gpt2]\nclusters: [dgx-h100]\ndevices: 8', 'is asked twice'],
     ['models: [', 'not YAML'],

@@ -193,7 +193,7 @@ describe('what plan says of memory', () => {
     expect(half.out).not.toContain('nothing is recomputed');
   });
 
-  it('demands that contradict each other, and words that are no policy, are refused', async () => {
+  it('demands that contradict each other, and words that are not a policy, are refused', async () => {
     for (const activations of ['off', 'report']) {
       const both = await cli(...MLP, '--checkpoint', 'auto', '--activations', activations);
       expect(both.code).toBe(2);

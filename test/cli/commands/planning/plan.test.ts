@@ -177,7 +177,7 @@ it.runIf(FULL)(
   },
 );
 
-it('recipes that know nothing of demanded inputs may be cheaper than the plan, which is no fault', async () => {
+it('recipes that know nothing of demanded inputs may be cheaper than the plan, which is not a fault', async () => {
   const tiny = [fixture('llama-tiny'), '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100'];
   const held = join(folder, 'held');
   const [free, told] = [

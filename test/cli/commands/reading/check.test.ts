@@ -29,7 +29,7 @@ describe('shardwright check', () => {
       localNotGlobal: [],
     });
   });
-  test('one without casts cannot, and is told which; findings are no fault of the input', async () => {
+  test('one without casts cannot, and is told which; findings are not a fault of the input', async () => {
     const types = ['x=P(None, None)', 'w1=P(None, "tp")', 'w2=P("tp", None)'].flatMap((t) => [
       '--type',
       t,

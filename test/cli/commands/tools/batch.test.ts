@@ -78,7 +78,7 @@ it('answers as a process for each command line does, and plans alike the second 
   });
 });
 
-it('refuses lines that are no command line, and goes on', () => {
+it('refuses lines that are not a command line, and goes on', () => {
   const answers = batch(
     'plan model',
     '{"argv": "plan"}',

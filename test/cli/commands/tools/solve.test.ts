@@ -183,7 +183,7 @@ describe('shardwright solve', () => {
     expect([least(smallest) < Infinity, least(smallest - 1)]).toEqual([true, Infinity]);
   });
 
-  it('refuses what is no problem with code, place and hint', async () => {
+  it('refuses what is not a problem with code, place and hint', async () => {
     const broken = structuredClone(PROBLEM);
     broken.problem.edges.costs[3].pop();
     const bad = await cli('solve', file('bad.json', JSON.stringify(broken)), '--json');

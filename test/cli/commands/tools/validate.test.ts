@@ -352,7 +352,7 @@ describe('the command', () => {
     expect((await cli('validate', join(dir, 'none.csv'))).code).toBe(2);
     writeFileSync(path, 'a,b\n1,2\n');
     expect((await cli('validate', path)).err).toContain("no column 'id'");
-    // A header alone is no answer, and every fault names its file.
+    // A header alone is not an answer, and every fault names its file.
     writeFileSync(path, `${lines[0]}\n`);
     const empty = await cli('validate', path);
     expect([empty.code, empty.err]).toEqual([

@@ -91,7 +91,7 @@ describe('check-plan', () => {
     expect(report.certificateNumbers).toBeGreaterThan(1000);
     const text = await cli('check-plan', whole);
     expect(text.out).toContain('the plan is what it says');
-    // White space is no content.
+    // White space is not a content.
     expect((await check(changed(() => undefined, false))).run.code).toBe(0);
   });
 
