@@ -570,7 +570,7 @@ class Model:
                     worse -= priced[w] - priced[d]
                 for f, m in zip(factors, classes):
                     if m[w] != m[d]:
-                        need(len(f.vars) == 2 and m[w] >= 0, "a value beside a wide factor cannot stand in")
+                        need(len(f.vars) == 2 and m[w] >= 0, "a value next to a wide factor cannot stand in")
                         worse += self.store.once(
                             excess, f.dims, f.cells, f.vars.index(i), m[w], m[d]
                         )
@@ -1504,7 +1504,7 @@ def check_plan(folder: Path) -> str:
     plan = read_json(folder / "plan.json")
     texts = {}
     for name in ("problems.json.gz", "certificate.json.gz"):
-        need((folder / name).exists(), f"{name} is not beside the plan: write the plan again with `plan -o`")
+        need((folder / name).exists(), f"{name} is not next to the plan: write the plan again with `plan -o`")
         texts[name] = unpacked((folder / name).read_bytes())
     file, proofs = parse(texts["problems.json.gz"]), in_plan_form(parse(texts["certificate.json.gz"]))
     stated = field(field(plan, "hashes", "the plan"), "certificate", "the plan")

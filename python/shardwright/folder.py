@@ -26,7 +26,7 @@ RECORD_VERSION = 1
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """A plan that can run. `placements` and `collectives` are what stands in the files of that name.
+    """A plan that can run. `placements` and `collectives` are the contents of the files of that name.
 
     Seconds and bytes are those of `plan.json`: of one training step, of one device.
     """

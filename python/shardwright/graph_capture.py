@@ -56,7 +56,7 @@ class Captured:
 
 
 def record_path(path: str | os.PathLike[str]) -> Path:
-    """Where the record of a captured text stands: beside it."""
+    """The path of the record of a captured text: next to it."""
     return Path(f"{os.fspath(path)}.json")
 
 

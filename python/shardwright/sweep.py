@@ -38,7 +38,7 @@ def sweep(
     """Asks every open question of a file on a Ray cluster, and gives what `compare --sweep` prints of all of them.
 
     Args:
-        questions: the file; models and clusters that it names as JSON files stand beside it.
+        questions: the file; models and clusters that it names as JSON files are next to it.
         out: the folder of the answers.
         address: of the cluster, as `ray.init` takes it; default: one on this machine.
         threads: threads, and CPUs of Ray, of each comparison.

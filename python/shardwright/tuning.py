@@ -192,7 +192,7 @@ def tuned(
     budget: float,
     quiet: bool,
 ) -> Plan:
-    """The plan of the fastest candidate. What was measured stands in `folder / tuned.json`, and answers the same question again.
+    """The plan of the fastest candidate. What was measured is in `folder / tuned.json`, and answers the same question again.
 
     Args:
         model: stays as it is.

@@ -1,5 +1,5 @@
 /**
- * The door of the room: a plan as the files of one engine. In: a plan with its graph and the name
+ * A plan as the files of one engine. In: a plan with its graph and the name
  * of a target. Out: files by name, and the losses that stand in them. Nothing that means something
  * else than the plan is written unless it is asked for.
  */

@@ -67,11 +67,7 @@ class BodyLinter {
       if (node.name === '') throw lintError('names', node, 'a node has an empty name');
       if (node.kind === 'placeholder') {
         if (callsSeen)
-          throw lintError(
-            'order',
-            node,
-            'a placeholder stands after a call; placeholders come first',
-          );
+          throw lintError('order', node, 'a placeholder follows a call; placeholders come first');
         checkRole(node, this.roleNames);
       } else {
         callsSeen = true;

@@ -112,7 +112,7 @@ function sharedCasts(graph: Graph, verbs: readonly Verb[]): Advice[] {
         nodes: same.map(({ node }) => node.name),
         meshDim: axis,
         advice:
-          `${op}(${x}, "${axis}", ${src}→${dst}) stands ${same.length} times: write it once ` +
+          `${op}(${x}, "${axis}", ${src}→${dst}) occurs ${same.length} times: write it once ` +
           `and share its result, which runs ${runs(same[0], 1)} instead of ` +
           `${runs(same[0], same.length)}`,
       },
@@ -159,7 +159,7 @@ function castsInLoops(graph: Graph): Advice[] {
           nodes: [node.name, `${body.name}/${inner.name}`],
           meshDim: axis,
           advice:
-            `${op}(${x}, "${axis}", ${src}→${dst}) stands in a loop of ${times} trips: write ` +
+            `${op}(${x}, "${axis}", ${src}→${dst}) is in a loop of ${times} trips: write ` +
             `it before the loop, which runs ${runs(verb, 1)} instead of ${runs(verb, times)}`,
         },
       ];

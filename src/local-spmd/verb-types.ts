@@ -136,12 +136,12 @@ class VerbCall {
     return isGlobal
       ? this.violate(
           'region',
-          'a redistribution of the whole value stands where the axis is per device',
+          'the whole value is redistributed where the axis is per device',
           'use the collective itself',
         )
       : this.violate(
           'region',
-          'a verb of per-device code stands where the axis is global',
+          'a verb of per-device code is called where the axis is global',
           `write it in a localMap over "${axis.name}", or redistribute`,
         );
   }

@@ -1,5 +1,5 @@
 /**
- * The door of the lowering. In: a graph, a plan. Out: the program that every device runs, checked
+ * Lowers a plan. In: a graph, a plan. Out: the program that every device runs, checked
  * against the plan.
  */
 import { loadCluster } from '../cost/hardware/load-cluster.ts';

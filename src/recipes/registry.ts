@@ -29,7 +29,7 @@ export interface NamedRecipe {
 
 const ONE_PLACEMENT =
   'in the planning problem, gradients and optimizer states follow their parameter; so this ' +
-  'recipe is priced beside the problem';
+  'recipe is priced outside the problem';
 
 const plan = (
   name: string,

@@ -1,7 +1,7 @@
 /**
  * The problem of the solver is MAP inference in a pairwise Markov random field, also called a
  * weighted constraint satisfaction problem (a binary cost function network), with linear side rows.
- * In: nothing but numbers; the room imports nothing, so that it can be tested on other people's
+ * In: nothing but numbers; this folder imports nothing, so that it can be tested on other people's
  * problems. Out: the types of problems, options, solutions and certificates. Source: M. C. Cooper
  * et al., "Soft arc consistency revisited", AI 2010.
  *
@@ -188,7 +188,7 @@ export const STEP_ABOUT = {
   replay: 'the checker replays the proof',
   library: 'a library of integer programming',
   reduce: 'anytime: presolve',
-  search: 'anytime: large-neighbourhood search beside the dual ascent',
+  search: 'anytime: large-neighbourhood search next to the dual ascent',
   finish: 'anytime: a library of integer programming on what reduced-cost fixing left',
   close: 'anytime: branch and bound',
   parts: 'anytime: bounds of parts with dual ascents of their own',

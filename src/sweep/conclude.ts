@@ -313,7 +313,7 @@ function notesOf({
       ? [
           'Gathers of parameters and sums of gradients overlap with up to 80 % of the ' +
             'compute; a quarter of the hidden time stays as slowdown. The same holds for a ' +
-            'ring of keys and values beside attention. All other collectives are exposed (for ' +
+            'ring of keys and values under attention. All other collectives are exposed (for ' +
             `exchanges with experts see below). ${counted}`,
         ]
       : [`Compute and communication run one after another, without overlap. ${counted}`]),
@@ -339,10 +339,10 @@ function notesOf({
       ? []
       : [
           'Experts: routing is balanced. Each rank sorts its own tokens and exchanges them ' +
-            'over ep, which spans data and model ranks. A forward pass can run beside the ' +
+            'over ep, which spans data and model ranks. A forward pass can overlap with the ' +
             'backward pass of another microbatch with interleaved stages or none, without full ' +
             'checkpointing, and with one layer more kept. Then the exchanges of one hide ' +
-            'beside the compute of the other.',
+            'behind the compute of the other.',
         ]),
     ...(cutsLeftOut === undefined ? [] : [cutsNote(cutsLeftOut, priced)]),
   ];

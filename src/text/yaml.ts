@@ -44,7 +44,7 @@ export function readYaml(text: string, file: string, hint: string, maxAliasCount
     Alias(_, { source, range }, path) {
       const at = range?.[0];
       if (path.some((node) => isNode(node) && node.anchor === source))
-        fail(`'*${source}' stands inside of what it names`, at);
+        fail(`'*${source}' is inside of what it names`, at);
       if (++aliases > MOST_ALIASES) fail(`more than ${MOST_ALIASES} aliases`, at);
     },
     Map(_, { items }) {

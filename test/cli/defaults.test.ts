@@ -100,13 +100,9 @@ describe('defaults of a place', () => {
 
   it.each([
     ['clutser: h100', ":1:1: E_INPUT there is no flag 'clutser'", "did you mean 'cluster'?"],
-    ['seq: 4096\nops: a.ts', ":2:1: E_INPUT 'ops' stands on the command line alone", 'cluster'],
-    ['compiled: 3', ":1:1: E_INPUT 'compiled' is 3, which is not a true or false", 'cluster'],
-    [
-      'cluster:\n  a: 1',
-      ':1:1: E_INPUT \'cluster\' is {"a":1}, which is not text or number',
-      'seq',
-    ],
+    ['seq: 4096\nops: a.ts', ":2:1: E_INPUT 'ops' is for the command line alone", 'cluster'],
+    ['compiled: 3', ":1:1: E_INPUT 'compiled' is 3, not true or false", 'cluster'],
+    ['cluster:\n  a: 1', ':1:1: E_INPUT \'cluster\' is {"a":1}, not text or number', 'seq'],
     ['- cluster', ': E_INPUT no flags are in it', 'cluster: h100'],
     ['cluster: [', 'E_INPUT not YAML', 'cluster: h100'],
   ])('%j is refused with its place', async (text, says, hint) => {

@@ -302,7 +302,7 @@ describe('FLOPs and types are read through the interpreter', () => {
       /the file says f32\[3, 8\], but aten\.mm\.default gives f32\[3, 7\]/,
     );
     expect(() => lintGraph(swapped(product(3, 5, 7)), retype)).toThrow(
-      /a placeholder stands after a call|defined only later/,
+      /a placeholder follows a call|defined only later/,
     );
   });
 });

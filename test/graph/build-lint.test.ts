@@ -126,7 +126,7 @@ describe('lintGraph: one broken graph for each check', () => {
           graph.nodes[5],
         ],
       },
-      'order at g: a placeholder stands after a call; placeholders come first',
+      'order at g: a placeholder follows a call; placeholders come first',
     ],
     [
       'subgraph',

@@ -142,7 +142,7 @@ describe('bad FX text is refused with place and remedy', () => {
     [
       'a positional argument behind a keyword',
       MM.replace('(x, w)', '(a = x, w)') + TAIL,
-      'E_SYNTAX 3:61 a positional argument stands after a keyword',
+      'E_SYNTAX 3:61 a positional argument follows a keyword',
     ],
     [
       'a foreign character',
@@ -220,7 +220,7 @@ describe('bad FX text is refused with place and remedy', () => {
       "t_8,  # GradAOTOutput(grad_of=ParamAOTInput(target='m.fc2.weight'))",
     );
     expect(told(foreign)).toBe(
-      `E_REF 46:13 the gradient of 'm.fc2.weight' stands in the slot of 'm.fc1.weight'`,
+      `E_REF 46:13 the gradient of 'm.fc2.weight' is in the slot of 'm.fc1.weight'`,
     );
   });
 });

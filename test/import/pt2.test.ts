@@ -314,7 +314,7 @@ describe('broken archives', () => {
     [
       'a key twice',
       (j) => j.replace('"graph_module":', '"graph_module": 1, "graph_module":'),
-      'E_DUP archive/models/model.json: the key "graph_module" stands twice in one object',
+      'E_DUP archive/models/model.json: the key "graph_module" occurs twice in one object',
     ],
     [
       'an unfinished text',

@@ -199,7 +199,7 @@ describe('Inductor repro files', () => {
       `reader.generator('cpu', 0)`,
       'reader.symint',
       5,
-      'E_UNSUPPORTED reader.generator: an input that is not a tensor and no size',
+      'E_UNSUPPORTED reader.generator: an input that is neither a tensor nor a size',
     ],
     [
       'code',

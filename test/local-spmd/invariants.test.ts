@@ -289,7 +289,7 @@ describe('loops and branches', () => {
     expect(inLoop.map(({ nodes, advice }) => [nodes, advice])).toEqual([
       [
         ['local_map_0/scan', 'local_map_0/scan_body_0/convert'],
-        'convert(arg1, "dp", I→R) stands in a loop of 3 trips: write it before the loop, which runs 1 all_reduce in the gradient instead of 3 all_reduce in the gradient',
+        'convert(arg1, "dp", I→R) is in a loop of 3 trips: write it before the loop, which runs 1 all_reduce in the gradient instead of 3 all_reduce in the gradient',
       ],
     ]);
     expect(check(micro(true), { mode: 'strict' }).advice).toEqual([]);

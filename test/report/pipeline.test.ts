@@ -247,7 +247,7 @@ describe('11.1 pipeline', () => {
     const missing = await cli('check-plan', other);
     expect([missing.code, missing.err]).toEqual([
       2,
-      expect.stringContaining('pipeline.json is not beside the plan'),
+      expect.stringContaining('pipeline.json is not next to the plan'),
     ]);
     writeFileSync(file, JSON.stringify({ ...said, stages: [{ layers: 3 }] }));
     const broken = await cli('report', other, '--no-recipes');

@@ -170,13 +170,13 @@ describe('progress.json', () => {
     );
     const run = await cli('report', other, '--no-recipes', '--json');
     expect(run.code).toBe(0);
-    expect(run.err).toContain('progress.json is not that of the plan beside it');
+    expect(run.err).toContain('progress.json is not that of the plan next to it');
     const report = JSON.parse(run.out) as Report;
     expect([report.solverTrace?.incumbents, report.solverTrace?.incumbentsFrom]).toEqual([
       null,
       null,
     ]);
-    expect(report.missing.join()).toContain('progress.json is not that of the plan beside it');
+    expect(report.missing.join()).toContain('progress.json is not that of the plan next to it');
     writeFileSync(file, JSON.stringify({ ...said, steps: [{ phase: 3 }] }));
     const broken = await cli('report', other, '--no-recipes');
     expect(broken.code).toBe(2);

@@ -330,7 +330,7 @@ describe('11.1 graph, solver, warnings', () => {
     expect(run.code, run.err).toBe(0);
     const said = JSON.parse(run.out) as Report;
     expect([said.roofline, said.streams, said.zoo, said.graph]).toEqual([null, null, null, null]);
-    expect(said.missing.join()).toContain('not beside the plan');
+    expect(said.missing.join()).toContain('not next to the plan');
     expect(said.terms).toEqual(report.terms);
   });
 });

@@ -388,7 +388,7 @@ describe('a masked lookup', () => {
       'only indices that nothing is pending on',
     );
     expect(refused('RR', 'MaskP(sum, [16, 8], 0)MaskP(sum, [16, 8], 0)')).toContain(
-      'beside another masked lookup',
+      'with another masked lookup',
     );
     expect(refused('S(0)R', 'MaskP(sum, [16, 8], 0)R')).toContain(
       'S(0) -> R, then R -> MaskP(sum, [16, 8], 0)',

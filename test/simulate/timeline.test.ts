@@ -225,7 +225,7 @@ describe('two streams', () => {
     ).toBe(9);
   });
 
-  it('compute beside communication takes longer by the stated factor', () => {
+  it('compute under communication takes longer by the stated factor', () => {
     const layers = gatheredLayers(2, 8, 10);
     // The second gather, from 8 to 16, lies beside the first layer: 8 s of it do 8 / 1.25 s of
     // work.

@@ -40,12 +40,12 @@ describe('YAML of strangers', () => {
     );
   });
 
-  it('resolves aliases, and none that stands inside of what it names', () => {
+  it('resolves aliases, and none that is inside of what it names', () => {
     // Counting what such an alias stands for takes the parser the cube of their number.
     const many = (count: number): string => `&a [*a,${'*a,'.repeat(count)}]`;
     for (const text of [many(0), many(5_000), '- 1\n- &b {c: {d: [*b]}}\n'])
       expect(() => readYaml(text, 'f.yaml', '', 100)).toThrow(
-        /'\*[ab]' stands inside of what it names/,
+        /'\*[ab]' is inside of what it names/,
       );
     expect(readYaml('- &a [1]\n- *a\n- &a 2\n- [*a]', 'f.yaml', '', 100)).toEqual([
       [1],

@@ -454,7 +454,7 @@ def helper(x):
     [
       '[parallelism]\ndata_parallel_shard_degree = 3\n',
       8,
-      'job: E_INPUT data ranks of 1 x 3, and --devices 8 leaves 8 beside pp x cp x tp = 1',
+      'job: E_INPUT data ranks of 1 x 3, and --devices 8 leaves 8 next to pp x cp x tp = 1',
     ],
     [
       'hello: world\n',

@@ -91,7 +91,7 @@ function* fileDefaults(
   const keys = new Set(flags.flatMap((one) => Object.keys(one)).filter((key) => !NEVER.has(key)));
   for (const [name, stated] of Object.entries(value)) {
     const key = name.replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
-    if (NEVER.has(key)) fail(`'${name}' stands on the command line alone`, name);
+    if (NEVER.has(key)) fail(`'${name}' is for the command line alone`, name);
     if (!keys.has(key))
       fail(`there is no flag '${name}'`, name, suggestion(name, [...keys].map(plain), 'flags'));
     const flag = flags.find((one) => one[key] !== undefined)?.[key];

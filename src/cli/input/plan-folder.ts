@@ -173,7 +173,7 @@ export function wholePlan(path: string): WholePlan {
   if (isWhole(folder)) return folder;
   throw new ShardwrightError(
     'E_PLAN',
-    `${folder.program === undefined ? GRAPH : REQUEST} is not beside the plan`,
+    `${folder.program === undefined ? GRAPH : REQUEST} is not next to the plan`,
     {
       file: path,
       hint: 'give a plan folder, as `shardwright plan ... -o DIR` writes it.',
@@ -215,7 +215,10 @@ export function checked(
       '$.hashes.plan: the plan was changed after it was written',
       { file: path, path: '$.hashes.plan' },
     );
-  io.stderr(`not checked: ${path} stands alone, so its seconds and its proof are its own word\n`);
+  io.stderr(
+    `not checked: ${path} has no graph and no request next to it, so its seconds and its ` +
+      'proof are only claims\n',
+  );
   return undefined;
 }
 

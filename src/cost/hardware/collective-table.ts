@@ -198,7 +198,7 @@ class TableReader {
       );
     const key = collectiveRowKey({ group, devices, collective });
     const before = this.seen.get(key);
-    if (before !== undefined) throw this.fail(line, 1, `${key} stands on line ${before + 1} too`);
+    if (before !== undefined) throw this.fail(line, 1, `${key} is on line ${before + 1} too`);
     this.seen.set(key, line);
     const seconds = cells.map((cell) => this.readSeconds(line, cell));
     return { group, devices, collective, bytes, seconds };

@@ -74,7 +74,7 @@ export class Refusals {
             'first, and look up from there'
           );
         if (target.some((p, x) => x !== m && isLookup(p) && sizes[x] > 1))
-          return `${start} beside another masked lookup; mask on one mesh dim only`;
+          return `${start} with another masked lookup; mask on one mesh dim only`;
       }
       if (a.kind !== 'replicate' && !this.viaReplicate)
         return (

@@ -165,11 +165,11 @@ class SectionReader {
     else if (reader.word('mesh')) this.mesh = reader.string('the dims of a mesh');
     else if (reader.word('given')) this.given.push(readGiven(reader));
     else if (reader.word('in')) {
-      if (this.callsSeen) reader.fail('an input stands after a node; inputs come first', start);
+      if (this.callsSeen) reader.fail('an input follows a node; inputs come first', start);
       this.nodes.push(readInput(reader, places));
     } else if (reader.peek('%')) {
       if (this.outputs.length > 0)
-        reader.fail('a node stands after an output; outputs come last', start);
+        reader.fail('a node follows an output; outputs come last', start);
       this.callsSeen = true;
       this.nodes.push(readNode(reader, places));
     } else if (reader.word('out')) this.outputs.push(readOutput(reader));
@@ -255,7 +255,7 @@ function readNode(reader: GraphReader, places: Places): Node {
       if (Object.hasOwn(kwargs, key)) reader.fail(`argument '${key}' is given twice`, start);
       setOwn(kwargs, key, readArg(reader, 0));
     } else {
-      if (kwargs !== undefined) reader.fail('a positional argument stands after a keyword', start);
+      if (kwargs !== undefined) reader.fail('a positional argument follows a keyword', start);
       args.push(readArg(reader, 0));
     }
     if (!reader.accept(',') && !reader.peek(')')) reader.expected(`',' or ')'`);

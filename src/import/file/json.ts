@@ -92,7 +92,7 @@ class JsonReader {
       if (key in record)
         this.fail(
           'E_DUP',
-          `the key ${JSON.stringify(key.slice(0, 60))} stands twice in one object`,
+          `the key ${JSON.stringify(key.slice(0, 60))} occurs twice in one object`,
           at,
         );
       this.blanks();

@@ -195,7 +195,7 @@ class GraphText extends LineReader {
 
   private placeholder(body: GraphBody, head: StatementHead, top: boolean): void {
     const { name, offset, line } = head;
-    if (body.nodes.length > 0) this.fail('E_SYNTAX', 'a placeholder stands after a call', offset);
+    if (body.nodes.length > 0) this.fail('E_SYNTAX', 'a placeholder follows a call', offset);
     const given =
       top && head.type === undefined && Object.hasOwn(this.types, name)
         ? this.types[name]

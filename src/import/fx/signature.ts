@@ -163,7 +163,7 @@ class JointSignature {
           if (named !== undefined && named !== of)
             throw scanner.error(
               'E_REF',
-              `the gradient of '${named}' stands in the slot of '${of}'`,
+              `the gradient of '${named}' is in the slot of '${of}'`,
               entry.offset,
               'gradients stand in the order of the primals',
             );

@@ -26,12 +26,7 @@ export function replicaGroups(outer: HloReader, span: Span): number[][] {
   if (!reader.atEnd()) reader.expected('the end of the groups');
   const all = groups.flat();
   if (new Set(all).size !== all.length)
-    reader.fail(
-      'a device stands in two groups',
-      span.from,
-      'E_TYPE',
-      'every device takes part once',
-    );
+    reader.fail('a device is in two groups', span.from, 'E_TYPE', 'every device takes part once');
   return groups;
 }
 

@@ -92,7 +92,7 @@ export class Body extends BodyCalls {
     let returned: Operation | undefined;
     for (const operation of region.operations) {
       if (returned !== undefined)
-        throw this.error('E_SYNTAX', `an operation stands behind the return`, operation.at);
+        throw this.error('E_SYNTAX', `an operation follows the return`, operation.at);
       if (TERMINATORS.has(operation.name)) {
         this.checkOperands(operation);
         outputs.push(...operation.operands.flatMap((use) => this.tensorsOf(use)));

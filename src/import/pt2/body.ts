@@ -269,7 +269,7 @@ class BodyReader {
         setOwn(kwargs, key, arg);
       } else if (kind === 1 || kind === undefined || kind === null) {
         if (kwargs !== undefined)
-          throw at.error('E_SYNTAX', 'a positional argument stands after a keyword');
+          throw at.error('E_SYNTAX', 'a positional argument follows a keyword');
         args.push(arg);
       } else throw at.error('E_SYNTAX', 'the kind of an argument is 1 (positional) or 2 (keyword)');
     });

@@ -79,7 +79,7 @@ export function zipDirectory(
     const madeByUnix = view.getUint8(at + 5) === 3;
     if (madeByUnix && mode === LINK_MODE) throw damaged(`the member ${quoted(name)} is a link`, at);
     checkName(name, at);
-    if (members.has(name)) throw damaged(`the member ${quoted(name)} stands twice`, at);
+    if (members.has(name)) throw damaged(`the member ${quoted(name)} occurs twice`, at);
     const sizes = memberSizes(view, at, nameBytes, extraBytes);
     members.set(name, {
       name,

@@ -12,7 +12,7 @@ const causal =
   (call) => {
     const { emit, global } = call;
     if (call.optional(mask) !== undefined)
-      return call.unsupported('it has a mask beside its causal flag');
+      return call.unsupported('it has a mask and a causal flag');
     const query = global.inputs[global.indexOf('query')];
     const row = query.shape.length - 2;
     const [queries, keys] = [call.inputPiece('query', row), call.inputPiece('key', row)];

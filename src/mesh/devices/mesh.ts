@@ -1,6 +1,6 @@
 /**
  * A device mesh: named dims, outermost first, over a table of device ids. Without a table the ids
- * are 0..N-1 in lexicographic order (the last dim is the fastest). The room knows nothing of graphs
+ * are 0..N-1 in lexicographic order (the last dim is the fastest). This folder knows nothing of graphs
  * or hardware.
  */
 
@@ -368,7 +368,7 @@ function parsePrinted(text: string): DeviceMesh {
   strides.forEach((s, i) => {
     if (s !== rowMajor.strides[i])
       fail(
-        `stride ${s} of '${dims[i].name}' beside a table of devices, expected ` +
+        `stride ${s} of '${dims[i].name}' with a table of devices, expected ` +
           `${rowMajor.strides[i]}`,
         stridesAt,
       );

@@ -223,7 +223,7 @@ function rankOf(expression: EinshardExpression, given: number | undefined): numb
     refuse(
       expression,
       ellipsis,
-      `beside the ellipsis ${named(ellipsis)} there are ${names} names, but the tensor has ` +
+      `besides the ellipsis ${named(ellipsis)} there are ${names} names, but the tensor has ` +
         `${given} dims`,
       'name no more dims than the tensor has',
     );

@@ -207,7 +207,7 @@ export const EXPLAINED: readonly Explanation[] = [
     /aten\.all\..*/,
     /P\((max|min)\) -> .*/,
     'true of numbers that are truth values, not of others: among the samples a number that ' +
-      'is not zero has smaller ones beside it too rarely',
+      'is not zero has smaller ones next to it too rarely',
   ),
   missing(
     /aten\.(max_pool[23]d_with_indices|(adaptive|fractional)_max_pool[23]d)_backward\.default/,

@@ -182,7 +182,7 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
   if (pipeline !== undefined && hashes?.pipeline === undefined)
     holdTo(undefined, pipeline, PIPELINE, file);
   if (pipeline === undefined && graph !== undefined && hashes?.pipeline !== undefined)
-    throw new ShardwrightError('E_PLAN', `${PIPELINE} is not beside the plan, which has stages`, {
+    throw new ShardwrightError('E_PLAN', `${PIPELINE} is not next to the plan, which has stages`, {
       file,
       hint: 'make the plan again, or restore the file.',
     });

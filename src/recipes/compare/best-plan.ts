@@ -37,7 +37,7 @@ export function memoryBounds(
 
 /** Keys that each answer about one plan has. */
 export interface StepKeys {
-  /** The wall clock of a step, with communication beside compute. */
+  /** The wall clock of a step, with communication overlapped. */
   readonly stepSeconds: number;
   /** Seconds of eight of ten measured steps; null where no runs of this kind were measured. */
   readonly stepBand: readonly [p10: number, p90: number] | null;

@@ -17,7 +17,7 @@ export interface ComparedPlan {
   readonly origin: 'ilp' | 'zoo';
   readonly mesh: string;
   /**
-   * The step time by which plans rank: the wall clock of a step, with communication beside compute.
+   * The step time by which plans rank: the wall clock of a step, with communication overlapped.
    * Absent in comparisons of earlier versions.
    */
   readonly stepSeconds?: number;

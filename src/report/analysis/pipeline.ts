@@ -88,7 +88,7 @@ export function pipelineAgain(
   const layers = checkPipeline(model.graph, asked);
   const cut = pipelineOfPlan(prepared, choice, asked, table);
   if (!isSame(cut, said) || request.memoryBytes !== budgetBytes * devices)
-    throw new ShardwrightError('E_PLAN', 'pipeline.json is not that of the plan beside it', {
+    throw new ShardwrightError('E_PLAN', 'pipeline.json is not that of the plan next to it', {
       hint: 'make the plan again with --pp, or remove pipeline.json.',
     });
   const units = new PlanReader(prepared.model, choice, layers, table).units();

@@ -87,7 +87,10 @@ export function programText(report: Report, graph: Graph | undefined): Section {
     return {
       ...head,
       blocks: [
-        { kind: 'text', text: 'The graph is not beside the plan, so its program cannot be shown.' },
+        {
+          kind: 'text',
+          text: 'The graph is not next to the plan, so its program cannot be shown.',
+        },
       ],
     };
   return {

@@ -177,9 +177,9 @@ function stepLine({ plan, streams, tokens, known }: AnswerInput): string {
       ? noStepText(plan, known !== null && known.length > 0)
       : secondsText(step.stepSeconds);
   return (
-    `${secondsText(streams.seconds)} simulated, communication beside compute, run as exported: ` +
-    `${secondsText(streams.exposedCommunicationSeconds)} of communication with nothing beside ` +
-    `it${rate(streams.seconds)}, MFU ${percentText(streams.mfu)} ` +
+    `${secondsText(streams.seconds)} simulated, communication overlapped, run as exported: ` +
+    `${secondsText(streams.exposedCommunicationSeconds)} of communication exposed` +
+    `${rate(streams.seconds)}, MFU ${percentText(streams.mfu)} ` +
     `(${streams.mfuConvention.replace(/^MFU: /, '')})`
   );
 }

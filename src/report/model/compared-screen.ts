@@ -96,7 +96,7 @@ function stepTexts({ certainty, question }: Comparison, best: ComparedPlan): str
       ? ''
       : `, ${countText(Math.round(layout.tokensPerSecond))} tokens/s, MFU ` +
         percentText(layout.mfu);
-  const how = question === undefined ? ' simulated, communication beside compute' : '';
+  const how = question === undefined ? ' simulated, communication overlapped' : '';
   const from =
     certainty === undefined ? '' : ` (${certainty.from}: ${countedText(certainty.runs, 'run')})`;
   return [

@@ -201,7 +201,7 @@ function missingOf({ missing, pipeline }: Analysis, graph: Graph | undefined): r
     ...(pipeline === null
       ? ['Pipeline stages: the plan has none (plan MODEL --pp makes some).']
       : []),
-    ...(graph === undefined ? ['The program: the graph is not beside the plan.'] : []),
+    ...(graph === undefined ? ['The program: the graph is not next to the plan.'] : []),
   ];
 }
 

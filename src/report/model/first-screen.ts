@@ -85,7 +85,7 @@ function stepTexts({ plan, found, recipes }: ScreenInput): string[] {
     bound === null || gap === null
       ? ''
       : `; no plan is below ${secondsText(bound)} (gap ${percentText(gap)})`;
-  return [`${seconds} simulated, communication beside compute${proven}`, range];
+  return [`${seconds} simulated, communication overlapped${proven}`, range];
 }
 
 function memoryText(plan: Plan): string {

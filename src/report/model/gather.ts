@@ -103,13 +103,13 @@ export async function analyse(
   if (program === undefined || request === undefined) {
     missing.push(
       'Roofline, timeline, memory timeline, recipes, sensitivity and strategies: the graph ' +
-        'and the request are not beside the plan.',
+        'and the request are not next to the plan.',
     );
     return { ...NOTHING, missing };
   }
   const opened =
     options.opened ??
-    (await parts.attempt('Everything that is asked of the plan anew', () =>
+    (await parts.attempt('What is computed again from the plan', () =>
       reopen(plan, program, request, operators),
     ));
   return opened === null
@@ -139,7 +139,7 @@ async function analyseOpened(
   const explain = nodes === undefined ? null : candidatesOf(opened, nodes);
   const priced = await parts.attempt('Sensitivity', () => sensitivityOf(prepared, plan));
   if (options.progress?.isOfPlan === false)
-    parts.leaveOut('The steps of the solver', 'progress.json is not that of the plan beside it');
+    parts.leaveOut('The steps of the solver', 'progress.json is not that of the plan next to it');
   const solved = await whatIf(opened, program, operators, priced, options, parts);
   noteUnsolved(solved, options, parts);
   return {

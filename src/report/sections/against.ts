@@ -266,7 +266,7 @@ function sensitivity({ sensitivity: found, plan }: Report): Block[] {
     {
       kind: 'table',
       caption:
-        'This plan priced anew on faster and slower links, latencies as they are' +
+        'This plan priced again on faster and slower links, latencies as they are' +
         (solved
           ? ', and the best plan there'
           : '; the best plan there can only be faster (--what-if solves for it)'),

@@ -65,7 +65,7 @@ function figures(layout: Layout, best: ComparedPlan | undefined): Block {
     kind: 'table',
     caption:
       'The layout as it is priced' +
-      (best === undefined ? '' : `, beside the best: ${best.plan} on ${best.mesh}`),
+      (best === undefined ? '' : `, next to the best: ${best.plan} on ${best.mesh}`),
     columns: [
       { head: 'Of the step', kind: 'name' },
       { head: 'Your layout', kind: 'number' },

@@ -135,7 +135,7 @@ function bestLine(best: ComparedPlan, { question }: Comparison): string {
   const { layout } = best;
   if (layout === undefined)
     return (
-      `${what} with communication beside compute; call by call ${secondsText(best.seconds)}, ` +
+      `${what} with communication overlapped; call by call ${secondsText(best.seconds)}, ` +
       `of it ${secondsText(best.communicationSeconds)} communication`
     );
   const convention =
@@ -175,7 +175,9 @@ function withLine(layout: NonNullable<ComparedPlan['layout']>, layers: number | 
       ? `, ${schedule}${chunks > 1 ? ` by ${chunks} chunks` : ''} over ${sizes.pp} devices`
       : '';
   const pairs =
-    layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : '';
+    layout.pairsMicrobatches === true
+      ? ', forward passes overlapped with backward passes of another'
+      : '';
   return (
     `${countedText(microbatches, 'microbatch', 'microbatches')} of ` +
     `${countedText(microbatch, 'sequence')} on a data rank${pipeline}${pairs}, ` +

@@ -16,7 +16,7 @@ export function ofOneMicrobatch({ pipeline }: Report): Block[] {
       text:
         'This section is about one microbatch, the whole model on the mesh of one stage, with ' +
         `the memory of all ${pipeline.devices} devices of the pipeline together; what the ` +
-        'stages make of it stands under Pipeline.',
+        'stages make of it is under Pipeline.',
     },
   ];
 }

@@ -185,15 +185,14 @@ function streams({ streams: found, tokens }: Report): Block[] {
   const rate =
     tokens === null ? '' : ` That is ${countText(Math.round(tokens / found.seconds))} tokens/s.`;
   return [
-    { kind: 'heading', text: 'Compute beside communication' },
+    { kind: 'heading', text: 'Compute and communication overlapped' },
     {
       kind: 'text',
       text:
         `Simulated on two streams and more, the step takes ${secondsText(found.seconds)} (one ` +
         `after another, with all kernel starts, ${secondsText(found.serialSeconds)}); ` +
         `${secondsText(found.exposedCommunicationSeconds)} of ` +
-        `${secondsText(found.communicationSeconds)} of communication have nothing beside ` +
-        `them.${rate}`,
+        `${secondsText(found.communicationSeconds)} of communication are exposed.${rate}`,
     },
     {
       kind: 'figure',

@@ -20,7 +20,7 @@ export function auditText(name: string, a: Audit, notes: readonly string[] = [])
     {
       label: 'step time',
       texts: [
-        `${secondsText(a.stepSeconds)} simulated, communication beside compute; what follows is ` +
+        `${secondsText(a.stepSeconds)} simulated, communication overlapped; what follows is ` +
           'one after another',
       ],
     },

@@ -62,7 +62,7 @@ function noteLines(c: Comparison): string[] {
   const lines: string[] = [];
   if (c.plans.some((p) => !p.choice))
     lines.push(
-      'note   zero1 and zero2 are priced beside the planning problem, in which states follow ' +
+      'note   zero1 and zero2 are priced outside the planning problem, in which states follow ' +
         'their parameter',
     );
   if (c.stopped !== undefined) lines.push(stoppedText(c.stopped));

@@ -1,4 +1,4 @@
-/** The step with communication beside compute, in words. */
+/** The step with communication overlapped, in words. */
 import type { Plan } from '../../plan/record/types.ts';
 import { holdsPeak } from '../../plan/request/request.ts';
 import type { OverlappedStep } from '../../simulate/overlap/known-plan.ts';
@@ -57,7 +57,7 @@ function simulatedWords({
       ? ''
       : `; no plan takes less than ${secondsText(boundSeconds)} (gap ${percentText(gap)})`;
   const first =
-    `${secondsText(simulatedSeconds)} simulated, communication beside compute, run as exported` +
+    `${secondsText(simulatedSeconds)} simulated, communication overlapped, run as exported` +
     proven;
   if (name === undefined) return [first];
   return [

@@ -272,7 +272,7 @@ function answerLines(
     `with      ${countedText(layout.microbatches, 'microbatch', 'microbatches')} of ` +
       `${layout.microbatch}${pipeline}` +
       (layout.pairsMicrobatches === true
-        ? ', forward passes beside backward passes of another, '
+        ? ', forward passes overlapped with backward passes of another, '
         : ', ') +
       recomputeText(layout, layers),
   );

@@ -78,7 +78,7 @@ type RunRegion = (
 const noRegions: RunRegion = (_table, { node }) => {
   throw new ShardwrightError(
     'E_TYPE',
-    `${node.name}: a region of per-device code stands where one device runs`,
+    `${node.name}: a region of per-device code, in a program that one device runs`,
   );
 };
 

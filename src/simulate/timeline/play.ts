@@ -89,7 +89,7 @@ export function playTasks(schedule: Schedule, options: PlayOptions = {}): Played
   if (!(slowdown >= 1 && slowdown < Infinity))
     throw new ShardwrightError(
       'E_USAGE',
-      `compute beside communication takes ${slowdown} of its time, expected 1 or more`,
+      `compute under communication takes ${slowdown} of its time, expected 1 or more`,
     );
   const { memoryBytes } = options;
   const headroom = memoryBytes === undefined ? undefined : new Headroom(schedule, memoryBytes);

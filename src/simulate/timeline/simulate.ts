@@ -208,7 +208,7 @@ export function simulate(
       ...memoryNotes(memoryBytes, bound, aloneBytes, timeline),
       `${written.launchSeconds * 1e6} us before every kernel.`,
       ...(options.overlapSlowdown === undefined
-        ? ['Compute beside communication is not slowed.']
+        ? ['Compute is not slowed by communication that overlaps with it.']
         : []),
     ],
   };

@@ -192,7 +192,7 @@ export class View {
     if (x === y) return 0;
     if (x < 0) return Infinity;
     const others = this.others;
-    if (others === undefined) throw new Refused('a value beside a wide factor cannot be replaced');
+    if (others === undefined) throw new Refused('a value next to a wide factor cannot be replaced');
     const [here, there] = [x * this.stride, y * this.stride];
     const { cells } = this.part.grid;
     let most = -Infinity;

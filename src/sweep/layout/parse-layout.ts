@@ -110,10 +110,7 @@ function isPaired(
 ): boolean {
   const pairs = word(given, 'pair', ['0', '1'], '0') === '1';
   if (pairs && ep === 1)
-    throw fault(
-      'pair=1 without ep',
-      'what hides beside another microbatch is exchanges with experts.',
-    );
+    throw fault('pair=1 without ep', 'only exchanges with experts hide behind another microbatch.');
   if (pairs && pp > 1 && chunks === 1)
     throw fault('pair=1 with stages of one chunk', 'write vp=2 or more, or leave pair out.');
   return pairs;

@@ -33,7 +33,7 @@ export function accelerateLaunch(layout: LaunchedLayout): LaunchFile {
   if (cp > 1 && context === 'ulysses') no('context=ulysses', 'ring attention');
   if (mode === 'zero1' || mode === 'zero2') no(mode, 'FSDP');
   const whole = mode === 'dp';
-  if (whole && tp * cp > 1) no('whole weights beside tp or cp', 'a refusal');
+  if (whole && tp * cp > 1) no('whole weights with tp or cp', 'a refusal');
   const lines = [
     'compute_environment: LOCAL_MACHINE',
     `distributed_type: ${whole ? 'MULTI_GPU' : 'FSDP'}`,

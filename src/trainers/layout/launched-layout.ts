@@ -143,7 +143,7 @@ export function differences(layout: LaunchedLayout, runs: LaunchForms): LaunchLo
   const losses: readonly (LaunchLoss | false)[] = [
     layout.pairsMicrobatches &&
       !runs.pairsMicrobatches && {
-        planned: 'forward passes beside backward passes',
+        planned: 'forward passes overlapped with backward passes',
         instead: 'one after another',
       },
     layout.gathersOnce &&

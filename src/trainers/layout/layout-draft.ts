@@ -177,7 +177,7 @@ function dataRanks(draft: LayoutDraft, devices: number, fail: Fail): DataRanks {
     throw fail(
       `data ranks of ${givenReplicas > 0 ? givenReplicas : 'any'} x ` +
         `${givenShards > 0 ? givenShards : 'any'}, and --devices ${devices} leaves ${ranks} ` +
-        `beside pp x cp x tp = ${inner}`,
+        `next to pp x cp x tp = ${inner}`,
       'change --devices, or the sizes in the file.',
     );
   return { ranks, replicas, shards };
@@ -318,7 +318,7 @@ function countedStages(
   if (cuts === undefined) return { chunks: each };
   if (chunkLayers !== undefined && (cuts.first ?? cuts.last) !== undefined)
     throw fail(
-      'num_layers_per_virtual_pipeline_stage: found beside layers of the first or last stage',
+      'num_layers_per_virtual_pipeline_stage: found with layers of the first or last stage',
       'Megatron-LM wants num_virtual_stages_per_pipeline_rank there.',
     );
   const found = megatronCuts(cuts, pp, each, layers);

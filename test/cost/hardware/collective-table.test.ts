@@ -147,7 +147,7 @@ describe('cost-memory 6: tables of collectives are importable', () => {
     [`${HEAD}intra 8 all_gather 1 NaN`, 3, 22, /'NaN' is not a time/],
     [`${HEAD}intra 8 all_gather 0 2`, 3, 20, /'0' is not a time/],
     [`${HEAD}intra 8 all_gather 1 1e999`, 3, 22, /'1e999' is not a time/],
-    [`${HEAD}intra 8 all_gather 1 2\n\nintra 8 allgather 1 2`, 5, 1, /stands on line 3 too/],
+    [`${HEAD}intra 8 all_gather 1 2\n\nintra 8 allgather 1 2`, 5, 1, /is on line 3 too/],
   ])('%j is refused with its place', (text, line, column, message) => {
     let thrown: unknown;
     try {

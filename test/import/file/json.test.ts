@@ -47,7 +47,7 @@ describe('the JSON reader', () => {
   });
 
   test.each([
-    ['{"a": 1,\n "a": 2}', '2:2: E_DUP the key "a" stands twice in one object'],
+    ['{"a": 1,\n "a": 2}', '2:2: E_DUP the key "a" occurs twice in one object'],
     ['[1, 2', `1:6: E_SYNTAX expected ',' or ']', found the end of the text`],
     ['[01]', `1:2: E_SYNTAX expected a number, found '01]'`],
     ['[1.]', '1:4: E_SYNTAX digits must follow the decimal point'],

@@ -309,7 +309,7 @@ describe('bad HLO text is refused with place and remedy', () => {
       'a device in two groups',
       '{{0,1}}',
       '{{0,1},{1,2}}',
-      '11:54: E_TYPE a device stands in two groups',
+      '11:54: E_TYPE a device is in two groups',
     ],
     [
       'groups that do not fit',

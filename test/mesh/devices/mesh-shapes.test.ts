@@ -249,7 +249,7 @@ describe('printed meshes', () => {
     ['DeviceMesh((dp=2), stride=(1,,))', /a gap in strides/],
     ['DeviceMesh((dp=2), stride=(1)) x', /expected '\)' at the end at column 30/],
     ['DeviceMesh((dp=2), stride=(1), devices=(1))', /2 places but 1 device ids/],
-    ['DeviceMesh((dp=2), stride=(3), devices=(1, 4))', /stride 3 of 'dp' beside a table/],
+    ['DeviceMesh((dp=2), stride=(3), devices=(1, 4))', /stride 3 of 'dp' with a table/],
     ['DeviceMesh((dp=2), stride=(0))', /device 0 is in the mesh twice, as ranks 0 and 1/],
     ['DeviceMesh((a=2, b=2), stride=(1, 1))', /device 1 is in the mesh twice, as ranks 1 and 2/],
     ['DeviceMesh((a=2, a=2), stride=(2, 1))', /'a' is given twice/],

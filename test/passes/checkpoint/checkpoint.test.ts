@@ -103,7 +103,7 @@ describe('evaluator', () => {
   test('values reduced to the recomputable ones', () => {
     expect(graph.values.map((v) => v.needs)).toEqual([[], [0], [1]]);
     expect(() => recomputeGraph({ nodes }, [{ name: 'node9', bytes: 1, seconds: 1 }])).toThrow(
-      /no node of the program/,
+      /not a node of the program/,
     );
   });
 
@@ -785,7 +785,7 @@ describe('Checkmate on the mirrored chain', () => {
       /needs 1, which is not before it/,
     );
     await expect(checkmate({ nodes: [{ ...node, bytes: -1 }] }, 3)).rejects.toThrow(/-1 bytes/);
-    await expect(checkmate({ nodes: [node] }, 0)).rejects.toThrow(/no limit/);
+    await expect(checkmate({ nodes: [node] }, 0)).rejects.toThrow(/not a limit/);
     await expect(checkmate({ nodes: new Array(101).fill(node) as never }, 3)).rejects.toThrow(
       /100 nodes at most/,
     );

@@ -110,7 +110,7 @@ describe('stages as Megatron-LM cuts them', () => {
     ],
     [
       '--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 12 --num-layers-per-virtual-pipeline-stage 3',
-      'num_layers_per_virtual_pipeline_stage: found beside layers of the first or last stage',
+      'num_layers_per_virtual_pipeline_stage: found with layers of the first or last stage',
     ],
     [
       '--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Et*3|tL',

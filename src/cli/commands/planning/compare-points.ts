@@ -50,7 +50,7 @@ export function askedClusters({
   if (price.length > 1 && price.length !== cluster.length)
     throw new ShardwrightError(
       'E_USAGE',
-      `--price stands ${price.length} times, and --cluster ${cluster.length} times`,
+      `--price is given ${price.length} times, and --cluster ${cluster.length} times`,
       {
         hint: 'give one price for all, or one for each cluster in their order.',
       },

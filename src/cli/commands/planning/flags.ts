@@ -58,7 +58,7 @@ export const PLAN_COMMAND = {
   ...PLANNING,
   overlap: on(
     '--overlap',
-    'look for the plan with the shortest simulated step, with communication beside compute, ' +
+    'look for the plan with the shortest simulated step, with communication overlapped, ' +
       'and prove a lower bound on the simulated step of every plan',
     (overlap) => ({ overlap }),
   ),
@@ -228,7 +228,7 @@ export const COMPARE_COMMAND = {
   ),
   layout: value(
     '--layout <settings>',
-    'the layout that you run, beside the best and with the changes of one setting that make ' +
+    'the layout that you run, compared with the best, and the single changes that make ' +
       'it faster, for a model by name: tp=8,pp=4,dp=8,mbs=1,zero=1,recompute=layernorm+act (or ' +
       'full, selective, other modules; also dp_replicate, cp, ep, etp, vp, stages, sp, ' +
       'context, schedule, reshard, offload, pair, gradients, dtype), or the file that states it: ' +
@@ -263,7 +263,7 @@ export const COMPARE_COMMAND = {
   spend: value(
     '--spend <money>',
     'with --tokens and a price: the most tokens that a sum trains, such as 2M USD or $2M, and on ' +
-      'which of the devices or clusters; in the time of --within, if that stands there, too',
+      'which of the devices or clusters; within --within, if that is given',
     parseSum,
   ),
   for: value(

@@ -22,7 +22,7 @@ export const REPORT_COMMAND = {
     'parameter to draw as a matrix of matrices (default: four of them)',
     text,
   ),
-  recipes: off('--no-recipes', 'leave out the recipes, which are priced anew'),
+  recipes: off('--no-recipes', 'leave out the recipes, which are priced again'),
   whatIf: on(
     '--what-if',
     'solve again, several times: without the memory budget, on faster and slower links, and ' +
@@ -77,7 +77,7 @@ export const SIMULATE_COMMAND = {
   slowdown: or(
     value(
       '--slowdown <factor>',
-      'time of compute beside communication, relative to compute alone',
+      'time of compute while communication runs, relative to compute alone',
       parsePositive,
     ),
     '1',
@@ -144,7 +144,7 @@ export const EXPORT_COMMAND = {
   ),
   check: on(
     '--check',
-    'torch: also write check.py, which runs the plan at small sizes beside one process',
+    'torch: also write check.py, which compares the plan at small sizes with one process',
   ),
   allowLossy: on(
     '--allow-lossy',

@@ -19,7 +19,7 @@ export const registerCheckPlan = command({
   summary: 'check a written plan: re-cost it, compare every field, replay its certificate',
   description:
     'Checks a plan folder against its own graph, request and certificate, without solving. ' +
-    'It derives every field anew from the graph and the request and compares, re-costs the ' +
+    'It derives every field again from the graph and the request and compares, re-costs the ' +
     'plan from its placements, and replays the proof of its bound. Exit 5 where a field ' +
     'differs, with its JSON path.\n\nExample:\n  $ shardwright check-plan out/',
   flags: CHECK_PLAN_COMMAND,
@@ -44,7 +44,7 @@ export const registerReport = command({
 
 export const registerSimulate = command({
   usage: 'simulate <plan>',
-  summary: 'the timeline of one step: compute beside communication, memory, trace',
+  summary: 'the timeline of one step: compute, communication, memory, trace',
   description:
     'Plays a plan on one device, compute and communication side by side. Prints the step ' +
     'time, the exposed communication and the peak memory.\n\nExample:\n  $ shardwright ' +
@@ -56,7 +56,7 @@ export const registerSimulate = command({
 
 export const registerDoctor = command({
   usage: 'doctor <plan>',
-  summary: 'a profiler trace of a real run beside the prices of the plan',
+  summary: 'a profiler trace of a real run compared with the prices of the plan',
   description:
     'Matches the calls and collectives of a traced step with those of the plan, by name and ' +
     'order. Prints measured and predicted seconds and the five largest misses. Reads traces ' +

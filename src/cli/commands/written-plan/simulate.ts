@@ -143,7 +143,7 @@ function textOf(r: SimulateReport, isWhole: boolean): string {
     {
       label: 'step time',
       texts: [
-        `${secondsText(r.seconds)} simulated, communication beside compute`,
+        `${secondsText(r.seconds)} simulated, communication overlapped`,
         `${secondsText(r.serialSeconds)} one after another; objective of the plan ` +
           secondsText(r.objectiveSeconds),
       ],
@@ -153,7 +153,7 @@ function textOf(r: SimulateReport, isWhole: boolean): string {
       texts: [
         `compute ${secondsText(r.computeSeconds)}`,
         `communication ${secondsText(r.communicationSeconds)}, ` +
-          `${secondsText(r.exposedCommunicationSeconds)} with nothing beside it ` +
+          `${secondsText(r.exposedCommunicationSeconds)} exposed ` +
           `(${percentText(shareOf(r.exposedCommunicationSeconds, r.seconds))} of the step)`,
       ],
     },

@@ -206,7 +206,7 @@ export class ExpressionReader {
         setOwn(kwargs, key, this.value(0));
       } else {
         if (kwargs !== undefined)
-          scanner.fail('E_SYNTAX', 'a positional argument stands after a keyword');
+          scanner.fail('E_SYNTAX', 'a positional argument follows a keyword');
         args.push(this.value(0));
       }
       if (scanner.at(CHAR.COMMA)) scanner.next();

@@ -54,7 +54,7 @@ export class Names {
           ? `'${name}' is used in its own definition`
           : `'${name}' is used ${lines} line${lines === 1 ? '' : 's'} above its definition`,
         start,
-        'a value stands above its uses: move its line up; values that need each other in a ' +
+        'a value is defined above its uses: move its line up; values that need each other in a ' +
           'circle are not a graph',
       );
     this.scanner.fail(

@@ -215,7 +215,7 @@ describe('compare with lists', () => {
     ],
     [
       ['--cluster', 'dgx-h100:8', '--price', '1USD', '--price', '2USD', '--tokens', '1T'],
-      '--price stands 2 times, and --cluster 1 times',
+      '--price is given 2 times, and --cluster 1 times',
       'one price for all',
     ],
   ])('%s is refused', async (more, found, fix) => {

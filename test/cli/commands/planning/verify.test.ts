@@ -223,7 +223,7 @@ export const operators = [
         alone,
         readFileSync(join(folder, 'plan.json'), 'utf8').replace(/"hashes"[^}]*},?/, '"x":{}'),
       );
-      expect(await refused(alone)).toMatch(/graph.swg is not beside the plan/);
+      expect(await refused(alone)).toMatch(/graph.swg is not next to the plan/);
       expect(await refused(join(root, 'nowhere', 'plan.json'))).toMatch(/there is no file/);
       const large = await planModelInto(model('gpt2-2l'), root, 'large');
       expect(await refused(large, '--no-shrink')).toMatch(

@@ -298,7 +298,7 @@ describe('what reads a plan', () => {
     expect(run.err).toMatch(/\$\.nodes\[\d+\]\.redistributions/);
   });
 
-  it('says of a plan file that stands alone that nothing beside it was checked', async () => {
+  it('says of a plan file without graph and request that nothing was checked', async () => {
     const alone = join(root, 'alone.json');
     writeFileSync(alone, readFileSync(join(whole, 'plan.json')));
     const run = await cli('report', alone, '--format', 'text');

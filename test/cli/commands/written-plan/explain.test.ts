@@ -193,7 +193,7 @@ describe('wrong input exits with 2 and says what to write', () => {
     writeFileSync(alone, JSON.stringify(bare));
     const without = await cli('explain', alone, 'x');
     expect(without.code).toBe(2);
-    expect(without.err).toContain('graph.swg is not beside the plan');
+    expect(without.err).toContain('graph.swg is not next to the plan');
     const changed = await planned('changed');
     const graph = join(changed, 'graph.swg');
     writeFileSync(graph, readFileSync(graph, 'utf8').replace('graph @', 'graph  @'));
