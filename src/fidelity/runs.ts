@@ -108,7 +108,8 @@ type Column = (typeof RUN_COLUMNS)[number] | (typeof SOFTWARE_COLUMNS)[number];
 /**
  * Reads a table of measured runs.
  *
- * @throws E_CSV for text that is no such table; a cell that is not a number is an error with its line
+ * @throws E_CSV for text that is no such table; a cell that is not a number is an error with its
+ *   line
  */
 export function parseRuns(text: string): {
   readonly runs: readonly MeasuredRun[];

@@ -91,7 +91,7 @@ function refuseUnreadable(format: Format): void {
   if (format === 'hlo')
     throw new ShardwrightError(
       'E_UNSUPPORTED',
-      'this is HLO text, what a compiler made of a program for one device; it is not a graph to plan',
+      'this is HLO text, the program of one device as a compiler made it, and not a graph to plan',
       {
         hint:
           'import the program before compilation (StableHLO: jax.jit(f).lower(...).as_text()); ' +

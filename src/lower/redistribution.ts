@@ -320,8 +320,8 @@ export class RedistributionWriter {
   }
 
   /**
-   * A tensor of its own: the copy that is priced where pieces are not a run in memory, which lets go
-   * of the whole.
+   * A tensor of its own: the copy that is priced where pieces are not a run in memory, which lets
+   * go of the whole.
    */
   private contiguous(value: string): string {
     return this.emit.call('aten.clone.default', [ref(value)], {

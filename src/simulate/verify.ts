@@ -74,9 +74,9 @@ export interface Verification {
    */
   readonly standIns: readonly string[];
   /**
-   * Values with elements that were not compared. They are not a number on the devices, because addends
-   * of both signs became infinite, as those of a pending sum that is divided by 0; or infinite with
-   * the other sign, because they were divided by a sum of zeros of both signs.
+   * Values with elements that were not compared. They are not a number on the devices, because
+   * addends of both signs became infinite, as those of a pending sum that is divided by 0; or
+   * infinite with the other sign, because they were divided by a sum of zeros of both signs.
    */
   readonly notCompared: readonly string[];
 }

@@ -66,7 +66,8 @@ export interface Dataflow {
 
 /**
  * @param mergeViews whether a view that repeats an earlier one is another name of it
- * @param loops of an opened graph: views of different bodies are not merged, and marks are not views
+ * @param loops of an opened graph: views of different bodies are not merged, and marks are not
+ *   views
  * @throws E_UNSUPPORTED for symbolic sizes without an example, and for calls whose tensors sit in
  *   places that no schema names
  */

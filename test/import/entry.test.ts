@@ -59,7 +59,7 @@ describe('detection by content', () => {
       importGraph(gzipSync(bytes('HloModule jit_f, is_scheduled=true\n')), { file: 'a.hlo.gz' }),
     );
     expect(error.headline).toBe(
-      'a.hlo.gz: E_UNSUPPORTED this is HLO text, what a compiler made of a program for one device; it is not a graph to plan',
+      'a.hlo.gz: E_UNSUPPORTED this is HLO text, the program of one device as a compiler made it, and not a graph to plan',
     );
     expect(error.details.hint).toContain('as_text()');
   });

@@ -393,7 +393,7 @@ describe('a masked lookup', () => {
     expect(refused('S(0)R', 'MaskP(sum, [16, 8], 0)R')).toContain(
       'S(0) -> R, then R -> MaskP(sum, [16, 8], 0)',
     );
-    expect(refused('RR', 'P(product)R')).toContain('equal values are not operands of it');
+    expect(refused('RR', 'P(product)R')).toContain('equal values are not its operands');
   });
 });
 

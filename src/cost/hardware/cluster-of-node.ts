@@ -127,8 +127,8 @@ function matmulCapOf({ facts, accelerator }: Design): Sourced {
 /** The share of the link rate that collectives inside a host or slice reach. */
 function intraEfficiencyOf({ facts, accelerator, torus, linkGBps }: Design): Sourced {
   const measured = facts.measured_scaleup[accelerator.id];
-  // A figure above the data-sheet link (L40S over switches) or a collapsed one would not be a share of
-  // it.
+  // A figure above the data-sheet link (L40S over switches) or a collapsed one would not be a share
+  // of it.
   if (
     typeof measured === 'object' &&
     accelerator.vendor === 'nvidia' &&

@@ -66,7 +66,7 @@ export class Refusals {
         `${space.text(from)} -> ${space.text(to)} is refused: on mesh dim '${names[m]}' ` +
         `${a.text} does not become ${b.text}`;
       if (!madeFromReplicate(b, sizes[m]))
-        return `${start}: equal values are not operands of it; reduce it to R or S where it is made`;
+        return `${start}: equal values are not its operands; reduce it to R or S where it is made`;
       if (isLookup(b)) {
         if (source.some((p, x) => isPending(p) && sizes[x] > 1))
           return (

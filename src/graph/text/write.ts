@@ -217,7 +217,8 @@ function argText(arg: Arg, size: SizeText = symText): string {
 }
 
 /**
- * Shortest decimal that reads back to the same double, with `.` or `e` so that it is not an integer.
+ * Shortest decimal that reads back to the same double, with `.` or `e` so that it is not an
+ * integer.
  */
 function floatText(value: number): string {
   if (Number.isNaN(value)) return 'nan';

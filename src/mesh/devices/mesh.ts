@@ -1,7 +1,7 @@
 /**
  * A device mesh: named dims, outermost first, over a table of device ids. Without a table the ids
- * are 0..N-1 in lexicographic order (the last dim is the fastest). This folder knows nothing of graphs
- * or hardware.
+ * are 0..N-1 in lexicographic order (the last dim is the fastest). This folder knows nothing of
+ * graphs or hardware.
  */
 
 import { ShardwrightError, suggestion, valueText, wrongArgument } from '../../errors.ts';

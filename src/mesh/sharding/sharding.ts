@@ -192,8 +192,8 @@ export function evenlyShardable(
 
 /**
  * Tells whether each dim with a strided cut gives every rank equally many rows: the pieces of
- * others are not an even stride of one another, and no program of one device is written for them. Dims
- * in plain chunks may be uneven.
+ * others are not an even stride of one another, and no program of one device is written for them.
+ * Dims in plain chunks may be uneven.
  */
 export function strideEvenly(
   sharding: Sharding,

@@ -10,8 +10,8 @@ import { type FlatMode, flatModes, fromModes, type Layout, reverse } from './lay
  * shares only offset 0 with A, and (A, A*) reaches every offset below `bound`, rounded up to whole
  * copies. Modes of size 1 or stride 0 count for nothing.
  *
- * @throws E_LAYOUT when modes of A overlap, or a stride below the bound is not a multiple of what the
- * smaller modes span: nothing fills that gap
+ * @throws E_LAYOUT when modes of A overlap, or a stride below the bound is not a multiple of what
+ * the smaller modes span: nothing fills that gap
  */
 export function complement(a: Layout, bound: number, order: Order): Layout {
   if (!Number.isSafeInteger(bound) || bound < 1)

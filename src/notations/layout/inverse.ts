@@ -50,8 +50,8 @@ function leftColex(a: Layout, refuse: () => never): Layout {
       next *= stride / covered;
     }
     const above = modes[i + 1]?.stride;
-    // A next stride that is not a multiple of this mode's span widens the mode: its extra digits never
-    // occur.
+    // A next stride that is not a multiple of this mode's span widens the mode: its extra digits
+    // never occur.
     const wide =
       above !== undefined &&
       above % (stride * size) !== 0 &&

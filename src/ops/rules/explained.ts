@@ -189,7 +189,8 @@ export const EXPLAINED: readonly Explanation[] = [
   missing(
     /stablehlo\.reduce_precision/,
     /P\((sum|avg)\) -> P\((sum|avg)\)/,
-    'the sample asks for the precision that float64 has; a rounded sum is not a sum of rounded parts',
+    'the sample asks for the precision that float64 has; a rounded sum is not a sum of rounded ' +
+      'parts',
   ),
   missing(
     /aten\.native_layer_norm_backward\.default/,

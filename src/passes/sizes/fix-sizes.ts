@@ -137,7 +137,8 @@ class SizeFixer {
     if (numbers.size === 0) return { ...graph, nodes, subgraphs };
     const read = new Set(graph.outputs.map((output) => output.value));
     for (const node of nodes) eachOperand(node, (name) => read.add(name));
-    // A size that is fixed is not an input of the program any more, and has no slot among its results.
+    // A size that is fixed is not an input of the program any more, and has no slot among its
+    // results.
     const gone = new Set<string>();
     const kept = nodes.filter((node) => {
       if (!numbers.has(node.name) || read.has(node.name)) return true;

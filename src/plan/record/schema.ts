@@ -184,8 +184,8 @@ const MAX_PLAN_LENGTH = 500 * 2 ** 20;
 /**
  * Reads a plan from its JSON text.
  *
- * @throws E_SYNTAX for text that is not JSON, E_VERSION for another version, E_TYPE with the path of
- *   what does not fit
+ * @throws E_SYNTAX for text that is not JSON, E_VERSION for another version, E_TYPE with the path
+ *   of what does not fit
  */
 export function readPlan(text: string, file?: string): Plan {
   const place = file !== undefined ? { file } : {};

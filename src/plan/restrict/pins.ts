@@ -30,8 +30,8 @@ export function parsePin(text: string): Pin {
 /**
  * Adds the user's pins to a restriction.
  *
- * @throws E_REF for a node that does not exist, E_PIN for one that is not a tensor, and for a sharding
- *   that it has no strategy for, with the reason
+ * @throws E_REF for a node that does not exist, E_PIN for one that is not a tensor, and for a
+ *   sharding that it has no strategy for, with the reason
  */
 function applyPins(model: Model, restriction: Restriction, pins: readonly Pin[]): void {
   const { graph, space, flow } = model;
@@ -110,8 +110,8 @@ function refuseNoTensor(graph: Graph, { name, type: { kind } }: Node, pin: Pin):
 }
 
 /**
- * Adds the shardings that the program states. What cannot be a pin is not a fault of the request: it
- * is left free and said.
+ * Adds the shardings that the program states. What cannot be a pin is not a fault of the request:
+ * it is left free and said.
  *
  * @returns one sentence for each that is left free
  */

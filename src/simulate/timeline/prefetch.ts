@@ -226,8 +226,8 @@ function onDemand(schedule: Schedule, units: readonly Unit[]): Schedule {
 }
 
 /**
- * The gathers of weights, by the first call that is not a weight itself and reads what they make; in
- * the order of the calls. Work that gathers need is with the first of them: a call that reads it
+ * The gathers of weights, by the first call that is not a weight itself and reads what they make;
+ * in the order of the calls. Work that gathers need is with the first of them: a call that reads it
  * without a gather has nothing to prefetch, and neither has a gather whose result no call reads.
  */
 function gatherUnits({ tasks, buffers }: Schedule): Unit[] {

@@ -63,8 +63,8 @@ export class Extrapolation {
       const now = to[k];
       const next = Math.floor(now + factor * (now - before[k]));
       before[k] = now;
-      // Neither forbidden classes (Infinity less Infinity is not a number) nor what would be too large
-      // move.
+      // Neither forbidden classes (Infinity less Infinity is not a number) nor what would be too
+      // large move.
       if (next > -LARGEST && next < LARGEST) to[k] = next;
     }
     this.isMoved = true;

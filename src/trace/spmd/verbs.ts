@@ -193,7 +193,9 @@ export function axisIndex(axis: string): Tensor {
   return record(recorder, 'axis_index', [axis, manualOnly(recorder, 'axisIndex()', axis)]);
 }
 
-/** @throws E_SPMD_TYPE, in the name of the function that was called, for what is not an axis here */
+/**
+ * @throws E_SPMD_TYPE, in the name of the function that was called, for what is not an axis here
+ */
 export function needAxis(what: string, axis: string): void {
   manualSize(needRecorder(what), what, axis);
 }

@@ -89,7 +89,7 @@ describe('one mesh dim under the dtensor preset', () => {
       expect(planner.seconds(type, space.replicated, space.parse(`P(${op})`))).toBe(Infinity);
       expect(planner.plan(type, space.replicated, space.parse(`P(${op})`))).toBeUndefined();
       expect(planner.refusal(space.replicated, space.parse(`P(${op})`))).toContain(
-        'equal values are not operands of it',
+        'equal values are not its operands',
       );
     }
     expect(planner.seconds(type, space.parse('P(product)'), space.replicated)).toBeGreaterThan(0);

@@ -118,7 +118,9 @@ async function written<Files>(
   }
 }
 
-/** The nearest plan that can be written, with its price, or why it is not a plan of this program. */
+/**
+ * The nearest plan that can be written, with its price, or why it is not a plan of this program.
+ */
 async function pricedHint(
   { mesh, recipe }: NonNullable<ErrorDetails['nearest']>,
   { plan, program }: WholePlan,

@@ -49,7 +49,8 @@ export const WITHOUT_DICTIONARIES =
   '(transformers: attn_implementation="sdpa"); of an operator of your own, pass its members';
 
 /**
- * Meaning of `torch.NAME` as an argument; undefined where it is not a constant that a graph may hold.
+ * Meaning of `torch.NAME` as an argument; undefined where it is not a constant that a graph may
+ * hold.
  */
 export function torchConstant(name: string): Arg | undefined {
   const dtype = TORCH_DTYPES.get(name);

@@ -129,7 +129,7 @@ describe('redistribute', () => {
     ],
     [
       ['RR', 'P(bor)R'],
-      ['R does not become P(bor)', 'equal values are not operands of it'],
+      ['R does not become P(bor)', 'equal values are not its operands'],
     ],
     [
       ['Ragged(0, [2, 1], 3)R', 'RR'],
