@@ -2,8 +2,9 @@
  * Compares the derivative that an operator states with differences of its values, in float64: the
  * gradient of its results, weighted with drawn numbers, at a sample call. The joint graph of the
  * call gives one side, central differences the other. At a kink any slope between those of the two
- * sides is right. Each call is tried with numbers between -2 and 2, with whole numbers, where kinks
- * lie and values are equal, and with numbers between -8 and 8, beyond what most functions clip.
+ * sides is right. Each call is tried with numbers between -2 and 2, with numbers between -8 and 8,
+ * beyond what most functions clip, and with one element at a time at 0, 1 and -1, where kinks lie.
+ * Equal elements are not drawn: which of them a derivative picks is a convention.
  */
 
 import { messageOf, ShardwrightError } from '../../errors.ts';
@@ -58,10 +59,12 @@ const DIVERGENCE = 0.25;
 /** The draws, and words for the numbers that each gives. */
 const DRAWS: readonly (readonly [Draw, string])[] = [
   ['plain', ''],
-  ['ties', ', at whole numbers'],
   ['wide', ', at numbers up to 8'],
 ];
-/** Elements of one input that are compared; of more, as many that are spread evenly. */
+/** Numbers at which functions have kinks, and the elements of an input that are put there. */
+const KINKS = [0, 1, -1];
+const KINK_ELEMENTS = 16;
+/** Elements of one input that are compared with a draw. */
 const MOST_ELEMENTS = 1024;
 
 /** @param stated the derivative of the operator of the call */
@@ -77,8 +80,8 @@ export function checkDerivative(sample: SampleCall, stated: Vjp | VjpEntry): Der
   const inputs = realInputs(sample);
   const results = realResults(sample, entry);
   if (inputs.size === 0 || results.length === 0) return none('no input or result is a real number');
-  const weighted = drawnCalls(sample, entry, results);
-  const parts = [...inputs].map(([tensor, input]) => firstWrong(weighted, tensor, input));
+  const call = new DerivedCall(sample, entry, results);
+  const parts = [...inputs].map(([tensor, input]) => compared(call, tensor, input));
   const constants = entry.constant ?? [];
   return {
     elements: parts.reduce((sum, part) => sum + part.elements, 0),
@@ -94,29 +97,44 @@ export function checkDerivative(sample: SampleCall, stated: Vjp | VjpEntry): Der
   };
 }
 
-/** The call with each draw; draws that give the same numbers once. */
-function drawnCalls(
-  sample: SampleCall,
-  entry: VjpEntry,
-  results: readonly number[],
-): readonly WeightedCall[] {
-  const calls = DRAWS.map(([draw, words]) => new WeightedCall(sample, entry, results, draw, words));
-  return calls.filter((call, k) => !calls.slice(0, k).some((other) => other.hasValuesOf(call)));
+/** An input compared with each draw, then at kinks, until its gradient is refuted. */
+function compared(call: DerivedCall, tensor: string, input: string): DerivativeCheck {
+  const checks: DerivativeCheck[] = [];
+  const isDone = (): boolean =>
+    checks.some(({ wrong, uncompared }) => wrong.length > 0 || uncompared.length > 0);
+  for (const [draw, words] of DRAWS) {
+    const values = call.drawn(draw);
+    if (!isDone() && !(draw !== 'plain' && sameValues(values, call.drawn('plain'))))
+      checks.push(new WeightedCall(call, values).compare(tensor, input, words));
+  }
+  if (!isDone() && call.isFree(tensor)) checks.push(atKinks(call, tensor, input));
+  return {
+    elements: checks.reduce((sum, { elements }) => sum + elements, 0),
+    wrong: checks.flatMap(({ wrong }) => wrong),
+    uncompared: checks.flatMap(({ uncompared }) => uncompared),
+  };
 }
 
-/** An input compared with each draw, until one refutes its gradient. */
-function firstWrong(
-  calls: readonly WeightedCall[],
-  tensor: string,
-  input: string,
-): DerivativeCheck {
+/** Some elements of an input compared, each where it is a number at which kinks lie. */
+function atKinks(call: DerivedCall, tensor: string, input: string): DerivativeCheck {
+  const values = call.drawn('plain');
+  const place = call.names.indexOf(tensor);
   let elements = 0;
-  for (const call of calls) {
-    const found = call.compare(tensor, input);
-    elements += found.elements;
-    if (found.wrong.length > 0 || found.uncompared.length > 0) return { ...found, elements };
-  }
+  for (const element of spread(values[place].size, KINK_ELEMENTS))
+    for (const kink of KINKS) {
+      const at = values.with(place, put(values[place], element, kink));
+      const check = new WeightedCall(call, at).compare(tensor, input, `, at ${kink}`, [element]);
+      elements += check.elements;
+      if (check.wrong.length > 0) return { ...check, elements };
+    }
   return { elements, wrong: [], uncompared: [] };
+}
+
+function sameValues(own: readonly NDArray[], others: readonly NDArray[]): boolean {
+  return own.every((x, i) => {
+    const other = flat(others[i]);
+    return flat(x).every((value, e) => Object.is(value, other[e]));
+  });
 }
 
 /** Tells whether a result that a derivative leaves out changes with a real input. */
@@ -128,8 +146,9 @@ function isMoved(
 ): boolean {
   const type = sample.ctx.outputs[result];
   if (type === null || type === undefined || kindOf(type.dtype) !== 'float') return false;
-  const call = new WeightedCall(sample, entry, [result], 'plain', '');
-  return tensors.some((tensor) => call.isMovedBy(tensor));
+  const call = new DerivedCall(sample, entry, [result]);
+  const weighted = new WeightedCall(call, call.drawn('plain'));
+  return tensors.some((tensor) => weighted.isMovedBy(tensor));
 }
 
 /** Tensors of real numbers by their names in the call, with the names of their arguments. */
@@ -168,11 +187,48 @@ interface Slope {
   readonly isSteep: boolean;
 }
 
+/** A sample call with its derivative, as programs for the values and for the gradients. */
+class DerivedCall {
+  readonly graph: Graph;
+  /** Names of the tensors of the call. */
+  readonly names: readonly string[];
+  private readonly joints = new Map<string, Graph>();
+
+  constructor(
+    readonly sample: SampleCall,
+    private readonly entry: VjpEntry,
+    results: readonly number[],
+  ) {
+    this.graph = graphOf(sample, results);
+    this.names = [...sample.call.tensors.keys()];
+  }
+
+  /** Values of all tensors, in the order of their names. */
+  drawn(draw: Draw): readonly NDArray[] {
+    const { call } = this.sample;
+    return [...call.tensors.values()].map((spec, i) =>
+      drawValues(spec, streamOf(`${call.text} ${i}`), draw),
+    );
+  }
+
+  /** Tells whether a tensor may have any numbers. */
+  isFree(tensor: string): boolean {
+    return this.sample.call.tensors.get(tensor)?.init === 'any';
+  }
+
+  /** The program of the gradient by the stated derivative. */
+  joint(tensor: string): Graph {
+    const { table, record } = this.sample;
+    const known = this.joints.get(tensor);
+    const vjps = { [record.name]: this.entry };
+    const joint = known ?? jointGraph(this.graph, { table, vjps, wrt: [tensor] });
+    this.joints.set(tensor, joint);
+    return joint;
+  }
+}
+
 /** One call whose results are weighted and added up: what gradients are the derivative of. */
 class WeightedCall {
-  private readonly graph: Graph;
-  private readonly names: readonly string[];
-  private readonly values: readonly NDArray[];
   /** 0 for results that are not finite: no gradient arrives there. */
   private readonly weights: readonly NDArray[];
   private readonly here: readonly NDArray[];
@@ -180,20 +236,11 @@ class WeightedCall {
   /** Size of the results, at most 1, that the tolerance is relative to. */
   private readonly scale: number;
 
-  /** @param words that say which numbers the draw gives */
   constructor(
-    private readonly sample: SampleCall,
-    private readonly entry: VjpEntry,
-    results: readonly number[],
-    draw: Draw,
-    private readonly words: string,
+    private readonly of: DerivedCall,
+    private readonly values: readonly NDArray[],
   ) {
-    const { call } = sample;
-    this.graph = graphOf(sample, results);
-    this.names = [...call.tensors.keys()];
-    this.values = [...call.tensors.values()].map((spec, i) =>
-      drawValues(spec, streamOf(`${call.text} ${i}`), draw),
-    );
+    const { call } = of.sample;
     this.here = this.results(this.values);
     this.isFinite = this.here.every((y) => flat(y).every(Number.isFinite));
     this.scale = Math.min(1, Math.max(LEAST_SCALE, ...this.here.map(largest)));
@@ -205,26 +252,28 @@ class WeightedCall {
     });
   }
 
-  /** Tells whether another draw gave the same numbers. */
-  hasValuesOf(other: WeightedCall): boolean {
-    return this.values.every((x, i) => {
-      const [own, others] = [flat(x), flat(other.values[i])];
-      return own.every((value, e) => Object.is(value, others[e]));
-    });
-  }
-
   /** Tells whether the results change with an element of a tensor. */
   isMovedBy(tensor: string): boolean {
-    const place = this.names.indexOf(tensor);
-    return spread(this.values[place].size).some((element) => {
+    const place = this.of.names.indexOf(tensor);
+    return spread(this.values[place].size, MOST_ELEMENTS).some((element) => {
       const slope = this.slope(place, element);
       return slope !== undefined && (slope.least > 0 || slope.most < 0);
     });
   }
 
-  /** @param tensor its name in the call @param input the name of its argument */
-  compare(tensor: string, input: string): DerivativeCheck {
-    const { record, call } = this.sample;
+  /**
+   * @param tensor its name in the call
+   * @param input the name of its argument
+   * @param words that say which numbers these are
+   * @param places elements to compare; default all, or as many that are spread evenly
+   */
+  compare(
+    tensor: string,
+    input: string,
+    words: string,
+    places?: readonly number[],
+  ): DerivativeCheck {
+    const { record, call } = this.of.sample;
     const at = { operator: record.name, call: call.text, input };
     let gradient: NDArray | null;
     try {
@@ -236,10 +285,10 @@ class WeightedCall {
         ? { elements: 0, wrong: [], uncompared: [`${record.name}: ${input} has no derivative`] }
         : { elements: 0, wrong: [{ ...at, why }], uncompared: [] };
     }
-    const place = this.names.indexOf(tensor);
+    const place = this.of.names.indexOf(tensor);
     const x = this.values[place];
     const found = gradient === null ? new Float64Array(x.size) : flat(gradient);
-    const compared = spread(x.size).flatMap((element) => {
+    const compared = (places ?? spread(x.size, MOST_ELEMENTS)).flatMap((element) => {
       // Formulas may make NaN of a gradient of 0 where values are not finite.
       if (!this.isFinite && Number.isNaN(found[element])) return [];
       const slope = this.slope(place, element);
@@ -258,16 +307,15 @@ class WeightedCall {
       element: indexOf(element, x.shape),
       expected: central,
       found: found[element],
-      why: `${wrong.length} of ${elements} elements differ from central differences${this.words}`,
+      why: `${wrong.length} of ${elements} elements differ from central differences${words}`,
     };
     return { elements, wrong: [first], uncompared: [] };
   }
 
   /** The gradient by the stated derivative; null for none. */
   private gradient(tensor: string): NDArray | null {
-    const { table, record } = this.sample;
-    const vjps = { [record.name]: this.entry };
-    const joint = jointGraph(this.graph, { table, vjps, wrt: [tensor] });
+    const { table } = this.of.sample;
+    const joint = this.of.joint(tensor);
     const tangents = joint.nodes.flatMap(({ meta: { role, roleIndex = 0 } }) =>
       role === 'tangent' ? [this.weights[roleIndex]] : [],
     );
@@ -309,7 +357,7 @@ class WeightedCall {
   }
 
   private results(inputs: readonly NDArray[]): readonly NDArray[] {
-    return evaluateGraph(this.sample.table, this.graph, inputs).outputs as NDArray[];
+    return evaluateGraph(this.of.sample.table, this.of.graph, inputs).outputs as NDArray[];
   }
 }
 
@@ -320,8 +368,13 @@ function largest(x: NDArray): number {
 
 /** The array with one element moved. */
 function moved(x: NDArray, element: number, by: number): NDArray {
+  return put(x, element, flat(x)[element] + by);
+}
+
+/** The array with another element. */
+function put(x: NDArray, element: number, value: number): NDArray {
   const values = Float64Array.from(flat(x));
-  values[element] += by;
+  values[element] = value;
   return fromFlat(x.shape, values, x.dtype);
 }
 
@@ -362,9 +415,9 @@ function graphOf({ table, call }: SampleCall, results: readonly number[]): Graph
   return b.build();
 }
 
-/** All elements of a small tensor; of a large one as many that are spread over it. */
-function spread(size: number): number[] {
-  const count = Math.min(size, MOST_ELEMENTS);
+/** All elements of a small tensor; of a large one `most` that are spread over it. */
+function spread(size: number, most: number): number[] {
+  const count = Math.min(size, most);
   return Array.from({ length: count }, (_, i) => Math.floor(((i + 0.5) * size) / count));
 }
 
