@@ -3,6 +3,7 @@
  * of losses. Each target is one file below this folder; `targets.ts` lists them and `export.ts`
  * calls them.
  */
+import { checkKinds } from '../arguments.ts';
 import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
@@ -121,12 +122,7 @@ export interface ExportTarget {
  * @param pricedAs the planned graph, where `program` is it at other sizes
  */
 export function exportSource(
-  {
-    plan,
-    program,
-    graph,
-    pricedAs,
-  }: {
+  input: {
     readonly plan: ExportedPlan;
     readonly program: Graph;
     readonly graph?: Graph;
@@ -134,6 +130,11 @@ export function exportSource(
   },
   table: OperatorTable,
 ): ExportSource {
+  checkKinds('exportSource', {
+    input: [input, ['plan', 'program']],
+    table: [table, 'operators'],
+  });
+  const { plan, program, graph, pricedAs } = input;
   let lowered: DeviceProgram | undefined;
   return {
     plan,

@@ -3,6 +3,7 @@
  * sentence for the user.
  */
 
+import { checkKinds } from '../arguments.ts';
 import { bytesText, countedText, percentText } from '../units.ts';
 import { type CollectiveKind, type CollectiveModel, dimsMask } from './collective-model.ts';
 
@@ -36,6 +37,10 @@ export function priceJumps(
   model: CollectiveModel,
   groups: readonly (readonly number[])[],
 ): PriceJump[] {
+  checkKinds('priceJumps', {
+    model: [model, ['preset', 'mesh', 'byteRule']],
+    groups: [groups, 'list'],
+  });
   return groups
     .filter((meshDims) => model.mesh.sizeOf(meshDims) > 1)
     .flatMap((meshDims) =>

@@ -3,6 +3,7 @@
  * of a target. Out: files by name, and the losses that stand in them. Nothing that means something
  * else than the plan is written unless it is asked for.
  */
+import { checkKinds } from '../arguments.ts';
 import {
   type ExportedPlan,
   type ExportResult,
@@ -93,6 +94,11 @@ export function exportFiles(
   name: string,
   options: Omit<ExportOptions, 'table'> = {},
 ): ExportResult {
+  checkKinds('exportFiles', {
+    source: [source, ['plan', 'mesh', 'program']],
+    name: [name, 'string'],
+    options: [options, 'record', 'undefined'],
+  });
   const target = exportTarget(name);
   const { order, bucketBytes } = options;
   if (target.ordered !== true && (order !== undefined || bucketBytes !== undefined))

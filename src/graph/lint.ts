@@ -1,5 +1,6 @@
 /** Checks the rules of the graph record and names the place where one is broken. */
 
+import { checkKinds } from '../arguments.ts';
 import { defined } from '../defined.ts';
 import { messageOf, ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from './control.ts';
@@ -35,6 +36,10 @@ const MAX_BODY_DEPTH = 256;
  *   operator's
  */
 export function lintGraph(graph: Graph, retype?: Retype): void {
+  checkKinds('lintGraph', {
+    graph: [graph, 'graph'],
+    retype: [retype, 'function', 'undefined'],
+  });
   lintBody(graph, retype, 0);
 }
 

@@ -5,6 +5,7 @@
  * inserted. `explicit` is JAX with shardings in types: a slice or the reduction of a result is made
  * where there is only one possible meaning. `strict` inserts nothing. `manual` acts on pieces.
  */
+import { checkKinds } from '../arguments.ts';
 import { type AxisType, chunksOf } from '../mesh/local-types/types.ts';
 import { metaBytes, type OperatorRecord, type TypedContext } from '../ops/record/record.ts';
 import { isStrided, type Rule, type RuleSlot } from '../ops/record/rule.ts';
@@ -53,6 +54,13 @@ export function typeInMode(
   operands: readonly OperandType[],
   ranks: number,
 ): ModeTyping {
+  checkKinds('typeInMode', {
+    mode: [mode, 'string'],
+    record: [record, ['name', 'aliases', 'schema']],
+    ctx: [ctx, ['outputs', 'target', 'inputs']],
+    operands: [operands, 'list'],
+    ranks: [ranks, 'number'],
+  });
   if (mode === 'auto') return auto(record, ctx, operands, ranks);
   if (mode === 'explicit') return explicit(record, ctx, operands, ranks);
   const [found] = typeOperator(record, ctx, [{ size: ranks, meaning: mode }], [operands]);

@@ -1,4 +1,5 @@
 /** Types one call on one mesh axis, for tests and tools. */
+import { checkKinds } from '../arguments.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { ValueType } from '../graph/types.ts';
 import { tensorInputs } from '../ops/record/context.ts';
@@ -23,6 +24,14 @@ export function typeCall(
   meaning: Meaning,
   ranks = 2,
 ): readonly OperandType[] {
+  checkKinds('typeCall', {
+    table: [table, 'operators'],
+    call: [call, ['target', 'args', 'kwargs']],
+    typeOf: [typeOf, 'function'],
+    spmd: [spmd, 'function'],
+    meaning: [meaning, 'string'],
+    ranks: [ranks, 'number', 'undefined'],
+  });
   const record = table.get(call.target);
   const ctx = bind(table, call, typeOf);
   if (record === undefined || ctx === undefined)

@@ -1,4 +1,5 @@
 /** Lists the collectives that the per-device program of a plan must contain. */
+import { checkKinds } from '../arguments.ts';
 import { COLLECTIVE_KINDS, type CollectiveKind } from '../cost/collective-model.ts';
 import { internalError } from '../errors.ts';
 import type { Node } from '../graph/types.ts';
@@ -41,6 +42,11 @@ export function promisedCollectives(
   plan: Pick<Plan, 'request' | 'nodes' | 'outputs'>,
   table: OperatorTable,
 ): PromisedCollective[] {
+  checkKinds('promisedCollectives', {
+    program: [program, ['program', 'listed']],
+    plan: [plan, ['request', 'nodes', 'outputs']],
+    table: [table, 'operators'],
+  });
   const promises = new Promises(program, plan, table);
   program.listed.nodes.forEach((node, n) => {
     promises.addInputs(node, n);

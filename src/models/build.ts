@@ -3,6 +3,7 @@
  * pass.
  */
 
+import { checkKinds } from '../arguments.ts';
 import { ShardwrightError } from '../errors.ts';
 import { roleName } from '../graph/nodes.ts';
 import { type DType, DTYPE_BYTES, type Graph } from '../graph/types.ts';
@@ -79,6 +80,10 @@ export function dtypeNamed(text: string): DType {
  *   hold, E_USAGE for a vocabulary that cannot be padded so
  */
 export function buildModel(config: ModelConfig, options: BuildOptions = {}): Graph {
+  checkKinds('buildModel', {
+    config: [config, 'config'],
+    options: [options, 'record', 'undefined'],
+  });
   const { architecture } = config;
   const { shape } = architecture;
   const dtype =
@@ -171,6 +176,7 @@ export interface ParameterCounts {
 
 /** Parameters of a graph of this config; tied ones are one parameter. */
 export function countParameters(graph: Graph, config: ModelConfig): ParameterCounts {
+  checkKinds('countParameters', { graph: [graph, 'graph'], config: [config, 'config'] });
   const { routed: routing, frozen = [] } = config.architecture;
   const still = new Set(frozen);
   let [total, fixed, routed, bytes] = [0, 0, 0, 0];

@@ -1,5 +1,6 @@
 /** Takes a Hugging Face config and gives it as a model config that this package builds. */
 
+import { checkKinds } from '../arguments.ts';
 import { defined } from '../defined.ts';
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Architecture, Family } from './architecture.ts';
@@ -50,6 +51,10 @@ export interface ModelConfig {
  * @throws E_LIMIT, E_SYNTAX, and what `readModelConfig` throws
  */
 export function parseModelConfig(text: string, file?: string): ModelConfig {
+  checkKinds('parseModelConfig', {
+    text: [text, 'string'],
+    file: [file, 'string', 'undefined'],
+  });
   return readModelConfig(parseConfigText(text, file), file);
 }
 

@@ -2,6 +2,7 @@
 
 import * as z from 'zod';
 
+import { checkKinds } from '../arguments.ts';
 import { didYouMean, internalError, ShardwrightError, suggestion } from '../errors.ts';
 import { getOwn } from '../graph/value.ts';
 import { packageData } from '../platform/platform.ts';
@@ -54,6 +55,7 @@ export function isModelName(name: string): boolean {
  * @throws E_REF with near names
  */
 export function modelEntry(name: string): ModelEntry {
+  checkKinds('modelEntry', { name: [name, 'string'] });
   const found = entryNamed(name);
   if (found !== undefined) return found;
   const names = modelEntries().map((entry) => entry.name);
@@ -110,5 +112,6 @@ function hubName(id: string): string {
  * @throws E_REF with near names
  */
 export function knownModelConfig(name: string): ModelConfig {
+  checkKinds('knownModelConfig', { name: [name, 'string'] });
   return readModelConfig(modelEntry(name).config);
 }

@@ -5,6 +5,7 @@
  * padded classes take part in the softmax of the loss, as they do there.
  */
 
+import { checkKinds } from '../arguments.ts';
 import { ShardwrightError } from '../errors.ts';
 import { parseMesh } from '../mesh/devices/mesh.ts';
 import { countText } from '../units.ts';
@@ -68,8 +69,13 @@ export function paddedVocabulary(rows: number, tensor: number, multiple = 128): 
  */
 export function vocabularyPadding(
   config: ModelConfig,
-  { multiple, tensor = 1 }: VocabularyPad,
+  options: VocabularyPad,
 ): VocabularyPadding | undefined {
+  checkKinds('vocabularyPadding', {
+    config: [config, 'config'],
+    options: [options, ['multiple']],
+  });
+  const { multiple, tensor = 1 } = options;
   const { shape, rowParameters } = config.architecture;
   const { vocabulary } = shape;
   if (multiple === 1) return undefined;

@@ -8,6 +8,7 @@
  * accepts one.
  */
 
+import { checkKinds } from '../arguments.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
 
 export const ELEMENT_TYPES = [
@@ -61,6 +62,14 @@ export class NDArray {
     /** The imaginary part of a complex array, of the same shape. */
     readonly imaginary?: NDArray,
   ) {
+    checkKinds('NDArray', {
+      dtype: [dtype, 'string'],
+      shape: [shape, 'list'],
+      strides: [strides, 'list'],
+      offset: [offset, 'number'],
+      storage: [storage, 'list'],
+      imaginary: [imaginary, ['size', 'dtype', 'shape'], 'undefined'],
+    });
     // A function for real arrays that is handed a complex one ends here, instead of dropping the
     // half of it.
     if ((kindOf(dtype) === 'complex') !== (imaginary !== undefined))
@@ -168,6 +177,17 @@ export function fromList(
   values: readonly number[],
   dtype: ElementType = 'f64',
 ): NDArray {
+  checkKinds('fromList', {
+    shape: [shape, 'list'],
+    values: [values, 'list'],
+    dtype: [dtype, 'string', 'undefined'],
+  });
+  if (values.length !== sizeOf(shape))
+    throw new ShardwrightError(
+      'E_USAGE',
+      `fromList: ${values.length} values for an array of shape [${shape.join(', ')}]`,
+      { hint: `give ${sizeOf(shape)}, row by row.` },
+    );
   return fromFlat(shape, Float64Array.from(values), dtype);
 }
 

@@ -1,5 +1,6 @@
 /** Counts the matrix FLOPs of a graph by phase. */
 
+import { checkKinds } from '../arguments.ts';
 import { ShardwrightError } from '../errors.ts';
 import { typesByName } from '../graph/nodes.ts';
 import type { Graph, ValueType } from '../graph/types.ts';
@@ -28,6 +29,7 @@ interface GraphFlops {
  * @throws E_TYPE when a call does not fit its operator
  */
 export function graphFlops(graph: Graph, table: OperatorTable): GraphFlops {
+  checkKinds('graphFlops', { graph: [graph, 'graph'], table: [table, 'operators'] });
   const types = typesByName(graph);
   const typeOf = (name: string): ValueType => {
     const type = types.get(name);

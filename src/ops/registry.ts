@@ -4,6 +4,7 @@
  * global: a registry makes a new table.
  */
 
+import { checkKinds } from '../arguments.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { OperatorRecord, TypedContext } from './record/record.ts';
 import type { Rule } from './record/rule.ts';
@@ -41,6 +42,7 @@ export class OperatorRegistry {
   private readonly owner = new Map<string, string>();
 
   constructor(private readonly base: OperatorTable) {
+    checkKinds('OperatorRegistry', { base: [base, 'operators'] });
     this.records = new Map(base.records.map((r) => [r.name, r]));
     for (const record of base.records)
       for (const name of [record.name, ...record.aliases]) {

@@ -1,5 +1,6 @@
 /** Removes calls, attributes and bodies that no output needs. */
 
+import { checkKinds } from '../arguments.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { indexGraph } from '../graph/order.ts';
 import type { Graph, Node, Output } from '../graph/types.ts';
@@ -10,6 +11,7 @@ import { eachGraphRef, getOwn, setOwn, without } from '../graph/value.ts';
  * nothing calls. Linear.
  */
 export function withoutDeadCode(graph: Graph): Graph {
+  checkKinds('withoutDeadCode', { graph: [graph, 'graph'] });
   const { operandStart, operands, returned } = indexGraph(graph);
   const needed = Uint8Array.from(returned);
   for (let i = graph.nodes.length - 1; i >= 0; i--)
@@ -50,6 +52,7 @@ export function firstOfWhatIsLeft(nodes: readonly Node[]): readonly Node[] {
  * and what they need. Tangents go; the other placeholders stay, needed or not, as do their roles.
  */
 export function forwardPart(graph: Graph): Graph {
+  checkKinds('forwardPart', { graph: [graph, 'graph'] });
   const outputs = graph.outputs.filter((output: Output) => output.role !== 'grad');
   const forward = withoutDeadCode({ ...graph, outputs });
   const nodes = forward.nodes

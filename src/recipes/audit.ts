@@ -3,6 +3,7 @@
  * placement that close most of it.
  */
 
+import { checkKinds } from '../arguments.ts';
 import { checkOptions } from '../errors.ts';
 import { roleName } from '../graph/nodes.ts';
 import type { Graph } from '../graph/types.ts';
@@ -162,9 +163,11 @@ export function auditedRequest(request: PlanRequest): PlanRequest {
 export async function auditChoice(
   prepared: Prepared,
   choice: Int32Array,
-  { edits = EDITS, ...options }: Omit<AuditOptions, 'table'> = {},
+  asked: Omit<AuditOptions, 'table'> = {},
 ): Promise<Audit | Infeasible> {
   checkArguments('auditChoice', { prepared });
+  checkKinds('auditChoice', { choice: [choice, 'list'], options: [asked, 'record'] });
+  const { edits = EDITS, ...options } = asked;
   const {
     model,
     question: { budgetBytes },

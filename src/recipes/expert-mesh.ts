@@ -5,6 +5,7 @@
  * dp_replicate, dp_shard, cp, tp], expert [pp, dp_replicate, efsdp, ep, etp]).
  */
 
+import { checkKinds } from '../arguments.ts';
 import { ShardwrightError } from '../errors.ts';
 import { DeviceMesh } from '../mesh/devices/mesh.ts';
 
@@ -96,6 +97,7 @@ function nearest(devices: number, product: number): string {
 
 /** The dense mesh, all five axes, also those of size 1. @throws E_MESH as `fillSizes` */
 export function denseMesh(devices: number, sizes: DenseSizes): DeviceMesh {
+  checkKinds('denseMesh', { devices: [devices, 'number'], sizes: [sizes, 'record'] });
   const filled = fillSizes(DENSE_AXES, sizes, devices);
   return new DeviceMesh([...filled].map(([name, size]) => ({ name, size })));
 }
@@ -138,6 +140,7 @@ export function requireGroupSizes(sizes: { readonly ep: number; readonly etp: nu
  * @throws E_MESH with the equation that fails and the valid values of ep
  */
 export function expertFold(devices: number, sizes: FoldSizes): ExpertFold {
+  checkKinds('expertFold', { devices: [devices, 'number'], sizes: [sizes, 'record'] });
   const dense = denseMesh(devices, sizes);
   const size = (axis: DenseAxis): number => dense.sizes[dense.indexOf(axis)];
   const [shard, cp, tp] = [size('dp_shard'), size('cp'), size('tp')];
@@ -261,6 +264,7 @@ const STRATEGIES: readonly Omit<StrategyGroups, 'groups'>[] = [
  * are left out.
  */
 export function strategyGroups(fold: ExpertFold): StrategyGroups[] {
+  checkKinds('strategyGroups', { fold: [fold, ['dense', 'expert', 'modEp']] });
   return STRATEGIES.filter(({ mesh, dims }) => {
     const own = fold[mesh];
     return dims.every((d) => own.names.includes(d)) && own.sizeOf(own.resolve(dims)) > 1;

@@ -3,6 +3,7 @@
  * findings (error, warning, info) in the order of their codes.
  */
 
+import { checkKinds } from '../arguments.ts';
 import { ShardwrightError } from '../errors.ts';
 import { bytesText } from '../units.ts';
 import { expertGroups, fillSizes, type FoldedSizes, foldProblem } from './expert-mesh.ts';
@@ -53,6 +54,7 @@ export interface LintInput {
 
 /** Every finding, in the order of the codes. */
 export function lint(input: LintInput): Finding[] {
+  checkKinds('lint', { input: [input, ['sizes', 'facts', 'devicesPerHost']] });
   const out: Finding[] = [];
   const sayer =
     (code: string): Say =>
@@ -401,6 +403,13 @@ export function lintPlan(
     readonly order?: readonly string[];
   } = {},
 ): Finding[] {
+  checkKinds('lintPlan', {
+    recipe: [recipe, ['name', 'axes', 'shards']],
+    sizes: [sizes, 'list'],
+    facts: [facts, 'record'],
+    devicesPerHost: [devicesPerHost, 'number'],
+    more: [more, 'record', 'undefined'],
+  });
   const own: Partial<Record<(typeof LINT_AXES)[number], number>> = {};
   let ulysses = 1;
   let ep = 1;

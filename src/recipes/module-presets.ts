@@ -5,6 +5,7 @@
  * styles imply.
  */
 
+import { checkKinds } from '../arguments.ts';
 import { ShardwrightError, suggestion } from '../errors.ts';
 import { roleName } from '../graph/nodes.ts';
 import type { Arg, Graph, Node } from '../graph/types.ts';
@@ -78,6 +79,11 @@ export function modulePreset(
   module: ModuleShape,
   options: PresetOptions = {},
 ): ModulePreset {
+  checkKinds('modulePreset', {
+    style: [style, 'string'],
+    module: [module, ['kind', 'inputRank', 'weight']],
+    options: [options, 'record', 'undefined'],
+  });
   const { kind, inputRank } = module;
   const lookup = kind === 'embedding';
   const [outDim, inDim] = module.stored === 'in-out' ? [1, 0] : [0, 1];
@@ -138,6 +144,11 @@ export function parallelizeModule(
   mesh: DeviceMesh,
   styles: Readonly<Record<string, ModuleStyle>>,
 ): Pin[] {
+  checkKinds('parallelizeModule', {
+    graph: [graph, 'graph'],
+    mesh: [mesh, 'mesh'],
+    styles: [styles, 'record'],
+  });
   if (mesh.rank !== 1)
     throw new ShardwrightError(
       'E_MESH',
@@ -186,6 +197,11 @@ export function parallelizeModule(
  * @throws E_MESH for an unknown mesh dim, E_PLACEMENT when it cuts something already
  */
 export function fullyShard(parameter: Sharding, mesh: DeviceMesh, shardDim: string): Sharding {
+  checkKinds('fullyShard', {
+    parameter: [parameter, 'sharding'],
+    mesh: [mesh, 'mesh'],
+    shardDim: [shardDim, 'string'],
+  });
   return cutFurther(parameter, mesh.indexOf(shardDim), Shard.of(0));
 }
 

@@ -3,6 +3,7 @@
  * words that `recipes list` prints.
  */
 
+import { checkKinds } from '../arguments.ts';
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Part, Recipe } from './recipes.ts';
 
@@ -228,6 +229,7 @@ export function isRecipeName(name: string): boolean {
  * @throws E_USAGE, with the nearest names, for a name that no recipe has
  */
 export function namedRecipe(name: string): NamedRecipe {
+  checkKinds('namedRecipe', { name: [name, 'string'] });
   const wanted = (Object.hasOwn(ALIASES, name) ? ALIASES[name] : undefined) ?? name;
   const found = NAMED_RECIPES.find((p) => p.name === wanted);
   if (found === undefined)

@@ -1,5 +1,6 @@
 /** Draws inputs for a graph from a seed, at magnitudes that do not overflow. */
 
+import { checkKinds } from '../arguments.ts';
 import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from '../graph/control.ts';
 import { typesByName } from '../graph/nodes.ts';
@@ -27,6 +28,12 @@ export function drawInputs(
   seed = 0,
   vocabulary?: { readonly rows: number; readonly stated: number },
 ): NDArray[] {
+  checkKinds('drawInputs', {
+    table: [table, 'operators'],
+    graph: [graph, 'graph'],
+    seed: [seed, 'number', 'undefined'],
+    vocabulary: [vocabulary, ['rows', 'stated'], 'undefined'],
+  });
   const { bounds, domains } = demandsOf(table, graph);
   const positive = positiveInputs(table, graph);
   const ends = groupEnds(graph);

@@ -3,6 +3,7 @@
  * output shardings.
  */
 
+import { checkKinds } from '../arguments.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { MaskPartial } from '../mesh/placements/partials/mask-partial.ts';
 import { Partial } from '../mesh/placements/partials/partial.ts';
@@ -69,6 +70,13 @@ export function admit(
   outputs: readonly (TensorMeta | null)[],
   given: readonly Sharding[],
 ): Admission {
+  checkKinds('admit', {
+    mesh: [mesh, 'mesh'],
+    rules: [rules, 'list'],
+    inputs: [inputs, 'list'],
+    outputs: [outputs, 'list'],
+    given: [given, 'list'],
+  });
   const call: Call = { mesh, inputs, outputs, given };
   for (const [t, sharding] of given.entries()) {
     for (const dim of sharding.orders.keys()) {

@@ -4,6 +4,7 @@
  * placements of its inputs.
  */
 
+import { checkKinds } from '../arguments.ts';
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { collectiveModel, defaultCostPreset } from '../cost/presets/presets.ts';
 import type { RedistributionPlan } from '../cost/redistribution/plan.ts';
@@ -119,6 +120,11 @@ export function expandCall(
   mesh: DeviceMesh | string,
   options: { readonly uneven?: ExpandOptions['uneven']; readonly cuts?: readonly Placement[] } = {},
 ): readonly Strategy[] {
+  checkKinds('expandRules', {
+    call: [call, ['target', 'text', 'inputs']],
+    mesh: [mesh, 'string', 'mesh'],
+    options: [options, 'record', 'undefined'],
+  });
   const space = new ShardingSpace(meshOf(mesh));
   const { uneven = 'allow', cuts } = options;
   const set = expandRules(space, call.rules, call.inputs, call.outputs, {
@@ -151,6 +157,12 @@ export function propagateCall(
   given: readonly (Sharding | string)[],
   options: PropagateCallOptions,
 ): Propagated {
+  checkKinds('propagate', {
+    call: [call, ['target', 'text', 'inputs']],
+    mesh: [mesh, 'string', 'mesh'],
+    given: [given, 'list'],
+    options: [options, ['cluster']],
+  });
   const { uneven = 'allow', kinds } = options;
   const cluster = loadCluster(options.cluster);
   const on = meshOf(mesh);

@@ -11,6 +11,7 @@
 
 import * as z from 'zod';
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { COLLECTIVE_KINDS, type CollectiveKind } from '../collective-model.ts';
@@ -109,6 +110,7 @@ interface Word {
  * @throws E_COLLECTIVES with line and column for what is no such table
  */
 export function parseCollectiveTable(text: string): CollectiveRow[] {
+  checkKinds('parseCollectiveTable', { text: [text, 'string'] });
   if (text.length > TEXT_LIMIT)
     throw new ShardwrightError(
       'E_COLLECTIVES',
@@ -235,6 +237,11 @@ export function tabledClusterText(
   rows: readonly CollectiveRow[],
   name: string,
 ): string {
+  checkKinds('tabledClusterText', {
+    clusterText: [clusterText, 'string'],
+    rows: [rows, 'list'],
+    name: [name, 'string'],
+  });
   const trimmed = clusterText.trim();
   const file = trimmed.startsWith('{')
     ? (JSON.parse(trimmed) as Record<string, unknown>)

@@ -5,6 +5,7 @@
 
 import * as z from 'zod';
 
+import { checkKinds } from '../../arguments.ts';
 import { didYouMean, messageOf, ShardwrightError, suggestion } from '../../errors.ts';
 import { shown } from '../../mesh/placements/scan.ts';
 import { product } from '../../product.ts';
@@ -46,6 +47,7 @@ export function clusterNames(): string[] {
  * @throws E_CLUSTER for an unknown name (with the nearest ones) or a file that does not fit
  */
 export function loadCluster(nameOrJson: string): Cluster {
+  checkKinds('loadCluster', { nameOrJson: [nameOrJson, 'string'] });
   const text = nameOrJson.trim();
   if (text.startsWith('{')) return clusterFromJson(text);
   const facts = hardware();

@@ -1,5 +1,6 @@
 /** Maps the name of a cost preset to its collective model and to its compute price of one call. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
@@ -43,6 +44,11 @@ export function collectiveModel(
   cluster: Cluster,
   mesh: DeviceMesh,
 ): CollectiveModel {
+  checkKinds('collectiveModel', {
+    preset: [preset, 'string'],
+    cluster: [cluster, 'cluster'],
+    mesh: [mesh, 'mesh'],
+  });
   const name = COST_PRESETS.find((known) => known === preset);
   if (name === undefined)
     throw new ShardwrightError('E_USAGE', `no cost preset '${preset}' in this version`, {

@@ -3,6 +3,7 @@
  * bytes.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { elements } from '../../ops/record/record.ts';
 import { decodeUtf8 } from '../../utf8.ts';
 import { gunzip, type UnpackLimits } from '../file/unpack.ts';
@@ -69,6 +70,10 @@ export interface HloOptions extends UnpackLimits {
  * @throws E_SYNTAX, E_REF, E_DUP, E_TYPE, E_LIMIT with line and column; E_ARCHIVE, E_ENCODING
  */
 export function readHlo(input: Uint8Array | string, options: HloOptions = {}): HloSummary {
+  checkKinds('readHlo', {
+    input: [input, 'string', 'list'],
+    options: [options, 'record', 'undefined'],
+  });
   const text = typeof input === 'string' ? input : decodeUtf8(gunzip(input, options));
   const { module, reader } = parseHlo(text, options.file);
   const counts = new Map<string, number>();

@@ -2,6 +2,7 @@
  * The types of per-device programs: a graph of local calls and collectives, and what it means
  * globally.
  */
+import { checkKinds } from '../../arguments.ts';
 import type { Arg, Graph, Node, ValueType } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
@@ -112,6 +113,7 @@ export interface RandomPiece {
 
 /** The program of one rank (a place in the mesh): no symbols of the program are left in it. */
 export function programAtRank(program: DeviceProgram, rank: number): Graph {
+  checkKinds('programAtRank', { program: [program, 'program'], rank: [rank, 'number'] });
   const { symbols, graph } = program;
   return symbols.size === 0 ? graph : graphAtRank(graph, symbols, rank);
 }

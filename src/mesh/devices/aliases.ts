@@ -1,5 +1,6 @@
 /** Names that users of DTensor and JAX know, for what is a matter of meshes alone. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { DeviceMesh } from './mesh.ts';
 
@@ -14,6 +15,11 @@ export function init_device_mesh(
   meshShape: readonly number[],
   options: { readonly mesh_dim_names?: readonly string[] } = {},
 ): DeviceMesh {
+  checkKinds('init_device_mesh', {
+    deviceType: [deviceType, 'string'],
+    meshShape: [meshShape, 'list'],
+    options: [options, 'record', 'undefined'],
+  });
   if (!/^[a-z]+$/.test(deviceType))
     throw new ShardwrightError('E_MESH', `device type '${deviceType}' is not a word such as cuda`, {
       hint: 'give the type without an index',
@@ -27,6 +33,7 @@ export function init_device_mesh(
  * @throws E_MESH when the names do not fit the shape, and what DeviceMesh throws
  */
 export function make_mesh(axisShapes: readonly number[], axisNames: readonly string[]): DeviceMesh {
+  checkKinds('make_mesh', { axisShapes: [axisShapes, 'list'], axisNames: [axisNames, 'list'] });
   return named(axisShapes, axisNames);
 }
 

@@ -3,6 +3,7 @@
  * many consecutive device ids, the smallest first, such as 8 devices a host and 64 a rack.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from './mesh.ts';
 
@@ -55,6 +56,11 @@ export function groupLevels(
   dims: readonly (number | string)[],
   levels: readonly PhysicalLevel[],
 ): GroupLevels {
+  checkKinds('groupLevels', {
+    mesh: [mesh, 'mesh'],
+    dims: [dims, 'list'],
+    levels: [levels, 'list'],
+  });
   checkLevels(levels);
   const groups = mesh.groups(dims);
   const devices = groups[0].length;
@@ -84,6 +90,7 @@ export function groupLevels(
 
 /** Levels of every mesh dim by itself, outermost dim first, as in `tp=8 inside a host`. */
 export function meshLevels(mesh: DeviceMesh, levels: readonly PhysicalLevel[]): GroupLevels[] {
+  checkKinds('meshLevels', { mesh: [mesh, 'mesh'], levels: [levels, 'list'] });
   return mesh.dims.map((_, d) => groupLevels(mesh, [d], levels));
 }
 
@@ -92,6 +99,10 @@ export function meshLevels(mesh: DeviceMesh, levels: readonly PhysicalLevel[]): 
  * each`.
  */
 export function levelText(name: string, found: GroupLevels): string {
+  checkKinds('levelText', {
+    name: [name, 'string'],
+    found: [found, ['devices', 'inside', 'spans']],
+  });
   const axis = `${name}=${found.devices}`;
   const [first] = found.spans;
   if (found.devices === 1) return `${axis} on one device`;

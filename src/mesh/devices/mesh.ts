@@ -4,6 +4,7 @@
  * graphs or hardware.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError, suggestion, valueText, wrongArgument } from '../../errors.ts';
 import { product } from '../../product.ts';
 
@@ -107,6 +108,7 @@ export class DeviceMesh {
     readonly dims: readonly MeshDim[],
     devices?: readonly number[],
   ) {
+    checkKinds('DeviceMesh', { dims: [dims, 'list'], devices: [devices, 'list', 'undefined'] });
     const total = checkedSize(dims);
     if (devices !== undefined) checkDevices(devices, total);
     this.names = dims.map((d) => d.name);

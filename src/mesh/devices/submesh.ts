@@ -3,6 +3,7 @@
  * several. Devices keep their ids.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { product } from '../../product.ts';
 import { DeviceMesh, type MeshDim } from './mesh.ts';
@@ -19,6 +20,11 @@ export function submesh(
   dims: readonly (number | string)[],
   at: Readonly<Record<string, number>> = {},
 ): DeviceMesh {
+  checkKinds('submesh', {
+    mesh: [mesh, 'mesh'],
+    dims: [dims, 'list'],
+    at: [at, 'record', 'undefined'],
+  });
   const kept = mesh.resolve(dims);
   let base = 0;
   const fixed = new Set<number>();
@@ -50,6 +56,7 @@ export function submesh(
  * The same devices with the dims in another order. @throws E_MESH unless every dim is listed once
  */
 export function permuteDims(mesh: DeviceMesh, dims: readonly (number | string)[]): DeviceMesh {
+  checkKinds('permuteDims', { mesh: [mesh, 'mesh'], dims: [dims, 'list'] });
   const order = mesh.resolve(dims);
   const missing = mesh.names.filter((_, d) => !order.includes(d));
   if (missing.length > 0)
@@ -78,6 +85,11 @@ export function flattenDims(
   dims: readonly (number | string)[],
   name?: string,
 ): DeviceMesh {
+  checkKinds('flattenDims', {
+    mesh: [mesh, 'mesh'],
+    dims: [dims, 'list'],
+    name: [name, 'string', 'undefined'],
+  });
   const merged = mesh.resolve(dims);
   if (merged.length === 0) throw new ShardwrightError('E_MESH', 'no mesh dims to flatten');
   const label = name ?? merged.map((d) => mesh.names[d]).join('_');
@@ -105,6 +117,11 @@ export function unflattenDim(
   dim: number | string,
   into: readonly MeshDim[],
 ): DeviceMesh {
+  checkKinds('unflattenDim', {
+    mesh: [mesh, 'mesh'],
+    dim: [dim, 'string', 'number'],
+    into: [into, 'list'],
+  });
   const [d] = mesh.resolve([dim]);
   const { name, size } = mesh.dims[d];
   const total = product(into.map((part) => part.size));
@@ -122,6 +139,7 @@ export function unflattenDim(
 
 /** Tells whether two meshes hold the same devices, in whatever order. */
 export function sameDevices(a: DeviceMesh, b: DeviceMesh): boolean {
+  checkKinds('sameDevices', { a: [a, 'mesh'], b: [b, 'mesh'] });
   if (a.size !== b.size) return false;
   const ids = new Set(a.devices);
   return b.devices.every((id) => ids.has(id));
@@ -136,6 +154,7 @@ export function sameDevices(a: DeviceMesh, b: DeviceMesh): boolean {
  * @throws E_MESH when the tables differ
  */
 export function commonRefinement(a: DeviceMesh, b: DeviceMesh): DeviceMesh | undefined {
+  checkKinds('commonRefinement', { a: [a, 'mesh'], b: [b, 'mesh'] });
   if (a.size !== b.size || !a.devices.every((id, rank) => id === b.devices[rank]))
     throw new ShardwrightError(
       'E_MESH',

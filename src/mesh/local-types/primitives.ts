@@ -5,6 +5,7 @@
  * of its gradient, or an error with the verb that was probably meant. Source: the calculus of the
  * package spmd_types; every transpose preserves the pairing of a value with its gradient.
  */
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { type AxisType, cutOf, gradientType } from './types.ts';
 
@@ -29,7 +30,9 @@ export interface Primitive {
 }
 
 /** `convert(I→R)`. */
-export function primitiveText({ op, src, dst }: Pick<Primitive, 'op' | 'src' | 'dst'>): string {
+export function primitiveText(input: Pick<Primitive, 'op' | 'src' | 'dst'>): string {
+  checkKinds('primitiveText', { input: [input, ['op', 'src', 'dst']] });
+  const { op, src, dst } = input;
   return `${op}(${src}→${dst})`;
 }
 
@@ -139,8 +142,15 @@ export function primitive(
   op: PrimitiveName,
   src: AxisType,
   dst: AxisType,
-  { axis, expert = false }: PrimitiveOptions = {},
+  options: PrimitiveOptions = {},
 ): Primitive {
+  checkKinds('primitive', {
+    op: [op, 'string'],
+    src: [src, 'string'],
+    dst: [dst, 'string'],
+    options: [options, 'record', 'undefined'],
+  });
+  const { axis, expert = false } = options;
   const row = TABLE[cellOf(op, src, dst)];
   const on = axis === undefined ? '' : ` on ${axis}`;
   if (isNothing(op, src, dst)) return { op, src, dst, expert: false };
@@ -182,6 +192,10 @@ function misuse(
   dst: AxisType,
   row: Row | undefined,
 ): Misuse | undefined {
+  if (!Object.hasOwn(MISUSES, op)) {
+    const verbs = Object.keys(MISUSES).join(', ');
+    return { wrong: `'${op}' is no verb of local types`, fix: `the verbs are ${verbs}` };
+  }
   const known = MISUSES[op](src, dst, row !== undefined);
   if (known !== undefined || row !== undefined) return known;
   return { wrong: `${op} does not take ${src} to ${dst}`, fix: howTo(src, dst) };
@@ -299,11 +313,9 @@ function howTo(src: AxisType, dst: AxisType): string {
  * The verbs of the gradient, in the order in which the gradient meets them. Cuts stay on their
  * dims; those of `all_to_all` change places.
  */
-export function transposeOf({
-  op,
-  src,
-  dst,
-}: Pick<Primitive, 'op' | 'src' | 'dst'>): readonly Primitive[] {
+export function transposeOf(input: Pick<Primitive, 'op' | 'src' | 'dst'>): readonly Primitive[] {
+  checkKinds('transposeOf', { input: [input, ['op', 'src', 'dst']] });
+  const { op, src, dst } = input;
   if (isNothing(op, src, dst))
     return [{ op, src: gradientType(dst), dst: gradientType(src), expert: false }];
   const row = TABLE[cellOf(op, src, dst)];
@@ -332,6 +344,11 @@ export function redistribution(
   dst: AxisType,
   options: PrimitiveOptions = {},
 ): Primitive {
+  checkKinds('redistribution', {
+    src: [src, 'string'],
+    dst: [dst, 'string'],
+    options: [options, 'record', 'undefined'],
+  });
   return primitive(verbBetween(src, dst), src, dst, options);
 }
 

@@ -5,6 +5,7 @@
  * that differ, without a claim how they assemble), as JAX's `shard_map` and the package spmd_types
  * have them.
  */
+import { checkKinds } from '../../arguments.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { Partial } from '../placements/partials/partial.ts';
 import type { Placement } from '../placements/placement.ts';
@@ -90,11 +91,13 @@ export function gradientType(type: AxisType): AxisType {
 
 /** Types of the gradient on every axis. */
 export function gradientOf(type: LocalType): LocalType {
+  checkKinds('gradientOf', { type: [type, 'map'] });
   return new Map([...type].map(([axis, t]) => [axis, gradientType(t)]));
 }
 
 /** `{dp: V, tp: I}`. */
 export function axesText(type: LocalType): string {
+  checkKinds('axesText', { type: [type, 'map'] });
   return `{${[...type].map(([axis, t]) => `${axis}: ${t}`).join(', ')}}`;
 }
 
@@ -105,6 +108,11 @@ export function axesText(type: LocalType): string {
  * @param shape sizes of one device where no type is a cut, else global sizes
  */
 export function typedText(dtype: string, shape: readonly number[], type: LocalType): string {
+  checkKinds('typedText', {
+    dtype: [dtype, 'string'],
+    shape: [shape, 'list'],
+    type: [type, 'map'],
+  });
   const dims = shape.map((): string[] => []);
   const varying: string[] = [];
   const reduced: string[] = [];

@@ -1,5 +1,6 @@
 /** The open table of placement kinds: how texts name each, and how its text is read. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Placement } from './placement.ts';
 import type { Scanner } from './scan.ts';
@@ -30,6 +31,7 @@ export class PlacementKinds {
   private byLength: { readonly word: string; readonly kind: PlacementKind }[] = [];
 
   constructor(kinds: Iterable<PlacementKind> = []) {
+    checkKinds('PlacementKinds', { kinds: [kinds, 'list', 'set', 'undefined'] });
     for (const kind of kinds) this.register(kind);
   }
 

@@ -1,5 +1,6 @@
 /** Makes a placement kind from a user's functions: which rows go where, and how they join again. */
 
+import { checkKinds } from '../../arguments.ts';
 import type { PlacementKind } from './kinds.ts';
 import type { Placement } from './placement.ts';
 import { Cut } from './shards/cut.ts';
@@ -27,6 +28,7 @@ export interface SliceKind extends PlacementKind {
  * rule asks nothing special of a cut.
  */
 export function sliceKind(options: SliceKindOptions): SliceKind {
+  checkKinds('sliceKind', { options: [options, ['kind', 'word', 'split']] });
   class Slice extends Cut {
     readonly kind = options.kind;
     readonly text: string;

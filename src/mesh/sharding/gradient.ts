@@ -6,6 +6,7 @@
  * that every rank uses for itself, so that the gradients are addends of a pending sum.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { Partial } from '../placements/partials/partial.ts';
@@ -51,6 +52,12 @@ export function gradientChange(
   target: Sharding,
   options: GradientOptions = {},
 ): GradientChange {
+  checkKinds('gradientChange', {
+    mesh: [mesh, 'mesh'],
+    source: [source, 'sharding'],
+    target: [target, 'sharding'],
+    options: [options, 'record', 'undefined'],
+  });
   let divisor = 1;
   source.placements.forEach((p, m) => {
     if (p instanceof Partial && p.op === 'avg' && !target.placements[m].equals(p))

@@ -4,6 +4,7 @@
  * that are applied one after another cut the same pieces where the dim divides evenly.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import type { Placement } from '../placements/placement.ts';
 import { Shard } from '../placements/shards/shard.ts';
@@ -21,6 +22,11 @@ export function toMeshView(
   mesh: DeviceMesh,
   shape?: readonly number[],
 ): { placements: readonly Placement[] } | { refused: string } {
+  checkKinds('toMeshView', {
+    sharding: [sharding, 'sharding'],
+    mesh: [mesh, 'mesh'],
+    shape: [shape, 'list', 'undefined'],
+  });
   if (sharding.inMeshOrder) return { placements: sharding.placements };
   if (shape !== undefined && !evenlyShardable(sharding, mesh, shape))
     return {
@@ -56,6 +62,7 @@ export function dtensorPlacements(sharding: Sharding, mesh: DeviceMesh): readonl
  * placements, in mesh order.
  */
 export function fromMeshView(placements: readonly Placement[], mesh: DeviceMesh): Sharding {
+  checkKinds('fromMeshView', { placements: [placements, 'list'], mesh: [mesh, 'mesh'] });
   const orders = new Map<number, readonly number[]>();
   const plain = [...placements];
   const dims = new Set<number>();

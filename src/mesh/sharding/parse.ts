@@ -4,6 +4,7 @@
  * other or in a list. Parsing what is printed gives it back.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { builtinKinds } from '../placements/builtin-kinds.ts';
@@ -26,6 +27,10 @@ const BUILTIN = builtinKinds();
 
 /** One placement. @throws E_SYNTAX with the column */
 export function parsePlacement(text: string, options: ParseOptions = {}): Placement {
+  checkKinds('parsePlacement', {
+    text: [text, 'string'],
+    options: [options, 'record', 'undefined'],
+  });
   const scan = new Scanner(text, options.rank);
   const p = (options.kinds ?? BUILTIN).read(scan);
   scan.blanks();

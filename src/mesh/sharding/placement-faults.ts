@@ -1,5 +1,6 @@
 /** Tests on small sizes whether a user's placement keeps the promises of the interface. */
 
+import { checkKinds } from '../../arguments.ts';
 import type { PlacementKinds } from '../placements/kinds.ts';
 import type { Placement } from '../placements/placement.ts';
 import { parsePlacement } from './parse.ts';
@@ -22,6 +23,11 @@ export function placementFaults(
   trials: readonly Trial[],
   kinds?: PlacementKinds,
 ): string[] {
+  checkKinds('placementFaults', {
+    p: [p, 'placement'],
+    trials: [trials, 'list'],
+    kinds: [kinds, ['register', 'remove', 'list'], 'undefined'],
+  });
   const faults: string[] = [];
   for (const { size, n } of trials) {
     const at = `${p.text} of ${size} rows on ${n} ranks`;

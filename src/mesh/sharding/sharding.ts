@@ -3,6 +3,7 @@
  * dim.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { Pending } from '../placements/partials/pending.ts';
@@ -41,6 +42,10 @@ export class Sharding {
     readonly placements: readonly Placement[],
     orders: ReadonlyMap<number, readonly number[]> = new Map(),
   ) {
+    checkKinds('Sharding', {
+      placements: [placements, 'list'],
+      orders: [orders, 'map', 'undefined'],
+    });
     checkPending(placements);
     const natural = new Map<number, number[]>();
     placements.forEach((p, m) => {
@@ -156,6 +161,11 @@ function checkPending(placements: readonly Placement[]): void {
  * refuses (units that do not add up to the size).
  */
 export function shardable(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[]): boolean {
+  checkKinds('shardable', {
+    sharding: [sharding, 'sharding'],
+    mesh: [mesh, 'mesh'],
+    shape: [shape, 'list'],
+  });
   for (const [dim, order] of sharding.orders) {
     if (dim >= shape.length) return false;
     let pieces = 1;
@@ -178,6 +188,11 @@ export function evenlyShardable(
   mesh: DeviceMesh,
   shape: readonly number[],
 ): boolean {
+  checkKinds('evenlyShardable', {
+    sharding: [sharding, 'sharding'],
+    mesh: [mesh, 'mesh'],
+    shape: [shape, 'list'],
+  });
   for (const [dim, order] of sharding.orders) {
     if (dim >= shape.length) return false;
     let local = shape[dim];
@@ -263,6 +278,11 @@ export function localShape(
   mesh: DeviceMesh,
   shape: readonly number[],
 ): number[] {
+  checkKinds('localShape', {
+    sharding: [sharding, 'sharding'],
+    mesh: [mesh, 'mesh'],
+    shape: [shape, 'list'],
+  });
   const out = [...shape];
   for (const [dim, order] of sharding.orders) {
     if (dim >= shape.length)
@@ -282,6 +302,12 @@ export function localShapeAt(
   shape: readonly number[],
   rank: number,
 ): number[] {
+  checkKinds('localShapeAt', {
+    sharding: [sharding, 'sharding'],
+    mesh: [mesh, 'mesh'],
+    shape: [shape, 'list'],
+    rank: [rank, 'number'],
+  });
   const out = [...shape];
   for (const [dim, order] of sharding.orders) {
     if (dim >= shape.length)
@@ -305,6 +331,11 @@ export function localShapeAt(
  * @throws E_PLACEMENT when the mesh dim cuts or reduces something already
  */
 export function cutFurther(sharding: Sharding, meshDim: number, cut: Placement): Sharding {
+  checkKinds('cutFurther', {
+    sharding: [sharding, 'sharding'],
+    meshDim: [meshDim, 'number'],
+    cut: [cut, 'placement'],
+  });
   const old = sharding.placements[meshDim];
   if (old.kind !== 'replicate')
     throw new ShardwrightError(
@@ -328,6 +359,12 @@ export function heldRows(
   dim: number,
   size: number,
 ): number[][] {
+  checkKinds('heldRows', {
+    sharding: [sharding, 'sharding'],
+    mesh: [mesh, 'mesh'],
+    dim: [dim, 'number'],
+    size: [size, 'number'],
+  });
   const all = Array.from({ length: size }, (_, i) => i);
   return mesh.devices.map((_, rank) => {
     const at = mesh.coordinates(rank);

@@ -1,5 +1,6 @@
 /** Prints a tensor with its sharding as DTensor does. */
 
+import { checkKinds } from '../../arguments.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { Scanner } from '../placements/scan.ts';
 import { type ParseOptions, parseSharding } from './parse.ts';
@@ -14,7 +15,9 @@ interface TensorSpecText {
 }
 
 /** The text of a typed sharding, `Spec(f32[8, 16](S(0)R))`, as `parseSpec` reads it. */
-export function printSpec({ dtype, shape, sharding }: TensorSpecText): string {
+export function printSpec(input: TensorSpecText): string {
+  checkKinds('printSpec', { input: [input, ['dtype', 'shape', 'sharding']] });
+  const { dtype, shape, sharding } = input;
   return `Spec(${dtype}[${shape.join(', ')}](${sharding.text}))`;
 }
 
@@ -29,6 +32,11 @@ export function parseSpec(
   mesh: DeviceMesh,
   options: Omit<ParseOptions, 'rank'> = {},
 ): TensorSpecText {
+  checkKinds('parseSpec', {
+    text: [text, 'string'],
+    mesh: [mesh, 'mesh'],
+    options: [options, 'record', 'undefined'],
+  });
   const scan = new Scanner(text, undefined, 'as in Spec(f32[8, 8](S(0)S(1)))');
   scan.expect('Spec(');
   const dtype = scan.match(/[a-z][a-z0-9_]*/y) ?? scan.fail('a dtype');

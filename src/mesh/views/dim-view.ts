@@ -5,6 +5,7 @@
  * (placements spec, section 3).
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { Partial } from '../placements/partials/partial.ts';
@@ -33,6 +34,12 @@ export function toDimView(
   shape: readonly number[],
   reduced: readonly string[] = [],
 ): { readonly spec: PartitionSpec } | { readonly refused: string } {
+  checkKinds('toDimView', {
+    sharding: [sharding, 'sharding'],
+    mesh: [mesh, 'mesh'],
+    shape: [shape, 'list'],
+    reduced: [reduced, 'list', 'undefined'],
+  });
   const decoded = decode(sharding, mesh, shape);
   if ('refused' in decoded) return decoded;
   const { placements } = decoded.sharding;
@@ -107,6 +114,10 @@ export function fromDimView(
   spec: PartitionSpec,
   mesh: DeviceMesh,
 ): { readonly sharding: Sharding; readonly reduced: readonly string[] } {
+  checkKinds('fromDimView', {
+    spec: [spec, ['dims', 'unreduced', 'reduced']],
+    mesh: [mesh, 'mesh'],
+  });
   const placements = new Array<Placement>(mesh.rank).fill(REPLICATE);
   const orders = new Map<number, readonly number[]>();
   spec.dims.forEach((axes, dim) => {

@@ -3,6 +3,7 @@
  * spmd-types.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import type { Placement } from '../placements/placement.ts';
 import { isPending } from '../sharding/sharding.ts';
 
@@ -45,6 +46,11 @@ export function stateName(
   vocabulary: Vocabulary,
   subject: StateSubject,
 ): string | undefined {
+  checkKinds('stateName', {
+    state: [state, 'string'],
+    vocabulary: [vocabulary, 'string'],
+    subject: [subject, ['axis', 'dim', 'size']],
+  });
   const { axis, dim, size } = subject;
   switch (vocabulary) {
     case 'ours':
@@ -79,12 +85,14 @@ function stateData(state: State): string {
 
 /** The states that a placement may mean: a replicated value is I or R, undecided. */
 export function statesOf(p: Placement): readonly State[] {
+  checkKinds('statesOf', { p: [p, 'placement'] });
   if (isPending(p)) return ['P'];
   return p.dim === undefined ? ['I', 'R'] : ['S'];
 }
 
 /** The table of names, one line for each state, columns two blanks apart. */
 export function stateTable(subject: StateSubject): string {
+  checkKinds('stateTable', { subject: [subject, ['axis', 'dim', 'size']] });
   const named = (state: State, vocabulary: Vocabulary): string => {
     const name = stateName(state, vocabulary, subject);
     return name === undefined ? '-' : name === '' ? 'unmarked' : name;

@@ -3,6 +3,7 @@
  * tensor dim, and back.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { REDUCE_OPS } from '../placements/partials/partial.ts';
 import type { ReduceOp } from '../placements/placement.ts';
@@ -35,6 +36,10 @@ export class PartitionSpec {
       readonly reduced?: Iterable<string>;
     } = {},
   ) {
+    checkKinds('PartitionSpec', {
+      dims: [dims, 'list'],
+      marks: [marks, 'record', 'undefined'],
+    });
     this.dims = dims.map((axes) => [...axes]);
     this.unreduced = new Map(marks.unreduced ?? []);
     this.reduced = [...(marks.reduced ?? [])];
@@ -116,6 +121,7 @@ const HELP = 'as in P(("tp", "dp"), None)';
  * @throws E_SYNTAX with the column, E_PLACEMENT when a mesh dim is listed twice
  */
 export function parsePartitionSpec(text: string): PartitionSpec {
+  checkKinds('parsePartitionSpec', { text: [text, 'string'] });
   const scan = new Scanner(text, undefined, HELP);
   if (!scan.take('PartitionSpec')) scan.expect('P');
   scan.expect('(');

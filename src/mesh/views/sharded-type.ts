@@ -1,5 +1,6 @@
 /** Tensor types with their sharding, as JAX prints them: `f32[8@(tp,dp),16]{U:cp}`. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { REDUCE_OPS } from '../placements/partials/partial.ts';
 import { Scanner } from '../placements/scan.ts';
@@ -29,6 +30,12 @@ export class ShardedType {
     spec: PartitionSpec,
     readonly varying: readonly string[] = [],
   ) {
+    checkKinds('ShardedType', {
+      dtype: [dtype, 'string'],
+      shape: [shape, 'list'],
+      spec: [spec, ['dims', 'unreduced', 'reduced']],
+      varying: [varying, 'list', 'undefined'],
+    });
     this.spec = spec.forRank(shape.length);
     const { dims, unreduced, reduced } = this.spec;
     const used = new Set([...dims.flat(), ...unreduced.keys(), ...reduced]);
@@ -72,6 +79,7 @@ const HELP = 'as in f32[8@(tp,dp),16]{U:cp}';
  * @throws E_SYNTAX with the column, E_PLACEMENT when a mesh dim has two states
  */
 export function parseShardedType(text: string): ShardedType {
+  checkKinds('parseShardedType', { text: [text, 'string'] });
   const scan = new Scanner(text, undefined, HELP);
   const dtype = scan.match(/[a-z][a-z0-9_]*/y) ?? scan.fail('a dtype');
   scan.expect('[');

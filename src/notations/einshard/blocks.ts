@@ -1,5 +1,6 @@
 /** Gives the blocks of a tensor under a sharding and the devices that hold each. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { product } from '../../product.ts';
 import type { Einshard } from './resolve.ts';
@@ -26,6 +27,7 @@ export function blockCounts({ axes, axisOfDim }: Einshard): number[] {
  * @throws E_LIMIT beyond 2^20 devices
  */
 export function einshardBlocks(einshard: Einshard): Block[] {
+  checkKinds('einshardBlocks', { einshard: [einshard, 'einshard'] });
   const { axes, axisOfDim, devices } = einshard;
   if (devices > MAX_LISTED)
     throw new ShardwrightError(

@@ -1,5 +1,6 @@
 /** einshard, placements and specs: the same sharding in each notation. */
 
+import { checkKinds } from '../../arguments.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
@@ -20,6 +21,10 @@ interface AxisOptions {
 
 /** One placement per mesh dim: S(d) for a named element, R for the others. */
 export function toPlacements(einshard: Einshard, options: AxisOptions = {}): Placement[] {
+  checkKinds('toPlacements', {
+    einshard: [einshard, 'einshard'],
+    options: [options, 'record', 'undefined'],
+  });
   const dimOfAxis = new Map(einshard.axisOfDim.map((axis, dim) => [axis, dim]));
   const out: Placement[] = [];
   einshard.axes.forEach(({ name, size }, a) => {
@@ -34,7 +39,9 @@ export function toPlacements(einshard: Einshard, options: AxisOptions = {}): Pla
  * Names of the mesh dims that belong to each tensor dim: one for a named dim, none for those of an
  * ellipsis.
  */
-export function toSpec({ axes, axisOfDim }: Einshard): string[][] {
+export function toSpec(input: Einshard): string[][] {
+  checkKinds('toSpec', { input: [input, 'einshard'] });
+  const { axes, axisOfDim } = input;
   return axisOfDim.map((a) => {
     const { name } = axes[a];
     return name === null ? [] : [name];
@@ -46,7 +53,12 @@ export function toSpec({ axes, axisOfDim }: Einshard): string[][] {
  * without a name, or whose name a mesh cannot carry, is `axis0`, `axis1` ... by its place (no
  * element can be called so).
  */
-export function einshardMesh({ axes }: Einshard, options: AxisOptions = {}): DeviceMesh {
+export function einshardMesh(input: Einshard, options: AxisOptions = {}): DeviceMesh {
+  checkKinds('einshardMesh', {
+    input: [input, 'einshard'],
+    options: [options, 'record', 'undefined'],
+  });
+  const { axes } = input;
   const dims = axes.map(({ name, size }, a) => ({
     name: name !== null && /^[A-Za-z_]+$/.test(name) ? name : `axis${a}`,
     size,
@@ -60,15 +72,22 @@ export function einshardMesh({ axes }: Einshard, options: AxisOptions = {}): Dev
  * ellipsis.
  *
  * @param shape global shape of the tensor; einshard cuts dims evenly only
- * @param names what its dims are called, letters only; by default a, b, c ...
+ * @param own what its dims are called, letters only; by default a, b, c ...
  * @returns the expression, or the reason why there is none
  */
 export function fromPlacements(
   sharding: Sharding,
   mesh: DeviceMesh,
   shape: readonly number[],
-  names: readonly string[] = shape.map((_, d) => dimName(d)),
+  own?: readonly string[],
 ): { expression: EinshardExpression } | { refused: string } {
+  checkKinds('fromPlacements', {
+    sharding: [sharding, 'sharding'],
+    mesh: [mesh, 'mesh'],
+    shape: [shape, 'list'],
+    own: [own, 'list', 'undefined'],
+  });
+  const names = own ?? shape.map((_, d) => dimName(d));
   const refused = (why: string): { refused: string } => ({
     refused: `${sharding.text} on ${mesh.text} has no einshard text: ${why}`,
   });

@@ -5,6 +5,7 @@
  * the right, as written, row-major over the devices.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { product } from '../../product.ts';
 import {
@@ -59,6 +60,10 @@ export function resolveEinshard(
   source: string | EinshardExpression,
   options: ResolveOptions,
 ): Einshard {
+  checkKinds('resolveEinshard', {
+    source: [source, 'string', ['text', 'left', 'right']],
+    options: [options, ['devices']],
+  });
   const expression = typeof source === 'string' ? parseEinshard(source) : source;
   const { devices, shape } = options;
   if (!Number.isSafeInteger(devices) || devices < 1 || devices > MAX_DEVICES)
@@ -98,6 +103,10 @@ export function resolveEinshard(
  * resolved
  */
 export function einshardLocalShape(einshard: Einshard, shape: readonly number[]): number[] {
+  checkKinds('einshardLocalShape', {
+    einshard: [einshard, 'einshard'],
+    shape: [shape, 'list'],
+  });
   checkDivides(einshard, shape);
   return shape.map((size, d) => size / einshard.axes[einshard.axisOfDim[d]].size);
 }

@@ -9,6 +9,7 @@
  *     := [1-9][0-9]* star := "*" ws := spaces
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { NotationScanner } from '../../text/scanner.ts';
 
@@ -62,6 +63,7 @@ const ARROW = 'string "->"';
  *   that is too long
  */
 export function parseEinshard(text: string): EinshardExpression {
+  checkKinds('parseEinshard', { text: [text, 'string'] });
   const scan = new Scan(text);
   scan.blanks();
   const left = list(scan, leftItem, LEFT_ITEM);
@@ -77,6 +79,7 @@ export function parseEinshard(text: string): EinshardExpression {
  * gives it back.
  */
 export function formatEinshard(expression: Pick<EinshardExpression, 'left' | 'right'>): string {
+  checkKinds('formatEinshard', { expression: [expression, ['left', 'right']] });
   return (
     `${expression.left.map(elementText).join(' ')} -> ` +
     `${expression.right.map(elementText).join(' ')}`

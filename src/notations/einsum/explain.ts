@@ -4,6 +4,7 @@
  * each gradient owes.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { classify, parseEinsum } from '../../ops/rules/equation.ts';
 import type { EinsumSpec } from './placed.ts';
 import { type EinsumSharding, shardRule, type ShardRuleOptions } from './shard-rule.ts';
@@ -18,6 +19,11 @@ export function explain(
   placements: readonly EinsumSpec[],
   options: ShardRuleOptions = {},
 ): readonly string[] {
+  checkKinds('explainEinsum', {
+    equation: [equation, 'string'],
+    placements: [placements, 'list'],
+    options: [options, 'record', 'undefined'],
+  });
   const sharding = shardRule(equation, placements, options);
   return [
     `einsum ${sharding.equation}`,

@@ -3,6 +3,7 @@
  * that operand and of the result swapped. Source: E. Yang, "Computing sharding with einsum".
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { type EinsumEquation, lettersOf, parseEinsum, repeats } from '../../ops/rules/equation.ts';
 
@@ -22,6 +23,7 @@ export interface EinsumGradient {
  *   a letter is in one operand alone (it must be expanded)
  */
 export function einsumBackward(equation: string, k: number): EinsumGradient {
+  checkKinds('einsumBackward', { equation: [equation, 'string'], k: [k, 'number'] });
   const read = parseEinsum(equation);
   const { operands, output, text } = read;
   if (!Number.isInteger(k) || k < 0 || k >= operands.length)

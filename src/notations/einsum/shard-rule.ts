@@ -4,6 +4,7 @@
  * by which operators are planned. Source: E. Yang, "Computing sharding with einsum".
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { gradientState } from '../../mesh/views/four-states.ts';
 import { P, type Rule, type RuleSlot } from '../../ops/record/rule.ts';
@@ -117,6 +118,11 @@ export function shardRule(
   placements: readonly EinsumSpec[],
   options: ShardRuleOptions = {},
 ): EinsumSharding {
+  checkKinds('shardRule', {
+    equation: [equation, 'string'],
+    placements: [placements, 'list'],
+    options: [options, 'record', 'undefined'],
+  });
   const asked = readOperands(equation, placements, options);
   const { read, names, axes, placed } = asked;
   const { operands, output, text } = read;

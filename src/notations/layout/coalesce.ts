@@ -1,5 +1,6 @@
 /** Simplifies a layout to the fewest modes with the same function (CuTe's `coalesce`). */
 
+import { checkKinds } from '../../arguments.ts';
 import type { Order } from './int-tree.ts';
 import { concat, type FlatMode, flatModes, fromModes, type Layout, reverse } from './layout.ts';
 
@@ -9,6 +10,7 @@ import { concat, type FlatMode, flatModes, fromModes, type Layout, reverse } fro
  * single coordinate is `1:0`.
  */
 export function coalesce(layout: Layout, order: Order): Layout {
+  checkKinds('coalesce', { layout: [layout, 'layout'], order: [order, 'string'] });
   if (order === 'lex') return reverse(coalesce(reverse(layout), 'colex'));
   return fromModes(mergeColex(flatModes(layout)));
 }
@@ -18,6 +20,7 @@ export function coalesce(layout: Layout, order: Order): Layout {
  * integer for each mode.
  */
 export function coalesceModes(layout: Layout, order: Order): Layout {
+  checkKinds('coalesceModes', { layout: [layout, 'layout'], order: [order, 'string'] });
   return concat(...layout.modes.map((m) => coalesce(m, order)));
 }
 

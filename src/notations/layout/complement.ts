@@ -1,5 +1,6 @@
 /** Gives the layout of the offsets that a layout leaves out (CuTe's `complement`). */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { mergeColex } from './coalesce.ts';
 import type { Order } from './int-tree.ts';
@@ -14,6 +15,11 @@ import { type FlatMode, flatModes, fromModes, type Layout, reverse } from './lay
  * the smaller modes span: nothing fills that gap
  */
 export function complement(a: Layout, bound: number, order: Order): Layout {
+  checkKinds('complement', {
+    a: [a, 'layout'],
+    bound: [bound, 'number'],
+    order: [order, 'string'],
+  });
   if (!Number.isSafeInteger(bound) || bound < 1)
     throw new ShardwrightError(
       'E_LAYOUT',

@@ -1,5 +1,6 @@
 /** Composes two layouts as functions (CuTe's `composition`). */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { mergeColex } from './coalesce.ts';
 import { type IntTree, isTuple, type Order } from './int-tree.ts';
@@ -18,6 +19,11 @@ import { byMode, checkModes, type Tiler, tilerText, viewTiler } from './tiler.ts
  * law would then speak of other modes
  */
 export function composition(a: Layout, b: Tiler, order: Order): Layout {
+  checkKinds('composition', {
+    a: [a, 'layout'],
+    b: [b, 'null', 'number', 'layout', 'list'],
+    order: [order, 'string'],
+  });
   const view = viewTiler(b);
   if (view.kind === 'nothing') return a;
   if (view.kind === 'modes') {

@@ -1,5 +1,6 @@
 /** Maps indices, coordinates and offsets of a layout to each other. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import {
   type IntTree,
@@ -21,6 +22,11 @@ export const MAX_OFFSETS = 1 << 20;
  * @throws E_LAYOUT when the index is not in 0..size-1
  */
 export function idx2crd(index: number, shape: IntTree, order: Order): IntTree {
+  checkKinds('idx2crd', {
+    index: [index, 'number'],
+    shape: [shape, 'number', 'list'],
+    order: [order, 'string'],
+  });
   const size = treeProduct(shape);
   if (!Number.isSafeInteger(index) || index < 0 || index >= size)
     throw new ShardwrightError(
@@ -37,6 +43,11 @@ export function idx2crd(index: number, shape: IntTree, order: Order): IntTree {
  * @throws E_LAYOUT when the coordinate does not fit the shape or is outside of it
  */
 export function crd2idx(coordinate: IntTree, shape: IntTree, order: Order): number {
+  checkKinds('crd2idx', {
+    coordinate: [coordinate, 'number', 'list'],
+    shape: [shape, 'number', 'list'],
+    order: [order, 'string'],
+  });
   return foldDigits(leaves(natural(coordinate, shape, order)), leaves(shape), order);
 }
 
@@ -55,6 +66,11 @@ function natural(coordinate: IntTree, shape: IntTree, order: Order): IntTree {
 
 /** Offset of a coordinate: an integer, or a tree as deep as the caller likes. */
 export function offsetAt(layout: Layout, coordinate: IntTree, order: Order): number {
+  checkKinds('offsetAt', {
+    layout: [layout, 'layout'],
+    coordinate: [coordinate, 'number', 'list'],
+    order: [order, 'string'],
+  });
   const at = leaves(natural(coordinate, layout.shape, order));
   return leaves(layout.stride).reduce((sum, stride, i) => sum + stride * at[i], 0);
 }
@@ -65,6 +81,7 @@ export function offsetAt(layout: Layout, coordinate: IntTree, order: Order): num
  * @throws E_LIMIT above `MAX_OFFSETS` coordinates
  */
 export function offsets(layout: Layout, order: Order): number[] {
+  checkKinds('layoutOffsets', { layout: [layout, 'layout'], order: [order, 'string'] });
   const { size } = layout;
   if (size > MAX_OFFSETS)
     throw new ShardwrightError(

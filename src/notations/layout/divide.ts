@@ -9,6 +9,7 @@
  * | flat    | (tile0, tile1, rest0, rest1, more ...)     |
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { complement } from './complement.ts';
 import { composition } from './composition.ts';
 import { concat, Layout } from './layout.ts';
@@ -18,6 +19,7 @@ import { byMode, checkModes, type Tiler, viewTiler } from './tiler.ts';
  * A o (B, complement(B, size A)), by mode with a list. @throws E_LAYOUT where B does not divide A
  */
 export function logicalDivide(a: Layout, b: Tiler): Layout {
+  checkKinds('logicalDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
   const view = viewTiler(b);
   if (view.kind === 'nothing') return a;
   if (view.kind === 'modes') return byMode(a, view.modes, logicalDivide);
@@ -29,6 +31,7 @@ export function logicalDivide(a: Layout, b: Tiler): Layout {
  * `zipped_divide`.
  */
 export function zippedDivide(a: Layout, b: Tiler): Layout {
+  checkKinds('zippedDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
   return unzip(logicalDivide, a, b);
 }
 
@@ -37,6 +40,7 @@ export function zippedDivide(a: Layout, b: Tiler): Layout {
  * `tiled_divide`.
  */
 export function tiledDivide(a: Layout, b: Tiler): Layout {
+  checkKinds('tiledDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
   return spreadRest(zippedDivide(a, b));
 }
 
@@ -45,6 +49,7 @@ export function tiledDivide(a: Layout, b: Tiler): Layout {
  * `flat_divide`.
  */
 export function flatDivide(a: Layout, b: Tiler): Layout {
+  checkKinds('flatDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
   return spreadAll(zippedDivide(a, b));
 }
 

@@ -1,5 +1,6 @@
 /** Gives the right inverse and the left inverse of a layout (CuTe). */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { mergeColex } from './coalesce.ts';
 import { MAX_OFFSETS, offsets } from './coordinates.ts';
@@ -12,6 +13,7 @@ import { type FlatMode, flatModes, fromModes, type Layout, reverse } from './lay
  * A never steps by 1.
  */
 export function rightInverse(a: Layout, order: Order): Layout {
+  checkKinds('rightInverse', { a: [a, 'layout'], order: [order, 'string'] });
   if (order === 'lex') return reverse(rightInverse(reverse(a), 'colex'));
   const out: FlatMode[] = [];
   let reached = 1;
@@ -33,6 +35,7 @@ export function rightInverse(a: Layout, order: Order): Layout {
  *   no layout
  */
 export function leftInverse(a: Layout, order: Order): Layout {
+  checkKinds('leftInverse', { a: [a, 'layout'], order: [order, 'string'] });
   const refuse = (): never => refuseInverse(a, order);
   return order === 'lex' ? reverse(leftColex(reverse(a), refuse)) : leftColex(a, refuse);
 }

@@ -1,5 +1,6 @@
 /** The layout `shape : stride` of CuTe: a function from coordinates to offsets. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import {
   checkTree,
@@ -35,6 +36,10 @@ export class Layout {
     readonly shape: IntTree,
     readonly stride: IntTree,
   ) {
+    checkKinds('Layout', {
+      shape: [shape, 'number', 'list'],
+      stride: [stride, 'number', 'list'],
+    });
     checkTree(shape, 'shape', 1);
     checkTree(stride, 'stride', 0);
     if (!sameNesting(shape, stride))
@@ -131,6 +136,7 @@ export function reverse(layout: Layout): Layout {
  * (`colex`, prefix products) or LayoutRight (`lex`, suffix products), over the leaves.
  */
 export function compact(shape: IntTree, order: Order): Layout {
+  checkKinds('compact', { shape: [shape, 'number', 'list'], order: [order, 'string'] });
   checkTree(shape, 'shape', 1);
   const sizes = leaves(shape);
   const strides = new Array<number>(sizes.length);
@@ -148,6 +154,7 @@ export function compact(shape: IntTree, order: Order): Layout {
  * A. `24` is compatible with `(4,6)`, `(4,6)` with `((2,2),6)`; `(24)` is not with `24`.
  */
 export function compatible(a: IntTree, b: IntTree): boolean {
+  checkKinds('compatible', { a: [a, 'number', 'list'], b: [b, 'number', 'list'] });
   if (!isTuple(a)) return a === treeProduct(b);
   return isTuple(b) && a.length === b.length && a.every((t, i) => compatible(t, b[i]));
 }

@@ -2,6 +2,7 @@
  * Mesh dims and strided shards as layouts, all of them in lex order (the last mode is the fastest).
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { product } from '../../product.ts';
@@ -18,6 +19,7 @@ import { concat, fromModes, Layout } from './layout.ts';
  * @throws E_MESH for an unknown dim or one listed twice
  */
 export function meshLayout(mesh: DeviceMesh, dims: readonly (number | string)[]): Layout {
+  checkKinds('meshLayout', { mesh: [mesh, 'mesh'], dims: [dims, 'list'] });
   const modes = mesh.resolve(dims).map((d) => ({ size: mesh.sizes[d], stride: mesh.strides[d] }));
   return coalesce(fromModes(modes), 'lex');
 }
@@ -44,6 +46,7 @@ export function deviceLayout(
  * @throws E_LAYOUT when the axis does not fit into whole groups
  */
 export function layoutGroups(axis: Layout, ranks: number): number[][] {
+  checkKinds('layoutGroups', { axis: [axis, 'layout'], ranks: [ranks, 'number'] });
   const rest = complement(axis, ranks, 'lex');
   if (axis.size * rest.size !== ranks)
     throw new ShardwrightError(
@@ -63,6 +66,7 @@ export function layoutGroups(axis: Layout, ranks: number): number[][] {
  * @throws E_LAYOUT when the sizes do not multiply to the axis, or cut one of its modes unevenly
  */
 export function unflattenLayout(axis: Layout, sizes: readonly number[]): Layout[] {
+  checkKinds('unflattenLayout', { axis: [axis, 'layout'], sizes: [sizes, 'list'] });
   const total = product(sizes);
   if (total !== axis.size)
     throw new ShardwrightError(

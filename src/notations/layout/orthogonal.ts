@@ -4,6 +4,7 @@
  * are.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { offsets } from './coordinates.ts';
@@ -27,6 +28,11 @@ export function meshAxis(
   dims: readonly (number | string)[],
   name?: string,
 ): MeshAxis {
+  checkKinds('meshAxis', {
+    mesh: [mesh, 'mesh'],
+    dims: [dims, 'list'],
+    name: [name, 'string', 'undefined'],
+  });
   const label =
     name ??
     mesh
@@ -47,6 +53,7 @@ export function meshAxis(
 
 /** Tells whether axes can be used together. */
 export function areOrthogonal(axes: readonly MeshAxis[]): boolean {
+  checkKinds('areOrthogonal', { axes: [axes, 'list'] });
   return culprits(axes) === undefined;
 }
 
@@ -56,6 +63,7 @@ export function areOrthogonal(axes: readonly MeshAxis[]): boolean {
  * @throws E_MESH naming the axes that meet, with the rank that they both reach
  */
 export function checkOrthogonal(axes: readonly MeshAxis[]): void {
+  checkKinds('checkOrthogonal', { axes: [axes, 'list'] });
   const found = culprits(axes);
   if (found === undefined) return;
   const named = found.axes.map((a) => `'${a.name}' (${a.layout.text})`);
@@ -80,6 +88,12 @@ export function groupsMeet(
   b: DeviceMesh,
   bDims: readonly (number | string)[],
 ): boolean {
+  checkKinds('groupsMeet', {
+    a: [a, 'mesh'],
+    aDims: [aDims, 'list'],
+    b: [b, 'mesh'],
+    bDims: [bDims, 'list'],
+  });
   const groupOf = new Map<number, number>();
   a.groups(aDims).forEach((group, g) => group.forEach((id) => groupOf.set(id, g)));
   return b.groups(bDims).some((group) => {

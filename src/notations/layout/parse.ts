@@ -1,5 +1,6 @@
 /** Parses texts of layouts and of nested integers. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { NotationScanner } from '../../text/scanner.ts';
 import {
@@ -23,6 +24,7 @@ const MAX_TEXT = 1 << 16;
  * @throws E_SYNTAX with the column
  */
 export function parseLayout(text: string, order: Order): Layout {
+  checkKinds('parseLayout', { text: [text, 'string'], order: [order, 'string'] });
   const scan = new LayoutScanner(text);
   const layout = scan.layout(order);
   scan.end();

@@ -3,6 +3,7 @@
  * products are colex.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { coalesceModes } from './coalesce.ts';
 import { complement } from './complement.ts';
 import { composition } from './composition.ts';
@@ -15,6 +16,10 @@ import { byMode, type Tiler, viewTiler } from './tiler.ts';
  * complement
  */
 export function logicalProduct(a: Layout, b: Tiler): Layout {
+  checkKinds('logicalProduct', {
+    a: [a, 'layout'],
+    b: [b, 'null', 'number', 'layout', 'list'],
+  });
   const view = viewTiler(b);
   if (view.kind === 'nothing') return a;
   if (view.kind === 'modes') return byMode(a, view.modes, logicalProduct);
@@ -24,26 +29,31 @@ export function logicalProduct(a: Layout, b: Tiler): Layout {
 
 /** ((A0, A1), (B0, B1, more ...)) by mode. */
 export function zippedProduct(a: Layout, b: Tiler): Layout {
+  checkKinds('zippedProduct', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
   return unzip(logicalProduct, a, b);
 }
 
 /** ((A0, A1), B0, B1, more ...) by mode. */
 export function tiledProduct(a: Layout, b: Tiler): Layout {
+  checkKinds('tiledProduct', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
   return spreadRest(zippedProduct(a, b));
 }
 
 /** (A0, A1, B0, B1, more ...) by mode. */
 export function flatProduct(a: Layout, b: Tiler): Layout {
+  checkKinds('flatProduct', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
   return spreadAll(zippedProduct(a, b));
 }
 
 /** Copies of A side by side: mode i is A's mode i, then B's, coalesced. */
 export function blockedProduct(a: Layout, b: Layout): Layout {
+  checkKinds('blockedProduct', { a: [a, 'layout'], b: [b, 'layout'] });
   return interleave(a, b, (x, y) => concat(x, y));
 }
 
 /** Copies of A dealt out one element at a time: mode i is B's mode i, then A's, coalesced. */
 export function rakedProduct(a: Layout, b: Layout): Layout {
+  checkKinds('rakedProduct', { a: [a, 'layout'], b: [b, 'layout'] });
   return interleave(a, b, (x, y) => concat(y, x));
 }
 

@@ -4,6 +4,7 @@
  * tensor types are one object, so later stages may compare by identity.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, TensorType, ValueType } from '../../graph/types.ts';
@@ -42,6 +43,11 @@ export function inferCall(
   node: CallNode,
   typeOf: TypeOf,
 ): ValueType | undefined {
+  checkKinds('inferCall', {
+    table: [table, 'operators'],
+    node: [node, ['target', 'args', 'kwargs']],
+    typeOf: [typeOf, 'function'],
+  });
   if (node.target === 'operator.getitem') return getitem(node, typeOf);
   return resolve(table, node, typeOf)?.type;
 }

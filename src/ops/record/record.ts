@@ -4,6 +4,7 @@
  * mesh or a price.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
@@ -99,6 +100,7 @@ interface OperatorSpec {
  * default bytes.
  */
 export function defineOp(name: string, spec: OperatorSpec): OperatorRecord {
+  checkKinds('defineOp', { name: [name, 'string'], spec: [spec, ['schema', 'cls', 'infer']] });
   return {
     name,
     aliases: spec.aliases ?? [],

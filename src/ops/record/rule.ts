@@ -5,6 +5,7 @@
  * rule goes beyond them it is marked `ext`.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import type { TypedContext } from './call.ts';
 
@@ -188,6 +189,7 @@ export type ShardOptions = Partial<Omit<ShardSlot, 'kind' | 'dim'>>;
  * uneven allowed.
  */
 export function S(dim: number, options: ShardOptions = {}): ShardSlot {
+  checkKinds('S', { dim: [dim, 'number'], options: [options, 'record', 'undefined'] });
   if (!Number.isInteger(dim) || dim < 0) throw new Error(`internal: rule shards dim ${dim}`);
   return {
     kind: 'shard',

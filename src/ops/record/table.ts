@@ -1,5 +1,6 @@
 /** The table of operators, by name and alias, that every pass is given. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { builtinKinds } from '../../mesh/placements/builtin-kinds.ts';
 import { type PlacementKind, PlacementKinds } from '../../mesh/placements/kinds.ts';
@@ -20,6 +21,10 @@ export class OperatorTable {
     readonly records: readonly OperatorRecord[],
     readonly kinds: PlacementKinds = BUILTIN_KINDS,
   ) {
+    checkKinds('OperatorTable', {
+      records: [records, 'list'],
+      kinds: [kinds, ['register', 'remove', 'list'], 'undefined'],
+    });
     const byName = new Map<string, OperatorRecord>();
     for (const record of records) {
       for (const name of [record.name, ...record.aliases]) {

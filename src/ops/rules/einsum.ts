@@ -5,6 +5,7 @@
  * pending sum or average of ONE operand passes to the output; `P, P -> P` is false for products.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { LINEAR_KINDS, P, R, type Rule, rule, type RuleSlot, S } from '../record/rule.ts';
 import { lettersOf, parseEinsum, repeats } from './equation.ts';
 
@@ -28,6 +29,7 @@ interface EinsumOptions {
  * @throws E_SYNTAX as `parseEinsum`
  */
 export function rulesOf(equation: string): readonly Rule[] {
+  checkKinds('rulesOf', { equation: [equation, 'string'] });
   const { operands, text } = parseEinsum(equation);
   const same = rule(
     operands.map(() => R),

@@ -4,6 +4,7 @@
  * sharding with einsum".
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 
 /** An einsum equation as it was read. */
@@ -24,6 +25,7 @@ const MAX_TEXT = 4096;
  * @throws E_SYNTAX with the column of the text that cannot be read
  */
 export function parseEinsum(text: string): EinsumEquation {
+  checkKinds('parseEinsum', { text: [text, 'string'] });
   const fail = (at: number, message: string): never => {
     throw new ShardwrightError(
       'E_SYNTAX',
@@ -81,6 +83,7 @@ export interface LetterClasses {
  * @throws E_SYNTAX as `parseEinsum`
  */
 export function classify(equation: string): LetterClasses {
+  checkKinds('classify', { equation: [equation, 'string'] });
   const { operands, output } = parseEinsum(equation);
   const letters = lettersOf(operands);
   const everywhere = (letter: string): boolean => operands.every((o) => o.includes(letter));

@@ -1,5 +1,6 @@
 /** Joins AOTAutograd's separate forward and backward graphs into one joint graph. */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
@@ -23,6 +24,10 @@ import { isGraphRef, isList, mapOperands, sameType, setOwn, typeText } from '../
  *   or the backward graph does not return one gradient per input of the forward graph
  */
 export function joinForwardBackward(forward: Graph, backward: Graph): Graph {
+  checkKinds('joinForwardBackward', {
+    forward: [forward, 'graph'],
+    backward: [backward, 'graph'],
+  });
   const inputs = forward.nodes.filter(isPlaceholder);
   const taken = backward.nodes.filter(isPlaceholder);
   const tangents = taken.filter((node) => node.meta.role === 'tangent');

@@ -5,6 +5,7 @@
  * square of the nodes: a block of a model, not a model.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { askLibrary } from '../../solver/milp/library.ts';
@@ -70,6 +71,11 @@ export async function checkmate(
   limitBytes: number,
   options: RematOptions = {},
 ): Promise<RematResult> {
+  checkKinds('checkmate', {
+    graph: [graph, ['nodes']],
+    limitBytes: [limitBytes, 'number'],
+    options: [options, 'record', 'undefined'],
+  });
   check(graph, limitBytes);
   const program = new Program(graph, limitBytes);
   const { word, values } = await askLibrary('highs', program.linear(), {
@@ -97,6 +103,10 @@ export async function checkmate(
  * as `checkmate`
  */
 export function checkmateProgram(graph: RematGraph, limitBytes: number): LinearProgram {
+  checkKinds('checkmateProgram', {
+    graph: [graph, ['nodes']],
+    limitBytes: [limitBytes, 'number'],
+  });
   check(graph, limitBytes);
   return new Program(graph, limitBytes).linear();
 }

@@ -3,6 +3,7 @@
  * at the end of the forward pass or with the values that the backward pass recomputes on the way.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { kneeOf } from './knee.ts';
 
@@ -49,10 +50,12 @@ export function recomputeGraph(
   program: ProgramOrder,
   values: readonly { readonly name: string; readonly bytes: number; readonly seconds: number }[],
 ): RecomputeGraph {
+  checkKinds('recomputeGraph', { program: [program, ['nodes']], values: [values, 'list'] });
   const position = new Map(values.map((v, i) => [v.name, i]));
   const reach = new Map<string, ReadonlySet<number>>();
   const needs = new Map<number, ReadonlySet<number>>();
   for (const node of program.nodes) {
+    checkKinds('recomputeGraph', { node: [node, ['name', 'inputs']] });
     const from = new Set<number>();
     for (const input of node.inputs) for (const i of reach.get(input) ?? []) from.add(i);
     const own = position.get(node.name);
@@ -76,6 +79,7 @@ export function recomputeGraph(
  * @param kept positions of the values that are kept
  */
 export function evaluateKept(graph: RecomputeGraph, kept: readonly number[]): KeepEvaluation {
+  checkKinds('evaluateKept', { graph: [graph, ['values']], kept: [kept, 'list'] });
   const { values } = graph;
   const present = new Set(kept);
   let bytes = 0;

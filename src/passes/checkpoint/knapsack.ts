@@ -4,6 +4,7 @@
  * of a grid of memory quanta.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 
 /** One value that may be kept instead of being recomputed. */
@@ -43,6 +44,7 @@ const FRONTIER_LIMIT = 2_000_000;
  *   can be kept
  */
 export function bestKept(items: readonly KeepItem[], limitBytes: number): KeepChoice {
+  checkKinds('bestKept', { items: [items, 'list'], limitBytes: [limitBytes, 'number'] });
   check(items, limitBytes);
   let frontier: Point[] = [{ bytes: 0, seconds: 0, item: -1, rest: undefined }];
   // From the last item to the first, so that equal points keep the lowest indices.
@@ -100,6 +102,7 @@ function choiceOf(point: Point): KeepChoice {
  * than `bestKept`.
  */
 export function greedyKept(items: readonly KeepItem[], limitBytes: number): KeepChoice {
+  checkKinds('greedyKept', { items: [items, 'list'], limitBytes: [limitBytes, 'number'] });
   check(items, limitBytes);
   const order = items
     .map((_, i) => i)

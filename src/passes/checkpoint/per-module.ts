@@ -16,6 +16,7 @@
  * a far better relaxation.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { askLibrary } from '../../solver/milp/library.ts';
@@ -108,6 +109,10 @@ export async function checkpointModules(
   modules: readonly ModuleStatistics[],
   options: PerModuleOptions,
 ): Promise<PerModuleResult> {
+  checkKinds('checkpointModules', {
+    modules: [modules, 'list'],
+    options: [options, ['budgetBytes']],
+  });
   const frame = frameOf(modules, options);
   const run = {
     timeLimitSeconds: options.timeLimitSeconds ?? TIME_LIMIT_SECONDS,

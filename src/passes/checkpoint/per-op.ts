@@ -4,6 +4,7 @@
  * written in place goes with its owner.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { bestKept } from './knapsack.ts';
 
@@ -42,6 +43,7 @@ export interface RegionChoice {
  * @throws E_USAGE when an in-place operator names none of the region
  */
 export function chooseRegion(ops: readonly RegionOp[], limitBytes: number): RegionChoice {
+  checkKinds('chooseRegion', { ops: [ops, 'list'], limitBytes: [limitBytes, 'number'] });
   const list = regionGroups(ops);
   const { kept } = bestKept(list, limitBytes);
   const keep = new Array<boolean>(ops.length).fill(false);

@@ -5,6 +5,7 @@
  * `torch.distributed._tools.sac_estimator`).
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { regionGroups, type RegionOp } from './per-op.ts';
 
 /** After discarding this share of the region's bytes, this share of its seconds is recomputed. */
@@ -35,6 +36,7 @@ export interface RecomputeCurve {
  * @throws E_USAGE when an in-place operator names none of the region
  */
 export function recomputeCurve(ops: readonly RegionOp[]): RecomputeCurve {
+  checkKinds('recomputeCurve', { ops: [ops, 'list'] });
   const bytes = ops.reduce((sum, op) => sum + op.bytes, 0);
   const seconds = ops.reduce((sum, op) => sum + op.seconds, 0);
   const share = (part: number, whole: number): number => (whole === 0 ? 0 : part / whole);
@@ -64,7 +66,9 @@ const SHIFT = 0.01;
  * At most two lines whose larger value replaces the curve. Each point takes the seconds of the next
  * one, because a share between two steps costs the later: an upper estimate, as PyTorch makes it.
  */
-export function curveLines({ points }: RecomputeCurve): CurveLine[] {
+export function curveLines(input: RecomputeCurve): CurveLine[] {
+  checkKinds('curveLines', { input: [input, ['bytes', 'seconds', 'points']] });
+  const { points } = input;
   if (points.length < 2) return [];
   const x = points.slice(0, -1).map((p) => p.discarded + SHIFT);
   const y = points.slice(1).map((p) => p.recomputed);

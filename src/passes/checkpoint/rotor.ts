@@ -5,6 +5,7 @@
  * input is kept or dropped) or saving everything that its backward needs.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 
 /** One stage of a chain. Bytes are in slots of any unit, whole numbers. */
@@ -48,6 +49,11 @@ export function rotor(
   slots: number,
   outputSlots = 1,
 ): ChainSchedule | undefined {
+  checkKinds('rotor', {
+    stages: [stages, 'list'],
+    slots: [slots, 'number'],
+    outputSlots: [outputSlots, 'number', 'undefined'],
+  });
   refuseFractions(stages, slots, outputSlots);
   const chain = new Chain(stages, outputSlots);
   const budget = slots - chain.x[0];

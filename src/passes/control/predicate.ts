@@ -3,6 +3,7 @@
  * wasted.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { placeholdersOf } from '../../graph/control.ts';
 import { typesByName } from '../../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueRef, ValueType } from '../../graph/types.ts';
@@ -64,6 +65,10 @@ export interface Predicated {
  * reaches values or gradients: the gradient of a replaced operand is selected to zero.
  */
 export function predicate(graph: Graph, options: PredicateOptions = {}): Predicated {
+  checkKinds('predicate', {
+    graph: [graph, 'graph'],
+    options: [options, 'record', 'undefined'],
+  });
   const { table = builtinOperators(), safeValue = 1 } = options;
   const wasted: Waste[] = [];
   const result = rewriteControl(graph, table, (site) => {

@@ -6,6 +6,7 @@
  * (`xla-loops.ts`).
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { type CallTraffic, computeCost, type ComputeOptions } from '../../cost/compute.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { Graph } from '../../graph/types.ts';
@@ -47,6 +48,7 @@ export function compiledTraffic(
  * as one kernel each.
  */
 export function fusedGroups(graph: Graph, table: OperatorTable): FusedGroup[] {
+  checkKinds('fusedGroups', { graph: [graph, 'graph'], table: [table, 'operators'] });
   const calls = callGraph(graph, table);
   const unitOf = joinedLoops(calls);
   const traffic = loopTraffic(calls, unitOf, new Memory(calls, unitOf));
@@ -87,6 +89,12 @@ export function fusedComputeSeconds(
   cluster: Cluster,
   options: ComputeOptions = {},
 ): FusedSeconds {
+  checkKinds('fusedComputeSeconds', {
+    graph: [graph, 'graph'],
+    table: [table, 'operators'],
+    cluster: [cluster, 'cluster'],
+    options: [options, 'record', 'undefined'],
+  });
   const metas = tensorMetas(graph);
   const compiled = compiledTraffic(graph, table);
   const total = { eagerSeconds: 0, fusedSeconds: 0, eagerKernels: 0, fusedKernels: 0 };

@@ -1,5 +1,6 @@
 /** Symbolic sizes of a graph, and the graph with them fixed. */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { sizeNames, sizeValue, type SizeValues } from '../../graph/text/size-value.ts';
@@ -19,6 +20,7 @@ export interface OpenSize {
 
 /** The named sizes of a graph, sorted by name. */
 export function openSizes(graph: Graph): OpenSize[] {
+  checkKinds('openSizes', { graph: [graph, 'graph'] });
   const examples = new Map<string, number | undefined>();
   const see = (size: Sym): void => {
     for (const name of sizeNames(size.sym)) if (!examples.has(name)) examples.set(name, undefined);
@@ -44,6 +46,7 @@ export function openSizes(graph: Graph): OpenSize[] {
  *   admit
  */
 export function atSizes(graph: Graph, given: SizeValues): Graph {
+  checkKinds('atSizes', { graph: [graph, 'graph'], given: [given, 'map'] });
   const open = openSizes(graph);
   for (const [name, value] of given) checkSize(open, name, value);
   const values = new Map(given);

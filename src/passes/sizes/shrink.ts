@@ -1,5 +1,6 @@
 /** Takes a graph and gives the same program at smaller sizes, to be run with numbers. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, controlCall } from '../../graph/control.ts';
 import { lintGraph } from '../../graph/lint.ts';
@@ -91,6 +92,11 @@ export function shrinkGraph(
   table: OperatorTable,
   options: ShrinkOptions = {},
 ): Shrunk {
+  checkKinds('shrinkGraph', {
+    graph: [graph, 'graph'],
+    table: [table, 'operators'],
+    options: [options, 'record', 'undefined'],
+  });
   const nodes = programNodes(graph);
   if (options.unknown !== 'replicate') refuseUnknown(nodes, table);
   const first = shrunkWith(graph, nodes, table, options, true);

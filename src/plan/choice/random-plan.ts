@@ -1,4 +1,5 @@
 /** Draws a random feasible plan of a model from a seed, for tests of the lowering. */
+import { checkKinds } from '../../arguments.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
 import type { Model, Use } from '../model/model.ts';
@@ -15,6 +16,10 @@ export function randomPlan(
   prepared: Pick<Prepared, 'model' | 'question'>,
   seed: number,
 ): Pick<Plan, 'request' | 'nodes' | 'outputs' | 'parameters'> {
+  checkKinds('randomPlan', {
+    prepared: [prepared, ['model', 'question']],
+    seed: [seed, 'number'],
+  });
   const {
     model,
     question: { request },

@@ -2,6 +2,7 @@
  * Transfers a plan to its request prepared at other sizes: the same placements, with the
  * redistributions of those sizes.
  */
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { CopyLife, type Model, passBit } from '../model/model.ts';
 import type { Prepared } from '../prepare/prepared.ts';
@@ -19,8 +20,16 @@ import { decode } from './decode.ts';
  */
 export function transferPlan(
   plan: LowerablePlan,
-  { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
+  options: Pick<Prepared, 'model' | 'question'>,
 ): LowerablePlan {
+  checkKinds('transferPlan', {
+    plan: [plan, ['request', 'nodes', 'outputs']],
+    options: [options, ['model', 'question']],
+  });
+  const {
+    model,
+    question: { request },
+  } = options;
   const decoded = decode(model, choiceOfPlan(plan, model));
   return { request, nodes: decoded.nodes, outputs: decoded.outputs };
 }

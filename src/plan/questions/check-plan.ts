@@ -4,6 +4,7 @@
  * certificate. It solves nothing. Only the hash of the plan protects the fields that nobody can
  * derive: the name of the solver and the messages of other engines.
  */
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { parseGraph } from '../../graph/text/parse.ts';
 import { printGraph } from '../../graph/text/write.ts';
@@ -101,6 +102,11 @@ export function checkPlan(
   table: OperatorTable,
   again: MadeAgain = {},
 ): PlanCheck {
+  checkKinds('checkPlan', {
+    folder: [folder, ['plan', 'program', 'request']],
+    table: [table, 'operators'],
+    again: [again, 'record', 'undefined'],
+  });
   const { plan, program, request, certificate } = folder;
   const prepared = prepare(program, request, table);
   const choice = choiceOfPlan(plan, prepared.model);

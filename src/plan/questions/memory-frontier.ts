@@ -7,6 +7,7 @@
  * plans, or between the lowest plan and the highest budget that admits none. A plan is an answer to
  * all larger budgets too, and a bound on the seconds of a budget is one for all smaller budgets.
  */
+import { checkKinds } from '../../arguments.ts';
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
@@ -123,6 +124,11 @@ export async function memoryFrontier(
   request: PlanRequest,
   options: FrontierOptions,
 ): Promise<Frontier> {
+  checkKinds('memoryFrontier', {
+    graph: [graph, 'graph'],
+    request: [request, ['mesh', 'cluster', 'pins']],
+    options: [options, 'record'],
+  });
   const wanted = options.points ?? FRONTIER_POINTS;
   refuseUnanswerable(request, wanted);
   // States alone are one row of the problem, which nothing that runs twice would make smaller.

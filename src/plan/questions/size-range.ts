@@ -1,4 +1,5 @@
 /** Makes plans of a graph with symbolic sizes at both ends of a range of sizes. */
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { SizeValues } from '../../graph/text/size-value.ts';
@@ -44,6 +45,13 @@ export async function planAtEnds(
   request: GivenRequest,
   options: Omit<ShardOptions, 'starts'> = {},
 ): Promise<RangeEnd[]> {
+  checkKinds('planAtEnds', {
+    plan: [plan, 'plan'],
+    open: [open, 'graph'],
+    values: [values, 'map'],
+    request: [request, ['mesh', 'cluster']],
+    options: [options, 'record', 'undefined'],
+  });
   const ends = rangeEnds(open, values);
   const found: RangeEnd[] = [];
   for (const sizes of ends) found.push(await atEnd(plan, open, sizes, request, options));
@@ -52,6 +60,10 @@ export async function planAtEnds(
 
 /** The least and the largest admissible sizes, all dims at once; none where no range is stated. */
 export function rangeEnds(open: Graph, values: SizeValues): SizeValues[] {
+  checkKinds('rangeEnds', {
+    open: [open, 'graph'],
+    values: [values, 'map'],
+  });
   const ranged = openSizes(open).filter((size) => size.min !== undefined);
   if (ranged.length === 0) return [];
   const low = new Map(values);

@@ -5,6 +5,7 @@
  */
 import { applyPatches, type Patch } from 'immer';
 
+import { checkKinds } from '../../arguments.ts';
 import { roleName } from '../../graph/nodes.ts';
 import type { Infeasible } from '../choice/result.ts';
 import { withPins } from '../prepare/prepare.ts';
@@ -79,6 +80,7 @@ export class WhatIfHistory {
   private request: Reopened['prepared']['question']['request'];
 
   constructor(private readonly opened: Reopened) {
+    checkKinds('WhatIfHistory', { opened: [opened, ['plan', 'prepared', 'choice']] });
     this.request = opened.prepared.question.request;
   }
 
@@ -189,5 +191,11 @@ export async function forceNode(
   spec: string,
   options: ForceOptions = {},
 ): Promise<Forced | Infeasible> {
+  checkKinds('forceNode', {
+    result: [result, ['plan', 'prepared', 'choice']],
+    name: [name, 'string'],
+    spec: [spec, 'string'],
+    options: [options, 'record', 'undefined'],
+  });
   return new WhatIfHistory(result).ask(name, spec, options);
 }

@@ -2,6 +2,7 @@
  * Compares two plans of one model, from the plans alone: differences in seconds, memory, placements
  * and collectives.
  */
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Plan, PlannedInside, PlannedRedistribution } from './types.ts';
 
@@ -128,6 +129,11 @@ export function diffPlans(
   b: Plan,
   parameterNodes: ReadonlySet<string> = new Set(),
 ): PlanDiff {
+  checkKinds('diffPlans', {
+    a: [a, 'plan'],
+    b: [b, 'plan'],
+    parameterNodes: [parameterNodes, 'set', 'undefined'],
+  });
   const terms = pairs(termsOf(a), termsOf(b), 0).map(([term, x, y]) => ({ term, a: x, b: y }));
   const count = (plan: Plan): Map<string, number> =>
     new Map(sumCollectives(plan).map((c) => [`${c.kind}\u0000${c.axes}`, c.count]));

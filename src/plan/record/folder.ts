@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 
+import { checkKinds } from '../../arguments.ts';
 import { GRADIENTS, OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
@@ -166,6 +167,7 @@ const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, '
  *   parts do not belong together
  */
 export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
+  checkKinds('readPlanFolder', { texts: [texts, ['plan']], file: [file, 'string'] });
   const plan = readPlan(texts.plan, file);
   const { graph, request, certificate, pipeline } = texts;
   const { hashes } = plan;

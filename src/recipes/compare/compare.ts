@@ -3,6 +3,7 @@
  * full problem.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { leastMemoryBound } from '../../plan/solve/least-memory.ts';
 import { inputRoles } from '../inputs/roles.ts';
@@ -31,6 +32,10 @@ export async function priceRecipes(
   prepared: Solvable,
   deadline?: Deadline,
 ): Promise<RecipeResult[]> {
+  checkKinds('priceRecipes', {
+    prepared: [prepared, ['model', 'question', 'solver']],
+    deadline: [deadline, ['signal', 'leftSeconds', 'usedSeconds'], 'undefined'],
+  });
   const found = await pricedOn(prepared, deadline);
   if (prepared.allPrices === undefined || found.every((r) => r.status === 'priced')) return found;
   // A recipe may need a price that was left out.

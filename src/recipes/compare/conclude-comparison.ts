@@ -3,6 +3,7 @@
  * why each other one is not the best.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined, nonEmpty } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { bytesText, excessOver, probabilityText } from '../../units.ts';
@@ -118,6 +119,7 @@ function stoppedOf(pieces: readonly Comparison[]): Pick<Comparison, 'stopped'> {
  * @throws E_USAGE for pieces of different questions
  */
 export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
+  checkKinds('mergeComparisons', { pieces: [pieces, 'list'] });
   const [first] = pieces;
   if (pieces.length === 0) throw new ShardwrightError('E_USAGE', 'there is nothing to merge');
   for (const piece of pieces) if (!isOfOneQuestion(first, piece)) throw ofOthers(first, piece);

@@ -3,6 +3,7 @@
  * 1972), for problems of at most 200 variables.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { solveNow } from '../../solver/solve.ts';
 import type { Problem } from '../../solver/types.ts';
@@ -74,6 +75,10 @@ export function nextBest(
 ):
   | { readonly cost: number; readonly delta: number; readonly choices: readonly Int32Array[] }
   | undefined {
+  checkKinds('nextBest', {
+    problem: [problem, 'problem'],
+    most: [most, 'number', 'undefined'],
+  });
   const choices: Int32Array[] = [];
   let optimum: number | undefined;
   let cost = Infinity;

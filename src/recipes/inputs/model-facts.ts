@@ -3,6 +3,7 @@
  * graph, for the linter.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { roleName } from '../../graph/nodes.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { exampleShape } from '../../graph/value.ts';
@@ -31,10 +32,9 @@ export interface ModelFacts {
  *
  * @param roles by node of the graph, where they are known
  */
-export function modelFacts(
-  graph: Graph,
-  roles: InputRoles = graphInputRoles(graph, builtinOperators()),
-): ModelFacts {
+export function modelFacts(graph: Graph, known?: InputRoles): ModelFacts {
+  checkKinds('modelFacts', { graph: [graph, 'graph'], known: [known, 'map', 'undefined'] });
+  const roles = known ?? graphInputRoles(graph, builtinOperators());
   const parameters = graph.nodes.filter(
     (n) => n.kind === 'placeholder' && n.meta.role === 'parameter',
   );

@@ -1,5 +1,6 @@
 /** Draws the shards of chosen parameters, reduced to a size that can be read. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { meshSize, parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
@@ -31,6 +32,7 @@ export interface Drawings {
  * @throws E_REF for a name that the plan does not have
  */
 export function drawParameters(plan: Plan, names: readonly string[] = []): Drawings {
+  checkKinds('drawParameters', { plan: [plan, 'plan'], names: [names, 'list', 'undefined'] });
   const known = new Map(plan.parameters.map((p) => [p.name, p]));
   const chosen =
     names.length > 0

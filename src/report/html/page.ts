@@ -1,5 +1,6 @@
 /** Writes the report of a plan as one self-contained HTML file. */
 
+import { checkKinds } from '../../arguments.ts';
 import type { Graph } from '../../graph/types.ts';
 import { ofThemPadding } from '../../models/vocabulary.ts';
 import { packageData } from '../../platform/platform.ts';
@@ -144,6 +145,12 @@ export function htmlPage(
   drawings: Drawings,
   origin: ReportOrigin = {},
 ): string {
+  checkKinds('htmlPage', {
+    report: [report, 'report'],
+    graph: [graph, 'graph'],
+    drawings: [drawings, ['figures', 'style', 'left']],
+    origin: [origin, 'record', 'undefined'],
+  });
   const sections = planSections(report);
   // The program comes before the stages and the proof, because it is read more often.
   const at = sections.findIndex((s) => s.id === 'pipeline' || s.id === 'proof');

@@ -3,6 +3,7 @@
  * print.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { Graph } from '../../graph/types.ts';
 import { exampleShape } from '../../graph/value.ts';
@@ -129,7 +130,9 @@ export interface ReportInput {
 /**
  * Gathers what a report says about a plan. @throws E_PLAN for placements that are none of the mesh
  */
-export function reportOf({ plan, cluster, graph, analysis, version }: ReportInput): Report {
+export function reportOf(input: ReportInput): Report {
+  checkKinds('reportOf', { input: [input, ['plan', 'cluster', 'analysis']] });
+  const { plan, cluster, graph, analysis, version } = input;
   const { known, streams } = analysis;
   const tokens = graph === undefined ? null : tokensOf(graph);
   return {

@@ -3,6 +3,7 @@
  * out.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -97,6 +98,11 @@ export async function analyse(
   operators: OperatorTable,
   options: GatherOptions,
 ): Promise<Analysis> {
+  checkKinds('analyse', {
+    folder: [folder, ['plan']],
+    operators: [operators, 'operators'],
+    options: [options, ['recipes', 'whatIf']],
+  });
   const { plan, program, request } = folder;
   const parts = new Parts(options.onMissing);
   const { missing } = parts;

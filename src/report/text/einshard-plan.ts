@@ -1,5 +1,6 @@
 /** Gives the parameters of a plan as einshard expressions. */
 
+import { checkKinds } from '../../arguments.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
 import { fromPlacements } from '../../notations/einshard/placements.ts';
@@ -27,6 +28,10 @@ export function einshardParameters(
   plan: Pick<Plan, 'mesh' | 'parameters'>,
   dims: Readonly<Record<string, string | readonly string[]>> = {},
 ): EinshardParameter[] {
+  checkKinds('einshardParameters', {
+    plan: [plan, ['mesh', 'parameters']],
+    dims: [dims, 'record', 'undefined'],
+  });
   const mesh = new DeviceMesh(plan.mesh.map(({ name, size }) => ({ name, size })));
   return plan.parameters.map(({ name, shape, placement }) => {
     const sharding = parseSharding(placement, mesh, { rank: shape.length });

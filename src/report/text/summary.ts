@@ -1,5 +1,6 @@
 /** Prints the first screen of a plan: model, request, answer, proof and recipes. */
 
+import { checkKinds } from '../../arguments.ts';
 import type { Graph } from '../../graph/types.ts';
 import { itemAt } from '../../item-at.ts';
 import { ofThemPadding } from '../../models/vocabulary.ts';
@@ -27,24 +28,28 @@ import { stepLines } from './overlap.ts';
 /**
  * The first screen of a plan: what was read and asked, the answer, its proof, and the recipes.
  *
- * @param asked the request and the budget per device as the user gave them, where the plan is one
+ * @param known the request and the budget per device as the user gave them, where the plan is one
  *   part of the answer
  */
 export function planSummary(
   graph: Graph,
   plan: Plan,
   recipes: readonly RecipeResult[],
-  asked: {
+  known?: {
     readonly request: PlanRequest;
     readonly budgetBytes: number;
     readonly secondOpinion?: string | undefined;
     /** How the step was found. */
     readonly found?: FoundStep;
-  } = {
-    request: plan.request,
-    budgetBytes: plan.memory.budgetBytes,
   },
 ): string {
+  checkKinds('planSummary', {
+    graph: [graph, 'graph'],
+    plan: [plan, 'plan'],
+    recipes: [recipes, 'list'],
+    known: [known, ['request', 'budgetBytes'], 'undefined'],
+  });
+  const asked = known ?? { request: plan.request, budgetBytes: plan.memory.budgetBytes };
   const parameters = parameterElements(plan);
   const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
   const mesh = plan.mesh

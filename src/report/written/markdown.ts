@@ -1,5 +1,6 @@
 /** Writes report blocks as Markdown and escapes the texts of files. */
 
+import { checkKinds } from '../../arguments.ts';
 import { barText } from '../html/blocks.ts';
 import { type Block, cellText, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
@@ -9,6 +10,10 @@ import { documentText, printable } from './document.ts';
 
 /** The report of a plan as Markdown, with the numbers and texts of the page. */
 export function markdownReport(report: Report, origin: ReportOrigin = {}): string {
+  checkKinds('markdownReport', {
+    report: [report, 'report'],
+    origin: [origin, 'record', 'undefined'],
+  });
   const answer = planDecision(report, origin);
   return markdownDocument(`Plan of ${report.model}`, answer, planSections(report));
 }

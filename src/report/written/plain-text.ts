@@ -1,5 +1,6 @@
 /** Writes report blocks as plain text with aligned tables. */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { barText } from '../html/blocks.ts';
 import { type Block, cellText, type Section } from '../model/blocks.ts';
@@ -11,6 +12,10 @@ import { documentText, printable } from './document.ts';
 
 /** The report of a plan as plain text, with the numbers and texts of the page. */
 export function textReport(report: Report, origin: ReportOrigin = {}): string {
+  checkKinds('textReport', {
+    report: [report, 'report'],
+    origin: [origin, 'record', 'undefined'],
+  });
   const answer = planDecision(report, origin);
   return textDocument(`Plan of ${report.model}`, answer, planSections(report));
 }

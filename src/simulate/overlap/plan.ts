@@ -3,6 +3,7 @@
  * of its step.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { planOfChoice, type ShardResult } from '../../plan/choice/result.ts';
 import type { PlanRequest } from '../../plan/request/request.ts';
@@ -55,6 +56,10 @@ export async function overlapPlan(
   result: Planned,
   options: OverlapOptions = {},
 ): Promise<OverlapPlan> {
+  checkKinds('overlapPlan', {
+    result: [result, ['status', 'plan', 'graph']],
+    options: [options, 'record', 'undefined'],
+  });
   const { prepared, plan, choice } = result;
   checkOverlap(prepared.question.request);
   const { base, best, candidates, boundSeconds, gap } = await searchOverlap(

@@ -4,6 +4,7 @@
  * the overlapped step of every plan.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 import { workOn } from '../../plan/request/efforts.ts';
@@ -120,6 +121,11 @@ export async function searchOverlap(
   choice: Int32Array,
   options: OverlapOptions = {},
 ): Promise<OverlapSearch> {
+  checkKinds('searchOverlap', {
+    prepared: [prepared, ['left', 'model', 'question']],
+    choice: [choice, 'list'],
+    options: [options, 'record', 'undefined'],
+  });
   const {
     rounds = 12,
     bins = 16,

@@ -4,6 +4,7 @@
  * during compute, one message at a time on each boundary and direction.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import {
   type Pass,
@@ -72,6 +73,11 @@ export function playPipeline(
   shape: PipelineShape,
   times: PipelineTimes,
 ): PipelineRun {
+  checkKinds('playPipeline', {
+    schedule: [schedule, 'string'],
+    shape: [shape, ['devices', 'microbatches']],
+    times: [times, ['stages']],
+  });
   const { devices: p, microbatches: m, chunks: v = 1 } = shape;
   const order = passOrder(schedule, shape);
   const split = splitsBackward(schedule);

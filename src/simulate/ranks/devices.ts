@@ -3,6 +3,7 @@
  * in step, and nothing passes between ranks but through the program's collectives.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { indexGraph } from '../../graph/order.ts';
@@ -82,6 +83,12 @@ export function runDevices(
   inputs: readonly (readonly NDArray[])[],
   options: DeviceOptions = {},
 ): DeviceRun {
+  checkKinds('runDevices', {
+    table: [table, 'operators'],
+    program: [program, 'program'],
+    inputs: [inputs, 'list'],
+    options: [options, 'record', 'undefined'],
+  });
   return new Devices(table, program, options).run(inputs);
 }
 

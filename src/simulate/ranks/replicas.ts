@@ -3,6 +3,7 @@
  * replicas differ although they are claimed to be equal, with axis and rank. It finds faults that
  * types cannot see: inputs that differ from their claims, and devices that compute differently.
  */
+import { checkKinds } from '../../arguments.ts';
 import type { ErasedProgram } from '../../lower/typed/erase.ts';
 import { flat, type NDArray } from '../../ndarray/array.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -28,6 +29,11 @@ export function replicaFaults(
   program: ErasedProgram,
   inputs: readonly (readonly NDArray[])[],
 ): readonly ReplicaFault[] {
+  checkKinds('replicaFaults', {
+    table: [table, 'operators'],
+    program: [program, ['claims', 'graph', 'mesh']],
+    inputs: [inputs, 'list'],
+  });
   const { mesh, claims } = program;
   const faults: ReplicaFault[] = [];
   const groups = new Map(mesh.names.map((axis) => [axis, ranksAlong(mesh, axis)]));

@@ -3,6 +3,7 @@
  * cheaper.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { NameSet } from '../../graph/names.ts';
@@ -24,6 +25,10 @@ import { product } from '../../product.ts';
  * collectives of the same bytes in all.
  */
 export function bucketProgram(program: DeviceProgram, bucketBytes: number): DeviceProgram {
+  checkKinds('bucketProgram', {
+    program: [program, 'program'],
+    bucketBytes: [bucketBytes, 'number'],
+  });
   const { graph } = program;
   const buckets = findBuckets(program, bucketBytes);
   if (buckets.length === 0) return program;

@@ -1,5 +1,6 @@
 /** Plays tasks on streams by discrete events and gives spans, idle times and the memory curve. */
 
+import { checkKinds } from '../../arguments.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { COMPUTE } from '../work/streams.ts';
 import { Headroom } from './headroom.ts';
@@ -66,6 +67,10 @@ export interface PlayOptions {
  * @throws E_USAGE for a slowdown below 1; E_INTERNAL for a schedule whose tasks wait for each other
  */
 export function play(schedule: Schedule, options: PlayOptions = {}): Timeline {
+  checkKinds('play', {
+    schedule: [schedule, ['tasks', 'buffers', 'streams']],
+    options: [options, 'record', 'undefined'],
+  });
   return playTasks(schedule, options).timeline();
 }
 

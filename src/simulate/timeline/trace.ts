@@ -1,5 +1,6 @@
 /** Writes simulated steps and pipelines as Chrome trace events. */
 
+import { checkKinds } from '../../arguments.ts';
 import type { PipelineRun } from '../pipeline/play.ts';
 import { COMPUTE } from '../work/streams.ts';
 import type { PlanSchedule } from './from-plan.ts';
@@ -39,6 +40,10 @@ const MICRO = 1e6;
  * overlap.
  */
 export function timelineTrace(schedule: PlanSchedule, timeline: Timeline): TraceFile {
+  checkKinds('timelineTrace', {
+    schedule: [schedule, ['mesh', 'cluster', 'collectives']],
+    timeline: [timeline, ['seconds', 'serialSeconds', 'computeSeconds']],
+  });
   const names = ['compute'];
   const threads = new Map<string, number>();
   const thread = (task: Task): number => {
@@ -94,6 +99,7 @@ function axesOf({ mesh }: PlanSchedule, { collective }: Task): string {
 
 /** The trace of a pipeline: a process for every stage, arrows for the messages between them. */
 export function pipelineTrace(run: PipelineRun): TraceFile {
+  checkKinds('pipelineTrace', { run: [run, ['schedule', 'seconds', 'bubbleSeconds']] });
   const events: TraceEvent[] = [];
   const p = run.devices.length;
   const words = { F: 'forward', B: 'backward', W: 'weight gradients' } as const;

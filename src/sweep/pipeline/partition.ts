@@ -5,6 +5,7 @@
  * dominates. Ties go to the earliest cuts.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
@@ -78,6 +79,10 @@ export function partitionStages(
   units: readonly PipelineUnit[],
   request: PartitionRequest,
 ): Partition {
+  checkKinds('partitionStages', {
+    units: [units, 'list'],
+    request: [request, ['stages', 'microbatches']],
+  });
   const { stages: p, microbatches: m, limitBytes = Infinity } = request;
   if (!Number.isSafeInteger(p) || p < 1 || !Number.isSafeInteger(m) || m < 1)
     throw new ShardwrightError('E_USAGE', `a pipeline of ${p} stages and ${m} microbatches`);

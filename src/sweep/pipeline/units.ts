@@ -3,6 +3,7 @@
  * seconds and bytes of each.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import { ShardwrightError } from '../../errors.ts';
@@ -53,6 +54,12 @@ export function unsharded(
   cluster: Cluster,
   preset: string,
 ): NodeMeasure {
+  checkKinds('unsharded', {
+    graph: [graph, 'graph'],
+    table: [table, 'operators'],
+    cluster: [cluster, 'cluster'],
+    preset: [preset, 'string'],
+  });
   const types = typesByName(graph);
   const typeOf = (name: string): ValueType => {
     const type = types.get(name);
@@ -85,6 +92,11 @@ const LAYER = /^(.*?(?:^|[._])(?:layers?|h|blocks?)[._]\d+)[._]/;
  * @throws E_UNSUPPORTED where no parameter has the name of a layer
  */
 export function layerUnits(graph: Graph, table: OperatorTable, measure: NodeMeasure): LayerUnit[] {
+  checkKinds('layerUnits', {
+    graph: [graph, 'graph'],
+    table: [table, 'operators'],
+    measure: [measure, ['seconds', 'bytes']],
+  });
   return new Units(graph, table, measure).list();
 }
 

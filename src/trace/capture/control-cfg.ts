@@ -1,5 +1,6 @@
 /** Records programs of blocks and jumps as one control-flow operator. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import {
   type Block,
@@ -60,6 +61,12 @@ export function captureCfg(
   blocks: Readonly<Record<string, BlockSpec>>,
   options: TraceOptions = {},
 ): Cfg {
+  checkKinds('captureCfg', {
+    name: [name, 'string'],
+    entry: [entry, 'string'],
+    blocks: [blocks, 'record'],
+    options: [options, 'record', 'undefined'],
+  });
   const made = Object.entries(blocks).map(([id, block]) => traced(id, block, options));
   const cfg: Cfg = { name, entry, blocks: made };
   checkCfg(cfg);

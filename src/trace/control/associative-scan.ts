@@ -3,6 +3,7 @@
  * calls.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
 import { needRecorder, type Recorder } from '../record/recorder.ts';
@@ -35,6 +36,7 @@ export function associativeScan<X extends BodyTree>(
   xs: X,
   options: { readonly reverse?: boolean } = {},
 ): X {
+  checkKinds('associativeScan', { combine: [combine, 'function'], options: [options, 'record'] });
   const position = sourcePosition();
   const recorder = needRecorder('associativeScan()');
   const rows = rowsOf(recorder, xs, 0, 'associativeScan');

@@ -1,5 +1,6 @@
 /** Records `cond`: traces both branches and writes one control-flow operator. */
 
+import { checkKinds } from '../../arguments.ts';
 import { internalError } from '../../errors.ts';
 import { ref } from '../../graph/value.ts';
 import { sourcePosition } from '../errors/position.ts';
@@ -69,8 +70,15 @@ export function condAny(
   operands: readonly Tensor[],
   position: string | undefined,
   reason = 'explicit operator',
-  { prob }: CondOptions = {},
+  options: CondOptions = {},
 ): unknown {
+  checkKinds('cond', {
+    onTrue: [onTrue, 'function'],
+    onFalse: [onFalse, 'function'],
+    operands: [operands, 'list'],
+    options: [options, 'record'],
+  });
+  const { prob } = options;
   const recorder = needRecorder('cond()');
   const { trace } = recorder;
   if (prob !== undefined && !(prob >= 0 && prob <= 1))

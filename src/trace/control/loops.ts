@@ -3,6 +3,7 @@
  * scalar tensors.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { checkType } from '../../errors.ts';
 import type { Arg } from '../../graph/types.ts';
@@ -300,6 +301,7 @@ export function map<const X extends BodyTree, Y extends BodyTree>(
   xs: X,
   ...args: Tensor[]
 ): Y {
+  checkKinds('map', { fn: [fn, 'function'] });
   const recorder = needRecorder('map()');
   const rows = rowsOf(recorder, xs, 0, 'map');
   const length = lengthOf(recorder, rows, undefined, 'map');

@@ -1,5 +1,6 @@
 /** Feed-forward layers and their activations as traced modules. */
 
+import { checkKinds } from '../../arguments.ts';
 import { scope } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 import { Linear, type LinearOptions } from './linear.ts';
@@ -41,6 +42,11 @@ export class MLP {
     widths: readonly number[],
     private readonly options: MlpOptions = {},
   ) {
+    checkKinds('MLP', {
+      name: [name, 'string'],
+      widths: [widths, 'list'],
+      options: [options, 'record', 'undefined'],
+    });
     const { names } = options;
     this.layers = widths
       .slice(1)

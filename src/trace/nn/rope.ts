@@ -3,6 +3,7 @@
  * (RoFormer, Su et al. 2021).
  */
 
+import { checkKinds } from '../../arguments.ts';
 import type { DType } from '../../graph/types.ts';
 import { type Size, sizes } from '../sizes/sizes.ts';
 import { arange, cat } from '../tensor/functional.ts';
@@ -34,7 +35,12 @@ export function rotation(length: Size, width: number, dtype: DType = 'f32'): Rot
 }
 
 /** `x` of [batch, heads, length, width] with each pair (i, i + width / 2) turned. */
-export function rotate(x: Tensor, { cos, sin }: Rotation): Tensor {
+export function rotate(x: Tensor, options: Rotation): Tensor {
+  checkKinds('rotate', {
+    x: [x, ['matmul', 'bmm', 'linear']],
+    options: [options, ['cos', 'sin']],
+  });
+  const { cos, sin } = options;
   return rotateHeads(x, { cos: cos.unsqueeze(1), sin: sin.unsqueeze(1) });
 }
 

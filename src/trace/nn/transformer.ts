@@ -1,5 +1,6 @@
 /** A Llama-like decoder as traced modules. */
 
+import { checkKinds } from '../../arguments.ts';
 import type { DType } from '../../graph/types.ts';
 import { checkpoint } from '../control/checkpoint.ts';
 import { crossEntropy } from '../tensor/functional.ts';
@@ -40,8 +41,13 @@ export class TransformerBlock {
 
   constructor(
     readonly name: string,
-    { width, hidden, heads, keyHeads = heads, eps = 1e-5, dtype = 'f32' }: TransformerConfig,
+    options: TransformerConfig,
   ) {
+    checkKinds('TransformerBlock', {
+      name: [name, 'string'],
+      options: [options, ['vocabulary', 'width', 'hidden']],
+    });
+    const { width, hidden, heads, keyHeads = heads, eps = 1e-5, dtype = 'f32' } = options;
     this.attention = new MultiHeadAttention('self_attn', width, heads, {
       keyHeads,
       causal: true,
@@ -69,6 +75,7 @@ export class Transformer {
   private readonly head: Linear;
 
   constructor(private readonly config: TransformerConfig) {
+    checkKinds('Transformer', { config: [config, ['vocabulary', 'width', 'hidden']] });
     const { vocabulary, width, layers, eps = 1e-5, dtype = 'f32' } = config;
     this.embedding = new Embedding('model.embed_tokens', vocabulary, width, { dtype });
     this.blocks = Array.from(

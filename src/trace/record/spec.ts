@@ -1,5 +1,6 @@
 /** Descriptions of what a traced function takes: tensors, and dims of a size that is not fixed. */
 
+import { checkKinds } from '../../arguments.ts';
 import {
   checkOptions,
   ShardwrightError,
@@ -92,6 +93,12 @@ export class TensorSpec {
     /** True if a gradient with respect to it is wanted. */
     readonly grad: boolean,
   ) {
+    checkKinds('TensorSpec', {
+      shape: [shape, 'list'],
+      dtype: [dtype, 'string'],
+      role: [role, 'string'],
+      grad: [grad, 'boolean'],
+    });
     for (const size of shape)
       if (!(size instanceof DimSpec) && (!Number.isSafeInteger(size) || size < 0))
         throw new ShardwrightError(

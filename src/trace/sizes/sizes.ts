@@ -4,6 +4,7 @@
  * which is recorded as the stronger guard.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
@@ -152,6 +153,10 @@ export class Sym {
     readonly expression: SizeExpression,
     private readonly scope: DimScope,
   ) {
+    checkKinds('Sym', {
+      expression: [expression, ['text', 'constant', 'names']],
+      scope: [scope, ['ranges', 'examples', 'guards']],
+    });
     this.sym = expression.text;
     this.example = expression.evaluate(scope.examples);
     Object.freeze(this);

@@ -5,7 +5,9 @@
  *
  * @module
  */
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { needTensor } from '../tensor/core.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 import {
   allGather,
@@ -17,7 +19,8 @@ import {
   reduceScatter,
 } from './verbs.ts';
 
-const last = (x: Tensor): `S(${number})` => `S(${x.rank - 1})`;
+const last = (x: Tensor): `S(${number})` =>
+  `S(${needTensor(x, 'the operand of a Megatron function').rank - 1})`;
 
 /** f: identity forward, all_reduce of the gradient. I to R. */
 export function copyToTensorModelParallelRegion(x: Tensor, axis = 'tp'): Tensor {
@@ -52,8 +55,10 @@ export function scatterToSequenceParallelRegion(x: Tensor, axis = 'tp'): Tensor 
 export function gatherFromSequenceParallelRegion(
   x: Tensor,
   axis = 'tp',
-  { tensorParallelOutputGrad = true }: { readonly tensorParallelOutputGrad?: boolean } = {},
+  options: { readonly tensorParallelOutputGrad?: boolean } = {},
 ): Tensor {
+  checkKinds('gatherFromSequenceParallelRegion', { options: [options, 'record'] });
+  const { tensorParallelOutputGrad = true } = options;
   return allGather(x, axis, { src: 'S(0)', dst: tensorParallelOutputGrad ? 'R' : 'I' });
 }
 
@@ -89,6 +94,8 @@ export function allToAllRegion(x: Tensor, axis = 'tp'): Tensor {
  * @returns `[...]`, I
  */
 export function vocabParallelCrossEntropy(logits: Tensor, targets: Tensor, axis = 'tp'): Tensor {
+  needTensor(logits, 'the logits of vocabParallelCrossEntropy');
+  needTensor(targets, 'the targets of vocabParallelCrossEntropy');
   const classes = logits.shape[logits.rank - 1];
   if (typeof classes !== 'number')
     throw new ShardwrightError(

@@ -4,6 +4,7 @@
  * the source-level front end see to those.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { didYouMean, valueText as kindText } from '../../errors.ts';
 import { baseName } from '../../graph/build.ts';
 import type { DType, FloatLiteral } from '../../graph/types.ts';
@@ -71,6 +72,7 @@ export abstract class TensorCore {
 
   /** This constructor is not part of the public surface. */
   constructor(value: TracedValue) {
+    checkKinds('Tensor', { value: [value, ['name', 'dtype', 'shape', 'recorder']] });
     this.name = value.name;
     this.dtype = value.dtype;
     this.shape = Object.isFrozen(value.shape) ? value.shape : Object.freeze([...value.shape]);

@@ -5,6 +5,7 @@
  * @module
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import type { DType } from '../../graph/types.ts';
 import { sourcePosition } from '../errors/position.ts';
@@ -16,63 +17,67 @@ import type { Operand } from './pointwise.ts';
 import type { Ranked } from './reduce.ts';
 import { apply, type Tensor } from './tensor.ts';
 
+/** The first operand of a function, which JavaScript may leave out or misspell. */
+const of = (x: Tensor, call: string): Tensor => needTensor(x, `the first operand of ${call}`);
+
 /** The matrix product, batched over leading dims: [..., m, k] x [..., k, n]. `torch.matmul`. */
-export const matmul = (a: Tensor, b: Tensor): Tensor =>
-  needTensor(a, 'the first operand of matmul').matmul(b);
-export const linear = (x: Tensor, weight: Tensor, bias?: Tensor): Tensor => x.linear(weight, bias);
-export const add = (a: Tensor, b: Operand): Tensor => a.add(b);
-export const sub = (a: Tensor, b: Operand): Tensor => a.sub(b);
-export const mul = (a: Tensor, b: Operand): Tensor => a.mul(b);
-export const div = (a: Tensor, b: Operand): Tensor => a.div(b);
-export const pow = (a: Tensor, b: Operand): Tensor => a.pow(b);
-export const maximum = (a: Tensor, b: Operand): Tensor => a.maximum(b);
-export const minimum = (a: Tensor, b: Operand): Tensor => a.minimum(b);
-export const exp = (x: Tensor): Tensor => x.exp();
-export const log = (x: Tensor): Tensor => x.log();
-export const sqrt = (x: Tensor): Tensor => x.sqrt();
-export const sin = (x: Tensor): Tensor => x.sin();
-export const cos = (x: Tensor): Tensor => x.cos();
-export const tanh = (x: Tensor): Tensor => x.tanh();
-export const relu = (x: Tensor): Tensor => x.relu();
+export const matmul = (a: Tensor, b: Tensor): Tensor => of(a, 'matmul').matmul(b);
+export const linear = (x: Tensor, weight: Tensor, bias?: Tensor): Tensor =>
+  of(x, 'linear').linear(weight, bias);
+export const add = (a: Tensor, b: Operand): Tensor => of(a, 'add').add(b);
+export const sub = (a: Tensor, b: Operand): Tensor => of(a, 'sub').sub(b);
+export const mul = (a: Tensor, b: Operand): Tensor => of(a, 'mul').mul(b);
+export const div = (a: Tensor, b: Operand): Tensor => of(a, 'div').div(b);
+export const pow = (a: Tensor, b: Operand): Tensor => of(a, 'pow').pow(b);
+export const maximum = (a: Tensor, b: Operand): Tensor => of(a, 'maximum').maximum(b);
+export const minimum = (a: Tensor, b: Operand): Tensor => of(a, 'minimum').minimum(b);
+export const exp = (x: Tensor): Tensor => of(x, 'exp').exp();
+export const log = (x: Tensor): Tensor => of(x, 'log').log();
+export const sqrt = (x: Tensor): Tensor => of(x, 'sqrt').sqrt();
+export const sin = (x: Tensor): Tensor => of(x, 'sin').sin();
+export const cos = (x: Tensor): Tensor => of(x, 'cos').cos();
+export const tanh = (x: Tensor): Tensor => of(x, 'tanh').tanh();
+export const relu = (x: Tensor): Tensor => of(x, 'relu').relu();
 export const gelu = (x: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor =>
-  x.gelu(approximate);
-export const silu = (x: Tensor): Tensor => x.silu();
-export const sigmoid = (x: Tensor): Tensor => x.sigmoid();
-export const eq = (a: Tensor, b: Operand): Tensor => a.eq(b);
-export const ne = (a: Tensor, b: Operand): Tensor => a.ne(b);
-export const lt = (a: Tensor, b: Operand): Tensor => a.lt(b);
-export const le = (a: Tensor, b: Operand): Tensor => a.le(b);
-export const gt = (a: Tensor, b: Operand): Tensor => a.gt(b);
-export const ge = (a: Tensor, b: Operand): Tensor => a.ge(b);
+  of(x, 'gelu').gelu(approximate);
+export const silu = (x: Tensor): Tensor => of(x, 'silu').silu();
+export const sigmoid = (x: Tensor): Tensor => of(x, 'sigmoid').sigmoid();
+export const eq = (a: Tensor, b: Operand): Tensor => of(a, 'eq').eq(b);
+export const ne = (a: Tensor, b: Operand): Tensor => of(a, 'ne').ne(b);
+export const lt = (a: Tensor, b: Operand): Tensor => of(a, 'lt').lt(b);
+export const le = (a: Tensor, b: Operand): Tensor => of(a, 'le').le(b);
+export const gt = (a: Tensor, b: Operand): Tensor => of(a, 'gt').gt(b);
+export const ge = (a: Tensor, b: Operand): Tensor => of(a, 'ge').ge(b);
 /** `a` where `condition` holds, else `b`; both are computed. */
 export const where = (condition: Tensor, a: Operand, b: Operand): Tensor =>
   needTensor(condition, 'the condition of where').where(a, b);
 export const sum = (x: Tensor, dims?: number | readonly number[], keepdim = false): Tensor =>
-  x.sum(dims, keepdim);
+  of(x, 'sum').sum(dims, keepdim);
 export const mean = (x: Tensor, dims?: number | readonly number[], keepdim = false): Tensor =>
-  x.mean(dims, keepdim);
-export const softmax = (x: Tensor, dim: number): Tensor => x.softmax(dim);
-export const logSoftmax = (x: Tensor, dim: number): Tensor => x.logSoftmax(dim);
-export const cumsum = (x: Tensor, dim: number): Tensor => x.cumsum(dim);
+  of(x, 'mean').mean(dims, keepdim);
+export const softmax = (x: Tensor, dim: number): Tensor => of(x, 'softmax').softmax(dim);
+export const logSoftmax = (x: Tensor, dim: number): Tensor => of(x, 'logSoftmax').logSoftmax(dim);
+export const cumsum = (x: Tensor, dim: number): Tensor => of(x, 'cumsum').cumsum(dim);
 export const sort = (x: Tensor, dim = -1, descending = false): Ranked<Tensor> =>
-  x.sort(dim, descending);
-export const topk = (x: Tensor, k: number, dim = -1): Ranked<Tensor> => x.topk(k, dim);
-export const gather = (x: Tensor, dim: number, index: Tensor): Tensor => x.gather(dim, index);
+  of(x, 'sort').sort(dim, descending);
+export const topk = (x: Tensor, k: number, dim = -1): Ranked<Tensor> => of(x, 'topk').topk(k, dim);
+export const gather = (x: Tensor, dim: number, index: Tensor): Tensor =>
+  of(x, 'gather').gather(dim, index);
 export const scatter = (x: Tensor, dim: number, index: Tensor, source: Tensor | number): Tensor =>
-  x.scatter(dim, index, source);
+  of(x, 'scatter').scatter(dim, index, source);
 export const layerNorm = (
   x: Tensor,
   normalized: readonly number[],
   weight?: Tensor,
   bias?: Tensor,
   eps = 1e-5,
-): Tensor => x.layerNorm(normalized, weight, bias, eps);
+): Tensor => of(x, 'layerNorm').layerNorm(normalized, weight, bias, eps);
 export const rmsNorm = (
   x: Tensor,
   normalized: readonly number[],
   weight?: Tensor,
   eps?: number,
-): Tensor => x.rmsNorm(normalized, weight, eps);
+): Tensor => of(x, 'rmsNorm').rmsNorm(normalized, weight, eps);
 /** The tensor without its gradient. */
 export const stopGradient = (x: Tensor): Tensor =>
   needTensor(x, 'the operand of stopGradient').detach();
@@ -134,6 +139,11 @@ export function crossEntropy(
     readonly labelSmoothing?: number;
   } = {},
 ): Tensor {
+  checkKinds('crossEntropy', {
+    logits: [logits, ['matmul', 'bmm', 'linear']],
+    target: [target, ['matmul', 'bmm', 'linear']],
+    options: [options, 'record', 'undefined'],
+  });
   const { reduction = 'mean', ignoreIndex = -100, labelSmoothing = 0 } = options;
   const smoothing = labelSmoothing === 0 ? [] : [labelSmoothing];
   const rest = ignoreIndex === -100 && smoothing.length === 0 ? [] : [ignoreIndex, ...smoothing];
@@ -179,6 +189,10 @@ export function arange(
   end: Size,
   options: { readonly start?: Size; readonly dtype?: DType } = {},
 ): Tensor {
+  checkKinds('arange', {
+    end: [end, 'number', ['sym', 'example', 'expression']],
+    options: [options, 'record', 'undefined'],
+  });
   const { start, dtype = 'i64' } = options;
   return start === undefined
     ? apply('aten.arange.default', [end], typed(dtype))
@@ -190,6 +204,7 @@ export function arange(
  * multiple of its own, and each key is that plus its number.
  */
 export function splitKey(key: Tensor, count: number): Tensor[] {
+  checkKinds('splitKey', { key: [key, ['matmul', 'bmm', 'linear']], count: [count, 'number'] });
   const stepped = needKey(key, 'splitKey').mul(48271);
   return Array.from({ length: count }, (_, i) => stepped.add(i + 1).remainder(2147483647));
 }
@@ -248,12 +263,12 @@ function needKey(key: Tensor | undefined, what: string): Tensor {
 
 /** Sum of `values` over rows of equal `ids`: `out[ids[i]] += values[i]`, `[rows, width]`. */
 export function segmentSum(values: Tensor, ids: Tensor, rows: Size): Tensor {
-  const width = values.shape.slice(1);
+  const width = of(values, 'segmentSum').shape.slice(1);
   const index = ids.view([...ids.shape, ...width.map(() => 1)]).expand([...ids.shape, ...width]);
   return zeros([rows, ...width], values.dtype).scatterAdd(0, index, values);
 }
 
 /** Number of elements of a tensor. */
 export function elementsOf(x: TensorCore): Size {
-  return sizes.product(x.shape);
+  return sizes.product(needTensor(x, 'the operand of elementsOf').shape);
 }

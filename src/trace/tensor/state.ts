@@ -3,6 +3,7 @@
  * buffers, module paths, host state.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { checkType, ShardwrightError, valueText as kindText, wrongArgument } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
@@ -109,6 +110,7 @@ export function isTraining(): boolean {
  * @param name what the guard is called: `mode == "train"`
  */
 export function guardOn<T extends HostValue>(name: string, read: () => T): T {
+  checkKinds('guardOn', { name: [name, 'string'], read: [read, 'function'] });
   const { trace } = needRecorder('guardOn()');
   const value = read();
   trace.hostGuards.push({ name, value, read });

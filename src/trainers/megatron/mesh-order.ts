@@ -2,6 +2,7 @@
  * Meshes of Megatron-LM's order strings, in which the first axis is the fastest: `tp-cp-ep-dp-pp`.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { fillSizes, requireGroupSizes } from '../../recipes/expert-mesh.ts';
@@ -53,6 +54,11 @@ export function megatronMeshes(
   sizes: MegatronSizes,
   devices: number,
 ): MegatronMeshes {
+  checkKinds('megatronMeshes', {
+    order: [order, 'string'],
+    sizes: [sizes, 'record'],
+    devices: [devices, 'number'],
+  });
   const listed = parseOrder(order, sizes);
   const filled = fillSizes(
     AXES.filter((a) => a !== 'ep'),

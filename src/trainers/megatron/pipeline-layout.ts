@@ -4,6 +4,7 @@
  * nothing. `Ettt|(tt|)*29,m|L` has 32 stages.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { NotationScanner } from '../../text/scanner.ts';
 
@@ -34,6 +35,10 @@ const TIMES = /\*\d{1,6}/y;
  *   embedding first and loss last
  */
 export function parsePipelineLayout(text: string, layers?: number): PipelineLayout {
+  checkKinds('parsePipelineLayout', {
+    text: [text, 'string'],
+    layers: [layers, 'number', 'undefined'],
+  });
   const symbols = new Reader(text).read();
   const stages: LayoutPart[][] = [[]];
   for (const symbol of symbols)
@@ -67,6 +72,7 @@ export function parsePipelineLayout(text: string, layers?: number): PipelineLayo
  * commas.
  */
 export function formatPipelineLayout(layout: PipelineLayout): string {
+  checkKinds('formatPipelineLayout', { layout: [layout, 'list'] });
   const stages = layout.map((stage) => stage.join(''));
   let out = '';
   for (let i = 0; i < stages.length;) {

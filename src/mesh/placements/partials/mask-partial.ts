@@ -1,5 +1,6 @@
 /** The placement of a masked table lookup that waits for its sum. */
 
+import { checkKinds } from '../../../arguments.ts';
 import type { PlacementKind } from '../kinds.ts';
 import { Pending } from './pending.ts';
 
@@ -24,6 +25,11 @@ export class MaskPartial extends Pending {
     readonly mask?: LookupMask,
   ) {
     super();
+    checkKinds('MaskPartial', {
+      offsetShape: [offsetShape, 'list'],
+      offsetDim: [offsetDim, 'number'],
+      mask: [mask, ['local', 'masked'], 'undefined'],
+    });
     this.text = `MaskP(sum, [${offsetShape.join(', ')}], ${offsetDim})`;
   }
 
@@ -54,6 +60,11 @@ export interface LookupMask {
 
 /** Mask of a rank that holds rows `offset .. offset + length - 1` of the table. */
 export function lookupMask(indices: readonly number[], offset: number, length: number): LookupMask {
+  checkKinds('lookupMask', {
+    indices: [indices, 'list'],
+    offset: [offset, 'number'],
+    length: [length, 'number'],
+  });
   const local = new Int32Array(indices.length);
   const masked = new Uint8Array(indices.length);
   indices.forEach((index, i) => {
@@ -69,6 +80,7 @@ export function lookupMask(indices: readonly number[], offset: number, length: n
  * reduced many times.
  */
 export function maskedRows(rows: readonly (readonly number[])[], mask: LookupMask): number[][] {
+  checkKinds('maskedRows', { rows: [rows, 'list'], mask: [mask, ['local', 'masked']] });
   return rows.map((row, i) => (mask.masked[i] === 1 ? row.map(() => 0) : [...row]));
 }
 

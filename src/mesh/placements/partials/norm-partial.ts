@@ -1,5 +1,6 @@
 /** The placement of partial p-norms that wait for the norm of all. */
 
+import { checkKinds } from '../../../arguments.ts';
 import type { PlacementKind } from '../kinds.ts';
 import { Pending } from './pending.ts';
 
@@ -14,6 +15,7 @@ export class NormPartial extends Pending {
   /** @throws RangeError when p is not a number */
   constructor(readonly p: number) {
     super();
+    checkKinds('NormPartial', { p: [p, 'number'] });
     if (Number.isNaN(p)) throw new RangeError('internal: NormPartial of NaN');
     const name = Math.abs(p) === Infinity ? (p < 0 ? '-inf' : 'inf') : String(p);
     this.text = `_NormP(${name})`;

@@ -1,5 +1,6 @@
 /** The base of placements that give each rank a part of the rows. */
 
+import { checkKinds } from '../../../arguments.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Placement } from '../placement.ts';
 
@@ -19,6 +20,7 @@ export abstract class Cut implements Placement {
    *   (`normalDim`)
    */
   constructor(readonly dim: number) {
+    checkKinds('Cut', { dim: [dim, 'number'] });
     if (!Number.isInteger(dim) || dim < 0) throw new RangeError(`internal: a cut of dim ${dim}`);
   }
 

@@ -1,5 +1,6 @@
 /** The placement that cuts stated sections of a dim one by one, as fused weights are cut. */
 
+import { checkKinds } from '../../../arguments.ts';
 import type { PlacementKind } from '../kinds.ts';
 import { checkCut, Cut } from './cut.ts';
 import { ceilChunks, Shard } from './shard.ts';
@@ -20,6 +21,7 @@ export class Interleaved extends Cut {
     readonly sections: readonly number[],
   ) {
     super(dim);
+    checkKinds('Interleaved', { dim: [dim, 'number'], sections: [sections, 'list'] });
     this.text = `Interleaved(${dim}, [${sections.join(', ')}])`;
   }
 

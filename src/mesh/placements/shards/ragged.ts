@@ -1,5 +1,6 @@
 /** The placement that gives each rank a stated number of blocks of rows. */
 
+import { checkKinds } from '../../../arguments.ts';
 import type { PlacementKind } from '../kinds.ts';
 import { checkCut, Cut } from './cut.ts';
 
@@ -21,6 +22,11 @@ export class Ragged extends Cut {
     readonly block: number,
   ) {
     super(dim);
+    checkKinds('Ragged', {
+      dim: [dim, 'number'],
+      units: [units, 'list'],
+      block: [block, 'number'],
+    });
     this.text = `Ragged(${dim}, [${units.join(', ')}], ${block})`;
     let sum = 0;
     this.starts = [0, ...units.map((u) => (sum += u))];

@@ -1,5 +1,6 @@
 /** The placement `S(d)`: ceil chunks of one tensor dim, as DTensor's `Shard`. */
 
+import { checkKinds } from '../../../arguments.ts';
 import type { PlacementKind } from '../kinds.ts';
 import { Cut, normalDim } from './cut.ts';
 
@@ -14,6 +15,7 @@ export class Shard extends Cut {
 
   private constructor(dim: number) {
     super(dim);
+    checkKinds('Shard', { dim: [dim, 'number'] });
     this.text = `S(${dim})`;
   }
 

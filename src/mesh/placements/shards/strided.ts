@@ -1,5 +1,6 @@
 /** The placement `_S(d, f)` (DTensor's `_StridedShard`): pieces of the chunks of a dim. */
 
+import { checkKinds } from '../../../arguments.ts';
 import type { PlacementKind } from '../kinds.ts';
 import { Cut } from './cut.ts';
 import { ceilChunks, Shard } from './shard.ts';
@@ -18,6 +19,7 @@ export class StridedShard extends Cut {
     readonly factor: number,
   ) {
     super(dim);
+    checkKinds('StridedShard', { dim: [dim, 'number'], factor: [factor, 'number'] });
     if (!Number.isSafeInteger(factor) || factor < 1)
       throw new RangeError(`internal: StridedShard with factor ${factor}`);
     this.text = `_S(${dim}, ${factor})`;

@@ -6,6 +6,7 @@
  * number of rows, for one, has another divisor there, and its rule is left out.
  */
 
+import { checkKinds } from '../../../arguments.ts';
 import { internalError, ShardwrightError } from '../../../errors.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import { typesByName } from '../../../graph/nodes.ts';
@@ -68,6 +69,11 @@ export function decomposedOp(
   name: string,
   spec: DecomposedSpec,
 ): DecomposedRecord {
+  checkKinds('decomposedOp', {
+    table: [table, 'operators'],
+    name: [name, 'string'],
+    spec: [spec, ['schema', 'cls', 'decompose']],
+  });
   const body = (ctx: OpContext): Graph => bodyOf(table, name, spec.decompose, ctx);
   const record = defineOp(name, {
     ...spec,

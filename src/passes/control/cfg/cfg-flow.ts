@@ -2,6 +2,7 @@
 
 import { alg, Graph } from 'graphlib';
 
+import { checkKinds } from '../../../arguments.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { type Block, type Cfg, edgesOf } from './cfg.ts';
 
@@ -54,7 +55,9 @@ export interface CfgLoop {
 }
 
 /** The loops of a program, by their first block. */
-export function loopsOf({ name, entry, blocks }: Cfg): CfgLoop[] {
+export function loopsOf(input: Cfg): CfgLoop[] {
+  checkKinds('loopsOf', { input: [input, 'cfg'] });
+  const { name, entry, blocks } = input;
   const flow = flowGraph(name, blocks);
   const position = new Map(blocks.map((block, i) => [block.id, i]));
   const inOrder = (ids: readonly string[]): string[] =>

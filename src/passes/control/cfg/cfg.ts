@@ -1,5 +1,6 @@
 /** The control-flow graph of a program: blocks, their parameters, and the edges between them. */
 
+import { checkKinds } from '../../../arguments.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
 import { lintGraph } from '../../../graph/lint.ts';
@@ -74,7 +75,9 @@ export function typesIn(graph: Graph): (name: string) => ValueType {
  *
  * @throws E_CFG naming the block; what `lintGraph` throws for its graph
  */
-export function checkCfg({ name, entry, blocks }: Cfg): void {
+export function checkCfg(input: Cfg): void {
+  checkKinds('checkCfg', { input: [input, 'cfg'] });
+  const { name, entry, blocks } = input;
   const fail = (id: string, message: string): never => {
     throw new ShardwrightError('E_CFG', `block ${id} of ${name}: ${message}`, { path: id });
   };
@@ -141,6 +144,13 @@ export function runCfg<V>(
   truth: (value: V) => boolean,
   maxBlocks = 100_000,
 ): { readonly values: readonly V[]; readonly blocks: readonly string[] } {
+  checkKinds('runCfg', {
+    cfg: [cfg, 'cfg'],
+    inputs: [inputs, 'list'],
+    run: [run, 'function'],
+    truth: [truth, 'function'],
+    maxBlocks: [maxBlocks, 'number', 'undefined'],
+  });
   const byId = new Map(cfg.blocks.map((block) => [block.id, block]));
   const trail: string[] = [];
   let [id, args] = [cfg.entry, inputs];

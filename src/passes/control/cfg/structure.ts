@@ -1,5 +1,6 @@
 /** Turns blocks with the shape of an if or a loop into `cond` and `while_loop`. */
 
+import { checkKinds } from '../../../arguments.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
 import { lintGraph } from '../../../graph/lint.ts';
@@ -41,6 +42,7 @@ export interface Structured {
  * @throws E_CFG when the program is not sound, E_LIMIT for one of more than 1,000 blocks
  */
 export function structure(cfg: Cfg): Structured {
+  checkKinds('structure', { cfg: [cfg, 'cfg'] });
   checkCfg(cfg);
   const blocks = new Map(cfg.blocks.map((block) => [block.id, block]));
   let program = programOf(cfg.name, cfg.entry, blocks);

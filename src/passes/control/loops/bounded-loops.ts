@@ -1,5 +1,6 @@
 /** Rewrites `while_loop` calls with a bound into scans of that length. */
 
+import { checkKinds } from '../../../arguments.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import { bodyResult, placeholdersOf } from '../../../graph/control.ts';
 import type { Arg, Graph, Node, ValueType } from '../../../graph/types.ts';
@@ -24,6 +25,10 @@ export interface BoundedLoopOptions {
  * ended loop hands its carry on (a `cond` on the active flag). Thus a gradient can pass it.
  */
 export function boundedLoopsToScans(graph: Graph, options: BoundedLoopOptions = {}): Graph {
+  checkKinds('boundedLoopsToScans', {
+    graph: [graph, 'graph'],
+    options: [options, 'record', 'undefined'],
+  });
   const { table = builtinOperators(), only = () => true, nested = true } = options;
   const replace = rewriteControl(
     graph,

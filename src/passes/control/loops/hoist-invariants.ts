@@ -1,5 +1,6 @@
 /** Moves calls that give the same value on every trip out of loops. */
 
+import { checkKinds } from '../../../arguments.ts';
 import { defined } from '../../../defined.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import { placeholdersOf } from '../../../graph/control.ts';
@@ -28,6 +29,10 @@ export interface HoistOptions {
  * the verb's place.
  */
 export function hoistInvariants(graph: Graph, options: HoistOptions = {}): Graph {
+  checkKinds('hoistInvariants', {
+    graph: [graph, 'graph'],
+    options: [options, 'record', 'undefined'],
+  });
   const { table = builtinOperators(), only = () => true, nested = true } = options;
   return rewriteControl(
     graph,

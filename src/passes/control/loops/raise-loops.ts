@@ -3,6 +3,7 @@
  * trip.
  */
 
+import { checkKinds } from '../../../arguments.ts';
 import { nonEmpty } from '../../../defined.ts';
 import { freeKey } from '../../../graph/names.ts';
 import { nodesByName } from '../../../graph/nodes.ts';
@@ -26,6 +27,7 @@ import { bodyOf, type Counter, counterOf, inputIndex, integer } from './counted-
  * that scans nothing stays a `while_loop` with its number of `trips`.
  */
 export function raiseLoops(graph: Graph): Graph {
+  checkKinds('raiseLoops', { graph: [graph, 'graph'] });
   return raised(graph, new Map());
 }
 

@@ -1,5 +1,6 @@
 /** Replaces `scan` and `map` by one copy of their body for each trip. */
 
+import { checkKinds } from '../../../arguments.ts';
 import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../../graph/types.ts';
@@ -25,6 +26,10 @@ export interface UnrollOptions {
  * @throws E_LIMIT for a loop of more than `maxTrips` trips
  */
 export function unrollScan(graph: Graph, options: UnrollOptions = {}): Graph {
+  checkKinds('unrollScan', {
+    graph: [graph, 'graph'],
+    options: [options, 'record', 'undefined'],
+  });
   const { table = builtinOperators(), only = () => true, maxTrips = 10_000 } = options;
   return rewriteControl(graph, table, (site) =>
     site.form.kind === 'scan' && only(site.node) ? unrolled(site, site.form, maxTrips) : undefined,
