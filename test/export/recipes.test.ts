@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 
 import { beforeAll, describe, expect, test } from 'vitest';
 
-import type { ExportSource } from '../../src/backend/target.ts';
+import { type ExportSource, refuseLosses } from '../../src/backend/target.ts';
 import type { ShardwrightError } from '../../src/errors.ts';
 import { einshardTarget } from '../../src/export/einshard.ts';
 import { exportFiles } from '../../src/export/export.ts';
@@ -15,6 +15,7 @@ import { maxtextTarget } from '../../src/trainers/maxtext/target.ts';
 import { megatronTarget } from '../../src/trainers/megatron/target.ts';
 import { planRoles } from '../../src/trainers/roles/roles.ts';
 import { torchtitanTarget } from '../../src/trainers/torchtitan/target.ts';
+import { refusal } from '../support/thrown.ts';
 import {
   CONFIG_RECORD,
   configFiles,
@@ -349,4 +350,21 @@ describe('optimizer states that are cut where parameters are whole', () => {
         'optimizer states',
       );
   });
+});
+
+test('a refusal lists twenty losses, and counts the rest', () => {
+  const losses = Array.from({ length: 23 }, (_, i) => ({
+    item: `item ${i}`,
+    planned: 'S(0)',
+    instead: 'it is whole',
+  }));
+  const { code, message } = refusal(() => refuseLosses(hfTarget, losses));
+  expect(code).toBe('E_EXPORT_LOSS');
+  const lines = message.split('\n');
+  expect([lines[0], lines.length]).toEqual([
+    `${hfTarget.name} cannot say 23 things of this plan`,
+    22,
+  ]);
+  expect(lines.at(-2)).toBe('item 19: planned S(0); it is whole');
+  expect(lines.at(-1)).toBe('and 3 more');
 });

@@ -69,6 +69,7 @@ const CASES: Case[] = [
   ],
   ['aten.sub.Tensor', [1, X], {}, (a) => 1 - a, ['P(avg) -> P(avg)', 'P(max) -> P(min)']],
   ['aten.rsub.Scalar', [X, 3.5], {}, (a) => 3.5 - a, ['P(max) -> P(min)']],
+  ['aten.rsub.Scalar', [X, 3.5, 2], {}, (a) => 3.5 - 2 * a, ['P(max) -> P(min)']],
   ['aten.mul.Tensor', [X, X], {}, (a, b) => a * b, ['P(sum), R -> P(sum)', 'R, P(avg) -> P(avg)']],
   ['aten.mul.Tensor', [X, -2], {}, (a) => -2 * a, ['P(sum) -> P(sum)', 'P(max) -> P(min)']],
   ['aten.mul.Scalar', [X, 0.5], {}, (a) => 0.5 * a, ['P(max) -> P(max)']],
