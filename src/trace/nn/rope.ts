@@ -6,6 +6,7 @@
 import { checkKinds } from '../../arguments.ts';
 import type { DType } from '../../graph/types.ts';
 import { type Size, sizes } from '../sizes/sizes.ts';
+import { needTensor } from '../tensor/core.ts';
 import { arange, cat } from '../tensor/functional.ts';
 import { buffer } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';
@@ -36,10 +37,8 @@ export function rotation(length: Size, width: number, dtype: DType = 'f32'): Rot
 
 /** `x` of [batch, heads, length, width] with each pair (i, i + width / 2) turned. */
 export function rotate(x: Tensor, options: Rotation): Tensor {
-  checkKinds('rotate', {
-    x: [x, ['matmul', 'bmm', 'linear']],
-    options: [options, ['cos', 'sin']],
-  });
+  needTensor(x, 'the operand of rotate');
+  checkKinds('rotate', { options: [options, ['cos', 'sin']] });
   const { cos, sin } = options;
   return rotateHeads(x, { cos: cos.unsqueeze(1), sin: sin.unsqueeze(1) });
 }

@@ -139,11 +139,7 @@ export function crossEntropy(
     readonly labelSmoothing?: number;
   } = {},
 ): Tensor {
-  checkKinds('crossEntropy', {
-    logits: [logits, ['matmul', 'bmm', 'linear']],
-    target: [target, ['matmul', 'bmm', 'linear']],
-    options: [options, 'record', 'undefined'],
-  });
+  checkKinds('crossEntropy', { options: [options, 'record'] });
   const { reduction = 'mean', ignoreIndex = -100, labelSmoothing = 0 } = options;
   const smoothing = labelSmoothing === 0 ? [] : [labelSmoothing];
   const rest = ignoreIndex === -100 && smoothing.length === 0 ? [] : [ignoreIndex, ...smoothing];
@@ -204,8 +200,8 @@ export function arange(
  * multiple of its own, and each key is that plus its number.
  */
 export function splitKey(key: Tensor, count: number): Tensor[] {
-  checkKinds('splitKey', { key: [key, ['matmul', 'bmm', 'linear']], count: [count, 'number'] });
-  const stepped = needKey(key, 'splitKey').mul(48271);
+  checkKinds('splitKey', { count: [count, 'number'] });
+  const stepped = of(needKey(key, 'splitKey'), 'splitKey').mul(48271);
   return Array.from({ length: count }, (_, i) => stepped.add(i + 1).remainder(2147483647));
 }
 
@@ -264,6 +260,7 @@ function needKey(key: Tensor | undefined, what: string): Tensor {
 /** Sum of `values` over rows of equal `ids`: `out[ids[i]] += values[i]`, `[rows, width]`. */
 export function segmentSum(values: Tensor, ids: Tensor, rows: Size): Tensor {
   const width = of(values, 'segmentSum').shape.slice(1);
+  needTensor(ids, 'the second operand of segmentSum');
   const index = ids.view([...ids.shape, ...width.map(() => 1)]).expand([...ids.shape, ...width]);
   return zeros([rows, ...width], values.dtype).scatterAdd(0, index, values);
 }
