@@ -8,6 +8,7 @@ import { join } from 'node:path';
 
 import * as z from 'zod';
 
+import { readQuestion } from './question.ts';
 import { runCommand } from './run-command.ts';
 import type { Served } from './served.ts';
 
@@ -31,18 +32,19 @@ export async function askPlan(
   response: ServerResponse,
   { headers, kept, commandLine }: Served,
 ): Promise<void> {
-  const question = questionOf(request.headers['x-question']);
-  const folder = question === undefined ? undefined : kept.folder(question.plan);
-  response.writeHead(question === undefined ? 400 : 200, {
+  const read = readQuestion(questionSchema, request.headers['x-question'], fieldsOf);
+  response.writeHead('fault' in read ? 400 : 200, {
     ...headers,
     'content-type': 'application/x-ndjson',
   });
   const say = (line: object): void => void response.write(`${JSON.stringify(line)}\n`);
-  const fault = (code: string, message: string): void =>
-    say({ fault: { code, message, hint: '' } });
-  if (question === undefined) fault('E_USAGE', 'the question cannot be read');
+  const fault = (code: string, message: string, hint = ''): void =>
+    say({ fault: { code, message, hint } });
+  const folder = 'fault' in read ? undefined : kept.folder(read.question.plan);
+  if ('fault' in read) fault('E_USAGE', read.fault.message, read.fault.hint);
   else if (folder === undefined) fault('E_USAGE', 'this plan is no longer kept; plan again');
   else {
+    const { question } = read;
     const { code, out, err } = await runCommand(
       [...commandLine, ...wordsOf(question, join(folder, 'plan'))],
       response,
@@ -54,12 +56,12 @@ export async function askPlan(
   response.end();
 }
 
-function questionOf(header: string | string[] | undefined): Question | undefined {
-  try {
-    return questionSchema.safeParse(JSON.parse(decodeURIComponent(String(header)))).data;
-  } catch {
-    return undefined;
-  }
+/** The fields of the kind of a question, or the kinds. */
+function fieldsOf({ kind }: Readonly<Record<string, unknown>>): readonly string[] {
+  const own = questionSchema.options.find(({ shape }) => shape.kind.value === kind);
+  return own === undefined
+    ? questionSchema.options.map(({ shape }) => shape.kind.value)
+    : Object.keys(own.shape);
 }
 
 /** A value is one word with its flag, or comes after `--`, so that none is read as a flag. */

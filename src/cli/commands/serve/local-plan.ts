@@ -15,6 +15,7 @@ import { pipeline } from 'node:stream/promises';
 import * as z from 'zod';
 
 import { isScript } from '../../input/script-name.ts';
+import { readQuestion } from './question.ts';
 import { runCommand } from './run-command.ts';
 import type { Served } from './served.ts';
 
@@ -54,8 +55,11 @@ export async function planLocally(
     // The rest of a body that is still arriving is not waited for.
     response.end(() => request.destroy());
   };
-  const question = questionOf(request.headers['x-question']);
-  if (question === undefined) return refuse(400, 'the question cannot be read');
+  const read = readQuestion(questionSchema, request.headers['x-question'], () =>
+    Object.keys(questionSchema.shape),
+  );
+  if ('fault' in read) return refuse(400, read.fault.message, read.fault.hint);
+  const { question } = read;
   const name = `model-${question.name.replaceAll(/[^\w.-]/g, '_').slice(-80)}`;
   if (isScript(name) && !allowPrograms)
     return refuse(
@@ -117,15 +121,6 @@ async function planAndReport(
       readdirSync(out).map((name) => [name, readFileSync(join(out, name)).toString('base64')]),
     ),
   });
-}
-
-function questionOf(header: string | string[] | undefined): Question | undefined {
-  try {
-    const parsed = questionSchema.safeParse(JSON.parse(decodeURIComponent(String(header))));
-    return parsed.success ? parsed.data : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 /** Each flag with its value in one word, so that no value is read as a flag. */

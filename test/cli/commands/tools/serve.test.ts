@@ -135,6 +135,40 @@ describe('the server of the page', () => {
     expect((await answer(address, '/ask', {}, 'POST')).status).toBe(403);
   });
 
+  it.each<[string, unknown, string, string]>([
+    [
+      '/plan',
+      { ...QUESTION, name: 'x.swg', memroy: '' },
+      "a question has no field 'memroy'",
+      "'memory'",
+    ],
+    ['/plan', { mesh: '' }, "the question does not state 'name'", 'cluster'],
+    ['/plan', { ...QUESTION, name: 'x.swg', pins: [5] }, 'pins.0 of the question', ''],
+    ['/plan', [], 'the question is a list', 'x-question'],
+    ['/ask', { kind: 'explian' }, "a question is of no kind 'explian'", "'explain'"],
+    ['/ask', { kind: 'explain', plan: 'a' }, "does not state 'node'", 'kind, plan, node'],
+    ['/ask', { kind: 'explain', plan: 'a', nod: 'b' }, "a question has no field 'nod'", "'node'"],
+    [
+      '/ask',
+      { kind: 'export', plan: 'a', target: 'torch', targte: '' },
+      "a question has no field 'targte'",
+      "'target'",
+    ],
+  ])(
+    '%s names the field of a question that is wrong: %j',
+    async (path, question, message, hint) => {
+      const headers = { cookie, 'x-question': encodeURIComponent(JSON.stringify(question)) };
+      const { status, text } = await answer(address, path, headers, 'POST', 'x');
+      expect(status).toBe(400);
+      const { fault } = JSON.parse(text) as {
+        fault: { code: string; message: string; hint: string };
+      };
+      expect(fault.code).toBe('E_USAGE');
+      expect(fault.message).toContain(message);
+      expect(fault.hint).toContain(hint);
+    },
+  );
+
   it('asks the origin of who has the cookie', async () => {
     const headers = { ...planHeaders(cookie, 'x.swg'), origin: 'http://127.0.0.1:1' };
     expect((await answer(address, '/plan', headers, 'POST', 'x')).status).toBe(403);
