@@ -3,7 +3,6 @@
  * and messages, search in blocks, close exactly where the reduced model is small, and hand out
  * nothing but checked choices and checked bounds.
  */
-import { checkKinds } from '../arguments.ts';
 import { monotonicMilliseconds as milliseconds } from '../platform/platform.ts';
 import { gapOf } from '../solver/problem/cost.ts';
 import type { Problem, Solution } from '../solver/types.ts';
@@ -66,10 +65,6 @@ export async function solveAnytime(
   problem: Problem,
   options: ContestOptions = {},
 ): Promise<Solution> {
-  checkKinds('solveAnytime', {
-    problem: [problem, 'problem'],
-    options: [options, 'record', 'undefined'],
-  });
   const run = new AnytimeRun(problem, options);
   const { signal } = options;
   const abort = (): void => run.stop();

@@ -4,7 +4,6 @@
  * choice. Whether the relaxation is tight is asked first; else branch and bound searches with the
  * rows.
  */
-import { checkKinds } from '../arguments.ts';
 import { defined } from '../defined.ts';
 import { evaluate } from './check/verify.ts';
 import { installRows, type PlainRow, plainRows } from './network/rows.ts';
@@ -24,10 +23,6 @@ import type { Problem, Solution, SolveOptions } from './types.ts';
 
 /** `solve` in mode `prove`, synchronously, with our own engine only. */
 export function solveNow(problem: Problem, options: SolveOptions = {}): Solution {
-  checkKinds('solveNow', {
-    problem: [problem, 'problem'],
-    options: [options, 'record', 'undefined'],
-  });
   return run(problem, options, false);
 }
 

@@ -3,7 +3,6 @@
  * Markov random field with linear rows and usage over time. The answer is a choice that the checker
  * evaluated, a lower bound, and the certificate of that bound.
  */
-import { checkKinds } from '../arguments.ts';
 import { solveWithLibrary, withSecondOpinion } from './milp/dispatch.ts';
 import { solveNow } from './prove.ts';
 import type { Problem, Solution, SolveOptions } from './types.ts';
@@ -16,10 +15,6 @@ export { NoChoiceInTime, solveNow } from './prove.ts';
  * is any choice, and the library engines throw `TooLargeForLibrary` beyond their size guard.
  */
 export async function solve(problem: Problem, options: SolveOptions = {}): Promise<Solution> {
-  checkKinds('solve', {
-    problem: [problem, 'problem'],
-    options: [options, 'record', 'undefined'],
-  });
   const { engine = 'auto' } = options;
   if (engine === 'highs' || engine === 'javascript-lp-solver')
     return solveWithLibrary(engine, problem, options, solveNow);

@@ -2,7 +2,6 @@
  * Fingerprint of a problem: 2 x 32 bits over every number in a fixed order. It ties a certificate
  * to its problem; the proof itself never relies on it.
  */
-import { checkKinds } from '../../arguments.ts';
 import type { Problem } from '../types.ts';
 import { withoutNegativeZeros } from './zeros.ts';
 
@@ -10,7 +9,6 @@ import { withoutNegativeZeros } from './zeros.ts';
  * Hash of everything that decides costs and rows (names are left out), as 16 hexadecimal digits.
  */
 export function hashProblem(problem: Problem): string {
-  checkKinds('hashProblem', { problem: [problem, 'problem'] });
   const state = Int32Array.of(0x243f6a88, 0x85a308d3);
   const integers = (list: Int32Array): void => mix(state, list);
   const numbers = (given: Float64Array): void => {

@@ -4,7 +4,6 @@
  * certificate proves. Sums are BigInt; tables of the replay are Float64 integers, and every one is
  * checked to stay exact.
  */
-import { checkKinds } from '../../arguments.ts';
 import type { Certificate, Problem } from '../types.ts';
 import { formFault } from './certificate-form.ts';
 import { hashProblem } from './hash.ts';
@@ -58,7 +57,6 @@ interface Evaluation {
 
 /** Evaluates a choice against the whole problem. */
 export function evaluate(problem: Problem, choice: ArrayLike<number>): Evaluation {
-  checkKinds('evaluateChoice', { problem: [problem, 'problem'], choice: [choice, 'list'] });
   const n = problem.domains.length;
   const violations: Violation[] = [];
   const nothing = { cost: 0n, unaryCost: 0n, edgeCost: 0n, peak: 0n, peakTime: 0, rows: [] };
@@ -172,10 +170,6 @@ export function verifyCertificate(
     readonly certificate?: Certificate;
   },
 ): Verdict {
-  checkKinds('verifyCertificate', {
-    problem: [problem, 'problem'],
-    solution: [solution, ['choice', 'objective']],
-  });
   return verifyHashed(problem, hashProblem(problem), solution);
 }
 

@@ -2,7 +2,6 @@
  * A linear program as CPLEX LP text (read by HiGHS, CPLEX, Gurobi, SCIP, GLPK and CBC). Format: IBM
  * ILOG CPLEX, "LP file format". Lines stay far below the 510 characters that old readers accept.
  */
-import { checkKinds } from '../../arguments.ts';
 import type { LinearProgram } from './linear-program.ts';
 
 /** Longest text that is written: one JavaScript string holds at most 2^29 - 24 characters. */
@@ -66,7 +65,6 @@ class Text {
 
 /** The whole program as LP text. Throws `Error` when it does not fit one string. */
 export function lpText(lp: LinearProgram): string {
-  checkKinds('lpText', { lp: [lp, ['name', 'constant', 'columns']] });
   const text = new Text();
   const names = Array.from({ length: lp.columns }, (_, j) => safeName(lp.columnName(j)));
   text.line(
