@@ -5,9 +5,8 @@
 
 import { matrixPeak } from '../../cost/compute.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
-import type { DType } from '../../graph/types.ts';
+import type { DType, Graph } from '../../graph/types.ts';
 import { itemAt } from '../../item-at.ts';
-import type { Model } from '../../plan/model/model.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { layerNames } from './layer-names.ts';
@@ -98,7 +97,7 @@ export function rooflineOf(prepared: Pick<Prepared, 'model'>, plan: Plan): Roofl
     if (moved > 0 && n !== undefined) group(n).communicationSeconds += moved;
   }
   const total = (g: Mutable): number => g.computeSeconds + g.communicationSeconds;
-  const { flopsPerSecond, unit } = matrixPeak(cluster, matrixDtype(model));
+  const { flopsPerSecond, unit } = matrixPeak(cluster, matrixDtype(model.graph));
   return {
     groups: [...groups]
       .filter(([, g]) => total(g) > 0)
@@ -134,8 +133,8 @@ function boundOf(g: Mutable): Bound {
 }
 
 /** Element type that the matrix units work in: that of the first parameter with several dims. */
-export function matrixDtype({ graph }: Model): DType {
-  for (const node of graph.nodes)
+export function matrixDtype({ nodes }: Graph): DType {
+  for (const node of nodes)
     if (
       node.kind === 'placeholder' &&
       node.meta.role === 'parameter' &&

@@ -6,10 +6,9 @@ import type { Graph } from '../../graph/types.ts';
 import { itemAt } from '../../item-at.ts';
 import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { Model } from '../../plan/model/model.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import type { Span, Timeline } from '../../simulate/timeline/play.ts';
-import { simulate } from '../../simulate/timeline/simulate.ts';
+import { simulate, type Simulation } from '../../simulate/timeline/simulate.ts';
 import { COMPUTE } from '../../simulate/work/streams.ts';
 import { matrixDtype } from './layers.ts';
 
@@ -68,23 +67,22 @@ const PARTS = 360;
 /** Kernels in the close-up. */
 const CLOSE_UP_TASKS = 28;
 
-/** Plays the plan. @throws E_PLAN when the plan is not of this program */
-export function streamsOf(
+/** The share of the peak of all devices that a simulated step of a program reaches. */
+export function utilizationOf(
+  { schedule, timeline }: Pick<Simulation, 'schedule' | 'timeline'>,
   program: Graph,
-  model: Model,
-  plan: Plan,
   operators: OperatorTable,
-): Streams {
-  const { schedule, timeline, passes, notes } = simulate(program, plan, { table: operators });
+): ReturnType<typeof programUtilization> {
   const { forward, backward } = programFlops(program, operators);
-  const peak = matrixPeak(schedule.cluster, matrixDtype(model)).flopsPerSecond;
-  const { mfu, convention } = programUtilization(
-    forward,
-    backward > 0,
-    timeline.seconds,
-    schedule.mesh.size,
-    peak,
-  );
+  const peak = matrixPeak(schedule.cluster, matrixDtype(program)).flopsPerSecond;
+  return programUtilization(forward, backward > 0, timeline.seconds, schedule.mesh.size, peak);
+}
+
+/** Plays the plan. @throws E_PLAN when the plan is not of this program */
+export function streamsOf(program: Graph, plan: Plan, operators: OperatorTable): Streams {
+  const simulated = simulate(program, plan, { table: operators });
+  const { schedule, timeline, passes, notes } = simulated;
+  const { mfu, convention } = utilizationOf(simulated, program, operators);
   const used = schedule.streams.flatMap((name, stream) => {
     const spans = timeline.spans.filter((s) => s.task.stream === stream && s.end > s.start);
     return spans.length > 0 || stream === COMPUTE ? [{ name, stream, spans }] : [];

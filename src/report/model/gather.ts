@@ -153,9 +153,7 @@ async function analyseOpened(
       placementWords({ plan, model: prepared.model, choice: opened.choice }),
     ),
     roofline: await parts.attempt('Roofline', () => rooflineOf(prepared, plan)),
-    streams: await parts.attempt('Timeline', () =>
-      streamsOf(program, prepared.model, plan, operators),
-    ),
+    streams: await parts.attempt('Timeline', () => streamsOf(program, plan, operators)),
     memory: await parts.attempt('Memory timeline', () => memoryCurveOf(opened)),
     known,
     nextBest: explain === null ? null : nextBest(opened, explain, known),

@@ -12,13 +12,13 @@ import {
   parse,
   type Redirection,
   type Statement,
-  type TestExpression,
   type Word,
 } from 'unbash';
 
 import { ShardwrightError } from '../../errors.ts';
 import { placeAt } from '../../text/place.ts';
 import { arithmetic } from './arithmetic.ts';
+import { bracketResult, testResult, testsAlone, type TestWords } from './conditions.ts';
 import {
   documentOf,
   expandPattern,
@@ -28,7 +28,7 @@ import {
   type Scope,
 } from './expand.ts';
 import { mergeVariables } from './merge.ts';
-import { isOpenPattern, matchesPattern, quotedPattern } from './patterns.ts';
+import { isOpenPattern, matchesPattern } from './patterns.ts';
 import { fieldsOf, formatted, PRINTED } from './printed.ts';
 import {
   joined,
@@ -240,7 +240,7 @@ class ShellReader implements ShellScript {
       case 'Subshell':
         return this.subshell(() => this.list(node.body));
       case 'TestCommand':
-        return this.condition(() => this.test(node.expression));
+        return this.condition(() => testResult(node.expression, this.testWords));
       case 'ArithmeticCommand': {
         const { expression } = node;
         const value =
@@ -455,59 +455,16 @@ class ShellReader implements ShellScript {
     );
   }
 
-  private test(expression: TestExpression): boolean | undefined {
-    const text = (word: Word): string | undefined =>
-      knownText(this.emptied(expandText(word, this.scope)));
-    switch (expression.type) {
-      case 'TestGroup':
-        return this.test(expression.expression);
-      case 'TestNot': {
-        const inner = this.test(expression.operand);
-        return inner === undefined
-          ? undefined
-          : expression.negations.length % 2 === 1
-            ? !inner
-            : inner;
-      }
-      case 'TestLogical': {
-        const parts = expression.operands.map((operand) => this.test(operand));
-        const decides = expression.operator === '||';
-        if (parts.includes(decides)) return decides;
-        return parts.includes(undefined) ? undefined : !decides;
-      }
-      case 'TestUnary':
-        return unaryTest(expression.operator, text(expression.operand));
-      case 'TestBinary': {
-        const { left, operator, right } = expression;
-        const other = comparesTexts(operator)
-          ? knownText(this.emptied(expandPattern(right, this.scope)))
-          : text(right);
-        return binaryTest(text(left), operator, other);
-      }
-    }
+  private get testWords(): TestWords {
+    const known = (value: Value): string | undefined => knownText(this.emptied(value));
+    return {
+      text: (word) => known(expandText(word, this.scope)),
+      pattern: (word) => known(expandPattern(word, this.scope)),
+    };
   }
 
-  /** `[ ... ]` and `test`. */
   private bracket(words: readonly Value[]): boolean | undefined {
-    const texts = words.map((word) => knownText(this.emptied(word)));
-    const [first, second, third] = texts;
-    if (first === '!') {
-      const inner = this.bracket(words.slice(1));
-      return inner === undefined ? undefined : !inner;
-    }
-    const join = texts.findIndex((t) => t === '-a' || t === '-o');
-    if (join > 0) {
-      const [left, right] = [
-        this.bracket(words.slice(0, join)),
-        this.bracket(words.slice(join + 1)),
-      ];
-      if (left === undefined || right === undefined) return undefined;
-      return texts[join] === '-a' ? left && right : left || right;
-    }
-    if (texts.length === 1) return first === undefined ? undefined : first !== '';
-    if (texts.length === 2 && first !== undefined) return unaryTest(first, second);
-    if (texts.length !== 3 || second === undefined || third === undefined) return undefined;
-    return binaryTest(first, second, comparesTexts(second) ? quotedPattern(third) : third);
+    return bracketResult(words.map((word) => knownText(this.emptied(word))));
   }
 
   private simple(node: Extract<CommandNode, { type: 'Command' }>): Status {
@@ -949,51 +906,6 @@ const DECLARES = new Set(['export', 'declare', 'local', 'readonly', 'typeset']);
 
 /** The commands among them that declare local variables of a function. */
 const LOCAL = new Set(['declare', 'local', 'typeset']);
-
-function unaryTest(operator: string, text: string | undefined): boolean | undefined {
-  if (text === undefined) return undefined;
-  if (operator === '-z') return text === '';
-  return operator === '-n' ? text !== '' : undefined;
-}
-
-function comparesTexts(operator: string): boolean {
-  return operator === '=' || operator === '==' || operator === '!=';
-}
-
-/** @param right of a comparison of texts the pattern */
-function binaryTest(
-  left: string | undefined,
-  operator: string,
-  right: string | undefined,
-): boolean | undefined {
-  if (left === undefined || right === undefined) return undefined;
-  if (comparesTexts(operator)) {
-    if (isOpenPattern(right, left)) return undefined;
-    return matchesPattern(left, right) === (operator !== '!=');
-  }
-  const compare = NUMBER_TESTS[operator] as ((a: number, b: number) => boolean) | undefined;
-  const [a, b] = [Number(left), Number(right)];
-  return compare === undefined || left === '' || Number.isNaN(a) || Number.isNaN(b)
-    ? undefined
-    : compare(a, b);
-}
-
-const NUMBER_TESTS: Readonly<Record<string, (a: number, b: number) => boolean>> = {
-  '-eq': (a, b) => a === b,
-  '-ne': (a, b) => a !== b,
-  '-lt': (a, b) => a < b,
-  '-le': (a, b) => a <= b,
-  '-gt': (a, b) => a > b,
-  '-ge': (a, b) => a >= b,
-};
-
-/** Tells whether a list of commands is one test and nothing else. */
-function testsAlone({ commands }: CompoundList): boolean {
-  const [{ command }] = commands;
-  if (commands.length > 1) return false;
-  const isBracket = command.type === 'Command' && /^(\[|test)$/.test(command.name?.text ?? '');
-  return isBracket || command.type === 'TestCommand' || command.type === 'ArithmeticCommand';
-}
 
 /** Tells whether a redirection sends output to stderr. */
 function toErrors(redirect: Redirection): boolean {

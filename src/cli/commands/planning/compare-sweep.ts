@@ -214,42 +214,27 @@ function keyOf({ asked, config, options }: Omit<Task, 'id'>): object {
 }
 
 /** Flags that change an answer. */
-function settingsOf({
-  cost,
-  for: trainer,
-  framework,
-  compiled,
-  fp8,
-  dtype,
-  padVocab,
-  memory,
-  headroom,
-  risk,
-  optimizer,
-  gradients,
-  tokens,
-  plans,
-  price,
-  carbon,
-}: CompareOptions): object {
-  return {
-    cost,
-    for: trainer,
-    framework,
-    compiled,
-    fp8,
-    dtype,
-    padVocab,
-    memory,
-    headroom,
-    risk,
-    optimizer,
-    gradients,
-    tokens,
-    plans,
-    price,
-    carbon,
-  };
+const SETTINGS = [
+  'cost',
+  'for',
+  'framework',
+  'compiled',
+  'fp8',
+  'dtype',
+  'padVocab',
+  'memory',
+  'headroom',
+  'risk',
+  'optimizer',
+  'gradients',
+  'tokens',
+  'plans',
+  'price',
+  'carbon',
+] as const satisfies readonly (keyof CompareOptions)[];
+
+function settingsOf(options: CompareOptions): object {
+  return Object.fromEntries(SETTINGS.map((key) => [key, options[key]]));
 }
 
 /**

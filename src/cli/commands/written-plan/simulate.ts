@@ -1,11 +1,8 @@
 /** `simulate` plays a written plan with overlapped communication and writes the trace. */
 
-import { matrixPeak } from '../../../cost/compute.ts';
-import { programUtilization } from '../../../cost/training/mfu.ts';
-import type { DType, Graph } from '../../../graph/types.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
-import { programFlops } from '../../../ops/program-flops.ts';
 import { type StepKeys, stepOfGraph } from '../../../recipes/compare/best-plan.ts';
+import { utilizationOf } from '../../../report/analysis/streams.ts';
 import { screenText } from '../../../report/text/first-screen.ts';
 import { simulate, type SimulateOptions } from '../../../simulate/timeline/simulate.ts';
 import { timelineTrace } from '../../../simulate/timeline/trace.ts';
@@ -58,19 +55,9 @@ export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): 
   const { plan, program } = folder;
   const table = builtinOperators();
   checked(folder, path, table, io);
-  const { schedule, timeline, passes, notes, bound } = simulate(program, plan, {
-    ...options,
-    table,
-  });
-  const { forward, backward } = programFlops(program, table);
-  const peak = matrixPeak(schedule.cluster, weightDtype(program)).flopsPerSecond;
-  const { mfu, convention } = programUtilization(
-    forward,
-    backward > 0,
-    timeline.seconds,
-    schedule.mesh.size,
-    peak,
-  );
+  const simulated = simulate(program, plan, { ...options, table });
+  const { schedule, timeline, passes, notes, bound } = simulated;
+  const { mfu, convention } = utilizationOf(simulated, program, table);
   const { memory } = timeline;
   const report: SimulateReport = {
     ...stepOfGraph(
@@ -114,18 +101,6 @@ function optionsOf(flags: SimulateFlags): SimulateOptions {
     ...(flags.memory === 'plan' ? {} : { memoryBytes: flags.memory }),
     overlapSlowdown: flags.slowdown,
   };
-}
-
-/** Element type that the matrix units work in: that of the first parameter with several dims. */
-function weightDtype(graph: Graph): DType {
-  for (const node of graph.nodes)
-    if (
-      node.kind === 'placeholder' &&
-      node.meta.role === 'parameter' &&
-      node.type.kind === 'tensor'
-    )
-      if (node.type.shape.length > 1) return node.type.dtype;
-  return 'f32';
 }
 
 /** Keeps a name with the words before it: it begins no line. */
