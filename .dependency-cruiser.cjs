@@ -342,7 +342,7 @@ steps.slice(0, -1).forEach((step, i) =>
     to: { path: `^src/plan/(${steps.slice(i + 1).join('|')})` },
   }),
 );
-// Folders with doors: other folders import these files of them only.
+// Folders with entries: other folders import only these files of them.
 const doors = {
   'cli/commands/catalogue': ['register'],
   'cli/commands/planning': ['register', 'plan', 'plan-pipeline'],

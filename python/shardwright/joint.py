@@ -69,7 +69,7 @@ def compile_joint(
     Args:
         module: from `parallelize`.
         passes: changes the joint graph (a `JointWithDescriptors`) in place before it is partitioned.
-        partition_fn: what cuts it into forward and backward. The default keeps the cut of the plan; others choose anew what is saved
+        partition_fn: what cuts it into forward and backward. The default keeps the cut of the plan; others choose again what is saved
             and what is computed again, so that memory is no longer that of the plan.
         fw_compiler, bw_compiler: take `(graph_module, example_inputs)`; default Inductor.
 

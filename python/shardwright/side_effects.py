@@ -168,7 +168,7 @@ def _told_dates(original: type, told: Callable[[str, Any], Any]) -> type:
 
 
 def _told_seeds(scopes: Sequence[dict[str, Any]], drawn: list[str]) -> Iterator[tuple[Any, str, Any]]:
-    """Random bytes of the system, and generators that it seeds anew at each call."""
+    """Random bytes of the system, and generators that it seeds again at each call."""
 
     def told(name: str, original: Callable[[int], bytes], callers: Sequence[dict[str, Any]]) -> Callable[[int], bytes]:
         def call(size: int) -> bytes:

@@ -5,6 +5,7 @@
  * role name alone never finds a placeholder of a whole train step.
  */
 
+import { roleName } from './nodes.ts';
 import type { Graph, Output } from './types.ts';
 
 /**
@@ -21,7 +22,7 @@ export function placeholdersByRoleName(graph: Graph): Map<string, number> {
       meta.role === 'arg'
     )
       return;
-    found.set(meta.roleName ?? name, n);
+    found.set(roleName({ name, meta }), n);
   });
   return found;
 }

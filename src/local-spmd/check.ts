@@ -153,7 +153,7 @@ export function inputTypes(
       if (asserted.has(name) || meta.role === 'tangent') return axes.map(() => undefined);
       const region = regions.get(name);
       if (region !== undefined) return axes.map((axis) => region.get(axis) ?? 'I');
-      assumed.push(meta.roleName ?? name);
+      assumed.push(roleName({ name, meta }));
       return axes.map(() => 'I');
     }
     return axes.map((axis) => types.get(axis) ?? 'I');

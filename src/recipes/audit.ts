@@ -187,7 +187,7 @@ export async function auditChoice(
   if (best.status === 'infeasible') return best;
   const { objective, proof, memory } = best.plan;
   const given: Priced = { seconds, peakBytes, fits: peakBytes <= budgetBytes, choice };
-  // A plan whose peak binds may be a choice of a model prepared anew (`Model.ceilingSeconds`),
+  // A plan whose peak binds may be a choice of a model prepared again (`Model.ceilingSeconds`),
   // whose strategies are others.
   const isSame = best.choice.length === choice.length && best.prepared.model === prepared.model;
   const path = isSame

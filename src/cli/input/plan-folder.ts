@@ -49,7 +49,7 @@ const MOST_CERTIFICATE_BYTES = 2 ** 29 - 64;
 interface PlanFilesOptions {
   readonly stages?: PlanPipeline | undefined;
   /**
-   * False leaves out the check, which prepares the program anew, and with it the problems that it
+   * False leaves out the check, which prepares the program again, and with it the problems that it
    * makes for a second checker. Default true.
    */
   readonly checked?: boolean;
@@ -223,7 +223,7 @@ export function checked(
 }
 
 /**
- * A request that cannot be read anew, say because of operators of the user's own, leaves a plan
+ * A request that cannot be read again, say because of operators of the user's own, leaves a plan
  * that can still be read.
  */
 function checkedAnew(

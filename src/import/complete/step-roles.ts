@@ -44,13 +44,15 @@ export function withStepRoles(graph: Graph, given: ReadonlySet<string>): Graph {
       carried.has(name) &&
       !results.has(name) &&
       (meta.role === 'buffer' || isOpen(meta)) &&
-      !given.has(meta.roleName ?? name) &&
+      !given.has(roleName({ name, meta })) &&
       !given.has(name),
   );
   const states = new Map(
     candidates.flatMap(({ name, meta }): [string, NodeMeta][] => {
       const owners = ownersOf.get(name);
-      return owners === undefined ? [] : [[name, stateMeta(meta, meta.roleName ?? name, owners)]];
+      return owners === undefined
+        ? []
+        : [[name, stateMeta(meta, roleName({ name, meta }), owners)]];
     }),
   );
   if (states.size === 0) return graph;

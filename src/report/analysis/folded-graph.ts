@@ -4,6 +4,7 @@
  */
 
 import { defined } from '../../defined.ts';
+import { roleName } from '../../graph/nodes.ts';
 import { itemAt } from '../../item-at.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';
@@ -81,7 +82,7 @@ export function foldedGraphOf({
     const p = itemAt(plan.nodes, n);
     return {
       node: n,
-      name: meta.roleName ?? name,
+      name: roleName({ name, meta }),
       target: p.target,
       count: counts.get(n) ?? 1,
       phase: kind === 'placeholder' ? 'input' : n < split ? 'forward' : 'backward',

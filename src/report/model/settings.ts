@@ -4,6 +4,7 @@ import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { defaultOptimizer, gradientDtype, stateBytes } from '../../cost/memory/state-bytes.ts';
 import { defaultCostPreset } from '../../cost/presets/presets.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type { DType, Graph } from '../../graph/types.ts';
 import { trainedParameters } from '../../plan/model/state-memory.ts';
 import { DEFAULT_REQUEST, holdsPeak, type PlanRequest } from '../../plan/request/request.ts';
@@ -86,7 +87,7 @@ function optimizerText({ graph, request }: SettingsInput): string {
   const { trained, tied } = trainedParameters(graph);
   const dtypes = new Set<DType>();
   for (const { kind, type, name, meta } of graph.nodes) {
-    const own = meta.roleName ?? name;
+    const own = roleName({ name, meta });
     if (
       kind === 'placeholder' &&
       meta.role === 'parameter' &&

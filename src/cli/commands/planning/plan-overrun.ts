@@ -51,7 +51,7 @@ export class StepTimes {
 
   /**
    * Seconds of the check of a folder, at least, where the limit does not allow them: it prepares
-   * the program anew.
+   * the program again.
    */
   private checkExceeding(limitSeconds: number | undefined): number | undefined {
     const preparing = this.steps.find(({ name }) => name === 'preparing')?.seconds;

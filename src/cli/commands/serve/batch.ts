@@ -40,7 +40,7 @@ export async function batchCommand(
     try {
       const { argv, cwd } = requestOf(line);
       if (cwd !== undefined) enter(cwd);
-      // What a time limit ends needs a thread, whose code V8 compiles anew.
+      // What a time limit ends needs a thread, whose code V8 compiles again.
       const isLimited = argv.some((word) => /^--time-limit(=|$)/.test(word));
       const isOwn = isLimited || argv[0] !== 'plan';
       code =

@@ -208,7 +208,9 @@ class ProgramWriter implements ProgramParts {
     body.line('saved.clear()');
     body.unpack('tangents', tangents, (node) => typeText(node.type));
     const gradientOf = new Map(gradients.map(({ of, value }) => [of ?? '', value]));
-    const returned = inputs.map(({ name, meta }) => gradientOf.get(meta.roleName ?? name) ?? null);
+    const returned = inputs.map(
+      ({ name, meta }) => gradientOf.get(roleName({ name, meta })) ?? null,
+    );
     body.calls(backward, new Set(returned.filter((v) => v !== null)));
     const list = returned.map((name) => (name === null ? 'None' : body.ready(name)));
     body.line(`return [${list.join(', ')}]`);

@@ -10,6 +10,7 @@
  * point.
  */
 import { defined } from '../../../defined.ts';
+import { roleName } from '../../../graph/nodes.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { elements } from '../../../ops/record/record.ts';
 import { type CopyVariable, isKeptCopy, type Model } from '../../model/model.ts';
@@ -194,7 +195,8 @@ function inputBytes({ model, gradients }: PeakPoint, n: number): Amounts | undef
   const state = stateBytes.get(n);
   if (state === undefined && (meta.role === 'parameter' || meta.role === 'buffer'))
     return undefined;
-  const gradient = state !== undefined && gradients.has(meta.roleName ?? name) ? state.gradient : 0;
+  const gradient =
+    state !== undefined && gradients.has(roleName({ name, meta })) ? state.gradient : 0;
   const amounts =
     state === undefined
       ? slotBytes(model, n, value, 0)
