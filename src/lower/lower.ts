@@ -4,11 +4,12 @@
  */
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../cost/presets/presets.ts';
+import { movedType } from '../cost/redistribution/pricing.ts';
 import { Redistributor } from '../cost/redistribution/redistribute.ts';
 import { checkOptions, internalError, ShardwrightError } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { localMapCall } from '../graph/local-map.ts';
-import { type Arg, DTYPE_BYTES, type Graph, type Node } from '../graph/types.ts';
+import { type Arg, type Graph, type Node } from '../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, ref, setOwn } from '../graph/value.ts';
 import { parseMesh } from '../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../mesh/sharding/space.ts';
@@ -30,7 +31,7 @@ import { Mover } from './mover.ts';
 import { moveMeta, OutputWriter } from './outputs.ts';
 import { Emitter, type LocalType } from './program/emitter.ts';
 import { Frame, type Placed } from './program/frame.ts';
-import { type DimOrder, isRowMajor, orderOfResult } from './program/memory-orders.ts';
+import { type DimOrder, isRowMajor } from './program/memory-orders.ts';
 import { Pieces } from './program/pieces.ts';
 import type {
   BroughtValue,
@@ -148,10 +149,7 @@ class Lowering {
       priced.listed === graph
         ? this.flow
         : dataflow(priced.listed, table, request.sharing, priced.opened?.loops);
-    this.route = (value, from, to) => {
-      const { shape, dtype } = values[value].meta;
-      return redistributor.plan({ shape, itemBytes: DTYPE_BYTES[dtype] }, from, to);
-    };
+    this.route = (value, from, to) => redistributor.plan(movedType(values[value]), from, to);
     this.members = new MemberNames(graph, this.flow);
     refuseDamaged(plan, {
       graph,
@@ -238,8 +236,8 @@ class Lowering {
 
   /** Memory order of a value in the captured program. */
   private orderOf(value: number): DimOrder {
-    const { node, result } = this.flow.values[value];
-    return orderOfResult(this.graph.nodes[node].type, result);
+    const { meta, order } = this.flow.values[value];
+    return order ?? meta.shape.map((_, dim) => dim);
   }
 
   /** Writes nodes of the listed graph, and the calls whose bodies stand among them. */

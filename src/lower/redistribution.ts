@@ -26,11 +26,14 @@ export type Route = (value: number, from: number, to: number) => RedistributionP
 
 /**
  * Writes a redistribution plan as nodes of the per-device program: the steps that were priced, no
- * others. Collectives work on dim 0, so a dim is brought to the front before and taken back after.
+ * others, and of even pieces the copies that were priced, no others. Collectives work on dim 0, so
+ * along another dim the pieces of the members are laid one after the other before, or put into
+ * place after: one copy each, and none where pieces are one run in memory. Every step leaves its
+ * value in the memory order that it has in the captured program, because kernels read strides.
+ *
  * A cut into ceil chunks fills every piece but the last ones; pieces are padded with zeros to the
  * full chunk before a collective, which puts all padding at the end of the dim, where one slice
- * takes it off. What collectives turn is copied at the end into the memory order that the value has
- * in the captured program: kernels read strides.
+ * takes it off.
  */
 export class RedistributionWriter {
   /** Steps that were written so far. */
@@ -56,42 +59,12 @@ export class RedistributionWriter {
   ): string {
     let now = value;
     let from = plan.from;
-    let turned = false;
     for (const step of plan.steps) {
       now = this.step(step, from, now, shape, order);
-      turned ||= this.turns(step, from, now, order);
       from = step.to;
       if (!isFree(step)) this.moves.push({ kind: step.kind, local: now });
     }
-    if (!turned) return now;
-    const restored = inRowMajor(this.emit, now, order, (rows) => this.rowMajor(rows));
-    const last = this.moves.at(-1);
-    if (last?.local === now) this.moves[this.moves.length - 1] = { ...last, local: restored };
-    return restored;
-  }
-
-  /** Tells whether a step leaves its result in another memory order than that of its value. */
-  private turns(step: RedistributionStep, from: number, result: string, order: DimOrder): boolean {
-    if (isFree(step)) return false;
-    // Dims of one element count too: the program at reduced sizes has the same calls.
-    const rows = this.emit.type(result).shape.map((_, d) => d);
-    const cut = this.space.get(step.kind === 'all_gather' ? from : step.to);
-    const isIn = (made: DimOrder): boolean => made.join() === order.join();
-    switch (step.kind) {
-      case 'all_gather':
-      case 'reduce_scatter': {
-        // The dim that is cut changed places with dim 0.
-        const dim = cutDim(cut, step);
-        [rows[0], rows[dim]] = [dim, 0];
-        return !isIn(rows);
-      }
-      case 'slice':
-        return chunksOf(cut, step) > 1 && !isIn(rows);
-      case 'all_to_all':
-        return !isIn(rows);
-      default:
-        return false;
-    }
+    return now;
   }
 
   private step(
@@ -111,13 +84,17 @@ export class RedistributionWriter {
       case 'slice': {
         const dim = cutDim(after, step);
         if (hasStrides(before, dim) || hasStrides(after, dim))
-          return this.sliceEvenly(step, after, value, dim, order);
+          return inRowMajor(this.emit, value, order, (rows) =>
+            this.sliceEvenly(step, after, rows, order.indexOf(dim)),
+          );
         const [old, next] = [
           this.pieces.of(from, dim, shape[dim]),
           this.pieces.of(step.to, dim, shape[dim]),
         ];
         const part = this.slice(value, dim, minus(next.start, old.start), next.rows);
-        return step.bytes === 0 || step.groupSize === 1 ? part : this.copied(part, order);
+        return step.bytes === 0 || step.groupSize === 1
+          ? part
+          : inRowMajor(this.emit, part, order, (own) => this.contiguous(own));
       }
       case 'all_reduce':
         return step.groupSize === 1
@@ -128,26 +105,51 @@ export class RedistributionWriter {
               ),
             );
       case 'reduce_scatter':
-        return this.reduceScatter(step, before, after, value, shape);
+        return step.groupSize === 1
+          ? value
+          : inRowMajor(this.emit, value, order, (rows) =>
+              this.reduceScatter(step, before, rows, this.rowsAfter(step, shape, order)),
+            );
       case 'all_gather': {
-        const dim = cutDim(before, step);
-        if (step.groupSize === 1) return value;
-        const rows = this.pieces.of(step.to, dim, shape[dim]).rows;
-        const front = this.toFront(this.padded(value, dim, chunk(rows, step.groupSize)), dim);
-        const gathered = this.emit.collective('all_gather', front, step.meshDims, [step.groupSize]);
-        return this.cutTo(
-          this.toFront(this.interleaved(gathered, chunksOf(before, step), step.groupSize), dim),
-          dim,
-          rows,
-        );
+        const { dim, rows } = this.rowsAfter(step, shape, order, before);
+        return step.groupSize === 1
+          ? value
+          : inRowMajor(this.emit, value, order, (pieces) =>
+              this.allGather(step, pieces, { dim, rows, chunks: chunksOf(before, step) }),
+            );
       }
       case 'all_to_all':
-        return this.allToAll(step, from, value, shape);
+        return step.groupSize === 1
+          ? value
+          : inRowMajor(this.emit, value, order, (rows) =>
+              this.allToAll(
+                step,
+                rows,
+                this.rowsAfter(step, shape, order, before),
+                this.rowsAfter(step, shape, order),
+              ),
+            );
       case 'collective_permute':
         return inRowMajor(this.emit, value, order, (rows) =>
           this.emit.collective('collective_permute', rows, step.meshDims, [this.targets(step)]),
         );
     }
+  }
+
+  /**
+   * Place in memory of the dim that a step cuts or puts together, and its rows after the step.
+   *
+   * @param spec the sharding that cuts the dim; default the one after the step
+   */
+  private rowsAfter(
+    step: RedistributionStep,
+    shape: readonly number[],
+    order: DimOrder,
+    spec = this.space.get(step.to),
+  ): DimRows {
+    const dim = cutDim(spec, step);
+    const { rows } = this.pieces.of(step.to, dim, shape[dim]);
+    return { dim: order.indexOf(dim), rows };
   }
 
   /**
@@ -159,7 +161,6 @@ export class RedistributionWriter {
     after: Sharding,
     value: string,
     dim: number,
-    order: DimOrder,
   ): string {
     const [m] = step.meshDims;
     const { shape } = this.emit.type(value);
@@ -175,7 +176,7 @@ export class RedistributionWriter {
     const start = combine([rows, own], `start(${this.space.mesh.names[m]})`, (size, c) => size * c);
     if (chunks === 1) {
       const part = this.slice(value, dim, start, rows);
-      return step.bytes === 0 || n === 1 ? part : this.copied(part, order);
+      return step.bytes === 0 || n === 1 ? part : this.contiguous(part);
     }
     const split = [...shape.slice(0, dim), chunks, times(rows, n), ...shape.slice(dim + 1)];
     const parts = this.emit.call('aten.reshape.default', [ref(value), this.emit.ints(split)]);
@@ -184,26 +185,60 @@ export class RedistributionWriter {
     return this.emit.call('aten.reshape.default', [ref(piece), this.emit.ints(joined)]);
   }
 
-  /**
-   * Dim 0 holds what each of `n` members has of every chunk, member by member: chunk by chunk
-   * instead.
-   */
-  private interleaved(value: string, chunks: number, n: number): string {
-    if (chunks === 1) return value;
+  /** The piece of every member, put together along a dim. */
+  private allGather(
+    step: RedistributionStep,
+    value: string,
+    { dim, rows, chunks }: DimRows & { readonly chunks: number },
+  ): string {
+    const n = step.groupSize;
+    const gather = (piece: string): string =>
+      this.emit.collective('all_gather', piece, step.meshDims, [n]);
+    const full = chunk(rows, n);
     const { shape } = this.emit.type(value);
-    const rows = combine(
-      [shape[0]],
-      `rows of a piece of ${chunks * n}`,
-      (size) => size / (chunks * n),
-    );
-    const rest = shape.slice(1);
-    const split = this.emit.call('aten.view.default', [
-      ref(value),
-      this.emit.ints([n, chunks, rows, ...rest]),
-    ]);
-    const order = [1, 0, 2, ...rest.map((_, d) => d + 3)];
-    const turned = this.emit.call('aten.permute.default', [ref(split), order]);
-    return this.emit.call('aten.reshape.default', [ref(turned), this.emit.ints(shape)]);
+    if (sameInt(shape[dim], full)) return this.joined(gather(value), dim, n, shape, chunks);
+    // The padding is behind the last rows: it is cut off where these are in front.
+    const front = this.padded(this.toFront(value, dim), 0, full);
+    const whole = this.toFront(this.cutTo(gather(front), 0, rows), dim);
+    return dim === 0 ? whole : this.rowMajor(whole);
+  }
+
+  /**
+   * What `n` members sent, one after the other in dim 0, put together along a dim.
+   *
+   * @param shape of what one member sent
+   * @param chunks of the dim, of which each member has a piece
+   */
+  private joined(
+    value: string,
+    dim: number,
+    n: number,
+    shape: readonly RankInt[],
+    chunks = 1,
+  ): string {
+    if (dim === 0 && chunks === 1) return value;
+    const rows = combine([shape[dim]], `rows of a piece of ${chunks}`, (size) => size / chunks);
+    const pieces =
+      chunks === 1 ? shape : [...shape.slice(0, dim), chunks, rows, ...shape.slice(dim + 1)];
+    const split = this.view(value, [n, ...pieces]);
+    // Members go right before the rows that they have one after the other.
+    const at = pieces.length - (shape.length - dim);
+    const dims = pieces.map((_, d) => d + 1);
+    const turned = this.permuted(split, [...dims.slice(0, at), 0, ...dims.slice(at)]);
+    const whole = [...shape.slice(0, dim), times(shape[dim], n), ...shape.slice(dim + 1)];
+    return this.view(this.rowMajor(turned), whole);
+  }
+
+  /** The n chunks of a dim one after the other in dim 0, for the n members. */
+  private apart(value: string, dim: number, n: number): string {
+    if (dim === 0) return value;
+    const { shape } = this.emit.type(value);
+    const rows = chunk(shape[dim], n);
+    const split = this.view(value, [...shape.slice(0, dim), n, rows, ...shape.slice(dim + 1)]);
+    const others = shape.map((_, d) => (d < dim ? d : d + 1));
+    const turned = this.rowMajor(this.permuted(split, [dim, ...others]));
+    const [first, ...rest] = [...shape.slice(0, dim), rows, ...shape.slice(dim + 1)];
+    return this.view(turned, [times(first, n), ...rest]);
   }
 
   /**
@@ -247,60 +282,41 @@ export class RedistributionWriter {
   private reduceScatter(
     step: RedistributionStep,
     before: Sharding,
-    after: Sharding,
     value: string,
-    shape: readonly number[],
+    { dim, rows }: DimRows,
   ): string {
-    const dim = cutDim(after, step);
-    if (step.groupSize === 1) return value;
-    const { rows } = this.pieces.of(step.to, dim, shape[dim]);
+    const n = step.groupSize;
     const whole = this.emit.type(value).shape[dim];
-    const full = times(chunk(whole, step.groupSize), step.groupSize);
-    const front = this.toFront(this.padded(value, dim, full), dim);
+    const full = this.padded(value, dim, times(chunk(whole, n), n));
     const scattered = this.reduce(step, before, (op) =>
-      this.emit.collective('reduce_scatter', front, step.meshDims, [op, step.groupSize]),
+      this.emit.collective('reduce_scatter', this.apart(full, dim, n), step.meshDims, [op, n]),
     );
-    return this.cutTo(this.toFront(scattered, dim), dim, rows);
+    return this.withoutPadding(scattered, [{ dim, rows }]);
   }
 
   /**
-   * A cut of dim a becomes one of dim b. With b in front, its n chunks go to the n members; what
-   * comes back is, chunk by chunk, the rows of a of each member for the own chunk of b.
+   * A cut of dim a becomes one of dim b: the n chunks of b go to the n members; what comes back is,
+   * member by member, its rows of a for the own chunk of b.
    */
-  private allToAll(
-    step: RedistributionStep,
-    from: number,
-    value: string,
-    shape: readonly number[],
-  ): string {
+  private allToAll(step: RedistributionStep, value: string, a: DimRows, b: DimRows): string {
     const n = step.groupSize;
-    const a = cutDim(this.space.get(from), step);
-    const b = cutDim(this.space.get(step.to), step);
-    if (n === 1) return value;
-    const rowsA = this.pieces.of(step.to, a, shape[a]).rows;
-    const rowsB = this.pieces.of(step.to, b, shape[b]).rows;
-    const [chunkA, chunkB] = [chunk(rowsA, n), chunk(this.emit.type(value).shape[b], n)];
-    const padded = this.padded(this.padded(value, a, chunkA), b, times(chunkB, n));
-    const rank = shape.length;
-    const dims = Array.from({ length: rank }, (_, d) => d);
-    const order = [b, ...dims.filter((d) => d !== b)];
-    const front = b === 0 ? padded : this.emit.call('aten.permute.default', [ref(padded), order]);
-    const splits = this.emit.ints(Array<RankInt>(n).fill(chunkB));
-    const received = this.emit.collective('all_to_all', front, step.meshDims, [splits, splits]);
-    // [n * chunkB, .. chunkA ..] as [n, chunkB, .. chunkA ..]; then n goes before a, and the two
-    // are one dim.
-    const sizes = this.emit.type(received).shape;
-    const split = this.emit.call('aten.view.default', [
-      ref(received),
-      this.emit.ints([n, chunkB, ...sizes.slice(1)]),
+    const whole = this.emit.type(value).shape[b.dim];
+    const ofB = chunk(whole, n);
+    const full = this.padded(this.padded(value, a.dim, chunk(a.rows, n)), b.dim, times(ofB, n));
+    const sent = this.emit.type(full).shape.map((size, d) => (d === b.dim ? ofB : size));
+    const splits = this.emit.ints(Array<RankInt>(n).fill(sent[0]));
+    const received = this.emit.collective('all_to_all', this.apart(full, b.dim, n), step.meshDims, [
+      splits,
+      splits,
     ]);
-    const place = (d: number): number => 1 + order.indexOf(d);
-    const back = dims.flatMap((d) => (d === a ? [0, place(d)] : [place(d)]));
-    const moved = this.rowMajor(this.emit.call('aten.permute.default', [ref(split), back]));
-    const local = this.emit.type(value).shape;
-    const joined = dims.map((d) => (d === a ? times(chunkA, n) : d === b ? chunkB : local[d]));
-    const whole = this.emit.call('aten.reshape.default', [ref(moved), this.emit.ints(joined)]);
-    return this.cutTo(this.cutTo(whole, a, rowsA), b, rowsB);
+    return this.withoutPadding(this.joined(received, a.dim, n, sent), [a, b]);
+  }
+
+  /** The first rows of some dims, row by row. */
+  private withoutPadding(value: string, dims: readonly DimRows[]): string {
+    const own = dims.reduce((now, { dim, rows }) => this.cutTo(now, dim, rows), value);
+    const isRun = own === value || dims.every(({ dim }) => dim === 0);
+    return isRun ? own : this.rowMajor(own);
   }
 
   /** For each member of a group the member that it sends to; the same in every group. */
@@ -334,9 +350,12 @@ export class RedistributionWriter {
     return this.emit.call('aten.contiguous.default', [ref(value)]);
   }
 
-  /** A tensor of its own whose dims lie in this order. */
-  private copied(value: string, order: DimOrder): string {
-    return inRowMajor(this.emit, value, order, (rows) => this.contiguous(rows));
+  private view(value: string, shape: readonly RankInt[]): string {
+    return this.emit.call('aten.view.default', [ref(value), this.emit.ints(shape)]);
+  }
+
+  private permuted(value: string, dims: readonly number[]): string {
+    return this.emit.call('aten.permute.default', [ref(value), [...dims]]);
   }
 
   /** Changes a dim with dim 0. */
@@ -369,6 +388,12 @@ export class RedistributionWriter {
       this.emit.int(end),
     ]);
   }
+}
+
+/** A dim, counted from the slowest in memory, and its rows after a step. */
+interface DimRows {
+  readonly dim: number;
+  readonly rows: RankInt;
 }
 
 /** Rows of a full chunk. */

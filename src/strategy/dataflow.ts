@@ -11,6 +11,7 @@ import type { Arg, Graph, Node, Output, TensorType, ValueType } from '../graph/t
 import { tensorInputs } from '../ops/record/context.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { dimOrder } from '../ops/strides.ts';
 import {
   type Pass,
   passOfUse,
@@ -33,6 +34,8 @@ interface Value {
    * tensor.
    */
   readonly contiguous: boolean;
+  /** Dims from the slowest to the fastest in memory; absent where it lies row by row. */
+  readonly order?: readonly number[];
 }
 
 export interface Dataflow {
@@ -221,6 +224,7 @@ class DataflowReader {
         meta,
         type: id,
         contiguous: isContiguous(type, meta),
+        ...orderOf(type),
       });
     });
     return ids;
@@ -302,6 +306,12 @@ function flatTypes(type: ValueType): (TensorType | null)[] {
     case 'none':
       return [];
   }
+}
+
+function orderOf(type: TensorType): { readonly order?: readonly number[] } {
+  if (type.stride === undefined) return {};
+  const order = dimOrder(type);
+  return order.every((dim, place) => dim === place) ? {} : { order };
 }
 
 /** Dims of one element have no stride that matters. */

@@ -119,17 +119,19 @@ describe('programs of one device', () => {
     );
     expect(callsOf(lower(mlp, plan, { table: TABLE }))).toMatchInlineSnapshot(`
       [
-        "%transpose = aten.transpose.int(%x, 0, 1): f32[3, 8] ; forward",
-        "%transpose_all_gather = _c10d_functional.all_gather_into_tensor.default(%transpose, 4, "tp"): f32[12, 8] ; forward",
-        "%transpose_1 = aten.transpose.int(%transpose_all_gather, 0, 1): f32[8, 12] ; forward",
-        "%contiguous = aten.contiguous.default(%transpose_1): f32[8, 12] ; forward",
-        "%h = aten.mm.default(%contiguous, %w1): f32[8, 4]",
+        "%x_all_gather = _c10d_functional.all_gather_into_tensor.default(%x, 4, "tp"): f32[32, 3] ; forward",
+        "%view = aten.view.default(%x_all_gather, [4, 8, 3]): f32[4, 8, 3] ; forward",
+        "%permute = aten.permute.default(%view, [1, 0, 2]): f32[8, 4, 3] ; forward",
+        "%contiguous = aten.contiguous.default(%permute): f32[8, 4, 3] ; forward",
+        "%view_1 = aten.view.default(%contiguous, [8, 12]): f32[8, 12] ; forward",
+        "%h = aten.mm.default(%view_1, %w1): f32[8, 4]",
         "%a = aten.relu.default(%h): f32[8, 4]",
         "%y = aten.mm.default(%a, %w2): f32[8, 12]",
-        "%transpose_2 = aten.transpose.int(%y, 0, 1): f32[12, 8] ; forward",
-        "%transpose_2_reduce_scatter = _c10d_functional.reduce_scatter_tensor.default(%transpose_2, "sum", 4, "tp"): f32[3, 8] ; forward",
-        "%transpose_3 = aten.transpose.int(%transpose_2_reduce_scatter, 0, 1): f32[8, 3] ; forward",
-        "%contiguous_1 = aten.contiguous.default(%transpose_3): f32[8, 3] ; forward",
+        "%view_2 = aten.view.default(%y, [8, 4, 3]): f32[8, 4, 3] ; forward",
+        "%permute_1 = aten.permute.default(%view_2, [1, 0, 2]): f32[4, 8, 3] ; forward",
+        "%contiguous_1 = aten.contiguous.default(%permute_1): f32[4, 8, 3] ; forward",
+        "%view_3 = aten.view.default(%contiguous_1, [32, 3]): f32[32, 3] ; forward",
+        "%view_3_reduce_scatter = _c10d_functional.reduce_scatter_tensor.default(%view_3, "sum", 4, "tp"): f32[8, 3] ; forward",
       ]
     `);
     expect(verify(mlp, plan, { table: TABLE })).toMatchObject({

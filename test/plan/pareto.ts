@@ -1,6 +1,6 @@
 import { DTYPE_BYTES } from '../../src/graph/types.ts';
 import { elements } from '../../src/ops/record/record.ts';
-import { moved } from '../../src/plan/model/tables.ts';
+import { movedType } from '../../src/cost/redistribution/pricing.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 
 /**
@@ -88,7 +88,7 @@ export function paretoByWalking(
     freed: number,
   ): { seconds: number; peak: number; made: number } => {
     if (from === to) return { seconds: 0, peak: 0, made: 0 };
-    const type = moved(flow.values[v].meta);
+    const type = movedType(flow.values[v]);
     const steps = (redistributor.plan(type, from, to)?.steps ?? []).filter(
       (s) => s.kind !== 'relabel' && !(s.kind === 'slice' && s.bytes === 0) && s.groupSize !== 1,
     );

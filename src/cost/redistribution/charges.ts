@@ -3,14 +3,13 @@
  * the cost that a preset adds to the objective.
  */
 
-import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { product } from '../../product.ts';
 import { quantizedSeconds } from './paths.ts';
-import type { MovedType } from './pricing.ts';
+import { type MovedType, movedType, type MovedValue } from './pricing.ts';
 import type { Redistributor } from './redistribute.ts';
 
 /** A tensor as redistributions of it are charged. */
@@ -20,8 +19,7 @@ export interface ChargedType extends MovedType {
 }
 
 /** A tensor of a program, as far as moving it costs. */
-interface Moved {
-  readonly meta: { readonly shape: readonly number[]; readonly dtype: DType };
+interface Moved extends MovedValue {
   readonly contiguous: boolean;
 }
 
@@ -49,9 +47,9 @@ export class RedistributionCharges {
   }
 
   /** The tensor as its redistributions are charged. */
-  typeOf({ meta, contiguous }: Moved): ChargedType {
-    const type = { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
-    return this.byFormula && !contiguous ? { ...type, contiguous: false } : type;
+  typeOf(value: Moved): ChargedType {
+    const type = movedType(value);
+    return this.byFormula && !value.contiguous ? { ...type, contiguous: false } : type;
   }
 
   /** Seconds of one redistribution; Infinity when it is refused. */

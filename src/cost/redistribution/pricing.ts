@@ -3,7 +3,9 @@
  * local copies.
  */
 
+import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
+import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { Shard } from '../../mesh/placements/shards/shard.ts';
 import type { Sharding } from '../../mesh/sharding/sharding.ts';
@@ -20,6 +22,18 @@ export interface MovedType {
   readonly shape: readonly number[];
   /** Bytes of one element. */
   readonly itemBytes: number;
+  /** Dims from the slowest to the fastest in memory; absent of a tensor that lies row by row. */
+  readonly order?: readonly number[];
+}
+
+/** A value of a program, as far as moving it costs. */
+export interface MovedValue {
+  readonly meta: { readonly shape: readonly number[]; readonly dtype: DType };
+  readonly order?: readonly number[];
+}
+
+export function movedType({ meta: { shape, dtype }, order }: MovedValue): MovedType {
+  return { shape, itemBytes: DTYPE_BYTES[dtype], ...defined({ order }) };
 }
 
 /**
@@ -32,7 +46,7 @@ export interface MovedType {
 export function sizeKey(type: MovedType, product: number): string {
   let total = type.itemBytes;
   for (const size of type.shape) total *= size;
-  return `${total}|${type.shape.map((size) => sizeToken(size, product)).join(',')}`;
+  return `${total}|${dimClasses(type, product).join(',')}`;
 }
 
 /**
@@ -47,14 +61,18 @@ function sizeToken(size: number, product: number): string {
  * or neither contiguous).
  */
 export function dimClasses(type: MovedType, product: number): string[] {
-  return type.shape.map(
-    (size, d) => `${sizeToken(size, product)}${leads(type.shape, d) ? '!' : ''}`,
-  );
+  return type.shape.map((size, d) => `${sizeToken(size, product)}${leads(type, d) ? '!' : ''}`);
 }
 
-/** Tells whether pieces along a dim are contiguous in memory: every dim before it has size 1. */
-function leads(shape: readonly number[], dim: number): boolean {
-  for (let d = 0; d < dim; d++) if (shape[d] !== 1) return false;
+/**
+ * Tells whether pieces along a dim are contiguous in memory: every dim that is slower has size 1.
+ */
+function leads({ shape, order }: MovedType, dim: number): boolean {
+  for (let place = 0; place < shape.length; place++) {
+    const slow = order?.[place] ?? place;
+    if (slow === dim) return true;
+    if (shape[slow] !== 1) return false;
+  }
   return true;
 }
 
@@ -158,7 +176,7 @@ export class SlotPricing {
    * such pieces together copies as well.
    */
   private copies(cuts: CutSignature, dim: number, type: MovedType): boolean {
-    if (!leads(type.shape, dim)) return true;
+    if (!leads(type, dim)) return true;
     const special = cuts.special.filter((cut) => cut.dim === dim);
     const last = special.at(-1);
     if (last === undefined || this.space.placementOf(last.code).oneRun) return false;

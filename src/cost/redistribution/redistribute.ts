@@ -359,7 +359,7 @@ export class Redistributor {
     const entry = this.graphOf(graphKey, rank, ids);
     // Pieces of cuts that are not ceil chunks depend on the sizes themselves.
     const size = entry.graph.hasSpecialCuts
-      ? `${type.itemBytes}|${type.shape.join(',')}`
+      ? `${type.itemBytes}|${type.shape.join(',')}|${type.order?.join() ?? ''}`
       : sizeKey(type, this.activeProduct);
     const typeKey = `${graphKey}|${size}`;
     let prices = this.types.get(typeKey);

@@ -3,9 +3,7 @@
  * Local calls keep the order, so a value that was moved and lies in the order of its source is what
  * the kernels expect.
  */
-import type { ValueType } from '../../graph/types.ts';
 import { ref } from '../../graph/value.ts';
-import { dimOrder } from '../../ops/strides.ts';
 import type { Emitter } from './emitter.ts';
 
 /** Dims from the slowest to the fastest in memory. */
@@ -14,12 +12,6 @@ export type DimOrder = readonly number[];
 /** Tells whether a tensor lies row by row. */
 export function isRowMajor(order: DimOrder): boolean {
   return order.every((dim, place) => dim === place);
-}
-
-/** Order of a result of a call that has this type; row-major where no stride is stated. */
-export function orderOfResult(type: ValueType, result: number): DimOrder {
-  const item = type.kind === 'tuple' ? type.items[result] : type;
-  return item?.kind === 'tensor' ? dimOrder(item) : [];
 }
 
 /** Does something with a value whose dims lie in this order as with one that lies row by row. */

@@ -3,6 +3,7 @@
  * them.
  */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
+import { movedType } from '../../cost/redistribution/pricing.ts';
 import { defined } from '../../defined.ts';
 import { roleName } from '../../graph/nodes.ts';
 import type { Node } from '../../graph/types.ts';
@@ -10,7 +11,6 @@ import { drawsNumbers } from '../../ops/record/record.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
 import type { Model, Use } from '../model/model.ts';
 import { collectivesInside } from '../model/node-costs.ts';
-import { moved } from '../model/tables.ts';
 import type {
   Plan,
   PlanMemory,
@@ -260,7 +260,7 @@ class Movements {
   private move(use: Use, from: number, to: number): PlannedRedistribution {
     const { model } = this;
     const value = model.flow.values[use.value];
-    const plan = model.redistributor.plan(moved(value.meta), from, to);
+    const plan = model.redistributor.plan(movedType(value), from, to);
     if (plan === undefined)
       throw new Error(
         `internal: chosen redistribution ${model.space.text(from)} -> ` +

@@ -3,6 +3,7 @@
  * of each node on storage, and memos of bytes and of redistribution steps by type and placement.
  */
 import { isFree } from '../../cost/redistribution/plan.ts';
+import { movedType } from '../../cost/redistribution/pricing.ts';
 import { ownersOfOutputs } from '../../graph/carried.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { push } from '../../list-map.ts';
@@ -10,7 +11,6 @@ import { elements } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model, Use } from '../model/model.ts';
 import { type RegionLives, regionLives } from '../model/region-lives.ts';
-import { moved } from '../model/tables.ts';
 
 /** A step of a redistribution that writes storage of its own. */
 interface WritingStep {
@@ -69,7 +69,13 @@ export class TimelineBasis {
       output.role === 'grad' ? -1 : (ownerOf(output) ?? -1),
     );
     this.bytes = flow.types.map(() => new Map<number, number>());
-    this.steps = flow.types.map(() => new Map<number, readonly WritingStep[]>());
+    const ofType = new Map<string, Map<number, readonly WritingStep[]>>();
+    this.steps = flow.values.map(({ type, order }) => {
+      const key = `${type}@${order?.join() ?? ''}`;
+      const steps = ofType.get(key) ?? new Map<number, readonly WritingStep[]>();
+      ofType.set(key, steps);
+      return steps;
+    });
     this.lives = regionLives(graph, model.opened?.regions);
     this.isView = Uint8Array.from(nodes, ({ target }, n) =>
       this.firstUse[n + 1] - this.firstUse[n] === 1 &&
@@ -96,14 +102,13 @@ export class TimelineBasis {
    */
   stepsOf(value: number, from: number, to: number): readonly WritingStep[] {
     const { redistributor, flow, space } = this.model;
-    const { meta, type } = flow.values[value];
     const pair = from * 2 ** 24 + to;
-    let steps = this.steps[type].get(pair);
+    let steps = this.steps[value].get(pair);
     if (steps === undefined) {
-      steps = (redistributor.plan(moved(meta), from, to)?.steps ?? [])
+      steps = (redistributor.plan(movedType(flow.values[value]), from, to)?.steps ?? [])
         .filter((step) => !isFree(step))
         .map((step) => ({ bytes: this.bytesOf(value, step.to), text: space.text(step.to) }));
-      this.steps[type].set(pair, steps);
+      this.steps[value].set(pair, steps);
     }
     return steps;
   }

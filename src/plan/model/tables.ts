@@ -2,8 +2,6 @@
 import type { ChargedType, RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
-import { DTYPE_BYTES } from '../../graph/types.ts';
-import type { TensorMeta } from '../../ops/record/record.ts';
 import type { Problem } from '../../solver/types.ts';
 import type { Model, ModelEdge, SpecList, Variable } from './model.ts';
 
@@ -239,7 +237,8 @@ type BuiltProblem = Pick<
 
 /** Key of a tensor type whose redistributions are charged the same way. */
 export function chargedKey(type: number, charged: ChargedType): string {
-  return charged.contiguous === false ? `${type}n` : `${type}`;
+  const lies = charged.order === undefined ? '' : `@${charged.order.join('.')}`;
+  return `${type}${charged.contiguous === false ? 'n' : ''}${lies}`;
 }
 
 /** A bound loses about a unit in so many terms. */
@@ -362,11 +361,6 @@ class Rounding {
 /** Costs that are paid so many times; what is forbidden stays so, even where it is never paid. */
 export function repeated(costs: Float64Array, times: number): Float64Array {
   return times === 1 ? costs : costs.map((c) => (c === Infinity ? Infinity : c * times));
-}
-
-/** A tensor as the redistribution planner prices it. */
-export function moved(meta: TensorMeta): { shape: readonly number[]; itemBytes: number } {
-  return { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
 }
 
 function internArray(array: Int32Array, ids: Map<string, number>, store: Int32Array[]): number {

@@ -10,6 +10,7 @@ import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { MemoryKind } from '../../cost/memory/peak.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';
 import { isFree, type RedistributionStep } from '../../cost/redistribution/plan.ts';
+import { movedType } from '../../cost/redistribution/pricing.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { roleName } from '../../graph/nodes.ts';
@@ -307,13 +308,9 @@ class Writer {
     storage: readonly number[],
     phase: Pass,
   ): readonly number[] {
-    const { meta, node } = this.flow.values[value];
+    const { node } = this.flow.values[value];
     const [from, to] = [this.sharding(move.from), this.sharding(move.to)];
-    const steps = this.redistributor.plan(
-      { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] },
-      from,
-      to,
-    )?.steps;
+    const steps = this.redistributor.plan(movedType(this.flow.values[value]), from, to)?.steps;
     if (steps === undefined)
       throw internalError(
         `the plan moves a value from ${move.from} to ${move.to}, which is refused`,

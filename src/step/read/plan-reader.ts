@@ -5,6 +5,7 @@
 
 import { keptScoreBytes, type StepSystem } from '../../cost/kernels/call.ts';
 import type { Optimizer } from '../../cost/memory/state-bytes.ts';
+import { movedType } from '../../cost/redistribution/pricing.ts';
 import { internalError } from '../../errors.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { isPartialCode } from '../../mesh/sharding/space.ts';
@@ -13,7 +14,6 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { Routes } from '../../plan/choice/routes.ts';
 import type { Model, Use } from '../../plan/model/model.ts';
 import { localCall } from '../../plan/model/node-costs.ts';
-import { moved } from '../../plan/model/tables.ts';
 import { type Checkpoint, modulesOf, POLICIES, programPart } from '../checkpoints.ts';
 import {
   type ByCheckpoint,
@@ -174,7 +174,7 @@ export class PlanReader {
 
   private walk(use: Use): void {
     const { flow, redistributor } = this.model;
-    const type = moved(flow.values[use.value].meta);
+    const type = movedType(flow.values[use.value]);
     const steps: Step[] = [];
     const hops = this.routes.of(use);
     const kept = hops.some((hop) => hop.kept === true);

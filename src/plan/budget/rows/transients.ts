@@ -8,12 +8,12 @@
  * throughout, and what is counted here is no state): bounds stay bounds. With a further limit on
  * single copies, the problem is a part of that one, in which plans are searched.
  */
+import { movedType } from '../../../cost/redistribution/pricing.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { elements } from '../../../ops/record/record.ts';
 import { allowOnly, Recosting } from '../../../solver/problem/recost.ts';
 import type { CompactProblem } from '../../../solver/problem/restrict.ts';
 import { copyIn, type CopyVariable, type Model, type Use } from '../../model/model.ts';
-import { moved } from '../../model/tables.ts';
 import type { Liveness } from './liveness.ts';
 
 /** Limits on the bytes that one decision may hold at a program point, see `Transients`. */
@@ -190,13 +190,13 @@ export class Transients {
    */
   private move(value: number, from: number, to: number, ofInput: boolean): TransientLimits {
     const { flow, redistributor } = this.model;
-    const key = `${flow.values[value].type}:${from}:${to}:${ofInput}`;
+    const { type, order } = flow.values[value];
+    const key = `${type}@${order?.join() ?? ''}:${from}:${to}:${ofInput}`;
     let known = this.moves.get(key);
     if (known === undefined) {
       let [transientBytes, copyBytes] = [0, 0];
       let operand = ofInput ? 0 : this.bytes(value, from);
-      for (const step of redistributor.plan(moved(flow.values[value].meta), from, to)?.steps ??
-        []) {
+      for (const step of redistributor.plan(movedType(flow.values[value]), from, to)?.steps ?? []) {
         if (
           step.kind === 'relabel' ||
           (step.kind === 'slice' && step.bytes === 0) ||
