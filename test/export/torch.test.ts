@@ -248,7 +248,7 @@ describe('the order of the simulated step', () => {
       /\) = all_gather_coalesced\(here, \[\w+, \w+, \w+, \w+\], 4, "dp,tp"\)/,
     );
     expect(program).toMatch(
-      /\) = reduce_scatter_coalesced\(here, \[(?:reordered\(\w+, \(0, 2, 1, 3,\)\),? ?){2}\], "sum", 4, "dp,tp"\)/,
+      /\) = reduce_scatter_coalesced\(here, \[(?:reordered\(\w+, \(0, 2, 1, 3,\)\),? ?){4}\], "sum", 4, "dp,tp"\)/,
     );
     expect(
       [...program.matchAll(/ = reordered\((?:\w+|wait\(\w+\)), \(0, 2, 1, 3,\)\)/g)].length,
