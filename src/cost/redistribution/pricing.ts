@@ -156,12 +156,15 @@ export class SlotPricing {
     if (slot.kind === 'slice')
       return slot.devices === 1 ? 0 : (model.sliceSeconds?.(bytes) ?? model.copySeconds(2 * bytes));
     for (const d of slot.evenDims) if (!this.divides(cuts, d, type.shape[d])) return Infinity;
-    let copied = 0;
-    if (slot.devices > 1)
-      for (const d of slot.copyDims) if (this.copies(cuts, d, type)) copied += 2 * bytes;
+    const copied = 2 * bytes * this.copiedDims(slot, cuts, type);
     return (
       model.seconds(slot.kind, bytes, slot.meshDims) + (copied > 0 ? model.copySeconds(copied) : 0)
     );
+  }
+
+  /** Number of dims of a collective along which pieces are copied. */
+  copiedDims({ devices, copyDims }: PriceSlot, cuts: CutSignature, type: MovedType): number {
+    return devices > 1 ? copyDims.filter((d) => this.copies(cuts, d, type)).length : 0;
   }
 
   private slotBytes(slot: PriceSlot, cuts: CutSignature, local: number, type: MovedType): number {

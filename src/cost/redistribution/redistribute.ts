@@ -283,6 +283,10 @@ export class Redistributor {
         bytes: this.pricing.bytes(slot, graph.cuts[slot.cuts], type),
         seconds: price,
         to: id,
+        ...(communicates(slot) &&
+          this.pricing.copiedDims(slot, graph.cuts[slot.cuts], type) > 0 && {
+            copies: true as const,
+          }),
         ...(slot.kind === 'collective_permute' && {
           pairs: permutationPairs(before, after, space.mesh, meshDims),
         }),

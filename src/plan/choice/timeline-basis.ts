@@ -105,9 +105,17 @@ export class TimelineBasis {
     const pair = from * 2 ** 24 + to;
     let steps = this.steps[value].get(pair);
     if (steps === undefined) {
+      let held = this.bytesOf(value, from);
       steps = (redistributor.plan(movedType(flow.values[value]), from, to)?.steps ?? [])
         .filter((step) => !isFree(step))
-        .map((step) => ({ bytes: this.bytesOf(value, step.to), text: space.text(step.to) }));
+        .flatMap(({ to: next, copies }) => {
+          const [operand, bytes] = [held, this.bytesOf(value, next)];
+          held = bytes;
+          const text = space.text(next);
+          // What is laid in place before or after, beside what it is a copy of.
+          const pieces = { bytes: Math.max(operand, bytes), text: `${text}, in pieces` };
+          return copies === true ? [pieces, { bytes, text }] : [{ bytes, text }];
+        });
       this.steps[value].set(pair, steps);
     }
     return steps;

@@ -94,6 +94,8 @@ interface Moving {
   readonly value: number;
   readonly times: number;
   readonly phase: Pass;
+  /** Where the value is before the step. */
+  readonly from: number;
 }
 
 class Writer {
@@ -317,17 +319,19 @@ class Writer {
       );
     const name = this.listed.nodes[node].name;
     let now = storage;
+    let held = from;
     for (const step of steps) {
       if (isFree(step)) continue;
       const first = this.tasks.length;
-      now = this.step({ name, value, times: move.times ?? 1, phase }, step, now);
+      now = this.step({ name, value, times: move.times ?? 1, phase, from: held }, step, now);
+      held = step.to;
       this.moves.push({ kind: step.kind, tasks: this.tasks.slice(first).map(({ id }) => id) });
     }
     return now;
   }
 
   private step(
-    { name, value, times, phase }: Moving,
+    { name, value, times, phase, from }: Moving,
     step: RedistributionStep,
     reads: readonly number[],
   ): readonly number[] {
@@ -358,13 +362,14 @@ class Writer {
     const { dtype } = this.flow.values[value].meta;
     const work = { kind, bytes: step.bytes, meshDims: step.meshDims };
     const run = { seconds: communicating, times, reads, phase, key: dtype };
-    if (copying === 0) {
+    if (step.copies !== true) {
       this.collective(text, work, { ...run, writes: [result] });
       return [result];
     }
-    const done = this.buffer(text, 0, 'communication', { weight });
+    const held = Math.max(this.bytes(value, from), this.bytes(value, step.to));
+    const done = this.buffer(`${text}, in pieces`, held, 'communication', { weight });
     this.collective(text, work, { ...run, writes: [done] });
-    local(copying, [...reads, done]);
+    local(copying, [done]);
     return [result];
   }
 

@@ -204,7 +204,9 @@ export class Transients {
         )
           continue;
         const result = this.bytes(value, step.to);
-        transientBytes = Math.max(transientBytes, operand + result);
+        const [more, less] = [Math.max(operand, result), Math.min(operand, result)];
+        // The pieces of a copy are as large as the larger of the two.
+        transientBytes = Math.max(transientBytes, more + (step.copies === true ? more : less));
         copyBytes = Math.max(copyBytes, result);
         operand = result;
       }
