@@ -1,4 +1,4 @@
-import { DTYPE_BYTES } from '../../src/graph/types.ts';
+import { movedType } from '../../src/cost/redistribution/pricing.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 
 /**
@@ -35,12 +35,7 @@ export function cheapestByFrontier(prepared: Prepared, budgetBytes = Infinity): 
     const key = (v * 4096 + from) * 4096 + to;
     let price = prices.get(key);
     if (price === undefined) {
-      const { meta } = flow.values[v];
-      price = redistributor.seconds(
-        { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] },
-        from,
-        to,
-      );
+      price = redistributor.seconds(movedType(flow.values[v]), from, to);
       prices.set(key, price);
     }
     return price;
