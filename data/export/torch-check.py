@@ -2,7 +2,8 @@
 
     torchrun --standalone --nproc-per-node DEVICES check.py [largest integer input, default 2]
 
-Prints the largest relative error of outputs, buffers and gradients as JSON; ends with 1 where one is above its dtype's bound.
+Prints the largest relative error of outputs, buffers and gradients as JSON; ends with 1 where one is above the bound of
+the coarsest dtype that it is computed from.
 """
 import importlib.util
 import json
@@ -107,6 +108,7 @@ def main():
     gradients = {row["of"]: row for row in table["gradients"] if "of" in row}
     pairs = [*zip(table["outputs"], found, wanted)]
     pairs += [(gradients.get(row.get("of", row["name"])), a, b) for row, a, b in zip(table["primals"], own, slopes)]
+    precision = json.loads((FOLDER / "precision.json").read_text())
     worst = {"error": 0.0, "of": None}
     compared, failed = 0, []
     for row, local, whole in pairs:
@@ -120,7 +122,9 @@ def main():
         dist.all_reduce(error, dist.ReduceOp.MAX)
         compared += 1
         label = row.get("of", row["name"])
-        if error.item() > BOUNDS.get(row["dtype"], 0.0):
+        bound = BOUNDS.get(row["dtype"], 0.0)
+        coarsest = precision.get(f"{row['role']} {row.get('of', row.get('index', ''))}")
+        if error.item() > (max(bound, BOUNDS[coarsest]) if bound and coarsest else bound):
             failed.append(label)
         if error.item() >= worst["error"]:
             worst = {"error": error.item(), "of": label}

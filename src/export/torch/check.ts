@@ -8,6 +8,7 @@ import { type ExportFile, type ExportSource, exportSource } from '../../backend/
 import { cutsOfPlan } from '../../plan/questions/plan-cuts.ts';
 import { packageData } from '../../platform/platform.ts';
 import { reduced } from '../../simulate/reduced.ts';
+import { precisionOf } from './precision.ts';
 import { programText } from './program/program-text.ts';
 import { splitProgram } from './program/split.ts';
 
@@ -40,5 +41,6 @@ export function checkFiles(
     { name: 'check.py', text: packageData('export/torch-check.py') },
     ...write(smallSource).map(({ name, text }) => ({ name: `check/${name}`, text })),
     { name: 'check/reference.py', text: reference },
+    { name: 'check/precision.json', text: `${JSON.stringify(precisionOf(graph), null, 1)}\n` },
   ];
 }
