@@ -30,7 +30,8 @@ export async function modelsPage(entries: readonly ModelEntry[] = modelEntries()
 <!-- Written by scripts/docs-models.ts from data/models.json; a test compares the two. -->
 
 ${entries.length} models of ${families.size} families are known by name or by their Hugging Face id, that of a tuned release included. Each is built from its config with our own operators, in
-training and inference form; its parameters, counted on the graph, are those of the published class.
+training and inference form; its parameters, counted on the graph, are those of the published class. A config of decoders of the Llama kind, GPT-2 or BERT
+may also state a class that ends in \`ForSequenceClassification\` or \`ForTokenClassification\`: its head has the \`id2label\` or \`num_labels\` of the config.
 
 \`\`\`sh
 npx shardwright models list

@@ -50,9 +50,9 @@ describe('refusals', () => {
   });
 
   it.each([
-    ['llama', 'LlamaForSequenceClassification'],
+    ['llama', 'LlamaForQuestionAnswering'],
     ['llama', 'LlamaModel'],
-    ['qwen3_moe', 'Qwen3MoeForTokenClassification'],
+    ['qwen3_moe', 'Qwen3MoeForQuestionAnswering'],
     ['gpt2', 'GPT2ForQuestionAnswering'],
     ['gpt2', 'GPT2DoubleHeadsModel'],
     ['opt', 'OPTForSequenceClassification'],

@@ -8,6 +8,7 @@ import { param, scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
 import type { Architecture, Family, ProgramOptions } from '../architecture.ts';
 import { activationOf } from '../layers/activation.ts';
+import { type Classes, classesOf, classified, classifierInputs } from '../layers/classifier.ts';
 import { biasedAttention, layerNorm, layersBelow, twoLayers } from '../layers/encoder-layer.ts';
 import { headsFit } from '../layers/heads.ts';
 import type { ConfigReader } from '../read-config.ts';
@@ -24,7 +25,8 @@ export const SELF_NAMES = (inner: string) => ({
 export const BERT: Family = {
   types: ['bert'],
   classes: ['Bert'],
-  read: (config, _type, className) => architecture(readConfig(config, className)),
+  read: (config, _type, className) =>
+    architecture(readConfig(config, className), classesOf(config, className)),
 };
 
 interface BertConfig {
@@ -43,7 +45,12 @@ interface BertConfig {
 }
 
 function readConfig(config: ConfigReader, className = 'BertModel'): BertConfig {
-  config.checkKnown('architectures[0]', className, ['BertModel', 'BertForMaskedLM']);
+  config.checkKnown('architectures[0]', className, [
+    'BertModel',
+    'BertForMaskedLM',
+    'BertForSequenceClassification',
+    'BertForTokenClassification',
+  ]);
   const width = config.size('hidden_size');
   const heads = config.size('num_attention_heads');
   return {
@@ -61,17 +68,26 @@ function readConfig(config: ConfigReader, className = 'BertModel'): BertConfig {
   };
 }
 
-function architecture(config: BertConfig): Architecture {
+function architecture(config: BertConfig, classes: Classes | undefined): Architecture {
   const { masked, layers, width, heads, headWidth, hidden, vocabulary, positions } = config;
   return {
     shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary, positions },
     // The bias of the predictions has an element a row.
     rowParameters: masked ? width + 1 : width,
     learnedPositions: true,
-    notes: masked ? [] : ['BertModel has no loss: gradients start at its two results'],
+    notes:
+      masked || classes !== undefined
+        ? []
+        : ['BertModel has no loss: gradients start at its two results'],
     program: (options) => {
       const ids = spec([options.batch, options.seq], 'i64');
-      const network = new Network(config, options);
+      const network = new Network(config, options, masked || classes !== undefined);
+      if (classes !== undefined)
+        return {
+          inputs: classifierInputs(classes, options),
+          run: ({ input_ids, labels }) =>
+            classified(network.scores(input_ids, classes), labels, classes),
+        };
       return {
         inputs: masked && options.training ? { input_ids: ids, labels: ids } : { input_ids: ids },
         run: ({ input_ids, labels }) =>
@@ -89,19 +105,31 @@ class Network {
   constructor(
     private readonly config: BertConfig,
     private readonly options: ProgramOptions,
+    hasHead: boolean,
   ) {
-    this.root = config.masked ? 'bert.' : '';
+    this.root = hasHead ? 'bert.' : '';
     this.rows = options.vocabulary ?? config.vocabulary;
   }
 
   /** The last hidden state, and the pooled first token. */
   pooled(ids: Tensor): Readonly<Record<string, Tensor>> {
-    const { width } = this.config;
+    const last = this.encoded(ids);
+    return { last, pooled: this.pool(last) };
+  }
+
+  /** The scores of the classes, of each token or of the pooled first one. */
+  scores(ids: Tensor, { of, labels }: Classes): Tensor {
     const { dtype } = this.options;
     const last = this.encoded(ids);
-    const first = last.select(1, 0);
-    const pooled = new Linear('pooler.dense', width, width, { dtype }).forward(first).tanh();
-    return { last, pooled };
+    const read = of === 'token' ? last : this.pool(last);
+    return new Linear('classifier', this.config.width, labels, { dtype }).forward(read);
+  }
+
+  private pool(last: Tensor): Tensor {
+    const { width } = this.config;
+    const { dtype } = this.options;
+    const dense = new Linear(`${this.root}pooler.dense`, width, width, { dtype });
+    return dense.forward(last.select(1, 0)).tanh();
   }
 
   /** The loss of masked tokens; their logits without labels. */

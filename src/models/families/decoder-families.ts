@@ -3,6 +3,7 @@
 import { defined } from '../../defined.ts';
 import type { Family } from '../architecture.ts';
 import { activationOf } from '../layers/activation.ts';
+import { classesOf, CLASSIFYING } from '../layers/classifier.ts';
 import type { DecoderConfig, ExpertsConfig } from '../layers/decoder-config.ts';
 import type { ConfigReader } from '../read-config.ts';
 import { decoderArchitecture } from './decoder.ts';
@@ -427,8 +428,8 @@ const family = (
   types,
   classes,
   read: (config, type, className) => {
-    config.checkHead(className, ['ForCausalLM']);
-    return decoderArchitecture(read(config, type), notes);
+    config.checkHead(className, ['ForCausalLM', ...CLASSIFYING]);
+    return decoderArchitecture(read(config, type), notes, classesOf(config, className));
   },
 });
 
@@ -437,11 +438,11 @@ const GROUPED = 'experts are grouped products: every token meets its experts, no
 export const DECODER_FAMILIES: readonly Family[] = [
   family(['llama'], ['Llama'], llama),
   family(['mistral'], ['Mistral'], mistral),
-  family(['qwen2'], ['Qwen2ForCausal'], qwen2),
-  family(['qwen3'], ['Qwen3ForCausal'], qwen3),
+  family(['qwen2'], ['Qwen2For'], qwen2),
+  family(['qwen3'], ['Qwen3For'], qwen3),
   family(['gemma'], ['GemmaFor'], (config) => gemma(config)),
   family(['gemma2'], ['Gemma2'], gemma2),
-  family(['gemma3_text'], ['Gemma3ForCausalLM'], gemma3),
+  family(['gemma3_text'], ['Gemma3For'], gemma3),
   family(['phi3'], ['Phi3'], phi3),
   family(['mixtral'], ['Mixtral'], mixtral, [GROUPED]),
   family(['qwen2_moe'], ['Qwen2Moe'], qwen2Moe, [GROUPED]),

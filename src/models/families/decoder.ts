@@ -14,6 +14,7 @@ import { scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
 import type { Architecture, ModelProgram, ProgramOptions, RoutedExperts } from '../architecture.ts';
 import { causalMask } from '../layers/attention-core.ts';
+import { type Classes, classified, classifierInputs, LAST_TOKEN } from '../layers/classifier.ts';
 import { decoderAttention, type Sight } from '../layers/decoder-attention.ts';
 import type { DecoderConfig } from '../layers/decoder-config.ts';
 import { RoutedLayer } from '../layers/experts.ts';
@@ -24,6 +25,7 @@ import { headRotation } from '../layers/rotary.ts';
 export function decoderArchitecture(
   config: DecoderConfig,
   notes: readonly string[] = [],
+  classes?: Classes,
 ): Architecture {
   const {
     layers,
@@ -48,9 +50,9 @@ export function decoderArchitecture(
       vocabulary,
       ...defined({ positions }),
     },
-    rowParameters: tied ? width : 2 * width,
-    program: (options) => decoderProgram(config, options),
-    notes,
+    rowParameters: tied || classes !== undefined ? width : 2 * width,
+    program: (options) => decoderProgram(config, options, classes),
+    notes: classes?.of === 'sequence' ? [...notes, LAST_TOKEN] : notes,
     ...(experts === undefined ? {} : { routed: routedExperts(experts) }),
   };
 }
@@ -88,19 +90,23 @@ export function lossOrLogits(
   return { loss: crossEntropy(logits.to('f32').view(-1, vocabulary), labels.view(-1)) };
 }
 
-function decoderProgram(config: DecoderConfig, options: ProgramOptions): ModelProgram {
+function decoderProgram(
+  config: DecoderConfig,
+  options: ProgramOptions,
+  classes: Classes | undefined,
+): ModelProgram {
+  const own = options.attentionInOneCall === true ? withoutScores(config) : config;
+  const { vocabulary = config.vocabulary } = options;
+  if (classes === undefined)
+    return {
+      inputs: languageInputs(options),
+      run: ({ input_ids: ids, labels }) =>
+        lossOrLogits(decoderLogits(ids, own, options), labels, vocabulary),
+    };
   return {
-    inputs: languageInputs(options),
+    inputs: classifierInputs(classes, options),
     run: ({ input_ids: ids, labels }) =>
-      lossOrLogits(
-        decoderLogits(
-          ids,
-          options.attentionInOneCall === true ? withoutScores(config) : config,
-          options,
-        ),
-        labels,
-        options.vocabulary ?? config.vocabulary,
-      ),
+      classified(decoderScores(ids, own, options, classes), labels, classes),
   };
 }
 
@@ -111,18 +117,45 @@ function withoutScores({ window: _, attentionCap: __, ...config }: DecoderConfig
 
 /** Ids [batch, length] to logits [batch, length, vocabulary]. */
 function decoderLogits(ids: Tensor, config: DecoderConfig, options: ProgramOptions): Tensor {
-  const { width, tied, embeddingScale, finalCap } = config;
-  const { seq, layers, dtype, vocabulary = config.vocabulary } = options;
+  const { width, tied, finalCap } = config;
+  const { dtype, vocabulary = config.vocabulary } = options;
   const table = new Embedding('model.embed_tokens', vocabulary, width, { dtype });
+  const last = decoderStates(ids, table, config, options);
+  const head = new Linear('lm_head', width, vocabulary, { bias: false, dtype });
+  const logits = tied ? table.attend(last) : head.forward(last);
+  return finalCap === undefined ? logits : logits.div(finalCap).tanh().mul(finalCap);
+}
+
+/** Ids [batch, length] to the scores of the classes, of each token or of the last one. */
+function decoderScores(
+  ids: Tensor,
+  config: DecoderConfig,
+  options: ProgramOptions,
+  { of, labels }: Classes,
+): Tensor {
+  const { width } = config;
+  const { dtype, seq, vocabulary = config.vocabulary } = options;
+  const table = new Embedding('model.embed_tokens', vocabulary, width, { dtype });
+  const last = decoderStates(ids, table, config, options);
+  const scores = new Linear('score', width, labels, { bias: of === 'token', dtype }).forward(last);
+  return of === 'token' ? scores : scores.select(1, seq - 1);
+}
+
+/** Ids [batch, length] to the last hidden state, behind its norm. */
+function decoderStates(
+  ids: Tensor,
+  table: Embedding,
+  config: DecoderConfig,
+  options: ProgramOptions,
+): Tensor {
+  const { embeddingScale } = config;
+  const { seq, layers, dtype } = options;
   const embedded = table.forward(ids);
   let x = embeddingScale === undefined ? embedded : embedded.mul(embeddingScale);
   const sights = sightsOf(config, seq, layers, dtype);
   for (let layer = 0; layer < layers; layer++)
     x = scope(`model.layers.${layer}`, () => decoderLayer(x, layer, config, sights(layer), dtype));
-  const last = normOf(config, 'model.norm', dtype).forward(x);
-  const head = new Linear('lm_head', width, vocabulary, { bias: false, dtype });
-  const logits = tied ? table.attend(last) : head.forward(last);
-  return finalCap === undefined ? logits : logits.div(finalCap).tanh().mul(finalCap);
+  return normOf(config, 'model.norm', dtype).forward(x);
 }
 
 /**

@@ -9,6 +9,14 @@ import { apply, type Tensor } from '../../trace/tensor/tensor.ts';
 import type { Architecture, Family, ProgramOptions } from '../architecture.ts';
 import { activationOf } from '../layers/activation.ts';
 import { fusedAttention, joinHeads, splitHeads } from '../layers/attention-core.ts';
+import {
+  type Classes,
+  classesOf,
+  classified,
+  classifierInputs,
+  CLASSIFYING,
+  LAST_TOKEN,
+} from '../layers/classifier.ts';
 import { layerNorm, layersBelow } from '../layers/encoder-layer.ts';
 import { headsFit } from '../layers/heads.ts';
 import type { ConfigReader } from '../read-config.ts';
@@ -21,8 +29,8 @@ export const GPT2: Family = {
   types: ['gpt2'],
   classes: ['GPT2'],
   read: (config, _type, className) => {
-    config.checkHead(className, ['LMHeadModel']);
-    return architecture(readConfig(config));
+    config.checkHead(className, ['LMHeadModel', ...CLASSIFYING]);
+    return architecture(readConfig(config), classesOf(config, className));
   },
 };
 
@@ -59,14 +67,21 @@ function readConfig(config: ConfigReader): Gpt2Config {
   };
 }
 
-function architecture(config: Gpt2Config): Architecture {
+function architecture(config: Gpt2Config, classes: Classes | undefined): Architecture {
   const { layers, width, heads, headWidth, hidden, vocabulary, positions, tied } = config;
   return {
     shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary, positions },
-    rowParameters: tied ? width : 2 * width,
+    rowParameters: tied || classes !== undefined ? width : 2 * width,
     learnedPositions: true,
+    ...(classes?.of === 'sequence' && { notes: [LAST_TOKEN] }),
     program: (options) => {
       const network = new Network(config, options);
+      if (classes !== undefined)
+        return {
+          inputs: classifierInputs(classes, options),
+          run: ({ input_ids: ids, labels }) =>
+            classified(network.scores(ids, classes), labels, classes),
+        };
       return {
         inputs: languageInputs(options),
         run: ({ input_ids: ids, labels }) =>
@@ -84,16 +99,42 @@ class Network {
   ) {}
 
   logits(ids: Tensor): Tensor {
-    const { width, positions, vocabulary, tied } = this.config;
-    const { seq, layers, dtype, vocabulary: rows = vocabulary } = this.options;
-    const table = new Embedding('transformer.wte', rows, width, { dtype });
+    const { width, tied } = this.config;
+    const { dtype } = this.options;
+    const table = this.table();
+    const out = this.states(ids, table);
+    return tied
+      ? table.attend(out)
+      : new Linear('lm_head', width, this.rows, { bias: false, dtype }).forward(out);
+  }
+
+  /** The scores of the classes, of each token or of the last one. */
+  scores(ids: Tensor, { of, labels }: Classes): Tensor {
+    const { width } = this.config;
+    const { seq, dtype } = this.options;
+    const out = this.states(ids, this.table());
+    return of === 'token'
+      ? new Linear('classifier', width, labels, { dtype }).forward(out)
+      : new Linear('score', width, labels, { bias: false, dtype }).forward(out).select(1, seq - 1);
+  }
+
+  private get rows(): number {
+    return this.options.vocabulary ?? this.config.vocabulary;
+  }
+
+  private table(): Embedding {
+    const { dtype } = this.options;
+    return new Embedding('transformer.wte', this.rows, this.config.width, { dtype });
+  }
+
+  /** The last hidden state, behind its norm. */
+  private states(ids: Tensor, table: Embedding): Tensor {
+    const { width, positions } = this.config;
+    const { seq, layers, dtype } = this.options;
     const places = new Embedding('transformer.wpe', positions, width, { dtype });
     const x = table.forward(ids).add(places.forward(arange(seq).unsqueeze(0)));
     const last = layersBelow('transformer.h', layers, x, (y) => this.block(y));
-    const out = this.norm('transformer.ln_f', last);
-    return tied
-      ? table.attend(out)
-      : new Linear('lm_head', width, rows, { bias: false, dtype }).forward(out);
+    return this.norm('transformer.ln_f', last);
   }
 
   private block(x: Tensor): Tensor {
