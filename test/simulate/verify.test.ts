@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import type { Arg, Graph } from '../../src/graph/types.ts';
+import type { Arg, Graph, Node } from '../../src/graph/types.ts';
 import { importGraph, shard } from '../../src/index.ts';
 import { lower, type LowerablePlan } from '../../src/lower/lower.ts';
 import type { DeviceProgram } from '../../src/lower/program/program.ts';
