@@ -3,10 +3,10 @@
  * `GenericForSequenceClassification` and `GenericForTokenClassification`.
  */
 
-import { spec } from '../../trace/record/spec.ts';
+import type { DType } from '../../graph/types.ts';
+import { spec, type TensorSpec } from '../../trace/record/spec.ts';
 import { crossEntropy } from '../../trace/tensor/functional.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
-import type { ModelProgram, ProgramOptions } from '../architecture.ts';
 import type { ConfigReader } from '../read-config.ts';
 
 /** What a classifying class makes of the last hidden state. */
@@ -49,11 +49,18 @@ export function classesOf(config: ConfigReader, className = ''): Classes | undef
 
 const SINGLE = 'single_label_classification';
 
+interface InputSizes {
+  readonly batch: number;
+  readonly seq: number;
+  readonly training: boolean;
+  readonly dtype: DType;
+}
+
 /** Ids [batch, length]; labels a sequence or a token. */
 export function classifierInputs(
   { of, regression }: Classes,
-  { batch, seq, training, dtype }: ProgramOptions,
-): ModelProgram['inputs'] {
+  { batch, seq, training, dtype }: InputSizes,
+): Readonly<Record<string, TensorSpec>> {
   const ids = spec([batch, seq], 'i64');
   if (!training) return { input_ids: ids };
   if (of === 'token') return { input_ids: ids, labels: ids };
