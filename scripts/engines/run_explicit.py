@@ -72,6 +72,21 @@ EXPRESSIONS = {
     "matmul with itself": lambda x, z: x @ x,
     "matmul over the cut": lambda x, z: x.T @ x,
     "matmul that cuts twice": lambda x, z: x @ x.T,
+    "view that joins the cut": lambda x, z: x.reshape(1, 64),
+    "view into longer rows": lambda x, z: x.reshape(4, 16),
+    "view into shorter rows": lambda x, z: x.reshape(16, 4),
+    "view that splits columns": lambda x, z: x.reshape(8, 2, 4),
+    "repeat each row": lambda x, z: jnp.repeat(x, 2, 0),
+    "repeat each column": lambda x, z: jnp.repeat(x, 2, 1),
+    "tile of columns": lambda x, z: jnp.tile(x, (1, 2)),
+    "trace": lambda x, z: jnp.trace(x),
+    "slice inside": lambda x, z: jax.lax.slice_in_dim(x, 1, 7, axis=0),
+    "gather of columns": lambda x, z: jnp.take_along_axis(x, jnp.zeros((8, 8), int), 1),
+    "argsort of rows": lambda x, z: jnp.argsort(x, 1),
+    "minus a row": lambda x, z: x - z[0],
+    "minus a column": lambda x, z: x - z[:, :1],
+    "product with a vector": lambda x, z: x @ z[0],
+    "a vector with the product": lambda x, z: z[0] @ x,
     "layer norm": lambda x, z: (x - x.mean(0, keepdims=True))
     * jax.lax.rsqrt(x.var(0, keepdims=True) + 1e-5),
 }
@@ -83,7 +98,7 @@ def answer(f):
     try:
         return str(jax.typeof(jax.jit(f)(x, z)))
     except Exception as error:
-        if "Sharding" not in type(error).__name__:
+        if "Sharding" not in type(error).__name__ and "out_sharding" not in str(error):
             raise
         return "refused"
 
