@@ -22,6 +22,26 @@ from .planner import find_command
 CHECKS: dict[Any, Callable[..., Any]] = {torch.ops.aten._linalg_check_errors.default: lambda info, api_name, *, is_matrix: None}
 
 
+def _slopes(
+    self: torch.Tensor,
+    noise: torch.Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: torch.Generator | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`rrelu`: the slope of every element is drawn. The CPU's kernel draws only where it is needed, so one seed gives other slopes."""
+    if not training:
+        return torch.ops.aten.leaky_relu.default(self, (lower + upper) / 2), noise
+    drawn = torch.ops.aten.uniform.default(torch.empty_like(self), lower, upper, generator=generator)
+    slopes = torch.where(self > 0, torch.ones_like(drawn), drawn)
+    return self * slopes, slopes
+
+
+#: Operators that PyTorch has no decomposition of that holds for all of their modes.
+OWN: dict[Any, Callable[..., Any]] = {torch.ops.aten.rrelu_with_noise_functional.default: _slopes}
+
+
 @contextmanager
 def checks_without_effects() -> Iterator[None]:
     """Checks of values count as calls without effects: a token would order them, and a plan has nothing to place for them."""
@@ -109,6 +129,7 @@ def unknown_operators(graph: Any, command: Sequence[str] | None = None) -> set[s
 
 def decomposable(graph: Any, command: Sequence[str] | None = None) -> dict[Any, Callable[..., Any]]:
     """Decompositions of the operators of a graph that the planner does not know, where PyTorch has one."""
-    wanted = dict.fromkeys(node.target for node in graph.graph.nodes if node.target in decomposition_table)
+    table = {**decomposition_table, **OWN}
+    wanted = dict.fromkeys(node.target for node in graph.graph.nodes if node.target in table)
     known = known_operators(command) if wanted else frozenset()
-    return {op: decomposition_table[op] for op in wanted if known and str(op) not in known}
+    return {op: table[op] for op in wanted if known and str(op) not in known}

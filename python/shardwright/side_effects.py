@@ -77,9 +77,27 @@ def telling_side_effects(name: str, model: nn.Module, functions: Sequence[Any]) 
     if changed:
         warnings.warn(
             f"{name} changes its {', '.join(changed)} in forward: the graph has the value of this one call, and every step of the plan "
-            "uses it again. Make it a buffer (register_buffer), or change it outside of forward.",
+            f"uses it again. {_what_works(model, {key: values[key] for key in changed})}",
             stacklevel=5,
         )
+
+
+def _what_works(model: nn.Module, changed: dict[str, str]) -> str:
+    """What to write instead: a number is a buffer, which a plan carries from step to step; a list, dict or text changes elsewhere."""
+    numbers, others = [], []
+    for key, before in changed.items():
+        owner, _, attribute = key.rpartition(".")
+        value = vars(model.get_submodule(owner)).get(attribute)
+        if isinstance(value, (bool, int, float, complex)):
+            numbers.append(f'register_buffer("{attribute}", torch.tensor({before}))')
+        else:
+            others.append(key)
+    hints = []
+    if numbers:
+        hints.append(f"Hold a number in a buffer, which a plan carries from step to step: {', '.join(numbers)}.")
+    if others:
+        hints.append(f"Change {', '.join(others)} outside of forward, or return the value as an output.")
+    return " ".join(hints)
 
 
 def _scopes(model: nn.Module, functions: Sequence[Any]) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import shardwright
 from shardwright import CaptureError, capture
+from shardwright.decompositions import OWN
 from shardwright.output_trees import flatten_outputs, rebuild_tree
 
 
@@ -150,6 +151,26 @@ def test_recurrent_layers_are_steps_with_the_dropout_between_them(tmp_path: Path
     assert "native_dropout" not in text_of(tmp_path, kind(4, 4, 3, dropout=0.5).eval(), torch.ones(3, 2, 4), loss=lambda o: o[0].sum())
 
 
+def test_slopes_of_rrelu_are_drawn_for_every_element(tmp_path: Path) -> None:
+    text = text_of(tmp_path, nn.Sequential(nn.Linear(4, 4), nn.RReLU(0.1, 0.3)), torch.ones(3, 4))
+    assert "rrelu" not in text.replace("# Decomposed at capture: aten.rrelu", "").split("class", 1)[-1]
+    assert text.count("= torch.ops.aten.uniform.default(") == 1
+    quiet = text_of(tmp_path, nn.Sequential(nn.Linear(4, 4), nn.RReLU(0.1, 0.3)).eval(), torch.ones(3, 4))
+    assert "uniform" not in quiet
+
+
+def test_slopes_of_rrelu_are_within_their_bounds_and_one_where_the_input_is_positive() -> None:
+    x = torch.linspace(-3, 3, 1001, dtype=torch.float64)
+    rrelu = OWN[torch.ops.aten.rrelu_with_noise_functional.default]
+    out, slopes = rrelu(x, torch.empty_like(x), 0.1, 0.3, True)
+    assert torch.equal(out, x * slopes)
+    assert torch.equal(slopes[x > 0], torch.ones(500, dtype=torch.float64))
+    low = slopes[x <= 0]
+    assert 0.1 <= low.min() < 0.11 and 0.29 < low.max() <= 0.3
+    out, _ = rrelu(x, torch.empty_like(x), 0.1, 0.3, False)
+    assert torch.equal(out, nn.functional.rrelu(x, 0.1, 0.3, training=False))
+
+
 def test_outputs_are_in_the_classes_of_torch() -> None:
     returned = torch.sort(torch.tensor([2.0, 1.0]))
     spec, leaves = flatten_outputs(returned)
@@ -267,8 +288,31 @@ class Counts(nn.Module):
 
 
 def test_attributes_that_forward_changes_are_told(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="Counts changes its calls, sizes in forward"):
+    with pytest.warns(UserWarning, match="Counts changes its calls, sizes in forward") as told:
         capture(Counts(), (torch.ones(3, 4),), path=tmp_path / "m.fx.txt")
+    (message,) = [str(warning.message) for warning in told]
+    assert 'register_buffer("calls", torch.tensor(0))' in message
+    assert "Change sizes outside of forward" in message
+
+
+class CountsInBuffer(nn.Module):
+    calls: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.tensor(0))
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return (x * self.weight * self.calls).sum()
+
+
+def test_a_number_in_a_buffer_is_carried_from_step_to_step(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        text = text_of(tmp_path, CountsInBuffer(), torch.ones(3, 4))
+    assert "BufferMutation" in text or "InputMutation" in text, text
 
 
 def test_what_is_read_while_a_model_is_captured_is_told_of_that_model_alone(tmp_path: Path) -> None:
