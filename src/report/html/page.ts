@@ -147,7 +147,7 @@ export function htmlPage(
 ): string {
   checkKinds('htmlPage', {
     report: [report, 'report'],
-    graph: [graph, 'graph'],
+    graph: [graph, 'graph', 'undefined'],
     drawings: [drawings, ['figures', 'style', 'left']],
     origin: [origin, 'record', 'undefined'],
   });

@@ -36,8 +36,8 @@ export function comparisonText(c: Comparison): string {
 }
 
 const LEGEND =
-  '* best   + no other plan is better in both time and memory   step time: communication beside ' +
-  'compute, which ranks   call by call: one after another';
+  '* best   + no other plan is better in both time and memory   step time, which ranks: ' +
+  'communication overlapped   call by call: one after another';
 
 /** The best plan, its proof, and the best by the simulation and among recipes. */
 function bestLines(c: Comparison, best: ComparedPlan): string[] {
