@@ -63,6 +63,14 @@ export function percentText(fraction: number): string {
   return `${Math.abs(percent) < 0.01 ? percent.toExponential(1) : significant(percent)} %`;
 }
 
+/** A difference to two digits after the point at most: `+16.4 %`, `-0.03 %`, `+0.00 %`, `+0 %`. */
+export function differenceText(fraction: number): string {
+  if (fraction === 0) return '+0 %';
+  const sign = fraction < 0 ? '-' : '+';
+  const size = Math.abs(fraction);
+  return sign + (size < 1e-4 ? `${(100 * size).toFixed(2)} %` : percentText(size));
+}
+
 function significant(value: number): string {
   if (value >= 999.5) return value.toFixed(0);
   return value.toPrecision(3);
@@ -84,6 +92,15 @@ export function shareOf(part: number, whole: number): number {
  */
 export function excessOver(base: number, value: number): number {
   return value === base ? 0 : value / base - 1;
+}
+
+/**
+ * How much slower than the plan: `+16.4 %`. A plan with pins may be the slower one, and then it
+ * says so.
+ */
+export function slowerText(seconds: number, planSeconds: number): string {
+  const more = excessOver(planSeconds, seconds);
+  return differenceText(Math.abs(more) < 1e-9 ? 0 : more);
 }
 
 /** `1 view`, `1,024 views`. @param many the plural, where it is not the singular with an s */

@@ -94,11 +94,17 @@ describe('3-D meshes', () => {
       expect(plan.proof.gap).toBeLessThanOrEqual(0.005);
     });
 
-    it('126 layers on 8 x 8: proven optimal', async () => {
-      const plan = await planFor(repeatLayer(load(DEEP), 94), 'dp=8,tp=8', {
-        memoryBytes: 400 * 2 ** 30,
-      });
-      expect(plan.proof.status).toBe('optimal');
+    it('126 layers on 8 x 8: nothing is cheaper by more than what its 58,000 prices are rounded by', async () => {
+      const graph = repeatLayer(load(DEEP), 94);
+      const plan = await planFor(graph, 'dp=8,tp=8', { memoryBytes: 600 * 2 ** 30 });
+      const { bound, roundingSeconds } = plan.proof;
+      // As many prices have no units fine enough for 1e-9 of the step, so it is not called optimal.
+      expect(roundingSeconds!).toBeLessThan(3e-9 * plan.objective.seconds);
+      expect(plan.objective.seconds - bound).toBeLessThan(2 * roundingSeconds!);
+      const { peakBytes } = plan.memory;
+      const held = await planFor(graph, 'dp=8,tp=8', { memoryBytes: 0.9 * peakBytes });
+      expect(held.memory.peakBytes).toBeLessThanOrEqual(0.9 * peakBytes);
+      expect(held.proof.gap).toBeLessThan(2e-3);
     });
   }
 });

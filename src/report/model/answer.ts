@@ -10,9 +10,9 @@ import {
   bytesText,
   countedText,
   countText,
-  excessOver,
   percentText,
   secondsText,
+  slowerText,
 } from '../../units.ts';
 import type { ComparedRecipe } from '../analysis/alternatives/recipes.ts';
 import type { Roofline } from '../analysis/layers.ts';
@@ -260,14 +260,4 @@ function againstLine({ plan, known }: AnswerInput): string {
           `(${slowerText(greedySeconds, objective.seconds)})`,
   );
   return parts.join('; ');
-}
-
-/**
- * How much slower than the plan: `+16.4 %`. A plan with pins may be the slower one, and then it
- * says so.
- */
-export function slowerText(seconds: number, planSeconds: number): string {
-  const more = excessOver(planSeconds, seconds);
-  if (Math.abs(more) < 1e-9) return '+0 %';
-  return `${more < 0 ? '-' : '+'}${percentText(Math.abs(more))}`;
 }

@@ -11,10 +11,10 @@ import {
   bytesText,
   countedText,
   countText,
-  excessOver,
   percentText,
   probabilityText,
   secondsText,
+  slowerText,
 } from '../../units.ts';
 import { fittingText, noBestText, riskTexts } from './certainty.ts';
 import { comparedPaddingText } from './compared-padding.ts';
@@ -120,7 +120,7 @@ function memoryText({ budgetBytes, risk }: Comparison, best: ComparedPlan): stri
 function beatsTexts(c: Comparison, best: ComparedPlan): string[] {
   const more = (p: ComparedPlan): string =>
     `${p.name} on ${p.mesh} takes ${secondsText(stepTime(p))} ` +
-    `(+${percentText(excessOver(stepTime(best), stepTime(p)))})`;
+    `(${slowerText(stepTime(p), stepTime(best))})`;
   const recipe = bestRecipe(c);
   if (recipe !== undefined && recipe !== best) return [`${more(recipe)}, the best recipe`];
   const next = c.plans.find((p) => p.fits && p.plan !== best.plan && stepTime(p) >= stepTime(best));

@@ -13,6 +13,7 @@ import type { KnownStep } from '../../simulate/overlap/known-plan.ts';
 import {
   bytesText,
   countedText,
+  differenceText,
   excessOver,
   lineText,
   percentText,
@@ -131,8 +132,7 @@ function beatsText(input: ScreenInput): string {
   if (first === undefined)
     return is + (recipes.length === 0 ? 'known plans were not priced' : 'no other known plan fits');
   const more = excessOver(seconds, first.stepSeconds);
-  const percent =
-    Math.abs(more) < 1e-9 ? 'the same' : `${more < 0 ? '-' : '+'}${percentText(Math.abs(more))}`;
+  const percent = Math.abs(more) < 1e-9 ? 'the same' : differenceText(more);
   const of = others.length === 0 ? '' : `, the best of ${fitting.length} known plans that fit`;
   const takes = first.isAtLeast ? 'takes at least' : 'takes';
   return `${is}${first.name} ${takes} ${secondsText(first.stepSeconds)}${what} (${percent})${of}`;

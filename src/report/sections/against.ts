@@ -9,11 +9,11 @@ import {
   percentText,
   secondsText,
   shareOf,
+  slowerText,
 } from '../../units.ts';
 import type { NextBest } from '../analysis/alternatives/candidates.ts';
 import { type ComparedRecipe, THIS_PLAN } from '../analysis/alternatives/recipes.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
-import { slowerText } from '../model/answer.ts';
 import { type Block, bytes, type Cell, seconds, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 

@@ -4,8 +4,7 @@
  */
 
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
-import { bytesText, countText, percentText, secondsText } from '../../units.ts';
-import { slowerText } from '../model/answer.ts';
+import { bytesText, countText, percentText, secondsText, slowerText } from '../../units.ts';
 import { type Block, seconds, type Section } from '../model/blocks.ts';
 
 type Layout = NonNullable<Comparison['layout']>;

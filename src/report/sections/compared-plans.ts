@@ -4,9 +4,8 @@ import { itemAt } from '../../item-at.ts';
 import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { shownFront } from '../../recipes/compare/pareto.ts';
-import { bytesText, countText } from '../../units.ts';
+import { bytesText, countText, slowerText } from '../../units.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
-import { slowerText } from '../model/answer.ts';
 import { type Block, bytes, type Cell, type Section, type TableBlock } from '../model/blocks.ts';
 import {
   change,

@@ -5,8 +5,14 @@ import { itemAt } from '../../item-at.ts';
 import { bestPlan, bestRecipe, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import { recomputeText } from '../../recipes/recompute-text.ts';
-import { bytesText, countedText, countText, percentText, secondsText } from '../../units.ts';
-import { slowerText } from '../model/answer.ts';
+import {
+  bytesText,
+  countedText,
+  countText,
+  percentText,
+  secondsText,
+  slowerText,
+} from '../../units.ts';
 import type { Section } from '../model/blocks.ts';
 import { fitText, fittingText, noBestText, riskTexts } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';

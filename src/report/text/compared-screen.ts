@@ -2,14 +2,7 @@
 
 import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
-import {
-  bytesText,
-  countedText,
-  excessOver,
-  percentText,
-  probabilityText,
-  secondsText,
-} from '../../units.ts';
+import { bytesText, countedText, probabilityText, secondsText, slowerText } from '../../units.ts';
 import { comparedScreen, FEW, refusalCounts } from '../model/compared-screen.ts';
 import { screenText } from './first-screen.ts';
 import { narrowTable } from './narrow-table.ts';
@@ -60,13 +53,12 @@ function planRows(c: Comparison): string {
 }
 
 function cellsOf(p: ComparedPlan, c: Comparison, best: ComparedPlan | undefined): string[] {
-  const more = best === undefined ? 0 : excessOver(stepTime(best), stepTime(p));
   return [
     p.name === c.best ? '*' : c.pareto.includes(p.name) ? '+' : '',
     p.plan,
     p.mesh,
     secondsText(stepTime(p)),
-    p === best || best === undefined ? '' : `${more < 0 ? '-' : '+'}${percentText(Math.abs(more))}`,
+    p === best || best === undefined ? '' : slowerText(stepTime(p), stepTime(best)),
     bytesText(p.peakBytes),
     !p.fits
       ? 'no'
