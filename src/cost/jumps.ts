@@ -4,7 +4,7 @@
  */
 
 import { checkKinds } from '../arguments.ts';
-import { bytesText, countedText, percentText } from '../units.ts';
+import { bytesText, countedText, differenceText } from '../units.ts';
 import { type CollectiveKind, type CollectiveModel, dimsMask } from './collective-model.ts';
 
 /**
@@ -82,10 +82,7 @@ export function jumpsNote(model: CollectiveModel): string | undefined {
   const largest = [...jumps].sort((a, b) => Math.abs(b.ratio) - Math.abs(a.ratio)).slice(0, NAMED);
   const named = largest.map(({ kind, meshDims, bytes, ratio }) => {
     const dims = meshDims.map((d) => model.mesh.names[d]).join(',');
-    return (
-      `${kind}(${dims}) at ${bytesText(bytes)} by ` +
-      `${ratio < 0 ? '-' : '+'}${percentText(Math.abs(ratio))}`
-    );
+    return `${kind}(${dims}) at ${bytesText(bytes)} by ` + differenceText(ratio);
   });
   return (
     `Prices of ${model.preset} jump by more than 15 % at ` +

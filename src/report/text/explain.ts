@@ -9,8 +9,8 @@ import type { Forced, PlanChange, WhatIfHistory } from '../../plan/questions/wha
 import {
   bytesText,
   deltaSecondsText,
+  differenceText,
   lineText,
-  percentText,
   secondsText,
   tableText,
 } from '../../units.ts';
@@ -100,11 +100,7 @@ export function forcedText(forced: Forced, limit: number, asked = forced.spec): 
 function changeText(what: string, { globalSeconds, plan }: PlanChange): string {
   const { seconds } = plan.objective;
   const before = seconds - globalSeconds;
-  const share =
-    before > 0
-      ? ` (${globalSeconds >= 0 ? '+' : '-'}${percentText(Math.abs(globalSeconds / before))} ` +
-        'of the step)'
-      : '';
+  const share = before > 0 ? ` (${differenceText(globalSeconds / before)} ` + 'of the step)' : '';
   return (
     `${what}: global ${deltaSecondsText(globalSeconds)}${share}, ` +
     `${secondsText(seconds)} in all, ${plan.proof.status}`

@@ -1,7 +1,15 @@
 /** Prints the answer of `tune`: how far a file is from the best, what to set, and its diff. */
 import type { Tuned, TunedChange, TunedStep } from '../../sweep/layout/tune.ts';
 import type { TunedFile } from '../../sweep/layout/tune-file.ts';
-import { bytesText, countedText, percentText, probabilityText, secondsText } from '../../units.ts';
+import {
+  bytesText,
+  countedText,
+  differenceText,
+  excessOver,
+  percentText,
+  probabilityText,
+  secondsText,
+} from '../../units.ts';
 import type { ScreenRow } from '../model/first-screen.ts';
 import { COLUMNS, screenText, wrapped } from './first-screen.ts';
 import { narrowTable } from './narrow-table.ts';
@@ -98,8 +106,7 @@ function changesText(changes: readonly TunedChange[], current: TunedStep): strin
 }
 
 function gainText({ stepSeconds }: TunedStep, current: TunedStep): string {
-  const share = stepSeconds / current.stepSeconds - 1;
-  return `${share < 0 ? '-' : '+'}${percentText(Math.abs(share))}`;
+  return differenceText(excessOver(current.stepSeconds, stepSeconds));
 }
 
 /** `recompute=none` in words. */
