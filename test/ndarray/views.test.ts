@@ -21,6 +21,7 @@ import {
   dimOf,
   expand,
   flip,
+  liesIn,
   moveDim,
   overwrite,
   permute,
@@ -143,4 +144,11 @@ describe('views', () => {
     expect(() => select(scalar(1), 0, 0)).toThrow(ShardwrightError);
     expect(() => iota(2).item()).toThrow(/no single value/);
   });
+});
+
+test('the order of dims in memory leaves out dims of one element and repeated ones', () => {
+  expect(liesIn(iota(4, 2), [0, 1])).toBe(true);
+  expect(liesIn(iota(4, 2), [1, 0])).toBe(false);
+  expect(liesIn(transpose(iota(1, 4), 0, 1), [0, 1])).toBe(true);
+  expect(liesIn(expand(iota(1, 4), [3, 4]), [1, 0])).toBe(true);
 });
