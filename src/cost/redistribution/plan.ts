@@ -25,7 +25,7 @@ export interface RedistributionStep {
   readonly seconds: number;
   /** Sharding after the step. */
   readonly to: number;
-  /** Of a collective whose pieces are no runs in memory, so that they are laid in place by a copy. */
+  /** True of a collective whose pieces are not runs in memory: a copy lays them in place. */
   readonly copies?: true;
   /**
    * For a permutation, the sender and receiver of every tile, by source; ranks that keep their tile

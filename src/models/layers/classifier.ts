@@ -9,7 +9,7 @@ import { crossEntropy } from '../../trace/tensor/functional.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
 import type { ConfigReader } from '../read-config.ts';
 
-/** What a classifying class makes of the last hidden state. */
+/** The classes that a head tells the last hidden state apart by. */
 export interface Classes {
   readonly of: 'sequence' | 'token';
   /** Columns of the head. */
