@@ -204,7 +204,7 @@ export class RedistributionWriter {
   }
 
   /**
-   * What `n` members sent, one after the other in dim 0, put together along a dim.
+   * The pieces that `n` members sent, one after the other in dim 0, put together along a dim.
    *
    * @param shape of what one member sent
    * @param chunks of the dim, of which each member has a piece
