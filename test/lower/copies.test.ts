@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../../src/cost/presets/presets.ts';
 import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph, ValueType } from '../../src/graph/types.ts';
 import { contiguousStride, isRef } from '../../src/graph/value.ts';
 import { lower, type LowerablePlan } from '../../src/lower/lower.ts';
@@ -10,7 +11,6 @@ import { collectiveKind } from '../../src/lower/program/collectives.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { stridesAt, withStrides } from '../../src/ops/strides.ts';
-import { parseGraph } from '../../src/graph/text/parse.ts';
 import { product } from '../../src/product.ts';
 import { request, TABLE } from '../plan/support.ts';
 

@@ -65,7 +65,7 @@ describe('classifiers of sequences and of tokens', () => {
       const trained = buildModel(config, { batch: 2, seq: 8, dtype: 'f32', training: true });
       const text = (name: string, nodes = graph.nodes): string => {
         const type = nodes.find((node) => node.name === name)?.type;
-        return type?.kind === 'tensor' ? `${type.dtype}[${type.shape.join()}]` : 'none';
+        return type?.kind === 'tensor' ? `${type.dtype}[${type.shape.map(Number).join()}]` : 'none';
       };
       return [text(graph.outputs[0].value ?? ''), text('labels', trained.nodes)];
     };

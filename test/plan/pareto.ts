@@ -1,6 +1,6 @@
+import { movedType } from '../../src/cost/redistribution/pricing.ts';
 import { DTYPE_BYTES } from '../../src/graph/types.ts';
 import { elements } from '../../src/ops/record/record.ts';
-import { movedType } from '../../src/cost/redistribution/pricing.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 
 /**
