@@ -193,7 +193,6 @@ const RANDOM_AS_IS: readonly string[] = [
   'aten.randint_like.default',
   'aten.randint_like.low_dtype',
   'aten.multinomial.default',
-  'aten.poisson.default',
   'aten.normal.Tensor_Tensor',
   'aten.normal.Tensor_float',
   'aten.normal.float_Tensor',

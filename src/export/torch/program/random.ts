@@ -37,6 +37,12 @@ const LIKE = new Set(
 );
 /** Calls that draw by the values of their operand: every element takes as many random numbers. */
 const BY_OPERAND = new Set(['aten.bernoulli.default', 'aten.multinomial.default']);
+/** Noise times a deviation plus a mean, with the place of the operand that says the dtype. */
+const SCALED = new Map([
+  ['aten.normal.Tensor_Tensor', 0],
+  ['aten.normal.Tensor_float', 0],
+  ['aten.normal.float_Tensor', 1],
+]);
 /** The position of their sizes among the arguments. */
 const CREATED = new Map([
   ['aten.rand.default', 0],
@@ -110,6 +116,14 @@ export function randomText(
       text: `part(here, ${node.target}(${[empty, ...rest].join(', ')}), ${cutText})`,
       helpers: ['part'],
     };
+  }
+  const likeAt = SCALED.get(node.target);
+  if (likeAt !== undefined) {
+    const [mean, std = '1.0'] = args.filter((arg) => !arg.startsWith('generator='));
+    const sizes = order === undefined ? `empty(${whole}` : `empty_permuted(${whole}, ${order}`;
+    const noise = `torch.${sizes}, dtype=${args[likeAt]}.dtype, device=here.device).normal_()`;
+    // The calls of PyTorch's own kernel, in its order.
+    return { text: `${std} * part(here, ${noise}, ${cutText}) + ${mean}`, helpers: ['part'] };
   }
   const sizesAt = CREATED.get(node.target);
   if (sizesAt !== undefined)

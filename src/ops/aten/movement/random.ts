@@ -117,12 +117,14 @@ const multinomial = defineOp('aten.multinomial.default', {
 /** Reductions that pass where the same number is added to every part. */
 const SHIFTED_KINDS = ['avg', 'max', 'min'] as const;
 
-/** Counts with the rate of each element. */
+/**
+ * Counts with the rate of each element; whole on every rank, since PyTorch takes more random numbers
+ * for some rates than for others, so that those of a part are not those of the whole.
+ */
 const poisson = defineOp('aten.poisson.default', {
   schema: 'Tensor self, Any generator=None',
   cls: 'random',
   infer: (ctx) => [ctx.inputs[0]],
-  shard: (ctx) => keyed(pointwiseRules(ctx)),
   flops: (ctx) => ({ matrix: 0, vector: 16 * elements(ctx.inputs[0].shape) }),
 });
 
@@ -143,12 +145,13 @@ const normalOf = (name: string, schema: string): OperatorRecord =>
         ),
       },
     ],
-    shard: (ctx) => [
-      ...keyed(pointwiseRules(ctx)),
-      ...(ctx.indexOf('mean') < 0 ? [] : SHIFTED_KINDS).map((kind) =>
-        onePartial(ctx, ctx.indexOf('mean'), kind, kind, 'ext'),
-      ),
-    ],
+    shard: (ctx) =>
+      keyed([
+        ...pointwiseRules(ctx),
+        ...(ctx.indexOf('mean') < 0 ? [] : SHIFTED_KINDS).map((kind) =>
+          onePartial(ctx, ctx.indexOf('mean'), kind, kind, 'ext'),
+        ),
+      ]),
     flops: (ctx) => ({ matrix: 0, vector: 10 * elements(ctx.outputs[0]?.shape ?? []) }),
   });
 
