@@ -119,7 +119,7 @@ export interface ExportTarget {
 /**
  * A plan with its graph as targets take it.
  *
- * @param pricedAs the planned graph, where `program` is it at other sizes
+ * @param input its `pricedAs` is the planned graph, where `program` is it at other sizes
  */
 export function exportSource(
   input: {

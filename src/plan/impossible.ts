@@ -22,40 +22,41 @@ export function refusedAtOnce({ question, left }: Prepared): Impossible | undefi
     : undefined;
 }
 
-/**
- * The peak of a plan within so many bytes; `none` where it is proven that there is no such plan,
- * `open` where neither is known.
- */
-export type AskBudget = (budgetBytes: number) => Promise<number | 'none' | 'open'>;
+/** Budgets without and with a plan. */
+type Budgets = Pick<Infeasible, 'smallestBudgetBytes' | 'neededBytes' | 'enoughBytes'>;
 
-/**
- * The answer that there is no plan, with the budget that would do where memory is in the way.
- *
- * @param ask answers the question under another budget; absent: the least is not looked for
- */
+/** Why there is no plan, and the budgets between which the least one with a plan lies. */
+interface Explanation {
+  readonly why: Pick<Infeasible, 'status' | 'conflict' | 'budgetBytes'>;
+  readonly budgets: Budgets;
+  /** Memory is in the way, and the program is small enough for `leastBudget`. */
+  readonly canNarrow: boolean;
+}
+
+/** Says why there is no plan, and which budget would do where memory is in the way. */
 export async function explainImpossible(
   prepared: Prepared,
   { conflict, memory }: Impossible,
   deadline: Deadline,
-  ask?: AskBudget,
-): Promise<Infeasible> {
+): Promise<Explanation> {
   const { budgetBytes, request } = prepared.question;
-  const answer = { status: 'infeasible', conflict, budgetBytes } as const;
-  if (memory === undefined) return answer;
+  const why = { status: 'infeasible', conflict, budgetBytes } as const;
+  if (memory === undefined) return { why, budgets: {}, canNarrow: false };
   const ofStates = memory.of === 'states' ? memory.leastBytes : undefined;
   const known = await knownBudgets(prepared, deadline, ofStates);
-  if (!holdsPeak(request)) return { ...answer, ...known };
+  if (!holdsPeak(request)) return { why, budgets: known, canNarrow: false };
   const needed = Math.max(known.neededBytes ?? 0, memory.leastBytes ?? 0);
-  const range = { ...known, ...(needed > 0 ? { neededBytes: needed } : {}) };
-  const { neededBytes = 0, ...enough } =
-    ask === undefined || prepared.left.compact.problem.domains.length > FEW
-      ? range
-      : await leastBudget(range, ask, deadline);
-  return { ...answer, ...enough, ...(neededBytes > budgetBytes ? { neededBytes } : {}) };
+  const budgets = { ...known, ...(needed > 0 ? { neededBytes: needed } : {}) };
+  return { why, budgets, canNarrow: prepared.left.compact.problem.domains.length <= FEW };
 }
 
-/** Budgets without and with a plan. */
-type Budgets = Pick<Infeasible, 'smallestBudgetBytes' | 'neededBytes' | 'enoughBytes'>;
+/** The answer that there is no plan. A budget that the request is above says nothing. */
+export function infeasible(
+  { why }: Explanation,
+  { neededBytes = 0, ...enough }: Budgets,
+): Infeasible {
+  return { ...why, ...enough, ...(neededBytes > why.budgetBytes ? { neededBytes } : {}) };
+}
 
 /**
  * Bounds on the states under which a plan is looked for, as multiples of the least: the leanest
@@ -102,6 +103,12 @@ async function knownBudgets(
   return { neededBytes: bytes, ...(enoughBytes === Infinity ? {} : { enoughBytes }) };
 }
 
+/**
+ * The peak of a plan within a budget; `none` where it is proven that there is no such plan, `open`
+ * where neither is known.
+ */
+export type PeakWithin = number | 'none' | 'open';
+
 /** Budgets that are asked in search of the least, at most: each is planned in full. */
 const MOST_ASKED = 10;
 /** The least budget is found to about one part in so many, and to a KiB. */
@@ -117,32 +124,33 @@ const FEW = 256;
  * lower end is asked first, because it is often reached; then the middle. Where nothing is known
  * above, budgets double. The search ends where the range is narrow, and where a budget stays open.
  * The answer is a budget that was asked.
+ *
+ * @yields a budget to plan under; it is answered with the peak of the plan
  */
-async function leastBudget(
+export function* leastBudget(
   { neededBytes = 0, enoughBytes = Infinity }: Budgets,
-  ask: AskBudget,
   deadline: Deadline,
-): Promise<Budgets> {
+): Generator<number, Budgets, PeakWithin> {
   const grain = 2 ** Math.max(10, Math.floor(Math.log2(Math.max(1, neededBytes) / FINENESS)));
   let [needed, peak, enough] = [neededBytes, enoughBytes, Infinity];
   let left = MOST_ASKED;
-  const asked = async (bytes: number): Promise<boolean> => {
+  function* hasPlan(bytes: number): Generator<number, boolean, PeakWithin> {
     left--;
-    const found = await ask(bytes);
+    const found = yield bytes;
     if (found === 'none') needed = Math.max(needed, bytes + 1);
     if (found === 'open') left = 0;
     if (typeof found !== 'number') return false;
     [peak, enough] = [Math.min(peak, found), Math.min(enough, bytes)];
     return true;
-  };
+  }
   let low = Math.max(1, Math.ceil(needed / grain));
   for (let grains = low; left > 1 && low * grain < peak && !deadline.isOver;) {
     if (peak < Infinity && peak - needed < peak / FINENESS) break;
-    if (!(await asked(grains * grain))) low = grains + 1;
+    if (!(yield* hasPlan(grains * grain))) low = grains + 1;
     grains = peak === Infinity ? 2 * low : Math.floor((low + Math.ceil(peak / grain)) / 2);
   }
   // The peak of a plan is a budget that nobody has asked yet, and with it the search may fail.
-  if (peak < enough && !deadline.isOver) await asked(peak);
+  if (peak < enough && !deadline.isOver) yield* hasPlan(peak);
   const found = Math.min(enough, enoughBytes);
   return {
     ...(needed > 0 ? { neededBytes: needed } : {}),

@@ -12,7 +12,8 @@
  *    a plan fits. If the request allows it, results may also be recomputed in the backward pass
  *    instead of kept. The bound comes from exact rows alone, so it holds for every plan within the
  *    budget.
- * 5. `explainImpossible` says which pins contradict each other, or how many bytes would do.
+ * 5. `explainImpossible` says which pins contradict each other, or how many bytes would do;
+ *    `leastBudget` names the budgets to plan under in search of the least.
  */
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
@@ -22,7 +23,13 @@ import { holdBudget } from './budget/hold-budget.ts';
 import type { OverBudget } from './budget/types.ts';
 import { type Impossible, keepsBudget, planned, type ShardResult } from './choice/result.ts';
 import { candidatesOf } from './choose.ts';
-import { type AskBudget, explainImpossible, refusedAtOnce } from './impossible.ts';
+import {
+  explainImpossible,
+  infeasible,
+  leastBudget,
+  type PeakWithin,
+  refusedAtOnce,
+} from './impossible.ts';
 import { holdingPeak, prepare, withBudget } from './prepare/prepare.ts';
 import type { Prepared } from './prepare/prepared.ts';
 import { checkArguments, completeRequest, tableOf } from './request/check-call.ts';
@@ -64,13 +71,14 @@ export async function shardPrepared(
   const run = startRun(prepared.question.request, options);
   const found = await search(prepared, run);
   if (found.status !== 'impossible') return found;
-  const ask: AskBudget = (budgetBytes) => peakWithin(withBudget(prepared, budgetBytes), run);
-  return explainImpossible(
-    found.prepared,
-    found,
-    run.deadline,
-    run.findsBudget === true ? ask : undefined,
-  );
+  const explained = await explainImpossible(found.prepared, found, run.deadline);
+  if (run.findsBudget !== true || !explained.canNarrow)
+    return infeasible(explained, explained.budgets);
+  const budgets = leastBudget(explained.budgets, run.deadline);
+  let asked = budgets.next();
+  while (asked.done !== true)
+    asked = budgets.next(await peakWithin(withBudget(prepared, asked.value), run));
+  return infeasible(explained, asked.value);
 }
 
 /** No plan exists of what was asked at last. */
@@ -114,7 +122,7 @@ async function heldWithin(
 }
 
 /** The peak of a plan within the budget, or whether it is proven that there is none. */
-async function peakWithin(prepared: Prepared, run: Run): Promise<number | 'none' | 'open'> {
+async function peakWithin(prepared: Prepared, run: Run): Promise<PeakWithin> {
   try {
     const found = await search(prepared, run);
     return found.status === 'planned' ? found.plan.memory.peakBytes : 'none';

@@ -23,7 +23,7 @@ const MAX_TEXT = 1 << 16;
  *
  * @throws E_SYNTAX with the column
  */
-export function parseLayout(text: string, order: Order): Layout {
+export function parseLayout(text: string, order: Order = 'colex'): Layout {
   checkKinds('parseLayout', { text: [text, 'string'], order: [order, 'string'] });
   const scan = new LayoutScanner(text);
   const layout = scan.layout(order);

@@ -20,16 +20,16 @@ import { decode } from './decode.ts';
  */
 export function transferPlan(
   plan: LowerablePlan,
-  options: Pick<Prepared, 'model' | 'question'>,
+  prepared: Pick<Prepared, 'model' | 'question'>,
 ): LowerablePlan {
   checkKinds('transferPlan', {
     plan: [plan, ['request', 'nodes', 'outputs']],
-    options: [options, ['model', 'question']],
+    prepared: [prepared, ['model', 'question']],
   });
   const {
     model,
     question: { request },
-  } = options;
+  } = prepared;
   const decoded = decode(model, choiceOfPlan(plan, model));
   return { request, nodes: decoded.nodes, outputs: decoded.outputs };
 }

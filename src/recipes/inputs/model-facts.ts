@@ -30,7 +30,7 @@ export interface ModelFacts {
  * Reads the sizes off a graph: parameters by the names that model libraries give them, heads from
  * the attention nodes, batch and sequence from the program (`inputRoles`).
  *
- * @param roles by node of the graph, where they are known
+ * @param known roles by node of the graph
  */
 export function modelFacts(graph: Graph, known?: InputRoles): ModelFacts {
   checkKinds('modelFacts', { graph: [graph, 'graph'], known: [known, 'map', 'undefined'] });

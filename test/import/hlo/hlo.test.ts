@@ -114,7 +114,7 @@ describe('what XLA made of the programs', () => {
     const planned = await cli('plan', '-v', file, '--mesh', 'x=8', '--cluster', 'dgx-h100');
     expect([planned.code, planned.err]).toEqual([
       2,
-      expect.stringContaining('it is not a graph to plan'),
+      expect.stringContaining('and not a graph to plan'),
     ]);
   });
 });

@@ -2,6 +2,7 @@
 import type * as z from 'zod';
 
 import { suggestion, valueText } from '../../../errors.ts';
+import { firstItems, itemAt } from '../../../item-at.ts';
 
 /** A fault of a question, and the edit that fixes it. */
 interface QuestionFault {
@@ -33,7 +34,7 @@ export function readQuestion<T>(
   if (parsed.success) return { question: parsed.data };
   const { issues } = parsed.error;
   // A misspelt field is missing, too: its own name says more.
-  const issue = issues.find(({ code }) => code === 'unrecognized_keys') ?? issues[0];
+  const issue = issues.find(({ code }) => code === 'unrecognized_keys') ?? itemAt(issues, 0);
   return { fault: faultOf(issue, given as Record<string, unknown>, known) };
 }
 
@@ -43,7 +44,7 @@ function faultOf(
   known: (given: Readonly<Record<string, unknown>>) => readonly string[],
 ): QuestionFault {
   if (issue.code === 'unrecognized_keys') {
-    const [field] = issue.keys;
+    const [field] = firstItems(issue.keys, 1);
     return {
       message: `a question has no field '${field.slice(0, 80)}'`,
       hint: suggestion(field, known(given), 'fields'),

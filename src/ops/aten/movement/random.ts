@@ -118,8 +118,8 @@ const multinomial = defineOp('aten.multinomial.default', {
 const SHIFTED_KINDS = ['avg', 'max', 'min'] as const;
 
 /**
- * Counts with the rate of each element; whole on every rank, since PyTorch takes more random numbers
- * for some rates than for others, so that those of a part are not those of the whole.
+ * Counts with the rate of each element; whole on every rank, since PyTorch takes more random
+ * numbers for some rates than for others, so that those of a part are not those of the whole.
  */
 const poisson = defineOp('aten.poisson.default', {
   schema: 'Tensor self, Any generator=None',
