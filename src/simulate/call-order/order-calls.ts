@@ -72,10 +72,13 @@ export function callsByTask(program: DeviceProgram, { tasks, moves }: PlanSchedu
     list.map(({ kind }) => kind).join();
   if (kinds(lowered) !== kinds(moves))
     refuse(`it moves ${lowered.length} times, the simulation ${moves.length} times`);
-  moves.forEach((move, k) => {
-    for (const id of move.tasks) out.set(id, [lowered[k].local]);
-  });
   const collectives = graph.nodes.filter(({ target }) => collectiveKind(target) !== undefined);
+  const isCollective = new Set(collectives.map(({ name }) => name));
+  moves.forEach((move, k) => {
+    const { local } = lowered[k];
+    // Where pieces are copied before a collective alone, it needs the copy, which comes before it.
+    for (const id of move.tasks) if (!isCollective.has(local)) out.set(id, [local]);
+  });
   const simulated = tasks.filter(({ collective }) => collective !== undefined);
   if (collectives.length !== simulated.length)
     refuse(`it has ${collectives.length} collectives, the simulation ${simulated.length}`);

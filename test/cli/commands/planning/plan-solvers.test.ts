@@ -142,9 +142,12 @@ it.runIf(FULL)(
 );
 
 describe('--explain-solver', () => {
+  /** Prices under which the relaxation is tight, so that there is one solve of one step. */
+  const tight = (): string[] => [...plan, '--cost', 'dtensor'];
+
   it('prints the steps of the solver: a line each, and what each is', async () => {
     const run = await cli(
-      ...plan.filter((word) => word !== '--json'),
+      ...tight().filter((word) => word !== '--json'),
       '--explain-solver',
       '--quiet',
     );
@@ -158,7 +161,7 @@ describe('--explain-solver', () => {
   });
 
   it('adds them to --json, and changes nothing else', async () => {
-    const [told, plain] = [await cli(...plan, '--explain-solver'), await cli(...plan)];
+    const [told, plain] = [await cli(...tight(), '--explain-solver'), await cli(...tight())];
     const { solverSteps, ...rest } = JSON.parse(told.out) as {
       solverSteps: { step: string; level: number; solve: number }[];
     };
