@@ -33,11 +33,12 @@ import { type TimelineBasis, timelineBasis } from './timeline-basis.ts';
  * - Every step of a redistribution holds its operand and its result; a shared copy lives to its
  *   last user.
  *
- * Not counted: workspace inside kernels, buffers of collectives inside operators' own rules, results
- * on the way of a local form (a lookup in a cut table is made twice: before and after the rows of
- * other ranks become zero), the allocator's slack (a cluster reserves memory for that). A loop body is inlined once, and the
- * values that its trips share are alive through all of them: values read from outside, values that
- * one trip hands to the next, and whole stacked results (`region-lives.ts`).
+ * Not counted: workspace inside kernels, buffers of collectives inside operators' own rules, what
+ * the local form of a call makes on the way to its result (a lookup in a cut table is made twice:
+ * before and after the rows of other ranks become zero), the allocator's slack (a cluster reserves
+ * memory for that). A loop body is inlined once, and the values that its trips share are alive
+ * through all of them: values read from outside, values that one trip hands to the next, and whole
+ * stacked results (`region-lives.ts`).
  */
 export interface PlanMemoryTimeline {
   readonly intervals: readonly LiveInterval[];
