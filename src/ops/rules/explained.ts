@@ -172,11 +172,6 @@ export const EXPLAINED: readonly Explanation[] = [
     'true for positive gradients and outputs, as the samples draw them',
   ),
   missing(
-    /aten\.poisson\.default/,
-    /S\(.*/,
-    'PyTorch takes more random numbers for some rates than for others',
-  ),
-  missing(
     /aten\.(native_dropout|bernoulli)\.default/,
     EXTREME,
     'true where nothing is dropped, or of probabilities, which are not pending',
