@@ -50,7 +50,7 @@ export async function explainImpossible(
   return { why, budgets, canNarrow: prepared.left.compact.problem.domains.length <= FEW };
 }
 
-/** The answer that there is no plan. A budget that the request is above says nothing. */
+/** The answer that there is no plan. A lower bound below the budget of the request says nothing. */
 export function infeasible(
   { why }: Explanation,
   { neededBytes = 0, ...enough }: Budgets,

@@ -19,7 +19,7 @@ const MAX_TEXT = 1 << 16;
 
 /**
  * A layout such as `((2,2),3):((24,2),8)`. Without strides it is compact in the order: LayoutLeft
- * or LayoutRight.
+ * (`colex`, the default) or LayoutRight.
  *
  * @throws E_SYNTAX with the column
  */

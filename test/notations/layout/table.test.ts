@@ -417,3 +417,8 @@ describe('text', () => {
     expect(() => parseLayout(text, 'lex')).toThrow(message);
   });
 });
+
+test('a layout without strides and without an order is LayoutLeft, as in CuTe', () => {
+  expect(parseLayout('(2,3)').text).toBe('(2,3):(1,2)');
+  expect(parseLayout('(2,3)', 'lex').text).toBe('(2,3):(3,1)');
+});
