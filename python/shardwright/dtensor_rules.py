@@ -1,8 +1,9 @@
 """What DTensor does not do by itself with the parameters of a model that was taken over.
 
 A plain tensor next to a DTensor is read as the whole on every rank, so that losses, and writing whole tensors into parameters, need no
-words for it. A number that is read (`item()`) is that of all ranks. Random initialisation draws the whole tensor on every rank and keeps
-this one's part: the numbers of one process.
+words for it. What is read (`item()`, `tolist()`, `numpy()`) is that of all ranks. Random initialisation draws the whole tensor on every rank
+and keeps this one's part: the numbers of one process. What is put in the place of `.data` is put in the place of this rank's part, too, which
+DTensor leaves as it was.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate
 
+from .errors import MismatchError
+from .loading import placed_like, whole_of
 from .placements import part_of
 
 _MESHES: list[DeviceMesh] = []
@@ -28,6 +31,10 @@ def adopt(mesh: DeviceMesh) -> None:
         for op in (aten.normal_.default, aten.uniform_.default, aten.bernoulli_.float, aten.exponential_.default, aten.random_.default):
             dispatcher._custom_op_handlers[op] = _drawn
         dispatcher._custom_op_handlers[aten._local_scalar_dense.default] = _read
+        kind: Any = DTensor
+        kind.data = property(_DATA.__get__, _put)
+        for name in ("numpy", "tolist"):
+            setattr(kind, name, _read_whole(getattr(torch.Tensor, name)))
     if mesh not in _MESHES:
         _MESHES.append(mesh)
 
@@ -49,6 +56,28 @@ def _read(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any])
     value: DTensor = args[0]
     whole = all(isinstance(p, Replicate) for p in value.placements)
     return op(value._local_tensor if whole else value.full_tensor())
+
+
+_DATA: Any = torch._C.TensorBase.data
+
+
+def _put(tensor: DTensor, value: torch.Tensor) -> None:
+    """Sets `.data`: to a whole tensor, or to a DTensor in any placement."""
+    if tensor.device_mesh not in _MESHES:
+        _DATA.__set__(tensor, value)
+        return
+    if tensor.shape != value.shape:
+        raise MismatchError("E_MODEL", f"it is set to {list(value.shape)}, planned is {list(tensor.shape)}", place=".data of a parameter")
+    own: Any = placed_like(tensor, value)
+    _DATA.__set__(tensor, own)
+    tensor._local_tensor, tensor._spec = own._local_tensor, own._spec
+
+
+def _read_whole(read: Callable[..., Any]) -> Callable[..., Any]:
+    def call(tensor: DTensor, *args: Any, **kwargs: Any) -> Any:
+        return read(whole_of(tensor) if tensor.device_mesh in _MESHES else tensor, *args, **kwargs)
+
+    return call
 
 
 def _without_handler(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -27,11 +27,12 @@ class Gathered:
         #: Whether a call is under way: the model's own forward is what runs then.
         self.inside = False
         self.kept: dict[str, torch.Tensor] = {}
-        self.versions: tuple[int, ...] = ()
+        #: Of which parts of which versions they are.
+        self.parts: list[tuple[torch.Tensor, int]] = []
 
     def forget(self) -> None:
         """Frees what is kept."""
-        self.kept, self.versions = {}, ()
+        self.kept, self.parts = {}, []
 
     def call(self, model: nn.Module, forward: Any, call: Any, settings: Any) -> Any:
         """What the model returns for a call, or its loss function."""
@@ -72,10 +73,11 @@ class Gathered:
         if torch.is_grad_enabled():
             self.forget()
             return {name: _Whole.apply(state, self.accumulation) for name, state in states.items()}
-        versions = tuple(state._local_tensor._version for state in states.values())
-        if versions != self.versions or self.kept.keys() != states.keys():
+        parts = [state._local_tensor for state in states.values()]
+        same = self.kept.keys() == states.keys()
+        if not (same and all(old is own and version == own._version for (old, version), own in zip(self.parts, parts, strict=True))):
             self.kept = {name: whole_of(state.detach()) for name, state in states.items()}
-            self.versions = versions
+            self.parts = [(own, own._version) for own in parts]
         return self.kept
 
 

@@ -201,6 +201,7 @@ def initialised(facts: dict[str, Any], bench: Bench) -> None:
         "copy_": lambda m: m.fc.weight.data.copy_(torch.randn(32, 16, dtype=torch.float64)),
         "slice": lambda m: m.fc.weight.data.__setitem__(slice(None), torch.randn(32, 16, dtype=torch.float64)),
         "fill_": lambda m: m.out.bias.data.fill_(0.5),
+        "data set": lambda m: setattr(m.fc.weight, "data", torch.randn(32, 16, dtype=torch.float64)),
     }
     for name, form in forms.items():
         for model in bench.both:
@@ -213,6 +214,19 @@ def initialised(facts: dict[str, Any], bench: Bench) -> None:
         with shardwright.whole_weights(model) if model is bench.model else torch.no_grad(), torch.no_grad():
             model.fc.weight[3:5] = 1.0
     facts["initialised by whole_weights"] = agree(*bench.both)
+    facts["evaluated before .data is set"] = all([bench.evaluated(rows) for rows in (4, 4, 9)])
+    before = [[p.data.clone() for p in model.parameters()] for model in bench.both]
+    for model, values in zip(bench.both, before, strict=True):
+        for p, value in zip(model.parameters(), values, strict=True):
+            p.data = value * 2
+    facts["values of .data"] = agree(*bench.both) and all([bench.evaluated(rows) for rows in (4, 9)])
+    for model, values in zip(bench.both, before, strict=True):
+        for p, value in zip(model.parameters(), values, strict=True):
+            p.data = value
+    facts["values of .data again"] = agree(*bench.both) and all([bench.evaluated(rows) for rows in (4, 9)])
+    ours, theirs = (model.fc.weight.detach().cpu() for model in bench.both)
+    facts["numbers of a parameter"] = bool((ours.numpy() == theirs.numpy()).all()) and ours.tolist() == theirs.tolist()
+    facts["other sizes of .data"] = refused(lambda: setattr(bench.model.out.bias, "data", torch.zeros(7, dtype=torch.float64)))
     facts["trained after"] = bench.step()
 
 
@@ -460,6 +474,7 @@ def test_a_run_is_that_of_one_process(facts: dict[str, Any]) -> None:
 
 REFUSALS = {
     "wrong sizes": ["E_MODEL out.bias is [7], planned is [6]", "nothing was loaded"],
+    "other sizes of .data": [".data of a parameter: E_MODEL it is set to [7], planned is [6]"],
     "the part of another rank": ["fc.weight: E_MODEL it is the part that rank 0 saved", "this is rank 1"],
     "other batches": ["input x: E_BATCH in step 1 rank 1 gives other values than rank 0", 'inputs="local"'],
     "batches that are not compared": ["nothing was refused"],
