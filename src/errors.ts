@@ -109,7 +109,7 @@ export function checkRecord(
 export function checkOptions(
   call: string,
   options: unknown,
-  known: Readonly<Record<string, true>>,
+  known: Readonly<Record<string, unknown>>,
 ): void {
   const names = Object.keys(known);
   const hint = `the options are ${names.join(', ')}.`;

@@ -13,6 +13,7 @@
  * this reader has to round.
  */
 import { ProblemBuilder } from '../solver/problem/builder.ts';
+import { LARGEST_SUM, mostUsage } from '../solver/problem/check-problem.ts';
 import type { Problem, UsagePiece } from '../solver/types.ts';
 
 /** The value is not an IOPDDL problem; `path` says where, e.g. `problem.edges.costs[3][1]`. */
@@ -33,8 +34,6 @@ export class IopddlError extends Error {
 }
 
 const FORBIDDEN = 1e18;
-/** Largest sum of costs, and of usages that are alive at one time: every sum is then exact. */
-const LARGEST_SUM = 2 ** 52;
 
 function show(value: unknown): string {
   if (value === undefined) return 'nothing';
@@ -195,23 +194,12 @@ function largestOf(costs: Float64Array): number {
 }
 
 function refuseLargeUsage(pieces: readonly UsagePiece[]): void {
-  const changes = pieces.flatMap(({ lo, hi, amounts: usage }) => {
-    const most = largestOf(usage);
-    return [
-      [lo, most],
-      [hi, -most],
-    ] as const;
-  });
-  changes.sort(([s, x], [t, y]) => s - t || x - y);
-  let level = 0;
-  for (const [time, change] of changes) {
-    level += change;
-    if (level > LARGEST_SUM)
-      throw new IopddlError(
-        'problem.nodes.usages',
-        `largest usages at time ${time} that add up to at most 2^52`,
-        level,
-        'E_LIMIT',
-      );
-  }
+  const { level, time } = mostUsage(pieces);
+  if (level > LARGEST_SUM)
+    throw new IopddlError(
+      'problem.nodes.usages',
+      `largest usages at time ${time} that add up to at most 2^52`,
+      level,
+      'E_LIMIT',
+    );
 }

@@ -4,6 +4,7 @@
  */
 import { defined } from '../../defined.ts';
 import type { LinearRow, Problem, UsagePiece } from '../types.ts';
+import { checkProblem, MalformedProblem } from './check-problem.ts';
 
 /**
  * How an edge end reads its table: `of[value]` is the row (column), out of `classes`; absent: the
@@ -126,10 +127,10 @@ export class ProblemBuilder {
     this.limit = limit;
   }
 
-  /** The finished, validated problem. Throws `Error('internal: ...')` on a malformed one. */
+  /** The finished, validated problem. Throws `MalformedProblem`. */
   build(): Problem {
     if (this.pieces.length > 0 && this.limit === undefined) {
-      throw new Error('internal: usage pieces without a limit; call setLimit before build');
+      throw new MalformedProblem('it has usage pieces and no limit; call setLimit before build');
     }
     const problem: Problem = {
       ...defined({ name: this.name }),
@@ -149,7 +150,7 @@ export class ProblemBuilder {
       rows: this.rows,
       ...(this.limit === undefined ? {} : { usage: { pieces: this.pieces, limit: this.limit } }),
     };
-    validateProblem(problem);
+    checkProblem(problem);
     return problem;
   }
 
@@ -169,101 +170,5 @@ export class ProblemBuilder {
     });
     if (id === length) this.maps.push(end.of);
     return id;
-  }
-}
-
-function fail(what: string): never {
-  throw new Error(`internal: malformed choice problem: ${what}`);
-}
-
-/**
- * Throws unless every id, length and number of the problem is in order. Costs must be integers or
- * Infinity.
- */
-function validateProblem(problem: Problem): void {
-  const { vectors, tables } = problem;
-  vectors.forEach((v, id) => checkCosts(v, `vector ${id}`));
-  tables.forEach((t, id) => {
-    checkCosts(t.costs, `table ${id}`);
-    if (t.costs.length !== t.rows * t.columns)
-      fail(`table ${id} has ${t.costs.length} costs, expected ${t.rows} x ${t.columns}`);
-  });
-  checkVariables(problem);
-  checkEdges(problem);
-  checkRows(problem);
-}
-
-function checkCosts(costs: Float64Array, what: string): void {
-  for (let i = 0; i < costs.length; i++) {
-    if (costs[i] !== Infinity && !Number.isSafeInteger(costs[i])) {
-      fail(`${what} holds ${costs[i]} at ${i}; costs are integers below 2^53 or Infinity`);
-    }
-  }
-}
-
-function checkVariables({ domains, unary, vectors }: Problem): void {
-  const n = domains.length;
-  if (unary.length !== n) fail(`${n} domains but ${unary.length} unary ids`);
-  for (let i = 0; i < n; i++) {
-    const v = vectors[unary[i]];
-    if (v === undefined) fail(`variable ${i} has unary id ${unary[i]} of ${vectors.length}`);
-    if (v.length !== domains[i])
-      fail(`variable ${i} has ${domains[i]} values but ${v.length} costs`);
-  }
-}
-
-function checkEdges({ domains, edges, tables, maps }: Problem): void {
-  const n = domains.length;
-  const top = maps.map((m, id) => {
-    let most = 0;
-    for (const c of m) {
-      if (c < 0) fail(`class map ${id} holds ${c}`);
-      if (c > most) most = c;
-    }
-    return most;
-  });
-  const { first, second, table, firstMap, secondMap } = edges;
-  for (let e = 0; e < first.length; e++) {
-    const t = tables[table[e]];
-    if (t === undefined) fail(`edge ${e} has table id ${table[e]} of ${tables.length}`);
-    for (const [v, id, size] of [
-      [first[e], firstMap[e], t.rows],
-      [second[e], secondMap[e], t.columns],
-    ]) {
-      if (!(v >= 0 && v < n)) fail(`edge ${e} ends at variable ${v} of ${n}`);
-      if (id < 0) {
-        if (size !== domains[v])
-          fail(`edge ${e}: ${size} rows or columns for the ${domains[v]} values of variable ${v}`);
-      } else if (maps[id]?.length !== domains[v] || top[id] >= size) {
-        fail(
-          `edge ${e}: class map ${id} does not fit variable ${v} (${domains[v]} values) and ` +
-            `${size} rows or columns`,
-        );
-      }
-    }
-  }
-}
-
-/** Rows, and the pieces of usage over time. */
-function checkRows({ domains, rows = [], usage }: Problem): void {
-  const n = domains.length;
-  for (const row of rows) {
-    row.variables.forEach((v, k) => {
-      if (!(v >= 0 && v < n)) fail(`row "${row.name}" names variable ${v} of ${n}`);
-      const amounts = row.amounts[k];
-      if (amounts?.length !== domains[v])
-        fail(`row "${row.name}": amounts of variable ${v} do not fit its values`);
-      for (const u of amounts) {
-        if (!Number.isSafeInteger(u) || u < 0)
-          fail(`row "${row.name}" holds amount ${u}; non-negative integers only`);
-      }
-    });
-  }
-  for (const piece of usage?.pieces ?? []) {
-    if (!(piece.variable >= 0 && piece.variable < n))
-      fail(`usage piece names variable ${piece.variable} of ${n}`);
-    if (piece.amounts.length !== domains[piece.variable]) {
-      fail(`usage piece of variable ${piece.variable} does not fit its values`);
-    }
   }
 }
