@@ -2,6 +2,7 @@
  * Derives the sharding rules of an operator from its decomposition into operators that have rules.
  */
 
+import { gcd, leastMultiple } from '../../divisors.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { typesByName } from '../../graph/nodes.ts';
 import type { Dim, Graph, Node } from '../../graph/types.ts';
@@ -349,16 +350,6 @@ function demands(r: Rule): number {
 function slotKey(slot: RuleSlot): string {
   if (slot === null) return '-';
   return slot.kind === 'replicate' ? 'R' : slot.kind === 'shard' ? `S${slot.dim}` : slot.op;
-}
-
-function gcd(a: number, b: number): number {
-  let [x, y] = [a, b];
-  while (y > 0) [x, y] = [y, x % y];
-  return Math.max(x, 1);
-}
-
-function leastMultiple(a: number, b: number): number {
-  return (a / gcd(a, b)) * b;
 }
 
 function sizeOf(dim: Dim): number {

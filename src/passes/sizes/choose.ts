@@ -175,10 +175,12 @@ class SizeSearch {
     )
       return false;
     if (given.free.has(axis)) return true;
+    const unit = given.units.get(axis) ?? 1;
     return this.piecesOf(axis).every(
       (p) =>
         (n < p || to >= p) &&
         (n % p !== 0 || to % p === 0 || given.spatial.has(axis)) &&
+        (n % (p * unit) !== 0 || to % (p * unit) === 0) &&
         (!fillsAll(n, p) || fillsAll(to, p)),
     );
   }

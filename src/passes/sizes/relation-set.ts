@@ -3,6 +3,7 @@
  * however often it is found.
  */
 
+import { leastMultiple } from '../../divisors.ts';
 import type { Node } from '../../graph/types.ts';
 import type { ProgramAxes, ProgramNode } from './dims.ts';
 import type { Slide } from './windows.ts';
@@ -34,6 +35,11 @@ export class SizeRelations {
    * mesh.
    */
   readonly spatial = new Set<number>();
+  /**
+   * Rows of which a piece of an axis has a multiple, by what an operator asks of its cut operands:
+   * kernels that read rows of 16 bytes. A size that can be cut so stays one that can.
+   */
+  readonly units = new Map<number, number>();
   /** Axes of positions, which no mesh cuts. */
   readonly free = new Set<number>();
   /** Axes of literals, by call and name of the argument. */
@@ -93,6 +99,10 @@ export class SizeRelations {
 
   least(axis: number, bound: number): void {
     this.atLeast.set(axis, Math.max(this.atLeast.get(axis) ?? 0, bound));
+  }
+
+  inUnits(axis: number, unit: number): void {
+    this.units.set(axis, leastMultiple(this.units.get(axis) ?? 1, unit));
   }
 
   /** A literal that counts rows along an axis: its axis, or none for 0. */

@@ -5,7 +5,7 @@
  */
 
 import { LOCAL_MAP } from '../../graph/local-map.ts';
-import { elements, type TypedContext } from '../../ops/record/record.ts';
+import { elements, type OperatorRecord, type TypedContext } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { type DimSpec, viewGroups } from '../../ops/rules/viewgroups.ts';
 import { spmdName } from '../../ops/spmd/operators.ts';
@@ -334,6 +334,16 @@ function readVerb(relations: SizeRelations, { ctx, inputs, outputs }: AxisCall):
   });
 }
 
+/** Rows that rules of a call cut together: a piece holds whole units of them. */
+function readUnits(relations: SizeRelations, call: AxisCall, record: OperatorRecord): void {
+  for (const { inputs } of record.shard(call.ctx))
+    inputs.forEach((slot, i) => {
+      if (slot?.kind !== 'shard' || slot.scaled || slot.unit === 1) return;
+      const axis = call.inputs[i][slot.dim];
+      relations.inUnits(axis, slot.unit);
+    });
+}
+
 /** Adds what a node asks of the sizes of its dims. */
 export function readRelations(
   relations: SizeRelations,
@@ -356,6 +366,7 @@ export function readRelations(
   if (reader !== undefined) reader(relations, call);
   if (spmdName(node.target) !== undefined && node.args.length === 5) readVerb(relations, call);
   readWindows(relations, call, record);
+  readUnits(relations, call, record);
   if (record.cls === 'attention') {
     const heads = (name: string): number | undefined => call.inputs[call.ctx.indexOf(name)]?.at(-3);
     const [own, shared] = [heads('query'), heads('key')];
