@@ -1,7 +1,7 @@
 /**
- * Text of generated Python. In: names and numbers from graphs and plans, which are data. Out:
- * literals, identifiers and comments in which nothing of a name is ever code. Source: the lexical
- * rules of the Python 3 language reference.
+ * Writes literals, identifiers and comments of generated Python. Names and numbers of graphs and
+ * plans are data: nothing of a name is ever code. Source: the lexical rules of the Python 3
+ * language reference.
  */
 import { NameSet } from '../graph/names.ts';
 import { VERSION } from '../version.ts';

@@ -1,7 +1,7 @@
 /**
- * `--target einshard`: one einshard expression for each parameter. In: a plan. Out:
- * `placements.einshard.json`. A dim that neighbours of the mesh cut in mesh order counts as cut by
- * one; any other order of devices is a loss, because the order of devices is part of the meaning.
+ * `--target einshard`: `placements.einshard.json` with one einshard expression for each parameter.
+ * A dim that adjacent mesh dims cut in mesh order counts as cut by one; any other order of devices
+ * is a loss, because the order of devices is part of the meaning.
  */
 import type {
   ExportFile,

@@ -1,7 +1,6 @@
 /**
- * A plan as the files of one engine. In: a plan with its graph and the name
- * of a target. Out: files by name, and the losses that stand in them. Nothing that means something
- * else than the plan is written unless it is asked for.
+ * Writes a plan as the files of one engine, with the losses that they have. A file that means
+ * something else than the plan is written only where the caller asks for it.
  */
 import { checkKinds } from '../arguments.ts';
 import {

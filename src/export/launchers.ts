@@ -1,8 +1,7 @@
 /**
- * Files that start the ranks of a plan: a batch script of Slurm, a JobSet of Kubernetes, a task of
- * SkyPilot. In: the devices of a plan and the program that each rank runs. Out: one file, in which
- * every host starts its ranks by `torchrun`, so that ranks of one host follow each other as the
- * mesh counts them.
+ * Writes the file that starts the ranks of a plan: a batch script of Slurm, a JobSet of Kubernetes,
+ * or a task of SkyPilot. In it every host starts its ranks by `torchrun`, so that ranks of one host
+ * follow each other as the mesh counts them.
  *
  * Sources: sbatch(1) and srun(1) of Slurm; the API `jobset.x-k8s.io/v1alpha2` and its example of
  * PyTorch; "Distributed Multi-Node Jobs" of SkyPilot, for the variables of a node.

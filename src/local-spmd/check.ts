@@ -1,8 +1,8 @@
 /**
- * The laws of a mode. In: a graph, a mesh, one of `auto`, `explicit`, `strict`, `manual`. Out: what
- * the mode forbids in the program, what it does by itself, what strict mode forbids, and where one
- * device's meaning differs from the whole one's. Whether types can be stripped is found by doing
- * it (`simulate/strip.ts`).
+ * Checks a program against the laws of a mode: what `auto`, `explicit`, `strict` or `manual`
+ * forbids in it or does by itself, what strict mode would forbid, and where the meaning on one
+ * device differs from that of the whole. Whether types can be stripped is found by doing it
+ * (`simulate/strip.ts`).
  */
 import { ShardwrightError } from '../errors.ts';
 import { placeholdersOf } from '../graph/control.ts';

@@ -1,7 +1,7 @@
 /**
- * Types through control flow. In: a call with bodies. Out: the types of its results: branches must
- * agree, what decides must be equal on all ranks, and a carry has one type on every trip. Source:
- * JAX's rules for `scan` and `cond` under `shard_map`.
+ * Types the results of calls with bodies: branches must agree, the predicate must be equal on all
+ * ranks, and a carry has one type on every trip. Source: JAX's rules for `scan` and `cond` under
+ * `shard_map`.
  */
 import { CONTROL_TARGETS, scanPositions } from '../graph/control.ts';
 import type { Frame } from '../graph/interpret.ts';

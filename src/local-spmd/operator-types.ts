@@ -1,8 +1,7 @@
 /**
- * Types of ordinary operators: what a call of an operator is on every mesh axis, given what its
- * operands are. In: a call bound to its record, one type for each axis and tensor operand. Out: one
- * type for each axis and result, or the conflict with the cast that solves it. Linearity and cuts
- * come from the sharding rules of the record, combined over the axes as the planner combines them
+ * Types ordinary operators: the types of a call's results on every mesh axis follow from those of
+ * its operands, or the conflict is named with the cast that solves it. Linearity and cuts come from
+ * the sharding rules of the record, combined over the axes as the planner combines them
  * (`ops/expansion`), with what they ask of sizes; nothing here names an operator.
  */
 import { DeviceMesh } from '../mesh/devices/mesh.ts';

@@ -1,6 +1,6 @@
 /**
- * Types of the verbs of typed per-device code: collectives, casts and statements. In: a call of one
- * of them and the type of its operand. Out: the type of its result, or a violation. Source:
+ * Types the verbs of typed per-device code: collectives, casts and statements. A call whose operand
+ * does not have the type that its verb needs is a violation. Source:
  * `mesh/local-types/primitives.ts`.
  */
 import { ShardwrightError } from '../errors.ts';

@@ -1,6 +1,5 @@
 /**
- * Lowers a plan. In: a graph, a plan. Out: the program that every device runs, checked
- * against the plan.
+ * Lowers a plan of a graph to the program that every device runs, and checks it against the plan.
  */
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../cost/presets/presets.ts';

@@ -1,8 +1,7 @@
 /**
- * Tells whether types can be stripped from a program by doing it. In: a graph, a mesh, a mode.
- * Out: what the mode says of it, and of its per-device form and that of its gradient: that both
- * were written, and ran on virtual devices with the numbers of one device. Large programs run at
- * reduced sizes.
+ * Tells whether types can be stripped from a program by doing it: its per-device form and that of
+ * its gradient are written, and run on virtual devices with the numbers of one device. Large
+ * programs run at reduced sizes.
  */
 import { defined } from '../defined.ts';
 import { checkOptions, ShardwrightError } from '../errors.ts';

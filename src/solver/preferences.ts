@@ -1,8 +1,8 @@
 /**
- * Ties by preference: among all choices of least cost, the one that further costs prefer, level by
- * level. Messages whose bound is near the optimum leave few values that any optimum can take; over
- * those the levels are minimised exactly. In: a problem of small domains, an optimum, levels. Out:
- * a choice of the same cost, or nothing where too many are left.
+ * Breaks ties by preference: among all choices of least cost, finds the one that further costs
+ * prefer, level by level. Messages whose bound is near the optimum leave few values that any
+ * optimum can take; over those the levels are minimised exactly. Where too many values are left,
+ * the optimum stays as it is.
  */
 import { ascend } from './dual/ascent.ts';
 import { type Shifts, shiftsOf } from './dual/lift.ts';

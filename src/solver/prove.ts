@@ -1,8 +1,7 @@
 /**
- * Mode `prove`: the exact engine, from a problem to a solution. In: a problem, limits, starts. Out:
- * a choice that the checker evaluated, a lower bound with its certificate, or why there is no
- * choice. Whether the relaxation is tight is asked first; else branch and bound searches with the
- * rows.
+ * Mode `prove`: the exact engine. It returns a choice that the checker evaluated and a lower bound
+ * with its certificate, or why there is no choice. It first asks whether the relaxation is tight;
+ * if not, branch and bound searches with the rows.
  */
 import { defined } from '../defined.ts';
 import { evaluate } from './check/verify.ts';

@@ -1,9 +1,8 @@
 /**
  * The problem of the solver is MAP inference in a pairwise Markov random field, also called a
  * weighted constraint satisfaction problem (a binary cost function network), with linear side rows.
- * In: nothing but numbers; this folder imports nothing, so that it can be tested on other people's
- * problems. Out: the types of problems, options, solutions and certificates. Source: M. C. Cooper
- * et al., "Soft arc consistency revisited", AI 2010.
+ * This folder knows nothing but numbers and imports nothing, so that it can be tested on other
+ * people's problems. Source: M. C. Cooper et al., "Soft arc consistency revisited", AI 2010.
  *
  * Variables i = 0..n-1 have domains {0..k_i-1}; choose x_i to
  *

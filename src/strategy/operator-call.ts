@@ -1,7 +1,6 @@
 /**
- * One call of an operator, asked from outside. In: the call as text, a mesh, shardings as text.
- * Out: its rules, the strategies that they make of the mesh, and the cheapest one from given
- * placements of its inputs.
+ * Answers a question about one call of an operator, given as text: its rules, the strategies that
+ * they make on a mesh, and the cheapest one from given placements of its inputs.
  */
 
 import { checkKinds } from '../arguments.ts';

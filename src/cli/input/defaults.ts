@@ -1,8 +1,7 @@
 /**
- * Defaults of flags that a team does not type each time: a file `.shardwright.yaml` beside the
- * work, and `SHARDWRIGHT_CLUSTER`. In: where the command runs. Out: texts by flag, each with its
- * source, which the command prints. The command line goes before the variable, and that before the
- * file.
+ * Defaults of flags that a team does not type each time: a file `.shardwright.yaml` in the working
+ * directory or above it, and `SHARDWRIGHT_CLUSTER`. The command prints the source of each. The
+ * command line goes before the variable, and that before the file.
  */
 import { existsSync } from 'node:fs';
 import { dirname, isAbsolute, join, relative, resolve } from 'node:path';

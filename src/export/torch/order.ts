@@ -1,7 +1,6 @@
 /**
- * In which order the exported program calls. In: a plan with its graph, and what was asked. Out:
- * the calls of both functions in the order of the plan or in that of the faster simulated step,
- * with the collectives that are one call, and what that is worth.
+ * Decides the order in which the exported program makes its calls: that of the plan, or that of the
+ * faster simulated step. It also says which collectives become one call, and what that is worth.
  */
 import type { ExportSource, OrderOptions } from '../../backend/target.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';

@@ -9,9 +9,8 @@ import { isFloating } from '../../ops/record/dtypes.ts';
 import { countedText } from '../../units.ts';
 
 /**
- * In: an imported graph that updates some of its inputs. Out: the same, with what an optimizer
- * keeps told from what the model has. A file states at most "parameter" and "buffer"; the program
- * itself says the rest:
+ * Tells what an optimizer keeps from what the model has, in an imported graph that updates some of
+ * its inputs. A file states at most "parameter" and "buffer"; the program itself says the rest:
  *
  *  - a state is an updated input that reaches the new value of a parameter and no result of the
  *    program;

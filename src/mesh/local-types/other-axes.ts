@@ -1,10 +1,10 @@
 /**
- * The cuts on OTHER mesh axes that a verb of per-device code leaves, on which the program is
- * global: there every rank of the verb's axis holds a piece of its own local value. In: a verb with
- * its types, a type on another axis. Out: the type of the result there. The order of the axes on a
- * dim decides: the verb's axis cuts first, so that pieces which it joins are chunks of which the
- * other axis has a part each (`_S`), and chunks that it cuts must be whole. Source: the verbs as
- * `shapeAfter` of `ops/spmd` defines them; `test/local-spmd/other-axes.test.ts` runs every case.
+ * What a verb of per-device code leaves of the cuts on other mesh axes, on which the program is
+ * global: every rank of the verb's axis holds a piece of its own local value there. The order of
+ * the axes on a dim decides: the verb's axis cuts first, so that pieces which it joins are chunks
+ * of which the other axis has a part each (`_S`), and chunks that it cuts must be whole. Source:
+ * the verbs as `shapeAfter` of `ops/spmd` defines them; `test/local-spmd/other-axes.test.ts` runs
+ * every case.
  */
 import { type AxisType, chunksOf, cutOf, cutType } from './types.ts';
 

@@ -1,9 +1,8 @@
 /**
- * Types of per-device values, one for each mesh axis: what the ranks along the axis hold, and with
- * it what their gradients are. In: words such as `S(1)`. Out: types, their gradients, and their
- * text as JAX prints it. Source: the four states of `four-states.ts` with V beside them (values
- * that differ, without a claim how they assemble), as JAX's `shard_map` and the package spmd_types
- * have them.
+ * Types of per-device values, one for each mesh axis: what the ranks along the axis hold, and what
+ * their gradients are. They are written in words such as `S(1)`, as JAX prints them. Source: the
+ * four states of `four-states.ts` and V (values that differ, without a claim how they assemble), as
+ * JAX's `shard_map` and the package spmd_types have them.
  */
 import { checkKinds } from '../../arguments.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';

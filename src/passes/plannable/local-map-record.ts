@@ -1,9 +1,9 @@
 /**
- * A region of per-device code as an operator for planning. In: a `local_map` call, its body and the
- * mesh. Out: a record whose rules are the specs on the region's own axes, and on all other axes the
- * cuts that the body passes on, found by typing it on one of them; a combination of rules holds
- * where the body types on all axes together, as the lowering types it. Its collectives are priced
- * with the rule of their axis, its work is that of the body on one device.
+ * Makes a `local_map` call an operator for planning. Its rules are the specs on the region's own
+ * axes, and on all other axes the cuts that the body passes on, found by typing it on one of them;
+ * a combination of rules holds where the body types on all axes together, as the lowering types it.
+ * Its collectives are priced with the rule of their axis, its work is that of the body on one
+ * device.
  */
 import { type LocalMapCall, localMapCall } from '../../graph/local-map.ts';
 import type { Graph, Node } from '../../graph/types.ts';

@@ -1,8 +1,7 @@
 /**
- * Says of a comparison how sure it is. In: a comparison, the machine, what priced it. Out: the
- * range in which measured steps lie for each plan, the probability that each fits, the plans that
- * cannot be told from the best, and the simplest of them. Everything comes from measured runs
- * (`cost/error-bands.ts`).
+ * Says how sure a comparison is: the range in which measured steps lie for each plan, the
+ * probability that each fits, the plans that cannot be told from the best, and the simplest of
+ * them. Everything comes from measured runs (`cost/error-bands.ts`).
  */
 
 import {

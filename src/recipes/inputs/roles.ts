@@ -18,8 +18,8 @@ import { type Dims, inputsOf, type InputTensor, type Program } from './program.t
 import { sequences } from './sequence.ts';
 
 /**
- * Which dim of each input is the batch and which the sequence, told by the program. In: a model and
- * what the user states. Out: both dims by input node.
+ * Which dim of each input node is the batch and which the sequence, by what the user states or the
+ * program tells.
  *
  * The batch is the index whose parts do not meet before the loss: with its dims cut on every input,
  * and parameters whole, the forward pass runs by its rules without communication and the loss is a

@@ -1,7 +1,6 @@
 /**
- * Activations that a pipeline schedule keeps. In: a schedule, its shape, a device. Out:
- * microbatches. Sources: arXiv:2104.04473 section 2.2 (1F1B, interleaved), arXiv:2401.10241 section
- * 2.3 (zero bubble).
+ * Counts the microbatches whose activations a pipeline schedule keeps on a device. Sources:
+ * arXiv:2104.04473 section 2.2 (1F1B, interleaved), arXiv:2401.10241 section 2.3 (zero bubble).
  */
 
 import type { PipelineSchedule, PipelineShape } from './schedules.ts';

@@ -1,8 +1,7 @@
 /**
- * Regions inside of a region, over axes that the outer one leaves alone. In: a body, and the axes
- * that are per device around it. Out: the body where an inner region is given pieces of what is
- * whole around it, and what it returns is joined again, as JAX does for axes that are automatic;
- * and those axes.
+ * Regions inside of a region, over axes that the outer one leaves alone. An inner region is given
+ * pieces of what is whole around it, and what it returns is joined again, as JAX does for automatic
+ * axes.
  */
 import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
 import { FreeNames } from '../../graph/names.ts';

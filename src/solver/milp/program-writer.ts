@@ -1,7 +1,6 @@
 /**
- * Writes mixed-integer programs in flow form: columns, then rows of "one of these" and "these pairs
- * are what their end is", and whatever else a caller has. In: columns and entries in order. Out:
- * the arrays of a `LinearProgram`, whose lower bounds are zero.
+ * Writes mixed-integer programs in flow form, column by column: rows of "one of these" and "these
+ * pairs are what their end is", and other rows of the caller. All lower bounds are zero.
  */
 import type { LinearProgram } from './linear-program.ts';
 

@@ -1,7 +1,7 @@
 /**
- * A problem prepared for several solves. In: a problem; rows are left out. Out, each computed on
- * first use: its interned network, the fold of its repeated blocks, the network with those blocks
- * tied, and a fast cost function.
+ * A problem without its rows, prepared for several solves: its interned network, the fold of its
+ * repeated blocks, the network with those blocks tied, and a fast cost function. Each is computed
+ * on first use.
  */
 import { type Fold, foldOf } from '../fold/fold.ts';
 import { tieBlocks } from '../fold/tied.ts';

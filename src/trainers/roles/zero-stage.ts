@@ -1,7 +1,7 @@
 /**
- * ZeRO's stage of a planned training step. In: a plan whose program updates its parameters. Out:
- * whether optimizer states, and gradients before the update, are cut over devices on which their
- * parameter is whole (arXiv:1910.02054).
+ * Tells the ZeRO stage of a plan whose program updates its parameters: whether optimizer states,
+ * and gradients before the update, are cut over devices on which their parameter is whole
+ * (arXiv:1910.02054).
  */
 
 import type { ExportSource } from '../../backend/target.ts';

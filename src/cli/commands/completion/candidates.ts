@@ -1,6 +1,6 @@
 /**
  * The words that may come next on a command line: commands, flags, the words that a flag takes,
- * names of models and clusters, or files. In: the words so far, the last one begun or empty.
+ * names of models and clusters, or files. The last word may be begun or empty.
  */
 import type { Command } from 'commander';
 

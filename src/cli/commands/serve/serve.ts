@@ -1,9 +1,9 @@
 /**
  * `serve`: gives the built page to browsers of this machine, and plans what they send with the
- * command line itself. In: a port. Out: a server on 127.0.0.1 that answers its own page alone:
- * another name in the Host header, another origin or a missing token is refused, so that no page of
- * a stranger and no other account of the machine can reach it. The token is in the printed address
- * only; a browser that opens it gets it as a cookie.
+ * command line itself. The server on 127.0.0.1 answers its own page alone: another name in the Host
+ * header, another origin or a missing token is refused, so that no page of a stranger and no other
+ * account of the machine can reach it. The token is in the printed address only; a browser that
+ * opens it gets it as a cookie.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

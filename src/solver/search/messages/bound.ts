@@ -1,7 +1,7 @@
 /**
- * A lower bound by messages alone, where no choice is asked for. In: a problem, how far to go. Out:
- * a bound that the checker finds in the messages, and the choice that they point at. Some sweeps
- * say nearly as much as the search for the optimum, and take a part of its time.
+ * Finds a lower bound by messages alone, and the choice that they point at, where no optimum is
+ * asked for. The checker finds the same bound in the messages. A few sweeps say nearly as much as
+ * the search for the optimum, in a fraction of its time.
  */
 import { Refused } from '../../check/refused.ts';
 import { replay } from '../../check/replay.ts';
