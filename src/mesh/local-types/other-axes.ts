@@ -1,5 +1,5 @@
 /**
- * What a verb of per-device code leaves of the cuts on other mesh axes, on which the program is
+ * Types what a verb of per-device code leaves of the cuts on other mesh axes, where the program is
  * global: every rank of the verb's axis holds a piece of its own local value there. The order of
  * the axes on a dim decides: the verb's axis cuts first, so that pieces which it joins are chunks
  * of which the other axis has a part each (`_S`), and chunks that it cuts must be whole. Source:
