@@ -43,7 +43,9 @@ export function readMegatronArguments(text: string, setting: LayoutSetting): Rea
   const assumed = script.assumedUnset.map(({ name }) => ({
     key: `$${name}`,
     value: '',
-    why: 'a condition is decided as if the environment did not set it',
+    why: /^\w*[A-Za-z_]/.test(name)
+      ? 'a condition is decided as if the environment did not set it'
+      : 'a condition is decided as if the script was called without arguments',
   }));
   const sourced = script.sourced.map(({ text: other }) => ({
     key: 'source',

@@ -32,8 +32,6 @@ const BINARY: Readonly<Record<string, (a: number, b: number) => number>> = {
   '&': bitwise((a, b) => a & b),
   '|': bitwise((a, b) => a | b),
   '^': bitwise((a, b) => a ^ b),
-  '&&': (a, b) => Number(a !== 0 && b !== 0),
-  '||': (a, b) => Number(a !== 0 || b !== 0),
   ',': (_, b) => b,
 };
 const UNARY: Readonly<Record<string, (a: number) => number>> = {
@@ -67,7 +65,10 @@ function evaluate(expression: ArithmeticExpression, scope: ArithmeticScope): num
       return undefined;
     case 'ArithmeticTernary': {
       const test = arithmetic(expression.test, scope);
-      if (test === undefined) return undefined;
+      if (test === undefined) {
+        for (const branch of [expression.consequent, expression.alternate]) forget(branch, scope);
+        return undefined;
+      }
       return arithmetic(test === 0 ? expression.alternate : expression.consequent, scope);
     }
     case 'ArithmeticUnary': {
@@ -92,11 +93,11 @@ function binary(
   { operator, left, right }: Extract<ArithmeticExpression, { type: 'ArithmeticBinary' }>,
   scope: ArithmeticScope,
 ): number | undefined {
-  const b = arithmetic(right, scope);
   const assigned = /^(.*)=$/.exec(operator);
   if (assigned !== null && !Object.hasOwn(BINARY, operator)) {
     const how = assigned[1];
     const a = how === '' ? 0 : arithmetic(left, scope);
+    const b = arithmetic(right, scope);
     const value =
       how === ''
         ? b
@@ -106,8 +107,43 @@ function binary(
     if (left.type === 'ArithmeticWord') scope.assign(left.value, value);
     return value;
   }
+  // From the left: what is on the right may read what the left assigns.
   const a = arithmetic(left, scope);
+  if (operator === '&&' || operator === '||') {
+    if (a === undefined) {
+      forget(right, scope);
+      return undefined;
+    }
+    if ((a !== 0) === (operator === '||')) return Number(a !== 0);
+    const b = arithmetic(right, scope);
+    return b === undefined ? undefined : Number(b !== 0);
+  }
+  const b = arithmetic(right, scope);
   return a === undefined || b === undefined || !Object.hasOwn(BINARY, operator)
     ? undefined
     : BINARY[operator](a, b);
+}
+
+/** Makes unknown what an expression may assign, where nobody knows whether it does. */
+function forget(expression: ArithmeticExpression, scope: ArithmeticScope): void {
+  const assigns = (target: ArithmeticExpression): void => {
+    if (target.type === 'ArithmeticWord') scope.assign(target.value, undefined);
+  };
+  switch (expression.type) {
+    case 'ArithmeticGroup':
+      return forget(expression.expression, scope);
+    case 'ArithmeticTernary':
+      for (const part of [expression.test, expression.consequent, expression.alternate])
+        forget(part, scope);
+      return;
+    case 'ArithmeticUnary':
+      if (/^(\+\+|--)$/.test(expression.operator)) assigns(expression.operand);
+      return forget(expression.operand, scope);
+    case 'ArithmeticBinary':
+      if (/[^<>=!]=$|^=$|<<=$|>>=$/.test(expression.operator)) assigns(expression.left);
+      forget(expression.left, scope);
+      return forget(expression.right, scope);
+    case 'ArithmeticWord':
+    case 'ArithmeticCommandExpansion':
+  }
 }

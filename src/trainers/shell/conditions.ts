@@ -11,6 +11,8 @@ import { isOpenPattern, matchesPattern, quotedPattern } from './patterns.ts';
 export interface TestWords {
   readonly text: (word: Word) => string | undefined;
   readonly pattern: (word: Word) => string | undefined;
+  /** Tells whether a text matches a regular expression. */
+  readonly expression: (text: string | undefined, word: Word) => boolean | undefined;
 }
 
 /** `[[ ... ]]`. */
@@ -36,6 +38,7 @@ export function testResult(expression: TestExpression, words: TestWords): boolea
       return unaryTest(expression.operator, words.text(expression.operand));
     case 'TestBinary': {
       const { left, operator, right } = expression;
+      if (operator === '=~') return words.expression(words.text(left), right);
       const other = comparesTexts(operator) ? words.pattern(right) : words.text(right);
       return binaryTest(words.text(left), operator, other);
     }
@@ -62,11 +65,12 @@ export function bracketResult(texts: readonly (string | undefined)[]): boolean |
   return binaryTest(first, second, comparesTexts(second) ? quotedPattern(third) : third);
 }
 
-/** Tells whether a list of commands is one test and nothing else. */
+/** Tells whether a list of commands is one test, or asks for the next option, and nothing else. */
 export function testsAlone({ commands }: CompoundList): boolean {
   const [{ command }] = commands;
   if (commands.length > 1) return false;
-  const isBracket = command.type === 'Command' && /^(\[|test)$/.test(command.name?.text ?? '');
+  const isBracket =
+    command.type === 'Command' && /^(\[|test|getopts)$/.test(command.name?.text ?? '');
   return isBracket || command.type === 'TestCommand' || command.type === 'ArithmeticCommand';
 }
 

@@ -18,11 +18,13 @@ import type {
 import { arithmetic, type ArithmeticScope } from './arithmetic.ts';
 import { bracedWords } from './braces.ts';
 import { isOpenPattern, quotedPattern, removedFrom, replacedIn } from './patterns.ts';
+import { quotedExpression } from './regular.ts';
 import {
   Fields,
   joined,
   knownText,
   textOf,
+  type Unknown,
   unknownIn,
   type Value,
   type Variable,
@@ -35,6 +37,8 @@ export interface Scope {
   readonly positional: readonly Value[] | undefined;
   /** The place of an offset of the text that is read. */
   readonly placed: (offset: number) => number;
+  /** Tells whether a name is set outside of the shell that runs, which does not see it. */
+  readonly isHidden: (name: string) => boolean;
   /** Told of each name that is read and that the script has not set. */
   readonly onUnset: (name: string) => void;
   /** The output of commands, as far as the script itself decides it. */
@@ -42,6 +46,7 @@ export interface Scope {
 }
 
 const UNSET = 'which the file does not set';
+const HIDDEN = 'which the file sets and does not export';
 const COMMAND = 'which a command prints when the file runs';
 const ARGUMENTS = 'the arguments that the script is called with';
 const RUN = 'which only the run knows';
@@ -75,6 +80,18 @@ export function expandPattern(word: Word, scope: Scope): Value {
     const value = expandParts([part], scope);
     if (!QUOTED.has(part.type)) return value;
     return value.map((one) => (typeof one === 'string' ? quotedPattern(one) : one));
+  });
+}
+
+/** The regular expression that a word is: what is quoted in it stands for itself. */
+export function expandExpression(word: Word, scope: Scope): Value {
+  if (word.parts === undefined) return [word.text];
+  return word.parts.flatMap((part): Value => {
+    if (part.type === 'Literal' || part.type === 'Glob' || part.type === 'ExtendedGlob')
+      return [part.text];
+    const value = expandParts([part], scope);
+    if (!QUOTED.has(part.type)) return value;
+    return value.map((one) => (typeof one === 'string' ? quotedExpression(one) : one));
   });
 }
 
@@ -190,13 +207,14 @@ type Found = { readonly value: Value } | { readonly list: readonly Value[] };
 function lookUp(name: string, text: string, offset: number, scope: Scope): Found {
   const at = scope.placed(offset);
   const { positional } = scope;
-  if (name === '@' || name === '*')
-    return positional === undefined
-      ? { value: [{ text, at, why: ARGUMENTS }] }
-      : name === '@'
-        ? { list: positional }
-        : { value: joined(positional) };
-  if (name === '#' && positional !== undefined) return { value: [String(positional.length)] };
+  if (name === '@' || name === '*' || name === '#') {
+    if (positional === undefined) {
+      scope.onUnset(name);
+      return { value: [{ text, at, why: ARGUMENTS }] };
+    }
+    if (name === '#') return { value: [String(positional.length)] };
+    return name === '@' ? { list: positional } : { value: joined(positional) };
+  }
   if (!/^\w+$/.test(name) || name === '0') return { value: [{ text, at, why: RUN }] };
   if (/^[1-9]\d*$/.test(name) && positional !== undefined)
     return { value: positional[Number(name) - 1] ?? [] };
@@ -204,7 +222,7 @@ function lookUp(name: string, text: string, offset: number, scope: Scope): Found
   if (found?.kind === 'text') return { value: found.value };
   if (found?.kind === 'array') return { value: found.values[0] ?? [] };
   scope.onUnset(name);
-  return { value: [{ text, at, why: UNSET }] };
+  return { value: [{ text, at, why: scope.isHidden(name) ? HIDDEN : UNSET }] };
 }
 
 function expandParameter(
@@ -227,7 +245,13 @@ function expandParameter(
     hasValue(variable, index, scope) ||
     (scope.positional !== undefined &&
       (/^[@*]$/.test(parameter) || Number(parameter) <= scope.positional.length));
+  // Each value is edited, and only then joined to one text.
+  const isJoined = (index?.text ?? parameter) === '*';
+  const whole = (found: Found): Found =>
+    isJoined && 'list' in found ? { value: joined(found.list) } : found;
   const plain = (): Found => {
+    if (index === undefined && parameter === '*' && scope.positional !== undefined)
+      return { list: scope.positional };
     if (index === undefined) return lookUp(parameter, text, part.pos, scope);
     const values =
       variable === undefined
@@ -238,24 +262,27 @@ function expandParameter(
     if (values === undefined) return lookUp(parameter, text, part.pos, scope);
     if (variable?.kind === 'array' && variable.keys !== undefined)
       return valueAt(variable.keys, values, index, scope) ?? unread;
-    if (/^[@*]$/.test(index.text))
-      return index.text === '@' ? { list: values } : { value: joined(values) };
+    if (/^[@*]$/.test(index.text)) return { list: values };
     const which = Number(knownText(expandText(index, scope)) ?? NaN);
-    return Number.isInteger(which) ? { value: values.at(which) ?? [] } : unread;
+    if (!Number.isInteger(which)) return unread;
+    const open = unknownBefore(variable, which);
+    if (open === undefined) return { value: values.at(which) ?? [] };
+    return { value: [{ text, at: scope.placed(part.pos), why: open.why }] };
   };
-  if (operation === undefined) return plain();
+  if (operation === undefined) return whole(plain());
   // The arguments of a function are counted from 1.
   const first = /^[@*]$/.test(parameter) ? 1 : 0;
-  if (operation.type !== 'Default') return edited(plain(), operation, scope, { unread, first });
+  if (operation.type !== 'Default')
+    return whole(edited(plain(), operation, scope, { unread, first }));
   if (!isSet) scope.onUnset(parameter);
   const counts = isSet && !(operation.operator.startsWith(':') && isEmpty(plain()));
   switch (operation.operator.replace(':', '')) {
     case '+':
       return counts ? { operand: operation.operand } : { value: [] };
     case '?':
-      return plain();
+      return whole(plain());
     default: {
-      if (counts) return plain();
+      if (counts) return whole(plain());
       if (!operation.operator.endsWith('=')) return { operand: operation.operand };
       const value = expandText(operation.operand, scope);
       scope.variables.set(parameter, { kind: 'text', value });
@@ -270,7 +297,15 @@ function hasValue(variable: Variable | undefined, index: Word | undefined, scope
     return variable !== undefined;
   const key = knownText(expandText(index, scope));
   if (variable.keys !== undefined) return key === undefined || variable.keys.includes(key);
-  return variable.values.at(Number(key)) !== undefined;
+  const at = Number(key);
+  return unknownBefore(variable, at) !== undefined || variable.values.at(at) !== undefined;
+}
+
+/** The unknown part up to an element of a list, which may be any number of elements. */
+function unknownBefore(variable: Variable | undefined, which: number): Unknown | undefined {
+  if (variable?.kind !== 'array') return variable && unknownIn(variable.value);
+  const { values } = variable;
+  return (which < 0 ? values : values.slice(0, which + 1)).map(unknownIn).find((u) => u);
 }
 
 /** A value of an associative array; all of them have an order of the shell's own. */
@@ -374,9 +409,11 @@ function sliced(
   first: number,
 ): Found | undefined {
   const numberOf = (word: Word): number => Number(knownText(expandText(word, scope)) ?? NaN);
-  const from = numberOf(offset) - first;
+  const stated = numberOf(offset);
+  // From the end a negative one counts; before the first argument lies the name of the script.
+  const from = stated < 0 ? stated : stated - first;
   const size = length === undefined ? Infinity : numberOf(length);
-  if (!Number.isInteger(from) || !(size >= 0)) return undefined;
+  if (!Number.isInteger(from) || !(size >= 0) || (stated === 0 && first === 1)) return undefined;
   const to = (all: number): number => (from < 0 ? Math.max(0, all + from) : from) + size;
   if ('list' in found) {
     if (found.list.some((value) => unknownIn(value) !== undefined)) return undefined;
@@ -419,8 +456,16 @@ export function numbersOf(scope: Scope): ArithmeticScope {
     }
     if (word === '') return 0;
     if (/^-\d+$/.test(word)) return Number(word);
-    const variable = scope.variables.get(word);
-    if (variable?.kind !== 'text' || depth > MOST_NAMES) return undefined;
+    const [, array, index] = /^(\w+)\[(.+)\]$/.exec(word) ?? [];
+    const variable = scope.variables.get(array ?? word);
+    if (depth > MOST_NAMES) return undefined;
+    if (array !== undefined) {
+      const at = variable?.kind === 'array' && !variable.keys ? numberOf(index, depth + 1) : NaN;
+      const element = variable?.kind === 'array' ? variable.values.at(at ?? NaN) : undefined;
+      const text = element === undefined || !Number.isInteger(at) ? undefined : knownText(element);
+      return text === undefined ? undefined : numberOf(text, depth + 1);
+    }
+    if (variable?.kind !== 'text') return undefined;
     const known = knownText(variable.value);
     return known === undefined ? undefined : numberOf(known, depth + 1);
   };
@@ -429,12 +474,25 @@ export function numbersOf(scope: Scope): ArithmeticScope {
       const known = parts === undefined ? value : knownText(expandParts(parts, scope));
       return known === undefined ? undefined : numberOf(known, 0);
     },
-    assign: (name, value) => {
+    assign: (target, value) => {
+      const [, name = target, index] = /^(\w+)\[(.+)\]$/.exec(target) ?? [];
       const unknown = {
         text: `$${name}`,
         at: scope.placed(0),
         why: 'a number that the file does not tell',
       };
+      const old = scope.variables.get(name);
+      const at = index === undefined ? NaN : numberOf(index, 0);
+      if (index !== undefined) {
+        const values = old?.kind === 'array' && old.keys === undefined ? [...old.values] : [];
+        const isIn = at !== undefined && at >= 0 && at <= values.length;
+        if (isIn) values[at] = [value === undefined ? unknown : String(value)];
+        scope.variables.set(
+          name,
+          isIn ? { kind: 'array', values } : { kind: 'text', value: [unknown] },
+        );
+        return;
+      }
       scope.variables.set(name, {
         kind: 'text',
         value: [value === undefined ? unknown : String(value)],

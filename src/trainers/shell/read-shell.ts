@@ -21,6 +21,7 @@ import { arithmetic } from './arithmetic.ts';
 import { bracketResult, testResult, testsAlone, type TestWords } from './conditions.ts';
 import {
   documentOf,
+  expandExpression,
   expandPattern,
   expandText,
   expandWord,
@@ -28,8 +29,10 @@ import {
   type Scope,
 } from './expand.ts';
 import { mergeVariables } from './merge.ts';
+import { nextOption, type OptionPlace } from './options.ts';
 import { isOpenPattern, matchesPattern } from './patterns.ts';
 import { fieldsOf, formatted, PRINTED } from './printed.ts';
+import { matchesExpression } from './regular.ts';
 import {
   joined,
   knownText,
@@ -104,6 +107,13 @@ class ShellReader implements ShellScript {
   private mayEndLoop = false;
   /** Variables that are integers: what they are set to is calculated. */
   private readonly integers = new Set<string>();
+  private optionPlace: OptionPlace = { index: 1, character: 0 };
+  /** Variables that other programs see, shells among them. */
+  private readonly exported = new Set<string>();
+  /** True after `set -a`. */
+  private exportsAll = false;
+  /** Variables of the shell outside that the present one does not see. */
+  private hidden: ReadonlySet<string> = new Set();
   /** The output that `$(...)` reads; absent outside of it. */
   private output: Output | undefined;
   /** The variables that names local to the present function had outside of it. */
@@ -154,6 +164,7 @@ class ShellReader implements ShellScript {
       variables: this.variables,
       positional: this.positional,
       placed: this.placed,
+      isHidden: (name) => this.hidden.has(name),
       onUnset: (name) => void this.unset.push(name),
       printed: (commands) => this.printed(commands),
     };
@@ -325,6 +336,11 @@ class ShellReader implements ShellScript {
       node.wordlist === undefined
         ? this.positional
         : node.wordlist.flatMap((word) => expandWord(word, this.scope));
+    // Called without arguments, a script has none to go through.
+    if (words?.length === 1 && this.positional === undefined && textOf(words[0]) === '$@') {
+      this.assume(['@'], node.name);
+      return true;
+    }
     if (words === undefined || words.some((word) => unknownIn(word) !== undefined)) {
       this.setUnknown(name, node.pos, 'which a loop sets');
       return this.branches([() => this.trip(node.body), () => undefined], node.name);
@@ -367,8 +383,12 @@ class ShellReader implements ShellScript {
     const isTest = (): boolean | undefined => {
       this.unset = [];
       const status = testsAlone(node.clause) ? this.list(node.clause) : undefined;
-      const isDecided = typeof status === 'boolean' && this.unset.length === 0;
-      return isDecided ? status === wanted : undefined;
+      if (typeof status !== 'boolean') return undefined;
+      const names = this.unset;
+      // Nothing is known of a loop that runs because nobody sets a name.
+      if (names.length > 0 && status === wanted) return undefined;
+      this.assume(names, node.clause);
+      return status === wanted;
     };
     return this.decidedLoop(isTest, node, () => undefined);
   }
@@ -441,18 +461,24 @@ class ShellReader implements ShellScript {
       this.variables = before;
       return this.branches([other], node);
     }
+    this.assume(names, node);
+    return status;
+  }
+
+  /** Notes names that a condition was decided without. */
+  private assume(names: readonly string[], node: Ranged): void {
     for (const name of names)
       if (!this.assumedUnset.some((known) => known.name === name))
         this.assumedUnset.push({ name, at: this.placed(node.pos) });
-    return status;
   }
 
   /** A value in a condition: names that nothing sets are empty there. */
   private emptied(value: Value): Value {
-    return value.filter(
-      (part) =>
-        typeof part === 'string' || !this.unset.includes(part.text.replace(/^\$\{?|\}$/g, '')),
-    );
+    return value.flatMap((part): Value => {
+      if (typeof part === 'string') return [part];
+      const name = part.text.replace(/^\$\{?|\}$/g, '');
+      return !this.unset.includes(name) ? [part] : name === '#' ? ['0'] : [];
+    });
   }
 
   private get testWords(): TestWords {
@@ -460,6 +486,17 @@ class ShellReader implements ShellScript {
     return {
       text: (word) => known(expandText(word, this.scope)),
       pattern: (word) => known(expandPattern(word, this.scope)),
+      expression: (text, word) => {
+        const expression = known(expandExpression(word, this.scope));
+        const found =
+          text === undefined || expression === undefined
+            ? undefined
+            : matchesExpression(text, expression);
+        const { groups } = found ?? {};
+        if (groups === undefined) this.setUnknown('BASH_REMATCH', word.pos, 'which a match sets');
+        else this.keep('BASH_REMATCH', { kind: 'array', values: groups.map((one) => [one]) });
+        return found?.matches;
+      },
     };
   }
 
@@ -490,17 +527,23 @@ class ShellReader implements ShellScript {
       this.readNames(words, node.redirects, given);
       return 'ran';
     }
-    const status = this.withNames(given, () => this.call(name, words, node.redirects));
-    this.documents(node.redirects);
-    return status;
+    return this.withNames(given, () => {
+      const status = this.call(name, words, node.redirects);
+      // A document that `:` is given is a comment.
+      if (name !== ':') this.documents(node.redirects);
+      return status;
+    });
   }
 
   /** Runs a command with names that it alone has: `NAME=VALUE COMMAND`. */
   private withNames(given: readonly Assignment[], run: () => Status): Status {
     const own = given.filter(({ name }) => name !== 'IFS');
     const before = own.map(({ name }) => [name, this.variables.get(name)] as const);
+    const isNew = own.flatMap(({ name }) => (this.exported.has(name) ? [] : [name]));
     for (const assignment of own) this.assign(assignment);
+    for (const name of isNew) this.exported.add(name);
     const status = run();
+    for (const name of isNew) this.exported.delete(name);
     for (const [name, variable] of before)
       if (variable === undefined) this.variables.delete(name);
       else this.variables.set(name, variable);
@@ -604,14 +647,13 @@ class ShellReader implements ShellScript {
       case 'unset':
         for (const value of values) this.unsetName(textOf(value), words[0].at);
         return true;
-      case 'set': {
-        const at = values.findIndex((value) => textOf(value) === '--');
-        if (at >= 0) this.positional = values.slice(at + 1);
+      case 'set':
+        this.setOptions(values);
         return true;
-      }
       case 'shift':
-        this.positional = this.positional?.slice(Number(textOf(values[0] ?? ['1'])));
-        return true;
+        return this.shift(values[0] ?? ['1'], words[0].at);
+      case 'getopts':
+        return this.option(values);
       case 'mapfile':
       case 'readarray':
         for (const value of values) {
@@ -633,6 +675,62 @@ class ShellReader implements ShellScript {
       default:
         return this.run(name, words);
     }
+  }
+
+  /** `set -e -o NAME -- ARGUMENTS`. */
+  private setOptions(values: readonly Value[]): void {
+    const texts = values.map(textOf);
+    let at = 0;
+    for (; at < texts.length && /^[-+]./.test(texts[at]) && texts[at] !== '--'; at++) {
+      if (/^-\w*a/.test(texts[at]) || (texts[at] === '-o' && texts[at + 1] === 'allexport'))
+        this.exportsAll = true;
+      if (/^\+\w*a/.test(texts[at]) || (texts[at] === '+o' && texts[at + 1] === 'allexport'))
+        this.exportsAll = false;
+      if (/^[-+]\w*o$/.test(texts[at])) at++;
+    }
+    const hasEnd = texts[at] === '--';
+    if (hasEnd || at < texts.length) this.positional = values.slice(hasEnd ? at + 1 : at);
+  }
+
+  private shift(by: Value, at: number): Status {
+    const number = Number(knownText(by) ?? NaN);
+    if (this.positional === undefined) return true;
+    if (!Number.isInteger(number) || number < 0)
+      throw this.failAt(
+        'E_UNSUPPORTED',
+        `shift ${textOf(by)} by a number that the file does not tell`,
+        at,
+        'write the number.',
+      );
+    // More than there are: an error, and nothing is shifted.
+    if (number > this.positional.length) return false;
+    this.positional = this.positional.slice(number);
+    return true;
+  }
+
+  /** `getopts LETTERS NAME [ARGUMENTS]`. */
+  private option([letters = [], name = [], ...own]: readonly Value[]): Status {
+    const given = own.length > 0 ? own : this.positional;
+    if (given === undefined) this.unset.push('@');
+    const args = (given ?? []).map(knownText);
+    const [known, to] = [knownText(letters), textOf(name)];
+    const stated = this.variables.get('OPTIND');
+    const index = stated?.kind === 'text' ? Number(knownText(stated.value) ?? NaN) : 1;
+    if (known === undefined || args.includes(undefined) || !(index >= 1)) {
+      for (const one of [to, 'OPTARG', 'OPTIND'])
+        this.setUnknown(one, 0, 'which depends on the arguments of the script');
+      return undefined;
+    }
+    const character = this.optionPlace.index === index ? this.optionPlace.character : 0;
+    const found = nextOption(known, args.map(String), { index, character });
+    const next = 'next' in found ? found.next : found;
+    this.optionPlace = next;
+    this.keep('OPTIND', { kind: 'text', value: [String(next.index)] });
+    this.keep(to, { kind: 'text', value: ['next' in found ? found.name : '?'] });
+    if ('next' in found && found.argument !== undefined)
+      this.keep('OPTARG', { kind: 'text', value: [found.argument] });
+    else this.variables.delete('OPTARG');
+    return 'next' in found;
   }
 
   private endLoop(name: 'break' | 'continue', values: readonly Value[], at: number): void {
@@ -693,7 +791,7 @@ class ShellReader implements ShellScript {
     const flag = texts.findIndex((text, i) => shell >= 0 && i > shell && /^-[a-z]*c$/.test(text));
     this.hideOutput();
     if (flag >= 0 && texts.slice(shell + 1, flag).every((text) => text.startsWith('-')))
-      this.subshell(() => this.inner(words.at(flag + 1)?.value ?? [], words[flag].at));
+      this.shell(() => this.inner(words.at(flag + 1)?.value ?? [], words[flag].at));
     else if (this.output === undefined) this.commands.push({ words, at: words[0]?.at ?? 0 });
     return 'ran';
   }
@@ -753,23 +851,36 @@ class ShellReader implements ShellScript {
     return found;
   }
 
+  /** Runs what another shell reads: it sees the variables that are exported. */
+  private shell(run: () => void): void {
+    const outer = this.hidden;
+    this.subshell(() => {
+      const names = [...this.variables.keys()];
+      const hidden = names.filter((name) => !this.exported.has(name) && !isNamed(name));
+      this.hidden = new Set([...outer, ...hidden]);
+      for (const name of hidden) this.variables.delete(name);
+      run();
+    });
+    this.hidden = outer;
+  }
+
   /** A name for an unknown part of a script in the script. */
   private named(part: Unknown): string {
-    const name = `_unknown_${this.steps}_${this.variables.size}`;
+    const name = `${NAMED}${this.steps}_${this.variables.size}`;
     this.variables.set(name, { kind: 'text', value: [part] });
     return `\${${name}}`;
   }
 
   /** Scripts that a command is given as a document. */
   private documents(redirects: readonly Redirection[]): void {
-    if (this.output !== undefined) return;
+    if (this.output !== undefined || redirects.some(isThrownAway)) return;
     for (const redirect of redirects) {
       if (redirect.type !== 'HereDoc') continue;
       const { body } = redirect;
       const value = documentOf(redirect, this.scope) ?? [];
       const text = textOf(value);
       if (/(^|\s)--[a-z]/.test(text) && parse(text).errors === undefined)
-        this.subshell(() => this.inner(value, this.placed(body.pos)));
+        this.shell(() => this.inner(value, this.placed(body.pos)));
     }
   }
 
@@ -784,9 +895,22 @@ class ShellReader implements ShellScript {
         'write the variable itself.',
       );
     const isArray = flags.includes('a') || flags.includes('A');
+    const [cased] = args.filter((arg) => /^-\w*[lu]/.test(arg.text));
+    if (cased !== undefined)
+      throw this.fail(
+        'E_UNSUPPORTED',
+        `${name} ${cased.text} changes the case of what is assigned`,
+        cased.pos,
+        'write the text as it is to be.',
+      );
+    const isExport = (name === 'export' && !flags.includes('n')) || flags.includes('x');
     for (const arg of args) {
-      const [own] = /^\w+/.exec(arg.text) ?? [];
+      // A name that is put together: export "${NAME}_SIZE=8".
+      const built = arg.type === 'Word' ? this.builtAssignment(arg) : undefined;
+      const [own] = built === undefined ? (/^\w+/.exec(arg.text) ?? []) : [built.name];
       if (own === undefined) continue;
+      if (isExport) this.exported.add(own);
+      else if (name === 'export') this.exported.delete(own);
       if (flags.includes('i')) this.integers.add(own);
       const locals = LOCAL.has(name) && !flags.includes('g') ? this.locals : undefined;
       if (locals !== undefined && !locals.has(own)) {
@@ -797,9 +921,25 @@ class ShellReader implements ShellScript {
       if (isMap && this.variables.get(own)?.kind !== 'array')
         this.variables.set(own, { kind: 'array', values: [], keys: [] });
       if (arg.type === 'Assignment') this.assign(arg);
+      else if (built?.value !== undefined) this.keep(own, { kind: 'text', value: built.value });
       else if (isArray && !isMap) this.variables.set(own, { kind: 'array', values: [] });
     }
     return true;
+  }
+
+  /** The name, and the value if there is one, of a word that is expanded before it is read. */
+  private builtAssignment(word: Word): { name: string; value: Value | undefined } | undefined {
+    if (word.parts === undefined) return undefined;
+    const [first, ...rest] = expandText(word, this.scope).reduce<Value>((all, part) => {
+      const last = all.at(-1);
+      return typeof part === 'string' && typeof last === 'string'
+        ? [...all.slice(0, -1), last + part]
+        : [...all, part];
+    }, []);
+    if (typeof first !== 'string') return undefined;
+    const [, name, value] = /^([A-Za-z_]\w*)(?:=([\s\S]*))?$/.exec(first) ?? [];
+    if (name === undefined || (value === undefined && rest.length > 0)) return undefined;
+    return { name, value: value === undefined ? undefined : [value, ...rest] };
   }
 
   private setUnknown(name: string, offset: number, why: string): void {
@@ -816,6 +956,7 @@ class ShellReader implements ShellScript {
         'write the words with blanks, and leave IFS as it is.',
       );
     const old = this.variables.get(name);
+    if (this.exportsAll) this.exported.add(name);
     const isAdded = append === true;
     if (old?.kind === 'array' && old.keys !== undefined)
       return this.assignKeys({ name, value, index, pos, isAdded });
@@ -902,10 +1043,26 @@ class ShellReader implements ShellScript {
   }
 }
 
+const NAMED = '_unknown_';
+
+/** Tells whether a name stands for an unknown part of a script. */
+function isNamed(name: string): boolean {
+  return name.startsWith(NAMED);
+}
+
 const DECLARES = new Set(['export', 'declare', 'local', 'readonly', 'typeset']);
 
 /** The commands among them that declare local variables of a function. */
 const LOCAL = new Set(['declare', 'local', 'typeset']);
+
+/** Tells whether a redirection sends output nowhere. */
+function isThrownAway(redirect: Redirection): boolean {
+  return (
+    redirect.type === 'Redirect' &&
+    /^[1&]?>{1,2}&?$/.test(redirect.operator) &&
+    redirect.target?.text === '/dev/null'
+  );
+}
 
 /** Tells whether a redirection sends output to stderr. */
 function toErrors(redirect: Redirection): boolean {

@@ -88,7 +88,40 @@ describe('the words that a shell script gives to a command', () => {
     expect(readShell(needed, 'job.sh').assumedUnset).toEqual([]);
   });
 
+  it('a script is read as called without arguments where a condition asks for them, and that is told', () => {
+    const asked = 'if [ $# -gt 0 ]; then X=$1; fi; for a in "$@"; do X=$a; done; job $X "$@"';
+    expect(jobs(`X=1; ${asked}`)).toEqual([['1', '?$@']]);
+    expect(readShell(asked, 'job.sh').assumedUnset.map(({ name }) => name)).toEqual(['#', '@']);
+    // What names it must have decides nothing.
+    expect(jobs('if [ $# -lt 1 ]; then exit 1; fi; TP=$1; job $TP')).toEqual([['?$1']]);
+  });
+
+  it('another shell sees the variables that are exported, and of others it is told why not', () => {
+    const [{ words }] = readShell("X=1; srun bash -c 'job $X'", 'job.sh').commands;
+    expect(unknownIn(words[1].value)?.why).toBe('which the file sets and does not export');
+  });
+
+  it('what an expression of open result may set is not known after it', () => {
+    expect(jobs('x=1; (( U > 1 && (x = 3) )); y=1; job $x $(( U ? (y = 2) : 0 )) $y')).toEqual([
+      ['?$x', '?$(( U ? (y = 2) : 0 ))', '?$y'],
+    ]);
+    expect(jobs('[[ ab =~ (a|ab)(c|bcd)?$ ]]; job ${BASH_REMATCH[1]}')).toEqual([
+      ['?${BASH_REMATCH[1]}'],
+    ]);
+    expect(jobs('mapfile -t A < x; A+=(b); job "${A[1]}" ${A[-1]} ${A[3]:-d} ${U[1]:-d}')).toEqual([
+      ['?${A[1]}', '?${A[-1]}', '?${A[3]:-d}', 'd'],
+    ]);
+  });
+
   it.each([
+    [
+      'f() { shift $U; }; f a',
+      /job\.sh:1:7: E_UNSUPPORTED shift \$U by a number that the file does/,
+    ],
+    [
+      'declare -l X=A',
+      /job\.sh:1:9: E_UNSUPPORTED declare -l changes the case of what is assigned/,
+    ],
     ['job "a\n', /job\.sh:1:5: E_SYNTAX not a shell script: unterminated double quote/],
     ['X=1\nIFS=,\n', /job\.sh:2:1: E_UNSUPPORTED IFS changes how words are split/],
     ['declare -n R=A\n', /job\.sh:1:12: E_UNSUPPORTED R=A is another name of a variable/],
