@@ -117,7 +117,7 @@ def reduce_gradients(model: Any) -> None:
     Args:
         model: from `parallelize` or `auto_parallelize`.
     """
-    accumulation: Accumulation = model.__dict__["shardwright"].accumulation
+    accumulation: Accumulation = model.shardwright.accumulation
     accumulation.passes = 0
     accumulation.reduce_rest()
 

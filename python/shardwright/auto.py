@@ -18,7 +18,7 @@ from .folder import load
 from .graph_capture import Captured, capture
 from .local_batch import LocalBatch
 from .making import mesh_text, on_first, open_mesh
-from .module import programs_of
+from .module import programs_of, uncompiled
 from .precision import MixedPrecision
 
 
@@ -101,6 +101,9 @@ def auto_parallelize(
     tunes = tune > 1 and not flags.get("recipe")
     made: list[Captured] = []
 
+    # Calls with hooks inside of the model are computed with whole weights; the plan is for those without.
+    how["hooks"] = False
+
     def make() -> Path:
         captured = capture(model, example_inputs, example_kwargs, **how, path=Path(folder) / "model.fx.txt")
         rows = {"batch_dim": _batch_dims(captured, batch_dim)} if flags.get("recipe") else {}
@@ -144,7 +147,7 @@ def auto_parallelize(
     )
     for example in also:
         args, kwargs = ((), example) if isinstance(example, Mapping) else (tuple(example), {})
-        programs_of(module).plan_ahead(module, args, kwargs)
+        programs_of(module).plan_ahead(uncompiled(module), args, kwargs)
     return module
 
 

@@ -22,8 +22,9 @@ from .dtensor_rules import adopt
 from .ending import let_threads_end_first
 from .errors import MismatchError
 from .folder import Plan, load
-from .loading import replace_states
-from .module import take_over
+from .loading import placed_like, replace_states
+from .module import take_over, uncompiled
+from .optimizers import hand_over
 from .placements import as_dtensor, part_of, placements
 from .precision import precision_of
 from .programs import Programs, Settings
@@ -76,6 +77,7 @@ def parallelize(
         MismatchError: where model, mesh or hosts are not those of the plan, or ranks have other plans or other weights, with both
             values; where a program that decides by values is to be compiled.
     """
+    given, model = model, uncompiled(model)
     opened = plan if isinstance(plan, Plan) else load(plan)
     decides: tuple[str, ...] = getattr(opened.program, "DECIDES", ())
     if compile and decides:
@@ -122,7 +124,7 @@ def parallelize(
         from .joint import compile_joint
 
         compile_joint(module)
-    return module
+    return module if given is model else given
 
 
 def _check_model(model: nn.Module, plan: Plan) -> None:
@@ -151,6 +153,7 @@ def _check_model(model: nn.Module, plan: Plan) -> None:
 def _distribute(model: nn.Module, plan: Plan, mesh: DeviceMesh, here: Any) -> None:
     """Replaces every parameter and buffer of a model by its DTensor; each rank keeps its own part alone."""
     made: dict[int, torch.Tensor] = {}
+    before: list[torch.Tensor] = []
     for entry in plan.placements["primals"]:
         if entry["role"] not in STATES:
             continue
@@ -159,7 +162,9 @@ def _distribute(model: nn.Module, plan: Plan, mesh: DeviceMesh, here: Any) -> No
         # Tied names are one tensor, which stays one.
         if id(whole) not in made:
             made[id(whole)] = _placed(whole, entry, plan, mesh, here)
+            before.append(whole)
     replace_states(model, made)
+    hand_over(before, made)
 
 
 def _placed(whole: torch.Tensor, entry: dict[str, Any], plan: Plan, mesh: DeviceMesh, here: Any) -> torch.Tensor:
@@ -169,4 +174,13 @@ def _placed(whole: torch.Tensor, entry: dict[str, Any], plan: Plan, mesh: Device
     with torch.no_grad():
         own = part_of(whole.detach(), placements(entry), plan.mesh_shape, here.coordinate)
         dtensor = as_dtensor(own.to(device, copy=True).contiguous(), entry, mesh)
-    return nn.Parameter(dtensor, requires_grad=whole.requires_grad) if isinstance(whole, nn.Parameter) else dtensor
+    if not isinstance(whole, nn.Parameter):
+        return dtensor
+    parameter: Any = nn.Parameter(dtensor, requires_grad=whole.requires_grad)
+    if whole.grad is not None:
+        parameter.grad = placed_like(dtensor, whole.grad)
+    # The same tables, of which handles take hooks away.
+    for table in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+        if getattr(whole, table):
+            setattr(parameter, table, getattr(whole, table))
+    return parameter

@@ -31,8 +31,9 @@ from .decompositions import CHECKS, checks_without_effects, decomposable, layers
 from .errors import CaptureError, ShardwrightError, line_of
 from .flat_model import FlatCall, FlatModel
 from .folder import RECORD_VERSION
+from .hooks import refuse_hooks, remove_hooks
 from .modes import autocast_of, frozen, other_modes, values_hash
-from .module import forward_of, original_class, original_of
+from .module import forward_of, original_class, original_of, uncompiled
 from .precision import MixedPrecision
 from .side_effects import telling_side_effects
 
@@ -75,6 +76,7 @@ def capture(
     out_placements: Stated | None = None,
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     command: Sequence[str] | None = None,
+    hooks: bool = True,
 ) -> Captured:
     """Writes the joint graph of a model, and its record beside it.
 
@@ -95,6 +97,7 @@ def capture(
         decompositions: functions in place of operators, such as `{torch.ops.mine.op.default: my_op}`. Operators that the planner does
             not know are decomposed without being named, where PyTorch has a decomposition of them.
         command: how to call the planner, which says what operators it knows; default what `find_command` finds.
+        hooks: False leaves out hooks that a script set on modules inside of the model, which are refused otherwise.
 
     Raises:
         CaptureError: for models that are not a single graph, outputs that are not tensors, and tensors that are not parameters,
@@ -119,7 +122,11 @@ def capture(
             fakes[id(tensor)] = fake_alone(tensor)
         return fakes[id(tensor)]
 
+    model = uncompiled(model)
+    if hooks:
+        refuse_hooks(model)
     twin = _twin(model, fake, kind)
+    remove_hooks(twin)
     bound = bind_inputs(model, args, kwargs, targets)
     leaves = flatten_named(bound)
     tensors = [(name, leaf) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -139,6 +146,7 @@ def capture(
         stack.enter_context(_as_compiling())
         stack.enter_context(stating())
         stack.enter_context(_without_looking_at_masks())
+        stack.enter_context(_without_validating())
         stack.enter_context(checks_without_effects())
         stack.enter_context(layers_of_steps())
         stack.enter_context(telling_side_effects(type(model).__name__, twin, [loss]))
@@ -254,6 +262,9 @@ def _twin(model: nn.Module, fake: Callable[[Any], Any], kind: str) -> Any:
     memo: dict[int, Any] = {}
     for tensor in [*model.parameters(), *model.buffers()]:
         memo[id(tensor)] = fake(tensor)
+    # What a hook of pruning or of a normed weight computed last, which deepcopy refuses; it is computed again.
+    for module in model.modules():
+        memo.update({id(value): fake(value) for value in vars(module).values() if isinstance(value, torch.Tensor) and not value.is_leaf})
     try:
         twin = copy.deepcopy(model, memo)
     except Exception as error:
@@ -295,6 +306,18 @@ def _without_looking_at_masks() -> Iterator[None]:
         yield
     finally:
         module._detect_is_causal_mask = before
+
+
+@contextmanager
+def _without_validating() -> Iterator[None]:
+    """Distributions that `forward` makes look at the values of their parameters; here there are none."""
+    kind: Any = torch.distributions.Distribution
+    before = kind._validate_args
+    kind.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        kind.set_default_validate_args(before)
 
 
 def _refuse_changed(graph: Any, names: Sequence[str]) -> None:

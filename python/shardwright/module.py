@@ -70,6 +70,16 @@ class ParallelModule(nn.Module):
         """As of FSDP2: whether backward passes from now on reduce gradients."""
         programs_of(self).accumulation.synced = requires_gradient_sync
 
+    def __getattr__(self, name: str) -> Any:
+        """As of every module; says what stands for the attribute of DDP and DataParallel."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError as error:
+            if name != "module":
+                raise
+            said = f"'{type(self).__name__}' object has no attribute 'module': it is the model itself, which DDP and DataParallel wrap"
+            raise AttributeError(said, name=name, obj=self) from error
+
     def __reduce__(self) -> Any:
         """Refuses to be pickled."""
         raise MismatchError(
@@ -99,7 +109,7 @@ def whole_weights(module: Any) -> Iterator[None]:
     if programs_of(module).gathered.inside or any(state.is_meta for state in states):
         yield
         return
-    with programs_of(module).gathered.whole(module, written=True):
+    with programs_of(module).gathered.whole(uncompiled(module), written=True):
         yield
 
 
@@ -171,7 +181,12 @@ def forward_of(model: Any) -> Any:
 
 def programs_of(module: ParallelModule) -> Programs:
     """The programs that a parallel module calls."""
-    return module.__dict__[NAME]
+    return uncompiled(module).__dict__[NAME]
+
+
+def uncompiled(model: Any) -> Any:
+    """The module that `torch.compile` wraps; another as it is."""
+    return model._modules.get("_orig_mod", model)
 
 
 def run_of(module: ParallelModule) -> Run:

@@ -24,8 +24,8 @@ def flatten_outputs(value: Any) -> tuple[Any, list[Any]]:
             return place
         if member is None:
             return None
-        if isinstance(member, Mapping) or (dataclasses.is_dataclass(member) and not isinstance(member, type)):
-            own = member if isinstance(member, Mapping) else {f.name: getattr(member, f.name) for f in dataclasses.fields(member)}
+        own = _members(member)
+        if own is not None:
             plain = type(member) is dict
             # A member that is not a tensor is refused where the caller asks for it, if the class says what is in it.
             inner = {str(key): walk(one, f"{name}.{key}", not plain) for key, one in own.items()}
@@ -48,6 +48,18 @@ def flatten_outputs(value: Any) -> tuple[Any, list[Any]]:
     if not leaves:
         raise CaptureError("E_OUTPUT", "the model returns no tensor", place="output")
     return spec, leaves
+
+
+def _members(value: Any) -> Mapping[str, Any] | None:
+    """What a dict, a dataclass or a distribution is made of, by name; None of others."""
+    if isinstance(value, Mapping):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    if isinstance(value, torch.distributions.Distribution):
+        # Of those that say the same (probs, logits) the one that was given; the other is computed when it is asked for.
+        return {name: vars(value)[name] for name in value.arg_constraints if name in vars(value)} or None
+    return None
 
 
 def rebuild_tree(spec: Any, leaves: Sequence[Any]) -> Any:

@@ -25,6 +25,7 @@ from .agreement import Steps, check_batch, check_seeds, compare_random_states, r
 from .errors import CaptureError, CommandError, MismatchError
 from .gathered import Gathered
 from .graph_capture import bind_inputs, flatten_named
+from .hooks import hooks_of
 from .loading import whole_of
 from .local_batch import LocalBatch
 from .making import make_run
@@ -254,6 +255,6 @@ def _casts(device: torch.device) -> Key:
 
 
 def _modes(model: nn.Module, records: bool) -> Key:
-    """Plain values and modes of all modules, and which parameters want a gradient."""
+    """Plain values, modes and hooks of all modules, and which parameters want a gradient."""
     wanted = tuple(p.requires_grad for p in model.parameters()) if records else ()
-    return (values_of(model), tuple(m.training for m in model.modules()), wanted)
+    return (values_of(model), tuple(m.training for m in model.modules()), wanted, hooks_of(model))

@@ -21,6 +21,7 @@ from .accumulating import Accumulation
 from .agreement import Steps
 from .errors import MismatchError
 from .folder import Plan
+from .hooks import hooks_of
 from .modes import autocast_of, frozen, other_modes, values_hash
 from .placements import as_dtensor, part_of, placements
 from .unreduced import Unreduced, split_backward
@@ -113,6 +114,7 @@ class Run:
             bool(record["training"]) == model.training
             and record.get("otherModes") in (None, other_modes(model))
             and record.get("values") in (None, values_hash(model))
+            and not hooks_of(model)
             and kinds == {row["name"]: [row["dtype"], row["shape"]] for row in record["inputs"]}
             and {name: record["constants"].get(name) for name in plain} == plain
             and bool(record["targets"]) == call.with_loss

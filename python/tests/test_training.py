@@ -7,6 +7,7 @@ import json
 import os
 import random
 import tempfile
+import warnings
 from collections import OrderedDict
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +21,7 @@ from processes import run_ranks
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
+from torch.nn.utils import prune
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import shardwright
@@ -412,6 +414,71 @@ def scaled(facts: dict[str, Any], place: str) -> None:
     facts["scaled weights"] = all(torch.allclose(whole(a), b.detach(), rtol=1e-4, atol=1e-6) for a, b in pairs)
 
 
+class Policy(nn.Module):
+    """A pruned layer, and a distribution as output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.Linear(16, 32), nn.Linear(32, 6)
+        prune.random_unstructured(self.body, "weight", amount=0.3)
+
+    def forward(self, x: torch.Tensor) -> torch.distributions.Categorical:
+        return torch.distributions.Categorical(logits=self.head(torch.relu(self.body(x))))
+
+
+def made_before(facts: dict[str, Any], place: str) -> None:
+    """The order of scripts for DDP: hooks of parameters, gradients and an optimizer, then `torch.compile`, and only then the wrapper."""
+    x, y = torch.randn(8, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3)), torch.arange(8) % 6
+    flags: dict[str, Any] = {"recipe": "fsdp", "quiet": True, "cluster": "dgx-h100"}
+    curves, models, seen = [], [], []
+    for taken in (True, False):
+        torch.manual_seed(0)
+        model: Any = Policy().double()
+        model.head.weight.register_hook(lambda g: g.clamp(-0.01, 0.01))
+        handle = model.head.bias.register_hook(lambda g: g * 0)
+        (-model(x).log_prob(y).mean()).backward()
+        optimizer = torch.optim.AdamW([{"params": model.body.parameters()}, {"params": model.head.parameters(), "lr": 0.1}], lr=1e-2)
+        old = list(model.parameters())
+        if taken:
+            # Compiled, the plain one would not call hooks that are set later.
+            model = torch.compile(model, backend="eager")
+            made = shardwright.auto_parallelize(model, (x,), "dp=-1", folder=f"{place}/before", **flags)
+            facts["the compiled one"] = made is model and isinstance(model._orig_mod, shardwright.ParallelModule)
+            stale = torch.optim.SGD(old)
+            facts["parameters of before"] = refused(stale.step)
+            facts["module"] = str(refusal(lambda model=model: model._orig_mod.module))
+        curve, features = [], []
+        for step in range(5):
+            if step == 2:
+                handle.remove()
+                note = model.head.register_forward_hook(lambda m, i, o, features=features: features.append(o.detach().clone()))
+            if step == 4:
+                note.remove()
+                model.head.register_forward_hook(lambda m, i, o: o * 1.5)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                loss = -model(x).log_prob(y).mean()
+            seen += [str(one.message) for one in said if "whole weights" in str(one.message)]
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            curve.append(loss.detach())
+        curves.append([*curve, *features])
+        models.append(model._orig_mod if taken else model)
+    facts["trained by what was made before"] = len(curves[0]) == 7 and all(map(same, *curves)) and agree(*models)
+    text = Path(__file__).read_text().splitlines()
+    lines = [f"{__file__}:{n}" for n, line in enumerate(text, 1) if "model.head.register_forward_hook(" in line]
+    facts["hooks inside"] = seen[0] if len(seen) == 2 and all(map(str.__contains__, seen, lines)) else f"said {seen}"
+
+
+def refusal(call: Any) -> Exception | None:
+    try:
+        call()
+    except AttributeError as error:
+        return error
+    return None
+
+
 def rows_of_ranks(facts: dict[str, Any], place: str, rank: int, world: int) -> None:
     x, y = batch()
     mine = slice(rank * 8 // world, (rank + 1) * 8 // world)
@@ -452,6 +519,7 @@ def work(rank: int, place: str, world: int) -> None:
         refusals(facts, place, rank)
         mixed(facts, place, rank)
         scaled(facts, place)
+        made_before(facts, place)
     everything.update({f"{world}: {name}": value for name, value in facts.items()})
     if rank == 0:
         Path(f"{place}/facts.json").write_text(json.dumps(everything))
@@ -475,6 +543,9 @@ def test_a_run_is_that_of_one_process(facts: dict[str, Any]) -> None:
 REFUSALS = {
     "wrong sizes": ["E_MODEL out.bias is [7], planned is [6]", "nothing was loaded"],
     "other sizes of .data": [".data of a parameter: E_MODEL it is set to [7], planned is [6]"],
+    "parameters of before": ["optimizer.step(): E_MODEL a parameter of sizes [32] is not the model's any more", "model.parameters()"],
+    "module": ["'ParallelPolicy' object has no attribute 'module': it is the model itself, which DDP and DataParallel wrap"],
+    "hooks inside": ["E_HOOK no program calls the forward hook made_before.<locals>.<lambda> of head", "handle.remove()"],
     "the part of another rank": ["fc.weight: E_MODEL it is the part that rank 0 saved", "this is rank 1"],
     "other batches": ["input x: E_BATCH in step 1 rank 1 gives other values than rank 0", 'inputs="local"'],
     "batches that are not compared": ["nothing was refused"],
