@@ -142,11 +142,11 @@ function proofText({ proof, objective }: Plan): string {
   const seconds = secondsText(objective.seconds);
   if (proof.status === 'optimal')
     return (
-      `optimal (gap 0): no plan costs less than its ${seconds} one after another; re-costed, ` +
-      'bound checked'
+      `optimal (gap 0): no plan has a smaller sum of compute and communication than ` +
+      `${seconds}; re-costed, bound checked`
     );
   return (
     `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ` +
-    `${percentText(proof.gap)}); it costs ${seconds} one after another, re-costed`
+    `${percentText(proof.gap)}); its compute and communication add up to ${seconds}, re-costed`
   );
 }

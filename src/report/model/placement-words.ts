@@ -52,6 +52,8 @@ const NOUNS: Readonly<Record<Exclude<DataCut, 'whole'>, string>> = {
   features: 'features (heads, channels)',
   pending: 'sums',
 };
+/** Nouns beside a share in brackets. */
+const SHORT_NOUNS: Partial<typeof NOUNS> = { features: 'features' };
 
 /** `cut the batch over dp=2,fsdp=4 and the sequence over tp=8`. */
 export function dataWords(mesh: readonly MeshDim[], shares: readonly DataShares[]): string {
@@ -83,10 +85,11 @@ function cutText(shares: DataShares): readonly [part: string, rest: string] | un
   ).sort((a, b) => shares[b] - shares[a]);
   if (first === undefined) return undefined;
   if (shares[first] >= MOST) return [NOUNS[first], ''];
-  const parts = [first, ...others].map(
-    (cut) => `${NOUNS[cut]} in ${Math.round(100 * shares[cut])} %`,
-  );
-  return [`${joined(parts)} of the data`, shares.whole < SMALL ? '' : ' (the rest is repeated)'];
+  const parts = [first, ...others].map((cut, k) => {
+    const share = `${Math.round(100 * shares[cut])} %${k === 0 ? ' of the data' : ''}`;
+    return `${SHORT_NOUNS[cut] ?? NOUNS[cut]} (${share})`;
+  });
+  return [parts.join(' or '), shares.whole < SMALL ? '' : ' (the rest is repeated)'];
 }
 
 /** A weight with its places, by mesh dim. */

@@ -33,19 +33,19 @@ export function refitLines({
   const moved = constants.filter((c) => c.after !== c.before);
   const changes = moved.map(
     ({ name, before: from, after: to }) =>
-      `${WORDS[name] ?? name} ${valueText(name, from)} to ${valueText(name, to)}`,
+      `${WORDS[name] ?? name}: ${valueText(name, from)} -> ${valueText(name, to)}`,
   );
-  const out = `${errorText(leftOut)} on each ${leftOut.by} by a fit without it`;
+  const out = `${errorText(leftOut)} on runs left out of the fit, one ${leftOut.by} at a time`;
   const lines = taken
     ? [
-        `Constants were fitted on ${countedText(runs, 'run')} of your own, and all figures ` +
-          `are by them: ${changes.join(', ')}.`,
-        `Mean error on these runs: ${errorText(before)} before, ${errorText(after)} after, ${out}.`,
+        `All figures use constants fitted on ${countedText(runs, 'run')} of your own:`,
+        ...changes,
+        `Mean error on these runs: ${errorText(before)} before, ${errorText(after)} after; ${out}.`,
       ]
     : [
-        `Constants stay as shipped: a fit on ${countedText(runs, 'run')} of your own does ` +
-          `not predict runs better that are left out of it. Mean error: ${errorText(before)} ` +
-          `as shipped, ${out}.`,
+        `Constants stay as shipped: a fit on ${countedText(runs, 'run')} of your own does not ` +
+          `predict the runs left out of it better. Mean error: ${errorText(before)} as shipped; ` +
+          `${out}.`,
       ];
   if (elsewhere > 0)
     lines.push(

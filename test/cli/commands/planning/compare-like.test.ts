@@ -72,10 +72,10 @@ describe('compare --like', () => {
       expect(after.plans[0].seconds).toBeGreaterThan(1.3 * before.plans[0].seconds);
       const text = await cli(...ASKED, '--like', table(3), '-v');
       expect(text.out).toMatch(
-        /^refit {5}Constants were fitted on 4 runs of your own, and all figures are by them: /m,
+        /^refit {5}All figures use constants fitted on 4 runs of your own:\n {10}\S.*: \S+.* -> \S/m,
       );
       expect(text.out).toMatch(
-        /^ {10}Mean error on these runs: .* before, .* after, .* on each group by a fit without it\.$/m,
+        /^ {10}Mean error on these runs: .* before, .* after; .* left out of the fit, one group at a time\.$/m,
       );
     },
   );

@@ -48,7 +48,7 @@ describe('the first screen of a plan', () => {
     };
     expect(await data('dp=8,tp=8', 'dp+tp')).toEqual([
       expect.stringMatching(
-        /^cut the batch over dp=8 and features \(heads, channels\) in \d+ % of the data over tp=8/,
+        /^cut the batch over dp=8 and features \(\d+ % of the data\) over tp=8/,
       ),
       'keep input_layernorm, post_attention_layernorm and norm whole',
       'cut o_proj and down_proj by columns over tp=8',
