@@ -40,7 +40,7 @@ class _Kept:
         self.has_batch = _said(self.process.stdout.readline()) == {"version": _VERSION}
 
     def ask(self, argv: Sequence[str], out: Listener, err: Listener) -> int:
-        """As of the module."""
+        """Runs one command; see `ask` below."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.wait_no_more()
         try:
@@ -85,7 +85,7 @@ class _Kept:
 
 
 def _said(line: str) -> dict[str, Any]:
-    """A line of the protocol; nothing of another one."""
+    """The parsed line, or {} for a line that is not of the protocol."""
     try:
         said = json.loads(line)
     except ValueError:

@@ -33,7 +33,7 @@ from .making import mesh_text, on_first
 #: Steps before the first that is timed, and those that are.
 WARM, STEPS = 2, 5
 VERSION = 1
-#: Measured over predicted steps of two plans differ by this factor at least, as far as is known after two runs.
+#: A plan is skipped only if the ratio of its measured to its predicted step would have to be off by more than this factor.
 DOUBT = 1.5
 
 

@@ -1,7 +1,7 @@
 /**
  * The entry `shardwright/notations`: meshes, placements and shardings in every notation, local
- * types, layouts, einshard and the calculus of einsum. Texts go in, plain records come out; nothing
- * here knows a graph, a price or a solver.
+ * types, layouts, einshard and the calculus of einsum. They are read from texts into plain records,
+ * without a graph, a price or a solver.
  *
  * @module shardwright/notations
  */

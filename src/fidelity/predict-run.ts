@@ -17,7 +17,7 @@ import type { Figures } from '../sweep/step/figures.ts';
 import { type AskedRun, askedRun, type NotAsked } from './asked-run.ts';
 import type { MeasuredRun } from './runs.ts';
 
-/** A measured run as the deciding model has it. */
+/** A measured run with the prediction of the model that decides in `plan` and `compare`. */
 export interface PredictedRun {
   readonly run: MeasuredRun;
   readonly asked: AskedRun;

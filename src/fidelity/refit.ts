@@ -34,14 +34,14 @@ type Name = (typeof OF_THE_MACHINE)[number];
 /** Runs with a price below which nothing is fitted. */
 const LEAST_RUNS = 3;
 /**
- * Runs from which on their own left-out errors are the range of seconds, as of the pools of public
- * runs.
+ * From this many runs on, the stated range comes from the user's own left-out errors instead of the
+ * public runs'.
  */
 const RUNS_OF_A_RANGE = 20;
 const MOST_FOLDS = 10;
 /**
- * Errors that a constant must take off, summed over the runs, to move by a factor of e: few runs
- * move little.
+ * Penalty for moving a constant by a factor of e, in log error summed over the runs; it keeps few
+ * runs from moving constants far.
  */
 const PRICE_OF_A_MOVE = 0.1;
 const FACTORS = [1.5, 1.2, 1.1, 1.05];

@@ -1,7 +1,7 @@
 /**
- * The software of a measured run: in go the columns of its row, out comes what its trainer does on
- * its machine. A column of the row decides; where it is empty, the defaults of the row's framework
- * do (`trainers`). The name of the source is never read.
+ * Tells from the row of a measured run what its trainer did on its machine. A column of the row
+ * decides; where it is empty, the defaults of the row's framework do (`trainers`). The name of the
+ * source is never read.
  */
 import type { Cluster } from '../cost/hardware/cluster.ts';
 import { FP4_BYTES, inFp8 } from '../cost/kernels/fp8-recipes.ts';

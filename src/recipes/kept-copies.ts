@@ -50,7 +50,7 @@ export async function keepingCopies(
   const serial = await inTime(() => shardPrepared(prepared, { ...search, starts }));
   if (serial?.status !== 'planned') return undefined;
   const { fastest, step, ...answered } = await chosenByStep(serial, [own], deadline, facts);
-  // The plan of least seconds may be taken instead: it may keep more than fits surely.
+  // The chosen plan may be that of least seconds, which may keep too much to fit as surely.
   const found = answered.plan.step;
   if (found === undefined || found.stepSeconds >= stepSeconds) return undefined;
   if (!isAsSure(chosen, found.peakBytes)) return undefined;

@@ -1,7 +1,6 @@
 /**
- * A program made ready to be run with numbers. In go a graph, out comes one whose every operator
- * can be evaluated, whose constants without values are inputs, and, where it is reduced, whose row
- * numbers fit the reduced sizes.
+ * Makes a program ready to be run with numbers: every operator can be evaluated, constants without
+ * values become inputs, and row numbers fit the sizes if these are reduced.
  */
 
 import { ShardwrightError } from '../errors.ts';

@@ -112,9 +112,12 @@ interface SweepOptions {
  * neither does the result.
  */
 const WAVE = 8;
-/** Where only the best is asked for, its bound is soon worth more than the jobs of a wave. */
+/** With `onlyBest` the bounds are looked at more often. */
 const SHORT_WAVE = 2;
-/** Times the best: where one sequence a microbatch is slower than that, more are not tried. */
+/**
+ * If one sequence per microbatch takes more than this times the best step, larger microbatches are
+ * skipped.
+ */
 const FAR = 1.25;
 const CUTS_BETWEEN_LINES = 500;
 

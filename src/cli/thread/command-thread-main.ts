@@ -10,7 +10,7 @@ import { runCli } from '../program.ts';
 import { SharedSignal, watched } from './run-control.ts';
 import type { ThreadMessage, ThreadStart } from './thread-messages.ts';
 
-/** Runs the command; resolves when all is said. */
+/** Runs the command; resolves when all its output has been sent. */
 export async function serve(
   port: MessagePort,
   { argv, isTerminal, colours, words, ranMilliseconds, at }: ThreadStart,

@@ -403,8 +403,8 @@ function ofEachKey(call: Call, text: (keys: string, other: string) => string): s
 }
 
 /**
- * JAX has the scatter to the places that windows choose as the gradient of their largest or
- * smallest alone.
+ * JAX has `select_and_scatter` only as the gradient of a window's maximum or minimum, so no other
+ * selection can be written.
  */
 function chosen(call: Call): string {
   const { instruction, texts, inputs, dims } = call;

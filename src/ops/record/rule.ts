@@ -10,10 +10,11 @@ import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import type { TypedContext } from './call.ts';
 
 /**
- * A cut that lies inside every index of some dims of another tensor of the call, as that of a
- * sequence does after batch and sequence were merged: a strided shard of as many chunks as a rank
- * has such indices, when the mesh dims before it have cut. Without dims it is a plain shard, in a
- * merged dim that other mesh dims may cut so.
+ * A cut inside every index of some dims of another tensor of the call: a strided shard with one
+ * chunk for each such index that a rank holds after the outer mesh dims have cut. Example: batch
+ * and sequence, [B, S], are merged to [B * S]; `dp` cuts the batch and `cp` the sequence. A rank of
+ * `dp` holds B / dp indices of the batch, so the cut over `cp` is a strided shard of B / dp chunks.
+ * Without dims it is a plain shard, in a merged dim that other mesh dims may cut in this way.
  */
 interface Inside {
   /** Position among inputs, then outputs. */
@@ -113,7 +114,7 @@ export interface Rule {
   readonly inputs: readonly RuleSlot[];
   /** One slot per result; null for a result that the call masks off. */
   readonly outputs: readonly RuleSlot[];
-  /** `base`: PyTorch 2.13 has it. `ext`: ours, and true. */
+  /** `base`: PyTorch 2.13 has it. `ext`: not in PyTorch; executed by `rules --check`. */
   readonly origin: 'base' | 'ext';
   /**
    * The lowering must rewrite arguments or body when this rule is used: a short word for how

@@ -1,6 +1,6 @@
 /**
- * The letters of a `torch.einsum` call: in goes the call, out come its operands' letters, its
- * result's, and their sizes.
+ * Reads the equation of a `torch.einsum` call: the letters of each operand and of the result, and
+ * the size of each letter.
  */
 import type { OpContext } from '../record/record.ts';
 

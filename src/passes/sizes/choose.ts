@@ -1,6 +1,7 @@
 /**
- * Chooses new sizes of axes. In go relations, out come sizes that are small, equal where they were
- * equal and distinct where they were distinct if that can be, cut evenly by a mesh where they were.
+ * Chooses new sizes of axes that satisfy their relations. The sizes are small, equal where they
+ * were equal, distinct where they were distinct if that is possible, and cut evenly by a mesh where
+ * they were.
  * Axes that no relation ties are chosen apart; where no smaller sizes are found for some that are
  * tied, those keep theirs.
  */

@@ -1,9 +1,9 @@
 /**
- * Which dims of a program are one size. In go its nodes, out come axes: numbers of the same axis
- * are the same number whatever the sizes become. Two dims of a call are one axis where a rule of
- * the operator cuts both together; dims that no rule cuts are one axis where their sizes are equal,
- * and so are all dims of a control-flow call and its bodies. Axes of one size that the same
- * operators use in the same places (the widths of all layers) count as one.
+ * Groups the dims of a program into axes: dims of one axis have the same size whatever the sizes
+ * become. Two dims of a call are one axis where a rule of the operator cuts both together; dims
+ * that no rule cuts are one axis where their sizes are equal, and so are all dims of a control-flow
+ * call and its bodies. Axes of one size that the same operators use in the same places (the widths
+ * of all layers) count as one.
  */
 
 import { CONTROL_TARGETS, controlCall, placeholdersOf } from '../../graph/control.ts';

@@ -1,7 +1,6 @@
 /**
- * Literals that are sizes or positions, at new sizes. In go a call at its old sizes and the new
- * sizes of its tensors, out come its arguments; `written` knows the meaning of the literal,
- * `byValue` replaces numbers that are sizes of its tensors.
+ * Rewrites literals that are sizes or positions when the tensors of a call get new sizes. `written`
+ * knows the meaning of a literal; `byValue` replaces numbers that equal old sizes of the tensors.
  */
 
 import type { Arg, Node } from '../../graph/types.ts';

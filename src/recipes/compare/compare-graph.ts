@@ -232,7 +232,7 @@ function certain(
   });
 }
 
-/** The states of a mesh: done, or stopped before its time was over. */
+/** False where the time limit or an interrupt ended the work. */
 async function reached(work: () => Promise<void>): Promise<boolean> {
   try {
     await work();

@@ -74,7 +74,7 @@ type RunRegion = (
   seed: number,
 ) => readonly Value[];
 
-/** Comparators and reducers, and what one device runs, have no regions. */
+/** For comparators, reducers and programs of one device, in which regions are not allowed. */
 const noRegions: RunRegion = (_table, { node }) => {
   throw new ShardwrightError(
     'E_TYPE',

@@ -55,8 +55,8 @@ export function solveTightRelaxation(
 ): Relaxed | undefined {
   const { fold, relaxed } = prepared;
   const folded = fold !== undefined;
-  // Another problem with other rows asked before: where rows cut its answer off too, or it was not
-  // proven, all is said.
+  // The relaxation was solved before, for a problem with other rows. Where the present rows exclude
+  // that choice too, or it was not proven, it answers this problem as well.
   if (relaxed !== undefined) {
     const breaksRows = relaxed.tight && evaluate(relaxed.choice) === Infinity;
     if (breaksRows || !relaxed.tight)

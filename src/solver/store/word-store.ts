@@ -1,4 +1,4 @@
-/** Integer arrays stored once by content: in go arrays, out come small integers that name them. */
+/** Stores integer arrays once by content, and names each by a small integer. */
 
 /** Multiplier of the hashes. */
 export const GOLDEN = 0x9e3779b1 | 0;

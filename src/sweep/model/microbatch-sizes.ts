@@ -1,4 +1,4 @@
-/** Lists the sizes of a microbatch that a sweep tries: in go the tokens of a sequence. */
+/** Lists the sizes of a microbatch that a sweep tries for sequences of some tokens. */
 
 /** Always tried, whatever their tokens. */
 const FEW = [1, 2, 4] as const;

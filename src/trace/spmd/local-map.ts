@@ -165,8 +165,8 @@ function listedAxes(
 }
 
 /**
- * Gives the place of the region to an error that has none: of what its inputs are, no line of the
- * body speaks.
+ * Gives the place of the region to an error that has none: errors about the region's inputs belong
+ * to no line of its body.
  */
 function placed<T>(recorder: Recorder, body: () => T): T {
   try {

@@ -266,7 +266,7 @@ export async function planGraph(task: PlanTask): Promise<number> {
   };
   printPlan(task, prepared, found, deadline);
   times.end('printing');
-  // The answer is out: a disk that is full by now takes nothing away.
+  // The answer is printed before the folder is written, so that a full disk does not lose it.
   if (options.output !== undefined) {
     const unchecked = times.uncheckedText(request.timeLimitSeconds, options.output);
     if (unchecked !== undefined) io.stderr(`${unchecked}\n`);

@@ -16,8 +16,12 @@ export interface TopologyMatrix {
   readonly nvlinks: number;
   /** The worst way between two devices without NVLink, `SYS`. */
   readonly worst: string | undefined;
-  /** Network cards of the host, and of each device the nearest ones that no other has nearer. */
+  /** Network cards of the host. */
   readonly cards: number;
+  /**
+   * Nearest cards per device, each card divided among the devices that it is nearest to; the least
+   * over the devices.
+   */
   readonly cardsPerDevice: number;
 }
 
@@ -88,7 +92,10 @@ function pairs(
   };
 }
 
-/** Cards that are as near to a device as any, shared by the devices that they are as near to. */
+/**
+ * Nearest cards per device, each card divided among the devices that have it as a nearest one; the
+ * least over the devices.
+ */
 function nearest(names: readonly string[], rows: ReadonlyMap<string, readonly string[]>): number {
   const distance = (row: readonly string[], k: number): number => {
     const at = (DISTANCES as readonly string[]).indexOf(row[k]);

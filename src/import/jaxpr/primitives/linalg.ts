@@ -1,6 +1,6 @@
 /**
- * Fourier transforms and triangular matrices of JAX in StableHLO: in go equations over the last
- * dims, out come calls.
+ * Writes JAX's Fourier transforms and operations on triangular matrices, which act on the last
+ * dims, as calls of StableHLO.
  */
 
 import { type Lower, operand } from '../equation.ts';

@@ -1,6 +1,6 @@
 /**
- * Reductions of JAX over windows, and by a body: in go equations, out come `reduce`,
- * `reduce_window` and `select_and_scatter`.
+ * Writes JAX's reductions over windows and reductions by a body as `reduce`, `reduce_window` and
+ * `select_and_scatter` of StableHLO.
  */
 
 import type { Arg } from '../../../graph/types.ts';

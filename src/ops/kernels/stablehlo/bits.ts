@@ -1,6 +1,6 @@
 /**
- * Bits of numbers, bits at random, and matrices of StableHLO: in go arrays, out come arrays of the
- * inferred types.
+ * Kernels of StableHLO for the bits of numbers, random bits, and matrices (Cholesky factors,
+ * triangular systems).
  */
 
 import type { DType } from '../../../graph/types.ts';

@@ -1,7 +1,7 @@
 /**
- * Operations of StableHLO that take a body: `sort` by a comparator, `map`, `select_and_scatter`,
- * and reductions over several inputs at once. In go arrays and the body on single numbers, out come
- * arrays. Reductions by a body of a known name are with the products.
+ * Kernels of StableHLO operations that take a body: `sort` by a comparator, `map`,
+ * `select_and_scatter`, and reductions over several inputs at once. The body is called on single
+ * numbers. Reductions whose body is a known operation are in `products.ts`.
  */
 
 import { flat, fromFlat, type NDArray, sizeOf, stridesOf } from '../../../ndarray/array.ts';

@@ -35,7 +35,7 @@ interface ScanGradient {
   readonly form: ScanForm;
   /** Inputs of the body that gradients are wanted of. */
   readonly wrt: readonly string[];
-  /** Results whose gradient may come; results of the carry always count. */
+  /** Results that may have a gradient; those of the carry always may. */
   readonly wanted: ReadonlySet<number>;
   readonly calls: CallBuilder;
   readonly writer: BodyWriter;
