@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import itertools
 import os
 import re
 import socket
 import sys
+import uuid
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -112,7 +113,9 @@ def check_weights(model: nn.Module, mesh: DeviceMesh) -> None:
 #: The phase of a rank that an exception ended.
 _ENDED = "ended"
 #: Errors of a collective that other ranks may be the reason of; sizes that do not fit are those of another collective.
-_OF_OTHERS = re.compile(r"timed out|timeout|connection (closed|reset)|doesn't match expected size|preamble|gloo", re.IGNORECASE)
+_OF_OTHERS = re.compile(
+    r"timed out|timeout|connection (was likely )?(closed|reset)|broken pipe|failed to (recv|send)|doesn't match expected size|preamble|gloo", re.IGNORECASE
+)
 
 #: The counts of this process.
 _ALL: weakref.WeakSet[Steps] = weakref.WeakSet()
@@ -133,17 +136,20 @@ def _tell_what_ends_this_rank() -> None:
     sys.excepthook = hook
 
 
-#: Numbers of models in the order in which they were taken over, which is that of all ranks.
-_NUMBERS = itertools.count()
-
-
 class Steps:
-    """Counts the calls of a model, and tells the other ranks through the store of the process group where this one is."""
+    """Counts the calls of a model, and tells the other ranks through the store of the process group where this one is.
 
-    def __init__(self, mesh: DeviceMesh) -> None:
-        self.mesh, self.count, self.said = mesh, 0, ""
-        self.name = f"shardwright/{next(_NUMBERS)}"
+    What ends a rank is also written into the folder of the plan: the store ends with the rank that holds it.
+    """
+
+    def __init__(self, mesh: DeviceMesh, folder: Path) -> None:
+        self.mesh, self.count, self.said, self.folder = mesh, 0, "", folder
         self.store: Any = None if dist.get_backend() == "fake" else dist.distributed_c10d._get_default_store()
+        #: Of this model in this run, the same on all ranks of the mesh.
+        self.name = ""
+        if self.store is not None:
+            told = told_by_all(mesh, uuid.uuid4().hex[:12])
+            self.name = told[min(told)]
         _ALL.add(self)
         _tell_what_ends_this_rank()
 
@@ -158,14 +164,21 @@ class Steps:
 
     def tell(self, phase: str) -> None:
         """This rank is in a phase of its call."""
-        if self.store is not None:
-            self.store.set(f"{self.name}/{dist.get_rank()}", f"{self.count}|{phase}|{self.said}")
+        if self.store is None:
+            return
+        try:
+            self.store.set(f"shardwright/{self.name}/{dist.get_rank()}", f"{self.count}|{phase}|{self.said}")
+        except RuntimeError as error:
+            raise self.explained(error, phase) from error
 
     def end(self, error: BaseException) -> None:
         """An exception that nobody caught ends this rank."""
         place = line_of(error)
         said = " ".join(f"{type(error).__name__}: {error}".split())[:500]
-        self.store.set(f"{self.name}/{dist.get_rank()}/{_ENDED}", f"{self.count}|{_ENDED}|{said}{f' ({place})' if place else ''}")
+        text = f"{self.count}|{_ENDED}|{said}{f' ({place})' if place else ''}"
+        with contextlib.suppress(OSError):
+            self._file(dist.get_rank()).write_text(text)
+        self.store.set(f"shardwright/{self.name}/{dist.get_rank()}/{_ENDED}", text)
 
     def explained(self, error: Exception, phase: str) -> Exception:
         """An error of a collective, with what the other ranks said last."""
@@ -173,14 +186,21 @@ class Steps:
             return error
         own = dist.get_rank()
         said = []
+        lost = False
         for rank in self.mesh.mesh.flatten().tolist():
-            count, at, what = self._last(rank)
-            if rank != own and at == _ENDED:
+            last = self._last(rank)
+            if rank == own or last is None:
+                lost |= last is None
+                continue
+            count, at, what = last
+            if at == _ENDED:
                 said.append(f"rank {rank} ended in step {count} with {what}")
-            elif rank != own and count and what != self.said:
+            elif count and what != self.said:
                 said.append(f"rank {rank} is in the {at} of step {count} with other inputs ({what})")
-            elif rank != own and (count, at) != (self.count, phase):
+            elif (count, at) != (self.count, phase):
                 said.append(f"rank {rank} is in the {at} of step {count} ({what})" if count else f"rank {rank} {what}")
+        if lost and not said:
+            said.append(f"{_store_holder()}, which holds the store of the process group, is out of reach: it was killed, or its host is gone")
         others = "; ".join(said) or "all ranks began it"
         first = str(error).strip().splitlines()[0]
         return ShardwrightError(
@@ -189,8 +209,15 @@ class Steps:
             hint="every rank calls the model, and backward, equally often and in the same order.",
         )
 
-    def _last(self, rank: int) -> tuple[int, str, str]:
-        key = f"{self.name}/{rank}"
+    def _file(self, rank: int) -> Path:
+        return self.folder / f"{_ENDED}-{self.name}-rank{rank}.txt"
+
+    def _last(self, rank: int) -> tuple[int, str, str] | None:
+        """What a rank said last; None where the store is gone."""
+        key = f"shardwright/{self.name}/{rank}"
+        if self._file(rank).exists():
+            count, phase, what = self._file(rank).read_text().split("|", 2)
+            return int(count), phase, what
         try:
             if self.store.check([f"{key}/{_ENDED}"]):
                 key = f"{key}/{_ENDED}"
@@ -199,7 +226,11 @@ class Steps:
             count, phase, what = self.store.get(key).decode().split("|", 2)
             return int(count), phase, what
         except Exception:
-            return 0, "", "is out of reach"
+            return None
+
+
+def _store_holder() -> str:
+    return "the launcher" if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else "rank 0"
 
 
 def _is_checked(count: int) -> bool:

@@ -39,6 +39,7 @@ def auto_parallelize(
     outputs: Literal["whole", "placed"] = "whole",
     programs: int = 16,
     accumulate: int | None = None,
+    check_finite: bool = False,
     mixed_precision: MixedPrecision | None = None,
     in_placements: Stated | None = None,
     out_placements: Stated | None = None,
@@ -63,7 +64,7 @@ def auto_parallelize(
         targets: as for `capture`.
         folder: where plan and program are written.
         compile: as for `parallelize`; the plan is then priced so, unless `compiled=False`.
-        timeout, check_batches, inputs, outputs, programs, accumulate: as for `parallelize`.
+        timeout, check_batches, inputs, outputs, programs, accumulate, check_finite: as for `parallelize`.
         mixed_precision: dtypes in which the step computes; weights keep theirs.
         in_placements, out_placements: as for `capture`.
         also: inputs, by position or by name, whose evaluation without gradients is planned now and not when it comes first.
@@ -143,6 +144,7 @@ def auto_parallelize(
         loss=trained,
         programs=programs,
         accumulate=accumulate,
+        check_finite=check_finite,
         flags={**compiled, **flags},
     )
     for example in also:

@@ -45,6 +45,7 @@ def parallelize(
     loss: Callable[..., Any] | bool | None = None,
     programs: int = 16,
     accumulate: int | None = None,
+    check_finite: bool = False,
     flags: Mapping[str, Any] | None = None,
 ) -> Any:
     """Takes a model over: its parameters and buffers become DTensors, its forward and backward the plan's programs.
@@ -70,6 +71,7 @@ def parallelize(
         loss: the loss function of `capture`, so that calls of another kind that have targets can be planned.
         programs: how many kinds of calls are planned; others are computed with whole weights.
         accumulate: backward passes for each reduction of gradients; None: every pass reduces, but for those under `no_sync()`.
+        check_finite: ask in every step whether outputs and gradients are finite; where one is not, every rank ends with what made it.
         flags: of `plan`, for those calls.
         check_hosts: refuse ranks that lie on other hosts than the plan was priced for, where the launcher says where they are.
 
@@ -86,6 +88,8 @@ def parallelize(
             f"values decide what {', '.join(decides)} run, and torch.compile takes no collectives in its own conditions",
             hint="compile=False; scan and map, whose number of trips is known, are compiled.",
         )
+    if compile == "joint" and check_finite:
+        raise MismatchError("E_COMPILE", "a joint graph is not asked for values that are not finite", place="check_finite", hint="compile=True.")
     if compile == "joint" and accumulate is not None:
         raise MismatchError("E_COMPILE", "a joint graph reduces gradients in every pass", place="accumulate", hint="compile=True.")
     try:
@@ -116,6 +120,7 @@ def parallelize(
         inputs=inputs,
         outputs=outputs,
         accumulate=accumulate,
+        check_finite=check_finite,
         precision=precision_of(opened.capture),
     )
     module = take_over(model, Programs(Run(opened, device_mesh, here, compile is True), settings))

@@ -145,4 +145,5 @@ def run_of_plan(plan: Plan, programs: Any) -> Run:
     """A plan as another program of the same weights."""
     run = Run(plan, programs.mesh, plan.program.Here(programs.mesh), programs.settings.compile)
     run.steps, run.accumulation = programs.steps, programs.accumulation
+    run.check_finite = programs.settings.check_finite
     return run

@@ -60,6 +60,7 @@ class Settings:
     inputs: Literal["whole", "local"] | Sequence[str] = "whole"
     outputs: Literal["whole", "placed"] = "whole"
     accumulate: int | None = None
+    check_finite: bool = False
     precision: MixedPrecision | None = None
 
 
@@ -85,7 +86,8 @@ class Programs:
         self.seen: set[Key] = set()
         self.accumulation = main.accumulation = Accumulation(settings.accumulate)
         self.gathered = Gathered(self.accumulation)
-        self.steps = main.steps = Steps(main.mesh)
+        self.steps = main.steps = Steps(main.mesh, main.plan.folder)
+        main.check_finite = settings.check_finite
         local = settings.inputs
         self.local = None if local == "whole" else LocalBatch(main.mesh, None if local == "local" else tuple(local))
         self.warned: set[str] = set()

@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate
 from .accumulating import Accumulation
 from .agreement import Steps
 from .errors import MismatchError
+from .finite import Named, check_finite, random_state_of
 from .folder import Plan
 from .hooks import hooks_of
 from .modes import autocast_of, frozen, other_modes, values_hash
@@ -44,6 +45,8 @@ class Run:
         self.differentiable = {entry.get("index", 0) for entry in self.tangents} or ({0} if self.gradients else set())
         #: Whether the random states of the ranks are known to be one.
         self.has_drawn = False
+        #: Whether every step asks for values that are not finite.
+        self.check_finite = False
         #: Where this rank is, for messages; of the model that runs the program.
         self.steps: Steps | None = None
         #: Parts of gradients that wait for their reduction; of the model that runs the program.
@@ -100,6 +103,25 @@ class Run:
             return program(self.here, *given)
         except RuntimeError as error:
             raise self.steps.explained(error, phase) from error
+
+    def state_of_draws(self) -> torch.Tensor | None:
+        """The random state before a program that draws, where it may be called twice."""
+        if not self.check_finite or not getattr(self.plan.program, "DRAWS", ()):
+            return None
+        device = self.here.device
+        module: Any = torch if device.type == "cpu" else torch.get_device_module(device)
+        return module.get_rng_state()
+
+    def refuse_not_finite(
+        self, phase: str, given: Named, made: Named, again: Callable[[], Any], state: torch.Tensor | None = None
+    ) -> None:
+        """Refuses values that are not finite; all ranks call this together."""
+
+        def called() -> None:
+            with random_state_of(self.here.device, state):
+                again()
+
+        check_finite(self, phase, given, made, called)
 
     def is_of(self, model: nn.Module, call: Any) -> bool:
         """Whether the captured call is of this kind."""
@@ -268,7 +290,16 @@ class Step(torch.autograd.Function):
     def forward(ctx: Any, run: Run, *primals: torch.Tensor) -> Any:
         """Outputs in the order of the program; new values of buffers are written into them."""
         parts = [p._local_tensor if isinstance(p, DTensor) else p for p in primals]
+        state = run.state_of_draws()
         returned, saved = run.guarded("forward", run.forward, list(parts))
+        if run.check_finite:
+            run.refuse_not_finite(
+                "forward",
+                [(f"{row['role']} {row.get('of', row['name'])}", part) for row, part in zip(run.primals, parts, strict=True)],
+                [(f"output {row.get('of', row.get('index', 0))}", value) for row, value in zip(run.outputs, returned, strict=True)],
+                lambda: run.plan.program.forward(run.here, list(parts)),
+                state,
+            )
         ctx.run, ctx.kept = run, [None if isinstance(value, torch.Tensor) else value for value in saved]
         ctx.save_for_backward(*(value for value in saved if isinstance(value, torch.Tensor)))
         results: list[torch.Tensor] = []
@@ -292,7 +323,16 @@ class Step(torch.autograd.Function):
         tangents = [run.tangent(entry, gradients[entry.get("index", 0)]) for entry in run.tangents]
         # A traced step has the gradient 1 of its loss written in.
         scale = None if run.tangents else gradients[0]
-        return (None, *run.placed_gradients(run.guarded("backward", partial(_gradients, run, scale), saved, tangents)))
+        kept = list(saved) if run.check_finite else []
+        found = run.guarded("backward", partial(_gradients, run, scale), saved, tangents)
+        if run.check_finite:
+            run.refuse_not_finite(
+                "backward",
+                [(f"the gradient of output {k}, which comes from the script,", value) for k, value in enumerate((*tangents, scale))],
+                [(f"the gradient of {row.get('of', row['name'])}", value) for row, value in zip(run.primals, found, strict=True)],
+                lambda: run.plan.program.backward(run.here, kept, tangents),
+            )
+        return (None, *run.placed_gradients(found))
 
 
 def _gradients(run: Run, scale: torch.Tensor | None, here: Any, saved: list[Any], tangents: list[Any]) -> list[Any]:

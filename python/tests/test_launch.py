@@ -153,7 +153,7 @@ model, x, y = mlp()
 module = shardwright.parallelize(model, plan, plan.init_device_mesh("cpu"), timeout=timedelta(seconds=float(sys.argv[2])))
 loss = module(x, y)
 print("ready", flush=True)
-if dist.get_rank() == 1:
+if dist.get_rank() == int(sys.argv[3]):
     os.kill(os.getpid(), getattr(signal, sys.argv[1]))
     time.sleep(600)
 loss.backward()
@@ -168,14 +168,23 @@ def unwatched(place: Path, text: str, *argv: str) -> list[Started]:
 def test_a_killed_rank_ends_the_other(tmp_path: Path) -> None:
     """Their collectives may wait for ten minutes; the connection that breaks ends it at once."""
     until = time.monotonic() + 120
-    (code, text), (killed, _) = [one.ended(until) for one in unwatched(tmp_path, ALONE, "SIGKILL", "600")]
+    (code, text), (killed, _) = [one.ended(until) for one in unwatched(tmp_path, ALONE, "SIGKILL", "600", "1")]
     assert killed == -signal.SIGKILL
     assert code not in (0, None) and "it went on" not in text
     assert "Connection closed by peer" in text or "Connection reset" in text, text
 
 
+def test_a_killed_rank_that_holds_the_store_is_named(tmp_path: Path) -> None:
+    until = time.monotonic() + 120
+    (killed, _), (code, text) = [one.ended(until) for one in unwatched(tmp_path, ALONE, "SIGKILL", "600", "0")]
+    assert killed == -signal.SIGKILL
+    assert code == 1 and "it went on" not in text
+    assert "E_RANK rank 1 waited in the backward of step 1" in text, text
+    assert "rank 0, which holds the store of the process group, is out of reach: it was killed" in text
+
+
 def test_a_rank_that_stalls_ends_the_other_after_the_timeout(tmp_path: Path) -> None:
-    first, stalled = unwatched(tmp_path, ALONE, "SIGSTOP", "3")
+    first, stalled = unwatched(tmp_path, ALONE, "SIGSTOP", "3", "1")
     code, text = first.ended(time.monotonic() + 120)
     stalled.kill()
     assert code not in (0, None) and "it went on" not in text
@@ -214,7 +223,7 @@ plan = shardwright.load(PLANS / "mlp-2-fsdp")
 model, x, y = mlp()
 module = shardwright.parallelize(model, plan, plan.init_device_mesh("cpu"), timeout=timedelta(seconds=60))
 for step in range(8):
-    if step == 5 and dist.get_rank() == 1:
+    if step == 5 and dist.get_rank() == int(sys.argv[1]):
         raise ValueError("sample 17 is broken")
     module(x, y).backward()
 """
@@ -231,13 +240,16 @@ for step in range(8):
 """
 
 
-def test_a_rank_says_what_ended_another_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", [0, 1])
+def test_a_rank_says_what_ended_another_one(tmp_path: Path, ends: int) -> None:
+    """Also where it held the store, which ends with it."""
     until = time.monotonic() + 120
-    (code, text), (other, raised) = [one.ended(until) for one in unwatched(tmp_path, RAISES)]
+    outcomes = [one.ended(until) for one in unwatched(tmp_path, RAISES, str(ends))]
+    (code, text), (other, raised) = outcomes[1 - ends], outcomes[ends]
     assert (code, other) == (1, 1) and "ValueError: sample 17 is broken" in raised
     line = 1 + (tmp_path / "program.py").read_text().splitlines().index('        raise ValueError("sample 17 is broken")')
-    assert "E_RANK rank 0 waited in the forward of step 6" in text, text
-    assert f"rank 1 ended in step 5 with ValueError: sample 17 is broken ({tmp_path}/program.py:{line})" in text, text
+    assert f"E_RANK rank {1 - ends} waited in the forward of step 6" in text, text
+    assert f"rank {ends} ended in step 5 with ValueError: sample 17 is broken ({tmp_path}/program.py:{line})" in text, text
 
 
 def test_ranks_that_give_other_shapes_end_with_both(tmp_path: Path) -> None:

@@ -471,6 +471,47 @@ def made_before(facts: dict[str, Any], place: str) -> None:
     facts["hooks inside"] = seen[0] if len(seen) == 2 and all(map(str.__contains__, seen, lines)) else f"said {seen}"
 
 
+class Rooted(nn.Module):
+    """A root whose gradient at zero is infinite, and a logarithm that is none of numbers below zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.out, self.how = nn.Linear(16, 32), nn.Linear(32, 6), "fine"
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = F.dropout(self.fc(x), 0.1)
+        h = torch.sqrt(h * 0) if self.how == "root" else torch.log(h) if self.how == "log" else h
+        return self.out(h.masked_fill(h < -100, -float("inf")).exp()).square().mean()
+
+
+def not_finite(facts: dict[str, Any], place: str) -> None:
+    x = torch.randn(8, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    torch.manual_seed(0)
+    plain = Rooted().double()
+    flags: dict[str, Any] = {"recipe": "fsdp", "quiet": True, "cluster": "dgx-h100", "folder": f"{place}/finite"}
+    model = shardwright.auto_parallelize(copy.deepcopy(plain), (x,), "dp=-1", check_finite=True, **flags)
+    losses = []
+    for one in (model, plain):
+        torch.manual_seed(4)
+        loss = one(x)
+        loss.backward()
+        losses.append(loss)
+    pairs = zip(model.parameters(), plain.parameters(), strict=True)
+    facts["finite steps"] = same(*losses) and all(same(a.grad, b.grad) for a, b in pairs)
+    broken = x.clone()
+    broken[5, 3] = float("nan")
+    facts["a sample that is none"] = refused(lambda: model(broken))
+    facts["a gradient of the script"] = refused(lambda: (model(x) * float("inf")).backward())
+    model.how = "log"
+    facts["a call that makes it"] = refused(lambda: model(x))
+    model.how = "root"
+    loss = model(x)
+    facts["a gradient that is none"] = refused(loss.backward)
+    with torch.no_grad():
+        model.fc.bias.fill_(float("inf"))
+    facts["a weight that is none"] = refused(lambda: model(x))
+
+
 def refusal(call: Any) -> Exception | None:
     try:
         call()
@@ -520,6 +561,7 @@ def work(rank: int, place: str, world: int) -> None:
         mixed(facts, place, rank)
         scaled(facts, place)
         made_before(facts, place)
+        not_finite(facts, place)
     everything.update({f"{world}: {name}": value for name, value in facts.items()})
     if rank == 0:
         Path(f"{place}/facts.json").write_text(json.dumps(everything))
@@ -546,6 +588,11 @@ REFUSALS = {
     "parameters of before": ["optimizer.step(): E_MODEL a parameter of sizes [32] is not the model's any more", "model.parameters()"],
     "module": ["'ParallelPolicy' object has no attribute 'module': it is the model itself, which DDP and DataParallel wrap"],
     "hooks inside": ["E_HOOK no program calls the forward hook made_before.<locals>.<lambda> of head", "handle.remove()"],
+    "a sample that is none": ["E_NAN in the forward of step 2 output", "is nan on", "input x came in as nan on rank"],
+    "a gradient of the script": ["E_NAN in the backward of step 3 the gradient of", "the gradient of output 0, which comes from the script, came in"],
+    "a call that makes it": ["E_NAN in the forward of step 4", "made the first nan in aten.log.default (", "torch/program.py:"],
+    "a gradient that is none": ["E_NAN in the backward of step 5 the gradient of fc.", "made the first nan in aten."],
+    "a weight that is none": ["E_NAN in the forward of step 6", "parameter fc.bias came in as inf on rank 0"],
     "the part of another rank": ["fc.weight: E_MODEL it is the part that rank 0 saved", "this is rank 1"],
     "other batches": ["input x: E_BATCH in step 1 rank 1 gives other values than rank 0", 'inputs="local"'],
     "batches that are not compared": ["nothing was refused"],
