@@ -62,7 +62,7 @@ def auto_parallelize(
         example_kwargs: inputs by name.
         loss: as for `capture`; None: the model returns all that it returns.
         targets: as for `capture`.
-        folder: where plan and program are written.
+        folder: where plan and program are written; a run that starts again with the same model, mesh and flags takes what is there.
         compile: as for `parallelize`; the plan is then priced so, unless `compiled=False`.
         timeout, check_batches, inputs, outputs, programs, accumulate, check_finite: as for `parallelize`.
         mixed_precision: dtypes in which the step computes; weights keep theirs.
@@ -108,7 +108,7 @@ def auto_parallelize(
     def make() -> Path:
         captured = capture(model, example_inputs, example_kwargs, **how, path=Path(folder) / "model.fx.txt")
         rows = {"batch_dim": _batch_dims(captured, batch_dim)} if flags.get("recipe") else {}
-        make_plan(captured, mesh=mesh, cluster=cluster, out=folder, recipes=tunes, **{**rows, **compiled, **dtypes, **flags})
+        make_plan(captured, mesh=mesh, cluster=cluster, out=folder, recipes=tunes, keep=True, **{**rows, **compiled, **dtypes, **flags})
         made.append(captured)
         return Path(folder)
 

@@ -6,9 +6,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from models import mlp
 from plans import PLANS
+from torch.nn import functional as F
 
 import shardwright
 from shardwright import planner
@@ -154,3 +158,25 @@ def test_the_command_s_refusals_are_exceptions(tmp_path: Path) -> None:
     assert (caught.value.code, caught.value.hint, caught.value.place) == ("E_MESH", "write tp", "m:3")
     with pytest.raises(shardwright.CommandError, match="cannot be called"):
         shardwright.plan("m", mesh="x=2", cluster="c", out=tmp_path / "p", command=["/no/such/command"])
+
+
+def test_a_plan_that_answers_the_same_question_is_taken(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    model, x, y = mlp()
+    answer = tmp_path / "plan" / "plan.json"
+
+    def planned(**flags: Any) -> bool:
+        """Whether it was made anew."""
+        captured = shardwright.capture(model, (x,), loss=F.mse_loss, targets=(y,), path=tmp_path / "model.fx.txt")
+        before = answer.stat().st_mtime_ns if answer.exists() else 0
+        plan = shardwright.plan(captured, mesh="dp=2", cluster="dgx-h100", out=tmp_path / "plan", keep=True, no_recipes=True, **flags)
+        assert plan.capture == captured.record
+        return answer.stat().st_mtime_ns != before
+
+    assert [planned(), planned()] == [True, False]
+    assert "holds the plan for this model, mesh and cluster: it is taken" in capfd.readouterr().err
+    assert [planned(pin=["fc1.weight=R"]), planned(pin=["fc1.weight=R"])] == [True, False]
+    answer.write_text(answer.read_text() + "\n")
+    assert [planned(pin=["fc1.weight=R"]), planned()] == [True, True]
+    x = torch.cat([x, x])
+    y = torch.cat([y, y])
+    assert [planned(), planned()] == [True, False]
