@@ -29,13 +29,13 @@ export async function modelsPage(entries: readonly ModelEntry[] = modelEntries()
 
 <!-- Written by scripts/docs-models.ts from data/models.json; a test compares the two. -->
 
-${entries.length} models of ${families.size} families are known by name or by their Hugging Face id, that of a tuned release included. Each is built from its config with our own operators, in
+${entries.length} models of ${families.size} families are known by name or by their Hugging Face id, including those of tuned releases. Each is built from its config with our own operators, in
 training and inference form; its parameters, counted on the graph, are those of the published class. A config of decoders of the Llama kind, GPT-2 or BERT
 may also state a class that ends in \`ForSequenceClassification\` or \`ForTokenClassification\`: its head has the \`id2label\` or \`num_labels\` of the config.
 
 \`\`\`sh
 npx shardwright models list
-npx shardwright models show llama-3.1-8b                # sizes, where the config is from, what of it has no effect
+npx shardwright models show llama-3.1-8b                # sizes, the source of the config, its fields without effect
 npx shardwright plan llama-3.1-8b --layers 4 --batch 16 --seq 4096 --mesh dp=8,tp=8 --cluster dgx-h100
 npx shardwright compare gpt2 --batch 8 --devices 8 --cluster dgx-h100
 \`\`\`
@@ -58,7 +58,7 @@ npx shardwright compare gpt2 --devices 16 --cluster dgx-h100 --pad-vocab 128   #
 The tensor ranks are the size of the mesh dim \`tp\` (else \`tensor\`, \`model\` or \`mp\`; 1 without any), so \`inspect\` and \`models show\`
 pad to a multiple of N alone: for 8 ranks give them \`--pad-vocab 1024\`. The tables of the embedding and of the output layer, tied or
 not, and the logits have the padded rows; token ids stay below the real vocabulary. The padded classes take part in the softmax of
-the loss as any other, as in Megatron-LM, so that the loss is that of a model with so many classes. \`--pad-vocab 1\` pads nothing.
+the loss like any other, as in Megatron-LM, so the loss is that of a model with so many classes. \`--pad-vocab 1\` pads nothing.
 
 Every count of a model that is built says how much of it is padding: \`paddedParameters\` of \`inspect\`, \`models show\` and \`plan\` (\`--json\`; part of
 \`parameters\`). A plan folder keeps what was padded in \`request.json\` (\`padVocabulary\`) and the padded program in \`graph.swg\`, so that

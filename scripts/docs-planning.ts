@@ -58,35 +58,36 @@ export async function planningPage(): Promise<string> {
 
 <!-- Written by scripts/docs-planning.ts; a test compares the two. -->
 
-A team is about to train Llama 3.1 70B on 15T tokens, and two clusters are on offer. The prices are those of the offers: a device for
-an hour. \`NAME:DEVICES\` gives each cluster its own number of devices.
+A team is about to train Llama 3.1 70B on 15T tokens, and two clusters are on offer. Prices are per device and hour, as offered.
+\`NAME:DEVICES\` gives each cluster its own number of devices.
 
 ${await printed(STORY.side)}
 
-Each row is the best of all recipes, meshes, schedules and recomputations on that cluster, found as [\`compare\`](costs.md) finds it on
-one. Time is with failures, checkpoints and restarts. \`-v\` adds ranges, tokens a second, MFU, meshes and what was assumed.
-A cluster file can state it instead ([costs.md](costs.md#clusters-hosts-racks-and-networks)).
+Each row is the best of all recipes, meshes, schedules and recomputations on that cluster, found as [\`compare\`](costs.md) finds it for
+one cluster. Times include failures, checkpoints and restarts. \`-v\` adds ranges, tokens a second, MFU, meshes and assumptions.
+A cluster file can also state the price ([costs.md](costs.md#clusters-hosts-racks-and-networks)).
 
-## As many as cost the same
+## Equal cost
 
-\`--equal cost\` gives every further cluster as many devices as cost what those of the first do, in whole hosts or trays.
+\`--equal cost\` gives every further cluster the number of devices that costs as much as those of the first, in whole hosts or trays.
 
 ${await printed(STORY.equal)}
 
 A batch must divide over the data ranks: 1440 sequences divide over both 288 and 160 devices.
-\`--plans\` names the recipes to compare; without it all are.
+\`--plans\` names the recipes to compare; without it all are compared.
 
 ## By when, and for how much
 
-\`--within\` says which of the devices or clusters end the run in time, and takes the cheapest of them; where none does, how many would.
-\`--spend\` says how many tokens a sum of money trains, and where, in the time of \`--within\` if that stands there, too.
+\`--within\` names the numbers of devices or the clusters that finish the run in time, and takes the cheapest; if none does, it says how
+many devices would.
+\`--spend\` says how many tokens a sum of money trains, and where, within the time of \`--within\` if that is given.
 
 ${await printed(STORY.goals)}
 
 ## How far it scales
 
 Lists of \`--devices\`, \`--seq\` or \`--global-batch\` make curves. Over devices a stated batch is strong scaling; without one the batch
-is a sequence for each device, which is weak scaling. Efficiency is what a device does, over what it did at the first point.
+is a sequence for each device, which is weak scaling. Efficiency is the throughput of a device, divided by that at the first point.
 
 ${await printed(STORY.scaling)}
 
@@ -99,8 +100,8 @@ npx shardwright report scaling.json -o scaling.html
 
 ## Many questions
 
-A file names models, clusters and sizes. Every model is asked on every cluster with every size; each answer is a file of its own in
-the folder, as \`compare --json\` prints it.
+A file names models, clusters and sizes. Each combination of them is one question; its answer is a file of its own in the folder, as
+\`compare --json\` prints it.
 
 \`\`\`yaml
 ${QUESTIONS}\`\`\`
@@ -109,12 +110,13 @@ ${QUESTIONS}\`\`\`
 npx shardwright compare --sweep questions.yaml -o answers
 \`\`\`
 
-The same command goes on from the answers that are there; an answer that a time limit stopped is asked again. \`--slice 2/4\` asks every
-fourth question, so that four machines can share a folder; answers do not depend on who gave them. At the end \`planning.json\` has all
-points at their best, for \`report\`. A cluster may be a JSON file beside the questions. Where one cluster has a price, all must.
+Run again, the command continues from the answers that exist; a question that a time limit stopped is asked again. \`--slice 2/4\` asks
+every fourth question, so that four machines can share a folder; answers do not depend on the machine. At the end \`planning.json\` has
+the best plan of every point, for \`report\`. A cluster may be a JSON file next to the questions. If one cluster has a price, all must
+have one.
 
 On a Ray cluster the Python package does the same with every question as a task: a question whose node is lost is asked again elsewhere,
-and the folder is that of one machine, byte for byte. Shardwright and its Python package must be installed on every node.
+and the folder equals that of one machine, byte for byte. Shardwright and its Python package must be installed on every node.
 
 \`\`\`
 python -m shardwright.sweep --address auto questions.yaml -o answers
@@ -122,13 +124,13 @@ python -m shardwright.sweep --address auto questions.yaml -o answers
 
 ## The layout that you run
 
-\`--layout tp=8,pp=4,dp=8,zero=1\` prices the layout of a running job beside the best one, with the changes of one setting that bring
-it nearer; with \`--tokens\` both have their cost: [costs.md](costs.md#the-layout-that-you-run).
+\`--layout tp=8,pp=4,dp=8,zero=1\` compares the layout of a running job with the best one, and lists the changes of one setting that bring
+it nearer; with \`--tokens\` it prints the cost of both: [costs.md](costs.md#the-layout-that-you-run).
 
 ## Run the best one
 
 A report of the comparison (\`compare … --json > c.json\`, \`report c.json -o c.html\`) ends with the configurations that run its best plan:
-arguments of Megatron-LM, a configuration of torchtitan, one of MaxText. What a trainer cannot do as planned is said in its file.
+arguments of Megatron-LM, a configuration of torchtitan, one of MaxText. Each file says what its trainer cannot do as planned.
 \`--layout\` reads the first two back.
 `;
   return format(text, { ...(await resolveConfig(PLANNING_PAGE)), filepath: PLANNING_PAGE });

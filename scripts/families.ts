@@ -183,7 +183,7 @@ export async function familiesPage(): Promise<string> {
 
 <!-- Written by scripts/families.ts from test/fixtures/families; a test compares the two. -->
 
-This page shows what Shardwright does with ${names.length} families of models. Each model has its package's code, small sizes and random
+This page shows what Shardwright does with ${names.length} families of models. Each model runs the code of its package, with small sizes and random
 weights. PyTorch models are captured as joint forward and backward graphs, JAX models as StableHLO or jaxpr. Shardwright plans
 each graph on ${MESH} of ${CLUSTER}. Then \`verify\` runs the plan with numbers, at reduced sizes on virtual devices, and compares
 every tensor on every device with the unsharded program.
