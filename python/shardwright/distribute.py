@@ -50,9 +50,9 @@ def parallelize(
 ) -> Any:
     """Takes a model over: its parameters and buffers become DTensors, its forward and backward the plan's programs.
 
-    It is the same object afterwards, of a subclass of its class. Calls of other sizes or in another mode are planned when they come
-    first, with the parameters where they are; calls without gradients from the third kind on when they come again, and until then they
-    are computed with whole weights on every rank.
+    It is the same object afterwards, of a subclass of its class. Calls of other sizes or in another mode are planned when they first
+    occur, with the parameters where they are. Without gradients only the first two kinds of calls are planned at once; a further kind
+    is computed with whole weights on every rank the first time, and planned the second time.
 
     Every rank must hold the same weights, say by the same seed, or the model must be on the meta device; then call
     `to_empty(device=...)` and load a checkpoint or initialise: no rank ever holds a whole parameter.
@@ -64,6 +64,7 @@ def parallelize(
         compile: run the local programs through `torch.compile`; "joint": as one joint graph through AOTAutograd and Inductor, which
             is what `compile_joint` does.
         timeout: of the collectives; a rank that does not come within it ends the run. Default: that of the groups.
+        check_hosts: refuse ranks that lie on other hosts than the plan was priced for, where the launcher says where they are.
         check_batches: compare what ranks give in the first four steps and in every 16th.
         inputs: "whole": every rank gives the whole batch; "local": its own rows, as with a DistributedSampler; names of mesh dims:
             ranks along these have rows of their own, others the same.
@@ -73,7 +74,6 @@ def parallelize(
         accumulate: backward passes for each reduction of gradients; None: every pass reduces, but for those under `no_sync()`.
         check_finite: ask in every step whether outputs and gradients are finite; where one is not, every rank ends with what made it.
         flags: of `plan`, for those calls.
-        check_hosts: refuse ranks that lie on other hosts than the plan was priced for, where the launcher says where they are.
 
     Raises:
         MismatchError: where model, mesh or hosts are not those of the plan, or ranks have other plans or other weights, with both

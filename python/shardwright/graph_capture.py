@@ -90,10 +90,10 @@ def capture(
         path: the text file.
         device: type of the device that the graph is for; default that of the first parameter, `cpu` for meta. One that is
             not here is tried in a process of its own.
+        gradients: False captures the call as it is under `torch.no_grad()`: the forward graph alone.
         mixed_precision: dtypes in which the step computes.
         in_placements: where inputs are placed, by name or in their order, such as `S(0)R`; example inputs that are DTensors state theirs.
         out_placements: the same of outputs, by their number.
-        gradients: False captures the call as it is under `torch.no_grad()`: the forward graph alone.
         decompositions: functions in place of operators, such as `{torch.ops.mine.op.default: my_op}`. Operators that the planner does
             not know are decomposed without being named, where PyTorch has a decomposition of them.
         command: how to call the planner, which says what operators it knows; default what `find_command` finds.

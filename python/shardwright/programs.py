@@ -36,8 +36,8 @@ from .precision import MixedPrecision
 from .run import STATES, Run
 from .whole_outputs import WholeOutput, placed_of
 
-#: Calls without gradients that are planned when they come first. Later ones are when they come again: a generated text has every length
-#: once.
+#: So many kinds of calls without gradients are planned when they first occur; later kinds when they occur again, because a generated
+#: text has every length once.
 _AT_ONCE = 2
 
 #: Values that tell one kind of call from another.

@@ -199,8 +199,8 @@ def tuned(
         planned: the best plan, into whose folder the answer is written.
         question: mesh, cluster and flags; with the program it says what was asked.
         candidates_of: makes the candidates, on the first rank.
-        take_over: a copy of the model by a plan; a collective that no rank answers ends within the time.
         mesh: of the plans.
+        take_over: a copy of the model by a plan; a collective that no rank answers ends within the time.
         step_inputs: of one call, whose floating outputs are summed for the backward pass.
         budget: seconds after which no further plan is run.
         quiet: print nothing.
