@@ -404,7 +404,7 @@ describe('softmax by execution', () => {
     const inside = rules.find((r) => r.rewrite !== undefined);
     expect(inside?.rewrite).toBe('all-reduce-max-sum');
     // Two all-reduces of one f32 per row.
-    expect(inside?.collectives?.map((c) => [c.kind, c.bytes(ctx)])).toEqual([
+    expect(inside?.collectives?.map((c) => [c.kind, c.bytes(ctx, 2)])).toEqual([
       ['all_reduce', 20],
       ['all_reduce', 20],
     ]);

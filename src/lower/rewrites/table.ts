@@ -2,6 +2,7 @@
 import { internalError } from '../../errors.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { attentionRewrites } from './attention.ts';
+import { batchNormRewrites } from './batch-norm.ts';
 import { embeddingRewrites } from './embedding.ts';
 import { factoryRewrites, randomRewrites } from './factory.ts';
 import { indexingRewrites } from './indexing.ts';
@@ -16,6 +17,7 @@ import { stablehloRewrites } from './stablehlo.ts';
 
 const FAMILIES: readonly Rewrites[] = [
   attentionRewrites,
+  batchNormRewrites,
   embeddingRewrites,
   factoryRewrites,
   indexingRewrites,

@@ -68,8 +68,11 @@ export type RuleSlot = ShardSlot | ReplicateSlot | PartialSlot | null;
 export interface InternalCollective {
   readonly kind:
     'all_reduce' | 'all_gather' | 'reduce_scatter' | 'all_to_all' | 'collective_permute';
-  /** Bytes of the reduced tensor on one rank; the context holds the sizes of the largest shard. */
-  readonly bytes: (ctx: TypedContext) => number;
+  /**
+   * Bytes as the cost models count them (of an all_gather what comes out); the context holds the
+   * sizes of the largest shard, and `members` is the size of the group.
+   */
+  readonly bytes: (ctx: TypedContext, members: number) => number;
   /** The call of a body that it is, where the operator is a region of per-device code. */
   readonly site?: CollectiveSite;
 }

@@ -131,9 +131,12 @@ class PlanWalk {
         ...facts?.get(node.name),
       }).seconds * runs;
     taken.forEach((rule, d) => {
+      const members = space.mesh.sizes[d];
       for (const use of rule?.collectives ?? [])
         this.seconds +=
-          runs * collectives.seconds(use.kind, use.bytes(here), [d]) * (use.site?.times ?? 1);
+          runs *
+          collectives.seconds(use.kind, use.bytes(here, members), [d]) *
+          (use.site?.times ?? 1);
     });
   }
 

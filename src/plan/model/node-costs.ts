@@ -64,7 +64,7 @@ export function collectivesInside(
     const local = localCall(entry, s, space);
     return uses.map(({ kind, bytes, site }, k) => ({
       step: site === undefined ? k : 0,
-      inside: { kind, meshDim, bytes: bytes(local), site },
+      inside: { kind, meshDim, bytes: bytes(local, space.mesh.sizes[meshDim]), site },
     }));
   });
   return found.sort((a, b) => a.step - b.step).map(({ inside }) => inside);
@@ -99,9 +99,11 @@ export function strategySeconds(entry: NodeStrategies, input: BuildInput): NodeS
       remembered.set(key, cost);
     }
     for (let d = 0; d < dims; d++) {
+      const members = input.space.mesh.sizes[d];
       for (const use of taken[d]?.collectives ?? [])
         internal[s] +=
-          input.collectives.seconds(use.kind, use.bytes(local), [d]) * (use.site?.times ?? 1);
+          input.collectives.seconds(use.kind, use.bytes(local, members), [d]) *
+          (use.site?.times ?? 1);
     }
     compute[s] = cost;
   }

@@ -11,6 +11,7 @@ import { concat, reshape, rows } from '../../ndarray/views.ts';
 import type { EvaluatedArg } from '../../ops/kernels/evaluate.ts';
 import { elements, type TypedContext } from '../../ops/record/record.ts';
 import type { Rule, RuleSlot } from '../../ops/record/rule.ts';
+import { batchNormAcross, batchNormBackwardAcross } from './norms-across.ts';
 import { type Piece, reduceRanks } from './pieces.ts';
 import type { Results, SampleCall } from './sample-call.ts';
 
@@ -448,5 +449,8 @@ const BODIES: Readonly<Record<string, Body>> = {
   'all-reduce-loss': (group) => weightedMean(group, true),
   'all-reduce-max-sum': softmaxAcross,
   'all-reduce-sum': softmaxBackwardAcross,
+  'all-gather-statistics': ({ sample, inputs }) => batchNormAcross(sample, inputs.map(arrays)),
+  'all-reduce-statistics': ({ sample, inputs }) =>
+    batchNormBackwardAcross(sample, inputs.map(arrays)),
   'vocabulary-parallel': vocabularyParallel,
 };

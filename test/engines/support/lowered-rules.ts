@@ -54,17 +54,17 @@ function oneCall({ table, record, call, ranks, order }: CallOnRanks, pending: Pe
     types.set(ref.name, type);
     return ref;
   };
+  // Norms keep the statistics of 16-bit values in 16 bits on a CPU, which is their first variant.
+  const isNarrow = [...call.tensors.values()].some(({ dtype }) => dtype === 'bf16');
+  const form = record.cls === 'norm' && isNarrow ? { form: 1 } : {};
   const make = (target: string, args: readonly Arg[], name: string): ValueRef => {
+    const isCall = target === call.target;
+    const kwargs = isCall ? call.kwargs : {};
     const type = withStrides(
       { target, args, kwargs: call.kwargs },
-      inferCall(
-        table,
-        { target, args, kwargs: target === call.target ? call.kwargs : {} },
-        typeOf,
-      )!,
+      inferCall(table, { target, args, kwargs, ...(isCall ? form : {}) }, typeOf)!,
       typeOf,
     );
-    const kwargs = target === call.target ? call.kwargs : {};
     return typed(b.call(target, args, type, { kwargs, name }), type);
   };
   const names = tensorInputs(record, call.args, call.kwargs);

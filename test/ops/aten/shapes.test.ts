@@ -241,7 +241,7 @@ describe('rules that must be offered', () => {
     expect(admitted(gqa.ctx, [heads, heads], [2, 2])).toBe(false);
   });
 
-  test('batch norm in training is cut by channel only, in evaluation by rows too', () => {
+  test('batch norm is cut by channel, batch and positions; in training it gathers statistics', () => {
     const args = (training: boolean): TestArg[] => [
       t(4, 6, 5),
       t(6),
@@ -253,13 +253,19 @@ describe('rules that must be offered', () => {
       1e-5,
       false,
     ];
-    const cuts = (training: boolean): string[] =>
-      rules('batch_norm.default', args(training)).filter((r) => r.startsWith('S'));
-    expect(cuts(true)).toEqual(['S(1), S(0), S(0), S(0), S(0) -> S(1)']);
-    expect(cuts(false)).toEqual([
+    const cuts = (op: string, training: boolean, count = 9): string[] =>
+      rules(op, args(training).slice(0, count)).filter((r) => r.startsWith('S'));
+    // Moves the running statistics in place, which no result has.
+    expect(cuts('batch_norm.default', true)).toEqual(['S(1), S(0), S(0), S(0), S(0) -> S(1)']);
+    expect(cuts('batch_norm.default', false)).toEqual([
       'S(1), S(0), S(0), S(0), S(0) -> S(1)',
       'S(0), R, R, R, R -> S(0)',
       'S(2), R, R, R, R -> S(2)',
+    ]);
+    expect(cuts('_native_batch_norm_legit_functional.default', true, 8)).toEqual([
+      'S(1), S(0), S(0), S(0), S(0) -> S(1), S(0), S(0), S(0), S(0)',
+      'S(0), R, R, R, R -> S(0), R, R, R, R {all-gather-statistics}',
+      'S(2), R, R, R, R -> S(2), R, R, R, R {all-gather-statistics}',
     ]);
   });
 

@@ -1,17 +1,21 @@
 /**
  * Batch normalisation: each channel is its own problem. In training its statistics run over all
- * other dims, which must be whole; rules with collectives inside the operator (two values per
- * channel) are not offered yet.
+ * other dims. Where one of these is cut, the ranks gather the mean, the variance and the count of
+ * what each has, and combine them (Chan, Golub and LeVeque 1979, as torch.nn.SyncBatchNorm does);
+ * the backward adds up two sums per channel. One small collective each.
  */
 
+import { DTYPE_BYTES } from '../../../graph/types.ts';
 import {
   defineOp,
   elements,
+  metaBytes,
   type OpContext,
   type OperatorRecord,
   type TensorMeta,
+  type TypedContext,
 } from '../../record/record.ts';
-import { P, R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
+import { P, R, type Rule, rule, type RuleOptions, type RuleSlot, S } from '../../record/rule.ts';
 import { cuttable, need, sameShape, slotsByName } from '../../rules/dims.ts';
 import {
   named,
@@ -71,6 +75,62 @@ function batchResults(form: BatchForm, ctx: OpContext): (TensorMeta | null)[] {
   ];
 }
 
+/** Dims over which the statistics run: those of batch and positions. */
+function sampleDims(shape: readonly number[]): number[] {
+  return cuttable(shape).filter((d) => d !== 1);
+}
+
+/**
+ * Tells whether a call in training leaves nothing but its results: another one moves the running
+ * statistics in place, which the calls of a local form would not do.
+ */
+function returnsAll(form: BatchForm, ctx: OpContext): boolean {
+  return form.rest.includes('running') || ctx.indexOf('running_mean') < 0;
+}
+
+/** Values of at least 32 bits for each channel that a rank has. */
+function channelBytes(ctx: TypedContext, values: number): number {
+  const { shape, dtype } = need(ctx, 'input');
+  return values * shape[1] * Math.max(4, DTYPE_BYTES[dtype]);
+}
+
+/**
+ * Training with a cut batch. Its kernels: variance and mean (of a wider copy of 16-bit values), the
+ * normalisation with given statistics, which reads the input again, and small ones.
+ */
+function gathered(form: BatchForm): RuleOptions {
+  return {
+    rewrite: 'all-gather-statistics',
+    collectives: [
+      { kind: 'all_gather', bytes: (ctx, members) => members * (channelBytes(ctx, 2) + 4) },
+    ],
+    body: (local) => {
+      const { shape, dtype } = need(local, 'input');
+      const own = DTYPE_BYTES[dtype];
+      const wide = Math.max(4, own);
+      const isNarrow = own < wide;
+      return {
+        bytes: elements(shape) * (wide + 2 * own + (isNarrow ? own + wide : 0)),
+        kernels: 7 + (isNarrow ? 1 : 0) + (form.rest.includes('running') ? 3 : 0),
+      };
+    },
+  };
+}
+
+/**
+ * Backward of training with a cut batch. Its kernels: a backward with given statistics (gradients
+ * and input in, one tensor out), a normalisation of the input that has the terms of the statistics
+ * as weight and bias, the sum of both, and small ones.
+ */
+const SUMMED: RuleOptions = {
+  rewrite: 'all-reduce-statistics',
+  collectives: [{ kind: 'all_reduce', bytes: (ctx) => channelBytes(ctx, 2) }],
+  body: (local) => ({
+    bytes: 8 * metaBytes(need(local, 'input')),
+    kernels: 8,
+  }),
+};
+
 function batchNorm(form: BatchForm): OperatorRecord {
   return defineOp(form.name, {
     schema: form.schema,
@@ -102,13 +162,13 @@ function batchNorm(form: BatchForm): OperatorRecord {
           rule(slotsByName(ctx, { input: S(1), ...named(vectors, S(0)) }), results(S(1), S(0))),
         );
       }
-      // In training a cut batch or spatial dim needs an all-reduce of two values per channel; such
-      // rules belong here.
-      if (!training)
-        for (const d of cuttable(shape)) {
-          const cut = S(d, { slicing: 'any' });
-          if (d !== 1)
-            rules.push(rule(slotsByName(ctx, { input: cut }), results(cut, R), { origin: 'ext' }));
+      const across = training
+        ? ({ ...gathered(form), origin: 'ext' } as const)
+        : ({ origin: 'ext' } as const);
+      if (!training || returnsAll(form, ctx))
+        for (const d of sampleDims(shape)) {
+          const cut = S(d, { slicing: 'any', filled: training });
+          rules.push(rule(slotsByName(ctx, { input: cut }), results(cut, R), across));
         }
       return [...rules, ...pendingAffine(ctx, form.rest.length)];
     },
@@ -198,18 +258,19 @@ const batchNormBackward = defineOp('aten.native_batch_norm_backward.default', {
       const inputs = slotsByName(ctx, { grad_out: S(1), input: S(1), ...named(vectors, S(0)) });
       rules.push(rule(inputs, outputsOf(ctx, [S(1), S(0), S(0)])));
     }
-    // In training a cut batch or spatial dim needs an all-reduce of two values per channel; such
-    // rules belong here.
-    if (!ctx.bool('train'))
-      for (const d of cuttable(shape))
-        if (d !== 1)
-          rules.push(
-            rule(
-              slotsByName(ctx, { grad_out: S(d), input: S(d) }),
-              outputsOf(ctx, [S(d), P(), P()]),
-              { origin: 'ext' },
-            ),
-          );
+    // The gradient of the input goes through the statistics: it needs the two sums of all ranks,
+    // which are the gradients of weight and bias. Without it each rank has a part of these.
+    const across = ctx.bool('train') && ctx.outputs[0] !== null;
+    for (const d of sampleDims(shape)) {
+      const cut = S(d, { filled: across });
+      rules.push(
+        rule(
+          slotsByName(ctx, { grad_out: cut, input: cut }),
+          outputsOf(ctx, across ? [cut, R, R] : [cut, P(), P()]),
+          across ? { ...SUMMED, origin: 'ext' } : { origin: 'ext' },
+        ),
+      );
+    }
     return [...rules, ...pendingGrad(ctx), ...pendingWeight(ctx)];
   },
   flops: normWork,

@@ -1,0 +1,103 @@
+/**
+ * Bodies of norms whose statistics are of values on several ranks, written from their definition:
+ * the mean of all values, then the mean square distance from it, as sums over the ranks.
+ */
+
+import { fromFlat, full, type NDArray } from '../../ndarray/array.ts';
+import { map, map2, map3, multiply, subtract } from '../../ndarray/elementwise.ts';
+import { sum } from '../../ndarray/reduce.ts';
+import { reshape } from '../../ndarray/views.ts';
+import { reduceRanks } from './pieces.ts';
+import type { Results, SampleCall } from './sample-call.ts';
+
+/** By rank: a tensor argument, undefined where the call has none. */
+type ByRank = (name: string) => readonly (NDArray | undefined)[];
+
+const others = (x: NDArray): number[] => x.shape.flatMap((_, d) => (d === 1 ? [] : [d]));
+const spread = (vector: NDArray, x: NDArray): NDArray =>
+  reshape(
+    vector,
+    x.shape.map((n, d) => (d === 1 ? n : 1)),
+  );
+
+function argumentsOf(sample: SampleCall, inputs: readonly (readonly NDArray[])[]): ByRank {
+  return (name) => inputs.map((given) => given[sample.ctx.indexOf(name)]);
+}
+
+/** A sum over batch and positions of all ranks. */
+const total = (parts: readonly NDArray[]): NDArray =>
+  reduceRanks(
+    parts.map((x) => sum(x, others(x))),
+    'sum',
+  );
+
+function countOf(sample: SampleCall): number {
+  const { shape } = sample.ctx.inputs[sample.ctx.indexOf('input')];
+  return shape.reduce((n, size, d) => (d === 1 ? n : n * size), 1);
+}
+
+/** Training of a batch norm whose batch or positions are cut. */
+export function batchNormAcross(
+  sample: SampleCall,
+  inputs: readonly (readonly NDArray[])[],
+): readonly Results[] {
+  const { ctx } = sample;
+  const of = argumentsOf(sample, inputs);
+  const count = countOf(sample);
+  const parts = of('input') as readonly NDArray[];
+  const mean = map(total(parts), (v) => v / count);
+  const squares = total(
+    parts.map((x) => {
+      const apart = subtract(x, spread(mean, x));
+      return multiply(apart, apart);
+    }),
+  );
+  const variance = map(squares, (v) => v / count);
+  const [eps, momentum] = [ctx.number('eps'), ctx.number('momentum')];
+  const rstd = map(variance, (v) => 1 / Math.sqrt(v + eps));
+  const moved = (old: NDArray | undefined, now: NDArray): NDArray | null =>
+    old === undefined ? null : map2(old, now, (a, b) => (1 - momentum) * a + momentum * b);
+  return parts.map((x, rank) => {
+    const given = [of('weight')[rank] ?? null, of('bias')[rank] ?? null, mean, variance];
+    const [out] = sample.runAs('aten._native_batch_norm_legit_no_training.default', [
+      x,
+      ...given,
+      momentum,
+      eps,
+    ]);
+    const reserve = ctx.outputs.length === 6 ? [fromFlat([0], new Float64Array(0))] : [];
+    const running = [
+      moved(of('running_mean')[rank], mean),
+      moved(
+        of('running_var')[rank],
+        map(squares, (v) => v / (count - 1)),
+      ),
+    ];
+    return [out, mean, rstd, ...reserve, ...running].slice(0, ctx.outputs.length);
+  });
+}
+
+/** Its backward: the two sums of a channel are of all ranks. */
+export function batchNormBackwardAcross(
+  sample: SampleCall,
+  inputs: readonly (readonly NDArray[])[],
+): readonly Results[] {
+  const { ctx } = sample;
+  const of = argumentsOf(sample, inputs);
+  const count = countOf(sample);
+  const grads = of('grad_out') as readonly NDArray[];
+  const [mean, rstd] = ['save_mean', 'save_invstd'].map((name) => of(name)[0] as NDArray);
+  const standard = (of('input') as readonly NDArray[]).map((x) =>
+    map3(x, spread(mean, x), spread(rstd, x), (v, m, r) => (v - m) * r),
+  );
+  const along = total(grads.map((g, rank) => multiply(g, standard[rank])));
+  const plain = total(grads);
+  const weight = of('weight')[0] ?? full(rstd.shape, 1);
+  return grads.map((g, rank) => {
+    const y = standard[rank];
+    const through = map2(y, spread(along, y), (v, s) => (v * s) / count);
+    const rest = map2(subtract(g, through), spread(plain, y), (v, s) => v - s / count);
+    const results = [multiply(rest, spread(multiply(weight, rstd), y)), along, plain];
+    return results.map((x, k) => (ctx.outputs[k] === null ? null : x));
+  });
+}
