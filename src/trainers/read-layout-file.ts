@@ -9,6 +9,7 @@ import { ShardwrightError } from '../errors.ts';
 import { UNCUT_STREAM } from '../recipes/expert-mesh.ts';
 import { readYaml } from '../text/yaml.ts';
 import {
+  type LayoutDraft,
   type LayoutSetting,
   type NotPriced,
   type SettledLayout,
@@ -51,7 +52,8 @@ export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile
     formats.some((form: ConfigFormat) => form.name === format) ? [id] : [],
   );
   const of = { format, trainers, ...defined({ runs: found.runs }) };
-  const { draft, notPriced } = read({ text, setting, yaml });
+  const { draft, notPriced: counted } = read({ text, setting, yaml });
+  const notPriced = [...counted, ...looseAccumulation(draft)];
   const uncut =
     setting.model.routed !== undefined && (draft.tp ?? 1) > 1 && draft.sequenceParallel === false;
   if (!uncut) return { ...settleLayout(draft, setting), ...of, notPriced };
@@ -68,6 +70,14 @@ export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile
     ...of,
     notPriced: [...notPriced, { key: 'sequence parallelism', value: 'off', why }],
   };
+}
+
+/** A note where a number of microbatches stands without their size: it makes no batch. */
+function looseAccumulation(draft: LayoutDraft): NotPriced[] {
+  const { accumulation = 1, microbatch, globalBatch } = draft;
+  const isLoose = accumulation > 1 && microbatch === undefined && globalBatch === undefined;
+  const why = 'the script has the size of a microbatch: give the sequences of a step with --batch';
+  return isLoose ? [{ key: 'microbatches', value: String(accumulation), why }] : [];
 }
 
 /** The first form that a text is in. */

@@ -220,7 +220,12 @@ describe("the layout of a trainer's configuration", () => {
       'training.local_batch_size = 1\n';
     const table = `parallelism = { tensor_parallel_degree = 2, data_parallel_shard_degree = -1 }\n${rest}`;
     expect(read(section, 16).text).toContain('dp=8,tp=2');
-    for (const text of [dots, table, section.replace('[parallelism]', '[ parallelism ]')])
+    const quoted = section
+      .replace('[parallelism]', '["parallelism"]')
+      .replace('tensor_parallel_degree', "'tensor_parallel_degree'");
+    const long = `job.description = """\n[parallelism]\ntensor_parallel_degree = 4\n"""\n${section}`;
+    const spaced = section.replace('[parallelism]', '[ parallelism ]');
+    for (const text of [dots, table, spaced, quoted, long])
       expect(read(text, 16)).toEqual(read(section, 16));
   });
 
@@ -404,6 +409,27 @@ def helper(x):
       16,
     );
     expect(found3.text).toBe('dp_replicate=2,dp=8,mbs=1,zero=3');
+    const of = (zero: string): readonly string[] =>
+      read(
+        `{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, ${zero}}}`,
+        8,
+      ).notPriced.map(({ key, why }) => `${key.replace('zero_optimization.', '')}: ${why}`);
+    // The form of 2021 offloads parameters, too.
+    expect(of('"cpu_offload": true, "cpu_offload_param": true')).toEqual([
+      'cpu_offload: nothing is moved to the host',
+      'cpu_offload_param: nothing is moved to the host',
+    ]);
+    expect(of('"zenflow": {"topk_ratio": 0.1}, "stage3_allgather_sequential": true')).toEqual([
+      'zenflow.topk_ratio: it has no price',
+      'stage3_allgather_sequential: parameters are gathered in buckets',
+    ]);
+    expect(of('"compute_grad_norm": false, "parameter_alignment": true')).toEqual([]);
+  });
+
+  it('Accelerate: a number of microbatches whose size the script has is listed', () => {
+    const found = read('distributed_type: MULTI_GPU\ngradient_accumulation_steps: 4\n', 8);
+    expect(found.notPriced).toMatchObject([{ key: 'microbatches', value: '4' }]);
+    expect(read('distributed_type: MULTI_GPU\n', 8).notPriced).toEqual([]);
   });
 
   it('Accelerate: FSDP with a parallelism_config', () => {
@@ -416,6 +442,11 @@ def helper(x):
   });
 
   it.each([
+    [
+      'job.description = """\n[parallelism]\n',
+      8,
+      'job:1:1: E_INPUT a list or a text of several lines is not closed',
+    ],
     [
       '[parallelism]\ntensor_paralel_degree = 8\n',
       8,

@@ -47,12 +47,17 @@ export const DEEPSPEED_TABLE: SettingsTable = {
   'zero_optimization.offload_optimizer.device': noPrice(HOST, ['none']),
   'zero_optimization.offload_param.device': noPrice(HOST, ['none']),
   'zero_optimization.cpu_offload': noPrice(HOST),
+  'zero_optimization.cpu_offload_param': noPrice(HOST),
   train_micro_batch_size_per_gpu: count('microbatch'),
   train_batch_size: count('globalBatch'),
   gradient_accumulation_steps: count('accumulation'),
   sequence_parallel_size: count('cp'),
   'tensor_parallel.autotp_size': count('tp'),
   'expert_parallel.autoep_size': count('ep'),
+  'zero_optimization.use_all_reduce_for_fetch_params': noPrice('parameters are gathered'),
+  'zero_optimization.stage3_use_all_reduce_for_fetch_params': noPrice('parameters are gathered'),
+  'zero_optimization.allgather_sequential': noPrice('parameters are gathered in buckets'),
+  'zero_optimization.stage3_allgather_sequential': noPrice('parameters are gathered in buckets'),
   'optimizer.type': (value) =>
     /adam/i.test(value) && !/onebit|zeroone/i.test(value)
       ? undefined
@@ -76,13 +81,15 @@ const ZERO = new Set(
     'stage3_param_persistence_threshold stage3_model_persistence_threshold ' +
     'stage3_max_live_parameters stage3_max_reuse_distance ' +
     'stage3_gather_16bit_weights_on_model_save stage3_gather_fp16_weights_on_model_save ' +
-    'stage3_module_granularity_threshold stage3_use_all_reduce_for_fetch_params ' +
+    'stage3_module_granularity_threshold ' +
     'load_from_fp32_weights elastic_checkpoint ignore_unused_parameters legacy_stage1 ' +
     'use_multi_rank_bucket_allreduce zero_quantized_nontrainable_weights ' +
     'mics_hierarchical_params_gather memory_efficient_linear pipeline_loading_checkpoint ' +
     'override_module_apply log_trace_cache_warnings leaf_module param_persistence_threshold ' +
     'model_persistence_threshold max_live_parameters max_reuse_distance prefetch_bucket_size ' +
-    'cpu_offload_param cpu_offload_use_pin_memory loco_zero_enable zeropp_loco_param'
+    'cpu_offload_use_pin_memory compute_grad_norm parameter_alignment enable_sanity_checks ' +
+    'save_muon_momentum_buffer_in_memory gather_16bit_weights_on_model_save ' +
+    'module_granularity_threshold loco_zero_enable zeropp_loco_param'
   ).split(' '),
 );
 
@@ -113,7 +120,7 @@ export function readDeepspeed(text: string, setting: LayoutSetting): ReadLayout 
     .map((s) => ({ ...s, key: s.path }));
   const { draft, notPriced } = readSettings(settings, DEEPSPEED_TABLE, {
     ...source,
-    closed: ({ path }) => path.startsWith('zero_optimization.'),
+    closed: ({ path }) => /^zero_optimization\.(?!zenflow\.)/.test(path),
     changesNothing: ({ path }) => NOTHING.test(path),
   });
   const stated = (path: string): string | undefined => settings.find((s) => s.path === path)?.value;

@@ -142,9 +142,9 @@ export function settingsOf(value: unknown, path = ''): FileSetting[] {
       (item): item is unknown[] =>
         Array.isArray(item) && item.every((word) => typeof word !== 'object'),
     );
-    return rows.length < value.length
-      ? []
-      : [{ path, key: lastOf(path), value: rows.map((row) => row.join(' ')).join('|') }];
+    const records = `${value.length} records`;
+    const text = rows.length < value.length ? records : rows.map((row) => row.join(' ')).join('|');
+    return [{ path, key: lastOf(path), value: text }];
   }
   if (typeof value === 'object' && value !== null)
     return Object.entries(value).flatMap(([key, inner]) =>

@@ -169,15 +169,12 @@ export function readTorchtitanToml(text: string, file: string): ReadLayout {
     const line = raw.replace(/^((?:[^#"']|"[^"]*"|'[^']*')*)#.*$/, '$1').trim();
     if (line === '') return;
     if (open !== undefined) open.value += ` ${line}`;
-    const header = open === undefined ? /^\[\s*([\w.]+)\s*\]$/.exec(line) : null;
+    const header = open === undefined ? /^\[\s*([\w.\s"'-]+?)\s*\]$/.exec(line) : null;
     if (header !== null) {
-      section = header[1];
+      section = namesOfKey(header[1]).join('.');
       return;
     }
-    const pair =
-      open === undefined
-        ? /^([\w-]+(?:\s*\.\s*[\w-]+)*)\s*=\s*(.+)$/.exec(line)
-        : [line, open.key, open.value];
+    const pair = open === undefined ? TOML_PAIR.exec(line) : [line, open.key, open.value];
     if (pair === null)
       throw new ShardwrightError('E_INPUT', `found '${line}', wanted a section or NAME = VALUE`, {
         file,
@@ -190,14 +187,14 @@ export function readTorchtitanToml(text: string, file: string): ReadLayout {
       return;
     }
     open = undefined;
-    const names = [...(section === '' ? [] : [section]), ...key.split('.').map((k) => k.trim())];
+    const names = [...(section === '' ? [] : [section]), ...namesOfKey(key)];
     settings.push(...tomlSettings(names, value, offset + raw.search(/\S/)));
   });
   if (open !== undefined)
-    throw new ShardwrightError('E_INPUT', `a list is not closed`, {
+    throw new ShardwrightError('E_INPUT', `a list or a text of several lines is not closed`, {
       file,
       position: { line: (open as { from: number }).from, column: 1 },
-      hint: 'close it with ].',
+      hint: 'close it with ] or with three quotes.',
     });
   return finished(
     settings,
@@ -210,11 +207,19 @@ export function readTorchtitanToml(text: string, file: string): ReadLayout {
   );
 }
 
+/** A key of TOML, whose names may be quoted, and its value. */
+const TOML_PAIR =
+  /^((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=\s*(.+)$/;
+
+function namesOfKey(key: string): readonly string[] {
+  return (key.match(/"[^"]*"|'[^']*'|[\w-]+/g) ?? []).map((name) => name.replace(/["']/g, ''));
+}
+
 /** The setting of a key, or those of the table that it is in one line. */
 function tomlSettings(names: readonly string[], value: string, at: number): FileSetting[] {
   if (/^\{.*\}$/.test(value))
     return keywordsFrom(value.slice(1)).flatMap(([key, inner]) =>
-      tomlSettings([...names, ...key.split('.')], inner, at),
+      tomlSettings([...names, ...namesOfKey(key)], inner, at),
     );
   const key = names[names.length - 1];
   const path = names.join('.');
@@ -295,13 +300,15 @@ function keywordsFrom(text: string): (readonly [key: string, value: string])[] {
     else parts[parts.length - 1] += token;
   }
   return parts.flatMap((part) => {
-    const [, key, value] = /^\s*([\w.-]+)\s*=(?!=)\s*([\s\S]*?)\s*$/.exec(part) ?? [];
+    const [, key, value] = /^\s*([\w."'-]+)\s*=(?!=)\s*([\s\S]*?)\s*$/.exec(part) ?? [];
     return key === undefined ? [] : [[key, value] as const];
   });
 }
 
-/** Tells whether a list goes on in the next line. */
+/** Tells whether a list, or a text of several lines, goes on in the next line. */
 function isOpen(value: string): boolean {
+  const [, quotes] = /^("{3}|'{3})/.exec(value) ?? [];
+  if (quotes !== undefined) return !value.slice(3).includes(quotes);
   const bare = value.replace(/"[^"]*"|'[^']*'/g, '');
   return value.startsWith('[') && bare.split('[').length > bare.split(']').length;
 }
@@ -325,6 +332,8 @@ function literal(text: string): string {
       .map(literal)
       .filter((v) => v !== '')
       .join(' ');
+  const [, , long] = /^("{3}|'{3})\s*([\s\S]*)\1$/.exec(value) ?? [];
+  if (long !== undefined) return long;
   const quoted = /^"([^"]*)"|^'([^']*)'/.exec(value);
   return quoted === null ? value.replaceAll('_', '') : (quoted[1] ?? quoted[2]);
 }
