@@ -17,7 +17,8 @@ export const SWITCHES: ReadonlySet<string> = new Set(
       'overlap_moe_expert_parallel_comm bf16 fp16 tp_comm_overlap ' +
       'account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split ' +
       'cpu_offloading optimizer_cpu_offload fine_grained_activation_offloading ' +
-      'accumulate_allreduce_grads_in_fp32 grad_reduce_in_bf16 moe_shared_expert_overlap',
+      'accumulate_allreduce_grads_in_fp32 grad_reduce_in_bf16 moe_shared_expert_overlap ' +
+      'use_tp_pp_dp_mapping use_checkpoint_args use_mp_args_from_checkpoint_args',
   ),
 );
 
@@ -101,9 +102,9 @@ const NOTHING: ReadonlySet<string> = new Set(
       'ckpt_format ckpt_convert_format ckpt_convert_save ckpt_fully_parallel_save ' +
       'no_ckpt_fully_parallel_save ckpt_fully_parallel_load ' +
       'ckpt_assume_constant_structure auto_detect_ckpt_format use_dist_ckpt ' +
-      'dist_ckpt_format dist_ckpt_strictness use_checkpoint_args async_save ' +
+      'dist_ckpt_format dist_ckpt_strictness async_save ' +
       'use_persistent_ckpt_worker non_persistent_save_interval non_persistent_ckpt_type ' +
-      'use_mp_args_from_checkpoint_args no_use_tokenizer_model_from_checkpoint_args ' +
+      'no_use_tokenizer_model_from_checkpoint_args ' +
       'use_tokenizer_model_from_checkpoint_args verify_integrity replication ' +
       'replication_factor ' +
       // Logs and profiles.
@@ -124,8 +125,8 @@ const NOTHING: ReadonlySet<string> = new Set(
       'embedding_init_method_std perform_initialization no_initialization ' +
       'use_cpu_initialization init_model_with_meta_device distributed_backend ' +
       'distributed_timeout_minutes distributed_timeout_seconds_after_init local_rank ' +
-      'lazy_mpu_init nccl_communicator_config_path use_tp_pp_dp_mapping ' +
-      'use_mcore_models use_legacy_models enable_experimental yaml_cfg adlr_autoresume ' +
+      'lazy_mpu_init nccl_communicator_config_path ' +
+      'use_mcore_models use_legacy_models enable_experimental adlr_autoresume ' +
       'adlr_autoresume_interval inprocess_restart te_rng_tracker ' +
       'moe_router_force_load_balancing rerun_mode error_injection_rate ' +
       'error_injection_type ' +

@@ -99,6 +99,18 @@ torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 4 ${COR
   });
 });
 
+it('what another file decides, and an order of ranks that has no price, are listed', () => {
+  const run = (more: string): string[] =>
+    listed(`torchrun a.py --tensor-model-parallel-size 2 ${CORE} ${more} --seed 1`);
+  expect(run('--yaml-cfg a.yaml')).toEqual(['--yaml-cfg: what that file sets is not read']);
+  expect(run('--use-mp-args-from-checkpoint-args')).toEqual([
+    '--use-mp-args-from-checkpoint-args: what the checkpoint sets is not read',
+  ]);
+  expect(run('--use-tp-pp-dp-mapping')).toEqual([
+    '--use-tp-pp-dp-mapping: stages lie outermost, and data ranks inside of them',
+  ]);
+});
+
 describe('a test of Megatron-LM', () => {
   const TEST = `ENV_VARS:
   CUDA_DEVICE_MAX_CONNECTIONS: 1
