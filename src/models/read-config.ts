@@ -5,7 +5,8 @@
  */
 
 import { defined } from '../defined.ts';
-import { messageOf, ShardwrightError } from '../errors.ts';
+import { ShardwrightError } from '../errors.ts';
+import { parseJson } from '../text/json.ts';
 
 type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 export type JsonRecord = Readonly<Record<string, Json>>;
@@ -33,45 +34,13 @@ export function parseConfigText(text: string, file?: string): JsonRecord {
       `the config has ${text.length} characters, more than ${MAX_CONFIG_BYTES}`,
       place,
     );
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    const message = messageOf(error);
-    const at = faultOffset(text, message);
-    const before = text.slice(0, at).split('\n');
-    // The engine quotes the text around the fault; line and column say it better.
-    const what = /^[^,]*?(?= in JSON|, \.\.\.|, "| at position|$)/.exec(message)?.[0] ?? message;
-    throw new ShardwrightError('E_SYNTAX', `the config is not JSON: ${what}`, {
-      ...place,
-      position: { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 },
-    });
-  }
+  const value = parseJson(text, place, { what: 'the config' });
   if (!isRecord(value as Json))
     throw new ShardwrightError('E_SYNTAX', 'the config is not a JSON object', {
       ...place,
       path: '$',
     });
   return value as JsonRecord;
-}
-
-/**
- * The offset where `JSON.parse` stopped. Engines state the offset, or quote the text around the
- * unexpected character, which is then in the middle of the quote; without either it is the end of
- * the text.
- */
-function faultOffset(text: string, message: string): number {
-  const stated = /position (\d+)/.exec(message)?.[1];
-  if (stated !== undefined) return Number(stated);
-  const quoted =
-    /^Unexpected token '([\s\S]+?)', (\.\.\.)?"([\s\S]*?)"(\.\.\.)? is not valid JSON$/.exec(
-      message,
-    );
-  if (quoted === null) return text.length;
-  const [, token, , excerpt] = quoted;
-  const start = text.indexOf(excerpt);
-  const middle = excerpt.indexOf(token, Math.max(0, Math.min(10, excerpt.length - 11)));
-  return start < 0 || middle < 0 ? text.length : start + middle;
 }
 
 export function isRecord(value: Json | undefined): value is JsonRecord {

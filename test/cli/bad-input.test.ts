@@ -132,6 +132,53 @@ describe('bad input is refused with place and fix', () => {
     refused(outputs, 3, 'E_INFEASIBLE no plan exists with --outputs P(sum)', 'drop it');
   });
 
+  it.each([
+    [
+      'a list',
+      '[]',
+      '1:1: E_CLUSTER the cluster file does not fit: expected an object, found a list',
+    ],
+    ['a number', ' 5', '1:2: E_CLUSTER the cluster file does not fit: expected an object'],
+    [
+      'a list that is cut off',
+      '[',
+      '1:2: E_CLUSTER the cluster file is not JSON: expected a value',
+    ],
+    ['nothing', '', '1:1: E_CLUSTER the cluster file is not JSON: expected a value, found the end'],
+    ['a comment', '// mine\n{"base": "dgx-h100"}', '1:1: E_CLUSTER the cluster file is not JSON: '],
+    ['YAML', 'base: dgx-h100', '1:1: E_CLUSTER the cluster file is not JSON: '],
+    ['a comma too many', '{"base":\n "dgx-h100",}', '2:13: E_CLUSTER the cluster file is not JSON'],
+  ])('a cluster file that holds %s: the file, line and column', async (_, text, words) => {
+    const path = file('own-cluster.json', text);
+    const mesh = ['--mesh', 'x=8', '--cluster', path];
+    refused(await cli('plan', fixture('mlp'), ...mesh), 2, `own-cluster.json:${words}`);
+    refused(await cli('hardware', 'show', path), 2, `own-cluster.json:${words}`);
+  });
+
+  it('a cluster file begins with a byte order mark, or has another ending', async () => {
+    const marked = file('marked.JSON', '\ufeff{"base": "dgx-h100"}');
+    expect((await cli('hardware', 'show', marked)).out).toContain('dgx-h100');
+    const yaml = file('own.yaml', 'base: dgx-h100\n');
+    refused(await cli('hardware', 'show', yaml), 2, 'own.yaml:1:1: E_CLUSTER', "found 'base'");
+    const absent = join(folder, 'absent');
+    refused(await cli('hardware', 'show', absent), 2, `E_IO cannot read the cluster file`, absent);
+  });
+
+  it('a rules file that is not one is named', async () => {
+    const path = file('own-rules.json', '{"format":\n 1,}');
+    refused(
+      await cli('rules', '--ops', path),
+      2,
+      'own-rules.json:2:4: E_RULES the rules file is not',
+    );
+    const list = file('list.json', '[]');
+    refused(
+      await cli('rules', '--ops', list),
+      2,
+      'list.json: E_RULES rules file: expected an object',
+    );
+  });
+
   it('an unknown cluster, with the nearest name', async () => {
     const run = await cli('plan', '-v', fixture('mlp'), '--mesh', 'x=8', '--cluster', 'dgx-h10');
     refused(run, 2, 'dgx-h10', 'dgx-h100');

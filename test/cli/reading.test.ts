@@ -179,7 +179,7 @@ describe('- is stdin', () => {
       objective: '5',
       choice: [0, 0],
     });
-    expect(piped('{', 'solve', '-').stderr).toContain('<stdin>: E_SYNTAX not JSON');
+    expect(piped('{', 'solve', '-').stderr).toContain('<stdin>:1:2: E_SYNTAX not JSON');
   });
 });
 

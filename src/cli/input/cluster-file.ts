@@ -5,9 +5,9 @@ import { basename } from 'node:path';
 import { calibratedClusterText } from '../../cost/hardware/calibrated-text.ts';
 import { parseCalibration } from '../../cost/hardware/calibration.ts';
 import { parseCollectiveTable, tabledClusterText } from '../../cost/hardware/collective-table.ts';
-import { loadCluster } from '../../cost/hardware/load-cluster.ts';
+import { clusterFromJson, loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { readFileText } from '../../platform/read-file.ts';
+import { readFileText, shownPath } from '../../platform/read-file.ts';
 
 /** Files of what was measured on a cluster. */
 interface MeasuredFiles {
@@ -29,7 +29,7 @@ export function clusterText(
   nameOrFile: string,
   { calibration, collectives }: MeasuredFiles = {},
 ): string {
-  let text = nameOrFile.endsWith('.json') ? clusterFile(nameOrFile) : nameOrFile;
+  let text = isFile(nameOrFile) ? clusterFile(nameOrFile) : nameOrFile;
   if (calibration !== undefined) {
     const measured = read(calibration, 'calibration file', 'write one with bench/calibrate.py.');
     text = named(calibration, 'E_CALIBRATION', () =>
@@ -55,6 +55,11 @@ function named<T>(file: string, code: string, work: () => T): T {
   }
 }
 
+/** A name of a node design has no path and no ending of a file. */
+function isFile(nameOrFile: string): boolean {
+  return /[\\/]|\.(?:jsonc?|ya?ml|toml|txt)$/i.test(nameOrFile);
+}
+
 function clusterFile(path: string): string {
   const text = read(
     path,
@@ -62,9 +67,9 @@ function clusterFile(path: string): string {
     'give the path of a JSON file, or a node design such as dgx-h100.',
   );
   try {
-    loadCluster(text);
+    clusterFromJson(text);
   } catch (error) {
-    if (error instanceof ShardwrightError) throw error.with({ file: path });
+    if (error instanceof ShardwrightError) throw error.with({ file: shownPath(path) });
     throw error;
   }
   return text;

@@ -50,8 +50,7 @@ export async function derivedOperatorsWith(
     const file = resolve(path);
     if (!existsSync(file))
       throw new ShardwrightError('E_INPUT', `${path}: there is no such file`, { file: path });
-    if (path.endsWith('.json'))
-      registry.registerRulesFile(readFileText(file, { what: 'rules' }), { site: path });
+    if (path.endsWith('.json')) registerRules(registry, path, file);
     else {
       const program = await registerFrom(registry, path, file);
       kinds.push(...program.kinds);
@@ -59,6 +58,16 @@ export async function derivedOperatorsWith(
     }
   }
   return { table: registry.table().withKinds(kinds), vjps };
+}
+
+/** Registers what a file of rules states. @throws an error that names the file */
+function registerRules(registry: OperatorRegistry, path: string, file: string): void {
+  const text = readFileText(file, { what: 'rules' });
+  try {
+    registry.registerRulesFile(text, { site: path });
+  } catch (error) {
+    throw error instanceof ShardwrightError ? error.with({ file: path }) : error;
+  }
 }
 
 /** Registers the operators of a program; returns its kinds of placement and its derivatives. */

@@ -9,10 +9,11 @@ import { dirname, join } from 'node:path';
 
 import * as z from 'zod';
 
-import { messageOf, ShardwrightError } from '../../errors.ts';
+import { ShardwrightError } from '../../errors.ts';
 import { itemAt } from '../../item-at.ts';
 import { readFileText } from '../../platform/read-file.ts';
 import type { Incumbents, WrittenProgress } from '../../report/analysis/incumbents.ts';
+import { parseJson } from '../../text/json.ts';
 
 export const PROGRESS_FILE = 'progress.json';
 const REMOVE = 'make the plan again, or remove progress.json.';
@@ -67,14 +68,7 @@ export function readProgress(path: string): WrittenProgress | undefined {
   const folder = statSync(path).isDirectory() ? path : dirname(path);
   const file = join(folder, PROGRESS_FILE);
   if (!existsSync(file)) return undefined;
-  let value: unknown;
-  try {
-    value = JSON.parse(readFileText(file));
-  } catch (error) {
-    if (error instanceof ShardwrightError) throw error;
-    const why = messageOf(error);
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${why}`, { file, hint: REMOVE });
-  }
+  const value = parseJson(readFileText(file), { file, hint: REMOVE });
   const parsed = progressSchema.safeParse(value);
   if (!parsed.success) {
     const issue = itemAt(parsed.error.issues, 0);

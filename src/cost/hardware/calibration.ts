@@ -6,7 +6,8 @@
 
 import * as z from 'zod';
 
-import { messageOf, ShardwrightError } from '../../errors.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { parseJson } from '../../text/json.ts';
 
 const seconds = z.number().positive().max(100);
 const size = z.int().positive().max(1e9);
@@ -227,12 +228,7 @@ export function parseCalibration(text: string): Calibration {
       'E_CALIBRATION',
       `the calibration has ${text.length} characters; at most ${TEXT_LIMIT} are read`,
     );
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (error) {
-    throw new ShardwrightError('E_CALIBRATION', `the calibration is not JSON: ${messageOf(error)}`);
-  }
+  const json = parseJson(text, {}, { what: 'the calibration', code: 'E_CALIBRATION' });
   const parsed = calibrationSchema.safeParse(json);
   if (!parsed.success)
     throw new ShardwrightError(

@@ -6,9 +6,11 @@
 import * as z from 'zod';
 
 import { checkKinds } from '../../arguments.ts';
-import { didYouMean, messageOf, ShardwrightError, suggestion } from '../../errors.ts';
+import { didYouMean, ShardwrightError, suggestion, valueText } from '../../errors.ts';
 import { shown } from '../../mesh/placements/scan.ts';
 import { product } from '../../product.ts';
+import { parseJson } from '../../text/json.ts';
+import { placeAt } from '../../text/place.ts';
 import { bytesText } from '../../units.ts';
 import { calibrated } from './calibrate.ts';
 import {
@@ -30,6 +32,10 @@ import {
 import type { NodeFacts } from './facts.ts';
 import { type Hardware, hardware } from './hardware.ts';
 
+const FORM =
+  'give every field, or {"base": "dgx-h100", ...} with the fields that differ; units are ' +
+  'seconds, bytes, and bytes or FLOPs a second';
+
 /** Names that `loadCluster` knows, sorted. */
 export function clusterNames(): string[] {
   return hardware()
@@ -49,7 +55,7 @@ export function clusterNames(): string[] {
 export function loadCluster(nameOrJson: string): Cluster {
   checkKinds('loadCluster', { nameOrJson: [nameOrJson, 'string'] });
   const text = nameOrJson.trim();
-  if (text.startsWith('{')) return clusterFromJson(text);
+  if (text.startsWith('{')) return clusterFromJson(nameOrJson);
   const facts = hardware();
   const node = facts.nodes.find((n) => n.id === text.toLowerCase());
   if (node !== undefined) return clusterOfNode(node, facts);
@@ -149,19 +155,16 @@ function everydayNames({ nodes }: Hardware): string[] {
   return [...new Set(names)];
 }
 
-function clusterFromJson(text: string): Cluster {
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (error) {
-    throw new ShardwrightError('E_CLUSTER', `the cluster file is not JSON: ${messageOf(error)}`);
-  }
-  json = withoutScaleUp(json);
-  const cluster = withMemory(
-    typeof json === 'object' && json !== null && 'base' in json
-      ? derivedCluster(json)
-      : wholeCluster(json),
-  );
+/** The cluster of the JSON text of a file. @throws E_CLUSTER, with the place, for another text */
+export function clusterFromJson(text: string): Cluster {
+  const json = withoutScaleUp(parseJson(text, {}, { what: 'the cluster file', code: 'E_CLUSTER' }));
+  if (typeof json !== 'object' || json === null || Array.isArray(json))
+    throw new ShardwrightError(
+      'E_CLUSTER',
+      `the cluster file does not fit: expected an object, found ${valueText(json)}`,
+      { ...placeAt(text, text.search(/\S/)), hint: FORM },
+    );
+  const cluster = withMemory('base' in json ? derivedCluster(json) : wholeCluster(json));
   // What was measured wins over what was published or stated.
   return cluster.calibration === undefined ? cluster : calibrated(cluster, cluster.calibration);
 }
@@ -336,10 +339,6 @@ function check<T>(schema: z.ZodType<T>, json: unknown): T {
   throw new ShardwrightError(
     'E_CLUSTER',
     `the cluster file does not fit: ${z.prettifyError(parsed.error)}`,
-    {
-      hint:
-        'give every field, or {"base": "dgx-h100", ...} with the fields that differ; units are ' +
-        'seconds, bytes, and bytes or FLOPs a second',
-    },
+    { hint: FORM },
   );
 }

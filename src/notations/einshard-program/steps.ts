@@ -14,8 +14,9 @@
 import * as z from 'zod';
 
 import { defined } from '../../defined.ts';
-import { messageOf, ShardwrightError, suggestion } from '../../errors.ts';
+import { ShardwrightError, suggestion } from '../../errors.ts';
 import { type DType, DTYPES } from '../../graph/types.ts';
+import { parseJson } from '../../text/json.ts';
 import { NotationScanner } from '../../text/scanner.ts';
 
 interface ProgramTensor {
@@ -82,14 +83,7 @@ const programSchema = z.strictObject({
  * @throws E_SYNTAX for a text that is no such program, with the step and the 0-based position in it
  */
 export function readEinshardProgram(text: string): EinshardProgram {
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `the program is not JSON: ${messageOf(error)}`, {
-      hint: HINT,
-    });
-  }
+  const json = parseJson(text, { hint: HINT }, { what: 'the program' });
   const parsed = programSchema.safeParse(json);
   if (!parsed.success)
     throw new ShardwrightError(

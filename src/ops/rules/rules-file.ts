@@ -1,8 +1,9 @@
 /** Reads a rules file (`shardwright-rules/1`) into operator records. */
 
-import { messageOf, ShardwrightError } from '../../errors.ts';
+import { ShardwrightError } from '../../errors.ts';
 import { DTYPES } from '../../graph/types.ts';
 import { REDUCE_OPS } from '../../mesh/placements/partials/partial.ts';
+import { parseJson } from '../../text/json.ts';
 import type { OpContext, TensorMeta, TypedContext } from '../record/call.ts';
 import { defineOp, type OperatorRecord } from '../record/record.ts';
 import { P, R, type Rule, rule, type RuleSlot, S } from '../record/rule.ts';
@@ -36,16 +37,12 @@ const MAX_BYTES = 1 << 20;
 const MAX_OPERATORS = 1000;
 const MAX_RULES = 1000;
 const MAX_TENSORS = 64;
+const HINT = 'docs: src/ops/rules/rules-file.ts shows the form';
 
 /** @throws E_RULES naming the JSON path of what is wrong */
 export function parseRulesFile(text: string): readonly RulesEntry[] {
   if (text.length > MAX_BYTES) throw fault('', `the file is longer than ${MAX_BYTES} characters`);
-  let file: unknown;
-  try {
-    file = JSON.parse(text);
-  } catch (error) {
-    throw fault('', `not JSON: ${messageOf(error)}`);
-  }
+  const file = parseJson(text, { hint: HINT }, { what: 'the rules file', code: 'E_RULES' });
   const root = object(file, '');
   if (root.get('format') !== 'shardwright-rules/1')
     throw fault(
@@ -180,7 +177,7 @@ function fault(path: string, message: string, got?: string): ShardwrightError {
     `${path === '' ? 'rules file' : path}: ${message}${got === undefined ? '' : `, got '${got}'`}`,
     {
       path,
-      hint: 'docs: src/ops/rules/rules-file.ts shows the form',
+      hint: HINT,
     },
   );
 }

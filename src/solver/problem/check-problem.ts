@@ -1,6 +1,6 @@
 /**
- * Tells whether a record is a problem that the solver can read: every list of its kind, every id and
- * length in range, every number one that sums hold exactly. Nothing is taken for granted, since
+ * Tells whether a record is a problem that the solver can read: every list of its kind, every id
+ * and length in range, every number one that sums hold exactly. Nothing is taken for granted, since
  * JavaScript lets any value through.
  */
 import type { LinearRow, Problem, UsagePiece } from '../types.ts';
@@ -149,7 +149,8 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
 }
 
 function list<T>(value: readonly T[], path: string): readonly T[] {
-  if (!Array.isArray(value)) fail(`${path}: expected a list, got ${found(value)}`);
+  const given: unknown = value;
+  if (!Array.isArray(given)) fail(`${path}: expected a list, got ${found(value)}`);
   return value;
 }
 

@@ -14,6 +14,7 @@ import {
 } from '../../../report/text/solver-steps.ts';
 import { NO_CHOICE, verifyCertificate } from '../../../solver/check/verify.ts';
 import type { Problem, Progress, Solution } from '../../../solver/types.ts';
+import { parseAnyDepth } from '../../../text/json.ts';
 import { percentText, secondsText } from '../../../units.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
@@ -133,14 +134,7 @@ function readBytes(path: string, what: string): Buffer {
 }
 
 function parsedJson(bytes: Buffer, path: string): unknown {
-  const text = fileText(bytes, path);
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${message(error)}`, {
-      file: shownPath(path),
-    });
-  }
+  return parseAnyDepth(fileText(bytes, path), { file: shownPath(path) });
 }
 
 function message(error: unknown): string {

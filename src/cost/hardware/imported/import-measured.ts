@@ -5,7 +5,8 @@
  * base design, and each figure says which file it is from.
  */
 
-import { messageOf, ShardwrightError } from '../../../errors.ts';
+import { ShardwrightError } from '../../../errors.ts';
+import { parseJson } from '../../../text/json.ts';
 import { countedText } from '../../../units.ts';
 import { parseCalibration } from '../calibration.ts';
 import { type CollectiveRow, collectiveRowKey, parseCollectiveTable } from '../collective-table.ts';
@@ -194,13 +195,8 @@ class Import {
 }
 
 function parsed(name: string, text: string): Record<string, unknown> {
-  try {
-    return JSON.parse(text) as Record<string, unknown>;
-  } catch (error) {
-    throw new ShardwrightError('E_CLUSTER', `the file is not JSON: ${messageOf(error)}`, {
-      file: name,
-    });
-  }
+  const words = { what: 'the file', code: 'E_CLUSTER' };
+  return parseJson(text, { file: name }, words) as Record<string, unknown>;
 }
 
 /** The usual node design of a device as its driver names it: `NVIDIA A100-SXM4-80GB`. */

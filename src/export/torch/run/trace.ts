@@ -3,6 +3,7 @@
  * order of their starts, and the seconds of calls on a device.
  */
 import { ShardwrightError } from '../../../errors.ts';
+import { parseAnyDepth } from '../../../text/json.ts';
 
 /** A complete event of a trace; microseconds. */
 export interface TraceSpan {
@@ -20,25 +21,14 @@ const DEVICE = new Set(['kernel', 'gpu_memcpy', 'gpu_memset']);
 
 /** @throws E_SYNTAX, with the place, for text that is not a trace */
 export function readTrace(text: string, file: string): TraceSpan[] {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    const why = (error as Error).message.replace(/\s+/g, ' ');
-    throw new ShardwrightError('E_SYNTAX', `it is not JSON: ${why}`, {
-      file,
-      hint: 'give what torch.profiler wrote by export_chrome_trace.',
-    });
-  }
+  const hint = 'give what torch.profiler wrote by export_chrome_trace.';
+  const value = parseAnyDepth(text, { file, hint }, { what: 'it' });
   const events =
     typeof value === 'object' && value !== null && 'traceEvents' in value
       ? value.traceEvents
       : undefined;
   if (!Array.isArray(events))
-    throw new ShardwrightError('E_SYNTAX', 'there is no list traceEvents', {
-      file,
-      hint: 'give what torch.profiler wrote by export_chrome_trace.',
-    });
+    throw new ShardwrightError('E_SYNTAX', 'there is no list traceEvents', { file, hint });
   return (events as (Partial<TraceSpan> & { ph?: string; args?: { correlation?: unknown } })[])
     .flatMap(({ ph, name, cat, tid, ts, dur, args }) =>
       ph === 'X' &&
