@@ -246,6 +246,9 @@ describe('bodies', () => {
     expect(failure(() => cond(body([F], 1), body([F], 1), 2))).toContain(
       'bodies at cond: @branch takes 1 inputs, the call gives 2',
     );
+    expect(failure(() => cond(body([F], 1), body([F], 1), 0))).toContain(
+      'bodies at cond: @branch takes 1 inputs, the call gives 0',
+    );
     expect(failure(() => cond(body([B], 1), body([F], 1)))).toContain(
       'input 0 of @branch is b8[], the call gives f32[4, 4]',
     );

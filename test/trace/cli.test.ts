@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
 
 import { COMMAND } from '../../scripts/command.ts';
 import { type CliRun, OwnProcess } from '../support/own-process.ts';
@@ -53,6 +53,12 @@ export function model({ x }: { x: Tensor }): Tensor {
 }
 export const inputs = { x: spec([8, 128]) };
 `;
+
+test('the hook of node --import is installed where no file is on the command line', () => {
+  const hook = join(root, 'src/trace/source/register-main.ts');
+  const run = node('--import', 'tsx', '--import', hook, '--eval', 'console.log(6 * 7)');
+  expect(run).toEqual({ code: 0, out: '42\n', err: '' });
+});
 
 describe('shardwright trace', () => {
   it('prints the canonical text; --json counts', async () => {

@@ -189,11 +189,7 @@ const groups: Body = ({ sample, inputs }) => {
   return inputs.map((pieces) => {
     const given = arrays(pieces);
     const share = given[x].shape[channels] / sample.ctx.inputs[x].shape[channels];
-    const sizes =
-      !hlo && sample.record.name.includes('backward') && sample.ctx.has('bias_sizes')
-        ? { bias_sizes: [given[0].shape[1]] }
-        : {};
-    return sample.run(given, { [name]: sample.ctx.int(name) * share, ...sizes });
+    return sample.run(given, { [name]: sample.ctx.int(name) * share });
   });
 };
 
