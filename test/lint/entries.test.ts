@@ -12,11 +12,24 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const read = (file: string): string => readFileSync(`${root}/${file}`, 'utf8');
 const files = entryFiles();
 
-/** Names that a module exports by `export { ... } from` or `export * as ... from`. */
+const isExported = (node: ts.Node): boolean =>
+  ts.canHaveModifiers(node) &&
+  ts.getModifiers(node)?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) === true;
+
+/**
+ * Names that a module exports by `export { ... } from` or `export * as ... from`, and functions and
+ * classes of its own. `export * from` would name nothing.
+ */
 function exportedNames(file: string): string[] {
   const { statements } = ts.createSourceFile(file, read(file), ts.ScriptTarget.ES2023);
   return statements.flatMap((statement) => {
-    if (!ts.isExportDeclaration(statement) || statement.exportClause === undefined)
+    if (ts.isFunctionDeclaration(statement) || ts.isClassDeclaration(statement))
+      return isExported(statement) ? [statement.name!.text] : [];
+    if (!ts.isExportDeclaration(statement)) {
+      if (isExported(statement)) throw new Error(`${file} exports a statement without a name`);
+      return [];
+    }
+    if (statement.exportClause === undefined)
       throw new Error(`${file} holds a statement that names nothing to export`);
     return ts.isNamespaceExport(statement.exportClause)
       ? [statement.exportClause.name.text]
