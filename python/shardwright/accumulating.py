@@ -47,7 +47,8 @@ class Accumulation:
                 "E_GRADIENT",
                 "a gradient with create_graph=True is asked for, and a program has no gradient of its gradients",
                 place="backward",
-                hint="take the inner gradient in forward (torch.autograd.grad there is captured), and return what the loss needs.",
+                hint="take the inner gradient by torch.func (grad, vjp), which runs with whole weights, or in forward (torch.autograd.grad "
+                "there is captured), and return what the loss needs.",
             )
         task = torch._C._current_graph_task_id()
         if task == self._task:

@@ -114,7 +114,9 @@ def check_weights(model: nn.Module, mesh: DeviceMesh) -> None:
 _ENDED = "ended"
 #: Errors of a collective that other ranks may be the reason of; sizes that do not fit are those of another collective.
 _OF_OTHERS = re.compile(
-    r"timed out|timeout|connection (was likely )?(closed|reset)|broken pipe|failed to (recv|send)|doesn't match expected size|preamble|gloo", re.IGNORECASE
+    r"timed out|timeout|connection (was likely )?(closed|reset)|broken pipe|failed to (recv|send)|preamble|gloo|"
+    "doesn't match expected size",
+    re.IGNORECASE,
 )
 
 #: The counts of this process.
@@ -200,7 +202,9 @@ class Steps:
             elif (count, at) != (self.count, phase):
                 said.append(f"rank {rank} is in the {at} of step {count} ({what})" if count else f"rank {rank} {what}")
         if lost and not said:
-            said.append(f"{_store_holder()}, which holds the store of the process group, is out of reach: it was killed, or its host is gone")
+            said.append(
+                f"{_store_holder()}, which holds the store of the process group, is out of reach: it was killed, or its host is gone"
+            )
         others = "; ".join(said) or "all ranks began it"
         first = str(error).strip().splitlines()[0]
         return ShardwrightError(

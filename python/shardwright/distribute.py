@@ -89,7 +89,9 @@ def parallelize(
             hint="compile=False; scan and map, whose number of trips is known, are compiled.",
         )
     if compile == "joint" and check_finite:
-        raise MismatchError("E_COMPILE", "a joint graph is not asked for values that are not finite", place="check_finite", hint="compile=True.")
+        raise MismatchError(
+            "E_COMPILE", "a joint graph is not asked for values that are not finite", place="check_finite", hint="compile=True."
+        )
     if compile == "joint" and accumulate is not None:
         raise MismatchError("E_COMPILE", "a joint graph reduces gradients in every pass", place="accumulate", hint="compile=True.")
     try:

@@ -1,9 +1,9 @@
 """What DTensor does not do by itself with the parameters of a model that was taken over.
 
 A plain tensor next to a DTensor is read as the whole on every rank, so that losses, and writing whole tensors into parameters, need no
-words for it. What is read (`item()`, `tolist()`, `numpy()`) is that of all ranks. Random initialisation draws the whole tensor on every rank
-and keeps this one's part: the numbers of one process. What is put in the place of `.data` is put in the place of this rank's part, too, which
-DTensor leaves as it was.
+words for it. What is read (`item()`, `tolist()`, `numpy()`) is that of all ranks. Random initialisation draws the whole tensor on every
+rank and keeps this one's part: the numbers of one process. What is put in the place of `.data` is put in the place of this rank's part,
+too, which DTensor leaves as it was.
 """
 
 from __future__ import annotations

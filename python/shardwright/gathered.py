@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.distributed.tensor import DTensor
 
 from .accumulating import Accumulation
@@ -50,9 +51,10 @@ class Gathered:
     def whole(self, model: nn.Module, written: bool = False) -> Iterator[None]:
         """The model with whole weights; new values of buffers are kept, and of parameters where they are `written`."""
         states = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-        placed_states = {name: state for name, state in states.items() if isinstance(state, DTensor)}
+        placed_states = {name: state for name, state in states.items() if isinstance(_innermost(state), DTensor)}
         wholes = _parameters(placed_states) if written else self._wholes(placed_states)
-        before = {name: wholes[name]._version for name in wholes if written or not isinstance(states[name], nn.Parameter)}
+        buffers = dict(model.named_buffers())
+        before = {name: wholes[name]._version for name in wholes if written or name in buffers}
         self.inside = True
         try:
             replace_states(model, {id(state): wholes[name] for name, state in placed_states.items()})
@@ -63,13 +65,17 @@ class Gathered:
             # A parameter may have been replaced by another one.
             wholes = {**wholes, **{name: current[name] for name in wholes if name in current}}
             replace_states(model, {id(wholes[name]): state for name, state in placed_states.items()})
-        for name, version in before.items():
-            state = placed_states[name]
-            own = state.detach().to_local()
-            if written or (wholes[name]._version != version and wholes[name].data_ptr() != own.data_ptr()):
-                own.copy_(placed(wholes[name], state).to_local())
+        with temporarily_clear_interpreter_stack():
+            for name, version in before.items():
+                state = placed_states[name]
+                own = state.detach().to_local()
+                if written or (wholes[name]._version != version and wholes[name].data_ptr() != own.data_ptr()):
+                    own.copy_(placed(wholes[name], state).to_local())
 
     def _wholes(self, states: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        if is_transformed():
+            self.forget()
+            return {name: _WholeOfAny.apply(state) for name, state in states.items()}
         if torch.is_grad_enabled():
             self.forget()
             return {name: _Whole.apply(state, self.accumulation) for name, state in states.items()}
@@ -99,6 +105,39 @@ class _Whole(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         ctx.accumulation.begin()
         return placed(gradient, ctx.state), None
+
+
+def is_transformed() -> bool:
+    """Whether a transform of `torch.func` is under way."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def _innermost(tensor: torch.Tensor) -> torch.Tensor:
+    """What transforms of `torch.func` have wrapped."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
+class _WholeOfAny(torch.autograd.Function):
+    """The whole of a DTensor that transforms may have wrapped; its gradient is whole, too, and for the tape of autograd itself placed."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(state: torch.Tensor) -> torch.Tensor:
+        # Collectives are no part of what is transformed.
+        with temporarily_clear_interpreter_stack():
+            whole = whole_of(state.detach())
+            return whole.view_as(whole)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.state = inputs[0] if isinstance(inputs[0], DTensor) else None
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return gradient if ctx.state is None or is_transformed() else placed(gradient, ctx.state)
 
 
 def _whole_inputs(value: Any) -> Any:

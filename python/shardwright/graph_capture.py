@@ -149,7 +149,7 @@ def capture(
         stack.enter_context(_without_validating())
         stack.enter_context(checks_without_effects())
         stack.enter_context(layers_of_steps())
-        stack.enter_context(telling_side_effects(type(model).__name__, twin, [loss]))
+        stack.enter_context(telling_side_effects(original_class(type(model)).__name__, twin, [loss]))
         try:
             joint, decomposed = _exported(stack, runner, tuple(inputs), decompositions or {}, command)
         except ShardwrightError:
@@ -169,7 +169,7 @@ def capture(
         "version": RECORD_VERSION,
         "torch": torch.__version__,
         "device": kind,
-        "model": type(model).__name__,
+        "model": original_class(type(model)).__name__,
         "training": bool(model.training),
         "otherModes": other_modes(model),
         "values": values_hash(model),
@@ -269,7 +269,7 @@ def _twin(model: nn.Module, fake: Callable[[Any], Any], kind: str) -> Any:
         twin = copy.deepcopy(model, memo)
     except Exception as error:
         raise CaptureError(
-            "E_CAPTURE", f"{type(model).__name__} cannot be copied: {error}", hint="remove what deepcopy refuses."
+            "E_CAPTURE", f"{original_class(type(model)).__name__} cannot be copied: {error}", hint="remove what deepcopy refuses."
         ) from error
     twin = original_of(twin)
     for module in twin.modules():
@@ -453,11 +453,11 @@ def _explained(error: Exception, model: nn.Module) -> CaptureError:
     if kind in ("GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException"):
         return CaptureError(
             "E_DATA_DEPENDENT",
-            f"{type(model).__name__} makes a size or a branch out of the values of a tensor: {first}",
+            f"{original_class(type(model)).__name__} makes a size or a branch out of the values of a tensor: {first}",
             hint="use torch.where, torch.cond or a fixed capacity in its place (nonzero and masks that select rows have no fixed size).",
             place=line_of(error),
         )
-    return CaptureError("E_CAPTURE", f"{type(model).__name__} is not a single graph: {kind}: {first}", place=line_of(error))
+    return CaptureError("E_CAPTURE", f"{original_class(type(model)).__name__} is not a single graph: {kind}: {first}", place=line_of(error))
 
 
 def _ties(model: nn.Module) -> list[list[str]]:

@@ -12,9 +12,39 @@ from torch import nn
 PLAIN = (int, float, bool, str, type(None))
 
 
+#: What PyTorch and transformers note of modules for themselves.
+_NOTES = {"training", "_is_full_backward_hook", "_compiled_call_impl", "_output_capturing_hooks_installed"}
+#: Tables of modules, and longer lists than these (vocabularies), are not looked into.
+_TABLES, _MOST_MEMBERS = {"_parameters", "_buffers", "_modules"}, 64
+
+
 def values_of(model: nn.Module) -> tuple[Any, ...]:
-    """Plain values of all modules, which `forward` may read, but their modes."""
-    return tuple(v for m in model.modules() for k, v in m.__dict__.items() if v.__class__ in PLAIN and k[0] != "_" and k != "training")
+    """Plain values of all modules and of their `config`, and short lists of such, which `forward` may read; without modes."""
+    found: list[Any] = []
+    configs: dict[int, Any] = {}
+    for module in model.modules():
+        for key, value in module.__dict__.items():
+            kind = value.__class__
+            if kind in PLAIN:
+                if key[0] != "_":
+                    if key != "training":
+                        found.append(value)
+                # As long as it is what the class has, it is not a change: libraries set such switches on and off.
+                elif key not in _NOTES and getattr(module.__class__, key, module) != value:
+                    found.append((key, value))
+            elif kind in (list, tuple, dict):
+                if len(value) <= _MOST_MEMBERS and key not in _TABLES and _all_plain(value):
+                    found.append((key, repr(value)))
+            elif key == "config":
+                configs[id(value)] = value
+    for config in configs.values():
+        found.extend((key, value) for key, value in getattr(config, "__dict__", {}).items() if value.__class__ in PLAIN)
+    return tuple(found)
+
+
+def _all_plain(values: Any) -> bool:
+    members = values.values() if isinstance(values, dict) else values
+    return all(one.__class__ in PLAIN or (one.__class__ in (list, tuple, dict) and _all_plain(one)) for one in members)
 
 
 def values_hash(model: nn.Module) -> str:

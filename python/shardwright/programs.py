@@ -23,7 +23,7 @@ from torch.distributed.tensor import DTensor
 from .accumulating import Accumulation
 from .agreement import Steps, check_batch, check_seeds, compare_random_states, random_state, told_by_all
 from .errors import CaptureError, CommandError, MismatchError
-from .gathered import Gathered
+from .gathered import Gathered, is_transformed
 from .graph_capture import bind_inputs, flatten_named
 from .hooks import hooks_of
 from .loading import whole_of
@@ -108,13 +108,9 @@ class Programs:
         """Runs the program of a call, or makes it."""
         if self.gathered.inside:
             return forward_of(model)(*args, **kwargs)
-        if torch._C._functorch.peek_interpreter_stack() is not None:
-            raise MismatchError(
-                "E_TRANSFORM",
-                "torch.func transforms no call of a parallel module",
-                hint="use autograd (functional_call and backward() work), or transform a model that was not taken over.",
-            )
         args, kwargs = placed_of(tuple(args)), placed_of(dict(kwargs))
+        if is_transformed():
+            return self.transformed(model, args, kwargs)
         if self.local is not None:
             args, kwargs = self.local.gather(args, kwargs)
         self.accumulation.of(model)
@@ -125,6 +121,19 @@ class Programs:
         run = self.program_of(model, call)
         output = self.with_whole_weights(model, call) if run is None else self.run(model, run, call)
         return output if self.local is None else self.local.own_rows(output)
+
+    def transformed(self, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """A call that `torch.func` transforms (grad, vmap, jacrev): with whole weights on every rank, which all have the whole batch."""
+        if self.local is not None:
+            raise MismatchError(
+                "E_TRANSFORM",
+                "a transform of torch.func sees the rows of one rank, and ranks share no transformed tensors",
+                hint='give the whole batch on every rank (inputs="whole"), or use autograd (functional_call and backward() work).',
+            )
+        call = Call(args, kwargs, False, [], None, "a call that torch.func transforms")
+        self.steps.begin(call.said)
+        self.warn(call, "no program is transformed")
+        return self.gathered.call(model, forward_of(model), call, self.settings)
 
     def run(self, model: nn.Module, run: Run, call: Call) -> Any:
         """Calls a program."""

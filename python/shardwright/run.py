@@ -112,9 +112,7 @@ class Run:
         module: Any = torch if device.type == "cpu" else torch.get_device_module(device)
         return module.get_rng_state()
 
-    def refuse_not_finite(
-        self, phase: str, given: Named, made: Named, again: Callable[[], Any], state: torch.Tensor | None = None
-    ) -> None:
+    def refuse_not_finite(self, phase: str, given: Named, made: Named, again: Callable[[], Any], state: torch.Tensor | None = None) -> None:
         """Refuses values that are not finite; all ranks call this together."""
 
         def called() -> None:

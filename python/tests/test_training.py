@@ -37,6 +37,9 @@ class Net(nn.Module):
         self.again = self.fc
         self.bn, self.drop = nn.BatchNorm1d(32), nn.Dropout(0.1)
         self.scale = 1.0
+        self.factors = [1.0, 1.0]
+
+    _halves = False
 
     @property
     def width(self) -> int:
@@ -48,7 +51,7 @@ class Net(nn.Module):
 
     def forward(self, x: torch.Tensor, y: torch.Tensor | None = None) -> Any:
         h = self.drop(self.bn(torch.relu(self.again(x)).flatten(0, 1)).view(*x.shape[:2], 32))
-        z = self.out(self.rnn(h)[0]) * self.scale
+        z = self.out(self.rnn(h)[0]) * self.scale * self.factors[1] * (0.5 if self._halves else 1.0)
         return (z, None) if y is None else (z, F.cross_entropy(z.flatten(0, 1), y.flatten()))
 
 
@@ -137,6 +140,16 @@ def any_call(facts: dict[str, Any], bench: Bench) -> None:
         bench.model.scale = bench.plain.scale = scale
         facts[f"another attribute {scale}"] = bench.step()
     bench.model.scale = bench.plain.scale = 1.0
+    planned = len(list(Path(bench.folder, "programs").glob("*/capture.json")))
+    bench.model.label = bench.plain.label = "nothing reads it"
+    facts["an attribute that decides nothing"] = bench.step()
+    facts["no plan for it"] = len(list(Path(bench.folder, "programs").glob("*/capture.json"))) == planned
+    for value in (True, False):
+        bench.model._halves = bench.plain._halves = value
+        facts[f"a private switch {value}"] = bench.step()
+    for value in (3.0, 1.0):
+        bench.model.factors[1] = bench.plain.factors[1] = value
+        facts[f"a member of a list {value}"] = bench.step()
     facts["trained again"] = bench.step(seed=9)
 
 
@@ -264,7 +277,6 @@ def refusals(facts: dict[str, Any], place: str, rank: int) -> None:
     bench = Bench(place, "fsdp", folder=f"{place}/refusals", check_batches=False)
     facts["batches that are not compared"] = refused(lambda: bench.model(*batch(seed=1 + rank)))
     x, y = batch()
-    facts["a transform"] = refused(lambda: torch.func.grad(lambda x: bench.model(x, y)[1])(x))
     torch.manual_seed(1)
     loss = bench.model(x.requires_grad_(), y)[1]
     facts["gradients of gradients"] = refused(lambda: torch.autograd.grad(loss, x, create_graph=True))
@@ -414,6 +426,38 @@ def scaled(facts: dict[str, Any], place: str) -> None:
     facts["scaled weights"] = all(torch.allclose(whole(a), b.detach(), rtol=1e-4, atol=1e-6) for a, b in pairs)
 
 
+def transformed(facts: dict[str, Any], place: str) -> None:
+    """Functional training, gradients of single samples, an inner step that is differentiated, and autograd's tape over a transform."""
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 6)).double()
+    x, y = torch.randn(8, 16, dtype=torch.float64), torch.arange(8) % 6
+    flags: dict[str, Any] = {"recipe": "fsdp", "quiet": True, "cluster": "dgx-h100", "folder": f"{place}/transformed"}
+    model = shardwright.auto_parallelize(copy.deepcopy(plain), (x,), "dp=-1", **flags)
+    found: list[dict[str, list[torch.Tensor]]] = []
+    for one in (model, plain):
+
+        def loss(params: Any, x: torch.Tensor, y: torch.Tensor, one: Any = one) -> torch.Tensor:
+            return F.cross_entropy(torch.func.functional_call(one, params, (x,)), y)
+
+        def stepped(params: Any, loss: Any = loss) -> Any:
+            grads = torch.func.grad(loss)(params, x, y)
+            return {name: p - 0.1 * grads[name] for name, p in params.items()}
+
+        params = {name: p.detach() for name, p in one.named_parameters()}
+        alone = torch.func.vmap(torch.func.grad(lambda p, a, b, loss=loss: loss(p, a[None], b[None])), in_dims=(None, 0, 0))
+        samples = alone(params, x, y)
+        inner = torch.func.grad(lambda p, stepped=stepped, loss=loss: loss(stepped(p), x + 1, y))(params)
+        for _ in range(3):
+            params = stepped(params)
+        one.zero_grad()
+        torch.func.vmap(lambda row, one=one: one(row[None])[0])(x).square().sum().backward()
+        rows = {"functional steps": params, "single samples": samples, "an inner step": inner}
+        found.append({name: list(values.values()) for name, values in rows.items()})
+        found[-1]["a tape over a transform"] = [p.grad for p in one.parameters()]
+    for name, values in found[0].items():
+        facts[name] = all(map(same, values, map(whole, found[1][name])))
+
+
 class Policy(nn.Module):
     """A pruned layer, and a distribution as output."""
 
@@ -534,6 +578,7 @@ def rows_of_ranks(facts: dict[str, Any], place: str, rank: int, world: int) -> N
     F.cross_entropy(bench.plain(x)[0].flatten(0, 1), y.flatten()).backward()
     pairs = zip(bench.model.parameters(), bench.plain.parameters(), strict=True)
     facts["gradients of rows"] = all(same(a.grad, b.grad) for a, b in pairs)
+    facts["a transform"] = refused(lambda: torch.func.grad(lambda x: bench.model(x, y[mine])[1])(x[mine]))
 
 
 def work(rank: int, place: str, world: int) -> None:
@@ -562,6 +607,7 @@ def work(rank: int, place: str, world: int) -> None:
         scaled(facts, place)
         made_before(facts, place)
         not_finite(facts, place)
+        transformed(facts, place)
     everything.update({f"{world}: {name}": value for name, value in facts.items()})
     if rank == 0:
         Path(f"{place}/facts.json").write_text(json.dumps(everything))
@@ -589,7 +635,10 @@ REFUSALS = {
     "module": ["'ParallelPolicy' object has no attribute 'module': it is the model itself, which DDP and DataParallel wrap"],
     "hooks inside": ["E_HOOK no program calls the forward hook made_before.<locals>.<lambda> of head", "handle.remove()"],
     "a sample that is none": ["E_NAN in the forward of step 2 output", "is nan on", "input x came in as nan on rank"],
-    "a gradient of the script": ["E_NAN in the backward of step 3 the gradient of", "the gradient of output 0, which comes from the script, came in"],
+    "a gradient of the script": [
+        "E_NAN in the backward of step 3 the gradient of",
+        "the gradient of output 0, which comes from the script, came in",
+    ],
     "a call that makes it": ["E_NAN in the forward of step 4", "made the first nan in aten.log.default (", "torch/program.py:"],
     "a gradient that is none": ["E_NAN in the backward of step 5 the gradient of fc.", "made the first nan in aten."],
     "a weight that is none": ["E_NAN in the forward of step 6", "parameter fc.bias came in as inf on rank 0"],
@@ -599,7 +648,7 @@ REFUSALS = {
     "other sizes": ["E_INPUT in step 1 rank 0 calls it for training: x float64[8, 4, 16]", "rank 1 for training: x float64[7, 4, 16]"],
     "random": ["E_RANDOM Draws draws from random in forward"],
     "a step too early": ["optimizer.step(): E_ACCUMULATE the gradients of passes under no_sync() are not reduced", "reduce_gradients"],
-    "a transform": ["E_TRANSFORM torch.func transforms no call of a parallel module"],
+    "a transform": ["E_TRANSFORM a transform of torch.func sees the rows of one rank", 'inputs="whole"'],
     "gradients of gradients": ["backward: E_GRADIENT a gradient with create_graph=True", "in forward"],
     "other sums": ["reduce_dtype: E_DTYPE gradients are summed in float32 or in param_dtype, not in torch.float64"],
     "other weights": ["E_MODEL rank 1 holds other values of fc.weight"],
