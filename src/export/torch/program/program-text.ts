@@ -26,6 +26,7 @@ import { memberRow } from './collective-list.ts';
 import { bodiesOf, controlOf, controlText } from './control.ts';
 import { groupOrder, inverse, permuted } from './group-order.ts';
 import { fixedText, type Helper, HELPER_USES, HELPERS } from './helpers.ts';
+import { inPlaceCalls } from './in-place.ts';
 import { draws, randomText } from './random.ts';
 import { callLines, type SplitProgram } from './split.ts';
 
@@ -230,6 +231,7 @@ class FunctionText {
     readonly { readonly node: Node; readonly after?: string }[]
   >();
   private readonly arguments: Names;
+  private inPlace: ReadonlyMap<string, string> = new Map();
   private path: string | undefined;
 
   constructor(
@@ -285,6 +287,7 @@ class FunctionText {
    * Writes calls in order; values are dropped after their last use, but for those that are kept.
    */
   calls(nodes: readonly Node[], kept: ReadonlySet<string>): void {
+    this.inPlace = inPlaceCalls(nodes, kept);
     const lines = callLines(nodes, this.parts.buckets);
     const last = new Map<string, number>();
     // A collective that nobody reads is waited for at the end.
@@ -399,7 +402,8 @@ class FunctionText {
     let made = !Object.hasOwn(node.kwargs, 'device');
     eachOperand(node, () => (made = false));
     const list = [...this.list(node), ...(made ? ['device=here.device'] : [])];
-    return `${operatorText(node)}(${list.join(', ')})`;
+    const target = this.inPlace.get(node.name) ?? node.target;
+    return `${operatorText({ ...node, target })}(${list.join(', ')})`;
   }
 
   private control(node: Node, form: ControlForm, start: string | undefined): string {
