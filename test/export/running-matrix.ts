@@ -145,11 +145,6 @@ const OTHER_MEMORY: readonly {
     of: FSDP.map((plan) => `uneven dp=2,tp=2 ${plan}`),
   },
   {
-    why: 'experts that are looked up by number in cut weights are made twice, once before the rows of other ranks become zero; the plan counts them once',
-    upTo: 0.21,
-    of: ['mixtral dp=2,ep=2 dp+ep', 'mixtral ep=2,tp=2 tp+ep+etp'],
-  },
-  {
     why: 'on gloo a collective is waited for at once, so the pieces that a copy lays in place are let go sooner than in flight',
     upTo: -0.1,
     of: [
