@@ -3,7 +3,7 @@
  * opaque calls.
  */
 
-import type { Arg } from '../../../graph/types.ts';
+import type { Arg, ValueRef } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
 import { firstItems, itemAt } from '../../../item-at.ts';
 import { dtypeArg, type GraphOfJaxpr, literalArg, numbers } from '../builder.ts';
@@ -113,9 +113,28 @@ const integerPower: Lower = (b, e) => {
 const selectN: Lower = (b, e) => {
   const which = operand(b, e);
   const cases = e.operands.slice(1).map((atom) => b.stretched(atom, shapeOf(e)));
-  if (cases.length === 2 && b.tensor(which).dtype === 'b8')
+  if (cases.length === 2 && b.tensor(which).dtype === 'b8') {
     b.emit(e, 'stablehlo.select', [b.value(which), itemAt(cases, 1), itemAt(cases, 0)]);
-  else b.emit(e, 'jax.select_n', [b.value(which), ...cases]);
+    return;
+  }
+  // By number: those up to a number take its case, the last one first.
+  const { dtype, shape } = b.tensor(which);
+  const isAtMost = (n: number): ValueRef =>
+    b.helper(
+      'stablehlo.compare',
+      [b.value(which), b.constant(n, dtype, numbers(b.tensor(which)))],
+      { comparison_direction: 'LE' },
+      tensorType('b8', shape),
+    );
+  let chosen = itemAt(cases, cases.length - 1);
+  for (let n = cases.length - 2; n > 0; n--)
+    chosen = b.helper(
+      'stablehlo.select',
+      [isAtMost(n), itemAt(cases, n), chosen],
+      {},
+      itemAt(e.results, 0).type,
+    );
+  b.emit(e, 'stablehlo.select', [isAtMost(0), itemAt(cases, 0), chosen]);
 };
 
 const exp2: Lower = (b, e) => {
@@ -149,8 +168,52 @@ const broadcast: Lower = (b, e) => {
   b.emit(e, 'stablehlo.broadcast_in_dim', [b.value(operand(b, e))], kwargs);
 };
 
-const reshape: Lower = (b, e) => {
+/** Dims of size 1 come or go. */
+const resized: Lower = (b, e) => {
   b.emit(e, 'stablehlo.reshape', [b.value(operand(b, e))], { shape: shapeOf(e) });
+};
+
+const reshape: Lower = (b, e) => {
+  const x = operand(b, e);
+  // The order in which the dims are read, where it is not theirs.
+  const order = b.ints(e, 'dimensions', []);
+  const { dtype, shape } = b.tensor(x);
+  const isTurned = order.some((dim, i) => dim !== i);
+  const read = isTurned
+    ? b.helper(
+        'stablehlo.transpose',
+        [b.value(x)],
+        { permutation: [...order] },
+        tensorType(
+          dtype,
+          order.map((dim) => itemAt(shape, dim)),
+        ),
+      )
+    : b.value(x);
+  b.emit(e, 'stablehlo.reshape', [read], { shape: shapeOf(e) });
+};
+
+/** Each dim as often as it says: copies beside a dim of their number, which then are one. */
+const tile: Lower = (b, e) => {
+  const own = numbers(b.tensor(operand(b, e)));
+  const parts = b.ints(e, 'reps').flatMap((count, d) => [count, itemAt(own, d)]);
+  const copies = b.helper(
+    'stablehlo.broadcast_in_dim',
+    [b.value(operand(b, e))],
+    { broadcast_dimensions: own.map((_, d) => 2 * d + 1), shape: parts },
+    tensorType(dtypeOf(e), parts),
+  );
+  b.emit(e, 'stablehlo.reshape', [copies], { shape: shapeOf(e) });
+};
+
+/** Operands of one shape beside each other along a new dim. */
+const stack: Lower = (b, e) => {
+  const dimension = b.int(e, 'axis');
+  const shape = shapeOf(e).map((size, d) => (d === dimension ? 1 : size));
+  const parts = e.operands.map((atom) =>
+    b.helper('stablehlo.reshape', [b.value(atom)], { shape }, tensorType(dtypeOf(e), shape)),
+  );
+  b.emit(e, 'stablehlo.concatenate', [parts], { dimension });
 };
 
 const slice: Lower = (b, e) => {
@@ -312,7 +375,7 @@ function dimensionNumbers(b: GraphOfJaxpr, e: Equation): (key: string) => number
 
 const gather: Lower = (b, e) => {
   const of = dimensionNumbers(b, e);
-  b.emit(e, 'stablehlo.gather', [b.value(operand(b, e)), b.value(operand(b, e, 1))], {
+  const kwargs = {
     offset_dims: of('offset_dims'),
     collapsed_slice_dims: of('collapsed_slice_dims'),
     operand_batching_dims: of('operand_batching_dims'),
@@ -320,13 +383,84 @@ const gather: Lower = (b, e) => {
     start_index_map: of('start_index_map'),
     index_vector_dim: b.tensor(operand(b, e, 1)).shape.length - 1,
     slice_sizes: [...b.ints(e, 'slice_sizes')],
-  });
+  };
+  const args = [b.value(operand(b, e)), b.value(operand(b, e, 1))];
+  const fill = b.literal(e, 'fill_value');
+  if (typeof fill !== 'number' || !Number.isFinite(fill) || !isMode(e, 'FILL_OR_DROP')) {
+    b.emit(e, 'stablehlo.gather', args, kwargs);
+    return;
+  }
+  const { type } = itemAt(e.results, 0);
+  const read = b.helper('stablehlo.gather', args, kwargs, type);
+  const shape = shapeOf(e);
+  const rows = shape.flatMap((_, dim) => (kwargs.offset_dims.includes(dim) ? [] : [dim]));
+  const isInside = b.helper(
+    'stablehlo.broadcast_in_dim',
+    [insideOf(b, e, kwargs.start_index_map, kwargs.slice_sizes)],
+    { broadcast_dimensions: rows, shape },
+    tensorType('b8', shape),
+  );
+  b.emit(e, 'stablehlo.select', [isInside, read, b.constant(fill, dtypeOf(e), shape)]);
 };
+
+/** Tells whether indices behind the end are treated so. */
+function isMode(e: Equation, mode: string): boolean {
+  return e.parameters.get('mode')?.text.endsWith(mode) === true;
+}
+
+/** Tells for each start index whether the slice at it lies in the operand. */
+function insideOf(
+  b: GraphOfJaxpr,
+  e: Equation,
+  map: readonly number[],
+  sizes: readonly number[],
+): ValueRef {
+  const of = numbers(b.tensor(operand(b, e)));
+  const { dtype, shape } = b.tensor(operand(b, e, 1));
+  const rows = numbers(b.tensor(operand(b, e, 1))).slice(0, -1);
+  const part = (i: number): ValueRef => {
+    const cut = b.helper(
+      'stablehlo.slice',
+      [b.value(operand(b, e, 1))],
+      {
+        start_indices: shape.map((_, d) => (d === rows.length ? i : 0)),
+        limit_indices: [...rows, i + 1],
+        strides: shape.map(() => 1),
+      },
+      tensorType(dtype, [...rows, 1]),
+    );
+    return b.helper('stablehlo.reshape', [cut], { shape: rows }, tensorType(dtype, rows));
+  };
+  const type = tensorType('b8', rows);
+  const both = (left: ValueRef, right: ValueRef): ValueRef =>
+    b.helper('stablehlo.and', [left, right], {}, type);
+  const is = (value: ValueRef, direction: string, n: number): ValueRef =>
+    b.helper(
+      'stablehlo.compare',
+      [value, b.constant(n, dtype, rows)],
+      { comparison_direction: direction },
+      type,
+    );
+  return map
+    .map((dim, i) => {
+      const value = part(i);
+      const most = itemAt(of, dim) - itemAt(sizes, dim);
+      return both(is(value, 'GE', 0), is(value, 'LE', most));
+    })
+    .reduce(both);
+}
 
 const scatter =
   (reducer: string): Lower =>
   (b, e) => {
     const of = dimensionNumbers(b, e);
+    if (isMode(e, 'CLIP'))
+      throw b.error(
+        'E_UNSUPPORTED',
+        `${e.primitive} that moves indices behind the end to the last place`,
+        b.at(e, 'mode'),
+        "clip the indices with jnp.clip, and index with mode='drop'",
+      );
     const [x, indices, updates] = firstItems(
       [0, 1, 2].map((i) => b.value(operand(b, e, i))),
       3,
@@ -393,8 +527,10 @@ const table = new Map<string, Lower>([
   ['round', round],
   ['broadcast_in_dim', broadcast],
   ['reshape', reshape],
-  ['squeeze', reshape],
-  ['expand_dims', reshape],
+  ['squeeze', resized],
+  ['expand_dims', resized],
+  ['tile', tile],
+  ['stack', stack],
   ['transpose', transpose],
   [
     'rev',

@@ -62,7 +62,7 @@ export class JaxprParser extends TextReader {
   private equations = 0;
   private readonly named = new Map<string, Jaxpr>();
   /** Parameters that name jaxprs, and the named jaxpr that contains them. */
-  private readonly references: { from: string; names: readonly string[]; bodies: Jaxpr[] }[] = [];
+  private readonly references: { from: string; name: string; at: number; bodies: Jaxpr[] }[] = [];
   private within = '';
   private readonly types = new Map<string, TensorType>();
 
@@ -95,15 +95,14 @@ export class JaxprParser extends TextReader {
    */
   private resolve(): void {
     const called = new Map<string, Set<string>>();
-    for (const { from, names, bodies } of this.references) {
-      const found = names.map((name) => this.named.get(name));
-      // Whatever is not a jaxpr is for the primitive to refuse.
-      if (found.includes(undefined)) continue;
-      bodies.push(...(found as Jaxpr[]));
-      const list = called.get(from) ?? new Set();
-      names.forEach((name) => list.add(name));
-      called.set(from, list);
+    for (const { from, name, at, bodies } of this.references) {
+      const found = this.named.get(name);
+      if (found === undefined) continue;
+      bodies[at] = found;
+      called.set(from, (called.get(from) ?? new Set()).add(name));
     }
+    // Whatever is not a jaxpr is for the primitive to refuse.
+    for (const { name, bodies } of this.references) if (!this.named.has(name)) bodies.length = 0;
     this.refuseCycles(called);
   }
 
@@ -404,26 +403,33 @@ export class JaxprParser extends TextReader {
       const body = this.jaxpr();
       return { text: this.text.slice(at, this.pos), at, bodies: [body] };
     }
-    if (/^\(\s*\{\s*lambda\b/.test(this.text.slice(at, at + 400))) {
-      this.pos++;
-      const bodies: Jaxpr[] = [];
-      while (!this.accept(')')) {
-        bodies.push(this.jaxpr());
-        this.accept(',');
-      }
-      return { text: '', at, bodies };
-    }
+    const isList = key === 'branches' && this.text[at] === '(';
+    if (isList || /^\(\s*\{\s*lambda\b/.test(this.text.slice(at, at + 400)))
+      return { text: '', at, bodies: this.bodies() };
     const end = this.valueEnd(at);
     const text = this.text.slice(at, end).trim();
     this.pos = end;
     // Bodies that were taken out of line are named by these parameters; `name=silu` is only a name.
-    const refers = /(^|_)jaxpr$/.test(key);
-    const listed =
-      key === 'branches' ? text.replaceAll(/[(),]/g, ' ').split(/\s+/).filter(Boolean) : [];
-    const names = refers ? [text] : listed;
     const bodies: Jaxpr[] = [];
-    if (names.length > 0) this.references.push({ from: this.within, names, bodies });
+    if (/(^|_)jaxpr$/.test(key))
+      this.references.push({ from: this.within, name: text, at: 0, bodies });
     return { text, at, bodies };
+  }
+
+  /** Bodies between round brackets; those that were taken out of line are there by name. */
+  private bodies(): Jaxpr[] {
+    this.pos++;
+    const bodies: Jaxpr[] = [];
+    for (let at = 0; !this.accept(')'); at++) {
+      this.skip();
+      if (LAMBDA.test(this.text.slice(this.pos, this.pos + 200))) bodies[at] = this.jaxpr();
+      else {
+        const name = this.name('a body');
+        this.references.push({ from: this.within, name, at, bodies });
+      }
+      this.accept(',');
+    }
+    return bodies;
   }
 
   /** End of a value: the closing bracket of the parameters, or the blank before the next `key=`. */
