@@ -303,6 +303,58 @@ describe('opset differences and shape arithmetic', () => {
     ]);
   });
 
+  test('pads that PyTorch exports turn around fold: Cast, ConstantOfShape, Reshape, Slice back, Transpose', () => {
+    const to = message(5, text(1, 'to'), field(3, varint(7)), field(20, varint(2)));
+    const zeros = message(5, text(1, 'value'), tensor(5, 'v', 7, [1], [0]), field(20, varint(4)));
+    const nodes = [
+      node('ConstantOfShape', ['two'], ['none'], zeros),
+      node('Cast', ['own'], ['whole'], to),
+      node(
+        'Concat',
+        ['whole', 'none'],
+        ['all'],
+        message(5, text(1, 'axis'), field(3, varint(0)), field(20, varint(2))),
+      ),
+      node('Reshape', ['all', 'pairs'], ['rows']),
+      node('Slice', ['rows', 'last', 'before', 'axis', 'last'], ['back']),
+      node('Transpose', ['back'], ['ends']),
+      node('Reshape', ['ends', 'flat'], ['pads']),
+      node('Pad', ['x', 'pads'], ['y']),
+    ];
+    const constants = [
+      i64('two', 2),
+      i64('pairs', -1, 2),
+      i64('last', -1),
+      i64('before', -9_007_199_254_740_991),
+      i64('axis', 0),
+      i64('flat', -1),
+      i64('own', 1, 2),
+    ];
+    const graph = importGraph(small(nodes, constants), { infer });
+    expect(graph.nodes.map((n) => n.target)).toEqual(['x', 'aten.constant_pad_nd.default']);
+    expect(graph.nodes[1].args[1]).toEqual([1, 2, 0, 0]);
+    expect(graph.nodes[1].type).toEqual(tensorType('f32', [2, 6]));
+  });
+
+  test('a slice of an old opset ends beyond 2^53, and sizes that are cast to fractions stay fractions', () => {
+    const ints = (name: string, value: bigint): Uint8Array =>
+      message(5, text(1, name), field(8, varint(value)), field(20, varint(7)));
+    const old = node('Slice', ['x'], ['y'], ints('starts', 1n), ints('ends', 2n ** 63n - 1n));
+    expect(importGraph(small([old]), { infer }).nodes[1].type).toEqual(tensorType('f32', [1, 3]));
+    const to = (dtype: number): Uint8Array =>
+      message(5, text(1, 'to'), field(3, varint(dtype)), field(20, varint(2)));
+    const halved = [
+      node('Cast', ['three'], ['f'], to(1)),
+      node('Div', ['f', 'two'], ['h']),
+      node('Mul', ['h', 'two'], ['b']),
+      node('Cast', ['b'], ['n'], to(7)),
+      node('Expand', ['x', 'n'], ['y']),
+    ];
+    const two = tensor(5, 'two', 1, [], [2]);
+    // 5 / 2 * 2 is 4 only of whole numbers.
+    expect(typeOf(small(halved, [i64('three', 5, 2, 3), two]))).toEqual(['f32', 5, 2, 3]);
+  });
+
   test('Slice to the end, Split into parts, Expand both ways, Gather by axis, Clip, Pad', () => {
     const ends = [i64('b', 1), i64('e', 9_007_199_254_740_991), i64('a', 1)];
     expect(typeOf(small([node('Slice', ['x', 'b', 'e', 'a'], ['y'])], ends))).toEqual([

@@ -15,7 +15,7 @@ export function joined(...parts: readonly Uint8Array[]): Uint8Array {
 }
 
 /** An int64 as a varint. */
-export function varint(value: number): Uint8Array {
+export function varint(value: number | bigint): Uint8Array {
   let rest = BigInt.asUintN(64, BigInt(value));
   const out: number[] = [];
   do {

@@ -216,11 +216,7 @@ export class OnnxCall {
         'E_UNSUPPORTED',
         `input ${i} ('${operand.name}') is computed at run time, but decides the shape`,
       );
-    return constant.values.map((value) => {
-      if (typeof value === 'bigint')
-        return value < 0n ? -Number.MAX_SAFE_INTEGER : Number.MAX_SAFE_INTEGER;
-      return value;
-    });
+    return constant.values.map((value) => (typeof value === 'object' ? value : bounded(value)));
   }
 
   attribute(name: string): OnnxAttribute | undefined {
@@ -280,6 +276,11 @@ export class OnnxCall {
     return this.attribute(name)?.ints.map((value) =>
       typeof value === 'bigint' ? this.fail('E_LIMIT', `attribute ${name} holds ${value}`) : value,
     );
+  }
+
+  /** Like `ints`, of which those beyond 2^53 mean "to the end". */
+  ends(name: string): number[] | undefined {
+    return this.attribute(name)?.ints.map(bounded);
   }
 
   /** Axes of a reduction or squeeze: an attribute in old opsets, an input in new ones. */
@@ -354,3 +355,9 @@ export function dimArg(dim: Dim): Arg {
 
 /** Lowering of one operator: its results in order; undefined for one that is not made. */
 export type Lowering = (call: OnnxCall) => readonly (OnnxOperand | undefined)[];
+
+/** A whole number; one beyond 2^53 is cut to it. */
+function bounded(value: number | bigint): number {
+  if (typeof value === 'number') return value;
+  return value < 0n ? -Number.MAX_SAFE_INTEGER : Number.MAX_SAFE_INTEGER;
+}

@@ -6,7 +6,7 @@ import { NO_KWARGS, tensorType, typeText } from '../../graph/value.ts';
 import { itemAt } from '../../item-at.ts';
 import { OnnxGraphBuilder } from './builder.ts';
 import { type BodyBuilder, type Lowering, nodeError, OnnxCall, type OnnxOperand } from './call.ts';
-import { fold } from './constant.ts';
+import { fold, type FoldedAttributes } from './constant.ts';
 import { mangled, type ModelContext, originOf } from './context.ts';
 import type { OnnxGraph, OnnxNode, OnnxValue } from './file/model.ts';
 import { ATTENTION } from './operators/attention.ts';
@@ -181,10 +181,7 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
     if (node.inputs.some((name, i) => name !== '' && inputs[i] === undefined)) return undefined;
     const constants = inputs.map((operand) => operand?.constant);
     if (constants.length > 0 && constants.every((c) => c !== undefined) && operator !== 'Shape') {
-      const known = fold(operator, constants, (name) => {
-        const value = node.attributes.get(name)?.int;
-        return typeof value === 'number' ? value : undefined;
-      });
+      const known = fold(operator, constants, foldedAttributes(node));
       if (known !== undefined && operator !== 'Identity') return [this.constant(known)];
     }
     const lowering = LOWERINGS.get(operator);
@@ -309,4 +306,24 @@ export class GraphLowering extends OnnxGraphBuilder implements BodyBuilder {
       `the file says that ${what} is ${text}, but it is ${typeText(ours)}`,
     );
   }
+}
+
+/** Attributes as `fold` reads them. */
+function foldedAttributes({ attributes }: OnnxNode): FoldedAttributes {
+  return {
+    int: (name) => {
+      const value = attributes.get(name)?.int;
+      return typeof value === 'number' ? value : undefined;
+    },
+    ints: (name) => {
+      const values = attributes.get(name)?.ints;
+      return values === undefined || values.length === 0 ? undefined : values.map(Number);
+    },
+    tensor: (name) => {
+      const tensor = attributes.get(name)?.tensor;
+      return tensor?.values === undefined
+        ? undefined
+        : { dtype: tensor.dtype, dims: tensor.dims, values: tensor.values };
+    },
+  };
 }

@@ -119,7 +119,7 @@ const slice: Lowering = (c) => {
   const rank = c.rank(0);
   const starts =
     c.ints('starts') ?? c.constantInts(1) ?? c.fail('E_TYPE', 'the starts are missing');
-  const ends = c.ints('ends') ?? c.constantInts(2) ?? c.fail('E_TYPE', 'the ends are missing');
+  const ends = c.ends('ends') ?? c.constantInts(2) ?? c.fail('E_TYPE', 'the ends are missing');
   const axes = c.axes(3) ?? starts.map((_, i) => i);
   const steps = c.constantInts(4) ?? starts.map(() => 1);
   if (
