@@ -129,7 +129,7 @@ function filled(sizes: Constant, value: Constant | undefined): Constant | undefi
 }
 
 function axesOf(attributes: FoldedAttributes, input: Constant | undefined): readonly number[] {
-  return attributes.ints('axes') ?? (input?.values.map(Number) as number[] | undefined) ?? [];
+  return attributes.ints('axes') ?? input?.values.map(Number) ?? [];
 }
 
 function unsqueezed(a: Constant, axes: readonly number[]): Constant | undefined {
