@@ -5,10 +5,9 @@
 import type { Arg } from '../../graph/types.ts';
 import { ref } from '../../graph/value.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
+import { directGradients, float, normalised, rowsOf, withTerms } from './given-statistics.ts';
 import { cast, reducedOver, widened } from './softmax.ts';
 import { type Moments, moments } from './statistics.ts';
-
-const float = (value: number): Arg => ({ kind: 'float', value });
 
 /** Values that the statistics of a channel are of, on all ranks. */
 function valuesOf(call: LocalCall): number {
@@ -19,18 +18,6 @@ function valuesOf(call: LocalCall): number {
 /** A vector by channel in the dtype of the statistics, which mixes with a narrower input. */
 const vector = (call: LocalCall, value: string | undefined): Arg =>
   value === undefined ? null : ref(widened(call, value));
-
-/** The norm of the input with statistics that are given. */
-function normalised(
-  call: LocalCall,
-  affine: readonly [weight: Arg, bias: Arg],
-  mean: string,
-  variance: string,
-  eps: number,
-): string {
-  const given = [ref(call.tensor('input')), ...affine, ref(mean), ref(variance)];
-  return call.emit.call('aten.batch_norm.default', [...given, false, float(0), float(eps), false]);
-}
 
 type Result = 'out' | 'mean' | 'rstd' | 'runningMean' | 'runningVar' | 'reserve';
 
@@ -52,14 +39,10 @@ function unbiased(call: LocalCall, variance: string): string {
 const RESULTS: Readonly<
   Record<Result, (call: LocalCall, found: Moments, eps: number) => string | null>
 > = {
-  out: (call, { mean, variance }, eps) =>
-    normalised(
-      call,
-      [vector(call, call.optional('weight')), vector(call, call.optional('bias'))],
-      mean,
-      variance,
-      eps,
-    ),
+  out: (call, { mean, variance }, eps) => {
+    const [weight, bias] = ['weight', 'bias'].map((name) => vector(call, call.optional(name)));
+    return normalised(call, { x: call.tensor('input'), mean, variance }, [weight, bias], eps);
+  },
   mean: (_, { mean }) => mean,
   rstd: (call, { variance }, eps) => {
     const sum = call.emit.call('aten.add.Tensor', [ref(variance), float(eps)]);
@@ -107,30 +90,19 @@ const backward: Rewrite = (call) => {
           kwargs: { dtype: { kind: 'dtype', dtype } },
         })
       : widened(call, own);
-  const [direct, ...parts] = emit.callTuple('aten.native_batch_norm_backward.default', [
-    ...[call.tensor('grad_out'), call.tensor('input'), weight, mean, variance].map(ref),
-    ...[null, null, false, float(0), [true, true, true]],
-  ]);
-  const both = emit.call('aten.stack.default', [parts.map((part) => ref(part ?? ''))]);
-  const sums = reducedOver(call, both, 'sum', call.meshDims('all-reduce-statistics'));
+  const of = { x: call.tensor('input'), mean, variance };
+  const direct = directGradients(call, of, call.tensor('grad_out'), weight);
+  const sums = reducedOver(call, direct.sums, 'sum', call.meshDims('all-reduce-statistics'));
   const slope = emit.call('aten.mul.Tensor', [ref(weight), ref(rstd)]);
   const factor = emit.call('aten.mul.Tensor', [ref(slope), float(-1 / valuesOf(call))]);
   const terms = emit.call('aten.mul.Tensor', [ref(sums), ref(factor)]);
-  const [scale, shift] = rows(call, terms);
-  const through = normalised(call, [ref(scale), ref(shift)], mean, variance, 0);
-  const input = emit.call('aten.add.Tensor', [ref(direct ?? ''), ref(through)]);
+  const input = withTerms(call, of, direct.input, terms);
   const isLast = call.global.outputs.slice(1).every((type) => type === null);
-  return [input, ...(isLast ? [null, null] : rows(call, sums))].map((value, k) => {
+  return [input, ...(isLast ? [null, null] : rowsOf(call, sums))].map((value, k) => {
     const type = call.global.outputs[k];
     return value === null || type === null ? null : cast(call, value, type.dtype);
   });
 };
-
-/** The rows of a stack of two. */
-function rows(call: LocalCall, stack: string): readonly [string, string] {
-  const [first, second] = call.emit.callTuple('aten.unbind.int', [ref(stack)]);
-  return first === null || second === null ? call.unsupported('it has no sums') : [first, second];
-}
 
 const FUNCTIONAL = ['runningMean', 'runningVar'] as const;
 const SAVED = ['out', 'mean', 'rstd'] as const;

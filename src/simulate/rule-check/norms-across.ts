@@ -3,10 +3,10 @@
  * the mean of all values, then the mean square distance from it, as sums over the ranks.
  */
 
-import { fromFlat, full, type NDArray } from '../../ndarray/array.ts';
+import { fromFlat, full, type NDArray, sizeOf } from '../../ndarray/array.ts';
 import { map, map2, map3, multiply, subtract } from '../../ndarray/elementwise.ts';
 import { sum } from '../../ndarray/reduce.ts';
-import { reshape } from '../../ndarray/views.ts';
+import { expand, reshape } from '../../ndarray/views.ts';
 import { reduceRanks } from './pieces.ts';
 import type { Results, SampleCall } from './sample-call.ts';
 
@@ -99,5 +99,90 @@ export function batchNormBackwardAcross(
     const rest = map2(subtract(g, through), spread(plain, y), (v, s) => v - s / count);
     const results = [multiply(rest, spread(multiply(weight, rstd), y)), along, plain];
     return results.map((x, k) => (ctx.outputs[k] === null ? null : x));
+  });
+}
+
+// ---- groups of channels
+// -----------------------------------------------------------------------------
+
+/** `[rows, groups, channels of a group, positions]` of a tensor of group norm. */
+function grouped(sample: SampleCall, x: NDArray): NDArray {
+  const [rows, channels, ...rest] = x.shape;
+  const groups = sample.ctx.int('group');
+  return reshape(x, [rows, groups, channels / groups, sizeOf(rest)]);
+}
+
+/** `[rows, groups, 1, 1]` of a statistic. */
+const ofGroup = (statistic: NDArray): NDArray => reshape(statistic, [...statistic.shape, 1, 1]);
+
+const sumOver = (parts: readonly NDArray[], dims: readonly number[]): NDArray =>
+  reduceRanks(
+    parts.map((x) => sum(x, dims)),
+    'sum',
+  );
+
+/** A vector by channel, given to every position of each row; ones where there is none. */
+function byChannel(vector: NDArray | undefined, like: NDArray, instead: number): NDArray {
+  const [, groups, each] = like.shape;
+  return vector === undefined ? full([1], instead) : reshape(vector, [1, groups, each, 1]);
+}
+
+/** A group norm whose positions are cut. */
+export function groupNormAcross(
+  sample: SampleCall,
+  inputs: readonly (readonly NDArray[])[],
+): readonly Results[] {
+  const { ctx } = sample;
+  const of = argumentsOf(sample, inputs);
+  const count = (ctx.int('C') / ctx.int('group')) * ctx.int('HxW');
+  const given = of('input') as readonly NDArray[];
+  const parts = given.map((x) => grouped(sample, x));
+  const mean = map(sumOver(parts, [2, 3]), (v) => v / count);
+  const apart = parts.map((x) => subtract(x, ofGroup(mean)));
+  const squares = sumOver(
+    apart.map((x) => multiply(x, x)),
+    [2, 3],
+  );
+  const rstd = map(squares, (v) => 1 / Math.sqrt(v / count + ctx.number('eps')));
+  return given.map((x, rank) => {
+    const y = multiply(apart[rank], ofGroup(rstd));
+    const scaled = multiply(y, byChannel(of('weight')[rank], y, 1));
+    const out = map2(scaled, byChannel(of('bias')[rank], y, 0), (a, b) => a + b);
+    return [reshape(out, x.shape), mean, rstd];
+  });
+}
+
+/** Its backward: the sums of a group are of all ranks. */
+export function groupNormBackwardAcross(
+  sample: SampleCall,
+  inputs: readonly (readonly NDArray[])[],
+): readonly Results[] {
+  const { ctx } = sample;
+  const of = argumentsOf(sample, inputs);
+  const count = (ctx.int('C') / ctx.int('group')) * ctx.int('HxW');
+  const given = of('input') as readonly NDArray[];
+  const grads = (of('grad_out') as readonly NDArray[]).map((g) => grouped(sample, g));
+  const [mean, rstd] = ['mean', 'rstd'].map((name) => ofGroup(of(name)[0] as NDArray));
+  const standard = given.map((x) => map3(grouped(sample, x), mean, rstd, (v, m, r) => (v - m) * r));
+  const weighted = grads.map((g) => multiply(g, byChannel(of('weight')[0], g, 1)));
+  const along = ofGroup(
+    sumOver(
+      weighted.map((g, rank) => multiply(g, standard[rank])),
+      [2, 3],
+    ),
+  );
+  const plain = ofGroup(sumOver(weighted, [2, 3]));
+  const vector = (parts: readonly NDArray[]): NDArray =>
+    reshape(sumOver(parts, [0, 3]), [ctx.int('C')]);
+  const [weight, bias] = [
+    vector(grads.map((g, rank) => multiply(g, standard[rank]))),
+    vector(grads),
+  ];
+  return given.map((x, rank) => {
+    const through = map3(standard[rank], along, plain, (y, a, p) => (y * a + p) / count);
+    const input = multiply(subtract(weighted[rank], through), expand(rstd, through.shape));
+    return [reshape(input, x.shape), weight, bias].map((value, k) =>
+      ctx.outputs[k] === null ? null : value,
+    );
   });
 }

@@ -11,7 +11,12 @@ import { concat, reshape, rows } from '../../ndarray/views.ts';
 import type { EvaluatedArg } from '../../ops/kernels/evaluate.ts';
 import { elements, type TypedContext } from '../../ops/record/record.ts';
 import type { Rule, RuleSlot } from '../../ops/record/rule.ts';
-import { batchNormAcross, batchNormBackwardAcross } from './norms-across.ts';
+import {
+  batchNormAcross,
+  batchNormBackwardAcross,
+  groupNormAcross,
+  groupNormBackwardAcross,
+} from './norms-across.ts';
 import { type Piece, reduceRanks } from './pieces.ts';
 import type { Results, SampleCall } from './sample-call.ts';
 
@@ -433,6 +438,16 @@ const vocabularyParallel: Body = (group) => {
   });
 };
 
+type NormBody = (sample: SampleCall, inputs: readonly (readonly NDArray[])[]) => readonly Results[];
+
+/** A norm with statistics of all ranks: of groups of channels, or of a batch. */
+function normAcross(ofGroups: NormBody, ofBatch: NormBody): Body {
+  return ({ sample, inputs }) => {
+    const body = sample.record.name.includes('group_norm') ? ofGroups : ofBatch;
+    return body(sample, inputs.map(arrays));
+  };
+}
+
 const BODIES: Readonly<Record<string, Body>> = {
   'local-shape': localShape,
   groups,
@@ -445,8 +460,7 @@ const BODIES: Readonly<Record<string, Body>> = {
   'all-reduce-loss': (group) => weightedMean(group, true),
   'all-reduce-max-sum': softmaxAcross,
   'all-reduce-sum': softmaxBackwardAcross,
-  'all-gather-statistics': ({ sample, inputs }) => batchNormAcross(sample, inputs.map(arrays)),
-  'all-reduce-statistics': ({ sample, inputs }) =>
-    batchNormBackwardAcross(sample, inputs.map(arrays)),
+  'all-gather-statistics': normAcross(groupNormAcross, batchNormAcross),
+  'all-reduce-statistics': normAcross(groupNormBackwardAcross, batchNormBackwardAcross),
   'vocabulary-parallel': vocabularyParallel,
 };

@@ -5,11 +5,9 @@
  * the backward adds up two sums per channel. One small collective each.
  */
 
-import { DTYPE_BYTES } from '../../../graph/types.ts';
 import {
   defineOp,
   elements,
-  metaBytes,
   type OpContext,
   type OperatorRecord,
   type TensorMeta,
@@ -18,6 +16,7 @@ import {
 import { P, R, type Rule, rule, type RuleOptions, type RuleSlot, S } from '../../record/rule.ts';
 import { cuttable, need, sameShape, slotsByName } from '../../rules/dims.ts';
 import {
+  gatheredStatistics,
   named,
   normWork,
   outputsOf,
@@ -25,6 +24,7 @@ import {
   pendingGrad,
   pendingWeight,
   statisticType,
+  summedStatistics,
   withOwnStatistics,
 } from './norm-common.ts';
 
@@ -88,48 +88,7 @@ function returnsAll(form: BatchForm, ctx: OpContext): boolean {
   return form.rest.includes('running') || ctx.indexOf('running_mean') < 0;
 }
 
-/** Values of at least 32 bits for each channel that a rank has. */
-function channelBytes(ctx: TypedContext, values: number): number {
-  const { shape, dtype } = need(ctx, 'input');
-  return values * shape[1] * Math.max(4, DTYPE_BYTES[dtype]);
-}
-
-/**
- * Training with a cut batch. Its kernels: variance and mean (of a wider copy of 16-bit values), the
- * normalisation with given statistics, which reads the input again, and small ones.
- */
-function gathered(form: BatchForm): RuleOptions {
-  return {
-    rewrite: 'all-gather-statistics',
-    collectives: [
-      { kind: 'all_gather', bytes: (ctx, members) => members * (channelBytes(ctx, 2) + 4) },
-    ],
-    body: (local) => {
-      const { shape, dtype } = need(local, 'input');
-      const own = DTYPE_BYTES[dtype];
-      const wide = Math.max(4, own);
-      const isNarrow = own < wide;
-      return {
-        bytes: elements(shape) * (wide + 2 * own + (isNarrow ? own + wide : 0)),
-        kernels: 7 + (isNarrow ? 1 : 0) + (form.rest.includes('running') ? 3 : 0),
-      };
-    },
-  };
-}
-
-/**
- * Backward of training with a cut batch. Its kernels: a backward with given statistics (gradients
- * and input in, one tensor out), a normalisation of the input that has the terms of the statistics
- * as weight and bias, the sum of both, and small ones.
- */
-const SUMMED: RuleOptions = {
-  rewrite: 'all-reduce-statistics',
-  collectives: [{ kind: 'all_reduce', bytes: (ctx) => channelBytes(ctx, 2) }],
-  body: (local) => ({
-    bytes: 8 * metaBytes(need(local, 'input')),
-    kernels: 8,
-  }),
-};
+const channels = (local: TypedContext): number => need(local, 'input').shape[1];
 
 function batchNorm(form: BatchForm): OperatorRecord {
   return defineOp(form.name, {
@@ -162,9 +121,10 @@ function batchNorm(form: BatchForm): OperatorRecord {
           rule(slotsByName(ctx, { input: S(1), ...named(vectors, S(0)) }), results(S(1), S(0))),
         );
       }
-      const across = training
-        ? ({ ...gathered(form), origin: 'ext' } as const)
-        : ({ origin: 'ext' } as const);
+      const small = form.rest.includes('running') ? 8 : 5;
+      const across: RuleOptions = training
+        ? gatheredStatistics(channels, small)
+        : { origin: 'ext' };
       if (!training || returnsAll(form, ctx))
         for (const d of sampleDims(shape)) {
           const cut = S(d, { slicing: 'any', filled: training });
@@ -267,7 +227,7 @@ const batchNormBackward = defineOp('aten.native_batch_norm_backward.default', {
         rule(
           slotsByName(ctx, { grad_out: cut, input: cut }),
           outputsOf(ctx, across ? [cut, R, R] : [cut, P(), P()]),
-          across ? { ...SUMMED, origin: 'ext' } : { origin: 'ext' },
+          across ? summedStatistics(channels, 5) : { origin: 'ext' },
         ),
       );
     }

@@ -3,14 +3,15 @@
  * output, and a pending gradient passes to all gradients.
  */
 
-import type { DType } from '../../../graph/types.ts';
+import { type DType, DTYPE_BYTES } from '../../../graph/types.ts';
 import {
   elements,
+  metaBytes,
   type OpContext,
   type TensorMeta,
   type TypedContext,
 } from '../../record/record.ts';
-import { P, R, type Rule, rule, type RuleSlot } from '../../record/rule.ts';
+import { P, R, type Rule, rule, type RuleOptions, type RuleSlot } from '../../record/rule.ts';
 import { linearKinds, need, slotsByName } from '../../rules/dims.ts';
 
 /** Work per element of a normalisation, for time estimates. */
@@ -84,4 +85,58 @@ export function withOwnStatistics(
       i === 0 || meta === null || meta.dtype !== 'f32' ? meta : { ...meta, dtype },
     ),
   ];
+}
+
+/** Numbers of a call at local sizes. */
+type Count = (local: TypedContext) => number;
+
+/** Bytes of some numbers in at least 32 bits, as statistics are kept. */
+function wideBytes(local: TypedContext, numbers: number): number {
+  return numbers * Math.max(4, DTYPE_BYTES[need(local, 'input').dtype]);
+}
+
+/**
+ * Statistics of values that lie on several ranks: each takes mean and variance of its own, and one
+ * all-gather of both and of a count combines them. The kernels: variance and mean (of a wider copy
+ * of 16-bit values), the norm with given statistics, which reads the input again, and small ones.
+ *
+ * @param statistics means that a rank has
+ * @param small kernels that touch statistics alone
+ */
+export function gatheredStatistics(statistics: Count, small: number): RuleOptions {
+  return {
+    origin: 'ext',
+    rewrite: 'all-gather-statistics',
+    collectives: [
+      {
+        kind: 'all_gather',
+        bytes: (local, members) => members * wideBytes(local, 2 * statistics(local) + 1),
+      },
+    ],
+    body: (local) => {
+      const { shape, dtype } = need(local, 'input');
+      const own = DTYPE_BYTES[dtype];
+      const wide = Math.max(4, own);
+      const cast = own < wide ? 1 : 0;
+      return {
+        bytes: elements(shape) * (wide + 2 * own + cast * (own + wide)),
+        kernels: small + 2 + cast,
+      };
+    },
+  };
+}
+
+/**
+ * Gradients through statistics of values that lie on several ranks: two sums for each, by one
+ * all-reduce. The kernels: a backward with given statistics (gradients and input in, one tensor
+ * out), a norm of the input that has the terms of the statistics as weight and bias, the sum of
+ * both, and small ones.
+ */
+export function summedStatistics(sums: Count, small: number): RuleOptions {
+  return {
+    origin: 'ext',
+    rewrite: 'all-reduce-statistics',
+    collectives: [{ kind: 'all_reduce', bytes: (local) => wideBytes(local, 2 * sums(local)) }],
+    body: (local) => ({ bytes: 8 * metaBytes(need(local, 'input')), kernels: small + 3 }),
+  };
 }

@@ -1,8 +1,8 @@
 /**
- * Normalisations of rows and of groups of channels. Rows that are normalised on their own may be
- * cut; the normalised dims must be whole. Statistics over a cut dim need collectives inside the
- * operator (two values per row): such rules are not offered yet, and each family says where they
- * belong.
+ * Normalisations of rows and of groups of channels. Rows and groups that are normalised on their
+ * own may be cut, and the positions of groups of channels: the ranks combine their statistics. The
+ * normalised dims of rows must be whole; a rule with two values per row inside the operator is not
+ * offered yet.
  */
 
 import {
@@ -13,9 +13,10 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../../record/record.ts';
-import { P, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../../record/rule.ts';
 import { cuttable, need, sameShape, slotsByName } from '../../rules/dims.ts';
 import {
+  gatheredStatistics,
   named,
   normWork,
   outputsOf,
@@ -23,6 +24,7 @@ import {
   pendingGrad,
   pendingWeight,
   statisticType,
+  summedStatistics,
   withOwnStatistics,
 } from './norm-common.ts';
 
@@ -174,6 +176,42 @@ const rowNorms: readonly OperatorRecord[] = [
 
 const BATCH_CUT = S(0, { slicing: 'any' });
 
+/** Dims of positions that can be cut. */
+const positions = (shape: readonly number[]): number[] => cuttable(shape).filter((d) => d > 1);
+
+/** Positions cut: mean and variance of every group of channels are of all ranks. */
+function positionRules(ctx: TypedContext): Rule[] {
+  const groups = (local: TypedContext): number => {
+    const [rows, channels] = need(local, 'input').shape;
+    return (rows * local.int('group') * channels) / local.int('C');
+  };
+  return positions(need(ctx, 'input').shape).map((d) => {
+    const cut = S(d, { slicing: 'any', filled: true });
+    return rule(
+      slotsByName(ctx, { input: cut }),
+      outputsOf(ctx, [cut, R, R]),
+      gatheredStatistics(groups, 10),
+    );
+  });
+}
+
+/** Positions cut: the gradients of weight and bias need the sums of every channel of all ranks. */
+function positionGradients(ctx: TypedContext): Rule[] {
+  if (ctx.outputs[0] === null) return [];
+  const channels = (local: TypedContext): number => {
+    const [rows, own] = need(local, 'input').shape;
+    return rows * own;
+  };
+  return positions(need(ctx, 'input').shape).map((d) => {
+    const cut = S(d, { filled: true });
+    return rule(
+      slotsByName(ctx, { grad_out: cut, input: cut }),
+      outputsOf(ctx, [cut, R, R]),
+      summedStatistics(channels, 12),
+    );
+  });
+}
+
 /**
  * Channels cut in whole groups of `unit`, with the per-channel vectors and the per-group
  * statistics.
@@ -241,7 +279,7 @@ const nativeGroupNorm = defineOp('aten.native_group_norm.default', {
     };
     return [input, statistic, statistic];
   },
-  shard: (ctx) => groupRules(ctx, ctx.int('group'), true, 2),
+  shard: (ctx) => [...groupRules(ctx, ctx.int('group'), true, 2), ...positionRules(ctx)],
   flops: normWork,
 });
 
@@ -299,7 +337,7 @@ const groupNormBackward = defineOp('aten.native_group_norm_backward.default', {
         }),
       );
     }
-    return [...rules, ...pendingGrad(ctx), ...pendingWeight(ctx)];
+    return [...rules, ...positionGradients(ctx), ...pendingGrad(ctx), ...pendingWeight(ctx)];
   },
   flops: normWork,
 });

@@ -40,6 +40,14 @@ function convolutions(layers: number, batch: number, channels: number, size: num
   return jointGraph(parseGraph(`swgraph 1\ngraph @g {\n${text}\n}\n`), { table: TABLE });
 }
 
+/** The first result of each norm: the normalised tensor, the gradient of the input. */
+function imagesOf(graph: Graph, norm: string): string[] {
+  const norms = new Set(graph.nodes.flatMap((n) => (n.target.includes(norm) ? [n.name] : [])));
+  return graph.nodes.flatMap(({ name, target, args: [of, k] }) =>
+    target === 'operator.getitem' && k === 0 && isRef(of) && norms.has(of.name) ? [name] : [],
+  );
+}
+
 describe('batch norm in training whose batch is cut', () => {
   test('data parallel of three convolutions with batch norms beats replication, and nothing beats it', async () => {
     const result = await solveFor(convolutions(3, 64, 64, 56), 'dp=4');
@@ -68,15 +76,7 @@ describe('batch norm in training whose batch is cut', () => {
     async (mesh, _, batch) => {
       const graph = convolutions(2, batch, 3, 5);
       const cut = mesh.includes('a=') ? 'S(0)S(2)' : 'S(0)';
-      const norms = new Set(
-        graph.nodes.flatMap((n) => (n.target.includes('batch_norm') ? [n.name] : [])),
-      );
-      // The first result of each: the normalised tensor, the gradient of the input.
-      const images = graph.nodes.filter(
-        ({ target, args: [of, k] }) =>
-          target === 'operator.getitem' && k === 0 && isRef(of) && norms.has(of.name),
-      );
-      const pins = images.map(({ name }) => ({ node: name, spec: cut }));
+      const pins = imagesOf(graph, 'batch_norm').map((node) => ({ node, spec: cut }));
       expect(pins.length).toBe(4);
       const plan = await planFor(graph, mesh, { pins });
       const found = verify(graph, plan, { table: TABLE });
@@ -126,6 +126,47 @@ describe('batch norm in training whose batch is cut', () => {
         const values = flat(want);
         got.data.forEach((v, i) => expect(Math.abs(v - values[i])).toBeLessThan(1e-8));
       });
+    },
+  );
+});
+
+describe('group norm whose positions are cut', () => {
+  /** A group norm of an image, weighted so that its gradients are no constants. */
+  const graphOf = (batch: number, channels: number, places: number, affine: boolean): Graph => {
+    const image = `f64[${batch}, ${channels}, ${places}]`;
+    const vectors = affine ? '%weight, %bias' : 'none, none';
+    const text = [
+      `in %x: ${image} parameter "x"`,
+      `in %k: ${image} input "k"`,
+      `in %weight: f64[${channels}] parameter "weight"`,
+      `in %bias: f64[${channels}] parameter "bias"`,
+      `%n = aten.group_norm.default(%x, 2, ${vectors}, 1e-05, true): ${image}`,
+      `%m = aten.mul.Tensor(%n, %k): ${image}`,
+      '%loss = aten.sum.default(%m): f64[]',
+      'out %loss output 0',
+    ];
+    const graph = parseGraph(`swgraph 1\ngraph @g {\n  ${text.join('\n  ')}\n}\n`);
+    return jointGraph(graph, { table: TABLE });
+  };
+
+  test.each([
+    ['d=4', 'S(2)', [2, 4, 8], true],
+    ['d=4', 'S(2)', [2, 4, 7], true],
+    ['d=2', 'S(2)', [2, 4, 6], false],
+    ['a=2,b=2', 'S(0)S(2)', [3, 4, 6], true],
+    ['a=2,b=2', 'S(1)S(2)', [2, 4, 6], true],
+    ['a=2,b=2', 'S(2)S(2)', [2, 4, 8], true],
+  ] as const)(
+    'on %s as %s of %j, weights: %s, every tensor of forward and backward',
+    async (mesh, cut, [batch, channels, places], affine) => {
+      const graph = graphOf(batch, channels, places, affine);
+      const pins = imagesOf(graph, 'group_norm').map((node) => ({ node, spec: cut }));
+      expect(pins.length).toBe(2);
+      const plan = await planFor(graph, mesh, { pins });
+      const found = verify(graph, plan, { table: TABLE });
+      expect(found.mismatches).toEqual([]);
+      expect(found.maxRelativeError).toBeLessThan(1e-12);
+      expect(found.collectives.all_gather).toBeGreaterThanOrEqual(1);
     },
   );
 });
