@@ -20,8 +20,8 @@ export function auditText(name: string, a: Audit, notes: readonly string[] = [])
     {
       label: 'step time',
       texts: [
-        `${secondsText(a.stepSeconds)} simulated, communication overlapped; what follows is ` +
-          'one after another',
+        `${secondsText(a.stepSeconds)} simulated, communication overlapped; the figures below ` +
+          'are sums without overlap',
       ],
     },
     {
