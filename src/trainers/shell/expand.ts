@@ -4,15 +4,16 @@
  * unknown. Source: the Bash manual, 3.5.
  */
 
-import type {
-  ArithmeticExpression,
-  CommandExpansionPart,
-  ParameterExpansionPart,
-  ParameterOperation,
-  Redirection,
-  Statement,
-  Word,
-  WordPart,
+import {
+  type ArithmeticExpression,
+  type CommandExpansionPart,
+  type ParameterExpansionPart,
+  type ParameterOperation,
+  parse,
+  type Redirection,
+  type Statement,
+  type Word,
+  type WordPart,
 } from 'unbash';
 
 import { arithmetic, type ArithmeticScope } from './arithmetic.ts';
@@ -241,8 +242,12 @@ function expandParameter(
     return pointed === undefined ? unread : lookUp(pointed, text, part.pos, scope);
   }
   const variable = scope.variables.get(parameter);
+  // Once: an index may count on.
+  const isPlace = index !== undefined && !/^[@*]$/.test(index.text);
+  const isList = variable?.kind !== 'array' || variable.keys === undefined;
+  const which = isPlace && isList ? indexIn(index, scope) : undefined;
   const isSet =
-    hasValue(variable, index, scope) ||
+    hasValue(variable, index, which, scope) ||
     (scope.positional !== undefined &&
       (/^[@*]$/.test(parameter) || Number(parameter) <= scope.positional.length));
   // Each value is edited, and only then joined to one text.
@@ -263,8 +268,7 @@ function expandParameter(
     if (variable?.kind === 'array' && variable.keys !== undefined)
       return valueAt(variable.keys, values, index, scope) ?? unread;
     if (/^[@*]$/.test(index.text)) return { list: values };
-    const which = Number(knownText(expandText(index, scope)) ?? NaN);
-    if (!Number.isInteger(which)) return unread;
+    if (which === undefined) return unread;
     const open = unknownBefore(variable, which);
     if (open === undefined) return { value: values.at(which) ?? [] };
     return { value: [{ text, at: scope.placed(part.pos), why: open.why }] };
@@ -292,13 +296,31 @@ function expandParameter(
 }
 
 /** Tells whether a variable is set, and has the index that is asked for. */
-function hasValue(variable: Variable | undefined, index: Word | undefined, scope: Scope): boolean {
+function hasValue(
+  variable: Variable | undefined,
+  index: Word | undefined,
+  which: number | undefined,
+  scope: Scope,
+): boolean {
   if (variable?.kind !== 'array' || index === undefined || /^[@*]$/.test(index.text))
     return variable !== undefined;
-  const key = knownText(expandText(index, scope));
-  if (variable.keys !== undefined) return key === undefined || variable.keys.includes(key);
-  const at = Number(key);
+  if (variable.keys !== undefined) {
+    const key = knownText(expandText(index, scope));
+    return key === undefined || variable.keys.includes(key);
+  }
+  const at = which ?? NaN;
   return unknownBefore(variable, at) !== undefined || variable.values.at(at) !== undefined;
+}
+
+/** The number of an element of a list, which is calculated; undefined where it is not known. */
+export function indexIn(index: Word, scope: Scope): number | undefined {
+  const text = knownText(expandText(index, scope));
+  if (text === undefined) return undefined;
+  const [statement] = parse(`((${text}))`).commands;
+  const command = statement?.command;
+  return command?.type !== 'ArithmeticCommand' || command.expression === undefined
+    ? undefined
+    : arithmetic(command.expression, numbersOf(scope));
 }
 
 /** The unknown part up to an element of a list, which may be any number of elements. */

@@ -25,6 +25,7 @@ import {
   expandPattern,
   expandText,
   expandWord,
+  indexIn,
   numbersOf,
   type Scope,
 } from './expand.ts';
@@ -107,6 +108,8 @@ class ShellReader implements ShellScript {
   private mayEndLoop = false;
   /** Variables that are integers: what they are set to is calculated. */
   private readonly integers = new Set<string>();
+  /** How the last `$(...)` ended, which an assignment by itself ends as. */
+  private substituted: Status = true;
   private optionPlace: OptionPlace = { index: 1, character: 0 };
   /** Variables that other programs see, shells among them. */
   private readonly exported = new Set<string>();
@@ -506,8 +509,9 @@ class ShellReader implements ShellScript {
 
   private simple(node: Extract<CommandNode, { type: 'Command' }>): Status {
     if (node.name === undefined) {
+      this.substituted = true;
       for (const part of node.prefix) if (part.type === 'Assignment') this.assign(part);
-      return true;
+      return this.substituted;
     }
     const words: ShellWord[] = [];
     const take = (word: Word): void => {
@@ -594,8 +598,9 @@ class ShellReader implements ShellScript {
     const [outer, unset, positional] = [this.output, this.unset, this.positional];
     const output: Output = { parts: [], isKnown: true };
     this.output = output;
-    this.deeper(() => this.subshell(() => this.statements(commands)));
+    const status = this.deeper(() => this.subshell(() => this.statements(commands)));
     [this.output, this.unset, this.positional] = [outer, unset, positional];
+    this.substituted = status;
     return output.isKnown ? output.parts : undefined;
   }
 
@@ -978,15 +983,11 @@ class ShellReader implements ShellScript {
       return;
     }
     const values = old === undefined ? [] : old.kind === 'array' ? [...old.values] : [old.value];
-    const at = index === undefined ? 0 : Number(knownText(expandText(index, this.scope)) ?? NaN);
-    if (!Number.isInteger(at) || at < 0 || at > values.length) {
-      const why = 'an element of an array that is not read';
-      this.variables.set(name, {
-        kind: 'array',
-        values: [...values, [{ text: `\${${name}[@]}`, at: this.placed(pos), why }]],
-      });
-      return;
-    }
+    const stated = index === undefined ? 0 : indexIn(index, this.scope);
+    const at = stated !== undefined && stated < 0 ? stated + values.length : stated;
+    // Any element may be the one that is set.
+    if (at === undefined || at < 0 || at > values.length)
+      return this.setUnknown(name, pos, 'an array of which an element is set that is not read');
     values[at] = isAdded ? [...(values[at] ?? []), ...text] : text;
     this.variables.set(name, { kind: 'array', values });
   }

@@ -46,6 +46,8 @@ describe('the words that a shell script gives to a command', () => {
       ['?${X/[[:alpha:]]/}', '?${X/[[=a=]]/}', '?${X/a/&b}', '?${X%@(a|b)}'],
     ]);
     expect(jobs('A=([1]=x [0]=y); job "${A[@]}"')).toEqual([['?$A']]);
+    // Any element may be the one that is set.
+    expect(jobs('A=(a b c); A[$U]=d; job "${A[@]}" ${A[0]}')).toEqual([['?$A', '?${A[0]}']]);
   });
 
   it('a loop that may end after any of its trips leaves nothing that is known', () => {
