@@ -126,6 +126,53 @@ describe('work', () => {
   });
 });
 
+describe('steps that would prove too much', () => {
+  it('pairs of an edge do not become the values of a variable that it does not join', () => {
+    const chain = build({
+      unary: [
+        [0, 1],
+        [2, 0],
+        [0, 3],
+      ],
+      edges: [
+        [0, 1, [0, 4, 4, 0]],
+        [1, 2, [0, 2, 2, 0]],
+      ],
+    });
+    for (const [u, v] of [
+      [0, 2],
+      [2, 0],
+      [1, 2],
+    ])
+      expect(refusal(chain, { steps: [STEP.fuse, 0, u, v] })).toBe(
+        `factor 0 does not join ${u} and ${v}`,
+      );
+    expect(verdictOf(chain, { steps: [STEP.fuse, 0, 0, 1] }).accepted).toBe(true);
+  });
+
+  it('a value that takes one unit more of a row does not stand in for another', () => {
+    const knapsack = build({
+      unary: [[0, 5]],
+      edges: [],
+      rows: [{ name: 'row', variables: [0], amounts: [[4, 3]], bound: 3 }],
+    });
+    const rows = [{ row: 0 }];
+    // Only value 1 fits: without it no choice would be left.
+    expect(
+      refusal(knapsack, { rows, steps: [STEP.drop, 0, 0, STEP.pareto], lists: [[1, 0]] }),
+    ).toBe('value 0 of variable 0 needs more of a row than 1');
+    const { accepted, bound } = verdictOf(knapsack, { rows, steps: [STEP.pareto] });
+    expect([accepted, bound]).toEqual([true, 5n]);
+  });
+
+  it('a value does not stand in for itself', () => {
+    const one = build({ unary: [[3, 7]], edges: [] });
+    expect(refusal(one, { steps: [STEP.drop, 0, 0], lists: [[0, 0]] })).toBe(
+      'value 0 of 0 cannot stand in',
+    );
+  });
+});
+
 describe('form', () => {
   it.each<readonly [string, unknown, string]>([
     ['NaN as a step', { steps: [NaN] }, '$.steps[0] is NaN, not an integer'],
