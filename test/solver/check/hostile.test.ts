@@ -150,6 +150,25 @@ describe('steps that would prove too much', () => {
     expect(verdictOf(chain, { steps: [STEP.fuse, 0, 0, 1] }).accepted).toBe(true);
   });
 
+  it('pairs with a value that has no partner are forbidden', () => {
+    // Value 1 of variable 1 has no partner; the least of the others is 1 + 3 + 5.
+    const forbidden = build({
+      unary: [
+        [1, 2],
+        [5, 0],
+      ],
+      edges: [[0, 1, [3, Infinity, 4, Infinity]]],
+    });
+    for (const steps of [
+      [STEP.support, STEP.fuse, 0, 0, 1],
+      [STEP.fuse, 0, 0, 1],
+      [STEP.fuse, 0, 1, 0],
+    ]) {
+      const { accepted, bound } = verdictOf(forbidden, { steps: [...steps, STEP.pareto] });
+      expect([accepted, bound]).toEqual([true, 9n]);
+    }
+  });
+
   it('a value that takes one unit more of a row does not stand in for another', () => {
     const knapsack = build({
       unary: [[0, 5]],
@@ -184,6 +203,7 @@ describe('form', () => {
     ['Infinity in a list', { lists: [[Infinity]] }, '$.lists[0][0] is Infinity'],
     ['a row of no kind', { rows: [{ at: 3 }] }, '$.rows[0] is neither'],
     ['a row that is none', { rows: [null] }, '$.rows[0] is neither'],
+    ['a row of both kinds', { rows: [{ row: 0, time: 0 }] }, '$.rows[0] is neither'],
     ['a row by fraction', { rows: [{ row: 0.5 }] }, '$.rows[0].row is 0.5'],
     ['rows that are none', { rows: {} }, '$.rows is an object'],
     ['a problem that is not a text', { problem: 7 }, '$.problem is 7'],
