@@ -1,4 +1,4 @@
-/** Common divisors and multiples of whole numbers. */
+/** Divisors and multiples of whole numbers. */
 
 /** The greatest common divisor; 1 of two zeros. */
 export function gcd(a: number, b: number): number {
@@ -10,4 +10,12 @@ export function gcd(a: number, b: number): number {
 /** The least common multiple of positive numbers. */
 export function leastMultiple(a: number, b: number): number {
   return (a / gcd(a, b)) * b;
+}
+
+/** All divisors of a positive whole number, ascending. */
+export function divisors(n: number): number[] {
+  const small: number[] = [];
+  for (let d = 1; d * d <= n; d++) if (n % d === 0) small.push(d);
+  const large = small.map((d) => n / d).reverse();
+  return [...new Set([...small, ...large])];
 }

@@ -241,3 +241,9 @@ export function tensorBytes(type: TensorType): number | undefined {
   const n = elementCount(type);
   return n === undefined ? undefined : n * DTYPE_BYTES[type.dtype];
 }
+
+/** Bytes of all tensors of a value; a tensor whose size has no known value counts as none. */
+export function valueBytes(type: ValueType): number {
+  if (type.kind === 'tuple') return type.items.reduce((sum, item) => sum + valueBytes(item), 0);
+  return type.kind === 'tensor' ? (tensorBytes(type) ?? 0) : 0;
+}

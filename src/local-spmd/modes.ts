@@ -83,7 +83,7 @@ export function data(type: OperandType): OperandType {
   return type === 'I' ? 'R' : type;
 }
 
-const slotText = (slot: RuleSlot): string =>
+const typeOfSlot = (slot: RuleSlot): string =>
   slot === null || slot.kind === 'replicate'
     ? 'R'
     : slot.kind === 'partial'
@@ -93,31 +93,39 @@ const slotText = (slot: RuleSlot): string =>
       : `S(${slot.dim})`;
 
 /**
- * The redistribution that brings an operand to a slot; undefined where there is none. Costs are
- * bytes, and a slice costs next to nothing; a pending sum is reduced whole, as DTensor does.
+ * Costs of a redistribution for a byte of the operand. Only their order decides: DTensor slices
+ * where it can, exchanges before it gathers, gathers before it reduces, and reduces a pending sum
+ * whole before it scatters one.
  */
+const SLICE = 0.01;
+const AS_ADDEND = 0.02;
+const EXCHANGE = 0.6;
+const GATHER = 1;
+const REDUCE = 1.9;
+const REDUCE_SCATTER = 2.2;
+
+/** The redistribution that brings an operand to a slot; undefined where there is none. */
 function moved(
   type: OperandType,
   slot: RuleSlot,
   bytes: number,
 ): { cost: number; kind?: Implicit['kind'] } | undefined {
-  const [from, to] = [data(type), slotText(slot)];
-  const cut = from === 'number' ? undefined : chunksOf(from);
+  const [from, to] = [data(type), typeOfSlot(slot)];
   if (from === 'number') return slot?.kind === 'partial' ? undefined : { cost: 0 };
   if (slot?.kind === 'shard' && (slot.inside?.dims.length ?? 0) > 0) return undefined;
   if (from === to) return { cost: 0 };
   if (slot === null) return { cost: 0 };
   if (slot.kind === 'partial')
     return from === 'R' && slot.op !== 'product'
-      ? { cost: bytes * 0.02, kind: 'to_partial' }
+      ? { cost: bytes * AS_ADDEND, kind: 'to_partial' }
       : undefined;
   if (slot.kind === 'replicate')
     return from === 'P'
-      ? { cost: bytes * 1.9, kind: 'all_reduce' }
-      : { cost: bytes, kind: 'all_gather' };
-  if (from === 'R') return { cost: bytes * 0.01, kind: 'slice' };
-  if (from === 'P') return { cost: bytes * 2.2, kind: 'reduce_scatter' };
-  return cut === undefined ? undefined : { cost: bytes * 0.6, kind: 'all_to_all' };
+      ? { cost: bytes * REDUCE, kind: 'all_reduce' }
+      : { cost: bytes * GATHER, kind: 'all_gather' };
+  if (from === 'R') return { cost: bytes * SLICE, kind: 'slice' };
+  if (from === 'P') return { cost: bytes * REDUCE_SCATTER, kind: 'reduce_scatter' };
+  return chunksOf(from) === undefined ? undefined : { cost: bytes * EXCHANGE, kind: 'all_to_all' };
 }
 
 /** The cheapest rule, the redistributions of its operands made. */
@@ -153,7 +161,7 @@ function auto(
           operand: i,
           kind: step.kind,
           from: String(data(operands[i])),
-          to: slotText(slot),
+          to: typeOfSlot(slot),
         });
       return true;
     });
@@ -165,7 +173,7 @@ function auto(
     // An average that is pending counts as a pending reduction; what it is divided by is no matter
     // of types.
     results: chosen.rule.outputs.map((slot): OperandType =>
-      slot?.kind === 'partial' ? 'P' : (slotText(slot) as AxisType),
+      slot?.kind === 'partial' ? 'P' : (typeOfSlot(slot) as AxisType),
     ),
     implicit: chosen.implicit,
   };
@@ -285,7 +293,7 @@ class Explicit {
           const step = moved(this.own[i], slot, 1);
           return step !== undefined && (step.kind === undefined || step.kind === 'slice');
         }) &&
-        rule.inputs.some((slot, i) => slot?.kind === 'shard' && this.own[i] === slotText(slot)) &&
+        rule.inputs.some((slot, i) => slot?.kind === 'shard' && this.own[i] === typeOfSlot(slot)) &&
         standsAt(this.ctx, rule, this.ranks) &&
         this.isOneSided(rule),
     );
@@ -305,7 +313,7 @@ class Explicit {
   by(rule: Rule): ModeTyping {
     const implicit = rule.inputs.flatMap((slot, i): Implicit[] =>
       this.own[i] === 'R' && slot?.kind === 'shard'
-        ? [{ operand: i, kind: 'slice', from: 'R', to: slotText(slot) }]
+        ? [{ operand: i, kind: 'slice', from: 'R', to: typeOfSlot(slot) }]
         : [],
     );
     if (rule.outputs.some((slot) => slot?.kind === 'partial')) {
@@ -326,7 +334,7 @@ class Explicit {
         'the cut lies behind a dim that is merged',
         'state the sharding of the result',
       );
-    return { results: rule.outputs.map((slot) => slotText(slot) as OperandType), implicit };
+    return { results: rule.outputs.map((slot) => typeOfSlot(slot) as OperandType), implicit };
   }
 
   /** A softmax along the cut stays cut. */
@@ -392,7 +400,7 @@ class Explicit {
         ({ inputs, outputs }) =>
           outputs.some((slot) => slot?.kind === 'partial') &&
           inputs[i]?.kind === 'shard' &&
-          slotText(inputs[i]) === type,
+          typeOfSlot(inputs[i]) === type,
       ),
     );
     if (alone < 0) return undefined;

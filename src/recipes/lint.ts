@@ -4,6 +4,7 @@
  */
 
 import { checkKinds } from '../arguments.ts';
+import { divisors } from '../divisors.ts';
 import { ShardwrightError } from '../errors.ts';
 import { bytesText } from '../units.ts';
 import { expertGroups, fillSizes, type FoldedSizes, foldProblem } from './expert-mesh.ts';
@@ -451,13 +452,6 @@ function multiples(value: number, of: number): number[] {
   if (of < 1) return [];
   const below = Math.floor(value / of) * of;
   return below > 0 ? [below, below + of] : [of];
-}
-
-function divisors(n: number): number[] {
-  const small: number[] = [];
-  for (let d = 1; d * d <= n; d++) if (n % d === 0) small.push(d);
-  const large = small.map((d) => n / d).reverse();
-  return [...new Set([...small, ...large])];
 }
 
 /** The largest candidate below the value and the smallest above. */

@@ -51,6 +51,7 @@ export function offOnDifference(
     const reference = whole.get(name);
     if (reference === undefined)
       throw internalError(`the program has no region ${name} where its axes have size 1`);
+    const addends = new Map(run.axes.map(({ name: axis }) => [axis, addendsOf(run.body, axis)]));
     for (const [value, byRank] of run.values) {
       const expected = reference.values.get(value)?.[0];
       const node = run.body.nodes.find((n) => n.name === value);
@@ -62,7 +63,7 @@ export function offOnDifference(
         new Map(
           [...type].map(([axis, t]) => [
             axis,
-            t === 'V' && becomesAddends(run.body, value, axis) ? 'V or P' : t,
+            t === 'V' && addends.get(axis)?.has(value) === true ? 'V or P' : t,
           ]),
         ),
       ).some((x) => isClose(x, expected));
@@ -116,21 +117,22 @@ function regionRuns(
 }
 
 /**
- * Tells whether all that is made of a value is read as addends in the end, so that it may be one
- * already.
+ * The values of which all that is made is read as addends over an axis in the end, so that they may
+ * be addends already.
  */
-function becomesAddends(body: Graph, name: string, axis: string): boolean {
-  if (body.outputs.some(({ value }) => value === name)) return false;
-  const users = body.nodes.filter((node) => {
-    let reads = false;
-    eachOperand(node, (operand) => (reads ||= operand === name));
-    return reads;
-  });
+function addendsOf(body: Graph, axis: string): ReadonlySet<string> {
   const isRead = ({ target, args }: Node): boolean =>
     spmdName(target) === 'reinterpret' && args[1] === axis && args[4] === 'P';
-  return (
-    users.length > 0 && users.every((user) => isRead(user) || becomesAddends(body, user.name, axis))
-  );
+  const addends = new Set<string>();
+  const used = new Set<string>();
+  const other = new Set(body.outputs.map(({ value }) => value));
+  // Users come after what they use.
+  for (const node of [...body.nodes].reverse()) {
+    if (used.has(node.name) && !other.has(node.name)) addends.add(node.name);
+    const passes = isRead(node) || addends.has(node.name);
+    eachOperand(node, (operand) => void (passes ? used : other).add(operand));
+  }
+  return addends;
 }
 
 /**

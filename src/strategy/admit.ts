@@ -1,7 +1,4 @@
-/**
- * Asks the rules of one call whether given input shardings may stay as they are, and gives the
- * output shardings.
- */
+/** Asks the rules of one call whether given input shardings are allowed as they are. */
 
 import { checkKinds } from '../arguments.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
@@ -23,17 +20,7 @@ import type { TensorMeta } from '../ops/record/record.ts';
 import { inOnePiece, R, type Rule, type RuleSlot, type ShardSlot } from '../ops/record/rule.ts';
 import { takesFurther } from '../ops/record/taken-rows.ts';
 
-/**
- * Asks the rules of one call whether given input shardings are allowed as they are, and for the
- * shardings of the results. Nothing is moved: this is the strict reading, for eager checks and for
- * kinds of placement that the planner does not enumerate. A rule takes any slicing kind; what it
- * demands of it is one of three things:
- *
- * - any: the index only passes through, and the same cut is on the output dim;
- * - same: tensors that share the index have equal placements, cut by the mesh dims in the same
- *   order;
- * - even: every rank holds equally many rows.
- */
+/** One way in which the rules of a call take its operands. */
 interface Admitted {
   /** The rule taken on each mesh dim. */
   readonly rules: readonly Rule[];
@@ -53,8 +40,15 @@ interface Call {
 }
 
 /**
- * Which strategies of a call take operands that are placed so, as they are. `given` has one
- * sharding for each tensor input.
+ * Asks the rules of one call whether given input shardings are allowed as they are, and for the
+ * shardings of the results. Nothing is moved: this is the strict reading, for eager checks and for
+ * kinds of placement that the planner does not enumerate. A rule takes any slicing kind; what it
+ * demands of it is one of three things:
+ *
+ * - any: the index only passes through, and the same cut is on the output dim;
+ * - same: tensors that share the index have equal placements, cut by the mesh dims in the same
+ *   order;
+ * - even: every rank holds equally many rows.
  *
  * @param rules rules of the call without the all-replicate rule
  * @param inputs global metas of the tensor inputs, in schema order

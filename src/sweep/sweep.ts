@@ -6,6 +6,7 @@
 import type { Cluster } from '../cost/hardware/cluster.ts';
 import { collectiveModel } from '../cost/presets/presets.ts';
 import { defined, nonEmpty } from '../defined.ts';
+import { divisors } from '../divisors.ts';
 import { interrupted, ShardwrightError } from '../errors.ts';
 import { type DType, DTYPE_BYTES } from '../graph/types.ts';
 import { DeviceMesh, meshSize } from '../mesh/devices/mesh.ts';
@@ -27,13 +28,7 @@ import {
   leastOf,
   lessCut,
 } from './step/expert-cuts.ts';
-import {
-  type AskedPlans,
-  divisors,
-  type LayoutRow,
-  type MeshRows,
-  meshRows,
-} from './step/layouts.ts';
+import { type AskedPlans, type LayoutRow, type MeshRows, meshRows } from './step/layouts.ts';
 import { order, type PricedRow, RowPricer } from './step/row-pricer.ts';
 import type { SweepJob, SweepPool } from './threads/pool.ts';
 
@@ -59,9 +54,11 @@ export interface SweepResult {
   readonly budgetBytes: number;
   /** The most bytes that fit with the probability that is asked for; plans are tuned to them. */
   readonly safeBytes: number;
-  /** Programs of a data rank that were priced, and how many a bound left out. */
+  /** Programs of a data rank that were priced. */
   readonly cores: ReadonlyMap<string, CoreCost>;
+  /** Routed experts that were priced. */
   readonly routed: ReadonlyMap<string, RoutedCosts>;
+  /** Programs of a data rank that a bound left out. */
   readonly beaten: number;
   /** The questions that the deadline left out, one sentence each. */
   readonly notAsked: readonly string[];

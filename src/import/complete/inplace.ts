@@ -34,9 +34,26 @@ function isMutation(node: Node): boolean {
   return node.kind === 'call' && /^aten\.(__i[a-z]+__|[a-z0-9_]*[a-z0-9]_)\./.test(node.target);
 }
 
-/** Operators whose result shares the memory of their first argument. */
-const VIEW =
-  /^aten\.(view|_unsafe_view|reshape|flatten|unflatten|transpose|permute|t|numpy_T|mT|movedim|expand|expand_as|unsqueeze|squeeze|slice|narrow|select|diagonal|split|split_with_sizes|chunk|unbind|detach|alias|as_strided|contiguous|to|view_as)\./;
+/**
+ * Operators whose result can share the memory of their first argument: those whose schema in
+ * PyTorch 2.13 says so (`alias_info` of a result that is not written), for dense tensors, and three
+ * views whose schemas leave it out.
+ */
+const VIEWS: ReadonlySet<string> = new Set(
+  (
+    '_conj _neg_view _reshape_alias adjoint alias as_strided broadcast_to chunk conj contiguous ' +
+    'cpu cuda detach diagonal dsplit expand expand_as flatten hsplit imag lift_fresh ' +
+    'linalg_diagonal mH mT matrix_H moveaxis movedim narrow numpy_T permute pin_memory positive ' +
+    'ravel real reshape reshape_as resolve_conj resolve_neg select slice split split_with_sizes ' +
+    'squeeze swapaxes swapdims t tensor_split to transpose unbind unflatten unfold unsqueeze ' +
+    'view view_as view_as_complex view_as_real vsplit _unsafe_view unsafe_chunk unsafe_split'
+  ).split(' '),
+);
+
+function isView({ target }: Node): boolean {
+  const [namespace, name] = target.split('.');
+  return namespace === 'aten' && VIEWS.has(name);
+}
 
 /** A value that is changed in place, under all its names. */
 interface Version {
@@ -90,7 +107,7 @@ class Mutations {
     }
     const [first] = renamed.args;
     const source = isRef(first) ? first.name : undefined;
-    if (VIEW.test(node.target)) this.views.add(node.name);
+    if (isView(node)) this.views.add(node.name);
     // Pieces of a split share its memory; the results of any other call are memory of their own.
     const piece =
       node.target === 'operator.getitem' && source !== undefined && this.views.has(source);

@@ -22,10 +22,7 @@ interface Inside {
   readonly dims: readonly number[];
 }
 
-/**
- * The change that the local argument or body needs when the op runs on shards; null slots are
- * absent tensors.
- */
+/** The cut of a rule of one dim of a tensor. */
 export interface ShardSlot {
   readonly kind: 'shard';
   /** Tensor dim, never negative. */
@@ -62,6 +59,7 @@ interface PartialSlot {
   readonly kind: 'partial';
   readonly op: ReduceOp;
 }
+/** The placement that a rule asks of one tensor; null where the tensor is absent. */
 export type RuleSlot = ShardSlot | ReplicateSlot | PartialSlot | null;
 
 /** A collective that the lowered body of a rule runs itself, on the mesh dim of the rule. */

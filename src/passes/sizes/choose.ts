@@ -6,6 +6,7 @@
  * tied, those keep theirs.
  */
 
+import { internalError } from '../../errors.ts';
 import { product } from '../../product.ts';
 import type { Relation, SizeRelations } from './relation-set.ts';
 import { fewestRows, windowCount } from './windows.ts';
@@ -244,7 +245,7 @@ function holds(
   { kind, left, right, times = 1, by = 0, slide }: Relation,
   of: ReadonlyMap<number, number>,
 ): boolean {
-  const value = (n: number): number => of.get(n) ?? n;
+  const value = (axis: number): number => chosenSize(of, axis);
   switch (kind) {
     case 'product':
       return product(left.map(value)) === product(right.map(value)) * times;
@@ -274,20 +275,20 @@ function solvedFor(
 ): number | 'free' | undefined {
   if (kind === 'multiple' || kind === 'atMost') return 'free';
   if (kind === 'shift') {
-    if (open === right[0]) return (of.get(left[0]) ?? 0) * times + by;
-    const rows = ((of.get(right[0]) ?? 0) - by) / times;
+    if (open === right[0]) return chosenSize(of, left[0]) * times + by;
+    const rows = (chosenSize(of, right[0]) - by) / times;
     return Number.isInteger(rows) && rows > 0 ? rows : undefined;
   }
   if (kind === 'window') {
     if (slide === undefined || left.includes(open)) return 'free';
-    const kernel = slide.kernel ?? of.get(left[1]) ?? left[1];
-    const windows = windowCount(of.get(left[0]) ?? left[0], kernel, slide);
+    const kernel = slide.kernel ?? chosenSize(of, left[1]);
+    const windows = windowCount(chosenSize(of, left[0]), kernel, slide);
     return windows > 0 ? windows : undefined;
   }
   const count = (list: readonly number[]): number => list.filter((n) => n === open).length;
   const [l, r] = [count(left), count(right)];
   const known = (list: readonly number[]): number[] =>
-    list.filter((n) => n !== open).map((n) => of.get(n) ?? n);
+    list.filter((axis) => axis !== open).map((axis) => chosenSize(of, axis));
   if (kind === 'sum') {
     if (l === r) return sum(known(left)) === sum(known(right)) ? 'free' : undefined;
     const value = (sum(known(right)) - sum(known(left))) / (l - r);
@@ -297,6 +298,14 @@ function solvedFor(
   const ratio = (product(known(right)) * times) / product(known(left));
   const value = Math.round(Math.pow(ratio, 1 / (l - r)));
   return value > 0 && Math.abs(Math.pow(value, l - r) - ratio) < 1e-9 * ratio ? value : undefined;
+}
+
+function chosenSize(of: ReadonlyMap<number, number>, axis: number): number {
+  return of.get(axis) ?? fail(axis);
+}
+
+function fail(axis: number): never {
+  throw internalError(`axis ${axis} has no size yet`);
 }
 
 const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);

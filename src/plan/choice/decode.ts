@@ -294,7 +294,7 @@ class Movements {
 const COLLECTIVES: ReadonlySet<string> = new Set<string>(COLLECTIVE_KINDS);
 
 /** Name of the node that makes a value, with the position of the result where it has several. */
-function nameOfValue(model: Model, value: number): string {
+export function nameOfValue(model: Model, value: number): string {
   const { node, result } = model.flow.values[value];
   const { name } = model.graph.nodes[node];
   return model.flow.results[node].length > 1 ? `${name}[${result}]` : name;

@@ -1,6 +1,7 @@
 /**
  * Attributes the difference of two choices of a model to the terms of the objective, in seconds.
  */
+import { nameOfValue } from '../choice/decode.ts';
 import type { Model } from '../model/model.ts';
 
 /** One term of the objective under two choices, in seconds; `delta` is `after - before`. */
@@ -69,7 +70,7 @@ function variableName(model: Model, variable: number): string {
   if (v.kind === 'node') return `run ${model.graph.nodes[v.node].name}`;
   if (v.kind === 'output')
     return `return ${model.flow.outputs[v.output].output.value ?? `output ${v.output}`}`;
-  return `shared copy of ${valueName(model, model.copies[v.copy].value)}`;
+  return `shared copy of ${nameOfValue(model, model.copies[v.copy].value)}`;
 }
 
 /**
@@ -78,10 +79,10 @@ function variableName(model: Model, variable: number): string {
 export function edgeName(model: Model, e: number): string {
   const { copies, uses, edges, problem } = model;
   const edge = edges[e];
-  if (edge.kind === 'copy') return `shared copy of ${valueName(model, copies[edge.copy].value)}`;
+  if (edge.kind === 'copy') return `shared copy of ${nameOfValue(model, copies[edge.copy].value)}`;
   if (edge.kind === 'use') {
     const { value, at } = uses[edge.use];
-    return `move ${valueName(model, value)} -> ${consumerName(model, at)}`;
+    return `move ${nameOfValue(model, value)} -> ${consumerName(model, at)}`;
   }
   return (
     `tie ${variableName(model, problem.edges.first[e])} = ` +
@@ -97,10 +98,4 @@ function consumerName(model: Model, at: Model['uses'][number]['at']): string {
   return at.kind === 'carry'
     ? `next ${model.graph.nodes[at.node].name}`
     : model.graph.nodes[at.node].name;
-}
-
-function valueName(model: Model, value: number): string {
-  const { node, result } = model.flow.values[value];
-  const { name } = model.graph.nodes[node];
-  return model.flow.results[node].length > 1 ? `${name}[${result}]` : name;
 }

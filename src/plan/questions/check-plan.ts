@@ -150,7 +150,7 @@ export function checkPlan(
   };
 }
 
-/** The plan that follows from a plan folder's graph, request and certificate. */
+/** The problem and the proof that follow from a plan folder's files, with the plan's choice. */
 interface Followed {
   readonly prepared: Prepared;
   readonly choice: Int32Array;

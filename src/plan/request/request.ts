@@ -95,8 +95,8 @@ export interface PlanRequest {
   /**
    * How long a redistributed copy may live. `pass`: each pass redistributes for itself. `step`: it
    * may stay from the forward to the backward pass, as FSDP2 keeps gathered weights with
-   * `reshard_after_forward=False`; its bytes count in between. Absent: as `pass` for `shard`; the
-   * command then takes `step` where that makes its plan faster. It has no effect without `sharing`.
+   * `reshard_after_forward=False`; its bytes count in between. Absent: `pass`, unless `step` makes
+   * the plan faster. It has no effect without `sharing`.
    */
   readonly copies?: (typeof COPIES)[number];
   /**
@@ -116,8 +116,8 @@ export interface PlanRequest {
   readonly inputs: string;
   readonly outputs: string;
   /**
-   * `serial`: least seconds, every cost one after another. `time`: the same for `shard`; the
-   * command then takes the recipe whose simulated step is shorter, if there is one.
+   * `serial`: least seconds, every cost one after another. `time`: the same plan, unless the
+   * simulated step of a recipe is shorter, which is then taken.
    * `parameter-memory`: least bytes of parameters first, then least seconds.
    */
   readonly objective: (typeof OBJECTIVES)[number];
@@ -149,8 +149,8 @@ export interface PlanRequest {
    */
   readonly recomputation?: 'chosen';
   /**
-   * True if the command looked for a plan whose simulated step is shorter (`overlapPlan`). `shard`
-   * itself knows no clock and does not read it.
+   * True if the search is for the plan of the shortest simulated step (`overlapPlan`). Absent: for
+   * the least sum, compared with the known plans by the simulated step.
    */
   readonly overlap?: true;
   /**
@@ -161,13 +161,13 @@ export interface PlanRequest {
   readonly padVocabulary?: VocabularyPadding;
   /**
    * Name of a known plan, such as `fsdp+tp`: the plan is that recipe, and not the best one. Absent:
-   * the best one. `shardPrepared` itself knows no recipes and does not read it.
+   * the best one.
    */
   readonly recipe?: string;
   /**
    * Id of the trainer that runs the training step, such as `torchtitan`: of the known plans the one
    * of the shortest step under its software is taken. Absent: the exported PyTorch program runs it.
-   * `shardPrepared` itself knows no software and does not read it (`AnswerOptions.facts`).
+   * A prepared request has the software in `AnswerOptions.facts`.
    */
   readonly trainer?: string;
   /**
@@ -176,8 +176,8 @@ export interface PlanRequest {
    */
   readonly trainerAssumed?: true;
   /**
-   * The least probability with which a known plan fits that is taken for its step, 0..1; absent:
-   * 0.9. `shardPrepared` itself does not read it.
+   * The least probability, 0 to 1, with which a known plan must fit to be taken for its step;
+   * absent: 0.9.
    */
   readonly risk?: number;
   /**

@@ -17,15 +17,7 @@ import { Indices, RuleLists } from './indices.ts';
 import { type Dims, inputsOf, type InputTensor, type Program } from './program.ts';
 import { sequences } from './sequence.ts';
 
-/**
- * Which dim of each input node is the batch and which the sequence, by what the user states or the
- * program tells.
- *
- * The batch is the index whose parts do not meet before the loss: with its dims cut on every input,
- * and parameters whole, the forward pass runs by its rules without communication and the loss is a
- * sum or mean of what the parts give. The sequence is the index over which attention mixes: it
- * reaches the rows of fused attention, or both sides of a table of scores.
- */
+/** The dims of an input that are the batch and the sequence; absent where it has none. */
 interface InputRole {
   readonly batch?: number;
   readonly sequence?: number;
@@ -33,7 +25,17 @@ interface InputRole {
 
 export type InputRoles = ReadonlyMap<number, InputRole>;
 
-/** @throws E_REF for a stated name that is not an input, E_SHAPE for a dim that it does not have */
+/**
+ * Finds which dim of each input node is the batch and which the sequence, by what the user states
+ * or the program tells.
+ *
+ * The batch is the index whose parts do not meet before the loss: with its dims cut on every input,
+ * and parameters whole, the forward pass runs by its rules without communication and the loss is a
+ * sum or mean of what the parts give. The sequence is the index over which attention mixes: it
+ * reaches the rows of fused attention, or both sides of a table of scores.
+ *
+ * @throws E_REF for a stated name that is not an input, E_SHAPE for a dim that it does not have
+ */
 export function inputRoles(model: Program): InputRoles {
   const inputs = inputsOf(model);
   const rules = new RuleLists(model);

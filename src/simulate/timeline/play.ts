@@ -6,11 +6,7 @@ import { COMPUTE } from '../work/streams.ts';
 import { Headroom } from './headroom.ts';
 import { type Schedule, type Task, taskSeconds } from './schedule.ts';
 
-/**
- * Runs a schedule by events: every stream takes its tasks in program order, each as soon as the
- * stream is free, its data is there and what it waits for has happened. Buffers are alive from the
- * start of their producer to the end of their last reader.
- */
+/** A schedule that was played: its time, the span of each task, the memory alive. */
 export interface Timeline {
   readonly seconds: number;
   /** All tasks one after another. */

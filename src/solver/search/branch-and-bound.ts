@@ -274,7 +274,7 @@ export class Search {
     if (round === 0 && depth === 0 && net.rows.length > 0)
       this.searchWithinGap(net, node.messages, node.bound);
     const cutoff = this.target() - 1;
-    if (!this.fixBelow(net, cutoff, node.messages, () => this.isOver())) return this.target();
+    if (!this.fixBelow(net, cutoff, node.messages)) return this.target();
     node.bound = Math.max(node.bound, net.constant);
     if (this.isOver()) return node.bound;
     if (!this.fixByExpensiveStart(node)) return this.target();
@@ -379,10 +379,10 @@ export class Search {
    * Reduced-cost fixing and presolve, with the messages and once more without; false when nothing
    * costs less than the cutoff.
    */
-  private fixBelow(net: Network, cutoff: number, messages: Trws, stopped: () => boolean): boolean {
+  private fixBelow(net: Network, cutoff: number, messages: Trws): boolean {
     const { fixing, reducer } = this.workspace;
     const both = (m?: Trws): boolean =>
-      fixing.fix(net, cutoff, m) && reducer.reduce(net, true, stopped);
+      fixing.fix(net, cutoff, m) && reducer.reduce(net, true, () => this.isOver());
     return this.step(
       'fixing',
       net,

@@ -15,7 +15,13 @@ import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
 import { nodesByName, roleName, typesByName } from '../../graph/nodes.ts';
 import { DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../graph/types.ts';
-import { eachOperand, elementCount, mapOperands, sameShape } from '../../graph/value.ts';
+import {
+  eachOperand,
+  elementCount,
+  mapOperands,
+  sameShape,
+  valueBytes,
+} from '../../graph/value.ts';
 import { bind } from '../../ops/record/infer.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { withoutDeadCode } from '../../passes/dead-code.ts';
@@ -249,7 +255,7 @@ function routedProgram(request: RoutedRequest): RoutedProgram {
     return of !== undefined ? forward.has(of) : found.some((b) => inside(path, b.scope));
   });
   const types = typesByName(graph);
-  const bytesOf = (i: number): number => typeBytes(graph.nodes[i].type);
+  const bytesOf = (i: number): number => valueBytes(graph.nodes[i].type);
   const isPointwise = (n: Node): boolean => table.get(n.target)?.cls === 'pointwise';
   const again = record(
     (part) =>
@@ -371,7 +377,7 @@ function record<T>(of: (part: RoutedPart) => T): Record<RoutedPart, T> {
 function dispatchOf(found: readonly Block[], graph: Graph, unit: number, active: number): number {
   const block = found.find((b) => unitOfScope(b.scope) === unit);
   const entry = block === undefined ? undefined : graph.nodes.find((n) => n.name === block.entry);
-  return entry === undefined ? 0 : active * typeBytes(entry.type);
+  return entry === undefined ? 0 : active * valueBytes(entry.type);
 }
 
 function unitOfScope(scope: string): number {
@@ -389,7 +395,7 @@ function streamWidth(found: readonly Block[], types: ReadonlyMap<string, ValueTy
 interface ExpertSizes {
   readonly share: number;
   readonly etp: number;
-  /** Bytes of a token outside the experts. */
+  /** Elements of a token outside the experts. */
   readonly width: number;
 }
 
@@ -514,9 +520,4 @@ function routedParameters(
 /** Elements of the tensor that a call makes; undefined where it makes several. */
 function elementsOf({ type }: Node): number | undefined {
   return type.kind === 'tensor' ? elementCount(type) : undefined;
-}
-
-function typeBytes(type: ValueType): number {
-  if (type.kind === 'tuple') return type.items.reduce((sum, item) => sum + typeBytes(item), 0);
-  return type.kind === 'tensor' ? (elementCount(type) ?? 0) * DTYPE_BYTES[type.dtype] : 0;
 }

@@ -3,10 +3,7 @@
  * that suits the number of stages.
  */
 
-/** All divisors of a number, ascending. */
-export function divisors(n: number): number[] {
-  return Array.from({ length: n }, (_, i) => i + 1).filter((d) => n % d === 0);
-}
+import { divisors } from '../../divisors.ts';
 
 /**
  * The most that divide the batch, up to four for every stage: the bubble is then under a quarter of

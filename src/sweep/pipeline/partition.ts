@@ -9,6 +9,7 @@ import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
+import { bytesText } from '../../units.ts';
 
 /** One layer, or whatever is never cut: the embedding with its first layer, a tied pair. */
 export interface PipelineUnit {
@@ -107,8 +108,8 @@ export function partitionStages(
       status: 'infeasible',
       smallestLimitBytes,
       reason:
-        `no ${p} stages fit ${gib(limitBytes)} per device; the smallest limit that works is ` +
-        `${gib(smallestLimitBytes)}`,
+        `no ${p} stages fit ${bytesText(limitBytes)} per device; the smallest limit that works ` +
+        `is ${bytesText(smallestLimitBytes)}`,
     };
   }
   const free = limitBytes === Infinity ? cuts : (search.best(Infinity) ?? cuts);
@@ -138,8 +139,8 @@ function movedBy(
       stage.peakBytes > limit
         ? [
             `stage ${s} with ${stage.end - stage.first} units (${search.range(stage)}) would ` +
-              `need ${gib(stage.peakBytes)} of ${gib(limit)}, ${gib(stage.peakBytes - limit)} ` +
-              'too much',
+              `need ${bytesText(stage.peakBytes)} of ${bytesText(limit)}, ` +
+              `${bytesText(stage.peakBytes - limit)} too much`,
           ]
         : [],
     );
@@ -309,8 +310,4 @@ function undominated(tails: Tail[]): Tail[] {
   for (const tail of tails)
     if (kept.length === 0 || tail.longest < kept[kept.length - 1].longest) kept.push(tail);
   return kept;
-}
-
-function gib(bytes: number): string {
-  return `${(bytes / 2 ** 30).toFixed(2)} GiB`;
 }

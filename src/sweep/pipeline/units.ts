@@ -11,8 +11,8 @@ import { roleName, typesByName } from '../../graph/nodes.ts';
 import { type GraphIndex, indexGraph } from '../../graph/order.ts';
 import { parametersOf } from '../../graph/parameters.ts';
 import { computePhases } from '../../graph/phases.ts';
-import { DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../graph/types.ts';
-import { elementCount } from '../../graph/value.ts';
+import type { Graph, Node, ValueType } from '../../graph/types.ts';
+import { valueBytes } from '../../graph/value.ts';
 import { bind } from '../../ops/record/infer.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 
@@ -75,13 +75,8 @@ export function unsharded(
         ? 0
         : presetComputeCost(preset, record, context, cluster).seconds;
     },
-    bytes: (node) => typeBytes(node.type),
+    bytes: (node) => valueBytes(node.type),
   };
-}
-
-function typeBytes(type: ValueType): number {
-  if (type.kind === 'tuple') return type.items.reduce((sum, item) => sum + typeBytes(item), 0);
-  return type.kind === 'tensor' ? (elementCount(type) ?? 0) * DTYPE_BYTES[type.dtype] : 0;
 }
 
 const LAYER = /^(.*?(?:^|[._])(?:layers?|h|blocks?)[._]\d+)[._]/;

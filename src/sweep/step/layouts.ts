@@ -4,6 +4,7 @@
  */
 
 import { type Hosts, tornText, usedPerHost } from '../../cost/hardware/topology.ts';
+import { divisors } from '../../divisors.ts';
 import type { ModelConfig } from '../../models/families.ts';
 import { vocabularyPadding } from '../../models/vocabulary.ts';
 import { factorizations } from '../../recipes/compare/meshes.ts';
@@ -227,8 +228,4 @@ function foldsOn(sizes: FoldedSizes, experts: number): Pick<LayoutSizes, 'ep' | 
       return [etp === 1 ? { ep } : { ep, etp }];
     }),
   );
-}
-
-export function divisors(n: number): number[] {
-  return Array.from({ length: n }, (_, i) => i + 1).filter((d) => n % d === 0);
 }

@@ -172,7 +172,7 @@ function placed<T>(recorder: Recorder, body: () => T): T {
   try {
     return body();
   } catch (error) {
-    if (!(error instanceof ShardwrightError) || / at \S+:\d+:\d+/.test(error.message)) throw error;
+    if (!(error instanceof ShardwrightError) || error.details.position !== undefined) throw error;
     throw refuse(recorder, error.message, error.details.hint ?? '');
   }
 }

@@ -1,8 +1,8 @@
 /**
- * The arguments of Megatron-LM that have no price: those that change neither the time nor the
- * memory of a step, and those that state the model. Source: the groups of `megatron/training/
- * arguments.py` of megatron-core 0.16. An argument that is in none of the tables is listed as not
- * counted.
+ * The arguments of Megatron-LM by kind: priced ones whose values need another reading, those that
+ * state the model, and those that change neither the time nor the memory of a step. Source: the
+ * groups of `megatron/training/arguments.py` of megatron-core 0.16. An argument that is neither
+ * priced nor in one of these tables is listed as not counted.
  */
 
 import type { ModelFact } from '../layout/layout-draft.ts';

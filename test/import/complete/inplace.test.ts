@@ -69,6 +69,23 @@ describe('values instead of changes in place', () => {
     expect(error.details.hint).toContain('run_decompositions');
   });
 
+  test.each([
+    ['unfold.default(x, 1, 4, 2)', 'f32[4, 7, 4]'],
+    ['swapaxes.default(x, 0, 1)', 'f32[16, 4]'],
+    ['moveaxis.int(x, 0, 1)', 'f32[16, 4]'],
+    ['broadcast_to.default(x, [2, 4, 16])', 'f32[2, 4, 16]'],
+    ['ravel.default(x)', 'f32[64]'],
+    ['positive.default(x)', 'f32[4, 16]'],
+  ])('%s is a view, as its schema says', (call, type) => {
+    const text = build(
+      `view: "${type}" = torch.ops.aten.${call}\n` +
+        'relu_: "f32[4, 16]" = torch.ops.aten.relu_.default(x)\n' +
+        `neg: "${type}" = torch.ops.aten.neg.default(view)\n` +
+        'return (neg, relu_)',
+    );
+    expect(refusal(() => importGraph(text, { infer })).headline).toMatch(/shares memory/);
+  });
+
   test('results of one call are memory of their own; pieces of a split are not', () => {
     const two = (call: string, types: [string, string]): string =>
       build(

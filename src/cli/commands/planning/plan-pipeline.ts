@@ -6,11 +6,12 @@ import { existsSync } from 'node:fs';
 
 import { usableMemoryBytes } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
+import { divisors } from '../../../divisors.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
-import { defaultMicrobatches, divisors } from '../../../sweep/pipeline/microbatches.ts';
+import { defaultMicrobatches } from '../../../sweep/pipeline/microbatches.ts';
 import type { PlanPipeline, PlanPipelineRequest } from '../../../sweep/pipeline/plan.ts';
 import { bytesText, countedText, percentText, secondsText, tableText } from '../../../units.ts';
 import type { PlanOptions } from './flags.ts';

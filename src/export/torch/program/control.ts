@@ -7,7 +7,7 @@
 import { pyBool, pyList, pyTuple } from '../../../backend/python-text.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { CONTROL_TARGETS } from '../../../graph/control.ts';
-import type { Arg, Graph, Node, TensorType } from '../../../graph/types.ts';
+import type { Arg, Graph, Node } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
 import type { DeviceProgram } from '../../../lower/program/program.ts';
 import {
@@ -147,8 +147,7 @@ export function tripsOf(
   const ranks = program.mesh.devices.map((_, rank) => rank);
   const [first] = xs;
   const type = first !== undefined && isRef(first) ? typeOf(first.name) : undefined;
-  if (type?.kind === 'tensor')
-    return ranks.map((rank) => sizeAt(program, (type satisfies TensorType).shape[0], rank));
+  if (type?.kind === 'tensor') return ranks.map((rank) => sizeAt(program, type.shape[0], rank));
   const { length } = kwargs;
   if (typeof length === 'number') return ranks.map(() => length);
   throw new ShardwrightError('E_UNSUPPORTED', 'a scan without rows or length', { node: name });

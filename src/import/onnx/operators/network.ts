@@ -235,6 +235,7 @@ function poolWindow(c: OnnxCall): Window {
 
 const maxPool: Lowering = (c) => {
   const { kernel, stride, dilation, begins, ends } = poolWindow(c);
+  // The order of indices, which are not a result here.
   c.int('storage_order', 0);
   const n = kernel.length;
   if (n > 3) return c.fail('E_UNSUPPORTED', `pooling over ${n} dims`, 'pool over three at a time');
@@ -518,6 +519,7 @@ const running =
 
 /** Inference, where the mask is true everywhere. */
 const dropout: Lowering = (c) => {
+  // Opsets before 12 state these; an inference does not depend on them.
   c.float('ratio', 0.5);
   c.int('seed');
   c.int('is_test', 0);
