@@ -1,12 +1,15 @@
 /**
- * The road of planning. Each step takes one record and returns one; none calls an earlier step.
+ * Plans a graph in steps. Each takes one record and returns one, and none calls an earlier step,
+ * with one exception: where the budget binds and prices had been left out, the search begins once
+ * more with all of them (`heldWithin`).
  *
  * 1. `prepare` turns the request into an integer program: strategies, prices, what pins leave.
+ *    `farOverBudget` may see at once that the budget binds; step 4 then comes next.
  * 2. `leastSeconds` solves it. Its one row of memory sums the states of a device (weights,
  *    gradients, moments of the optimizer), which are the same at every point of the program.
- * 3. `candidatesOf` follows the memory of that plan over the step. If its peak, activations
- *    included, is within the budget, it is the answer: a limit on the peak could not make it
- *    faster.
+ * 3. `candidatesOf` follows the memory of that plan over the step; where plans tie, that of the one
+ *    with layers placed alike comes first. The first whose peak, activations included, is within
+ *    the budget is the answer: a limit on the peak could not make it faster.
  * 4. If the peak is above the budget, the budget binds, and `holdBudget` searches again. It adds
  *    the memory at the point of the peak as a row, solves, follows the new plan, and goes on until
  *    a plan fits. If the request allows it, results may also be recomputed in the backward pass
@@ -81,7 +84,7 @@ export async function shardPrepared(
   return infeasible(explained, asked.value);
 }
 
-/** No plan exists of what was asked at last. */
+/** There is no plan; `prepared` is the request as it was last searched. */
 type Refused = Impossible & { readonly prepared: Prepared };
 
 async function search(prepared: Prepared, run: Run): Promise<ShardResult | Refused> {
@@ -94,7 +97,7 @@ async function search(prepared: Prepared, run: Run): Promise<ShardResult | Refus
   const far = await farOverBudget(prepared, run.deadline);
   if (far.over !== undefined) {
     const held = await heldWithin(prepared, far.over, run);
-    // Without a plan, or without a bound, the road goes on: it has the reason, or a bound.
+    // Otherwise the steps below go on: they find why there is no plan, or a bound of the plan.
     if (held.status === 'planned' && held.plan.proof.bound > 0) return held;
   }
   const first = await leastSeconds(prepared, run);
@@ -115,10 +118,11 @@ async function heldWithin(
   over: OverBudget,
   run: Run,
 ): Promise<ShardResult | Refused> {
-  const bound = holdingPeak(prepared);
-  if (bound.model !== prepared.model) return search(bound, { ...run, starts: [] });
-  const held = await holdBudget(bound, over, run);
-  return held.status === 'impossible' ? { ...held, prepared: bound } : held;
+  const binding = holdingPeak(prepared);
+  const pricesReturned = binding.model !== prepared.model;
+  if (pricesReturned) return search(binding, { ...run, starts: [] });
+  const held = await holdBudget(binding, over, run);
+  return held.status === 'impossible' ? { ...held, prepared: binding } : held;
 }
 
 /** The peak of a plan within the budget, or whether it is proven that there is none. */
