@@ -22,7 +22,7 @@ const LEAST_CLOSING_SECONDS = 30;
  * The time of what closes the gap after rounds of search, where no time limit ends it: as long as
  * the search took.
  */
-export class ClosingTime {
+class ClosingTime {
   private spent = 0;
   private isOver = false;
 

@@ -12,7 +12,7 @@ import type { Cluster } from '../cost/hardware/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
 
 export const LAUNCHERS = ['slurm', 'kubernetes', 'skypilot'] as const;
-export type Launcher = (typeof LAUNCHERS)[number];
+type Launcher = (typeof LAUNCHERS)[number];
 
 /** The job: how many hosts, and what each rank runs. */
 interface Job {

@@ -39,7 +39,7 @@ export interface RunInParts extends PredictedRun {
 }
 
 /** A run of the table, or why it has no price. */
-export type PricedRun = RunInParts | { readonly run: MeasuredRun; readonly reason: string };
+type PricedRun = RunInParts | { readonly run: MeasuredRun; readonly reason: string };
 
 /**
  * Rows one by one, in an order in which those that share programs follow one another.

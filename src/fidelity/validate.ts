@@ -15,7 +15,7 @@ import { type MeasuredRun, parseRuns, type SkippedRun } from './runs.ts';
 export const SAFE = 0.9;
 
 /** The prediction of a run. */
-export interface RunPrediction {
+interface RunPrediction {
   readonly run: MeasuredRun;
   readonly seconds: number;
   readonly peakBytes: number;

@@ -66,7 +66,7 @@ interface ResultTypes {
 export type TypedCall = { readonly typing: ResultTypes } | { readonly conflict: Conflict };
 
 /** An axis that a call is typed on. */
-export interface OperatorAxis {
+interface OperatorAxis {
   readonly size: number;
   readonly meaning: Meaning;
 }

@@ -36,7 +36,7 @@ import {
 import { verbTypes } from './verb-types.ts';
 
 /** Types of the results of a call on an axis; what each operand is taken as, and by which rule. */
-export interface CallTypes {
+interface CallTypes {
   readonly results: readonly OperandType[];
   readonly taken?: readonly OperandType[];
   readonly rule?: Rule;

@@ -57,7 +57,7 @@ const RE_COSTING = 1 / 8;
 const WRITING = 1 + RE_COSTING;
 
 /** A request prepared, and how its time is divided. */
-export interface PreparedAnswer {
+interface PreparedAnswer {
   readonly prepared: Prepared;
   /** The end of simulation and of bounds on the step: time is kept for writing the plan. */
   readonly deadline: Deadline;

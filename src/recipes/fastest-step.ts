@@ -14,7 +14,7 @@ import { DEFAULT_RISK } from './compare/best-plan.ts';
 import type { RecipeResult } from './compare/compare.ts';
 
 /** The step of a recipe of the mesh. */
-export interface RecipeStep {
+interface RecipeStep {
   readonly name: string;
   readonly step: StepFigures;
 }

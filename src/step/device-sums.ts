@@ -14,7 +14,7 @@ export interface Span {
 }
 
 /** One microbatch through a chunk, with what hides taken off. */
-export interface ChunkSums extends StageSeconds {
+interface ChunkSums extends StageSeconds {
   readonly keptBytes: number;
   /** The most that pairs of two microbatches save. */
   readonly pairedSeconds: number;

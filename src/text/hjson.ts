@@ -9,7 +9,7 @@ import { MAX_DEPTH } from './place.ts';
 import { NotationScanner } from './scanner.ts';
 
 export type Hjson = null | boolean | number | string | readonly Hjson[] | HjsonObject;
-export interface HjsonObject {
+interface HjsonObject {
   readonly [key: string]: Hjson;
 }
 

@@ -83,7 +83,7 @@ export interface Framework {
  * TorchTitan, BLOOM, nanotron and DeepSpeed; 1.25 to 1.32 without any one of them
  * (docs/fidelity.md).
  */
-export const HELD_BY_PYTORCH = 1.25;
+const HELD_BY_PYTORCH = 1.25;
 
 /** Eager PyTorch with FSDP2. */
 export const EAGER: Framework = {

@@ -12,7 +12,7 @@ export interface ForestNode {
   readonly edge: number;
 }
 
-export interface SpanningForest {
+interface SpanningForest {
   readonly order: readonly ForestNode[];
   /** 1 for edges of the forest. */
   readonly onForest: Uint8Array;

@@ -12,7 +12,7 @@ import type { Split } from '../model/part-values.ts';
 const SHARE = 0.02;
 
 /** Facts about the values of a part, all as in `model.start`. */
-export interface PartView {
+interface PartView {
   /** 1 for values of the part. */
   readonly live: Uint8Array;
   readonly weights: Float64Array;

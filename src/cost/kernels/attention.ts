@@ -26,7 +26,7 @@ const SKIPPING: readonly (readonly [RegExp, AttentionShares])[] = [
  * The share of a call's FLOPs that the kernel does, and the share of the peak at which it does
  * them.
  */
-export interface AttentionRate {
+interface AttentionRate {
   readonly part: number;
   readonly share: number;
 }

@@ -10,7 +10,7 @@ import type { Calibration } from '../hardware/calibration.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 
 /** One call that was timed. */
-export interface TimedCall {
+interface TimedCall {
   readonly flops: number;
   readonly bytes: number;
   readonly seconds: number;
@@ -43,7 +43,7 @@ function pricesOf(calibration: Calibration): CallPrices {
 }
 
 /** The work of a call, and the unit that multiplies in it. */
-export interface CallWork {
+interface CallWork {
   readonly op: string;
   readonly unit: string | undefined;
   readonly flops: number;

@@ -170,7 +170,7 @@ interface LayerParameters {
   readonly routed: number;
 }
 
-export function layerParameters(shape: TransformerShape, layer: number): LayerParameters {
+function layerParameters(shape: TransformerShape, layer: number): LayerParameters {
   const { hidden: h, ffn, gated, experts } = shape;
   const attention = attentionProducts(shape).reduce((sum, [k, n]) => sum + k * n, 0);
   const mats = gated ? 3 : 2;

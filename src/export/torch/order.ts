@@ -43,7 +43,7 @@ export interface ProgramOrder {
  * The tasks of a plan in the order in which they are called. Programs of the plan at any sizes have
  * these tasks; the names of their calls may differ.
  */
-export interface TaskOrder {
+interface TaskOrder {
   /** The schedule as the plan has it. */
   readonly written: PlanSchedule;
   readonly tasks: readonly Task[];

@@ -22,7 +22,7 @@ export type AxisType = 'V' | 'R' | 'I' | 'P' | `S(${number})` | StridedType;
  * A cut behind a dim that is whole: a piece of each of `f` chunks of dim `d`, `_S(d,f)`. Views make
  * it and take it back; programs cannot state it, and it prints as V.
  */
-export type StridedType = `_S(${number},${number})`;
+type StridedType = `_S(${number},${number})`;
 
 /** Different on every rank; nothing is said of how the pieces assemble. */
 export const V: AxisType = 'V';

@@ -106,7 +106,7 @@ function shapeAfter(ctx: OpContext): readonly number[] {
 }
 
 /** The dims that a verb joins and cuts; `afterVerb` says which cuts on another axis it leaves. */
-export function touchedDims(ctx: OpContext): ReturnType<typeof touchedBy> {
+function touchedDims(ctx: OpContext): ReturnType<typeof touchedBy> {
   return touchedBy(spmdName(ctx.target) ?? '', typeArgument(ctx, 'src'), typeArgument(ctx, 'dst'));
 }
 

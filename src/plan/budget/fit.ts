@@ -46,7 +46,7 @@ const LARGE_COPY = 1 / 32;
 const CHAIN_EXCESS = 1 / 8;
 
 /** The decisions among which a plan is sought, and how hard. */
-export interface FitQuestion {
+interface FitQuestion {
   /** Program points of the rows to begin with. */
   readonly points: readonly number[];
   readonly effort: Effort;
@@ -61,7 +61,7 @@ export interface FitQuestion {
   readonly starts?: readonly Int32Array[];
 }
 
-export interface Fit {
+interface Fit {
   /** Absent where no plan was found. */
   readonly fitted?: Fitted;
   /** The program points that were rows at last. */

@@ -14,7 +14,7 @@ import { solveUnlessLate } from '../solve/solve-or-refuse.ts';
 import type { BudgetSearch } from './types.ts';
 
 /** A problem, and how it is to be solved. */
-export interface RowsQuestion {
+interface RowsQuestion {
   readonly problem: Problem;
   readonly effort: Pick<Effort, 'workShare' | 'endsEarly' | 'improves'>;
   readonly starts?: readonly Int32Array[];

@@ -33,7 +33,7 @@ export interface BudgetSearch {
 }
 
 /** Counts of a search, the one record that its steps write. */
-export interface Seen {
+interface Seen {
   /** Rounds of solving and following. */
   rounds: number;
   /** Problems of the current effort left open because their work was done. */

@@ -14,7 +14,7 @@ export interface NamedProblem {
 }
 
 /** The content of `problems.json.gz`, as JSON. */
-export interface ProblemsRecord {
+interface ProblemsRecord {
   readonly version: 1;
   readonly choice: readonly number[];
   readonly problems: readonly object[];

@@ -8,7 +8,7 @@ import { h, type Markup } from '../markup.ts';
 import { bottomAxis, chart, label, line, logarithmicFine, px, rect } from './chart.ts';
 
 /** Runs of one family. */
-export interface FidelityRow {
+interface FidelityRow {
   readonly family: string;
   /** Predicted over measured seconds of each run, in any order. */
   readonly ratios: readonly number[];

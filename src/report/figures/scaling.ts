@@ -19,7 +19,7 @@ import {
 } from './chart.ts';
 
 /** A curve of a figure. */
-export interface DrawnCurve {
+interface DrawnCurve {
   readonly name: string;
   readonly points: readonly {
     readonly x: number;

@@ -56,7 +56,7 @@ const NOUNS: Readonly<Record<Exclude<DataCut, 'whole'>, string>> = {
 const SHORT_NOUNS: Partial<typeof NOUNS> = { features: 'features' };
 
 /** `cut the batch over dp=2,fsdp=4 and the sequence over tp=8`. */
-export function dataWords(mesh: readonly MeshDim[], shares: readonly DataShares[]): string {
+function dataWords(mesh: readonly MeshDim[], shares: readonly DataShares[]): string {
   /** The mesh dims by the part of the data that they cut. */
   const cuts = new Map<string, { readonly over: string[]; readonly rest: string }>();
   const repeated: string[] = [];
@@ -93,7 +93,7 @@ function cutText(shares: DataShares): readonly [part: string, rest: string] | un
 }
 
 /** A weight with its places, by mesh dim. */
-export interface NamedWeight {
+interface NamedWeight {
   readonly name: string;
   readonly rank: number;
   readonly places: readonly WeightPlace[];
@@ -122,7 +122,7 @@ const MOST_SENTENCES = 4;
  * `cut q_proj and k_proj by rows over tp=8`, `keep all other weights whole`: a sentence for each
  * way in which weights lie, the most common last.
  */
-export function weightWords(mesh: readonly MeshDim[], weights: readonly NamedWeight[]): string[] {
+function weightWords(mesh: readonly MeshDim[], weights: readonly NamedWeight[]): string[] {
   const groups = new Map<string, { readonly how: Treatment; readonly names: Set<string> }>();
   for (const weight of weights) {
     const how = treatmentOf(mesh, weight);

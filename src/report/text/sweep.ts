@@ -213,7 +213,7 @@ function frontLines({ frontier = [] }: Comparison): string[] {
 }
 
 /** `; 64 of the 72 devices of each of 4 hosts, 32 idle`, where something stays idle. */
-export function idleText({ held }: Comparison): string {
+function idleText({ held }: Comparison): string {
   const text = held === undefined ? undefined : allocationText(held);
   return text === undefined ? '' : `; ${text}`;
 }

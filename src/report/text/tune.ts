@@ -110,7 +110,7 @@ function gainText({ stepSeconds }: TunedStep, current: TunedStep): string {
 }
 
 /** `recompute=none` in words. */
-export function settingText(set: string): string {
+function settingText(set: string): string {
   return set
     .split(', ')
     .map((one) => {

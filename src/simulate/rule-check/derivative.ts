@@ -38,7 +38,7 @@ export interface DerivativeFinding {
 }
 
 /** The comparison of one sample call. */
-export interface DerivativeCheck {
+interface DerivativeCheck {
   /** Elements of gradients that were compared. */
   readonly elements: number;
   readonly wrong: readonly DerivativeFinding[];

@@ -35,7 +35,7 @@ export interface MoveEntry {
 }
 
 /** A number for move `i` of some parts. */
-export type Weigh = (parts: MoveParts, i: number) => number;
+type Weigh = (parts: MoveParts, i: number) => number;
 
 const PRICES = ['alone', 'share', 'added'] as const;
 /** The ways to price a collective. */

@@ -90,7 +90,7 @@ class Path {
 }
 
 /** A mixture of paths: the shares are at least 0 and at most 1 together. */
-export class PathMixture implements WorkWeights {
+class PathMixture implements WorkWeights {
   private readonly parts: readonly { readonly path: Path; readonly share: number }[];
   /** By gap: the share of the chain. */
   private readonly chainAt = new Map<number, number>();

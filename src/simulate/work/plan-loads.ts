@@ -8,7 +8,7 @@ import { secondsAt, type Site, type StepWork } from './step-work.ts';
  * The moves of one place of the program. Gap `k` is before kernel `k`; the last is after all
  * kernels.
  */
-export interface SiteLoad {
+interface SiteLoad {
   readonly site: Site;
   /** First and last gap in which it can run. */
   readonly from: number;

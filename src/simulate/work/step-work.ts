@@ -42,7 +42,7 @@ export interface Site extends MoveWindow {
 }
 
 /** Takes the work of one choice, piece by piece. */
-export interface WorkVisitor {
+interface WorkVisitor {
   kernel(at: number, seconds: number): void;
   /** One entry of some parts; `sign` -1 takes back what was counted elsewhere. */
   move(site: Site, entry: MoveEntry, sign: 1 | -1): void;
@@ -53,7 +53,7 @@ export interface WorkVisitor {
  * there are many. `added`: those that the first or last kernel leaves no choice alone, and the
  * others what they add; best where one bucket holds all.
  */
-export type BucketPrice = 'share' | 'added';
+type BucketPrice = 'share' | 'added';
 
 interface StepWorkOptions {
   readonly launchSeconds: number;

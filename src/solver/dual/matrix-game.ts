@@ -7,7 +7,7 @@
  * worth, as no vertex of a linear program does.
  */
 
-export interface GameShares {
+interface GameShares {
   /** At least 0, together 1. */
   readonly rows: Float64Array;
   readonly columns: Float64Array;

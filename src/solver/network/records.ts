@@ -34,7 +34,7 @@ export interface Bucket {
  * The best positions of eliminated variables of equal content, by a number that encodes the
  * positions of their neighbours.
  */
-export interface BestPositions {
+interface BestPositions {
   readonly content: number;
   readonly positions: PairMap;
 }

@@ -33,7 +33,7 @@ export interface UnitMoving extends Omit<StateMoving, 'priced' | 'state' | 'list
   readonly gathersByWeight?: boolean;
 }
 
-export interface PricedParameter {
+interface PricedParameter {
   readonly p: CoreParameter;
   readonly cost: ParameterCost;
 }

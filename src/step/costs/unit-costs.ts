@@ -19,7 +19,7 @@ import type { StateCosts } from './state-costs.ts';
 import { tokenExchange } from './token-exchange.ts';
 
 /** The units of a program with what a layout adds to them. */
-export interface PricedProgram {
+interface PricedProgram {
   /** Sequences of one microbatch on a data rank. */
   readonly request: { readonly microbatch: number };
   /** The calls before the layers, each layer, the calls after them. */

@@ -36,7 +36,7 @@ import { LayoutPricer } from './price-layout.ts';
 const MOST_EDITS = 3;
 
 /** A layout as it was asked about, and the comparison that it is set against. */
-export interface LayoutToCompare {
+interface LayoutToCompare {
   readonly text: string;
   readonly layout: StatedLayout;
   /** The step of the best plan that fits; absent if none does. */

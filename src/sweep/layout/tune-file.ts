@@ -12,7 +12,7 @@ import { parseLayout } from './parse-layout.ts';
 import { type Tuned, tuneLayout, type TuneOptions } from './tune.ts';
 
 /** A configuration that was read. */
-export interface ConfigToTune {
+interface ConfigToTune {
   /** The name of the file, for the diff and for errors. */
   readonly file: string;
   readonly text: string;

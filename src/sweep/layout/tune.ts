@@ -33,7 +33,7 @@ export interface TunedStep {
 }
 
 /** A layout with its step. */
-export interface TunedLayout extends TunedStep {
+interface TunedLayout extends TunedStep {
   /** As `--layout` takes it. */
   readonly layout: string;
 }

@@ -11,7 +11,7 @@ import type { CoreParameter, CoreTraffic, CoreUnit, DataExtra } from '../../step
 import type { DataRanks } from '../../step/zero-mode.ts';
 
 /** A mesh dim that cuts the program of a data rank: `cp`, `sp` (Ulysses) or `tp`. */
-export interface CoreAxis {
+interface CoreAxis {
   readonly name: 'cp' | 'sp' | 'tp';
   readonly size: number;
   /** Absent: every placement over it is free, and the cheapest plan is sought. */

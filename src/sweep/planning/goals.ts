@@ -35,7 +35,7 @@ export interface WithinGoal {
 }
 
 /** The point at which a sum trains most tokens; in time, where a time is asked, too. */
-export interface SpendGoal {
+interface SpendGoal {
   readonly spend: Price;
   readonly at: number | null;
   /** 0 where no point has a plan. */

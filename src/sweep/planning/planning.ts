@@ -45,7 +45,7 @@ export interface PlanningPoint extends PointQuestion {
   readonly stopped?: 'interrupted' | 'time limit';
 }
 
-export interface BestOfPoint
+interface BestOfPoint
   extends
     Pick<
       ComparedPlan,

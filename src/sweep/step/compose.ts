@@ -399,7 +399,7 @@ export class Composer {
 }
 
 /** A layout with the prices of its parts. */
-export interface PricedLayout {
+interface PricedLayout {
   readonly core: CoreCost;
   readonly routed: RoutedCosts | undefined;
   readonly sizes: LayoutSizes;

@@ -42,7 +42,7 @@ export interface DeviceFigures {
 }
 
 /** The step of a layout: its units, its devices, and which of them decide. */
-export interface ComposedStep {
+interface ComposedStep {
   readonly microbatches: number;
   /** Share of the passes that run in pairs. */
   readonly share: number;

@@ -9,7 +9,7 @@ import type ts from 'typescript';
 import { tensorCoercions } from './no-tensor-coercion.ts';
 
 /** The part of ESLint that a rule sees. */
-export interface RuleContext {
+interface RuleContext {
   readonly sourceCode: {
     readonly parserServices: {
       readonly program?: ts.Program | null;
@@ -65,7 +65,7 @@ export const plugin = {
 };
 
 /** A flat config for model files. */
-export interface LintConfig {
+interface LintConfig {
   readonly files: readonly string[];
   readonly plugins: Readonly<Record<string, unknown>>;
   readonly languageOptions?: Readonly<Record<string, unknown>>;

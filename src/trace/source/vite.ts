@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { wrapConditions, type WrapOptions } from './wrap-conditions.ts';
 
 /** The part of a Vite plugin that is needed here. */
-export interface ConditionPlugin {
+interface ConditionPlugin {
   readonly name: string;
   readonly enforce: 'pre';
   transform(code: string, id: string): { code: string; map: null } | undefined;

@@ -26,7 +26,7 @@ const precision =
     void (isOn(value) ? (draft.dtype ??= dtype) : undefined);
 
 /** By the path; of offloading by its device. */
-export const DEEPSPEED_TABLE: SettingsTable = {
+const DEEPSPEED_TABLE: SettingsTable = {
   // The form of 2020: true is stage 1 (`read_zero_config_deprecated`).
   zero_optimization: (value, draft, wrong) => {
     if (!/^(true|false)$/.test(value)) throw wrong('an object, true or false');

@@ -19,7 +19,7 @@ export interface FileSetting {
 }
 
 /** The file that settings are of. */
-export interface SettingsFile {
+interface SettingsFile {
   readonly text: string;
   readonly file: string;
   /** Tells whether the table should know every key at this place. */

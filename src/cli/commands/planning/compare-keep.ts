@@ -15,7 +15,7 @@ import type { CompareOptions, PlanOptions } from './flags.ts';
 import { planCommand } from './plan.ts';
 
 /** A row to keep, and how it was asked for. */
-export interface KeptRow {
+interface KeptRow {
   readonly model: string;
   readonly folder: string;
   readonly cluster: string;

@@ -69,7 +69,7 @@ export function configOf(
 }
 
 /** One comparison of a model by its config. */
-export interface AskedPoint {
+interface AskedPoint {
   readonly devices: number;
   /** Node design, or the text of a cluster file. */
   readonly cluster: string;
@@ -228,7 +228,7 @@ async function refitAsked(
   return withRunsTable(path, (text) => refitOn(text, cluster, table, onProgress));
 }
 
-export interface LayoutAsked extends SettledLayout {
+interface LayoutAsked extends SettledLayout {
   /** The form of the file: trainers that have it, and what it can state. */
   readonly form?: Pick<LayoutFile, 'trainers' | 'runs'>;
   readonly from?: NonNullable<AskedLayout['from']>;

@@ -28,7 +28,7 @@ import { compareByConfig } from './compare-model.ts';
 import type { CompareOptions } from './flags.ts';
 
 /** A cluster as it is asked about. */
-export interface AskedCluster {
+interface AskedCluster {
   /** Its name in the answer. */
   readonly name: string;
   readonly text: string;

@@ -26,7 +26,7 @@ export interface TriedMesh {
 }
 
 /** The mesh to plan on, and those that were tried for it, the best first. */
-export interface ChosenMesh {
+interface ChosenMesh {
   readonly mesh: string;
   readonly tried?: readonly TriedMesh[];
 }

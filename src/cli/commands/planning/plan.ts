@@ -182,7 +182,7 @@ async function stagesTask(
 }
 
 /** A program to plan, how it is asked for, and who hears of it. */
-export interface PlanTask {
+interface PlanTask {
   readonly graph: Graph;
   /** The step of a model by name, in words. */
   readonly step?: string;
@@ -223,7 +223,7 @@ interface Found extends Answered {
 }
 
 /** Plans, prints, writes the folder; the exit code says whether the gap was met. */
-export async function planGraph(task: PlanTask): Promise<number> {
+async function planGraph(task: PlanTask): Promise<number> {
   const { graph, table, request, options, io } = task;
   if (request.overlap === true)
     (await import('../../../simulate/overlap/plan.ts')).checkOverlap(request);

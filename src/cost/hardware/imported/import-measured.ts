@@ -16,13 +16,13 @@ import { isPerftest, readPerftest } from './perftest.ts';
 import { isTopologyMatrix, readTopologyMatrix } from './topology-matrix.ts';
 
 /** A file by its name. */
-export interface MeasuredFile {
+interface MeasuredFile {
   readonly name: string;
   readonly text: string;
 }
 
 /** A cluster file, and what was made of each input, one sentence each. */
-export interface ImportedHardware {
+interface ImportedHardware {
   readonly file: Readonly<Record<string, unknown>>;
   readonly told: readonly string[];
 }

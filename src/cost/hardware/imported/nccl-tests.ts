@@ -26,7 +26,7 @@ const MICRO = 1e-6;
 const MOST_ROWS = 10_000;
 
 /** The figures in an output file of nccl-tests. */
-export interface NcclTests {
+interface NcclTests {
   readonly rows: readonly CollectiveRow[];
   /** Device as the tests print it, where they do. */
   readonly device: string | undefined;

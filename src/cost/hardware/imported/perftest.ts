@@ -9,7 +9,7 @@ import { ShardwrightError } from '../../../errors.ts';
 const HEADER = /#bytes\s+#iterations\s+BW peak\[\S+\]\s+BW average\[(MB\/sec|Gb\/sec|MiB\/sec)\]/;
 
 /** The rate that one run of perftest measured. */
-export interface CardRate {
+interface CardRate {
   /** One way, at the message of the highest average. */
   readonly bytesPerSecond: number;
   readonly device: string | undefined;

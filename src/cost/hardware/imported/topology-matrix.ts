@@ -10,7 +10,7 @@ const DISTANCES = ['PIX', 'PXB', 'PHB', 'NODE', 'SYS'] as const;
 const CARD = /^(?:NIC\d+|mlx\d\w*|hfi\d\w*|bnxt\w*|irdma\w*|rdma\w*)$/;
 
 /** The links in a matrix of `nvidia-smi topo -m`. */
-export interface TopologyMatrix {
+interface TopologyMatrix {
   readonly devices: number;
   /** Least number of NVLinks between two devices; 0 where some pair has none. */
   readonly nvlinks: number;

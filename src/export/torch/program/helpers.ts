@@ -42,7 +42,7 @@ export const HELPER_USES: Readonly<Partial<Record<Helper, readonly Helper[]>>> =
   permute: ['wait'],
 };
 
-export interface FixedText {
+interface FixedText {
   readonly imports: string;
   /** The class `Here`, which needs MESH_NAMES, MESH_SIZES and GROUPS. */
   readonly here: string;

@@ -20,7 +20,7 @@ import { type FusedCalls, keptInMemory } from './made-again.ts';
  * A value that a product reads again in the backward pass is kept as it was cast for its narrow
  * unit.
  */
-export interface NarrowSaves {
+interface NarrowSaves {
   /** Bytes of the cast over those of the value. */
   readonly share: number;
   /** Tells whether a call is such a product. */
