@@ -17,7 +17,7 @@ import {
 import { STATE_MODES, type StateMode } from '../step/zero-mode.ts';
 
 /** Mesh dims that a trainer may lack; all have data ranks. */
-type RunDim = 'pp' | 'cp' | 'tp' | 'ep' | 'etp';
+export type RunDim = 'pp' | 'cp' | 'tp' | 'ep' | 'etp';
 
 /** The layouts that a trainer can run. */
 export interface TrainerRuns {
@@ -71,7 +71,7 @@ export interface RunLayout {
 }
 
 /** A setting that a trainer does not have, as `--layout` writes it, and the nearest that it has. */
-interface NotRun {
+export interface NotRun {
   readonly setting: string;
   readonly nearest: readonly string[];
 }

@@ -17,7 +17,7 @@ export interface ReadLayout {
 }
 
 /** A configuration that is read. */
-interface ConfigSource {
+export interface ConfigSource {
   readonly text: string;
   readonly setting: LayoutSetting;
   /** The value that the text has as YAML. @throws E_SYNTAX */
