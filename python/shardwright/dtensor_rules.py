@@ -31,6 +31,8 @@ def adopt(mesh: DeviceMesh) -> None:
         for op in (aten.normal_.default, aten.uniform_.default, aten.bernoulli_.float, aten.exponential_.default, aten.random_.default):
             dispatcher._custom_op_handlers[op] = _drawn
         dispatcher._custom_op_handlers[aten._local_scalar_dense.default] = _read
+        for op in (torch.ops.c10d.allreduce_.default, torch.ops.c10d.broadcast_.default):
+            dispatcher._custom_op_handlers[op] = _reduced_by_script
         kind: Any = DTensor
         kind.data = property(_DATA.__get__, _put)
         for name in ("numpy", "tolist"):
@@ -78,6 +80,24 @@ def _read_whole(read: Callable[..., Any]) -> Callable[..., Any]:
         return read(whole_of(tensor) if tensor.device_mesh in _MESHES else tensor, *args, **kwargs)
 
     return call
+
+
+def _reduced_by_script(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a script for DDP by hand does with gradients, weights and losses: here all ranks have one value, so that a mean is that value.
+
+    Two plain numbers are sent in its place, which also says what kind of reduction it is.
+    """
+    values: list[DTensor] = args[0]
+    told = torch.tensor([2.0, 3.0], device=values[0]._local_tensor.device)
+    _, work = op([told], *args[1:], **kwargs)
+    work.wait()
+    factors = told / torch.tensor([2.0, 3.0], device=told.device)
+    if factors[0] != factors[1]:
+        raise MismatchError("E_RANK", "a product over ranks is taken of a tensor that ranks hold parts of", place="torch.distributed")
+    for value in values:
+        if factors[0] != 1:
+            value._local_tensor.mul_(factors[0].to(value.dtype))
+    return list(values), work
 
 
 def _without_handler(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

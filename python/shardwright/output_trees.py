@@ -35,6 +35,9 @@ def flatten_outputs(value: Any) -> tuple[Any, list[Any]]:
         if isinstance(member, tuple):
             inner_list = [walk(one, f"{name}.{k}") for k, one in enumerate(member)]
             return {"tuple": inner_list} if type(member) is tuple else {"tuple": inner_list, "class": _path(type(member))}
+        if isinstance(member, (bool, int, str)):
+            # A graph computes no such value: it is that of this kind of call, as sizes are.
+            return {"plain": member}
         if optional:
             return {"absent": name, "class": type(member).__name__}
         raise CaptureError(
@@ -68,6 +71,8 @@ def rebuild_tree(spec: Any, leaves: Sequence[Any]) -> Any:
         return leaves[spec]
     if spec is None:
         return None
+    if "plain" in spec:
+        return spec["plain"]
     if "absent" in spec:
         return NotReturned(spec["absent"], spec["class"])
     if "list" in spec:

@@ -515,6 +515,48 @@ def made_before(facts: dict[str, Any], place: str) -> None:
     facts["hooks inside"] = seen[0] if len(seen) == 2 and all(map(str.__contains__, seen, lines)) else f"said {seen}"
 
 
+class Sized(nn.Module):
+    """Plain values among its outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(16, 6)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        z = self.fc(x)
+        return z, {"sizes": list(z.shape), "head": "linear", "cut": False}
+
+
+def reduced_by_hand(facts: dict[str, Any], place: str) -> None:
+    """A script for DDP by hand sends weights to all ranks, and takes means of gradients and losses over them."""
+    x, y = torch.randn(8, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3)), torch.arange(8) % 6
+    torch.manual_seed(0)
+    plain = Sized().double()
+    flags: dict[str, Any] = {"recipe": "fsdp", "quiet": True, "cluster": "dgx-h100", "folder": f"{place}/by-hand"}
+    model = shardwright.auto_parallelize(copy.deepcopy(plain), (x,), "dp=-1", **flags)
+    facts["plain members of outputs"] = [one(x[:rows])[1] for one in (model, plain) for rows in (8, 6)] == 2 * [
+        {"sizes": [rows, 6], "head": "linear", "cut": False} for rows in (8, 6)
+    ]
+    for p in model.parameters():
+        dist.broadcast(p.data, 0)
+    losses = []
+    for one in (model, plain):
+        loss = F.cross_entropy(one(x)[0], y)
+        loss.backward()
+        if one is model:
+            for p in one.parameters():
+                dist.all_reduce(p.grad, async_op=True).wait()
+                p.grad /= dist.get_world_size()
+            dist.all_reduce(model.fc.bias.grad, dist.ReduceOp.MAX)
+            loss = loss.detach().clone()
+            dist.all_reduce(loss)
+            loss /= 2
+        losses.append(loss)
+    pairs = zip(model.parameters(), plain.parameters(), strict=True)
+    facts["means over ranks"] = same(*losses) and all(same(a.grad, b.grad) and same(a, b) for a, b in pairs)
+    facts["a product over ranks"] = refused(lambda: dist.all_reduce(model.fc.bias.grad, dist.ReduceOp.PRODUCT))
+
+
 class Rooted(nn.Module):
     """A root whose gradient at zero is infinite, and a logarithm that is none of numbers below zero."""
 
@@ -608,6 +650,7 @@ def work(rank: int, place: str, world: int) -> None:
         made_before(facts, place)
         not_finite(facts, place)
         transformed(facts, place)
+        reduced_by_hand(facts, place)
     everything.update({f"{world}: {name}": value for name, value in facts.items()})
     if rank == 0:
         Path(f"{place}/facts.json").write_text(json.dumps(everything))
@@ -642,6 +685,7 @@ REFUSALS = {
     "a call that makes it": ["E_NAN in the forward of step 4", "made the first nan in aten.log.default (", "torch/program.py:"],
     "a gradient that is none": ["E_NAN in the backward of step 5 the gradient of fc.", "made the first nan in aten."],
     "a weight that is none": ["E_NAN in the forward of step 6", "parameter fc.bias came in as inf on rank 0"],
+    "a product over ranks": ["torch.distributed: E_RANK a product over ranks is taken of a tensor that ranks hold parts of"],
     "the part of another rank": ["fc.weight: E_MODEL it is the part that rank 0 saved", "this is rank 1"],
     "other batches": ["input x: E_BATCH in step 1 rank 1 gives other values than rank 0", 'inputs="local"'],
     "batches that are not compared": ["nothing was refused"],
