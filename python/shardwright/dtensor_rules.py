@@ -33,6 +33,8 @@ def adopt(mesh: DeviceMesh) -> None:
         dispatcher._custom_op_handlers[aten._local_scalar_dense.default] = _read
         for op in (torch.ops.c10d.allreduce_.default, torch.ops.c10d.broadcast_.default):
             dispatcher._custom_op_handlers[op] = _reduced_by_script
+        if hasattr(dispatcher, "_dispatch_fast_path_python_tail"):
+            dispatcher._dispatch_fast_path_python_tail = _written_plain(dispatcher._dispatch_fast_path_python_tail)
         kind: Any = DTensor
         kind.data = property(_DATA.__get__, _put)
         for name in ("numpy", "tolist"):
@@ -98,6 +100,19 @@ def _reduced_by_script(op: Callable[..., Any], args: tuple[Any, ...], kwargs: di
         if factors[0] != 1:
             value._local_tensor.mul_(factors[0].to(value.dtype))
     return list(values), work
+
+
+def _written_plain(tail: Callable[..., Any]) -> Callable[..., Any]:
+    """Lets a plain tensor be written from DTensors (`ema.lerp_(p)`), which DTensor computes and then does not return."""
+
+    def call(op: Any, args: tuple[Any, ...], kwargs: Any, mesh: Any, sharding: Any, result: Any, here: bool, *is_inplace: bool) -> Any:
+        if not is_inplace[0] or isinstance(args[0], DTensor):
+            return tail(op, args, kwargs, mesh, sharding, result, here, *is_inplace)
+        if all(isinstance(p, Replicate) for p in sharding.output_spec.placements):
+            return args[0]
+        raise MismatchError("E_MODEL", f"{op} writes a plain tensor in parts", hint="write it from p.full_tensor().")
+
+    return call
 
 
 def _without_handler(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

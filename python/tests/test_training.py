@@ -537,6 +537,14 @@ def reduced_by_hand(facts: dict[str, Any], place: str) -> None:
     facts["plain members of outputs"] = [one(x[:rows])[1] for one in (model, plain) for rows in (8, 6)] == 2 * [
         {"sizes": [rows, 6], "head": "linear", "cut": False} for rows in (8, 6)
     ]
+    averages = [copy.deepcopy(plain) for _ in range(2)]
+    with torch.no_grad():
+        for average, one in zip(averages, (model, plain), strict=True):
+            for a, p in zip(average.parameters(), one.parameters(), strict=True):
+                a.mul_(0.9).add_(p.data, alpha=0.3)
+                a.lerp_(p, 0.1)
+                a.data.copy_(a.data + 2 * p.data)
+    facts["averages from before"] = agree(*averages) and not agree(averages[0], plain)
     for p in model.parameters():
         dist.broadcast(p.data, 0)
     losses = []
