@@ -67,7 +67,7 @@ class Gathered:
             replace_states(model, {id(wholes[name]): state for name, state in placed_states.items()})
         with temporarily_clear_interpreter_stack():
             for name, version in before.items():
-                state = placed_states[name]
+                state: Any = placed_states[name]
                 own = state.detach().to_local()
                 if written or (wholes[name]._version != version and wholes[name].data_ptr() != own.data_ptr()):
                     own.copy_(placed(wholes[name], state).to_local())

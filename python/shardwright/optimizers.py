@@ -58,10 +58,11 @@ def _refuse_before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str
     for group in optimizer.param_groups:
         for p in group["params"]:
             known = _BEFORE.get(id(p))
-            if known is not None and known() is p:
+            held = known() if known is not None else None
+            if held is not None and held is p:
                 raise MismatchError(
                     "E_MODEL",
-                    f"a parameter of sizes {list(p.shape)} is not the model's any more, since the model was taken over",
+                    f"a parameter of sizes {list(held.shape)} is not the model's any more, since the model was taken over",
                     place="optimizer.step()",
                     hint="make the optimizer of model.parameters() as they are now.",
                 )
