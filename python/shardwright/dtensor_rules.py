@@ -106,7 +106,8 @@ def _written_plain(tail: Callable[..., Any]) -> Callable[..., Any]:
     """Lets a plain tensor be written from DTensors (`ema.lerp_(p)`), which DTensor computes and then does not return."""
 
     def call(op: Any, args: tuple[Any, ...], kwargs: Any, mesh: Any, sharding: Any, result: Any, here: bool, *is_inplace: bool) -> Any:
-        if not is_inplace[0] or isinstance(args[0], DTensor):
+        is_plain = isinstance(args[0], torch.Tensor) and not isinstance(args[0], DTensor)
+        if not (is_inplace[0] and is_plain and sharding.output_spec is not None):
             return tail(op, args, kwargs, mesh, sharding, result, here, *is_inplace)
         if all(isinstance(p, Replicate) for p in sharding.output_spec.placements):
             return args[0]

@@ -90,7 +90,7 @@ class Bench:
         self.plain = Net().double()
         self.model: Any = copy.deepcopy(self.plain)
         self.own = self.model
-        flags = {"recipe": recipe, "quiet": True, "folder": f"{place}/{recipe}", **options}
+        flags = {"recipe": recipe, "quiet": True, "folder": f"{place}/{recipe}", "programs": 32, **options}
         self.folder = flags["folder"]
         example = flags.pop("example", batch())
         self.model = shardwright.auto_parallelize(self.model, example, "dp=-1", cluster="dgx-h100", **flags)
