@@ -9,7 +9,10 @@ import type { Tensor } from '../trace/tensor/tensor.ts';
 import type { ConfigReader } from './read-config.ts';
 
 export interface ModelShape {
+  /** Layers of the model, or of its encoder where a decoder follows. */
   readonly layers: number;
+  /** Layers of a decoder that reads what the layers before it give; absent without one. */
+  readonly decoderLayers?: number;
   readonly width: number;
   readonly heads: number;
   readonly keyHeads: number;

@@ -203,8 +203,15 @@ function sayCopies(kvHeads: number | undefined, ways: number, name: string, say:
 
 /** The sequence divides over all axes that cut it. */
 function lintSequence(plan: FilledPlan, say: Say): void {
-  const { sequence } = plan.facts;
+  const { sequence, decoderLayers } = plan.facts;
   const { cp, tp } = plan;
+  if (decoderLayers !== undefined && cp * plan.ulysses > 1)
+    say(
+      'error',
+      'a cut sequence has no price where a decoder reads that of an encoder',
+      { cp, decoderLayers },
+      [1],
+    );
   if (sequence === undefined) return;
   const parts = cp * plan.ulysses * (plan.sequenceParallel === true ? tp : 1);
   const ways = parts * (plan.balancedContext === true && cp > 1 ? 2 : 1);
@@ -285,8 +292,16 @@ function lintExpertGroups({ dpShard, ulysses, tp, ep, etp, ...plan }: FilledPlan
 /** Each stage has a layer, and an interleaved schedule whole rounds of microbatches. */
 function lintStages(plan: FilledPlan, say: Say): void {
   const { pp, microbatches, virtualStages } = plan;
-  const { layers } = plan.facts;
+  const { layers, decoderLayers } = plan.facts;
   const stages = pp * virtualStages;
+  if (decoderLayers !== undefined && stages > 1)
+    say(
+      'error',
+      `${stages} stages of an encoder and a decoder have no price: each stage of the decoder ` +
+        'would need what the encoder gives',
+      { stages, decoderLayers },
+      [1],
+    );
   if (layers !== undefined && layers < stages)
     say(
       'error',

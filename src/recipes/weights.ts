@@ -20,14 +20,15 @@ export type WeightRole =
   | { readonly kind: 'expert'; readonly dim: 0; readonly inner?: 1 | 2 }
   | { readonly kind: 'whole' };
 
-// Names that Hugging Face, torchtitan, Megatron and plain MLPs give to the first and the second
-// weight of a pair.
+// Names that Hugging Face (T5 has its own), torchtitan, Megatron and plain MLPs give to the first
+// and the second weight of a pair.
 const COLUMN =
-  /(^|[._])(q|k|v|qkv|q_b|kv_b|gate|up|gate_up|in|query_key_value)_proj|(^|[._])(query|key|value|c_attn|c_fc|fc1|wq|wk|wv|w1|w3|lm_head|linear1|linear_fc1|linear_qkv)([._]|$)|intermediate\.dense/;
+  /(^|[._])(q|k|v|qkv|q_b|kv_b|gate|up|gate_up|in|query_key_value)_proj|(^|[._])(query|key|value|c_attn|c_fc|fc1|wq|wk|wv|w1|w3|lm_head|linear1|linear_fc1|linear_qkv)([._]|$)|intermediate\.dense|Attention[._][qkv][._]|DenseReluDense[._]wi(_[01])?[._]/;
 const ROW =
-  /(^|[._])(o|down|out)_proj|(^|[._])(c_proj|fc2|wo|w2|linear2|linear_fc2|linear_proj)([._]|$)|output\.dense/;
+  /(^|[._])(o|down|out)_proj|(^|[._])(c_proj|fc2|wo|w2|linear2|linear_fc2|linear_proj)([._]|$)|output\.dense|Attention[._]o[._]/;
 const EXPERTS = /(^|[._])experts([._]|$)/;
-const TOKENS = /(^|[._])(embed_tokens|wte|word_embeddings|tok_embeddings)([._]|$)/;
+const TOKENS =
+  /(^|[._])(embed_tokens|wte|word_embeddings|tok_embeddings)([._]|$)|^(p_)?shared[._]weight$/;
 
 /** Tells whether a call gives its input in another dtype. */
 export function isCast({ kind, target }: Node): boolean {

@@ -13,6 +13,7 @@ import { unitCosts, type UnitRequest } from './costs/unit-costs.ts';
 import { deviceSums } from './device-sums.ts';
 import type { StepFacts } from './facts.ts';
 import { layerOf } from './layers.ts';
+import { oneStack } from './one-stack.ts';
 import { PlanReader } from './read/plan-reader.ts';
 import type { Unit } from './unit.ts';
 
@@ -37,7 +38,8 @@ export function stepOfPlan(model: Model, choice: Int32Array, facts: StepFacts): 
 function planUnits(model: Model, choice: Int32Array, facts: StepFacts): readonly Unit[] {
   const { space, collectives, cluster, graph, table } = model;
   const { mesh } = space;
-  const reader = new PlanReader(model, choice, layersOf(graph), table, {
+  const { graph: stacked } = oneStack(graph);
+  const reader = new PlanReader({ ...model, graph: stacked }, choice, layersOf(stacked), table, {
     system: facts.system,
     statesApart: true,
   });

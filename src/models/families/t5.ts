@@ -87,9 +87,10 @@ function readConfig(config: ConfigReader): T5Config {
 }
 
 function architecture(config: T5Config): Architecture {
-  const { layers, width, heads, headWidth, hidden, vocabulary, tied } = config;
+  const { layers, decoders, width, heads, headWidth, hidden, vocabulary, tied } = config;
+  const stacks = { layers, decoderLayers: decoders };
   return {
-    shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary },
+    shape: { ...stacks, width, heads, keyHeads: heads, headWidth, hidden, vocabulary },
     rowParameters: tied ? width : 2 * width,
     notes: ['encoder and decoder read sequences of one length'],
     program: (options) => {

@@ -78,10 +78,11 @@ function readConfig(config: ConfigReader): WhisperConfig {
 }
 
 function architecture(config: WhisperConfig): Architecture {
-  const { layers, width, heads, headWidth, hidden, vocabulary, positions } = config;
+  const { layers, decoders, width, heads, headWidth, hidden, vocabulary, positions } = config;
   const { mels, frames, tied } = config;
+  const stacks = { layers, decoderLayers: decoders };
   return {
-    shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary, positions },
+    shape: { ...stacks, width, heads, keyHeads: heads, headWidth, hidden, vocabulary, positions },
     learnedPositions: true,
     frozen: [POSITIONS],
     rowParameters: tied ? width : 2 * width,

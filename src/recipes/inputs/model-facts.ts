@@ -20,6 +20,8 @@ export interface ModelFacts {
   readonly mlpWidth?: number;
   readonly vocabulary?: number;
   readonly layers?: number;
+  /** Layers of a decoder that reads what the layers before it give. */
+  readonly decoderLayers?: number;
   readonly experts?: number;
   /** Width inside an expert. */
   readonly expertWidth?: number;

@@ -13,6 +13,7 @@ import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { jointGraph } from '../../passes/autodiff/joint.ts';
 import { LAYER, layerOf } from '../../step/layers.ts';
+import { oneStack } from '../../step/one-stack.ts';
 import { trace } from '../../trace/trace.ts';
 import { withFusedAttention } from './fused-attention.ts';
 
@@ -21,10 +22,12 @@ import { withFusedAttention } from './fused-attention.ts';
  * kind is priced, and the first and the last as well.
  */
 export interface LayerKinds {
-  /** Layers of the model. */
+  /** Layers of the model, those of an encoder and a decoder together. */
   readonly layers: number;
   /** Layers that are built. */
   readonly shallow: number;
+  /** The most layers of one stack that are built: `layers` of `lossProgram`. */
+  readonly depth: number;
   /** For every layer of the model, the built layer that represents it. */
   readonly standsFor: readonly number[];
   /** Kinds of layers. */
@@ -50,8 +53,20 @@ interface TokenSizes {
   readonly vocabulary?: number;
 }
 
-/** The forward program with its loss, of so many layers, with attention as kernels take it. */
+/**
+ * The forward program with its loss, of so many layers, with attention as kernels take it. Layers
+ * of an encoder and a decoder are numbered as one stack.
+ */
 export function lossProgram(
+  config: ModelConfig,
+  sizes: TokenSizes,
+  layers: number,
+  table: OperatorTable,
+): Graph {
+  return oneStack(tracedLoss(config, sizes, layers, table)).graph;
+}
+
+function tracedLoss(
   config: ModelConfig,
   sizes: TokenSizes,
   layers: number,
@@ -91,42 +106,69 @@ export function withBackward(forward: Graph, table: OperatorTable): Graph {
  * The kinds of the layers of a model, told by their calls: two layers are of one kind if they apply
  * the same operators to the same shapes and to the same values from outside (masks, rotations).
  *
- * @throws E_UNSUPPORTED for a model whose layers are not one stack
+ * @throws E_UNSUPPORTED for a model without layers
  */
 export function layerKinds(
   config: ModelConfig,
   sizes: TokenSizes,
   table: OperatorTable,
 ): LayerKinds {
-  const { layers } = config.architecture.shape;
-  const graph = lossProgram(config, { ...sizes, batch: 1 }, layers, table);
+  const deepest = config.architecture.shape.layers;
+  const { graph, stacks } = oneStack(tracedLoss(config, { ...sizes, batch: 1 }, deepest, table));
+  const layers = stacks.reduce((sum, n) => sum + n, 0);
   const signatures = layerSignatures(graph, layers);
   const kindOf = signatures.map((text) => signatures.indexOf(text));
-  const last = layers - 1;
-  const kinds = new Set(kindOf).size;
   const whole = {
     layers,
-    kinds,
+    kinds: new Set(kindOf).size,
     sequenceFlops: programFlops(graph, table).forward,
     tied: hasTies(graph),
   };
-  for (let n = Math.min(3, layers); n < layers; n++) {
-    const standsFor = kindOf.map((kind, l) => {
-      if (l === 0) return 0;
-      if (l === last) return kindOf[n - 1] === kind ? n - 1 : -1;
-      // A neighbour of the same kinds is preferred: what it hands over is cut the same way.
-      const inside = Array.from({ length: n - 2 }, (_, i) => i + 1).filter(
-        (i) => kindOf[i] === kind,
-      );
-      return (
-        inside.find((i) => kindOf[i - 1] === kindOf[l - 1] && kindOf[i + 1] === kindOf[l + 1]) ??
-        inside[0] ??
-        -1
-      );
-    });
-    if (!standsFor.includes(-1)) return { ...whole, shallow: n, standsFor };
+  for (let depth = Math.min(3, deepest); depth < deepest; depth++) {
+    const standsFor = representatives(kindOf, stacks, depth);
+    if (standsFor === undefined) continue;
+    const shallow = stacks.reduce((sum, n) => sum + Math.min(n, depth), 0);
+    return { ...whole, shallow, depth, standsFor };
   }
-  return { ...whole, shallow: layers, standsFor: kindOf.map((_, l) => l) };
+  return { ...whole, shallow: layers, depth: deepest, standsFor: kindOf.map((_, l) => l) };
+}
+
+/**
+ * For every layer, the built layer that represents it where at most `depth` layers of each stack
+ * are built; undefined where some kind would have none.
+ */
+function representatives(
+  kindOf: readonly number[],
+  stacks: readonly number[],
+  depth: number,
+): number[] | undefined {
+  const found: number[] = [];
+  let built = 0;
+  for (const layers of stacks) {
+    const kinds = kindOf.slice(found.length, found.length + layers);
+    const own = representativesOf(kinds, Math.min(layers, depth));
+    if (own.includes(-1)) return undefined;
+    found.push(...own.map((l) => built + l));
+    built += Math.min(layers, depth);
+  }
+  return found;
+}
+
+/** The same for one stack of which `n` layers are built; -1 for a layer whose kind has none. */
+function representativesOf(kindOf: readonly number[], n: number): number[] {
+  const last = kindOf.length - 1;
+  if (n > last) return kindOf.map((_, l) => l);
+  return kindOf.map((kind, l) => {
+    if (l === 0) return 0;
+    if (l === last) return kindOf[n - 1] === kind ? n - 1 : -1;
+    // A neighbour of the same kinds is preferred: what it hands over is cut the same way.
+    const inside = Array.from({ length: n - 2 }, (_, i) => i + 1).filter((i) => kindOf[i] === kind);
+    return (
+      inside.find((i) => kindOf[i - 1] === kindOf[l - 1] && kindOf[i + 1] === kindOf[l + 1]) ??
+      inside[0] ??
+      -1
+    );
+  });
 }
 
 /**
@@ -156,14 +198,12 @@ function hasTies(graph: Graph): boolean {
 /** A text for every layer that is equal for equal layers. */
 function layerSignatures(graph: Graph, layers: number): string[] {
   const texts = Array.from({ length: layers }, (): string[] => []);
-  const stacks = new Set<string>();
   /** The name of a value in the text of its own layer, and that layer. */
   const inside = new Map<string, { readonly layer: number; readonly name: string }>();
   for (const node of graph.nodes) {
     const where = node.kind === 'placeholder' ? roleName(node) : node.meta.path;
     const layer = layerOf(where);
     if (layer === undefined || where === undefined) continue;
-    stacks.add(LAYER.exec(where)?.[1] ?? '');
     if (layer >= layers) break;
     const own = node.kind === 'placeholder' ? where.replace(LAYER, '') : `${texts[layer].length}`;
     inside.set(node.name, { layer, name: own });
@@ -178,13 +218,11 @@ function layerSignatures(graph: Graph, layers: number): string[] {
     });
     texts[layer].push(`${node.target}(${argsText(named)}): ${typeText(node.type)}`);
   }
-  if (stacks.size !== 1 || texts.some((t) => t.length === 0))
+  if (layers === 0 || texts.some((t) => t.length === 0))
     throw new ShardwrightError(
       'E_UNSUPPORTED',
-      `the ${layers} layers of '${graph.name}' are not one stack`,
-      {
-        hint: 'compare its graph instead: trace or export it to a file.',
-      },
+      `the layers of '${graph.name}' are not numbered from 0`,
+      { hint: 'compare its graph instead: trace or export it to a file.' },
     );
   return texts.map((t) => t.join('\n'));
 }

@@ -90,7 +90,7 @@ export class CoreSolver {
         ...this.sizes(batch),
         ...defined({ vocabulary: padding?.rows }),
       };
-      const forward = lossProgram(this.config, sizes, this.kinds.shallow, this.table);
+      const forward = lossProgram(this.config, sizes, this.kinds.depth, this.table);
       // The program that planning opens is opened once, and every reader of the program gets the
       // same.
       this.graphs.set(
@@ -246,7 +246,7 @@ export class CoreSolver {
     const { sequence, cost, optimizer } = this.question;
     const sizes = this.sizes(microbatch, sequence / ways);
     const graph = withBackward(
-      lossProgram(this.config, sizes, this.kinds.shallow, this.table),
+      lossProgram(this.config, sizes, this.kinds.depth, this.table),
       this.table,
     );
     const start = backwardStart(graph);

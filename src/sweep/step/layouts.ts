@@ -4,6 +4,7 @@
  */
 
 import { type Hosts, tornText, usedPerHost } from '../../cost/hardware/topology.ts';
+import { defined } from '../../defined.ts';
 import { divisors } from '../../divisors.ts';
 import type { ModelConfig } from '../../models/families.ts';
 import { vocabularyPadding } from '../../models/vocabulary.ts';
@@ -70,6 +71,7 @@ function factsOf(config: ModelConfig, question: SweepQuestion, tensor = 1): Mode
       vocabularyPadding(config, { multiple: question.padVocabulary ?? 1, tensor })?.rows ??
       shape.vocabulary,
     layers: shape.layers,
+    ...defined({ decoderLayers: shape.decoderLayers }),
     ...(routed === undefined ? {} : { experts: routed.experts, expertWidth: routed.hidden }),
   };
 }
