@@ -5,15 +5,12 @@
  */
 
 import { clusterTopology } from '../cost/hardware/topology.ts';
-import { roleName } from '../graph/nodes.ts';
-import type { Graph } from '../graph/types.ts';
 import type { Model } from '../plan/model/model.ts';
 import type { StepFigures } from '../plan/record/types.ts';
 import { unitCosts, type UnitRequest } from './costs/unit-costs.ts';
 import { deviceSums } from './device-sums.ts';
 import type { StepFacts } from './facts.ts';
-import { layerOf } from './layers.ts';
-import { oneStack } from './one-stack.ts';
+import { layerNumbers } from './layers.ts';
 import { PlanReader } from './read/plan-reader.ts';
 import type { Unit } from './unit.ts';
 
@@ -38,8 +35,7 @@ export function stepOfPlan(model: Model, choice: Int32Array, facts: StepFacts): 
 function planUnits(model: Model, choice: Int32Array, facts: StepFacts): readonly Unit[] {
   const { space, collectives, cluster, graph, table } = model;
   const { mesh } = space;
-  const { graph: stacked } = oneStack(graph);
-  const reader = new PlanReader({ ...model, graph: stacked }, choice, layersOf(stacked), table, {
+  const reader = new PlanReader(model, choice, layerNumbers(graph).count, table, {
     system: facts.system,
     statesApart: true,
   });
@@ -74,13 +70,4 @@ function planUnits(model: Model, choice: Int32Array, facts: StepFacts): readonly
     states: { costs: () => [], sums },
   };
   return unitCosts(request);
-}
-
-/** Layers of a graph, by the paths of its parameters; 0 where it has none. */
-function layersOf(graph: Graph): number {
-  let most = 0;
-  for (const node of graph.nodes)
-    if (node.kind === 'placeholder' && node.meta.role === 'parameter')
-      most = Math.max(most, (layerOf(roleName(node)) ?? -1) + 1);
-  return most;
 }

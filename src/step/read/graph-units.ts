@@ -7,7 +7,7 @@ import { roleName } from '../../graph/nodes.ts';
 import { type GraphIndex, indexGraph } from '../../graph/order.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { layerOf } from '../layers.ts';
+import { layerNumbers } from '../layers.ts';
 
 /**
  * In which pass a call runs; the gradients of weights are a pass of their own for schedules that
@@ -40,7 +40,8 @@ export function graphUnits(
   const { nodes } = graph;
   const index = indexGraph(graph);
   const head = layers + 1;
-  const own = nodes.map((n) => layerOf(n.kind === 'placeholder' ? roleName(n) : n.meta.path));
+  const numbers = layerNumbers(graph);
+  const own = nodes.map((n) => numbers.of(n.kind === 'placeholder' ? roleName(n) : n.meta.path));
   const range = (phase: string): readonly [number, number] => {
     const list = nodes.flatMap((n, i) =>
       n.kind === 'call' && phases[i] === phase && own[i] !== undefined ? [i] : [],

@@ -12,8 +12,7 @@ import type { ModelConfig } from '../../models/families.ts';
 import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { jointGraph } from '../../passes/autodiff/joint.ts';
-import { LAYER, layerOf } from '../../step/layers.ts';
-import { oneStack } from '../../step/one-stack.ts';
+import { LAYER, layerNumbers, type LayerNumbers, layerOf } from '../../step/layers.ts';
 import { trace } from '../../trace/trace.ts';
 import { withFusedAttention } from './fused-attention.ts';
 
@@ -54,19 +53,10 @@ interface TokenSizes {
 }
 
 /**
- * The forward program with its loss, of so many layers, with attention as kernels take it. Layers
- * of an encoder and a decoder are numbered as one stack.
+ * The forward program with its loss, of so many layers of each stack, with attention as kernels
+ * take it.
  */
 export function lossProgram(
-  config: ModelConfig,
-  sizes: TokenSizes,
-  layers: number,
-  table: OperatorTable,
-): Graph {
-  return oneStack(tracedLoss(config, sizes, layers, table)).graph;
-}
-
-function tracedLoss(
   config: ModelConfig,
   sizes: TokenSizes,
   layers: number,
@@ -114,9 +104,10 @@ export function layerKinds(
   table: OperatorTable,
 ): LayerKinds {
   const deepest = config.architecture.shape.layers;
-  const { graph, stacks } = oneStack(tracedLoss(config, { ...sizes, batch: 1 }, deepest, table));
-  const layers = stacks.reduce((sum, n) => sum + n, 0);
-  const signatures = layerSignatures(graph, layers);
+  const graph = lossProgram(config, { ...sizes, batch: 1 }, deepest, table);
+  const numbers = layerNumbers(graph);
+  const { count: layers, stacks } = numbers;
+  const signatures = layerSignatures(graph, numbers);
   const kindOf = signatures.map((text) => signatures.indexOf(text));
   const whole = {
     layers,
@@ -196,15 +187,14 @@ function hasTies(graph: Graph): boolean {
 }
 
 /** A text for every layer that is equal for equal layers. */
-function layerSignatures(graph: Graph, layers: number): string[] {
-  const texts = Array.from({ length: layers }, (): string[] => []);
+function layerSignatures(graph: Graph, numbers: LayerNumbers): string[] {
+  const texts = Array.from({ length: numbers.count }, (): string[] => []);
   /** The name of a value in the text of its own layer, and that layer. */
   const inside = new Map<string, { readonly layer: number; readonly name: string }>();
   for (const node of graph.nodes) {
     const where = node.kind === 'placeholder' ? roleName(node) : node.meta.path;
-    const layer = layerOf(where);
+    const layer = numbers.of(where);
     if (layer === undefined || where === undefined) continue;
-    if (layer >= layers) break;
     const own = node.kind === 'placeholder' ? where.replace(LAYER, '') : `${texts[layer].length}`;
     inside.set(node.name, { layer, name: own });
     if (node.kind !== 'call') continue;
@@ -218,7 +208,7 @@ function layerSignatures(graph: Graph, layers: number): string[] {
     });
     texts[layer].push(`${node.target}(${argsText(named)}): ${typeText(node.type)}`);
   }
-  if (layers === 0 || texts.some((t) => t.length === 0))
+  if (texts.length === 0 || texts.some((t) => t.length === 0))
     throw new ShardwrightError(
       'E_UNSUPPORTED',
       `the layers of '${graph.name}' are not numbered from 0`,

@@ -11,7 +11,7 @@ import { narrowPoints } from '../../../passes/checkpoint/policies.ts';
 import { mayRecompute } from '../../../passes/checkpoint/repeatable.ts';
 import { backwardStart } from '../../../passes/plannable/weight-views.ts';
 import { type Checkpoint, isPolicy, modulesOf, type POLICIES } from '../../checkpoints.ts';
-import { layerOf } from '../../layers.ts';
+import { layerNumbers, layerOf } from '../../layers.ts';
 import type { GraphUnits } from '../graph-units.ts';
 import { moduleOfCall } from './layer-modules.ts';
 import { type FusedCalls, keptInMemory } from './made-again.ts';
@@ -200,7 +200,8 @@ function neededRecomputed(
 
 /** Keeps only the last narrow point inside each layer. */
 function lastOfLayers(narrow: readonly string[], graph: Graph): string[] {
-  const layers = new Map(graph.nodes.map((n) => [n.name, layerOf(n.meta.path)]));
+  const numbers = layerNumbers(graph);
+  const layers = new Map(graph.nodes.map((n) => [n.name, numbers.of(n.meta.path)]));
   const last = new Map<number, string>();
   for (const name of narrow) {
     const layer = layers.get(name);
