@@ -31,9 +31,13 @@ export function bytesText(bytes: number): string {
   return found === undefined ? `${bytes} B` : `${significant(bytes / found[0])} ${found[1]}`;
 }
 
-/** A signed time: `+1.20 ms`. */
+/** Below this share of a time, and below a picosecond, two times differ by rounding alone. */
+export const ROUNDING = 1e-9;
+const PICOSECOND = 1e-12;
+
+/** A signed time: `+1.20 ms`; less than a picosecond is none. */
 export function deltaSecondsText(seconds: number): string {
-  return seconds === 0 ? '0 s' : `${seconds > 0 ? '+' : '-'}${secondsText(Math.abs(seconds))}`;
+  return Math.abs(seconds) < PICOSECOND ? '0 s' : `${seconds > 0 ? '+' : '-'}${secondsText(Math.abs(seconds))}`;
 }
 
 /** Signed bytes: `+1.50 GiB`. */
@@ -100,7 +104,7 @@ export function excessOver(base: number, value: number): number {
  */
 export function slowerText(seconds: number, planSeconds: number): string {
   const more = excessOver(planSeconds, seconds);
-  return differenceText(Math.abs(more) < 1e-9 ? 0 : more);
+  return differenceText(Math.abs(more) < ROUNDING ? 0 : more);
 }
 
 /** `1 view`, `1,024 views`. @param many the plural, where it is not the singular with an s */

@@ -9,7 +9,7 @@ import type { ComparedPlan } from '../recipes/compare/comparison.ts';
 import { lessSurely } from '../recipes/compare/conclude-comparison.ts';
 import { recomputeText } from '../recipes/recompute-text.ts';
 import type { Traffic } from '../step/traffic.ts';
-import { bytesText, excessOver, secondsText } from '../units.ts';
+import { bytesText, differenceText, excessOver, ROUNDING, secondsText } from '../units.ts';
 import { type CoreCost, coreKey, coreRequest } from './model/types.ts';
 import type { PricedRow } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
@@ -111,9 +111,9 @@ export class Reasons {
       dominated === undefined
         ? 'no plan is better in both seconds and bytes'
         : `dominated by ${dominated}`;
-    if (slowdown === 0) return { why: `equal seconds; ${rest}` };
+    if (Math.abs(slowdown) < ROUNDING) return { why: `equal seconds; ${rest}` };
     const cause = `+${secondsText(seconds)} ${text}`;
-    return { why: `${(slowdown * 100).toPrecision(3)} % slower: ${cause}; ${rest}`, cause };
+    return { why: `${differenceText(slowdown).slice(1)} slower: ${cause}; ${rest}`, cause };
   }
 }
 

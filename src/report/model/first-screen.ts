@@ -18,6 +18,7 @@ import {
   lineText,
   percentText,
   probabilityText,
+  ROUNDING,
   secondsText,
 } from '../../units.ts';
 import { planBandText, planFits, planPeakBytes } from './certainty.ts';
@@ -132,7 +133,7 @@ function beatsText(input: ScreenInput): string {
   if (first === undefined)
     return is + (recipes.length === 0 ? 'known plans were not priced' : 'no other known plan fits');
   const more = excessOver(seconds, first.stepSeconds);
-  const percent = Math.abs(more) < 1e-9 ? 'the same' : differenceText(more);
+  const percent = Math.abs(more) < ROUNDING ? 'the same' : differenceText(more);
   const of = others.length === 0 ? '' : `, the best of ${fitting.length} known plans that fit`;
   const takes = first.isAtLeast ? 'takes at least' : 'takes';
   return `${is}${first.name} ${takes} ${secondsText(first.stepSeconds)}${what} (${percent})${of}`;

@@ -12,7 +12,7 @@ import type { ModelConfig } from '../../models/families.ts';
 import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { jointGraph } from '../../passes/autodiff/joint.ts';
-import { LAYER, layerNumbers, type LayerNumbers, layerOf } from '../../step/layers.ts';
+import { LAYER, type LayerNumbers, layerNumbers, layerOf } from '../../step/layers.ts';
 import { trace } from '../../trace/trace.ts';
 import { withFusedAttention } from './fused-attention.ts';
 
