@@ -37,7 +37,9 @@ const PICOSECOND = 1e-12;
 
 /** A signed time: `+1.20 ms`; less than a picosecond is none. */
 export function deltaSecondsText(seconds: number): string {
-  return Math.abs(seconds) < PICOSECOND ? '0 s' : `${seconds > 0 ? '+' : '-'}${secondsText(Math.abs(seconds))}`;
+  return Math.abs(seconds) < PICOSECOND
+    ? '0 s'
+    : `${seconds > 0 ? '+' : '-'}${secondsText(Math.abs(seconds))}`;
 }
 
 /** Signed bytes: `+1.50 GiB`. */
