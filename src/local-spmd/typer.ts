@@ -48,8 +48,8 @@ export interface TyperOptions {
   /** An I next to a V or an R takes its type by a cast. Default true. */
   readonly autoCast?: boolean;
   /**
-   * Sums over a dim that a global axis cuts may stay pending without saying so, as plans leave
-   * them. Default false.
+   * Types are those of a plan: sums over a dim that a global axis cuts may stay pending without
+   * saying so, and I is R. Default false.
    */
   readonly pending?: boolean;
 }
@@ -437,7 +437,7 @@ export class Typer implements Typing {
         const own = isTuple(given) ? undefined : given[a];
         const wanted = specOf(call.inSpecs[i], name) as AxisType | undefined;
         if (wanted === undefined) return own;
-        if (own !== undefined && own !== 'number' && own !== wanted)
+        if (own !== undefined && own !== 'number' && own !== this.lying(wanted, own))
           this.violate(graph, node, a, {
             rule: `${own} where ${wanted} is wanted`,
             operands: isRef(operand) ? [operand.name] : [],
@@ -458,13 +458,21 @@ export class Typer implements Typing {
       items: call.outSpecs.map((spec, k) =>
         this.axes.map(({ name }, a): Known => {
           const stated = specOf(spec, name);
-          if (stated !== undefined) return stated as AxisType;
+          if (stated !== undefined) return this.lying(stated as AxisType, 'R');
           const value = body.outputs[k]?.value;
           const typed = value === null ? undefined : inner.types.get(body)?.get(value);
           return typed === undefined || isTuple(typed) ? undefined : typed[a];
         }),
       ),
     };
+  }
+
+  /**
+   * A type that a region states, or R for I where it is compared with R: plans know how values lie,
+   * and both lie whole on every device.
+   */
+  private lying(stated: AxisType, own: Known): Known {
+    return this.options.pending === true && stated === 'I' && own === 'R' ? 'R' : stated;
   }
 
   /** The same axes, where those named are per device. */

@@ -6,6 +6,9 @@ import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
+import { psum } from '../../src/trace/spmd/jax-names.ts';
+import { localMap } from '../../src/trace/spmd/local-map.ts';
+import { input, type Tensor, trace } from '../../src/trace/trace.ts';
 import { table } from '../local-spmd/support/simulated.ts';
 import { FULL } from '../support/full.ts';
 import { type RegionProgram, REGIONS } from './region-programs.ts';
@@ -60,4 +63,34 @@ const CASES = Object.entries(REGIONS).flatMap(([name, program], at) =>
 
 test.each(CASES)('%s on %s: plans compute what one device does', async (_name, mesh, program) => {
   expect(await faultsOf(program, mesh)).toEqual([]);
+});
+
+/** A region over `tp` inside of one over `sp`. */
+const nested = (
+  inner: (z: Tensor) => Tensor,
+  ...[cut, out]: readonly [string, string]
+): RegionProgram => ({
+  wrt: ['x'],
+  program: (mesh) =>
+    trace(
+      ({ x }) =>
+        localMap(
+          (rows: Tensor) =>
+            localMap(inner, { axes: ['tp'], inSpecs: [cut], outSpecs: out })(rows.mul(2)).add(1),
+          { axes: ['sp'], inSpecs: ['P("sp", None)'], outSpecs: 'P("sp", None)' },
+        )(x.sin())
+          .square()
+          .sum(),
+      { x: input([12, 8]) },
+      { mesh },
+    ),
+});
+
+const WHOLE = 'P(None, None)';
+test.each<[string, RegionProgram]>([
+  ['whole in and out', nested((z) => z.tanh(), WHOLE, WHOLE)],
+  ['cut in and summed', nested((z) => psum(z.sin(), 'tp'), 'P(None, "tp")', WHOLE)],
+  ['cut in and out', nested((z) => z.square(), 'P(None, "tp")', 'P(None, "tp")')],
+])('a region inside of another, %s: plans compute what one device does', async (_name, program) => {
+  expect(await faultsOf(program, 'sp=2,tp=2')).toEqual([]);
 });

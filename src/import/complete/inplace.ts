@@ -51,7 +51,7 @@ const VIEWS: ReadonlySet<string> = new Set(
 );
 
 function isView({ target }: Node): boolean {
-  const [namespace, name] = target.split('.');
+  const [namespace, name = ''] = target.split('.');
   return namespace === 'aten' && VIEWS.has(name);
 }
 

@@ -120,12 +120,13 @@ function cast(a: Constant, to: number | undefined): Constant | undefined {
 
 /** A fill of whole numbers; others are made in the graph. */
 function filled(sizes: Constant, value: Constant | undefined): Constant | undefined {
-  if (!numbers(sizes) || value?.values.length !== 1 || !/^i|^b8/.test(value.dtype))
-    return undefined;
+  const [one] = value?.values ?? [];
+  if (!numbers(sizes) || one === undefined || value?.values.length !== 1) return undefined;
+  if (!/^i|^b8/.test(value.dtype)) return undefined;
   const dims = sizes.values as readonly number[];
   const count = product(dims);
   if (dims.length !== 1 || count > MOST_ELEMENTS) return undefined;
-  return { dtype: value.dtype, dims, values: new Array<Dim | bigint>(count).fill(value.values[0]) };
+  return { dtype: value.dtype, dims, values: new Array<Dim | bigint>(count).fill(one) };
 }
 
 function axesOf(attributes: FoldedAttributes, input: Constant | undefined): readonly number[] {

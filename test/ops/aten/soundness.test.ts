@@ -306,7 +306,8 @@ function load([op, args, kwargs]: Sample, seed: number) {
     ctx: call.ctx,
     inputs: call.tensors.map((arg, i) => draw(arg, seed + 7 * i)),
     kernel: kernels[record.name],
-    rules: record.shard(call.ctx),
+    // A rule whose local form runs collectives is judged by `rules --check`, which has its body.
+    rules: record.shard(call.ctx).filter(({ collectives }) => collectives === undefined),
   };
 }
 
