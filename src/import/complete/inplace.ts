@@ -36,8 +36,8 @@ function isMutation(node: Node): boolean {
 
 /**
  * Operators whose result can share the memory of their first argument: those whose schema in
- * PyTorch 2.13 says so (`alias_info` of a result that is not written), for dense tensors, and three
- * views whose schemas leave it out.
+ * PyTorch 2.13 says so (`alias_info` of a result that is not written), for dense tensors, and
+ * `_unsafe_view`. Pieces of `unsafe_split` count as memory of their own: that is what it promises.
  */
 const VIEWS: ReadonlySet<string> = new Set(
   (
@@ -46,7 +46,7 @@ const VIEWS: ReadonlySet<string> = new Set(
     'linalg_diagonal mH mT matrix_H moveaxis movedim narrow numpy_T permute pin_memory positive ' +
     'ravel real reshape reshape_as resolve_conj resolve_neg select slice split split_with_sizes ' +
     'squeeze swapaxes swapdims t tensor_split to transpose unbind unflatten unfold unsqueeze ' +
-    'view view_as view_as_complex view_as_real vsplit _unsafe_view unsafe_chunk unsafe_split'
+    'view view_as view_as_complex view_as_real vsplit _unsafe_view'
   ).split(' '),
 );
 
