@@ -4,11 +4,17 @@
  * meaning of the types.
  */
 import { product } from '../product.ts';
-import type { Arg, Node, ValueType } from './types.ts';
+import type { Arg, Graph, Node, ValueType } from './types.ts';
 import { getOwn, isGraphRef, isList, tensorType } from './value.ts';
 
 /** Target of a region of per-device code. */
 export const LOCAL_MAP = 'local_map';
+
+/** An axis of a region. */
+export interface RegionAxis {
+  readonly name: string;
+  readonly size: number;
+}
 
 /**
  * A region of per-device code: `local_map(@body, [x, w], axes=["dp=2", "tp=4"], in_specs=[["S(0)",
@@ -18,7 +24,7 @@ export interface LocalMapCall {
   readonly body: string;
   readonly operands: readonly Arg[];
   /** Mesh axes on which the body is per device, in mesh order. */
-  readonly axes: readonly { readonly name: string; readonly size: number }[];
+  readonly axes: readonly RegionAxis[];
   /** For each operand one type for each axis: `S(0)`, `R`, `I`, `P`. */
   readonly inSpecs: readonly (readonly string[])[];
   readonly outSpecs: readonly (readonly string[])[];
@@ -64,6 +70,20 @@ export function localMapCall({ args, kwargs }: Pick<Node, 'args' | 'kwargs'>): L
   if (inSpecs.length !== operands.length)
     throw new Error(`local_map has ${inSpecs.length} in_specs for ${operands.length} operands`);
   return { body: body.name, operands, axes, inSpecs, outSpecs };
+}
+
+/** Axes of the regions in a graph that are not among `held`, in the order in which they appear. */
+export function nestedAxes(graph: Graph, held: readonly RegionAxis[]): RegionAxis[] {
+  const found = new Map<string, RegionAxis>();
+  const walk = (of: Graph): void => {
+    for (const node of of.nodes)
+      if (node.target === LOCAL_MAP)
+        for (const axis of localMapCall(node).axes)
+          if (!held.some(({ name }) => name === axis.name)) found.set(axis.name, axis);
+    for (const body of Object.values(of.subgraphs)) walk(body);
+  };
+  walk(graph);
+  return [...found.values()];
 }
 
 /** The type of one device's piece (`cut`), or of what the pieces join to. */

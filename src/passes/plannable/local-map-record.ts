@@ -5,7 +5,8 @@
  * Its collectives are priced with the rule of their axis, its work is that of the body on one
  * device.
  */
-import { type LocalMapCall, localMapCall } from '../../graph/local-map.ts';
+import { defined } from '../../defined.ts';
+import { type LocalMapCall, localMapCall, nestedAxes } from '../../graph/local-map.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { exampleShape } from '../../graph/value.ts';
 import { typedAxes, typeGraph } from '../../local-spmd/type-graph.ts';
@@ -40,6 +41,9 @@ export interface OpenedRegion {
 /** Assignments of cuts to inputs that are tried on other axes. */
 const MOST_TRIED = 256;
 
+/** Any axis of the program that is none of a region's. */
+const OTHER = 'other__';
+
 /** @param note told what was not tried, in one sentence */
 export function localMapRecord(
   target: string,
@@ -66,8 +70,13 @@ export function localMapRecord(
     body,
     inSpecs.map((spec) => axes.flatMap(({ size }, a) => (size > 1 ? [inside(spec[a])] : []))),
   );
-  const work = new BodyWork(body, table, typer, others, note);
+  const cuts = others.filter(({ inputs }) => inputs.some((type) => cutOf(type) !== undefined));
+  const work = new BodyWork(body, table, typer, cuts, note);
   const written = work.at([]).collectives;
+  const collectivesOn = (name: string): InternalCollective[] =>
+    written.flatMap(({ kind, axis, site }, c): InternalCollective[] =>
+      axis === name ? [{ kind, site, bytes: (ctx) => work.of(ctx).collectives[c].bytes }] : [],
+    );
   const own = axes.flatMap(({ name, size }, a): Rule[] =>
     size === 1
       ? []
@@ -79,11 +88,7 @@ export function localMapRecord(
               origin: 'ext',
               axes: [name],
               rewrite: 'local-map',
-              collectives: written.flatMap(({ kind, axis, site }, c): InternalCollective[] =>
-                axis === name
-                  ? [{ kind, site, bytes: (ctx) => work.of(ctx).collectives[c].bytes }]
-                  : [],
-              ),
+              collectives: collectivesOn(name),
             },
           ),
         ],
@@ -93,7 +98,12 @@ export function localMapRecord(
     cls: 'other',
     results: 'tuple',
     infer: () => metas,
-    shard: () => [...own, ...others.map((other) => other.rule)],
+    shard: () => [
+      ...own,
+      ...others.map(({ rule, axis }) =>
+        axis === undefined ? rule : { ...rule, collectives: collectivesOn(axis) },
+      ),
+    ],
     holds: (space, ids) => holds(call, body, table, space, ids),
     flops: (ctx) => ({ matrix: work.of(ctx).matrix, vector: work.of(ctx).vector }),
     bytes: (ctx) => work.of(ctx).bytes,
@@ -189,6 +199,8 @@ function holds(
 /** A cut that the body passes on: its rule, and what each value of the body is on the axis then. */
 interface PassedCut {
   readonly rule: Rule;
+  /** The axis that it is for, where a region inside of this one is per device on it. */
+  readonly axis?: string;
   readonly inputs: readonly AxisType[];
   readonly typer: Typer;
 }
@@ -212,36 +224,47 @@ function passedOn(
   const others = mesh.dims.filter(
     ({ name, size }) => size > 1 && axes.every((axis) => axis.name !== name),
   );
+  const inner = new Set(nestedAxes(body, axes).map(({ name }) => name));
+  const plain = new Set(others.flatMap(({ name, size }) => (inner.has(name) ? [] : [size])));
+  const tried = assignments(node, placeholders, mesh, note);
+  const whole = placeholders.map((): AxisType => 'R');
+  const asked = [
+    ...[...plain].flatMap((size) => tried.map((types) => ({ size, types, axis: undefined }))),
+    // An inner region may want its operands whole as well.
+    ...others.flatMap(({ name: axis, size }) =>
+      inner.has(axis) ? [whole, ...tried].map((types) => ({ size, types, axis })) : [],
+    ),
+  ];
   const found = new Map<string, PassedCut>();
-  for (const size of new Set(others.map((other) => other.size)))
-    for (const types of assignments(node, placeholders, mesh, note)) {
-      const typer = new Typer(table, [{ name: 'other__', size, meaning: 'strict' }, ...own], {
-        autoCast: false,
-        pending: true,
-      });
-      const results = typer.run(
-        body,
-        types.map((type, i): Known[] => [
-          type,
-          ...axes.flatMap((axis, a): Known[] => (axis.size === 1 ? [] : [inside(inSpecs[i][a])])),
-        ]),
-      );
-      if (typer.violations.length > 0 || found.has(types.join())) continue;
-      const left = results.flatMap((typed): AxisType[] => {
-        const type = typed === null || isTuple(typed) ? undefined : typed[0];
-        if (type === 'number') return ['R'];
-        return type === 'R' || type === 'P' || (type !== undefined && cutOf(type) !== undefined)
-          ? [type]
-          : [];
-      });
-      if (left.length < results.length) continue;
-      const made = rule(
-        types.map((type, i) => slotOf(type, `in${i}`)),
-        left.map((type, k) => slotOf(type, `out${k}`)),
-        { origin: 'ext', rewrite: 'local-map' },
-      );
-      found.set(types.join(), { rule: made, inputs: types, typer });
-    }
+  for (const { size, types, axis } of asked) {
+    const key = `${axis ?? ''} ${types.join()}`;
+    const typer = new Typer(table, [{ name: axis ?? OTHER, size, meaning: 'strict' }, ...own], {
+      autoCast: false,
+      pending: true,
+    });
+    const results = typer.run(
+      body,
+      types.map((type, i): Known[] => [
+        type,
+        ...axes.flatMap((axis, a): Known[] => (axis.size === 1 ? [] : [inside(inSpecs[i][a])])),
+      ]),
+    );
+    if (typer.violations.length > 0 || found.has(key)) continue;
+    const left = results.flatMap((typed): AxisType[] => {
+      const type = typed === null || isTuple(typed) ? undefined : typed[0];
+      if (type === 'number') return ['R'];
+      return type === 'R' || type === 'P' || (type !== undefined && cutOf(type) !== undefined)
+        ? [type]
+        : [];
+    });
+    if (left.length < results.length) continue;
+    const made = rule(
+      types.map((type, i) => slotOf(type, `in${i}`)),
+      left.map((type, k) => slotOf(type, `out${k}`)),
+      { origin: 'ext', rewrite: 'local-map', ...(axis === undefined ? {} : { axes: [axis] }) },
+    );
+    found.set(key, { rule: made, inputs: types, typer, ...defined({ axis }) });
+  }
   return [...found.values()];
 }
 

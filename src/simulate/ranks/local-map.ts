@@ -5,7 +5,7 @@
  */
 import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
-import { localMapCall } from '../../graph/local-map.ts';
+import { localMapCall, nestedAxes } from '../../graph/local-map.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
@@ -19,7 +19,7 @@ import type { MappedRegion } from '../interpreter/evaluator.ts';
 import type { Value } from '../interpreter/values.ts';
 import { type DeviceRun, runDevices } from './devices.ts';
 import { putTogether } from './laid-out.ts';
-import { nestedAxes, wholeOutside } from './nested-regions.ts';
+import { wholeOutside } from './nested-regions.ts';
 import { scatter } from './shards.ts';
 
 /** Programs of the bodies that ran, by table and body. */

@@ -3,32 +3,12 @@
  * pieces of what is whole around it, and what it returns is joined again, as JAX does for automatic
  * axes.
  */
-import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
+import { LOCAL_MAP, localMapCall, type RegionAxis } from '../../graph/local-map.ts';
 import { FreeNames } from '../../graph/names.ts';
 import { typesByName } from '../../graph/nodes.ts';
 import type { Arg, Graph, Node, ValueType } from '../../graph/types.ts';
 import { isRef, mapOperands, ref } from '../../graph/value.ts';
 import { spmdTarget } from '../../ops/spmd/operators.ts';
-
-/** An axis of a region. */
-interface Axis {
-  readonly name: string;
-  readonly size: number;
-}
-
-/** Axes of the regions in a graph that are not among `held`, in the order in which they appear. */
-export function nestedAxes(graph: Graph, held: readonly Axis[]): Axis[] {
-  const found = new Map<string, Axis>();
-  const walk = (of: Graph): void => {
-    for (const node of of.nodes)
-      if (node.target === LOCAL_MAP)
-        for (const axis of localMapCall(node).axes)
-          if (!held.some(({ name }) => name === axis.name)) found.set(axis.name, axis);
-    for (const body of Object.values(of.subgraphs)) walk(body);
-  };
-  walk(graph);
-  return [...found.values()];
-}
 
 /** The graph with every value outside of an inner region whole on the axes of that region. */
 export function wholeOutside(graph: Graph, held: readonly string[]): Graph {
@@ -103,7 +83,7 @@ class Redistributing {
   /** A value as a spec wants it, or from what the spec says to whole. */
   private moved(
     value: string,
-    axes: readonly Axis[],
+    axes: readonly RegionAxis[],
     spec: readonly string[],
     way: 'in' | 'out',
   ): string {
