@@ -199,7 +199,9 @@ class StepMatch {
       if (node.target === 'operator.getitem') continue;
       const row = this.collectives.get(node.name);
       const op = opName(node, line.length > 1);
-      const isIt = (event: TraceSpan): boolean => isCall(event.name, op, row !== undefined);
+      // The program may write over an operand that nobody else reads (`inPlaceCalls`).
+      const isIt = ({ name }: TraceSpan): boolean =>
+        isCall(name, op, row !== undefined) || (row === undefined && name === `${op}_`);
       while (k < events.length && !isIt(events[k]) && AROUND.has(events[k].name))
         this.noteWait(events[k++]);
       const found = events[k++] as TraceSpan | undefined;
