@@ -22,7 +22,7 @@ export const fileHead = {
         'comes out, its source.',
       short:
         'The paragraph that opens the file has {{found}} words, at least {{words}} are ' +
-        'wanted: say what goes in and what comes out.',
+        'wanted: say in a sentence what the file does.',
     },
   },
   create(context) {

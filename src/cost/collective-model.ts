@@ -4,19 +4,10 @@
  * buffer of one rank.
  */
 
+import type { CollectiveKind } from '../mesh/collective-kinds.ts';
 import { groupLevels, hostLevel } from '../mesh/devices/levels.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
 import type { Sharding } from '../mesh/sharding/sharding.ts';
-
-export const COLLECTIVE_KINDS = [
-  'all_gather',
-  'reduce_scatter',
-  'all_reduce',
-  'all_to_all',
-  'collective_permute',
-] as const;
-/** A kind of collective, as NCCL and PyTorch name it. */
-export type CollectiveKind = (typeof COLLECTIVE_KINDS)[number];
 
 /** A price with its parts, in seconds, and where it comes from. */
 export interface CostRecord {

@@ -4,8 +4,9 @@
  */
 
 import { checkKinds } from '../arguments.ts';
+import { type CollectiveKind } from '../mesh/collective-kinds.ts';
 import { bytesText, countedText, differenceText } from '../units.ts';
-import { type CollectiveKind, type CollectiveModel, dimsMask } from './collective-model.ts';
+import { type CollectiveModel, dimsMask } from './collective-model.ts';
 
 /**
  * Jumps of a price: one byte more or less at a power of two, and another price. Tables by the

@@ -5,7 +5,7 @@
  *
  * @module shardwright/cost
  */
-export type { CollectiveKind, CollectiveModel, CostRecord } from '../cost/collective-model.ts';
+export type { CollectiveModel, CostRecord } from '../cost/collective-model.ts';
 export type { Cluster } from '../cost/hardware/cluster.ts';
 export {
   type CollectiveRow,
@@ -16,3 +16,4 @@ export { clusterNames, loadCluster } from '../cost/hardware/load-cluster.ts';
 export { type PriceJump, priceJumps } from '../cost/jumps.ts';
 export { COST_PRESETS } from '../cost/presets/names.ts';
 export { collectiveModel } from '../cost/presets/presets.ts';
+export type { CollectiveKind } from '../mesh/collective-kinds.ts';

@@ -6,6 +6,7 @@
  * where there is only one possible meaning. `strict` inserts nothing. `manual` acts on pieces.
  */
 import { checkKinds } from '../arguments.ts';
+import type { CollectiveKind } from '../mesh/collective-kinds.ts';
 import { type AxisType, chunksOf } from '../mesh/local-types/types.ts';
 import { metaBytes, type OperatorRecord, type TypedContext } from '../ops/record/record.ts';
 import { isStrided, type Rule, type RuleSlot } from '../ops/record/rule.ts';
@@ -26,14 +27,7 @@ export const MODES: readonly Mode[] = ['auto', 'explicit', 'strict', 'manual'];
 interface Implicit {
   /** Position of the operand; undefined of a result. */
   readonly operand?: number;
-  readonly kind:
-    | 'all_reduce'
-    | 'all_gather'
-    | 'reduce_scatter'
-    | 'all_to_all'
-    | 'collective_permute'
-    | 'slice'
-    | 'to_partial';
+  readonly kind: CollectiveKind | 'slice' | 'to_partial';
   readonly from: string;
   readonly to: string;
 }

@@ -1,8 +1,8 @@
 /** Lists the collectives that the per-device program of a plan must contain. */
 import { checkKinds } from '../arguments.ts';
-import { COLLECTIVE_KINDS, type CollectiveKind } from '../cost/collective-model.ts';
 import { internalError } from '../errors.ts';
 import type { Node } from '../graph/types.ts';
+import { COLLECTIVE_KINDS, type CollectiveKind } from '../mesh/collective-kinds.ts';
 import { parseMesh } from '../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../mesh/sharding/space.ts';
 import { bindCall, withOutputs } from '../ops/record/context.ts';

@@ -3,7 +3,6 @@
  * with the unsharded run.
  */
 
-import type { CollectiveKind } from '../cost/collective-model.ts';
 import { defined } from '../defined.ts';
 import { checkOptions, ShardwrightError } from '../errors.ts';
 import type { Graph, Node } from '../graph/types.ts';
@@ -11,6 +10,7 @@ import { eachOperand } from '../graph/value.ts';
 import { lower, type LowerablePlan, plannedProgram } from '../lower/lower.ts';
 import type { BroughtValue, DeviceProgram, ProgramValue } from '../lower/program/program.ts';
 import { type PromisedCollective, promisedCollectives } from '../lower/promised.ts';
+import type { CollectiveKind } from '../mesh/collective-kinds.ts';
 import { Partial } from '../mesh/placements/partials/partial.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { flat, fromFlat, NDArray } from '../ndarray/array.ts';

@@ -1,11 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { COLLECTIVE_KINDS, groupTopology } from '../../src/cost/collective-model.ts';
+import { groupTopology } from '../../src/cost/collective-model.ts';
 import { alphaBeta } from '../../src/cost/collectives/alpha-beta.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { COST_PRESETS } from '../../src/cost/presets/names.ts';
 import { collectiveModel } from '../../src/cost/presets/presets.ts';
+import { COLLECTIVE_KINDS } from '../../src/mesh/collective-kinds.ts';
 import { groupLevels, hostLevel } from '../../src/mesh/devices/levels.ts';
 import { DeviceMesh, parseMesh } from '../../src/mesh/devices/mesh.ts';
 

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { COLLECTIVE_KINDS, type CollectiveKind } from '../../src/cost/collective-model.ts';
 import {
   measuredCollectives,
   MeasuredCurve,
@@ -16,6 +15,7 @@ import {
 } from '../../src/cost/collectives/nccl-literal.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../../src/cost/presets/presets.ts';
+import { COLLECTIVE_KINDS, type CollectiveKind } from '../../src/mesh/collective-kinds.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 
 const mesh = (...sizes: number[]) => parseMesh(sizes.map((n, i) => `m${i}=${n}`).join(','));

@@ -1,6 +1,6 @@
-import type { CollectiveKind } from '../../src/cost/collective-model.ts';
 import type { RedistributionPlan, RedistributionStep } from '../../src/cost/redistribution/plan.ts';
 import { internalError, ShardwrightError } from '../../src/errors.ts';
+import type { CollectiveKind } from '../../src/mesh/collective-kinds.ts';
 import type { DeviceMesh } from '../../src/mesh/devices/mesh.ts';
 import { lookupMask, MaskPartial } from '../../src/mesh/placements/partials/mask-partial.ts';
 import { Shard } from '../../src/mesh/placements/shards/shard.ts';

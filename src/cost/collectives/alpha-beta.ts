@@ -3,11 +3,10 @@
  * latency per hop (alpha) and the bandwidth of the slowest link (beta).
  */
 
+import { COLLECTIVE_KINDS, type CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import {
   byMeshDims,
-  COLLECTIVE_KINDS,
-  type CollectiveKind,
   type CollectiveModel,
   type CostRecord,
   type GroupTopology,

@@ -8,8 +8,8 @@
 import * as z from 'zod';
 
 import { internalError } from '../../errors.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import { packageData } from '../../platform/platform.ts';
-import type { CollectiveKind } from '../collective-model.ts';
 
 const points = z.array(z.tuple([z.number().positive(), z.number().positive()])).min(2);
 const byGroup = z.record(z.string(), points);

@@ -3,10 +3,10 @@
  * scale-up domain, formulas of NCCL's tuning model (src/graph/tuning.cc) elsewhere.
  */
 
+import { type CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import {
   byMeshDims,
-  type CollectiveKind,
   type CollectiveModel,
   type CostRecord,
   recordOnCurve,

@@ -3,14 +3,9 @@
  * table's times.
  */
 
+import { COLLECTIVE_KINDS, type CollectiveKind } from '../../mesh/collective-kinds.ts';
 import { countedText } from '../../units.ts';
-import {
-  byMeshDims,
-  COLLECTIVE_KINDS,
-  type CollectiveKind,
-  type CollectiveModel,
-  recordOnCurve,
-} from '../collective-model.ts';
+import { byMeshDims, type CollectiveModel, recordOnCurve } from '../collective-model.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import { type CollectiveRow, collectiveRowKey } from '../hardware/collective-table.ts';
 import { clusterTopology } from '../hardware/topology.ts';

@@ -14,7 +14,7 @@ import * as z from 'zod';
 import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { COLLECTIVE_KINDS, type CollectiveKind } from '../collective-model.ts';
+import { COLLECTIVE_KINDS, type CollectiveKind } from '../../mesh/collective-kinds.ts';
 
 const collectiveRow = z
   .strictObject({

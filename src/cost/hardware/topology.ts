@@ -5,11 +5,12 @@
  * torn.
  */
 
+import { type CollectiveKind } from '../../mesh/collective-kinds.ts';
 import { groupLevels, hostLevel } from '../../mesh/devices/levels.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { product } from '../../product.ts';
 import { countedText } from '../../units.ts';
-import { type CollectiveKind, type GroupTopology, groupTopology } from '../collective-model.ts';
+import { type GroupTopology, groupTopology } from '../collective-model.ts';
 import type { Cluster } from './cluster.ts';
 
 /** The facts about a cluster that packing needs. */

@@ -3,7 +3,7 @@
  * seconds.
  */
 
-import type { CollectiveKind } from '../collective-model.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { TorusLinks } from './cluster.ts';
 
 /**

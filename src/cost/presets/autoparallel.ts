@@ -14,12 +14,12 @@ import * as z from 'zod';
 
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
 import { elements, type OperatorRecord, type TypedContext } from '../../ops/record/record.ts';
 import { packageData } from '../../platform/platform.ts';
 import {
-  type CollectiveKind,
   type CollectiveModel,
   type CostRecord,
   groupTopology,

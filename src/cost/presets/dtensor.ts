@@ -3,8 +3,9 @@
  * torch/distributed/tensor/_collective_utils.py.
  */
 
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import type { CollectiveKind, CollectiveModel } from '../collective-model.ts';
+import type { CollectiveModel } from '../collective-model.ts';
 import { hardware } from '../hardware/hardware.ts';
 
 const GIB = 2 ** 30;

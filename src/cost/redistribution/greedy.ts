@@ -5,6 +5,7 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
@@ -12,7 +13,7 @@ import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
-import type { CollectiveKind, CollectiveModel } from '../collective-model.ts';
+import type { CollectiveModel } from '../collective-model.ts';
 import type { RedistributionPlan, RedistributionStep } from './plan.ts';
 import { cutsOfSharding, localTensorBytes, type MovedType, SlotPricing } from './pricing.ts';
 import type { PriceSlot } from './slots.ts';

@@ -3,7 +3,7 @@
  * with their bytes and seconds.
  */
 
-import type { CollectiveKind } from '../collective-model.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { SourceTarget } from './permutation.ts';
 
 /** One step on the way. */

@@ -3,7 +3,7 @@
  * and a tensor type prices each slot once.
  */
 
-import type { CollectiveKind } from '../collective-model.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 
 export type StepKind = CollectiveKind | 'slice' | 'to_partial';
 

@@ -3,13 +3,13 @@
  * faster simulated step. It also says which collectives become one call, and what that is worth.
  */
 import type { ExportSource, OrderOptions } from '../../backend/target.ts';
-import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { nodesByName, typesByName } from '../../graph/nodes.ts';
 import type { Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import { readCollective } from '../../lower/program/collectives.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import { type CalledStep, issueOrder, playCalls } from '../../simulate/call-order/issue-order.ts';
 import {
   type CallOrder,

@@ -17,10 +17,10 @@
  * on all members: nodes of the program pad uneven pieces before and cut them to size after. A
  * collective is done when its value is there; a back end that overlaps them adds its own waits.
  */
-import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
 import type { Arg } from '../../graph/types.ts';
 import { isList } from '../../graph/value.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { REDUCE_OPS } from '../../mesh/placements/partials/partial.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';

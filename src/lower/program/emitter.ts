@@ -2,11 +2,11 @@
  * Writes the nodes of per-device programs from calls with local arguments, each typed on every
  * rank.
  */
-import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
 import { FreeNames, NameSet } from '../../graph/names.ts';
 import type { Arg, DType, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
 import { eachOperand, NO_KWARGS, ref, tensorType } from '../../graph/value.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { TensorMeta } from '../../ops/record/call.ts';
 import { bind } from '../../ops/record/infer.ts';

@@ -8,7 +8,7 @@ import { internalError, ShardwrightError } from '../../errors.ts';
 import { placeholdersOf } from '../../graph/control.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
-import { roleName } from '../../graph/nodes.ts';
+import { nodesByName, roleName } from '../../graph/nodes.ts';
 import type { Arg, Graph, Node, Output } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
 import { firstTyped, owedType, typedAxes, typeGraph } from '../../local-spmd/type-graph.ts';
@@ -522,11 +522,13 @@ function axisName({ name, args }: Node, at: number): string {
   return typeof axis === 'string' ? axis : internal(`${name} names no axis`);
 }
 
+/** Nodes of the graphs that were walked, by name. */
+const named = new WeakMap<Graph, ReadonlyMap<string, Node>>();
+
 function nodeOf(graph: Graph, name: string): Node {
-  return (
-    graph.nodes.find((node) => node.name === name) ??
-    internal(`graph ${graph.name} has no value ${name}`)
-  );
+  let nodes = named.get(graph);
+  if (nodes === undefined) named.set(graph, (nodes = nodesByName(graph)));
+  return nodes.get(name) ?? internal(`graph ${graph.name} has no value ${name}`);
 }
 
 function sizes({ name, type }: Node): number[] {

@@ -9,12 +9,12 @@
  * other side of a product; it is reduced before a function that is not linear, and at the end.
  */
 
-import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { dtensorModel } from '../../cost/presets/dtensor.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError, suggestion } from '../../errors.ts';
 import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import {
   partialCode,
   REPLICATE_CODE,

@@ -6,6 +6,7 @@
  */
 
 import { checkKinds } from '../../arguments.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import type { TypedContext } from './call.ts';
 
@@ -64,8 +65,7 @@ export type RuleSlot = ShardSlot | ReplicateSlot | PartialSlot | null;
 
 /** A collective that the lowered body of a rule runs itself, on the mesh dim of the rule. */
 export interface InternalCollective {
-  readonly kind:
-    'all_reduce' | 'all_gather' | 'reduce_scatter' | 'all_to_all' | 'collective_permute';
+  readonly kind: CollectiveKind;
   /**
    * Bytes as the cost models count them (of an all_gather what comes out); the context holds the
    * sizes of the largest shard, and `members` is the size of the group.

@@ -2,11 +2,11 @@
  * Decodes a choice of a model into the placements of every node and the redistributions between
  * them.
  */
-import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import { movedType } from '../../cost/redistribution/pricing.ts';
 import { defined } from '../../defined.ts';
 import { roleName } from '../../graph/nodes.ts';
 import type { Node } from '../../graph/types.ts';
+import { COLLECTIVE_KINDS } from '../../mesh/collective-kinds.ts';
 import { drawsNumbers } from '../../ops/record/record.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
 import type { Model, Use } from '../model/model.ts';

@@ -3,9 +3,9 @@
  * them. A plan that hangs together but says other things than follow from its graph is not damage;
  * `checkPlan` names those.
  */
-import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Output } from '../../graph/types.ts';
+import { COLLECTIVE_KINDS } from '../../mesh/collective-kinds.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { LowerablePlan } from './planned.ts';

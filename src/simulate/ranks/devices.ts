@@ -4,7 +4,6 @@
  */
 
 import { checkKinds } from '../../arguments.ts';
-import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { indexGraph } from '../../graph/order.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
@@ -20,6 +19,7 @@ import {
   programAtRank,
   type RandomPiece,
 } from '../../lower/program/program.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import { Partial } from '../../mesh/placements/partials/partial.ts';
 import { heldRows } from '../../mesh/sharding/sharding.ts';
 import { flat, fromFlat, NDArray } from '../../ndarray/array.ts';

@@ -4,7 +4,6 @@
  */
 
 import { checkKinds } from '../../arguments.ts';
-import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { NameSet } from '../../graph/names.ts';
 import { indexGraph } from '../../graph/order.ts';
@@ -16,6 +15,7 @@ import {
   readCollective,
 } from '../../lower/program/collectives.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import { product } from '../../product.ts';
 
 /**

@@ -1,7 +1,7 @@
 /** Joins consecutive collectives of a task list, so that each bucket pays its latency once. */
 
-import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { nonEmpty } from '../../defined.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import { travelsInBuckets } from '../work/rules.ts';
 import { INSIDE, type Schedule, type Task } from './schedule.ts';
 

@@ -1,10 +1,6 @@
 /** Takes a plan and its graph and gives the tasks of one device with the plan's own prices. */
 
-import {
-  COLLECTIVE_KINDS,
-  type CollectiveKind,
-  type CollectiveModel,
-} from '../../cost/collective-model.ts';
+import { type CollectiveModel } from '../../cost/collective-model.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import type { MemoryKind } from '../../cost/memory/peak.ts';
@@ -16,6 +12,7 @@ import { internalError, ShardwrightError } from '../../errors.ts';
 import { roleName } from '../../graph/nodes.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
 import { plannedProgram } from '../../lower/lower.ts';
+import { COLLECTIVE_KINDS, type CollectiveKind } from '../../mesh/collective-kinds.ts';
 import { type DeviceMesh, parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { elements } from '../../ops/record/record.ts';

@@ -5,9 +5,9 @@
  * results cannot change.
  */
 
-import type { CollectiveKind } from '../../cost/collective-model.ts';
 import type { MemoryKind } from '../../cost/memory/peak.ts';
 import { internalError } from '../../errors.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 
 export interface Task {
   /** Stays with the task through passes; unique. */

@@ -9,8 +9,8 @@
  * this order if it calls the collectives of each stream in sequence and copies each sum when it
  * arrives.
  */
-import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import { COMPUTE } from '../work/streams.ts';
 import { together } from './bucket.ts';
 import { Needs, sumsOf } from './needs.ts';

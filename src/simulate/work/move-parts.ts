@@ -2,10 +2,10 @@
  * Splits the seconds of redistributions by stream, for every entry of a model's tables: collectives
  * by kind of link, alone and in a bucket, and local copies. They are those of the steps that run.
  */
-import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import type { PartsOfRoutes, StepSplit } from '../../cost/redistribution/redistribute.ts';
 import { communicates, type PriceSlot } from '../../cost/redistribution/slots.ts';
 import { internalError } from '../../errors.ts';
+import { COLLECTIVE_KINDS } from '../../mesh/collective-kinds.ts';
 import { copyIn, type CopyVariable, type Model, type Use } from '../../plan/model/model.ts';
 import { splitStep } from './rules.ts';
 import { COMPUTE, LINK_STREAMS, Streams } from './streams.ts';

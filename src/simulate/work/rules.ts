@@ -2,8 +2,9 @@
  * Defines the rules of overlap within a step, once for the simulation and for the bound: launches,
  * buckets, and the steps of a redistribution that communicate. `streams.ts` gives work to streams.
  */
-import type { CollectiveKind, CollectiveModel } from '../../cost/collective-model.ts';
+import type { CollectiveModel } from '../../cost/collective-model.ts';
 import type { Graph } from '../../graph/types.ts';
+import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
 
 /**

@@ -4,10 +4,11 @@
  * expert groups alone share the former.
  */
 
-import { COLLECTIVE_KINDS, dimsMask } from '../../cost/collective-model.ts';
+import { dimsMask } from '../../cost/collective-model.ts';
 import type { StepSoftware } from '../../cost/kernels/software.ts';
 import type { StateBytes } from '../../cost/memory/state-bytes.ts';
 import { defined } from '../../defined.ts';
+import { COLLECTIVE_KINDS } from '../../mesh/collective-kinds.ts';
 import type { LayoutKind } from '../layout.ts';
 import { ADDED_BYTES, NO_STATES, type StateSums } from '../state-sums.ts';
 import {

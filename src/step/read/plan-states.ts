@@ -5,10 +5,10 @@
  * together.
  */
 
-import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import type { StepSoftware } from '../../cost/kernels/software.ts';
 import type { Optimizer } from '../../cost/memory/state-bytes.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
+import { COLLECTIVE_KINDS } from '../../mesh/collective-kinds.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { Routes } from '../../plan/choice/routes.ts';
 import type { Model } from '../../plan/model/model.ts';

@@ -3,7 +3,6 @@ import { join } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
-import { COLLECTIVE_KINDS } from '../../../src/cost/collective-model.ts';
 import {
   parseCollectiveTable,
   tabledClusterText,
@@ -11,6 +10,7 @@ import {
 import { loadCluster } from '../../../src/cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../../../src/cost/presets/presets.ts';
 import { ShardwrightError } from '../../../src/errors.ts';
+import { COLLECTIVE_KINDS } from '../../../src/mesh/collective-kinds.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { cli, fixture } from '../../cli/support.ts';
 import { temporaryFolder } from '../../support/temporary-folder.ts';

@@ -7,7 +7,7 @@
  */
 
 import { ShardwrightError } from '../../../errors.ts';
-import type { CollectiveKind } from '../../collective-model.ts';
+import type { CollectiveKind } from '../../../mesh/collective-kinds.ts';
 import type { CollectiveRow } from '../collective-table.ts';
 
 const KINDS: Readonly<Record<string, CollectiveKind>> = {

@@ -2,7 +2,6 @@
  * Lists the communication of `program.py` as a JSON record: every collective in the order in which
  * it is called.
  */
-import type { CollectiveKind } from '../../../cost/collective-model.ts';
 import { defined, nonEmpty } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { typesByName } from '../../../graph/nodes.ts';
@@ -10,6 +9,7 @@ import { DTYPE_BYTES, type Graph, type Node, type TensorType } from '../../../gr
 import { isRef } from '../../../graph/value.ts';
 import { collectiveKind, readCollective } from '../../../lower/program/collectives.ts';
 import type { DeviceProgram } from '../../../lower/program/program.ts';
+import type { CollectiveKind } from '../../../mesh/collective-kinds.ts';
 import { product } from '../../../product.ts';
 import { bytesText } from '../../../units.ts';
 import { torchDtype } from './arguments.ts';

@@ -10,7 +10,6 @@ import {
   pyString,
   pyTuple,
 } from '../../../backend/python-text.ts';
-import type { CollectiveKind } from '../../../cost/collective-model.ts';
 import { defined } from '../../../defined.ts';
 import { internalError, ShardwrightError } from '../../../errors.ts';
 import { bodyResult } from '../../../graph/control.ts';
@@ -19,6 +18,7 @@ import type { Arg, Graph, Node } from '../../../graph/types.ts';
 import { eachOperand, isRef, typeText } from '../../../graph/value.ts';
 import { collectiveKind } from '../../../lower/program/collectives.ts';
 import type { DeviceProgram } from '../../../lower/program/program.ts';
+import type { CollectiveKind } from '../../../mesh/collective-kinds.ts';
 import type { ControlForm } from '../../../passes/control/control-form.ts';
 import { bytesText } from '../../../units.ts';
 import { argumentText, type Names, operatorText } from './arguments.ts';

@@ -3,7 +3,7 @@
  * traffic of a step, and those of data ranks.
  */
 
-import { COLLECTIVE_KINDS } from '../../../cost/collective-model.ts';
+import { COLLECTIVE_KINDS } from '../../../mesh/collective-kinds.ts';
 import type { Model } from '../../../plan/model/model.ts';
 import { collectivesInside } from '../../../plan/model/node-costs.ts';
 import { ringBytes } from '../../traffic.ts';
