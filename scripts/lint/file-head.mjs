@@ -18,8 +18,8 @@ export const fileHead = {
     ],
     messages: {
       missing:
-        'Open the file with one paragraph /** ... */ before its imports: what goes in, what ' +
-        'comes out, its source.',
+        'Open the file with one paragraph /** ... */ before its imports: what the file does, and ' +
+        'its source where it has one.',
       short:
         'The paragraph that opens the file has {{found}} words, at least {{words}} are ' +
         'wanted: say in a sentence what the file does.',

@@ -100,6 +100,8 @@ class ShellReader implements ShellScript {
   private placed: (offset: number) => number = (offset) => offset;
   private source = '';
   private unset: string[] = [];
+  /** The place of the statement that runs. */
+  private present = 0;
   private steps = 0;
   private depth = 0;
   /** Set after `exit`, `return`, `break` or `continue`. */
@@ -154,7 +156,7 @@ class ShellReader implements ShellScript {
       throw this.fail(
         'E_LIMIT',
         `more than ${MOST_DEPTH} scripts or calls in each other`,
-        0,
+        this.present,
         'write the arguments out.',
       );
     const found = run();
@@ -230,6 +232,7 @@ class ShellReader implements ShellScript {
   }
 
   private command(node: CommandNode): Status {
+    this.present = node.pos;
     if (++this.steps > MOST_STEPS)
       throw this.fail(
         'E_LIMIT',
@@ -345,7 +348,7 @@ class ShellReader implements ShellScript {
       return true;
     }
     if (words === undefined || words.some((word) => unknownIn(word) !== undefined)) {
-      this.setUnknown(name, node.pos, 'which a loop sets');
+      this.setUnknown(name, this.placed(node.pos), 'which a loop sets');
       return this.branches([() => this.trip(node.body), () => undefined], node.name);
     }
     const trips = (): void => {
@@ -496,7 +499,8 @@ class ShellReader implements ShellScript {
             ? undefined
             : matchesExpression(text, expression);
         const { groups } = found ?? {};
-        if (groups === undefined) this.setUnknown('BASH_REMATCH', word.pos, 'which a match sets');
+        if (groups === undefined)
+          this.setUnknown('BASH_REMATCH', this.placed(word.pos), 'which a match sets');
         else this.keep('BASH_REMATCH', { kind: 'array', values: groups.map((one) => [one]) });
         return found?.matches;
       },
@@ -578,7 +582,8 @@ class ShellReader implements ShellScript {
     const isSplit = given.length < 2 && sign?.length === 1 && (given[0]?.name ?? 'IFS') === 'IFS';
     const hasOne = names.length === 1;
     if (known === undefined || !isPlain || !isSplit || ((isWhole || isList) && !hasOne)) {
-      for (const name of names) this.setUnknown(name, 0, 'which is read when the file runs');
+      for (const name of names)
+        this.setUnknown(name, words[0].at, 'which is read when the file runs');
       return;
     }
     const text = isWhole ? known : known.split('\n')[0];
@@ -658,12 +663,13 @@ class ShellReader implements ShellScript {
       case 'shift':
         return this.shift(values[0] ?? ['1'], words[0].at);
       case 'getopts':
-        return this.option(values);
+        return this.option(values, words[0].at);
       case 'mapfile':
       case 'readarray':
         for (const value of values) {
           const text = textOf(value);
-          if (/^\w+$/.test(text)) this.setUnknown(text, 0, 'which is read when the file runs');
+          if (/^\w+$/.test(text))
+            this.setUnknown(text, words[0].at, 'which is read when the file runs');
         }
         return undefined;
       case '.':
@@ -714,7 +720,7 @@ class ShellReader implements ShellScript {
   }
 
   /** `getopts LETTERS NAME [ARGUMENTS]`. */
-  private option([letters = [], name = [], ...own]: readonly Value[]): Status {
+  private option([letters = [], name = [], ...own]: readonly Value[], place: number): Status {
     const given = own.length > 0 ? own : this.positional;
     if (given === undefined) this.unset.push('@');
     const args = (given ?? []).map(knownText);
@@ -723,7 +729,7 @@ class ShellReader implements ShellScript {
     const index = stated?.kind === 'text' ? Number(knownText(stated.value) ?? NaN) : 1;
     if (known === undefined || args.includes(undefined) || !(index >= 1)) {
       for (const one of [to, 'OPTARG', 'OPTIND'])
-        this.setUnknown(one, 0, 'which depends on the arguments of the script');
+        this.setUnknown(one, place, 'which depends on the arguments of the script');
       return undefined;
     }
     const character = this.optionPlace.index === index ? this.optionPlace.character : 0;
@@ -834,7 +840,8 @@ class ShellReader implements ShellScript {
     const isKnown = format !== undefined && values.every((value) => value !== undefined);
     const text = isKnown ? formatted(format, values.map(String)) : undefined;
     if (name !== undefined) {
-      if (text === undefined) this.setUnknown(name, 0, 'which is formatted when the file runs');
+      if (text === undefined)
+        this.setUnknown(name, words[0].at, 'which is formatted when the file runs');
       else this.keep(name, { kind: 'text', value: [text] });
     } else if (text === undefined) this.hideOutput();
     else this.print([text], redirects);
@@ -947,8 +954,9 @@ class ShellReader implements ShellScript {
     return { name, value: value === undefined ? undefined : [value, ...rest] };
   }
 
-  private setUnknown(name: string, offset: number, why: string): void {
-    const value: Value = [{ text: `$${name}`, at: this.placed(offset), why }];
+  /** @param at the place in the file of what sets it */
+  private setUnknown(name: string, at: number, why: string): void {
+    const value: Value = [{ text: `$${name}`, at, why }];
     this.variables.set(name, { kind: 'text', value });
   }
 
@@ -968,7 +976,11 @@ class ShellReader implements ShellScript {
     if (value.type === 'ArrayValue') {
       const placed = value.elements.find((word) => /^\[[^\]]+\]=/.test(word.text));
       if (placed !== undefined)
-        return this.setUnknown(name, placed.pos, 'an array with indices, which is not read');
+        return this.setUnknown(
+          name,
+          this.placed(placed.pos),
+          'an array with indices, which is not read',
+        );
       const values = value.elements.flatMap((word) => expandWord(word, this.scope));
       const before =
         !isAdded || old === undefined ? [] : old.kind === 'array' ? old.values : [old.value];
@@ -987,7 +999,11 @@ class ShellReader implements ShellScript {
     const at = stated !== undefined && stated < 0 ? stated + values.length : stated;
     // Any element may be the one that is set.
     if (at === undefined || at < 0 || at > values.length)
-      return this.setUnknown(name, pos, 'an array of which an element is set that is not read');
+      return this.setUnknown(
+        name,
+        this.placed(pos),
+        'an array of which an element is set that is not read',
+      );
     values[at] = isAdded ? [...(values[at] ?? []), ...text] : text;
     this.variables.set(name, { kind: 'array', values });
   }
@@ -1004,7 +1020,8 @@ class ShellReader implements ShellScript {
     const isWhole = value.type === 'ArrayValue';
     const had = old?.kind !== 'array' || (isWhole && !isAdded) ? { values: [], keys: [] } : old;
     const entries = new Map((had.keys ?? []).map((key, i) => [key, had.values[i]]));
-    const unread = (): void => this.setUnknown(name, pos, 'an array whose indices are not read');
+    const unread = (): void =>
+      this.setUnknown(name, this.placed(pos), 'an array whose indices are not read');
     if (isWhole) {
       for (const element of value.elements) {
         const [first, ...rest] = expandText(element, this.scope);
@@ -1025,7 +1042,8 @@ class ShellReader implements ShellScript {
   private assignNumber(name: string, value: Value, isAdded: boolean, offset: number): void {
     const text = knownText(value);
     const number = this.calculated(isAdded && text !== undefined ? `${name}+(${text})` : text);
-    if (number === undefined) this.setUnknown(name, offset, 'a number that the file does not tell');
+    if (number === undefined)
+      this.setUnknown(name, this.placed(offset), 'a number that the file does not tell');
     else this.variables.set(name, { kind: 'text', value: [String(number)] });
   }
 
@@ -1037,7 +1055,7 @@ class ShellReader implements ShellScript {
       throw this.fail(
         'E_LIMIT',
         `${name} grows beyond ${MOST_CHARACTERS} characters`,
-        0,
+        this.present,
         'write the arguments out.',
       );
     this.variables.set(name, variable);
