@@ -54,7 +54,7 @@ export function localMapRecord(
   note: (text: string) => void = () => undefined,
 ): OperatorRecord {
   const call = localMapCall(node);
-  const { axes, inSpecs, outSpecs } = call;
+  const { axes, inSpecs } = call;
   const items = node.type.kind === 'tuple' ? node.type.items : [];
   const metas = items.flatMap((type) =>
     type.kind === 'tensor' ? [{ dtype: type.dtype, shape: exampleShape(type) }] : [],
@@ -77,7 +77,29 @@ export function localMapRecord(
     written.flatMap(({ kind, axis, site }, c): InternalCollective[] =>
       axis === name ? [{ kind, site, bytes: (ctx) => work.of(ctx).collectives[c].bytes }] : [],
     );
-  const own = axes.flatMap(({ name, size }, a): Rule[] =>
+  return defineOp(target, {
+    schema: 'Tensor[] operands',
+    cls: 'other',
+    results: 'tuple',
+    infer: () => metas,
+    shard: () => [
+      ...ownRules(call, collectivesOn),
+      ...others.map(({ rule, axis }) =>
+        axis === undefined ? rule : { ...rule, collectives: collectivesOn(axis) },
+      ),
+    ],
+    holds: (space, ids) => holds(call, body, table, space, ids),
+    flops: (ctx) => ({ matrix: work.of(ctx).matrix, vector: work.of(ctx).vector }),
+    bytes: (ctx) => work.of(ctx).bytes,
+  });
+}
+
+/** The rules on the region's own axes, one for each: its specs. */
+function ownRules(
+  { axes, inSpecs, outSpecs }: LocalMapCall,
+  collectivesOn: (axis: string) => readonly InternalCollective[],
+): Rule[] {
+  return axes.flatMap(({ name, size }, a): Rule[] =>
     size === 1
       ? []
       : [
@@ -93,21 +115,6 @@ export function localMapRecord(
           ),
         ],
   );
-  return defineOp(target, {
-    schema: 'Tensor[] operands',
-    cls: 'other',
-    results: 'tuple',
-    infer: () => metas,
-    shard: () => [
-      ...own,
-      ...others.map(({ rule, axis }) =>
-        axis === undefined ? rule : { ...rule, collectives: collectivesOn(axis) },
-      ),
-    ],
-    holds: (space, ids) => holds(call, body, table, space, ids),
-    flops: (ctx) => ({ matrix: work.of(ctx).matrix, vector: work.of(ctx).vector }),
-    bytes: (ctx) => work.of(ctx).bytes,
-  });
 }
 
 /** The type of an operand inside the region, where a cut says nothing. */
