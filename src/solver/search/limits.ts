@@ -12,7 +12,7 @@ export const ELIMINATION = {
   /** Presolve: only what leaves small tables over two variables. */
   easy: { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity },
   /** Limits on the core at the root, and in a branch. */
-  core: { cells: 1_000_000, work: 3e7, totalWork: 1e8, arity: 64, slack: Infinity },
+  core: { cells: 4_000_000, work: 1e8, totalWork: 4e8, arity: 64, slack: Infinity },
   branch: { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64, slack: Infinity },
   /** Heuristics: below a guessed cutoff, and of what several choices take. */
   gap: { cells: 500_000, work: 1e7, totalWork: 5e7, arity: 64, slack: Infinity },
