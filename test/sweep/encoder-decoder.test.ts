@@ -32,10 +32,12 @@ interface Step {
   readonly peakBytes: number;
 }
 
-async function answered(...words: readonly string[]): Promise<Record<string, unknown>> {
+type Row = Step & { readonly mesh: string };
+
+async function answered<T>(...words: readonly string[]): Promise<T> {
   const { code, out, err } = await cli(...words);
   expect(code, err).toBe(0);
-  return JSON.parse(out) as Record<string, unknown>;
+  return JSON.parse(out) as T;
 }
 
 describe('an encoder and a decoder', () => {
@@ -44,11 +46,10 @@ describe('an encoder and a decoder', () => {
     async (model) => {
       const sizes = [model, '--seq', '64', '--for', 'megatron', '--json'];
       const step = ['--global-batch', '4', '--devices', '2xH100', '--plans', 'tp'];
-      const compared = await answered('compare', ...sizes, ...step);
-      const rows = compared['plans'] as (Step & { readonly mesh: string })[];
-      const row = rows.find(({ mesh }) => mesh === 'tp=2');
+      const { plans } = await answered<{ plans: Row[] }>('compare', ...sizes, ...step);
+      const row = plans.find(({ mesh }) => mesh === 'tp=2');
       const mesh = ['--mesh', 'tp=2', '--cluster', 'dgx-h100', '--recipe', 'tp', '--batch', '4'];
-      const plan = (await answered('plan', ...sizes, ...mesh)) as unknown as Step;
+      const plan = await answered<Step>('plan', ...sizes, ...mesh);
       expect(Number(row?.stepSeconds) / plan.stepSeconds).toBeCloseTo(1, 2);
       expect(Number(row?.peakBytes) / plan.peakBytes).toBeCloseTo(1, 2);
     },

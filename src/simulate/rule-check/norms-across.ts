@@ -24,12 +24,15 @@ function argumentsOf(sample: SampleCall, inputs: readonly (readonly NDArray[])[]
   return (name) => inputs.map((given) => given[sample.ctx.indexOf(name)]);
 }
 
-/** A sum over batch and positions of all ranks. */
-const total = (parts: readonly NDArray[]): NDArray =>
+/** A sum over some dims of the parts of all ranks. */
+const sumOver = (parts: readonly NDArray[], dims: readonly number[]): NDArray =>
   reduceRanks(
-    parts.map((x) => sum(x, others(x))),
+    parts.map((x) => sum(x, dims)),
     'sum',
   );
+
+/** A sum over batch and positions of all ranks. */
+const total = (parts: readonly NDArray[]): NDArray => sumOver(parts, others(parts[0]));
 
 function countOf(sample: SampleCall): number {
   const { shape } = sample.ctx.inputs[sample.ctx.indexOf('input')];
@@ -102,9 +105,6 @@ export function batchNormBackwardAcross(
   });
 }
 
-// ---- groups of channels
-// -----------------------------------------------------------------------------
-
 /** `[rows, groups, channels of a group, positions]` of a tensor of group norm. */
 function grouped(sample: SampleCall, x: NDArray): NDArray {
   const [rows, channels, ...rest] = x.shape;
@@ -114,12 +114,6 @@ function grouped(sample: SampleCall, x: NDArray): NDArray {
 
 /** `[rows, groups, 1, 1]` of a statistic. */
 const ofGroup = (statistic: NDArray): NDArray => reshape(statistic, [...statistic.shape, 1, 1]);
-
-const sumOver = (parts: readonly NDArray[], dims: readonly number[]): NDArray =>
-  reduceRanks(
-    parts.map((x) => sum(x, dims)),
-    'sum',
-  );
 
 /** A vector by channel, given to every position of each row; ones where there is none. */
 function byChannel(vector: NDArray | undefined, like: NDArray, instead: number): NDArray {
