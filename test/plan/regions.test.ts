@@ -43,7 +43,9 @@ async function faultsOf(
     const plans = Array.from({ length: RANDOM }, (_, seed) => randomPlan(prepared, seed + 1));
     for (const [at, plan] of [result.plan, ...plans].entries()) {
       // Users hold the graph that the result names.
-      const [first] = verify(at === 0 ? result.graph : graph, plan, { table }).mismatches;
+      const run = verify(at === 0 ? result.graph : graph, plan, { table });
+      const [first] = run.mismatches;
+      expect(run.collectives).toEqual(run.promised);
       if (first !== undefined)
         faults.push(`${at === 0 ? 'optimal' : `random ${at}`}: ${first.where}: ${first.message}`);
     }
