@@ -71,6 +71,13 @@ const forbidden = [
     to: { path: '^src/platform/read-file\\.ts$' },
   },
   {
+    name: 'shard-is-for-users',
+    comment: 'rooms search for the plan of least cost; `shard` chooses between it and the recipes',
+    severity: 'error',
+    from: { path: '^src/', pathNot: '^src/(cli/|entries/|index\\.ts$)' },
+    to: { path: '^src/shard\\.ts$' },
+  },
+  {
     name: 'entries-are-for-users',
     comment: 'the entry points of the package are its only barrels',
     severity: 'error',
@@ -130,7 +137,7 @@ const inside = {
     ['solve'],
     ['budget'],
     ['choose', 'impossible'],
-    ['shard'],
+    ['least-cost-plan'],
     ['questions'],
   ],
   trainers: [

@@ -12,9 +12,9 @@ import { parseArgs } from 'node:util';
 import { loadModel } from '../src/cli/input/load.ts';
 import { ShardwrightError } from '../src/errors.ts';
 import { plannable } from '../src/passes/plannable/plannable.ts';
+import { leastCostPlan } from '../src/plan/least-cost-plan.ts';
 import type { Plan } from '../src/plan/record/types.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../src/plan/request/request.ts';
-import { shard } from '../src/plan/shard.ts';
 import { bytesText, secondsText } from '../src/units.ts';
 
 const { values, positionals } = parseArgs({
@@ -66,7 +66,7 @@ async function ask(more: Partial<PlanRequest>): Promise<Answer> {
     return (user + system) / 1e6;
   };
   try {
-    const result = await shard(graph, { ...base, ...more }, { table });
+    const result = await leastCostPlan(graph, { ...base, ...more }, { table });
     if (result.status === 'infeasible') return { text: 'infeasible', cpuSeconds: cpuSeconds() };
     const { plan } = result;
     return { plan, text: secondsText(plan.objective.seconds), cpuSeconds: cpuSeconds() };

@@ -17,14 +17,18 @@ import { DEFAULT_REQUEST } from '../src/entries/plan.ts';
 import { exportFiles } from '../src/export/export.ts';
 import { importGraph } from '../src/index.ts';
 import { planOfChoice } from '../src/plan/choice/result.ts';
-import { shard } from '../src/plan/shard.ts';
+import { leastCostPlan } from '../src/plan/least-cost-plan.ts';
 import { priceRestriction } from '../src/recipes/compare/price.ts';
 import { applyRecipe, meshRecipes } from '../src/recipes/recipes.ts';
 
 const [file, mesh, cluster, folder, ...names] = process.argv.slice(2);
 const table = builtinOperators();
 const graph = importGraph(readFileSync(file));
-const best = await shard(graph, { ...DEFAULT_REQUEST, mesh, cluster, cost: 'nccl' }, { table });
+const best = await leastCostPlan(
+  graph,
+  { ...DEFAULT_REQUEST, mesh, cluster, cost: 'nccl' },
+  { table },
+);
 if (best.status !== 'planned') throw new Error(`${file} on ${mesh} has no plan`);
 const found = [{ label: 'optimum', result: best }];
 for (const recipe of meshRecipes(best.prepared.model)) {

@@ -7,9 +7,9 @@
  */
 import { loadModel } from '../src/cli/input/load.ts';
 import { decode } from '../src/plan/choice/decode.ts';
+import { leastCostPlanOf } from '../src/plan/least-cost-plan.ts';
 import { prepare } from '../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../src/plan/request/request.ts';
-import { shardPrepared } from '../src/plan/shard.ts';
 import { priceRecipes } from '../src/recipes/compare/compare.ts';
 import { simulatedSeconds } from '../src/recipes/compare/simulated.ts';
 import { overlapPlan } from '../src/simulate/overlap/plan.ts';
@@ -58,7 +58,7 @@ async function row([path, mesh, cluster, more = {}]: (typeof CASES)[number]): Pr
   const prepared = prepare(graph, request, table);
   const recipes = await priceRecipes(prepared);
   const starts = recipes.flatMap((r) => (r.status === 'priced' ? [r.choice] : []));
-  const result = await shardPrepared(prepared, { starts });
+  const result = await leastCostPlanOf(prepared, { starts });
   const served = cpuSeconds();
   const name =
     `${path.replace(/^.*torch\/|\/joint.*$/g, '')} ${mesh} ` +

@@ -14,7 +14,7 @@ import { DEFAULT_REQUEST, prepare, programAtRank, transferPlan } from '../src/en
 import { annotatedProgram } from '../src/entries/report.ts';
 import { mseLoss } from '../src/entries/trace.ts';
 import { input, lower, parameter, trace, verify } from '../src/index.ts';
-import { shard } from '../src/plan/shard.ts';
+import { leastCostPlan } from '../src/plan/least-cost-plan.ts';
 import { expandCall, operatorCall } from '../src/strategy/operator-call.ts';
 
 export const DOCUMENT = fileURLToPath(new URL('../docs/how-it-works.md', import.meta.url));
@@ -36,7 +36,7 @@ export async function steps(): Promise<ReadonlyMap<string, string>> {
   const request = { ...DEFAULT_REQUEST, mesh: 'dp=2,tp=2', cluster: 'dgx-h100' };
   const prepared = prepare(joint, request, table);
   const { problem, strategies, variables, graph, unitsPerSecond } = prepared.model;
-  const result = await shard(joint, request, { table });
+  const result = await leastCostPlan(joint, request, { table });
   if (result.status === 'infeasible') throw new Error(result.conflict.join('\n'));
   const { plan } = result;
   const expanded = expandCall(

@@ -20,10 +20,10 @@ import { parseMesh } from '../src/mesh/devices/mesh.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { plannable } from '../src/passes/plannable/plannable.ts';
 import { transferPlan } from '../src/plan/choice/transfer.ts';
+import { leastCostPlanOf } from '../src/plan/least-cost-plan.ts';
 import { prepare } from '../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../src/plan/prepare/prepared.ts';
 import { DEFAULT_REQUEST } from '../src/plan/request/request.ts';
-import { shardPrepared } from '../src/plan/shard.ts';
 import { constantsAsInputs, reduced, refuseUnevaluated } from '../src/simulate/reduced.ts';
 import { verify } from '../src/simulate/verify.ts';
 
@@ -97,7 +97,7 @@ export async function resultOf(
   try {
     const prepared = preparedFamily(family);
     result = { nodes: prepared.question.program.nodes.length };
-    const solved = await shardPrepared(prepared, {});
+    const solved = await leastCostPlanOf(prepared, {});
     if (solved.status === 'infeasible') return { ...result, refused: 'no plan fits' };
     const { objective, proof } = solved.plan;
     result = { ...result, seconds: objective.seconds, status: proof.status };

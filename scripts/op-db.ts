@@ -14,8 +14,8 @@ import type { Graph } from '../src/graph/types.ts';
 import { importGraph } from '../src/import/import.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { isEffect } from '../src/passes/plannable/checks.ts';
+import { leastCostPlan } from '../src/plan/least-cost-plan.ts';
 import { Deadline } from '../src/plan/request/deadline.ts';
-import { shard } from '../src/plan/shard.ts';
 import { verify } from '../src/simulate/verify.ts';
 import { withSection } from './coverage-page.ts';
 
@@ -49,7 +49,7 @@ async function planned(captured: Captured, folder: string): Promise<Result> {
     const unknown = unknownIn(graph);
     if (unknown.length > 0)
       return { ...captured, result: 'refused', why: `no record of ${unknown.sort().join(', ')}` };
-    const found = await shard(
+    const found = await leastCostPlan(
       graph,
       { mesh: 'x=2', cluster: 'dgx-h100' },
       { deadline: new Deadline(5) },

@@ -17,14 +17,13 @@ export { ShardwrightError } from './errors.ts';
 export { type ExportOptions, exportPlan } from './export/export.ts';
 export { EXPORT_TARGETS } from './export/targets.ts';
 export type { Graph } from './graph/types.ts';
-export { shard } from './fidelity/trainer-step.ts';
 export { type GraphImportOptions, importGraph } from './import/import.ts';
 export { lower, type LowerablePlan, type LowerOptions } from './lower/lower.ts';
 export type { Infeasible, PlannedResult } from './plan/choice/result.ts';
 export { explainNode as explain, type NodeExplanation } from './plan/questions/explain.ts';
 export type { Plan } from './plan/record/types.ts';
 export type { GivenRequest, Pin, PlanRequest } from './plan/request/request.ts';
-export type { Answer, ShardOptions } from './recipes/answer.ts';
+export type { Answer } from './recipes/answer.ts';
 export type { Answered } from './recipes/chosen-step.ts';
 export { type Audit, audit, type AuditOptions, type Edit } from './recipes/audit.ts';
 export {
@@ -33,6 +32,7 @@ export {
   type CompareRequest,
 } from './recipes/compare/compare-graph.ts';
 export type { Comparison } from './recipes/compare/comparison.ts';
+export { shard, type ShardOptions } from './shard.ts';
 export { simulate, type SimulateOptions, type Simulation } from './simulate/timeline/simulate.ts';
 export { type Mismatch, type Verification, verify, type VerifyOptions } from './simulate/verify.ts';
 export { dim, type DimOptions, type DimSpec, spec } from './trace/record/spec.ts';

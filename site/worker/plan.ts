@@ -7,7 +7,6 @@ import { gzipSync, strToU8 } from 'fflate';
 
 import {
   analyse,
-  answer,
   bytesText,
   Deadline,
   DEFAULT_REQUEST,
@@ -33,9 +32,9 @@ import {
   type Reopened,
   reportOf,
   screenText,
+  shardPrepared,
   ShardwrightError,
   SolverLog,
-  trainerFacts,
   VERSION,
   WhatIfHistory,
 } from '../../src/entries/page.ts';
@@ -84,10 +83,8 @@ export async function plan(
   listener.step('Looking for the cheapest plan');
   const log = new SolverLog(prepared);
   const hear = momentsOf(prepared, began, listener);
-  const facts = trainerFacts(request);
-  const found = await answer(prepared, {
+  const found = await shardPrepared(prepared, {
     deadline,
-    ...(facts === undefined ? {} : { facts }),
     onProgress: (event) => (log.listen(event), hear(event)),
   });
   if (found.status === 'infeasible') throw infeasible(found);

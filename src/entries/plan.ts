@@ -20,7 +20,6 @@ export {
   type RandomPiece,
 } from '../lower/program/program.ts';
 export { type PromisedCollective, promisedCollectives } from '../lower/promised.ts';
-export type { ShardResult } from '../plan/choice/result.ts';
 export { randomPlan } from '../plan/choice/random-plan.ts';
 export { transferPlan } from '../plan/choice/transfer.ts';
 export { prepare } from '../plan/prepare/prepare.ts';
@@ -57,7 +56,7 @@ export {
   readPlanFolder,
 } from '../plan/record/folder.ts';
 export { DEFAULT_REQUEST } from '../plan/request/request.ts';
-export { type AnswerOptions, answer as shardPrepared } from '../recipes/answer.ts';
+export { type PreparedOptions, shardPrepared } from '../shard.ts';
 export type { OverlapCandidate } from '../simulate/overlap/candidates.ts';
 export { type OverlapPlan, overlapPlan } from '../simulate/overlap/plan.ts';
 export {

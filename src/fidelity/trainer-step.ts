@@ -16,10 +16,8 @@ import { decode } from '../plan/choice/decode.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
 import type { Plan, StepFigures } from '../plan/record/types.ts';
-import { completeRequest } from '../plan/request/check-call.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
-import type { GivenRequest, PlanRequest } from '../plan/request/request.ts';
-import { type Answer, answerRequest, type ShardOptions } from '../recipes/answer.ts';
+import type { PlanRequest } from '../plan/request/request.ts';
 import { EXPORTED, simulatedStep } from '../recipes/chosen-step.ts';
 import { simulatedSeconds } from '../recipes/compare/simulated.ts';
 import { recipeChoice } from '../recipes/recipe-choice.ts';
@@ -67,13 +65,30 @@ export function trainerFacts({
 export function forTrainer(request: PlanRequest, graph: Graph, isNamed: boolean): PlanRequest {
   const { trainer } = request;
   const cluster = loadCluster(request.cluster);
+  checkTrainer(request, graph);
   const not = notRun(request, graph);
-  if (trainer !== undefined && trainer !== EXPORTED && not !== undefined)
-    throw new ShardwrightError('E_USAGE', `--for ${trainer}: ${not.why}`, { hint: not.hint });
   const cost = request.cost ?? defaultCostPreset(cluster);
   const own = trainerByDefault(cluster, cost);
   if (trainer !== undefined || not !== undefined || !isNamed || own === undefined) return request;
   return { ...request, trainer: own.trainer.id, trainerAssumed: true };
+}
+
+/** @throws E_USAGE where the trainer that is named does not run the program, or not by its step */
+function checkTrainer(request: PlanRequest, graph: Graph): void {
+  const { trainer } = request;
+  const not = notRun(request, graph);
+  if (trainer !== undefined && trainer !== EXPORTED && not !== undefined)
+    throw new ShardwrightError('E_USAGE', `--for ${trainer}: ${not.why}`, { hint: not.hint });
+}
+
+/**
+ * The software for the steps of a request's plans.
+ *
+ * @throws what `trainerFacts` throws, and E_USAGE for a trainer that does not run the program
+ */
+export function stepFactsOf(request: PlanRequest, graph: Graph): StepFacts | undefined {
+  checkTrainer(request, graph);
+  return trainerFacts(request);
 }
 
 /** The default trainer on a cluster; undefined under prices that no software has. */
@@ -120,48 +135,6 @@ function notRun(
       hint: 'leave out --objective and --solver propagate.',
     };
   return undefined;
-}
-
-/**
- * Plans a graph on a mesh, as the command `plan` does: the plan to take with its bound and
- * certificate, or why there is none. The step is that of the trainer that the request names, or of
- * the exported program.
- *
- * @throws E_USAGE for a trainer that is unknown or does not run the graph, and for an overlap that
- *   is not looked for; E_TIME_LIMIT,
- *   E_LIMIT where neither a plan was found nor its absence proven; what `prepare` throws
- *
- * @example
- * ```ts
- * import { input, parameter, shard, trace } from 'shardwright';
- *
- * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
- *   x: input([4096, 4096]),
- *   w1: parameter([4096, 16384]),
- *   w2: parameter([16384, 4096]),
- * });
- * const result = await shard(graph, {
- *   mesh: 'tp=4',
- *   cluster: 'dgx-h100',
- *   inputs: 'R',
- *   outputs: 'R',
- *   objective: 'parameter-memory',
- * });
- * if (result.status === 'infeasible') throw new Error(result.conflict.join('\n'));
- * const [w1, w2] = result.plan.parameters;
- * console.log(result.plan.proof.status, w1.placement, w2.placement); // optimal S(1) S(0)
- * ```
- */
-export async function shard(
-  graph: Graph,
-  given: GivenRequest,
-  options: ShardOptions = {},
-): Promise<Answer> {
-  // A call without a request is named by `answerRequest`.
-  const asked = given as GivenRequest | undefined;
-  if (asked?.trainer === undefined) return answerRequest(graph, given, options);
-  const request = forTrainer(completeRequest(given), graph, false);
-  return answerRequest(graph, given, options, trainerFacts(request));
 }
 
 /** The step of a plan again, for the trainer that it names. */

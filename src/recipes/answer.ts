@@ -4,17 +4,16 @@
  * shortest simulated step is taken.
  */
 import { defined } from '../defined.ts';
-import { checkOptions, ShardwrightError } from '../errors.ts';
+import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { type Infeasible, type PlannedResult, planOfChoice } from '../plan/choice/result.ts';
+import { leastCostPlanOf } from '../plan/least-cost-plan.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
-import { checkArguments, completeRequest, tableOf } from '../plan/request/check-call.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
-import type { GivenRequest, PlanRequest } from '../plan/request/request.ts';
+import type { PlanRequest } from '../plan/request/request.ts';
 import { type SearchOptions, startRun } from '../plan/request/run.ts';
-import { shardPrepared } from '../plan/shard.ts';
 import type { OverlapPlan } from '../simulate/overlap/plan.ts';
 import { evaluate } from '../solver/check/verify.ts';
 import { NoChoiceInTime } from '../solver/solve.ts';
@@ -80,58 +79,13 @@ export function prepareToAnswer(
   return { prepared, deadline, search: deadline.reserving(RE_COSTING * preparedSeconds) };
 }
 
-/** Operators, and how long and from where an answer is looked for. */
-export interface ShardOptions extends Pick<
-  AnswerOptions,
-  'deadline' | 'onProgress' | 'recipes' | 'starts' | 'workLimit'
-> {
-  /** Default the built-in operators. */
-  readonly table?: OperatorTable;
-  readonly signal?: AbortSignal;
-}
-
-const OPTIONS: Readonly<Record<keyof ShardOptions, true>> = {
-  table: true,
-  deadline: true,
-  onProgress: true,
-  recipes: true,
-  starts: true,
-  workLimit: true,
-  signal: true,
-};
-
 /**
- * Plans a graph on a mesh, as the command `plan` does: the plan to take with its bound and
- * certificate, or why there is none.
+ * The plan to take of a prepared request, with its bound and certificate, or why there is none.
  *
- * @param facts the software of the trainer that runs the step; absent: the exported program does
- * @throws E_TIME_LIMIT, E_LIMIT where neither a plan was found nor its absence proven, E_USAGE for
- *   an overlap that is not looked for, and what `prepare` throws
- */
-export async function answerRequest(
-  graph: Graph,
-  given: GivenRequest,
-  options: ShardOptions = {},
-  facts?: StepFacts,
-): Promise<Answer> {
-  checkArguments('shard', { graph });
-  checkOptions('shard', options, OPTIONS);
-  const request = completeRequest(given);
-  if (request.overlap === true) (await import('../simulate/overlap/plan.ts')).checkOverlap(request);
-  const { table: asked, recipes = true, ...limits } = options;
-  const table = tableOf('shard', asked);
-  const run = startRun(request, limits);
-  const { prepared, search } = prepareToAnswer(graph, request, table, run.deadline);
-  return answer(prepared, { ...run, search, recipes, ...defined({ facts }) });
-}
-
-/**
- * The same for a request that is prepared.
- *
- * @throws E_TIME_LIMIT, E_LIMIT as `shard`, E_USAGE for an overlap that is not looked for
+ * @throws E_TIME_LIMIT, E_LIMIT where neither a plan was found nor its absence proven, and E_USAGE
+ *   for an overlap that is not looked for
  */
 export async function answer(prepared: Prepared, options: AnswerOptions = {}): Promise<Answer> {
-  checkArguments('shardPrepared', { prepared });
   const { request } = prepared.question;
   if (request.recipe !== undefined) checkRecipe(prepared, request.recipe);
   const { search, recipes: asksForRecipes, isMicrobatch, starts: given = [], ...more } = options;
@@ -144,7 +98,7 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
     r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : [],
   );
   const starts = [...given, ...known.map(({ choice }) => choice)];
-  const serial = await shardPrepared(prepared, {
+  const serial = await leastCostPlanOf(prepared, {
     findsBudget: true,
     ...more,
     starts,

@@ -11,6 +11,7 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { decode } from '../plan/choice/decode.ts';
 import type { Infeasible } from '../plan/choice/result.ts';
 import { choiceOfPlan } from '../plan/choice/transfer.ts';
+import { leastCostPlanOf } from '../plan/least-cost-plan.ts';
 import type { Model } from '../plan/model/model.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
@@ -19,7 +20,6 @@ import { checkArguments, tableOf } from '../plan/request/check-call.ts';
 import { Deadline } from '../plan/request/deadline.ts';
 import { holdsPeak, type PlanRequest } from '../plan/request/request.ts';
 import { Restriction } from '../plan/restrict/restriction.ts';
-import { shardPrepared } from '../plan/shard.ts';
 import { evaluate } from '../solver/check/verify.ts';
 import { excessOver } from '../units.ts';
 import { type StepKeys, stepOfGraph } from './compare/best-plan.ts';
@@ -180,7 +180,7 @@ export async function auditChoice(
   const deadline =
     options.deadline ??
     new Deadline(prepared.question.request.timeLimitSeconds, { signal: options.signal });
-  const best = await shardPrepared(prepared, {
+  const best = await leastCostPlanOf(prepared, {
     starts: [choice],
     deadline: edits > 0 ? deadline.part(OPTIMUM_SHARE) : deadline,
   });

@@ -10,6 +10,7 @@ import { costsAround, incidentEdges } from '../plan/choice/costs-around.ts';
 import { decode } from '../plan/choice/decode.ts';
 import { choicePeakBytes } from '../plan/choice/timeline.ts';
 import { choiceOfPlan } from '../plan/choice/transfer.ts';
+import { leastCostPlanOf } from '../plan/least-cost-plan.ts';
 import { isKeptCopy, type Model } from '../plan/model/model.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
@@ -17,7 +18,6 @@ import type { Plan } from '../plan/record/types.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { PlanRequest } from '../plan/request/request.ts';
 import type { SearchOptions } from '../plan/request/run.ts';
-import { shardPrepared } from '../plan/shard.ts';
 import { product } from '../product.ts';
 import { evaluate } from '../solver/check/verify.ts';
 import type { StepFacts } from '../step/facts.ts';
@@ -47,7 +47,7 @@ export async function keepingCopies(
   if (best === undefined) return undefined;
   const { prepared, own } = best;
   const starts = [own.choice, choiceOfPlan(chosen.serial.plan, prepared.model)];
-  const serial = await inTime(() => shardPrepared(prepared, { ...search, starts }));
+  const serial = await inTime(() => leastCostPlanOf(prepared, { ...search, starts }));
   if (serial?.status !== 'planned') return undefined;
   const { fastest, step, ...answered } = await chosenByStep(serial, [own], deadline, facts);
   // The chosen plan may be that of least seconds, which may keep too much to fit as surely.

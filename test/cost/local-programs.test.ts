@@ -13,9 +13,9 @@ import { importGraph } from '../../src/index.ts';
 import type { DeviceProgram } from '../../src/lower/program/program.ts';
 import { callContext, tensorMetas } from '../../src/passes/call-context.ts';
 import { compiledTraffic } from '../../src/passes/fusion/fusion.ts';
-import { planOfChoice, type ShardResult } from '../../src/plan/choice/result.ts';
+import { type LeastCostResult, planOfChoice } from '../../src/plan/choice/result.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe, meshRecipes } from '../../src/recipes/recipes.ts';
 
@@ -47,7 +47,11 @@ const table = builtinOperators();
 
 const planned = (async () => {
   const graph = importGraph(gunzipSync(readFileSync(fixture(model))));
-  const best = await shard(graph, { ...DEFAULT_REQUEST, mesh, cluster, cost: 'nccl' }, { table });
+  const best = await leastCostPlan(
+    graph,
+    { ...DEFAULT_REQUEST, mesh, cluster, cost: 'nccl' },
+    { table },
+  );
   if (best.status !== 'planned') throw new Error('no plan');
   const found = new Map([['optimum', best]]);
   for (const recipe of meshRecipes(best.prepared.model)) {
@@ -61,7 +65,9 @@ const planned = (async () => {
       planOfChoice(best.prepared, priced.choice, best.plan, best.certificate, []),
     );
   }
-  return programs.map(({ plan }) => found.get(plan) as Extract<ShardResult, { status: 'planned' }>);
+  return programs.map(
+    ({ plan }) => found.get(plan) as Extract<LeastCostResult, { status: 'planned' }>,
+  );
 })();
 
 /** Positions of plans, the fastest first. */

@@ -11,7 +11,7 @@ import { builtinOperators } from '../../src/entries/ops.ts';
 import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
 import { torchTarget } from '../../src/export/torch/target.ts';
 import { importGraph } from '../../src/index.ts';
-import { shard } from '../../src/plan/shard.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { cli } from '../cli/support.ts';
 
 /**
@@ -110,7 +110,7 @@ async function check(name: string): Promise<unknown> {
     cluster: 'dgx-h100',
     pins: Object.entries(pins).map(([node, spec]) => ({ node, spec })),
   };
-  const result = await shard(graph, request, { table });
+  const result = await leastCostPlan(graph, request, { table });
   if (result.status !== 'planned') throw new Error(`${name} has no plan`);
   const source = exportSource({ plan: result.plan, program: result.graph }, table);
   const at = join(folder, name.replaceAll(/\W+/g, '-'));

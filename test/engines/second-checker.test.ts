@@ -18,9 +18,9 @@ import { solveAnytime } from '../../src/contest/anytime.ts';
 import { dualCertificate } from '../../src/contest/finish/dual-certificate.ts';
 import { readIopddl } from '../../src/contest/iopddl.ts';
 import { partsCertificate } from '../../src/contest/proof/parts-certificate.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { problemsRecord } from '../../src/plan/record/problems.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { sha256 } from '../../src/platform/platform.ts';
 import { ARGUMENTS, STEP } from '../../src/solver/check/certificate-format.ts';
 import { hashProblem, NO_CHOICE, verifyCertificate } from '../../src/solver/check/verify.ts';
@@ -296,7 +296,7 @@ describe('a plan folder', () => {
   };
   beforeAll(async () => {
     const graph = load('torch/mlp-loss/joint.expanded');
-    const made = await shard(graph, request('dp=2,tp=2'), { table: TABLE });
+    const made = await leastCostPlan(graph, request('dp=2,tp=2'), { table: TABLE });
     if (made.status !== 'planned') throw new Error('no plan');
     for (const [name, text] of planFiles(
       made.plan,

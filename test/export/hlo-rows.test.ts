@@ -4,8 +4,8 @@ import { exportSource } from '../../src/backend/target.ts';
 import { shardyTarget } from '../../src/export/shardy/target.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { build, flat, type NDArray } from '../../src/ndarray/array.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
 import { TABLE } from '../plan/support.ts';
 
@@ -24,7 +24,7 @@ graph @main {
 }
 `);
   const asked = { ...DEFAULT_REQUEST, mesh: 'dp=2', cluster: 'dgx-h100' };
-  const planned = await shard(graph, asked, { table: TABLE });
+  const planned = await leastCostPlan(graph, asked, { table: TABLE });
   if (planned.status !== 'planned') throw new Error('there is no plan');
   const source = exportSource({ plan: planned.plan, program: planned.graph }, TABLE);
   const [{ text }] = shardyTarget.write(source).files;

@@ -6,7 +6,7 @@ import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
 import { exportFiles } from '../../src/export/export.ts';
 import { inPlaceCalls } from '../../src/export/torch/program/in-place.ts';
 import { type Graph, importGraph } from '../../src/index.ts';
-import { shard } from '../../src/plan/shard.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { PAPER } from './running-plans.ts';
 
 /** A graph of the lines of a forward pass over a table, indices and masks. */
@@ -77,7 +77,7 @@ it('a lookup in a table whose rows are cut is held once: its program zeroes the 
     { node: 'read', spec: 'P(sum)' },
   ];
   const request = { ...DEFAULT_REQUEST, mesh: 'tp=2', cluster: PAPER, pins };
-  const result = await shard(graph([LOOKUP], 'read'), request, { table });
+  const result = await leastCostPlan(graph([LOOKUP], 'read'), request, { table });
   if (result.status !== 'planned') throw new Error('there is no plan');
   const source = exportSource({ plan: result.plan, program: result.graph }, table);
   const program = exportFiles(source, 'torch').files.find(({ name }) => name === 'program.py');

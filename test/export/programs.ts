@@ -2,8 +2,8 @@ import { type ExportedPlan, type ExportSource, exportSource } from '../../src/ba
 import type { Graph } from '../../src/graph/types.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
 import { randomPlan } from '../../src/plan/choice/random-plan.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { request, TABLE } from '../plan/support.ts';
 import { inFloat64 } from './float64.ts';
 
@@ -42,7 +42,7 @@ export async function solvedSource(
   pins: readonly { node: string; spec: string }[] = [],
 ): Promise<ExportSource> {
   const prepared = prepare(graph, request(mesh, { cluster: SLOW, uneven: 'forbid', pins }), TABLE);
-  const solved = await shardPrepared(prepared);
+  const solved = await leastCostPlanOf(prepared);
   if (solved.status !== 'planned') throw new Error('infeasible');
   return sourceOf(graph, solved.plan);
 }

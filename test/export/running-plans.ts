@@ -18,8 +18,8 @@ import { exportFiles } from '../../src/export/export.ts';
 import { applyRoles } from '../../src/import/complete/roles.ts';
 import { type Graph, importGraph, type Plan, type PlanRequest } from '../../src/index.ts';
 import { planOfChoice } from '../../src/plan/choice/result.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import type { Pin } from '../../src/plan/request/request.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe, meshRecipes, type Recipe } from '../../src/recipes/recipes.ts';
 import { NAMED_RECIPES } from '../../src/recipes/registry.ts';
@@ -131,7 +131,7 @@ export async function runningPlans(
 ): Promise<RunningPlan[]> {
   const table = builtinOperators();
   const graph = TRACED[model]?.() ?? captured(model);
-  const result = await shard(
+  const result = await leastCostPlan(
     graph,
     { ...DEFAULT_REQUEST, mesh, cluster: PAPER, ...request },
     { table },

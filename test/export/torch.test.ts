@@ -10,7 +10,7 @@ import { HELPERS } from '../../src/export/torch/program/helpers.ts';
 import { torchTarget } from '../../src/export/torch/target.ts';
 import { importGraph, type Plan } from '../../src/index.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
-import { shard } from '../../src/plan/shard.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { gatheredWeights } from './running-plans.ts';
 import { TRACED } from './traced-models.ts';
 
@@ -83,7 +83,7 @@ async function planAndExport(
           mesh.includes(',') ? 'S(0)[1]S(0)[0]' : 'S(0)',
           mesh.includes(',') ? 'S(0)S(0)' : 'S(0)',
         );
-  const result = await shard(graph, { ...DEFAULT_REQUEST, mesh, cluster, pins }, { table });
+  const result = await leastCostPlan(graph, { ...DEFAULT_REQUEST, mesh, cluster, pins }, { table });
   if (result.status !== 'planned') throw new Error('there is no plan');
   const source = exportSource({ plan: result.plan, program: result.graph }, table);
   const { files, losses } = exportFiles(source, 'torch');
@@ -290,7 +290,7 @@ describe('the order of the simulated step', () => {
 
   test('a program with loops keeps its order, and says why', async () => {
     const graph = TRACED.looped();
-    const planned = await shard(
+    const planned = await leastCostPlan(
       graph,
       { ...DEFAULT_REQUEST, mesh: 'dp=2,tp=2', cluster: PAPER },
       { table },
@@ -313,7 +313,7 @@ test.each(['looped', 'iterated'])(
   async (name) => {
     const graph = TRACED[name]();
     const asked = { ...DEFAULT_REQUEST, mesh: 'dp=2,tp=2', cluster: PAPER };
-    const planned = await shard(graph, asked, { table });
+    const planned = await leastCostPlan(graph, asked, { table });
     if (planned.status !== 'planned') throw new Error('there is no plan');
     const source = exportSource({ plan: planned.plan, program: graph }, table);
     const program = exportFiles(source, 'torch').files.find((f) => f.name === 'program.py')!.text;

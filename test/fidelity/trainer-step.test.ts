@@ -3,15 +3,18 @@ import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 
 import type { ShardwrightError } from '../../src/errors.ts';
-import { shard, stepAgain } from '../../src/fidelity/trainer-step.ts';
+import { stepAgain } from '../../src/fidelity/trainer-step.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { parseModelConfig } from '../../src/models/families.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import type { PlannedResult } from '../../src/plan/choice/result.ts';
+import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { checkPlan } from '../../src/plan/questions/check-plan.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import type { Answered } from '../../src/recipes/chosen-step.ts';
 import { planAnswer, planBand } from '../../src/report/model/certainty.ts';
+import { shard, shardPrepared } from '../../src/shard.ts';
+import { input, trace } from '../../src/trace/trace.ts';
 
 const TABLE = builtinOperators();
 const GRAPH = buildModel(
@@ -91,6 +94,17 @@ it('the range of a step is that of measured runs of its trainer, and none where 
       stepBand: null,
       trainer: trainer ?? 'shardwright',
     });
+});
+
+it('a prepared request is answered by the step of its trainer', async () => {
+  const request = { mesh: 'tp=4', cluster: 'dgx-h100', trainer: 'torchtitan' };
+  const answer = await shardPrepared(prepare(GRAPH, request, TABLE));
+  const whole = await planned('torchtitan');
+  expect(answer).toMatchObject({ plan: { step: whole.plan.step, nodes: whole.plan.nodes } });
+  const forward = trace((x) => x.relu(), [input([8, 8])]);
+  await expect(shardPrepared(prepare(forward, request, TABLE))).rejects.toThrow(
+    'the program is not a training step',
+  );
 });
 
 it.each([

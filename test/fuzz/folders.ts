@@ -7,10 +7,10 @@ import fc from 'fast-check';
 import { expect } from 'vitest';
 
 import { ShardwrightError } from '../../src/errors.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { checkPlan } from '../../src/plan/questions/check-plan.ts';
 import { type PlanTexts, planTexts, readPlanFolder } from '../../src/plan/record/folder.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { TABLE } from '../simulate/random/builder.ts';
 import { requests } from './programs.ts';
 import { fuzzer } from './runner.ts';
@@ -63,7 +63,7 @@ export const FOLDERS = fuzzer(
   40,
   examples,
   async ({ asked, edits, file, hashed }) => {
-    const made = await shard(asked.graph, asked.request, { table: TABLE });
+    const made = await leastCostPlan(asked.graph, asked.request, { table: TABLE });
     if (made.status !== 'planned') throw new Error('no plan');
     const written = planTexts(made.plan, made.prepared.question.program, made.certificate);
     const json = JSON.parse(written[file]) as Json & { hashes?: Plan['hashes'] };

@@ -4,10 +4,10 @@ import fc from 'fast-check';
 import type { Graph } from '../../src/graph/types.ts';
 import { decode, type Decoded } from '../../src/plan/choice/decode.ts';
 import { randomChoice } from '../../src/plan/choice/random-plan.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { DEFAULT_REQUEST, type Pin, type PlanRequest } from '../../src/plan/request/request.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { drawOf, ProgramBuilder, TABLE } from '../simulate/random/builder.ts';
 import { grow } from '../simulate/random/control.ts';
 import { withBackward } from '../simulate/random/program.ts';
@@ -54,7 +54,7 @@ export function requests(calls: number): fc.Arbitrary<Asked> {
 
 /** The plan of a request that must have one. */
 export async function planOf({ graph, request }: Asked): Promise<Plan> {
-  const result = await shard(graph, request, { table: TABLE });
+  const result = await leastCostPlan(graph, request, { table: TABLE });
   if (result.status !== 'planned') throw new Error(`infeasible: ${result.conflict.join(', ')}`);
   return result.plan;
 }

@@ -7,13 +7,13 @@ import { createHash } from 'node:crypto';
 
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { checkPlan } from '../../src/plan/questions/check-plan.ts';
 import { reopen } from '../../src/plan/questions/explain.ts';
 import { forceNode } from '../../src/plan/questions/what-if-history.ts';
 import { planTexts } from '../../src/plan/record/folder.ts';
 import { type PlanRequest } from '../../src/plan/request/request.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { auditChoice } from '../../src/recipes/audit.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { VERSION } from '../../src/version.ts';
@@ -46,7 +46,7 @@ async function planOf(
   mesh: string = MESH,
 ): Promise<Golden> {
   try {
-    const result = await shard(graph, request(mesh, more), { table: TABLE });
+    const result = await leastCostPlan(graph, request(mesh, more), { table: TABLE });
     if (result.status === 'infeasible') return { infeasible: timeless(result) };
     const { plan, certificate, prepared } = result;
     const { program, request: asked } = prepared.question;
@@ -74,7 +74,7 @@ async function bytesOf(
   more: Partial<PlanRequest> = {},
 ): Promise<{ readonly states: number; readonly peak: number }> {
   const asked = request(MESH, { ...more, activations: 'report' });
-  const result = await shard(graph, asked, { table: TABLE });
+  const result = await leastCostPlan(graph, asked, { table: TABLE });
   if (result.status === 'infeasible') throw new Error('a request without a budget has a plan');
   const { peakBytes, timeline } = result.plan.memory;
   return { states: peakBytes, peak: timeline?.peakBytes ?? NaN };
@@ -116,7 +116,7 @@ export const QUICK: Readonly<Record<string, () => Promise<Golden>>> = {
   'a scan': () => planOf(load(SCAN)),
   'a ceiling of prices': () => planOf(load(GPT), { cost: 'autoparallel' }, 'dp=8,tp=8'),
   'a forced node': async () => {
-    const result = await shard(load(MLP), request(MESH), { table: TABLE });
+    const result = await leastCostPlan(load(MLP), request(MESH), { table: TABLE });
     if (result.status === 'infeasible') throw new Error('a request without a budget has a plan');
     const { program, request: asked } = result.prepared.question;
     const forced = await forceNode(reopen(result.plan, program, asked, TABLE), 'mm', 'S(0)S(0)');

@@ -13,7 +13,7 @@ import {
 } from '../../scripts/families.ts';
 import { flat, NDArray } from '../../src/ndarray/array.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { evaluateGraph, type Value } from '../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
 import { FULL } from '../support/full.ts';
@@ -31,7 +31,7 @@ describe('captured families', () => {
     '%s is planned to the recorded optimum',
     async (name) => {
       const prepared = preparedFamily(families()[name]);
-      const solved = await shardPrepared(prepared, {});
+      const solved = await leastCostPlanOf(prepared, {});
       if (solved.status === 'infeasible') throw new Error('no plan fits');
       const recorded = results()[name];
       expect(prepared.question.program.nodes.length).toBe(recorded.nodes);

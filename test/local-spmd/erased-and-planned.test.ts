@@ -4,10 +4,10 @@ import type { Graph } from '../../src/graph/types.ts';
 import { lower } from '../../src/lower/lower.ts';
 import { erase } from '../../src/lower/typed/erased.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { checkPlannedModes } from '../../src/plan/questions/spmd-check.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { check } from '../../src/simulate/strip.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import {
@@ -108,7 +108,7 @@ async function planned(graph: Graph): Promise<Plan> {
     optimizer: 'none',
     outputs: 'free',
   } as const;
-  const result = await shard(graph, request, { table });
+  const result = await leastCostPlan(graph, request, { table });
   if (result.status !== 'planned') throw new Error(`not planned: ${result.status}`);
   return result.plan;
 }

@@ -4,12 +4,12 @@ import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { lower } from '../../src/lower/lower.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { explainNode, reopen } from '../../src/plan/questions/explain.ts';
 import { checkPlannedModes } from '../../src/plan/questions/spmd-check.ts';
 import { plannedProgram } from '../../src/plan/record/planned.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { annotatedProgram } from '../../src/report/analysis/program.ts';
 import { explanationText } from '../../src/report/text/explain.ts';
 import { simulate } from '../../src/simulate/timeline/simulate.ts';
@@ -46,7 +46,7 @@ const request = (more: Partial<PlanRequest> = {}): PlanRequest => ({
 });
 
 async function planned(graph: Graph, wanted: PlanRequest): Promise<Plan> {
-  const result = await shard(graph, wanted, { table });
+  const result = await leastCostPlan(graph, wanted, { table });
   if (result.status !== 'planned') throw new Error(`not planned: ${result.status}`);
   return result.plan;
 }

@@ -8,9 +8,9 @@ import { knownModelConfig } from '../../src/models/registry.ts';
 import { tensorRanks, vocabularyPadding } from '../../src/models/vocabulary.ts';
 import { build, flat, type NDArray } from '../../src/ndarray/array.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
 import { verify } from '../../src/simulate/verify.ts';
@@ -192,7 +192,7 @@ describe('numbers of a padded model', () => {
       pins: [{ node: cut, spec: 'S(0)' }],
       ...(padding === undefined ? {} : { padVocabulary: padding }),
     } as const;
-    const result = await shardPrepared(prepare(graph, request, table));
+    const result = await leastCostPlanOf(prepare(graph, request, table));
     if (result.status === 'infeasible') throw new Error('no plan');
     expect(result.plan.paddedParameters).toBe(padding?.parameters);
     expect(result.plan.parameters.find((p) => p.name === cut)).toMatchObject({

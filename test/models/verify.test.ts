@@ -4,9 +4,9 @@ import { buildModel } from '../../src/models/build.ts';
 import { readModelConfig } from '../../src/models/families.ts';
 import type { JsonRecord } from '../../src/models/read-config.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { FULL } from '../support/full.ts';
 import { TINY } from './tiny.ts';
@@ -43,7 +43,7 @@ describe('sharded runs', () => {
         inputs: 'S(0)R',
       };
       const prepared = prepare(graph, request, table);
-      const result = await shardPrepared(prepared, {});
+      const result = await leastCostPlanOf(prepared, {});
       if (result.status === 'infeasible') throw new Error(`${name} does not fit`);
       const { mismatches, maxRelativeError, nodesCompared, collectives } = verify(
         prepared.model.graph,

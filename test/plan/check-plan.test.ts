@@ -4,18 +4,18 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 
 import { parseGraph } from '../../src/graph/text/parse.ts';
-import type { ShardResult } from '../../src/plan/choice/result.ts';
+import type { LeastCostResult } from '../../src/plan/choice/result.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { checkPlan } from '../../src/plan/questions/check-plan.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { differencesOf, load, TABLE } from './support.ts';
 
-type Planned = Extract<ShardResult, { readonly status: 'planned' }>;
+type Planned = Extract<LeastCostResult, { readonly status: 'planned' }>;
 
 async function planned(
   ...[graph, asked]: readonly [ReturnType<typeof load>, PlanRequest]
 ): Promise<Planned> {
-  const result = await shard(graph, asked, { table: TABLE });
+  const result = await leastCostPlan(graph, asked, { table: TABLE });
   if (result.status !== 'planned') throw new Error(`infeasible: ${result.conflict.join(', ')}`);
   return result;
 }

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import { sliceKind } from '../../src/mesh/placements/slice-kind.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
-import { shard } from '../../src/plan/shard.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { input, parameter } from '../../src/trace/record/spec.ts';
 import type { Tensor } from '../../src/trace/tensor/tensor.ts';
@@ -128,9 +128,13 @@ describe('cuts of a kind that the user made', () => {
     { seed: 1 },
   );
   const planned = async (more: Parameters<typeof request>[1]) => {
-    const result = await shard(training, request('dp=2,tp=2', { cuts: ['Zigzag(0)'], ...more }), {
-      table,
-    });
+    const result = await leastCostPlan(
+      training,
+      request('dp=2,tp=2', { cuts: ['Zigzag(0)'], ...more }),
+      {
+        table,
+      },
+    );
     if (result.status !== 'planned') throw new Error(`infeasible: ${result.conflict.join(', ')}`);
     return result;
   };

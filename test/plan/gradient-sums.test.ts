@@ -3,9 +3,9 @@ import { describe, expect, test } from 'vitest';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { gradientsIn } from '../../src/passes/training/gradient-dtype.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request, TABLE } from './support.ts';
 
@@ -44,7 +44,7 @@ async function planned(dtype: string, gradients?: 'fp32' | 'bf16'): Promise<Plan
     request('d=4', { pins, ...(gradients === undefined ? {} : { gradients }) }),
     TABLE,
   );
-  const result = await shardPrepared(prepared);
+  const result = await leastCostPlanOf(prepared);
   if (result.status !== 'planned') throw new Error(result.status);
   expect(verify(prepared.question.program, result.plan, { table: TABLE }).mismatches).toEqual([]);
   return result.plan;

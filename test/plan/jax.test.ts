@@ -10,10 +10,10 @@ import { builtinOperators } from '../../src/ops/builtin.ts';
 import { programFlops } from '../../src/ops/program-flops.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
 import { inlineCalls } from '../../src/passes/control/inline-calls.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { givenPins } from '../../src/plan/restrict/given-pins.ts';
-import { shard } from '../../src/plan/shard.ts';
 
 const table = builtinOperators();
 const infer: Infer = (call, typeOf) => inferCall(table, call, typeOf);
@@ -34,7 +34,7 @@ async function plan(
     optimizer: 'none' as const,
     pins,
   };
-  const result = await shard(graph, request, { table });
+  const result = await leastCostPlan(graph, request, { table });
   if (result.status !== 'planned') throw new Error(`not planned: ${JSON.stringify(result)}`);
   return result.plan;
 }

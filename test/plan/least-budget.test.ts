@@ -7,8 +7,8 @@ import { describe, expect, test } from 'vitest';
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { choicePeakBytes } from '../../src/plan/choice/timeline.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { evaluate } from '../../src/solver/check/verify.ts';
 import { spec } from '../../src/trace/record/spec.ts';
 import { param } from '../../src/trace/tensor/state.ts';
@@ -18,7 +18,7 @@ import { load, request, TABLE } from './support.ts';
 
 /** The budget that the answer to too small a budget says is enough. */
 async function hinted(graph: Graph, mesh: string): Promise<number> {
-  const none = await shard(graph, request(mesh, { memoryBytes: 1024 }), {
+  const none = await leastCostPlan(graph, request(mesh, { memoryBytes: 1024 }), {
     table: TABLE,
     findsBudget: true,
   });
@@ -31,7 +31,7 @@ async function hinted(graph: Graph, mesh: string): Promise<number> {
 async function hasPlan(graph: Graph, mesh: string, memoryBytes: number): Promise<boolean> {
   try {
     const asked = request(mesh, { memoryBytes });
-    const result = await shard(graph, asked, { table: TABLE });
+    const result = await leastCostPlan(graph, asked, { table: TABLE });
     if (result.status === 'infeasible') return false;
     expect(result.plan.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
     return true;
@@ -67,7 +67,7 @@ describe('the budget that a refusal for memory names', () => {
     'of a large program it has a plan too, and is below the peak of the plan without a budget',
     async () => {
       const graph = load('torch/gpt2-2l/joint.expanded');
-      const free = await shard(graph, request('dp=2,tp=2', { activations: 'report' }), {
+      const free = await leastCostPlan(graph, request('dp=2,tp=2', { activations: 'report' }), {
         table: TABLE,
       });
       if (free.status !== 'planned') throw new Error('a request without a budget has a plan');

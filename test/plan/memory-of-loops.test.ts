@@ -6,8 +6,8 @@ import { DEFAULT_REQUEST } from '../../src/entries/plan.ts';
 import { cond, scan, whileLoop } from '../../src/entries/trace.ts';
 import { type Graph, input, parameter, type Plan, trace } from '../../src/index.ts';
 import { openBodies } from '../../src/passes/plannable/open-bodies.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { regionLives } from '../../src/plan/model/region-lives.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { PAPER } from '../export/running-plans.ts';
 
 /** What a device holds while loops run: bodies stand once in line, and run trip after trip. */
@@ -17,7 +17,7 @@ const [BATCH, WIDTH] = [8, 16];
 const ROW = BATCH * WIDTH * 8;
 
 async function planned(graph: Graph): Promise<Plan> {
-  const result = await shard(
+  const result = await leastCostPlan(
     graph,
     { ...DEFAULT_REQUEST, mesh: 'dp=1', cluster: 'dgx-h100', optimizer: 'none' },
     { table },
@@ -72,13 +72,17 @@ test('under a budget a looped program recomputes nothing, and its trips keep the
     { seed: 1 },
   );
   const request = { ...DEFAULT_REQUEST, mesh: 'dp=2,tp=2', cluster: PAPER, headroom: 0 };
-  const free = await shard(graph, request, { table });
+  const free = await leastCostPlan(graph, request, { table });
   if (free.status === 'infeasible') throw new Error('there is no plan');
   const { peakBytes } = free.plan.memory;
   let found = 0;
   for (const share of [0.95, 0.9, 0.85]) {
     const memoryBytes = Math.floor(peakBytes * share);
-    const asked = await shard(graph, { ...request, memoryBytes, checkpoint: 'auto' }, { table });
+    const asked = await leastCostPlan(
+      graph,
+      { ...request, memoryBytes, checkpoint: 'auto' },
+      { table },
+    );
     if (asked.status === 'infeasible') continue;
     found++;
     expect(asked.plan.objective.seconds).toBeGreaterThanOrEqual(free.plan.objective.seconds);

@@ -6,11 +6,11 @@ import { one } from '../../src/ops/record/kernel.ts';
 import { elements } from '../../src/ops/record/record.ts';
 import { S } from '../../src/ops/record/rule.ts';
 import { randomPlan } from '../../src/plan/choice/random-plan.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { type CustomOp, customOp, type CustomOpSpec } from '../../src/trace/custom/custom-op.ts';
 import { spec } from '../../src/trace/record/spec.ts';
@@ -61,7 +61,7 @@ function prepared(
 }
 
 async function planOf(ready: Prepared): Promise<Plan> {
-  const result = await shardPrepared(ready);
+  const result = await leastCostPlanOf(ready);
   if (result.status !== 'planned') throw new Error('infeasible');
   expect(result.plan.proof.status).toBe('optimal');
   return result.plan;

@@ -1,8 +1,8 @@
 /** The objective `parameter-memory`: least bytes of states first, then least seconds. */
 import { describe, expect, it } from 'vitest';
 
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { withMemoryBound } from '../../src/plan/record/certificate.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { evaluate } from '../../src/solver/check/verify.ts';
 import type { Problem } from '../../src/solver/types.ts';
 import { FULL } from '../support/full.ts';
@@ -65,7 +65,10 @@ describe('least bytes of parameters, then least seconds', () => {
     '%s on two mesh dims is proven within counted work',
     async (name) => {
       const asked = request('dp=2,tp=4', { objective: 'parameter-memory', cost: 'nccl' });
-      const result = await shard(load(name), asked, { table: TABLE, workLimit: 20_000_000 });
+      const result = await leastCostPlan(load(name), asked, {
+        table: TABLE,
+        workLimit: 20_000_000,
+      });
       expect(result.status === 'planned' && result.plan.proof.status).toBe('optimal');
     },
   );

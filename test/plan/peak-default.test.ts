@@ -6,12 +6,12 @@ import { describe, expect, test } from 'vitest';
 
 import { usableMemoryBytes } from '../../src/cost/hardware/cluster.ts';
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
-import type { ShardResult } from '../../src/plan/choice/result.ts';
+import type { LeastCostResult } from '../../src/plan/choice/result.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { planTexts, readPlanFolder } from '../../src/plan/record/folder.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { askedGap } from '../../src/plan/request/request.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
 import { play } from '../../src/simulate/timeline/play.ts';
@@ -20,7 +20,7 @@ import { load, planFor, request, solveFor, TABLE } from './support.ts';
 
 const MESH = 'dp=2,tp=2';
 const MLP = load('torch/mlp-loss/joint.expanded');
-const playedPeak = (result: Extract<ShardResult, { status: 'planned' }>): number =>
+const playedPeak = (result: Extract<LeastCostResult, { status: 'planned' }>): number =>
   play(serial(planSchedule(result.graph, result.plan, TABLE))).memory.peakBytes;
 
 /** Everything of a plan but what the budget holds and the clock. */
@@ -81,7 +81,7 @@ describe('a budget without a word on activations', () => {
     const fitting = (await priceRecipes(free)).flatMap((r) => (r.status === 'priced' ? [r] : []));
     const leanest = fitting.reduce((a, b) => (b.peakBytes < a.peakBytes ? b : a));
     const held = prepare(MLP, request(MESH, { memoryBytes: leanest.peakBytes }), TABLE);
-    const result = await shardPrepared(held, { starts: [leanest.choice] });
+    const result = await leastCostPlanOf(held, { starts: [leanest.choice] });
     if (result.status === 'infeasible') throw new Error('the recipe fits');
     expect(playedPeak(result)).toBeLessThanOrEqual(leanest.peakBytes);
     expect(result.plan.objective.seconds).toBeLessThanOrEqual(leanest.seconds * (1 + 1e-9));

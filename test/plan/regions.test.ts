@@ -2,9 +2,9 @@ import { expect, test } from 'vitest';
 
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { randomPlan } from '../../src/plan/choice/random-plan.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { psum } from '../../src/trace/spmd/jax-names.ts';
 import { localMap } from '../../src/trace/spmd/local-map.ts';
@@ -38,7 +38,7 @@ async function faultsOf(
       ...more,
     };
     const prepared = prepare(graph, request, table);
-    const result = await shardPrepared(prepared);
+    const result = await leastCostPlanOf(prepared);
     if (result.status !== 'planned') throw new Error(`no plan: ${result.conflict.join(', ')}`);
     const plans = Array.from({ length: RANDOM }, (_, seed) => randomPlan(prepared, seed + 1));
     for (const [at, plan] of [result.plan, ...plans].entries()) {

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
 import type { RedistributionCharges } from '../../src/cost/redistribution/charges.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { TableBuilder } from '../../src/plan/model/tables.ts';
 import { prepare, withPins } from '../../src/plan/prepare/prepare.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { recipeTable } from '../../src/report/text/summary.ts';
 import { solveNow } from '../../src/solver/solve.ts';
@@ -45,7 +45,7 @@ describe('prices that are far apart', () => {
     const asked = request('dp=8,tp=8', { cluster: far(1e12) });
     const prepared = prepare(load('torch/mlp-loss/joint.expanded'), asked, TABLE);
     const recipes = await priceRecipes(prepared);
-    const result = await shardPrepared(prepared);
+    const result = await leastCostPlanOf(prepared);
     if (result.status !== 'planned') throw new Error('infeasible');
     const { plan } = result;
     for (const r of recipes)

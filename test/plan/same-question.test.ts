@@ -11,9 +11,9 @@ import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { drawOf, ProgramBuilder, TABLE } from '../simulate/random/builder.ts';
 import { grow } from '../simulate/random/control.ts';
 import { withBackward } from '../simulate/random/program.ts';
@@ -24,7 +24,7 @@ type Asked = Pick<PlanRequest, 'mesh' | 'cluster' | 'cost' | 'objective'>;
 
 async function planOf(graph: Graph, asked: Partial<PlanRequest>): Promise<Plan> {
   lintGraph(graph);
-  const result = await shard(graph, { ...DEFAULT_REQUEST, ...asked } as PlanRequest, {
+  const result = await leastCostPlan(graph, { ...DEFAULT_REQUEST, ...asked } as PlanRequest, {
     table: TABLE,
   });
   if (result.status !== 'planned') throw new Error(`infeasible: ${result.conflict.join(', ')}`);

@@ -7,11 +7,11 @@ import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
-import type { ShardResult } from '../../src/plan/choice/result.ts';
+import type { LeastCostResult } from '../../src/plan/choice/result.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { checkPlan, type PlanCheck } from '../../src/plan/questions/check-plan.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
-import { shard } from '../../src/plan/shard.ts';
 
 export const TABLE = builtinOperators();
 
@@ -36,8 +36,8 @@ export async function solveFor(
   graph: Graph,
   mesh: string,
   more: Partial<PlanRequest> = {},
-): Promise<ShardResult> {
-  const result = await shard(graph, request(mesh, more), { table: TABLE });
+): Promise<LeastCostResult> {
+  const result = await leastCostPlan(graph, request(mesh, more), { table: TABLE });
   if (result.status === 'planned') expect(differencesOf(result)).toEqual([]);
   return result;
 }
@@ -49,7 +49,7 @@ export function differencesOf({
   prepared: {
     question: { program, request: asked },
   },
-}: Extract<ShardResult, { readonly status: 'planned' }>): PlanCheck['differences'] {
+}: Extract<LeastCostResult, { readonly status: 'planned' }>): PlanCheck['differences'] {
   const folder = { plan, certificate, isAsWritten: true, program, request: asked };
   return checkPlan(folder, TABLE).differences;
 }

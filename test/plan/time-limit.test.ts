@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 
 import { ShardwrightError } from '../../src/errors.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { type Clock, Deadline } from '../../src/plan/request/deadline.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { FULL } from '../support/full.ts';
 import { load, request, TABLE } from './support.ts';
 
@@ -71,7 +71,7 @@ describe('a limit that comes before the solver', () => {
   it('is that of the whole call: preparing takes of what the solver gets', async () => {
     const deadline = new Deadline(5.5, { clock: counting() });
     await expect(
-      shard(GRAPH, request('a=2,b=2'), { table: TABLE, deadline }),
+      leastCostPlan(GRAPH, request('a=2,b=2'), { table: TABLE, deadline }),
     ).rejects.toMatchObject({
       code: 'E_TIME_LIMIT',
     });

@@ -6,8 +6,8 @@ import { eachOperand } from '../../src/graph/value.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { adamw } from '../../src/passes/training/optimizer.ts';
 import { trainStep } from '../../src/passes/training/train-step.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
-import { shard } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { planFor, request, TABLE } from './support.ts';
 
@@ -46,7 +46,7 @@ const asked = (pins: readonly Pin[], memoryBytes?: number): ReturnType<typeof re
     ...(memoryBytes === undefined ? {} : { memoryBytes }),
   });
 async function planned(pins: readonly Pin[], memoryBytes?: number): Promise<Plan | undefined> {
-  const result = await shard(GRAPH, asked(pins, memoryBytes), { table: TABLE });
+  const result = await leastCostPlan(GRAPH, asked(pins, memoryBytes), { table: TABLE });
   return 'plan' in result ? result.plan : undefined;
 }
 

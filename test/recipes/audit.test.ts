@@ -3,10 +3,10 @@ import { describe, expect, it } from 'vitest';
 import { peakOf } from '../../src/cost/memory/peak.ts';
 import { stateMemory } from '../../src/plan/choice/decode.ts';
 import { planMemoryTimeline } from '../../src/plan/choice/timeline.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare, withPins } from '../../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import { changeRequest } from '../../src/plan/questions/what-if.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { type Audit, audit, auditChoice } from '../../src/recipes/audit.ts';
 import { priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe } from '../../src/recipes/recipes.ts';
@@ -31,7 +31,7 @@ describe('audit', () => {
   const prepared = prepare(load('torch/mlp-loss/joint.expanded'), request('dp=2,tp=4'), TABLE);
 
   it('the optimum has no regret and needs no edit', async () => {
-    const best = await shardPrepared(prepared);
+    const best = await leastCostPlanOf(prepared);
     if (best.status !== 'planned') throw new Error('infeasible');
     const result = await audited(prepared, best.choice, 3);
     expect(result.regret).toBe(0);
@@ -62,7 +62,7 @@ describe('audit', () => {
       prepared,
       changeRequest(prepared.question.request, (draft) => void draft.pins.push(...pins)).request,
     );
-    const found = await shardPrepared(pinned);
+    const found = await leastCostPlanOf(pinned);
     if (found.status !== 'planned') throw new Error('infeasible');
     const graph = load('torch/mlp-loss/joint.expanded');
     const result = await audit(graph, found.plan, { table: TABLE });
@@ -75,7 +75,7 @@ describe('audit', () => {
     const [activations, edit] = result.edits;
     expect(activations.node).toBe('(activations)');
     const { graph, strategies, space, nodeVariable } = prepared.model;
-    const best = await shardPrepared(prepared);
+    const best = await leastCostPlanOf(prepared);
     if (best.status !== 'planned') throw new Error('infeasible');
     const pins = graph.nodes.flatMap((node, n) => {
       if (
@@ -98,7 +98,7 @@ describe('audit', () => {
       const { request: pinned } = changeRequest(prepared.question.request, (draft) => {
         draft.pins = kept.map(({ node, spec }) => ({ node, spec }));
       });
-      const solved = await shardPrepared(withPins(prepared, pinned));
+      const solved = await leastCostPlanOf(withPins(prepared, pinned));
       if (solved.status !== 'planned') throw new Error('infeasible');
       return solved.plan.objective.seconds;
     };

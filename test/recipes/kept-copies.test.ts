@@ -6,7 +6,8 @@ import { defined } from '../../src/defined.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
-import { type Answer, answerRequest } from '../../src/recipes/answer.ts';
+import type { Answer } from '../../src/recipes/answer.ts';
+import { shard } from '../../src/shard.ts';
 import { mseLoss } from '../../src/trace/tensor/functional.ts';
 import { input, parameter, type Tensor, trace } from '../../src/trace/trace.ts';
 import { differencesOf } from '../plan/support.ts';
@@ -36,7 +37,7 @@ const WEIGHT = WIDTH * WIDTH * 4;
 type Planned = Exclude<Answer, { readonly status: 'infeasible' }>;
 
 async function answered(more: Partial<PlanRequest> = {}): Promise<Planned> {
-  const found = await answerRequest(products(), {
+  const found = await shard(products(), {
     mesh: 'dp=16',
     cluster: 'dgx-h100',
     pins,

@@ -8,9 +8,9 @@ import { parseModelConfig } from '../../src/models/families.ts';
 import { decode, type Decoded } from '../../src/plan/choice/decode.ts';
 import { recost } from '../../src/plan/choice/recost.ts';
 import { planMemoryTimeline } from '../../src/plan/choice/timeline.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { type Priced, priceRestriction, trafficOf } from '../../src/recipes/compare/price.ts';
 import { applyRecipe } from '../../src/recipes/recipes.ts';
 import { NAMED_RECIPES, namedRecipe, recipeOf } from '../../src/recipes/registry.ts';
@@ -93,7 +93,7 @@ describe('every recipe is a choice of the problem, and the optimum is never more
           Math.abs((decoded.computeSeconds + decoded.communicationSeconds) / walked - 1),
         ).toBeLessThan(1e-9);
       }
-      const best = await shardPrepared(prepared, { starts: priced.map((p) => p.choice) });
+      const best = await leastCostPlanOf(prepared, { starts: priced.map((p) => p.choice) });
       if (best.status !== 'planned') throw new Error(best.conflict.join());
       expect(best.plan.proof.status).toBe('optimal');
       for (const p of priced)
@@ -125,7 +125,7 @@ describe('more budget never takes more seconds', () => {
     for (let k = points.length - 1; k >= 0; k--) {
       const widest = k === 0 ? 2 * points[0].amount : points[k - 1].amount - 1;
       for (const memoryBytes of new Set([points[k].amount, widest])) {
-        const result = await shardPrepared(
+        const result = await leastCostPlanOf(
           prepare(graph, request('a=2,b=2', { memoryBytes, ...STATES }), TABLE),
         );
         if (result.status !== 'planned') throw new Error(`nothing fits ${memoryBytes}`);
@@ -135,7 +135,7 @@ describe('more budget never takes more seconds', () => {
         before = seconds;
       }
     }
-    const none = await shardPrepared(
+    const none = await leastCostPlanOf(
       prepare(graph, request('a=2,b=2', { memoryBytes: leastAmount - 1, ...STATES }), TABLE),
     );
     expect(none).toMatchObject({ status: 'infeasible', smallestBudgetBytes: leastAmount });

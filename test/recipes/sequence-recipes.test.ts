@@ -1,10 +1,10 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 
 import { decode } from '../../src/plan/choice/decode.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { type Priced, priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe, meshRecipes } from '../../src/recipes/recipes.ts';
 import { verify } from '../../src/simulate/verify.ts';
@@ -128,7 +128,7 @@ describe('two layers of Llama-3 8B, 16 sequences of 8192, on 8 x 8: what a devic
   it('they are choices of the problem, and its optimum is not more expensive', async () => {
     const found = await Promise.all(sequenceNames(prepared).map((name) => priced(prepared, name)));
     expect(found).toHaveLength(4);
-    const best = await shardPrepared(prepared);
+    const best = await leastCostPlanOf(prepared);
     if (best.status !== 'planned') throw new Error(best.conflict.join());
     expect(best.plan.proof.status).toBe('optimal');
     for (const { choice, seconds, fits } of found) {

@@ -3,10 +3,10 @@ import { describe, expect, it } from 'vitest';
 import { itemAt } from '../../src/item-at.ts';
 import { decode, stateMemory } from '../../src/plan/choice/decode.ts';
 import { randomChoice } from '../../src/plan/choice/random-plan.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import { Deadline } from '../../src/plan/request/deadline.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { CandidatePool } from '../../src/simulate/overlap/candidates.ts';
 import { overlappedStep } from '../../src/simulate/overlap/known-plan.ts';
@@ -83,7 +83,7 @@ describe('the least seconds of a step', () => {
       const known = recipes.flatMap((r) =>
         r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : [],
       );
-      const result = await shardPrepared(prepared, { starts: known.map((r) => r.choice) });
+      const result = await leastCostPlanOf(prepared, { starts: known.map((r) => r.choice) });
       if (result.status !== 'planned') throw new Error('no plan');
       const all = new CandidatePool(result.prepared, {}, result.choice);
       const [base] = all.candidates;

@@ -5,9 +5,9 @@ import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
 import { randomPlan } from '../../src/plan/choice/random-plan.ts';
 import { transferPlan } from '../../src/plan/choice/transfer.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { type Verification, verify } from '../../src/simulate/verify.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 import { FULL } from '../support/full.ts';
@@ -81,7 +81,7 @@ describe('plans of the solver at full size', () => {
     async (model, mesh) => {
       const original = load(MODELS[model]);
       const full = prepare(original, cut(mesh), TABLE);
-      const solved = await shardPrepared(full);
+      const solved = await leastCostPlanOf(full);
       if (solved.status !== 'planned') throw new Error('infeasible');
       const graph = reduced(original, mesh);
       const plan = transferPlan(solved.plan, prepare(graph, cut(mesh), TABLE));

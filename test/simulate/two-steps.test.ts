@@ -5,8 +5,8 @@ import type { Graph } from '../../src/graph/types.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
 import { randomPlan } from '../../src/plan/choice/random-plan.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { request, TABLE } from '../plan/support.ts';
 import { FULL } from '../support/full.ts';
 import { randomProgram } from './random/program.ts';
@@ -61,7 +61,7 @@ describe('two steps of training on virtual devices', () => {
     async ({ name, mesh }) => {
       const asked = request(mesh, { objective: 'parameter-memory', timeLimitSeconds: 20 });
       const graph = small(name, mesh);
-      const solved = await shardPrepared(prepare(graph, asked, TABLE));
+      const solved = await leastCostPlanOf(prepare(graph, asked, TABLE));
       if (solved.status !== 'planned') throw new Error('infeasible');
       const { faults, carried } = runTwoSteps(graph, solved.plan);
       expect(faults).toEqual([]);

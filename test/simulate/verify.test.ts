@@ -8,8 +8,8 @@ import { promisedCollectives } from '../../src/lower/promised.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
 import { randomPlan } from '../../src/plan/choice/random-plan.ts';
 import { transferPlan } from '../../src/plan/choice/transfer.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { type Verification, verify, verifyProgram } from '../../src/simulate/verify.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 import { FULL } from '../support/full.ts';
@@ -72,7 +72,7 @@ describe('plans of the solver at full size, run at reduced sizes', () => {
     '%s on (%s)',
     async (model, mesh) => {
       const full = prepare(load(`torch/${model}/joint.readable`), request(mesh), TABLE);
-      const solved = await shardPrepared(full);
+      const solved = await leastCostPlanOf(full);
       if (solved.status !== 'planned') throw new Error('infeasible');
       const small = prepare(reduced(model, mesh), request(mesh), TABLE);
       const plan = transferPlan(solved.plan, small);
@@ -250,7 +250,7 @@ describe('checkpointed plans', () => {
         TABLE,
       );
       expect(full.question.program.nodes.some((n) => n.name.endsWith('_recomputed'))).toBe(true);
-      const solved = await shardPrepared(full);
+      const solved = await leastCostPlanOf(full);
       if (solved.status !== 'planned') throw new Error('infeasible');
       const graph = shrinkGraph(full.question.program, TABLE, { meshSizes: [2, 2] }).graph;
       const v = verify(

@@ -5,9 +5,9 @@ import { buildModel } from '../../src/models/build.ts';
 import { parseModelConfig } from '../../src/models/families.ts';
 import { modelEntry } from '../../src/models/registry.ts';
 import { decode } from '../../src/plan/choice/decode.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { type Priced, priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe, type Part } from '../../src/recipes/recipes.ts';
 import { evaluate } from '../../src/solver/check/verify.ts';
@@ -227,7 +227,7 @@ it('both are choices of the problem, and its optimum is not more expensive', asy
   const [{ prepared }] = found;
   for (const { priced } of found)
     expect(evaluate(prepared.model.problem, priced.choice).violations).toEqual([]);
-  const best = await shardPrepared(prepared, { starts: found.map((f) => f.priced.choice) });
+  const best = await leastCostPlanOf(prepared, { starts: found.map((f) => f.priced.choice) });
   if (best.status !== 'planned') throw new Error(best.conflict.join());
   expect(best.plan.proof.status).toBe('optimal');
   for (const { priced } of found)

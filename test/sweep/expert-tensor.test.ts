@@ -4,8 +4,8 @@ import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { parseModelConfig } from '../../src/models/families.ts';
 import { modelEntry } from '../../src/models/registry.ts';
 import { decode } from '../../src/plan/choice/decode.ts';
+import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
-import { shardPrepared } from '../../src/plan/shard.ts';
 import { priceRestriction } from '../../src/recipes/compare/price.ts';
 import { expertFold } from '../../src/recipes/expert-mesh.ts';
 import { lint, lintPlan } from '../../src/recipes/lint.ts';
@@ -336,7 +336,7 @@ describe('among the plans', () => {
     expect(placed(/experts.down_proj$/)).toEqual(['S(0)S(2)', 'S(0)S(2)']);
     expect(placed(/q_proj.weight$/)).toEqual(['RS(0)', 'RS(0)']);
     expect(evaluate(prepared.model.problem, priced.choice).violations).toEqual([]);
-    const best = await shardPrepared(prepared, { starts: [priced.choice] });
+    const best = await leastCostPlanOf(prepared, { starts: [priced.choice] });
     if (best.status !== 'planned') throw new Error(best.conflict.join());
     expect(best.plan.objective.seconds).toBeLessThanOrEqual(priced.seconds * (1 + 1e-12));
   }, 60_000);

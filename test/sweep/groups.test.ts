@@ -14,7 +14,7 @@ import { buildModel } from '../../src/models/build.ts';
 import { knownModelConfig } from '../../src/models/registry.ts';
 import { paddedVocabulary } from '../../src/models/vocabulary.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
-import { shard } from '../../src/plan/shard.ts';
+import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { nextBest, rankedChoices } from '../../src/recipes/compare/next-best.ts';
 import { denseMesh, DERIVED_AXES, expertFold } from '../../src/recipes/expert-mesh.ts';
 import { priceSteps } from '../../src/report/analysis/alternatives/what-if.ts';
@@ -404,7 +404,7 @@ describe('a two-layer perceptron of JAX', () => {
       outputs,
       pins: Object.entries(pins).map(([node, spec]) => ({ node, spec })),
     });
-    const result = await shard(graph, asked, { table: TABLE });
+    const result = await leastCostPlan(graph, asked, { table: TABLE });
     if (result.status !== 'planned') throw new Error('infeasible');
     const { plan } = result;
     if (graph === ours) {

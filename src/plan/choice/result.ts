@@ -71,7 +71,7 @@ export interface PlannedResult {
 }
 
 /** A plan; or what contradicts, and the smallest budget in bytes that works. */
-export type ShardResult = PlannedResult | Infeasible;
+export type LeastCostResult = PlannedResult | Infeasible;
 
 /** The memory curve of a choice, where the request wants to know it. */
 export function askedTimeline(

@@ -16,14 +16,14 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { kneeOf } from '../../passes/checkpoint/knee.ts';
 import type { Progress } from '../../solver/types.ts';
 import { excessOver } from '../../units.ts';
-import type { ShardResult } from '../choice/result.ts';
+import type { LeastCostResult } from '../choice/result.ts';
+import { type LeastCostOptions, leastCostPlan } from '../least-cost-plan.ts';
 import { prepare } from '../prepare/prepare.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import { type Clock, Deadline } from '../request/deadline.ts';
 import type { PlanRequest } from '../request/request.ts';
-import { shard, type ShardOptions } from '../shard.ts';
 
-type Planned = Extract<ShardResult, { status: 'planned' }>;
+type Planned = Extract<LeastCostResult, { status: 'planned' }>;
 
 /** One plan of the frontier: its seconds and its peak in bytes per device. */
 export interface FrontierPoint {
@@ -272,7 +272,7 @@ class FrontierSearch {
   }
 
   /** Keeps a budget without a plan, and what it proves of the bytes that every plan takes. */
-  private miss(budgetBytes: number, result: Exclude<ShardResult, Planned> | undefined): void {
+  private miss(budgetBytes: number, result: Exclude<LeastCostResult, Planned> | undefined): void {
     if (result === undefined) {
       this.misses.push({ budgetBytes, status: 'not found' });
       return;
@@ -291,16 +291,16 @@ async function answer(
   request: PlanRequest,
   { table, onProgress }: FrontierOptions,
   deadline: Deadline,
-): Promise<ShardResult | undefined> {
+): Promise<LeastCostResult | undefined> {
   // The request stays the one that was asked: what is left of its time is not part of what a plan
   // was made for.
-  const asked: ShardOptions & { readonly deadline: Deadline } = {
+  const asked: LeastCostOptions & { readonly deadline: Deadline } = {
     ...defined({ table }),
     deadline,
     ...defined({ onProgress }),
   };
   try {
-    return await shard(graph, request, asked);
+    return await leastCostPlan(graph, request, asked);
   } catch (error) {
     const known = error instanceof ShardwrightError ? error.code : '';
     if (['E_LIMIT', 'E_TIME_LIMIT', 'E_INTERRUPTED'].includes(known)) return undefined;

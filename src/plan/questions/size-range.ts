@@ -7,11 +7,11 @@ import type { Graph } from '../../graph/types.ts';
 import { atSizes, openSizes } from '../../passes/sizes/fix-sizes.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import { choiceOfPlan } from '../choice/transfer.ts';
+import { type LeastCostOptions, leastCostPlanOf } from '../least-cost-plan.ts';
 import { prepare } from '../prepare/prepare.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { Plan } from '../record/types.ts';
 import type { GivenRequest } from '../request/request.ts';
-import { type ShardOptions, shardPrepared } from '../shard.ts';
 
 /** A plan at one end of the sizes that its program admits. */
 export interface RangeEnd {
@@ -43,7 +43,7 @@ export async function planAtEnds(
   open: Graph,
   values: SizeValues,
   request: GivenRequest,
-  options: Omit<ShardOptions, 'starts'> = {},
+  options: Omit<LeastCostOptions, 'starts'> = {},
 ): Promise<RangeEnd[]> {
   checkKinds('planAtEnds', {
     plan: [plan, 'plan'],
@@ -80,7 +80,7 @@ async function atEnd(
   open: Graph,
   sizes: SizeValues,
   request: GivenRequest,
-  { table, ...options }: Omit<ShardOptions, 'starts'>,
+  { table, ...options }: Omit<LeastCostOptions, 'starts'>,
 ): Promise<RangeEnd> {
   const end = { sizes: Object.fromEntries(sizes) };
   let prepared: Prepared;
@@ -100,7 +100,7 @@ async function atEnd(
   }
   const priced = priceOf(plan, prepared);
   const starts = priced.choice === undefined ? [] : [priced.choice];
-  const best = await shardPrepared(prepared, { ...options, starts });
+  const best = await leastCostPlanOf(prepared, { ...options, starts });
   const found = best.status === 'planned' ? best.plan : undefined;
   const bound = found?.proof.bound ?? null;
   return {

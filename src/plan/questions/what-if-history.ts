@@ -8,15 +8,15 @@ import { applyPatches, type Patch } from 'immer';
 import { checkKinds } from '../../arguments.ts';
 import { roleName } from '../../graph/nodes.ts';
 import type { Infeasible } from '../choice/result.ts';
+import { type LeastCostOptions, leastCostPlanOf } from '../least-cost-plan.ts';
 import { withPins } from '../prepare/prepare.ts';
 import type { Plan } from '../record/types.ts';
 import type { Pin } from '../request/request.ts';
-import { type ShardOptions, shardPrepared } from '../shard.ts';
 import { attribute, type Term } from './attribution.ts';
 import { nodeIndex, type Reopened } from './explain.ts';
 import { changeRequest, changesOf } from './what-if.ts';
 
-type ForceOptions = Omit<ShardOptions, 'table' | 'starts'>;
+type ForceOptions = Omit<LeastCostOptions, 'table' | 'starts'>;
 
 /** How one plan differs from another of the same program. */
 export interface PlanChange {
@@ -123,7 +123,7 @@ export class WhatIfHistory {
       draft.pins = draft.pins.filter((pin) => nodeIndex(model, pin.node) !== n);
       draft.pins.push({ node, spec });
     });
-    const result = await shardPrepared(withPins(this.opened.prepared, request), {
+    const result = await leastCostPlanOf(withPins(this.opened.prepared, request), {
       ...options,
       starts: [before.choice],
     });

@@ -167,7 +167,6 @@ export interface PlanRequest {
   /**
    * Id of the trainer that runs the training step, such as `torchtitan`: of the known plans the one
    * of the shortest step under its software is taken. Absent: the exported PyTorch program runs it.
-   * A prepared request has the software in `AnswerOptions.facts`.
    */
   readonly trainer?: string;
   /**

@@ -10,9 +10,9 @@ import {
   askedTimeline,
   feasible,
   keepsBudget,
+  type LeastCostResult,
   NO_CERTIFICATE,
   planned,
-  type ShardResult,
 } from '../choice/result.ts';
 import { greedyFrom } from '../choice/write.ts';
 import type { Prepared } from '../prepare/prepared.ts';
@@ -93,7 +93,7 @@ export function greedily(
  * `--solver propagate`: greedy from the default placements, with the bound that its terms alone
  * give.
  */
-export function greedyPlan(prepared: Prepared): ShardResult {
+export function greedyPlan(prepared: Prepared): LeastCostResult {
   const {
     model,
     left: { problem },

@@ -21,7 +21,8 @@ import type { Graph } from '../../graph/types.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { decode } from '../../plan/choice/decode.ts';
-import type { ShardResult } from '../../plan/choice/result.ts';
+import type { LeastCostResult } from '../../plan/choice/result.ts';
+import { leastCostPlanOf } from '../../plan/least-cost-plan.ts';
 import { prepare } from '../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { checkArguments, completeRequest, tableOf } from '../../plan/request/check-call.ts';
@@ -32,7 +33,6 @@ import {
   holdsPeak,
   type PlanRequest,
 } from '../../plan/request/request.ts';
-import { shardPrepared } from '../../plan/shard.ts';
 import { leastTotal } from '../../solver/problem/cost.ts';
 import { type ModelFacts, modelFacts } from '../inputs/model-facts.ts';
 import { type InputRoles, inputRoles } from '../inputs/roles.ts';
@@ -377,7 +377,7 @@ async function findOptimum(work: MeshWork, priced: PricedRecipes): Promise<MeshO
   options.onProgress?.(`mesh ${sizes.join(' x ')}: solving`);
   const limit = options.request.timeLimitSeconds === undefined ? { workLimit: MESH_WORK } : {};
   const { starts } = priced;
-  const result = await foundOrNot(() => shardPrepared(prepared, { starts, ...limit, deadline }));
+  const result = await foundOrNot(() => leastCostPlanOf(prepared, { starts, ...limit, deadline }));
   if (typeof result === 'string') return { status: 'not found', reason: result, boundSeconds };
   options.onPlan?.();
   if (result.status === 'infeasible') {
@@ -395,7 +395,7 @@ async function findOptimum(work: MeshWork, priced: PricedRecipes): Promise<MeshO
 /** @throws E_INTERNAL where a recipe on the same mesh is cheaper than what is proven */
 function keepOptimum(
   { prepared, options, state }: MeshWork,
-  result: Extract<ShardResult, { status: 'planned' }>,
+  result: Extract<LeastCostResult, { status: 'planned' }>,
   bestSeconds: number,
 ): void {
   const { objective, proof, memory } = result.plan;
@@ -429,7 +429,7 @@ function keepOptimum(
 /**
  * The result, or why there is none where the search under a peak finds no plan and proves nothing.
  */
-async function foundOrNot(work: () => Promise<ShardResult>): Promise<ShardResult | string> {
+async function foundOrNot(work: () => Promise<LeastCostResult>): Promise<LeastCostResult | string> {
   try {
     return await work();
   } catch (error) {

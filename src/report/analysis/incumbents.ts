@@ -5,11 +5,11 @@
 
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { leastCostPlanOf } from '../../plan/least-cost-plan.ts';
 import { prepare } from '../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { peakBinds } from '../../plan/request/request.ts';
-import { shardPrepared } from '../../plan/shard.ts';
 import type { Progress } from '../../solver/types.ts';
 
 /** The best plan and the bound as they were while the problem was solved. */
@@ -43,7 +43,7 @@ export async function incumbentsOf(
 ): Promise<Incumbents | undefined> {
   const prepared = prepare(program, request, operators);
   const log = new SolverLog(prepared);
-  const result = await shardPrepared(prepared, { onProgress: log.listen });
+  const result = await leastCostPlanOf(prepared, { onProgress: log.listen });
   return result.status === 'infeasible' ? undefined : log.incumbents(result.plan);
 }
 

@@ -5,12 +5,12 @@
 
 import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { planOfChoice, type ShardResult } from '../../plan/choice/result.ts';
+import { type LeastCostResult, planOfChoice } from '../../plan/choice/result.ts';
 import type { PlanRequest } from '../../plan/request/request.ts';
 import { percentText, secondsText } from '../../units.ts';
 import { type OverlapOptions, searchOverlap } from './search.ts';
 
-type Planned = Extract<ShardResult, { readonly status: 'planned' }>;
+type Planned = Extract<LeastCostResult, { readonly status: 'planned' }>;
 
 /** The plan chosen for its overlapped step, with the plan that is cheapest by summed costs. */
 export interface OverlapPlan {

@@ -1,8 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 
-import type { ShardResult } from '../../../src/plan/choice/result.ts';
+import type { LeastCostResult } from '../../../src/plan/choice/result.ts';
+import { leastCostPlan } from '../../../src/plan/least-cost-plan.ts';
 import { WhatIfHistory } from '../../../src/plan/questions/what-if-history.ts';
-import { shard } from '../../../src/plan/shard.ts';
 import { input, parameter, trace } from '../../../src/trace/trace.ts';
 import { request, TABLE } from '../support.ts';
 
@@ -13,11 +13,11 @@ const GRAPH = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
 });
 const ASKED = request('dp=2,tp=2', { pins: [{ node: 'mm', spec: 'S(0)R' }] });
 
-type Planned = Extract<ShardResult, { readonly status: 'planned' }>;
+type Planned = Extract<LeastCostResult, { readonly status: 'planned' }>;
 
 async function solved(pins: readonly string[]): Promise<Planned> {
   const given = pins.map((pin) => pin.split('=')).map(([node, spec]) => ({ node, spec }));
-  const result = await shard(GRAPH, { ...ASKED, pins: given }, { table: TABLE });
+  const result = await leastCostPlan(GRAPH, { ...ASKED, pins: given }, { table: TABLE });
   if (result.status === 'infeasible') throw new Error(result.conflict.join('\n'));
   return result;
 }

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 
+import { leastCostPlanOf } from '../../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../../../src/plan/prepare/prepared.ts';
 import { Restriction } from '../../../src/plan/restrict/restriction.ts';
-import { shardPrepared } from '../../../src/plan/shard.ts';
 import { priceRestriction } from '../../../src/recipes/compare/price.ts';
 import { input, parameter } from '../../../src/trace/record/spec.ts';
 import type { Tensor } from '../../../src/trace/tensor/tensor.ts';
@@ -56,7 +56,7 @@ describe('a problem without a choice', () => {
 
   it('says it of a plan too', async () => {
     const { prepared, restriction } = stuck();
-    const result = await shardPrepared({
+    const result = await leastCostPlanOf({
       ...prepared,
       left: {
         ...prepared.left,

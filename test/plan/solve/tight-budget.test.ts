@@ -2,10 +2,10 @@ import { expect, test } from 'vitest';
 
 import { loadModel } from '../../../src/cli/input/load.ts';
 import { plannable } from '../../../src/passes/plannable/plannable.ts';
+import { leastCostPlan } from '../../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../../src/plan/prepare/prepare.ts';
 import { Deadline } from '../../../src/plan/request/deadline.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request/request.ts';
-import { shard } from '../../../src/plan/shard.ts';
 import { neighbourhoodStart } from '../../../src/plan/solve/neighbourhood-start.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import { FULL } from '../../support/full.ts';
@@ -75,7 +75,7 @@ test('gathered copies beside what they were gathered from count in the row, and 
     memoryBytes,
   };
   const graph = load('torch/bert-base/joint.expanded');
-  const made = await shard(graph, request, { table: TABLE });
+  const made = await leastCostPlan(graph, request, { table: TABLE });
   if (made.status !== 'planned') throw new Error('no plan');
   const { plan, certificate } = made;
   expect(plan.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);

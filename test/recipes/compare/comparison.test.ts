@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 
+import { leastCostPlan } from '../../../src/plan/least-cost-plan.ts';
 import { DEFAULT_REQUEST } from '../../../src/plan/request/request.ts';
-import { shard } from '../../../src/plan/shard.ts';
 import {
   compare,
   type CompareOptions,
@@ -180,7 +180,7 @@ describe('a comparison of the MLP on 8 devices', () => {
       expect(p.simulatedSeconds).toBeLessThanOrEqual((p.seconds + 2 * launches) * (1 + 1e-9));
     }
     // A plan of its own on the same mesh, played by itself, has that figure.
-    const planned = await shard(
+    const planned = await leastCostPlan(
       MLP,
       { ...DEFAULT_REQUEST, mesh: 'd0=8', cluster: 'dgx-h100' },
       { table: TABLE },

@@ -3,10 +3,10 @@ import type { Graph } from '../../../src/graph/types.ts';
 import type { LowerablePlan } from '../../../src/lower/lower.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
 import { randomPlan } from '../../../src/plan/choice/random-plan.ts';
+import { leastCostPlanOf } from '../../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../../../src/plan/prepare/prepared.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request/request.ts';
-import { shardPrepared } from '../../../src/plan/shard.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../../src/simulate/inputs.ts';
 import { type Verification, verify } from '../../../src/simulate/verify.ts';
@@ -89,7 +89,7 @@ export function runRandom(seed: number, kind: Kind = 'straight'): Outcome {
 export async function runSolved(seed: number, kind: Kind = 'straight'): Promise<Outcome> {
   const { graph, mesh } = drawn(seed, kind);
   const prepared = prepare(graph, requestOf(mesh, seed), TABLE);
-  const solved = await shardPrepared(prepared);
+  const solved = await leastCostPlanOf(prepared);
   if (solved.status !== 'planned')
     return { seed, mesh, graph, fault: `infeasible: ${solved.conflict.join()}` };
   return judged(seed, kind, () => solved.plan);

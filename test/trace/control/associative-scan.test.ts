@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
+import { leastCostPlanOf } from '../../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../../src/plan/prepare/prepare.ts';
-import { shardPrepared } from '../../../src/plan/shard.ts';
 import { verify } from '../../../src/simulate/verify.ts';
 import { associativeScan } from '../../../src/trace/control/associative-scan.ts';
 import { scan } from '../../../src/trace/control/loops.ts';
@@ -76,7 +76,7 @@ describe('associativeScan', () => {
       x: spec([8, 16]),
     });
     const prepared = prepare(graph, request('d=4', { pins: [{ node: 'x', spec: 'S(1)' }] }), TABLE);
-    const result = await shardPrepared(prepared);
+    const result = await leastCostPlanOf(prepared);
     if (result.status !== 'planned') throw new Error('infeasible');
     expect(result.plan.outputs.map((o) => o.placement)).toEqual(['S(1)']);
     expect(result.plan.objective.communicationSeconds).toBe(0);

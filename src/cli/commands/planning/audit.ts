@@ -11,13 +11,13 @@ import { paddingText, type VocabularyPadding } from '../../../models/vocabulary.
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Infeasible } from '../../../plan/choice/result.ts';
 import { choiceOfPlan } from '../../../plan/choice/transfer.ts';
+import { leastCostPlanOf } from '../../../plan/least-cost-plan.ts';
 import { prepare, withPins } from '../../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../../plan/prepare/prepared.ts';
 import { changeRequest } from '../../../plan/questions/what-if.ts';
 import type { PlanFolder } from '../../../plan/record/folder.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
-import { shardPrepared } from '../../../plan/shard.ts';
 import { auditChoice, auditedRequest } from '../../../recipes/audit.ts';
 import { recipeChoice } from '../../../recipes/recipe-choice.ts';
 import { isRecipeName } from '../../../recipes/registry.ts';
@@ -194,7 +194,7 @@ async function givenChoice(
     prepared,
     changeRequest(prepared.question.request, (draft) => void delete draft.shardings).request,
   );
-  const result = await shardPrepared(pinned, { deadline: deadline.part(1 / 2) });
+  const result = await leastCostPlanOf(pinned, { deadline: deadline.part(1 / 2) });
   if (result.status === 'infeasible') return { prepared, infeasible: result };
   return {
     prepared,

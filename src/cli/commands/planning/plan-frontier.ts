@@ -7,7 +7,7 @@ import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import type { ShardResult } from '../../../plan/choice/result.ts';
+import type { LeastCostResult } from '../../../plan/choice/result.ts';
 import {
   type Frontier,
   FRONTIER_POINTS,
@@ -38,7 +38,10 @@ export const FRONTIER_FILE = 'frontier.json';
  * solver's progress is printed.
  */
 interface FrontierTools {
-  readonly writePlan: (folder: string, result: Extract<ShardResult, { status: 'planned' }>) => void;
+  readonly writePlan: (
+    folder: string,
+    result: Extract<LeastCostResult, { status: 'planned' }>,
+  ) => void;
   readonly onProgress: (event: Progress) => void;
   readonly deadline: Deadline;
   /** Is told that the frontier has something to answer with from now on. */

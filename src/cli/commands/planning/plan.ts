@@ -5,7 +5,7 @@
 
 import { defined, nonEmpty } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
-import { forTrainer, trainerFacts } from '../../../fidelity/trainer-step.ts';
+import { forTrainer } from '../../../fidelity/trainer-step.ts';
 import type { SizeValues } from '../../../graph/text/size-value.ts';
 import type { Graph } from '../../../graph/types.ts';
 import { itemAt } from '../../../item-at.ts';
@@ -18,7 +18,7 @@ import { planAtEnds, plannedSizes } from '../../../plan/questions/size-range.ts'
 import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { askedGap, type PlanRequest } from '../../../plan/request/request.ts';
-import { answer, prepareToAnswer } from '../../../recipes/answer.ts';
+import { prepareToAnswer } from '../../../recipes/answer.ts';
 import type { Answered } from '../../../recipes/chosen-step.ts';
 import {
   checkRecipes,
@@ -35,6 +35,7 @@ import { overlapText } from '../../../report/text/overlap.ts';
 import { endsText } from '../../../report/text/size-range.ts';
 import { SolverSteps, solverStepsText } from '../../../report/text/solver-steps.ts';
 import { planSummary } from '../../../report/text/summary.ts';
+import { shardPrepared } from '../../../shard.ts';
 import type { Problem, Progress } from '../../../solver/types.ts';
 import type { PlanPipeline } from '../../../sweep/pipeline/plan.ts';
 import { countedText, percentText, secondsText } from '../../../units.ts';
@@ -246,10 +247,9 @@ async function planGraph(task: PlanTask): Promise<number> {
   if (options.emitIlp !== undefined) await emitIlp(prepared.left.problem, options.emitIlp);
   const log = new SolverLog(prepared);
   const print = progressPrinter(io, options.quiet === true);
-  const answered = await answer(prepared, {
+  const answered = await shardPrepared(prepared, {
     ...ends,
     recipes: options.recipes,
-    ...defined({ facts: trainerFacts(request) }),
     isMicrobatch: task.stages !== undefined,
     onProgress: (event) => (log.listen(event), print(event)),
   });

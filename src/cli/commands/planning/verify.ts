@@ -16,11 +16,11 @@ import type { OperatorTable } from '../../../ops/record/table.ts';
 import { plannable } from '../../../passes/plannable/plannable.ts';
 import type { ShrinkOptions, Shrunk } from '../../../passes/sizes/shrink.ts';
 import { transferPlan } from '../../../plan/choice/transfer.ts';
+import { leastCostPlanOf } from '../../../plan/least-cost-plan.ts';
 import { prepare } from '../../../plan/prepare/prepare.ts';
 import { cutsOfPlan } from '../../../plan/questions/plan-cuts.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
-import { shardPrepared } from '../../../plan/shard.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import {
   constantsAsInputs,
@@ -261,7 +261,7 @@ async function placedSmall(
       ? reducedProgram(graph, table, { meshSizes, seed, unknown })
       : { graph, sizes: [], kept: [] };
   const prepared = prepare(replan ? before.graph : graph, request, table, deadline);
-  const result = await shardPrepared(prepared, {
+  const result = await leastCostPlanOf(prepared, {
     deadline: deadline.part(PLANNING),
     onProgress: progressPrinter(io, options.quiet === true),
   });

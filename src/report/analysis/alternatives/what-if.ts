@@ -6,11 +6,11 @@
 import type { Graph } from '../../../graph/types.ts';
 import { itemAt } from '../../../item-at.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
+import { leastCostPlanOf } from '../../../plan/least-cost-plan.ts';
 import { prepare } from '../../../plan/prepare/prepare.ts';
 import type { Reopened } from '../../../plan/questions/explain.ts';
 import { changeRequest } from '../../../plan/questions/what-if.ts';
 import { restrictionOf } from '../../../plan/restrict/pins.ts';
-import { shardPrepared } from '../../../plan/shard.ts';
 import { leastMemory } from '../../../plan/solve/least-memory.ts';
 import { solveRestricted } from '../../../recipes/compare/price.ts';
 import type { Compared } from './recipes.ts';
@@ -87,7 +87,9 @@ export async function bestOnOtherLinks(
     const { request } = changeRequest(prepared.question.request, (draft) => {
       draft.cluster = withLinks(draft.cluster, change);
     });
-    const result = await shardPrepared(prepare(program, request, operators), { starts: [choice] });
+    const result = await leastCostPlanOf(prepare(program, request, operators), {
+      starts: [choice],
+    });
     out.push({
       ...itemAt(priced, k),
       bestSeconds: result.status === 'infeasible' ? null : result.plan.objective.seconds,

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import loadHighs from 'highs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
+import { leastCostPlanOf } from '../../../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../../../src/plan/prepare/prepare.ts';
 import { readPlan } from '../../../../src/plan/record/schema.ts';
-import { shardPrepared } from '../../../../src/plan/shard.ts';
 import { load, request, TABLE } from '../../../plan/support.ts';
 import { FULL } from '../../../support/full.ts';
 import { cli, fixture } from '../../support.ts';
@@ -124,7 +124,7 @@ it.runIf(FULL)(
   async () => {
     // The limit of a request that is prepared counts from the solver on.
     const asked = request('dp=8,tp=8', { timeLimitSeconds: 0.001 });
-    const result = await shardPrepared(
+    const result = await leastCostPlanOf(
       prepare(load('torch/llama3-8b-2l-b16/joint.expanded'), asked, TABLE),
     );
     if (result.status !== 'planned') throw new Error('infeasible');

@@ -1,7 +1,10 @@
 /**
- * Plans a graph in steps. Each takes one record and returns one, and none calls an earlier step,
- * with one exception: where the budget binds and prices had been left out, the search begins once
- * more with all of them (`heldWithin`).
+ * The plan of least cost of a graph. `src/shard.ts` asks for it, and then chooses between it and
+ * the known recipes by the seconds of a training step.
+ *
+ * It is found in steps. Each takes one record and returns one, and none calls an earlier step, with
+ * one exception: where the budget binds and prices had been left out, the search begins once more
+ * with all of them (`heldWithin`).
  *
  * 1. `prepare` turns the request into an integer program: strategies, prices, what pins leave.
  *    `farOverBudget` may see at once that the budget binds; step 4 then comes next.
@@ -24,7 +27,7 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { farOverBudget } from './budget/far-over.ts';
 import { holdBudget } from './budget/hold-budget.ts';
 import type { OverBudget } from './budget/types.ts';
-import { type Impossible, keepsBudget, planned, type ShardResult } from './choice/result.ts';
+import { type Impossible, keepsBudget, type LeastCostResult, planned } from './choice/result.ts';
 import { candidatesOf } from './choose.ts';
 import {
   explainImpossible,
@@ -42,7 +45,7 @@ import { greedyPlan } from './solve/greedy.ts';
 import { leastSeconds } from './solve/least-seconds.ts';
 
 /** Operators, known choices and limits of a search. */
-export interface ShardOptions extends SearchOptions {
+export interface LeastCostOptions extends SearchOptions {
   /** Default the built-in operators. */
   readonly table?: OperatorTable;
 }
@@ -53,24 +56,24 @@ export interface ShardOptions extends SearchOptions {
  * @throws E_TIME_LIMIT, E_LIMIT where neither a plan was found nor its absence proven, and what
  *   `prepare` throws
  */
-export async function shard(
+export async function leastCostPlan(
   graph: Graph,
   request: GivenRequest,
-  options: ShardOptions = {},
-): Promise<ShardResult> {
-  checkArguments('shard', { graph });
+  options: LeastCostOptions = {},
+): Promise<LeastCostResult> {
+  checkArguments('leastCostPlan', { graph });
   const { table, ...search } = options;
   const asked = completeRequest(request);
   const run = startRun(asked, search);
-  return shardPrepared(prepare(graph, asked, tableOf('shard', table), run.deadline), run);
+  const operators = tableOf('leastCostPlan', table);
+  return leastCostPlanOf(prepare(graph, asked, operators, run.deadline), run);
 }
 
 /** The same for a request that is prepared. */
-export async function shardPrepared(
+export async function leastCostPlanOf(
   prepared: Prepared,
   options: SearchOptions = {},
-): Promise<ShardResult> {
-  checkArguments('shardPrepared', { prepared });
+): Promise<LeastCostResult> {
   const run = startRun(prepared.question.request, options);
   const found = await search(prepared, run);
   if (found.status !== 'impossible') return found;
@@ -87,7 +90,7 @@ export async function shardPrepared(
 /** There is no plan; `prepared` is the request as it was last searched. */
 type Refused = Impossible & { readonly prepared: Prepared };
 
-async function search(prepared: Prepared, run: Run): Promise<ShardResult | Refused> {
+async function search(prepared: Prepared, run: Run): Promise<LeastCostResult | Refused> {
   // Pins against pins, and a budget below the least states, need no search.
   const refused = refusedAtOnce(prepared);
   if (refused !== undefined) return { ...refused, prepared };
@@ -117,7 +120,7 @@ async function heldWithin(
   prepared: Prepared,
   over: OverBudget,
   run: Run,
-): Promise<ShardResult | Refused> {
+): Promise<LeastCostResult | Refused> {
   const binding = holdingPeak(prepared);
   const pricesReturned = binding.model !== prepared.model;
   if (pricesReturned) return search(binding, { ...run, starts: [] });
