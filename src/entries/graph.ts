@@ -35,6 +35,10 @@ export {
 } from '../passes/fusion/fusion.ts';
 export { atSizes, type OpenSize, openSizes } from '../passes/sizes/fix-sizes.ts';
 export { shrinkGraph, type ShrinkOptions, type Shrunk } from '../passes/sizes/shrink.ts';
+export type { CutPoint } from '../passes/stages/cut-points.ts';
+export type { SumOf } from '../passes/stages/results.ts';
+export { type Cuttable, cuttable, type StagedGraph } from '../passes/stages/split.ts';
+export type { Message, StageGraph } from '../passes/stages/write-stage.ts';
 export {
   adam,
   type AdamOptions,
