@@ -55,6 +55,20 @@ describe('an encoder and a decoder', () => {
     },
   );
 
+  test.each(FULL ? [small, 't5-small', 'whisper-tiny'] : [small])(
+    'a data rank of one sequence lays nothing out again to merge it with heads',
+    async (model) => {
+      const sizes = [model, '--seq', '64', '--for', 'megatron', '--json'];
+      const step = ['--global-batch', '4', '--devices', '4xH100', '--plans', 'dp'];
+      const { plans } = await answered<{ plans: Row[] }>('compare', ...sizes, ...step);
+      const row = plans.find(({ mesh }) => mesh === 'dp=4');
+      const mesh = ['--mesh', 'dp=4', '--cluster', 'dgx-h100', '--recipe', 'dp', '--batch', '4'];
+      const plan = await answered<Step>('plan', ...sizes, ...mesh);
+      expect(Number(row?.stepSeconds) / plan.stepSeconds).toBeCloseTo(1, 3);
+      expect(Number(row?.peakBytes) / plan.peakBytes).toBeCloseTo(1, 2);
+    },
+  );
+
   test('stages and cut sequences have no price, and say why', async () => {
     const compare = ['compare', small, '--devices', '2xH100', '--seq', '128'];
     const stages = await cli(...compare, '--layout', 'pp=2');

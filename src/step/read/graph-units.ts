@@ -31,11 +31,15 @@ export interface GraphUnits {
   readonly index: GraphIndex;
 }
 
+const NONE: ReadonlySet<number> = new Set();
+
+/** @param views other calls that show the storage of their first operand (`freeCopies`) */
 export function graphUnits(
   graph: Graph,
   phases: readonly ('forward' | 'backward')[],
   layers: number,
   table: OperatorTable,
+  views: ReadonlySet<number> = NONE,
 ): GraphUnits {
   const { nodes } = graph;
   const index = indexGraph(graph);
@@ -64,7 +68,8 @@ export function graphUnits(
   nodes.forEach((node, i) => {
     if (node.kind === 'placeholder') weight[i] = Number(node.meta.role === 'parameter');
     const list = operands(i);
-    const isView = node.target === 'operator.getitem' || table.get(node.target)?.cls === 'view';
+    const isView =
+      node.target === 'operator.getitem' || table.get(node.target)?.cls === 'view' || views.has(i);
     if (!isView || list.length === 0) return;
     root[i] = root[list[0]];
     weight[i] = weight[list[0]];

@@ -24,6 +24,7 @@ import {
   type DataExtra,
   type PassSeconds,
 } from '../units.ts';
+import { freeCopies } from './free-copies.ts';
 import { gradientRoots } from './gradient-roots.ts';
 import { type GraphUnits, graphUnits, type PassOf } from './graph-units.ts';
 import { NarrowGathers } from './moves/narrow-gathers.ts';
@@ -111,7 +112,8 @@ export class PlanReader {
     const { graph, flow } = model;
     this.system = system;
     this.statesApart = statesApart;
-    this.graphUnits = graphUnits(graph, flow.phases, layers, table);
+    const free = system === undefined ? undefined : freeCopies(model, choice, table);
+    this.graphUnits = graphUnits(graph, flow.phases, layers, table, free);
     this.routes = new Routes(model, choice);
     this.gradientOf = gradientRoots(model, table);
     this.gathers = new NarrowGathers(model, this.graphUnits, table, system);

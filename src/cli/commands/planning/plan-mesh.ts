@@ -10,7 +10,7 @@ import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { DEFAULT_RISK } from '../../../recipes/compare/best-plan.ts';
 import { compare } from '../../../recipes/compare/compare-graph.ts';
-import type { ComparedPlan, Comparison } from '../../../recipes/compare/comparison.ts';
+import type { Comparison } from '../../../recipes/compare/comparison.ts';
 import { secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { loadModel } from '../../input/load.ts';
@@ -72,19 +72,45 @@ export async function chosenMesh(
   });
 }
 
-/** The meshes of a comparison without pipeline stages, each once, that of the best plan first. */
-function bestOfEachMesh({ plans, best }: Comparison): TriedMesh[] {
-  const isPlanned = ({ mesh }: ComparedPlan): boolean => {
-    const { names } = parseMesh(mesh);
-    return names.length <= MOST_DIMS.model && !names.includes('pp');
-  };
+/**
+ * The meshes of a comparison without pipeline stages, each once, that of the best plan first. A
+ * mesh of experts that no mesh dims of a plan express is left out.
+ */
+export function bestOfEachMesh({ plans, best }: Pick<Comparison, 'plans' | 'best'>): TriedMesh[] {
   const first = plans.filter(({ name }) => name === best);
   const fitting = plans.filter(({ fits }) => fits).concat(plans);
   const found = new Map<string, TriedMesh>();
-  for (const plan of [...first, ...fitting])
-    if (isPlanned(plan) && !found.has(plan.mesh))
-      found.set(plan.mesh, { mesh: named(plan.mesh), seconds: plan.seconds });
+  for (const plan of [...first, ...fitting]) {
+    const mesh = withExperts(named(plan.mesh));
+    if (mesh === undefined || found.has(mesh)) continue;
+    const { names } = parseMesh(mesh);
+    if (names.length > MOST_DIMS.model || names.includes('pp')) continue;
+    found.set(mesh, { mesh, seconds: plan.seconds });
+  }
   return [...found.values()];
+}
+
+/**
+ * The dims of a plan for a mesh and the mesh of its experts, such as `dp=2,ep=8` for `dp=16 ep=8`:
+ * the tokens are then cut over both dims, and the experts over the inner one. Undefined where
+ * groups of experts take dims that cut something else for the rest of the model.
+ */
+function withExperts(text: string): string | undefined {
+  const [dense = text, folded] = text.split(' ');
+  if (folded === undefined) return dense;
+  const [first, ...inside] = parseMesh(dense).dims;
+  const sizes = new Map(parseMesh(folded).dims.map(({ name, size }) => [name, size]));
+  const { ep, etp } = { ep: sizes.get('ep') ?? 1, etp: sizes.get('etp') ?? 1 };
+  const tensor = inside.find(({ name }) => name === 'tp')?.size ?? 1;
+  const isData = first?.name === 'dp' || first?.name === 'dp_shard';
+  const isFolded = isData && inside.every(({ name }) => name === 'tp') && etp === tensor;
+  if (!isFolded || first.size % ep !== 0) return undefined;
+  const all = [
+    { name: first.name, size: first.size / ep },
+    { name: 'ep', size: ep },
+    { name: 'tp', size: tensor },
+  ];
+  return all.flatMap(({ name, size }) => (size > 1 ? [`${name}=${size}`] : [])).join(',');
 }
 
 /** Dims of a graph's mesh have no names in a comparison: recipes know these. */

@@ -45,6 +45,13 @@ export function temporaryBytes(
       continue;
     }
     if (kind === 'activation' && name !== undefined && names.has(name)) continue;
+    // A copy that the device does not need shows the storage of what it reads.
+    const isShown = kind === 'activation' && node >= 0 && units.root[node] !== node;
+    if (isShown && kept.has(units.root[node])) continue;
+    if (isShown) {
+      alive(start + 1, end, bytes);
+      continue;
+    }
     const made = name === undefined || kind !== 'activation' ? undefined : twice.get(name);
     if (made?.gradient === undefined || end < pointOfNode[made.gradient]) alive(start, end, bytes);
     else {

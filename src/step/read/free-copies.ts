@@ -1,0 +1,46 @@
+/**
+ * Copies that a program of the whole batch makes and a device does not need. A reshape of a
+ * transposed value copies it where it merges dims, as batch and heads before a batched product. On
+ * a device whose part of the one has size 1 nothing is merged, and a reshape that only adds or
+ * drops dims of size 1 is a view: the program of a device's own sequence has no such copy.
+ */
+
+import type { TypedContext } from '../../ops/record/record.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { Model } from '../../plan/model/model.ts';
+import { localCall } from '../../plan/model/node-costs.ts';
+
+const COPY = 'aten.clone.default';
+
+/** The nodes that copy for reshapes which are views on a device. */
+export function freeCopies(
+  { graph, flow, strategies, space, nodeVariable }: Model,
+  choice: Int32Array,
+  table: OperatorTable,
+): ReadonlySet<number> {
+  const isView = (n: number): boolean => table.get(graph.nodes[n].target)?.cls === 'view';
+  const callOf = (n: number): TypedContext | undefined => {
+    const entry = strategies.nodes[n];
+    return entry?.call === undefined ? undefined : localCall(entry, choice[nodeVariable[n]], space);
+  };
+  /** Sizes above 1 of what a call makes on a device. */
+  const sizesOf = (n: number): string | undefined =>
+    callOf(n)
+      ?.outputs[0]?.shape.filter((size) => size !== 1)
+      .join();
+  const readers = new Map<number, number[]>();
+  graph.nodes.forEach((_, n) => {
+    for (const value of flow.inputs[n]) {
+      const { node } = flow.values[value];
+      if (graph.nodes[node].target === COPY) readers.set(node, [...(readers.get(node) ?? []), n]);
+    }
+  });
+  const free = new Set<number>();
+  for (const [copy, list] of readers) {
+    const [source] = flow.inputs[copy];
+    const sizes = sizesOf(copy);
+    if (sizes === undefined || !isView(flow.values[source].node)) continue;
+    if (list.every((n) => isView(n) && sizesOf(n) === sizes)) free.add(copy);
+  }
+  return free;
+}

@@ -1,0 +1,36 @@
+import { describe, expect, it } from 'vitest';
+
+import { bestOfEachMesh } from '../../../../src/cli/commands/planning/plan-mesh.ts';
+
+type Compared = Parameters<typeof bestOfEachMesh>[0];
+
+/** A comparison of rows that fit, with one second more each. */
+function compared(...meshes: readonly string[]): Compared {
+  const plans = meshes.map((mesh, i) => ({ name: `row ${i}`, mesh, seconds: i + 1, fits: true }));
+  return { plans, best: 'row 0' } as unknown as Compared;
+}
+
+describe('the meshes of a comparison that a plan can have', () => {
+  it('are those of the rows, the best first, without stages and each once', () => {
+    expect(bestOfEachMesh(compared('dp=4,tp=2', 'pp=2,dp=4', 'dp=8', 'dp=4,tp=2'))).toEqual([
+      { mesh: 'dp=4,tp=2', seconds: 1 },
+      { mesh: 'dp=8', seconds: 3 },
+    ]);
+  });
+
+  it.each([
+    ['dp=16 ep=16', 'ep=16'],
+    ['dp=16 ep=8', 'dp=2,ep=8'],
+    ['dp=4,tp=4 ep=4,etp=4', 'ep=4,tp=4'],
+    ['dp=8,tp=2 ep=4,etp=2', 'dp=2,ep=4,tp=2'],
+  ])('have the groups of experts of %s as dims: %s', (mesh, own) => {
+    expect(bestOfEachMesh(compared(mesh))).toEqual([{ mesh: own, seconds: 1 }]);
+  });
+
+  it.each(['dp=8,tp=2 ep=16', 'dp=4,cp=2 ep=8', 'pp=2,dp=4 ep=4', 'dp=4,tp=2 ep=8,etp=2'])(
+    'are not those whose experts take other dims than data ranks: %s',
+    (mesh) => {
+      expect(bestOfEachMesh(compared(mesh, 'dp=8'))).toEqual([{ mesh: 'dp=8', seconds: 2 }]);
+    },
+  );
+});
