@@ -32,7 +32,8 @@ interface Implicit {
   readonly to: string;
 }
 
-type ModeTyping =
+/** The types of results under a mode and what it does for them, or why there are none. */
+export type ModeTyping =
   | { readonly results: readonly OperandType[]; readonly implicit: readonly Implicit[] }
   | { readonly conflict: Conflict };
 
@@ -56,7 +57,7 @@ export function typeInMode(
     ranks: [ranks, 'number'],
   });
   if (mode === 'auto') return auto(record, ctx, operands, ranks);
-  if (mode === 'explicit') return explicit(record, ctx, operands, ranks);
+  if (mode === 'explicit') return explicitly(record, ctx, [ranks], [operands])[0];
   const [found] = typeOperator(record, ctx, [{ size: ranks, meaning: mode }], [operands]);
   if (!('typing' in found)) return found;
   if (found.typing.pending === true)
@@ -202,12 +203,131 @@ const KEEPS_DIMS: Readonly<Record<string, Implicit['kind'] | 'nothing'>> = {
   'stablehlo.concatenate': 'all_to_all',
   'stablehlo.pad': 'nothing',
 };
-/** Operators that take operands of one sharding: nothing is sliced to match another. */
+/**
+ * Operators that take operands of one sharding: nothing is sliced to match another. A `where` that
+ * stretches an operand, or takes a number, brings all to one sharding, as every broadcast does.
+ */
 const ALIKE = /^(aten\.(where|cat|stack)|stablehlo\.(select|concatenate))\b/;
+const STRETCHES = /^aten\.where\b/;
 /** Reductions that go by a sort, which wants its dim whole. */
 const SORTS = /^aten\.(median|nanmedian|mode|kthvalue|quantile)\b/;
 
-/** Types a call by JAX's rules of explicit shardings. */
+/**
+ * Types a call by JAX's rules of explicit shardings on all axes that have them. Each axis has its
+ * own types; together the axes must cut dims that go together alike, and results evenly.
+ *
+ * @param ranks of each axis
+ * @param operands by axis, one type for each tensor operand
+ */
+export function explicitly(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  ranks: readonly number[],
+  operands: readonly (readonly OperandType[])[],
+): ModeTyping[] {
+  const alone = operands.map((types, a) => explicit(record, ctx, types, ranks[a]));
+  const own = operands.map((types) => types.map(data));
+  const cutting = own.filter((types) => types.some((type) => dimOf(type) !== undefined));
+  if (cutting.length < 2 || alone.some((typing) => 'conflict' in typing)) return alone;
+  const mixed = mixedDims(record, ctx, own);
+  if (mixed !== undefined)
+    return alone.map((typing, a) => (a === mixed.axis ? { conflict: mixed.conflict } : typing));
+  return evenly(record, ctx, ranks, own, alone);
+}
+
+/**
+ * The first two dims of operands that go together (both are rows of the sum, or the dim that a
+ * product adds up) and are cut over other axes each.
+ */
+function mixedDims(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  own: readonly (readonly OperandType[])[],
+): { readonly axis: number; readonly conflict: Conflict } | undefined {
+  const cutBy = (operand: number, dim: number): number[] =>
+    own.flatMap((types, a) => (dimOf(types[operand]) === dim ? [a] : []));
+  for (const { inputs } of plainRules(record, ctx)) {
+    const cuts = inputs.flatMap((slot, operand) => {
+      if (slot?.kind !== 'shard' || operand >= own[0].length) return [];
+      const axes = cutBy(operand, slot.dim);
+      return axes.length === 0 ? [] : [{ operand, axes }];
+    });
+    for (const { operand, axes } of cuts.slice(1)) {
+      const other = [
+        ...axes.filter((a) => !cuts[0].axes.includes(a)),
+        ...cuts[0].axes.filter((a) => !axes.includes(a)),
+      ];
+      if (other.length === 0) continue;
+      return {
+        axis: Math.max(...other),
+        conflict: {
+          rule: 'shardings differ',
+          operands: [cuts[0].operand, operand],
+          reason: 'dims that go together are cut over different axes',
+          casts: [],
+          fix: 'reshard one operand as the other',
+        },
+      };
+    }
+  }
+  return undefined;
+}
+
+/**
+ * Results that all axes together cut evenly. Where no axis moves anything, they are typed together: a split dim is cut by the first axes, and the dims behind it by the others.
+ */
+function evenly(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  ranks: readonly number[],
+  own: readonly (readonly OperandType[])[],
+  alone: ModeTyping[],
+): ModeTyping[] {
+  const axes = ranks.map((size) => ({ size, meaning: 'strict' as const }));
+  const isStill = alone.every((typing, a) => {
+    const [strict] = typeOperator(record, ctx, [axes[a]], [own[a]]);
+    return (
+      'results' in typing &&
+      'typing' in strict &&
+      strict.typing.results.join() === typing.results.join()
+    );
+  });
+  const together = isStill ? typeOperator(record, ctx, axes, own) : [];
+  const typings = alone.map((typing, a): ModeTyping => {
+    const found = together.at(a);
+    if (found === undefined || 'conflict' in typing) return typing;
+    return 'conflict' in found ? found : { ...typing, results: found.typing.results };
+  });
+  for (const [k, meta] of ctx.outputs.entries())
+    for (const [dim, rows] of (meta?.shape ?? []).entries()) {
+      const cut = typings.flatMap((typing, a) =>
+        'results' in typing && dimOf(typing.results[k]) === dim ? [a] : [],
+      );
+      const pieces = cut.reduce((product, a) => product * ranks[a], 1);
+      if (rows % pieces !== 0)
+        typings[cut[cut.length - 1]] = unevenResult(own[cut[cut.length - 1]], dim, rows, pieces);
+    }
+  return typings;
+}
+
+function unevenResult(
+  own: readonly OperandType[],
+  dim: number,
+  rows: number,
+  pieces: number,
+): ModeTyping {
+  return {
+    conflict: {
+      rule: `S(${dim}) of ${rows} rows`,
+      operands: own.flatMap((type, i) => (dimOf(type) === undefined ? [] : [i])),
+      reason: `the result has ${rows} rows, which do not divide by ${pieces}`,
+      casts: [],
+      fix: 'reshard the operand first',
+    },
+  };
+}
+
+/** Types a call on one axis by JAX's rules of explicit shardings. */
 function explicit(
   record: OperatorRecord,
   ctx: TypedContext,
@@ -272,6 +392,9 @@ class Explicit {
    */
   alike(): boolean {
     if (!ALIKE.test(this.record.name)) return true;
+    const shapes = new Set(this.ctx.inputs.map(({ shape }) => shape.join()));
+    const isStretched = shapes.size > 1 || this.ctx.inputs.length < 3;
+    if (isStretched && STRETCHES.test(this.record.name)) return true;
     const rank = Math.max(...this.ctx.inputs.map(({ shape }) => shape.length));
     const types = this.own.filter((_, i) => this.ctx.inputs[i].shape.length === rank);
     const held = (type: OperandType): OperandType => (type === 'number' ? 'R' : data(type));

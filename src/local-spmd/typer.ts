@@ -20,7 +20,7 @@ import type { Rule } from '../ops/record/rule.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { spmdName } from '../ops/spmd/operators.ts';
 import { controlTypes } from './control-types.ts';
-import { data, type Mode, typeInMode } from './modes.ts';
+import { data, explicitly, type ModeTyping, typeInMode } from './modes.ts';
 import { type Conflict, type OperandType, plainRules, typeOperator } from './operator-types.ts';
 import {
   type ImplicitMove,
@@ -250,10 +250,14 @@ export class Typer implements Typing {
       plain.map((a) => operands[a] ?? []),
       plain.map((a) => this.owed(graph, node, a, record, ctx, operands[a] ?? [])),
     );
+    const lenient = this.inModes(record, ctx, operands);
     return operands.map((given, a): CallTypes | undefined => {
       if (given === undefined) return undefined;
-      const at = plain.indexOf(a);
-      const found = at < 0 ? this.inMode(graph, node, a, record, ctx, names, given) : together[at];
+      const made = lenient.get(a);
+      const found =
+        made === undefined
+          ? together[plain.indexOf(a)]
+          : this.inMode(graph, node, a, record, ctx, names, given, made);
       if ('conflict' in found) {
         this.refuse(graph, node, a, names, found.conflict);
         return undefined;
@@ -266,6 +270,31 @@ export class Typer implements Typing {
     });
   }
 
+  /** What a call is on the axes whose modes do some things by themselves. */
+  private inModes(
+    record: OperatorRecord,
+    ctx: TypedContext,
+    operands: readonly (readonly OperandType[] | undefined)[],
+  ): ReadonlyMap<number, ModeTyping> {
+    const found = new Map<number, ModeTyping>();
+    const stated: (readonly [axis: number, types: readonly OperandType[]])[] = [];
+    operands.forEach((types, a) => {
+      const { meaning, size } = this.axes[a];
+      if (types === undefined) return;
+      if (meaning === 'auto') found.set(a, typeInMode('auto', record, ctx, types, size));
+      if (meaning === 'explicit') stated.push([a, types]);
+    });
+    const sizes = stated.map(([a]) => this.axes[a].size);
+    const typings = explicitly(
+      record,
+      ctx,
+      sizes,
+      stated.map(([, types]) => types),
+    );
+    stated.forEach(([a], k) => found.set(a, typings[k]));
+    return found;
+  }
+
   /** A call on an axis whose mode does some things by itself, which are noted. */
   private inMode(
     graph: Graph,
@@ -275,9 +304,9 @@ export class Typer implements Typing {
     ctx: TypedContext,
     names: readonly string[],
     given: readonly OperandType[],
+    made: ModeTyping,
   ): { readonly typing: CallTypes } | { readonly conflict: Conflict } {
-    const { meaning, size, name } = this.axes[a];
-    const made = typeInMode(meaning as Mode, record, ctx, given, size);
+    const { size, name } = this.axes[a];
     // A value that is completed by name stays pending.
     if (this.isClaimed(graph, node, a)) {
       const [plain] = typeOperator(record, ctx, [{ size, meaning: 'strict' }], [given.map(data)]);

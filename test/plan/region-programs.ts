@@ -111,6 +111,17 @@ export const REGIONS: Readonly<Record<string, RegionProgram>> = {
     { x: [24, 8], w: [8, 12], u: [12, 8] },
     ({ x, w, u }) => sequenceParallel(x.sin(), w, u).square().mean(),
   ),
+  'addends that a product leaves': regionProgram(
+    { x: [24, 8], w: [8, 12], u: [12, 8] },
+    ({ x, w, u }) =>
+      localMap((sums: Tensor, u: Tensor) => allReduce(sums, 'sp', { dst: 'I' }).sin().matmul(u), {
+        axes: ['sp'],
+        inSpecs: [{ sp: 'P' }, 'P(None, None)'],
+        outSpecs: 'P(None, None)',
+      })(x.matmul(w), u)
+        .square()
+        .mean(),
+  ),
   'pieces stacked on a new dim': regionProgram({ x: [12, 8] }, ({ x }) =>
     localMap((x: Tensor) => allGather(x, 'sp', { src: 'V', dst: 'I' }).sin().sum(0), {
       axes: ['sp'],

@@ -1,6 +1,8 @@
 /** Draws a random feasible plan of a model from a seed, for tests of the lowering. */
 import { checkKinds } from '../../arguments.ts';
+import { internalError } from '../../errors.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
+import { push } from '../../list-map.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
 import type { Model, Use } from '../model/model.ts';
 import type { Prepared } from '../prepare/prepared.ts';
@@ -41,8 +43,7 @@ export function randomPlan(
  */
 export function randomChoice(model: Model, seed: number): Int32Array {
   const choice = drawChoice(model, seed, true) ?? drawChoice(model, seed, false);
-  if (choice === undefined)
-    throw new Error(`internal: no feasible choice is found from seed ${seed}`);
+  if (choice === undefined) throw internalError(`no feasible choice is found from seed ${seed}`);
   return choice;
 }
 
@@ -65,6 +66,8 @@ class ChoiceDraw {
   /** True once a variable had no value that all its uses admit. */
   isStuck = false;
   private readonly uses: ReadonlyMap<number, readonly Use[]>;
+  /** By the variable that decides where a value lies: the uses of it. */
+  private readonly usesOfResults: ReadonlyMap<number, readonly Use[]>;
   private readonly ties: ReadonlyMap<number, number>;
 
   constructor(
@@ -74,6 +77,7 @@ class ChoiceDraw {
   ) {
     this.choice = new Int32Array(model.variables.length).fill(-1);
     this.uses = usesByVariable(model);
+    this.usesOfResults = usesOfResults(model);
     this.ties = tiedVariables(model);
   }
 
@@ -88,10 +92,14 @@ class ChoiceDraw {
     const own = (this.uses.get(variable) ?? []).filter(
       (use) => use.at.kind === 'input' || !isPlaceholder(this.model, variable),
     );
+    const ahead = (this.usesOfResults.get(variable) ?? []).filter(
+      (use) => choice[use.variable] < 0,
+    );
     const candidates: number[] = [];
     for (let s = 0; s < count; s++) {
       choice[variable] = s;
-      if (own.every((use) => this.isReachable(use))) candidates.push(s);
+      if (own.every((use) => this.isReachable(use)) && ahead.every((use) => this.isOpen(use)))
+        candidates.push(s);
     }
     this.isStuck ||= candidates.length === 0;
     choice[variable] =
@@ -112,7 +120,7 @@ class ChoiceDraw {
    * ahead.
    */
   private isReachable(use: Use): boolean {
-    const { nodeVariable, charges, flow, space } = this.model;
+    const { nodeVariable, flow, space } = this.model;
     const { specs, map } = use.demands;
     if (use.at.kind === 'carry') {
       const maker = this.choice[nodeVariable[flow.values[use.value].node]];
@@ -120,33 +128,47 @@ class ChoiceDraw {
       const pending = carry >= 0 && space.get(specs[map[carry]]).placements.some(isPending);
       if (maker < 0 || carry < 0) return this.pendingCarries || !pending;
     }
-    const owned = this.ownedBy(use.value);
-    const wanted = specs[map[this.choice[use.variable]]];
-    return Number.isFinite(charges.seconds(charges.typeOf(flow.values[use.value]), owned, wanted));
+    return this.canMove(use.value, specs[map[this.choice[use.variable]]]);
+  }
+
+  /**
+   * Tells whether a use that is drawn later has a demand that the value can be brought to: a region
+   * that takes addends takes no pieces, whatever else is drawn.
+   */
+  private isOpen({ value, demands }: Use): boolean {
+    return demands.specs.some((wanted) => this.canMove(value, wanted));
+  }
+
+  private canMove(value: number, wanted: number): boolean {
+    const { charges, flow } = this.model;
+    const type = charges.typeOf(flow.values[value]);
+    return Number.isFinite(charges.seconds(type, this.ownedBy(value), wanted));
   }
 
   private ownedBy(value: number): number {
     const { nodeVariable, strategies, flow } = this.model;
     const { node, result } = flow.values[value];
     const set = strategies.nodes[node]?.set;
-    if (set === undefined) throw new Error(`internal: node ${node} has no strategies`);
+    if (set === undefined) throw internalError(`node ${node} has no strategies`);
     const width = set.inputCount + set.outputCount;
     return set.specs[this.choice[nodeVariable[node]] * width + set.inputCount + result];
   }
 }
 
+function usesOfResults({ uses, nodeVariable, flow }: Model): Map<number, Use[]> {
+  const out = new Map<number, Use[]>();
+  for (const use of uses)
+    if (use.at.kind === 'input') push(out, nodeVariable[flow.values[use.value].node], use);
+  return out;
+}
+
 function usesByVariable({ uses, nodeVariable, flow }: Model): Map<number, Use[]> {
   const out = new Map<number, Use[]>();
-  const add = (variable: number, use: Use): void => {
-    const list = out.get(variable);
-    if (list === undefined) out.set(variable, [use]);
-    else list.push(use);
-  };
   for (const use of uses) {
-    add(use.variable, use);
+    push(out, use.variable, use);
     // A value that a body hands to its next trip is mostly made after the carry is placed.
     const maker = nodeVariable[flow.values[use.value].node];
-    if (use.at.kind === 'carry' && maker !== use.variable) add(maker, use);
+    if (use.at.kind === 'carry' && maker !== use.variable) push(out, maker, use);
   }
   return out;
 }
