@@ -51,6 +51,8 @@ export class CoreSolver {
   private readonly cluster: Cluster;
   private readonly graphs = new Map<string, Graph>();
   private extras: readonly DataExtra[] | undefined;
+  /** The program that was asked for last: the recipes of one mesh are asked for one after another. */
+  private latest: { readonly key: string; readonly prepared: Prepared } | undefined;
 
   constructor(
     readonly question: SweepQuestion,
@@ -102,8 +104,10 @@ export class CoreSolver {
   }
 
   private prepared(batch: number, mesh: string, tensor = 1): Prepared {
+    const key = `${batch} ${mesh} ${tensor}`;
+    if (this.latest?.key === key) return this.latest.prepared;
     const { cluster, cost, optimizer, memoryBytes, headroom } = this.question;
-    return prepare(
+    const prepared = prepare(
       this.graph(batch, tensor),
       {
         ...DEFAULT_REQUEST,
@@ -116,6 +120,8 @@ export class CoreSolver {
       },
       this.table,
     );
+    this.latest = { key, prepared };
+    return prepared;
   }
 
   /**
