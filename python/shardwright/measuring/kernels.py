@@ -172,6 +172,18 @@ class Work:
             _, mean, rstd = aten.native_layer_norm.default(*given)
             return x(), given[0], [width], mean, rstd, given[2], given[3], [True, True, True]
 
+        def images() -> torch.Tensor:
+            return self.random(n // 1024, 16, 8, 8)
+
+        def batch_norm() -> tuple[Any, ...]:
+            weight, bias, mean = (self.random(16) for _ in range(3))
+            return images(), weight, bias, mean, torch.ones(16, device=self.device), True, 0.1, 1e-5
+
+        def batch_norm_backward() -> tuple[Any, ...]:
+            x, weight, _, mean, variance, *_ = given = batch_norm()
+            _, saved, inverse, *_ = aten._native_batch_norm_legit_functional.default(*given)
+            return images(), x, weight, mean, variance, saved, inverse, True, 1e-5, [True, True, True]
+
         def below() -> torch.Tensor:
             return torch.randint(0, width, (rows,), device=self.device)
 
@@ -202,6 +214,8 @@ class Work:
             "aten.nll_loss_backward.default": nll_backward,
             "aten.native_layer_norm.default": norm,
             "aten.native_layer_norm_backward.default": norm_backward,
+            "aten._native_batch_norm_legit_functional.default": batch_norm,
+            "aten.native_batch_norm_backward.default": batch_norm_backward,
             "aten.cat.default": lambda: ([x(), x()], -1),
             "aten.index_select.default": lambda: (x(), 0, torch.randint(0, rows, (rows,), device=self.device)),
             "aten.embedding.default": lambda: (x(), torch.randint(0, rows, (rows,), device=self.device)),
