@@ -73,6 +73,24 @@ def solved(a, b):
     return lax.linalg.cholesky(square), lax.linalg.triangular_solve(square, b, left_side=True, lower=True)
 
 
+WINDOWS = lax.ScatterDimensionNumbers(update_window_dims=(1,), inserted_window_dims=(), scatter_dims_to_operand_dims=(0,))
+POINTS = lax.ScatterDimensionNumbers(update_window_dims=(), inserted_window_dims=(0, 1), scatter_dims_to_operand_dims=(1, 0))
+
+
+def read_outside(x, i):
+    """Reads at indices of which some lie outside, in every mode that says what they mean."""
+    rows = [jnp.take(x, i, axis=0), jnp.take(x, i, axis=1, mode="clip"), jnp.take(x.astype(jnp.int32), i, axis=0)]
+    return *rows, x.at[i, i].get(mode="fill", fill_value=-1), jnp.take_along_axis(x, i[:, None], axis=1)
+
+
+def write_outside(x, i, y):
+    """Writes of single numbers and of windows, of which some lie outside or hang over."""
+    pairs, flat = jnp.stack([i, -i], axis=1), x[0]
+    modes = [lax.scatter_add(flat, i[:, None], y, WINDOWS, mode=mode) for mode in ("drop", "clip")]
+    points = [lax.scatter(x, pairs, y[:, 0], POINTS, mode=mode) for mode in ("drop", "clip")]
+    return *modes, *points
+
+
 FUNCTIONS = {
     "argsort": (lambda x: jnp.argsort(x, axis=-1), [few(4, 8)]),
     "argsort descending": (lambda x: jnp.argsort(x, axis=0, descending=True), [few(8, 4)]),
@@ -81,6 +99,8 @@ FUNCTIONS = {
     "gradient of max pooling": (pooled(lax.max, -jnp.inf, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"), [floats(4, 7, 8, 2)]),
     "gradient of min pooling": (pooled(lax.min, jnp.inf, (1, 2), (1, 2), "VALID"), [floats(4, 8)]),
     "Fourier transforms": (spectrum, [floats(4, 6, 8)]),
+    "reads outside": (read_outside, [floats(8, 8), np.array([0, 9, -1, 3, 7, 8, -9, -30], np.int32)]),
+    "writes outside": (write_outside, [floats(8, 8), np.array([0, 9, 5, 7], np.int32), floats(4, 2)]),
     "factors and triangles": (solved, [floats(4, 6, 6), floats(4, 6, 3)]),
     "dropout": (dropout, [key(), floats(8, 8)]),
     "noise from keys of rows": (noise, [key(), floats(4, 8)]),

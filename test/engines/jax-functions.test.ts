@@ -38,6 +38,8 @@ const NAMES = [
   'gradient of max pooling',
   'gradient of min pooling',
   'Fourier transforms',
+  'reads outside',
+  'writes outside',
   'factors and triangles',
   'dropout',
   'noise from keys of rows',

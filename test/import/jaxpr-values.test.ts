@@ -68,10 +68,104 @@ describe('a jaxpr has the numbers of JAX', () => {
     expect(results(gather('CLIP', 'None'), [table, rows])).toEqual([[1, 4, 5, 2]]);
   });
 
-  it('a scatter that moves indices to the last place is refused', () => {
-    const text = `{ lambda ; a:f32[3] b:i32[2,1] c:f32[2]. let
-    d:f32[3] = scatter-add[
-      dimension_numbers=ScatterDimensionNumbers(update_window_dims=(), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,), operand_batching_dims=(), scatter_indices_batching_dims=())
+  it('a gather that fills with the value of its dtype, of which narrow indices know no bound', () => {
+    const take = (
+      dtype: string,
+      index: string,
+      fill: string,
+    ): string => `{ lambda ; a:${dtype}[200] b:${index}[3,1]. let
+    c:${dtype}[3] = gather[
+      dimension_numbers=GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,), operand_batching_dims=(), start_indices_batching_dims=())
+      fill_value=${fill}
+      indices_are_sorted=False
+      mode=GatherScatterMode.FILL_OR_DROP
+      slice_sizes=(1,)
+      unique_indices=False
+    ] a b
+  in (c,) }`;
+    const numbers = Array.from({ length: 200 }, (_, i) => i);
+    const of = (
+      dtype: ElementType,
+      rows: readonly number[],
+      index: ElementType = 'i32',
+    ): NDArray[] => [
+      array(dtype, [200], dtype === 'b8' ? numbers.map(() => 0) : numbers),
+      array(index, [3, 1], rows),
+    ];
+    expect(results(take('f32', 'i32', 'nan'), of('f32', [5, 200, -1]))).toEqual([[5, NaN, NaN]]);
+    expect(results(take('f32', 'i32', 'None'), of('f32', [5, 200, -1]))).toEqual([[5, NaN, NaN]]);
+    expect(results(take('f32', 'i32', '-inf'), of('f32', [199, 200, 0]))).toEqual([
+      [199, -Infinity, 0],
+    ]);
+    expect(results(take('f32', 'i8', 'nan'), of('f32', [5, 127, -1], 'i8'))).toEqual([
+      [5, 127, NaN],
+    ]);
+    expect(results(take('i32', 'i32', 'None'), of('i32', [5, 200, -1]))).toEqual([
+      [5, -(2 ** 31), -(2 ** 31)],
+    ]);
+    expect(results(take('u32', 'i32', '4294967295'), of('u32', [5, 200, 1]))).toEqual([
+      [5, 2 ** 32 - 1, 1],
+    ]);
+    expect(results(take('bool', 'i32', 'True'), of('b8', [5, 200, 1]))).toEqual([[0, 1, 0]]);
+  });
+
+  it('a gather and a scatter of one place, which no index names', () => {
+    const text = `{ lambda ; a:f32[3] b:i32[0] c:f32[3]. let
+    d:f32[3] = gather[
+      dimension_numbers=GatherDimensionNumbers(offset_dims=(0,), collapsed_slice_dims=(), start_index_map=(), operand_batching_dims=(), start_indices_batching_dims=())
+      fill_value=nan
+      indices_are_sorted=False
+      mode=GatherScatterMode.FILL_OR_DROP
+      slice_sizes=(3,)
+      unique_indices=False
+    ] a b
+    e:f32[3] = scatter-add[
+      dimension_numbers=ScatterDimensionNumbers(update_window_dims=(0,), inserted_window_dims=(), scatter_dims_to_operand_dims=(), operand_batching_dims=(), scatter_indices_batching_dims=())
+      indices_are_sorted=False
+      mode=GatherScatterMode.CLIP
+      unique_indices=False
+      update_consts=()
+      update_jaxpr=None
+    ] a b c
+  in (d, e) }`;
+    const [a, c] = [array('f32', [3], [1, 2, 3]), array('f32', [3], [10, 20, 30])];
+    expect(results(text, [a, array('i32', [0], []), c])).toEqual([
+      [1, 2, 3],
+      [11, 22, 33],
+    ]);
+  });
+
+  const scatter = (
+    primitive: string,
+    mode: string,
+    body = 'None',
+  ): string => `{ lambda ; a:f32[4] b:i32[4,1] c:f32[4,2]. let
+    d:f32[4] = ${primitive}[
+      dimension_numbers=ScatterDimensionNumbers(update_window_dims=(1,), inserted_window_dims=(), scatter_dims_to_operand_dims=(0,), operand_batching_dims=(), scatter_indices_batching_dims=())
+      indices_are_sorted=False
+      mode=GatherScatterMode.${mode}
+      unique_indices=False
+      update_consts=()
+      update_jaxpr=${body}
+    ] a b c
+  in (d,) }`;
+
+  it('a scatter of windows that lie partly or wholly outside', () => {
+    const inputs = [
+      array('f32', [4], [0, 1, 2, 3]),
+      array('i32', [4, 1], [3, 1, -1, 7]),
+      array('f32', [4, 2], [10, 20, 1, 2, 100, 200, 5, 5]),
+    ];
+    expect(results(scatter('scatter-add', 'FILL_OR_DROP'), inputs)).toEqual([[0, 2, 4, 3]]);
+    expect(results(scatter('scatter-add', 'PROMISE_IN_BOUNDS'), inputs)).toEqual([[0, 2, 4, 3]]);
+    expect(results(scatter('scatter-add', 'CLIP'), inputs)).toEqual([[100, 202, 19, 28]]);
+    expect(results(scatter('scatter-sub', 'FILL_OR_DROP'), inputs)).toEqual([[0, 0, 0, 3]]);
+  });
+
+  it('a scatter that moves vectors of two indices inside', () => {
+    const text = `{ lambda ; a:f32[2,3] b:i32[3,2] c:f32[3]. let
+    d:f32[2,3] = scatter[
+      dimension_numbers=ScatterDimensionNumbers(update_window_dims=(), inserted_window_dims=(0, 1), scatter_dims_to_operand_dims=(1, 0), operand_batching_dims=(), scatter_indices_batching_dims=())
       indices_are_sorted=False
       mode=GatherScatterMode.CLIP
       unique_indices=False
@@ -79,8 +173,27 @@ describe('a jaxpr has the numbers of JAX', () => {
       update_jaxpr=None
     ] a b c
   in (d,) }`;
-    expect(refusal(() => importGraph(text)).headline).toMatch(
-      /^5:12: E_UNSUPPORTED scatter-add that moves indices behind the end to the last place/,
+    const inputs = [
+      array('f32', [2, 3], [0, 0, 0, 0, 0, 0]),
+      array('i32', [3, 2], [9, 0, -4, 9, 1, -1]),
+      array('f32', [3], [1, 2, 3]),
+    ];
+    expect(results(text, inputs)).toEqual([[0, 3, 1, 2, 0, 0]]);
+  });
+
+  it('a function that is applied in place', () => {
+    const body = '{ lambda ; e:f32[] f:f32[]. let g:f32[] = mul e e in (g,) }';
+    const inputs = [
+      array('f32', [4], [2, 3, 4, 5]),
+      array('i32', [4, 1], [0, 3, 9, -1]),
+      array('f32', [4, 2], [0, 0, 0, 0, 0, 0, 0, 0]),
+    ];
+    expect(results(scatter('scatter', 'FILL_OR_DROP', body), inputs)).toEqual([[4, 9, 4, 5]]);
+  });
+
+  it('a mode that JAX does not run either is refused', () => {
+    expect(refusal(() => importGraph(gather('ONE_HOT', 'None'))).headline).toMatch(
+      /^6:12: E_UNSUPPORTED gather of mode ONE_HOT/,
     );
   });
 

@@ -5,12 +5,13 @@
 
 import type { Arg, ValueRef } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
-import { firstItems, itemAt } from '../../../item-at.ts';
+import { itemAt } from '../../../item-at.ts';
 import { dtypeArg, type GraphOfJaxpr, literalArg, numbers } from '../builder.ts';
 import { dtypeOf, type Lower, opaque, operand, shapeOf, wordsBehind } from '../equation.ts';
 import { intsOf, type Literal } from '../text/literal.ts';
 import type { Equation } from '../text/syntax.ts';
 import { COLLECTIVES } from './collectives.ts';
+import { INDEXING } from './indexing.ts';
 import { MATRICES } from './linalg.ts';
 import { RANDOM } from './random.ts';
 import { REDUCTIONS } from './reductions.ts';
@@ -350,131 +351,8 @@ const convolution: Lower = (b, e) => {
   });
 };
 
-// ---- indexing
+// ---- slices at indices
 // -----------------------------------------------------------------------------
-
-function dimensionNumbers(b: GraphOfJaxpr, e: Equation): (key: string) => number[] {
-  const dims = b.literal(e, 'dimension_numbers');
-  return (key) => {
-    const named =
-      dims !== undefined && dims !== null && typeof dims === 'object' && dims.kind === 'call'
-        ? dims.named
-        : undefined;
-    const list = intsOf(named?.get(key));
-    // Batching dims came later than the others.
-    if (list === undefined && named !== undefined && /batching/.test(key)) return [];
-    if (list === undefined)
-      throw b.error(
-        'E_TYPE',
-        `dimension_numbers of ${e.primitive} lack ${key}`,
-        b.at(e, 'dimension_numbers'),
-      );
-    return list;
-  };
-}
-
-const gather: Lower = (b, e) => {
-  const of = dimensionNumbers(b, e);
-  const kwargs = {
-    offset_dims: of('offset_dims'),
-    collapsed_slice_dims: of('collapsed_slice_dims'),
-    operand_batching_dims: of('operand_batching_dims'),
-    start_indices_batching_dims: of('start_indices_batching_dims'),
-    start_index_map: of('start_index_map'),
-    index_vector_dim: b.tensor(operand(b, e, 1)).shape.length - 1,
-    slice_sizes: [...b.ints(e, 'slice_sizes')],
-  };
-  const args = [b.value(operand(b, e)), b.value(operand(b, e, 1))];
-  const fill = b.literal(e, 'fill_value');
-  if (typeof fill !== 'number' || !Number.isFinite(fill) || !isMode(e, 'FILL_OR_DROP')) {
-    b.emit(e, 'stablehlo.gather', args, kwargs);
-    return;
-  }
-  const { type } = itemAt(e.results, 0);
-  const read = b.helper('stablehlo.gather', args, kwargs, type);
-  const shape = shapeOf(e);
-  const rows = shape.flatMap((_, dim) => (kwargs.offset_dims.includes(dim) ? [] : [dim]));
-  const isInside = b.helper(
-    'stablehlo.broadcast_in_dim',
-    [insideOf(b, e, kwargs.start_index_map, kwargs.slice_sizes)],
-    { broadcast_dimensions: rows, shape },
-    tensorType('b8', shape),
-  );
-  b.emit(e, 'stablehlo.select', [isInside, read, b.constant(fill, dtypeOf(e), shape)]);
-};
-
-/** Tells whether indices behind the end are treated so. */
-function isMode(e: Equation, mode: string): boolean {
-  return e.parameters.get('mode')?.text.endsWith(mode) === true;
-}
-
-/** Tells for each start index whether the slice at it lies in the operand. */
-function insideOf(
-  b: GraphOfJaxpr,
-  e: Equation,
-  map: readonly number[],
-  sizes: readonly number[],
-): ValueRef {
-  const of = numbers(b.tensor(operand(b, e)));
-  const { dtype, shape } = b.tensor(operand(b, e, 1));
-  const rows = numbers(b.tensor(operand(b, e, 1))).slice(0, -1);
-  const part = (i: number): ValueRef => {
-    const cut = b.helper(
-      'stablehlo.slice',
-      [b.value(operand(b, e, 1))],
-      {
-        start_indices: shape.map((_, d) => (d === rows.length ? i : 0)),
-        limit_indices: [...rows, i + 1],
-        strides: shape.map(() => 1),
-      },
-      tensorType(dtype, [...rows, 1]),
-    );
-    return b.helper('stablehlo.reshape', [cut], { shape: rows }, tensorType(dtype, rows));
-  };
-  const type = tensorType('b8', rows);
-  const both = (left: ValueRef, right: ValueRef): ValueRef =>
-    b.helper('stablehlo.and', [left, right], {}, type);
-  const is = (value: ValueRef, direction: string, n: number): ValueRef =>
-    b.helper(
-      'stablehlo.compare',
-      [value, b.constant(n, dtype, rows)],
-      { comparison_direction: direction },
-      type,
-    );
-  return map
-    .map((dim, i) => {
-      const value = part(i);
-      const most = itemAt(of, dim) - itemAt(sizes, dim);
-      return both(is(value, 'GE', 0), is(value, 'LE', most));
-    })
-    .reduce(both);
-}
-
-const scatter =
-  (reducer: string): Lower =>
-  (b, e) => {
-    const of = dimensionNumbers(b, e);
-    if (isMode(e, 'CLIP'))
-      throw b.error(
-        'E_UNSUPPORTED',
-        `${e.primitive} that moves indices behind the end to the last place`,
-        b.at(e, 'mode'),
-        "clip the indices with jnp.clip, and index with mode='drop'",
-      );
-    const [x, indices, updates] = firstItems(
-      [0, 1, 2].map((i) => b.value(operand(b, e, i))),
-      3,
-    );
-    b.emit(e, 'stablehlo.scatter', [[x], indices, [updates]], {
-      update_window_dims: of('update_window_dims'),
-      inserted_window_dims: of('inserted_window_dims'),
-      input_batching_dims: of('operand_batching_dims'),
-      scatter_indices_batching_dims: of('scatter_indices_batching_dims'),
-      scatter_dims_to_operand_dims: of('scatter_dims_to_operand_dims'),
-      index_vector_dim: b.tensor(operand(b, e, 1)).shape.length - 1,
-      reducer,
-    });
-  };
 
 /** Start indices of one dtype, all scalars. */
 const starts = (b: GraphOfJaxpr, e: Equation, from: number): Arg[] =>
@@ -606,12 +484,7 @@ const table = new Map<string, Lower>([
   ['top_k', (b, e) => void b.emit(e, 'chlo.top_k', [b.value(operand(b, e))], { k: b.int(e, 'k') })],
   ['dot_general', dotGeneral],
   ['conv_general_dilated', convolution],
-  ['gather', gather],
-  ['scatter', scatter('second')],
-  ['scatter-add', scatter('add')],
-  ['scatter-mul', scatter('multiply')],
-  ['scatter-max', scatter('maximum')],
-  ['scatter-min', scatter('minimum')],
+  ...INDEXING,
   ...COLLECTIVES,
 ]);
 

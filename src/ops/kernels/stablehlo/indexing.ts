@@ -1,6 +1,6 @@
 /**
  * `gather` and `scatter` by their dimension numbers. A gather's windows are moved
- * inside of the operand; what a scatter would write outside of it is dropped.
+ * inside of the operand; a scatter drops those that do not lie in it, whole, as XLA does.
  */
 
 import {
@@ -146,13 +146,15 @@ function written(call: KernelCall, x: NDArray, update: NDArray): NDArray {
   ]);
   const f = reducerOf(call, x.kind === 'bool');
   const [values, strides, out] = [flat(update), stridesOf(x.shape), copyFlat(x)];
+  const sizes = split(update.shape, n, x.rank).offset.map((size, d) =>
+    n.windowDims.includes(d) ? size : 1,
+  );
   const at = new Array<number>(update.rank).fill(0);
   for (const value of values) {
     const { offset, batch } = split(at, n, x.rank);
     const start = startOf(indices, batch, n, x.rank);
-    const place = start.map((s, d) => s + offset[d]);
-    if (place.every((i, d) => i >= 0 && i < x.shape[d])) {
-      const position = place.reduce((sum, i, d) => sum + i * strides[d], 0);
+    if (start.every((first, d) => first >= 0 && first + sizes[d] <= x.shape[d])) {
+      const position = start.reduce((sum, first, d) => sum + (first + offset[d]) * strides[d], 0);
       out[position] = f(out[position], value);
     }
     advance(at, update.shape);
