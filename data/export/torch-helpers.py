@@ -145,6 +145,11 @@ def reordered(x, order):
     return x.reshape(len(order), -1, *x.shape[1:])[list(order)].reshape(x.shape)
 
 
+def laid(x, order):
+    """x with its dims in this order in memory, slowest first, as kernels were captured with it; a copy where it lies otherwise."""
+    return x.permute(order).contiguous().permute([order.index(dim) for dim in range(len(order))])
+
+
 def part(here, whole, cuts):
     """What this device has of a whole tensor; a cut is a mesh dim, a tensor dim, and the chunks of which it takes a piece each."""
     def rows(x, dim, n, k):

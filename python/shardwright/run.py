@@ -288,14 +288,16 @@ class Step(torch.autograd.Function):
     def forward(ctx: Any, run: Run, *primals: torch.Tensor) -> Any:
         """Outputs in the order of the program; new values of buffers are written into them."""
         parts = [p._local_tensor if isinstance(p, DTensor) else p for p in primals]
+        # Row by row; the program lays what was captured otherwise itself.
+        given = [part.contiguous() for part in parts]
         state = run.state_of_draws()
-        returned, saved = run.guarded("forward", run.forward, list(parts))
+        returned, saved = run.guarded("forward", run.forward, list(given))
         if run.check_finite:
             run.refuse_not_finite(
                 "forward",
                 [(f"{row['role']} {row.get('of', row['name'])}", part) for row, part in zip(run.primals, parts, strict=True)],
                 [(f"output {row.get('of', row.get('index', 0))}", value) for row, value in zip(run.outputs, returned, strict=True)],
-                lambda: run.plan.program.forward(run.here, list(parts)),
+                lambda: run.plan.program.forward(run.here, list(given)),
                 state,
             )
         ctx.run, ctx.kept = run, [None if isinstance(value, torch.Tensor) else value for value in saved]
@@ -318,7 +320,7 @@ class Step(torch.autograd.Function):
         del tensors
         # The program lets go of what it has used; what retain_graph keeps is kept by autograd.
         ctx.maybe_clear_saved_tensors()
-        tangents = [run.tangent(entry, gradients[entry.get("index", 0)]) for entry in run.tangents]
+        tangents = [run.tangent(entry, gradients[entry.get("index", 0)]).contiguous() for entry in run.tangents]
         # A traced step has the gradient 1 of its loss written in.
         scale = None if run.tangents else gradients[0]
         kept = list(saved) if run.check_finite else []

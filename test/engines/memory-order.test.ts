@@ -74,6 +74,29 @@ const CASES: Readonly<Record<string, Case>> = {
       ...{ few: 'S(2)', bent: 'S(2)', z: 'S(0)', table: 'S(1)', cells: 'S(1)', steps: 'R' },
     },
   },
+  'inputs in channels last, which callers may give in another order': {
+    inputs: {
+      x: 'f64[4, 4, 6, 6][144, 1, 24, 4]',
+      w: 'f64[8, 4, 3, 3][36, 1, 12, 4]',
+      gain: 'f64[8]',
+      bias: 'f64[8]',
+    },
+    lines: [
+      `c: "f64[4, 8, 6, 6][288, 1, 48, 8]" = ${ops}.convolution.default(x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)`,
+      `norm = ${ops}.native_group_norm.default(c, gain, bias, 4, 8, 36, 2, 1e-05)`,
+      'normed: "f64[4, 8, 6, 6][288, 1, 48, 8]" = norm[0]',
+      'mean: "f64[4, 2]" = norm[1]',
+      'scale: "f64[4, 2]" = norm[2]',
+      `cut: "f64[4, 8, 6, 6][288, 1, 48, 8]" = ${ops}.silu.default(normed)`,
+      `g: "f64[4, 8, 6, 6][288, 1, 48, 8]" = ${ops}.exp.default(cut)`,
+      // Its kernel takes both operands to lie alike.
+      `back = ${ops}.native_group_norm_backward.default(g, c, mean, scale, gain, 4, 8, 36, 2, [True, True, True])`,
+      'dx: "f64[4, 8, 6, 6][288, 1, 48, 8]" = back[0]',
+      'dgain: "f64[8]" = back[1]',
+    ],
+    returns: ['normed', 'dx', 'dgain'],
+    pins: { cut: 'S(2)', g: 'S(2)', c: 'R', dx: 'R' },
+  },
   'the draws of dropout': {
     inputs: { x: 'f64[8, 8]', y: 'f64[8, 6]', m: 'f64[4, 8]', w: 'f64[8, 6]' },
     lines: [

@@ -322,6 +322,25 @@ test.each(['looped', 'iterated'])(
   },
 );
 
+test('inputs that were captured in another memory order than row by row are laid in it', async () => {
+  const graph = importGraph(`class m(torch.nn.Module):
+    def forward(self, x: "f64[4, 8, 6, 6][288, 1, 48, 8]", y: "f64[4, 8, 6, 6]", z: "f64[4, 8][1, 4]"):
+        a: "f64[4, 8, 6, 6][288, 1, 48, 8]" = torch.ops.aten.mul.Tensor(x, y)
+        b: "f64[4, 8][1, 4]" = torch.ops.aten.relu.default(z)
+        return (a, b)`);
+  const request = { ...DEFAULT_REQUEST, mesh: 'tp=2', cluster: PAPER };
+  const result = await leastCostPlan(graph, request, { table });
+  if (result.status !== 'planned') throw new Error('no plan');
+  const { files } = torchTarget.write(
+    exportSource({ plan: result.plan, program: result.graph }, table),
+  );
+  const program = files.find(({ name }) => name === 'program.py')?.text ?? '';
+  expect(program.match(/\w+ = laid\(.*\)$/gm)).toEqual([
+    'x = laid(x, (0, 2, 3, 1))',
+    'z = laid(z, (1, 0))',
+  ]);
+});
+
 test('the helpers of a program are the functions of the Python file that holds them', () => {
   const text = readFileSync(new URL('../../data/export/torch-helpers.py', import.meta.url), 'utf8');
   expect([...text.matchAll(/^def (\w+)/gm)].map(([, name]) => name)).toEqual(HELPERS);

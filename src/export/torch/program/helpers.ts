@@ -18,6 +18,7 @@ export const HELPERS = [
   'reduce_scatter_coalesced',
   'permute',
   'reordered',
+  'laid',
   'part',
   'scan',
   'while_loop',

@@ -139,6 +139,8 @@ interface ProgramParts {
   readonly buckets: SplitProgram['buckets'];
   /** Functions of bodies. */
   readonly functions: ReadonlyMap<Graph, string>;
+  /** Memory order of values outside of bodies that do not lie row by row, by name. */
+  readonly orders: ReadonlyMap<string, readonly number[]>;
 }
 
 class ProgramWriter implements ProgramParts {
@@ -147,6 +149,7 @@ class ProgramWriter implements ProgramParts {
   readonly decisions = new Set<string>();
   readonly draws = new Set<string>();
   readonly functions: ReadonlyMap<Graph, string>;
+  readonly orders: ReadonlyMap<string, readonly number[]>;
   readonly buckets: SplitProgram['buckets'];
 
   constructor(
@@ -154,6 +157,11 @@ class ProgramWriter implements ProgramParts {
     private readonly split: SplitProgram,
   ) {
     this.buckets = split.buckets;
+    this.orders = new Map(
+      program.values.flatMap(({ local, inBody, order }) =>
+        inBody || order === undefined ? [] : [[local, order] as const],
+      ),
+    );
     const names = new PyNames(OWN);
     this.functions = new Map(
       bodiesOf(program.graph).map((body, k) => [body, names.of(`${body.name}:${k}`)]),
@@ -189,6 +197,7 @@ class ProgramWriter implements ProgramParts {
     const { inputs, forward, outputs, saved } = this.split;
     const body = new FunctionText(this, this.program.graph);
     body.unpack('primals', inputs, (node) => `${roleName(node)}: ${typeText(node.type)}`);
+    body.lay(inputs);
     const returned = outputs.map(({ value }) => value);
     body.calls(forward, new Set([...saved, ...returned.filter((v) => v !== null)]));
     const list = (names: readonly (string | null)[]): string =>
@@ -208,6 +217,7 @@ class ProgramWriter implements ProgramParts {
     );
     body.line('saved.clear()');
     body.unpack('tangents', tangents, (node) => typeText(node.type));
+    body.lay(tangents);
     const gradientOf = new Map(gradients.map(({ of, value }) => [of ?? '', value]));
     const returned = inputs.map(
       ({ name, meta }) => gradientOf.get(roleName({ name, meta })) ?? null,
@@ -275,6 +285,20 @@ class FunctionText {
     for (const node of nodes)
       this.line(`    ${this.names.of(node.name)},  # ${pyComment(note(node))}`);
     this.line(`) = ${list}`);
+  }
+
+  /**
+   * Lays inputs in the memory order that they were captured in, where that is not row by row: some
+   * kernels give wrong numbers for operands in different orders.
+   */
+  lay(nodes: readonly Node[]): void {
+    for (const { name } of nodes) {
+      const order = this.parts.orders.get(name);
+      if (order === undefined) continue;
+      this.parts.helpers.add('laid');
+      const own = this.names.of(name);
+      this.line(`${own} = laid(${own}, ${pyTuple(order.map(String))})`);
+    }
   }
 
   /** Identifier of a value that is to be returned, with its collective waited for. */
