@@ -16,7 +16,8 @@ export {
 } from '../trace/capture/regions.ts';
 export { associativeScan } from '../trace/control/associative-scan.ts';
 export { checkpoint } from '../trace/control/checkpoint.ts';
-export { type BodyTree, cond, type CondOptions } from '../trace/control/cond.ts';
+export type { BodyTree } from '../trace/control/traced-values.ts';
+export { cond, type CondOptions } from '../trace/control/cond.ts';
 export {
   foriLoop,
   map,

@@ -81,21 +81,8 @@ export class RedistributionWriter {
         return value;
       case 'to_partial':
         return this.operand(step, after, value);
-      case 'slice': {
-        const dim = cutDim(after, step);
-        if (hasStrides(before, dim) || hasStrides(after, dim))
-          return inRowMajor(this.emit, value, order, (rows) =>
-            this.sliceEvenly(step, after, rows, order.indexOf(dim)),
-          );
-        const [old, next] = [
-          this.pieces.of(from, dim, shape[dim]),
-          this.pieces.of(step.to, dim, shape[dim]),
-        ];
-        const part = this.slice(value, dim, minus(next.start, old.start), next.rows);
-        return step.bytes === 0 || step.groupSize === 1
-          ? part
-          : inRowMajor(this.emit, part, order, (own) => this.contiguous(own));
-      }
+      case 'slice':
+        return this.cut(step, from, value, shape, order);
       case 'all_reduce':
         return step.groupSize === 1
           ? value
@@ -134,6 +121,28 @@ export class RedistributionWriter {
           this.emit.collective('collective_permute', rows, step.meshDims, [this.targets(step)]),
         );
     }
+  }
+
+  /** The own piece of a value that each device of a group has. */
+  private cut(
+    step: RedistributionStep,
+    from: number,
+    value: string,
+    shape: readonly number[],
+    order: DimOrder,
+  ): string {
+    const after = this.space.get(step.to);
+    const dim = cutDim(after, step);
+    if (hasStrides(this.space.get(from), dim) || hasStrides(after, dim))
+      return inRowMajor(this.emit, value, order, (rows) =>
+        this.sliceEvenly(step, after, rows, order.indexOf(dim)),
+      );
+    const old = this.pieces.of(from, dim, shape[dim]);
+    const next = this.pieces.of(step.to, dim, shape[dim]);
+    const part = this.slice(value, dim, minus(next.start, old.start), next.rows);
+    return step.bytes === 0 || step.groupSize === 1
+      ? part
+      : inRowMajor(this.emit, part, order, (own) => this.contiguous(own));
   }
 
   /**

@@ -193,14 +193,9 @@ export async function auditChoice(
   const path = isSame
     ? await new EditPath(prepared, best.choice, { ...options, edits }, deadline).walk(given)
     : { edits: [], end: given };
-  const { request } = prepared.question;
-  const isPeak = holdsPeak(request);
+  const isPeak = holdsPeak(prepared.question.request);
   return {
-    ...stepOfGraph(
-      simulatedSeconds(prepared, choice, decode(model, choice)),
-      isPeak ? peakBytes : undefined,
-      request.memoryBytes ?? model.cluster.memoryBytes,
-    ),
+    ...stepOfChoice(prepared, choice, isPeak ? peakBytes : undefined),
     seconds,
     peakBytes,
     fits: given.fits,
@@ -220,6 +215,20 @@ export async function auditChoice(
       : 'no edits: the optimum under the peak is one of another set of placements',
     ...(deadline.isOver ? { stopped: deadline.cause } : {}),
   };
+}
+
+/** The simulated step of a choice, with the probability that its peak fits where it is held. */
+function stepOfChoice(
+  prepared: Prepared,
+  choice: Int32Array,
+  peakBytes: number | undefined,
+): ReturnType<typeof stepOfGraph> {
+  const { model, question } = prepared;
+  return stepOfGraph(
+    simulatedSeconds(prepared, choice, decode(model, choice)),
+    peakBytes,
+    question.request.memoryBytes ?? model.cluster.memoryBytes,
+  );
 }
 
 /** Variables that one edit places. */

@@ -440,15 +440,7 @@ export function lintPlan(
   const sequenceParallel = recipe.parts?.includes('tensor-sequence') === true;
   const etp = recipe.parts?.includes('tensor-expert') === true ? (own.tp ?? 1) : 1;
   const { order = recipe.axes, ...others } = more;
-  const stated = sizes.reduce((n, size) => (size > 0 ? n * size : n), 1);
-  // A size of -1 takes the devices that are left.
-  const left = Math.max(1, Math.floor((more.devices ?? stated) / stated));
-  const strides: Record<string, number> = {};
-  order.reduceRight((inside, axis) => {
-    const size = sizes[recipe.axes.indexOf(axis)];
-    strides[axis] = inside;
-    return inside * (size > 0 ? size : left);
-  }, 1);
+  const strides = stridesOf(recipe.axes, sizes, order, more.devices);
   return lint({
     sizes: own,
     ulysses,
@@ -460,6 +452,25 @@ export function lintPlan(
     strides,
     ...others,
   });
+}
+
+/** By axis: the distance of neighbours along it, in devices. */
+function stridesOf(
+  axes: readonly string[],
+  sizes: readonly number[],
+  order: readonly string[],
+  devices: number | undefined,
+): Record<string, number> {
+  const stated = sizes.reduce((n, size) => (size > 0 ? n * size : n), 1);
+  // A size of -1 takes the devices that are left.
+  const left = Math.max(1, Math.floor((devices ?? stated) / stated));
+  const strides: Record<string, number> = {};
+  order.reduceRight((inside, axis) => {
+    const size = sizes[axes.indexOf(axis)];
+    strides[axis] = inside;
+    return inside * (size > 0 ? size : left);
+  }, 1);
+  return strides;
 }
 
 /** Multiples of a number beside a value: the one below, if it is positive, and the one above. */

@@ -28,52 +28,11 @@ export function placementFaults(
     trials: [trials, 'list'],
     kinds: [kinds, ['register', 'remove', 'list'], 'undefined'],
   });
-  const faults: string[] = [];
-  for (const { size, n } of trials) {
-    const at = `${p.text} of ${size} rows on ${n} ranks`;
-    const refused = p.refusal(size, n);
-    if (refused !== undefined) {
-      if (p.isEven(size, n)) faults.push(`${at} is refused (${refused}) and yet called even`);
-      continue;
-    }
-    const parts = p.split(size, n);
-    if (parts.length !== n) {
-      faults.push(`${at} is split for ${parts.length} ranks`);
-      continue;
-    }
-    if (p.dim !== undefined) {
-      const owners = new Int32Array(size);
-      let outside = 0;
-      for (const row of parts.flat()) {
-        if (Number.isInteger(row) && row >= 0 && row < size) owners[row]++;
-        else outside++;
-      }
-      if (outside > 0) faults.push(`${at}: ${outside} rows are outside 0..${size - 1}`);
-      const wrong = owners.findIndex((count) => count !== 1);
-      if (wrong >= 0) faults.push(`${at}: row ${wrong} is held by ${owners[wrong]} ranks`);
-      if (outside > 0 || wrong >= 0) continue;
-    }
-    const sizes = parts.map((rows) => rows.length);
-    sizes.forEach((length, r) => {
-      const said = p.localSize(size, n, r);
-      if (said !== length)
-        faults.push(`${at}: rank ${r} holds ${length} rows, localSize says ${said}`);
-    });
-    const most = Math.max(...sizes);
-    if (p.localSize(size, n) !== most)
-      faults.push(`${at}: largest part has ${most} rows, not ${p.localSize(size, n)}`);
-    if (p.isEven(size, n) && sizes.some((length) => length !== sizes[0]))
-      faults.push(`${at} is called even, but ranks hold ${sizes.join(', ')} rows`);
-    const joined = p.join(parts, size);
-    if (joined.length !== size || joined.some((row, i) => row !== i))
-      faults.push(`${at}: join does not undo split`);
-    if (p.dim !== undefined) {
-      const moved = p.withDim(p.dim + 1);
-      if (moved.dim !== p.dim + 1) faults.push(`${at}: withDim(${p.dim + 1}) has dim ${moved.dim}`);
-      else if (JSON.stringify(moved.split(size, n)) !== JSON.stringify(parts))
-        faults.push(`${at}: withDim(${p.dim + 1}) cuts otherwise`);
-    }
-  }
+  const faults = trials.flatMap((trial) =>
+    trialFaults(p, trial).map(
+      (what) => `${p.text} of ${trial.size} rows on ${trial.n} ranks${what}`,
+    ),
+  );
   if (!p.equals(p.dim === undefined ? p : p.withDim(p.dim)))
     faults.push(`${p.text} does not equal itself`);
   if (p.identity === undefined) {
@@ -81,4 +40,70 @@ export function placementFaults(
     if (!read.equals(p)) faults.push(`'${p.text}' reads back as '${read.text}'`);
   }
   return faults;
+}
+
+/** What is wrong on one size, each as the end of a sentence. */
+function trialFaults(p: Placement, { size, n }: Trial): string[] {
+  const refused = p.refusal(size, n);
+  if (refused !== undefined)
+    return p.isEven(size, n) ? [` is refused (${refused}) and yet called even`] : [];
+  const parts = p.split(size, n);
+  if (parts.length !== n) return [` is split for ${parts.length} ranks`];
+  const lost = p.dim === undefined ? [] : rowFaults(parts.flat(), size);
+  if (lost.length > 0) return lost;
+  return [
+    ...sizeFaults(
+      p,
+      { size, n },
+      parts.map((rows) => rows.length),
+    ),
+    ...joinFaults(p.join(parts, size), size),
+    ...(p.dim === undefined ? [] : moveFaults(p.withDim(p.dim + 1), p.dim + 1, { size, n }, parts)),
+  ];
+}
+
+/** Each row is held by one rank. */
+function rowFaults(rows: readonly number[], size: number): string[] {
+  const owners = new Int32Array(size);
+  let outside = 0;
+  for (const row of rows) {
+    if (Number.isInteger(row) && row >= 0 && row < size) owners[row]++;
+    else outside++;
+  }
+  const wrong = owners.findIndex((count) => count !== 1);
+  return [
+    ...(outside > 0 ? [`: ${outside} rows are outside 0..${size - 1}`] : []),
+    ...(wrong >= 0 ? [`: row ${wrong} is held by ${owners[wrong]} ranks`] : []),
+  ];
+}
+
+/** `localSize` and `isEven` say what `split` does. */
+function sizeFaults(p: Placement, { size, n }: Trial, sizes: readonly number[]): string[] {
+  const faults = sizes.flatMap((length, r) => {
+    const said = p.localSize(size, n, r);
+    return said === length ? [] : [`: rank ${r} holds ${length} rows, localSize says ${said}`];
+  });
+  const most = Math.max(...sizes);
+  if (p.localSize(size, n) !== most)
+    faults.push(`: largest part has ${most} rows, not ${p.localSize(size, n)}`);
+  if (p.isEven(size, n) && sizes.some((length) => length !== sizes[0]))
+    faults.push(` is called even, but ranks hold ${sizes.join(', ')} rows`);
+  return faults;
+}
+
+function joinFaults(joined: readonly number[], size: number): string[] {
+  const isWhole = joined.length === size && joined.every((row, i) => row === i);
+  return isWhole ? [] : [': join does not undo split'];
+}
+
+/** The placement with another dim cuts that dim alike. */
+function moveFaults(
+  moved: Placement,
+  dim: number,
+  { size, n }: Trial,
+  parts: readonly (readonly number[])[],
+): string[] {
+  if (moved.dim !== dim) return [`: withDim(${dim}) has dim ${moved.dim}`];
+  const isSame = JSON.stringify(moved.split(size, n)) === JSON.stringify(parts);
+  return isSame ? [] : [`: withDim(${dim}) cuts otherwise`];
 }

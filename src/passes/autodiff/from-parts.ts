@@ -46,13 +46,7 @@ export function joinForwardBackward(forward: Graph, backward: Graph): Graph {
     if (node.meta.role !== 'tangent') matchSaved(node, forward);
     else names.add(node.name);
   }
-  const bodies = new Map<string, string>();
-  const subgraphs: Record<string, Graph> = { ...forward.subgraphs };
-  for (const [name, body] of Object.entries(backward.subgraphs)) {
-    const own = freeKey(subgraphs, name);
-    bodies.set(name, own);
-    setOwn(subgraphs, own, body);
-  }
+  const { subgraphs, bodies } = bothBodies(forward, backward);
   const calls = backward.nodes
     .filter((node) => !isPlaceholder(node))
     .map((node) => names.moved(withBodies(node, bodies)));
@@ -85,6 +79,24 @@ export function joinForwardBackward(forward: Graph, backward: Graph): Graph {
   };
   lintGraph(joined);
   return withPhases(joined);
+}
+
+/** The bodies of both graphs, and the names that those of the backward graph have there. */
+function bothBodies(
+  forward: Graph,
+  backward: Graph,
+): {
+  readonly subgraphs: Readonly<Record<string, Graph>>;
+  readonly bodies: ReadonlyMap<string, string>;
+} {
+  const bodies = new Map<string, string>();
+  const subgraphs: Record<string, Graph> = { ...forward.subgraphs };
+  for (const [name, body] of Object.entries(backward.subgraphs)) {
+    const own = freeKey(subgraphs, name);
+    bodies.set(name, own);
+    setOwn(subgraphs, own, body);
+  }
+  return { subgraphs, bodies };
 }
 
 function isPlaceholder(node: Node): boolean {

@@ -101,11 +101,7 @@ export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
   const ends = lossesOf(source, table, wanted, options.seed !== undefined, options.from);
   for (const node of placeholders) builder.keep(node);
   const tangents = options.seed === undefined ? ends.map((end, i) => tangent(calls, end, i)) : [];
-  for (const [name, body] of Object.entries(source.subgraphs)) builder.subgraph(name, body);
-  for (const note of source.notes ?? []) builder.note(note);
-  for (const group of source.ties ?? []) builder.tie(group);
-  for (const [name, range] of Object.entries(source.dims ?? {})) builder.dim(name, range);
-
+  copyFacts(source, builder);
   const forward = new ForwardCopy(source, calls, wanted);
   const needed = neededNodes(
     source,
@@ -148,6 +144,14 @@ export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
   const joint = retained(stamped, savesOf(source, forward), table);
   lintGraph(joint, (node, typeOf) => inferCall(table, node, typeOf));
   return joint;
+}
+
+/** Hands on all of a graph but its nodes and outputs. */
+function copyFacts(source: Graph, builder: GraphBuilder): void {
+  for (const [name, body] of Object.entries(source.subgraphs)) builder.subgraph(name, body);
+  for (const note of source.notes ?? []) builder.note(note);
+  for (const group of source.ties ?? []) builder.tie(group);
+  for (const [name, range] of Object.entries(source.dims ?? {})) builder.dim(name, range);
 }
 
 /** The marks in the source that keep or recompute a value, by the present name of the value. */

@@ -124,15 +124,24 @@ export function pipelineAgain(
     const seconds = devices === 1 ? 0 : collectives.seconds('collective_permute', bytes, [0]);
     return { from: k, to: k + 1, bytes, seconds, stepBytes: 2 * microbatches * bytes };
   });
-  // Work of a device beyond its passes comes after them.
-  const afterSeconds = Array.from({ length: devices }, (_, device) => {
-    const mine = stages.filter((s) => s.device === device);
-    const passes = microbatches * mine.reduce((total, s) => total + s.seconds, 0);
-    const after = (1 - itemAt(mine, 0).idleShare) * said.seconds - passes;
-    return after > 1e-9 * said.seconds ? after : 0;
-  });
+  const afterSeconds = Array.from({ length: devices }, (_, device) =>
+    secondsAfter(
+      stages.filter((s) => s.device === device),
+      said,
+    ),
+  );
   const { hosts } = clusterTopology(model.cluster, mesh, [0]);
   return { ...said, devices, hosts, stages, boundaries, afterSeconds };
+}
+
+/** Work of a device beyond its passes, which comes after them. */
+function secondsAfter(
+  stages: readonly ReportStage[],
+  { microbatches, seconds }: PlanPipeline,
+): number {
+  const passes = microbatches * stages.reduce((total, s) => total + s.seconds, 0);
+  const after = (1 - itemAt(stages, 0).idleShare) * seconds - passes;
+  return after > 1e-9 * seconds ? after : 0;
 }
 
 /** Units of the program by number: the embedding, the layers, the head. */

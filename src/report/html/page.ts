@@ -53,16 +53,7 @@ export function htmlFile({
   version,
   style = '',
 }: PageInput): string {
-  const head = h(
-    'head',
-    {},
-    h('meta', { charset: 'utf-8' }),
-    h('meta', { 'http-equiv': 'Content-Security-Policy', content: CSP }),
-    h('meta', { name: 'viewport', content: 'width=device-width, initial-scale=1' }),
-    h('meta', { name: 'generator', content: `Shardwright ${version}` }),
-    h('title', {}, title),
-    Markup.trusted(`<style>${pageStyle()}${style}</style>`),
-  );
+  const head = headOf(title, version, style);
   const body = h(
     'body',
     {},
@@ -102,6 +93,19 @@ export function htmlFile({
     Markup.trusted(`<script>${packageData('report/page.js').trim()}</script>`),
   );
   return `<!doctype html>\n<html lang="en">${head.html}${body.html}</html>\n`;
+}
+
+function headOf(title: string, version: string, style: string): Markup {
+  return h(
+    'head',
+    {},
+    h('meta', { charset: 'utf-8' }),
+    h('meta', { 'http-equiv': 'Content-Security-Policy', content: CSP }),
+    h('meta', { name: 'viewport', content: 'width=device-width, initial-scale=1' }),
+    h('meta', { name: 'generator', content: `Shardwright ${version}` }),
+    h('title', {}, title),
+    Markup.trusted(`<style>${pageStyle()}${style}</style>`),
+  );
 }
 
 /** Labels with their texts; what warns is red, and says so in words. */

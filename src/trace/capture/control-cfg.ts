@@ -10,7 +10,7 @@ import {
   checkCfg,
   type Edge,
 } from '../../passes/control/cfg/cfg.ts';
-import { predicate } from '../control/cond.ts';
+import { predicate } from '../control/traced-values.ts';
 import { needRecorder } from '../record/recorder.ts';
 import type { TensorSpec } from '../record/spec.ts';
 import type { Tensor } from '../tensor/tensor.ts';

@@ -9,7 +9,7 @@ import { GraphBuilder } from '../../graph/build.ts';
 import { placeholdersOf } from '../../graph/control.ts';
 import type { Graph, Node, Output } from '../../graph/types.ts';
 import { eachGraphRef, eachOperand, getOwn } from '../../graph/value.ts';
-import { valueOf } from '../control/cond.ts';
+import { valueOf } from '../control/traced-values.ts';
 import { refusal } from '../errors/refusal.ts';
 import type { ControlDecision, ControlFlow, ControlSite } from '../record/control-interface.ts';
 import { needRecorder, stopping } from '../record/recorder.ts';

@@ -10,8 +10,9 @@ import { needRecorder, type Recorder } from '../record/recorder.ts';
 import { cat, stack } from '../tensor/functional.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 import { ownedTree, tensorsOf, treeTypes } from './body.ts';
-import { asTensor, type BodyTree, type Flat, flat, note, refill, valueOf } from './cond.ts';
 import { lengthOf, rowsOf } from './loops.ts';
+import { note } from './site.ts';
+import { asTensor, type BodyTree, type Flat, flat, refill, valueOf } from './traced-values.ts';
 
 /**
  * All running results of an associative function along dim 0: `y[0] = x[0]`, `y[i] = combine(y[i -

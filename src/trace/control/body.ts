@@ -178,3 +178,14 @@ export function resultLike(value: TracedValue, operands: readonly TracedValue[])
     requiresGrad: isFloating(value.dtype) && operands.some((operand) => operand.requiresGrad),
   };
 }
+
+const counts = new WeakMap<Recorder, Map<string, number>>();
+
+/** `true_0`, `true_1`: bodies of one kind are counted within the graph that holds them. */
+export function bodyName(recorder: Recorder, kind: string): string {
+  let known = counts.get(recorder);
+  if (known === undefined) counts.set(recorder, (known = new Map<string, number>()));
+  const count = known.get(kind) ?? 0;
+  known.set(kind, count + 1);
+  return `${kind}_${count}`;
+}

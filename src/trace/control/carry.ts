@@ -9,7 +9,7 @@ import type { Recorder, TracedValue } from '../record/recorder.ts';
 import type { Tree } from '../record/tree.ts';
 import { isFloating } from '../record/typed-value.ts';
 import { withScalars } from './body.ts';
-import { asTensor, type Flat, flat, refill, valueOf } from './cond.ts';
+import { asTensor, type Flat, flat, refill, valueOf } from './traced-values.ts';
 
 interface Attempt<T> {
   /** The values that the body returns for the carry. */

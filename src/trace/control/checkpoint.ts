@@ -14,7 +14,8 @@ import {
   tensorsOf,
   traceBody,
 } from './body.ts';
-import { type BodyTree, flat, note, refill } from './cond.ts';
+import { note } from './site.ts';
+import { type BodyTree, flat, refill } from './traced-values.ts';
 
 /**
  * `fn(...args)` as one region that keeps nothing for the backward pass but what it reads: the

@@ -6,11 +6,11 @@ import { ref } from '../../graph/value.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
 import { needRecorder, type Recorder, recordInto, type TracedValue } from '../record/recorder.ts';
-import { type HostValue, leavesOf, type Tree } from '../record/tree.ts';
+import { mapTree, type Tree } from '../record/tree.ts';
 import { valueText } from '../record/typed-value.ts';
-import { describe, TensorCore, tracedValue } from '../tensor/core.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 import {
+  bodyName,
   captures,
   finishBody,
   hostText,
@@ -21,10 +21,8 @@ import {
   traceBody,
   treeTypes,
 } from './body.ts';
-
-/** The values that a body may return: tensors and host constants, nested in lists and records. */
-export type BodyTree =
-  Tensor | HostValue | readonly BodyTree[] | { readonly [key: string]: BodyTree };
+import { note } from './site.ts';
+import { asTensor, type BodyTree, predicate, valueOf } from './traced-values.ts';
 
 /** Facts about a condition, for costs. */
 export interface CondOptions {
@@ -51,25 +49,22 @@ export function cond<T extends BodyTree>(
   operands: readonly Tensor[] = [],
   options: CondOptions = {},
 ): T {
-  return condAny(
-    pred,
-    onTrue,
-    onFalse,
-    operands,
-    sourcePosition(),
-    'explicit operator',
-    options,
-  ) as T;
+  const site = { position: sourcePosition(), reason: 'explicit operator' };
+  return condAny(pred, { onTrue, onFalse }, operands, site, options) as T;
 }
 
-/** `cond` without the types of its branches; `position` is what the report says. */
+/** The branches of a condition, without the types of what they return. */
+interface Branches {
+  readonly onTrue: (...operands: Tensor[]) => unknown;
+  readonly onFalse: (...operands: Tensor[]) => unknown;
+}
+
+/** `cond` without the types of its branches; `site` is what the report says. */
 export function condAny(
   pred: unknown,
-  onTrue: (...operands: Tensor[]) => unknown,
-  onFalse: (...operands: Tensor[]) => unknown,
+  { onTrue, onFalse }: Branches,
   operands: readonly Tensor[],
-  position: string | undefined,
-  reason = 'explicit operator',
+  site: { readonly position: string | undefined; readonly reason: string },
   options: CondOptions = {},
 ): unknown {
   checkKinds('cond', {
@@ -80,21 +75,33 @@ export function condAny(
   });
   const { prob } = options;
   const recorder = needRecorder('cond()');
-  const { trace } = recorder;
   if (prob !== undefined && !(prob >= 0 && prob <= 1))
     throw refusal(
       'E_COND_PRED',
       `the probability of cond is a number from 0 to 1, but is ${prob}`,
-      trace.place(),
+      recorder.trace.place(),
     );
   if (typeof pred === 'boolean') {
-    noteHostPredicate(recorder, pred, position);
+    noteHostPredicate(recorder, pred, site.position);
     return (pred ? onTrue : onFalse)(...operands);
   }
   const test = predicate(recorder, pred, 'E_COND_PRED', 'the predicate of cond');
   const given = operands.map((operand) =>
     recorder.own(valueOf(operand, 'an operand of cond'), 'cond'),
   );
+  const result = tracedCond(recorder, test, { onTrue, onFalse }, given, prob);
+  note(recorder, 'cond', 'operators', site.reason, site.position);
+  return tensorsOf(result);
+}
+
+/** Traces both branches, and writes the call that decides between them. */
+function tracedCond(
+  recorder: Recorder,
+  test: TracedValue,
+  { onTrue, onFalse }: Branches,
+  given: readonly TracedValue[],
+  prob: number | undefined,
+): Tree<TracedValue> {
   const branch = (
     name: string,
     fn: (...inputs: Tensor[]) => unknown,
@@ -127,8 +134,11 @@ export function condAny(
     results,
     prob === undefined ? {} : { prob: { kind: 'float', value: prob } },
   );
-  note(recorder, 'cond', 'operators', reason, position);
-  return tensorsOf(numbered(tree, made));
+  return mapTree(tree, (result) => {
+    const value = made[result];
+    if (value === undefined) throw internalError(`result ${result} of cond is missing`);
+    return value;
+  });
 }
 
 /** Says that one branch alone is recorded. */
@@ -221,118 +231,4 @@ class Merge {
       },
     );
   }
-}
-
-/** Remembers where control flow was met, for the report. */
-export function note(
-  recorder: Recorder,
-  kind: string,
-  policy: 'operators' | 'guards' | 'opaque',
-  reason: string,
-  position: string | undefined = sourcePosition(),
-): void {
-  recorder.trace.sites.push({ kind, position: position ?? 'an unknown place', policy, reason });
-}
-
-/** The traced value of a tensor. @throws E_TRACE_INPUT for anything else */
-export function valueOf(tensor: unknown, what: string): TracedValue {
-  const value = tracedValue(tensor);
-  if (value !== undefined) return value;
-  const { trace } = needRecorder(what);
-  throw refusal(
-    'E_TRACE_INPUT',
-    `${what} is ${typeof tensor === 'object' ? 'no traced tensor' : `a ${typeof tensor}`}`,
-    trace.place(),
-    {
-      hint: 'pass a traced tensor; host constants can be read from the body directly.',
-    },
-  );
-}
-
-/** A tensor that decides: bool without dims. */
-export function predicate(
-  recorder: Recorder,
-  value: unknown,
-  code: 'E_COND_PRED' | 'E_WHILE_COND',
-  what: string,
-): TracedValue {
-  const traced = tracedValue(value);
-  if (traced?.dtype === 'b8' && traced.shape.length === 0) return recorder.own(traced, what);
-  const got =
-    value instanceof TensorCore ? describe(value) : value === null ? 'null' : `a ${typeof value}`;
-  throw refusal(code, `${what} must be one bool, b8[], but is ${got}`, recorder.trace.place(), {
-    hint: 'compare (x.gt(0)) and reduce (x.any(), x.all()) until one truth value is left.',
-  });
-}
-
-export function asTensor(value: TracedValue): Tensor {
-  return tensorsOf({ kind: 'leaf', path: '', leaf: value }) as Tensor;
-}
-
-/** The tree with the results of the call in place of their numbers. */
-function numbered(
-  tree: Tree<number>,
-  made: readonly (TracedValue | undefined)[],
-): Tree<TracedValue> {
-  switch (tree.kind) {
-    case 'leaf': {
-      const leaf = made[tree.leaf];
-      if (leaf === undefined) throw internalError(`result ${tree.leaf} of cond is missing`);
-      return { kind: 'leaf', path: tree.path, leaf };
-    }
-    case 'host':
-      return tree;
-    case 'list':
-      return { kind: 'list', items: tree.items.map((item) => numbered(item, made)) };
-    case 'record':
-      return {
-        kind: 'record',
-        entries: tree.entries.map(([key, inner]) => [key, numbered(inner, made)] as const),
-      };
-  }
-}
-
-const counts = new WeakMap<Recorder, Map<string, number>>();
-
-/** `true_0`, `true_1`: bodies of one kind are counted within the graph that holds them. */
-export function bodyName(recorder: Recorder, kind: string): string {
-  let known = counts.get(recorder);
-  if (known === undefined) counts.set(recorder, (known = new Map<string, number>()));
-  const count = known.get(kind) ?? 0;
-  known.set(kind, count + 1);
-  return `${kind}_${count}`;
-}
-
-/**
- * The tree of a value in the running recorder, its leaves in order, and a way to put others in
- * their places.
- */
-export interface Flat {
-  readonly tree: Tree<TracedValue>;
-  readonly leaves: readonly { readonly path: string; readonly leaf: TracedValue }[];
-}
-
-export function flat(tree: Tree<TracedValue>): Flat {
-  return { tree, leaves: leavesOf(tree) };
-}
-
-/** The tree with these leaves, given in order. */
-export function refill(tree: Tree<TracedValue>, leaves: readonly TracedValue[]): Tree<TracedValue> {
-  let next = 0;
-  const walk = (t: Tree<TracedValue>): Tree<TracedValue> => {
-    switch (t.kind) {
-      case 'leaf':
-        return { ...t, leaf: leaves[next++] };
-      case 'host':
-        return t;
-      case 'list':
-        return { kind: 'list', items: t.items.map(walk) };
-      case 'record':
-        return {
-          kind: 'record',
-          entries: t.entries.map(([key, inner]) => [key, walk(inner)] as const),
-        };
-    }
-  };
-  return walk(tree);
 }

@@ -16,6 +16,7 @@ import { type Size, sizeText } from '../sizes/sizes.ts';
 import { arange } from '../tensor/functional.ts';
 import { apply, type Tensor } from '../tensor/tensor.ts';
 import {
+  bodyName,
   captures,
   finishBody,
   operandRefs,
@@ -27,17 +28,16 @@ import {
   withScalars,
 } from './body.ts';
 import { commonPrefix, withSettledCarry } from './carry.ts';
+import { note } from './site.ts';
 import {
   asTensor,
-  bodyName,
   type BodyTree,
   type Flat,
   flat,
-  note,
   predicate,
   refill,
   valueOf,
-} from './cond.ts';
+} from './traced-values.ts';
 
 /** A tree with its host numbers as tensors: what a body gets for the carry. */
 type Carried<T> = T extends Tensor

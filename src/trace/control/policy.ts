@@ -5,8 +5,9 @@ import { refusal } from '../errors/refusal.ts';
 import type { ControlDecision, ControlFlow, ControlSite } from '../record/control-interface.ts';
 import { needRecorder, stopping, type Trace } from '../record/recorder.ts';
 import { valueText } from '../record/typed-value.ts';
-import { condAny, valueOf } from './cond.ts';
+import { condAny } from './cond.ts';
 import { whileAny } from './loops.ts';
+import { valueOf } from './traced-values.ts';
 
 /**
  * The treatment of control flow that the source-level front end meets. `guards`: host values and
@@ -27,15 +28,9 @@ export function controlOf(policy: Policy): ControlFlow {
     host,
     condition: dataDependent,
     cond: (pred, onTrue, onFalse, site) => {
-      const result = condAny(
-        pred,
-        onTrue,
-        onFalse,
-        [],
-        site.position,
-        `a tensor decides: ${shown(pred)}`,
-      );
-      decide(site, `a tensor decides: ${shown(pred)}`);
+      const reason = `a tensor decides: ${shown(pred)}`;
+      const result = condAny(pred, { onTrue, onFalse }, [], { position: site.position, reason });
+      decide(site, reason);
       return result;
     },
     whileLoop: (test, body, variables, site) => {

@@ -13,7 +13,7 @@ import {
 import type { Rule } from '../../ops/record/rule.ts';
 import type { Vjp, VjpEntry, Vjps } from '../../ops/vjp/vjp.ts';
 import { captures, tensorsOf, traceBody } from '../control/body.ts';
-import { note } from '../control/cond.ts';
+import { note } from '../control/site.ts';
 import { refusal } from '../errors/refusal.ts';
 import { needRecorder, type TracedValue } from '../record/recorder.ts';
 import { type Argument, traceArg, tracedValue } from '../tensor/core.ts';

@@ -2,6 +2,7 @@
 
 import type { Arg } from '../../graph/types.ts';
 import {
+  bodyName,
   finishBody,
   operandRefs,
   ownedTree,
@@ -11,7 +12,8 @@ import {
   type TracedBody,
   treeTypes,
 } from '../control/body.ts';
-import { asTensor, bodyName, flat, note, refill, valueOf } from '../control/cond.ts';
+import { note } from '../control/site.ts';
+import { asTensor, flat, refill, valueOf } from '../control/traced-values.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
 import { needRecorder, type Recorder, type TracedValue } from '../record/recorder.ts';

@@ -13,6 +13,7 @@ import { type DeviceMesh, parseMesh } from '../../mesh/devices/mesh.ts';
 import { pieceShape, readTypeSpec } from '../../mesh/local-types/spec.ts';
 import { type AxisType, cutOf } from '../../mesh/local-types/types.ts';
 import {
+  bodyName,
   captures,
   finishBody,
   type InputLike,
@@ -20,7 +21,8 @@ import {
   tensorsOf,
   traceBody,
 } from '../control/body.ts';
-import { asTensor, bodyName, type BodyTree, flat, note, refill, valueOf } from '../control/cond.ts';
+import { note } from '../control/site.ts';
+import { asTensor, type BodyTree, flat, refill, valueOf } from '../control/traced-values.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
 import { needRecorder, type Recorder, type TracedValue } from '../record/recorder.ts';

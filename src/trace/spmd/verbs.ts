@@ -18,7 +18,7 @@ import { primitive, type PrimitiveName, verbBetween } from '../../mesh/local-typ
 import { readTypeSpec } from '../../mesh/local-types/spec.ts';
 import type { AxisType } from '../../mesh/local-types/types.ts';
 import { spmdTarget } from '../../ops/spmd/operators.ts';
-import { valueOf } from '../control/cond.ts';
+import { valueOf } from '../control/traced-values.ts';
 import { needRecorder, type Recorder, type TraceArg } from '../record/recorder.ts';
 import { type Tensor, tensorOf } from '../tensor/tensor.ts';
 import { axesOf } from './axes.ts';

@@ -233,51 +233,26 @@ function expandParameter(
   const { parameter, index, operation, prefix, text } = part;
   const unread: Found = { value: [{ text, at: scope.placed(part.pos), why: UNREAD }] };
   if (prefix === '#') return operation === undefined ? lengthOf(part, scope, unread) : unread;
-  if (prefix === '!') {
-    if (index?.text === '@' && operation === undefined)
-      return indicesOf(parameter, scope) ?? unread;
-    if (index !== undefined || operation !== undefined) return unread;
-    const name = scope.variables.get(parameter);
-    const pointed = name?.kind === 'text' ? knownText(name.value) : undefined;
-    return pointed === undefined ? unread : lookUp(pointed, text, part.pos, scope);
-  }
+  if (prefix === '!') return pointedTo(part, scope) ?? unread;
   const variable = scope.variables.get(parameter);
   // Once: an index may count on.
   const isPlace = index !== undefined && !/^[@*]$/.test(index.text);
   const isList = variable?.kind !== 'array' || variable.keys === undefined;
   const which = isPlace && isList ? indexIn(index, scope) : undefined;
-  const isSet =
-    hasValue(variable, index, which, scope) ||
-    (scope.positional !== undefined &&
-      (/^[@*]$/.test(parameter) || Number(parameter) <= scope.positional.length));
   // Each value is edited, and only then joined to one text.
   const isJoined = (index?.text ?? parameter) === '*';
   const whole = (found: Found): Found =>
     isJoined && 'list' in found ? { value: joined(found.list) } : found;
-  const plain = (): Found => {
-    if (index === undefined && parameter === '*' && scope.positional !== undefined)
-      return { list: scope.positional };
-    if (index === undefined) return lookUp(parameter, text, part.pos, scope);
-    const values =
-      variable === undefined
-        ? undefined
-        : variable.kind === 'array'
-          ? variable.values
-          : [variable.value];
-    if (values === undefined) return lookUp(parameter, text, part.pos, scope);
-    if (variable?.kind === 'array' && variable.keys !== undefined)
-      return valueAt(variable.keys, values, index, scope) ?? unread;
-    if (/^[@*]$/.test(index.text)) return { list: values };
-    if (which === undefined) return unread;
-    const open = unknownBefore(variable, which);
-    if (open === undefined) return { value: values.at(which) ?? [] };
-    return { value: [{ text, at: scope.placed(part.pos), why: open.why }] };
-  };
+  const plain = (): Found => valueOf(part, which, scope) ?? unread;
   if (operation === undefined) return whole(plain());
   // The arguments of a function are counted from 1.
   const first = /^[@*]$/.test(parameter) ? 1 : 0;
   if (operation.type !== 'Default')
     return whole(edited(plain(), operation, scope, { unread, first }));
+  const isSet =
+    hasValue(variable, index, which, scope) ||
+    (scope.positional !== undefined &&
+      (/^[@*]$/.test(parameter) || Number(parameter) <= scope.positional.length));
   if (!isSet) scope.onUnset(parameter);
   const counts = isSet && !(operation.operator.startsWith(':') && isEmpty(plain()));
   switch (operation.operator.replace(':', '')) {
@@ -293,6 +268,42 @@ function expandParameter(
       return { value };
     }
   }
+}
+
+/** `${!NAME}`, the value of the variable that a variable names; `${!LIST[@]}`, its indices. */
+function pointedTo(
+  { parameter, index, operation, text, pos }: ParameterExpansionPart,
+  scope: Scope,
+): Found | undefined {
+  if (operation !== undefined) return undefined;
+  if (index !== undefined) return index.text === '@' ? indicesOf(parameter, scope) : undefined;
+  const name = scope.variables.get(parameter);
+  const pointed = name?.kind === 'text' ? knownText(name.value) : undefined;
+  return pointed === undefined ? undefined : lookUp(pointed, text, pos, scope);
+}
+
+/**
+ * The value of a parameter before an operation changes it.
+ *
+ * @param which the index of a list, where it is known
+ */
+function valueOf(
+  { parameter, index, text, pos }: ParameterExpansionPart,
+  which: number | undefined,
+  scope: Scope,
+): Found | undefined {
+  if (index === undefined && parameter === '*' && scope.positional !== undefined)
+    return { list: scope.positional };
+  const variable = scope.variables.get(parameter);
+  if (index === undefined || variable === undefined) return lookUp(parameter, text, pos, scope);
+  const values = variable.kind === 'array' ? variable.values : [variable.value];
+  if (variable.kind === 'array' && variable.keys !== undefined)
+    return valueAt(variable.keys, values, index, scope);
+  if (/^[@*]$/.test(index.text)) return { list: values };
+  if (which === undefined) return undefined;
+  const open = unknownBefore(variable, which);
+  if (open === undefined) return { value: values.at(which) ?? [] };
+  return { value: [{ text, at: scope.placed(pos), why: open.why }] };
 }
 
 /** Tells whether a variable is set, and has the index that is asked for. */
@@ -459,68 +470,70 @@ function arithmeticText(
 
 /** The numbers of variables. */
 export function numbersOf(scope: Scope): ArithmeticScope {
-  const numberOf = (text: string, depth: number): number | undefined => {
-    const [, place] = /^\$(\d)$/.exec(text.trim()) ?? [];
-    if (place !== undefined) {
-      const given = scope.positional?.[Number(place) - 1];
-      const known = given === undefined ? undefined : knownText(given);
-      return known === undefined || depth > MOST_NAMES ? undefined : numberOf(known, depth + 1);
-    }
-    const word = text.trim().replace(/^\$(?=[A-Za-z_]\w*$)/, '');
-    if (/^(0[xX][\da-fA-F]+|\d+)$/.test(word))
-      return /^0\d/.test(word) ? parseInt(word, 8) : Number(word);
-    const [, base, digits] = /^([2-9]|[12]\d|3[0-6])#([\da-zA-Z]+)$/.exec(word) ?? [];
-    if (base !== undefined) {
-      const number = parseInt(digits, Number(base));
-      return number.toString(Number(base)) === digits.toLowerCase().replace(/^0+(?=.)/, '')
-        ? number
-        : undefined;
-    }
-    if (word === '') return 0;
-    if (/^-\d+$/.test(word)) return Number(word);
-    const [, array, index] = /^(\w+)\[(.+)\]$/.exec(word) ?? [];
-    const variable = scope.variables.get(array ?? word);
-    if (depth > MOST_NAMES) return undefined;
-    if (array !== undefined) {
-      const at = variable?.kind === 'array' && !variable.keys ? numberOf(index, depth + 1) : NaN;
-      const element = variable?.kind === 'array' ? variable.values.at(at ?? NaN) : undefined;
-      const text = element === undefined || !Number.isInteger(at) ? undefined : knownText(element);
-      return text === undefined ? undefined : numberOf(text, depth + 1);
-    }
-    if (variable?.kind !== 'text') return undefined;
-    const known = knownText(variable.value);
-    return known === undefined ? undefined : numberOf(known, depth + 1);
-  };
   return {
     operand: ({ value, parts }) => {
       const known = parts === undefined ? value : knownText(expandParts(parts, scope));
-      return known === undefined ? undefined : numberOf(known, 0);
+      return known === undefined ? undefined : numberOf(known, scope);
     },
     assign: (target, value) => {
-      const [, name = target, index] = /^(\w+)\[(.+)\]$/.exec(target) ?? [];
-      const unknown = {
-        text: `$${name}`,
-        at: scope.placed(0),
-        why: 'a number that the file does not tell',
-      };
-      const old = scope.variables.get(name);
-      const at = index === undefined ? NaN : numberOf(index, 0);
-      if (index !== undefined) {
-        const values = old?.kind === 'array' && old.keys === undefined ? [...old.values] : [];
-        const isIn = at !== undefined && at >= 0 && at <= values.length;
-        if (isIn) values[at] = [value === undefined ? unknown : String(value)];
-        scope.variables.set(
-          name,
-          isIn ? { kind: 'array', values } : { kind: 'text', value: [unknown] },
-        );
-        return;
-      }
-      scope.variables.set(name, {
-        kind: 'text',
-        value: [value === undefined ? unknown : String(value)],
-      });
+      assignNumber(target, value, scope);
     },
   };
+}
+
+/** @param depth names that stood for this one */
+function numberOf(text: string, scope: Scope, depth = 0): number | undefined {
+  const numberIn = (value: Value | undefined): number | undefined => {
+    const known = value === undefined ? undefined : knownText(value);
+    return known === undefined || depth > MOST_NAMES
+      ? undefined
+      : numberOf(known, scope, depth + 1);
+  };
+  const [, place] = /^\$(\d)$/.exec(text.trim()) ?? [];
+  if (place !== undefined) return numberIn(scope.positional?.[Number(place) - 1]);
+  const word = text.trim().replace(/^\$(?=[A-Za-z_]\w*$)/, '');
+  const literal = literalNumber(word);
+  if (literal !== undefined) return literal.number;
+  const [, array, index] = /^(\w+)\[(.+)\]$/.exec(word) ?? [];
+  const variable = scope.variables.get(array ?? word);
+  if (array === undefined) return variable?.kind === 'text' ? numberIn(variable.value) : undefined;
+  if (depth > MOST_NAMES || variable?.kind !== 'array' || variable.keys !== undefined)
+    return undefined;
+  const at = numberOf(index, scope, depth + 1);
+  return at === undefined || !Number.isInteger(at) ? undefined : numberIn(variable.values.at(at));
+}
+
+/** A number that is written out; undefined for a name, a number of `undefined` for a wrong one. */
+function literalNumber(word: string): { readonly number: number | undefined } | undefined {
+  if (/^(0[xX][\da-fA-F]+|\d+)$/.test(word))
+    return { number: /^0\d/.test(word) ? parseInt(word, 8) : Number(word) };
+  const [, base, digits] = /^([2-9]|[12]\d|3[0-6])#([\da-zA-Z]+)$/.exec(word) ?? [];
+  if (base !== undefined) {
+    const number = parseInt(digits, Number(base));
+    const isRead = number.toString(Number(base)) === digits.toLowerCase().replace(/^0+(?=.)/, '');
+    return { number: isRead ? number : undefined };
+  }
+  if (word === '') return { number: 0 };
+  return /^-\d+$/.test(word) ? { number: Number(word) } : undefined;
+}
+
+/** Sets a variable, or an element of a list, in arithmetic. */
+function assignNumber(target: string, number: number | undefined, scope: Scope): void {
+  const [, name = target, index] = /^(\w+)\[(.+)\]$/.exec(target) ?? [];
+  const unknown: Value = [
+    { text: `$${name}`, at: scope.placed(0), why: 'a number that the file does not tell' },
+  ];
+  const value = number === undefined ? unknown : [String(number)];
+  if (index === undefined) {
+    scope.variables.set(name, { kind: 'text', value });
+    return;
+  }
+  const old = scope.variables.get(name);
+  const at = numberOf(index, scope);
+  const values = old?.kind === 'array' && old.keys === undefined ? [...old.values] : [];
+  const isIn = at !== undefined && at >= 0 && at <= values.length;
+  if (isIn) values[at] = value;
+  scope.variables.set(name, isIn ? { kind: 'array', values } : { kind: 'text', value: unknown });
 }
 
 /** Characters of a text of which a part is looked for. */

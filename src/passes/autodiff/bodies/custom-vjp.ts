@@ -32,17 +32,11 @@ export function customDerivative(
     getOwn(node.kwargs, 'vjp_backward'),
   ];
   if (node.target !== 'call' || replaced === undefined || back === undefined) return undefined;
-  if (!isGraphRef(replaced) || !isGraphRef(back))
-    throw internalError(`${node.name} has no bodies for its derivative`);
-  const [withSaved, backward] = [getOwn(subgraphs, replaced.name), getOwn(subgraphs, back.name)];
+  const withSaved = bodyOf(replaced, node, subgraphs);
+  const backward = bodyOf(back, node, subgraphs);
   const [, operands] = node.args;
-  if (
-    withSaved === undefined ||
-    backward === undefined ||
-    operands === undefined ||
-    !isList(operands)
-  )
-    throw internalError(`${node.name} has no bodies for its derivative`);
+  if (operands === undefined || !isList(operands))
+    throw internalError(`${node.name} has no operands for its derivative`);
   const results = bodyResult(withSaved);
   const count = node.type.kind === 'tuple' ? node.type.items.length : 0;
   const forward: Node = {
@@ -82,4 +76,10 @@ export function customDerivative(
       });
     },
   };
+}
+
+function bodyOf(body: Arg, node: Node, subgraphs: Readonly<Record<string, Graph>>): Graph {
+  const found = isGraphRef(body) ? getOwn(subgraphs, body.name) : undefined;
+  if (found === undefined) throw internalError(`${node.name} has no bodies for its derivative`);
+  return found;
 }
