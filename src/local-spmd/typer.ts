@@ -44,6 +44,16 @@ interface CallTypes {
   readonly pending?: true;
 }
 
+/** A call on an axis whose mode does some things by itself: names and types of its operands. */
+interface OnAxis {
+  readonly record: OperatorRecord;
+  readonly ctx: TypedContext;
+  readonly names: readonly string[];
+  readonly given: readonly OperandType[];
+  /** The types as the mode of the axis gives them. */
+  readonly made: ModeTyping;
+}
+
 export interface TyperOptions {
   /** An I next to a V or an R takes its type by a cast. Default true. */
   readonly autoCast?: boolean;
@@ -257,7 +267,7 @@ export class Typer implements Typing {
       const found =
         made === undefined
           ? together[plain.indexOf(a)]
-          : this.inMode(graph, node, a, record, ctx, names, given, made);
+          : this.inMode(graph, node, a, { record, ctx, names, given, made });
       if ('conflict' in found) {
         this.refuse(graph, node, a, names, found.conflict);
         return undefined;
@@ -300,11 +310,7 @@ export class Typer implements Typing {
     graph: Graph,
     node: Node,
     a: number,
-    record: OperatorRecord,
-    ctx: TypedContext,
-    names: readonly string[],
-    given: readonly OperandType[],
-    made: ModeTyping,
+    { record, ctx, names, given, made }: OnAxis,
   ): { readonly typing: CallTypes } | { readonly conflict: Conflict } {
     const { size, name } = this.axes[a];
     // A value that is completed by name stays pending.

@@ -23,15 +23,11 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
   const before: readonly Known[] = isTuple(given) ? typer.everywhere(undefined) : given;
   if (name === 'assert_type') return asserted(typer, node, operand.name, before, frame);
   const at = typer.axes.findIndex((axis) => axis.name === axisName);
-  const own = otherAxes(typer, node, name, operand.name, before, at, frame);
+  const site = { node, name, operand: operand.name, graph: frame.graph };
+  const own = otherAxes(typer, site, before, at);
   // An axis of size 1 has no types.
   if (at < 0) return own;
-  const call = new VerbCall(
-    typer,
-    { node, name, operand: operand.name, graph: frame.graph },
-    own,
-    at,
-  );
+  const call = new VerbCall(typer, site, own, at);
   if (name === 'out_partial') return call.outPartial();
   if (name === 'permute') return call.permute();
   return call.collective();
@@ -225,12 +221,9 @@ class VerbCall {
  */
 function otherAxes(
   typer: Typing,
-  node: Node,
-  name: string,
-  operand: string,
+  { node, name, operand, graph }: VerbSite,
   own: readonly Known[],
   at: number,
-  { graph }: Frame<Typed>,
 ): readonly Known[] {
   const [, , size, word, dst] = node.args;
   const src = typeof word === 'string' ? sourceWords(word)[0] : undefined;

@@ -20,33 +20,55 @@ export type Rewrite = (call: LocalCall) => readonly (string | null)[];
 /** By canonical operator name. */
 export type Rewrites = Readonly<Record<string, Rewrite>>;
 
+/** What is known of a call when it is written for one device. */
+interface CallOnDevice {
+  readonly emit: Emitter;
+  readonly pieces: Pieces;
+  readonly node: Node;
+  readonly record: OperatorRecord;
+  /** The call at global sizes. */
+  readonly global: TypedContext;
+  /** Local values in schema order, already placed as the rules want them. */
+  readonly inputs: readonly string[];
+  readonly inputSpecs: readonly number[];
+  readonly outputSpecs: readonly number[];
+  /** The rule that the call takes on each mesh dim. */
+  readonly rules: readonly (Rule | undefined)[];
+  /** The name that the unsharded program has for a result. */
+  readonly memberName: (k: number) => string | undefined;
+}
+
 /**
  * A call of the unsharded program that is written for one device: its operands are local, its rules
  * known.
  */
-export class LocalCall {
+export class LocalCall implements CallOnDevice {
+  readonly emit: Emitter;
+  readonly pieces: Pieces;
+  readonly node: Node;
+  readonly record: OperatorRecord;
+  readonly global: TypedContext;
+  readonly inputs: readonly string[];
+  readonly inputSpecs: readonly number[];
+  readonly outputSpecs: readonly number[];
+  readonly rules: readonly (Rule | undefined)[];
+  readonly memberName: (k: number) => string | undefined;
   /** Arguments and keywords with the local operands in them. */
   readonly args: readonly Arg[];
   readonly kwargs: Readonly<Record<string, Arg>>;
 
-  /**
-   * @param global the call at global sizes
-   * @param inputs local values in schema order, already placed as the rules want them
-   * @param rules the rule that the call takes on each mesh dim
-   * @param memberName name that the unsharded program has for a result
-   */
-  constructor(
-    readonly emit: Emitter,
-    readonly pieces: Pieces,
-    readonly node: Node,
-    readonly record: OperatorRecord,
-    readonly global: TypedContext,
-    readonly inputs: readonly string[],
-    readonly inputSpecs: readonly number[],
-    readonly outputSpecs: readonly number[],
-    readonly rules: readonly (Rule | undefined)[],
-    private readonly memberName: (k: number) => string | undefined,
-  ) {
+  constructor(call: CallOnDevice) {
+    this.emit = call.emit;
+    this.pieces = call.pieces;
+    this.node = call.node;
+    this.record = call.record;
+    this.global = call.global;
+    this.inputs = call.inputs;
+    this.inputSpecs = call.inputSpecs;
+    this.outputSpecs = call.outputSpecs;
+    this.rules = call.rules;
+    this.memberName = call.memberName;
+    const { record, node, inputs } = call;
     const { args, kwargs } = withTensors(record, node.args, node.kwargs, inputs);
     this.args = args;
     this.kwargs = kwargs;

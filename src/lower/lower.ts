@@ -105,6 +105,14 @@ export function lower(
   return new Lowering(planned, plan, planned.opened?.table ?? table, priced).run();
 }
 
+/** Local operands of a call, the placements of both sides, and its results in the graph. */
+interface Operands {
+  readonly inputs: readonly string[];
+  readonly inputSpecs: readonly number[];
+  readonly outputSpecs: readonly number[];
+  readonly results: readonly (TensorMeta | null)[];
+}
+
 class Lowering {
   private readonly space: ShardingSpace;
   private readonly flow: Dataflow;
@@ -317,7 +325,7 @@ class Lowering {
       region !== undefined
         ? this.perDevice(frame, node.name, region, inputs, inputSpecs)
         : shared === undefined
-          ? this.local(frame, node, n, inputs, inputSpecs, outputSpecs, results)
+          ? this.local(frame, node, n, { inputs, inputSpecs, outputSpecs, results })
           : this.control?.sharedRows(
               frame,
               node,
@@ -393,10 +401,7 @@ class Lowering {
     frame: Frame,
     node: Node,
     n: number,
-    inputs: readonly string[],
-    inputSpecs: readonly number[],
-    outputSpecs: readonly number[],
-    results: readonly (TensorMeta | null)[],
+    { inputs, inputSpecs, outputSpecs, results }: Operands,
   ): readonly (string | null)[] {
     const record = this.table.get(node.target);
     if (record === undefined) return this.unknown(node, n, inputs, results);
@@ -420,18 +425,18 @@ class Lowering {
       inputSpecs,
       orderOf: (t) => this.orderOf(tensors[t]),
     });
-    const call = new LocalCall(
-      this.emit,
-      this.pieces,
+    const call = new LocalCall({
+      emit: this.emit,
+      pieces: this.pieces,
       node,
       record,
       global,
-      taken.operands(inputs),
+      inputs: taken.operands(inputs),
       inputSpecs,
       outputSpecs,
       rules,
-      (k) => members.get(k),
-    );
+      memberName: (k) => members.get(k),
+    });
     const names = taken.results(rewrite(call));
     this.noteRandom(node, n, first, results, outputSpecs);
     this.keepBodies(frame, node);

@@ -280,11 +280,8 @@ function replayed(
     'replay',
     () =>
       prove(
-        problem,
-        found?.choice ?? new Int32Array(0),
-        objective,
-        prepared.pool,
-        rows,
+        { problem, pool: prepared.pool, rows },
+        { choice: found?.choice ?? new Int32Array(0), objective },
         search.proof,
         claimed,
       ),

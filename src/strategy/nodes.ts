@@ -108,6 +108,7 @@ export function nodeStrategies(
   // For every value, the pending reductions that its producer can leave, and the strided cuts.
   const reachable = new Int32Array(flow.values.length);
   const cuts = new Array<readonly CutPattern[]>(flow.values.length).fill(NO_CUTS);
+  const question = { flow, table, space, options, ...defined({ checkTime }) };
   let fewerStrides = 0;
   const nodes = graph.nodes.map((node, index): NodeStrategies | null => {
     if (flow.alias[index] >= 0) return null;
@@ -116,7 +117,7 @@ export function nodeStrategies(
     const key = contentKey(node, inputs, flow, reachable, cuts);
     let found = shared.get(key);
     if (found === undefined) {
-      const own = expandNode(node, index, flow, table, space, reachable, cuts, options, checkTime);
+      const own = expandNode(node, index, question, { reachable, cuts });
       found = { strategies: { ...own, content: shared.size }, left: [] };
       shared.set(key, found);
     }
@@ -166,16 +167,26 @@ function leftOf(set: StrategySet, result: number, space: ShardingSpace, strides:
   return { partials, patterns, few: fewFactors(patterns) };
 }
 
+/** What all nodes of a program are expanded by. */
+interface Question {
+  readonly flow: Dataflow;
+  readonly table: OperatorTable;
+  readonly space: ShardingSpace;
+  readonly options: StrategyOptions;
+  readonly checkTime?: () => void;
+}
+
+/** What the producers of values can leave: pending reductions, a bit a code, and strided cuts. */
+interface Reached {
+  readonly reachable: Int32Array;
+  readonly cuts: readonly (readonly CutPattern[])[];
+}
+
 function expandNode(
   node: Node,
   index: number,
-  flow: Dataflow,
-  table: OperatorTable,
-  space: ShardingSpace,
-  reachable: Int32Array,
-  cuts: readonly (readonly CutPattern[])[],
-  options: StrategyOptions,
-  checkTime?: () => void,
+  { flow, table, space, options, checkTime }: Question,
+  { reachable, cuts }: Reached,
 ): Omit<NodeStrategies, 'content'> {
   const outputs = Array.from(flow.results[index], (id): TensorMeta | null =>
     id < 0 ? null : flow.values[id].meta,

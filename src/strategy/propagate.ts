@@ -10,9 +10,9 @@ import { expandRows } from '../ops/expansion/expand.ts';
 import type { ProductOptions } from '../ops/expansion/row-product.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import type { Rule } from '../ops/record/rule.ts';
-import { type FilledRules, type FillOptions, fillRules } from './fill.ts';
+import { type FillOptions, fillRules } from './fill.ts';
 import { MovePrices, type Prices } from './prices.ts';
-import { cheapest } from './search.ts';
+import { cheapest, type SearchedCall } from './search.ts';
 
 /**
  * Propagation of one call: given the shardings of its inputs, the strategy to take and what the
@@ -85,30 +85,17 @@ export function propagate(
   return (options.search === 'enumerate' ? undefined : searched(asked)) ?? enumerated(asked);
 }
 
-/** A call with the shardings of its inputs, and what it may become. */
-interface Question {
-  readonly space: ShardingSpace;
+/** The same call with the name of its operator. */
+interface Question extends SearchedCall {
   readonly name: string;
   readonly call: TypedContext;
-  readonly given: readonly number[];
-  readonly filled: FilledRules;
-  readonly moves: readonly MovePrices[];
   readonly expansion: Pick<ProductOptions, 'uneven' | 'unitDims' | 'patterns'>;
-  /** Sharding that an in-place operator must keep. */
-  readonly keeps: number | undefined;
 }
 
 /** Undefined where the enumeration must decide. */
-function searched({
-  space,
-  call: { inputs, outputs },
-  given,
-  filled,
-  moves,
-  expansion,
-  keeps,
-}: Question): Propagation | undefined {
-  const found = cheapest(space, filled, inputs, outputs, given, moves, expansion, keeps);
+function searched(question: Question): Propagation | undefined {
+  const found = cheapest(question);
+  const { space, filled, given, moves } = question;
   if (found === undefined) return undefined;
   return {
     inputs: found.inputs,

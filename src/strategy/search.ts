@@ -3,7 +3,7 @@
 import { FIRST_OTHER_CODE, type ShardingSpace } from '../mesh/sharding/space.ts';
 import type { Row } from '../ops/expansion/row.ts';
 import { type ProductOptions, RowProduct } from '../ops/expansion/row-product.ts';
-import type { TensorMeta } from '../ops/record/record.ts';
+import type { TensorMeta, TypedContext } from '../ops/record/record.ts';
 import type { FilledRules } from './fill.ts';
 import type { MovePrices } from './prices.ts';
 
@@ -30,37 +30,41 @@ const MOST_SHARDINGS = 1 << 16;
 /** Costs within this relative distance are equal. */
 const SAME_COST = 1e-12;
 
+/** A call with the shardings of its inputs, and what it may become. */
+export interface SearchedCall {
+  readonly space: ShardingSpace;
+  readonly call: Pick<TypedContext, 'inputs' | 'outputs'>;
+  readonly given: readonly number[];
+  readonly filled: FilledRules;
+  readonly moves: readonly MovePrices[];
+  readonly expansion: ProductOptions;
+  /** Sharding that an in-place operator must keep. */
+  readonly keeps?: number | undefined;
+}
+
 /**
  * @returns the cheapest strategy, or undefined where the enumeration must decide: special cuts, too
  *   many placements, none
  */
-export function cheapest(
-  space: ShardingSpace,
-  filled: FilledRules,
-  inputs: readonly TensorMeta[],
-  outputs: readonly (TensorMeta | null)[],
-  given: readonly number[],
-  moves: readonly MovePrices[],
-  options: ProductOptions,
-  keeps?: number,
-): Found | undefined {
-  return cheapestFew(1, space, filled, inputs, outputs, given, moves, options, keeps)?.[0];
+export function cheapest(searched: SearchedCall): Found | undefined {
+  return cheapestFew(1, searched)?.[0];
 }
 
 /** The `count` cheapest strategies, cheapest first, ties in list order; see `cheapest`. */
 export function cheapestFew(
   count: number,
-  space: ShardingSpace,
-  { rows }: FilledRules,
-  inputs: readonly TensorMeta[],
-  outputs: readonly (TensorMeta | null)[],
-  given: readonly number[],
-  moves: readonly MovePrices[],
-  options: ProductOptions,
-  keeps?: number,
+  {
+    space,
+    call: { inputs, outputs },
+    given,
+    filled: { rows },
+    moves,
+    expansion,
+    keeps,
+  }: SearchedCall,
 ): readonly Found[] | undefined {
   if (inputs.length === 0 || !isPlain(rows) || !areOrdered(space, given)) return undefined;
-  const product = new RowProduct(space, rows, [...inputs, ...outputs], options);
+  const product = new RowProduct(space, rows, [...inputs, ...outputs], expansion);
   const reading = new StrategyReader(product, inputs.length, outputs.length, keeps);
   const direct = unmoved(space, product, rows, given);
   if (direct !== undefined && reading.allowed() && count === 1) return [reading.read(direct, 0, 0)];

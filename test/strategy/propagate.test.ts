@@ -258,10 +258,8 @@ describe('the search', () => {
       COMPAT,
     );
     const moves = ctx.inputs.map((meta, i) => new MovePrices(prices, meta, given[i]));
-    const found =
-      cheapestFew(1000, space, filled, ctx.inputs, ctx.outputs, given, moves, {
-        uneven: 'allow',
-      }) ?? [];
+    const expansion = { uneven: 'allow' } as const;
+    const found = cheapestFew(1000, { space, filled, call: ctx, given, moves, expansion }) ?? [];
     const set = expandRows(space, filled.rules, filled.rows, ctx.inputs, ctx.outputs, {
       uneven: 'allow',
     });

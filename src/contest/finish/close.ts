@@ -122,7 +122,8 @@ function attempt(
     choice: job.choice,
     objective: cost(job.choice, true),
   };
-  const proven = prove(problem, choice, objective, pool, rows, search.proof, bound >= objective);
+  const searched = { problem, pool, rows };
+  const proven = prove(searched, { choice, objective }, search.proof, bound >= objective);
   return {
     choice,
     objective,
@@ -190,7 +191,8 @@ function carryOut(
     objective: cost(job.choice, true),
   };
   const uncertified = { log: net.log, rows: true };
-  const proven = prove(problem, choice, objective, pool, rows, uncertified, bound >= objective);
+  const searched = { problem, pool, rows };
+  const proven = prove(searched, { choice, objective }, uncertified, bound >= objective);
   return {
     choice,
     objective,

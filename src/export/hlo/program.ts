@@ -384,7 +384,7 @@ class Writer {
     const reverse = getOwn(node.kwargs, 'reverse') === true;
     const rows = xs.map(({ dtype, shape }) => ({ dtype, shape: shape.slice(1) }));
     if (this.options.loops === 'while')
-      return this.scanAsLoop(node, step, init, xs, captured, length, reverse);
+      return this.scanAsLoop(node, { step, init, xs, captured, length, reverse });
     const { hlo } = this;
     const body = hlo.body([...init, ...rows], (own) => this.returnsOf(step, own, captured));
     const stacked = body.returns
@@ -395,15 +395,7 @@ class Writer {
   }
 
   /** Rows are read and written at the counter. */
-  private scanAsLoop(
-    node: Node,
-    step: Graph,
-    init: readonly Val[],
-    xs: readonly Val[],
-    captured: readonly Val[],
-    length: number,
-    reverse: boolean,
-  ): HloResult {
+  private scanAsLoop(node: Node, { step, init, xs, captured, length, reverse }: Scan): HloResult {
     const { hlo } = this;
     const stacks = this.results(node)
       .slice(init.length)
@@ -431,6 +423,16 @@ class Writer {
     });
     return hlo.emit('while', carried, carried, {}, [testing, stepping]).slice(1);
   }
+}
+
+/** A scan with its operands as values of the program that is written. */
+interface Scan {
+  readonly step: Graph;
+  readonly init: readonly Val[];
+  readonly xs: readonly Val[];
+  readonly captured: readonly Val[];
+  readonly length: number;
+  readonly reverse: boolean;
 }
 
 const CONTROL = new Set([

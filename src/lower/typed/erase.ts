@@ -283,18 +283,18 @@ class Eraser {
       const a = this.typer.axes.findIndex((known) => known.name === axis);
       return this.manual.has(axis) ? undefined : byAxis?.[a]?.rule;
     });
-    const call = new LocalCall(
-      this.emit,
-      this.pieces,
-      this.withBodies(graph, node),
+    const call = new LocalCall({
+      emit: this.emit,
+      pieces: this.pieces,
+      node: this.withBodies(graph, node),
       record,
-      ctx,
+      global: ctx,
       inputs,
-      wanted,
+      inputSpecs: wanted,
       outputSpecs,
       rules,
-      () => undefined,
-    );
+      memberName: () => undefined,
+    });
     const first = this.emit.section.nodes.length;
     const made = rewrite(call);
     const [meta] = ctx.outputs;

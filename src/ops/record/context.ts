@@ -80,7 +80,8 @@ class Binder {
   ) {}
 
   call(schema: readonly ArgSchema[]): OpContext {
-    return new Call(this.target, schema, this.inputs, this.index, this.lists, this.bound);
+    const { index, lists, bound } = this;
+    return new Call(this.target, schema, { index, lists, bound }, this.inputs);
   }
 
   bind({ name, type }: ArgSchema, arg: Arg): void {
@@ -126,16 +127,21 @@ const IGNORED_KEYWORDS = new Set([
   'generator',
 ]);
 
+/** The arguments of a call by name: numbers of tensors, lists of them, and all else. */
+interface BoundArguments {
+  readonly index: ReadonlyMap<string, number>;
+  readonly lists: ReadonlyMap<string, readonly ListMember[]>;
+  readonly bound: ReadonlyMap<string, Bound>;
+}
+
 class Call implements TypedContext {
   readonly outputs: readonly (TensorMeta | null)[];
 
   constructor(
     readonly target: string,
     private readonly schema: readonly ArgSchema[],
+    private readonly args: BoundArguments,
     readonly inputs: readonly TensorMeta[],
-    private readonly index: ReadonlyMap<string, number>,
-    private readonly lists: ReadonlyMap<string, readonly ListMember[]>,
-    private readonly bound: ReadonlyMap<string, Bound>,
     outputs: readonly (TensorMeta | null)[] = [],
   ) {
     this.outputs = outputs;
@@ -143,7 +149,7 @@ class Call implements TypedContext {
 
   /** The same call at other sizes: results known, or local shards. */
   at(inputs: readonly TensorMeta[], outputs: readonly (TensorMeta | null)[]): TypedContext {
-    return new Call(this.target, this.schema, inputs, this.index, this.lists, this.bound, outputs);
+    return new Call(this.target, this.schema, this.args, inputs, outputs);
   }
 
   tensor(name: string): TensorMeta | undefined {
@@ -151,10 +157,10 @@ class Call implements TypedContext {
     return i < 0 ? undefined : this.inputs[i];
   }
   indexOf(name: string): number {
-    return this.index.get(name) ?? -1;
+    return this.args.index.get(name) ?? -1;
   }
   list(name: string): readonly ListMember[] {
-    return (this.lists.get(name) ?? []).map((m) =>
+    return (this.args.lists.get(name) ?? []).map((m) =>
       m === null ? null : { meta: this.inputs[m.index], index: m.index },
     );
   }
@@ -209,7 +215,7 @@ class Call implements TypedContext {
     if (typeof value === 'boolean') return { value: value ? 1 : 0, kind: 'bool' };
     if (typeof value === 'number') {
       const schema = this.schema.find((s) => s.name === name);
-      const float = !this.bound.has(name) && schema?.defaultIsFloat === true;
+      const float = !this.args.bound.has(name) && schema?.defaultIsFloat === true;
       return { value, kind: float ? 'float' : 'int' };
     }
     if (typeof value === 'bigint') return { value: Number(value), kind: 'int' };
@@ -219,7 +225,7 @@ class Call implements TypedContext {
     return this.fail(`argument '${name}' must be a number`);
   }
   has(name: string): boolean {
-    if (this.index.has(name) || this.lists.has(name)) return true;
+    if (this.args.index.has(name) || this.args.lists.has(name)) return true;
     const value = this.value(name);
     return value !== null && value !== undefined;
   }
@@ -232,7 +238,7 @@ class Call implements TypedContext {
   }
 
   private value(name: string): Bound | null {
-    if (this.bound.has(name)) return this.bound.get(name) ?? null;
+    if (this.args.bound.has(name)) return this.args.bound.get(name) ?? null;
     const schema = this.schema.find((s) => s.name === name);
     if (schema === undefined)
       throw new ShardwrightError(

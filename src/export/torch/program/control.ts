@@ -54,25 +54,31 @@ export function controlOf(node: Node, { subgraphs }: Graph): ControlForm | undef
   return form;
 }
 
+/** The program around a call of control flow, as it is written. */
+interface Around {
+  readonly program: DeviceProgram;
+  readonly typeOf: (name: string) => Node['type'];
+  /** The text of an argument. */
+  readonly argument: (arg: Arg) => string;
+  /** The name of the function that a body is. */
+  readonly body: (graph: Graph) => string;
+}
+
 /**
- * @param argument text of an argument
- * @param body name of the function that a body is
  * @param first name of the list of what a loop starts from, which the call empties; undefined: it
  *   is written here
  */
 export function controlText(
-  program: DeviceProgram,
   node: Node,
   form: ControlForm,
-  argument: (arg: Arg) => string,
-  body: (graph: Graph) => string,
-  typeOf: (name: string) => Node['type'],
+  around: Around,
   first?: string,
 ): ControlText {
+  const { argument, body } = around;
   const list = (args: readonly Arg[]): string => pyList(args.map(argument));
   switch (form.kind) {
     case 'scan': {
-      const trips = tripsText(program, node, form, argument, typeOf);
+      const trips = tripsText(node, form, around);
       const args = [
         body(form.step),
         first ?? list(form.init),
@@ -117,13 +123,7 @@ export function controlText(
 }
 
 /** Trips as a number, or as the rows at hand, which may be more on one device than on another. */
-function tripsText(
-  program: DeviceProgram,
-  node: Node,
-  form: ScanForm,
-  argument: (arg: Arg) => string,
-  typeOf: (name: string) => Node['type'],
-): string {
+function tripsText(node: Node, form: ScanForm, { program, argument, typeOf }: Around): string {
   const trips = tripsOf(program, node, form, typeOf);
   if (trips.includes(0))
     throw new ShardwrightError(

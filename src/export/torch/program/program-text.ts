@@ -434,15 +434,8 @@ class FunctionText {
     const { program, functions, helpers, decisions } = this.parts;
     const argument = (arg: Arg): string => argumentText(arg, this.arguments);
     const typeOf = (name: string): Node['type'] => this.types.get(name) ?? { kind: 'none' };
-    const written = controlText(
-      program,
-      node,
-      form,
-      argument,
-      (body) => functions.get(body) ?? '',
-      typeOf,
-      start,
-    );
+    const body = (graph: Graph): string => functions.get(graph) ?? '';
+    const written = controlText(node, form, { program, typeOf, argument, body }, start);
     for (const name of written.helpers) helpers.add(name);
     if (written.decides) decisions.add(`${node.name} (${node.target})`);
     return written.text;

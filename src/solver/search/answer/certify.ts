@@ -25,6 +25,13 @@ interface UncertifiedProof {
   readonly rows: boolean;
 }
 
+/** The problem that was searched, with the pool of its tables and its rows. */
+interface Searched {
+  readonly problem: Problem;
+  readonly pool: Pool;
+  readonly rows: readonly PlainRow[];
+}
+
 /**
  * Has the checker replay the proof of the search; where it is refused (or there is none), a plain
  * elimination of the whole problem, and at last the sum of all minima, which is always a proof.
@@ -32,11 +39,8 @@ interface UncertifiedProof {
  * costs less, so a weaker bound is worth a second attempt.
  */
 export function prove(
-  problem: Problem,
-  choice: Int32Array,
-  objective: number,
-  pool: Pool,
-  rows: readonly PlainRow[],
+  { problem, pool, rows }: Searched,
+  { choice, objective }: { readonly choice: Int32Array; readonly objective: number },
   uncertified: UncertifiedProof | undefined,
   complete: boolean,
 ): Proven {
