@@ -68,7 +68,7 @@ class Accumulation:
         In a pass that reduces nothing they are zeros at first, so that an optimizer that sets them to None drops the parts.
         """
         known = self.parts.pop(run, None)
-        total = parts if known is None else [a + b for a, b in zip(known, parts, strict=True)]
+        total = parts if known is None else _sums(known, parts)
         assert run.unreduced is not None
         if self.reduces:
             return run.unreduced.reduce(run.here, total)
@@ -121,6 +121,14 @@ def reduce_gradients(model: Any) -> None:
     accumulation: Accumulation = model.shardwright.accumulation
     accumulation.passes = 0
     accumulation.reduce_rest()
+
+
+def _sums(known: list[torch.Tensor], parts: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Sums of two lists, whose members are freed one after another. None is written in place: a part may be the script's own gradient."""
+    total = []
+    while known:
+        total.append(known.pop() + parts.pop())
+    return total[::-1]
 
 
 def _zeros(row: dict[str, Any], run: Run) -> torch.Tensor:

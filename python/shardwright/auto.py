@@ -94,6 +94,9 @@ def auto_parallelize(
     how |= {"in_placements": in_placements, "out_placements": out_placements, "command": flags.get("command")}
     # Of weights on the meta device the model does not tell it.
     how |= {"device": device_mesh.device_type}
+    # Passes of the step that is planned; a model without a trained parameter has no gradients to add up.
+    adds = accumulate is not None and accumulate > 1 and any(p.requires_grad for p in model.parameters())
+    passes = {"accumulate": accumulate} if adds else {}
     dtypes = {}
     if mixed_precision is not None:
         mixed_precision.buffers(model)
@@ -108,7 +111,7 @@ def auto_parallelize(
     def make() -> Path:
         captured = capture(model, example_inputs, example_kwargs, **how, path=Path(folder) / "model.fx.txt")
         rows = {"batch_dim": _batch_dims(captured, batch_dim)} if flags.get("recipe") else {}
-        make_plan(captured, mesh=mesh, cluster=cluster, out=folder, recipes=tunes, keep=True, **{**rows, **compiled, **dtypes, **flags})
+        make_plan(captured, mesh=mesh, cluster=cluster, out=folder, recipes=tunes, keep=True, **{**rows, **compiled, **dtypes, **passes, **flags})
         made.append(captured)
         return Path(folder)
 
@@ -117,7 +120,7 @@ def auto_parallelize(
         # Trials are for those alone who ask for them.
         from .tuning import make_candidates, tuned
 
-        planning = {"mesh": mesh, "cluster": cluster, **compiled, **dtypes, **flags}
+        planning = {"mesh": mesh, "cluster": cluster, **compiled, **dtypes, **passes, **flags}
         running: dict[str, Any] = {"compile": compile, "outputs": outputs, "loss": trained}
         planned = tuned(
             model,

@@ -1,8 +1,9 @@
 """What DTensor does not do by itself with the parameters of a model that was taken over.
 
 A plain tensor next to a DTensor is read as the whole on every rank, so that losses, and writing whole tensors into parameters, need no
-words for it. What is read (`item()`, `tolist()`, `numpy()`) is that of all ranks. Random initialisation draws the whole tensor on every
-rank and keeps this one's part: the numbers of one process. What is put in the place of `.data` is put in the place of this rank's part,
+words for it. What is read (`item()`, `tolist()`, `numpy()`) is that of all ranks. Whatever draws random numbers (initialisation, noise in
+the sizes of a parameter, dropout of one) draws for the whole tensor on every rank and keeps this one's part: the numbers of one process.
+What is put in the place of `.data` is put in the place of this rank's part,
 too, which DTensor leaves as it was.
 """
 
@@ -16,10 +17,18 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate
 
 from .errors import MismatchError
-from .loading import placed_like, whole_of
+from .loading import placed, placed_like, whole_of
 from .placements import part_of
 
 _MESHES: list[DeviceMesh] = []
+#: Calls of ATen that draw, for tensors that a script computes with; their in-place forms write into their first operand.
+_DRAWING = (
+    *("normal_.default", "uniform_.default", "bernoulli_.float", "bernoulli_.Tensor", "exponential_.default", "cauchy_.default"),
+    *("log_normal_.default", "geometric_.default", "random_.default", "random_.from", "random_.to"),
+    *("rand_like.default", "randn_like.default", "randint_like.default", "randint_like.low_dtype"),
+    *("bernoulli.default", "bernoulli.p", "normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor", "poisson.default"),
+    *("multinomial.default", "native_dropout.default"),
+)
 
 
 def adopt(mesh: DeviceMesh) -> None:
@@ -28,8 +37,10 @@ def adopt(mesh: DeviceMesh) -> None:
     dispatcher._allow_implicit_replication = True
     if not _MESHES:
         aten = torch.ops.aten
-        for op in (aten.normal_.default, aten.uniform_.default, aten.bernoulli_.float, aten.exponential_.default, aten.random_.default):
-            dispatcher._custom_op_handlers[op] = _drawn
+        for name in _DRAWING:
+            packet, _, overload = name.partition(".")
+            dispatcher._custom_op_handlers[getattr(getattr(aten, packet), overload)] = _drawn
+        dispatcher._custom_op_handlers[aten.index_put_.default] = _put_where
         dispatcher._custom_op_handlers[aten._local_scalar_dense.default] = _read
         for op in (torch.ops.c10d.allreduce_.default, torch.ops.c10d.broadcast_.default):
             dispatcher._custom_op_handlers[op] = _reduced_by_script
@@ -44,15 +55,52 @@ def adopt(mesh: DeviceMesh) -> None:
 
 
 def _drawn(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    into: DTensor = args[0]
+    """Draws for whole tensors, the same on every rank, and keeps this one's parts."""
+    into: DTensor = next(arg for arg in args if isinstance(arg, DTensor))
     mesh = into.device_mesh
-    if mesh not in _MESHES or any(isinstance(p, Partial) for p in into.placements):
+    if mesh not in _MESHES:
         return _without_handler(op, args, kwargs)
-    local = into._local_tensor
-    if not local.is_meta:
-        whole = torch.empty(into.shape, dtype=into.dtype, device=local.device)
-        op(whole, *args[1:], **kwargs)
-        local.copy_(part_of(whole, into.placements, tuple(mesh.mesh.shape), mesh.get_coordinate() or ()))
+    if into._local_tensor.is_meta:
+        return into if op._schema.is_mutable else op(*(_meta_of(arg) for arg in args), **kwargs)
+    # What is written over, and what only lends its sizes, is not gathered.
+    written = op._schema.is_mutable or op._schema.name.endswith("_like")
+    whole = [_whole_for(arg, k > 0 or not written) for k, arg in enumerate(args)]
+    found = op(*whole, **kwargs)
+    if op._schema.is_mutable:
+        place = mesh.get_coordinate() or ()
+        into._local_tensor.copy_(part_of(whole[0], into.placements, tuple(mesh.mesh.shape), place))
+        return into
+    return tuple(_kept(one, into) for one in found) if isinstance(found, tuple) else _kept(found, into)
+
+
+def _whole_for(value: Any, reads: bool) -> Any:
+    """The whole of a DTensor; where the call does not read it, any tensor of its sizes."""
+    if not isinstance(value, DTensor):
+        return value
+    return value.full_tensor() if reads else torch.empty(value.shape, dtype=value.dtype, device=value._local_tensor.device)
+
+
+def _meta_of(value: Any) -> Any:
+    return torch.empty(value.shape, dtype=value.dtype, device="meta") if isinstance(value, DTensor) else value
+
+
+def _kept(drawn: torch.Tensor, like: DTensor) -> DTensor:
+    """What was drawn, placed as the tensor in whose sizes it was drawn; in other sizes whole."""
+    mesh = like.device_mesh
+    if drawn.shape == like.shape and not any(isinstance(p, Partial) for p in like.placements):
+        return placed(drawn, like)
+    return DTensor.from_local(drawn, mesh, [Replicate()] * mesh.ndim, run_check=False)
+
+
+def _put_where(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Writes a number where a mask is true (`grad[grad.abs() < 1e-3] = 0`), for which DTensor has no rule: each rank in its part."""
+    into, indices, values = args[:3]
+    mask = indices[0] if len(indices) == 1 else None
+    is_mask = isinstance(mask, torch.Tensor) and mask.dtype == torch.bool and mask.shape == into.shape
+    if not is_mask or not isinstance(into, DTensor) or into.device_mesh not in _MESHES or values.numel() != 1:
+        return _without_handler(op, args, kwargs)
+    part = placed_like(into, mask).to_local()
+    op(into._local_tensor, [part], whole_of(values).to(into._local_tensor.device), *args[3:], **kwargs)
     return into
 
 

@@ -124,8 +124,10 @@ def make_run(model: nn.Module, programs: Any, call: Any) -> Run:
             # What changed decides nothing.
             return settings.folder
         pins = [f"{entry['of']}={entry['placement']}" for entry in main.primals if entry["role"] in STATES]
-        dtypes = settings.precision.flags() if settings.precision is not None and records else {}
-        flags = {**dtypes, **{key: value for key, value in settings.flags.items() if key in _KEPT_FLAGS}}
+        own: dict[str, Any] = settings.precision.flags() if settings.precision is not None and records else {}
+        if settings.accumulate is not None and settings.accumulate > 1 and records and any(p.requires_grad for p in model.parameters()):
+            own["accumulate"] = settings.accumulate
+        flags = {**own, **{key: value for key, value in settings.flags.items() if key in _KEPT_FLAGS}}
         asked = repr((captured.record, captured.path.read_text(), pins, mesh_text(programs.mesh), settings.cluster, sorted(flags.items())))
         folder = below / hashlib.sha256(asked.encode()).hexdigest()[:16]
         # The record is what is written last.

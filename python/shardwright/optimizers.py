@@ -1,13 +1,12 @@
 """Optimizers that were made before a model was taken over, as scripts for DDP make them: they step its parameters of before.
 
 Their groups and states get the parallel parameters in the places of those. One that is made later, of a list of parameters that is
-older, is refused at its first step.
+older, gets them before its first step.
 """
 
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,11 +15,8 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from .errors import MismatchError
+from .former import FormerParameter, leave_behind, present_of
 from .loading import placed
-
-#: Parameters of before that something still holds, by identity.
-_BEFORE: dict[int, weakref.ref[torch.Tensor]] = {}
 
 
 def hand_over(before: Sequence[torch.Tensor], made: Mapping[int, Any]) -> None:
@@ -33,9 +29,7 @@ def hand_over(before: Sequence[torch.Tensor], made: Mapping[int, Any]) -> None:
     for one in gc.get_objects():
         if issubclass(type(one), Optimizer):
             _hand_over(one, before, made)
-    for key in [key for key, ref in _BEFORE.items() if ref() is None]:
-        del _BEFORE[key]
-    _BEFORE.update({id(tensor): weakref.ref(tensor) for tensor in before if isinstance(tensor, torch.nn.Parameter)})
+    leave_behind(before, made)
 
 
 def _hand_over(optimizer: Optimizer, before: Sequence[torch.Tensor], made: Mapping[int, Any]) -> None:
@@ -52,20 +46,13 @@ def _like(value: Any, before: torch.Tensor, own: Any) -> Any:
     return placed(value, own) if isinstance(value, torch.Tensor) and value.shape == before.shape and isinstance(own, DTensor) else value
 
 
-def _refuse_before(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    if not _BEFORE:
-        return
+def _with_present(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Gives an optimizer that was made of former parameters the present ones; states that it has of them are theirs."""
     for group in optimizer.param_groups:
-        for p in group["params"]:
-            known = _BEFORE.get(id(p))
-            held = known() if known is not None else None
-            if held is not None and held is p:
-                raise MismatchError(
-                    "E_MODEL",
-                    f"a parameter of sizes {list(held.shape)} is not the model's any more, since the model was taken over",
-                    place="optimizer.step()",
-                    hint="make the optimizer of model.parameters() as they are now.",
-                )
+        if any(isinstance(p, FormerParameter) for p in group["params"]):
+            group["params"] = present_of(group["params"])
+    for p in [p for p in optimizer.state if isinstance(p, FormerParameter)]:
+        optimizer.state[present_of(p)] = optimizer.state.pop(p)
 
 
-register_optimizer_step_pre_hook(_refuse_before)
+register_optimizer_step_pre_hook(_with_present)

@@ -45,3 +45,12 @@ export function ownersOfOutputs(graph: Graph): (output: Output) => number | unde
     return role === 'newstate' ? states.get(of)?.get(stateName) : named.get(of);
   };
 }
+
+/** Tells the outputs that are gradients of parameters: an optimizer waits for them, nobody else. */
+export function gradientsOfParameters(graph: Graph): (output: Output) => boolean {
+  const ownerOf = ownersOfOutputs(graph);
+  return (output) => {
+    const owner = output.role === 'grad' ? ownerOf(output) : undefined;
+    return owner !== undefined && graph.nodes[owner].meta.role === 'parameter';
+  };
+}

@@ -89,7 +89,7 @@ function knownPlans({ plan, recipes, serial, fastest, step }: Answered): KnownPl
   const of = (name: string, placed: KnownPlan['placed'], seconds: number): KnownPlan => ({
     name,
     placed,
-    hopedSeconds: seconds - repeatedSeconds(placed),
+    hopedSeconds: seconds - (model.accumulate ?? 1) * repeatedSeconds(placed),
   });
   const known = recipes.flatMap((r): KnownPlan[] => {
     const seconds = steps.get(r.name);
@@ -178,7 +178,8 @@ async function stepper(facts: StepFacts | undefined): Promise<Stepper> {
   return (prepared, choice, what) =>
     what === 'bytes'
       ? choicePeakBytes(prepared.model, choice)
-      : new CandidatePool(prepared, {}, choice).best.simulatedSeconds;
+      : (prepared.question.request.accumulate ?? 1) *
+        new CandidatePool(prepared, {}, choice).best.simulatedSeconds;
 }
 
 /** Tells whether a peak fits as surely as is asked, or as the plan that was chosen. */

@@ -20,14 +20,16 @@ export function stepOfPlan(model: Model, choice: Int32Array, facts: StepFacts): 
   const { software, constants } = facts.system;
   const sums = deviceSums(units, [{ first: 0, end: units.length }], 0, software.overlap);
   const [{ forward, backwardInput, backwardWeight, keptBytes }] = sums.chunks;
-  const backward = backwardInput + backwardWeight;
-  const once = sums.stepSeconds + constants.stepHostSeconds;
+  const passes = model.accumulate ?? 1;
+  const forwardSeconds = passes * forward;
+  const backwardSeconds = passes * (backwardInput + backwardWeight);
+  const onceSeconds = sums.stepSeconds + constants.stepHostSeconds;
   const states = sums.parameterBytes + sums.gradientBytes + sums.optimizerBytes;
   return {
     trainer: facts.trainer,
-    stepSeconds: forward + backward + once,
+    stepSeconds: forwardSeconds + backwardSeconds + onceSeconds,
     peakBytes: Math.ceil(states + keptBytes + sums.temporaryBytes + sums.aheadBytes),
-    parts: { forwardSeconds: forward, backwardSeconds: backward, onceSeconds: once },
+    parts: { forwardSeconds, backwardSeconds, onceSeconds },
   };
 }
 

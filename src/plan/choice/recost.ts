@@ -19,7 +19,16 @@ import type { Decoded } from './decode.ts';
 /** The parts of a model that a plan is priced by: neither its problem nor its tables. */
 type Priced = Pick<
   Model,
-  'graph' | 'flow' | 'table' | 'space' | 'cluster' | 'collectives' | 'charges' | 'opened' | 'facts'
+  | 'graph'
+  | 'flow'
+  | 'table'
+  | 'space'
+  | 'cluster'
+  | 'collectives'
+  | 'charges'
+  | 'opened'
+  | 'facts'
+  | 'accumulate'
 >;
 
 type PlannedParts = Pick<Decoded, 'nodes' | 'outputs' | 'parameters'>;
@@ -48,6 +57,8 @@ interface Carried {
   readonly at: string;
   /** The loop body in which it moves; absent: none. */
   readonly scope?: number | undefined;
+  /** It moves in one of so many passes; absent: in each. */
+  readonly passes?: number;
 }
 
 /** Follows the values of a plan, and adds up seconds. */
@@ -168,7 +179,9 @@ class PlanWalk {
         );
       const phase = output.role === 'output' ? 'forward' : 'backward';
       const moves = planned.redistributions;
-      this.carry({ value, phase, moves, to, at: `output ${planned.value}` });
+      const waits = output.role === 'grad' && home?.meta.role === 'parameter';
+      const passes = waits ? (this.priced.accumulate ?? 1) : 1;
+      this.carry({ value, phase, moves, to, at: `output ${planned.value}`, passes });
     }
     for (const { value: name, carry } of opened?.carries ?? []) {
       const planned = this.plan.outputs[k++];
@@ -189,9 +202,9 @@ class PlanWalk {
   }
 
   /** Moves a value as the plan says, from where it is to where its consumer takes it. */
-  private carry({ value, phase, moves, to, at, scope = 0 }: Carried): void {
+  private carry({ value, phase, moves, to, at, scope = 0, passes = 1 }: Carried): void {
     const { graph, flow, space, charges, opened } = this.priced;
-    const times = opened?.loops.timesOf(scope) ?? 1;
+    const times = (opened?.loops.timesOf(scope) ?? 1) / passes;
     const { node, result } = flow.values[value];
     const type = charges.typeOf(flow.values[value]);
     let current = this.placed.get(graph.nodes[node].name)?.[result];

@@ -8,6 +8,8 @@ import {
   mostLiveBytes,
   peakOf,
 } from '../../cost/memory/peak.ts';
+import { gradientsOfParameters } from '../../graph/carried.ts';
+import type { Output } from '../../graph/types.ts';
 import { push } from '../../list-map.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model } from '../model/model.ts';
@@ -30,6 +32,8 @@ import { type TimelineBasis, timelineBasis } from './timeline-basis.ts';
  * - Gradients and other outputs are brought to their placement as soon as they are made, and live
  *   to the end. What replaces an input (a new parameter, a new state, an updated buffer) is written
  *   over it once nobody reads the old value any more.
+ * - Gradients that several passes add up are there throughout. Those that the last pass reduces are
+ *   there twice, reduced and not, and what a pass makes of them is added at its end.
  * - Every step of a redistribution holds its operand and its result; a shared copy lives to its
  *   last user.
  *
@@ -92,6 +96,8 @@ class Walk {
    */
   private readonly held = new Map<number, Set<Buffer>>();
   private readonly pointAt = new Map<number, number>();
+  /** Tells the gradients that passes of a step add up. */
+  private readonly addsUp: (output: Output) => boolean;
   /** How each of `basis.uses` is served. */
   private readonly hops: (readonly Hop[])[] = [];
   /** By the number of a copy that a node makes: the outputs that take it. */
@@ -105,6 +111,7 @@ class Walk {
   ) {
     this.basis = timelineBasis(model, table);
     this.routes = new Routes(model, choice);
+    this.addsUp = model.accumulate === undefined ? () => false : gradientsOfParameters(model.graph);
     this.pointOfNode = new Int32Array(model.graph.nodes.length).fill(-1);
     this.ofValue = new Array<Buffer | undefined>(model.flow.values.length).fill(undefined);
     for (const { start } of model.opened?.regions ?? []) this.pointAt.set(start, 0);
@@ -240,10 +247,34 @@ class Walk {
     if (at.kind === 'carry') this.hold(buffer, this.basis.lives.carryUntil(at.node), n);
     if (at.kind !== 'output') return;
     const { output } = this.model.flow.outputs[at.output];
-    if (output.role === 'grad' && buffer.kind !== 'parameter') buffer.kind = 'gradient';
+    if (output.role === 'grad' && buffer.kind !== 'parameter') {
+      buffer.kind = 'gradient';
+      if (this.addsUp(output)) this.accumulated(k, buffer);
+    }
     const replaced = this.basis.replaced[at.output];
     if (replaced < 0) this.toEnd.add(buffer);
     else this.untilRead.push([buffer, known(this.ofValue[this.model.flow.results[replaced][0]])]);
+  }
+
+  /**
+   * A gradient of a step of several passes: it is there from their start. Where it is reduced in
+   * the last pass, what the others leave is too, beside what this pass adds to it.
+   */
+  private accumulated(k: number, gradient: Buffer): void {
+    gradient.start = 0;
+    const { value } = this.basis.uses[k];
+    const part = known(this.ofValue[value]);
+    if (part === gradient || part.kind === 'parameter') return;
+    const bytes = this.basis.bytesOf(value, this.routes.owned(value));
+    const sum: Buffer = {
+      ...part,
+      name: `${part.name}, added up`,
+      bytes,
+      kind: 'gradient',
+      start: 0,
+    };
+    this.buffers.push(sum);
+    this.toEnd.add(sum).add(part);
   }
 
   /**

@@ -52,7 +52,11 @@ export function buildModel(input: BuildInput): Model {
   return {
     graph,
     table: input.table,
-    ...defined({ opened: input.opened, statedDims: input.statedDims }),
+    ...defined({
+      opened: input.opened,
+      statedDims: input.statedDims,
+      accumulate: input.accumulate,
+    }),
     flow,
     strategies,
     space,

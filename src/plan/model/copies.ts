@@ -22,7 +22,8 @@ export function shareCopies(
   const groups = new Map<string, Use[]>();
   for (const use of uses) {
     if (use.stays === true) continue;
-    const key = `${use.value}:${input.keepCopies ? '' : use.phase}:${use.scope}`;
+    // A gradient that is moved once in several passes is no copy for what moves in each.
+    const key = `${use.value}:${input.keepCopies ? '' : use.phase}:${use.scope}x${use.times}`;
     push(groups, key, use);
   }
   const copies: CopyVariable[] = [];

@@ -41,6 +41,8 @@ export interface BuildInput {
    */
   readonly facts?: ReadonlyMap<string, CallFacts>;
   readonly sharing: boolean;
+  /** Passes of a step, of which the last reduces gradients; absent: one. */
+  readonly accumulate?: number;
   /** True if a shared copy may stay from the forward to the backward pass. */
   readonly keepCopies: boolean;
   /**

@@ -80,6 +80,8 @@ export interface Model {
   readonly facts?: ReadonlyMap<string, CallFacts>;
   /** State bytes of each parameter's placements, by node index. */
   readonly stateBytes: ReadonlyMap<number, StateBytes>;
+  /** Passes of a step, of which the last reduces gradients; absent: one. */
+  readonly accumulate?: number;
   /** The batch and sequence dims of inputs that the user states, by name. */
   readonly statedDims?: StatedDims;
 }
@@ -113,7 +115,7 @@ export interface Use {
   readonly phase: string;
   /** Scope of `opened.loops` in which the value is moved for this use; 0 is the program. */
   readonly scope: number;
-  /** How often it is moved in one run of the program. */
+  /** How often it is moved in one run of the program; of what moves once in four runs, 1/4. */
   readonly times: number;
   /** Distinct demanded shardings, and for each value of the variable the position of its demand. */
   readonly demands: SpecList;

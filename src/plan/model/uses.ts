@@ -2,7 +2,7 @@
  * Makes one record for each input that a node reads, with its costs, from the data flow and
  * strategies of a graph.
  */
-import { ownersOfOutputs } from '../../graph/carried.ts';
+import { gradientsOfParameters, ownersOfOutputs } from '../../graph/carried.ts';
 import { shardable } from '../../mesh/sharding/sharding.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';
 import type { StrategyTable } from '../../strategy/nodes.ts';
@@ -113,9 +113,12 @@ function inputUses({ input, columns, nodeVariable }: UsesFrom): Use[] {
 
 /**
  * The uses of returned values; an output that is placed as no input is has a variable of its own.
+ * Where a step has several passes, the gradient of a parameter is brought to its placement in the
+ * last of them.
  */
 function outputUses({ input, columns, tables, nodeVariable }: UsesFrom): Use[] {
   const partnerOf = partners(input);
+  const ofParameter = gradientsOfParameters(input.graph);
   return input.flow.outputs.flatMap(({ output, value }, k): Use[] => {
     if (value < 0) return [];
     const partner = partnerOf(k);
@@ -123,7 +126,8 @@ function outputUses({ input, columns, tables, nodeVariable }: UsesFrom): Use[] {
       value,
       at: { kind: 'output', output: k },
       phase: output.role === 'output' ? 'forward' : 'backward',
-      ...OUTERMOST,
+      scope: OUTERMOST.scope,
+      times: ofParameter(output) ? 1 / (input.accumulate ?? 1) : OUTERMOST.times,
       copy: -1,
     } as const;
     if (partner !== undefined) {

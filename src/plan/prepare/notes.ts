@@ -40,6 +40,15 @@ function planNotes(request: PricedRequest, { graph, uses, cluster, collectives }
   return [
     ACTIVATION_NOTES[activationsOf(request)],
     'Objective: compute and communication one after another, no overlap.',
+    ...(request.accumulate === undefined
+      ? []
+      : [
+          `A step has ${request.accumulate} passes over microbatches (--accumulate). Calls and ` +
+            'the objective have the seconds of one pass, in which what brings gradients to ' +
+            `their placements counts 1/${request.accumulate}: it runs in the last pass alone. ` +
+            'The step has the seconds of all of them. Gradients are there throughout, and those ' +
+            'that wait for their reduction beside them.',
+        ]),
     ...(compiler === undefined ? [] : [compiler === 'xla' ? XLA_NOTE : COMPILED_NOTE]),
     ...(request.gradients === undefined
       ? []

@@ -65,6 +65,7 @@ export function priceable(program: Graph, setting: Setting, deadline: Deadline):
       : { inPlace: gradientCasts(graph, gradientDtype(request.gradients, 'f32'), table) }),
     ...defined({ facts }),
     sharing: request.sharing,
+    ...defined({ accumulate: request.accumulate }),
     keepCopies: request.copies === 'step',
     ...runs,
     budgetBytes,

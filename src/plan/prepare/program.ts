@@ -18,11 +18,13 @@ import type { PlanRequest } from '../request/request.ts';
 import type { Setting } from './setting.ts';
 
 /**
- * @throws E_UNSUPPORTED for a program that is one rank's already
+ * @throws E_UNSUPPORTED for a program that is one rank's already, E_REQUEST for passes that it
+ *   cannot be one of
  */
 export function plannableProgram(original: Graph, setting: Setting): Graph {
   const { request, operators } = setting;
   refuseShardedText(original);
+  checkAccumulation(original, request);
   const twice = checkpointed(plannable(original, operators), setting);
   // What is computed again leaves first runs that nothing reads.
   return withoutDeadCode(summedIn(twice, request, operators));
@@ -71,6 +73,36 @@ function summedIn(graph: Graph, { gradients }: PlanRequest, table: OperatorTable
   return gradients === undefined
     ? graph
     : gradientsIn(graph, gradientDtype(gradients, 'f32'), table);
+}
+
+/**
+ * A step of several passes adds up their gradients, and the optimizer comes after the last.
+ *
+ * @throws E_REQUEST for a number of passes that is none, a program without gradients, and one that
+ *   updates its parameters itself
+ */
+function checkAccumulation({ outputs }: Graph, { accumulate }: PlanRequest): void {
+  if (accumulate === undefined) return;
+  const refuse = (message: string, hint: string): never => {
+    throw new ShardwrightError('E_REQUEST', message, { hint });
+  };
+  if (!Number.isInteger(accumulate) || accumulate < 1)
+    refuse(
+      `a step of ${accumulate} passes (--accumulate)`,
+      'give the number of microbatches whose gradients are added up, such as 4.',
+    );
+  const updated = outputs.find(({ role }) => role === 'newstate');
+  if (updated !== undefined && accumulate > 1)
+    refuse(
+      `the program updates its parameters in each pass (${updated.of ?? 'a state'}), and ` +
+        `--accumulate ${accumulate} has one update after ${accumulate} passes`,
+      'give the program without its optimizer (no --optimizer-step).',
+    );
+  if (!outputs.some(({ role, value }) => role === 'grad' && value !== null))
+    refuse(
+      'the program returns no gradients, which --accumulate adds up',
+      'give a joint program of forward and backward, or leave it out.',
+    );
 }
 
 /**

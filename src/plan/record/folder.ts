@@ -136,6 +136,7 @@ const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, '
     copies: z.enum(COPIES).exactOptional(),
     joinedBodies: z.boolean().exactOptional(),
     compiled: z.literal(true).exactOptional(),
+    accumulate: z.int().positive().exactOptional(),
     inputs: z.string(),
     outputs: z.string(),
     objective: z.enum(OBJECTIVES),

@@ -48,6 +48,7 @@ const FIELDS: Readonly<Record<keyof PlanRequest, readonly Kind[]>> = {
   copies: [COPIES],
   joinedBodies: ['boolean'],
   compiled: ['boolean'],
+  accumulate: ['number'],
   inputs: ['text'],
   outputs: ['text'],
   objective: [OBJECTIVES],

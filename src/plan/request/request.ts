@@ -110,6 +110,11 @@ export interface PlanRequest {
    */
   readonly compiled?: true;
   /**
+   * Passes over microbatches in one step: the program is one of them, and gradients are reduced in
+   * the last. Absent: one.
+   */
+  readonly accumulate?: number;
+  /**
    * Placements of inputs and outputs: `free`, or one sharding text for all of them (`R` everywhere
    * for the tutorial).
    */

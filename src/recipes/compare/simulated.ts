@@ -21,7 +21,8 @@ export function simulatedSeconds(
   { nodes, outputs }: Pick<Decoded, 'nodes' | 'outputs'>,
 ): number {
   const memory = { ...stateMemory(model, choice), budgetBytes };
-  return simulateSeconds(program, { request, nodes, outputs, memory }, operators);
+  const { accumulate = 1 } = request;
+  return accumulate * simulateSeconds(program, { request, nodes, outputs, memory }, operators);
 }
 
 /** A plan that may have been simulated. */

@@ -161,9 +161,10 @@ function memoryLine({ memory }: Plan): string {
 
 /** The whole step by the clock: as its trainer runs it, or as the exported program is played. */
 function stepLine({ plan, streams, tokens, known }: AnswerInput): string {
-  const rate = (seconds: number): string =>
-    tokens === null ? '' : `, ${countText(Math.round(tokens / seconds))} tokens/s`;
   const { step } = plan;
+  const { accumulate = 1 } = plan.request;
+  const rate = (seconds: number): string =>
+    tokens === null ? '' : `, ${countText(Math.round((accumulate * tokens) / seconds))} tokens/s`;
   if (step?.parts !== undefined) {
     const { forwardSeconds, backwardSeconds, onceSeconds } = step.parts;
     return (
@@ -176,6 +177,13 @@ function stepLine({ plan, streams, tokens, known }: AnswerInput): string {
     return step === undefined
       ? noStepText(plan, known !== null && known.length > 0)
       : secondsText(step.stepSeconds);
+  if (accumulate > 1 && step !== undefined)
+    return (
+      `${secondsText(step.stepSeconds)} simulated, ${accumulate} passes over microbatches, ` +
+      `${secondsText(streams.seconds)} the last, which reduces gradients and of which ` +
+      `${secondsText(streams.exposedCommunicationSeconds)} are exposed communication` +
+      rate(step.stepSeconds)
+    );
   return (
     `${secondsText(streams.seconds)} simulated, communication overlapped, run as exported: ` +
     `${secondsText(streams.exposedCommunicationSeconds)} of communication exposed` +

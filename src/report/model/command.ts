@@ -41,6 +41,7 @@ export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): stri
     ),
     ['--gap', request.gap === 0 && request.budgetGap === 0 ? '0' : undefined],
     ['--strided', request.strided],
+    ['--accumulate', request.accumulate === undefined ? undefined : String(request.accumulate)],
     ['--maps', request.maps],
     ['--activations', request.activations],
     // A policy that was applied is part of the graph, and the request then says none.

@@ -78,16 +78,23 @@ function stepTexts({ plan, found, recipes }: ScreenInput): string[] {
   const { step } = plan;
   if (step === undefined) return [noStepText(plan, recipes.length > 0)];
   const seconds = secondsText(step.stepSeconds);
-  const range = planBandText(plan);
+  const range = [...passesTexts(plan), planBandText(plan)];
   if (step.trainer !== EXPORTED)
-    return [`${seconds} a training step, run by ${step.trainer}`, range];
+    return [`${seconds} a training step, run by ${step.trainer}`, ...range];
   const bound = found.step?.boundSeconds ?? null;
   const gap = found.step?.gap ?? null;
   const proven =
     bound === null || gap === null
       ? ''
       : `; no plan is below ${secondsText(bound)} (gap ${percentText(gap)})`;
-  return [`${seconds} simulated, communication overlapped${proven}`, range];
+  return [`${seconds} simulated, communication overlapped${proven}`, ...range];
+}
+
+/** What the step consists of, where it is not one pass. */
+export function passesTexts({ request: { accumulate } }: Plan): string[] {
+  return accumulate === undefined
+    ? []
+    : [`${accumulate} passes over microbatches, gradients reduced once`];
 }
 
 function memoryText(plan: Plan): string {

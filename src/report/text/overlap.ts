@@ -5,6 +5,7 @@ import type { OverlappedStep } from '../../simulate/overlap/known-plan.ts';
 import type { OverlapPlan } from '../../simulate/overlap/plan.ts';
 import { countedText, excessOver, percentText, secondsText, shareOf } from '../../units.ts';
 import { planBandText } from '../model/certainty.ts';
+import { passesTexts } from '../model/first-screen.ts';
 import { type FoundStep, noStepText } from '../model/known-steps.ts';
 
 const HELD =
@@ -24,7 +25,8 @@ export function stepLines(
         ? [noStepText(plan, hasKnown)]
         : simulatedWords(step)
       : trainerWords(fastest);
-  return [`step time  ${first}`, ...more.map((line) => `           ${line}`), range];
+  const lines = [...passesTexts(plan), ...more];
+  return [`step time  ${first}`, ...lines.map((line) => `           ${line}`), range];
 }
 
 function trainerWords({ name, step, base }: NonNullable<FoundStep['fastest']>): string[] {

@@ -58,6 +58,7 @@ export function planSummary(
     )
     .join(', ');
   const { objective, memory, proof } = plan;
+  const ofPass = plan.request.accumulate === undefined ? '' : ' a pass';
   const lines = [
     `model      ${lineText(graph.name)}  ` +
       `${countedText(parameters, 'parameter')}${ofThemPadding(plan.paddedParameters)}  ` +
@@ -70,7 +71,7 @@ export function planSummary(
       gapGiven: isGapGiven(plan.request),
     }),
     ...stepLines(plan, asked.found, recipes.length > 0),
-    `serial     ${secondsText(objective.seconds)}   compute ` +
+    `serial     ${secondsText(objective.seconds)}${ofPass}   compute ` +
       `${secondsText(objective.computeSeconds)}   communication ` +
       `${secondsText(objective.communicationSeconds)}   (one after another; what is proven)`,
     ...executedLines(objective),

@@ -78,7 +78,8 @@ export async function overlappedStep(
   const stopped = (): boolean => deadline.isOver;
   const pool = new CandidatePool(prepared, { stopped }, choice, { ...plan, ...plan.objective });
   const [base] = pool.candidates;
-  if (stopped()) return { result, known: [], ...stepOf(base, base, 0) };
+  const { accumulate: passes = 1 } = prepared.question.request;
+  if (stopped()) return { result, known: [], ...stepOf(base, base, 0, passes) };
   const enoughSeconds = base.simulatedSeconds * (1 - WORTH);
   const { work, path } = stepWorkFor(
     prepared.model,
@@ -98,18 +99,21 @@ export async function overlappedStep(
     if (its.seconds < enoughSeconds) pool.add(other.choice, its.seconds);
   }
   const { best } = pool;
-  const steps = knownSteps(pool, bounded, stopped);
+  const steps = knownSteps(pool, bounded, stopped).map((known) => ({
+    ...known,
+    stepSeconds: passes * known.stepSeconds,
+  }));
   const { sizes } = prepared.model.space.mesh;
   const isBounded = sizes.filter((n) => n > 1).length <= BOUND_DIMS && !deadline.isOver;
   const boundSeconds = isBounded
     ? await inTime(() => boundOverlap(prepared, work, paths, deadline))
     : 0;
   const taken = best.simulatedSeconds < enoughSeconds ? best : base;
-  const step = { ...stepOf(taken, base, boundSeconds), known: steps };
+  const step = { ...stepOf(taken, base, boundSeconds, passes), known: steps };
   if (taken === base) return { result, ...step };
   const name = known.find((other) => other.choice === taken.choice)?.name ?? '';
   const word =
-    `${name}: chosen for its simulated step of ${secondsText(taken.simulatedSeconds)}, ` +
+    `${name}: chosen for its simulated step of ${secondsText(step.simulatedSeconds)}, ` +
     `${percentText(1 - taken.simulatedSeconds / base.simulatedSeconds)} less than that of the ` +
     'plan of least seconds one after another';
   return {
@@ -163,18 +167,23 @@ function gapOf(boundSeconds: number, seconds: number): number {
   return gap < 1e-12 ? 0 : gap;
 }
 
-/** @param boundSeconds 0 where there is none */
+/**
+ * The step of so many passes.
+ *
+ * @param boundSeconds of a pass, as the candidates' seconds are; 0 where there is none
+ */
 function stepOf(
   taken: OverlapCandidate,
   base: OverlapCandidate,
   boundSeconds: number,
+  passes: number,
 ): Omit<OverlappedStep, 'result' | 'name' | 'known'> {
   return {
-    simulatedSeconds: taken.simulatedSeconds,
-    baseSimulatedSeconds: base.simulatedSeconds,
-    serialSeconds: taken.serialSeconds,
-    baseSerialSeconds: base.serialSeconds,
-    boundSeconds: boundSeconds > 0 ? boundSeconds : null,
+    simulatedSeconds: passes * taken.simulatedSeconds,
+    baseSimulatedSeconds: passes * base.simulatedSeconds,
+    serialSeconds: passes * taken.serialSeconds,
+    baseSerialSeconds: passes * base.serialSeconds,
+    boundSeconds: boundSeconds > 0 ? passes * boundSeconds : null,
     gap: boundSeconds > 0 ? gapOf(boundSeconds, taken.simulatedSeconds) : null,
   };
 }

@@ -62,24 +62,23 @@ export async function overlapPlan(
   });
   const { prepared, plan, choice } = result;
   checkOverlap(prepared.question.request);
-  const { base, best, candidates, boundSeconds, gap } = await searchOverlap(
-    prepared,
-    choice,
-    options,
-  );
+  const { base, best, candidates, gap, ...bound } = await searchOverlap(prepared, choice, options);
+  // The search is about one pass, the answer about the step.
+  const { accumulate: passes = 1 } = prepared.question.request;
+  const boundSeconds = passes * bound.boundSeconds;
   const found = {
     changed: best !== base,
-    simulatedSeconds: best.simulatedSeconds,
+    simulatedSeconds: passes * best.simulatedSeconds,
     boundSeconds,
     gap,
-    baseSimulatedSeconds: base.simulatedSeconds,
-    serialSeconds: best.serialSeconds,
-    baseSerialSeconds: base.serialSeconds,
+    baseSimulatedSeconds: passes * base.simulatedSeconds,
+    serialSeconds: passes * best.serialSeconds,
+    baseSerialSeconds: passes * base.serialSeconds,
     rounds: candidates.length,
   };
   if (best === base) return { ...found, result };
   const word =
-    `chosen for its simulated step: ${secondsText(best.simulatedSeconds)}, ` +
+    `chosen for its simulated step: ${secondsText(found.simulatedSeconds)}, ` +
     `${percentText(1 - best.simulatedSeconds / base.simulatedSeconds)} less than that of the ` +
     'plan of least seconds one after another; no plan takes less than ' +
     `${secondsText(boundSeconds)}`;

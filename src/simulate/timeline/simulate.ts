@@ -189,9 +189,10 @@ export function simulate(
   checkOptions('simulate', given, OPTIONS);
   const table = tableOf('simulate', given.table);
   const { table: _, ...options } = given;
+  const { accumulate = 1 } = plan.request;
   const { written, best, passes, aloneBytes, memoryBytes, limit } = fastest(
     graph,
-    plan,
+    lastPass(plan),
     table,
     options,
   );
@@ -204,6 +205,9 @@ export function simulate(
     passes,
     ...defined({ bound }),
     notes: [
+      ...(accumulate === 1
+        ? []
+        : [`The last of the ${accumulate} passes of a step: it reduces gradients.`]),
       ...written.notes,
       ...memoryNotes(memoryBytes, bound, aloneBytes, timeline),
       `${written.launchSeconds * 1e6} us before every kernel.`,
@@ -214,14 +218,40 @@ export function simulate(
   };
 }
 
-/** The seconds of `simulate` alone. @throws what `simulate` throws */
+/**
+ * The seconds of a pass, for a step of several passes their mean: all but the last reduce no
+ * gradients.
+ *
+ * @throws what `simulate` throws
+ */
 export function simulateSeconds(
   graph: Graph,
   plan: SimulatedPlan,
   table: OperatorTable,
   options: SimulateOptions = {},
 ): number {
-  return fastest(graph, plan, table, options).best.run.seconds;
+  const seconds = (played: SimulatedPlan): number =>
+    fastest(graph, played, table, options).best.run.seconds;
+  const { accumulate = 1 } = plan.request;
+  if (accumulate === 1) return seconds(plan);
+  const [last, others] = [lastPass(plan), withGradientMoves(plan, { times: 0 })].map(seconds);
+  return (last + (accumulate - 1) * others) / accumulate;
+}
+
+/** The plan of the pass that reduces gradients, alone. */
+function lastPass(plan: SimulatedPlan): SimulatedPlan {
+  return (plan.request.accumulate ?? 1) === 1 ? plan : withGradientMoves(plan, {});
+}
+
+/** The plan with the gradients that wait for the last pass moved so often; absent: once. */
+function withGradientMoves(plan: SimulatedPlan, often: { readonly times?: number }): SimulatedPlan {
+  const outputs = plan.outputs.map((output) => ({
+    ...output,
+    redistributions: output.redistributions.map(({ times, ...move }) =>
+      times === undefined ? move : { ...move, ...often },
+    ),
+  }));
+  return { ...plan, outputs };
 }
 
 function fastest(

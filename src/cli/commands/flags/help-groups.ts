@@ -9,8 +9,8 @@ const GROUPS: Readonly<Record<string, string>> = {
   'Devices and their prices':
     'mesh cluster devices cost for framework compiled fp8 calibration collectives like',
   'What is sought':
-    'plan plans objective recipe overlap frontier range optimizer gradients edits max-regret ' +
-    'max-dims global-batch layout',
+    'plan plans objective recipe overlap frontier range optimizer gradients accumulate edits ' +
+    'max-regret max-dims global-batch layout',
   Placements: 'pin inputs outputs maps uneven cut strided unknown sharing copies',
   'Peak memory': 'memory headroom risk activations checkpoint',
   'Pipeline stages': 'pp schedule microbatches virtual',

@@ -16,7 +16,7 @@ import {
   UNEVEN,
 } from '../../../plan/request/request.ts';
 import { list, off, or, text, value } from './flag.ts';
-import { oneOf, parseCount, parseFraction } from './read.ts';
+import { countFrom, oneOf, parseCount, parseFraction } from './read.ts';
 import {
   COMPILED,
   HOLDS,
@@ -77,6 +77,13 @@ export const PLAN_FLAGS = {
   ),
   ...PRICES,
   compiled: COMPILED,
+  accumulate: value(
+    '--accumulate <n>',
+    'microbatches of a step: the program is the pass of one, gradients are added up and reduced ' +
+      'in the last (default: 1)',
+    countFrom(1),
+    (accumulate) => (accumulate === 1 ? {} : { accumulate }),
+  ),
   solver: or(
     value('--solver <name>', SOLVERS.join(', '), oneOf(SOLVERS), (solver) => ({ solver })),
     DEFAULT_REQUEST.solver,

@@ -65,7 +65,8 @@ export function liveBytesAt(
     needs,
     inCopies: new Set(kept.flatMap(({ copy, original }) => (original ? [copy.value] : []))),
     runsFrom: anchors === undefined ? needs.first : chainsOf(model, live, chosen, anchors),
-    gradients: gradientsBefore(model, point),
+    // Those that several passes add up are there from the first one's end.
+    gradients: gradientsBefore(model, model.accumulate === undefined ? point : Infinity),
     viewOf: viewsAlive(model, live, point, chosen),
     read: readLast(model, live, point, needs),
   };
