@@ -1499,6 +1499,17 @@ def in_plan_form(proofs: Any) -> dict[str, Any]:
     return found
 
 
+def held_to_its_files(folder: Path, plan: Any) -> None:
+    """Refuses a plan beside another graph or request than it names."""
+    hashes = field(plan, "hashes", "the plan")
+    for name, key in (("graph.swg", "graph"), ("request.json", "request")):
+        need((folder / name).exists(), f"{name} is not next to the plan: write the plan again with `plan -o`")
+        found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        need(hashes.get(key) == found, f"{name} is not the file that the plan was written with")
+    stated = field(plan, "request", "the plan")
+    need(stated == read_json(folder / "request.json"), "the plan states another request than request.json")
+
+
 def check_plan(folder: Path) -> str:
     """Judges a plan folder by its problems, its certificate and its own words."""
     plan = read_json(folder / "plan.json")
@@ -1510,6 +1521,7 @@ def check_plan(folder: Path) -> str:
     stated = field(field(plan, "hashes", "the plan"), "certificate", "the plan")
     found = hashlib.sha256(texts["certificate.json.gz"]).hexdigest()
     need(stated == found, "certificate.json.gz is not the file that the plan was written with")
+    held_to_its_files(folder, plan)
     problems, units = {}, {}
     for record in listed(file, "problems", "the problems file"):
         about = field(record, "about", "a problem")
@@ -1542,6 +1554,8 @@ def check_plan(folder: Path) -> str:
     need(bound <= seconds + slack, f"the certificate proves {bound} s, more than the plan takes")
     need(stated_bound <= min(seconds, bound) + blur, f"{stated_bound} s are stated as bound, {bound} s are proven")
     need(status != "optimal" or bound >= seconds - slack, "the plan is not proven optimal")
+    gap = number(proof, "gap", "the proof")
+    need(gap >= (said - stated_bound - blur) / max(said, blur), f"a gap of {gap} is stated, and more is open")
     return f"accepted: the plan takes {seconds:.6g} s, and no plan of its problems takes less than {bound:.6g} s"
 
 

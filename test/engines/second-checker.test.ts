@@ -319,6 +319,18 @@ describe('a plan folder', () => {
       'the plan says',
     ],
     [
+      'plan.json',
+      (text: string) => text.replace(/"request": \{/, '$& "memoryBytes": 1,'),
+      'the plan states another request than request.json',
+    ],
+    [
+      'plan.json',
+      (text: string) => text.replace(/"bound": ([\d.e-]+)/, '"bound": 1e-9'),
+      'a gap of 0 is stated',
+    ],
+    ['graph.swg', (text: string) => `${text}\n`, 'graph.swg is not the file'],
+    ['request.json', (text: string) => text.replace('"gap": 0', '"gap": 1'), 'request.json is not'],
+    [
       'problems.json.gz',
       (text: string) => text.replace(/"choice":\[\d+/, '"choice":[999'),
       'out of range',

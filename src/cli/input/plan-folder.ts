@@ -216,8 +216,8 @@ export function checked(
       { file: path, path: '$.hashes.plan' },
     );
   io.stderr(
-    `not checked: ${path} has no graph and no request next to it, so its seconds and its ` +
-      'proof are only claims\n',
+    `not checked: ${path} has no ${folder.program === undefined ? GRAPH : REQUEST} next to it, ` +
+      'so its seconds and its proof are only claims\n',
   );
   return undefined;
 }

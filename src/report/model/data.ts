@@ -68,6 +68,8 @@ interface PlanFindings {
 export interface Report extends PlanFindings {
   readonly schema: 'shardwright.report/1';
   readonly versions: { readonly shardwright: string; readonly plan: number };
+  /** False where the plan's seconds and its proof are only claims. */
+  readonly isChecked: boolean;
   /** Makes the plan again from the folder's graph. */
   readonly command: string;
   readonly model: string;
@@ -123,6 +125,11 @@ export interface ReportInput {
   readonly plan: Plan;
   readonly cluster: Cluster;
   readonly graph?: Graph;
+  /**
+   * False where nothing held the plan to its graph, request and certificate (`checkPlan`): the
+   * report then calls nothing proven. Default true, for a plan that was just made.
+   */
+  readonly isChecked?: boolean;
   readonly analysis: Analysis;
   readonly version: string;
 }
@@ -132,7 +139,7 @@ export interface ReportInput {
  */
 export function reportOf(input: ReportInput): Report {
   checkKinds('reportOf', { input: [input, ['plan', 'cluster', 'analysis']] });
-  const { plan, cluster, graph, analysis, version } = input;
+  const { plan, cluster, graph, analysis, version, isChecked = true } = input;
   const { known, streams } = analysis;
   const tokens = graph === undefined ? null : tokensOf(graph);
   return {
@@ -142,8 +149,10 @@ export function reportOf(input: ReportInput): Report {
     model: plan.model,
     mesh: plan.mesh,
     cluster,
+    isChecked,
     answer: answerOf({
       plan,
+      isChecked,
       known: known?.plans ?? null,
       streams,
       roofline: analysis.roofline,
@@ -181,7 +190,11 @@ export function reportOf(input: ReportInput): Report {
     trust: trustOf(circumstancesOf(plan, cluster)),
     constants: constantsOf(cluster),
     assumptions: plan.assumptions,
-    warnings: [...warningsOf(plan), ...meshWarnings(plan, cluster, graph)],
+    warnings: [
+      ...(isChecked ? [] : [NOT_CHECKED]),
+      ...warningsOf(plan),
+      ...meshWarnings(plan, cluster, graph),
+    ],
     missing: missingOf(analysis, graph),
     run: {
       solveSeconds: plan.proof.solveSeconds,
@@ -224,6 +237,10 @@ function tokensOf(graph: Graph): number | null {
   }
   return null;
 }
+
+const NOT_CHECKED =
+  'The plan was not checked against its graph and its request: its seconds and its proof are only ' +
+  'claims.';
 
 function warningsOf({ memory, proof, request, cluster }: Plan): string[] {
   const out: string[] = [];

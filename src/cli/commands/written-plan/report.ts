@@ -106,6 +106,7 @@ async function gather(
     plan,
     cluster,
     analysis,
+    isChecked: check !== undefined,
     version: VERSION,
     ...defined({ graph }),
   });

@@ -304,6 +304,12 @@ describe('what reads a plan', () => {
     const run = await cli('report', alone, '--format', 'text');
     expect(run.code).toBe(0);
     expect(run.err).toContain('not checked');
+    expect(run.out).toMatch(/Proof +not checked; the plan states optimal/);
+    // Everywhere else it is a claim, too.
+    for (const format of ['text', 'md', 'html'])
+      expect((await cli('report', alone, '--format', format)).out).not.toMatch(
+        /nothing is cheaper|What is proven|Proven lower bound/,
+      );
     writeFileSync(
       alone,
       readFileSync(
