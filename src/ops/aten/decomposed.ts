@@ -7,14 +7,13 @@
 import type { ValueRef } from '../../graph/types.ts';
 import { elements, type OperatorRecord } from '../record/record.ts';
 import type { OperatorTable } from '../record/table.ts';
+import { normalDim } from '../rules/dims.ts';
 import { literal } from '../vjp/build.ts';
 import { type Body, decomposedOp, type DecomposedSpec } from '../vjp/composite/decomposed.ts';
 import { matmulOf } from '../vjp/composite/product.ts';
 import { activationSpecs } from './elementwise/activation-specs.ts';
 import { complexSpecs } from './elementwise/complex.ts';
 import { triangularSpecs } from './products/solutions.ts';
-
-const front = (dim: number, rank: number): number => (dim < 0 ? dim + rank : dim);
 
 /** Reduces the losses of the elements as the loss asks: 0 keeps them, 1 averages, 2 adds. */
 function reduced({ b, ctx }: Body, losses: ValueRef): ValueRef {
@@ -108,7 +107,7 @@ function glu(body: Body): ValueRef {
   const { b, ctx } = body;
   const x = body.x('self');
   const shape = shapeOf(body, x);
-  const dim = front(ctx.int('dim'), shape.length);
+  const dim = normalDim(ctx, ctx.int('dim'), shape.length);
   const half = shape[dim] / 2;
   if (!Number.isInteger(half))
     ctx.fail(`dim ${dim} has ${shape[dim]} rows, which are not two halves`);
@@ -145,7 +144,7 @@ function renorm(body: Body): ValueRef {
   const { b, ctx } = body;
   const x = body.x('self');
   const rank = shapeOf(body, x).length;
-  const dim = front(ctx.int('dim'), rank);
+  const dim = normalDim(ctx, ctx.int('dim'), rank);
   const others = Array.from({ length: rank }, (_, d) => d).filter((d) => d !== dim);
   const norms = normOf(body, x, ctx.number('p'), others, true);
   const scale = b.mul(b.unary('reciprocal', b.add(norms, 1e-7)), ctx.number('maxnorm'));
@@ -166,7 +165,7 @@ function euclideanDistance(body: Body): ValueRef {
 /** All dims but the one that keeps a length of its own; it is the first or the last. */
 function normedDims({ b, ctx }: Body, v: ValueRef): number[] {
   const rank = b.shape(v).length;
-  const dim = front(ctx.int('dim'), rank);
+  const dim = normalDim(ctx, ctx.int('dim'), rank);
   return Array.from({ length: rank }, (_, d) => d).filter((d) => d !== dim);
 }
 

@@ -135,11 +135,19 @@ function verb(name: string, cls: OpClass): OperatorRecord {
 }
 
 /** A statement about a value of a global program: the value stays. */
-function statement(name: string, schema: string): OperatorRecord {
+function statement(
+  name: string,
+  schema: string,
+  stated: (ctx: OpContext) => readonly AxisType[] = () => [],
+): OperatorRecord {
   return defineOp(spmdTarget(name), {
     schema,
     cls: 'view',
-    infer: (ctx) => [ctx.inputs[0]],
+    infer: (ctx) => {
+      const [value] = ctx.inputs;
+      for (const type of stated(ctx)) existing(ctx, value.shape, cutOf(type) ?? -1);
+      return [value];
+    },
     shard: (ctx) => [
       ...cuttable(ctx.inputs[0].shape).map((d) => rule([anyS(d)], [anyS(d)])),
       ...movedKinds(ctx.inputs[0].dtype).map((kind) => rule([P(kind)], [P(kind)])),
@@ -181,7 +189,7 @@ export const spmdOps: readonly OperatorRecord[] = [
     infer: () => [{ dtype: 'i64', shape: [] }],
     flops: () => ({ matrix: 0, vector: 0 }),
   }),
-  statement('redistribute', TYPED),
+  statement('redistribute', TYPED, (ctx) => [typeArgument(ctx, 'src'), typeArgument(ctx, 'dst')]),
   statement('out_partial', 'Tensor x, str axis, int size'),
   statement('assert_type', 'Tensor x, Any types'),
 ];

@@ -90,7 +90,11 @@ const diagEmbed = defineOp('aten.diag_embed.default', {
 const diagonalBackward = defineOp('aten.diagonal_backward.default', {
   schema: 'Tensor grad_output, int[] input_sizes, int offset, int dim1, int dim2',
   cls: 'other',
-  infer: (ctx) => [{ dtype: need(ctx, 'grad_output').dtype, shape: ctx.ints('input_sizes') }],
+  infer: (ctx) => {
+    const shape = ctx.ints('input_sizes');
+    plane(ctx, shape.length);
+    return [{ dtype: need(ctx, 'grad_output').dtype, shape }];
+  },
   shard: (ctx) => {
     const { dtype, shape } = need(ctx, 'grad_output');
     const rest = others(shape.length + 1, plane(ctx, shape.length + 1));

@@ -133,7 +133,11 @@ function rearranging(
   return defineOp(name, {
     schema,
     cls: 'other',
-    infer: (ctx) => [self(ctx)],
+    infer: (ctx) => {
+      // A dim that does not exist is refused where the call is made.
+      touched(ctx, self(ctx).shape.length);
+      return [self(ctx)];
+    },
     shard: (ctx) =>
       untouched(ctx, touched(ctx, self(ctx).shape.length), movedKinds(self(ctx).dtype)),
     flops: () => ({ matrix: 0, vector: 0 }),

@@ -204,6 +204,7 @@ const narrow = defineOp('aten.narrow.default', {
 
 function narrowed(ctx: OpContext): { readonly dim: number; readonly length: number } {
   const { shape } = self(ctx);
+  if (shape.length === 0) return ctx.fail('cannot narrow a tensor without dims');
   const dim = normalDim(ctx, ctx.int('dim'), shape.length);
   const length = ctx.int('length');
   const start = ctx.int('start') < 0 ? ctx.int('start') + shape[dim] : ctx.int('start');

@@ -45,7 +45,8 @@ function reducedDims(ctx: OpContext, hasDim: boolean): readonly number[] {
   const rank = ctx.inputs[0].shape.length;
   const given = hasDim ? ctx.optionalInts('dim') : undefined;
   if (given === undefined || given.length === 0) return Array.from({ length: rank }, (_, d) => d);
-  return rank === 0 ? [] : given.map((d) => normalDim(ctx, d, rank));
+  const dims = given.map((d) => normalDim(ctx, d, rank));
+  return rank === 0 ? [] : dims;
 }
 
 function reduction(name: string, spec: Reduction): OperatorRecord {

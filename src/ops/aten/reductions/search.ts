@@ -393,8 +393,10 @@ const indexFill = defineOp('aten.index_fill.int_Tensor', {
   schema: 'Tensor self, int dim, Tensor index, Tensor value',
   cls: 'other',
   infer: (ctx) => {
+    const filled = need(ctx, 'self');
+    normalDim(ctx, ctx.int('dim'), filled.shape.length);
     if (need(ctx, 'value').shape.length > 0) ctx.fail('the value must have no dims');
-    return [need(ctx, 'self')];
+    return [filled];
   },
   shard: (ctx) => {
     const { dtype, shape } = need(ctx, 'self');
