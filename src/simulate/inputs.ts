@@ -163,6 +163,9 @@ function placesOf(n: number, stream: RandomStream, window: number): number[] {
   return Array.from({ length: n }, (_, place) => place).sort((a, b) => key(a) - key(b) || a - b);
 }
 
+/** Calls that give a definite matrix of one: sums with its transpose, and scaling. */
+const KEEPS_DEFINITE = /^(?:aten|stablehlo)\.(?:add|multiply|mul|divide|div)(?:\.|$)/;
+
 interface Demands {
   /** For each input that becomes row numbers, the least size that it indexes. */
   readonly bounds: Map<string, number>;
@@ -182,6 +185,8 @@ function demandsOf(table: OperatorTable, graph: Graph): Demands {
 class DemandReader {
   private readonly shapes = new Map<string, readonly number[]>();
   private readonly types: ReadonlyMap<string, ValueType>;
+  /** Inputs whose multiples values are, beside those in `source`: `(a + aᵀ) / 2`. */
+  private readonly multiples = new Map<string, string>();
 
   /**
    * @param source inputs of the program that values of the graph are made of by views and casts;
@@ -205,6 +210,7 @@ class DemandReader {
       if (record === undefined) continue;
       const from = passedOn(node, record.cls, node.args[0], this.source);
       if (from !== undefined) this.source.set(node.name, from);
+      else this.readMultiple(node, record.cls);
       this.readIndices(node, record.name);
       const named = namedTensors(
         node,
@@ -213,6 +219,16 @@ class DemandReader {
       this.readDomain(node, record.name, named);
       this.readIndexer(node, record, named);
     }
+  }
+
+  private readMultiple(node: Node, cls: string): void {
+    const moves = cls === 'view' || MOVES.test(node.target);
+    if (!moves && !KEEPS_DEFINITE.test(node.target)) return;
+    const of = (arg: Arg): string | undefined =>
+      isRef(arg) ? (this.source.get(arg.name) ?? this.multiples.get(arg.name)) : undefined;
+    const from = new Set(node.args.flatMap((arg) => of(arg) ?? []));
+    const [only] = from;
+    if (only !== undefined && from.size === 1) this.multiples.set(node.name, only);
   }
 
   private readBodies(node: Node): void {
@@ -256,7 +272,8 @@ class DemandReader {
     if (!Object.hasOwn(DOMAINS, operator)) return;
     const [argument, is] = DOMAINS[operator];
     const name = named.get(argument) ?? '';
-    const input = this.source.get(name);
+    const input =
+      this.source.get(name) ?? (is === 'definite' ? this.multiples.get(name) : undefined);
     if (input === undefined) return;
     const dims = Number(/(\d)d\./.exec(operator)?.[1] ?? 0);
     const inside = (of: string): number => product((this.shapes.get(of) ?? []).slice(-dims));

@@ -53,6 +53,12 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   Cholesky: `  in %a: f32[4, 3, 3] input "a"
   %cholesky = aten.linalg_cholesky.default(%a): f32[4, 3, 3]
   out %cholesky output 0`,
+  'Cholesky of the symmetric part, as JAX takes it': `  in %a: f32[4, 3, 3] input "a"
+  %t = aten.transpose.int(%a, 1, 2): f32[4, 3, 3]
+  %s = aten.add.Tensor(%a, %t): f32[4, 3, 3]
+  %h = aten.div.Scalar(%s, 2): f32[4, 3, 3]
+  %cholesky = aten.linalg_cholesky.default(%h): f32[4, 3, 3]
+  out %cholesky output 0`,
   'max_unpool1d, as PyTorch writes it': UNPOOL,
   index_reduce: `  in %x: f32[3, 6] input "x"
   in %i: i64[9] input "i"
