@@ -24,12 +24,8 @@ export { randomPlan } from '../plan/choice/random-plan.ts';
 export { transferPlan } from '../plan/choice/transfer.ts';
 export { prepare } from '../plan/prepare/prepare.ts';
 export type { Prepared } from '../plan/prepare/prepared.ts';
-export {
-  checkPlan,
-  type MadeAgain,
-  type PlanCheck,
-  type PlanDifference,
-} from '../plan/questions/check-plan.ts';
+export { checkPlan, type MadeAgain, type PlanCheck } from '../plan/questions/check-plan.ts';
+export type { PlanDifference } from '../plan/questions/differences.ts';
 export { reopen, type Reopened } from '../plan/questions/explain.ts';
 export {
   type Frontier,

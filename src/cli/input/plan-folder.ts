@@ -11,12 +11,8 @@ import { defined } from '../../defined.ts';
 import { internalError, messageOf, ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import {
-  checkPlan,
-  differenceText,
-  type PlanCheck,
-  refuseDifferences,
-} from '../../plan/questions/check-plan.ts';
+import { checkPlan, type PlanCheck, refuseDifferences } from '../../plan/questions/check-plan.ts';
+import { differenceText } from '../../plan/questions/differences.ts';
 import type { PlanCertificate } from '../../plan/record/certificate.ts';
 import {
   type PlanFolder,

@@ -6,30 +6,31 @@
  */
 import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { parseGraph } from '../../graph/text/parse.ts';
-import { printGraph } from '../../graph/text/write.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { recomputeInBackward } from '../../passes/checkpoint/recompute.ts';
-import { plannable } from '../../passes/plannable/plannable.ts';
-import { evaluate, hashProblem, NO_CHOICE, verifyCertificate } from '../../solver/check/verify.ts';
+import { evaluate } from '../../solver/check/verify.ts';
 import { isLeast, openGap } from '../../solver/problem/cost.ts';
-import { rowAsCost } from '../../solver/problem/recost.ts';
-import type { Certificate, Problem, Solution } from '../../solver/types.ts';
+import type { Solution } from '../../solver/types.ts';
 import { KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST } from '../budget/answer.ts';
-import { PeakProblems } from '../budget/rows/peak-problems.ts';
 import { planMemoryTimeline } from '../choice/timeline.ts';
 import { choiceOfPlan } from '../choice/transfer.ts';
 import { PRODUCER, writePlan } from '../choice/write.ts';
 import { prepare } from '../prepare/prepare.ts';
 import type { Prepared } from '../prepare/prepared.ts';
-import { type PlanCertificate, withMemoryBound } from '../record/certificate.ts';
 import type { PlanFolder } from '../record/folder.ts';
-import { type NamedProblem, problemsRecord } from '../record/problems.ts';
+import { problemsRecord } from '../record/problems.ts';
 import type { Plan } from '../record/types.ts';
-import { activationsOf, coversRecomputation, type PlanRequest } from '../request/request.ts';
+import { activationsOf, type PlanRequest } from '../request/request.ts';
 import { leastMemoryBound, memoryOf } from '../solve/least-memory.ts';
 import { TIE_BREAK, TIES_LEFT } from '../solve/ties.ts';
+import {
+  Comparison,
+  differenceText,
+  isAbove,
+  type PlanDifference,
+  ROUNDING,
+} from './differences.ts';
+import { inUnits, type Proven, provenBound } from './replays.ts';
 
 /**
  * The stages that follow from a plan, given what its folder says of them; it throws where they
@@ -42,14 +43,6 @@ export interface MadeAgain {
   readonly stages?: StagesAgain;
   /** The step that follows from a plan, under the trainer that it names. */
   readonly step?: (prepared: Prepared, choice: Int32Array, plan: Plan) => unknown;
-}
-
-/** A field that is not what follows. */
-export interface PlanDifference {
-  /** JSON path in `plan.json`, or behind `pipeline.json ` in that file. */
-  readonly path: string;
-  readonly stated: unknown;
-  readonly follows: unknown;
 }
 
 /** The findings of `checkPlan`. */
@@ -76,12 +69,6 @@ export interface PlanCheck {
   readonly prepared: Prepared;
   readonly choice: Int32Array;
 }
-
-/**
- * Relative difference of two numbers that are called equal: libraries of other machines round
- * otherwise.
- */
-const ROUNDING = 1e-9;
 
 type CheckedFolder = Pick<PlanFolder, 'plan' | 'certificate' | 'pipeline' | 'isAsWritten'> & {
   readonly program: Graph;
@@ -239,18 +226,28 @@ function followingPlan(
 
 /** Compares the fields of the plan, those that a search may say otherwise apart. */
 function compareFields(compared: Comparison, plan: Plan, follows: Plan): void {
-  const { proof: _proof, step: _step, assumptions, hashes: _hashes, ...rest } = plan;
-  const { producer: _producer, ...fields } = rest;
-  const { proof: derived, assumptions: notes, producer: _here, ...others } = follows;
-  compared.value('$', fields, others);
-  compareProof(compared, plan, derived);
+  compared.value('$', withoutCompared(plan), withoutCompared(follows));
+  compareProof(compared, plan, follows.proof);
   // The search may add notes on its answer to those that follow from the request alone.
   const extra = new Set([KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST, TIE_BREAK, TIES_LEFT]);
   compared.value(
     '$.assumptions',
-    assumptions.filter((a) => !extra.has(a)),
-    notes,
+    plan.assumptions.filter((a) => !extra.has(a)),
+    follows.assumptions,
   );
+}
+
+/** Fields of a plan that are compared in other ways, or that nothing makes again. */
+const COMPARED_APART: ReadonlySet<string> = new Set<keyof Plan>([
+  'proof',
+  'step',
+  'assumptions',
+  'hashes',
+  'producer',
+]);
+
+function withoutCompared(plan: Plan): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(Object.entries(plan).filter(([key]) => !COMPARED_APART.has(key)));
 }
 
 /** The text of `problems.json.gz`. */
@@ -295,206 +292,12 @@ function compareProof(
   const { bound, status, gap, recheckedSeconds, roundingSeconds } = proof;
   compared.value('$.proof.recheckedSeconds', recheckedSeconds, derived.recheckedSeconds);
   compared.value('$.proof.roundingSeconds', roundingSeconds, derived.roundingSeconds);
-  compared.fields += 3;
-  if (bound > derived.bound * (1 + ROUNDING))
-    compared.differs('$.proof.bound', bound, derived.bound);
-  if (status !== 'feasible' && status !== derived.status)
-    compared.differs('$.proof.status', status, derived.status);
+  compared.claim('$.proof.bound', bound, derived.bound, bound > derived.bound * (1 + ROUNDING));
+  const isUnlike = status !== 'feasible' && status !== derived.status;
+  compared.claim('$.proof.status', status, derived.status, isUnlike);
   const open = (objective.seconds - bound) / objective.seconds;
-  if (objective.seconds > 0 && gap < open - ROUNDING)
-    compared.differs('$.proof.gap', gap, Math.max(0, open));
-}
-
-interface Proven {
-  /** In the units of the problem. */
-  readonly bound: number;
-  readonly numbers: number;
-  readonly faults: readonly string[];
-  /** Bytes that no plan of the request is below, where those come first; else Infinity. */
-  readonly leastBytes: number;
-  /** The problems that the certificates are about. */
-  readonly problems: readonly NamedProblem[];
-}
-
-function inUnits(
-  { unitsPerSecond }: Prepared['model'],
-  problem: Problem,
-): Omit<NamedProblem, 'about'> {
-  return { problem, unitsPerSecond };
-}
-
-/**
- * The bound that the certificates prove, each replayed on its own problem, which is built again.
- */
-function provenBound(
-  prepared: Prepared,
-  certificate: PlanCertificate | undefined,
-  table: OperatorTable,
-): Proven {
-  const first = firstRuns(prepared, certificate?.program, table);
-  if (first === undefined)
-    return {
-      bound: -Infinity,
-      numbers: 0,
-      leastBytes: Infinity,
-      problems: [],
-      faults: ['the program is not that of the certificate with recomputed nodes'],
-    };
-  const replays = new Replays(first);
-  const leastBytes =
-    prepared.question.request.objective === 'parameter-memory'
-      ? replays.leastBytes(certificate?.leastBytes)
-      : Infinity;
-  const { problem } = first.left.compact;
-  const bound = Math.max(
-    replays.freeBound(
-      Number.isFinite(leastBytes) ? withMemoryBound(problem, leastBytes) : problem,
-      certificate?.free,
-    ),
-    replays.boundWithin(certificate?.within),
-  );
-  // Both models have their own unit.
-  const scale = prepared.model.unitsPerSecond / first.model.unitsPerSecond;
-  const { numbers, faults, problems } = replays;
-  return { bound: bound * scale, numbers, faults, leastBytes, problems };
-}
-
-/** Replays certificates, and keeps their problems and the faults that it finds. */
-class Replays {
-  numbers = 0;
-  readonly faults: string[] = [];
-  readonly problems: NamedProblem[] = [];
-
-  constructor(private readonly first: Prepared) {}
-
-  /** Bytes that no plan is below; Infinity where nothing says so. */
-  leastBytes(certificate: Certificate | undefined): number {
-    if (certificate === undefined) return Infinity;
-    const { problem } = this.first.left.compact;
-    const [row] = problem.rows ?? [];
-    const least =
-      row === undefined
-        ? 0
-        : this.replay(
-            this.named('leastBytes', rowAsCost(problem, row)),
-            certificate,
-            'the least memory',
-          );
-    if (least === Infinity)
-      this.faults.push('the certificate of the least memory proves that no plan is left');
-    return Number.isFinite(least) ? least : Infinity;
-  }
-
-  /** The bound of a problem without a budget: no less than the sum of its least prices. */
-  freeBound(problem: Problem, certificate: Certificate | undefined): number {
-    this.named('free', problem);
-    const bound =
-      certificate === undefined ? -Infinity : this.replay(problem, certificate, 'the bound');
-    const none: Certificate = {
-      version: 2,
-      problem: hashProblem(problem),
-      rows: [],
-      steps: [],
-      lists: [],
-    };
-    return Math.max(bound, this.replay(problem, none, 'the sum of all least prices'));
-  }
-
-  /** The bound within the budget; -Infinity without a certificate of one. */
-  boundWithin(within: PlanCertificate['within']): number {
-    if (within === undefined) return -Infinity;
-    const { model, question } = this.first;
-    const nodesOf = (names: readonly string[]): number[] =>
-      names.map((name) => model.flow.byName.get(name) ?? -1);
-    const [points, storages] = [nodesOf(within.moments), nodesOf(within.storages ?? [])];
-    if ([...points, ...storages].includes(-1)) {
-      this.faults.push('the certificate names a node that the program does not have');
-      return -Infinity;
-    }
-    const covers = coversRecomputation(question.request) && model.opened === undefined;
-    const peaks = new PeakProblems(this.first, covers);
-    for (const point of storages) peaks.countStorages(point);
-    const bounded = this.named('within', peaks.ofBound(points));
-    return this.replay(bounded, within.certificate, 'the bound within the budget');
-  }
-
-  private named(about: string, problem: Problem): Problem {
-    this.problems.push({ about, ...inUnits(this.first.model, problem) });
-    return problem;
-  }
-
-  private replay(problem: Problem, certificate: Certificate, what: string): number {
-    const verdict = verifyCertificate(problem, { choice: [], objective: Infinity, certificate });
-    if (!verdict.accepted) {
-      this.faults.push(`the certificate of ${what} is refused: ${verdict.reason ?? ''}`);
-      return -Infinity;
-    }
-    const { steps, lists } = certificate;
-    this.numbers += lists.reduce((sum, list) => sum + list.length, steps.length);
-    return verdict.bound === NO_CHOICE ? Infinity : Number(verdict.bound);
-  }
-}
-
-/** The request on the program without recomputed nodes; undefined where that is another program. */
-function firstRuns(
-  prepared: Prepared,
-  text: string | undefined,
-  table: OperatorTable,
-): Prepared | undefined {
-  if (text === undefined) return prepared;
-  // A bound on plans that recompute nothing says nothing about one that does.
-  if (!coversRecomputation(prepared.question.request)) return undefined;
-  const first = prepare(parseGraph(text, 'certificate.json.gz'), prepared.question.request, table);
-  const [before, after] = [first, prepared].map((each) => each.question.program.nodes);
-  const [known, left] = [before, after].map((nodes) => new Set(nodes.map(({ name }) => name)));
-  // A first run that nothing reads is left out, and what repeats it no longer says so.
-  const recomputed = [
-    ...after.flatMap(({ name, meta }) => (known.has(name) ? [] : [meta.repeats ?? []].flat())),
-    ...before.flatMap(({ name }) => (left.has(name) ? [] : [name])),
-  ];
-  const { graph } = recomputeInBackward(first.model.graph, new Set(recomputed));
-  return printGraph(plannable(graph, table)) === printGraph(prepared.question.program)
-    ? first
-    : undefined;
-}
-
-/** Walks two JSON values and notes where they differ. */
-class Comparison {
-  readonly differences: PlanDifference[] = [];
-  fields = 0;
-
-  differs(path: string, stated: unknown, follows: unknown): void {
-    this.differences.push({ path, stated: stated ?? null, follows: follows ?? null });
-  }
-
-  value(path: string, stated: unknown, follows: unknown): void {
-    if (Array.isArray(stated) && Array.isArray(follows)) {
-      if (stated.length !== follows.length)
-        this.differs(path, `${stated.length} entries`, `${follows.length} entries`);
-      else stated.forEach((item, k) => this.value(`${path}[${k}]`, item, follows[k]));
-    } else if (isRecord(stated) && isRecord(follows)) {
-      for (const key of new Set([...Object.keys(follows), ...Object.keys(stated)]))
-        this.value(`${path}.${key}`, stated[key], follows[key]);
-    } else {
-      this.fields++;
-      if (!same(stated, follows)) this.differs(path, stated, follows);
-    }
-  }
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-/** Tells whether a number is above another, whatever rounding says. */
-function isAbove(a: number, b: number): boolean {
-  return a > b + ROUNDING * Math.max(Math.abs(a), Math.abs(b));
-}
-
-function same(a: unknown, b: unknown): boolean {
-  if (typeof a === 'number' && typeof b === 'number')
-    return a === b || Math.abs(a - b) <= ROUNDING * Math.max(Math.abs(a), Math.abs(b));
-  return a === b;
+  const isTooSmall = objective.seconds > 0 && gap < open - ROUNDING;
+  compared.claim('$.proof.gap', gap, Math.max(0, open), isTooSmall);
 }
 
 /**
@@ -519,16 +322,4 @@ export function refuseDifferences(
         : `the plan has the prices of ${producer ?? 'an earlier version'}, this is ` +
           `${checkedBy}: make the plan again.`,
   });
-}
-
-/** `$.objective.seconds: the plan says 1e-12, 0.00115 follows`. */
-export function differenceText({ path, stated, follows }: PlanDifference): string {
-  const text = (value: unknown): string => {
-    const json = JSON.stringify(value);
-    return json.length > 120 ? `${json.slice(0, 117)}...` : json;
-  };
-  return (
-    `${path}: the plan says ${text(stated)}, from its graph, request and certificate follows ` +
-    `${text(follows)}`
-  );
 }

@@ -1,6 +1,7 @@
 /** `check-plan`: a written plan against its graph, its request and its certificate. */
 import { ShardwrightError } from '../../../errors.ts';
-import { checkPlan, differenceText, type PlanCheck } from '../../../plan/questions/check-plan.ts';
+import { checkPlan, type PlanCheck } from '../../../plan/questions/check-plan.ts';
+import { differenceText } from '../../../plan/questions/differences.ts';
 import { countedText, secondsText, tableText } from '../../../units.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { madeAgain } from '../../input/pipeline-file.ts';
