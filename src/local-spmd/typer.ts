@@ -280,7 +280,7 @@ export class Typer implements Typing {
     });
   }
 
-  /** What a call is on the axes whose modes do some things by themselves. */
+  /** The types of a call on the axes whose modes do some things by themselves. */
   private inModes(
     record: OperatorRecord,
     ctx: TypedContext,

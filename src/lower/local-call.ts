@@ -20,8 +20,26 @@ export type Rewrite = (call: LocalCall) => readonly (string | null)[];
 /** By canonical operator name. */
 export type Rewrites = Readonly<Record<string, Rewrite>>;
 
-/** What is known of a call when it is written for one device. */
-interface CallOnDevice {
+/** The parts that a call is made from. */
+type CallOnDevice = Pick<
+  LocalCall,
+  | 'emit'
+  | 'pieces'
+  | 'node'
+  | 'record'
+  | 'global'
+  | 'inputs'
+  | 'inputSpecs'
+  | 'outputSpecs'
+  | 'rules'
+  | 'memberName'
+>;
+
+/**
+ * A call of the unsharded program that is written for one device: its operands are local, its rules
+ * known.
+ */
+export class LocalCall {
   readonly emit: Emitter;
   readonly pieces: Pieces;
   readonly node: Node;
@@ -35,23 +53,6 @@ interface CallOnDevice {
   /** The rule that the call takes on each mesh dim. */
   readonly rules: readonly (Rule | undefined)[];
   /** The name that the unsharded program has for a result. */
-  readonly memberName: (k: number) => string | undefined;
-}
-
-/**
- * A call of the unsharded program that is written for one device: its operands are local, its rules
- * known.
- */
-export class LocalCall implements CallOnDevice {
-  readonly emit: Emitter;
-  readonly pieces: Pieces;
-  readonly node: Node;
-  readonly record: OperatorRecord;
-  readonly global: TypedContext;
-  readonly inputs: readonly string[];
-  readonly inputSpecs: readonly number[];
-  readonly outputSpecs: readonly number[];
-  readonly rules: readonly (Rule | undefined)[];
   readonly memberName: (k: number) => string | undefined;
   /** Arguments and keywords with the local operands in them. */
   readonly args: readonly Arg[];

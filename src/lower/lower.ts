@@ -1,6 +1,7 @@
 /**
  * Lowers a plan of a graph to the program that every device runs, and checks it against the plan.
  */
+import { checkKinds } from '../arguments.ts';
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../cost/presets/presets.ts';
 import { movedType } from '../cost/redistribution/pricing.ts';
@@ -20,7 +21,7 @@ import type { OpenedGraph } from '../passes/plannable/opened-graph.ts';
 import type { Region } from '../passes/plannable/regions.ts';
 import { refuseDamaged } from '../plan/record/damage.ts';
 import { type LowerablePlan, type PlannedProgram, plannedProgram } from '../plan/record/planned.ts';
-import { checkArguments, tableOf } from '../plan/request/check-call.ts';
+import { tableOf } from '../plan/request/check-call.ts';
 import { type Dataflow, dataflow } from '../strategy/dataflow.ts';
 import { rulesTaken } from '../strategy/rules-taken.ts';
 import { ControlWriter } from './control.ts';
@@ -96,7 +97,7 @@ export function lower(
   plan: LowerablePlan,
   options: LowerOptions = {},
 ): DeviceProgram {
-  checkArguments('lower', { graph, plan });
+  checkKinds('lower', { graph: [graph, 'graph'], plan: [plan, 'plan'] });
   checkOptions('lower', options, { table: true, pricedAs: true });
   const table = tableOf('lower', options.table);
   const planned = plannedProgram(graph, plan, table);

@@ -167,7 +167,7 @@ function leftOf(set: StrategySet, result: number, space: ShardingSpace, strides:
   return { partials, patterns, few: fewFactors(patterns) };
 }
 
-/** What all nodes of a program are expanded by. */
+/** The setting in which all nodes of a program are expanded. */
 interface Question {
   readonly flow: Dataflow;
   readonly table: OperatorTable;
@@ -176,7 +176,7 @@ interface Question {
   readonly checkTime?: () => void;
 }
 
-/** What the producers of values can leave: pending reductions, a bit a code, and strided cuts. */
+/** Pending reductions, a bit a code, and strided cuts that the producers of values can leave. */
 interface Reached {
   readonly reachable: Int32Array;
   readonly cuts: readonly (readonly CutPattern[])[];

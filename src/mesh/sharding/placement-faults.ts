@@ -42,7 +42,7 @@ export function placementFaults(
   return faults;
 }
 
-/** What is wrong on one size, each as the end of a sentence. */
+/** Faults on one size, each as the end of a sentence. */
 function trialFaults(p: Placement, { size, n }: Trial): string[] {
   const refused = p.refusal(size, n);
   if (refused !== undefined)

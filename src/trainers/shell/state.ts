@@ -1,4 +1,4 @@
-/** What a script has set so far, and where it is: the state that its statements read and change. */
+/** The state that the statements of a script read and change: its variables, and where it is. */
 
 import type { Redirection, Statement } from 'unbash';
 
