@@ -2,13 +2,19 @@
  * The entry `shardwright`: it makes a plan with its proof from a program, and answers questions
  * about plans. Everything takes plain records and returns plain records.
  *
- * The road: `trace` or `importGraph` gives a graph, `shard` its plan, `lower` the program of a
- * device, `verify` runs it with numbers, `simulate` plays its timeline, `compare` prices the
- * recipes, `audit` measures the distance of another plan from it, `explain` why a node is placed as
- * it is, `exportPlan` writes it for an engine. This entry holds these functions, their types, and
- * the inputs that `trace` asks for. The parts have entries of their own: `shardwright/trace` is the
- * vocabulary of traced programs, `shardwright/graph` graphs and passes over them, and so on
- * (`src/entries`). Each name is exported by one entry.
+ * - `trace` and `importGraph` give the graph of a program;
+ * - `shard` gives its plan, or why there is none;
+ * - `lower` gives the program that each device runs under a plan;
+ * - `verify` runs that program with numbers, `simulate` plays its timeline;
+ * - `explain` says why a node is placed as it is;
+ * - `compare` prices the known recipes on all meshes of some devices;
+ * - `audit` measures how far a plan of yours is from the best one;
+ * - `exportPlan` writes a plan for an engine.
+ *
+ * Beside these functions and their types it has the inputs that `trace` asks for. Everything else
+ * has an entry of its own: `shardwright/trace` is the vocabulary of traced programs,
+ * `shardwright/graph` graphs and passes over them, and so on (`src/entries`). No name is exported
+ * by two of them. (`src/entries/page.ts` is no entry of the package: it is what the page loads.)
  *
  * @module shardwright
  */

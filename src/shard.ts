@@ -7,13 +7,14 @@
  *    (`src/plan/least-cost-plan.ts`); of all plans it takes the one of the shortest training step.
  *    The step is that of the trainer that the request names, or of the exported program.
  */
+import { checkKinds } from './arguments.ts';
 import { defined } from './defined.ts';
 import { checkOptions } from './errors.ts';
 import { stepFactsOf } from './fidelity/trainer-step.ts';
 import type { Graph } from './graph/types.ts';
 import type { OperatorTable } from './ops/record/table.ts';
 import type { Prepared } from './plan/prepare/prepared.ts';
-import { checkArguments, completeRequest, tableOf } from './plan/request/check-call.ts';
+import { completeRequest, tableOf } from './plan/request/check-call.ts';
 import type { GivenRequest } from './plan/request/request.ts';
 import { startRun } from './plan/request/run.ts';
 import { type Answer, answer, type AnswerOptions, prepareToAnswer } from './recipes/answer.ts';
@@ -76,7 +77,7 @@ export async function shard(
   given: GivenRequest,
   options: ShardOptions = {},
 ): Promise<Answer> {
-  checkArguments('shard', { graph });
+  checkKinds('shard', { graph: [graph, 'graph'] });
   checkOptions('shard', options, OPTIONS);
   const request = completeRequest(given);
   // What is refused is refused before prices are looked up, which may take minutes.
@@ -98,7 +99,7 @@ export async function shardPrepared(
   prepared: Prepared,
   options: PreparedOptions = {},
 ): Promise<Answer> {
-  checkArguments('shardPrepared', { prepared });
+  checkKinds('shardPrepared', { prepared: [prepared, 'prepared'] });
   const { request, program } = prepared.question;
   return answer(prepared, { ...options, ...defined({ facts: stepFactsOf(request, program) }) });
 }

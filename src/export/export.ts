@@ -16,7 +16,7 @@ import { checkOptions, ShardwrightError, valueText, wrongArgument } from '../err
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { plannedProgram } from '../plan/record/planned.ts';
-import { checkArguments, tableOf } from '../plan/request/check-call.ts';
+import { tableOf } from '../plan/request/check-call.ts';
 import { exportTarget } from './targets.ts';
 
 /** Operators of a plan, and how strictly it is exported. */
@@ -67,7 +67,7 @@ export function exportPlan(
   target: string,
   options: ExportOptions = {},
 ): ExportResult {
-  checkArguments('exportPlan', { graph, plan });
+  checkKinds('exportPlan', { graph: [graph, 'graph'], plan: [plan, 'plan'] });
   checkOptions('exportPlan', options, OPTIONS);
   if (typeof target !== 'string')
     throw wrongArgument(

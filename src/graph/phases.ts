@@ -2,10 +2,10 @@
 
 import { interpret } from './interpret.ts';
 import { indexGraph } from './order.ts';
-import type { Graph, Node, Phase } from './types.ts';
-import { eachGraphRef, getOwn, setOwn, without } from './value.ts';
+import type { Graph, Node, NodeMeta, Phase } from './types.ts';
+import { eachGraphRef, setOwn, without } from './value.ts';
 
-/** Phase of each node by position, and which forward nodes serve the backward pass alone. */
+/** Nodes that depend on a tangent, and nodes that serve only those. */
 interface Phases {
   /** 1 where the value depends on a tangent. */
   readonly backward: Uint8Array;
@@ -47,32 +47,11 @@ export function computePhases(graph: Graph): Phases {
 
 /**
  * Sets `meta.phase` and `meta.savedOnly` of calls and attributes in place. Only for a graph under
- * construction, which nobody else has seen yet; it spares the front end a copy of every node.
+ * construction, which nobody else has seen yet and which states neither; it spares the front end a
+ * copy of every node.
  */
 export function stampPhases(graph: Graph): void {
-  const { backward, savedOnly } = computePhases(graph);
-  const bodyPhase = new Map<string, Phase>();
-  const hasBodies = Object.keys(graph.subgraphs).length > 0;
-  graph.nodes.forEach((node, i) => {
-    if (node.kind === 'placeholder') return;
-    const meta: { phase?: Phase; savedOnly?: boolean } = node.meta;
-    meta.phase = backward[i] === 1 ? 'backward' : 'forward';
-    if (savedOnly[i] === 1) meta.savedOnly = true;
-    if (hasBodies)
-      eachGraphRef(node, (name) => {
-        if (!bodyPhase.has(name)) bodyPhase.set(name, meta.phase ?? 'forward');
-      });
-  });
-  for (const name of Object.keys(graph.subgraphs))
-    stampBody(getOwn(graph.subgraphs, name)!, bodyPhase.get(name) ?? 'forward');
-}
-
-function stampBody(graph: Graph, phase: Phase): void {
-  for (const node of graph.nodes) {
-    const meta: { phase?: Phase } = node.meta;
-    if (node.kind !== 'placeholder') meta.phase = phase;
-  }
-  for (const name of Object.keys(graph.subgraphs)) stampBody(getOwn(graph.subgraphs, name)!, phase);
+  marked(graph, stated(graph), inPlace);
 }
 
 /**
@@ -81,16 +60,44 @@ function stampBody(graph: Graph, phase: Phase): void {
  * several do).
  */
 export function withPhases(graph: Graph): Graph {
+  return marked(graph, stated(graph), copied);
+}
+
+/**
+ * The same graph with these phases, by position, on calls, attributes and their bodies.
+ *
+ * @param metaIn what a node of a phase keeps of its `meta`; by default all of it
+ */
+export function phased(
+  graph: Graph,
+  phases: readonly Phase[],
+  savedOnly: Uint8Array,
+  metaIn: (meta: NodeMeta, phase: Phase) => NodeMeta = (meta) => meta,
+): Graph {
+  return marked(graph, { phases, savedOnly }, (node, phase, isSaved) =>
+    copied({ ...node, meta: metaIn(node.meta, phase) }, phase, isSaved),
+  );
+}
+
+/** Phases by position, and which forward nodes serve the backward pass alone. */
+interface Marks {
+  readonly phases: readonly Phase[];
+  readonly savedOnly: Uint8Array;
+}
+
+/** The phases that follow from a graph, but for the one that it states. */
+function stated(graph: Graph): Marks {
   const { backward, savedOnly } = computePhases(graph);
   const phases = graph.nodes.map(({ meta }, i): Phase => {
     if (meta.phase === 'optimizer') return 'optimizer';
     return backward[i] === 1 ? 'backward' : 'forward';
   });
-  return phased(graph, phases, savedOnly);
+  return { phases, savedOnly };
 }
 
-/** The same graph with these phases, by position, on calls, attributes and their bodies. */
-export function phased(graph: Graph, phases: readonly Phase[], savedOnly: Uint8Array): Graph {
+type Mark = (node: Node, phase: Phase, savedOnly: boolean) => Node;
+
+function marked(graph: Graph, { phases, savedOnly }: Marks, mark: Mark): Graph {
   const bodyPhase = new Map<string, Phase>();
   const nodes = graph.nodes.map((node, i) => {
     if (node.kind === 'placeholder') return node;
@@ -98,31 +105,38 @@ export function phased(graph: Graph, phases: readonly Phase[], savedOnly: Uint8A
     eachGraphRef(node, (name) => {
       if (!bodyPhase.has(name)) bodyPhase.set(name, phase);
     });
-    return stamped(node, phase, phase === 'forward' && savedOnly[i] === 1);
+    return mark(node, phase, phase === 'forward' && savedOnly[i] === 1);
   });
-  const subgraphs: Record<string, Graph> = {};
-  for (const name of Object.keys(graph.subgraphs)) {
-    setOwn(
-      subgraphs,
-      name,
-      withBodyPhase(getOwn(graph.subgraphs, name)!, bodyPhase.get(name) ?? 'forward'),
-    );
-  }
-  return { ...graph, nodes, subgraphs };
+  return { ...graph, nodes, subgraphs: markedBodies(graph, (name) => bodyPhase.get(name), mark) };
 }
 
-function withBodyPhase(graph: Graph, phase: Phase): Graph {
+function markedBodies(
+  graph: Graph,
+  phaseOf: (name: string) => Phase | undefined,
+  mark: Mark,
+): Graph['subgraphs'] {
   const subgraphs: Record<string, Graph> = {};
-  for (const name of Object.keys(graph.subgraphs)) {
-    setOwn(subgraphs, name, withBodyPhase(getOwn(graph.subgraphs, name)!, phase));
+  for (const [name, body] of Object.entries(graph.subgraphs)) {
+    const phase = phaseOf(name) ?? 'forward';
+    setOwn(subgraphs, name, {
+      ...body,
+      nodes: body.nodes.map((node) =>
+        node.kind === 'placeholder' ? node : mark(node, phase, false),
+      ),
+      subgraphs: markedBodies(body, () => phase, mark),
+    });
   }
-  const nodes = graph.nodes.map((node) =>
-    node.kind === 'placeholder' ? node : stamped(node, phase, false),
-  );
-  return { ...graph, nodes, subgraphs };
+  return subgraphs;
 }
 
-function stamped(node: Node, phase: Phase, savedOnly: boolean): Node {
+function inPlace(node: Node, phase: Phase, savedOnly: boolean): Node {
+  const meta: { phase?: Phase; savedOnly?: boolean } = node.meta;
+  meta.phase = phase;
+  if (savedOnly) meta.savedOnly = true;
+  return node;
+}
+
+function copied(node: Node, phase: Phase, savedOnly: boolean): Node {
   const { name, kind, target, args, kwargs, type } = node;
   const meta = node.meta.savedOnly === undefined ? node.meta : without(node.meta, 'savedOnly');
   return {

@@ -2,9 +2,9 @@
  * Derives the types of all values of a graph on a mesh, as JAX prints them too, and lists every law
  * that is broken. It repairs none.
  */
+import { checkKinds } from '../arguments.ts';
 import { checkOptions, ShardwrightError } from '../errors.ts';
 import { placeholdersOf } from '../graph/control.ts';
-import { checkGraph } from '../graph/given.ts';
 import type { Graph } from '../graph/types.ts';
 import { parseMesh } from '../mesh/devices/mesh.ts';
 import type { LocalType } from '../mesh/local-types/types.ts';
@@ -46,7 +46,7 @@ export interface TypedGraph {
  *   E_REF for one of no input
  */
 export function checkTypes(graph: Graph, options: CheckTypesOptions = {}): TypedGraph {
-  checkGraph('checkTypes', graph);
+  checkKinds('checkTypes', { graph: [graph, 'graph'] });
   checkOptions('checkTypes', options, { mode: true, mesh: true, types: true, table: true });
   const text = options.mesh ?? graph.mesh;
   if (text === undefined)

@@ -21,6 +21,7 @@
  * 5. `explainImpossible` says which pins contradict each other, or how many bytes would do;
  *    `leastBudget` names the budgets to plan under in search of the least.
  */
+import { checkKinds } from '../arguments.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
@@ -38,7 +39,7 @@ import {
 } from './impossible.ts';
 import { holdingPeak, prepare, withBudget } from './prepare/prepare.ts';
 import type { Prepared } from './prepare/prepared.ts';
-import { checkArguments, completeRequest, tableOf } from './request/check-call.ts';
+import { completeRequest, tableOf } from './request/check-call.ts';
 import type { GivenRequest } from './request/request.ts';
 import { type Run, type SearchOptions, startRun } from './request/run.ts';
 import { greedyPlan } from './solve/greedy.ts';
@@ -61,7 +62,7 @@ export async function leastCostPlan(
   request: GivenRequest,
   options: LeastCostOptions = {},
 ): Promise<LeastCostResult> {
-  checkArguments('leastCostPlan', { graph });
+  checkKinds('leastCostPlan', { graph: [graph, 'graph'] });
   const { table, ...search } = options;
   const asked = completeRequest(request);
   const run = startRun(asked, search);

@@ -16,7 +16,8 @@ import type { Model } from '../plan/model/model.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
 import type { LowerablePlan } from '../plan/record/planned.ts';
-import { checkArguments, tableOf } from '../plan/request/check-call.ts';
+import type { Plan } from '../plan/record/types.ts';
+import { tableOf } from '../plan/request/check-call.ts';
 import { Deadline } from '../plan/request/deadline.ts';
 import { holdsPeak, type PlanRequest } from '../plan/request/request.ts';
 import { Restriction } from '../plan/restrict/restriction.ts';
@@ -51,7 +52,7 @@ export interface Audit extends StepKeys {
   readonly optimumPeakBytes: number;
   /** Proven lower bound on the seconds of every plan that fits. */
   readonly bound: number;
-  readonly status: string;
+  readonly status: Plan['proof']['status'];
   /** seconds / optimumSeconds - 1; negative only for a plan that does not fit. */
   readonly regret: number;
   /** seconds / bound - 1: no plan that fits can be further away than this. */
@@ -133,7 +134,7 @@ export async function audit(
   plan: LowerablePlan,
   options: AuditOptions = {},
 ): Promise<Audit | Infeasible> {
-  checkArguments('audit', { graph, plan });
+  checkKinds('audit', { graph: [graph, 'graph'], plan: [plan, 'plan'] });
   checkOptions('audit', options, OPTIONS);
   const { table, ...limits } = options;
   const request = auditedRequest(plan.request);
@@ -165,8 +166,11 @@ export async function auditChoice(
   choice: Int32Array,
   asked: Omit<AuditOptions, 'table'> = {},
 ): Promise<Audit | Infeasible> {
-  checkArguments('auditChoice', { prepared });
-  checkKinds('auditChoice', { choice: [choice, 'list'], options: [asked, 'record'] });
+  checkKinds('auditChoice', {
+    prepared: [prepared, 'prepared'],
+    choice: [choice, 'list'],
+    options: [asked, 'record'],
+  });
   const { edits = EDITS, ...options } = asked;
   const {
     model,

@@ -2,10 +2,10 @@
  * Evaluates a graph on one device with a value for each placeholder. Regions of per-device code run
  * on virtual devices of their own.
  */
+import { checkKinds } from '../arguments.ts';
 import { valueText, wrongArgument } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import { checkArguments } from '../plan/request/check-call.ts';
 import { type EvaluateOptions, evaluateWith, type Evaluation } from './interpreter/evaluator.ts';
 import type { Value } from './interpreter/values.ts';
 import { localMapValues } from './ranks/local-map.ts';
@@ -27,7 +27,7 @@ export function evaluateGraph(
   inputs: readonly Value[],
   options: EvaluateOptions = {},
 ): Evaluation {
-  checkArguments('evaluateGraph', { table, graph });
+  checkKinds('evaluateGraph', { table: [table, 'operators'], graph: [graph, 'graph'] });
   if (!Array.isArray(inputs))
     throw wrongArgument('evaluateGraph', 'inputs', valueText(inputs), 'give a list of arrays.');
   return evaluateWith(

@@ -3,9 +3,9 @@
  * its gradient are written, and run on virtual devices with the numbers of one device. Large
  * programs run at reduced sizes.
  */
+import { checkKinds } from '../arguments.ts';
 import { defined } from '../defined.ts';
 import { checkOptions, ShardwrightError } from '../errors.ts';
-import { checkGraph } from '../graph/given.ts';
 import type { Graph } from '../graph/types.ts';
 import {
   checkMode,
@@ -30,7 +30,7 @@ import { verifyProgram } from './verify.ts';
  *   input that does not fit
  */
 export function check(graph: Graph, options: CheckOptions): CheckReport {
-  checkGraph('check', graph);
+  checkKinds('check', { graph: [graph, 'graph'] });
   checkOptions('check', options, { mode: true, mesh: true, types: true, table: true });
   const { report, strict } = checkMode(graph, options);
   const { runs, refusals } =

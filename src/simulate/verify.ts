@@ -3,6 +3,7 @@
  * with the unsharded run.
  */
 
+import { checkKinds } from '../arguments.ts';
 import { defined } from '../defined.ts';
 import { checkOptions, ShardwrightError } from '../errors.ts';
 import type { Graph, Node } from '../graph/types.ts';
@@ -18,7 +19,7 @@ import { numbersOf } from '../ndarray/complex.ts';
 import { liesIn } from '../ndarray/views.ts';
 import { elements } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import { checkArguments, tableOf } from '../plan/request/check-call.ts';
+import { tableOf } from '../plan/request/check-call.ts';
 import { evaluateGraph, type Value } from './evaluate.ts';
 import { drawInputs } from './inputs.ts';
 import { isControl } from './interpreter/control.ts';
@@ -142,7 +143,7 @@ export function verify(
   plan: LowerablePlan,
   options: VerifyOptions = {},
 ): Verification {
-  checkArguments('verify', { graph, plan });
+  checkKinds('verify', { graph: [graph, 'graph'], plan: [plan, 'plan'] });
   checkOptions('verify', options, OPTIONS);
   const table = tableOf('verify', options.table);
   const planned = plannedProgram(graph, plan, table);

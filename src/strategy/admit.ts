@@ -1,6 +1,7 @@
 /** Asks the rules of one call whether given input shardings are allowed as they are. */
 
 import { checkKinds } from '../arguments.ts';
+import { ShardwrightError } from '../errors.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { MaskPartial } from '../mesh/placements/partials/mask-partial.ts';
 import { Partial } from '../mesh/placements/partials/partial.ts';
@@ -27,6 +28,9 @@ interface Admitted {
   /** Shardings of the results; null where masked off. */
   readonly outputs: readonly (Sharding | null)[];
 }
+
+/** Rules on all mesh dims that are tried together. */
+const MOST_WAYS = 1 << 20;
 
 /** Strategies that a call admits for operands that are placed; or why there is none. */
 export type Admission = { readonly accepted: readonly Admitted[] } | { readonly refused: string };
@@ -56,6 +60,7 @@ interface Call {
  * @param given the sharding of each input
  * @returns every way in which the rules take them, all-replicate rule first, or the reason why none
  *   does
+ * @throws E_LIMIT where there are more than a million ways
  */
 export function admit(
   mesh: DeviceMesh,
@@ -72,17 +77,8 @@ export function admit(
     given: [given, 'list'],
   });
   const call: Call = { mesh, inputs, outputs, given };
-  for (const [t, sharding] of given.entries()) {
-    for (const dim of sharding.orders.keys()) {
-      const size = inputs[t].shape[dim];
-      if (size === undefined)
-        return {
-          refused: `input ${t} is ${sharding.text}, but has ${inputs[t].shape.length} dims`,
-        };
-      const reason = refusedCut(sharding, mesh, dim, size);
-      if (reason !== undefined) return { refused: `input ${t}, ${reason}` };
-    }
-  }
+  const unfit = misplaced(call);
+  if (unfit !== undefined) return { refused: unfit };
   const replicate: Rule = {
     inputs: inputs.map(() => R),
     outputs: outputs.map((o) => o && R),
@@ -99,6 +95,13 @@ export function admit(
     if (fitting.length === 0) return { refused: whyNone(call, list, m) };
     candidates.push(fitting);
   }
+  const ways = candidates.reduce((n, fitting) => n * fitting.length, 1);
+  if (ways > MOST_WAYS)
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `the rules of a call take its inputs in ${ways} ways, more than ${MOST_WAYS}`,
+      { hint: 'ask on a mesh of fewer dims.' },
+    );
   const accepted: Admitted[] = [];
   let first: string | undefined;
   const pick = new Int32Array(mesh.rank);
@@ -113,6 +116,19 @@ export function admit(
     pick[m]++;
   }
   return accepted.length > 0 ? { accepted } : { refused: first ?? 'no rule takes these inputs' };
+}
+
+/** Why an input cannot have the sharding that is given for it. */
+function misplaced({ mesh, inputs, given }: Call): string | undefined {
+  for (const [t, sharding] of given.entries())
+    for (const dim of sharding.orders.keys()) {
+      const size = inputs[t].shape[dim];
+      if (size === undefined)
+        return `input ${t} is ${sharding.text}, but has ${inputs[t].shape.length} dims`;
+      const reason = refusedCut(sharding, mesh, dim, size);
+      if (reason !== undefined) return `input ${t}, ${reason}`;
+    }
+  return undefined;
 }
 
 /**

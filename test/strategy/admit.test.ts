@@ -17,7 +17,7 @@ import { expandRules } from '../../src/ops/expansion/expand.ts';
 import { bindCall, withOutputs } from '../../src/ops/record/context.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
 import type { TensorMeta } from '../../src/ops/record/record.ts';
-import { type Rule, rule, S } from '../../src/ops/record/rule.ts';
+import { R, type Rule, rule, S } from '../../src/ops/record/rule.ts';
 import { type Admission, admit } from '../../src/strategy/admit.ts';
 import { dataflow } from '../../src/strategy/dataflow.ts';
 import { nodeStrategies } from '../../src/strategy/nodes.ts';
@@ -375,4 +375,17 @@ describe('a later dim that a view merges', () => {
     expect(outcome(x2, view, 'S(0)')).toEqual(['S(0)']);
     expect(outcome(x2, view, 'S(1)')).toMatch(/no rule takes S\(1\)/);
   });
+});
+
+test('a call whose rules take its inputs in too many ways is refused', () => {
+  const bound = call('aten.relu.default', [8, 8]);
+  const mesh = parseMesh('a=2,b=2,c=2,d=2');
+  const replicate = { inputs: [R], outputs: [R], origin: 'base' } as const;
+  const rules = (count: number): Bound => ({
+    ...bound,
+    rules: Array.from({ length: count }, () => replicate),
+  });
+  // The all-replicate rule of every call comes to them.
+  expect(outcome(mesh, rules(2), 'RRRR')).toHaveLength(3 ** 4);
+  expect(() => ask(mesh, rules(32), 'RRRR')).toThrow('in 1185921 ways, more than 1048576');
 });

@@ -107,6 +107,8 @@ class ModuleWriter {
   readonly lines: string[] = [];
   private readonly names = new Map<number, string>();
   private count = 0;
+  /** The next id of a value in a region that is made apart; those of the program are from 0 on. */
+  private apart = -1;
 
   constructor(private readonly text: ModuleText) {}
 
@@ -134,7 +136,7 @@ class ModuleWriter {
 
   /** Regions of an operation, in round brackets; empty where it has none. */
   private regions(instruction: Instruction, depth: number): string {
-    const bodies = bodiesOf(instruction);
+    const bodies = bodiesOf(instruction, () => this.apart--);
     if (bodies.length === 0) return '';
     const texts = bodies.map((body) => {
       const from = this.lines.length;
@@ -340,8 +342,12 @@ function missing({ id }: Val): never {
   throw internalError(`value ${id} is read before it is made`);
 }
 
-/** The regions of an operation: its own, or that of the reducer or order that it names. */
-function bodiesOf(instruction: Instruction): readonly HloBody[] {
+/**
+ * The regions of an operation: its own, or that of the reducer or order that it names.
+ *
+ * @param freeId an id that no value has
+ */
+function bodiesOf(instruction: Instruction, freeId: () => number): readonly HloBody[] {
   const { op, bodies, attributes, inputs } = instruction;
   if (bodies.length > 0) return bodies;
   if (op === 'sort') {
@@ -351,7 +357,12 @@ function bodiesOf(instruction: Instruction): readonly HloBody[] {
       { dtype, shape: [] },
     ]);
     const keys = Number(attributes['num_keys']);
-    return [renumbered(code.body(scalars, (own) => [before(code, own, keys)]))];
+    return [
+      renumbered(
+        code.body(scalars, (own) => [before(code, own, keys)]),
+        freeId,
+      ),
+    ];
   }
   const reducer = attributes['reducer'];
   if (reducer === undefined || !['reduce', 'reduce_window', 'scatter'].includes(op)) return [];
@@ -363,7 +374,7 @@ function bodiesOf(instruction: Instruction): readonly HloBody[] {
   const body = code.body([scalar, scalar], ([x, y]) => [
     name === 'second' ? y : name === 'first' ? x : code.binary(name, x, y),
   ]);
-  return [renumbered(body)];
+  return [renumbered(body, freeId)];
 }
 
 /**
@@ -391,13 +402,12 @@ function comparable(code: HloCode, x: Val): Val {
   return code.select(code.compare('NE', x, x), code.like(x, NaN), number);
 }
 
-let next = -1;
 /** Ids of a region that was made apart are its own. */
-function renumbered(body: HloBody): HloBody {
+function renumbered(body: HloBody, freeId: () => number): HloBody {
   const ids = new Map<number, Val>();
   const own = (value: Val): Val => {
     let found = ids.get(value.id);
-    if (found === undefined) ids.set(value.id, (found = { ...value, id: next-- }));
+    if (found === undefined) ids.set(value.id, (found = { ...value, id: freeId() }));
     return found;
   };
   const inputs = body.inputs.map(own);

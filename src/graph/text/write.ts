@@ -1,7 +1,7 @@
 /** Prints a graph as canonical `swgraph 1` text. */
 
+import { checkKinds } from '../../arguments.ts';
 import { checkOptions } from '../../errors.ts';
-import { checkGraph } from '../given.ts';
 import type {
   Arg,
   Dim,
@@ -38,7 +38,7 @@ type SizeText = (sym: Sym) => string;
  * `tensorType`).
  */
 export function printGraph(graph: Graph, options: PrintOptions = {}): string {
-  checkGraph('printGraph', graph);
+  checkKinds('printGraph', { graph: [graph, 'graph'] });
   checkOptions('printGraph', options, { source: true });
   const lines: string[] = ['swgraph 1'];
   const sizes = exampleSizes(graph);

@@ -2,9 +2,9 @@
  * Strips the types from a typed graph, which gives the per-device program, and explains why a
  * collective is there by the chain of values from it to the operator that made it necessary.
  */
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { checkOptions, ShardwrightError, valueText, wrongArgument } from '../../errors.ts';
-import { checkGraph } from '../../graph/given.ts';
 import { LOCAL_MAP } from '../../graph/local-map.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, getOwn, isRef } from '../../graph/value.ts';
@@ -33,7 +33,7 @@ const OPTIONS: Readonly<Record<keyof EraseOptions, true>> = {
  *   mesh
  */
 export function erase(graph: Graph, options: EraseOptions = {}): ErasedProgram {
-  checkGraph('erase', graph);
+  checkKinds('erase', { graph: [graph, 'graph'] });
   checkOptions('erase', options, OPTIONS);
   const mesh = meshOf(graph, options);
   const table = options.table ?? builtinOperators();
@@ -71,7 +71,7 @@ export interface Cause {
  * @throws E_REF for no such node, or one that is not a verb
  */
 export function why(graph: Graph, name: string, options: EraseOptions = {}): readonly Cause[] {
-  checkGraph('why', graph);
+  checkKinds('why', { graph: [graph, 'graph'] });
   if (typeof (name as unknown) !== 'string')
     throw wrongArgument('why', 'name', valueText(name), 'give the name of a node.');
   checkOptions('why', options, OPTIONS);

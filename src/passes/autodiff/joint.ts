@@ -2,10 +2,10 @@
  * Takes a forward graph and gives forward and backward pass in one graph, as AOTAutograd writes it.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined, nonEmpty } from '../../defined.ts';
 import { checkOptions, ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
-import { checkGraph } from '../../graph/given.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { typesByName } from '../../graph/nodes.ts';
 import type {
@@ -89,7 +89,7 @@ const OPTIONS: Readonly<Record<keyof JointOptions, true>> = {
  *   operator whose operand is used again through another name
  */
 export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
-  checkGraph('jointGraph', graph);
+  checkKinds('jointGraph', { graph: [graph, 'graph'] });
   checkOptions('jointGraph', options, OPTIONS);
   const table = options.table ?? builtinOperators();
   const sized = atExampleSizes(graph);

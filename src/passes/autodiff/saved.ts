@@ -1,6 +1,6 @@
 /** Lists the values that the forward pass saves for the backward pass. */
 
-import { checkGraph } from '../../graph/given.ts';
+import { checkKinds } from '../../arguments.ts';
 import { indexGraph } from '../../graph/order.ts';
 import type { Graph } from '../../graph/types.ts';
 import { tensorBytes } from '../../graph/value.ts';
@@ -22,7 +22,7 @@ export interface SavedValue {
  * that a backward call reads. Tangents are none of them.
  */
 export function savedValues(joint: Graph): SavedValue[] {
-  checkGraph('savedValues', joint);
+  checkKinds('savedValues', { graph: [joint, 'graph'] });
   const { userStart, users } = indexGraph(joint);
   return joint.nodes.flatMap((node, i): SavedValue[] => {
     if (node.meta.role === 'tangent' || node.type.kind !== 'tensor') return [];

@@ -1,9 +1,9 @@
 /** Takes a joint graph and an optimizer and gives one training step in one graph. */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { checkOptions, checkRecord, internalError, ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
-import { checkGraph } from '../../graph/given.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { roleName } from '../../graph/nodes.ts';
 import type {
@@ -52,7 +52,7 @@ export function trainStep(
   optimizer: Optimizer,
   options: TrainStepOptions = {},
 ): Graph {
-  checkGraph('trainStep', joint);
+  checkKinds('trainStep', { graph: [joint, 'graph'] });
   checkRecord('trainStep', 'optimizer', optimizer, {
     fields: ['states', 'update'],
     hint: 'sgd, adam and adamw give one.',

@@ -2,6 +2,7 @@
  * A graph and a request made ready to be solved, in four steps: settle the request, make the
  * program that is planned, price it, restrict it to what pins leave.
  */
+import { checkKinds } from '../../arguments.ts';
 import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
@@ -12,7 +13,7 @@ import type { Problem } from '../../solver/types.ts';
 import { buildModel } from '../model/build.ts';
 import type { BuildInput } from '../model/input.ts';
 import type { Model } from '../model/model.ts';
-import { checkArguments, completeRequest } from '../request/check-call.ts';
+import { completeRequest } from '../request/check-call.ts';
 import { Deadline } from '../request/deadline.ts';
 import {
   type GivenRequest,
@@ -39,7 +40,7 @@ export function prepare(
   operators: OperatorTable = builtinOperators(),
   deadline: Deadline = new Deadline(undefined),
 ): Prepared {
-  checkArguments('prepare', { graph: original, table: operators });
+  checkKinds('prepare', { graph: [original, 'graph'], table: [operators, 'operators'] });
   const asked = completeRequest(given);
   deadline.check('while the program was read');
   // A plan that is found is written however late it is.

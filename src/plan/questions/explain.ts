@@ -2,6 +2,7 @@
  * Explains one node of a plan: every strategy of the node, with its cost next to that of the chosen
  * one.
  */
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion, valueText, wrongArgument } from '../../errors.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
@@ -15,7 +16,6 @@ import type { Model } from '../model/model.ts';
 import { prepare } from '../prepare/prepare.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { Plan, PlannedInside } from '../record/types.ts';
-import { checkArguments } from '../request/check-call.ts';
 import { type GivenRequest, holdsPeak } from '../request/request.ts';
 import { LocalCosts } from './local-costs.ts';
 
@@ -81,7 +81,7 @@ export function reopen(
   given?: GivenRequest,
   table?: OperatorTable,
 ): Reopened {
-  checkArguments('reopen', { plan, graph: program });
+  checkKinds('reopen', { plan: [plan, 'plan'], graph: [program, 'graph'] });
   const request = given ?? plan.request;
   const prepared = prepare(program, request, table);
   const choice = choiceOfPlan(plan, prepared.model);
@@ -122,7 +122,7 @@ export function reopen(
  * ```
  */
 export function explainNode(result: Reopened, name: string): NodeExplanation {
-  checkArguments('explain', { result });
+  checkKinds('explain', { result: [result, 'planned'] });
   if (typeof name !== 'string')
     throw wrongArgument('explain', 'node', valueText(name), "give explain(result, 'w1').");
   const { plan, prepared, choice } = result;

@@ -4,6 +4,7 @@
  * redistribution that nobody wrote is reported as strict mode reports it, with the verb that would
  * state it.
  */
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { nodesByName } from '../../graph/nodes.ts';
 import type { Graph, Node } from '../../graph/types.ts';
@@ -19,7 +20,6 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { spmdName } from '../../ops/spmd/operators.ts';
 import { plannedProgram } from '../record/planned.ts';
 import type { Plan, PlannedNode, PlannedRedistribution } from '../record/types.ts';
-import { checkArguments } from '../request/check-call.ts';
 
 /** A collective of a plan. */
 export interface CheckedCollective {
@@ -56,7 +56,11 @@ export function checkPlannedModes(
   table: OperatorTable,
   mode: Mode,
 ): PlanCheckReport {
-  checkArguments('checkPlannedModes', { graph: program, plan, table });
+  checkKinds('checkPlannedModes', {
+    graph: [program, 'graph'],
+    plan: [plan, 'plan'],
+    table: [table, 'operators'],
+  });
   const { listed, opened } = plannedProgram(program, plan, table);
   const reader = new PlanReader(listed, plan, opened?.table ?? table);
   const { implicit, violations, collectives } = reader.read();

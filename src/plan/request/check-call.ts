@@ -2,9 +2,9 @@
  * Arguments of the entry points as JavaScript may give them: a wrong one is refused by its name and
  * with the call that is right, before anything reads it.
  */
+import { checkKinds } from '../../arguments.ts';
 import { GRADIENTS, OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
-import { checkRecord, ShardwrightError, suggestion, valueText } from '../../errors.ts';
-import { GRAPH_FIELDS } from '../../graph/given.ts';
+import { ShardwrightError, suggestion, valueText } from '../../errors.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import {
@@ -124,34 +124,10 @@ function isKind(value: unknown, kind: Kind): boolean {
   return typeof value === (kind === 'text' ? 'string' : kind);
 }
 
-/** The fields that an argument must have. */
-const WANTED = {
-  graph: GRAPH_FIELDS,
-  plan: { fields: ['nodes', 'outputs', 'request'], hint: 'give the `plan` of what shard gives.' },
-  table: { fields: ['get', 'kinds'], hint: 'give builtinOperators().' },
-  prepared: { fields: ['model', 'question'], hint: 'prepare gives one.' },
-  result: {
-    fields: ['plan', 'prepared', 'choice'],
-    hint: "give what shard gives where its status is 'planned', or what reopen gives.",
-  },
-} as const;
-
-/**
- * @param call name of the function, for the message
- * @throws E_USAGE naming the argument that is none of its kind
- */
-export function checkArguments(
-  call: string,
-  given: Readonly<Partial<Record<keyof typeof WANTED, unknown>>>,
-): void {
-  for (const [name, value] of Object.entries(given))
-    checkRecord(call, name, value, WANTED[name as keyof typeof WANTED]);
-}
-
 /** The table of a call; that of the built-in operators where none is given. @throws E_USAGE */
 export function tableOf(call: string, table: OperatorTable | undefined): OperatorTable {
   if (table === undefined) return builtinOperators();
-  checkArguments(call, { table });
+  checkKinds(call, { table: [table, 'operators'] });
   return table;
 }
 

@@ -3,6 +3,7 @@
  * every mesh, ranked.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { hasExperts } from '../../cost/error-bands.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
@@ -25,7 +26,7 @@ import type { LeastCostResult } from '../../plan/choice/result.ts';
 import { leastCostPlanOf } from '../../plan/least-cost-plan.ts';
 import { prepare } from '../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
-import { checkArguments, completeRequest, tableOf } from '../../plan/request/check-call.ts';
+import { completeRequest, tableOf } from '../../plan/request/check-call.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 import {
   askedGap,
@@ -111,7 +112,7 @@ export async function compare(
   request: CompareRequest,
   options: CompareOptions = {},
 ): Promise<Comparison> {
-  checkArguments('compare', { graph });
+  checkKinds('compare', { graph: [graph, 'graph'] });
   checkOptions('compare', options, OPTIONS);
   const table = tableOf('compare', options.table);
   return compareMeshes(graph, { ...options, ...settled(request), table });

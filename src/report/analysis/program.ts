@@ -3,6 +3,7 @@
  * redistributions of its inputs above it.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { nodesByName } from '../../graph/nodes.ts';
 import { nodeText } from '../../graph/text/write.ts';
 import type { Graph, Node } from '../../graph/types.ts';
@@ -13,7 +14,6 @@ import type {
   PlannedOutput,
   PlannedRedistribution,
 } from '../../plan/record/types.ts';
-import { checkArguments } from '../../plan/request/check-call.ts';
 import { bytesText, secondsText } from '../../units.ts';
 
 /**
@@ -21,7 +21,7 @@ import { bytesText, secondsText } from '../../units.ts';
  * seconds, and above it the redistributions that its inputs need.
  */
 export function annotatedProgram(graph: Graph, plan: Plan): string {
-  checkArguments('annotatedProgram', { graph, plan });
+  checkKinds('annotatedProgram', { graph: [graph, 'graph'], plan: [plan, 'plan'] });
   const planned = nodesByName(plan);
   const lines: string[] = [];
   for (const node of graph.nodes) {

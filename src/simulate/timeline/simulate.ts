@@ -1,11 +1,12 @@
 /** Takes a plan and simulation options and gives the simulated step of one device. */
 
+import { checkKinds } from '../../arguments.ts';
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { defined } from '../../defined.ts';
 import { checkOptions } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { checkArguments, tableOf } from '../../plan/request/check-call.ts';
+import { tableOf } from '../../plan/request/check-call.ts';
 import { bytesText, secondsText } from '../../units.ts';
 import { DEFAULT_BUCKET_BYTES } from '../work/rules.ts';
 import { COMPUTE } from '../work/streams.ts';
@@ -185,7 +186,7 @@ export function simulate(
   plan: SimulatedPlan,
   given: SimulateOptions = {},
 ): Simulation {
-  checkArguments('simulate', { graph, plan });
+  checkKinds('simulate', { graph: [graph, 'graph'], plan: [plan, 'plan'] });
   checkOptions('simulate', given, OPTIONS);
   const table = tableOf('simulate', given.table);
   const { table: _, ...options } = given;
