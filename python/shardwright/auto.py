@@ -111,7 +111,8 @@ def auto_parallelize(
     def make() -> Path:
         captured = capture(model, example_inputs, example_kwargs, **how, path=Path(folder) / "model.fx.txt")
         rows = {"batch_dim": _batch_dims(captured, batch_dim)} if flags.get("recipe") else {}
-        make_plan(captured, mesh=mesh, cluster=cluster, out=folder, recipes=tunes, keep=True, **{**rows, **compiled, **dtypes, **passes, **flags})
+        asked = {**rows, **compiled, **dtypes, **passes, **flags}
+        make_plan(captured, mesh=mesh, cluster=cluster, out=folder, recipes=tunes, keep=True, **asked)
         made.append(captured)
         return Path(folder)
 

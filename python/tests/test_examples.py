@@ -80,6 +80,26 @@ def test_a_script_with_its_model_taken_over_prints_what_it_prints_without(launch
     assert answer(launches[launched].done(), name) == pytest.approx(expected, rel=1e-7, abs=1e-8)
 
 
+def test_a_run_goes_on_in_fresh_scripts_with_other_numbers_of_processes(tmp_path: Path) -> None:
+    def epochs(*ranks: tuple[int, str | None]) -> list[float]:
+        told: list[float] = []
+        before, place = "-", tmp_path / "-".join(str(count) for count, _ in ranks)
+        for epoch, (count, recipe) in enumerate(ranks):
+            folder, following = place / str(epoch), str(place / f"checkpoint{epoch}")
+            argv = [before, following, str(place / f"answer{epoch}")]
+            script = Path(__file__).with_name("resumed_run.py")
+            started = start_ranks(script, argv, count, folder, {"RECIPE": recipe} if recipe else {})
+            ended = [one.ended(time.monotonic() + 300) for one in started]
+            assert [code for code, _ in ended] == [0] * len(ended), "".join(text[-4000:] for _, text in ended)
+            told += [float(word) for word in (place / f"answer{epoch}").read_text().split()]
+            before = following
+        return told
+
+    one = epochs((0, None), (0, None), (0, None))
+    assert len(one) == 15
+    assert epochs((4, "fsdp"), (2, None), (3, None)) == pytest.approx(one, rel=1e-7, abs=1e-8)
+
+
 def test_a_run_goes_on_with_other_processes_under_another_plan(launches: dict[str, Launch], tmp_path: Path) -> None:
     checkpoint = str(launches["two"].done() / "resume" / "checkpoint")
     found = Launch(tmp_path / "four", "taken", ["resume"], 4, None, CHECKPOINT=checkpoint).done()
