@@ -18,10 +18,10 @@ export interface CutPoint {
 }
 
 /**
- * The narrow points of the forward pass, in order. Between two calls that read weights lies one: the
- * narrowest, the last among equals, so that a stage begins where its weights are read. It is left
- * out where more tensors cross it than the one before or behind: inside of a residual branch, say.
- * A program that reads no weights may be cut before any call.
+ * The narrow points of the forward pass, in order. Between two calls that read weights lies one:
+ * the narrowest, the last among equals, so that a stage begins where its weights are read. It is
+ * left out where more tensors cross it than the one before or behind: inside of a residual branch,
+ * say. A program that reads no weights may be cut before any call.
  */
 export function cutPoints(flow: Dataflow): CutPoint[] {
   const all = crossings(flow);

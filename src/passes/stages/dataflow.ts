@@ -85,8 +85,9 @@ export function dataflowOf(graph: Graph, table: OperatorTable): Dataflow {
 }
 
 /**
- * The kinds of input that each value is made of. Weights with integers flow: an embedding is work of the stage that
- * has its table. So do random numbers, which must be the same wherever they are read.
+ * The kinds of input that each value is made of. Weights with integers flow: an embedding is work
+ * of the stage that has its table. So do random numbers, which must be the same wherever they are
+ * read.
  */
 function madeOf(graph: Graph, index: GraphIndex, table: OperatorTable): Uint8Array {
   const made = new Uint8Array(graph.nodes.length);

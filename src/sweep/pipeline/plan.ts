@@ -140,9 +140,17 @@ export function pipelineOfPlan(
   };
 }
 
-/** The units of a plan with their prices on stages of their own. */
-interface PricedUnits {
-  readonly units: ReturnType<PlanReader['units']>;
+/** The parts of a program between which it may be cut, with their prices on stages of their own. */
+export interface PricedUnits {
+  readonly units: readonly {
+    readonly name: string;
+    /** Bytes that one microbatch keeps from forward to backward. */
+    readonly keptBytes: number;
+    /** The most bytes alive besides states and what is kept. */
+    readonly temporaryBytes: number;
+    /** Bytes of what the next unit reads. */
+    readonly boundaryBytes: number;
+  }[];
   /** The figures of one microbatch. */
   readonly seconds: readonly StageSeconds[];
   /** Once a step, after the last microbatch. */
@@ -175,7 +183,12 @@ function pricedUnits(
   const mesh = new DeviceMesh([{ name: 'pp', size: devices }, ...inner.dims]);
   const collectives = collectiveModel(request.cost, model.cluster, mesh);
   return {
-    units,
+    units: units.map(({ keptBytes, temporaryBytes, boundaryBytes }, i) => ({
+      name: i === 0 ? 'embedding' : i === units.length - 1 ? 'head' : `layer ${i - 1}`,
+      keptBytes: keptBytes.none,
+      temporaryBytes,
+      boundaryBytes,
+    })),
     stateBytes,
     stepSeconds,
     seconds: units.map(({ forward, backwardInput, backwardWeight }): StageSeconds => ({
@@ -192,15 +205,15 @@ function pricedUnits(
  *
  * @throws E_USAGE where there are no cuts at all
  */
-function cutUnits(
+export function cutUnits(
   { units, seconds, stateBytes, hop }: PricedUnits,
   { devices, schedule, microbatches, virtual, budgetBytes }: PlanPipelineRequest,
 ): Extract<Partition, { status: 'found' }> {
   const named = units.map((u, i): PipelineUnit => ({
-    name: i === 0 ? 'embedding' : i === units.length - 1 ? 'head' : `layer ${i - 1}`,
+    name: u.name,
     seconds: total(seconds[i]),
     stateBytes: stateBytes[i],
-    activationBytes: u.keptBytes.none,
+    activationBytes: u.keptBytes,
     hopSeconds: 2 * hop(u.boundaryBytes),
   }));
   const cutting = {
@@ -219,7 +232,7 @@ function cutUnits(
 }
 
 /** One device of the pipeline that was played. */
-interface PlayedDevice {
+export interface PlayedDevice {
   readonly busy: number;
   readonly end: number;
   readonly inFlight: number;
@@ -227,7 +240,7 @@ interface PlayedDevice {
 }
 
 /** Plays the schedule on stages between these bounds. */
-function playStages(
+export function playStages(
   { units, seconds, stepSeconds, stateBytes, hop }: PricedUnits,
   bounds: readonly number[],
   { devices: p, schedule, microbatches, virtual }: PlanPipelineRequest,
@@ -249,7 +262,7 @@ function playStages(
   const devices = run.devices.map(({ spans, busySeconds }, i): PlayedDevice => {
     const chunks = Array.from({ length: virtual }, (_, c) => range(c * p + i));
     const own = chunks.flat();
-    const kept = chunks.map((list) => list.reduce((sum, u) => sum + units[u].keptBytes.none, 0));
+    const kept = chunks.map((list) => list.reduce((sum, u) => sum + units[u].keptBytes, 0));
     const inFlight = keptMicrobatches(schedule, { ...shape, chunks: virtual }, i);
     const step = own.reduce((sum, u) => sum + stepSeconds[u], 0);
     return {
@@ -267,4 +280,5 @@ function playStages(
   return { stages, devices };
 }
 
-const total = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;
+/** Seconds of all passes of one microbatch. */
+export const total = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;

@@ -19,10 +19,11 @@ export function endsSumSeconds(
   devices: number,
   preset: string,
   cluster: Cluster,
+  holders = 2,
 ): number {
   const ends = new DeviceMesh([
-    { name: 'pp', size: 2 },
-    { name: 'stage', size: Math.max(1, Math.floor(devices / 2)) },
+    { name: 'pp', size: holders },
+    { name: 'stage', size: Math.max(1, Math.floor(devices / holders)) },
   ]);
   return collectiveModel(preset, cluster, ends).seconds('all_reduce', bytes, [0]);
 }

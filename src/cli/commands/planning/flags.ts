@@ -94,7 +94,9 @@ export const PLAN_COMMAND = {
   ),
   pp: value(
     '--pp <stages>',
-    'of a model by name or config: cut it into pipeline stages, each on a mesh of its own',
+    'cut the model into pipeline stages, each on a mesh of its own; also as the outermost dim of ' +
+      'the mesh, --mesh pp=2,dp=4. A graph file is the program of one microbatch, and is cut ' +
+      'where few tensors cross',
     countFrom(1),
   ),
   schedule: value(
@@ -104,7 +106,8 @@ export const PLAN_COMMAND = {
   ),
   microbatches: value(
     '--microbatches <n>',
-    'with --pp: pieces of the batch (default: the most that divide it, up to 4 a stage)',
+    'with --pp: pieces of the batch (default: the most that divide it, up to 4 a stage); of a ' +
+      'graph file: runs of the program in a step (default: 4 a stage)',
     countFrom(1),
   ),
   virtual: value(

@@ -8,6 +8,7 @@ import { usableMemoryBytes } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { divisors } from '../../../divisors.ts';
 import { ShardwrightError } from '../../../errors.ts';
+import { itemAt } from '../../../item-at.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
@@ -28,10 +29,9 @@ interface AskedPipeline extends PlanPipelineRequest {
 
 /**
  * @param options `batch` is that of a step
- * @throws E_USAGE for graph files, and for flags that do not go with `--pp`
+ * @throws E_USAGE for flags that do not go with `--pp`
  */
 export function askedPipeline(
-  model: string,
   options: PlanOptions,
   request: PlanRequest,
 ): AskedPipeline | undefined {
@@ -45,11 +45,6 @@ export function askedPipeline(
       'give --pp with the number of stages, or leave it out.',
     );
   }
-  if (existsSync(model) && !/\.json(\.gz)?$/.test(model))
-    throw usage(
-      `--pp cuts models by name or config; ${model} is a graph`,
-      'name a model (shardwright models list).',
-    );
   const other = (['activations', 'checkpoint', 'range', 'overlap'] as const).find(
     (flag) => options[flag] !== undefined,
   );
@@ -60,16 +55,9 @@ export function askedPipeline(
     );
   if (options.forward === true)
     throw usage('--forward does not go with --pp', 'a pipeline runs a training step.');
-  const { pp: devices, virtual: chunks } = options;
+  const { pp: devices } = options;
   const { batch = devices * parseMesh(request.mesh).size } = options;
-  const schedule: PipelineSchedule =
-    options.schedule ?? ((chunks ?? 1) > 1 ? 'interleaved' : '1f1b');
-  const virtual = chunks ?? (schedule === 'interleaved' ? 2 : 1);
-  if ((schedule === 'interleaved') !== virtual > 1)
-    throw usage(
-      `schedule ${schedule} with ${virtual} chunks a device`,
-      'only interleaved has several chunks on a device (--virtual 2 or more).',
-    );
+  const { schedule, virtual } = askedSchedule(options);
   const { microbatches = defaultMicrobatches(batch, devices) } = options;
   if (batch % microbatches !== 0)
     throw usage(
@@ -85,6 +73,49 @@ export function askedPipeline(
     microbatch: batch / microbatches,
     budgetBytes,
   };
+}
+
+/**
+ * The schedule and the chunks of a device.
+ *
+ * @throws E_USAGE for chunks of a schedule that has none
+ */
+export function askedSchedule({
+  schedule: named,
+  virtual: chunks,
+}: Pick<PlanOptions, 'schedule' | 'virtual'>): Pick<PlanPipelineRequest, 'schedule' | 'virtual'> {
+  const schedule: PipelineSchedule = named ?? ((chunks ?? 1) > 1 ? 'interleaved' : '1f1b');
+  const virtual = chunks ?? (schedule === 'interleaved' ? 2 : 1);
+  if ((schedule === 'interleaved') === virtual > 1) return { schedule, virtual };
+  throw new ShardwrightError('E_USAGE', `schedule ${schedule} with ${virtual} chunks a device`, {
+    hint: 'only interleaved has several chunks on a device (--virtual 2 or more).',
+  });
+}
+
+/** Tells whether a model is a captured graph or a program, which is cut by its dataflow. */
+export function isCaptured(model: string): boolean {
+  return existsSync(model) && !/\.json(\.gz)?$/.test(model);
+}
+
+/**
+ * The options with the outermost dim `pp` of a mesh as the number of stages: `pp=2,dp=2` is two
+ * stages on `dp=2`.
+ *
+ * @throws E_USAGE for stages inside of another dim, and for two numbers of them
+ */
+export function withStagesOfMesh(options: PlanOptions): PlanOptions {
+  const { dims } = options.mesh === undefined ? { dims: [] } : parseMesh(options.mesh);
+  const at = dims.findIndex(({ name }) => name === 'pp');
+  if (at < 0) return options;
+  if (at > 0 || options.pp !== undefined)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--mesh ${options.mesh}${options.pp === undefined ? '' : ` with --pp ${options.pp}`}`,
+      { hint: 'pp is the outermost dim, as in --mesh pp=2,dp=4, or --pp 2 --mesh dp=4.' },
+    );
+  const others = dims.slice(1);
+  const mesh = others.map(({ name, size }) => `${name}=${size}`).join(',');
+  return { ...options, pp: itemAt(dims, 0).size, mesh: mesh === '' ? 'dp=1' : mesh };
 }
 
 /**

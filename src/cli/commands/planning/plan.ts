@@ -54,15 +54,22 @@ import { PlanCache, type PlanFolderFiles, wroteText } from './plan-cache.ts';
 import { checkFrontierFlags, FRONTIER_FILE, frontierCommand } from './plan-frontier.ts';
 import { chosenMesh, type TriedMesh, triedText } from './plan-mesh.ts';
 import { StepTimes } from './plan-overrun.ts';
-import { askedPipeline, pipelineText, requestOfStages } from './plan-pipeline.ts';
+import {
+  askedPipeline,
+  isCaptured,
+  pipelineText,
+  requestOfStages,
+  withStagesOfMesh,
+} from './plan-pipeline.ts';
 import { requestOf } from './plan-request.ts';
 
 export async function planCommand(
   model: string,
-  given: PlanOptions,
+  options: PlanOptions,
   io: CliIo,
   control: RunControl,
 ): Promise<number> {
+  const given = withStagesOfMesh(options);
   // The time limit includes the time to read the model.
   const deadline = control.deadline(given.timeLimit);
   if (given.frontier !== undefined) checkFrontierFlags(given);
@@ -84,7 +91,15 @@ async function planOnMesh(
 ): Promise<number> {
   const run = { deadline, answers: control.answers };
   const given = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
-  const asked = askedPipeline(model, options, given);
+  const { pp } = options;
+  if (pp !== undefined && isCaptured(model)) {
+    const { stagesCommand, checkStagesFlags } = await import('./plan-stages.ts');
+    checkStagesFlags(options);
+    const { graph, table } = await loadModel(model, { ...options, ...ofMesh(given.mesh) });
+    const task = { graph, table, request: given, options: { ...options, pp }, io, deadline };
+    return stagesCommand(task);
+  }
+  const asked = askedPipeline(options, given);
   const built = asked === undefined ? options : { ...options, batch: asked.microbatch };
   const loaded = await loadModel(model, { ...built, ...ofMesh(given.mesh) });
   const { graph, table } = loaded;

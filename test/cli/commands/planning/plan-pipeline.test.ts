@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import type { Plan } from '../../../../src/plan/record/types.ts';
 import type { PlanPipeline } from '../../../../src/sweep/pipeline/plan.ts';
-import { cli, fixture } from '../../support.ts';
+import { cli } from '../../support.ts';
 
 const LLAMA = {
   model_type: 'llama',
@@ -187,21 +187,5 @@ describe('plan --pp', () => {
     );
     expect(run.code).toBe(2);
     expect(run.err).toMatch(says);
-  });
-
-  it('a graph file is not cut', async () => {
-    const run = await cli(
-      'plan',
-      '-v',
-      fixture('mlp-loss'),
-      '--mesh',
-      'tp=2',
-      '--cluster',
-      'dgx-h100',
-      '--pp',
-      '2',
-    );
-    expect(run.code).toBe(2);
-    expect(run.err).toContain('is a graph');
   });
 });

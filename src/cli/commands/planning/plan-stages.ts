@@ -1,0 +1,219 @@
+/**
+ * `plan FILE --pp`: cuts a captured graph into pipeline stages, plans each on its mesh, and prints
+ * the stages and the step.
+ */
+
+import { join } from 'node:path';
+
+import { ShardwrightError } from '../../../errors.ts';
+import type { Graph } from '../../../graph/types.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import { leastCostPlan } from '../../../plan/least-cost-plan.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
+import { askedGap, type PlanRequest } from '../../../plan/request/request.ts';
+import { infeasibleText } from '../../../report/text/infeasible.ts';
+import {
+  type GraphPipeline,
+  type GraphStages,
+  type InfeasiblePart,
+  planGraphStages,
+  type PlannedStage,
+} from '../../../sweep/pipeline/graph-stages.ts';
+import { bytesText, countedText, percentText, secondsText, tableText } from '../../../units.ts';
+import { planFiles } from '../../input/plan-folder.ts';
+import { answer, type CliIo, EXIT } from '../../output/io.ts';
+import { writeFolder } from '../../output/write-file.ts';
+import type { PlanOptions } from './flags.ts';
+import { askedSchedule } from './plan-pipeline.ts';
+
+/** The record that `plan FILE --pp --json` prints; the keys are a contract. */
+export interface StagedPlanReport {
+  readonly model: string;
+  /** The mesh of a stage. */
+  readonly mesh: string;
+  readonly cluster: string;
+  /** One step: all microbatches, and the sums of gradients after them. */
+  readonly stepSeconds: number;
+  /** The peak of the fullest device. */
+  readonly peakBytes: number;
+  readonly pipeline: GraphPipeline;
+}
+
+/** Flags that ask for what the stages of a graph do not have. */
+const REFUSED = [
+  'activations',
+  'checkpoint',
+  'range',
+  'overlap',
+  'forward',
+  'recipe',
+  'emitIlp',
+  'program',
+  'cache',
+  'explainSolver',
+] as const;
+
+/** Microbatches of a stage by default: the bubble is then under a quarter of the work. */
+const MICROBATCHES_A_STAGE = 4;
+
+/** A graph to cut, and how it was asked for. */
+interface StagesTask {
+  readonly graph: Graph;
+  readonly table: OperatorTable;
+  readonly request: PlanRequest;
+  readonly options: PlanOptions & { readonly pp: number };
+  readonly io: CliIo;
+  readonly deadline: Deadline;
+}
+
+/**
+ * Plans the stages, prints them, and writes a plan folder for each where one is asked for.
+ *
+ * @throws E_USAGE for flags that do not go with the stages of a graph, and what `planGraphStages`
+ *   throws
+ */
+export async function stagesCommand(task: StagesTask): Promise<number> {
+  const { graph, table, request, options, io, deadline } = task;
+  const { pp: devices } = options;
+  const microbatches = options.microbatches ?? MICROBATCHES_A_STAGE * devices;
+  const asked = { devices, microbatches, ...askedSchedule(options) };
+  const found = await planGraphStages(graph, request, asked, { table, deadline });
+  if ('infeasible' in found) return reportPart(task, found);
+  const { pipeline } = found;
+  const report: StagedPlanReport = {
+    model: graph.name,
+    mesh: request.mesh,
+    cluster: options.cluster,
+    stepSeconds: pipeline.seconds,
+    peakBytes: Math.max(...pipeline.stages.map((stage) => stage.peakBytes)),
+    pipeline,
+  };
+  answer(io, options, report, () => stagesText(report));
+  if (options.output !== undefined) await writeStages(task, options.output, found);
+  if (!pipeline.fits) return EXIT.infeasible;
+  const gap = Math.max(...pipeline.stages.map(({ proof }) => proof.gap));
+  const good = askedGap(request);
+  if (gap <= good || pipeline.stages.every(({ proof }) => proof.status === 'optimal'))
+    return EXIT.ok;
+  io.stderr(`stopped at gap ${percentText(gap)}, asked for ${percentText(good)} (--gap)\n`);
+  return EXIT.gap;
+}
+
+/** Says which part fits no device, and what would do. */
+function reportPart(
+  { request, graph, options, io }: StagesTask,
+  { infeasible, part }: InfeasiblePart,
+): number {
+  const { message, hint } = infeasibleText(infeasible, request);
+  const error = { code: 'E_INFEASIBLE', message: `${part}: ${message}`, hint };
+  if (options.json === true)
+    io.stdout(`${JSON.stringify({ error, ...infeasible, model: graph.name })}\n`);
+  else io.stderr(`E_INFEASIBLE ${error.message}\n  hint: ${hint}\n`);
+  return EXIT.infeasible;
+}
+
+/** @throws E_USAGE for flags that do not go with the stages of a graph */
+export function checkStagesFlags(options: PlanOptions): void {
+  const given = REFUSED.find((flag) => options[flag] !== undefined);
+  if (given === undefined) return;
+  const flag = given.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  throw new ShardwrightError('E_USAGE', `--${flag} does not go with --pp`, {
+    hint: 'each stage is planned alone; write them with -o, and ask of a stage.',
+  });
+}
+
+/** The stages as text. */
+function stagesText({ model, mesh, pipeline }: StagedPlanReport): string {
+  const { schedule, microbatches, virtual, stages, cuts, cutPoints, planned } = pipeline;
+  const devices = stages.length / virtual;
+  const chunks = virtual > 1 ? ` by ${virtual}` : '';
+  const rows = stages.map((s, k) => [
+    `${k}`,
+    `${k % devices}`,
+    `${s.calls[0]} to ${s.calls[1]}`,
+    secondsText(s.seconds),
+    bytesText(s.peakBytes),
+    `${s.inFlight}`,
+    percentText(s.idleShare),
+    bytesText(s.sendBytes),
+    proofText(s),
+  ]);
+  return [
+    tableText([
+      ['model', `${model}, which is the program of one microbatch`],
+      [
+        'pipeline',
+        `${secondsText(pipeline.seconds)} a step: ${schedule}${chunks}, ` +
+          `${countedText(microbatches, 'microbatch', 'microbatches')} (--schedule, --virtual, ` +
+          `--microbatches); bubble ${secondsText(pipeline.bubbleSeconds)}`,
+      ],
+      ['mesh', `${countedText(devices, 'stage')} in a row, each on ${mesh}`],
+      [
+        'cut',
+        `${cuts.length === 0 ? 'nowhere' : `before ${cuts.join(', ')}`}, of ` +
+          `${countedText(cutPoints, 'cut point')}: the best by the plans of the parts between; ` +
+          `${countedText(planned, 'program')} planned, equal ones once`,
+      ],
+      ...pipeline.shared.map(({ names, stages: holders }) => [
+        'shared',
+        `${names.join(' = ')} by stages ${holders.join(', ')}: its gradients are added once a step`,
+      ]),
+      ...carriedRows(pipeline),
+    ]),
+    '',
+    tableText(
+      [
+        ['stage', 'device', 'holds', 'a microbatch', 'memory', 'kept', 'idle', 'sends', 'proof'],
+        ...rows,
+      ],
+      [0, 1, 3, 4, 5, 6, 7],
+    ),
+    ...pipeline.moved.map((text) => `note       ${text}`),
+    ...(pipeline.fits
+      ? []
+      : [`           does not fit: ${bytesText(pipeline.budgetBytes)} per device`]),
+  ].join('\n');
+}
+
+function proofText({ proof: { status, gap } }: PlannedStage): string {
+  return status === 'optimal' ? 'optimal' : `gap ${percentText(gap)}`;
+}
+
+/** Values that are named in one row. */
+const SHOWN = 4;
+
+function carriedRows({ carried }: GraphPipeline): string[][] {
+  if (carried.length === 0) return [];
+  const named = carried
+    .slice(0, SHOWN)
+    .map(({ value, stages }) => `${value} by ${stages.join(', ')}`)
+    .join('; ');
+  const more = carried.length > SHOWN ? `; and ${carried.length - SHOWN} more` : '';
+  return [['carried', `${named}${more}: sent on by stages that do not read it`]];
+}
+
+/** A plan folder for each stage: `check-plan`, `verify`, `report` and `export` take it. */
+async function writeStages(
+  { table, request, io, options, deadline }: StagesTask,
+  folder: string,
+  { staged: { stages } }: GraphStages,
+): Promise<void> {
+  const names: string[] = [];
+  for (const [k, { graph }] of stages.entries()) {
+    const result = await leastCostPlan(graph, request, { table, deadline });
+    if (result.status !== 'planned')
+      throw new ShardwrightError('E_TIME_LIMIT', `no time is left to write stage ${k}`, {
+        hint: 'give --time-limit more.',
+      });
+    const { plan, prepared, certificate } = result;
+    const name = `stage-${k}`;
+    writeFolder(
+      join(folder, name),
+      planFiles(plan, prepared.question.program, certificate, table),
+      'plan',
+    );
+    names.push(name);
+  }
+  if (options.json !== true)
+    io.stdout(`\nwrote ${names.map((name) => `${folder}/${name}`).join(', ')}\n`);
+}

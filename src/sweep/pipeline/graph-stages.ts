@@ -1,0 +1,375 @@
+/**
+ * Plans a captured training graph, which is the program of one microbatch, on pipeline stages. The
+ * parts between the narrow points of its forward pass are planned one by one, equal ones once;
+ * their prices decide where it is cut. Each stage is then planned as one problem on the mesh of a
+ * stage, and the schedule is played with the seconds of those plans.
+ */
+
+import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
+import { loadCluster } from '../../cost/hardware/load-cluster.ts';
+import { collectiveModel } from '../../cost/presets/presets.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { DTYPE_BYTES, type Graph } from '../../graph/types.ts';
+import { exampleShape } from '../../graph/value.ts';
+import { itemAt } from '../../item-at.ts';
+import { DeviceMesh, parseMesh } from '../../mesh/devices/mesh.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { CutPoint } from '../../passes/stages/cut-points.ts';
+import { cuttable, type StagedGraph } from '../../passes/stages/split.ts';
+import { unnamed } from '../../passes/stages/unnamed.ts';
+import type { StageGraph } from '../../passes/stages/write-stage.ts';
+import type { Infeasible, LeastCostResult, PlannedResult } from '../../plan/choice/result.ts';
+import { leastCostPlan } from '../../plan/least-cost-plan.ts';
+import type { Plan } from '../../plan/record/types.ts';
+import type { Deadline } from '../../plan/request/deadline.ts';
+import type { PlanRequest } from '../../plan/request/request.ts';
+import { product } from '../../product.ts';
+import { passOrder } from '../../simulate/pipeline/schedules.ts';
+import { PlanReader } from '../../step/read/plan-reader.ts';
+import { countedText } from '../../units.ts';
+import { endsSumSeconds } from '../rank/tied-embedding.ts';
+import { cutUnits, type PlanPipelineRequest, playStages, type PricedUnits, total } from './plan.ts';
+
+/** One stage of a captured graph. */
+export interface PlannedStage {
+  /** The first and the last forward call. */
+  readonly calls: readonly [first: string, last: string];
+  /** Parts between narrow points that it has. */
+  readonly parts: number;
+  /** Parameter tensors. */
+  readonly parameters: number;
+  /** Seconds of one microbatch, forward and backward, under the plan of the stage. */
+  readonly seconds: number;
+  readonly peakBytes: number;
+  /** Microbatches (of a chunk) that the device keeps. */
+  readonly inFlight: number;
+  /** Share of the step that the device waits, 0..1. */
+  readonly idleShare: number;
+  /** Bytes that each device sends to the next stage for one microbatch. */
+  readonly sendBytes: number;
+  /** The proof of the plan of the stage, on its mesh. */
+  readonly proof: Pick<Plan['proof'], 'status' | 'bound' | 'gap' | 'solver'>;
+  /** The first stage whose program is the same. */
+  readonly sameAs: number;
+}
+
+/** A captured graph on pipeline stages. */
+export interface GraphPipeline {
+  readonly schedule: PlanPipelineRequest['schedule'];
+  readonly microbatches: number;
+  readonly virtual: number;
+  /** By chunk * devices + device. */
+  readonly stages: readonly PlannedStage[];
+  /** Points at which the graph could be cut, and those at which it is: the calls behind them. */
+  readonly cutPoints: number;
+  readonly cuts: readonly string[];
+  /** Programs that were planned: equal ones once. */
+  readonly planned: number;
+  /** Parameters that several stages hold, with those stages. */
+  readonly shared: StagedGraph['shared'];
+  /** Values that stages send on without reading them, with those stages. */
+  readonly carried: StagedGraph['carried'];
+  readonly bubbleSeconds: number;
+  readonly seconds: number;
+  readonly budgetBytes: number;
+  readonly fits: boolean;
+  readonly moved: readonly string[];
+}
+
+/** The stages with their programs, for writing. */
+export interface GraphStages {
+  readonly pipeline: GraphPipeline;
+  readonly staged: StagedGraph;
+}
+
+/** A part of the program that has no plan on the mesh of a stage. */
+export interface InfeasiblePart {
+  readonly infeasible: Infeasible;
+  /** The part in words. */
+  readonly part: string;
+}
+
+/** Ends the planning of the parts; it does not leave this file. */
+class NoPlan extends Error {
+  constructor(readonly found: InfeasiblePart) {
+    super(found.part);
+  }
+}
+
+/** A part of the program with the figures of its plan. */
+interface PricedPart {
+  readonly unit: PricedUnits['units'][number];
+  readonly seconds: PricedUnits['seconds'][number];
+  /** Once a step, after the last microbatch. */
+  readonly stepSeconds: number;
+  readonly stateBytes: number;
+  /** Bytes of each parameter on a device, by its name in the whole program. */
+  readonly parameterBytes: ReadonlyMap<string, number>;
+  readonly plan: Plan;
+  readonly text: string;
+}
+
+/**
+ * @param request on the mesh of a stage; its budget is that of a device
+ * @throws E_USAGE for more stages than the graph has cut points for, with the most that work, and
+ *   for what the schedule does not admit
+ */
+export async function planGraphStages(
+  graph: Graph,
+  request: PlanRequest,
+  asked: AskedStages,
+  run: StagesRun,
+): Promise<GraphStages | InfeasiblePart> {
+  try {
+    return await planned(graph, request, asked, run);
+  } catch (error) {
+    if (error instanceof NoPlan) return error.found;
+    throw error;
+  }
+}
+
+type AskedStages = Omit<PlanPipelineRequest, 'budgetBytes'>;
+
+interface StagesRun {
+  readonly table: OperatorTable;
+  readonly deadline: Deadline;
+}
+
+async function planned(
+  graph: Graph,
+  request: PlanRequest,
+  asked: AskedStages,
+  { table, deadline }: StagesRun,
+): Promise<GraphStages> {
+  const { devices, schedule, microbatches, virtual } = asked;
+  passOrder(schedule, { devices, microbatches, ...(virtual > 1 ? { chunks: virtual } : {}) });
+  const { points, cut } = cuttable(graph, table);
+  checkCount(graph, points, devices * virtual);
+  const budgetBytes = usableMemoryBytes(loadCluster(request.cluster), request);
+  const planner = new PartPlanner(request, devices, table, deadline);
+  const whole = { ...asked, budgetBytes };
+  const parts = await planner.price(cut(points));
+  const found = cutUnits(planner.unitsOf(parts), whole);
+  const cuts = found.cuts.map((first) => itemAt(points, first - 1));
+  const staged = cut(cuts);
+  const priced = await planner.price(staged);
+  const bounds = [0, ...found.cuts, parts.length];
+  return {
+    staged,
+    pipeline: {
+      schedule,
+      microbatches,
+      virtual,
+      ...played(planner.unitsOf(priced), whole, (k) => stageOf(staged, priced, bounds, k)),
+      cutPoints: points.length,
+      cuts: cuts.map(({ before }) => before),
+      planned: planner.count,
+      shared: staged.shared,
+      carried: staged.carried,
+      budgetBytes,
+      moved: found.moved,
+    },
+  };
+}
+
+/** @throws E_USAGE naming the most stages that work, and the loop that is not cut */
+function checkCount(graph: Graph, points: readonly CutPoint[], stages: number): void {
+  if (!graph.outputs.some(({ role, value }) => role === 'grad' && value !== null))
+    throw new ShardwrightError('E_USAGE', 'a pipeline runs a training step', {
+      hint: 'give a graph with its backward pass; this one returns no gradients.',
+    });
+  if (points.length + 1 >= stages) return;
+  const loop = graph.nodes.find(({ target }) => LOOPS.has(target));
+  const why = loop === undefined ? '' : `; ${loop.name} (${loop.target}) is one call, never cut`;
+  throw new ShardwrightError(
+    'E_USAGE',
+    `${countedText(points.length, 'cut point')} cannot make ${stages} pipeline stages${why}`,
+    { hint: `use at most ${countedText(points.length + 1, 'stage')}, chunks counted.` },
+  );
+}
+
+const LOOPS: ReadonlySet<string> = new Set(['scan', 'while_loop', 'map', 'map_impl', 'local_map']);
+
+/** The first and the last forward call that is not made for the backward pass alone. */
+function endsOf({ nodes }: Graph): [string, string] {
+  const calls = nodes.filter(
+    ({ kind, meta }) => kind === 'call' && meta.phase === 'forward' && meta.savedOnly !== true,
+  );
+  return [calls.at(0)?.name ?? '', calls.at(-1)?.name ?? ''];
+}
+
+/** The facts of stage `k` that its program has, whatever the schedule. */
+function stageOf(
+  { stages }: StagedGraph,
+  priced: readonly PricedPart[],
+  bounds: readonly number[],
+  k: number,
+): Omit<PlannedStage, 'peakBytes' | 'inFlight' | 'idleShare'> {
+  const { graph } = itemAt(stages, k);
+  const { plan, text, seconds, unit } = itemAt(priced, k);
+  const { status, bound, gap, solver } = plan.proof;
+  return {
+    calls: endsOf(graph),
+    parts: itemAt(bounds, k + 1) - itemAt(bounds, k),
+    parameters: graph.nodes.filter(({ meta }) => meta.role === 'parameter').length,
+    seconds: total(seconds),
+    sendBytes: unit.boundaryBytes,
+    proof: { status, bound, gap, solver },
+    sameAs: priced.findIndex((other) => other.text === text),
+  };
+}
+
+/** Plays the schedule on stages that are planned. */
+function played(
+  units: PricedUnits,
+  request: PlanPipelineRequest,
+  fact: (k: number) => ReturnType<typeof stageOf>,
+): Pick<GraphPipeline, 'stages' | 'bubbleSeconds' | 'seconds' | 'fits'> {
+  const bounds = Array.from({ length: units.units.length + 1 }, (_, k) => k);
+  const { devices } = playStages(units, bounds, request);
+  const end = Math.max(...devices.map((d) => d.end));
+  return {
+    stages: units.units.map((_, k) => {
+      const { peakBytes, inFlight, busy } = itemAt(devices, k % request.devices);
+      return { ...fact(k), peakBytes, inFlight, idleShare: Math.max(0, 1 - busy / end) };
+    }),
+    bubbleSeconds: Math.max(0, end - Math.max(...devices.map((d) => d.busy))),
+    seconds: end,
+    fits: devices.every((d) => d.peakBytes <= request.budgetBytes),
+  };
+}
+
+/** Plans the parts of a program on the mesh of a stage, equal ones once. */
+class PartPlanner {
+  private readonly known = new Map<string, PlannedResult>();
+
+  constructor(
+    private readonly request: PlanRequest,
+    private readonly devices: number,
+    private readonly table: OperatorTable,
+    private readonly deadline: Deadline,
+  ) {}
+
+  /** Programs that were planned. */
+  get count(): number {
+    return this.known.size;
+  }
+
+  async price({ stages, shared }: StagedGraph): Promise<PricedPart[]> {
+    const priced: PricedPart[] = [];
+    for (const [s, stage] of stages.entries()) {
+      const part = await this.priceOne(stage, s);
+      const sums = shared.filter((one) => one.stages.includes(s));
+      priced.push({ ...part, stepSeconds: part.stepSeconds + this.sumSeconds(part, sums) });
+    }
+    return priced;
+  }
+
+  /** Seconds in which stages add up the gradients of what they share, once a step. */
+  private sumSeconds(part: PricedPart, shared: StagedGraph['shared']): number {
+    const { request, devices } = this;
+    const mesh = new DeviceMesh(parsedDims(request.mesh));
+    const cluster = loadCluster(request.cluster);
+    let seconds = 0;
+    for (const { names, stages } of shared) {
+      const bytes = Math.max(0, ...names.map((name) => part.parameterBytes.get(name) ?? 0));
+      const holders = new Set(stages.map((s) => s % devices)).size;
+      if (holders > 1)
+        seconds += endsSumSeconds(
+          bytes,
+          devices * mesh.size,
+          part.plan.request.cost,
+          cluster,
+          holders,
+        );
+    }
+    return seconds;
+  }
+
+  private async priceOne(stage: StageGraph, s: number): Promise<PricedPart> {
+    const { graph, text, roles } = unnamed(stage.graph);
+    const known = this.known.get(text) ?? (await this.plan(graph, stage.graph));
+    this.known.set(text, known);
+    const { prepared, choice, plan } = known;
+    const { model } = prepared;
+    const reader = new PlanReader(model, choice, 0, this.table);
+    const units = reader.units();
+    const sum = (of: (unit: (typeof units)[number]) => number): number =>
+      units.reduce((total, unit) => total + of(unit), 0);
+    const bytes = new Map(
+      reader.parameters().map((one) => [one.name, one.localElements * one.itemBytes] as const),
+    );
+    return {
+      unit: {
+        name: `part ${s}`,
+        keptBytes: sum((unit) => unit.keptBytes.none),
+        temporaryBytes: Math.max(...units.map((unit) => unit.temporaryBytes)),
+        boundaryBytes: sentBytes(stage, known),
+      },
+      seconds: {
+        forward: sum(({ forward: f }) => f.compute + f.communication),
+        backwardInput: sum(({ backwardInput: b }) => b.compute + b.communication),
+        backwardWeight: sum(({ backwardWeight: w }) => w.compute + w.communication),
+      },
+      stepSeconds: reader.stepSeconds.reduce((total, one) => total + one, 0),
+      stateBytes: reader
+        .parameters()
+        .reduce(
+          (total, { localElements: n, state }) =>
+            total + n * (state.parameter + state.gradient + state.optimizer),
+          0,
+        ),
+      parameterBytes: new Map(
+        [...roles].flatMap(([name, role]) => {
+          const own = bytes.get(role);
+          return own === undefined ? [] : [[name, own] as const];
+        }),
+      ),
+      plan,
+      text,
+    };
+  }
+
+  private async plan(graph: Graph, stage: Graph): Promise<PlannedResult> {
+    const { table, deadline, request } = this;
+    const result: LeastCostResult = await leastCostPlan(graph, request, { table, deadline });
+    if (result.status === 'planned') return result;
+    const [first, last] = endsOf(stage);
+    throw new NoPlan({ infeasible: result, part: `the part from ${first} to ${last}` });
+  }
+
+  /** The parts with what a message between them takes. */
+  unitsOf(parts: readonly PricedPart[]): PricedUnits {
+    const { request, devices } = this;
+    const mesh = new DeviceMesh([{ name: 'pp', size: devices }, ...parsedDims(request.mesh)]);
+    const collectives = collectiveModel(
+      itemAt(parts, 0).plan.request.cost,
+      loadCluster(request.cluster),
+      mesh,
+    );
+    return {
+      units: parts.map(({ unit }) => unit),
+      seconds: parts.map(({ seconds }) => seconds),
+      stepSeconds: Float64Array.from(parts, ({ stepSeconds }) => stepSeconds),
+      stateBytes: Float64Array.from(parts, ({ stateBytes }) => stateBytes),
+      hop: (bytes) => (devices === 1 ? 0 : collectives.seconds('collective_permute', bytes, [0])),
+    };
+  }
+}
+
+/** Bytes that a device sends forward, of the tensors in the placements that the plan gives them. */
+function sentBytes({ sends }: StageGraph, { plan, prepared }: PlannedResult): number {
+  const { space } = prepared.model;
+  const types = new Map(prepared.model.graph.nodes.map(({ name, type }) => [name, type]));
+  return sends.reduce((bytes, { output }) => {
+    const { value, placement } = itemAt(plan.outputs, output);
+    const type = types.get(value);
+    if (type?.kind !== 'tensor') return bytes;
+    const shape = space.localShape(space.parse(placement), exampleShape(type));
+    return bytes + product(shape) * DTYPE_BYTES[type.dtype];
+  }, 0);
+}
+
+function parsedDims(mesh: string): readonly { readonly name: string; readonly size: number }[] {
+  return parseMesh(mesh).dims;
+}

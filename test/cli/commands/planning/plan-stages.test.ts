@@ -1,0 +1,86 @@
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import type { StagedPlanReport } from '../../../../src/cli/commands/planning/plan-stages.ts';
+import { cli, fixture } from '../../support.ts';
+
+let folder = '';
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const plan = (model: string, mesh: string, ...more: string[]): ReturnType<typeof cli> =>
+  cli('plan', fixture(model), '--mesh', mesh, '--cluster', 'dgx-h100', ...more);
+
+describe('plan FILE --mesh pp=2,dp=2', () => {
+  it('prints the stages, and writes a folder of each that check-plan takes', async () => {
+    const out = join(folder, 'stages');
+    const run = await plan('mlp-loss', 'pp=2,dp=2', '--microbatches', '8', '-o', out);
+    expect(run.code, run.err).toBe(0);
+    expect(run.out).toMatch(/^model .* which is the program of one microbatch$/m);
+    expect(run.out).toMatch(/^pipeline .* a step: 1f1b, 8 microbatches/m);
+    expect(run.out).toMatch(/^mesh +2 stages in a row, each on dp=2$/m);
+    expect(run.out).toMatch(/^cut +before addmm_1, of 1 cut point/m);
+    for (const stage of ['stage-0', 'stage-1']) {
+      const check = await cli('check-plan', join(out, stage));
+      expect(check.code, check.err).toBe(0);
+    }
+    expect(existsSync(join(out, 'stage-2'))).toBe(false);
+  });
+
+  it('--pp 2 --mesh dp=2 is the same question, and --json names every part of the answer', async () => {
+    const flags = ['--microbatches', '8', '--schedule', 'zb-h1', '--json'];
+    const [one, other] = await Promise.all([
+      plan('mlp-loss', 'pp=2,dp=2', ...flags),
+      plan('mlp-loss', 'dp=2', '--pp', '2', ...flags),
+    ]);
+    expect(one.code, one.err).toBe(0);
+    const { pipeline, mesh, stepSeconds } = JSON.parse(one.out) as StagedPlanReport;
+    expect(JSON.parse(other.out)).toMatchObject({ mesh, stepSeconds });
+    expect(mesh).toBe('dp=2');
+    expect(pipeline).toMatchObject({
+      schedule: 'zb-h1',
+      microbatches: 8,
+      virtual: 1,
+      cuts: ['addmm_1'],
+      cutPoints: 1,
+      shared: [],
+      carried: [],
+      fits: true,
+    });
+    expect(pipeline.stages.map(({ inFlight, parts }) => [inFlight, parts])).toEqual([
+      [2, 1],
+      [2, 1],
+    ]);
+    // The slowest stage works eight times, and nobody is done sooner.
+    const longest = Math.max(...pipeline.stages.map(({ seconds }) => seconds));
+    expect(stepSeconds).toBeGreaterThan(8 * longest);
+  });
+
+  it.each([
+    ['mlp-loss', ['pp=3,dp=2'], /1 cut point cannot make 3 pipeline stages[^]*at most 2 stages/],
+    ['hop-scan-joint', ['pp=2,dp=2'], /scan \(scan\) is one call, never cut[^]*at most 1 stage,/],
+    [
+      'mlp-loss',
+      ['pp=2,dp=1', '--schedule', 'interleaved', '--virtual', '1'],
+      /schedule interleaved with 1 chunk/,
+    ],
+    ['mlp-loss', ['dp=2,pp=2'], /pp is the outermost dim/],
+    ['mlp-loss', ['pp=2,dp=2', '--pp', '2'], /with --pp 2/],
+    ['mlp-loss', ['pp=2,dp=2', '--checkpoint', 'full'], /--checkpoint does not go with --pp/],
+  ])('refuses %s on %j', async (model, [mesh, ...more], says) => {
+    const run = await plan(model, mesh, ...more);
+    expect(run.code).toBe(2);
+    expect(run.err).toMatch(says);
+  });
+
+  it('a part that fits no device is named, with the memory that would do', async () => {
+    const run = await plan('mlp-loss', 'pp=2,dp=2', '--memory', '1KiB');
+    expect(run.code).toBe(3);
+    expect(run.err).toMatch(/^E_INFEASIBLE the part from \w+ to \w+: no plan fits/);
+  });
+});
