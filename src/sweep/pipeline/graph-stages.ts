@@ -160,7 +160,9 @@ async function planned(
       schedule,
       microbatches,
       virtual,
-      ...played(planner.unitsOf(priced), whole, (k) => stageOf(staged, priced, bounds, k)),
+      ...played(planner.unitsOf(priced), whole, (k) =>
+        stageOf(staged, priced, bounds, k, cuts[k - 1]?.before),
+      ),
       cutPoints: points.length,
       cuts: cuts.map(({ before }) => before),
       planned: planner.count,
@@ -204,12 +206,15 @@ function stageOf(
   priced: readonly PricedPart[],
   bounds: readonly number[],
   k: number,
+  first: string | undefined,
 ): Omit<PlannedStage, 'peakBytes' | 'inFlight' | 'idleShare'> {
   const { graph } = itemAt(stages, k);
   const { plan, text, seconds, unit } = itemAt(priced, k);
+  // What a stage makes for itself, such as a mask, may come before the call that it begins with.
+  const [own, last] = endsOf(graph);
   const { status, bound, gap, solver } = plan.proof;
   return {
-    calls: endsOf(graph),
+    calls: [first ?? own, last],
     parts: itemAt(bounds, k + 1) - itemAt(bounds, k),
     parameters: graph.nodes.filter(({ meta }) => meta.role === 'parameter').length,
     seconds: total(seconds),

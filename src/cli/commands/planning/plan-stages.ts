@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { ShardwrightError } from '../../../errors.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
+import { jointGraph } from '../../../passes/autodiff/joint.ts';
 import { leastCostPlan } from '../../../plan/least-cost-plan.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { askedGap, type PlanRequest } from '../../../plan/request/request.ts';
@@ -56,9 +57,28 @@ const REFUSED = [
 /** Microbatches of a stage by default: the bubble is then under a quarter of the work. */
 const MICROBATCHES_A_STAGE = 4;
 
+/**
+ * The training graph of a model: a traced program is a forward pass, of which the backward pass is
+ * derived; a file is taken as it is.
+ */
+export function trainingGraph({
+  graph,
+  table,
+  format,
+}: {
+  readonly graph: Graph;
+  readonly table: OperatorTable;
+  readonly format: string;
+}): Pick<StagesTask, 'graph' | 'isDerived'> {
+  const isDerived = format === 'trace' && !graph.outputs.some(({ role }) => role === 'grad');
+  return { graph: isDerived ? jointGraph(graph, { table }) : graph, isDerived };
+}
+
 /** A graph to cut, and how it was asked for. */
 interface StagesTask {
   readonly graph: Graph;
+  /** True if its backward pass was derived here. */
+  readonly isDerived: boolean;
   readonly table: OperatorTable;
   readonly request: PlanRequest;
   readonly options: PlanOptions & { readonly pp: number };
@@ -88,7 +108,7 @@ export async function stagesCommand(task: StagesTask): Promise<number> {
     peakBytes: Math.max(...pipeline.stages.map((stage) => stage.peakBytes)),
     pipeline,
   };
-  answer(io, options, report, () => stagesText(report));
+  answer(io, options, report, () => stagesText(report, task.isDerived));
   if (options.output !== undefined) await writeStages(task, options.output, found);
   if (!pipeline.fits) return EXIT.infeasible;
   const gap = Math.max(...pipeline.stages.map(({ proof }) => proof.gap));
@@ -123,7 +143,7 @@ export function checkStagesFlags(options: PlanOptions): void {
 }
 
 /** The stages as text. */
-function stagesText({ model, mesh, pipeline }: StagedPlanReport): string {
+function stagesText({ model, mesh, pipeline }: StagedPlanReport, isDerived: boolean): string {
   const { schedule, microbatches, virtual, stages, cuts, cutPoints, planned } = pipeline;
   const devices = stages.length / virtual;
   const chunks = virtual > 1 ? ` by ${virtual}` : '';
@@ -140,7 +160,11 @@ function stagesText({ model, mesh, pipeline }: StagedPlanReport): string {
   ]);
   return [
     tableText([
-      ['model', `${model}, which is the program of one microbatch`],
+      [
+        'model',
+        `${model}, which is the program of one microbatch` +
+          (isDerived ? ', with the backward pass that follows from it' : ''),
+      ],
       [
         'pipeline',
         `${secondsText(pipeline.seconds)} a step: ${schedule}${chunks}, ` +

@@ -76,7 +76,25 @@ export async function planCommand(
   checkTrainer(given);
   tryOutputs(given);
   const { mesh, tried } = await chosenMesh(model, given, deadline, io);
+  const { pp } = given;
+  if (pp !== undefined && isCaptured(model))
+    return capturedStages(model, { ...given, mesh, pp }, io, deadline);
   return planOnMesh(model, { ...given, mesh }, { io, control, deadline, ...defined({ tried }) });
+}
+
+/** The pipeline stages of a captured graph or a traced program. */
+async function capturedStages(
+  model: string,
+  options: PlanOptions & { readonly mesh: string; readonly pp: number },
+  io: CliIo,
+  deadline: Deadline,
+): Promise<number> {
+  const { stagesCommand, checkStagesFlags, trainingGraph } = await import('./plan-stages.ts');
+  checkStagesFlags(options);
+  const request = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
+  const loaded = await loadModel(model, { ...options, ...ofMesh(request.mesh) });
+  const { table } = loaded;
+  return stagesCommand({ ...trainingGraph(loaded), table, request, options, io, deadline });
 }
 
 async function planOnMesh(
@@ -91,14 +109,6 @@ async function planOnMesh(
 ): Promise<number> {
   const run = { deadline, answers: control.answers };
   const given = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
-  const { pp } = options;
-  if (pp !== undefined && isCaptured(model)) {
-    const { stagesCommand, checkStagesFlags } = await import('./plan-stages.ts');
-    checkStagesFlags(options);
-    const { graph, table } = await loadModel(model, { ...options, ...ofMesh(given.mesh) });
-    const task = { graph, table, request: given, options: { ...options, pp }, io, deadline };
-    return stagesCommand(task);
-  }
   const asked = askedPipeline(options, given);
   const built = asked === undefined ? options : { ...options, batch: asked.microbatch };
   const loaded = await loadModel(model, { ...built, ...ofMesh(given.mesh) });

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import type { StagedPlanReport } from '../../../../src/cli/commands/planning/plan-stages.ts';
+import { OwnProcess } from '../../../support/own-process.ts';
 import { cli, fixture } from '../../support.ts';
 
 let folder = '';
@@ -76,6 +77,22 @@ describe('plan FILE --mesh pp=2,dp=2', () => {
     const run = await plan(model, mesh, ...more);
     expect(run.code).toBe(2);
     expect(run.err).toMatch(says);
+  });
+
+  it('a traced program gets its backward pass, and stages begin at their cuts', async () => {
+    const run = await OwnProcess.shared().cli(
+      'plan',
+      'examples/transformer.ts',
+      '--mesh',
+      'pp=2,dp=2',
+      '--cluster',
+      'dgx-h100',
+    );
+    expect(run.code, run.err).toBe(0);
+    expect(run.out).toMatch(/^model .*, with the backward pass that follows from it$/m);
+    const cut = /^cut +before (\w+), of (\d+) cut points/m.exec(run.out);
+    expect(Number(cut?.[2])).toBeGreaterThan(1);
+    expect(run.out).toMatch(new RegExp(`^ +1 +1 +${cut?.[1]} to `, 'm'));
   });
 
   it('a part that fits no device is named, with the memory that would do', async () => {
