@@ -16,6 +16,7 @@ import { cond } from '../../src/trace/control/cond.ts';
 import { scan, whileLoop } from '../../src/trace/control/loops.ts';
 import { localMap } from '../../src/trace/spmd/local-map.ts';
 import {
+  allGather,
   allReduce,
   assertType,
   axisIndex,
@@ -393,6 +394,62 @@ describe('off and on', () => {
     expect(found).toMatchObject({ node: 'sum', meshDim: 'dp' });
   });
 });
+
+/**
+ * What ranks make of their pieces, cut by `dp` in rows and by `tp` in columns; how the result is
+ * cut by `tp`; and the first value that one rank and four differ in.
+ */
+const LOCAL_SUMS: readonly {
+  readonly name: string;
+  readonly device: (x: Tensor) => Tensor;
+  readonly columns?: 'R';
+  readonly differs?: string;
+}[] = [
+  {
+    name: 'added up over the axis after it was doubled',
+    device: (x) => allReduce(outPartial(x.sum([0], true).mul(2), 'dp'), 'dp', { dst: 'R' }).add(x),
+  },
+  {
+    name: 'added up over another axis',
+    device: (x) => allReduce(outPartial(x.sum([0], true), 'tp'), 'tp', { dst: 'R' }),
+    columns: 'R',
+    differs: 'sum',
+  },
+  {
+    name: 'added up, and used as it is beside that',
+    device: (x) => {
+      const sum = x.sum([0], true);
+      return x.div(sum).add(allReduce(outPartial(sum, 'dp'), 'dp', { dst: 'R' }));
+    },
+    differs: 'sum',
+  },
+  {
+    name: 'gathered, and read as pieces again',
+    device: (x) => {
+      const all = allGather(x.sum([0], true), 'dp', { src: 'S(0)', dst: 'R' });
+      return reinterpret(all, 'dp', { src: 'R', dst: 'V', expert: true });
+    },
+    differs: 'sum',
+  },
+];
+
+test.each(LOCAL_SUMS)(
+  'off and on, a local sum that is $name',
+  ({ device, columns = 'S(1)', differs }) => {
+    const program = (mesh: string): Graph =>
+      trace(
+        (x) =>
+          localMap(device, {
+            inSpecs: [{ dp: 'S(0)', tp: 'S(1)' }],
+            outSpecs: { dp: 'S(0)', tp: columns },
+          })(x),
+        [input([4, 4], 'f64')],
+        { mesh },
+      );
+    const [off, on] = [program('dp=1,tp=1'), program('dp=2,tp=2')];
+    expect(offOnDifference(table, off, on, inputsOf(off))?.node).toBe(differs);
+  },
+);
 
 test('a value claimed I whose replicas differ on one rank is named with axis and rank', () => {
   const graph = trace(

@@ -1,4 +1,4 @@
-import { beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 
 import type { Graph } from '../../src/graph/types.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
@@ -46,12 +46,23 @@ async function dataParallel(
 /** Bytes of a third, of which the largest counts. */
 const third = (bytes: number): number => Math.ceil(bytes / 3);
 
-describe('ZeRO-1 and ZeRO-2 of a data-parallel plan', () => {
-  let prepared: Prepared;
-  let choice: Int32Array;
-  beforeAll(async () => void ([prepared, choice] = await dataParallel(gradients())));
+/** The same with most bytes in the first weight, whose gradient is made last. */
+const lastIsLargest = (): Graph =>
+  jointGraph(
+    trace(({ x, w, v }) => x.matmul(w).relu().matmul(v).square().mean(), {
+      x: input([3, 500]),
+      w: parameter([500, 70]),
+      v: parameter([70, 10]),
+    }),
+  );
 
-  it.each([1, 2] as const)('the peak of stage %d is that of its bytes at every time', (stage) => {
+describe('ZeRO-1 and ZeRO-2 of a data-parallel plan', () => {
+  it.each([
+    [1, gradients],
+    [2, gradients],
+    [2, lastIsLargest],
+  ] as const)('the peak of stage %d is that of its bytes at every time', async (stage, of) => {
+    const [prepared, choice] = await dataParallel(of());
     const { intervals } = planMemoryTimeline(prepared.model, choice);
     const end = Math.max(...intervals.map((interval) => interval.end));
     // Of stage 2 a gradient is whole while it is made, and a part of it is kept.
