@@ -435,7 +435,7 @@ const LOCAL_SUMS: readonly {
 
 test.each(LOCAL_SUMS)(
   'off and on, a local sum that is $name',
-  ({ device, columns = 'S(1)', differs }) => {
+  ({ device, columns = 'S(1)' as const, differs }) => {
     const program = (mesh: string): Graph =>
       trace(
         (x) =>

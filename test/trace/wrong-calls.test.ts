@@ -7,7 +7,7 @@ import * as local from '../../src/entries/local-spmd.ts';
 import { IopddlError } from '../../src/entries/solver.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import * as main from '../../src/index.ts';
-import type { Tensor } from '../../src/trace/tensor/tensor.ts';
+import { apply, applyTuple, type Tensor } from '../../src/trace/tensor/tensor.ts';
 import { refusal, refusalText } from '../support/thrown.ts';
 
 /** What JavaScript lets through where a function takes something else. */
@@ -87,6 +87,27 @@ describe('a wrong call from JavaScript is refused by a code', () => {
         ),
       );
   });
+});
+
+test('an operator of several results, called as one of a single result, names the call for them', () => {
+  const call = (): unknown =>
+    main.trace((x) => apply('aten.kthvalue.default', [x, 2, 0]), [main.input([4, 4])]);
+  expect(refusalText(call)).toMatch(
+    /^E_TRACE_INPUT: aten\.kthvalue\.default gives several results at \S*:\d+:\d+$/,
+  );
+});
+
+test('a result that a call masks off is refused', () => {
+  const backward = (): unknown =>
+    main.trace(
+      (g, x, mean, rstd) =>
+        applyTuple('aten.native_layer_norm_backward.default', [
+          ...[g, x, [4], mean, rstd, null, null],
+          [true, false, false],
+        ])[0],
+      [main.input([4, 4]), main.input([4, 4]), main.input([4, 1]), main.input([4, 1])],
+    );
+  expect(refusalText(backward)).toMatch(/^E_TRACE_INPUT: aten\.\S+ masks off its result 1 at/);
 });
 
 test('an operand that is undefined is named with its place', () => {

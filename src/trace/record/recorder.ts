@@ -254,7 +254,9 @@ export class Recorder {
   ): TracedValue {
     const made = this.record(target, args, kwargs);
     if (made.items !== undefined)
-      throw internalError(`${target} gives several results; use calls()`);
+      throw refusal('E_TRACE_INPUT', `${target} gives several results`, this.trace.place(), {
+        hint: 'call applyTuple, which gives a list of them.',
+      });
     return made.value;
   }
 
@@ -272,7 +274,15 @@ export class Recorder {
     if (items === undefined) return [made.value];
     return (picks ?? items.map((_, index) => index)).map((index) => {
       const item = items[index];
-      if (item === null) throw internalError(`${target} has no result ${index}`);
+      if (item === null)
+        throw refusal(
+          'E_TRACE_INPUT',
+          `${target} masks off its result ${index}`,
+          this.trace.place(),
+          {
+            hint: 'ask for all results, or call an operator that gives the others alone.',
+          },
+        );
       const node = this.add(
         'operator.getitem',
         [ref(made.value.name), index],

@@ -123,7 +123,9 @@ async function answer(
   if (!names.includes(host)) return refuse(response, 421, `this server is ${names.join(' or ')}`);
   if (origin !== undefined && origin !== `http://${host}`)
     return refuse(response, 403, 'another origin');
-  const { pathname, searchParams } = new URL(request.url ?? '/', `http://${host}`);
+  const asked = request.url ?? '/';
+  if (!URL.canParse(asked, `http://${host}`)) return refuse(response, 400, 'this is no address');
+  const { pathname, searchParams } = new URL(asked, `http://${host}`);
   // Cookies know no ports: the name keeps those of two servers apart.
   const cookie = `shardwright-${port}`;
   const given = searchParams.get('token');

@@ -125,6 +125,7 @@ describe('the server of the page', () => {
       expect([status, cookies], path).toEqual([403, []]);
       expect(text).not.toContain(token);
     }
+    expect((await answer(address, 'http://[/', { cookie })).status).toBe(400);
     const page = await answer(address, '/', { cookie });
     expect(page.status).toBe(200);
     expect(page.text).toContain('name="shardwright-planner"');
