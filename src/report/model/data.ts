@@ -179,14 +179,7 @@ export function reportOf(input: ReportInput): Report {
     explain: analysis.explain,
     pipeline: analysis.pipeline,
     placementWords: analysis.placementWords,
-    solverTrace:
-      analysis.solverTrace === null
-        ? null
-        : {
-            ...analysis.solverTrace,
-            incumbents: analysis.incumbents?.steps ?? null,
-            incumbentsFrom: analysis.incumbentsFrom,
-          },
+    solverTrace: solverTraceOf(analysis),
     trust: trustOf(circumstancesOf(plan, cluster)),
     constants: constantsOf(cluster),
     assumptions: plan.assumptions,
@@ -201,6 +194,16 @@ export function reportOf(input: ReportInput): Report {
       incumbentSeconds: analysis.incumbents?.seconds ?? null,
     },
   };
+}
+
+/** The trace of the solver, with the plans that it found on the way. */
+function solverTraceOf({
+  solverTrace,
+  incumbents,
+  incumbentsFrom,
+}: Analysis): Report['solverTrace'] {
+  if (solverTrace === null) return null;
+  return { ...solverTrace, incumbents: incumbents?.steps ?? null, incumbentsFrom };
 }
 
 /** The terms of the step time, largest first. */
@@ -239,8 +242,8 @@ function tokensOf(graph: Graph): number | null {
 }
 
 const NOT_CHECKED =
-  'The plan was not checked against its graph and its request: its seconds and its proof are only ' +
-  'claims.';
+  'The plan was not checked against its graph and its request: its seconds and its proof are ' +
+  'only claims.';
 
 function warningsOf({ memory, proof, request, cluster }: Plan): string[] {
   const out: string[] = [];
