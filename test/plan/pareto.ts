@@ -92,16 +92,15 @@ export function paretoByWalking(
     const steps = (redistributor.plan(type, from, to)?.steps ?? []).filter(
       (s) => s.kind !== 'relabel' && !(s.kind === 'slice' && s.bytes === 0) && s.groupSize !== 1,
     );
-    let [peak, made, held] = [0, 0, local(v, from)];
-    for (const { to: after, copies } of steps) {
+    let [peak, made] = [0, 0];
+    for (const { to: after, pieceBytes } of steps) {
       const result = local(v, after);
       // The first step holds the value itself; from then on it is free where nothing needs it
       // later. A copy holds the pieces that it lays in place.
-      for (const next of copies === true ? [Math.max(held, result), result] : [result]) {
+      for (const next of pieceBytes === undefined ? [result] : [pieceBytes, result]) {
         peak = Math.max(peak, made === 0 ? live + next : live - freed + made + next);
         made = next;
       }
-      held = result;
     }
     return { seconds: redistributor.seconds(type, from, to), peak, made };
   };

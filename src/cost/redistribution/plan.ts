@@ -25,8 +25,11 @@ export interface RedistributionStep {
   readonly seconds: number;
   /** Sharding after the step. */
   readonly to: number;
-  /** True of a collective whose pieces are not runs in memory: a copy lays them in place. */
-  readonly copies?: true;
+  /**
+   * Bytes of the pieces of a collective beside its operand and its result: of those that are no
+   * runs in memory, which a copy lays in place, and of those that are padded.
+   */
+  readonly pieceBytes?: number;
   /**
    * For a permutation, the sender and receiver of every tile, by source; ranks that keep their tile
    * send to themselves.

@@ -135,8 +135,8 @@ export class SlotPricing {
 
   /**
    * Seconds of one step: a collective or a slice, and a read and a write of its bytes for every dim
-   * along which pieces are not contiguous. A slice that is a view costs nothing. Rounded as
-   * `quantizedSeconds` says.
+   * along which pieces are not contiguous, and of what is padded and cut off where pieces are not
+   * equally large. A slice that is a view costs nothing. Rounded as `quantizedSeconds` says.
    */
   price(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
     return quantizedSeconds(this.seconds(slot, cuts, this.localBytes(cuts, type), type));
@@ -156,15 +156,82 @@ export class SlotPricing {
     if (slot.kind === 'slice')
       return slot.devices === 1 ? 0 : (model.sliceSeconds?.(bytes) ?? model.copySeconds(2 * bytes));
     for (const d of slot.evenDims) if (!this.divides(cuts, d, type.shape[d])) return Infinity;
-    const copied = 2 * bytes * this.copiedDims(slot, cuts, type);
+    const copied = 2 * this.copiedBytes(slot, cuts, type);
     return (
       model.seconds(slot.kind, bytes, slot.meshDims) + (copied > 0 ? model.copySeconds(copied) : 0)
     );
   }
 
+  /**
+   * Bytes beside the operand and the result of a collective: the pieces that they are laid from,
+   * and of pieces that are only padded the padded ones. Undefined where there are none.
+   *
+   * @param most bytes of the larger of operand and result
+   */
+  pieceBytes(
+    slot: PriceSlot,
+    cuts: CutSignature,
+    type: MovedType,
+    most: number,
+  ): number | undefined {
+    if (this.copiedDims(slot, cuts, type) > 0) return most;
+    if (!this.pads(slot, cuts, type)) return undefined;
+    const bytes = this.bytes(slot, cuts, type);
+    return slot.kind === 'all_gather' ? bytes / slot.devices : bytes;
+  }
+
   /** Number of dims of a collective along which pieces are copied. */
-  copiedDims({ devices, copyDims }: PriceSlot, cuts: CutSignature, type: MovedType): number {
+  private copiedDims(
+    { devices, copyDims }: PriceSlot,
+    cuts: CutSignature,
+    type: MovedType,
+  ): number {
     return devices > 1 ? copyDims.filter((d) => this.copies(cuts, d, type)).length : 0;
+  }
+
+  /**
+   * Tells whether some pieces of a collective are not full. Cuts other than in ceil chunks are
+   * taken to be even.
+   */
+  private pads({ devices, copyDims }: PriceSlot, cuts: CutSignature, type: MovedType): boolean {
+    return devices > 1 && copyDims.some((d) => !rowsOfCut(cuts, d, devices, type).even);
+  }
+
+  /**
+   * Bytes that the copies beside a collective write, each on the device that writes most. Of pieces
+   * that are not equally large all are padded before, and padding that comes back is cut off: by a
+   * view along the leading dim, by a copy along another. Dims behind one that is cut to one row
+   * still count as not contiguous.
+   */
+  private copiedBytes(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
+    const bytes = this.bytes(slot, cuts, type);
+    const { kind, devices, copyDims } = slot;
+    const even = bytes * this.copiedDims(slot, cuts, type);
+    if (!this.pads(slot, cuts, type)) return even;
+    const rows = (d: number): RowsOfCut => rowsOfCut(cuts, d, devices, type);
+    const uneven = (d: number): boolean => !rows(d).even;
+    const inner = (d: number): boolean => uneven(d) && !leads(type, d);
+    const [first, second] = copyDims;
+    switch (kind) {
+      case 'all_gather': {
+        const { whole, padded } = rows(first);
+        return bytes / devices + (inner(first) ? (bytes * whole) / padded : even);
+      }
+      case 'reduce_scatter':
+        return (
+          bytes + even + (inner(first) ? (bytes * rows(first).partial) / rows(first).padded : 0)
+        );
+      default: {
+        const [a, b] = [rows(first), rows(second)];
+        const own = (bytes * a.whole) / a.padded;
+        return (
+          even +
+          (uneven(first) ? (bytes * b.whole) / b.padded : 0) +
+          (uneven(second) ? bytes : 0) +
+          (inner(first) ? own : inner(second) ? (own * devices * b.partial) / b.padded : 0)
+        );
+      }
+    }
   }
 
   private slotBytes(slot: PriceSlot, cuts: CutSignature, local: number, type: MovedType): number {
@@ -238,6 +305,33 @@ export class SlotPricing {
 }
 
 const PLAIN = Shard.of(0);
+
+/** Rows of a dim at its last cut into some pieces, on the devices that have most. */
+interface RowsOfCut {
+  /** Before the cut. */
+  readonly whole: number;
+  /** Rows of as many full pieces. */
+  readonly padded: number;
+  /** The largest piece that is not full. */
+  readonly partial: number;
+  /** True if all pieces of a device's rows are equally large. */
+  readonly even: boolean;
+}
+
+/** @param n pieces of the last cut, in ceil chunks */
+function rowsOfCut(cuts: CutSignature, dim: number, n: number, { shape }: MovedType): RowsOfCut {
+  if (cuts.special.some((cut) => cut.dim === dim))
+    return { whole: shape[dim], padded: shape[dim], partial: 0, even: true };
+  const whole = Math.ceil(shape[dim] / (cuts.pieces[dim] / n));
+  const last = shape[dim] % whole;
+  const rest = (rows: number): number => rows % Math.ceil(rows / n);
+  return {
+    whole,
+    padded: n * Math.ceil(shape[dim] / cuts.pieces[dim]),
+    partial: Math.max(rest(whole), last > 0 ? rest(last) : 0),
+    even: whole % n === 0 && last % n === 0,
+  };
+}
 
 /** Distinct sizes that ranks hold after a cut of dims of these sizes. */
 function localSizes(p: Placement, sizes: readonly number[], n: number): readonly number[] {

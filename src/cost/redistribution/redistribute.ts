@@ -3,6 +3,7 @@
  * collectives between them, by a shortest path over placement states.
  */
 
+import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { refusedCut } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
@@ -267,7 +268,8 @@ export class Redistributor {
     const steps: RedistributionStep[] = [];
     let before = space.get(from);
     let text = before.orderedText;
-    let peakBytes = localTensorBytes(space, from, type);
+    let operand = localTensorBytes(space, from, type);
+    let peakBytes = operand;
     let seconds = 0;
     let collectives = 0;
     for (const e of edges) {
@@ -276,6 +278,10 @@ export class Redistributor {
       const id = space.intern(shardingOfState(site, graph.edgeTarget[e], from));
       const after = space.get(id);
       const price = prices.prices[graph.edgeSlot[e]];
+      const held = localTensorBytes(space, id, type);
+      const pieceBytes = communicates(slot)
+        ? this.pricing.pieceBytes(slot, graph.cuts[slot.cuts], type, Math.max(operand, held))
+        : undefined;
       steps.push({
         kind: slot.kind,
         meshDims,
@@ -283,10 +289,7 @@ export class Redistributor {
         bytes: this.pricing.bytes(slot, graph.cuts[slot.cuts], type),
         seconds: price,
         to: id,
-        ...(communicates(slot) &&
-          this.pricing.copiedDims(slot, graph.cuts[slot.cuts], type) > 0 && {
-            copies: true as const,
-          }),
+        ...defined({ pieceBytes }),
         ...(slot.kind === 'collective_permute' && {
           pairs: permutationPairs(before, after, space.mesh, meshDims),
         }),
@@ -294,7 +297,8 @@ export class Redistributor {
       seconds += price;
       if (communicates(slot)) collectives++;
       text += (meshDims.length > 1 ? '-->' : '->') + after.orderedText;
-      peakBytes = Math.max(peakBytes, localTensorBytes(space, id, type));
+      peakBytes = Math.max(peakBytes, held);
+      operand = held;
       before = after;
     }
     if ((steps.at(-1)?.to ?? from) !== to) {

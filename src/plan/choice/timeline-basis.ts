@@ -105,16 +105,15 @@ export class TimelineBasis {
     const pair = from * 2 ** 24 + to;
     let steps = this.steps[value].get(pair);
     if (steps === undefined) {
-      let held = this.bytesOf(value, from);
       steps = (redistributor.plan(movedType(flow.values[value]), from, to)?.steps ?? [])
         .filter((step) => !isFree(step))
-        .flatMap(({ to: next, copies }) => {
-          const [operand, bytes] = [held, this.bytesOf(value, next)];
-          held = bytes;
+        .flatMap(({ to: next, pieceBytes }) => {
           const text = space.text(next);
+          const result = { bytes: this.bytesOf(value, next), text };
           // What is laid in place before or after, beside what it is a copy of.
-          const pieces = { bytes: Math.max(operand, bytes), text: `${text}, in pieces` };
-          return copies === true ? [pieces, { bytes, text }] : [{ bytes, text }];
+          return pieceBytes === undefined
+            ? [result]
+            : [{ bytes: pieceBytes, text: `${text}, in pieces` }, result];
         });
       this.steps[value].set(pair, steps);
     }

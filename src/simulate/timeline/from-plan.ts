@@ -91,8 +91,6 @@ interface Moving {
   readonly value: number;
   readonly times: number;
   readonly phase: Pass;
-  /** Where the value is before the step. */
-  readonly from: number;
 }
 
 class Writer {
@@ -316,19 +314,17 @@ class Writer {
       );
     const name = this.listed.nodes[node].name;
     let now = storage;
-    let held = from;
     for (const step of steps) {
       if (isFree(step)) continue;
       const first = this.tasks.length;
-      now = this.step({ name, value, times: move.times ?? 1, phase, from: held }, step, now);
-      held = step.to;
+      now = this.step({ name, value, times: move.times ?? 1, phase }, step, now);
       this.moves.push({ kind: step.kind, tasks: this.tasks.slice(first).map(({ id }) => id) });
     }
     return now;
   }
 
   private step(
-    { name, value, times, phase, from }: Moving,
+    { name, value, times, phase }: Moving,
     step: RedistributionStep,
     reads: readonly number[],
   ): readonly number[] {
@@ -359,12 +355,12 @@ class Writer {
     const { dtype } = this.flow.values[value].meta;
     const work = { kind, bytes: step.bytes, meshDims: step.meshDims };
     const run = { seconds: communicating, times, reads, phase, key: dtype };
-    if (step.copies !== true) {
+    if (step.pieceBytes === undefined) {
       this.collective(text, work, { ...run, writes: [result] });
       return [result];
     }
-    const held = Math.max(this.bytes(value, from), this.bytes(value, step.to));
-    const done = this.buffer(`${text}, in pieces`, held, 'communication', { weight });
+    const pieces = `${text}, in pieces`;
+    const done = this.buffer(pieces, step.pieceBytes, 'communication', { weight });
     this.collective(text, work, { ...run, writes: [done] });
     local(copying, [done]);
     return [result];

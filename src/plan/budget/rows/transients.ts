@@ -205,8 +205,7 @@ export class Transients {
           continue;
         const result = this.bytes(value, step.to);
         const [more, less] = [Math.max(operand, result), Math.min(operand, result)];
-        // The pieces of a copy are as large as the larger of the two.
-        transientBytes = Math.max(transientBytes, more + (step.copies === true ? more : less));
+        transientBytes = Math.max(transientBytes, more + Math.max(less, step.pieceBytes ?? 0));
         copyBytes = Math.max(copyBytes, result);
         operand = result;
       }
