@@ -13,7 +13,7 @@ torch.manual_seed(31)
 torch.set_default_dtype(torch.float64)
 config = LlamaConfig(
     vocab_size=40, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
-    max_position_embeddings=16, use_cache=False,
+    max_position_embeddings=16,
 )  # fmt: skip
 draws = torch.Generator().manual_seed(32)
 data = [{"input_ids": ids, "labels": ids} for ids in torch.randint(0, 40, (32, 10), generator=draws)]

@@ -160,6 +160,7 @@ def capture(
         _refuse_changed(graph, [name for name, _ in tensors])
         called = _name_inputs(graph, [name for name, _ in tensors])
         pins = {**{called[number]: placement for number, placement in placed.items()}, **read_constraints(graph)}
+        _leave_out_empty_parts(graph)
         _inline_constants(graph, kind)
         _promote_by_default_dtype(graph)
         text = _heading(decomposed) + graph.print_readable(print_output=False, include_stride=True, include_device=True, expanded_def=True)
@@ -363,6 +364,24 @@ def _name_inputs(graph: Any, names: Sequence[str]) -> dict[int, str]:
         called[index] = node.name
     graph.recompile()
     return called
+
+
+def _leave_out_empty_parts(graph: Any) -> None:
+    """A tensor without elements adds nothing to others that it is joined with: caches of keys and values begin with one."""
+    for node in list(graph.graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default)):
+        parts = node.args[0]
+        full = [part for part in parts if part.meta["val"].numel() > 0]
+        if not 0 < len(full) < len(parts):
+            continue
+        node.args = (full, *node.args[1:])
+        unread = {part for part in parts if part not in full}
+        while unread:
+            part = unread.pop()
+            if part.op == "placeholder" or part.users:
+                continue
+            unread |= set(part.all_input_nodes)
+            graph.graph.erase_node(part)
+    graph.recompile()
 
 
 def _inline_constants(graph: Any, device: str) -> None:

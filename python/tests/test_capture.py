@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import secrets
 import time
 import warnings
@@ -366,6 +367,26 @@ class Joined(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.linalg.inv(torch.block_diag(x, self.weight)).sum()
+
+
+class Caching(nn.Module):
+    """Keys and values are joined with those of a cache, which begins without any, as in transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.key, self.value = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        nothing = torch.tensor([])
+        keys = torch.cat([nothing, self.key(x)], dim=-2)
+        values = torch.cat([nothing, x.new_zeros(2, 0, 4), self.value(x)], dim=-2)
+        return keys * values
+
+
+def test_tensors_without_elements_are_left_out_of_what_they_are_joined_with(tmp_path: Path) -> None:
+    text = text_of(tmp_path, Caching(), torch.randn(2, 3, 4), gradients=False)
+    assert len(re.findall(r"cat\.default\(\[view\w*\], -2\)", text)) == 2, text
+    assert "lift_fresh_copy" not in text
 
 
 def test_operators_that_the_planner_does_not_know_are_decomposed(tmp_path: Path) -> None:
