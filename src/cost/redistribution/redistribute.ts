@@ -302,13 +302,19 @@ export class Redistributor {
       before = after;
     }
     if ((steps.at(-1)?.to ?? from) !== to) {
-      const changed = space.mesh.sizes
-        .map((_, m) => m)
-        .filter((m) => !this.active.includes(m) && space.kindAt(from, m) !== space.kindAt(to, m));
-      steps.push({ kind: 'relabel', meshDims: changed, groupSize: 1, bytes: 0, seconds: 0, to });
+      const meshDims = this.renamed(from, to);
+      steps.push({ kind: 'relabel', meshDims, groupSize: 1, bytes: 0, seconds: 0, to });
       text += `->${space.get(to).orderedText}`;
     }
     return { from, to, seconds, steps, collectives, peakBytes, text };
+  }
+
+  /** Mesh dims of one device whose placement differs, though nothing moves. */
+  private renamed(from: number, to: number): number[] {
+    const { space } = this;
+    return space.mesh.sizes.flatMap((_, m) =>
+      !this.active.includes(m) && space.kindAt(from, m) !== space.kindAt(to, m) ? [m] : [],
+    );
   }
 
   /** @throws E_PLACEMENT when a kind cannot cut a dim of the shape into its pieces */
