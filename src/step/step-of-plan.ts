@@ -12,6 +12,8 @@ import { deviceSums } from './device-sums.ts';
 import type { StepFacts } from './facts.ts';
 import { layerNumbers } from './layers.ts';
 import { PlanReader } from './read/plan-reader.ts';
+import type { StagedStates } from './read/plan-states.ts';
+import type { DataGroups } from './states.ts';
 import type { Unit } from './unit.ts';
 
 /** The step of a choice, run by a trainer. */
@@ -33,22 +35,37 @@ export function stepOfPlan(model: Model, choice: Int32Array, facts: StepFacts): 
   };
 }
 
-/** The units of a placed program with the moves of their states. */
-function planUnits(model: Model, choice: Int32Array, facts: StepFacts): readonly Unit[] {
+/** The stages of a pipeline around the mesh of a plan, which is then that of one stage. */
+export interface AroundPlan extends Omit<StagedStates, 'ends'> {
+  /** The mesh of all stages, outermost dim `pp`, with the prices of its collectives. */
+  readonly group: DataGroups['dense'];
+}
+
+/**
+ * The units of a placed program with the moves of their states.
+ *
+ * @param around absent: the plan's mesh is that of the whole program
+ */
+export function planUnits(
+  model: Model,
+  choice: Int32Array,
+  facts: StepFacts,
+  around?: AroundPlan,
+): readonly Unit[] {
   const { space, collectives, cluster, graph, table } = model;
   const { mesh } = space;
   const reader = new PlanReader(model, choice, layerNumbers(graph).count, table, {
     system: facts.system,
     statesApart: true,
   });
-  const { sums, dims } = reader.states(facts.optimizer);
-  const group = { mesh, collectives };
+  const { sums, dims } = reader.states(facts.optimizer, around);
+  const group = around?.group ?? { mesh, collectives };
   const tensor = mesh.names.indexOf('tp');
   const request: UnitRequest = {
     core: { request: { microbatch: 1 }, units: reader.units(), extras: [], traffic: [] },
     routed: undefined,
     sizes: {
-      pp: 1,
+      pp: around?.stages ?? 1,
       dp_replicate: 1,
       dp_shard: 1,
       cp: 1,

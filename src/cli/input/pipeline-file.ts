@@ -5,8 +5,9 @@
 
 import * as z from 'zod';
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { stepAgain } from '../../fidelity/trainer-step.ts';
+import { stepAgain, trainerFacts } from '../../fidelity/trainer-step.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { MadeAgain, StagesAgain } from '../../plan/questions/check-plan.ts';
 import type { PlanFolder } from '../../plan/record/folder.ts';
@@ -38,6 +39,13 @@ const pipelineSchema = z.strictObject({
   budgetBytes: z.number(),
   fits: z.boolean(),
   moved: z.array(z.string()),
+  step: z
+    .strictObject({
+      trainer: z.string(),
+      stepSeconds: z.number(),
+      peakBytes: z.number(),
+    })
+    .optional(),
 });
 
 /**
@@ -47,7 +55,10 @@ const pipelineSchema = z.strictObject({
 export function pipelineOf({ pipeline }: PlanFolder): PlanPipeline | undefined {
   if (pipeline === undefined) return undefined;
   const parsed = pipelineSchema.safeParse(pipeline.said);
-  if (parsed.success && parsed.data.stages.length % parsed.data.virtual === 0) return parsed.data;
+  if (parsed.success && parsed.data.stages.length % parsed.data.virtual === 0) {
+    const { step, ...rest } = parsed.data;
+    return { ...rest, ...defined({ step }) };
+  }
   const [issue] = parsed.error?.issues ?? [];
   const why =
     issue === undefined
@@ -70,10 +81,12 @@ export function madeAgain(table: OperatorTable): MadeAgain {
  */
 function stagesAgain(table: OperatorTable): StagesAgain {
   return (prepared, choice, said) => {
-    const { schedule, microbatches, virtual, stages, budgetBytes } = said as PlanPipeline;
+    const { schedule, microbatches, virtual, stages, budgetBytes, step } = said as PlanPipeline;
     const devices = stages.length / virtual;
-    const { memoryBytes = budgetBytes * devices } = prepared.question.request;
-    const asked = { devices, schedule, microbatches, virtual, budgetBytes: memoryBytes / devices };
-    return pipelineOfPlan(prepared, choice, asked, table);
+    const { request } = prepared.question;
+    const { memoryBytes = budgetBytes * devices } = request;
+    const facts = step === undefined ? undefined : trainerFacts({ ...request, ...step });
+    const cut = { devices, schedule, microbatches, virtual, budgetBytes: memoryBytes / devices };
+    return pipelineOfPlan(prepared, choice, { ...cut, facts }, table);
   };
 }

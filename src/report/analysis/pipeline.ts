@@ -6,6 +6,7 @@
 import { clusterTopology } from '../../cost/hardware/topology.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { trainerFacts } from '../../fidelity/trainer-step.ts';
 import { itemAt } from '../../item-at.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -78,7 +79,7 @@ export function pipelineAgain(
   said: PlanPipeline,
   table: OperatorTable,
 ): Pipeline {
-  const { schedule, microbatches, virtual, budgetBytes } = said;
+  const { schedule, microbatches, virtual, budgetBytes, step } = said;
   const devices = said.stages.length / virtual;
   const {
     model,
@@ -86,7 +87,8 @@ export function pipelineAgain(
   } = prepared;
   const asked = { devices, schedule, microbatches, virtual, budgetBytes };
   const layers = checkPipeline(model.graph, asked);
-  const cut = pipelineOfPlan(prepared, choice, asked, table);
+  const facts = step === undefined ? undefined : trainerFacts({ ...request, ...step });
+  const cut = pipelineOfPlan(prepared, choice, { ...asked, facts }, table);
   if (!isSame(cut, said) || request.memoryBytes !== budgetBytes * devices)
     throw new ShardwrightError('E_PLAN', 'pipeline.json is not that of the plan next to it', {
       hint: 'make the plan again with --pp, or remove pipeline.json.',

@@ -94,7 +94,9 @@ export function planPeakBytes({ step, memory }: Plan): number | undefined {
 export function planFits(plan: Plan): number | undefined {
   const { memoryBytes, cluster } = plan.request;
   const bytes = planPeakBytes(plan);
-  if (plan.memory.timeline === undefined || bytes === undefined) return undefined;
+  // A trainer's step counts activations, whether the plan does or not.
+  const isRun = plan.step !== undefined && plan.step.trainer !== EXPORTED;
+  if ((plan.memory.timeline === undefined && !isRun) || bytes === undefined) return undefined;
   return fitProbability(bytes, memoryBytes ?? loadCluster(cluster).memoryBytes);
 }
 

@@ -7,6 +7,7 @@ import { keptScoreBytes, type StepSystem } from '../../cost/kernels/call.ts';
 import type { Optimizer } from '../../cost/memory/state-bytes.ts';
 import { movedType } from '../../cost/redistribution/pricing.ts';
 import { internalError } from '../../errors.ts';
+import { roleName } from '../../graph/nodes.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { isPartialCode } from '../../mesh/sharding/space.ts';
 import type { TypedContext } from '../../ops/record/record.ts';
@@ -31,7 +32,7 @@ import { NarrowGathers } from './moves/narrow-gathers.ts';
 import { localBytes, type Move, PARTS, PendingSums, type Step } from './moves/pending-sums.ts';
 import { COLLECTIVES, dataExtras, unitTraffic } from './moves/plan-collectives.ts';
 import { coreParameters } from './parameters.ts';
-import { planStates } from './plan-states.ts';
+import { planStates, type StagedStates } from './plan-states.ts';
 import { programKernels } from './program-kernels.ts';
 import {
   type GatheredRepeats,
@@ -513,9 +514,17 @@ export class PlanReader {
     return out;
   }
 
-  /** The states of all units, as the plan places them and moves them. */
-  states(optimizer?: Optimizer): ReturnType<typeof planStates> {
-    const { model, choice, routes, graphUnits: units, moves } = this;
+  /**
+   * The states of all units, as the plan places them and moves them.
+   *
+   * @param pipeline absent: one stage
+   */
+  states(
+    optimizer?: Optimizer,
+    pipeline?: Omit<StagedStates, 'ends'>,
+  ): ReturnType<typeof planStates> {
+    const { model, choice, routes, graphUnits: units, moves, gradientOf } = this;
+    const staged = pipeline === undefined ? undefined : { ...pipeline, ends: this.ends() };
     return planStates({
       model,
       choice,
@@ -524,7 +533,20 @@ export class PlanReader {
       moves,
       software: this.system?.software,
       optimizer,
+      gradientOf,
+      staged,
     });
+  }
+
+  /** The two units of each parameter that several use, such as a tied table. */
+  private ends(): ReadonlyMap<number, readonly [number, number]> {
+    const nodes = new Map(this.model.graph.nodes.map((node, n) => [roleName(node), n]));
+    return new Map(
+      this.parameters().flatMap(({ name, unit, alsoUnit }) => {
+        const n = nodes.get(name);
+        return alsoUnit === undefined || n === undefined ? [] : [[n, [unit, alsoUnit]] as const];
+      }),
+    );
   }
 
   traffic(): CoreTraffic[] {

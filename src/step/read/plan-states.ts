@@ -6,7 +6,7 @@
  */
 
 import type { StepSoftware } from '../../cost/kernels/software.ts';
-import type { Optimizer } from '../../cost/memory/state-bytes.ts';
+import type { Optimizer, StateBytes } from '../../cost/memory/state-bytes.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { COLLECTIVE_KINDS } from '../../mesh/collective-kinds.ts';
 import { elements } from '../../ops/record/record.ts';
@@ -27,6 +27,24 @@ interface PlacedStates {
   readonly software?: StepSoftware | undefined;
   /** The optimizer of the request; absent: that of the software. */
   readonly optimizer?: Optimizer | undefined;
+  /** The parameter (node) whose gradient a value is; below 0 for other values. */
+  readonly gradientOf: Int32Array;
+  /** Absent: one stage. */
+  readonly staged?: StagedStates | undefined;
+}
+
+/** States in a pipeline, where the first and the last stage both have a tied table. */
+export interface StagedStates {
+  readonly stages: number;
+  /**
+   * True if gathered weights stay for the step, and gradients are scattered once in it: a pipeline
+   * has several microbatches in flight, for each of which FSDP would gather them again.
+   */
+  readonly once: boolean;
+  /** Seconds in which both ends sum a gradient of so many bytes on each device. */
+  readonly endsSum: (bytes: number) => number;
+  /** The two units of a parameter (node) that both ends have. */
+  readonly ends: ReadonlyMap<number, readonly [number, number]>;
 }
 
 /** The tensors that a unit moves in one collective. */
@@ -48,7 +66,15 @@ const SECONDS = {
   backward: 'gatherBackwardSeconds',
   scatter: 'scatterSeconds',
   sum: 'sumSeconds',
-} as const satisfies Readonly<Record<Moment, keyof StateSums>>;
+} as const satisfies typeof ONCE;
+
+/** The same where weights are gathered before the first forward pass and stay. */
+const ONCE: Readonly<Record<Moment, keyof StateSums | undefined>> = {
+  forward: 'gatherSeconds',
+  backward: undefined,
+  scatter: 'sumSeconds',
+  sum: 'sumSeconds',
+};
 
 type MutableSums = { -readonly [key in keyof StateSums]: StateSums[key] };
 
@@ -60,8 +86,10 @@ export function planStates(placed: PlacedStates): {
   const sums = Array.from({ length: placed.units.count }, (): MutableSums => ({ ...NO_STATES }));
   const groups = groupsOf(placed);
   const perByte = pricesPerByte(placed, groups);
+  const secondsOf = placed.staged?.once === true ? ONCE : SECONDS;
   groups.forEach((group, i) => {
-    sums[group.unit][SECONDS[group.moment]] += group.bytes * perByte[i];
+    const key = secondsOf[group.moment];
+    if (key !== undefined) sums[group.unit][key] += group.bytes * perByte[i];
   });
   addBytes(placed, sums);
   return { sums, dims: new Set(groups.flatMap(({ dims }) => dims)) };
@@ -69,7 +97,7 @@ export function planStates(placed: PlacedStates): {
 
 /** Moves of parameters and gradients by unit, moment, kind and mesh dims. */
 function groupsOf(placed: PlacedStates): Group[] {
-  const { model, units, moves, software } = placed;
+  const { model, units, moves, software, gradientOf, staged } = placed;
   const groups = new Map<string, Group>();
   for (const { use, kind: what, node, steps } of moves) {
     if (what === 'activation') continue;
@@ -81,15 +109,18 @@ function groupsOf(placed: PlacedStates): Group[] {
       // Trainers store rows in the order in which they gather them (`_S` of DTensor).
       if (kind === undefined || kind === 'collective_permute') continue;
       const moment = momentOf(what, kind, units.pass[node] === 'forward');
+      const root = units.root[model.flow.values[use.value].node];
+      const parameter = what === 'weight' ? root : gradientOf[use.value];
       // A tied table is one parameter, which units share.
-      const unit =
-        units.unit[what === 'weight' ? units.root[model.flow.values[use.value].node] : node];
-      const key = `${unit} ${moment} ${kind} ${step.meshDims.join()} ${itemBytes}`;
-      const known = groups.get(key);
+      const unitsOf = staged?.ends.get(parameter) ?? [units.unit[what === 'weight' ? root : node]];
       const bytes = (step.bytes * itemBytes) / own;
-      if (known === undefined)
-        groups.set(key, { unit, moment, kind, dims: step.meshDims, itemBytes, bytes });
-      else known.bytes += bytes;
+      for (const unit of unitsOf) {
+        const key = `${unit} ${moment} ${kind} ${step.meshDims.join()} ${itemBytes}`;
+        const known = groups.get(key);
+        if (known === undefined)
+          groups.set(key, { unit, moment, kind, dims: step.meshDims, itemBytes, bytes });
+        else known.bytes += bytes;
+      }
     }
   }
   return [...groups.values()];
@@ -101,12 +132,18 @@ function momentOf(what: Move['kind'], kind: Group['kind'], forward: boolean): Mo
 }
 
 /** Seconds of a byte of each group, in the collective that it is part of. */
-function pricesPerByte({ model, software }: PlacedStates, groups: readonly Group[]): number[] {
+function pricesPerByte(
+  { model, software, units, staged }: PlacedStates,
+  groups: readonly Group[],
+): number[] {
+  // A stage has its share of the layers, and one of the ends at most.
+  const share = ({ unit }: Group): number =>
+    unit === 0 || unit === units.count - 1 ? 1 : 1 / (staged?.stages ?? 1);
   const kindOf = ({ moment, kind, dims, itemBytes }: Group): string =>
     `${moment} ${kind} ${dims.join()} ${itemBytes}`;
   const ofDevice = new Map<string, number>();
   for (const group of groups)
-    ofDevice.set(kindOf(group), (ofDevice.get(kindOf(group)) ?? 0) + group.bytes);
+    ofDevice.set(kindOf(group), (ofDevice.get(kindOf(group)) ?? 0) + share(group) * group.bytes);
   return groups.map((group) => {
     const { moment, kind, dims, itemBytes, bytes } = group;
     // Buckets are filled with what is summed once a step; FSDP moves units.
@@ -128,33 +165,57 @@ function pricesPerByte({ model, software }: PlacedStates, groups: readonly Group
 
 /** Adds what parameters, gradients and optimizer states take, and what is gathered of them. */
 function addBytes(placed: PlacedStates, sums: readonly MutableSums[]): void {
-  const { model, choice, units } = placed;
+  const { model, choice, units, staged } = placed;
   const used = usedElements(placed);
+  const kept = {
+    once: staged?.once === true,
+    cutsGradients: placed.software?.memory?.cutsGradients === true,
+  };
   for (const [n, bytes] of model.stateBytes) {
-    const sum = sums[units.unit[n]];
-    const local = bytes.localElements[choice[model.nodeVariable[n]]];
-    const trained = bytes.gradient > 0;
     const { dtype } = model.flow.values[model.flow.results[n][0]].meta;
     const own = softwareState(placed.software, placed.optimizer, dtype);
-    const state = trained ? { ...bytes, ...own } : bytes;
-    const { forward = 0, backward = 0, itemBytes = 0, keptElements = 0 } = used.get(n) ?? {};
-    const whole = Math.max(local, forward, backward);
-    const isKept = keptElements > 0;
-    sum.parameterBytes += keptElements * itemBytes;
-    sum.parameterBytes += local * state.parameter;
-    sum.gradientBytes += local * state.gradient;
-    sum.optimizerBytes += local * state.optimizer;
-    if (whole > local) {
-      // What is kept is there already when it is needed.
-      sum.prefetchedBytes += isKept ? 0 : whole * itemBytes;
-      sum.gatheredBytes += (Number(!isKept) + Number(trained)) * whole * itemBytes;
+    const trained = bytes.gradient > 0;
+    const state = {
+      ...bytes,
+      ...(trained ? own : undefined),
+      local: bytes.localElements[choice[model.nodeVariable[n]]],
+      trained,
+    };
+    const ends = staged?.ends.get(n);
+    for (const unit of ends ?? [units.unit[n]]) {
+      addParameter(sums[unit], state, used.get(n), kept);
+      // The first and the last stage both have it: once a step they sum their gradients (lint rule
+      // ZL14).
+      if (ends !== undefined && trained)
+        sums[unit].sumSeconds += staged?.endsSum(state.local * DTYPE_BYTES[dtype]) ?? 0;
     }
-    if (!trained) continue;
-    sum.addedBytes += ADDED_BYTES * whole;
-    sum.trained++;
-    // A program that updates its parameters itself has the calls for it.
-    if (state.optimizer > 0) sum.updatedElements += local;
   }
+}
+
+function addParameter(
+  sum: MutableSums,
+  { local, trained, ...state }: StateBytes & { readonly local: number; readonly trained: boolean },
+  used: UsedElements | undefined,
+  { once, cutsGradients }: { readonly once: boolean; readonly cutsGradients: boolean },
+): void {
+  const { forward = 0, backward = 0, itemBytes = 0, keptElements = 0 } = used ?? {};
+  const whole = Math.max(local, forward, backward);
+  const isOnce = once && whole > local;
+  const isKept = isOnce || keptElements > 0;
+  sum.parameterBytes += (isOnce ? whole : keptElements) * itemBytes;
+  sum.parameterBytes += local * state.parameter;
+  sum.gradientBytes += (isOnce && !cutsGradients ? whole : local) * state.gradient;
+  sum.optimizerBytes += local * state.optimizer;
+  if (whole > local) {
+    // What is kept is there already when it is needed.
+    sum.prefetchedBytes += isKept ? 0 : whole * itemBytes;
+    sum.gatheredBytes += isOnce ? 0 : (Number(!isKept) + Number(trained)) * whole * itemBytes;
+  }
+  if (!trained) return;
+  sum.addedBytes += ADDED_BYTES * whole;
+  sum.trained++;
+  // A program that updates its parameters itself has the calls for it.
+  if (state.optimizer > 0) sum.updatedElements += local;
 }
 
 /** Elements of a parameter on a device as its calls take it, by pass. */

@@ -4,18 +4,22 @@
  */
 
 import { collectiveModel } from '../../cost/presets/presets.ts';
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
+import type { StepFigures } from '../../plan/record/types.ts';
 import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
 import { playPipeline, type StageSeconds } from '../../simulate/pipeline/play.ts';
 import { passOrder, type PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
+import type { StepFacts } from '../../step/facts.ts';
 import { stackLayers } from '../../step/layers.ts';
 import { PlanReader } from '../../step/read/plan-reader.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
-import { type Partition, partitionStages, type PipelineUnit } from './partition.ts';
+import { partitionStages, type PipelineUnit } from './partition.ts';
+import { stagedStep } from './staged-plan.ts';
 
 /**
  * A plan's program, which is that of one microbatch, cut into stages: the keys are those of `plan
@@ -46,12 +50,18 @@ export interface PlanPipeline {
   }[];
   /** The bubble of the device that works longest. */
   readonly bubbleSeconds: number;
-  /** One step: all microbatches, and the sums of gradients after them. */
+  /** One step call by call: all microbatches, and the sums of gradients after them. */
   readonly seconds: number;
   readonly budgetBytes: number;
+  /** True if the fullest device is within the budget, by the step of the trainer where there is one. */
   readonly fits: boolean;
   /** The changes of the cuts due to the memory limit, one sentence each. */
   readonly moved: readonly string[];
+  /**
+   * The step as a trainer runs it, on stages that are cut as it cuts them. Absent: the figures above
+   * are all, sums of calls of the exported program.
+   */
+  readonly step?: StepFigures;
 }
 
 export interface PlanPipelineRequest {
@@ -61,6 +71,8 @@ export interface PlanPipelineRequest {
   readonly virtual: number;
   /** The budget of a device. */
   readonly budgetBytes: number;
+  /** The software of the trainer that runs the stages; absent: the exported program does. */
+  readonly facts?: StepFacts | undefined;
 }
 
 /**
@@ -71,7 +83,7 @@ export interface PlanPipelineRequest {
  */
 export function checkPipeline(
   graph: Graph,
-  request: Omit<PlanPipelineRequest, 'budgetBytes'>,
+  request: Omit<PlanPipelineRequest, 'budgetBytes' | 'facts'>,
 ): number {
   const { devices, schedule, microbatches, virtual } = request;
   if (Object.keys(graph.subgraphs).length > 0)
@@ -110,8 +122,10 @@ export function pipelineOfPlan(
   const layers = checkPipeline(prepared.model.graph, request);
   const reader = new PlanReader(prepared.model, choice, layers, table);
   const priced = pricedUnits(prepared, reader, p);
-  const found = cutUnits(priced, request);
-  const bounds = [0, ...found.cuts, priced.units.length];
+  const { facts } = request;
+  const trained = facts === undefined ? undefined : stagedStep(prepared, choice, request, facts);
+  const { bounds, moved } =
+    trained === undefined ? cutUnits(priced, request) : { bounds: trained.bounds, moved: [] };
   const { stages, devices } = playStages(priced, bounds, request);
   const end = Math.max(...devices.map((d) => d.end));
   return {
@@ -135,8 +149,12 @@ export function pipelineOfPlan(
     bubbleSeconds: Math.max(0, end - Math.max(...devices.map((d) => d.busy))),
     seconds: end,
     budgetBytes,
-    fits: devices.every((d) => d.peakBytes <= budgetBytes),
-    moved: found.moved,
+    fits:
+      trained === undefined
+        ? devices.every((d) => d.peakBytes <= budgetBytes)
+        : trained.step.peakBytes <= budgetBytes,
+    moved,
+    ...defined({ step: trained?.step }),
   };
 }
 
@@ -208,7 +226,7 @@ function pricedUnits(
 export function cutUnits(
   { units, seconds, stateBytes, hop }: PricedUnits,
   { devices, schedule, microbatches, virtual, budgetBytes }: PlanPipelineRequest,
-): Extract<Partition, { status: 'found' }> {
+): { readonly bounds: readonly number[]; readonly moved: readonly string[] } {
   const named = units.map((u, i): PipelineUnit => ({
     name: u.name,
     seconds: total(seconds[i]),
@@ -228,7 +246,7 @@ export function cutUnits(
   const fitting = partitionStages(named, limited);
   const found = fitting.status === 'found' ? fitting : partitionStages(named, cutting);
   if (found.status === 'infeasible') throw new ShardwrightError('E_USAGE', found.reason);
-  return found;
+  return { bounds: [0, ...found.cuts, units.length], moved: found.moved };
 }
 
 /** One device of the pipeline that was played. */

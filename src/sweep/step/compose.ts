@@ -7,8 +7,6 @@ import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { StepSystem } from '../../cost/kernels/call.ts';
 import type { StateBytes } from '../../cost/memory/state-bytes.ts';
 import { type MemoryBounds, memoryBounds } from '../../recipes/compare/best-plan.ts';
-import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
-import type { StageSeconds } from '../../simulate/pipeline/play.ts';
 import type { PipelineShape } from '../../simulate/pipeline/schedules.ts';
 import { unitCosts, type UnitRequest } from '../../step/costs/unit-costs.ts';
 import { deviceSums, type Span, sumOver } from '../../step/device-sums.ts';
@@ -28,6 +26,15 @@ import { HeldActivations, type HeldBytes } from './stages/held-activations.ts';
 import { isOverInMean, isOverSomewhere, takesAtLeast } from './stages/least-units.ts';
 import { keptUnits } from './stages/selective-recompute.ts';
 import { evenBounds, stageBounds, statedBounds } from './stages/stage-bounds.ts';
+import {
+  chunkSeconds,
+  deviceFigures,
+  inFlightOf,
+  spansOf,
+  type StagedRun,
+  type Stages,
+  stepEnd,
+} from './stages/staged-step.ts';
 import { stepTraffic } from './step-traffic.ts';
 
 /** Puts layouts together. */
@@ -116,9 +123,10 @@ export class Composer {
     if (stages === undefined) return undefined;
     const again = this.again(tuned, strict, stages);
     const units = this.mixed(tuned, strict, stages, again);
+    const run = this.run(tuned);
     const devices: DeviceFigures[] = [];
     for (let i = 0; i < sizes.pp; i++) {
-      const device = this.device(tuned, stages, units, i);
+      const device = deviceFigures(run, stages, units, i);
       if (fitting && device.peak > this.budgetBytes) return undefined;
       devices.push(device);
     }
@@ -129,12 +137,9 @@ export class Composer {
     // Of plans that do not fit the leanest counts, whatever its seconds.
     if (peak > this.budgetBytes && peak >= leaner) return { unitsAgain: unitsAgain(again) };
     const { bounds, spans } = stages;
-    const seconds = spans.map(
-      (_, k) => devices[k % sizes.pp].sums.chunks[Math.floor(k / sizes.pp)],
-    );
     const lasts = spans.slice(0, -1).map(({ end }) => units[end - 1]);
-    const stepEnd = this.stepEnd(tuned, devices, seconds, lasts);
-    if (stepEnd >= below) return { unitsAgain: unitsAgain(again) };
+    const end = stepEnd(this.player, run, devices, lasts);
+    if (end >= below) return { unitsAgain: unitsAgain(again) };
     const { microbatches } = tuned.shape;
     const { share } = tuned;
     return figuresOf({
@@ -146,9 +151,9 @@ export class Composer {
       devices,
       fullest,
       busiest,
-      seconds,
+      seconds: chunkSeconds(devices, tuned.shape.chunks),
       lasts,
-      stepEnd,
+      stepEnd: end,
     });
   }
 
@@ -201,19 +206,11 @@ export class Composer {
   private stages(tuned: Tuned, strict: MadeUnits, fitting: boolean): Stages | undefined {
     const { tuning, shape, paired, plain } = tuned;
     const { schedule } = tuning;
-    const { devices, chunks } = shape;
     const bounds = this.bounds(tuned, strict);
-    const inFlight = Array.from({ length: devices }, (_, i) =>
-      keptMicrobatches(schedule, shape, i),
-    );
-    const held = this.held.of(schedule, shape, inFlight);
+    const { inFlight, held } = inFlightOf({ schedule, shape }, this.held);
     const least = this.parts.least(strict, plain);
     if (fitting && isOverSomewhere(this.budgetBytes, least, bounds, held, paired)) return undefined;
-    const spans = Array.from({ length: devices * chunks }, (_, k): Span => ({
-      first: bounds[k],
-      end: bounds[k + 1],
-    }));
-    return { bounds, inFlight, held, spans };
+    return { bounds, inFlight, held, spans: spansOf(bounds) };
   }
 
   /** First unit of every chunk, and the number of units. */
@@ -253,47 +250,12 @@ export class Composer {
     return units;
   }
 
-  /** Seconds and bytes of one device of the pipeline. */
-  private device(tuned: Tuned, stages: Stages, units: readonly Unit[], i: number): DeviceFigures {
-    const { made, shape, paired, share } = tuned;
-    const { spans, held, inFlight } = stages;
-    const own = Array.from({ length: shape.chunks }, (_, c) => spans[c * shape.devices + i]);
-    const sums = deviceSums(units, own, share, this.overlaps);
-    const activations = held[i](sums.chunks.map((c) => c.keptBytes));
-    const temporary = sums.temporaryBytes + sums.aheadBytes + (paired ? sums.besideBytes : 0);
-    const peak = Math.ceil(
-      sums.parameterBytes + sums.gradientBytes + sums.optimizerBytes + activations + temporary,
-    );
-    const count = add(own, ({ first, end }) => end - first);
-    const step =
-      sums.stepSeconds +
-      (this.system?.constants.stepHostSeconds ?? 0) +
-      this.largestSeconds(made.groups, count);
-    const busy = add(sums.chunks, total3) * shape.microbatches;
-    return { own, sums, activations, temporary, peak, inFlight: inFlight[i], step, busy };
-  }
-
-  /** The second at which the last device ends the step. */
-  private stepEnd(
-    { tuning, shape, share }: Tuned,
-    devices: readonly DeviceFigures[],
-    seconds: readonly StageSeconds[],
-    lasts: readonly Unit[],
-  ): number {
-    const played = this.player.ends({
-      schedule: tuning.schedule,
-      ...shape,
-      stages: seconds,
-      hops: lasts.map((u) => u.boundary),
-    });
-    // The passes that fill and empty the pipeline are on the way to every device, without the
-    // savings of pairs.
-    const alone =
-      share *
-      (shape.devices - 1) *
-      Math.max(...devices.flatMap(({ sums }) => sums.chunks.map((c) => c.pairedSeconds)));
-    // Each device sums its gradients when its own last microbatch is done.
-    return Math.max(...devices.map((d, i) => played[i] + alone + d.step));
+  /** How the stages of a tuned layout are run. */
+  private run({ made, tuning, shape, paired, share }: Tuned): StagedRun {
+    const { schedule } = tuning;
+    const host = this.system?.constants.stepHostSeconds ?? 0;
+    const onceSeconds = (units: number): number => host + this.largestSeconds(made.groups, units);
+    return { schedule, shape, paired, share, overlaps: this.overlaps, onceSeconds };
   }
 
   /**
@@ -436,18 +398,6 @@ interface Tuned {
   readonly share: number;
   readonly plain: MadeUnits;
 }
-
-/** The stages of a tuned layout. */
-interface Stages {
-  /** First unit of every chunk, and the number of units. */
-  readonly bounds: readonly number[];
-  readonly spans: readonly Span[];
-  /** By device: microbatches in flight, and the bytes that it keeps of them. */
-  readonly inFlight: readonly number[];
-  readonly held: readonly HeldBytes[];
-}
-
-const total3 = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;
 
 function add<T>(list: readonly T[], of: (item: T) => number): number {
   let sum = 0;

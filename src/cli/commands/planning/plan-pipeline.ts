@@ -133,6 +133,7 @@ export function requestOfStages(
 export function pipelineText(pipeline: PlanPipeline): string {
   const { schedule, microbatches, virtual, seconds, bubbleSeconds, budgetBytes, stages, moved } =
     pipeline;
+  const how = pipeline.step === undefined ? '' : ' call by call';
   const chunks = virtual > 1 ? ` by ${virtual}` : '';
   const devices = stages.length / virtual;
   const rows = stages.map((s, k) => [
@@ -151,7 +152,7 @@ export function pipelineText(pipeline: PlanPipeline): string {
     percentText(s.idleShare),
   ]);
   return [
-    `pipeline   ${secondsText(seconds)} a step: ${schedule}${chunks}, ` +
+    `pipeline   ${secondsText(seconds)} a step${how}: ${schedule}${chunks}, ` +
       `${countedText(microbatches, 'microbatch', 'microbatches')} (--schedule, --virtual, ` +
       `--microbatches); bubble ${secondsText(bubbleSeconds)}`,
     '           the plan above is that of one microbatch on the mesh of one stage; its ' +

@@ -5,7 +5,7 @@
 
 import { defined, nonEmpty } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
-import { forTrainer } from '../../../fidelity/trainer-step.ts';
+import { forTrainer, trainerFacts } from '../../../fidelity/trainer-step.ts';
 import type { SizeValues } from '../../../graph/text/size-value.ts';
 import type { Graph } from '../../../graph/types.ts';
 import { itemAt } from '../../../item-at.ts';
@@ -37,7 +37,9 @@ import { SolverSteps, solverStepsText } from '../../../report/text/solver-steps.
 import { planSummary } from '../../../report/text/summary.ts';
 import { shardPrepared } from '../../../shard.ts';
 import type { Problem, Progress } from '../../../solver/types.ts';
+import { stackLayers } from '../../../step/layers.ts';
 import type { PlanPipeline } from '../../../sweep/pipeline/plan.ts';
+import { stagesNotRun } from '../../../sweep/pipeline/staged-plan.ts';
 import { countedText, percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { loadModel } from '../../input/load.ts';
@@ -113,9 +115,9 @@ async function planOnMesh(
   const built = asked === undefined ? options : { ...options, batch: asked.microbatch };
   const loaded = await loadModel(model, { ...built, ...ofMesh(given.mesh) });
   const { graph, table } = loaded;
-  const isOne = asked === undefined && options.frontier === undefined;
-  const isNamed = loaded.format === 'hf-config' && isOne;
-  const request = forTrainer(padded(given, loaded.padding), graph, isNamed);
+  const isNamed = loaded.format === 'hf-config' && options.frontier === undefined;
+  const named = forTrainer(padded(given, loaded.padding), graph, isNamed);
+  const request = asked === undefined ? named : forStages(named, asked, graph);
   const cache = PlanCache.open(graph, request, options, io);
   const known = cache?.replay(options.output);
   if (known !== undefined) return known;
@@ -158,11 +160,10 @@ export function ofMesh(mesh: string): Pick<BuildOptions, 'tensor' | 'devices'> {
 }
 
 /** @throws E_USAGE for a trainer of a plan whose step is not priced by its software */
-function checkTrainer({ for: trainer, pp, frontier }: PlanOptions): void {
-  const other = pp !== undefined ? '--pp' : frontier !== undefined ? '--frontier' : undefined;
-  if (trainer !== undefined && other !== undefined)
-    throw new ShardwrightError('E_USAGE', `--for ${trainer} does not go with ${other}`, {
-      hint: 'ask compare --for, which prices the layouts of a trainer, stages among them.',
+function checkTrainer({ for: trainer, frontier }: PlanOptions): void {
+  if (trainer !== undefined && frontier !== undefined)
+    throw new ShardwrightError('E_USAGE', `--for ${trainer} does not go with --frontier`, {
+      hint: 'ask compare --for, which prices the layouts of a trainer.',
     });
 }
 
@@ -189,6 +190,20 @@ function plainTask(
   };
 }
 
+/** The request for the exported program where the trainer that was assumed makes no such stages. */
+function forStages(
+  request: PlanRequest,
+  asked: NonNullable<ReturnType<typeof askedPipeline>>,
+  graph: Graph,
+): PlanRequest {
+  const { trainer, trainerAssumed, ...rest } = request;
+  const isRun =
+    trainerAssumed !== true ||
+    trainer === undefined ||
+    stagesNotRun(trainer, asked, stackLayers(graph)) === undefined;
+  return isRun ? request : rest;
+}
+
 /** The plan of one microbatch, which is then cut into pipeline stages. */
 async function stagesTask(
   { graph, table }: Loaded,
@@ -197,11 +212,12 @@ async function stagesTask(
 ): Promise<AskedTask> {
   const { checkPipeline, pipelineOfPlan } = await import('../../../sweep/pipeline/plan.ts');
   checkPipeline(graph, asked);
+  const facts = trainerFacts(request);
   return {
     graph,
     request: requestOfStages(request, asked),
     stages: {
-      cut: (prepared, choice) => pipelineOfPlan(prepared, choice, asked, table),
+      cut: (prepared, choice) => pipelineOfPlan(prepared, choice, { ...asked, facts }, table),
       asked: { request, budgetBytes: asked.budgetBytes },
     },
   };
@@ -335,13 +351,13 @@ function printPlan(task: PlanTask, prepared: Prepared, found: Found, deadline: D
 
 /** The plan with the keys that all answers have, and what else was asked for. */
 function planJson(
-  { tried }: PlanTask,
+  { tried, stages }: PlanTask,
   { plan, recipes, step, overlap, ends, pipeline, steps }: Found,
   warnings: readonly string[],
 ): object {
   return {
     ...plan,
-    ...planAnswer(plan),
+    ...planAnswer(inStages(plan, pipeline, stages)),
     ...nonEmpty({ warnings }),
     ...defined({ ends, pipeline, meshes: tried }),
     ...(overlap === undefined ? {} : { overlap: withoutResult(overlap) }),
@@ -363,7 +379,8 @@ function printScreen(
   const { model } = prepared;
   const settings = stages?.asked ?? asGiven(plan, request);
   const found = { ...defined({ step, fastest }) };
-  const screen = firstScreen({ plan, model, choice, recipes, found, settings });
+  const shown = inStages(plan, pipeline, stages);
+  const screen = firstScreen({ plan: shown, model, choice, recipes, found, settings });
   const questions = [
     ...(asked === undefined ? [] : [{ label: 'question', texts: [asked] }]),
     ...(tried === undefined ? [] : [{ label: 'tried', texts: [triedText(tried)] }]),
@@ -371,13 +388,30 @@ function printScreen(
   const more =
     options.verbose === true ? [] : [{ label: 'more', texts: [moreText(plan, recipes.length)] }];
   // Those of stages are printed with them: the plan is that of one microbatch.
-  const rows =
-    pipeline === undefined ? screen : screen.filter(({ label }) => !OF_STAGES.has(label));
+  const isTold = pipeline === undefined || pipeline.step !== undefined;
+  const rows = isTold ? screen : screen.filter(({ label }) => !OF_STAGES.has(label));
   io.stdout(`${screenText([...questions, ...rows, ...more])}\n`, paintScreen);
   if (options.verbose !== true) return;
   const { secondOpinion } = serial;
   const details = { ...settings, found, ...defined({ secondOpinion }) };
   io.stdout(`\n${planSummary(serial.prepared.model.graph, plan, recipes, details)}\n`);
+}
+
+/** The plan with the step of its stages, if a trainer runs them, and the budget of a device of one. */
+function inStages(
+  plan: Plan,
+  pipeline: PlanPipeline | undefined,
+  stages: PlanTask['stages'],
+): Plan {
+  if (pipeline?.step === undefined || stages === undefined) return plan;
+  const { memoryBytes: _, ...request } = plan.request;
+  const { memoryBytes } = stages.asked.request;
+  return {
+    ...plan,
+    request: { ...request, ...defined({ memoryBytes }) },
+    memory: { ...plan.memory, budgetBytes: stages.asked.budgetBytes },
+    step: pipeline.step,
+  };
 }
 
 /** Rows of a first screen that the stages of a pipeline answer. */

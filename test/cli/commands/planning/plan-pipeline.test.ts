@@ -4,8 +4,9 @@ import { join } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import type { Plan } from '../../../../src/plan/record/types.ts';
+import type { Plan, StepFigures } from '../../../../src/plan/record/types.ts';
 import type { PlanPipeline } from '../../../../src/sweep/pipeline/plan.ts';
+import { FULL } from '../../../support/full.ts';
 import { cli } from '../../support.ts';
 
 const LLAMA = {
@@ -28,7 +29,8 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-type Cut = Plan & { readonly pipeline: PlanPipeline };
+type Cut = Plan &
+  StepFigures & { readonly pipeline: PlanPipeline; readonly fitProbability: number };
 
 async function cut(model: string, mesh: string, ...more: string[]): Promise<Cut> {
   const run = await cli(
@@ -127,6 +129,33 @@ describe('plan --pp', () => {
     expect(two.seconds).toBeGreaterThan(own.seconds);
   });
 
+  const LAYOUTS = [
+    ['dp=2', 'dp', '2', 'pp=2,dp=2,mbs=1,zero=0', 'megatron', false],
+    ['dp=2', 'fsdp', '2', 'pp=2,dp=2,mbs=1,zero=3', 'torchtitan', false],
+    ['dp=2', 'dp', '2', 'pp=2,dp=2,mbs=1,zero=0', 'megatron', true],
+    ['tp=2', 'tp+sp', '3', 'pp=3,tp=2,sp=1,mbs=1,dp=1', 'megatron', false],
+  ] as const;
+  it.each(FULL ? LAYOUTS : LAYOUTS.slice(1, 3))(
+    'on %s by %s in %s stages has the step and the bytes of the layout %s under %s',
+    async (mesh, recipe, stages, layout, trainer, isTied) => {
+      const [model, sizes] = [isTied ? tied : config, ['--for', trainer, '--quiet']];
+      const own = ['--pp', stages, '--recipe', recipe, '--microbatches', '4', '--batch', '8'];
+      const planned = await cut(model, mesh, ...own, ...sizes);
+      const batch = mesh.startsWith('dp') ? '8' : '4';
+      const run = await cli(
+        ...['compare', model, '--cluster', 'dgx-h100', '--seq', '256', '--json', ...sizes],
+        ...['--global-batch', batch, '--plans', 'tp', '--layout', layout],
+        ...['--devices', String(2 * Number(stages))],
+      );
+      expect(run.code, run.err).toBe(0);
+      const stated = (JSON.parse(run.out) as { layout: StepFigures }).layout;
+      expect(planned.stepSeconds / stated.stepSeconds).toBeCloseTo(1, 2);
+      expect(planned.peakBytes / stated.peakBytes).toBeCloseTo(1, 2);
+      expect(planned.fitProbability).toBeGreaterThan(0.9);
+      expect(planned.trainer).toBe(trainer);
+    },
+  );
+
   it('what does not fit is cut otherwise, then said, exit 3; -o writes the stages beside the plan', async () => {
     const out = join(folder, 'plan');
     const args = [
@@ -146,7 +175,7 @@ describe('plan --pp', () => {
     ];
     const text = await cli(...args, '-v', '-o', out);
     expect(text.code, text.err).toBe(0);
-    expect(text.out).toMatch(/pipeline +\S+ ms a step: 1f1b, 8 microbatches/);
+    expect(text.out).toMatch(/pipeline +\S+ ms a step call by call: 1f1b, 8 microbatches/);
     // The budget of a device, not that of all stages together.
     expect(text.out).toMatch(
       /^defaults {3}.*; budget 75\.7 GiB for peak memory, the 79\.6 GiB of a device less 5\.00 % headroom; /m,
@@ -154,7 +183,7 @@ describe('plan --pp', () => {
     const written = JSON.parse(readFileSync(join(out, 'pipeline.json'), 'utf8')) as PlanPipeline;
     const { pipeline } = await cut(config, 'tp=2', '--pp', '2');
     expect(written).toEqual(pipeline);
-    const most = Math.max(...pipeline.stages.map((s) => s.peakBytes));
+    const most = Number(pipeline.step?.peakBytes);
     // States of both stages together still fit, their activations do not.
     const over = await cli(...args, '--memory', `${Math.floor(0.8 * most)}B`);
     expect(over.code, over.err).toBe(3);
@@ -170,6 +199,7 @@ describe('plan --pp', () => {
     [['--pp', '2', '--virtual', '2', '--schedule', '1f1b'], /only interleaved/],
     [['--pp', '9'], /cannot fill 9 pipeline stages/],
     [['--pp', '2', '--checkpoint', 'full'], /--checkpoint does not go with --pp/],
+    [['--pp', '2', '--schedule', 'zb-h1', '--for', 'megatron'], /runs the schedules .*not zb-h1/],
     [['--microbatches', '2'], /--microbatches is for pipelines/],
   ])('%j is bad input', async (flags, says) => {
     const run = await cli(
