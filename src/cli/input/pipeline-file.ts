@@ -12,7 +12,9 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import type { MadeAgain, StagesAgain } from '../../plan/questions/check-plan.ts';
 import type { PlanFolder } from '../../plan/record/folder.ts';
 import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
+import { stackLayers } from '../../step/layers.ts';
 import { pipelineOfPlan, type PlanPipeline } from '../../sweep/pipeline/plan.ts';
+import { stagesNotRun } from '../../sweep/pipeline/staged-plan.ts';
 
 /** The file with the pipeline stages of a plan, in the same folder. */
 export const PIPELINE_FILE = 'pipeline.json';
@@ -85,8 +87,12 @@ function stagesAgain(table: OperatorTable): StagesAgain {
     const devices = stages.length / virtual;
     const { request } = prepared.question;
     const { memoryBytes = budgetBytes * devices } = request;
-    const facts = step === undefined ? undefined : trainerFacts({ ...request, ...step });
     const cut = { devices, schedule, microbatches, virtual, budgetBytes: memoryBytes / devices };
+    // A file that was changed to stages that its trainer does not make is shown to differ by its
+    // fields.
+    const layers = stackLayers(prepared.model.graph);
+    const isRun = step !== undefined && stagesNotRun(step.trainer, cut, layers) === undefined;
+    const facts = isRun ? trainerFacts({ ...request, ...step }) : undefined;
     return pipelineOfPlan(prepared, choice, { ...cut, facts }, table);
   };
 }

@@ -135,7 +135,7 @@ describe('plan --pp', () => {
     ['dp=2', 'dp', '2', 'pp=2,dp=2,mbs=1,zero=0', 'megatron', true],
     ['tp=2', 'tp+sp', '3', 'pp=3,tp=2,sp=1,mbs=1,dp=1', 'megatron', false],
   ] as const;
-  it.each(FULL ? LAYOUTS : LAYOUTS.slice(1, 3))(
+  it.each(FULL ? LAYOUTS : LAYOUTS.slice(2, 3))(
     'on %s by %s in %s stages has the step and the bytes of the layout %s under %s',
     async (mesh, recipe, stages, layout, trainer, isTied) => {
       const [model, sizes] = [isTied ? tied : config, ['--for', trainer, '--quiet']];
