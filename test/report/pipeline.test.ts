@@ -220,6 +220,7 @@ describe('11.1 pipeline', () => {
       ['$.stages', { stages: rest, microbatches: 8 }],
       ['$.fits', { fits: false }],
       ['$.moved', { moved: ['nothing'] }],
+      ['$.step.stepSeconds', { step: { ...said.step, stepSeconds: said.seconds } }],
       // Another request would give other figures: they are the first to differ.
       ['$.', { microbatches: 2 * said.microbatches }],
       ['$.', { schedule: 'gpipe' }],
