@@ -53,13 +53,13 @@ export interface PlanPipeline {
   /** One step call by call: all microbatches, and the sums of gradients after them. */
   readonly seconds: number;
   readonly budgetBytes: number;
-  /** True if the fullest device is within the budget, by the step of the trainer where there is one. */
+  /** True if the fullest device is within the budget, by the step if there is one. */
   readonly fits: boolean;
   /** The changes of the cuts due to the memory limit, one sentence each. */
   readonly moved: readonly string[];
   /**
-   * The step as a trainer runs it, on stages that are cut as it cuts them. Absent: the figures above
-   * are all, sums of calls of the exported program.
+   * The step as a trainer runs it, on stages that are cut as it cuts them. Absent: there are the
+   * sums of calls above alone, those of the exported program.
    */
   readonly step?: StepFigures;
 }

@@ -397,7 +397,7 @@ function printScreen(
   io.stdout(`\n${planSummary(serial.prepared.model.graph, plan, recipes, details)}\n`);
 }
 
-/** The plan with the step of its stages, if a trainer runs them, and the budget of a device of one. */
+/** The plan with the step of its stages, if a trainer runs them, and the budget of a device. */
 function inStages(
   plan: Plan,
   pipeline: PlanPipeline | undefined,

@@ -1,7 +1,7 @@
 /**
- * The step of a pipeline from the units of a model: takes the cuts and the schedule, gives what each
- * device works and holds, and when the last one is done. Layouts of a sweep and plans in stages have
- * their steps from here.
+ * The step of a pipeline from the units of a model: takes the cuts and the schedule, gives what
+ * each device works and holds, and when the last one is done. Layouts of a sweep and plans in
+ * stages have their steps from here.
  */
 
 import { keptMicrobatches } from '../../../simulate/pipeline/closed-forms.ts';
