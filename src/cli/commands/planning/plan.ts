@@ -3,6 +3,7 @@
  * writes the plan folder.
  */
 
+import { hasExperts } from '../../../cost/error-bands.ts';
 import { defined, nonEmpty } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { forTrainer, trainerFacts } from '../../../fidelity/trainer-step.ts';
@@ -19,7 +20,7 @@ import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { askedGap, type PlanRequest } from '../../../plan/request/request.ts';
 import { prepareToAnswer } from '../../../recipes/answer.ts';
-import type { Answered } from '../../../recipes/chosen-step.ts';
+import { type Answered, EXPORTED } from '../../../recipes/chosen-step.ts';
 import {
   checkRecipes,
   whyRecipesAreCheaper,
@@ -384,6 +385,7 @@ function printScreen(
   const questions = [
     ...(asked === undefined ? [] : [{ label: 'question', texts: [asked] }]),
     ...(tried === undefined ? [] : [{ label: 'tried', texts: [triedText(tried)] }]),
+    ...(isOwnMixture(plan) && asked !== undefined ? [{ label: 'for', texts: [OWN_MIXTURE] }] : []),
   ];
   const more =
     options.verbose === true ? [] : [{ label: 'more', texts: [moreText(plan, recipes.length)] }];
@@ -413,6 +415,15 @@ function inStages(
     step: pipeline.step,
   };
 }
+
+/** Tells whether the plan is that of the exported program of a mixture of experts. */
+function isOwnMixture({ step, parameters }: Plan): boolean {
+  return step?.trainer === EXPORTED && hasExperts(parameters.map(({ name }) => name));
+}
+
+const OWN_MIXTURE =
+  'the exported PyTorch program, which sorts the tokens of all devices together by their experts; ' +
+  'those of a trainer sort their own, and compare prices them';
 
 /** Rows of a first screen that the stages of a pipeline answer. */
 const OF_STAGES: ReadonlySet<string> = new Set(['step time', 'memory']);
