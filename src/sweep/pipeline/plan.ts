@@ -14,11 +14,11 @@ import type { StepFigures } from '../../plan/record/types.ts';
 import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
 import { playPipeline, type StageSeconds } from '../../simulate/pipeline/play.ts';
 import { passOrder, type PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
-import type { StepFacts } from '../../step/facts.ts';
 import { stackLayers } from '../../step/layers.ts';
 import { PlanReader } from '../../step/read/plan-reader.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
 import { partitionStages, type PipelineUnit } from './partition.ts';
+import type { PlanPipelineRequest } from './request.ts';
 import { stagedStep } from './staged-plan.ts';
 
 /**
@@ -62,17 +62,6 @@ export interface PlanPipeline {
    * sums of calls above alone, those of the exported program.
    */
   readonly step?: StepFigures;
-}
-
-export interface PlanPipelineRequest {
-  readonly devices: number;
-  readonly schedule: PipelineSchedule;
-  readonly microbatches: number;
-  readonly virtual: number;
-  /** The budget of a device. */
-  readonly budgetBytes: number;
-  /** The software of the trainer that runs the stages; absent: the exported program does. */
-  readonly facts?: StepFacts | undefined;
 }
 
 /**

@@ -24,7 +24,7 @@ import {
   type StagedRun,
   stepEnd,
 } from '../step/stages/staged-step.ts';
-import type { PlanPipelineRequest } from './plan.ts';
+import type { PlanPipelineRequest } from './request.ts';
 
 /** The first unit of every chunk as the trainer cuts them, and the step. */
 interface StagedStep {

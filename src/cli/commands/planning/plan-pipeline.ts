@@ -13,7 +13,8 @@ import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
 import { defaultMicrobatches } from '../../../sweep/pipeline/microbatches.ts';
-import type { PlanPipeline, PlanPipelineRequest } from '../../../sweep/pipeline/plan.ts';
+import type { PlanPipeline } from '../../../sweep/pipeline/plan.ts';
+import type { PlanPipelineRequest } from '../../../sweep/pipeline/request.ts';
 import { bytesText, countedText, percentText, secondsText, tableText } from '../../../units.ts';
 import type { PlanOptions } from './flags.ts';
 

@@ -418,7 +418,8 @@ function inStages(
 
 /** Tells whether the plan is that of the exported program of a mixture of experts. */
 function isOwnMixture({ step, parameters }: Plan): boolean {
-  return step?.trainer === EXPORTED && hasExperts(parameters.map(({ name }) => name));
+  const isExported = step === undefined || step.trainer === EXPORTED;
+  return isExported && hasExperts(parameters.map(({ name }) => name));
 }
 
 const OWN_MIXTURE =

@@ -1,6 +1,24 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
 import { describe, expect, it } from 'vitest';
 
 import { bestOfEachMesh } from '../../../../src/cli/commands/planning/plan-mesh.ts';
+import { cli } from '../../support.ts';
+
+const MIXTURE = {
+  model_type: 'mixtral',
+  hidden_size: 64,
+  intermediate_size: 128,
+  num_attention_heads: 4,
+  num_key_value_heads: 4,
+  num_hidden_layers: 1,
+  vocab_size: 256,
+  num_local_experts: 4,
+  num_experts_per_tok: 2,
+  torch_dtype: 'bfloat16',
+};
 
 type Compared = Parameters<typeof bestOfEachMesh>[0];
 
@@ -9,6 +27,21 @@ function compared(...meshes: readonly string[]): Compared {
   const plans = meshes.map((mesh, i) => ({ name: `row ${i}`, mesh, seconds: i + 1, fits: true }));
   return { plans, best: 'row 0' } as unknown as Compared;
 }
+
+it('a mixture by name says whose program is priced, and where trainers are', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
+  try {
+    const config = join(folder, 'config.json');
+    writeFileSync(config, JSON.stringify(MIXTURE));
+    const { out, err } = await cli(
+      ...['plan', config, '--mesh', 'ep=2', '--cluster', 'dgx-h100', '--seq', '64'],
+      ...['--no-recipes', '--quiet'],
+    );
+    expect(out, err).toMatch(/^for {8}the exported PyTorch program, which sorts the tokens/m);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
 
 describe('the meshes of a comparison that a plan can have', () => {
   it('are those of the rows, the best first, without stages and each once', () => {
