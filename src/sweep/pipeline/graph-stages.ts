@@ -28,7 +28,8 @@ import { passOrder } from '../../simulate/pipeline/schedules.ts';
 import { PlanReader } from '../../step/read/plan-reader.ts';
 import { countedText } from '../../units.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
-import { cutUnits, type PlanPipelineRequest, playStages, type PricedUnits, total } from './plan.ts';
+import { cutUnits, playStages, type PricedUnits, total } from './plan.ts';
+import type { PlanPipelineRequest } from './request.ts';
 
 /** One stage of a captured graph. */
 export interface PlannedStage {
@@ -149,11 +150,10 @@ async function planned(
   const planner = new PartPlanner(request, devices, table, deadline);
   const whole = { ...asked, budgetBytes };
   const parts = await planner.price(cut(points));
-  const found = cutUnits(planner.unitsOf(parts), whole);
-  const cuts = found.cuts.map((first) => itemAt(points, first - 1));
+  const { bounds, moved } = cutUnits(planner.unitsOf(parts), whole);
+  const cuts = bounds.slice(1, -1).map((first) => itemAt(points, first - 1));
   const staged = cut(cuts);
   const priced = await planner.price(staged);
-  const bounds = [0, ...found.cuts, parts.length];
   return {
     staged,
     pipeline: {
@@ -169,7 +169,7 @@ async function planned(
       shared: staged.shared,
       carried: staged.carried,
       budgetBytes,
-      moved: found.moved,
+      moved,
     },
   };
 }
