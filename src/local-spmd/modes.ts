@@ -274,7 +274,8 @@ function mixedDims(
 }
 
 /**
- * Results that all axes together cut evenly. Where no axis moves anything, they are typed together: a split dim is cut by the first axes, and the dims behind it by the others.
+ * Results that all axes together cut evenly. Where no axis moves anything, they are typed together:
+ * a split dim is cut by the first axes, and the dims behind it by the others.
  */
 function evenly(
   record: OperatorRecord,

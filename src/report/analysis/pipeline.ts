@@ -97,11 +97,6 @@ export function pipelineAgain(
   const mesh = new DeviceMesh([{ name: 'pp', size: devices }, ...model.space.mesh.dims]);
   const collectives = collectiveModel(request.cost, model.cluster, mesh);
   const own = said.stages.map((stage) => unitsOf(stage, layers).map((u) => itemAt(units, u)));
-  const sum = (
-    list: readonly CoreUnit[],
-    part: 'forward' | 'backwardInput' | 'backwardWeight',
-  ): number =>
-    list.reduce((total, unit) => total + unit[part].compute + unit[part].communication, 0);
   const stages = said.stages.map((stage, k): ReportStage => {
     const device = k % devices;
     const chunks = own.filter((_, other) => other % devices === device);
@@ -113,9 +108,9 @@ export function pipelineAgain(
     return {
       ...stage,
       device,
-      forwardSeconds: sum(itemAt(own, k), 'forward'),
-      backwardInputSeconds: sum(itemAt(own, k), 'backwardInput'),
-      backwardWeightSeconds: sum(itemAt(own, k), 'backwardWeight'),
+      forwardSeconds: secondsOf(itemAt(own, k), 'forward'),
+      backwardInputSeconds: secondsOf(itemAt(own, k), 'backwardInput'),
+      backwardWeightSeconds: secondsOf(itemAt(own, k), 'backwardWeight'),
       stateBytes: Math.floor(stage.peakBytes - activationBytes - temporaryBytes),
       activationBytes,
       temporaryBytes,
@@ -134,6 +129,14 @@ export function pipelineAgain(
   );
   const { hosts } = clusterTopology(model.cluster, mesh, [0]);
   return { ...said, devices, hosts, stages, boundaries, afterSeconds };
+}
+
+/** Seconds of a pass through units, one after another. */
+function secondsOf(
+  list: readonly CoreUnit[],
+  part: 'forward' | 'backwardInput' | 'backwardWeight',
+): number {
+  return list.reduce((total, unit) => total + unit[part].compute + unit[part].communication, 0);
 }
 
 /** Work of a device beyond its passes, which comes after them. */

@@ -239,8 +239,8 @@ function deviceLine(plan: Plan): string {
 function proofLine({ plan: { proof }, isChecked }: AnswerInput): string {
   if (!isChecked)
     return (
-      `not checked; the plan states ${proof.status}, a lower bound of ${secondsText(proof.bound)} ` +
-      `and a gap of ${percentText(proof.gap)}`
+      `not checked; the plan states ${proof.status}, a lower bound of ` +
+      `${secondsText(proof.bound)} and a gap of ${percentText(proof.gap)}`
     );
   const status =
     proof.status === 'optimal'

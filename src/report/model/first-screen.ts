@@ -90,7 +90,7 @@ function stepTexts({ plan, found, recipes }: ScreenInput): string[] {
   return [`${seconds} simulated, communication overlapped${proven}`, ...range];
 }
 
-/** What the step consists of, where it is not one pass. */
+/** The passes that a step consists of, where it is not one. */
 export function passesTexts({ request: { accumulate } }: Plan): string[] {
   return accumulate === undefined
     ? []

@@ -51,7 +51,7 @@ export class CoreSolver {
   private readonly cluster: Cluster;
   private readonly graphs = new Map<string, Graph>();
   private extras: readonly DataExtra[] | undefined;
-  /** The program that was asked for last: the recipes of one mesh are asked for one after another. */
+  /** The program that was asked for last: recipes of one mesh are asked for one after another. */
   private latest: { readonly key: string; readonly prepared: Prepared } | undefined;
 
   constructor(
