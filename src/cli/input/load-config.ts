@@ -8,9 +8,10 @@ import { didYouMean, ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { detectFormat } from '../../import/detect.ts';
 import { gunzip } from '../../import/file/unpack.ts';
+import { parseMesh } from '../../mesh/devices/mesh.ts';
 import type { ModelConfig } from '../../models/families.ts';
 import { MAX_CONFIG_BYTES } from '../../models/read-config.ts';
-import { type VocabularyPadding, vocabularyPadding } from '../../models/vocabulary.ts';
+import { tensorRanks, type VocabularyPadding, vocabularyPadding } from '../../models/vocabulary.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { shownPath } from '../../platform/read-file.ts';
 import { countedText } from '../../units.ts';
@@ -27,6 +28,11 @@ export interface BuildOptions extends SizeOptions {
   readonly tensor?: number;
   /** Devices of the question, no flag: a training step has one sequence a device by default. */
   readonly devices?: number | undefined;
+}
+
+/** The settings of a model that is built for the devices of a mesh. */
+export function ofMesh(mesh: string): Pick<BuildOptions, 'tensor' | 'devices'> {
+  return { tensor: tensorRanks(mesh), devices: parseMesh(mesh).size };
 }
 
 /** The graph that a config was built into. */

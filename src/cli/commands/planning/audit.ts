@@ -25,13 +25,14 @@ import { auditText } from '../../../report/text/audit.ts';
 import { bytesText, percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { loadModel } from '../../input/load.ts';
+import { ofMesh } from '../../input/load-config.ts';
 import { loadPlan } from '../../input/plan-folder.ts';
+import { reportInfeasible } from '../../output/infeasible.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { paintScreen } from '../../output/paint.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { missingError } from '../flags/usage-errors.ts';
 import type { AuditOptions } from './flags.ts';
-import { ofMesh, reportInfeasible } from './plan.ts';
 import { requestOf } from './plan-request.ts';
 
 /** A recipe by name: `recipe:fsdp`. `zoo:` is its spelling of version 0.1. */

@@ -1,6 +1,7 @@
 /** The request that the flags of `plan`, `verify` and `audit` ask for. */
 
 import { ShardwrightError } from '../../../errors.ts';
+import type { VocabularyPadding } from '../../../models/vocabulary.ts';
 import {
   DEFAULT_REQUEST,
   type PlanRequest,
@@ -49,4 +50,9 @@ export function requestOf(options: RequestOptions): PlanRequest {
       { hint: 'leave --activations out, or give --activations constraint.' },
     );
   return request;
+}
+
+/** The request with what was padded before planning. */
+export function padded(request: PlanRequest, padding: VocabularyPadding | undefined): PlanRequest {
+  return padding === undefined ? request : { ...request, padVocabulary: padding };
 }

@@ -37,13 +37,15 @@ import { tableText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { longName } from '../../input/flags/flag.ts';
 import { loadModel } from '../../input/load.ts';
+import { ofMesh } from '../../input/load-config.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
+import { reportInfeasible } from '../../output/infeasible.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
+import { progressPrinter } from '../../output/progress.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import type { VerifyOptions } from './flags.ts';
-import { ofMesh, padded, progressPrinter, reportInfeasible } from './plan.ts';
-import { requestOf } from './plan-request.ts';
+import { padded, requestOf } from './plan-request.ts';
 
 /** The record that `verify` prints; its keys are a contract. */
 export interface VerifyReport extends Verification {

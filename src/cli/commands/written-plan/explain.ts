@@ -11,8 +11,9 @@ import { type PlanChange, WhatIfHistory } from '../../../plan/questions/what-if-
 import type { Pin } from '../../../plan/request/request.ts';
 import { explanationText, forcedText, togetherLines } from '../../../report/text/explain.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
+import { reportInfeasible } from '../../output/infeasible.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
-import { progressPrinter, reportInfeasible } from '../planning/plan.ts';
+import { progressPrinter } from '../../output/progress.ts';
 import type { ExplainOptions } from './flags.ts';
 
 /**
