@@ -171,8 +171,9 @@ describe('programs that once had two optima', () => {
       for (const objective of ['serial', 'time'] as const) {
         const { seconds } = (await planOf(fixture('u0o'), { ...asked, objective })).objective;
         same((await planOf(fixture('u0t'), { ...asked, objective })).objective.seconds, seconds);
-        // What the cheaper of the two orders cost while they differed.
-        if (cost === 'alpha-beta') expect(seconds * 1e3).toBeCloseTo(1.344975, 6);
+        // The cheaper of the two orders cost 1.344975 ms while they differed and uneven pieces were
+        // padded and cut for nothing.
+        if (cost === 'alpha-beta') expect(seconds * 1e3).toBeCloseTo(1.369271, 6);
       }
     },
   );
