@@ -8,6 +8,7 @@ import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
 import { UNCUT_STREAM } from '../recipes/expert-mesh.ts';
 import { readYaml } from '../text/yaml.ts';
+import { keptLayout } from './kept-row.ts';
 import {
   type LayoutDraft,
   type LayoutSetting,
@@ -34,7 +35,9 @@ const MOST_CHARACTERS = 2 ** 20;
 /** Aliases that a configuration may repeat parts with. */
 const MOST_ALIASES = 100;
 
-const FORMATS = `read are ${TRAINERS.flatMap(({ reads }) => reads ?? []).join(', ')}.`;
+const CONFIGURATIONS = TRAINERS.flatMap(({ reads }) => reads ?? []).join(', ');
+
+const FORMATS = `read are ${CONFIGURATIONS}, and layout.json of compare -o.`;
 
 /** @throws E_INPUT naming the key, or where the file is none of the formats */
 export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile {
@@ -45,6 +48,12 @@ export function readLayoutFile(text: string, setting: LayoutSetting): LayoutFile
       `the file has ${text.length} characters; at most ${MOST_CHARACTERS} are read`,
       { file, hint: FORMATS },
     );
+  const kept = keptLayout(text, file);
+  if (kept !== undefined) {
+    const { trainer, ...settled } = kept;
+    const trainers = TRAINERS.flatMap(({ id }) => (id === trainer ? [id] : []));
+    return { ...settled, format: 'a row that compare kept', trainers, notPriced: [] };
+  }
   const yaml = (): unknown => readYaml(text, file, FORMATS, MOST_ALIASES);
   const found = formatOf(text) ?? noFormat(file, yaml);
   const { name: format, read, wantsCutTokens = false } = found;

@@ -45,6 +45,11 @@ describe('compare -o', () => {
     expect(Math.abs((step?.peakBytes ?? 0) / (row?.peakBytes ?? 1) - 1)).toBeLessThan(0.01);
     expect(readdirSync(folder)).toEqual(expect.arrayContaining(['megatron.args', 'layout.json']));
     expect(read(folder, 'layout.json')).toMatchObject({ layout: { stated: row?.layout?.stated } });
+    // The file is a layout that can be asked again.
+    const again = await cli(...asked, '--quiet', '--layout', join(folder, 'layout.json'), '--json');
+    expect(again.code, again.err).toBe(0);
+    const { layout } = JSON.parse(again.out) as { layout: { text: string; seconds: number } };
+    expect(layout).toMatchObject({ text: row?.layout?.stated, seconds: row?.seconds });
     // States apart from their parameters have a configuration, and no plan of the graph.
     const other = join(temporaryFolder(), 'kept');
     const zero = await cli(...compared, '-o', other, '--keep', 'zero1');
