@@ -13,7 +13,10 @@ interface CsvTable {
 export interface CsvRow {
   /** 1-based line of the text. */
   readonly line: number;
+  /** By column; those that a row with too few cells lacks are absent. */
   readonly cells: ReadonlyMap<string, string>;
+  /** Cells of a row that has more or fewer than the header; absent: as many. */
+  readonly oddCells?: number;
 }
 
 /** Characters of a file, and rows, that are read at most. */
@@ -24,8 +27,7 @@ const ROW_LIMIT = 200_000;
  * Reads comma-separated text with a header (RFC 4180: quotes may hold commas, line breaks and
  * doubled quotes).
  *
- * @throws E_CSV with the line for an unclosed quote, a row of another length, a repeated or missing
- *   column
+ * @throws E_CSV with the line for an unclosed quote, or a repeated or missing column
  */
 export function parseCsv(text: string, required: readonly string[]): CsvTable {
   if (text.length > TEXT_LIMIT)
@@ -53,15 +55,9 @@ export function parseCsv(text: string, required: readonly string[]): CsvTable {
       },
     );
   const rows = records.map(({ line, cells }): CsvRow => {
-    if (cells.length !== columns.length)
-      throw new ShardwrightError(
-        'E_CSV',
-        `row with ${cells.length} cells; the header has ${columns.length}`,
-        {
-          position: { line, column: 1 },
-        },
-      );
-    return { line, cells: new Map(columns.map((c, i) => [c, cells[i]])) };
+    const named = columns.slice(0, cells.length).map((c, i) => [c, cells[i]] as const);
+    const isOdd = cells.length !== columns.length;
+    return { line, cells: new Map(named), ...(isOdd ? { oddCells: cells.length } : {}) };
   });
   return { columns, rows };
 }

@@ -103,7 +103,9 @@ async function pricedRuns(
   table: OperatorTable,
   onProgress?: (line: string) => void,
 ): Promise<{ readonly rows: readonly Timed[]; readonly left: Refit['notPriced'] }> {
-  const { runs, skipped } = parseRuns(text);
+  const { runs, skipped, faults } = parseRuns(text);
+  // A fit to the other rows would hide the slip in one.
+  for (const fault of faults) throw fault;
   const own = loadCluster(cluster);
   const timed = runs.filter((run) => run.stepSeconds !== undefined);
   const here = timed.map((run): MeasuredRun =>

@@ -105,26 +105,39 @@ const RUN_COLUMNS = [
 ] as const;
 type Column = (typeof RUN_COLUMNS)[number] | (typeof SOFTWARE_COLUMNS)[number];
 
-/**
- * Reads a table of measured runs.
- *
- * @throws E_CSV for text that is no such table; a cell that is not a number is an error with its
- *   line
- */
-export function parseRuns(text: string): {
+/** The rows of a table of measured runs. */
+export interface RunTable {
   readonly runs: readonly MeasuredRun[];
   readonly skipped: readonly SkippedRun[];
-} {
+  /** Errors of the skipped rows that are malformed, with their lines. */
+  readonly faults: readonly ShardwrightError[];
+}
+
+/**
+ * Reads a table of measured runs. A malformed row is skipped with its fault as the reason.
+ *
+ * @throws E_CSV for text that is no such table
+ */
+export function parseRuns(text: string): RunTable {
   const runs: MeasuredRun[] = [];
   const skipped: SkippedRun[] = [];
+  const faults: ShardwrightError[] = [];
   const { columns, rows } = parseCsv(text, RUN_COLUMNS);
   checkColumns(columns);
-  for (const row of rows) {
-    const found = readRun(row);
-    if ('reason' in found) skipped.push(found);
-    else runs.push(found);
+  for (const csv of rows) {
+    const row = new RunRow(csv);
+    try {
+      row.checkLength(columns.length);
+      const found = readRun(row);
+      if ('reason' in found) skipped.push(found);
+      else runs.push(found);
+    } catch (error) {
+      if (!(error instanceof ShardwrightError) || error.code !== 'E_CSV') throw error;
+      faults.push(error);
+      skipped.push(row.skipped(error.headline));
+    }
   }
-  return { runs, skipped };
+  return { runs, skipped, faults };
 }
 
 /**
@@ -174,6 +187,26 @@ class RunRow {
     return value;
   }
 
+  /** @throws E_CSV for a row with more or fewer cells than the header */
+  checkLength(columns: number): void {
+    const { line, oddCells } = this.row;
+    if (oddCells === undefined) return;
+    throw new ShardwrightError('E_CSV', `row with ${oddCells} cells; the header has ${columns}`, {
+      position: { line, column: 1 },
+    });
+  }
+
+  /** A cell that has one of a few values, or is empty. @throws E_CSV for any other */
+  oneOf(name: Column, values: readonly string[]): string {
+    const text = this.cell(name);
+    if (text === '' || values.includes(text)) return text;
+    throw new ShardwrightError(
+      'E_CSV',
+      `column '${name}' holds '${text.slice(0, 40)}', ${values.join(' or ')} is expected`,
+      { position: { line: this.line, column: 1 } },
+    );
+  }
+
   assume(assumption: string | undefined): void {
     if (assumption !== undefined) this.assumptions.push(assumption);
   }
@@ -183,8 +216,7 @@ class RunRow {
   }
 }
 
-function readRun(csv: CsvRow): MeasuredRun | SkippedRun {
-  const row = new RunRow(csv);
+function readRun(row: RunRow): MeasuredRun | SkippedRun {
   const machine = runMachine(row.cell('gpu_type'));
   if (machine === undefined)
     return row.skipped(`no hardware figures for '${row.cell('gpu_type')}'`);
@@ -202,6 +234,8 @@ function readRun(csv: CsvRow): MeasuredRun | SkippedRun {
     return row.skipped(`the degrees multiply to ${product}, not to ${devices} devices`);
   const shape = readShape(row);
   if (shape === undefined) return row.skipped('experts without moe_ffn');
+  if (!Number.isInteger(shape.headDim))
+    return row.skipped(`hidden ${shape.hidden} is not a multiple of ${shape.heads} heads`);
   const batch = readBatch(row, framework, degrees);
   const modes = recomputeModes(framework.name, row.cell('ac_mode'));
   if (modes.length > 1) row.assume('recomputation not in the table: the least that fits');
@@ -225,11 +259,13 @@ function readRun(csv: CsvRow): MeasuredRun | SkippedRun {
       row.cell('gpu_type'),
       row.cell('dtype'),
     ].join('|'),
-    outOfMemory: row.cell('status') === 'OOM',
+    outOfMemory: row.oneOf('status', ['ok', 'OOM']) === 'OOM',
     recomputeModes: modes,
     largerMicrobatches: largerMicrobatches(batch, degrees.pipeline),
     assumptions: row.assumptions,
-    ...(memory > 0 && { memoryBytes: memory * (row.cell('mem_unit') === 'GB' ? 1e9 : 2 ** 30) }),
+    ...(memory > 0 && {
+      memoryBytes: memory * (row.oneOf('mem_unit', ['GB', 'GiB']) === 'GB' ? 1e9 : 2 ** 30),
+    }),
   };
   const seconds = measuredSeconds(run, row);
   if (seconds === undefined && !run.outOfMemory)
@@ -284,7 +320,7 @@ function readShape(row: RunRow): TransformerShape | undefined {
     hidden,
     heads,
     kvHeads,
-    headDim: Math.round(headDim),
+    headDim,
     ffn: row.number('ffn', sparse ? expertFfn * row.number('top_k', 1) : 4 * hidden),
     gated: ffnType.includes('swiglu'),
     vocab: row.number('vocab', 50_000),

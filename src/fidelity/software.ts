@@ -90,7 +90,7 @@ export function softwareOf(
     wholeGraphs.devices.test(accelerator);
   // Vendors' trainers are eager Python with few large kernels, unless a graph holds the whole step.
   const compiled = graphs || framework.compiled || /torch\.compile/.test(extras);
-  const narrow = matmulUnit(dtype);
+  const narrow = matmulUnit(row);
   return {
     matmulUnit: narrow,
     ...(narrow === 'fp8' ? { fp8Recipe: recipeOf(dtype, framework) } : {}),
@@ -149,11 +149,17 @@ function lossOf(
     : {};
 }
 
-/** The dtype of the large products. */
-function matmulUnit(dtype: string): 'fp4' | 'fp8' | 'fp16' | 'bf16' {
+/** The dtype of the large products; bf16 where the row states none. @throws E_CSV */
+function matmulUnit({ dtype, line }: SoftwareText): 'fp4' | 'fp8' | 'fp16' | 'bf16' {
   if (/fp4/i.test(dtype)) return 'fp4';
   if (/fp8|float8/i.test(dtype)) return 'fp8';
-  return /fp16/.test(dtype) ? 'fp16' : 'bf16';
+  if (dtype === '' || /bf16|bfloat16/i.test(dtype)) return 'bf16';
+  if (/fp16|float16/i.test(dtype)) return 'fp16';
+  throw new ShardwrightError(
+    'E_CSV',
+    `column 'dtype' holds '${dtype.slice(0, 40)}', bf16, fp16, fp8 or fp4 is expected`,
+    { position: { line, column: 1 } },
+  );
 }
 
 /** The facts about the software of a run that the prices of a step depend on. */
