@@ -103,8 +103,9 @@ function slurmText(job: Job): string {
     '#SBATCH --ntasks-per-node=1',
     `#SBATCH --gpus-per-node=${job.devicesPerHost}`,
     'set -euo pipefail',
-    '# The first host is where the ranks find each other.',
-    'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+    '# The first host is where the ranks find each other. Not by head, which may end before',
+    '# scontrol does: pipefail would call that an error.',
+    'first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)',
     `srun torchrun --nnodes ${job.hosts} --nproc-per-node ${job.devicesPerHost} \\`,
     `  --rdzv-backend c10d --rdzv-endpoint "$first:${PORT}" --rdzv-id "$SLURM_JOB_ID" \\`,
     `  ${job.script}`,
@@ -162,7 +163,7 @@ function skyText(job: Job): string {
   const start = torchrun(
     job,
     '"$SKYPILOT_NODE_RANK"',
-    '"$(echo "$SKYPILOT_NODE_IPS" | head -n 1)"',
+    '"$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)"',
   );
   return [
     ...comments(job),
