@@ -34,8 +34,9 @@ const DEEPSPEED_TABLE: SettingsTable = {
     return undefined;
   },
   'zero_optimization.stage': (value, draft, wrong) => {
-    if (!/^[0-3]$/.test(value)) throw wrong('a stage from 0 to 3');
-    draft.zero = Number(value);
+    const stage = { true: '1', false: '0' }[value] ?? value;
+    if (!/^[0-3]$/.test(stage)) throw wrong('a stage from 0 to 3');
+    draft.zero = Number(stage);
     return undefined;
   },
   'zero_optimization.mics_shard_size': count('shards'),
@@ -111,7 +112,9 @@ const NOTHING = namesOf(`
 /** @throws E_INPUT, E_SYNTAX, E_DUP with line and column */
 export function readDeepspeed(text: string, setting: LayoutSetting): ReadLayout {
   const source = { text, file: setting.file };
-  const settings = settingsOf(configOf(source))
+  const config = configOf(source);
+  refuseOddKinds(config, source);
+  const settings = settingsOf(config)
     .filter(
       ({ path }) =>
         !/^zero_optimization\.offload_\w+\.(?!device$)/.test(path) &&
@@ -147,6 +150,39 @@ function configOf({ text, file }: { readonly text: string; readonly file: string
 const BATCH = 'train_batch_size';
 const MICROBATCH = 'train_micro_batch_size_per_gpu';
 const ACCUMULATION = 'gradient_accumulation_steps';
+
+/**
+ * Sections that are no objects, a stage that is null and sizes that are texts: DeepSpeed ends in an
+ * error of Python. `auto` is filled in by transformers.
+ *
+ * @throws E_INPUT
+ */
+function refuseOddKinds(
+  config: Hjson,
+  source: { readonly text: string; readonly file: string },
+): void {
+  if (!isObject(config)) return;
+  const fail = (path: string, value: Hjson, wanted: string): ShardwrightError =>
+    new ShardwrightError('E_INPUT', `${path}: found ${JSON.stringify(value)}, wanted ${wanted}`, {
+      ...placeOf({ path }, source),
+      hint: 'DeepSpeed refuses it.',
+    });
+  for (const [path, value] of Object.entries(config)) {
+    const isSize = [BATCH, MICROBATCH, ACCUMULATION].includes(path);
+    if (isSize && typeof value === 'string' && value !== 'auto')
+      throw fail(path, value, 'a number');
+    const isPrecision = path === 'fp16' || (/^b(f|float)16$/.test(path) && value !== null);
+    if (isPrecision && !isObject(value)) throw fail(path, value, 'an object');
+    if (path !== 'zero_optimization' || typeof value === 'boolean') continue;
+    if (!isObject(value)) throw fail(path, value, 'an object, true or false');
+    const { stage = 0 } = value;
+    if (typeof stage === 'object') throw fail(`${path}.stage`, stage, 'a stage from 0 to 3');
+  }
+}
+
+function isObject(value: Hjson): value is Readonly<Record<string, Hjson>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
 
 /**
  * Batch, microbatch and accumulation, as DeepSpeed makes one from the others
