@@ -369,17 +369,23 @@ function groupEnds(graph: Graph): Map<string, number> {
   return out;
 }
 
-/** Inputs that are variances: batch norms take their roots. */
+/** Operands of norms that are variances, or one over their roots: both are above zero. */
+const POSITIVE_OPERANDS = ['running_var', 'save_var', 'save_invstd', 'rstd'];
+
+/** Inputs that no norm takes below zero. */
 function positiveInputs(table: OperatorTable, graph: Graph): Set<string> {
   const out = new Set<string>();
   for (const node of graph.nodes) {
     const record = node.kind === 'call' ? table.get(node.target) : undefined;
     if (record === undefined || record.cls !== 'norm') continue;
-    const variance = namedTensors(
+    const operands = namedTensors(
       node,
       record.schema.map((s) => s.name),
-    ).get('running_var');
-    if (variance !== undefined) out.add(variance);
+    );
+    for (const name of POSITIVE_OPERANDS) {
+      const operand = operands.get(name);
+      if (operand !== undefined) out.add(operand);
+    }
   }
   return out;
 }
