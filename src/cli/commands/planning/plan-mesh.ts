@@ -10,7 +10,7 @@ import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { DEFAULT_RISK } from '../../../recipes/compare/best-plan.ts';
 import { compare } from '../../../recipes/compare/compare-graph.ts';
-import type { Comparison } from '../../../recipes/compare/comparison.ts';
+import type { ComparedPlan, Comparison } from '../../../recipes/compare/comparison.ts';
 import { secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { loadModel } from '../../input/load.ts';
@@ -72,11 +72,16 @@ export async function chosenMesh(
   });
 }
 
+/** The parts of a comparison that say which mesh is tried first. */
+interface RankedMeshes extends Pick<Comparison, 'best'> {
+  readonly plans: readonly Pick<ComparedPlan, 'name' | 'mesh' | 'seconds' | 'fits'>[];
+}
+
 /**
  * The meshes of a comparison without pipeline stages, each once, that of the best plan first. A
  * mesh of experts that no mesh dims of a plan express is left out.
  */
-export function bestOfEachMesh({ plans, best }: Pick<Comparison, 'plans' | 'best'>): TriedMesh[] {
+export function bestOfEachMesh({ plans, best }: RankedMeshes): TriedMesh[] {
   const first = plans.filter(({ name }) => name === best);
   const fitting = plans.filter(({ fits }) => fits).concat(plans);
   const found = new Map<string, TriedMesh>();
