@@ -20,8 +20,9 @@ const cells = new Map(
   read('own-machine.md')
     .split('\n')
     .filter((line) => line.startsWith('|'))
-    .map((line) => line.split('|').map((cell) => cell.trim()))
-    .map(([, model, ...rest]) => [model, rest] as const),
+    .map((line) => line.split('|').slice(1, -1))
+    .map((row) => row.map((cell) => cell.trim()))
+    .map(([model, ...rest]) => [model, rest] as const),
 );
 
 function median(values: readonly number[]): number {
