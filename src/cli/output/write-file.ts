@@ -32,18 +32,17 @@ export const NEXT = '.new';
  * `E_IO`.
  */
 export function writeText(path: string, text: string | Uint8Array, what: string): void {
-  orRefuse(path, what, () => {
-    stage(path, text);
-    renameSync(path + NEXT, path);
-  });
+  orRefuse(path, what, () =>
+    inTurn(() => {
+      stage(path, text);
+      renameSync(path + NEXT, path);
+    }),
+  );
 }
 
 /** Finds out before the work whether a file could be written after it. Throws `E_IO`. */
 export function tryFile(path: string, what: string): void {
-  orRefuse(path, what, () => {
-    stage(path, '');
-    rmSync(path + NEXT);
-  });
+  orRefuse(path, what, () => probe(path));
 }
 
 /**
@@ -52,16 +51,30 @@ export function tryFile(path: string, what: string): void {
 export function tryFolder(folder: string, names: readonly string[], what: string): void {
   orRefuse(folder, what, () => {
     const made = makeFolder(folder);
-    for (const name of names) tryFile(join(folder, name), what);
+    for (const path of names.map((name) => join(folder, name)))
+      orRefuse(path, what, () =>
+        inTurn(() => {
+          made.push(...makeFolder(folder));
+          probe(path);
+        }),
+      );
     // Another process may have put its own folder into one of them meanwhile.
     for (const path of made.reverse()) orGone(['ENOTEMPTY', 'ENOENT'], () => rmdirSync(path));
   });
 }
 
+/** Writes an empty file under a name of its own: another process may be writing the real one. */
+function probe(path: string): void {
+  const tried = `.${process.pid}${NEXT}`;
+  stage(path, '', tried);
+  rmSync(path + tried);
+}
+
 /**
  * Writes the files of a folder that belong together. All of them are on the disk before the first
  * is put in its place, and the first one decides: it has the hashes of the others, and a reader
- * takes one that is still under its next name.
+ * takes one that is still under its next name. Of processes that write one folder at the same time,
+ * the last one's files stand, all of them.
  *
  * @param files by name; without content: removed
  */
@@ -75,21 +88,40 @@ export function writeFolder(
     const written = files
       .filter(([, content]) => content !== undefined)
       .map(([name]) => join(folder, name));
-    try {
-      for (const [name, content] of files)
-        if (content !== undefined) stage(join(folder, name), content);
-    } catch (error) {
-      for (const path of written) rmSync(path + NEXT, { force: true });
-      throw error;
-    }
-    for (const path of written) renameSync(path + NEXT, path);
+    inTurn(() => {
+      makeFolder(folder);
+      try {
+        for (const [name, content] of files)
+          if (content !== undefined) stage(join(folder, name), content);
+      } catch (error) {
+        for (const path of written) rmSync(path + NEXT, { force: true });
+        throw error;
+      }
+      for (const path of written) renameSync(path + NEXT, path);
+    });
     for (const [name, content] of files)
       if (content === undefined) rmSync(join(folder, name), { force: true });
   });
 }
 
-/** How often a folder is made again that others remove while it is made. */
+/** How often something is made again that other processes move or remove while it is made. */
 const MOST_TRIES = 100;
+
+/**
+ * Stages files and puts them in their places, once more where another process has taken one of them
+ * meanwhile: whoever comes second writes all of its own again.
+ */
+function inTurn(write: () => void): void {
+  for (let tries = 1; tries < MOST_TRIES; tries++) {
+    let isDone = false;
+    orGone(['EEXIST', 'ENOENT'], () => {
+      write();
+      isDone = true;
+    });
+    if (isDone) return;
+  }
+  write();
+}
 
 /**
  * Makes a folder with those it stands in, outermost first; gives those that it made. Node's own way
@@ -121,20 +153,20 @@ function orGone(codes: readonly string[], run: () => void): void {
 }
 
 /** Writes a file beside its place, all the way to the disk. */
-function stage(path: string, content: string | Uint8Array): void {
+function stage(path: string, content: string | Uint8Array, next = NEXT): void {
   if (path === '') throw new Error('the path is empty');
   const old = statOf(path);
   if (old !== undefined && !old.isFile()) throw new Error(kindOf(old));
   if (old !== undefined) accessSync(path, constants.W_OK);
-  rmSync(path + NEXT, { force: true });
+  rmSync(path + next, { force: true });
   // Exclusive: nothing that somebody put there meanwhile is followed.
-  const file = openSync(path + NEXT, 'wx');
+  const file = openSync(path + next, 'wx');
   try {
     if (old !== undefined) fchmodSync(file, old.mode);
     writeFileSync(file, content);
     fsyncSync(file);
   } catch (error) {
-    rmSync(path + NEXT, { force: true });
+    rmSync(path + next, { force: true });
     throw error;
   } finally {
     closeSync(file);
