@@ -87,6 +87,11 @@ def begun(here, value):
     return [wait(x) for x in value] if isinstance(value, list) else wait(value)
 
 
+def pairs(x):
+    """x row by row; complex numbers as pairs of real ones, which backends exchange."""
+    return torch.view_as_real(x.contiguous()) if x.is_complex() else x.contiguous()
+
+
 def all_reduce(here, x, op, group):
     """x reduced over the group."""
     if op == "avg" and here.on_gloo:
@@ -108,7 +113,8 @@ def reduce_scatter(here, x, op, n, group):
 
 def all_to_all(here, x, received, sent, group):
     """Part i of dim 0 to member i; the parts that come back are joined in the order of members."""
-    return begun(here, c10d.all_to_all_single.default(x.contiguous(), received, sent, here.groups[group]))
+    value = begun(here, c10d.all_to_all_single.default(pairs(x), received, sent, here.groups[group]))
+    return torch.view_as_complex(value) if x.is_complex() else value
 
 
 def all_reduce_coalesced(here, xs, op, group):
@@ -120,7 +126,8 @@ def all_reduce_coalesced(here, xs, op, group):
 
 def all_gather_coalesced(here, xs, n, group):
     """Of each of xs those of all n members, joined along dim 0, by one collective."""
-    return begun(here, c10d.all_gather_into_tensor_coalesced.default([x.contiguous() for x in xs], n, here.groups[group]))
+    values = begun(here, c10d.all_gather_into_tensor_coalesced.default([pairs(x) for x in xs], n, here.groups[group]))
+    return [torch.view_as_complex(value) if x.is_complex() else value for x, value in zip(xs, values)]
 
 
 def reduce_scatter_coalesced(here, xs, op, n, group):
@@ -135,9 +142,11 @@ def permute(here, x, targets, group):
     me = here.places[group]
     rows = [0] * len(targets)
     sent, received = list(rows), list(rows)
-    sent[targets[me]] = received[targets.index(me)] = x.numel()
-    flat = c10d.all_to_all_single.default(x.contiguous().reshape(-1), received, sent, here.groups[group])
-    return wait(flat).reshape(x.shape)
+    own = pairs(x)
+    sent[targets[me]] = received[targets.index(me)] = own.numel()
+    flat = c10d.all_to_all_single.default(own.reshape(-1), received, sent, here.groups[group])
+    value = wait(flat).reshape(own.shape)
+    return torch.view_as_complex(value) if x.is_complex() else value
 
 
 def reordered(x, order):

@@ -97,6 +97,40 @@ const CASES: Readonly<Record<string, Case>> = {
     returns: ['normed', 'dx', 'dgain'],
     pins: { cut: 'S(2)', g: 'S(2)', c: 'R', dx: 'R' },
   },
+  'factors of matrices, whose kernels take a matrix in row-major order for its transpose': {
+    inputs: { x: 'f64[4, 6, 6]', s: 'f64[6, 6]', g: 'f64[4, 6, 6]' },
+    lines: [
+      `twin: "f64[4, 6, 6]" = ${ops}.bmm.default(x, x)`,
+      `even: "f64[4, 6, 6]" = ${ops}.mul.Tensor(twin, 0.0)`,
+      `a: "f64[4, 6, 6]" = ${ops}.add.Tensor(even, s)`,
+      `square: "f64[4, 6, 6]" = ${ops}.exp.default(a)`,
+      `t: "f64[4, 6, 6][36, 1, 6]" = ${ops}.transpose.int(square, 1, 2)`,
+      `gram: "f64[4, 6, 6]" = ${ops}.bmm.default(square, t)`,
+      `eye: "f64[6, 6]" = ${ops}.eye.default(6, dtype = torch.float64, device = device(type='cpu'), pin_memory = False)`,
+      `sure: "f64[4, 6, 6]" = ${ops}.add.Tensor(gram, eye)`,
+      `factor = ${ops}.linalg_cholesky_ex.default(sure)`,
+      // Column by column, as LAPACK leaves it, which the line of the tuple does not say.
+      'lower: "f64[4, 6, 6][36, 1, 6]" = factor[0]',
+      `logs = ${ops}._linalg_slogdet.default(lower)`,
+      'value: "f64[4]" = logs[1]',
+      'lu: "f64[4, 6, 6][36, 1, 6]" = logs[2]',
+      'pivots: "i32[4, 6]" = logs[3]',
+      `slope: "f64[4, 6, 6][36, 1, 6]" = ${ops}.linalg_lu_solve.default(lu, pivots, g, adjoint = True)`,
+    ],
+    returns: ['value', 'slope'],
+    pins: { sure: 'S(0)', lower: 'S(0)', value: 'R', lu: 'R', pivots: 'R', slope: 'S(0)' },
+  },
+  'complex numbers that change their dim': {
+    inputs: { x: 'f64[2048, 2048, 2]' },
+    lines: [
+      `a: "c128[2048, 2048]" = ${ops}.view_as_complex.default(x)`,
+      `b: "c128[2048, 2048]" = ${ops}.mul.Tensor(a, a)`,
+      `c: "c128[2048, 2048]" = ${ops}.mul.Tensor(b, b)`,
+      `pairs: "f64[2048, 2048, 2]" = ${ops}.view_as_real.default(c)`,
+    ],
+    returns: ['pairs'],
+    pins: { x: 'S(0)', a: 'S(0)', b: 'S(1)', c: 'S(0)', pairs: 'R' },
+  },
   'the draws of dropout': {
     inputs: { x: 'f64[8, 8]', y: 'f64[8, 6]', m: 'f64[4, 8]', w: 'f64[8, 6]' },
     lines: [

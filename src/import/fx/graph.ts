@@ -12,6 +12,7 @@ import {
   NONE_TYPE,
   sameType,
   setOwn,
+  tensorType,
   typeText,
 } from '../../graph/value.ts';
 import { withStrides } from '../../ops/strides.ts';
@@ -225,7 +226,7 @@ export class GraphMaker {
         throw this.mismatch(draft, draft.type, ours);
       return draft.type;
     }
-    if (ours !== undefined) return withStrides(draft, ours, typeOf);
+    if (ours !== undefined) return withStrides(draft, asRead(ours, read), typeOf);
     if (read !== undefined) {
       const items = Array.from(read, (item: ValueType | undefined) => {
         if (item === undefined) this.unread++;
@@ -408,6 +409,18 @@ function tupleReads(nodes: readonly FxNode[]): Map<string, ValueType[]> {
     items[index] ??= node.type;
   }
   return reads;
+}
+
+/** The type of a call by rule, whose results lie as the lines that read them state. */
+function asRead(type: ValueType, read: readonly (ValueType | undefined)[] = []): ValueType {
+  if (type.kind !== 'tuple') return type;
+  const items = type.items.map((item, i) => {
+    const stated = read[i];
+    return item.kind === 'tensor' && stated?.kind === 'tensor' && stated.stride !== undefined
+      ? tensorType(item.dtype, item.shape, stated.stride, item.given)
+      : item;
+  });
+  return { kind: 'tuple', items };
 }
 
 function isSymbolic(type: ValueType): boolean {

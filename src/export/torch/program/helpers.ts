@@ -9,6 +9,7 @@ import { packageData } from '../../../platform/platform.ts';
 export const HELPERS = [
   'wait',
   'begun',
+  'pairs',
   'all_reduce',
   'all_gather',
   'reduce_scatter',
@@ -36,11 +37,11 @@ export const HELPER_USES: Readonly<Partial<Record<Helper, readonly Helper[]>>> =
   all_reduce: ['begun'],
   all_gather: ['begun'],
   reduce_scatter: ['begun'],
-  all_to_all: ['begun'],
+  all_to_all: ['begun', 'pairs'],
   all_reduce_coalesced: ['begun'],
-  all_gather_coalesced: ['begun'],
+  all_gather_coalesced: ['begun', 'pairs'],
   reduce_scatter_coalesced: ['begun'],
-  permute: ['wait'],
+  permute: ['wait', 'pairs'],
 };
 
 interface FixedText {
