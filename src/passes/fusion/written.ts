@@ -39,13 +39,12 @@ export class Memory {
 
   /** The values read from memory for a value that the kernel does not hold. */
   sources({ value, part }: Use): Source[] {
-    if (value < 0) return [];
     return this.behind(value).map((source) => ({ ...source, part: source.part * part }));
   }
 
   /**
-   * Writes what kernels cannot make again, and gives the other values that kernels read of one
-   * another, with the readers of each.
+   * Writes what other phases, libraries and lookups read, and gives the other values that kernels
+   * read of one another, with the readers of each.
    */
   private writeFirst(unitOf: Int32Array): ReadonlyMap<number, ReadonlySet<number>> {
     const { calls, values, constants } = this.graph;
@@ -54,14 +53,13 @@ export class Memory {
       uses.forEach(({ value }, k) => {
         const maker = value < 0 ? -1 : values[value].call;
         if (maker < 0 || calls[maker].form === undefined || this.written.has(value)) return;
-        const { form: made, phase: before } = calls[maker];
+        const { phase: before } = calls[maker];
         const isLookedUp = form?.lookups !== undefined && !form.reads(k);
         // XLA makes constants again in bodies that read them (`while_loop_constant_sinking.cc`).
         const isFar = phase !== before && !constants.has(value);
         if (form === undefined || isFar || isLookedUp) this.written.add(value);
-        else if (unitOf[maker] === unitOf[i] || !form.reads(k)) return;
-        else if (made?.over !== 'each' || made.lookups !== undefined) this.written.add(value);
-        else between.set(value, (between.get(value) ?? new Set()).add(unitOf[i]));
+        else if (unitOf[maker] !== unitOf[i] && form.reads(k))
+          between.set(value, (between.get(value) ?? new Set()).add(unitOf[i]));
       });
     }
     return between;

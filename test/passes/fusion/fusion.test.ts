@@ -127,6 +127,126 @@ describe('loops that are joined', () => {
     ).toEqual([`exp rows: ${64 * 128 * 4 + 64 * 4}`, `columns: ${64 * 128 * 4 + 128 * 4}`]);
   });
 
+  const WHOLE = 64 * 128 * 4;
+
+  test('of a part that another kernel reads, that part of the sources is read', () => {
+    expect(
+      kernels(
+        x,
+        '%neg = aten.neg.default(%x): f32[64, 128]',
+        '%half = aten.slice.Tensor(%neg, 0, 0, 32): f32[32, 128]',
+        '%exp = aten.exp.default(%half): f32[32, 128]',
+        '%columns = aten.sum.dim_IntList(%exp, [0]): f32[128]',
+        '%quarter = aten.slice.Tensor(%exp, 0, 0, 16): f32[16, 128]',
+        '%all = aten.sum.default(%quarter): f32[]',
+        'out %columns output 0',
+        'out %all output 1',
+      ),
+    ).toEqual([`columns: ${WHOLE / 2 + 128 * 4}`, `all: ${WHOLE / 4 + 4}`]);
+  });
+
+  test('of a part of what is in memory, that part is read', () => {
+    expect(
+      kernels(
+        x,
+        '%exp = aten.exp.default(%x): f32[64, 128]',
+        '%rows = aten.sum.dim_IntList(%exp, [1]): f32[64]',
+        '%half = aten.slice.Tensor(%exp, 0, 0, 32): f32[32, 128]',
+        '%columns = aten.sum.dim_IntList(%half, [0]): f32[128]',
+        '%few = aten.slice.Tensor(%rows, 0, 0, 16): f32[16]',
+        '%all = aten.sum.default(%few): f32[]',
+        'out %exp output 0',
+        'out %columns output 1',
+        'out %all output 2',
+      ),
+    ).toEqual([
+      `exp rows: ${2 * WHOLE + 64 * 4}`,
+      `columns: ${WHOLE / 2 + 128 * 4}`,
+      `all: ${16 * 4 + 4}`,
+    ]);
+  });
+
+  test('what is decided of a value counts for those that are made of it', () => {
+    // `b` is read first; `a`, of which it is made, is written, being made of five tensors.
+    expect(
+      kernels(
+        ...Array.from({ length: 5 }, (_, k) => `in %x${k}: f32[64, 128] input "x${k}"`),
+        ...[1, 2, 3, 4].map(
+          (k) => `%a${k} = aten.add.Tensor(%${k === 1 ? 'x0' : `a${k - 1}`}, %x${k}): f32[64, 128]`,
+        ),
+        '%b = aten.exp.default(%a4): f32[64, 128]',
+        '%first = aten.sum.dim_IntList(%b, [0]): f32[128]',
+        '%second = aten.sum.default(%a4): f32[]',
+        'out %first output 0',
+        'out %second output 1',
+      ),
+    ).toEqual([`a1 a2 a3 a4 b: ${6 * WHOLE}`, `first: ${WHOLE + 128 * 4}`, `second: ${WHOLE + 4}`]);
+  });
+
+  test('a sum is written, also for a kernel that reads what is made of it', () => {
+    expect(
+      kernels(
+        x,
+        '%rows = aten.sum.dim_IntList(%x, [1]): f32[64]',
+        '%exp = aten.exp.default(%rows): f32[64]',
+        '%all = aten.sum.default(%exp): f32[]',
+        'out %all output 0',
+      ),
+    ).toEqual([`rows exp: ${WHOLE + 64 * 4}`, `all: ${64 * 4 + 4}`]);
+  });
+
+  test('what is looked up is written for the other kernels that read it, and so is a table that is made', () => {
+    const table = 100 * 128 * 4;
+    expect(
+      kernels(
+        'in %w: f32[100, 128] parameter "w"',
+        'in %i: i64[64] input "i"',
+        '%twice = aten.mul.Tensor(%w, 2): f32[100, 128]',
+        '%next = aten.add.Tensor(%i, 1): i64[64]',
+        '%found = aten.embedding.default(%twice, %next): f32[64, 128]',
+        '%rows = aten.sum.dim_IntList(%found, [1]): f32[64]',
+        '%columns = aten.sum.dim_IntList(%found, [0]): f32[128]',
+        'out %rows output 0',
+        'out %columns output 1',
+      ),
+    ).toEqual([
+      `twice: ${2 * table}`,
+      // Numbers of rows, rows that are looked up, those written, and their sums.
+      `found rows: ${64 * 8 + 2 * WHOLE + 64 * 4}`,
+      `columns: ${WHOLE + 128 * 4}`,
+    ]);
+  });
+
+  test('what a loop does not read is not read where it is made again', () => {
+    const [classes, labels] = [64 * 128 * 4, 64 * 8];
+    const found = kernels(
+      'in %logits: f32[64, 128] input "logits"',
+      'in %labels: i64[64] input "labels"',
+      'in %slope: f32[] input "slope"',
+      'in %count: f32[] input "count"',
+      '%back = aten.nll_loss_backward.default(%slope, %logits, %labels, none, 1, -100, %count): f32[64, 128]',
+      '%rows = aten.sum.dim_IntList(%back, [1]): f32[64]',
+      '%columns = aten.sum.dim_IntList(%back, [0]): f32[128]',
+      'out %rows output 0',
+      'out %columns output 1',
+    );
+    expect(found).toEqual([
+      `back rows: ${labels + 2 * 4 + 64 * 4}`,
+      `columns: ${labels + 2 * 4 + 128 * 4}`,
+    ]);
+    expect(classes).toBeGreaterThan(labels);
+  });
+
+  test('a tensor that begins the program is written for a product', () => {
+    expect(
+      kernels(
+        '%ones = aten.full.default([64, 64], 1.5): f32[64, 64]',
+        '%mm = aten.mm.default(%ones, %ones): f32[64, 64]',
+        'out %mm output 0',
+      ),
+    ).toEqual([`ones: ${64 * 64 * 4}`]);
+  });
+
   test('the backward pass finds what the forward pass left in memory', () => {
     expect(
       kernels(

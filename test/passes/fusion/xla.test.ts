@@ -74,6 +74,48 @@ describe('kernels of XLA', () => {
     expect(kernels(graph)).toEqual([`_0: ${2 * 64 * 128 * 4}`, `_3: ${3 * 64 * 128 * 4}`]);
   });
 
+  // `priority_fusion.cc`: each reader makes it of its sources where no more bytes move than if the
+  // sources are read once, it is written once, and each reader reads it.
+  test.each([
+    [3, 2, 'made again'],
+    [4, 2, 'written'],
+    [2, 3, 'made again'],
+    [3, 3, 'written'],
+  ])('a sum of %i tensors that %i kernels read is %s', (tensors, readers, how) => {
+    const cube = 'tensor<8x8x16xf32>';
+    const sums = [
+      ['[0]', 'tensor<8x16xf32>', 8 * 16],
+      ['[0, 1]', 'tensor<16xf32>', 16],
+      ['[0, 1, 2]', 'tensor<f32>', 1],
+    ] as const;
+    const own = sums.slice(0, readers);
+    const graph = importGraph(
+      [
+        'module @m {',
+        `  func.func public @main(${Array.from({ length: tensors }, (_, k) => `%x${k}: ${cube}`).join(', ')}) -> (${own.map(([, type]) => type).join(', ')}) {`,
+        '    %zero = stablehlo.constant dense<0.0> : tensor<f32>',
+        `    %y1 = stablehlo.add %x0, %x1 : ${cube}`,
+        ...Array.from(
+          { length: tensors - 2 },
+          (_, k) => `    %y${k + 2} = stablehlo.add %y${k + 1}, %x${k + 2} : ${cube}`,
+        ),
+        ...own.map(
+          ([dims, type], k) =>
+            `    %s${k} = stablehlo.reduce(%y${tensors - 1} init: %zero) applies stablehlo.add across dimensions = ${dims} : (${cube}, tensor<f32>) -> ${type}`,
+        ),
+        `    return ${own.map((_, k) => `%s${k}`).join(', ')} : ${own.map(([, type]) => type).join(', ')}`,
+        '  }',
+        '}',
+      ].join('\n'),
+    );
+    const bytes = 8 * 8 * 16 * 4;
+    const read = how === 'written' ? bytes : tensors * bytes;
+    expect(kernels(graph).map((text) => Number(text.split(': ')[1]))).toEqual([
+      ...(how === 'written' ? [(tensors + 1) * bytes] : []),
+      ...own.map(([, , count]) => read + count * 4),
+    ]);
+  });
+
   test('rows are updated in place', () => {
     const graph = program(
       `%x: ${ROWS}, %u: tensor<1x128xf32>, %i: tensor<i32>`,
