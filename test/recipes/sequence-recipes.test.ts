@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 
+import { importGraph } from '../../src/import/import.ts';
 import { decode } from '../../src/plan/choice/decode.ts';
 import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
@@ -44,6 +45,32 @@ describe('recipes of a sequence dim are listed where a program can be cut along 
       'Ulysses (a)',
       'FSDP (a) + Ulysses (a)',
     ]);
+  });
+
+  // Of a perceiver the queries are weights, of a memory the keys and values.
+  it.each([
+    ['queries', 'q', 16],
+    ['keys and values', 'kv', 12],
+  ])('where the sequence becomes the rows of %s alone', (_, role, rows) => {
+    const shape = (length: number): string => `f32[8, 4, ${length}, 16]`;
+    const other = role === 'q' ? 12 : 16;
+    const made = `%view = aten.view.default(%x, [8, ${rows}, 4, 16]): f32[8, ${rows}, 4, 16]
+  %heads = aten.transpose.int(%view, 1, 2): ${shape(rows)}
+  %wide = aten.expand.default(%w, [8, 4, ${other}, 16]): ${shape(other)}`;
+    const [q, k] = role === 'q' ? ['heads', 'wide'] : ['wide', 'heads'];
+    const graph = importGraph(`swgraph 1
+graph @main {
+  in %w: f32[4, ${other}, 16] parameter "w"
+  in %x: f32[8, ${rows}, 64] input "x"
+  ${made}
+  %attention = aten._scaled_dot_product_flash_attention_for_cpu.default(%${q}, %${k}, %${k}): (${shape(16)}, f32[8, 4, 16])
+  %seen = operator.getitem(%attention, 0): ${shape(16)}
+  out %seen output 0
+}
+`);
+    expect(sequenceNames(prepare(graph, request('a=2,b=2'), TABLE))).toContain(
+      'data parallel (a) + context parallel (b)',
+    );
   });
 
   it.each([

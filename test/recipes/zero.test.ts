@@ -5,6 +5,7 @@ import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { sgd } from '../../src/passes/training/optimizer.ts';
 import { trainStep } from '../../src/passes/training/train-step.ts';
 import { decode } from '../../src/plan/choice/decode.ts';
+import { randomChoice } from '../../src/plan/choice/random-plan.ts';
 import { planMemoryTimeline } from '../../src/plan/choice/timeline.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
@@ -12,7 +13,7 @@ import { priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe, meshRecipes } from '../../src/recipes/recipes.ts';
 import { zeroFromData } from '../../src/recipes/zero.ts';
 import { input, parameter, trace } from '../../src/trace/trace.ts';
-import { request, TABLE } from '../plan/support.ts';
+import { load, request, TABLE } from '../plan/support.ts';
 
 /**
  * Gradients of a loss of three rows, by weights whose elements three devices cannot share evenly and
@@ -114,6 +115,42 @@ describe('ZeRO-1 and ZeRO-2 of a data-parallel plan', () => {
       expect(seconds - communicationSeconds).toBeCloseTo(plain.computeSeconds, 15);
     },
   );
+
+  it('sums that a loop makes count as often as it runs', () => {
+    const prepared = prepare(
+      load('torch/hop-scan-joint/joint.expanded'),
+      request('d=2', { cost: 'nccl', optimizer: 'adam' }),
+      TABLE,
+    );
+    const { model } = prepared;
+    const dims = model.space.mesh.resolve(['d']);
+    let often = 0;
+    for (let seed = 1; seed <= 12; seed++) {
+      const choice = randomChoice(model, seed);
+      const plain = decode(model, choice);
+      let difference = 0;
+      const sum = ({ redistributions }: (typeof plain.nodes)[number]): void => {
+        for (const { collectives, times = 1 } of redistributions)
+          for (const { kind, bytes } of collectives) {
+            if (kind !== 'all_reduce') continue;
+            if (times > 1) often++;
+            const price = (one: 'all_reduce' | 'reduce_scatter' | 'all_gather'): number =>
+              model.collectives.seconds(one, bytes, dims);
+            difference += times * (price('reduce_scatter') + price('all_gather') - price(kind));
+          }
+      };
+      plain.nodes.forEach((node, n) => {
+        const isCall = model.graph.nodes[n].kind === 'call';
+        if (isCall && model.flow.phases[n] !== 'forward') sum(node);
+      });
+      const scattered = zeroFromData(prepared, choice, 1);
+      expect(scattered.communicationSeconds - plain.communicationSeconds).toBeCloseTo(
+        difference,
+        12,
+      );
+    }
+    expect(often).toBeGreaterThan(0);
+  });
 
   it('without activations it is the states alone, a third of what the stage cuts', async () => {
     const [{ model, question }, plain] = await dataParallel(gradients(), 'off');
