@@ -143,7 +143,7 @@ function isBestSoFar(signal: string, plan: Ended, folder: string): void {
   );
   expect([plan.code, plan.out]).toEqual([
     4,
-    expect.stringMatching(/^proof +feasible: no plan is below/m),
+    expect.stringMatching(/^proof +feasible: no plan has a smaller sum/m),
   ]);
   expect(readdirSync(folder).sort()).toEqual([
     'certificate.json.gz',

@@ -245,8 +245,8 @@ function proofLine({ plan: { proof }, isChecked }: AnswerInput): string {
   const status =
     proof.status === 'optimal'
       ? 'optimal, nothing is cheaper'
-      : `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ` +
-        `${percentText(proof.gap)})`;
+      : `${proof.status}: no plan has a smaller sum of compute and communication than ` +
+        `${secondsText(proof.bound)} (gap ${percentText(proof.gap)})`;
   return (
     `${status}; solved by ${proof.solver}, re-costed from the plan alone at ` +
     `${secondsText(proof.recheckedSeconds)}`

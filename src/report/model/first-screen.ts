@@ -154,7 +154,7 @@ function proofText({ proof, objective }: Plan): string {
       `${seconds}; re-costed, bound checked`
     );
   return (
-    `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ` +
-    `${percentText(proof.gap)}); its compute and communication add up to ${seconds}, re-costed`
+    `${proof.status}: no plan has a smaller sum of compute and communication than ` +
+    `${secondsText(proof.bound)}; this one has ${seconds} (gap ${percentText(proof.gap)}), re-costed`
   );
 }
