@@ -20,6 +20,7 @@ export { typeCall } from '../local-spmd/type-call.ts';
 export type { Violation } from '../local-spmd/typed.ts';
 export type { SpecWord, TypeWord } from '../local-spmd/words.ts';
 export { type Cause, erase, type EraseOptions, why } from '../lower/typed/erased.ts';
+export { strictProgram, type StrictOptions } from '../lower/strict-program.ts';
 export {
   type CheckedCollective,
   checkPlannedModes,

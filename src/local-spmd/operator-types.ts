@@ -194,16 +194,15 @@ function isCut(type: OperandType): boolean {
 const UNSEEN: ReadonlySet<string> = new Set(['local-shape', 'groups', 'random-offset']);
 
 /**
- * Rules under which each device runs the call itself: none that hides a collective in it, masks
- * rows, or counts those of others.
+ * Tells whether each device runs the call itself under a rule: none that hides a collective in it,
+ * masks rows, or counts those of others.
  */
+export function isPlainRule({ collectives, rewrite }: Rule): boolean {
+  return (collectives ?? []).length === 0 && (rewrite === undefined || UNSEEN.has(rewrite));
+}
+
 export function plainRules(record: OperatorRecord, ctx: TypedContext): readonly Rule[] {
-  return record
-    .shard(ctx)
-    .filter(
-      (r) =>
-        (r.collectives ?? []).length === 0 && (r.rewrite === undefined || UNSEEN.has(r.rewrite)),
-    );
+  return record.shard(ctx).filter(isPlainRule);
 }
 
 /** Meshes of the axes that calls are typed on, whose names say nothing here. */

@@ -27,6 +27,7 @@ import {
   type InsertedCast,
   isTuple,
   type Known,
+  statedTypes,
   type Typed,
   type TypedAxis,
   typeIn,
@@ -373,8 +374,10 @@ export class Typer implements Typing {
   }
 
   /**
-   * The gradient of a sum over a cut dim: it is spread over that dim, of which each rank makes its
-   * own rows. What it is owed to is the operand of the forward call, and its cut is that operand's.
+   * The cut in which a call on whole operands is to make its result. A statement says it
+   * (`assert_type` of the result, by all of its uses). So does the gradient of a sum over a cut
+   * dim, which is spread over that dim, of which each rank makes its own rows. What it is owed to
+   * is the operand of the forward call, and its cut is that operand's.
    */
   private owed(
     graph: Graph,
@@ -384,30 +387,13 @@ export class Typer implements Typing {
     ctx: TypedContext,
     operands: readonly OperandType[],
   ): AxisType | undefined {
-    const { of, phase } = node.meta;
     if (
       this.axes[axis].meaning !== 'strict' ||
-      phase !== 'backward' ||
-      of === undefined ||
       operands.some((type) => type !== 'R' && type !== 'number')
     )
       return undefined;
-    const { position } = indexGraph(graph);
-    const forward = graph.nodes[position.get(of) ?? -1];
-    const cuts = new Set<AxisType>();
-    if (forward !== undefined)
-      eachOperand(forward, (name) => {
-        const typed = this.types.get(graph)?.get(name);
-        const type = typed === undefined || isTuple(typed) ? undefined : typed[axis];
-        if (
-          type !== undefined &&
-          type !== 'number' &&
-          cutOf(type) !== undefined &&
-          sameType(typeIn(graph, name), node.type)
-        )
-          cuts.add(type);
-      });
-    const [owed] = cuts;
+    const owed = this.statedCut(graph, node, axis) ?? this.cutOfForward(graph, node, axis);
+    if (owed === undefined) return undefined;
     const makes = plainRules(record, ctx).some(
       ({ inputs, outputs }) =>
         inputs.every((slot) => slot?.kind === 'replicate') &&
@@ -416,6 +402,42 @@ export class Typer implements Typing {
         `S(${outputs[0].dim})` === owed,
     );
     return makes ? owed : undefined;
+  }
+
+  /** The cut that every use of a value states of it. */
+  private statedCut(graph: Graph, node: Node, axis: number): AxisType | undefined {
+    const { position, userStart, users, returned } = indexGraph(graph);
+    const at = position.get(node.name) ?? -1;
+    if (at < 0 || returned[at] === 1) return undefined;
+    const cuts = new Set<AxisType | undefined>();
+    for (let k = userStart[at]; k < userStart[at + 1]; k++) {
+      const user = graph.nodes[users[k]];
+      const name = spmdName(user.target);
+      if (name === 'out_partial') cuts.add(this.statedCut(graph, user, axis));
+      else
+        cuts.add(
+          name === 'assert_type' ? statedTypes(user.args[1]).get(this.axes[axis].name) : undefined,
+        );
+    }
+    const [cut, ...others] = cuts;
+    return others.length > 0 || cut === undefined || cutOf(cut) === undefined ? undefined : cut;
+  }
+
+  /** The cut of the operand of the forward call that a gradient has the type of. */
+  private cutOfForward(graph: Graph, { meta, type }: Node, axis: number): AxisType | undefined {
+    if (meta.phase !== 'backward' || meta.of === undefined) return undefined;
+    const { position } = indexGraph(graph);
+    const forward = graph.nodes[position.get(meta.of) ?? -1];
+    const cuts = new Set<AxisType>();
+    if (forward !== undefined)
+      eachOperand(forward, (name) => {
+        const typed = this.types.get(graph)?.get(name);
+        const own = typed === undefined || isTuple(typed) ? undefined : typed[axis];
+        const isTheCut = own !== undefined && own !== 'number' && cutOf(own) !== undefined;
+        if (isTheCut && sameType(typeIn(graph, name), type)) cuts.add(own);
+      });
+    const [cut] = cuts;
+    return cut;
   }
 
   private untyped(

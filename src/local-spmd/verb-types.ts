@@ -10,7 +10,8 @@ import { isRef } from '../graph/value.ts';
 import { afterVerb, touchedBy } from '../mesh/local-types/other-axes.ts';
 import { primitive, type PrimitiveName, redistribution } from '../mesh/local-types/primitives.ts';
 import { type AxisType, chunksOf, cutOf, isAxisType } from '../mesh/local-types/types.ts';
-import { sourceWords } from '../ops/spmd/operators.ts';
+import { sourceWords, verbAxes } from '../ops/spmd/operators.ts';
+import { product } from '../product.ts';
 import { isTuple, type Known, statedTypes, type Typed, typeIn, type Typing } from './typed.ts';
 
 /** Type of the result of a verb. */
@@ -22,15 +23,18 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
   const given = frame.value(operand.name);
   const before: readonly Known[] = isTuple(given) ? typer.everywhere(undefined) : given;
   if (name === 'assert_type') return asserted(typer, node, operand.name, before, frame);
-  const at = typer.axes.findIndex((axis) => axis.name === axisName);
-  const site = { node, name, operand: operand.name, graph: frame.graph };
-  const own = otherAxes(typer, site, before, at);
+  const names = typeof axisName === 'string' ? verbAxes(axisName) : [];
   // An axis of size 1 has no types.
-  if (at < 0) return own;
-  const call = new VerbCall(typer, site, own, at);
-  if (name === 'out_partial') return call.outPartial();
-  if (name === 'permute') return call.permute();
-  return call.collective();
+  const group = typer.axes.flatMap((axis, a) => (names.includes(axis.name) ? [a] : []));
+  const site = { node, name, operand: operand.name, graph: frame.graph };
+  return group.reduce<readonly Known[]>(
+    (own, at) => {
+      const call = new VerbCall(typer, site, own, at, group);
+      if (name === 'out_partial') return call.outPartial();
+      return name === 'permute' ? call.permute() : call.collective();
+    },
+    otherAxes(typer, site, before, group[0] ?? -1),
+  );
 }
 
 /** Where a verb is called, and on what. */
@@ -47,19 +51,23 @@ class VerbCall {
   private readonly now: Known;
   private readonly isGlobal: boolean;
 
-  /** @param own types of the operand by axis, those of other axes as the verb leaves them */
+  /**
+   * @param own types of the operand by axis, those of other axes as the verb leaves them
+   * @param group the axes that the verb goes over
+   */
   constructor(
     private readonly typer: Typing,
     private readonly site: VerbSite,
     private readonly own: readonly Known[],
     private readonly at: number,
+    private readonly group: readonly number[],
   ) {
     this.axis = typer.axes[at];
     this.now = own[at];
     this.isGlobal = site.name === 'redistribute';
   }
 
-  outPartial(): Typed {
+  outPartial(): readonly Known[] {
     const { now, axis } = this;
     const { operand } = this.site;
     if (axis.meaning === 'lint' || now === undefined || now === 'P' || now === 'V')
@@ -77,7 +85,7 @@ class VerbCall {
         );
   }
 
-  permute(): Typed {
+  permute(): readonly Known[] {
     const { now, axis, typer } = this;
     const { operand } = this.site;
     if (now === undefined || now === 'V' || axis.meaning === 'lint') return this.become('V');
@@ -93,7 +101,7 @@ class VerbCall {
   }
 
   /** A verb that states the types that it takes and gives. */
-  collective(): Typed {
+  collective(): readonly Known[] {
     const { args } = this.site.node;
     const dst = args[4];
     const words = typeof args[3] === 'string' ? sourceWords(args[3]) : [];
@@ -126,7 +134,7 @@ class VerbCall {
   }
 
   /** Redistributions are for global axes, all other verbs for axes that are per device. */
-  private refusedRegion(): Typed | undefined {
+  private refusedRegion(): readonly Known[] | undefined {
     const { axis, isGlobal } = this;
     if (isGlobal !== (axis.meaning === 'manual')) return undefined;
     return isGlobal
@@ -143,7 +151,7 @@ class VerbCall {
   }
 
   /** The table has no row for these types. */
-  private refusedRow(src: AxisType, dst: AxisType): Typed | undefined {
+  private refusedRow(src: AxisType, dst: AxisType): readonly Known[] | undefined {
     const { name } = this.site;
     const options = { axis: this.axis.name, expert: true };
     try {
@@ -157,7 +165,7 @@ class VerbCall {
   }
 
   /** The operand is of another type than the verb says. */
-  private refusedSource(now: Known, src: AxisType, dst: AxisType): Typed | undefined {
+  private refusedSource(now: Known, src: AxisType, dst: AxisType): readonly Known[] | undefined {
     if (now === undefined) return undefined;
     const fits =
       now === 'number' ? src !== 'P' && cutOf(src) === undefined : matches(now, src, this.isGlobal);
@@ -171,10 +179,10 @@ class VerbCall {
   }
 
   /** Only the last axis that cuts a dim may change its cut, and every rank must get a row. */
-  private refusedCut(src: AxisType, dst: AxisType): Typed | undefined {
-    const { typer, own, at, axis } = this;
+  private refusedCut(src: AxisType, dst: AxisType): readonly Known[] | undefined {
+    const { typer, own, group, axis } = this;
     for (const dim of new Set([cutOf(src), cutOf(dst)])) {
-      const blocked = laterCut(typer, own, at, dim);
+      const blocked = laterCut(typer, own, group, dim);
       if (blocked !== undefined)
         return this.violate(
           'last axis',
@@ -183,17 +191,19 @@ class VerbCall {
         );
     }
     const dim = cutOf(dst);
-    const rows = rowsLeft(typer, typeIn(this.site.graph, this.site.operand), own, at, dim);
-    if (rows >= axis.size) return undefined;
+    const rows = rowsLeft(typer, typeIn(this.site.graph, this.site.operand), own, group, dim);
+    const ranks = product(group.map((a) => typer.axes[a].size));
+    if (rows >= ranks) return undefined;
+    const names = group.map((a) => typer.axes[a].name).join(', ');
     return this.violate(
       `${dst} of ${rows} rows`,
-      `dim ${dim} has ${rows} rows to cut, fewer than the ${axis.size} ranks of ${axis.name}`,
+      `dim ${dim} has ${rows} rows to cut, fewer than the ${ranks} ranks of ${names}`,
       'cut a larger dim, or keep the value whole',
     );
   }
 
   /** The types of the operand with that of the axis replaced. */
-  private become(type: Known): Typed {
+  private become(type: Known): readonly Known[] {
     return this.own.map((t, a) => (a === this.at ? type : t));
   }
 
@@ -202,14 +212,14 @@ class VerbCall {
     this.typer.cast(graph, node, operand, this.at, 'V');
   }
 
-  private violate(rule: string, reason: string, fix: string): Typed {
+  private violate(rule: string, reason: string, fix: string): readonly Known[] {
     const { graph, node, operand } = this.site;
     this.typer.violate(graph, node, this.at, { rule, reason, fix, operands: [operand] });
     return this.become(undefined);
   }
 
   /** A verb under a JAX name does not take the operand. */
-  private misfit(takes: string, reason: string): Typed {
+  private misfit(takes: string, reason: string): readonly Known[] {
     const fix = fitting(this.now, this.site.operand, this.axis.name);
     return this.violate(`takes ${takes}`, reason, fix);
   }
@@ -306,31 +316,32 @@ function cutDim(type: Known): number | undefined {
   return type === undefined || type === 'number' ? undefined : chunksOf(type)?.dim;
 }
 
-/** Rows of a dim on each rank of the axes other than this one. */
+/** Rows of a dim on each rank of the axes other than those that a verb goes over. */
 function rowsLeft(
   typer: Typing,
   type: ValueType,
   own: readonly Known[],
-  at: number,
+  group: readonly number[],
   dim: number | undefined,
 ): number {
   const size = dim === undefined || type.kind !== 'tensor' ? Infinity : type.shape[dim];
   const rows = typeof size === 'number' ? size : Infinity;
   return typer.axes.reduce(
-    (left, axis, a) => (a !== at && cutDim(own[a]) === dim ? Math.floor(left / axis.size) : left),
+    (left, axis, a) =>
+      !group.includes(a) && cutDim(own[a]) === dim ? Math.floor(left / axis.size) : left,
     rows,
   );
 }
 
-/** An axis after this one in the mesh that cuts the same dim. */
+/** An axis after those of a verb in the mesh that cuts the same dim. */
 function laterCut(
   typer: Typing,
   own: readonly Known[],
-  at: number,
+  group: readonly number[],
   dim: number | undefined,
 ): string | undefined {
   if (dim === undefined) return undefined;
-  const later = typer.axes.findIndex((_, a) => a > at && cutDim(own[a]) === dim);
+  const later = typer.axes.findIndex((_, a) => a > Math.max(...group) && cutDim(own[a]) === dim);
   return later < 0 ? undefined : typer.axes[later].name;
 }
 

@@ -187,7 +187,7 @@ export class LocalCall {
 }
 
 /** Arguments with their tensors, counted in schema order, replaced. */
-function withTensors(
+export function withTensors(
   record: OperatorRecord,
   args: readonly Arg[],
   kwargs: Readonly<Record<string, Arg>>,

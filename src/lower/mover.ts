@@ -13,14 +13,17 @@ import type { Frame } from './program/frame.ts';
 import type { DimOrder } from './program/memory-orders.ts';
 import type { RedistributionWriter, Route } from './redistribution.ts';
 
+/** The place where nodes are written, as moves see it. */
+export type MoveEmitter = Pick<Emitter, 'section' | 'meta' | 'isBackward'>;
+
 interface MoverParts {
   readonly space: ShardingSpace;
   readonly flow: Dataflow;
-  readonly emit: Emitter;
+  readonly emit: MoveEmitter;
   /** Frames by scope of the opened graph. */
   readonly frames: ReadonlyMap<number, Frame>;
   readonly route: Route;
-  readonly writer: RedistributionWriter;
+  readonly writer: Pick<RedistributionWriter, 'write'>;
   readonly orderOf: (value: number) => DimOrder;
   /** Notes the local name that a value has after a redistribution. */
   readonly brought: (local: string, value: number) => void;

@@ -19,7 +19,7 @@ interface OutputSite {
   readonly plan: LowerablePlan;
   readonly flow: Dataflow;
   readonly space: ShardingSpace;
-  readonly emit: Emitter;
+  readonly emit: Pick<Emitter, 'meta'>;
   readonly mover: Mover;
 }
 

@@ -67,7 +67,7 @@ export function dimClasses(type: MovedType, product: number): string[] {
 /**
  * Tells whether pieces along a dim are contiguous in memory: every dim that is slower has size 1.
  */
-function leads({ shape, order }: MovedType, dim: number): boolean {
+export function leads({ shape, order }: Pick<MovedType, 'shape' | 'order'>, dim: number): boolean {
   for (let place = 0; place < shape.length; place++) {
     const slow = order?.[place] ?? place;
     if (slow === dim) return true;

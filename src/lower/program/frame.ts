@@ -27,7 +27,7 @@ export class Frame {
 
   /** @param scope of the opened graph; 0 for the program */
   constructor(
-    private readonly emit: Emitter,
+    private readonly emit: Pick<Emitter, 'bodyInput' | 'type'>,
     readonly scope: number,
     readonly parent: Frame | undefined,
   ) {}

@@ -22,9 +22,11 @@ import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { tensorInputs } from '../../ops/record/context.ts';
 import { bind } from '../../ops/record/infer.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { spmdName } from '../../ops/spmd/operators.ts';
+import { spmdName, verbAxes } from '../../ops/spmd/operators.ts';
+import { dimOrder } from '../../ops/strides.ts';
 import { LocalCall } from '../local-call.ts';
 import { Emitter, emptySection, type LocalType } from '../program/emitter.ts';
+import type { DimOrder } from '../program/memory-orders.ts';
 import { Pieces } from '../program/pieces.ts';
 import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from '../program/program.ts';
 import { RankSymbols } from '../program/rank-int.ts';
@@ -240,15 +242,19 @@ class Eraser {
     const [x] = node.args;
     if (x === undefined || !isRef(x)) throw internalError(`${node.name} has no operand`);
     const value = this.single(names, x.name);
-    if (name === 'assert_type' || name === 'out_partial') return value;
-    const m = mesh.indexOf(axisName(node, 1));
+    if (name === 'out_partial') return value;
+    // What is made of numbers is cut where the statement says so.
+    if (name === 'assert_type')
+      return this.numbersAs(value, graph, x.name, this.typed(graph, node.name))[0];
+    const meshDims = verbAxes(axisName(node, 1)).map((axis) => mesh.indexOf(axis));
+    const [m] = meshDims;
     if (name === 'permute')
       return this.verbs.permute(value, m, isList(node.args[3]) ? node.args[3].map(Number) : []);
     const [src, dst] = [node.args[3], node.args[4]];
     if (!isAxisType(src) || !isAxisType(dst)) throw internalError(`${node.name} names no types`);
     if (name !== 'redistribute') return this.verbs.write(name, value, m, src, dst);
     const base = this.space.get(this.placed(graph, x.name));
-    const moved = this.verbs.move(value, m, src, dst, base, sizes(nodeOf(graph, x.name)));
+    const moved = this.verbs.move(value, meshDims, src, dst, base, wholeOf(graph, x.name));
     this.note(graph, node, { name: moved });
     return moved;
   }
@@ -356,7 +362,7 @@ class Eraser {
         if (type === 'P') now = this.verbs.write('convert', now, m, 'R', 'P');
         return;
       }
-      now = this.verbs.move(now, m, 'R', type, base, sizes(nodeOf(graph, name)));
+      now = this.verbs.move(now, [m], 'R', type, base, { shape: sizes(nodeOf(graph, name)) });
       base = new Sharding(base.placements.map((p, k) => (k === m ? placementOf(type) : p)));
     });
     return [now, this.space.intern(base)];
@@ -529,6 +535,12 @@ function nodeOf(graph: Graph, name: string): Node {
   let nodes = named.get(graph);
   if (nodes === undefined) named.set(graph, (nodes = nodesByName(graph)));
   return nodes.get(name) ?? internal(`graph ${graph.name} has no value ${name}`);
+}
+
+function wholeOf(graph: Graph, name: string): { shape: readonly number[]; order: DimOrder } {
+  const node = nodeOf(graph, name);
+  if (node.type.kind !== 'tensor') return internal(`${name} is not a tensor`);
+  return { shape: sizes(node), order: dimOrder(node.type) };
 }
 
 function sizes({ name, type }: Node): number[] {

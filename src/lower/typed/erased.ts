@@ -14,7 +14,7 @@ import { isTuple, type Known } from '../../local-spmd/typed.ts';
 import type { Typer } from '../../local-spmd/typer.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
-import { spmdName } from '../../ops/spmd/operators.ts';
+import { spmdName, verbAxes } from '../../ops/spmd/operators.ts';
 import { type ErasedProgram, eraseTypes } from './erase.ts';
 
 /** The options of `CheckOptions` without the mode, which is `strict`. */
@@ -103,7 +103,9 @@ export function why(graph: Graph, name: string, options: EraseOptions = {}): rea
 }
 
 function chain(typer: Typer, graph: Graph, verb: Node): Cause[] {
-  const axis = typer.axes.findIndex(({ name }) => name === verb.args[1]);
+  const [, axes] = verb.args;
+  const [first] = typeof axes === 'string' ? verbAxes(axes) : [];
+  const axis = typer.axes.findIndex(({ name }) => name === first);
   const text = (at: number): string => (typeof verb.args[at] === 'string' ? verb.args[at] : '?');
   const words = [
     spmdName(verb.target) === 'permute' ? 'permute' : `${text(3)}→${text(4)}`,

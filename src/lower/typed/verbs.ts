@@ -4,16 +4,28 @@
  * (`../redistribution.ts`): a stack of V pieces is a cut of a new dim 0.
  */
 import type { RedistributionStep } from '../../cost/redistribution/plan.ts';
+import { leads } from '../../cost/redistribution/pricing.ts';
 import { internalError } from '../../errors.ts';
+import { DTYPE_BYTES } from '../../graph/types.ts';
 import { ref } from '../../graph/value.ts';
 import { type AxisType, cutOf, placementOf } from '../../mesh/local-types/types.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { product } from '../../product.ts';
 import type { Emitter } from '../program/emitter.ts';
+import type { DimOrder } from '../program/memory-orders.ts';
 import { coordinate, type Pieces } from '../program/pieces.ts';
 import { combine, type RankInt, rankInt } from '../program/rank-int.ts';
 import type { RedistributionWriter } from '../redistribution.ts';
+
+/** A value of the program, whole. */
+interface WholeValue {
+  /** Global sizes. */
+  readonly shape: readonly number[];
+  /** Its memory order, where a piece that is cut out of it is to be a tensor of its own. */
+  readonly order?: DimOrder;
+}
 
 export class VerbWriter {
   constructor(
@@ -32,7 +44,7 @@ export class VerbWriter {
     const before = stackIn ? this.emit.call('aten.unsqueeze.default', [ref(value), 0]) : value;
     const from: AxisType = stackIn ? 'S(0)' : src;
     const to: AxisType = stackOut ? 'S(0)' : dst;
-    const after = this.move(before, m, from, to);
+    const after = this.move(before, [m], from, to);
     return stackOut ? this.emit.call('aten.squeeze.dim', [ref(after), 0]) : after;
   }
 
@@ -53,39 +65,53 @@ export class VerbWriter {
   }
 
   /**
-   * A local value from one type to another on one mesh dim, the whole value being what it is.
+   * A local value from one type to another on some mesh dims, the whole value being what it is.
    *
    * @param base placements on the other mesh dims; default none
-   * @param shape global sizes of the value; default those that the local value makes with this mesh
-   *   dim alone
+   * @param whole the value that the program redistributes; default what the local value makes with
+   *   the first mesh dim alone, of which a slice is a view
    */
   move(
     value: string,
-    m: number,
+    among: readonly number[],
     src: AxisType,
     dst: AxisType,
     base?: Sharding,
-    shape?: readonly number[],
+    whole?: WholeValue,
   ): string {
-    const n = this.space.mesh.sizes[m];
-    const [from, to] = [this.id(m, src, base), this.id(m, dst, base)];
-    if (from === to || n === 1) return value;
-    const whole = shape ?? this.wholeShape(value, m, src);
+    const { mesh } = this.space;
+    const meshDims = among.filter((m) => mesh.sizes[m] > 1);
+    const [from, to] = [this.id(meshDims, src, base), this.id(meshDims, dst, base)];
+    const [first] = meshDims;
+    if (from === to || first === undefined) return value;
+    const { shape, order } = whole ?? { shape: this.wholeShape(value, first, src) };
     const cut = cutOf(src);
-    if (cut !== undefined && dst === 'P') return this.padded(value, m, cut);
+    if (cut !== undefined && dst === 'P') return this.padded(value, first, cut);
     const kind = stepKind(src, dst);
-    const step: RedistributionStep = {
-      kind,
-      meshDims: [m],
-      groupSize: n,
-      bytes: 0,
-      seconds: 0,
-      to,
-    };
+    // Addends are made on one mesh dim at a time, as a plan makes them.
+    if (kind === 'to_partial' && meshDims.length > 1) {
+      const rest = this.move(value, meshDims.slice(1), src, dst, base, whole);
+      return this.move(
+        rest,
+        [first],
+        src,
+        dst,
+        this.space.get(this.id(meshDims.slice(1), dst, base)),
+        whole,
+      );
+    }
+    const groupSize = mesh.sizeOf(meshDims);
+    const { dtype } = this.emit.type(value);
+    // A piece that is no run in memory is copied, as a plan prices it.
+    const isView = order === undefined || leads({ shape, order }, cutOf(dst) ?? 0);
+    const bytes =
+      kind === 'slice' && !isView ? (product(shape) / groupSize) * DTYPE_BYTES[dtype] : 0;
+    const step: RedistributionStep = { kind, meshDims, groupSize, bytes, seconds: 0, to };
     return this.writer.write(
       { from, to, seconds: 0, steps: [step], collectives: 0, peakBytes: 0, text: '' },
       value,
-      whole,
+      shape,
+      order,
     );
   }
 
@@ -123,10 +149,10 @@ export class VerbWriter {
     return rankInt(own, `coordinate(${this.space.mesh.names[m]})`);
   }
 
-  private id(m: number, type: AxisType, base: Sharding | undefined): number {
+  private id(meshDims: readonly number[], type: AxisType, base: Sharding | undefined): number {
     const own = placementOf(type);
     const placements = this.space.mesh.names.map((_, i) =>
-      i === m ? own : (base?.placements[i] ?? REPLICATE),
+      meshDims.includes(i) ? own : (base?.placements[i] ?? REPLICATE),
     );
     return this.space.intern(new Sharding(placements));
   }

@@ -72,6 +72,14 @@ export function placementOf(type: AxisType): Placement {
   return type === 'P' ? Partial.of('sum') : REPLICATE;
 }
 
+/** Type of a placement on one mesh dim, R of what is equal; undefined for one that is no type. */
+export function typeOfPlacement(placement: Placement): AxisType | undefined {
+  if (placement instanceof StridedShard) return cutType(placement.dim, placement.factor);
+  if (placement instanceof Shard) return `S(${placement.dim})`;
+  if (placement instanceof Partial) return placement.op === 'sum' ? 'P' : undefined;
+  return placement.kind === 'replicate' ? 'R' : undefined;
+}
+
 /** The cut of a dim in a number of chunks: the inverse of `chunksOf`. */
 export function cutType(dim: number, chunks: number): AxisType {
   return chunks === 1 ? `S(${dim})` : `_S(${dim},${chunks})`;

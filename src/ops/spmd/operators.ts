@@ -42,6 +42,14 @@ export function sourceWords(word: string): string[] {
   return word.split('|');
 }
 
+/**
+ * The axes that a verb names: one, or of `redistribute` several in mesh order (`dp,tp`), which one
+ * collective goes over.
+ */
+export function verbAxes(text: string): string[] {
+  return text.split(',');
+}
+
 /** A type argument. @throws E_TYPE */
 function typeArgument(ctx: OpContext, name: string): AxisType {
   const word = sourceWords(ctx.text(name))[0];

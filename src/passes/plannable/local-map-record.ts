@@ -13,10 +13,9 @@ import { typedAxes, typeGraph } from '../../local-spmd/type-graph.ts';
 import { isTuple, type Known, type TypedAxis } from '../../local-spmd/typed.ts';
 import { Typer } from '../../local-spmd/typer.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { type AxisType, cutOf } from '../../mesh/local-types/types.ts';
-import { Partial } from '../../mesh/placements/partials/partial.ts';
+import { type AxisType, cutOf, typeOfPlacement } from '../../mesh/local-types/types.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
-import { Shard } from '../../mesh/placements/shards/shard.ts';
+import { StridedShard } from '../../mesh/placements/shards/strided.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { defineOp, type OperatorRecord } from '../../ops/record/record.ts';
 import {
@@ -141,15 +140,14 @@ export function operandTypes(
   return inputs.map((id, i) =>
     space.get(id).placements.map((placement, m) => {
       const a = axes.findIndex(({ name }) => name === space.mesh.names[m]);
-      return a >= 0 ? inside(inSpecs[i][a]) : typeOfPlacement(placement);
+      return a >= 0 ? inside(inSpecs[i][a]) : plainType(placement);
     }),
   );
 }
 
-function typeOfPlacement(placement: Placement): AxisType | undefined {
-  if (placement instanceof Shard) return `S(${placement.dim})`;
-  if (placement instanceof Partial) return placement.op === 'sum' ? 'P' : undefined;
-  return placement.kind === 'replicate' ? 'R' : undefined;
+/** Type of a placement at the boundary of a region: no cut behind a dim that is whole. */
+function plainType(placement: Placement): AxisType | undefined {
+  return placement instanceof StridedShard ? undefined : typeOfPlacement(placement);
 }
 
 /**
@@ -198,7 +196,7 @@ function holds(
     const { placements } = space.get(ids[call.inSpecs.length + k]);
     return at.every((m, a) => {
       const type = typed[a] === 'number' ? 'R' : typed[a];
-      return isOwn(m) || type === typeOfPlacement(placements[m]);
+      return isOwn(m) || type === plainType(placements[m]);
     });
   });
 }

@@ -17,7 +17,7 @@ import { isAxisType } from '../../mesh/local-types/types.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { tensorInputs } from '../../ops/record/context.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { spmdName } from '../../ops/spmd/operators.ts';
+import { spmdName, verbAxes } from '../../ops/spmd/operators.ts';
 import { plannedProgram } from '../record/planned.ts';
 import type { Plan, PlannedNode, PlannedRedistribution } from '../record/types.ts';
 
@@ -173,7 +173,9 @@ class PlanReader {
     const verb = this.nodes.get(node);
     if (verb === undefined || spmdName(verb.target) !== 'redistribute') return false;
     const data = (word: unknown): unknown => (word === 'I' ? 'R' : word);
-    return verb.args[1] === axis && data(verb.args[3]) === src && data(verb.args[4]) === dst;
+    const [, axes, , from, to] = verb.args;
+    const names = typeof axes === 'string' ? verbAxes(axes) : [];
+    return names.includes(axis) && data(from) === src && data(to) === dst;
   }
 
   private forbid(

@@ -117,6 +117,12 @@ export const PLAN_COMMAND = {
   ),
   recipes: off('--no-recipes', 'leave out the comparison with the recipes'),
   program: PROGRAM,
+  emit: value(
+    '--emit <form>',
+    'print the plan as a program instead: strict, the typed program that says every collective ' +
+      '(check --mode strict takes it)',
+    oneOf(['strict']),
+  ),
   ...VERBOSE,
   ...EXPLAIN_SOLVER,
   cache: value(

@@ -49,7 +49,7 @@ interface FrontierTools {
 }
 
 /** Flags that ask for something about one plan. */
-const ALONE = ['recipe', 'range', 'pp', 'emitIlp', 'program', 'overlap'] as const;
+const ALONE = ['recipe', 'range', 'pp', 'emitIlp', 'emit', 'program', 'overlap'] as const;
 
 /** @throws E_USAGE for a flag that says nothing about a frontier */
 export function checkFrontierFlags(

@@ -2,6 +2,8 @@
 
 import { hasExperts } from '../../../cost/error-bands.ts';
 import { defined, nonEmpty } from '../../../defined.ts';
+import { printGraph } from '../../../graph/text/write.ts';
+import { strictProgram } from '../../../lower/strict-program.ts';
 import type { Prepared } from '../../../plan/prepare/prepared.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
@@ -19,6 +21,7 @@ import { solverStepsText } from '../../../report/text/solver-steps.ts';
 import { planSummary } from '../../../report/text/summary.ts';
 import type { PlanPipeline } from '../../../sweep/pipeline/plan.ts';
 import { countedText } from '../../../units.ts';
+import { answer } from '../../output/io.ts';
 import { paintScreen } from '../../output/paint.ts';
 import { triedText } from './plan-mesh.ts';
 import { pipelineText } from './plan-pipeline.ts';
@@ -35,6 +38,11 @@ export function printPlan(
   const { graph, cluster } = serial.prepared.model;
   const warnings = meshWarnings(plan, cluster, graph);
   for (const warning of warnings) io.stderr(`warning: ${warning}\n`);
+  if (options.emit !== undefined) {
+    const typed = strictProgram(serial.prepared.question.program, plan, { table: task.table });
+    answer(io, options, { program: printGraph(typed) }, () => printGraph(typed).trimEnd());
+    return;
+  }
   if (options.json === true) {
     io.stdout(`${JSON.stringify(planJson(task, found, warnings))}\n`);
     return;

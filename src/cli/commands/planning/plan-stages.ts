@@ -49,6 +49,7 @@ const REFUSED = [
   'forward',
   'recipe',
   'emitIlp',
+  'emit',
   'program',
   'cache',
   'explainSolver',

@@ -28,7 +28,15 @@ export interface PlanTask {
   readonly request: PlanRequest;
   readonly options: Pick<
     PlanOptions,
-    'recipes' | 'program' | 'verbose' | 'output' | 'emitIlp' | 'json' | 'quiet' | 'explainSolver'
+    | 'recipes'
+    | 'program'
+    | 'emit'
+    | 'verbose'
+    | 'output'
+    | 'emitIlp'
+    | 'json'
+    | 'quiet'
+    | 'explainSolver'
   >;
   readonly io: CliIo;
   readonly deadline: Deadline;
