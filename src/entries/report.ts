@@ -9,7 +9,7 @@ export { type Drawings, drawParameters } from '../report/html/drawings.ts';
 export { htmlPage } from '../report/html/page.ts';
 export { type Report, type ReportInput, reportOf } from '../report/model/data.ts';
 export { analyse, type GatherOptions } from '../report/model/gather.ts';
-export { type ReportOrigin } from '../report/sections/decision.ts';
+export { type ReportOrigin } from '../report/sections/decision-rows.ts';
 export { type EinshardParameter, einshardParameters } from '../report/text/einshard-plan.ts';
 export { planSummary } from '../report/text/summary.ts';
 export { markdownReport } from '../report/written/markdown.ts';

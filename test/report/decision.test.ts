@@ -8,6 +8,7 @@ import { comparedDecision } from '../../src/report/sections/decision.ts';
 import type { Planning } from '../../src/sweep/planning/planning.ts';
 import { cli } from '../cli/support.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
+import type { Report } from '../../src/report/model/data.ts';
 import { checkHtml, textOf } from './html-reader.ts';
 
 /** The first screen of a report: what whoever decides reads. */
@@ -129,6 +130,64 @@ describe('the report of a comparison begins with the decision', () => {
     const [decision] = comparedDecision({ ...one, best: null, plans: [], pareto: [] });
     expect(decision).toMatchObject({ label: 'Decision', tone: 'bad' });
     expect(decision.text).toContain('no plan fits the budget');
+  });
+});
+
+describe('the report of one plan begins with the decision, too', () => {
+  const MODEL = ['llama-3.2-1b', '--layers', '2', '--seq', '1024', '--cluster', 'dgx-h100'];
+  let plan = '';
+  beforeAll(async () => {
+    plan = join(folder, 'one-plan');
+    const run = await cli('plan', ...MODEL, '--mesh', 'dp=8', '-o', plan, '--quiet');
+    expect(run.code, run.err).toBe(0);
+  }, 60_000);
+
+  it('what to run, the time and the money of a run, what to type, and who asked when', async () => {
+    const run = ['--tokens', '2T', '--price', '2.5USD'];
+    const html = await report(plan, ...run, ...ORIGIN);
+    const said = firstScreen(html).replaceAll('\u00a0', ' ');
+    const { plan: read, tokens } = JSON.parse(await report(plan, '--json')) as Report;
+    for (const words of [
+      'Run it on dp=8 by Megatron-LM',
+      'in eight of ten measured runs',
+      '2T tokens in ',
+      `shardwright export ${plan} --target megatron`,
+      `shardwright doctor ${plan} --run`,
+      'on 8 devices of dgx-h100, 8,192 tokens a step',
+      'by J. <b>Doe</b>, 1 June',
+    ])
+      expect(said).toContain(words);
+    // One host of eight, its steps alone, at 2.5 USD: failures and checkpoints add a few per cent.
+    const hours = ((2e12 / tokens!) * read.step!.stepSeconds * 8) / 3600;
+    const [, money] = /([\d,]+) USD/.exec(said)!;
+    const more = Number(money.replaceAll(',', '')) / (2.5 * hours);
+    expect(more).toBeGreaterThan(1);
+    expect(more).toBeLessThan(1.05);
+    const [, figure = ''] = /(<svg[^>]*aria-labelledby="ranges-title[^]*?<\/svg>)/.exec(html) ?? [];
+    expect(figure).toContain('>money in USD<');
+    expect(figure.match(/>recommended</g)).toHaveLength(1);
+    for (const [id, title] of [
+      ['roofline', 'FLOPS reached'],
+      ['memory-curve', 'memory of a device'],
+      ['pareto', 'costs one after another'],
+    ] as const)
+      expect(html).toMatch(new RegExp(`aria-labelledby="${id}-title[^]*?>${title}<`));
+  });
+
+  it('a plan that nothing was held to says so in red', async () => {
+    const alone = join(folder, 'alone.json');
+    const { hashes: _, ...bare } = JSON.parse(readFileSync(join(plan, 'plan.json'), 'utf8')) as {
+      readonly hashes?: unknown;
+    };
+    writeFileSync(alone, JSON.stringify(bare));
+    const [, said = ''] = /<dd class="bad">([^<]*)</.exec(await report(alone)) ?? [];
+    expect(said).toContain('its figures are claims');
+    expect(await report(plan)).not.toContain('class="bad"');
+  });
+
+  it('refuses the run of a comparison, which has its own', async () => {
+    const { code, err } = await cli('report', oneFile, '--tokens', '1T');
+    expect([code, err]).toEqual([2, expect.stringContaining('a comparison has the run')]);
   });
 });
 

@@ -81,8 +81,10 @@ describe('the report of a 2-layer Llama plan', () => {
     const markdown = (await made('md')).replace(/\\([\\`*_{}[\]|#~!])/g, '$1');
     expect(report.answer).toHaveLength(8);
     for (const { label, text } of report.answer) {
-      expect(page).toContain(`${label}${text}`);
-      expect(markdown).toContain(`- **${label}**: ${text}`);
+      // What to do is the end of the decision.
+      const isDecided = label === 'What to do';
+      expect(page).toContain(isDecided ? `; ${text}Step` : `${label}${text}`);
+      expect(markdown).toContain(isDecided ? `; ${text}` : `- **${label}**: ${text}`);
     }
     const plan = readPlan(readFileSync(join(folder, 'plan.json'), 'utf8'));
     const said = report.answer.map((a) => a.text).join('\n');

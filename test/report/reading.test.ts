@@ -194,7 +194,9 @@ describe('plans beside each other', () => {
       chosen: k === 0,
       front: k === 0,
     }));
-    const text = render(paretoFigure(points, 70.5 * 2 ** 30, 'states per device'));
+    const text = render(
+      paretoFigure(points, 70.5 * 2 ** 30, ['states per device', 'costs one after another']),
+    );
     const dots = [...text.matchAll(/<circle cx="([\d.]+)" cy="([\d.]+)"/g)].map(([, x, y]) => ({
       x: Number(x),
       y: Number(y),

@@ -4,7 +4,16 @@ import { itemAt } from '../../item-at.ts';
 import { secondsText } from '../../units.ts';
 import type { Incumbents } from '../analysis/incumbents.ts';
 import { h, type Markup } from '../markup.ts';
-import { bottomAxis, chart, label, leftAxis, linear, logarithmicFine, px } from './chart.ts';
+import {
+  bottomAxis,
+  chart,
+  label,
+  leftAxis,
+  leftTitle,
+  linear,
+  logarithmicFine,
+  px,
+} from './chart.ts';
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [760, 300, 84, 744, 40, 250];
 
@@ -44,6 +53,7 @@ export function incumbentsFigure(steps: readonly Step[], seconds: readonly numbe
       height: HEIGHT,
     },
     leftAxis(y, LEFT, RIGHT, secondsText),
+    leftTitle('sum of all costs', TOP, BOTTOM),
     bottomAxis(x, TOP, BOTTOM, tick),
     h('path', { d: stairs(bounds), class: 'bound' }),
     h('path', { d: stairs(plans), class: 'incumbent' }),

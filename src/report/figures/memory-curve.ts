@@ -7,10 +7,10 @@ import { itemAt } from '../../item-at.ts';
 import { bytesText } from '../../units.ts';
 import type { MemoryCurve } from '../analysis/memory.ts';
 import { h, type Markup } from '../markup.ts';
-import { chart, clip, label, leftAxis, line, linear, px } from './chart.ts';
+import { chart, clip, label, leftAxis, leftTitle, line, linear, px } from './chart.ts';
 
 const [WIDTH, HEIGHT] = [760, 330];
-const [LEFT, RIGHT, TOP, BOTTOM] = [78, 744, 46, 276];
+const [LEFT, RIGHT, TOP, BOTTOM] = [98, 744, 46, 276];
 
 /** Classes of the layers, as the bars of the page have them. */
 const CLASS: Readonly<Record<MemoryCurve['kinds'][number], string>> = {
@@ -57,6 +57,7 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
       height: HEIGHT,
     },
     leftAxis(y, LEFT, RIGHT, bytesText),
+    leftTitle('memory of a device', TOP, BOTTOM),
     layers,
     isFar
       ? label(RIGHT, HEIGHT - 12, `budget ${bytesText(budgetBytes)}, above the drawing`, {

@@ -88,11 +88,13 @@ function planeOf(points: readonly PlanPoint[], budgetBytes: number): Plane {
   return { x, y, fastest, slowest, leastBytes: least, isNear };
 }
 
-/** Step time (logarithmic) over memory; numbers are those of the table. */
+/**
+ * Seconds (logarithmic) over memory, as the two are called; numbers are those of the table.
+ */
 export function paretoFigure(
   points: readonly PlanPoint[],
   budgetBytes: number,
-  what: string,
+  [what, seconds]: readonly [memory: string, seconds: string],
 ): Markup {
   const plane = planeOf(points, budgetBytes);
   const { x, y, slowest, isNear } = plane;
@@ -114,7 +116,7 @@ export function paretoFigure(
     },
     bottomAxis(x, TOP, BOTTOM, bytesText),
     leftAxis(y, LEFT, RIGHT, secondsText),
-    leftTitle('step time', TOP, BOTTOM),
+    leftTitle(seconds, TOP, BOTTOM),
     points.some(isSlow) ? edgeMark(slowest, isNear && x.at(budgetBytes) < (LEFT + RIGHT) / 2) : [],
     budgetMark(budgetBytes, isNear ? x.at(budgetBytes) : undefined),
     front.length > 1 ? [h('path', { d: stairs(front, x, clipped), class: 'front' })] : [],

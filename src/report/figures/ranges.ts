@@ -1,7 +1,7 @@
 /** Draws options as bars with their ranges, the recommended one marked, as an SVG figure. */
 
 import { h, type Markup } from '../markup.ts';
-import { bottomAxis, chart, clipTo, label, line, linear, px, rect } from './chart.ts';
+import { bottomAxis, chart, clipTo, label, line, linear, px, rect, type Scale } from './chart.ts';
 
 /** A bar: its value, and the range around it where measured runs tell. */
 export interface RangeBar {
@@ -44,12 +44,24 @@ export function rangeFigure(
           ...(isRecommended ? { class: 'strong' } : {}),
         }),
         rect(LEFT, y, x.at(value) - LEFT, STEP - 14, kind, words(bar, text)),
-        ...(isRecommended ? [label(LEFT + 8, y + 15, 'recommended', { class: 'ontask' })] : []),
+        ...(isRecommended ? [recommendedMark(bar, x, y + 15)] : []),
         ...(band === null ? [] : whisker(x.at(band[0]), x.at(band[1]), y + (STEP - 14) / 2)),
       ];
     }),
     label((LEFT + RIGHT) / 2, bottom + 44, what, { anchor: 'middle' }),
   );
+}
+
+/** Pixels of the word beside the recommended bar. */
+const MARK = 100;
+
+/** In the bar where the range leaves room for the word, else behind bar and range. */
+function recommendedMark({ value, band }: RangeBar, x: Scale, y: number): Markup {
+  const free = x.at(Math.min(value, band?.[0] ?? value)) - LEFT;
+  const end = x.at(Math.max(value, band?.[1] ?? value));
+  return free >= MARK || end + MARK > WIDTH
+    ? label(LEFT + 8, y, 'recommended', { class: 'ontask' })
+    : label(end + 10, y, 'recommended', { class: 'strong' });
 }
 
 function words({ name, value, band }: RangeBar, text: (value: number) => string): string {

@@ -9,6 +9,7 @@ import {
   chart,
   label,
   leftAxis,
+  leftTitle,
   line,
   logarithmic,
   placeNumbers,
@@ -17,7 +18,7 @@ import {
 } from './chart.ts';
 
 const [WIDTH, HEIGHT] = [760, 380];
-const [LEFT, RIGHT, TOP, BOTTOM] = [92, 724, 34, 326];
+const [LEFT, RIGHT, TOP, BOTTOM] = [112, 724, 34, 326];
 const NUMBERED = 10;
 
 /** The layer groups that the picture numbers, largest first; the table has the same numbers. */
@@ -71,6 +72,7 @@ export function rooflineFigure(roofline: Roofline): Markup {
     },
     bottomAxis(x, TOP, BOTTOM, plainNumber),
     leftAxis(y, LEFT, RIGHT, rateText),
+    leftTitle('FLOPS reached', TOP, BOTTOM),
     line(x.at(start), y.at(start * rate), x.at(ridge), y.at(peak), 'roof'),
     line(x.at(ridge), y.at(peak), x.at(most), y.at(peak), 'roof'),
     label(RIGHT, TOP - 12, `roof: ${rateText(peak)} (${roofline.unit})`, {

@@ -88,6 +88,9 @@ function tableMarkup({ caption, columns, rows, open = Infinity, isStacked }: Tab
   ];
 }
 
+/** Columns of words and ranges that a sheet of paper holds in its usual type. */
+const MOST_ON_PAPER = 10;
+
 /** A table whose rows become lists on a narrow page: each cell carries its heading. */
 function stackedTable(
   caption: string,
@@ -104,7 +107,7 @@ function stackedTable(
     h('p', { class: 'caption' }, caption),
     h(
       'table',
-      { class: 'stacked' },
+      { class: columns.length > MOST_ON_PAPER ? 'stacked wide' : 'stacked' },
       h(
         'thead',
         {},

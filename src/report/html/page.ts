@@ -9,8 +9,10 @@ import { h, Markup, scriptJson } from '../markup.ts';
 import type { Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { parameterElements } from '../model/parameters.ts';
-import { type DecisionRow, planDecision, type ReportOrigin } from '../sections/decision.ts';
+import type { DecisionRow, ReportOrigin } from '../sections/decision-rows.ts';
+import { planOptions } from '../sections/options.ts';
 import { planSections } from '../sections/plan.ts';
+import { figuresOf, planDecision } from '../sections/plan-decision.ts';
 import { prose, sectionMarkup } from './blocks.ts';
 import type { Drawings } from './drawings.ts';
 import { drawnSection, graphSection, programText } from './program-section.ts';
@@ -162,7 +164,9 @@ export function htmlPage(
     title: `Plan of ${report.model}`,
     heading: report.model,
     subtitle: subtitleOf(report),
-    answer: planDecision(report, origin),
+    decision: planDecision(report, origin),
+    options: planOptions(report, origin),
+    answer: figuresOf(report),
     sections: [
       ...sections.slice(0, at),
       graphSection(report),

@@ -56,8 +56,11 @@ export function answerOf(
   ];
 }
 
+/** The label of the placements in words. */
+export const WHAT_TO_DO = 'What to do';
+
 function whatToDo({ placementWords }: AnswerInput): ReturnType<typeof answerOf> {
-  return placementWords === null ? [] : [{ label: 'What to do', text: placementWords.join('; ') }];
+  return placementWords === null ? [] : [{ label: WHAT_TO_DO, text: placementWords.join('; ') }];
 }
 
 /** The lines of a plan with stages. */

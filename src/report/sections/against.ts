@@ -61,7 +61,10 @@ function recipeTable(report: Report): Block[] {
       caption:
         `Costs one after another over the memory that the budget limits, ${words.long}. Numbers: ` +
         'those of the table; the line joins the plans that no other fitting one beats in both.',
-      svg: paretoFigure(points, plan.memory.budgetBytes, `${words.short} per device`),
+      svg: paretoFigure(points, plan.memory.budgetBytes, [
+        `${words.short} per device`,
+        'costs one after another',
+      ]),
     });
   const numbers = new Map(points.map((p, k) => [p.name, k + 1]));
   out.push({

@@ -107,7 +107,7 @@ function planFigure(c: Comparison, drawn: readonly ComparedPlan[]): Block {
     caption:
       `Step time over ${memory.long}. Numbers: those of the table; the line joins the plans ` +
       'that no other fitting one beats in both.',
-    svg: paretoFigure(points, c.budgetBytes, memory.axis),
+    svg: paretoFigure(points, c.budgetBytes, [memory.axis, 'step time']),
   };
 }
 

@@ -3,46 +3,26 @@
  * risk as ranges, what to do next, and the question as it was asked. The rest is an appendix.
  */
 
-import { defined } from '../../defined.ts';
 import { itemAt } from '../../item-at.ts';
-import { bestPlan, DEFAULT_RISK, stepTime } from '../../recipes/compare/best-plan.ts';
+import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import type { Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
-import {
-  bytesText,
-  countedText,
-  countText,
-  percentText,
-  probabilityText,
-  secondsText,
-} from '../../units.ts';
-import { fitsWithText, noBestText, planFits, riskTexts } from '../model/certainty.ts';
+import { countedText, countText, percentText, secondsText } from '../../units.ts';
+import { fitsWithText, noBestText, riskTexts } from '../model/certainty.ts';
 import { comparedScreen } from '../model/compared-screen.ts';
-import type { Report } from '../model/data.ts';
 import { layoutWords } from '../model/layout-words.ts';
 import { trainerText } from '../model/trainer-text.ts';
 import { goalTexts } from '../text/goals.ts';
+import { moneyText, withRange } from '../text/run-cost.ts';
 import {
-  energyText,
-  moneyRangeText,
-  moneyText,
-  tokensText,
-  wallText,
-  withRange,
-} from '../text/run-cost.ts';
-
-/** One line of the decision; `bad`: it warns, in words and in red. */
-export interface DecisionRow {
-  readonly label: string;
-  readonly text: string;
-  readonly tone?: 'bad';
-}
-
-/** Who asked, and when: as they say it. A report has no clock of its own. */
-export interface ReportOrigin {
-  readonly author?: string;
-  readonly date?: string;
-}
+  askedRow,
+  type DecisionRow,
+  doubtRow,
+  memoryText,
+  type ReportOrigin,
+  row,
+  runTexts,
+} from './decision-rows.ts';
 
 /** The next step of whoever has a plan: what turns a prediction into a measurement. */
 const MEASURE =
@@ -51,26 +31,6 @@ const MEASURE =
 
 /** A flag in parentheses: a word for a terminal. */
 const FLAG = / \(--[a-z-]+\)/g;
-
-/** A row, or none where there is nothing to say. */
-function row(label: string, texts: readonly string[], tone?: 'bad'): DecisionRow[] {
-  return texts.length === 0 ? [] : [{ label, text: texts.join('; '), ...defined({ tone }) }];
-}
-
-function askedRow(question: string, { author, date }: ReportOrigin): DecisionRow[] {
-  const by = [
-    ...(author === undefined ? [] : [`by ${author}`]),
-    ...(date === undefined ? [] : [date]),
-  ];
-  return [{ label: 'Asked', text: [question, ...by].join(', ') }];
-}
-
-/** `57 % to fit: ...`, where a plan may run out of memory; nothing for one that surely fits. */
-function doubtRow(probability: number | null | undefined, risk = DEFAULT_RISK): DecisionRow[] {
-  if (typeof probability !== 'number' || probability >= risk) return [];
-  const [fits, dies] = [probabilityText(probability), probabilityText(1 - probability)];
-  return row('Risk', [`${fits} to fit: with ${dies} the run ends out of memory`], 'bad');
-}
 
 /** The decision of a comparison. */
 export function comparedDecision(c: Comparison, origin: ReportOrigin = {}): DecisionRow[] {
@@ -94,7 +54,7 @@ export function comparedDecision(c: Comparison, origin: ReportOrigin = {}): Deci
     ...doubtRow(best.fitProbability, c.risk),
     ...row('Step', [stepText(best)]),
     ...row('Run', runTexts(c.run)),
-    ...row('Memory', [memoryText(c, best)]),
+    ...row('Memory', [memoryText(best.peakBytes, c.budgetBytes, best.fitProbability)]),
     ...yoursRows(c),
     ...row('As good', screenTexts(c, 'ties')),
     ...row('Riskier', screenTexts(c, 'risk')),
@@ -117,28 +77,6 @@ function stepText(best: ComparedPlan): string {
   const rate =
     layout === undefined ? '' : `, ${countText(Math.round(layout.tokensPerSecond))} tokens/s`;
   return `${secondsText(stepTime(best))}${range}${rate}`;
-}
-
-/** `1T tokens in 113 days (95 days to 150 days)`, money and energy. */
-function runTexts(run: Comparison['run']): string[] {
-  if (run === undefined) return [];
-  return [
-    [
-      `${tokensText(run.tokens)} tokens in ${wallText(run)}`,
-      run.price === undefined ? 'no price is known (--price)' : moneyRangeText(run),
-      energyText(run) ?? [],
-    ]
-      .flat()
-      .join(', '),
-  ];
-}
-
-function memoryText(
-  { budgetBytes }: Pick<Comparison, 'budgetBytes'>,
-  { peakBytes, fitProbability: p }: Pick<ComparedPlan, 'peakBytes' | 'fitProbability'>,
-): string {
-  const fits = typeof p === 'number' ? `; fits with ${probabilityText(p)}` : '';
-  return `${bytesText(peakBytes)} of ${bytesText(budgetBytes)} a device${fits}`;
 }
 
 /** The layout that was asked about, and the first thing to set in it. */
@@ -183,7 +121,9 @@ export function planningDecision(planning: Planning, origin: ReportOrigin = {}):
     ...row('Asked for', goalTexts(points, goals), isMissed(planning) ? 'bad' : undefined),
     ...row('Step', [withRange(stepTime(chosen.best), chosen.best.stepBand, secondsText)]),
     ...row('Run', runTexts(chosen.run)),
-    ...row('Memory', [memoryText(chosen, chosen.best)]),
+    ...row('Memory', [
+      memoryText(chosen.best.peakBytes, chosen.budgetBytes, chosen.best.fitProbability),
+    ]),
     ...row('Break-even', breakEvenTexts(points, chosen)),
     ...points.flatMap((p) =>
       p.best === null
@@ -266,16 +206,4 @@ function breakEvenTexts(points: readonly PlanningPoint[], chosen: PlanningPoint)
 
 function hourText(amount: number, currency: string): string {
   return moneyText(Number(amount.toPrecision(3)), currency);
-}
-
-/** The answer of a plan's report: its risk before it, the next step and the question after it. */
-export function planDecision(report: Report, origin: ReportOrigin = {}): DecisionRow[] {
-  const { plan, model, mesh, cluster, answer } = report;
-  const devices = mesh.reduce((n, d) => n * d.size, 1);
-  return [
-    ...doubtRow(planFits(plan), plan.request.risk),
-    ...answer,
-    ...row('Next', [MEASURE.replace('run 50 steps of it', 'export it, run 50 steps')]),
-    ...askedRow(`${model} on ${countedText(devices, 'device')} of ${cluster.id}`, origin),
-  ];
 }

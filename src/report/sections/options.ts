@@ -1,12 +1,15 @@
 /** Makes the table of options of a report: each with its time, money, energy and risk as ranges. */
 
+import { fitProbability } from '../../cost/error-bands.ts';
 import type { RunCost } from '../../cost/training/run-cost.ts';
+import { EXPORTED } from '../../recipes/chosen-step.ts';
 import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import type { Planning, PlanningPoint } from '../../sweep/planning/planning.ts';
 import { bytesText, durationText, probabilityText, secondsText } from '../../units.ts';
 import { type RangeBar, rangeFigure } from '../figures/ranges.ts';
 import type { Block, Column, Section } from '../model/blocks.ts';
+import type { Report } from '../model/data.ts';
 import {
   amountText,
   energyText,
@@ -16,6 +19,8 @@ import {
   withRange,
 } from '../text/run-cost.ts';
 import { recommendedPoint, whereText } from './decision.ts';
+import type { ReportOrigin } from './decision-rows.ts';
+import { planRun } from './plan-decision.ts';
 
 /** One option: what is run, and what it takes. */
 interface Option {
@@ -23,7 +28,8 @@ interface Option {
   readonly plan: string;
   readonly stepSeconds: number;
   readonly stepBand: readonly [number, number] | null;
-  readonly peakBytes: number;
+  /** Null where only what the trainer keeps would say it, and it was not asked. */
+  readonly peakBytes: number | null;
   readonly fits: number | null;
   readonly run: RunCost | undefined;
   readonly isRecommended: boolean;
@@ -125,6 +131,42 @@ export function planningOptions(planning: Planning): Section[] {
   return [optionSection(options)];
 }
 
+/** Known plans beside a plan, the fastest first. */
+const KNOWN = 4;
+
+/** The options of one plan: itself, and the fastest known plans on its mesh that fit. */
+export function planOptions(report: Report, origin: ReportOrigin = {}): Section[] {
+  const { plan, zoo, pipeline, cluster } = report;
+  const { step, request } = plan;
+  if (zoo === null || step === undefined || pipeline !== null) return [];
+  const { run, band, peakBytes, fits } = planRun(report, origin);
+  // The memory of a known plan is that of the exported program.
+  const isExported = step.trainer === EXPORTED;
+  const limit = request.memoryBytes ?? cluster.memoryBytes;
+  const option = (name: string, stepSeconds: number, bytes: number | null): Option => {
+    const factor = stepSeconds / step.stepSeconds;
+    return {
+      name,
+      plan: plan.mesh.map((d) => `${d.name}=${d.size}`).join(','),
+      stepSeconds,
+      stepBand: band === null ? null : [band[0] * factor, band[1] * factor],
+      peakBytes: bytes,
+      fits: bytes === null ? null : fitProbability(bytes, limit),
+      run: run === undefined ? undefined : scaledRun(run, factor),
+      isRecommended: false,
+    };
+  };
+  const own = { ...option('This plan', step.stepSeconds, peakBytes), fits, isRecommended: true };
+  const known = zoo
+    .flatMap(({ name, stepSeconds, overBytes, peakBytes: bytes }) =>
+      stepSeconds === null || overBytes !== undefined || stepSeconds <= step.stepSeconds
+        ? []
+        : [option(name, stepSeconds, isExported ? bytes : null)],
+    )
+    .sort((a, b) => a.stepSeconds - b.stepSeconds);
+  return known.length === 0 ? [] : [optionSection([own, ...known.slice(0, KNOWN)])];
+}
+
 function optionSection(options: readonly Option[]): Section {
   const runs = options.flatMap(({ run }) => run ?? []);
   const [run] = runs;
@@ -146,7 +188,7 @@ function optionSection(options: readonly Option[]): Section {
     ...(run === undefined ? [] : [o.run === undefined ? '–' : wallText(o.run)]),
     ...(isPriced ? [o.run === undefined ? '–' : moneyRangeText(o.run)] : []),
     ...(run === undefined ? [] : [(o.run && energyText(o.run)) ?? '–']),
-    bytesText(o.peakBytes),
+    o.peakBytes === null ? '–' : bytesText(o.peakBytes),
     o.fits === null ? '–' : probabilityText(o.fits),
   ]);
   const of = run === undefined ? '' : ` of ${tokensText(run.tokens)} tokens`;

@@ -4,8 +4,10 @@ import { checkKinds } from '../../arguments.ts';
 import { barText } from '../html/blocks.ts';
 import { type Block, cellText, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
-import { planDecision, type ReportOrigin } from '../sections/decision.ts';
+import type { ReportOrigin } from '../sections/decision-rows.ts';
+import { planOptions } from '../sections/options.ts';
 import { planSections } from '../sections/plan.ts';
+import { figuresOf, planDecision } from '../sections/plan-decision.ts';
 import { documentText, printable } from './document.ts';
 
 /** The report of a plan as Markdown, with the numbers and texts of the page. */
@@ -14,8 +16,11 @@ export function markdownReport(report: Report, origin: ReportOrigin = {}): strin
     report: [report, 'report'],
     origin: [origin, 'record', 'undefined'],
   });
-  const answer = planDecision(report, origin);
-  return markdownDocument(`Plan of ${report.model}`, answer, planSections(report));
+  const answer = [...planDecision(report, origin), ...figuresOf(report)];
+  return markdownDocument(`Plan of ${report.model}`, answer, [
+    ...planOptions(report, origin),
+    ...planSections(report),
+  ]);
 }
 
 /** A document as Markdown. Texts of files cannot make markup. */

@@ -6,8 +6,10 @@ import { barText } from '../html/blocks.ts';
 import { type Block, cellText, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { terminalTable } from '../model/table.ts';
-import { planDecision, type ReportOrigin } from '../sections/decision.ts';
+import type { ReportOrigin } from '../sections/decision-rows.ts';
+import { planOptions } from '../sections/options.ts';
 import { planSections } from '../sections/plan.ts';
+import { figuresOf, planDecision } from '../sections/plan-decision.ts';
 import { documentText, printable } from './document.ts';
 
 /** The report of a plan as plain text, with the numbers and texts of the page. */
@@ -16,8 +18,11 @@ export function textReport(report: Report, origin: ReportOrigin = {}): string {
     report: [report, 'report'],
     origin: [origin, 'record', 'undefined'],
   });
-  const answer = planDecision(report, origin);
-  return textDocument(`Plan of ${report.model}`, answer, planSections(report));
+  const answer = [...planDecision(report, origin), ...figuresOf(report)];
+  return textDocument(`Plan of ${report.model}`, answer, [
+    ...planOptions(report, origin),
+    ...planSections(report),
+  ]);
 }
 
 /** A document as plain text: tables aligned, nothing but printable characters and line breaks. */

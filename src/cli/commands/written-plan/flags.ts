@@ -3,7 +3,15 @@
 import { LAUNCHERS } from '../../../export/launchers.ts';
 import { REPORT_FORMATS } from '../../../report/formats.ts';
 import { type Given, list, off, on, or, type Read, text, value } from '../../input/flags/flag.ts';
-import { countFrom, oneOf, parseBytes, parseCount, parsePositive } from '../../input/flags/read.ts';
+import {
+  countFrom,
+  oneOf,
+  parseBytes,
+  parseCount,
+  parsePositive,
+  parsePriceFlag,
+  parseTokens,
+} from '../../input/flags/read.ts';
 import { DETAILS, JSON_FLAG, OPERATOR_FILES, QUIET } from '../../input/flags/shared-flags.ts';
 
 export const CHECK_PLAN_COMMAND = { ops: OPERATOR_FILES, ...JSON_FLAG };
@@ -30,6 +38,23 @@ export const REPORT_COMMAND = {
   ),
   author: value('--author <name>', 'who asks, for the first screen of the report', text),
   date: value('--date <text>', 'the date of the question, as given: a report has no clock', text),
+  tokens: value(
+    '--tokens <n>',
+    'of a plan: the run whose time, money and energy the first screen has (default: 1B)',
+    parseTokens,
+  ),
+  price: value(
+    '--price <price>',
+    'of a plan: of one device for one hour, such as 2.5USD or $2.5 (default: what the cluster ' +
+      'file states)',
+    parsePriceFlag,
+  ),
+  carbon: value(
+    '--carbon <g/kWh>',
+    'of a plan: grams of CO2 equivalent for a kilowatt-hour (default: what the cluster file ' +
+      'states)',
+    parsePositive,
+  ),
   json: on('--json', 'the same as --format json'),
 };
 export type ReportOptions = Given<typeof REPORT_COMMAND>;

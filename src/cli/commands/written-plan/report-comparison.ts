@@ -15,7 +15,8 @@ import {
   comparisonTitle,
   pageData,
 } from '../../../report/sections/compared.ts';
-import { comparedDecision, type ReportOrigin } from '../../../report/sections/decision.ts';
+import { comparedDecision } from '../../../report/sections/decision.ts';
+import type { ReportOrigin } from '../../../report/sections/decision-rows.ts';
 import { comparedOptions } from '../../../report/sections/options.ts';
 import { csvLines } from '../../../report/written/csv.ts';
 import { markdownDocument } from '../../../report/written/markdown.ts';

@@ -5,7 +5,8 @@
 
 import type { ReportFormat } from '../../../report/formats.ts';
 import { htmlFile } from '../../../report/html/page.ts';
-import { planningDecision, type ReportOrigin } from '../../../report/sections/decision.ts';
+import { planningDecision } from '../../../report/sections/decision.ts';
+import type { ReportOrigin } from '../../../report/sections/decision-rows.ts';
 import { planningOptions } from '../../../report/sections/options.ts';
 import {
   planningAnswer,

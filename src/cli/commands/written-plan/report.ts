@@ -17,7 +17,7 @@ import { drawParameters } from '../../../report/html/drawings.ts';
 import { htmlPage } from '../../../report/html/page.ts';
 import { type Report, reportOf } from '../../../report/model/data.ts';
 import { analyse } from '../../../report/model/gather.ts';
-import type { ReportOrigin } from '../../../report/sections/decision.ts';
+import { type ReportOrigin, RUN_TOKENS } from '../../../report/sections/decision-rows.ts';
 import { csvReport } from '../../../report/written/csv.ts';
 import { markdownReport } from '../../../report/written/markdown.ts';
 import { textReport } from '../../../report/written/plain-text.ts';
@@ -44,7 +44,7 @@ export async function reportCommand(
   const text =
     comparison === undefined
       ? await reportText(path, format, options, io)
-      : comparisonText(comparison, format, VERSION, originOf(options));
+      : comparisonText(comparison, format, VERSION, originOf(options, true));
   if (output === undefined) io.stdout(text);
   else {
     writeText(output, text, 'report');
@@ -73,13 +73,35 @@ async function reportText(
   const drawings = drawParameters(plan, options.draw);
   const report = await gather(path, folder, check, options, io);
   if (format === 'json') return `${JSON.stringify(report)}\n`;
-  const origin = originOf(options);
+  const origin = { ...originOf(options), folder: folderOf(path) };
   if (format === 'md') return markdownReport(report, origin);
   return format === 'text' ? textReport(report, origin) : htmlPage(report, graph, drawings, origin);
 }
 
-function originOf({ author, date }: ReportOptions): ReportOrigin {
-  return defined({ author, date });
+/**
+ * Who asks, and for what run.
+ *
+ * @throws E_USAGE for a run of a comparison, which has its own
+ */
+function originOf(
+  { author, date, tokens, price, carbon }: ReportOptions,
+  isComparison = false,
+): ReportOrigin {
+  const isAsked = [tokens, price, carbon].some((value) => value !== undefined);
+  if (isAsked && isComparison)
+    throw new ShardwrightError('E_USAGE', 'a comparison has the run that it was asked with', {
+      hint: 'compare ... --tokens 15T --price 2.5USD --json, and report that.',
+    });
+  if (!isAsked) return defined({ author, date });
+  return {
+    ...defined({ author, date }),
+    run: { tokens: tokens ?? RUN_TOKENS, ...defined({ price, carbon }) },
+  };
+}
+
+/** The folder of a plan, as commands are told it. */
+function folderOf(path: string): string {
+  return path.replace(/[/\\]*(plan\.json)?$/, '') || '.';
 }
 
 async function gather(
