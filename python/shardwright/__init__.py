@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .command import plan
+from .command import plan, plan_stages
 from .comparison import Comparison, compare
 from .errors import CaptureError, CommandError, MismatchError, ShardwrightError, require_torch
 from .folder import Plan, load
+from .staged import StagedPlan, load_stages
 
 if TYPE_CHECKING:
     from .accumulating import reduce_gradients
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .inputs import gather_outputs, shard_inputs
     from .joint import compile_joint, joint_graph
     from .module import ParallelModule, whole_weights
+    from .pipeline import Pipeline, pipeline
     from .precision import MixedPrecision
 
 __version__ = "0.2.0"
@@ -34,8 +36,10 @@ __all__ = [
     "MismatchError",
     "MixedPrecision",
     "ParallelModule",
+    "Pipeline",
     "Plan",
     "ShardwrightError",
+    "StagedPlan",
     "auto_parallelize",
     "capture",
     "compare",
@@ -44,8 +48,11 @@ __all__ = [
     "gather_outputs",
     "joint_graph",
     "load",
+    "load_stages",
     "parallelize",
+    "pipeline",
     "plan",
+    "plan_stages",
     "reduce_gradients",
     "shard_inputs",
     "whole_weights",
@@ -55,6 +62,7 @@ _NEEDS_TORCH = {
     "Captured": "graph_capture",
     "MixedPrecision": "precision",
     "ParallelModule": "module",
+    "Pipeline": "pipeline",
     "auto_parallelize": "auto",
     "capture": "graph_capture",
     "compile_joint": "joint",
@@ -62,6 +70,7 @@ _NEEDS_TORCH = {
     "gather_outputs": "inputs",
     "joint_graph": "joint",
     "parallelize": "distribute",
+    "pipeline": "pipeline",
     "reduce_gradients": "accumulating",
     "shard_inputs": "inputs",
     "whole_weights": "module",

@@ -168,13 +168,14 @@ def _distribute(model: nn.Module, plan: Plan, mesh: DeviceMesh, here: Any) -> No
         whole = getattr(model.get_submodule(path), last)
         # Tied names are one tensor, which stays one.
         if id(whole) not in made:
-            made[id(whole)] = _placed(whole, entry, plan, mesh, here)
+            made[id(whole)] = placed_state(whole, entry, plan, mesh, here)
             before.append(whole)
     replace_states(model, made)
     hand_over(before, made)
 
 
-def _placed(whole: torch.Tensor, entry: dict[str, Any], plan: Plan, mesh: DeviceMesh, here: Any) -> torch.Tensor:
+def placed_state(whole: torch.Tensor, entry: dict[str, Any], plan: Plan, mesh: DeviceMesh, here: Any) -> torch.Tensor:
+    """The DTensor of a parameter or buffer, with hooks and gradient of it; of a whole tensor each rank keeps its own part."""
     if isinstance(whole, DTensor):
         raise MismatchError("E_MODEL", "it is a DTensor already", place=entry["of"], hint="give the plain model.")
     device = here.device if whole.device.type != "meta" else whole.device

@@ -163,6 +163,13 @@ def load(folder: str | os.PathLike[str]) -> Plan:
     """
     root = Path(folder)
     below = root / "torch" if (root / "torch" / "program.py").exists() else root
+    if (root / "stages.json").exists():
+        raise MismatchError(
+            "E_PLAN",
+            "it holds the stages of a pipeline, each a plan of its own",
+            place=str(root),
+            hint=f'shardwright.load_stages("{root}"), which shardwright.pipeline runs.',
+        )
     for name in ("program.py", "placements.json", "collectives.json"):
         if not (below / name).exists():
             raise MismatchError(

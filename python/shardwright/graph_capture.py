@@ -229,13 +229,25 @@ def bind_inputs(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
     Raises:
         CaptureError: where the model does not take them.
     """
-    forward = forward_of(model)
+    return bind_named(inspect.signature(forward_of(model)), original_class(type(model)).__name__, args, kwargs, targets)
+
+
+def bind_named(
+    signature: inspect.Signature, model: str, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Any] = ()
+) -> dict[str, Any]:
+    """The same by the signature of `forward` alone.
+
+    Args:
+        signature: of the method of a model.
+        model: what its class is called, for messages.
+        args, kwargs, targets: as of `bind_inputs`.
+    """
     try:
-        bound = inspect.signature(forward).bind(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        raise CaptureError("E_INPUT", f"{original_class(type(model)).__name__}.forward does not take these inputs: {error}") from error
+        raise CaptureError("E_INPUT", f"{model}.forward does not take these inputs: {error}") from error
     named: dict[str, Any] = {}
-    for name, parameter in inspect.signature(forward).parameters.items():
+    for name, parameter in signature.parameters.items():
         if name not in bound.arguments:
             continue
         value = bound.arguments[name]

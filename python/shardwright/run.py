@@ -239,6 +239,10 @@ class Run:
             return gradient.redistribute(placements=at)._local_tensor
         return part_of(gradient, at, self.plan.mesh_shape, self.here.coordinate).contiguous()
 
+    def tangents_of(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """This device's parts of the gradients of outputs that the program wants."""
+        return [self.tangent(entry, gradients[entry.get("index", 0)]).contiguous() for entry in self.tangents]
+
     def placed_gradients(self, found: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """Gradients of the primals: of states as DTensors in the placements of the plan, of inputs as local parts (`_Part`)."""
         out: list[torch.Tensor | None] = []
@@ -320,7 +324,7 @@ class Step(torch.autograd.Function):
         del tensors
         # The program lets go of what it has used; what retain_graph keeps is kept by autograd.
         ctx.maybe_clear_saved_tensors()
-        tangents = [run.tangent(entry, gradients[entry.get("index", 0)]).contiguous() for entry in run.tangents]
+        tangents = run.tangents_of(gradients)
         # A traced step has the gradient 1 of its loss written in.
         scale = None if run.tangents else gradients[0]
         kept = list(saved) if run.check_finite else []

@@ -179,6 +179,15 @@ describe('pipeline schedules by events', () => {
     );
   });
 
+  it('messages back may take another time than messages forward', () => {
+    const [forward, backwardInput, hopSeconds, hopBackSeconds] = [1, 2, 5, 7];
+    const times = { stages: { forward, backwardInput, backwardWeight: 0 }, hopSeconds };
+    const one = { devices: 3, microbatches: 1 };
+    const r = playPipeline('1f1b', one, { ...times, hopBackSeconds });
+    expect(r.seconds).toBe(3 * (forward + backwardInput) + 2 * (hopSeconds + hopBackSeconds));
+    expect(playPipeline('1f1b', one, times).seconds).toBe(3 * 3 + 4 * hopSeconds);
+  });
+
   it('every pass runs once, after what it needs, one at a time', () => {
     for (const schedule of PIPELINE_SCHEDULES) {
       const v = schedule === 'interleaved' ? 2 : 1;

@@ -13,6 +13,8 @@ export interface Unnamed {
   readonly text: string;
   /** Role name there, by the role name that an input had. */
   readonly roles: ReadonlyMap<string, string>;
+  /** Names of values there, by the names that they had. */
+  readonly values: ReadonlyMap<string, string>;
 }
 
 /** The same graph with values and inputs named by their positions. */
@@ -56,7 +58,7 @@ export function unnamed(graph: Graph): Unnamed {
           ),
         }),
   };
-  return { graph: same, text: printGraph(same, { source: false }), roles };
+  return { graph: same, text: printGraph(same, { source: false }), roles, values };
 }
 
 /** Roles, phases and wishes stay; places in the source and names do not. */

@@ -28,11 +28,10 @@ export interface StageSeconds {
 export interface PipelineTimes {
   /** By stage (chunk * devices + device), or one for all. */
   readonly stages: StageSeconds | readonly StageSeconds[];
-  /**
-   * Seconds of the message from stage k to k + 1, and of the one back; a number for all boundaries.
-   * Default 0.
-   */
+  /** Seconds of the message from stage k to k + 1; a number for all boundaries. Default 0. */
   readonly hopSeconds?: number | readonly number[];
+  /** Seconds of the message back, from stage k + 1 to k. Default `hopSeconds`. */
+  readonly hopBackSeconds?: number | readonly number[];
 }
 
 export interface PassSpan extends Pass {
@@ -88,7 +87,7 @@ export function playPipeline(
   for (let j = 0; j < m; j++) ready.F[j] = 0;
   const linkFree = { F: new Float64Array(count), B: new Float64Array(count) };
   const send = (kind: 'F' | 'B', boundary: number, end: number): number => {
-    const arrival = Math.max(end, linkFree[kind][boundary]) + hops[boundary];
+    const arrival = Math.max(end, linkFree[kind][boundary]) + hops[kind][boundary];
     linkFree[kind][boundary] = arrival;
     return arrival;
   };
@@ -129,13 +128,20 @@ export function playPipeline(
 
 /** Seconds of each stage and each boundary. */
 function checkedTimes(
-  { stages: stageTimes, hopSeconds = 0 }: PipelineTimes,
+  { stages: stageTimes, hopSeconds = 0, hopBackSeconds = hopSeconds }: PipelineTimes,
   count: number,
-): { readonly stages: readonly StageSeconds[]; readonly hops: readonly number[] } {
+): {
+  readonly stages: readonly StageSeconds[];
+  readonly hops: Readonly<Record<'F' | 'B', readonly number[]>>;
+} {
   const stages = perStage(stageTimes, count, 'stages');
-  const hops = perStage(hopSeconds, count - 1, 'boundaries');
+  const hops = {
+    F: perStage(hopSeconds, count - 1, 'boundaries'),
+    B: perStage(hopBackSeconds, count - 1, 'boundaries'),
+  };
   for (const seconds of [
-    ...hops,
+    ...hops.F,
+    ...hops.B,
     ...stages.flatMap((s) => [s.forward, s.backwardInput, s.backwardWeight]),
   ])
     if (!(seconds >= 0 && seconds < Infinity))

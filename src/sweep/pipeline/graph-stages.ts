@@ -9,26 +9,32 @@ import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { DTYPE_BYTES, type Graph } from '../../graph/types.ts';
-import { exampleShape } from '../../graph/value.ts';
+import type { Graph } from '../../graph/types.ts';
 import { itemAt } from '../../item-at.ts';
 import { DeviceMesh, parseMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { CutPoint } from '../../passes/stages/cut-points.ts';
 import { cuttable, type StagedGraph } from '../../passes/stages/split.ts';
-import { unnamed } from '../../passes/stages/unnamed.ts';
-import type { StageGraph } from '../../passes/stages/write-stage.ts';
+import { type Unnamed, unnamed } from '../../passes/stages/unnamed.ts';
 import type { Infeasible, LeastCostResult, PlannedResult } from '../../plan/choice/result.ts';
 import { leastCostPlan } from '../../plan/least-cost-plan.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
-import type { PlanRequest } from '../../plan/request/request.ts';
-import { product } from '../../product.ts';
+import type { Pin, PlanRequest } from '../../plan/request/request.ts';
 import { passOrder } from '../../simulate/pipeline/schedules.ts';
 import { PlanReader } from '../../step/read/plan-reader.ts';
 import { countedText } from '../../units.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
-import { cutUnits, playStages, type PricedUnits, total } from './plan.ts';
+import {
+  checkPins,
+  endsOfPlan,
+  messageBytes,
+  pinsOfSends,
+  pinsOfStage,
+  pinsWithin,
+  type StageEnds,
+} from './boundaries.ts';
+import { cutUnits, type PlayedDevice, playStages, type PricedUnits, total } from './plan.ts';
 import type { PlanPipelineRequest } from './request.ts';
 
 /** One stage of a captured graph. */
@@ -48,6 +54,8 @@ export interface PlannedStage {
   readonly idleShare: number;
   /** Bytes that each device sends to the next stage for one microbatch. */
   readonly sendBytes: number;
+  /** Bytes of gradients that each device sends back to the stage in front for one microbatch. */
+  readonly sendBackBytes: number;
   /** The proof of the plan of the stage, on its mesh. */
   readonly proof: Pick<Plan['proof'], 'status' | 'bound' | 'gap' | 'solver'>;
   /** The first stage whose program is the same. */
@@ -81,6 +89,8 @@ export interface GraphPipeline {
 export interface GraphStages {
   readonly pipeline: GraphPipeline;
   readonly staged: StagedGraph;
+  /** The pins of each stage that make it keep to what its neighbours send and receive. */
+  readonly pins: readonly (readonly Pin[])[];
 }
 
 /** A part of the program that has no plan on the mesh of a stage. */
@@ -100,12 +110,13 @@ class NoPlan extends Error {
 /** A part of the program with the figures of its plan. */
 interface PricedPart {
   readonly unit: PricedUnits['units'][number];
+  /** Bytes that it sends back to the part in front. */
+  readonly sendBackBytes: number;
+  readonly ends: StageEnds;
   readonly seconds: PricedUnits['seconds'][number];
   /** Once a step, after the last microbatch. */
   readonly stepSeconds: number;
   readonly stateBytes: number;
-  /** Bytes of each parameter on a device, by its name in the whole program. */
-  readonly parameterBytes: ReadonlyMap<string, number>;
   readonly plan: Plan;
   readonly text: string;
 }
@@ -146,6 +157,7 @@ async function planned(
   passOrder(schedule, { devices, microbatches, ...(virtual > 1 ? { chunks: virtual } : {}) });
   const { points, cut } = cuttable(graph, table);
   checkCount(graph, points, devices * virtual);
+  checkPins(request.pins, graph);
   const budgetBytes = usableMemoryBytes(loadCluster(request.cluster), request);
   const planner = new PartPlanner(request, devices, table, deadline);
   const whole = { ...asked, budgetBytes };
@@ -153,9 +165,10 @@ async function planned(
   const { bounds, moved } = cutUnits(planner.unitsOf(parts), whole);
   const cuts = bounds.slice(1, -1).map((first) => itemAt(points, first - 1));
   const staged = cut(cuts);
-  const priced = await planner.price(staged);
+  const priced = await planner.agree(staged, whole);
   return {
     staged,
+    pins: staged.stages.map((_, s) => writtenPins(staged, priced, s)),
     pipeline: {
       schedule,
       microbatches,
@@ -172,6 +185,19 @@ async function planned(
       moved,
     },
   };
+}
+
+/**
+ * The pins with which stage `s` is planned again to be written: as it was priced, and with the
+ * gradients that it receives as they were placed then.
+ */
+function writtenPins(staged: StagedGraph, priced: readonly PricedPart[], s: number): Pin[] {
+  const ends = priced.slice(0, s + 1).map((part) => part.ends);
+  const { receivedBack } = itemAt(ends, s);
+  return [
+    ...pinsOfStage(staged, s, ends.slice(0, s)),
+    ...Array.from(receivedBack, ([node, spec]) => ({ node, spec })),
+  ];
 }
 
 /** @throws E_USAGE naming the most stages that work, and the loop that is not cut */
@@ -209,7 +235,7 @@ function stageOf(
   first: string | undefined,
 ): Omit<PlannedStage, 'peakBytes' | 'inFlight' | 'idleShare'> {
   const { graph } = itemAt(stages, k);
-  const { plan, text, seconds, unit } = itemAt(priced, k);
+  const { plan, text, seconds, unit, sendBackBytes } = itemAt(priced, k);
   // What a stage makes for itself, such as a mask, may come before the call that it begins with.
   const [own, last] = endsOf(graph);
   const { status, bound, gap, solver } = plan.proof;
@@ -219,6 +245,7 @@ function stageOf(
     parameters: graph.nodes.filter(({ meta }) => meta.role === 'parameter').length,
     seconds: total(seconds),
     sendBytes: unit.boundaryBytes,
+    sendBackBytes,
     proof: { status, bound, gap, solver },
     sameAs: priced.findIndex((other) => other.text === text),
   };
@@ -230,8 +257,7 @@ function played(
   request: PlanPipelineRequest,
   fact: (k: number) => ReturnType<typeof stageOf>,
 ): Pick<GraphPipeline, 'stages' | 'bubbleSeconds' | 'seconds' | 'fits'> {
-  const bounds = Array.from({ length: units.units.length + 1 }, (_, k) => k);
-  const { devices } = playStages(units, bounds, request);
+  const devices = playedDevices(units, request);
   const end = Math.max(...devices.map((d) => d.end));
   return {
     stages: units.units.map((_, k) => {
@@ -242,6 +268,17 @@ function played(
     seconds: end,
     fits: devices.every((d) => d.peakBytes <= request.budgetBytes),
   };
+}
+
+/** The devices of a pipeline whose stages are these units. */
+function playedDevices(units: PricedUnits, request: PlanPipelineRequest): readonly PlayedDevice[] {
+  const bounds = Array.from({ length: units.units.length + 1 }, (_, k) => k);
+  return playStages(units, bounds, request).devices;
+}
+
+/** Seconds of a step. */
+function endOf(units: PricedUnits, request: PlanPipelineRequest): number {
+  return Math.max(...playedDevices(units, request).map((d) => d.end));
 }
 
 /** Plans the parts of a program on the mesh of a stage, equal ones once. */
@@ -260,40 +297,79 @@ class PartPlanner {
     return this.known.size;
   }
 
-  async price({ stages, shared }: StagedGraph): Promise<PricedPart[]> {
+  /** Plans parts that follow each other; each keeps to the placements that the one in front has. */
+  async price(staged: StagedGraph): Promise<PricedPart[]> {
+    const priced: PricedPart[] = [];
+    for (const s of staged.stages.keys()) {
+      const pins = pinsOfStage(
+        staged,
+        s,
+        priced.map(({ ends }) => ends),
+      );
+      priced.push(await this.priceOne(staged, s, pins));
+    }
+    return priced;
+  }
+
+  /**
+   * The same for stages. What a stage sends leaves as it wants, or as the stage behind would have
+   * it: whichever makes the shorter step, messages included.
+   */
+  async agree(staged: StagedGraph, request: PlanPipelineRequest): Promise<PricedPart[]> {
+    const { stages } = staged;
+    const free: PricedPart[] = [];
+    for (const s of stages.keys()) free.push(await this.priceOne(staged, s, []));
     const priced: PricedPart[] = [];
     for (const [s, stage] of stages.entries()) {
-      const part = await this.priceOne(stage, s);
-      const sums = shared.filter((one) => one.stages.includes(s));
-      priced.push({ ...part, stepSeconds: part.stepSeconds + this.sumSeconds(part, sums) });
+      const before = priced.map(({ ends }) => ends);
+      const pins = pinsOfStage(staged, s, before);
+      const wanted = pinsOfSends(stage, free[s + 1]?.ends.received ?? new Map());
+      const own = await this.priceOne(staged, s, pins);
+      if (wanted.length === 0) {
+        priced.push(own);
+        continue;
+      }
+      const other = await this.priceOne(staged, s, [...pins, ...wanted]);
+      const seconds = async (part: PricedPart): Promise<number> => {
+        const then = pinsOfStage(staged, s + 1, [...before, part.ends]);
+        const next = await this.priceOne(staged, s + 1, then);
+        return endOf(this.unitsOf([...priced, part, next, ...free.slice(s + 2)]), request);
+      };
+      priced.push((await seconds(other)) < (await seconds(own)) ? other : own);
     }
     return priced;
   }
 
   /** Seconds in which stages add up the gradients of what they share, once a step. */
-  private sumSeconds(part: PricedPart, shared: StagedGraph['shared']): number {
+  private sumSeconds(
+    { request: { cost } }: Plan,
+    parameterBytes: ReadonlyMap<string, number>,
+    shared: StagedGraph['shared'],
+  ): number {
     const { request, devices } = this;
     const mesh = new DeviceMesh(parsedDims(request.mesh));
     const cluster = loadCluster(request.cluster);
     let seconds = 0;
     for (const { names, stages } of shared) {
-      const bytes = Math.max(0, ...names.map((name) => part.parameterBytes.get(name) ?? 0));
+      const bytes = Math.max(0, ...names.map((name) => parameterBytes.get(name) ?? 0));
       const holders = new Set(stages.map((s) => s % devices)).size;
       if (holders > 1)
-        seconds += endsSumSeconds(
-          bytes,
-          devices * mesh.size,
-          part.plan.request.cost,
-          cluster,
-          holders,
-        );
+        seconds += endsSumSeconds(bytes, devices * mesh.size, cost, cluster, holders);
     }
     return seconds;
   }
 
-  private async priceOne(stage: StageGraph, s: number): Promise<PricedPart> {
-    const { graph, text, roles } = unnamed(stage.graph);
-    const known = this.known.get(text) ?? (await this.plan(graph, stage.graph));
+  private async priceOne(
+    { stages, shared }: StagedGraph,
+    s: number,
+    agreed: readonly Pin[],
+  ): Promise<PricedPart> {
+    const stage = itemAt(stages, s);
+    const anonymous = unnamed(stage.graph);
+    const { roles } = anonymous;
+    const pins = pinsWithin([...this.request.pins, ...agreed], stage.graph, anonymous);
+    const text = `${anonymous.text}${pins.map(({ node, spec }) => `\n${node}=${spec}`).join('')}`;
+    const known = this.known.get(text) ?? (await this.plan(anonymous, stage.graph, pins));
     this.known.set(text, known);
     const { prepared, choice, plan } = known;
     const { model } = prepared;
@@ -304,19 +380,33 @@ class PartPlanner {
     const bytes = new Map(
       reader.parameters().map((one) => [one.name, one.localElements * one.itemBytes] as const),
     );
+    const parameterBytes = new Map(
+      [...roles].flatMap(([name, role]) => {
+        const own = bytes.get(role);
+        return own === undefined ? [] : [[name, own] as const];
+      }),
+    );
     return {
       unit: {
         name: `part ${s}`,
         keptBytes: sum((unit) => unit.keptBytes.none),
         temporaryBytes: Math.max(...units.map((unit) => unit.temporaryBytes)),
-        boundaryBytes: sentBytes(stage, known),
+        boundaryBytes: messageBytes(stage.sends, plan, model.graph, model.space),
       },
+      sendBackBytes: messageBytes(stage.sendsBack, plan, model.graph, model.space),
+      ends: endsOfPlan(stage, anonymous, plan),
       seconds: {
         forward: sum(({ forward: f }) => f.compute + f.communication),
         backwardInput: sum(({ backwardInput: b }) => b.compute + b.communication),
         backwardWeight: sum(({ backwardWeight: w }) => w.compute + w.communication),
       },
-      stepSeconds: reader.stepSeconds.reduce((total, one) => total + one, 0),
+      stepSeconds:
+        reader.stepSeconds.reduce((total, one) => total + one, 0) +
+        this.sumSeconds(
+          plan,
+          parameterBytes,
+          shared.filter((one) => one.stages.includes(s)),
+        ),
       stateBytes: reader
         .parameters()
         .reduce(
@@ -324,19 +414,18 @@ class PartPlanner {
             total + n * (state.parameter + state.gradient + state.optimizer),
           0,
         ),
-      parameterBytes: new Map(
-        [...roles].flatMap(([name, role]) => {
-          const own = bytes.get(role);
-          return own === undefined ? [] : [[name, own] as const];
-        }),
-      ),
       plan,
       text,
     };
   }
 
-  private async plan(graph: Graph, stage: Graph): Promise<PlannedResult> {
-    const { table, deadline, request } = this;
+  private async plan(
+    { graph }: Unnamed,
+    stage: Graph,
+    pins: readonly Pin[],
+  ): Promise<PlannedResult> {
+    const { table, deadline } = this;
+    const request = { ...this.request, pins };
     const result: LeastCostResult = await leastCostPlan(graph, request, { table, deadline });
     if (result.status === 'planned') return result;
     const [first, last] = endsOf(stage);
@@ -353,26 +442,16 @@ class PartPlanner {
       mesh,
     );
     return {
-      units: parts.map(({ unit }) => unit),
+      units: parts.map(({ unit }, i) => ({
+        ...unit,
+        boundaryBackBytes: parts[i + 1]?.sendBackBytes ?? 0,
+      })),
       seconds: parts.map(({ seconds }) => seconds),
       stepSeconds: Float64Array.from(parts, ({ stepSeconds }) => stepSeconds),
       stateBytes: Float64Array.from(parts, ({ stateBytes }) => stateBytes),
       hop: (bytes) => (devices === 1 ? 0 : collectives.seconds('collective_permute', bytes, [0])),
     };
   }
-}
-
-/** Bytes that a device sends forward, of the tensors in the placements that the plan gives them. */
-function sentBytes({ sends }: StageGraph, { plan, prepared }: PlannedResult): number {
-  const { space } = prepared.model;
-  const types = new Map(prepared.model.graph.nodes.map(({ name, type }) => [name, type]));
-  return sends.reduce((bytes, { output }) => {
-    const { value, placement } = itemAt(plan.outputs, output);
-    const type = types.get(value);
-    if (type?.kind !== 'tensor') return bytes;
-    const shape = space.localShape(space.parse(placement), exampleShape(type));
-    return bytes + product(shape) * DTYPE_BYTES[type.dtype];
-  }, 0);
 }
 
 function parsedDims(mesh: string): readonly { readonly name: string; readonly size: number }[] {

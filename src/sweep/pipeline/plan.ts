@@ -157,6 +157,8 @@ export interface PricedUnits {
     readonly temporaryBytes: number;
     /** Bytes of what the next unit reads. */
     readonly boundaryBytes: number;
+    /** Bytes of the gradients that come back from it; absent: as many. */
+    readonly boundaryBackBytes?: number;
   }[];
   /** The figures of one microbatch. */
   readonly seconds: readonly StageSeconds[];
@@ -221,7 +223,7 @@ export function cutUnits(
     seconds: total(seconds[i]),
     stateBytes: stateBytes[i],
     activationBytes: u.keptBytes,
-    hopSeconds: 2 * hop(u.boundaryBytes),
+    hopSeconds: hop(u.boundaryBytes) + hop(u.boundaryBackBytes ?? u.boundaryBytes),
   }));
   const cutting = {
     stages: devices * virtual,
@@ -263,9 +265,11 @@ export function playStages(
       backwardWeight: add((s) => s.backwardWeight),
     };
   });
-  const hopSeconds = bounds.slice(1, -1).map((end) => hop(units[end - 1].boundaryBytes));
+  const ends = bounds.slice(1, -1).map((end) => units[end - 1]);
+  const hopSeconds = ends.map((unit) => hop(unit.boundaryBytes));
+  const hopBackSeconds = ends.map((unit) => hop(unit.boundaryBackBytes ?? unit.boundaryBytes));
   const shape = { devices: p, microbatches, ...(virtual > 1 ? { chunks: virtual } : {}) };
-  const run = playPipeline(schedule, shape, { stages, hopSeconds });
+  const run = playPipeline(schedule, shape, { stages, hopSeconds, hopBackSeconds });
   const devices = run.devices.map(({ spans, busySeconds }, i): PlayedDevice => {
     const chunks = Array.from({ length: virtual }, (_, c) => range(c * p + i));
     const own = chunks.flat();

@@ -87,8 +87,8 @@ describe('stages of a captured graph', () => {
   test('equal layers are planned once, however many there are', async () => {
     const few = await staged(chain(new Array<number>(4).fill(256)), 'dp=2', 2, 8);
     const many = await staged(chain(new Array<number>(8).fill(256)), 'dp=2', 2, 8);
-    // The first part, one between, the last part, and the two stages.
-    expect([few.planned, many.planned]).toEqual([5, 5]);
+    // The first part, one between, the last part; the two stages, and each as the other sends.
+    expect([few.planned, many.planned]).toEqual([7, 7]);
     expect(many.cutPoints).toBe(7);
   });
 });

@@ -6,10 +6,13 @@
 import { join } from 'node:path';
 
 import { ShardwrightError } from '../../../errors.ts';
+import { roleName } from '../../../graph/nodes.ts';
 import type { Graph } from '../../../graph/types.ts';
+import { itemAt } from '../../../item-at.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { jointGraph } from '../../../passes/autodiff/joint.ts';
 import { leastCostPlan } from '../../../plan/least-cost-plan.ts';
+import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { askedGap, type PlanRequest } from '../../../plan/request/request.ts';
 import { infeasibleText } from '../../../report/text/infeasible.ts';
@@ -22,8 +25,9 @@ import {
 } from '../../../sweep/pipeline/graph-stages.ts';
 import { bytesText, countedText, percentText, secondsText, tableText } from '../../../units.ts';
 import { planFiles } from '../../input/plan-folder.ts';
+import { STAGES_FILE, stagesFile } from '../../input/stages-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
-import { writeFolder } from '../../output/write-file.ts';
+import { writeFolder, writeText } from '../../output/write-file.ts';
 import type { PlanOptions } from './flags.ts';
 import { askedSchedule } from './plan-pipeline.ts';
 
@@ -157,6 +161,7 @@ function stagesText({ model, mesh, pipeline }: StagedPlanReport, isDerived: bool
     `${s.inFlight}`,
     percentText(s.idleShare),
     bytesText(s.sendBytes),
+    bytesText(s.sendBackBytes),
     proofText(s),
   ]);
   return [
@@ -188,10 +193,13 @@ function stagesText({ model, mesh, pipeline }: StagedPlanReport, isDerived: bool
     '',
     tableText(
       [
-        ['stage', 'device', 'holds', 'a microbatch', 'memory', 'kept', 'idle', 'sends', 'proof'],
+        [
+          ...['stage', 'device', 'holds', 'a microbatch', 'memory', 'kept', 'idle'],
+          ...['sends', 'back', 'proof'],
+        ],
         ...rows,
       ],
-      [0, 1, 3, 4, 5, 6, 7],
+      [0, 1, 3, 4, 5, 6, 7, 8],
     ),
     ...pipeline.moved.map((text) => `note       ${text}`),
     ...(pipeline.fits
@@ -217,28 +225,42 @@ function carriedRows({ carried }: GraphPipeline): string[][] {
   return [['carried', `${named}${more}: sent on by stages that do not read it`]];
 }
 
-/** A plan folder for each stage: `check-plan`, `verify`, `report` and `export` take it. */
+/** A plan folder for each stage, and `stages.json`, which says how they go together. */
 async function writeStages(
-  { table, request, io, options, deadline }: StagesTask,
+  { graph, table, request, io, options, deadline }: StagesTask,
   folder: string,
-  { staged: { stages } }: GraphStages,
+  found: GraphStages,
 ): Promise<void> {
-  const names: string[] = [];
-  for (const [k, { graph }] of stages.entries()) {
-    const result = await leastCostPlan(graph, request, { table, deadline });
+  const { staged, pins } = found;
+  const plans: { folder: string; plan: string }[] = [];
+  for (const [k, stage] of staged.stages.entries()) {
+    const asked = { ...request, pins: [...pinsOf(request, stage.graph), ...itemAt(pins, k)] };
+    const result = await leastCostPlan(stage.graph, asked, { table, deadline });
     if (result.status !== 'planned')
       throw new ShardwrightError('E_TIME_LIMIT', `no time is left to write stage ${k}`, {
         hint: 'give --time-limit more.',
       });
     const { plan, prepared, certificate } = result;
     const name = `stage-${k}`;
-    writeFolder(
-      join(folder, name),
-      planFiles(plan, prepared.question.program, certificate, table),
-      'plan',
-    );
-    names.push(name);
+    const files = planFiles(plan, prepared.question.program, certificate, table);
+    writeFolder(join(folder, name), files, 'plan');
+    plans.push({ folder: name, plan: hashOf(files) });
   }
+  const about = { mesh: request.mesh, cluster: options.cluster };
+  writeText(join(folder, STAGES_FILE), stagesFile(graph, about, found, plans), 'stages');
   if (options.json !== true)
-    io.stdout(`\nwrote ${names.map((name) => `${folder}/${name}`).join(', ')}\n`);
+    io.stdout(`\nwrote ${plans.map((one) => `${folder}/${one.folder}`).join(', ')}\n`);
+}
+
+/** The user's pins that are about a stage. */
+function pinsOf({ pins }: PlanRequest, { nodes }: Graph): PlanRequest['pins'] {
+  const known = new Set(nodes.flatMap((node) => [node.name, roleName(node)]));
+  return pins.filter(({ node }) => known.has(node));
+}
+
+/** The hash of the plan that files hold. */
+function hashOf(files: ReturnType<typeof planFiles>): string {
+  const text = files.find(([name]) => name === 'plan.json')?.[1];
+  const { hashes } = JSON.parse(String(text)) as Pick<Plan, 'hashes'>;
+  return hashes?.plan ?? '';
 }

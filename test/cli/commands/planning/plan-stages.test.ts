@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import type { StagedPlanReport } from '../../../../src/cli/commands/planning/plan-stages.ts';
+import { loadPlan } from '../../../../src/cli/input/plan-folder.ts';
+import { readStages } from '../../../../src/cli/input/stages-folder.ts';
 import { OwnProcess } from '../../../support/own-process.ts';
 import { cli, fixture } from '../../support.ts';
 
@@ -31,6 +33,34 @@ describe('plan FILE --mesh pp=2,dp=2', () => {
       expect(check.code, check.err).toBe(0);
     }
     expect(existsSync(join(out, 'stage-2'))).toBe(false);
+  });
+
+  it('stages receive what is sent in the placement that it has, and say its bytes each way', async () => {
+    const out = join(folder, 'agreeing');
+    // Columns of the first layer and rows of the second are cut, as in Megatron-LM.
+    const pins = ['--pin', 'm.fc1.weight=S(0)', '--pin', 'm.fc2.weight=S(1)'];
+    const flags = ['--microbatches', '4', '-o', out, '--json'];
+    const run = await plan('mlp-loss', 'pp=2,tp=2', ...pins, ...flags);
+    expect(run.code, run.err).toBe(0);
+    const [one, other] = (JSON.parse(run.out) as StagedPlanReport).pipeline.stages;
+    const files = readStages(out);
+    const plans = files.stages.map((stage) => loadPlan(join(out, stage.folder)).plan);
+    expect(plans.map(({ hashes }) => hashes?.plan)).toEqual(files.stages.map((s) => s.plan));
+    const [{ value, index }] = files.stages[0].sends;
+    const placed = (k: number, name: string): string | undefined =>
+      plans[k].nodes.find((node) => node.name === name)?.outputs[0];
+    const sent = plans[0].outputs.filter(({ role }) => role === 'output')[index];
+    expect(sent).toMatchObject({ value, placement: 'S(1)' });
+    expect(placed(1, value)).toBe(sent.placement);
+    const [back] = files.stages[0].receivesBack;
+    const gradient = plans[1].outputs.find(({ role, of }) => role === 'grad' && of === value);
+    expect(gradient).toMatchObject({ value: back.value, placement: 'S(1)' });
+    expect(placed(0, back.value)).toBe('S(1)');
+    // 64 rows of half of 4096 columns, 4 bytes each.
+    const bytes = 64 * 2048 * 4;
+    expect([one.sendBytes, one.sendBackBytes, other.sendBackBytes]).toEqual([bytes, 0, bytes]);
+    const unknown = await plan('mlp-loss', 'pp=2,tp=2', '--pin', 'fc3.weight=R');
+    expect([unknown.code, unknown.err]).toEqual([2, expect.stringMatching(/no 'fc3.weight'/)]);
   });
 
   it('--pp 2 --mesh dp=2 is the same question, and --json names every part of the answer', async () => {
