@@ -358,11 +358,14 @@ function refuseBodies(unknown: readonly Unknown[]): void {
   for (const { node, target } of unknown) {
     if (!node.args.some((arg) => isGraphRef(arg))) continue;
     const isManual = target === 'sdy.manual_computation';
-    const what = isManual ? 'a manual region (shard_map)' : `${target}, a call with a body`;
+    const what = isManual
+      ? 'a manual region (shard_map) of a program whose mesh is not known'
+      : `${target}, a call with a body`;
     throw new ShardwrightError('E_UNSUPPORTED', `%${node.name} is ${what}, which is not planned`, {
       node: node.name,
       hint: isManual
-        ? 'plan the program without shard_map, as it is for one device.'
+        ? 'export it with its mesh, as jax.jit(f).lower(...).as_text() does, and leave ' +
+          '--ignore-shardings out.'
         : 'export it with the body in line.',
     });
   }

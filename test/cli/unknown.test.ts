@@ -118,7 +118,7 @@ describe('--unknown replicate', () => {
   });
 
   test.each(['jaxpr.txt', 'shardy.mlir'])(
-    'does not count a manual region (%s) as nothing',
+    'plans a manual region (%s) on its own mesh alone',
     async (name) => {
       const fixture = join(
         import.meta.dirname,
@@ -132,7 +132,7 @@ describe('--unknown replicate', () => {
       for (const more of [[], flag]) {
         const run = await cli('plan', '-v', text, '--mesh', 'p=2,q=4', ...ON, ...more);
         expect(run.code).toBe(2);
-        expect(run.err).toContain('is a manual region (shard_map), which is not planned');
+        expect(run.err).toContain('is per device over data=2, and the mesh is p=2,q=4');
       }
     },
   );

@@ -4,6 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 
 import { loadModel } from '../../src/cli/input/load.ts';
+import { LOCAL_MAP } from '../../src/graph/local-map.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { plannable } from '../../src/passes/plannable/plannable.ts';
 import { randomPlan } from '../../src/plan/choice/random-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
@@ -14,7 +16,7 @@ import { FULL } from '../support/full.ts';
 
 /**
  * Every graph of the fixtures under a plan drawn at random, reduced and run with numbers: all of
- * them in `test:full`, a sample of them here. A graph that cannot be run is listed with the reason.
+ * them in `test:full`, a sample of them here.
  */
 
 const ROOT = fileURLToPath(new URL('../fixtures/', import.meta.url));
@@ -26,11 +28,6 @@ const GRAPHS =
   /^(torch|joint|jax|onnx)\/.*(joint|joint_inductor|export|forward|backward|joint\.readable|export\.readable|stablehlo|jaxpr|shardy|gspmd)\.(txt|mlir)\.gz$|^onnx\/.*\.onnx\.gz$/;
 /** Graphs of 12 and 32 layers: the same as those of 2, for minutes. */
 const DEEP = /12l|32l|lm32/;
-const REFUSED: Readonly<Record<string, RegExp>> = {
-  'jax/shard-map-mlp/gspmd.mlir.gz': /sdy\.manual_computation \(no record/,
-  'jax/shard-map-mlp/jaxpr.txt.gz': /sdy\.manual_computation \(no record/,
-  'jax/shard-map-mlp/shardy.mlir.gz': /sdy\.manual_computation \(no record/,
-};
 
 function files(folder = ''): string[] {
   return readdirSync(`${ROOT}${folder}`, { withFileTypes: true })
@@ -66,14 +63,12 @@ describe('graphs of the fixtures with numbers', () => {
     async (file) => {
       const { graph: given, table } = await loadModel(`${ROOT}${file}`, { role: [], tie: [] });
       const graph = constantsAsInputs(plannable(given, table));
-      const refused = REFUSED[file];
-      if (refused !== undefined) {
-        expect(() => refuseUnevaluated(graph, table)).toThrow(refused);
-        return;
-      }
       refuseUnevaluated(graph, table);
-      const small = reduced(graph, table, { meshSizes: [2, 2], seed: 1 });
-      const prepared = prepare(small.graph, request('a=2,b=2'), table);
+      // A region of per-device code is for its own mesh.
+      const own = graph.nodes.some(({ target }) => target === LOCAL_MAP) ? graph.mesh : undefined;
+      const mesh = own ?? 'a=2,b=2';
+      const small = reduced(graph, table, { meshSizes: parseMesh(mesh).sizes, seed: 1 });
+      const prepared = prepare(small.graph, request(mesh), table);
       const found = verify(small.graph, randomPlan(prepared, 1), { table, seed: 1 });
       expect(found.mismatches).toEqual([]);
       expect(found.collectives).toEqual(found.promised);

@@ -10,11 +10,12 @@ import { withTripCounts } from '../control/loops/counted-loops.ts';
 import { raiseLoops } from '../control/loops/raise-loops.ts';
 import { withoutDeadCode } from '../dead-code.ts';
 import { withoutChecks } from './checks.ts';
+import { manualRegions } from './manual-regions.ts';
 import { retakeWeightViews } from './weight-views.ts';
 
 /**
  * The program that a plan is made of: checks and what nothing returned needs left out, regions and
- * calls written out, loops counted, weight views taken again.
+ * calls written out, manual regions typed, loops counted, weight views taken again.
  *
  * @param loops whether counted loops over rows become the scans that they are; plans of earlier
  *   versions have them as written
@@ -24,7 +25,8 @@ export function plannable(
   table: OperatorTable,
   loops: 'scans' | 'as written' = 'scans',
 ): Graph {
-  const written = withoutDead(inlineCalls(regionsAsCalls(withoutChecks(graph))));
+  const inLine = withoutDead(inlineCalls(regionsAsCalls(withoutChecks(graph))));
+  const written = manualRegions(inLine, table);
   const raised = loops === 'scans' ? raiseLoops(written) : written;
   // A scan reads no counter: its start and end are needed no more.
   const live = raised === written ? written : withoutDeadCode(raised);

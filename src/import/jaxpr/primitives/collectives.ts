@@ -5,6 +5,7 @@
 
 import { defined } from '../../../defined.ts';
 import type { Arg } from '../../../graph/types.ts';
+import { itemAt } from '../../../item-at.ts';
 import { meshSize } from '../../../mesh/devices/mesh.ts';
 import { type GraphOfJaxpr, numbers } from '../builder.ts';
 import { type Lower, opaque, operand, shapeOf } from '../equation.ts';
@@ -17,6 +18,13 @@ function axisNames(value: Literal | undefined): string[] {
   if (value.kind === 'string') return [value.value];
   if (value.kind === 'name') return [value.name];
   return value.kind === 'list' ? value.items.flatMap(axisNames) : [];
+}
+
+/** Pairs of members, source and target: `((0, 1), (1, 0))`. */
+function pairsOf(value: Literal | undefined): number[][] {
+  const items = (of: Literal | undefined): readonly Literal[] =>
+    of !== undefined && of !== null && typeof of === 'object' && of.kind === 'list' ? of.items : [];
+  return items(value).map((pair) => items(pair).map(Number));
 }
 
 /** Devices that communicate: those that differ only along the axes. Undefined without a mesh. */
@@ -92,9 +100,16 @@ export const COLLECTIVES: readonly (readonly [string, Lower])[] = [
   ['psum_scatter', resizing('stablehlo.reduce_scatter', 'scatter_dimension', 'scatter_dimension')],
   [
     'ppermute',
-    (b, e) =>
-      void b.emit(e, 'stablehlo.collective_permute', [b.value(operand(b, e))], {
-        axes: axisNames(b.literal(e, 'axis_name')),
-      }),
+    (b, e) => {
+      const axes = axisNames(b.literal(e, 'axis_name'));
+      const members = pairsOf(b.literal(e, 'perm'));
+      const pairs = groupsOf(b, axes)?.flatMap((group) =>
+        members.map((pair) => pair.map((member) => itemAt(group, member))),
+      );
+      b.emit(e, 'stablehlo.collective_permute', [b.value(operand(b, e))], {
+        axes,
+        ...defined({ source_target_pairs: pairs }),
+      });
+    },
   ],
 ];
