@@ -74,6 +74,25 @@ describe('a request', () => {
       { solver: 'exct' },
       "'solver' of the request is 'exct', wanted one of auto, exact, highs, javascript-lp-solver, propagate",
     ],
+    [{ pins: ['w'] }, "'pins[0]' of the request is 'w', wanted a record"],
+    [{ pins: [{ nodes: 'w', spec: 'R' }] }, "'pins[0]' of the request has no field 'nodes'"],
+    [{ pins: [{ node: 'w' }] }, "'pins[0]' of the request does not state 'spec'"],
+    [
+      {
+        pins: [
+          { node: 'w', spec: 'R' },
+          { node: 'w', spec: 1 },
+        ],
+      },
+      "'pins[1].spec' of the request is a number, wanted a text",
+    ],
+    [{ cuts: [{}] }, "'cuts[0]' of the request is an object, wanted a text"],
+    [{ inputDims: { x: 0 } }, "'inputDims' of the request has no field 'x'"],
+    [
+      { inputDims: { batch: { x: 'first' } } },
+      "'inputDims.batch.x' of the request is 'first', wanted a number",
+    ],
+    [{ padVocabulary: { rows: 8 } }, "'padVocabulary' of the request does not state 'multiple'"],
   ])('is refused where a field is not of its kind: %j', async (field, message) => {
     expect(await later(() => call('shard', graph, { ...request, ...field }))).toBe(
       `E_REQUEST: ${message}`,

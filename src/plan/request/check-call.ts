@@ -5,6 +5,7 @@
 import { checkKinds } from '../../arguments.ts';
 import { GRADIENTS, OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError, suggestion, valueText } from '../../errors.ts';
+import type { VocabularyPadding } from '../../models/vocabulary.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import {
@@ -64,6 +65,16 @@ const FIELDS: Readonly<Record<keyof PlanRequest, readonly Kind[]>> = {
   risk: ['number'],
   inputDims: ['record'],
 };
+/** Fields of records inside of a request; those with `?` may be left out. */
+const PIN: Readonly<Record<string, Kind>> = { node: 'text', spec: 'text' };
+const INPUT_DIMS: Readonly<Record<string, Kind>> = { 'batch?': 'record', 'sequence?': 'record' };
+const PADDING: Readonly<Record<keyof VocabularyPadding, Kind>> = {
+  multiple: 'number',
+  tensor: 'number',
+  vocabulary: 'number',
+  rows: 'number',
+  parameters: 'number',
+};
 const DEFAULTS: Readonly<Record<string, unknown>> = DEFAULT_REQUEST;
 const REQUEST_HINT = "give { mesh: 'dp=8', cluster: 'dgx-h100' }, and the fields that differ.";
 
@@ -90,6 +101,7 @@ export function completeRequest(request: unknown): PlanRequest {
         hint: REQUEST_HINT,
       });
   for (const [field, kinds] of Object.entries(FIELDS)) checkField(field, request[field], kinds);
+  checkParts(request);
   // Every field has been looked at.
   const known = request as unknown as PlanRequest;
   const { cluster } = request;
@@ -103,6 +115,39 @@ export function completeRequest(request: unknown): PlanRequest {
   };
 }
 
+/** @throws E_REQUEST for a part of a field that has other fields than it should, or of other kinds */
+function checkParts(request: Readonly<Record<string, unknown>>): void {
+  const { pins, cuts, inputDims, padVocabulary } = request;
+  if (Array.isArray(pins)) pins.forEach((pin, i) => checkRecord(`pins[${i}]`, pin, PIN));
+  if (Array.isArray(cuts)) cuts.forEach((cut, i) => checkField(`cuts[${i}]`, cut, ['text']));
+  if (padVocabulary !== undefined) checkRecord('padVocabulary', padVocabulary, PADDING);
+  if (inputDims === undefined) return;
+  checkRecord('inputDims', inputDims, INPUT_DIMS);
+  for (const [meaning, dims] of Object.entries(inputDims as object))
+    for (const [input, dim] of Object.entries((dims ?? {}) as object))
+      checkField(`inputDims.${meaning}.${input}`, dim, ['number']);
+}
+
+/** @throws E_REQUEST for a field that the record should not have, lacks, or has of another kind */
+function checkRecord(where: string, value: unknown, fields: Readonly<Record<string, Kind>>): void {
+  checkField(where, value, ['record']);
+  const record = value as Readonly<Record<string, unknown>>;
+  const names = Object.keys(fields).map((name) => name.replace('?', ''));
+  for (const name of Object.keys(record))
+    if (!names.includes(name))
+      throw new ShardwrightError('E_REQUEST', `'${where}' of the request has no field '${name}'`, {
+        hint: suggestion(name, names, 'fields'),
+      });
+  for (const [name, kind] of Object.entries(fields)) {
+    const own = name.replace('?', '');
+    if (record[own] === undefined && !name.endsWith('?'))
+      throw new ShardwrightError('E_REQUEST', `'${where}' of the request does not state '${own}'`, {
+        hint: hintOf(where),
+      });
+    checkField(`${where}.${own}`, record[own], [kind]);
+  }
+}
+
 /** @throws E_REQUEST for a field that is there and is of no kind that it may have */
 function checkField(field: string, value: unknown, kinds: readonly Kind[]): void {
   if (value === undefined || kinds.some((kind) => isKind(value, kind))) return;
@@ -113,8 +158,12 @@ function checkField(field: string, value: unknown, kinds: readonly Kind[]): void
   throw new ShardwrightError(
     'E_REQUEST',
     `'${field}' of the request is ${found}, wanted ${wanted.join(' or ')}`,
-    { hint: field === 'pins' ? "give pins: [{ node: 'w1', spec: 'S(0)R' }]." : REQUEST_HINT },
+    { hint: hintOf(field) },
   );
+}
+
+function hintOf(field: string): string {
+  return field.startsWith('pins') ? "give pins: [{ node: 'w1', spec: 'S(0)R' }]." : REQUEST_HINT;
 }
 
 function isKind(value: unknown, kind: Kind): boolean {
