@@ -61,10 +61,14 @@ class PlanCuts {
   note(node: string, of: Cut['of'], tensor: number, placement: string): void {
     if (placement === '-') return;
     const id = this.space.parse(placement);
-    for (let m = 0; m < this.mesh.rank; m++) {
+    const { placements } = this.space.get(id);
+    placements.forEach((placed, m) => {
       const dim = this.space.dimAt(id, m);
-      if (dim >= 0) this.add({ node, of, tensor, dim, pieces: this.space.pieces(id, dim) });
-    }
+      if (dim < 0) return;
+      // A strided cut cuts each of so many chunks of the dim.
+      const chunks = placed instanceof StridedShard ? placed.factor : 1;
+      this.add({ node, of, tensor, dim, pieces: chunks * this.space.pieces(id, dim) });
+    });
   }
 
   ofNode({ name, inputs, outputs, redistributions }: PlannedNode): void {

@@ -129,20 +129,21 @@ describe('loops that are joined', () => {
 
   const WHOLE = 64 * 128 * 4;
 
-  test('of a part that another kernel reads, that part of the sources is read', () => {
+  test('of a part of a part that another kernel reads, that part of the sources is read', () => {
     expect(
       kernels(
         x,
-        '%neg = aten.neg.default(%x): f32[64, 128]',
-        '%half = aten.slice.Tensor(%neg, 0, 0, 32): f32[32, 128]',
-        '%exp = aten.exp.default(%half): f32[32, 128]',
+        '%half = aten.slice.Tensor(%x, 0, 0, 32): f32[32, 128]',
+        '%neg = aten.neg.default(%half): f32[32, 128]',
+        '%quarter = aten.slice.Tensor(%neg, 0, 0, 16): f32[16, 128]',
+        '%exp = aten.exp.default(%quarter): f32[16, 128]',
         '%columns = aten.sum.dim_IntList(%exp, [0]): f32[128]',
-        '%quarter = aten.slice.Tensor(%exp, 0, 0, 16): f32[16, 128]',
-        '%all = aten.sum.default(%quarter): f32[]',
+        '%eighth = aten.slice.Tensor(%exp, 0, 0, 8): f32[8, 128]',
+        '%all = aten.sum.default(%eighth): f32[]',
         'out %columns output 0',
         'out %all output 1',
       ),
-    ).toEqual([`columns: ${WHOLE / 2 + 128 * 4}`, `all: ${WHOLE / 4 + 4}`]);
+    ).toEqual([`columns: ${WHOLE / 4 + 128 * 4}`, `all: ${WHOLE / 8 + 4}`]);
   });
 
   test('of a part of what is in memory, that part is read', () => {

@@ -44,6 +44,23 @@ test('a plan on 64 devices runs at sizes that only its own cuts keep divisible',
   expect(run.nodesCompared).toBe(5);
 });
 
+test('a dim that is cut in strides without a view stays divisible by its chunks', async () => {
+  const graph = parseGraph(
+    'swgraph 1\ngraph @g {\n  in %x: f32[640, 256] input "x"\n' +
+      '  in %w: f32[256, 640] parameter "w"\n' +
+      '  %m = aten.mm.default(%w, %x): f32[256, 256]\n  out %m output 0\n}\n',
+  );
+  const [x, w] = ['_S(0, 8)', '_S(1, 8)'];
+  const pins = Object.entries({ x, w }).map(([node, spec]) => ({ node, spec }));
+  const asked = { pins, cuts: ['_S(0, 8)'] };
+  const plan = await planFor(graph, 'd=2', asked);
+  const cuts = cutsOfPlan(plan, graph, TABLE) ?? [];
+  const small = reduced(graph, TABLE, { cuts });
+  expect(small.sizes).toContainEqual({ from: 640, to: 16 });
+  const moved = transferPlan(plan, prepare(small.graph, request('d=2', asked), TABLE));
+  expect(verify(small.graph, moved, { table: TABLE }).mismatches).toEqual([]);
+});
+
 test('a program that stays too large to run is refused before it runs', () => {
   const graph = parseGraph(
     'swgraph 1\ngraph @g {\n  in %x: f32[4096, 4096] input "x"\n' +
