@@ -77,6 +77,35 @@ describe('costs out of range', () => {
     },
   );
 
+  it('a value does not go because the difference to a dearer one is lost in the rounding of large tables', () => {
+    // Value 0 of the first variable costs 0, value 1 costs 1. Shifts put M into three of its edges
+    // and -M into three others: 1 + 3 M - 3 M is 0 in doubles.
+    const M = 2 ** 52 - 8;
+    const star = build({
+      unary: [[0, 1], ...Array.from({ length: 6 }, () => [0, 0])],
+      edges: Array.from({ length: 6 }, (_, k) => [0, k + 1, [0, 0, 0, 0]] as const),
+    });
+    const lists = [
+      [M, 0],
+      [-M, 0],
+      [0, 0],
+      [0, 1],
+    ];
+    const shift = (edge: number, list: number): number[] => [
+      STEP.shift,
+      edge,
+      0,
+      edge + 1,
+      list,
+      2,
+    ];
+    const shifts = [0, 1, 2].flatMap((k) => [...shift(k, 0), ...shift(k + 3, 1)]);
+    expect(refusal(star, { steps: [...shifts, STEP.drop, 0, 3], lists })).toContain('2^53');
+    expect(refusal(star, { steps: [STEP.drop, 0, 3], lists })).toBe(
+      'value 1 of variable 0 is not always as good as 0',
+    );
+  });
+
   it('a levelled table is refused for a cost above 2^52 that it leaves, and not for one that it forbids', () => {
     const most = 2 ** 51;
     const wide = build({
