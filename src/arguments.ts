@@ -17,7 +17,7 @@ const RECORDS = {
   },
   layout: { fields: ['shape', 'stride'], is: "a layout: parseLayout('(4,2):(2,1)')" },
   map: { fields: ['get', 'has', 'size'], is: 'a Map' },
-  mesh: { fields: ['names', 'sizes'], is: "a mesh: parseMesh('dp=2,tp=4')" },
+  mesh: { fields: ['names', 'sizes', 'resolve'], is: "a mesh: parseMesh('dp=2,tp=4')" },
   operators: { fields: ['get', 'records'], is: 'a table of operators: builtinOperators()' },
   placement: { fields: ['kind', 'text'], is: "a placement: parsePlacement('S(0)')" },
   plan: { fields: ['nodes', 'outputs', 'request'], is: 'a plan: `plan` of what shard gives' },

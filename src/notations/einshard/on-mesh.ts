@@ -1,5 +1,6 @@
 /** Parses a sharding text of a given mesh in any notation: placements, einshard, PartitionSpec. */
 
+import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError, valueText, wrongArgument } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
@@ -66,6 +67,7 @@ export function parseAnySharding(
       valueText(text),
       "give parseSharding('S(0)R', parseMesh('dp=2,tp=4')).",
     );
+  checkKinds('parseSharding', { mesh: [mesh, 'mesh'], options: [options, 'record'] });
   const { shape, ...rest } = options;
   if (shape !== undefined) return parseShardingFor(text, mesh, shape, rest);
   if (isEinshard(text))

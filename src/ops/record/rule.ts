@@ -6,6 +6,7 @@
  */
 
 import { checkKinds } from '../../arguments.ts';
+import { wrongArgument } from '../../errors.ts';
 import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import type { TypedContext } from './call.ts';
@@ -192,7 +193,8 @@ export type ShardOptions = Partial<Omit<ShardSlot, 'kind' | 'dim'>>;
  */
 export function S(dim: number, options: ShardOptions = {}): ShardSlot {
   checkKinds('S', { dim: [dim, 'number'], options: [options, 'record', 'undefined'] });
-  if (!Number.isInteger(dim) || dim < 0) throw new Error(`internal: rule shards dim ${dim}`);
+  if (!Number.isInteger(dim) || dim < 0)
+    throw wrongArgument('S', 'dim', String(dim), 'dims of a rule count from 0.');
   return {
     kind: 'shard',
     dim,

@@ -7,7 +7,7 @@
 import { nodesByName } from '../../graph/nodes.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { exampleShape } from '../../graph/value.ts';
-import { type DeviceMesh, parseMesh } from '../../mesh/devices/mesh.ts';
+import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { StridedShard } from '../../mesh/placements/shards/strided.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -28,7 +28,7 @@ export function cutsOfPlan(
 ): readonly Cut[] | undefined {
   if (Object.keys(program.subgraphs).length > 0) return undefined;
   const mesh = parseMesh(plan.request.mesh);
-  const cuts = new PlanCuts(new ShardingSpace(mesh, table.kinds), mesh);
+  const cuts = new PlanCuts(new ShardingSpace(mesh, table.kinds));
   const nodes = nodesByName(program);
   for (const planned of plan.nodes) {
     cuts.ofNode(planned);
@@ -49,10 +49,7 @@ function onTheWay(moves: PlannedNode['redistributions']): string[] {
 class PlanCuts {
   private readonly found = new Map<string, Cut>();
 
-  constructor(
-    private readonly space: ShardingSpace,
-    private readonly mesh: DeviceMesh,
-  ) {}
+  constructor(private readonly space: ShardingSpace) {}
 
   get all(): readonly Cut[] {
     return [...this.found.values()];

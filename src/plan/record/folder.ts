@@ -72,6 +72,7 @@ export function planTexts(
   certificate: PlanCertificate,
   pipeline?: string,
 ): PlanTexts & Required<Omit<PlanTexts, 'pipeline'>> {
+  checkKinds('planTexts', { plan: [plan, 'plan'], program: [program, 'graph'] });
   const graph = printGraph(program);
   const request = `${JSON.stringify(plan.request, null, 2)}\n`;
   const proof = `${JSON.stringify(certificate)}\n`;

@@ -32,7 +32,12 @@ interface Part extends RankedChoice {
  *
  * @throws E_LIMIT beyond 200 variables
  */
-export function* rankedChoices(problem: Problem): Generator<RankedChoice> {
+export function rankedChoices(problem: Problem): Generator<RankedChoice> {
+  checkKinds('rankedChoices', { problem: [problem, 'problem'] });
+  return ranked(problem);
+}
+
+function* ranked(problem: Problem): Generator<RankedChoice> {
   const n = problem.domains.length;
   if (n > MOST_VARIABLES)
     throw new ShardwrightError(

@@ -190,7 +190,7 @@ describe('cuts of a dim', () => {
     expect(() => parsePlacement('S(-4)', { rank: 3 })).toThrow(
       /expected a dim of a 3-D tensor at column 3/,
     );
-    expect(() => Shard.of(-1)).toThrow(RangeError);
+    expect(() => Shard.of(-1)).toThrow(expect.objectContaining({ code: 'E_USAGE' }));
   });
 });
 

@@ -1,7 +1,7 @@
 /** The base of placements that give each rank a part of the rows. */
 
 import { checkKinds } from '../../../arguments.ts';
-import { ShardwrightError } from '../../../errors.ts';
+import { ShardwrightError, wrongArgument } from '../../../errors.ts';
 import type { Placement } from '../placement.ts';
 
 /**
@@ -15,13 +15,16 @@ export abstract class Cut implements Placement {
   readonly chunks: number = 1;
   readonly oneRun: boolean = false;
 
-  /**
-   * @throws RangeError for a negative dim: texts and users' dims are normalised before
-   *   (`normalDim`)
-   */
+  /** @throws E_USAGE for a dim that is negative or not whole: dims count from 0 */
   constructor(readonly dim: number) {
     checkKinds('Cut', { dim: [dim, 'number'] });
-    if (!Number.isInteger(dim) || dim < 0) throw new RangeError(`internal: a cut of dim ${dim}`);
+    if (!Number.isInteger(dim) || dim < 0)
+      throw wrongArgument(
+        'Cut',
+        'dim',
+        String(dim),
+        'dims count from 0; normalDim counts from the end.',
+      );
   }
 
   /** Derived: a kind that refuses some sizes has a `refusal` of its own. */
