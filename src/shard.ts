@@ -10,7 +10,7 @@
 import { checkKinds } from './arguments.ts';
 import { defined } from './defined.ts';
 import { checkOptions } from './errors.ts';
-import { stepFactsOf } from './fidelity/trainer-step.ts';
+import { stepFactsOf, withRoutedRows } from './fidelity/trainer-step.ts';
 import type { Graph } from './graph/types.ts';
 import type { OperatorTable } from './ops/record/table.ts';
 import type { Prepared } from './plan/prepare/prepared.ts';
@@ -79,7 +79,7 @@ export async function shard(
 ): Promise<Answer> {
   checkKinds('shard', { graph: [graph, 'graph'] });
   checkOptions('shard', options, OPTIONS);
-  const request = completeRequest(given);
+  const request = withRoutedRows(completeRequest(given), graph);
   // What is refused is refused before prices are looked up, which may take minutes.
   stepFactsOf(request, graph);
   if (request.overlap === true) (await import('./simulate/overlap/plan.ts')).checkOverlap(request);

@@ -2,8 +2,8 @@
  * The software of trainers, as the steps of plans are chosen and checked by it; and the checks of
  * whole plan folders, which ask for it.
  */
-import { hasExperts } from '../cost/error-bands.ts';
-import type { Cluster } from '../cost/hardware/cluster.ts';
+import { hasExperts, safePeakBytes } from '../cost/error-bands.ts';
+import { type Cluster, usableMemoryBytes } from '../cost/hardware/cluster.ts';
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { FITTED } from '../cost/kernels/fitted.ts';
 import { defaultCostPreset } from '../cost/presets/presets.ts';
@@ -19,11 +19,15 @@ import type { Plan, StepFigures } from '../plan/record/types.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { PlanRequest } from '../plan/request/request.ts';
 import { EXPORTED, simulatedStep } from '../recipes/chosen-step.ts';
+import { DEFAULT_RISK } from '../recipes/compare/best-plan.ts';
 import { simulatedSeconds } from '../recipes/compare/simulated.ts';
 import { recipeChoice } from '../recipes/recipe-choice.ts';
 import type { StepFacts } from '../step/facts.ts';
+import { hasRoutedBlocks } from '../step/read/routed-blocks.ts';
 import { stepOfPlan } from '../step/step-of-plan.ts';
 import { softwareWithGradients, type SweepQuestion } from '../sweep/model/question.ts';
+import { trainerLimits } from '../sweep/model/trainer-limits.ts';
+import { recomputes } from '../trainers/runs.ts';
 import { type AskedTrainer, defaultTrainer, trainerNamed } from '../trainers/trainers.ts';
 import { frameworkSoftware } from './software.ts';
 
@@ -39,8 +43,8 @@ export function trainerFacts({
   compiled,
   gradients,
   optimizer,
-}: Pick<PlanRequest, 'trainer' | 'cluster' | 'cost' | 'compiled' | 'gradients' | 'optimizer'>):
-  StepFacts | undefined {
+  ...limits
+}: StepRequest): StepFacts | undefined {
   if (trainer === undefined || trainer === EXPORTED) return undefined;
   const { profile } = trainerNamed(trainer, '--for');
   const cluster = loadCluster(asked);
@@ -52,7 +56,38 @@ export function trainerFacts({
   const own = frameworkSoftware(profile, cluster, compiled === true);
   const software = gradients === undefined ? own : softwareWithGradients(own, gradients);
   const system = { cluster, software, constants: FITTED };
-  return { trainer, system, ...defined({ optimizer }) };
+  const recompute =
+    limits.activations === 'trainer' ? recomputeOf(trainer, cluster, limits) : undefined;
+  return { trainer, system, ...defined({ optimizer, recompute }) };
+}
+
+/** The fields of a request by which a trainer's step is priced. */
+type StepRequest = Pick<
+  PlanRequest,
+  | 'trainer'
+  | 'cluster'
+  | 'cost'
+  | 'compiled'
+  | 'gradients'
+  | 'optimizer'
+  | 'activations'
+  | 'memoryBytes'
+  | 'headroom'
+  | 'risk'
+>;
+
+/** The recomputation of a trainer, to the bytes that fit as surely as is asked. */
+function recomputeOf(
+  trainer: string,
+  cluster: Cluster,
+  { risk = DEFAULT_RISK, ...limits }: Pick<StepRequest, 'memoryBytes' | 'headroom' | 'risk'>,
+): NonNullable<StepFacts['recompute']> {
+  const runs = trainerLimits({ trainer });
+  const { memoryBytes = cluster.memoryBytes } = limits;
+  return {
+    limitBytes: Math.min(usableMemoryBytes(cluster, limits), safePeakBytes(memoryBytes, risk)),
+    runs: (checkpoint) => runs === undefined || recomputes(runs, checkpoint),
+  };
 }
 
 /**
@@ -69,14 +104,29 @@ export function forTrainer(request: PlanRequest, graph: Graph, isNamed: boolean)
   const not = notRun(request, graph);
   const cost = request.cost ?? defaultCostPreset(cluster);
   const own = trainerByDefault(cluster, cost);
-  if (trainer !== undefined || not !== undefined || !isNamed || own === undefined) return request;
-  return { ...request, trainer: own.trainer.id, trainerAssumed: true };
+  if (trainer !== undefined || not !== undefined || !isNamed || own === undefined)
+    return withRoutedRows(request, graph);
+  return withRoutedRows({ ...request, trainer: own.trainer.id, trainerAssumed: true }, graph);
+}
+
+/**
+ * The request for a trainer that routes experts: the rows that the program sorts for all devices
+ * are not on a device of it, so that activations are those of its step alone.
+ */
+export function withRoutedRows(request: PlanRequest, graph: Graph): PlanRequest {
+  const { trainer, activations } = request;
+  const isRouted = trainer !== undefined && trainer !== EXPORTED && hasRoutedBlocks(graph);
+  return isRouted && activations === undefined ? { ...request, activations: 'trainer' } : request;
 }
 
 /** @throws E_USAGE where the trainer that is named does not run the program, or not by its step */
 function checkTrainer(request: PlanRequest, graph: Graph): void {
-  const { trainer } = request;
+  const { trainer, activations } = request;
   const not = notRun(request, graph);
+  if (trainer === EXPORTED && activations === 'trainer')
+    throw new ShardwrightError('E_USAGE', `--activations trainer with --for ${trainer}`, {
+      hint: 'the exported program has no trainer: leave one of them out.',
+    });
   if (trainer !== undefined && trainer !== EXPORTED && not !== undefined)
     throw new ShardwrightError('E_USAGE', `--for ${trainer}: ${not.why}`, { hint: not.hint });
 }
@@ -111,7 +161,7 @@ export function questionForTrainer(question: SweepQuestion): SweepQuestion {
 
 /** Why the plan of a graph has no step under a trainer's software; undefined where it has one. */
 function notRun(
-  { overlap, objective, solver }: PlanRequest,
+  { overlap, objective, solver, checkpoint, activations }: PlanRequest,
   graph: Graph,
 ): { readonly why: string; readonly hint: string } | undefined {
   if (!graph.outputs.some(({ role }) => role === 'grad'))
@@ -119,10 +169,21 @@ function notRun(
       why: 'the program is not a training step',
       hint: 'plan its training step: leave out --forward, or give a program with gradients.',
     };
-  if (hasExperts(graph.nodes.map(roleName)))
+  const hasRouted = hasRoutedBlocks(graph);
+  if (!hasRouted && hasExperts(graph.nodes.map(roleName)))
     return {
       why: 'it runs routed experts otherwise than this program does',
       hint: 'ask compare for the layouts of the model.',
+    };
+  if (hasRouted && (checkpoint ?? 'none') !== 'none')
+    return {
+      why: `--checkpoint ${String(checkpoint)} recomputes the rows of the exported program`,
+      hint: 'take --for shardwright, or ask compare, which recomputes as trainers do.',
+    };
+  if (hasRouted && (activations ?? 'trainer') !== 'trainer')
+    return {
+      why: `--activations ${activations} counts the rows of the exported program`,
+      hint: 'take --for shardwright, or leave it out: the step of a trainer counts its own.',
     };
   if (overlap === true)
     return {

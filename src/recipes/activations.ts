@@ -6,7 +6,8 @@
 import { REPLICATE_CODE, shardCode } from '../mesh/sharding/space.ts';
 import type { Model } from '../plan/model/model.ts';
 import type { Restriction } from '../plan/restrict/restriction.ts';
-import type { Part, Recipe } from './parts.ts';
+import { routedPart } from '../step/read/routed-part.ts';
+import { cutsInsideExperts, cutsStream, type Part, type Recipe } from './parts.ts';
 
 /**
  * The residual stream over tensor dims.
@@ -21,20 +22,22 @@ export function placeActivations(
   if (!recipe.parts.some(saysResidual)) return undefined;
   const { graph, flow, space, strategies, nodeVariable } = model;
   const residual = new Set(residualNodes(graph, flow));
+  const entries = recipe.parts.some(cutsInsideExperts) ? routedEntries(model) : undefined;
   const shapes = new Set(
     [...residual].map((n) => flow.values[flow.results[n][0]].meta.shape.join()),
   );
   for (const [d, part] of recipe.parts.entries()) {
     const reason = `recipe ${recipe.name}: ${part} over ${space.mesh.names[d]}`;
     if (saysResidual(part)) {
-      if (residual.size === 0 && part === 'tensor-sequence')
+      if (residual.size === 0 && cutsStream(part))
         return 'the model has no residual stream of [batch, sequence, hidden]';
       strategies.nodes.forEach((entry, n) => {
         if (entry === null || entry.set.inputCount === 0) return;
         const { set } = entry;
         const width = set.inputCount + set.outputCount;
-        if (part === 'tensor-sequence') {
-          if (!residual.has(n)) return;
+        if (cutsStream(part)) {
+          // Tokens are sent to experts from where they lie.
+          if (!residual.has(n) && entries?.has(n) !== true) return;
           restriction.keep(
             nodeVariable[n],
             reason,
@@ -60,7 +63,7 @@ export function placeActivations(
 }
 
 const saysResidual = (part: Part): boolean =>
-  part === 'tensor-whole' || part === 'tensor-sequence' || part === 'tensor-expert';
+  part === 'tensor-whole' || part === 'tensor-expert' || cutsStream(part);
 
 /** Sums of two activations [batch, sequence, hidden] in the forward pass. */
 function residualNodes(graph: Model['graph'], flow: Model['flow']): number[] {
@@ -85,4 +88,10 @@ function residualNodes(graph: Model['graph'], flow: Model['flow']): number[] {
       ? [n]
       : [];
   });
+}
+
+/** The calls whose results go into routed blocks. */
+function routedEntries(model: Model): ReadonlySet<number> {
+  const names = new Set(routedPart(model)?.found.map(({ entry }) => entry));
+  return new Set(model.graph.nodes.flatMap(({ name }, n) => (names.has(name) ? [n] : [])));
 }

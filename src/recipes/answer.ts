@@ -110,7 +110,8 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
     const own = await ofRecipe(serial, request.recipe, deadline);
     if (own.status === 'infeasible' || isMicrobatch === true || deadline.isOver)
       return own.status === 'infeasible' ? own : { ...own, ...found };
-    return { ...found, ...(await chosenByStep(own, [], deadline, options.facts)) };
+    const kept = { ...found, ...(await chosenByStep(own, [], deadline, options.facts)) };
+    return overByStep(kept) ?? kept;
   }
   if (request.overlap === true) {
     const overlap = deadline.isOver ? undefined : await withOverlap(serial, { deadline, starts });
@@ -125,8 +126,26 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
   const { facts } = options;
   if (facts === undefined && known.length === 0) return { ...serial, ...found };
   const chosen = { ...found, ...(await chosenByStep(serial, recipes, deadline, facts)) };
+  // Copies are kept within the peak of the plan, which is not followed here.
+  if (request.activations === 'trainer') return overByStep(chosen) ?? chosen;
   const limits = { ...more, deadline: search ?? deadline };
   return (await keepingCopies(chosen, limits, deadline, facts)) ?? chosen;
+}
+
+/**
+ * Why a plan is none where the budget limits the step of a trainer, since the plan itself counts no
+ * activations (`activations: 'trainer'`); undefined where it fits.
+ */
+function overByStep({ prepared, plan: { step } }: Answered): Infeasible | undefined {
+  const { budgetBytes, request } = prepared.question;
+  if (request.activations !== 'trainer' || step === undefined) return undefined;
+  if (step.peakBytes <= budgetBytes) return undefined;
+  return {
+    status: 'infeasible',
+    conflict: [`the step of ${step.trainer}`],
+    enoughBytes: step.peakBytes,
+    budgetBytes,
+  };
 }
 
 /** @throws E_USAGE for a recipe that the mesh does not have, or beside a search for another plan */

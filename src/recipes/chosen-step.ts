@@ -3,12 +3,14 @@
  * or as the exported program is simulated.
  */
 import { fitProbability } from '../cost/error-bands.ts';
+import { ShardwrightError } from '../errors.ts';
 import type { PlannedResult } from '../plan/choice/result.ts';
 import type { Plan, StepFigures } from '../plan/record/types.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { OverlappedStep } from '../simulate/overlap/known-plan.ts';
 import type { OverlapPlan } from '../simulate/overlap/plan.ts';
 import type { StepFacts } from '../step/facts.ts';
+import { expertsNotRun } from '../step/read/routed-part.ts';
 import { DEFAULT_RISK } from './compare/best-plan.ts';
 import type { RecipeResult } from './compare/compare.ts';
 import { type FastestStep, fastestStep } from './fastest-step.ts';
@@ -37,6 +39,7 @@ type ChosenPlan = PlannedResult & Pick<Answered, 'step' | 'fastest'>;
  *
  * @param facts the software of the trainer that runs the step; absent: the exported program is
  *   simulated
+ * @throws E_PLAN where the trainer runs none of them
  */
 export async function chosenByStep(
   serial: PlannedResult,
@@ -44,13 +47,30 @@ export async function chosenByStep(
   deadline: Deadline,
   facts: StepFacts | undefined,
 ): Promise<ChosenPlan> {
-  if (facts !== undefined) return withTrainer(fastestStep(serial, recipes, facts, deadline));
+  if (facts !== undefined) {
+    const fastest = fastestStep(serial, recipes, facts, deadline);
+    if (fastest === undefined) throw notRun(serial, facts);
+    return withTrainer(fastest);
+  }
   const known = recipes.flatMap((r) =>
     r.status === 'priced' ? [{ name: r.name, choice: r.choice }] : [],
   );
   const { overlappedStep } = await import('../simulate/overlap/known-plan.ts');
   const step = await overlappedStep(serial, asSure(serial, known, recipes), deadline);
   return { ...simulated(step), step };
+}
+
+/** Trainers run none of the plans that were found. */
+function notRun(
+  { prepared: { model }, choice }: PlannedResult,
+  { trainer }: StepFacts,
+): ShardwrightError {
+  const why = expertsNotRun(model, choice) ?? 'experts';
+  return new ShardwrightError('E_PLAN', `${trainer} runs no plan that was found: ${why}`, {
+    hint:
+      'name a mesh whose dims all cut tokens, with experts over ep (--mesh dp=2,ep=8), or ask for ' +
+      'the exported program with --for shardwright.',
+  });
 }
 
 /** The known plans that fit as surely as is asked, or as the plan of least seconds does. */

@@ -17,9 +17,9 @@
  *    heads that share them; parameters are stored whole. With `-fsdp` they are stored cut, as by
  *    `fsdp`;
  *  - `expert`: as `data`, and the weights of routed experts are cut on the expert dim and used as
- *    stored;
+ *    stored. `expert-fsdp`: the same, and other parameters are stored cut, as by `fsdp`;
  *  - `tensor-expert`: as `tensor-whole`, and the weights of routed experts are cut inside each
- *    expert, and used as stored.
+ *    expert, and used as stored. `tensor-sequence-expert`: the same as `tensor-sequence`.
  */
 export type Part =
   | 'replicate'
@@ -29,11 +29,13 @@ export type Part =
   | 'tensor-whole'
   | 'tensor-sequence'
   | 'tensor-expert'
+  | 'tensor-sequence-expert'
   | 'context'
   | 'context-fsdp'
   | 'ulysses'
   | 'ulysses-fsdp'
-  | 'expert';
+  | 'expert'
+  | 'expert-fsdp';
 
 /** Dim of the inputs that a part cuts; undefined: it leaves them whole. */
 export function inputCut(part: Part): 'batch' | 'sequence' | undefined {
@@ -41,6 +43,7 @@ export function inputCut(part: Part): 'batch' | 'sequence' | undefined {
     case 'data':
     case 'fsdp':
     case 'expert':
+    case 'expert-fsdp':
       return 'batch';
     case 'context':
     case 'context-fsdp':
@@ -54,6 +57,14 @@ export function inputCut(part: Part): 'batch' | 'sequence' | undefined {
 
 /** Tells whether a part is one of tensor parallelism. */
 export const isTensor = (part: Part): boolean => part.startsWith('tensor');
+/** Tells whether a part cuts the weights of experts inside each expert. */
+export const cutsInsideExperts = (part: Part): boolean =>
+  part === 'tensor-expert' || part === 'tensor-sequence-expert';
+/** Tells whether a part cuts the residual stream on its sequence between tensor regions. */
+export const cutsStream = (part: Part): boolean =>
+  part === 'tensor-sequence' || part === 'tensor-sequence-expert';
+/** Tells whether a part cuts routed experts on the dim of the experts. */
+export const cutsExperts = (part: Part): boolean => part === 'expert' || part === 'expert-fsdp';
 /** Tells whether a part stores parameters cut on their first dim. */
 export const storesCut = (part: Part): boolean => part.endsWith('fsdp');
 

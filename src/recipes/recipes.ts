@@ -12,12 +12,21 @@ import type { StrategySet } from '../ops/expansion/expand.ts';
 import type { Model } from '../plan/model/model.ts';
 import { Restriction } from '../plan/restrict/restriction.ts';
 import { attentionNodes } from '../step/read/attention-paths.ts';
+import { routedPart } from '../step/read/routed-part.ts';
 import type { NodeStrategies } from '../strategy/nodes.ts';
 import { placeActivations } from './activations.ts';
 import { type InputRoles, inputRoles } from './inputs/roles.ts';
 import { placeAttention, uncutAttention } from './key-values.ts';
 import { lockDataDim } from './lock.ts';
-import { inputCut, isTensor, type Part, type Recipe, storesCut } from './parts.ts';
+import {
+  cutsExperts,
+  cutsInsideExperts,
+  inputCut,
+  isTensor,
+  type Part,
+  type Recipe,
+  storesCut,
+} from './parts.ts';
 import { isCutAlongSequence } from './sequence.ts';
 import { isCast, type WeightRole, weightRoles } from './weights.ts';
 
@@ -60,8 +69,27 @@ export function meshRecipes(model: Model, inputs: InputRoles = inputRoles(model)
     add((a) => `data parallel (${a}) + Megatron (${tensor})`, 'data', 'tensor', 0, n - 1);
     add((a) => `FSDP (${a}) + Megatron (${tensor})`, 'fsdp', 'tensor', 0, n - 1);
   } else recipes.push({ name: `Megatron (${dims[0].name})`, parts: ['tensor'] });
+  recipes.push(...expertRecipes(model));
   const isCut = model.space.mesh.sizes[n - 1] > 1 && isCutAlongSequence(model, inputs);
   return isCut ? [...recipes, ...sequenceRecipes(dims.map((d) => d.name))] : recipes;
+}
+
+/** Routed experts over the dim `ep`, data ranks on it and outside of it, tensor ranks inside. */
+function expertRecipes(model: Model): Recipe[] {
+  const names = model.space.mesh.dims.map((d) => d.name);
+  const at = names.indexOf('ep');
+  const inner = names.slice(at + 1);
+  if (at < 0 || inner.length > 1 || routedPart(model) === undefined) return [];
+  const data = names.slice(0, at + 1).join('+');
+  const tensor = inner.map((name) => ` + Megatron (${name})`).join('');
+  return (['data', 'fsdp'] as const).map((part) => ({
+    name: `${part === 'data' ? 'data parallel' : 'FSDP'} (${data}), experts (ep)${tensor}`,
+    parts: [
+      ...names.slice(0, at).map((): Part => part),
+      part === 'data' ? 'expert' : 'expert-fsdp',
+      ...inner.map((): Part => 'tensor-sequence-expert'),
+    ],
+  }));
 }
 
 /**
@@ -103,11 +131,11 @@ export function applyRecipe(
     return { refused: 'no weight has a name that tells its Megatron role' };
   const experts = [...roles.values()].filter((r) => r.kind === 'expert');
   if (
-    recipe.parts.some((part) => part === 'expert' || part === 'tensor-expert') &&
+    recipe.parts.some((part) => cutsExperts(part) || cutsInsideExperts(part)) &&
     experts.length === 0
   )
     return { refused: 'no weight has the name of routed experts' };
-  if (recipe.parts.includes('tensor-expert') && experts.some((r) => r.inner === undefined))
+  if (recipe.parts.some(cutsInsideExperts) && experts.some((r) => r.inner === undefined))
     return { refused: 'the weights of the experts do not tell which dim is inside them' };
   const refused = placeInputs(model, restriction, recipe, inputs);
   if (refused !== undefined) return { refused };
@@ -300,14 +328,19 @@ class ParameterPlacer {
     });
     let cut = 1;
     const stored = parts.map((part, d) => {
-      if (!storesCut(part)) return used[d];
+      const own = used[d];
+      // Experts are used as they are stored.
+      if (!storesCut(part) || own !== REPLICATE_CODE) return own;
       const already = used.reduce(
         (product, code, e) => (code === shardCode(0) ? product * sizes[e] : product),
         cut,
       );
       // A parameter with fewer rows than devices stays whole, as every FSDP implementation keeps
-      // it.
-      if (shape.length === 0 || shape[0] < already * sizes[d]) return REPLICATE_CODE;
+      // it; experts are then cut inside, as torchtitan 0.2 has it (`apply_fsdp` of
+      // `models/llama4/infra/parallelize.py` places them by `Shard(1)`).
+      const isFull = shape.length === 0 || shape[0] < already * sizes[d];
+      if (isFull)
+        return role.kind === 'expert' && shape.length === 3 ? shardCode(1) : REPLICATE_CODE;
       cut *= sizes[d];
       return shardCode(0);
     });
@@ -358,8 +391,8 @@ function weightTakers(model: Model): readonly (readonly [node: number, input: nu
 function cutDim(role: WeightRole, part: Part): number | undefined {
   if (role.kind === 'whole') return undefined;
   if (role.kind !== 'expert') return isTensor(part) ? role.dim : undefined;
-  if (part === 'expert') return role.dim;
-  return part === 'tensor-expert' ? role.inner : undefined;
+  if (cutsExperts(part)) return role.dim;
+  return cutsInsideExperts(part) ? role.inner : undefined;
 }
 
 /** On a mesh dim without a part every tensor of every node is replicated. */

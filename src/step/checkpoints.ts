@@ -74,3 +74,21 @@ export function routedPart(checkpoint: Checkpoint): RoutedPart {
   const modules = modulesOf(checkpoint);
   return modules.includes('moe') ? 'full' : modules.includes('moe_act') ? 'moe_act' : 'none';
 }
+
+const ROUTED_SETS: readonly (readonly RecomputeModule[])[] = [[], ['moe_act'], ['moe']];
+
+/** The sets of modules that were priced for a program, with and without its experts. */
+export function moduleSets(
+  keptBytes: Readonly<Record<string, number>>,
+  hasExperts: boolean,
+): Checkpoint[] {
+  const sets = (Object.keys(keptBytes) as Checkpoint[]).filter((c) => !isPolicy(c));
+  const experts = hasExperts ? ROUTED_SETS : [[]];
+  const joined = ['none' as const, ...sets].flatMap((set) =>
+    experts.map((more) => moduleSet([...modulesOf(set), ...more])),
+  );
+  // A set of the whole layer of experts recomputes the shared ones too, whether they were priced
+  // alone or not.
+  const isPriced = (c: Checkpoint): boolean => Object.hasOwn(keptBytes, programPart(c));
+  return [...new Set(joined.filter((c) => c !== 'none' && isPriced(c)))];
+}

@@ -6,6 +6,14 @@ import type { StepSystem } from '../cost/kernels/call.ts';
 import type { StepSoftware } from '../cost/kernels/software.ts';
 import type { Optimizer, StateBytes } from '../cost/memory/state-bytes.ts';
 import { type DType, DTYPE_BYTES } from '../graph/types.ts';
+import type { Checkpoint } from './checkpoints.ts';
+
+/** What a trainer recomputes where a step does not fit. */
+export interface StepRecompute {
+  readonly limitBytes: number;
+  /** Tells whether the trainer has it. */
+  readonly runs: (checkpoint: Checkpoint) => boolean;
+}
 
 export interface StepFacts {
   /** Its id, such as `torchtitan`. */
@@ -13,6 +21,8 @@ export interface StepFacts {
   readonly system: StepSystem;
   /** The optimizer of the request; absent: that of the trainer. */
   readonly optimizer?: Optimizer;
+  /** Absent: what the program keeps is kept. */
+  readonly recompute?: StepRecompute;
 }
 
 /**

@@ -59,7 +59,7 @@ it('no known plan of the mesh has a shorter step under its trainer than the plan
     const { plan, fastest } = await planned(trainer);
     expect(plan.step).toMatchObject({ trainer, stepSeconds: expect.any(Number) as number });
     expect(fastest!.recipes.length).toBeGreaterThan(3);
-    const steps = [...fastest!.recipes.map(({ step }) => step), fastest!.base];
+    const steps = [...fastest!.recipes.map(({ step }) => step), fastest!.base!];
     expect(Math.min(...steps.map((s) => s.stepSeconds))).toBe(plan.step!.stepSeconds);
   }
 });

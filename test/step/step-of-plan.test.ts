@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest';
 
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
 import { frameworkSoftware } from '../../src/fidelity/software.ts';
-import { trainerFacts } from '../../src/fidelity/trainer-step.ts';
+import { trainerFacts, withRoutedRows } from '../../src/fidelity/trainer-step.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { parseModelConfig } from '../../src/models/families.ts';
 import { modelEntry } from '../../src/models/registry.ts';
@@ -50,18 +51,21 @@ const EACH = 2;
 
 /** A step by the whole program's plan and by the layout, under one trainer. */
 async function both(
-  name: string,
+  model: string | Readonly<Record<string, unknown>>,
   { mesh, recipe, layout }: Pair,
   trainer: string,
 ): Promise<
   Record<'plan' | 'layout', { readonly stepSeconds: number; readonly peakBytes: number }>
 > {
-  const text = JSON.stringify(modelEntry(name).config);
+  const name = typeof model === 'string' ? model : 'mixture';
+  const text = JSON.stringify(typeof model === 'string' ? modelEntry(model).config : model);
   const config = parseModelConfig(text);
-  const ranks = Number(/dp=(\d+)/.exec(mesh)?.[1]);
+  const ranks = Number(/dp=(\d+)/.exec(layout)?.[1]);
   const batch = ranks * EACH;
+  const devices = parseMesh(mesh).size;
   const graph = buildModel(config, { batch, seq: SEQUENCE, training: true, table: TABLE });
-  const request = { ...DEFAULT_REQUEST, mesh, cluster: 'dgx-h100', trainer };
+  const asked = { ...DEFAULT_REQUEST, mesh, cluster: 'dgx-h100', trainer };
+  const request = withRoutedRows(asked, graph);
   const prepared = prepare(graph, request, TABLE);
   const { choice } = await recipeChoice(prepared, recipe, new Deadline(undefined));
   const plan = stepOfPlan(prepared.model, choice, trainerFacts(request)!);
@@ -70,16 +74,68 @@ async function both(
   const question = {
     model: name,
     config: text,
-    devices: 8,
+    devices,
     cluster: 'dgx-h100',
     sequence: SEQUENCE,
     globalBatch: batch,
     cost: 'nccl',
     software: frameworkSoftware(profile, cluster),
   };
-  const figures = await new LayoutPricer(TABLE).price(question, parseLayout(layout, 8));
+  const figures = await new LayoutPricer(TABLE).price(question, parseLayout(layout, devices));
   return { plan, layout: { stepSeconds: figures.seconds, peakBytes: figures.peakBytes } };
 }
+
+const HEADS = { num_attention_heads: 8, num_key_value_heads: 8, hidden_size: 1024 };
+const SIZES = { num_hidden_layers: 2, vocab_size: 4096, torch_dtype: 'bfloat16' };
+/** Few layers of mixtures of two families; that of Qwen has experts as narrow as the real one. */
+const MIXTURES = {
+  mixtral: {
+    model_type: 'mixtral',
+    ...HEADS,
+    ...SIZES,
+    intermediate_size: 3072,
+    num_local_experts: 8,
+    num_experts_per_tok: 2,
+  },
+  qwen: { ...modelEntry('qwen3-30b-a3b').config, num_hidden_layers: FULL ? 4 : 1 },
+} as const;
+
+/** Layouts of experts: over data ranks that FSDP cuts, and each cut by tensor ranks as well. */
+const EXPERT_PAIRS: readonly (Pair & { readonly trainer: string })[] = [
+  {
+    mesh: 'ep=4',
+    recipe: 'FSDP (ep), experts (ep)',
+    layout: `dp=4,ep=4,mbs=${EACH},zero=3`,
+    trainer: 'torchtitan',
+  },
+  {
+    mesh: 'ep=2,tp=2',
+    recipe: 'data parallel (ep), experts (ep) + Megatron (tp)',
+    layout: `dp=2,tp=2,ep=2,etp=2,mbs=${EACH},sp=1`,
+    trainer: 'megatron',
+  },
+  ...(FULL
+    ? [
+        {
+          mesh: 'dp=2,ep=4',
+          recipe: 'FSDP (dp+ep), experts (ep)',
+          layout: `dp=8,ep=4,mbs=${EACH},zero=3`,
+          trainer: 'torchtitan',
+        },
+        { mesh: 'dp=8', recipe: 'dp', layout: `dp=8,mbs=${EACH}`, trainer: 'megatron' },
+      ]
+    : []),
+];
+
+describe('the step of a plan of a mixture', () => {
+  for (const [name, config] of Object.entries(MIXTURES))
+    for (const { trainer, ...pair } of EXPERT_PAIRS)
+      it(`of ${name} as ${pair.recipe} is that of the layout ${pair.layout}`, async () => {
+        const { plan, layout } = await both(config, pair, trainer);
+        expect(Math.abs(plan.stepSeconds / layout.stepSeconds - 1)).toBeLessThan(0.02);
+        expect(Math.abs(plan.peakBytes / layout.peakBytes - 1)).toBeLessThan(0.02);
+      });
+});
 
 describe('the step of a plan', () => {
   for (const name of MODELS)

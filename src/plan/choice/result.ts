@@ -11,7 +11,7 @@ import type { Solution } from '../../solver/types.ts';
 import type { Prepared } from '../prepare/prepared.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
 import type { Plan } from '../record/types.ts';
-import { activationsOf, holdsPeak } from '../request/request.ts';
+import { hasTimeline, holdsPeak } from '../request/request.ts';
 import { type PlanMemoryTimeline, planMemoryTimeline, timelinePeakBytes } from './timeline.ts';
 import { writePlan } from './write.ts';
 
@@ -78,7 +78,7 @@ export function askedTimeline(
   { model, question: { request } }: Pick<Prepared, 'model' | 'question'>,
   choice: Int32Array,
 ): PlanMemoryTimeline | undefined {
-  return activationsOf(request) === 'off' ? undefined : planMemoryTimeline(model, choice);
+  return hasTimeline(request) ? planMemoryTimeline(model, choice) : undefined;
 }
 
 /** A choice that is not proven to be the best; its gap is that to the bound. */

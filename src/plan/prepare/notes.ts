@@ -159,6 +159,9 @@ const ACTIVATION_NOTES = {
   report:
     'The budget limits the states alone, parameters, gradients, optimizer state and buffers; ' +
     'activation memory is reported (--activations report).',
+  trainer:
+    'The budget limits the step of the trainer: its states, and the activations that it keeps ' +
+    '(--activations trainer). Those of the calls of the plan are not followed.',
   constraint:
     'The budget limits peak memory: parameters, gradients, optimizer state, activations and ' +
     'copies in flight.',

@@ -5,6 +5,7 @@ import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { defaultCostPreset } from '../../cost/presets/presets.ts';
 import { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
+import { ShardwrightError } from '../../errors.ts';
 import { checkPlannedDims, parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -23,13 +24,17 @@ export interface Setting {
 
 /**
  * @param checkTime is called while redistributions are priced
- * @throws E_MESH, E_CLUSTER, E_COST for a request that cannot be read
+ * @throws E_USAGE for the activations of a trainer where there is none; E_MESH, E_CLUSTER, E_COST for a request that cannot be read
  */
 export function settle(
   asked: PlanRequest,
   operators: OperatorTable,
   checkTime: () => void,
 ): Setting {
+  if (asked.activations === 'trainer' && asked.trainer === undefined)
+    throw new ShardwrightError('E_USAGE', '--activations trainer counts the step of a trainer', {
+      hint: 'name it with --for megatron, or plan a model by name.',
+    });
   const mesh = parseMesh(asked.mesh);
   checkPlannedDims(mesh);
   const cluster = loadCluster(asked.cluster);

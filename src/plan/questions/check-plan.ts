@@ -20,7 +20,7 @@ import type { Prepared } from '../prepare/prepared.ts';
 import type { PlanFolder } from '../record/folder.ts';
 import { problemsRecord } from '../record/problems.ts';
 import type { Plan } from '../record/types.ts';
-import { activationsOf, type PlanRequest } from '../request/request.ts';
+import { hasTimeline, type PlanRequest } from '../request/request.ts';
 import { leastMemoryBound, memoryOf } from '../solve/least-memory.ts';
 import { TIE_BREAK, TIES_LEFT } from '../solve/ties.ts';
 import {
@@ -220,7 +220,7 @@ function followingPlan(
     statistics: {},
     ties: 'engine',
   };
-  const memory = activationsOf(request) === 'off' ? undefined : planMemoryTimeline(model, choice);
+  const memory = hasTimeline(request) ? planMemoryTimeline(model, choice) : undefined;
   return writePlan(prepared, solution, memory);
 }
 

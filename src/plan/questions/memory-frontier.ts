@@ -133,7 +133,7 @@ export async function memoryFrontier(
   refuseUnanswerable(request, wanted);
   // States alone are one row of the problem, which nothing that runs twice would make smaller.
   const base: PlanRequest =
-    request.activations === 'off' || request.activations === 'report'
+    request.activations !== undefined && request.activations !== 'constraint'
       ? request
       : { ...request, activations: 'constraint', checkpoint: request.checkpoint ?? 'auto' };
   const deadline =

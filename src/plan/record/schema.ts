@@ -50,6 +50,7 @@ const stepFigures = z.object({
   trainer: z.string(),
   stepSeconds: seconds,
   peakBytes: bytes,
+  recomputes: z.string().exactOptional(),
   parts: z
     .object({ forwardSeconds: seconds, backwardSeconds: seconds, onceSeconds: seconds })
     .exactOptional(),

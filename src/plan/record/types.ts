@@ -167,8 +167,8 @@ export interface PlanTimeline {
 
 export interface PlanMemory {
   /**
-   * The bytes that count against the budget: the peak of the timeline; with `activations: 'report'`
-   * and `'off'` the sum of parameters, gradients, optimizer state and buffers.
+   * The bytes that count against the budget: the peak of the timeline; with other
+   * `activations` than `'constraint'` the sum of parameters, gradients, optimizer state and buffers.
    */
   readonly peakBytes: number;
   readonly budgetBytes: number;
@@ -177,10 +177,10 @@ export interface PlanMemory {
   readonly optimizerBytes: number;
   /**
    * `timeline.activationBytes`: activations, temporaries and copies at the peak. Null with
-   * `activations: 'off'`.
+   * `activations: 'off'` and `'trainer'`.
    */
   readonly activationBytes: number | null;
-  /** Absent with `activations: 'off'`. */
+  /** Absent with `activations: 'off'` and `'trainer'`. */
   readonly timeline?: PlanTimeline;
 }
 
@@ -195,6 +195,8 @@ export interface StepFigures {
   readonly stepSeconds: number;
   /** Bytes of a device at the fullest moment, by what the trainer keeps. */
   readonly peakBytes: number;
+  /** What it recomputes in the backward pass of every layer; absent: nothing. */
+  readonly recomputes?: string;
   /** Parts of the step in plain view, which sum to it; absent where calls are played one by one. */
   readonly parts?: {
     readonly forwardSeconds: number;

@@ -32,7 +32,7 @@ export const COPIES = ['pass', 'step'] as const;
 /** How maps are planned. */
 export const MAPS = ['bodies', 'rows'] as const;
 /** The treatments of activation memory. */
-export const ACTIVATIONS = ['constraint', 'report', 'off'] as const;
+export const ACTIVATIONS = ['constraint', 'report', 'off', 'trainer'] as const;
 /** Checkpointing by name. */
 export const CHECKPOINT_POLICIES = ['none', 'full', 'selective', 'auto', 'two-stage'] as const;
 
@@ -136,7 +136,8 @@ export interface PlanRequest {
    * added where the plan of least seconds does not fit, and its request then says `constraint`.
    * `constraint`: the same, known to bind. `report`: the states alone (parameters, gradients,
    * optimizer state, buffers); the peak is computed and reported. `off`: the states; no peak is
-   * computed.
+   * computed. `trainer`: the step of the trainer, which recomputes as that software does where
+   * activations do not fit.
    */
   readonly activations?: (typeof ACTIVATIONS)[number];
   /**
@@ -234,7 +235,7 @@ export function isGapGiven({ gap, budgetGap }: PlanRequest): boolean {
   return budgetGap !== undefined || gap > 0;
 }
 
-/** The relative gap that is good enough where peak memory binds. */
+/** The relative gap that is good enough where peak memory binds, or that of a trainer's step. */
 export function gapUnderMemory(request: PlanRequest): number {
   return isGapGiven(request) ? (request.budgetGap ?? request.gap) : BUDGET_GAP;
 }
@@ -259,6 +260,12 @@ export function activationsOf(request: PlanRequest): (typeof ACTIVATIONS)[number
   return recomputesUnderBudget(request) ? 'constraint' : (request.activations ?? 'constraint');
 }
 
+/** Tells whether the memory of the program is followed over its calls. */
+export function hasTimeline(request: PlanRequest): boolean {
+  const counted = activationsOf(request);
+  return counted === 'constraint' || counted === 'report';
+}
+
 /** Tells whether the budget limits peak memory, activations included. */
 export function holdsPeak(request: PlanRequest): boolean {
   return activationsOf(request) === 'constraint';
@@ -274,5 +281,13 @@ export function peakBinds(request: PlanRequest): boolean {
 
 /** The relative gap that is good enough for a request; the command's exit code goes by it. */
 export function askedGap(request: PlanRequest): number {
-  return peakBinds(request) ? gapUnderMemory(request) : request.gap;
+  return peakBinds(request) ? gapUnderMemory(request) : gapWithoutPeak(request);
+}
+
+/**
+ * The same while no limit on the peak is known to bind. Plans of a trainer's step are chosen among
+ * known ones, so that the least sum of costs is no more than the plan that others are beside.
+ */
+export function gapWithoutPeak(request: PlanRequest): number {
+  return request.activations === 'trainer' ? gapUnderMemory(request) : request.gap;
 }

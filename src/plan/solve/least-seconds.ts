@@ -10,7 +10,7 @@ import type { Prepared } from '../prepare/prepared.ts';
 import type { PlanCertificate } from '../record/certificate.ts';
 import type { Deadline } from '../request/deadline.ts';
 import { gapOnTheWay, workOn, workOnProof } from '../request/efforts.ts';
-import { gapUnderMemory, holdsPeak, peakBinds } from '../request/request.ts';
+import { gapUnderMemory, gapWithoutPeak, holdsPeak, peakBinds } from '../request/request.ts';
 import type { Run } from '../request/run.ts';
 import { conflictOf } from '../restrict/conflict.ts';
 import { noWorseThanGreedy, startsOf } from './greedy.ts';
@@ -41,7 +41,7 @@ export async function leastSeconds(prepared: Prepared, run: Run): Promise<Solved
   const starts = startsOf(prepared, deadline, run.starts)?.flatMap((c) => contract(c) ?? []);
   const asked: SolveOptions = {
     ...(request.solver === 'propagate' ? {} : { engine: request.solver }),
-    gap: request.gap,
+    gap: gapWithoutPeak(request),
     seed: request.seed,
     prepared: solver.prepared,
     ...deadline.solveOptions,
@@ -118,7 +118,7 @@ async function firstUnderBudget(
   if (quick?.status === 'infeasible') return { solution: quick };
   if (quick !== undefined) {
     if (
-      quick.gap <= request.gap ||
+      quick.gap <= gapWithoutPeak(request) ||
       choicePeakBytes(prepared.model, compact.expand(quick.choice)) > budgetBytes
     )
       return { solution: quick };

@@ -80,7 +80,7 @@ function stepTexts({ plan, found, recipes }: ScreenInput): string[] {
   const seconds = secondsText(step.stepSeconds);
   const range = [...passesTexts(plan), planBandText(plan)];
   if (step.trainer !== EXPORTED)
-    return [`${seconds} a training step, run by ${step.trainer}`, ...range];
+    return [`${seconds} a training step, run by ${step.trainer}${againText(step)}`, ...range];
   const bound = found.step?.boundSeconds ?? null;
   const gap = found.step?.gap ?? null;
   const proven =
@@ -88,6 +88,11 @@ function stepTexts({ plan, found, recipes }: ScreenInput): string[] {
       ? ''
       : `; no plan is below ${secondsText(bound)} (gap ${percentText(gap)})`;
   return [`${seconds} simulated, communication overlapped${proven}`, ...range];
+}
+
+function againText({ recomputes }: NonNullable<Plan['step']>): string {
+  if (recomputes === undefined) return '';
+  return `, which recomputes ${recomputes === 'full' ? 'layers in full' : recomputes}`;
 }
 
 /** The passes that a step consists of, where it is not one. */

@@ -8,6 +8,7 @@ import { roleName } from '../../graph/nodes.ts';
 import type { DType, Graph } from '../../graph/types.ts';
 import { trainedParameters } from '../../plan/model/state-memory.ts';
 import { DEFAULT_REQUEST, holdsPeak, type PlanRequest } from '../../plan/request/request.ts';
+import { EXPORTED } from '../../recipes/chosen-step.ts';
 import { bytesText, countedText, percentText, secondsText } from '../../units.ts';
 
 /** The settings that a plan was made with. */
@@ -32,7 +33,7 @@ export function settingLines(input: SettingsInput): string[] {
 export function settingRows(
   input: SettingsInput,
 ): { readonly label: 'asked' | 'defaults'; readonly words: readonly string[] }[] {
-  const { request, budgetBytes, gap, gapGiven } = input;
+  const { request, gap, gapGiven } = input;
   const asked: string[] = [];
   const defaults: string[] = [];
   const put = (given: boolean, text: string): void => void (given ? asked : defaults).push(text);
@@ -41,14 +42,15 @@ export function settingRows(
   const cluster = loadCluster(request.cluster);
   put(
     request.memoryBytes !== undefined || request.headroom !== undefined,
-    budgetText(request, cluster, budgetBytes),
+    budgetText(input, cluster),
   );
   const { checkpoint, activations } = request;
   if (checkpoint !== undefined && checkpoint !== 'none')
     asked.push(
       `checkpoint ${typeof checkpoint === 'number' ? percentText(checkpoint) : checkpoint}`,
     );
-  if (activations !== undefined) asked.push(`activations ${activations}`);
+  if (activations !== undefined && stepLimited(input) === undefined)
+    asked.push(`activations ${activations}`);
   if (request.recipe !== undefined) asked.push(`recipe ${request.recipe}`);
   if (request.overlap === true) asked.push('overlap');
   const usual = defaultCostPreset(cluster);
@@ -63,13 +65,23 @@ export function settingRows(
   return rows.filter(({ words }) => words.length > 0);
 }
 
+/** The trainer whose step the budget limits; undefined where it limits the plan's own bytes. */
+function stepLimited({ request }: SettingsInput): string | undefined {
+  const { trainer, activations } = request;
+  const isRun = trainer !== undefined && trainer !== EXPORTED && activations === 'trainer';
+  return isRun ? trainer : undefined;
+}
+
 /** The budget, what of a device is held back, and what it limits. */
-function budgetText(
-  request: PlanRequest,
-  { memoryBytes, reservedBytes }: Cluster,
-  budgetBytes: number,
-): string {
-  const what = holdsPeak(request) ? 'for peak memory' : 'for states alone';
+function budgetText(input: SettingsInput, { memoryBytes, reservedBytes }: Cluster): string {
+  const { request, budgetBytes } = input;
+  const trainer = stepLimited(input);
+  const what =
+    trainer !== undefined
+      ? `for the step of ${trainer}`
+      : holdsPeak(request)
+        ? 'for peak memory'
+        : 'for states alone';
   if (request.memoryBytes !== undefined)
     return `budget ${bytesText(budgetBytes)} per device ${what}`;
   const headroom = percentText(request.headroom ?? reservedBytes / memoryBytes);

@@ -6,6 +6,8 @@ import { bytesText } from '../../units.ts';
 
 /** Begin of a conflict that is a recipe the request names. */
 const RECIPE = 'the recipe ';
+/** Begin of one that is what a trainer needs. */
+const STEP = 'the step of ';
 
 export function infeasibleText(
   result: Infeasible,
@@ -25,6 +27,15 @@ export function infeasibleText(
       hint:
         `give --memory ${roundedUp(enough)} or more, more devices, or --checkpoint full; ` +
         'without --recipe the best plan that fits is found.',
+    };
+  if (conflict[0]?.startsWith(STEP) === true && enough !== undefined)
+    return {
+      message:
+        `${conflict[0]} does not fit ${budget} per device: the leanest plan that was found needs ` +
+        `${bytesText(enough)} (${enough} bytes)`,
+      hint:
+        `give --memory ${roundedUp(enough)} or more, more devices or another --mesh, or ask ` +
+        'compare, which cuts states further and recomputes as trainers do.',
     };
   // One demand that no placement meets, by its flag.
   const alone = conflict.length === 1 && conflict[0]?.startsWith('--') === true;

@@ -37,7 +37,7 @@ function trainerWords({ name, step, base }: NonNullable<FoundStep['fastest']>): 
       : `   forward ${secondsText(parts.forwardSeconds)}   backward ` +
         `${secondsText(parts.backwardSeconds)}   once a step ${secondsText(parts.onceSeconds)}`;
   const first = `${secondsText(stepSeconds)}${split}   (whole training step, run by ${trainer})`;
-  if (name === undefined) return [first];
+  if (name === undefined || base === undefined) return [first];
   return [
     first,
     `${name}: ${percentText(shareOf(base.stepSeconds - stepSeconds, base.stepSeconds))} less ` +

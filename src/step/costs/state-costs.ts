@@ -34,6 +34,20 @@ export interface UnitMoving extends Omit<StateMoving, 'priced' | 'state' | 'list
   readonly gathersByWeight?: boolean;
 }
 
+/** How a device moves states under some software. @param times as in the result */
+export function unitMoving(
+  { gradientBytes, overlap, bucket, keptWeightBytes, memory }: StepSoftware,
+  times: readonly number[],
+): UnitMoving {
+  const { cutsGradients, gathersByWeight } = memory ?? {};
+  return {
+    gradientBytes,
+    sumsWhole: !overlap,
+    ...defined({ bucket, keptWeightBytes, cutsGradients, gathersByWeight }),
+    times,
+  };
+}
+
 interface PricedParameter {
   readonly p: CoreParameter;
   readonly cost: ParameterCost;

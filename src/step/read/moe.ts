@@ -13,15 +13,9 @@ import { defaultOptimizer, type Optimizer, stateBytes } from '../../cost/memory/
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import { defined } from '../../defined.ts';
 import { internalError } from '../../errors.ts';
-import { nodesByName, roleName, typesByName } from '../../graph/nodes.ts';
+import { roleName, typesByName } from '../../graph/nodes.ts';
 import { DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../graph/types.ts';
-import {
-  eachOperand,
-  elementCount,
-  mapOperands,
-  sameShape,
-  valueBytes,
-} from '../../graph/value.ts';
+import { eachOperand, elementCount, mapOperands, valueBytes } from '../../graph/value.ts';
 import { bind } from '../../ops/record/infer.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { withoutDeadCode } from '../../passes/dead-code.ts';
@@ -29,72 +23,20 @@ import { ROUTED_PARTS, type RoutedPart } from '../checkpoints.ts';
 import type { CoreParameter } from '../units.ts';
 import { graphUnits } from './graph-units.ts';
 import { programKernels } from './program-kernels.ts';
+import {
+  type Block,
+  EXPERTS,
+  isGroupedProduct,
+  isInside,
+  routedBlocks,
+  routedCalls,
+} from './routed-blocks.ts';
 import { fusedCalls } from './saved/made-again.ts';
 import { keptByUnit, narrowSaves } from './saved/saved-activations.ts';
 
-const EXPERTS = '.experts.';
-const SHARED = /\.shared_expert/;
-
-/** Module paths that hold routed experts, such as `model.layers.3.mlp`. */
-function routedScopes(graph: Graph): string[] {
-  const scopes = new Set<string>();
-  for (const node of graph.nodes) {
-    const name = roleName(node);
-    const at = name.indexOf(EXPERTS);
-    if (node.kind === 'placeholder' && node.meta.role === 'parameter' && at > 0)
-      scopes.add(name.slice(0, at));
-  }
-  return [...scopes];
-}
-
-function inside(path: string | undefined, scope: string): boolean {
-  if (path === undefined || !(path === scope || path.startsWith(`${scope}.`))) return false;
-  return !SHARED.test(path.slice(scope.length));
-}
-
-interface Block {
-  readonly scope: string;
-  /** The value that the block reads, and the one that it gives back. */
-  readonly entry: string;
-  readonly exit: string;
-  /** Its calls, exit included. */
-  readonly calls: ReadonlySet<string>;
-}
-
-/** The routed block of each scope in a forward pass. */
-function blocks(graph: Graph, forward: (node: Node, i: number) => boolean): Block[] {
-  const types = nodesByName(graph);
-  return routedScopes(graph).map((scope) => {
-    const calls = new Set<string>();
-    const expert = new Set<string>();
-    let entry: string | undefined;
-    let exit: string | undefined;
-    for (const [i, node] of graph.nodes.entries()) {
-      if (node.kind === 'placeholder') {
-        if (roleName(node).startsWith(`${scope}${EXPERTS}`)) expert.add(node.name);
-        continue;
-      }
-      if (exit !== undefined || !forward(node, i) || !inside(node.meta.path, scope)) continue;
-      calls.add(node.name);
-      eachOperand(node, (name) => {
-        if (expert.has(name)) expert.add(node.name);
-        const from = types.get(name);
-        if (entry === undefined && from?.kind === 'call' && !calls.has(name)) entry = name;
-      });
-      if (entry === undefined || !expert.has(node.name)) continue;
-      const [read, made] = [types.get(entry)?.type, node.type];
-      if (read?.kind === 'tensor' && made.kind === 'tensor' && sameShape(read.shape, made.shape))
-        exit = node.name;
-    }
-    if (entry === undefined || exit === undefined)
-      throw internalError(`the routed block ${scope} has no value that goes in or comes out`);
-    return { scope, entry, exit, calls };
-  });
-}
-
 /** A forward program whose routed blocks hand on what they read; their parameters are gone. */
 export function withoutRouted(graph: Graph): Graph {
-  const found = blocks(graph, (node) => node.kind === 'call');
+  const found = routedBlocks(graph, (node) => node.kind === 'call');
   if (found.length === 0) return graph;
   const instead = new Map(found.map((b) => [b.exit, b.entry]));
   const rename = (name: string): string => instead.get(name) ?? name;
@@ -106,7 +48,7 @@ export function withoutRouted(graph: Graph): Graph {
   const gone = (node: Node): boolean =>
     node.kind === 'placeholder' &&
     node.meta.role !== 'input' &&
-    found.some((b) => inside(roleName(node), b.scope));
+    found.some((b) => isInside(roleName(node), b.scope));
   return { ...cut, nodes: cut.nodes.filter((n) => !gone(n)) };
 }
 
@@ -246,14 +188,9 @@ function weighedResults(graph: Graph, found: readonly Block[]): ReadonlySet<numb
 function routedProgram(request: RoutedRequest): RoutedProgram {
   const { graph, phases, layers, table, system } = request;
   const units = graphUnits(graph, phases, layers, table);
-  const found = blocks(graph, (node, i) => node.kind === 'call' && phases[i] === 'forward');
+  const found = routedBlocks(graph, (node, i) => node.kind === 'call' && phases[i] === 'forward');
+  const isRouted = routedCalls(graph, phases, found);
   const forward = new Set(found.flatMap((b) => [...b.calls]));
-  const isRouted = graph.nodes.map((node, i) => {
-    if (node.kind !== 'call') return false;
-    if (phases[i] === 'forward') return forward.has(node.name);
-    const { of, path } = node.meta;
-    return of !== undefined ? forward.has(of) : found.some((b) => inside(path, b.scope));
-  });
   const types = typesByName(graph);
   const bytesOf = (i: number): number => valueBytes(graph.nodes[i].type);
   const isPointwise = (n: Node): boolean => table.get(n.target)?.cls === 'pointwise';
@@ -292,7 +229,11 @@ function otherTimes(request: RoutedRequest, program: RoutedProgram): CallTime[] 
   const { graph, table, experts, system } = request;
   const { units, types, bytesOf, isRouted } = program;
   const typeOf = (name: string): ValueType => types.get(name) ?? internalType(name);
-  const contextOf = (i: number): ReturnType<typeof bind> => bind(table, graph.nodes[i], typeOf);
+  // Products of one kernel with those of a block lie around it; other calls may have other sizes.
+  const isRead = (i: number): boolean =>
+    isRouted[i] || table.get(graph.nodes[i].target)?.cls === 'matmul';
+  const contextOf = (i: number): ReturnType<typeof bind> =>
+    isRead(i) ? bind(table, graph.nodes[i], typeOf) : undefined;
   const made =
     system === undefined
       ? undefined
@@ -360,9 +301,8 @@ function isRecomputed(part: RoutedPart, node: Node, isPointwise: boolean): boole
   return part === 'full' || !isProduct(node);
 }
 
-/** A product of the experts of a device with their rows. */
 function isProduct(node: Node): boolean {
-  return node.target.includes('_grouped_mm');
+  return isGroupedProduct(node.target);
 }
 
 /** Weights or gradients of all experts: states, not results. */
@@ -488,7 +428,7 @@ function routedParameters(
     )
       return [];
     const name = roleName(node);
-    if (!scopes.some((scope) => inside(name, scope))) return [];
+    if (!scopes.some((scope) => isInside(name, scope))) return [];
     const { dtype } = node.type;
     const isExpert = name.includes(EXPERTS);
     const trained = role === 'parameter';

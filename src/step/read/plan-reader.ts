@@ -9,6 +9,7 @@ import { movedType } from '../../cost/redistribution/pricing.ts';
 import { internalError } from '../../errors.ts';
 import { roleName } from '../../graph/nodes.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
+import { valueBytes } from '../../graph/value.ts';
 import { isPartialCode } from '../../mesh/sharding/space.ts';
 import type { TypedContext } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -34,6 +35,7 @@ import { COLLECTIVES, dataExtras, unitTraffic } from './moves/plan-collectives.t
 import { coreParameters } from './parameters.ts';
 import { planStates, type StagedStates } from './plan-states.ts';
 import { programKernels } from './program-kernels.ts';
+import type { RoutedPart } from './routed-part.ts';
 import {
   type GatheredRepeats,
   gatheredRepeats,
@@ -61,13 +63,19 @@ interface ReaderOptions {
    * (`PlanReader.states`), not paid with the calls that they move for. Default false.
    */
   readonly statesApart?: boolean;
+  /** True if such a program is also priced with what trainers recompute. Default false. */
+  readonly recomputes?: boolean;
+  /** Routed blocks, which are priced apart: their calls, values and parameters count nothing. */
+  readonly routed?: RoutedPart | undefined;
 }
 
 /** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
 export class PlanReader {
   private readonly system: StepSystem | undefined;
   private readonly statesApart: boolean;
-  private readonly graphUnits: GraphUnits;
+  private readonly recomputes: boolean;
+  private readonly routed: RoutedPart | undefined;
+  readonly graphUnits: GraphUnits;
   private readonly routes: Routes;
   /**
    * Seconds by node: compute with nothing moved, collectives of activations, and of recomputed
@@ -108,11 +116,13 @@ export class PlanReader {
     private readonly choice: Int32Array,
     layers: number,
     private readonly table: OperatorTable,
-    { system, statesApart = false }: ReaderOptions = {},
+    { system, statesApart = false, recomputes = false, routed }: ReaderOptions = {},
   ) {
     const { graph, flow } = model;
     this.system = system;
     this.statesApart = statesApart;
+    this.recomputes = recomputes;
+    this.routed = routed;
     const free = system === undefined ? undefined : freeCopies(model, choice, table);
     this.graphUnits = graphUnits(graph, flow.phases, layers, table, free);
     this.routes = new Routes(model, choice);
@@ -142,7 +152,7 @@ export class PlanReader {
     // what they cost other plans, for the rows of a rank.
     const cp = model.space.mesh.names.indexOf('cp');
     for (const n of this.repeated) this.compute[n] /= model.space.mesh.sizes[cp];
-    for (const use of this.inOrder()) this.walk(use);
+    for (const use of this.inOrder()) if (!this.isRoutedUse(use)) this.walk(use);
     this.pendingSums = new PendingSums(model, this.routes, this.graphUnits, this.moves);
   }
 
@@ -150,7 +160,12 @@ export class PlanReader {
   private priceKernels(system: StepSystem): void {
     const { graph, flow, strategies, space, nodeVariable } = this.model;
     const bytesOf = (n: number): number =>
-      flow.results[n].reduce((most, v) => (v < 0 ? most : Math.max(most, this.valueBytes(v))), 0);
+      this.isRouted(n)
+        ? valueBytes(graph.nodes[n].type) / space.mesh.size
+        : flow.results[n].reduce(
+            (most, v) => (v < 0 ? most : Math.max(most, this.valueBytes(v))),
+            0,
+          );
     const contextOf = (n: number): TypedContext | undefined => {
       const entry = strategies.nodes[n];
       return entry?.call === undefined
@@ -163,6 +178,24 @@ export class PlanReader {
     );
     this.compute.set(made.seconds);
     this.kernels.set(made.kernels);
+    graph.nodes.forEach((_, n) => {
+      if (this.isRouted(n)) this.compute[n] = this.kernels[n] = this.communication[n] = 0;
+    });
+  }
+
+  private isRouted(n: number): boolean {
+    return this.routed?.isRouted[n] === true;
+  }
+
+  /** Tells whether a use is inside a routed block, or between one and what is around it. */
+  private isRoutedUse({ value, at }: Use): boolean {
+    if (this.routed === undefined) return false;
+    const { node } = this.model.flow.values[value];
+    return (
+      this.isRouted(node) ||
+      (at.kind === 'input' && this.isRouted(at.node)) ||
+      this.routed.parameters.has(this.graphUnits.root[node])
+    );
   }
 
   /** Shared copies are made by the first use in program order. */
@@ -259,7 +292,8 @@ export class PlanReader {
       units: graphUnits,
       kept: kept.nodes,
       repeats: [...this.repeats, ...this.unkeptRepeats],
-      moved: (n) => loss?.nodes.has(n) === true || (this.statesApart && this.isState(n)),
+      moved: (n) =>
+        this.isRouted(n) || loss?.nodes.has(n) === true || (this.statesApart && this.isState(n)),
     });
     if (loss !== undefined && logitBytes !== undefined)
       temporary[graphUnits.unit[loss.logits]] += logitBytes * this.localElements(loss.logits);
@@ -305,7 +339,8 @@ export class PlanReader {
     const fused = fusedCalls(graph, graphUnits, table, software);
     return (policy) =>
       keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n, policy), {
-        counts: (n) => loss?.nodes.has(n) !== true,
+        counts: (n) => loss?.nodes.has(n) !== true && !this.isRouted(n),
+        reads: (n) => !this.isRouted(n),
         narrow,
         fused,
       });
@@ -327,8 +362,8 @@ export class PlanReader {
       return found;
     };
     const { bytes: whole } = priced('none');
-    // A program that is planned has what it recomputes among its calls.
-    if (this.statesApart) return byPolicy;
+    // A program that is planned has what it recomputes among its calls, unless the trainer does it.
+    if (this.statesApart && !this.recomputes) return byPolicy;
     for (const policy of POLICIES) priced(policy);
     priceModuleSets((set) => {
       const { again, bytes } = priced(set);
@@ -535,6 +570,7 @@ export class PlanReader {
       optimizer,
       gradientOf,
       staged,
+      apart: this.routed?.parameters,
     });
   }
 

@@ -31,6 +31,8 @@ interface PlacedStates {
   readonly gradientOf: Int32Array;
   /** Absent: one stage. */
   readonly staged?: StagedStates | undefined;
+  /** Parameters (nodes) whose states are counted elsewhere. */
+  readonly apart?: ReadonlySet<number> | undefined;
 }
 
 /** States in a pipeline, where the first and the last stage both have a tied table. */
@@ -172,6 +174,7 @@ function addBytes(placed: PlacedStates, sums: readonly MutableSums[]): void {
     cutsGradients: placed.software?.memory?.cutsGradients === true,
   };
   for (const [n, bytes] of model.stateBytes) {
+    if (placed.apart?.has(n) === true) continue;
     const { dtype } = model.flow.values[model.flow.results[n][0]].meta;
     const own = softwareState(placed.software, placed.optimizer, dtype);
     const trained = bytes.gradient > 0;

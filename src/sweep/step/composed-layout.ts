@@ -13,7 +13,12 @@ import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import { dtypeNamed } from '../../models/build.ts';
 import { parseModelConfig } from '../../models/families.ts';
 import type { Checkpoint } from '../../step/checkpoints.ts';
-import { type StateCosts, stateCosts, type UnitMoving } from '../../step/costs/state-costs.ts';
+import {
+  type StateCosts,
+  stateCosts,
+  type UnitMoving,
+  unitMoving,
+} from '../../step/costs/state-costs.ts';
 import {
   type PassUnit,
   passUnits,
@@ -128,17 +133,10 @@ export class LayoutUnits {
   /** How the software sums gradients over data ranks, with so many stages. */
   private moving(units: number, stages: number): UnitMoving | undefined {
     if (this.system === undefined) return undefined;
-    const { gradientBytes, overlap, bucket, keptWeightBytes, memory } = this.system.software;
-    const { cutsGradients, gathersByWeight } = memory ?? {};
     const times = new Array<number>(units).fill(0);
     times[0] = times[units - 1] = 1;
     for (const l of this.kinds.standsFor) times[l + 1] += 1 / stages;
-    return {
-      gradientBytes,
-      sumsWhole: !overlap,
-      ...defined({ bucket, keptWeightBytes, cutsGradients, gathersByWeight }),
-      times,
-    };
+    return unitMoving(this.system.software, times);
   }
 
   /** The dense and the expert mesh of a layout, with the prices of their collectives. */

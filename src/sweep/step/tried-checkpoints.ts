@@ -6,15 +6,7 @@
  * experts that a choice repeats are not in its seconds.
  */
 
-import {
-  type Checkpoint,
-  isPolicy,
-  moduleSet,
-  modulesOf,
-  programPart,
-  type RecomputeModule,
-  routedPart,
-} from '../../step/checkpoints.ts';
+import { type Checkpoint, moduleSets, programPart, routedPart } from '../../step/checkpoints.ts';
 import { type Fold, type RoutedCosts, routedUnits } from '../../step/read/moe.ts';
 import { recomputes, type TrainerRuns } from '../../trainers/runs.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
@@ -25,8 +17,6 @@ import type { CoreCost } from '../model/types.ts';
  * cheaper ones.
  */
 const LEAST_STEP = 0.05;
-
-const ROUTED_SETS: readonly (readonly RecomputeModule[])[] = [[], ['moe_act'], ['moe']];
 
 /** Lists what is tried, once for each program and fold. */
 export class TriedCheckpoints {
@@ -77,9 +67,12 @@ export class TriedCheckpoints {
   /** The choices that are tried: those that the trainer has, or those that a search mixes. */
   private candidates(core: CoreCost, hasExperts: boolean): Checkpoint[] {
     const { limits } = this;
-    if (limits === undefined) return ['selective', 'full', ...moduleSets(core, hasExperts)];
+    if (limits === undefined)
+      return ['selective', 'full', ...moduleSets(core.units[0].keptBytes, hasExperts)];
     const policies = limits.policies.filter((policy) => policy !== 'none');
-    const sets = moduleSets(core, hasExperts).filter((set) => recomputes(limits, set));
+    const sets = moduleSets(core.units[0].keptBytes, hasExperts).filter((set) =>
+      recomputes(limits, set),
+    );
     return [...policies, ...sets];
   }
 
@@ -105,18 +98,4 @@ export class TriedCheckpoints {
     }
     return { seconds, saved };
   }
-}
-
-/** The sets of modules that were priced for a program, with and without its experts. */
-function moduleSets(core: CoreCost, hasExperts: boolean): Checkpoint[] {
-  const sets = (Object.keys(core.units[0].keptBytes) as Checkpoint[]).filter((c) => !isPolicy(c));
-  const experts = hasExperts ? ROUTED_SETS : [[]];
-  const joined = ['none' as const, ...sets].flatMap((set) =>
-    experts.map((more) => moduleSet([...modulesOf(set), ...more])),
-  );
-  // A set of the whole layer of experts recomputes the shared ones too, whether they were priced
-  // alone or not.
-  const isPriced = (c: Checkpoint): boolean =>
-    Object.hasOwn(core.units[0].keptBytes, programPart(c));
-  return [...new Set(joined.filter((c) => c !== 'none' && isPriced(c)))];
 }

@@ -141,7 +141,8 @@ export const HOLDS = {
     '--activations <how>',
     'what the budget limits: constraint (peak memory, activations included; the default), ' +
       'report (parameters, gradients and optimizer state alone; the peak is reported), off ' +
-      '(the same; no peak is computed)',
+      '(the same; no peak is computed), trainer (the step of --for, which recomputes as that ' +
+      'software does where it does not fit)',
     oneOf(ACTIVATIONS),
     (activations) => ({ activations }),
   ),

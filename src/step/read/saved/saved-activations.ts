@@ -29,6 +29,7 @@ interface NarrowSaves {
 
 interface KeptHow {
   readonly counts?: (node: number) => boolean;
+  readonly reads?: (node: number) => boolean;
   readonly narrow?: NarrowSaves | undefined;
   readonly fused?: FusedCalls | undefined;
 }
@@ -40,7 +41,7 @@ interface KeptHow {
  *
  * @param bytesOf bytes of the result of a node on one device
  * @param again names of the calls that are recomputed
- * @param how whether a node is looked at (`counts`), and what software keeps otherwise
+ * @param how whether a node counts, and whether what it reads does; what software keeps otherwise
  * @returns the bytes, and the nodes that the backward pass reads, kept or made again
  */
 export function keptByUnit(
@@ -48,7 +49,7 @@ export function keptByUnit(
   units: GraphUnits,
   again: ReadonlySet<string>,
   bytesOf: (node: number) => number,
-  { counts = () => true, narrow, fused }: KeptHow = {},
+  { counts = () => true, reads: isReader = () => true, narrow, fused }: KeptHow = {},
 ): { readonly bytes: Float64Array; readonly nodes: Set<number> } {
   const { unit, pass, root, weight, index } = units;
   const bytes = new Float64Array(units.count);
@@ -56,7 +57,7 @@ export function keptByUnit(
   const read = new Map<number, boolean>();
   const cast = new Set<number>();
   graph.nodes.forEach((node, i) => {
-    if (node.kind !== 'call') return;
+    if (node.kind !== 'call' || !isReader(i)) return;
     const isCast = narrow?.isProduct(i) === true;
     const reads = pass[i] !== 'forward' || again.has(node.name);
     if (!reads) return;

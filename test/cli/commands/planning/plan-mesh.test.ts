@@ -28,19 +28,47 @@ function compared(...meshes: readonly string[]): Compared {
   return { plans, best: 'row 0' };
 }
 
-it('a mixture by name says whose program is priced, and where trainers are', async () => {
+/** `plan` of the mixture on two devices. */
+async function planned(...flags: readonly string[]): Promise<{ out: string; err: string }> {
   const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
   try {
     const config = join(folder, 'config.json');
     writeFileSync(config, JSON.stringify(MIXTURE));
-    const { out, err } = await cli(
-      ...['plan', config, '--mesh', 'ep=2', '--cluster', 'dgx-h100', '--seq', '64'],
-      ...['--no-recipes', '--quiet'],
+    return await cli(
+      ...['plan', config, '--cluster', 'dgx-h100', '--seq', '64', '--quiet'],
+      ...flags,
     );
-    expect(out, err).toMatch(/^for {8}the exported PyTorch program, which sorts the tokens/m);
   } finally {
     rmSync(folder, { recursive: true });
   }
+}
+
+describe('a mixture by name', () => {
+  it('has the step of its trainer, whose experts are over ep', async () => {
+    const { out, err } = await planned('--mesh', 'ep=2');
+    expect(out, err).toMatch(/^step time {2}[^\n]* a training step, run by megatron$/m);
+    expect(out).toMatch(/^beats {6}it is (FSDP|data parallel) \(ep\), experts \(ep\)/m);
+    expect(out).not.toContain('asked      activations');
+  });
+
+  it('says whose program is priced where that is the exported one', async () => {
+    const asked = ['--mesh', 'ep=2', '--for', 'shardwright', '--no-recipes'];
+    const { out, err } = await planned(...asked);
+    expect(out, err).toMatch(/^for {8}the exported PyTorch program, which sorts the tokens/m);
+  });
+
+  it('is refused on a mesh that does not cut the tokens of its experts', async () => {
+    const { err } = await planned('--mesh', 'tp=2');
+    expect(err).toMatch(
+      /^E_PLAN megatron runs no plan that was found: tp does not cut the tokens/m,
+    );
+    expect(err).toContain('--for shardwright');
+  });
+
+  it('is refused with recomputation of rows that no trainer has', async () => {
+    const { err } = await planned('--mesh', 'ep=2', '--for', 'megatron', '--checkpoint', 'auto');
+    expect(err).toMatch(/^E_USAGE --for megatron: --checkpoint auto recomputes the rows/m);
+  });
 });
 
 describe('the meshes of a comparison that a plan can have', () => {
