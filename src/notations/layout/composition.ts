@@ -41,7 +41,16 @@ export function composition(a: Layout, b: Tiler, order: Order): Layout {
   return composeColex(a, view.layout, 'colex');
 }
 
-function composeColex(a: Layout, b: Layout, told: Order): Layout {
+/**
+ * @internal A o B in colex order, where B may go beyond A, whose last size goes on without end: 10
+ * elements in tiles of 4 are 3 tiles, the last of which has 2 places outside. Source: CuTe, whose
+ * programs mask these places.
+ */
+export function overTiled(a: Layout, b: Layout): Layout {
+  return composeColex(a, b, 'colex', true);
+}
+
+function composeColex(a: Layout, b: Layout, told: Order, beyond = false): Layout {
   const flat = mergeColex(flatModes(a));
   if (flat.length === 0) flat.push({ size: 1, stride: 0 });
   /** Largest digit of each size of A that the modes of B reach together. */
@@ -63,7 +72,8 @@ function composeColex(a: Layout, b: Layout, told: Order): Layout {
         parts.map((p) => p.stride),
       );
     }
-    return composeMode(flat, { size: shape as number, stride: stride as number }, reach, refuse);
+    const mode = { size: shape as number, stride: stride as number };
+    return composeMode(flat, mode, reach, { beyond, refuse });
   };
   const result = walk(b.shape, b.stride);
   // The modes of B are composed one by one, which is right only if their sum carries from no digit
@@ -75,7 +85,7 @@ function composeColex(a: Layout, b: Layout, told: Order): Layout {
           'carry over',
       );
   // Every mode may stay inside while their sum does not, as the last tile of 10 elements cut by 4.
-  if (b.cosize > a.size)
+  if (!beyond && b.cosize > a.size)
     refuse(
       `it reaches offset ${b.cosize - 1} of the first layout, which has ${a.size} coordinates`,
     );
@@ -87,7 +97,7 @@ function composeMode(
   flat: readonly FlatMode[],
   mode: FlatMode,
   reach: number[],
-  refuse: (why: string, mode: FlatMode) => never,
+  { beyond, refuse }: { beyond: boolean; refuse: (why: string, mode: FlatMode) => never },
 ): Layout {
   if (mode.stride === 0) return new Layout(mode.size, 0);
   if (mode.size === 1) return new Layout(1, stepOf(flat, mode.stride));
@@ -111,7 +121,8 @@ function composeMode(
   }
   if (size > 1) {
     const last = flat[flat.length - 1];
-    if ((size - 1) * stride >= last.size) refuse('it reaches outside the first layout', mode);
+    if (!beyond && (size - 1) * stride >= last.size)
+      refuse('it reaches outside the first layout', mode);
     out.push({ size, stride: stride * last.stride });
   }
   return fromModes(out);

@@ -11,19 +11,21 @@
 
 import { checkKinds } from '../../arguments.ts';
 import { complement } from './complement.ts';
-import { composition } from './composition.ts';
+import { overTiled } from './composition.ts';
 import { concat, Layout } from './layout.ts';
 import { byMode, checkModes, type Tiler, viewTiler } from './tiler.ts';
 
 /**
- * A o (B, complement(B, size A)), by mode with a list. @throws E_LAYOUT where B does not divide A
+ * A o (B, complement(B, size A)), by mode with a list. The last tile may go beyond A: 10 elements
+ * in tiles of 4 make 3 tiles, whose last places are outside. @throws E_LAYOUT where B takes parts
+ * of the inner sizes of A that do not divide
  */
 export function logicalDivide(a: Layout, b: Tiler): Layout {
   checkKinds('logicalDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
   const view = viewTiler(b);
   if (view.kind === 'nothing') return a;
   if (view.kind === 'modes') return byMode(a, view.modes, logicalDivide);
-  return composition(a, concat(view.layout, complement(view.layout, a.size, 'colex')), 'colex');
+  return overTiled(a, concat(view.layout, complement(view.layout, a.size, 'colex')));
 }
 
 /**

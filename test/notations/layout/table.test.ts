@@ -313,10 +313,25 @@ describe('divides', () => {
     );
   });
 
-  test('tiles that do not divide are refused', () => {
-    expect(() => logicalDivide(L('10:1'), L('4:1'))).toThrow(
+  // As PyTorch 2.13 has them (torch.distributed._pycute).
+  test.each([
+    ['10:1', '4:1', '(4,3):(1,4)'],
+    ['10:3', '4:1', '(4,3):(3,12)'],
+    ['10:1', '16:1', '(16,1):(1,0)'],
+    ['7:1', '2:1', '(2,4):(1,2)'],
+    ['(2,5):(1,2)', '4:1', '(4,3):(1,4)'],
+    ['(3,5):(1,3)', '6:1', '(6,3):(1,6)'],
+  ])('the last tile of %s by %s may reach beyond it', (a, b, expected) => {
+    expect(logicalDivide(L(a), L(b)).text).toBe(expected);
+  });
+
+  test('a composition does not reach beyond its first layout', () => {
+    expect(() => composition(L('10:1'), L('(4,3):(1,4)'), 'colex')).toThrow(
       /reaches offset 11 of the first layout, which has 10/,
     );
+  });
+
+  test('more parts than modes are refused', () => {
     expect(() => logicalDivide(L('4:1'), T('<2:1,2:1>'))).toThrow(/2 parts, but 4:1 has 1 mode/);
   });
 });
