@@ -26,6 +26,7 @@ import type { PlanPipeline } from '../../sweep/pipeline/plan.ts';
 import type { CliIo } from '../output/io.ts';
 import { NEXT } from '../output/write-file.ts';
 import { madeAgain, PIPELINE_FILE, pipelineOf } from './pipeline-file.ts';
+import { refuseStages } from './stages-folder.ts';
 
 /** The files of a plan folder that `plan.json` has the hashes of. */
 const GRAPH = 'graph.swg';
@@ -97,6 +98,7 @@ function checkedAsWritten(texts: PlanTexts, table: OperatorTable): PlanCheck {
  * @throws E_IO ...
  */
 export function loadPlan(path: string): PlanFolder {
+  refuseStages(path);
   const isFolder = existsSync(path) && statSync(path).isDirectory();
   const file = isFolder ? join(path, 'plan.json') : path;
   const plan = readText(file);

@@ -15,9 +15,11 @@ import type { Graph } from '../../graph/types.ts';
 import { itemAt } from '../../item-at.ts';
 import type { Message, StageGraph } from '../../passes/stages/write-stage.ts';
 import { readFileText } from '../../platform/read-file.ts';
+import type { StagedPlanReport } from '../../report/text/stages.ts';
 import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
 import type { GraphStages } from '../../sweep/pipeline/graph-stages.ts';
 import { parseJson } from '../../text/json.ts';
+import { countedText } from '../../units.ts';
 
 export const STAGES_FILE = 'stages.json';
 const STAGES_VERSION = 1;
@@ -166,6 +168,34 @@ function endsOf({ graph, receives, receivesBack, sends, sendsBack, results }: St
 /** Tells whether a path is a folder of pipeline stages, and not a plan folder. */
 export function isStagesFolder(path: string): boolean {
   return existsSync(path) && statSync(path).isDirectory() && existsSync(join(path, STAGES_FILE));
+}
+
+/** The answer that was printed when a folder of stages was written. */
+export function reportOfStages({ model, mesh, cluster, pipeline }: StagesFile): StagedPlanReport {
+  return {
+    model,
+    mesh,
+    cluster,
+    stepSeconds: pipeline.seconds,
+    peakBytes: Math.max(...pipeline.stages.map(({ peakBytes }) => peakBytes)),
+    pipeline,
+  };
+}
+
+/** @throws E_PLAN for a folder of stages where one plan is wanted, with what takes it */
+export function refuseStages(path: string): void {
+  if (!isStagesFolder(path)) return;
+  const folders = readStages(path).stages.map(({ folder }) => join(path, folder));
+  throw new ShardwrightError(
+    'E_PLAN',
+    `${path} holds ${countedText(folders.length, 'stage')} of a pipeline, each a plan of its own`,
+    {
+      file: path,
+      hint:
+        `give one of ${folders.join(', ')} (audit: audit ${folders[0] ?? ''}/graph.swg --plan ` +
+        `${folders[0] ?? ''}); check-plan and report take all of them.`,
+    },
+  );
 }
 
 /**

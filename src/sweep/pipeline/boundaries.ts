@@ -21,13 +21,13 @@ import { product } from '../../product.ts';
 
 /** The placements of a planned stage that others keep to. */
 export interface StageEnds {
-  /** Of what it receives from the stage in front, by the name of the value. */
+  /** Placements of values from the stage in front, by name. */
   readonly received: ReadonlyMap<string, string>;
-  /** Of what it sends forward, by the name of the value. */
+  /** Placements of values for the stage behind, by name. */
   readonly sent: ReadonlyMap<string, string>;
-  /** Of the gradients that it receives from the stage behind, by the name of the value. */
+  /** Placements of gradients from the stage behind, by the name of the value. */
   readonly receivedBack: ReadonlyMap<string, string>;
-  /** Of its parameters, by name. */
+  /** Placements of parameters, by name. */
   readonly parameters: ReadonlyMap<string, string>;
 }
 
@@ -122,7 +122,7 @@ export function checkPins(pins: readonly Pin[], graph: Graph): void {
 
 /** Bytes that a device sends, of the tensors in the placements that the plan gives them. */
 export function messageBytes(
-  messages: readonly Message[],
+  messages: readonly Pick<Message, 'output'>[],
   { outputs }: Plan,
   graph: Graph,
   space: ShardingSpace,

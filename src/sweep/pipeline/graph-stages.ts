@@ -7,11 +7,9 @@
 
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
-import { collectiveModel } from '../../cost/presets/presets.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { itemAt } from '../../item-at.ts';
-import { DeviceMesh, parseMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { CutPoint } from '../../passes/stages/cut-points.ts';
 import { cuttable, type StagedGraph } from '../../passes/stages/split.ts';
@@ -22,19 +20,17 @@ import type { Plan } from '../../plan/record/types.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import type { Pin, PlanRequest } from '../../plan/request/request.ts';
 import { passOrder } from '../../simulate/pipeline/schedules.ts';
-import { PlanReader } from '../../step/read/plan-reader.ts';
 import { countedText } from '../../units.ts';
-import { endsSumSeconds } from '../rank/tied-embedding.ts';
 import {
   checkPins,
   endsOfPlan,
-  messageBytes,
   pinsOfSends,
   pinsOfStage,
   pinsWithin,
   type StageEnds,
 } from './boundaries.ts';
-import { cutUnits, type PlayedDevice, playStages, type PricedUnits, total } from './plan.ts';
+import { cutUnits, type PricedUnits, total } from './plan.ts';
+import { type PartPrices, partPrices, playedStages, unitsOfParts } from './priced-part.ts';
 import type { PlanPipelineRequest } from './request.ts';
 
 /** One stage of a captured graph. */
@@ -108,15 +104,8 @@ class NoPlan extends Error {
 }
 
 /** A part of the program with the figures of its plan. */
-interface PricedPart {
-  readonly unit: PricedUnits['units'][number];
-  /** Bytes that it sends back to the part in front. */
-  readonly sendBackBytes: number;
+interface PricedPart extends PartPrices {
   readonly ends: StageEnds;
-  readonly seconds: PricedUnits['seconds'][number];
-  /** Once a step, after the last microbatch. */
-  readonly stepSeconds: number;
-  readonly stateBytes: number;
   readonly plan: Plan;
   readonly text: string;
 }
@@ -166,6 +155,7 @@ async function planned(
   const cuts = bounds.slice(1, -1).map((first) => itemAt(points, first - 1));
   const staged = cut(cuts);
   const priced = await planner.agree(staged, whole);
+  const played = playedStages(planner.unitsOf(priced), whole);
   return {
     staged,
     pins: staged.stages.map((_, s) => writtenPins(staged, priced, s)),
@@ -173,9 +163,11 @@ async function planned(
       schedule,
       microbatches,
       virtual,
-      ...played(planner.unitsOf(priced), whole, (k) =>
-        stageOf(staged, priced, bounds, k, cuts[k - 1]?.before),
-      ),
+      ...played,
+      stages: played.stages.map((stage, k) => ({
+        ...stageOf(staged, priced, bounds, k, cuts[k - 1]?.before),
+        ...stage,
+      })),
       cutPoints: points.length,
       cuts: cuts.map(({ before }) => before),
       planned: planner.count,
@@ -251,36 +243,6 @@ function stageOf(
   };
 }
 
-/** Plays the schedule on stages that are planned. */
-function played(
-  units: PricedUnits,
-  request: PlanPipelineRequest,
-  fact: (k: number) => ReturnType<typeof stageOf>,
-): Pick<GraphPipeline, 'stages' | 'bubbleSeconds' | 'seconds' | 'fits'> {
-  const devices = playedDevices(units, request);
-  const end = Math.max(...devices.map((d) => d.end));
-  return {
-    stages: units.units.map((_, k) => {
-      const { peakBytes, inFlight, busy } = itemAt(devices, k % request.devices);
-      return { ...fact(k), peakBytes, inFlight, idleShare: Math.max(0, 1 - busy / end) };
-    }),
-    bubbleSeconds: Math.max(0, end - Math.max(...devices.map((d) => d.busy))),
-    seconds: end,
-    fits: devices.every((d) => d.peakBytes <= request.budgetBytes),
-  };
-}
-
-/** The devices of a pipeline whose stages are these units. */
-function playedDevices(units: PricedUnits, request: PlanPipelineRequest): readonly PlayedDevice[] {
-  const bounds = Array.from({ length: units.units.length + 1 }, (_, k) => k);
-  return playStages(units, bounds, request).devices;
-}
-
-/** Seconds of a step. */
-function endOf(units: PricedUnits, request: PlanPipelineRequest): number {
-  return Math.max(...playedDevices(units, request).map((d) => d.end));
-}
-
 /** Plans the parts of a program on the mesh of a stage, equal ones once. */
 class PartPlanner {
   private readonly known = new Map<string, PlannedResult>();
@@ -333,30 +295,12 @@ class PartPlanner {
       const seconds = async (part: PricedPart): Promise<number> => {
         const then = pinsOfStage(staged, s + 1, [...before, part.ends]);
         const next = await this.priceOne(staged, s + 1, then);
-        return endOf(this.unitsOf([...priced, part, next, ...free.slice(s + 2)]), request);
+        const row = [...priced, part, next, ...free.slice(s + 2)];
+        return playedStages(this.unitsOf(row), request).seconds;
       };
       priced.push((await seconds(other)) < (await seconds(own)) ? other : own);
     }
     return priced;
-  }
-
-  /** Seconds in which stages add up the gradients of what they share, once a step. */
-  private sumSeconds(
-    { request: { cost } }: Plan,
-    parameterBytes: ReadonlyMap<string, number>,
-    shared: StagedGraph['shared'],
-  ): number {
-    const { request, devices } = this;
-    const mesh = new DeviceMesh(parsedDims(request.mesh));
-    const cluster = loadCluster(request.cluster);
-    let seconds = 0;
-    for (const { names, stages } of shared) {
-      const bytes = Math.max(0, ...names.map((name) => parameterBytes.get(name) ?? 0));
-      const holders = new Set(stages.map((s) => s % devices)).size;
-      if (holders > 1)
-        seconds += endsSumSeconds(bytes, devices * mesh.size, cost, cluster, holders);
-    }
-    return seconds;
   }
 
   private async priceOne(
@@ -371,49 +315,13 @@ class PartPlanner {
     const text = `${anonymous.text}${pins.map(({ node, spec }) => `\n${node}=${spec}`).join('')}`;
     const known = this.known.get(text) ?? (await this.plan(anonymous, stage.graph, pins));
     this.known.set(text, known);
-    const { prepared, choice, plan } = known;
-    const { model } = prepared;
-    const reader = new PlanReader(model, choice, 0, this.table);
-    const units = reader.units();
-    const sum = (of: (unit: (typeof units)[number]) => number): number =>
-      units.reduce((total, unit) => total + of(unit), 0);
-    const bytes = new Map(
-      reader.parameters().map((one) => [one.name, one.localElements * one.itemBytes] as const),
-    );
-    const parameterBytes = new Map(
-      [...roles].flatMap(([name, role]) => {
-        const own = bytes.get(role);
-        return own === undefined ? [] : [[name, own] as const];
-      }),
-    );
+    const { sends, sendsBack } = stage;
+    const nameOf = (parameter: string): string | undefined => roles.get(parameter);
+    const part = { s, sends, sendsBack, shared, nameOf, devices: this.devices };
+    const { plan } = known;
     return {
-      unit: {
-        name: `part ${s}`,
-        keptBytes: sum((unit) => unit.keptBytes.none),
-        temporaryBytes: Math.max(...units.map((unit) => unit.temporaryBytes)),
-        boundaryBytes: messageBytes(stage.sends, plan, model.graph, model.space),
-      },
-      sendBackBytes: messageBytes(stage.sendsBack, plan, model.graph, model.space),
+      ...partPrices(known, part, this.table),
       ends: endsOfPlan(stage, anonymous, plan),
-      seconds: {
-        forward: sum(({ forward: f }) => f.compute + f.communication),
-        backwardInput: sum(({ backwardInput: b }) => b.compute + b.communication),
-        backwardWeight: sum(({ backwardWeight: w }) => w.compute + w.communication),
-      },
-      stepSeconds:
-        reader.stepSeconds.reduce((total, one) => total + one, 0) +
-        this.sumSeconds(
-          plan,
-          parameterBytes,
-          shared.filter((one) => one.stages.includes(s)),
-        ),
-      stateBytes: reader
-        .parameters()
-        .reduce(
-          (total, { localElements: n, state }) =>
-            total + n * (state.parameter + state.gradient + state.optimizer),
-          0,
-        ),
       plan,
       text,
     };
@@ -434,26 +342,8 @@ class PartPlanner {
 
   /** The parts with what a message between them takes. */
   unitsOf(parts: readonly PricedPart[]): PricedUnits {
-    const { request, devices } = this;
-    const mesh = new DeviceMesh([{ name: 'pp', size: devices }, ...parsedDims(request.mesh)]);
-    const collectives = collectiveModel(
-      itemAt(parts, 0).plan.request.cost,
-      loadCluster(request.cluster),
-      mesh,
-    );
-    return {
-      units: parts.map(({ unit }, i) => ({
-        ...unit,
-        boundaryBackBytes: parts[i + 1]?.sendBackBytes ?? 0,
-      })),
-      seconds: parts.map(({ seconds }) => seconds),
-      stepSeconds: Float64Array.from(parts, ({ stepSeconds }) => stepSeconds),
-      stateBytes: Float64Array.from(parts, ({ stateBytes }) => stateBytes),
-      hop: (bytes) => (devices === 1 ? 0 : collectives.seconds('collective_permute', bytes, [0])),
-    };
+    const { mesh, cluster } = this.request;
+    const { cost } = itemAt(parts, 0).plan.request;
+    return unitsOfParts(parts, { mesh, cluster, cost }, this.devices);
   }
-}
-
-function parsedDims(mesh: string): readonly { readonly name: string; readonly size: number }[] {
-  return parseMesh(mesh).dims;
 }

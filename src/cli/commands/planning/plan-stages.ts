@@ -16,33 +16,19 @@ import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { askedGap, type PlanRequest } from '../../../plan/request/request.ts';
 import { infeasibleText } from '../../../report/text/infeasible.ts';
+import { type StagedPlanReport, stagesText } from '../../../report/text/stages.ts';
 import {
-  type GraphPipeline,
   type GraphStages,
   type InfeasiblePart,
   planGraphStages,
-  type PlannedStage,
 } from '../../../sweep/pipeline/graph-stages.ts';
-import { bytesText, countedText, percentText, secondsText, tableText } from '../../../units.ts';
+import { percentText } from '../../../units.ts';
 import { planFiles } from '../../input/plan-folder.ts';
 import { STAGES_FILE, stagesFile } from '../../input/stages-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import { writeFolder, writeText } from '../../output/write-file.ts';
 import type { PlanOptions } from './flags.ts';
 import { askedSchedule } from './plan-pipeline.ts';
-
-/** The record that `plan FILE --pp --json` prints; the keys are a contract. */
-export interface StagedPlanReport {
-  readonly model: string;
-  /** The mesh of a stage. */
-  readonly mesh: string;
-  readonly cluster: string;
-  /** One step: all microbatches, and the sums of gradients after them. */
-  readonly stepSeconds: number;
-  /** The peak of the fullest device. */
-  readonly peakBytes: number;
-  readonly pipeline: GraphPipeline;
-}
 
 /** Flags that ask for what the stages of a graph do not have. */
 const REFUSED = [
@@ -145,84 +131,6 @@ export function checkStagesFlags(options: PlanOptions): void {
   throw new ShardwrightError('E_USAGE', `--${flag} does not go with --pp`, {
     hint: 'each stage is planned alone; write them with -o, and ask of a stage.',
   });
-}
-
-/** The stages as text. */
-function stagesText({ model, mesh, pipeline }: StagedPlanReport, isDerived: boolean): string {
-  const { schedule, microbatches, virtual, stages, cuts, cutPoints, planned } = pipeline;
-  const devices = stages.length / virtual;
-  const chunks = virtual > 1 ? ` by ${virtual}` : '';
-  const rows = stages.map((s, k) => [
-    `${k}`,
-    `${k % devices}`,
-    `${s.calls[0]} to ${s.calls[1]}`,
-    secondsText(s.seconds),
-    bytesText(s.peakBytes),
-    `${s.inFlight}`,
-    percentText(s.idleShare),
-    bytesText(s.sendBytes),
-    bytesText(s.sendBackBytes),
-    proofText(s),
-  ]);
-  return [
-    tableText([
-      [
-        'model',
-        `${model}, which is the program of one microbatch` +
-          (isDerived ? ', with the backward pass that follows from it' : ''),
-      ],
-      [
-        'pipeline',
-        `${secondsText(pipeline.seconds)} a step: ${schedule}${chunks}, ` +
-          `${countedText(microbatches, 'microbatch', 'microbatches')} (--schedule, --virtual, ` +
-          `--microbatches); bubble ${secondsText(pipeline.bubbleSeconds)}`,
-      ],
-      ['mesh', `${countedText(devices, 'stage')} in a row, each on ${mesh}`],
-      [
-        'cut',
-        `${cuts.length === 0 ? 'nowhere' : `before ${cuts.join(', ')}`}, of ` +
-          `${countedText(cutPoints, 'cut point')}: the best by the plans of the parts between; ` +
-          `${countedText(planned, 'program')} planned, equal ones once`,
-      ],
-      ...pipeline.shared.map(({ names, stages: holders }) => [
-        'shared',
-        `${names.join(' = ')} by stages ${holders.join(', ')}: its gradients are added once a step`,
-      ]),
-      ...carriedRows(pipeline),
-    ]),
-    '',
-    tableText(
-      [
-        [
-          ...['stage', 'device', 'holds', 'a microbatch', 'memory', 'kept', 'idle'],
-          ...['sends', 'back', 'proof'],
-        ],
-        ...rows,
-      ],
-      [0, 1, 3, 4, 5, 6, 7, 8],
-    ),
-    ...pipeline.moved.map((text) => `note       ${text}`),
-    ...(pipeline.fits
-      ? []
-      : [`           does not fit: ${bytesText(pipeline.budgetBytes)} per device`]),
-  ].join('\n');
-}
-
-function proofText({ proof: { status, gap } }: PlannedStage): string {
-  return status === 'optimal' ? 'optimal' : `gap ${percentText(gap)}`;
-}
-
-/** Values that are named in one row. */
-const SHOWN = 4;
-
-function carriedRows({ carried }: GraphPipeline): string[][] {
-  if (carried.length === 0) return [];
-  const named = carried
-    .slice(0, SHOWN)
-    .map(({ value, stages }) => `${value} by ${stages.join(', ')}`)
-    .join('; ');
-  const more = carried.length > SHOWN ? `; and ${carried.length - SHOWN} more` : '';
-  return [['carried', `${named}${more}: sent on by stages that do not read it`]];
 }
 
 /** A plan folder for each stage, and `stages.json`, which says how they go together. */

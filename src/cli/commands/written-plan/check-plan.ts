@@ -1,58 +1,28 @@
 /** `check-plan`: a written plan against its graph, its request and its certificate. */
-import { ShardwrightError } from '../../../errors.ts';
-import { checkPlan, type PlanCheck } from '../../../plan/questions/check-plan.ts';
+import type { PlanCheck } from '../../../plan/questions/check-plan.ts';
 import { differenceText } from '../../../plan/questions/differences.ts';
 import { countedText, secondsText, tableText } from '../../../units.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
-import { madeAgain } from '../../input/pipeline-file.ts';
-import { problemsBeside, wholePlan } from '../../input/plan-folder.ts';
+import { isStagesFolder } from '../../input/stages-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
+import { checkOne, type CheckPlanReport } from './checked-plan.ts';
 import type { CheckPlanOptions } from './flags.ts';
-
-/** The record that `check-plan --json` prints; the keys are a contract. */
-export interface CheckPlanReport extends Omit<PlanCheck, 'prepared' | 'choice' | 'problems'> {
-  readonly model: string;
-  readonly mesh: string;
-  readonly ok: boolean;
-  /** Seconds of the check, reading included. */
-  readonly seconds: number;
-}
 
 export async function checkPlanCommand(
   path: string,
   options: CheckPlanOptions,
   io: CliIo,
 ): Promise<number> {
-  const began = performance.now();
-  const folder = wholePlan(path);
   const table = await operatorsWith(options.ops);
-  const { plan } = folder;
-  const beside = problemsBeside(path);
-  const whole = beside.length === 0 ? folder : { ...folder, problems: beside };
-  const check = named(path, () => checkPlan(whole, table, madeAgain(table)));
-  const report: CheckPlanReport = {
-    model: plan.model,
-    mesh: plan.request.mesh,
-    ok: check.differences.length === 0,
-    differences: check.differences,
-    fields: check.fields,
-    producer: check.producer,
-    checkedBy: check.checkedBy,
-    recheckedSeconds: check.recheckedSeconds,
-    boundSeconds: check.boundSeconds,
-    certificateNumbers: check.certificateNumbers,
-    seconds: (performance.now() - began) / 1000,
-  };
+  if (isStagesFolder(path)) {
+    const { checkStages, stagesCheckText } = await import('./check-stages.ts');
+    const all = checkStages(path, table);
+    answer(io, options, all, () => stagesCheckText(all));
+    return all.ok ? EXIT.ok : EXIT.findings;
+  }
+  const { report, check } = checkOne(path, table);
   answer(io, options, report, () => textOf(report, check));
   return report.ok ? EXIT.ok : EXIT.findings;
-}
-
-function named<T>(path: string, check: () => T): T {
-  try {
-    return check();
-  } catch (error) {
-    throw error instanceof ShardwrightError ? error.with({ file: path }) : error;
-  }
 }
 
 const SHOWN = 20;

@@ -18,12 +18,14 @@ import { htmlPage } from '../../../report/html/page.ts';
 import { type Report, reportOf } from '../../../report/model/data.ts';
 import { analyse } from '../../../report/model/gather.ts';
 import { type ReportOrigin, RUN_TOKENS } from '../../../report/sections/decision-rows.ts';
+import { stagesText } from '../../../report/text/stages.ts';
 import { csvReport } from '../../../report/written/csv.ts';
 import { markdownReport } from '../../../report/written/markdown.ts';
 import { textReport } from '../../../report/written/plain-text.ts';
 import { VERSION } from '../../../version.ts';
 import { pipelineOf } from '../../input/pipeline-file.ts';
 import { checked, loadPlan } from '../../input/plan-folder.ts';
+import { isStagesFolder, readStages, reportOfStages } from '../../input/stages-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { openFile } from '../../output/open-file.ts';
 import { readProgress } from '../../output/plan-progress.ts';
@@ -37,6 +39,7 @@ export async function reportCommand(
   options: ReportOptions,
   io: CliIo,
 ): Promise<number> {
+  if (isStagesFolder(path)) return reportStages(path, options, io);
   const format = formatOf(options);
   const output = options.output ?? (options.open === true ? temporaryFile(format) : undefined);
   if (output !== undefined) tryFile(output, 'report');
@@ -50,6 +53,38 @@ export async function reportCommand(
     writeText(output, text, 'report');
     io.stderr(`wrote ${output}\n`);
     if (options.open === true) await openFile(output, io);
+  }
+  return EXIT.ok;
+}
+
+/**
+ * The stages of a pipeline and their schedule, as `plan` printed them: text, or JSON. Each stage
+ * has a report of its own.
+ *
+ * @throws E_USAGE for another format
+ */
+function reportStages(path: string, options: ReportOptions, io: CliIo): number {
+  const file = readStages(path);
+  const stages = file.stages.map(({ folder }) => join(path, folder));
+  const { json, format: named, output } = options;
+  const isNamed = json === true || named !== undefined || output !== undefined;
+  const format = isNamed ? formatOf(options) : 'text';
+  if (format !== 'text' && format !== 'json')
+    throw new ShardwrightError(
+      'E_USAGE',
+      `the stages of a pipeline have no report as ${format}, each stage has one`,
+      { hint: `report ${stages[0] ?? path}; or --format text or json for all of them.` },
+    );
+  const report = reportOfStages(file);
+  const reports = stages.map((stage) => `report ${stage}`).join('; ');
+  const text =
+    format === 'json'
+      ? `${JSON.stringify(report)}\n`
+      : `${stagesText(report, false)}\n\nreports    ${reports}\n`;
+  if (options.output === undefined) io.stdout(text);
+  else {
+    writeText(options.output, text, 'report');
+    io.stderr(`wrote ${options.output}\n`);
   }
   return EXIT.ok;
 }

@@ -1,12 +1,13 @@
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import type { StagedPlanReport } from '../../../../src/cli/commands/planning/plan-stages.ts';
+import type { CheckStagesReport } from '../../../../src/cli/commands/written-plan/check-stages.ts';
 import { loadPlan } from '../../../../src/cli/input/plan-folder.ts';
-import { readStages } from '../../../../src/cli/input/stages-folder.ts';
+import { readStages, type StagesFile } from '../../../../src/cli/input/stages-folder.ts';
+import type { StagedPlanReport } from '../../../../src/report/text/stages.ts';
 import { OwnProcess } from '../../../support/own-process.ts';
 import { cli, fixture } from '../../support.ts';
 
@@ -33,6 +34,58 @@ describe('plan FILE --mesh pp=2,dp=2', () => {
       expect(check.code, check.err).toBe(0);
     }
     expect(existsSync(join(out, 'stage-2'))).toBe(false);
+    const all = await cli('check-plan', out);
+    expect(all.code, all.err).toBe(0);
+    expect(all.out).toMatch(/^stage 1 +is what it says: [^]*go together$/m);
+    const report = await cli('report', out);
+    expect(report.out).toContain(run.out.slice(0, run.out.indexOf('\nwrote')).trimEnd());
+    expect(report.out).toMatch(
+      new RegExp(`^reports +report ${out}/stage-0; report ${out}/stage-1$`, 'm'),
+    );
+  });
+
+  it('check-plan finds changed seconds, and stages of two plans that do not go together', async () => {
+    const [one, other] = [join(folder, 'one'), join(folder, 'other')];
+    const pinned = (at: string): string[] => [
+      '--pin',
+      `m.fc1.weight=${at}`,
+      '--pin',
+      'm.fc2.weight=S(1)',
+    ];
+    for (const [out, at] of [
+      [one, 'S(0)'],
+      [other, 'R'],
+    ] as const) {
+      const run = await plan(
+        'mlp-loss',
+        'pp=2,tp=2',
+        ...pinned(at),
+        '--microbatches',
+        '4',
+        '-o',
+        out,
+      );
+      expect(run.code, run.err).toBe(0);
+      expect((await cli('check-plan', out)).code).toBe(0);
+    }
+    const file = join(one, 'stages.json');
+    const said = JSON.parse(readFileSync(file, 'utf8')) as StagesFile;
+    const forged = { ...said.pipeline, seconds: said.pipeline.seconds / 2 };
+    writeFileSync(file, JSON.stringify({ ...said, pipeline: forged }));
+    const changed = await cli('check-plan', one, '--json');
+    const found = JSON.parse(changed.out) as CheckStagesReport;
+    expect([changed.code, found.ok, found.stages.map(({ ok }) => ok)]).toEqual([
+      5,
+      false,
+      [true, true],
+    ]);
+    expect(found.differences.map(({ path }) => path)).toEqual(['stages.json $.pipeline.seconds']);
+    expect(found.stepSeconds).toBe(said.pipeline.seconds);
+    writeFileSync(file, JSON.stringify(said));
+    rmSync(join(one, 'stage-1'), { recursive: true });
+    cpSync(join(other, 'stage-1'), join(one, 'stage-1'), { recursive: true });
+    const mixed = await cli('check-plan', one);
+    expect([mixed.code, mixed.out]).toEqual([5, expect.stringMatching(/stage 1 receives relu/)]);
   });
 
   it('stages receive what is sent in the placement that it has, and say its bytes each way', async () => {
@@ -61,6 +114,19 @@ describe('plan FILE --mesh pp=2,dp=2', () => {
     expect([one.sendBytes, one.sendBackBytes, other.sendBackBytes]).toEqual([bytes, 0, bytes]);
     const unknown = await plan('mlp-loss', 'pp=2,tp=2', '--pin', 'fc3.weight=R');
     expect([unknown.code, unknown.err]).toEqual([2, expect.stringMatching(/no 'fc3.weight'/)]);
+  });
+
+  it.each([
+    ['audit', (out: string) => [fixture('mlp-loss'), '--plan', out]],
+    ['simulate', (out: string) => [out]],
+    ['report', (out: string) => [out, '--format', 'html']],
+  ])('%s of a folder of stages says which folders it takes', async (command, words) => {
+    const out = join(folder, 'agreeing');
+    const run = await cli(command, ...words(out));
+    expect([run.code, run.err]).toEqual([
+      2,
+      expect.stringMatching(/stages? [^]*hint: [^]*stage-0/),
+    ]);
   });
 
   it('--pp 2 --mesh dp=2 is the same question, and --json names every part of the answer', async () => {

@@ -6,7 +6,7 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import type { CheckPlanReport } from '../../../../src/cli/commands/written-plan/check-plan.ts';
+import type { CheckPlanReport } from '../../../../src/cli/commands/written-plan/checked-plan.ts';
 import type { PlanCertificate } from '../../../../src/plan/record/certificate.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
 import { VERSION } from '../../../../src/version.ts';
