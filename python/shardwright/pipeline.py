@@ -8,6 +8,7 @@ added up once a step.
 from __future__ import annotations
 
 import inspect
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -224,6 +225,7 @@ class _Parts:
         self.record = _record(staged)
         #: What the whole program calls the inputs, and under which word a schedule hands them on.
         self.inputs = {called: f"input_{k}" for k, called in enumerate(staged.table["inputs"])}
+        self.groups = _groups(staged, mesh)
         self.runs = {s: self._run(s, compile, check_hosts) for s in range(mesh.get_local_rank("pp"), len(staged.stages), staged.devices)}
         self._hold(owner, model)
         self.shared = self._shared(owner)
@@ -238,9 +240,13 @@ class _Parts:
     def _run(self, s: int, compile: bool, check_hosts: bool) -> StageRun:
         plan = self.staged.stages[s]
         check_ranks(plan, self.inner, check_hosts)
-        run = StageRun(plan, self.inner, _here_of(plan)(self.inner), compile, self.staged.table["stages"][s], 1 / self.microbatches)
+        run = StageRun(plan, self.inner, self._here(s), compile, self.staged.table["stages"][s], 1 / self.microbatches)
         run.accumulation = Accumulation(self.microbatches)
         return run
+
+    def _here(self, s: int) -> Any:
+        groups = {dims: group for (device, dims), group in self.groups.items() if device == s % self.staged.devices}
+        return _here_of(self.staged.stages[s], groups)(self.inner)
 
     def _hold(self, owner: Pipeline, model: nn.Module) -> None:
         """Puts parameters and buffers under their names: those of its stages as DTensors, those that no stage reads as they are."""
@@ -262,17 +268,16 @@ class _Parts:
     def _shared(self, owner: Pipeline) -> list[tuple[nn.Parameter, Any]]:
         """Parameters that other ranks hold too, each with the group of those."""
         found = []
-        coordinate: list[int] = list(self.mesh.get_coordinate() or ())
+        own = dict(owner.named_parameters(remove_duplicate=False))
         for row in self.staged.table["shared"]:
             devices = sorted({s % self.staged.devices for s in row["stages"]})
-            if len(devices) < 2 or coordinate[0] not in devices:
+            if len(devices) < 2:
                 continue
-            places = [(d, *coordinate[1:]) for d in devices]
-            ranks = [int(self.mesh.mesh[place]) for place in places]
-            own = dict(owner.named_parameters(remove_duplicate=False))
-            parameter = next(own[name] for name in row["names"] if name in own)
-            if parameter.requires_grad:
-                found.append((parameter, dist.new_group(ranks, use_local_synchronization=True)))
+            # All ranks make the groups of all places in a stage.
+            group = dist.new_subgroups_by_enumeration(self.mesh.mesh[devices].reshape(len(devices), -1).T.tolist())[0]
+            parameter = next((own[name] for name in row["names"] if name in own), None)
+            if parameter is not None and parameter.requires_grad:
+                found.append((parameter, group))
         return found
 
     def step(self, owner: Pipeline, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor:
@@ -536,13 +541,30 @@ def _check_model(model: nn.Module, staged: StagedPlan) -> None:
         raise MismatchError("E_MODE", said, hint="call train(), or capture this mode.")
 
 
-def _here_of(plan: Plan) -> Any:
-    """The device of a stage: groups over several mesh dims are made by the ranks of the stage alone, since others may make none."""
+def _groups(staged: StagedPlan, mesh: DeviceMesh) -> dict[tuple[int, tuple[int, ...]], Any]:
+    """The groups over several mesh dims that programs of stages want, by device in the row and dims.
+
+    Every rank makes all of them in one order, as `new_group` demands; a rank has those that it is in.
+    """
+    made: dict[tuple[int, tuple[int, ...]], Any] = {}
+    for s, plan in enumerate(staged.stages):
+        device = s % staged.devices
+        for names in plan.program.GROUPS:
+            dims = tuple(plan.mesh_dim_names.index(name) for name in names.split(","))
+            if len(dims) > 1 and (device, dims) not in made:
+                others = [d for d in range(len(plan.mesh_shape)) if d not in dims]
+                size = math.prod(plan.mesh_shape[d] for d in dims)
+                ranks = mesh.mesh[device].permute(*others, *dims).reshape(-1, size).tolist()
+                made[device, dims] = dist.new_subgroups_by_enumeration(ranks)[0]
+    return made
+
+
+def _here_of(plan: Plan, groups: Mapping[tuple[int, ...], Any]) -> Any:
+    """The device of a stage: groups over several mesh dims are made by the ranks of all stages together."""
 
     class Here(plan.program.Here):  # type: ignore[name-defined]
         def _group_over(self, dims: list[int]) -> Any:
-            at = tuple(slice(None) if d in dims else c for d, c in enumerate(self.coordinate))
-            return dist.new_group(self.mesh.mesh[at].flatten().tolist(), use_local_synchronization=True)
+            return groups[tuple(dims)]
 
     return Here
 
