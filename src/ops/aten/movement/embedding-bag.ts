@@ -111,10 +111,12 @@ function spans(call: KernelCall): (readonly [number, number])[] {
   const count =
     starts.length -
     (call.ctx.target.includes('backward') ? 0 : call.ctx.bool('include_last_offset') ? 1 : 0);
-  return Array.from(
-    { length: count },
-    (_, i) => [starts[i], i + 1 < count ? starts[i + 1] : total] as const,
-  );
+  return Array.from({ length: count }, (_, i) => {
+    const [start, end] = [starts[i], i + 1 < count ? starts[i + 1] : total];
+    if (start < 0 || start > end)
+      valueError(call, `a bag starts at ${start} and ends at ${end} of ${total} indices`);
+    return [start, end] as const;
+  });
 }
 
 const bagKernel: Kernel = (call) => {

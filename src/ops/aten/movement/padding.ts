@@ -96,7 +96,12 @@ const family = (kind: 'reflection' | 'replication', dims: number): OperatorRecor
     defineOp(`aten.${name}_backward.default`, {
       schema: 'Tensor grad_output, Tensor self, int[] padding',
       cls: 'other',
-      infer: (ctx) => [need(ctx, 'self')],
+      infer: (ctx) => {
+        const [given, wanted] = [need(ctx, 'grad_output').shape, padding(ctx).shape];
+        if (given.join() !== wanted.join())
+          ctx.fail(`the gradient has sizes [${given.join(', ')}], wanted [${wanted.join(', ')}]`);
+        return [need(ctx, 'self')];
+      },
       shard: (ctx) => [
         ...cuttable(need(ctx, 'self').shape)
           .filter((d) => !touched(ctx).includes(d))

@@ -89,10 +89,17 @@ export const fourierOps: readonly OperatorRecord[] = [
   }),
   transform('aten._fft_c2r.default', {
     schema: 'Tensor self, int[] dim, int normalization, int last_dim_size',
-    infer: (ctx, { dtype, shape }, last) => ({
-      dtype: PARTS[dtype as 'c64'] ?? ctx.fail(`transforms c64 and c128, not ${dtype}`),
-      shape: shape.map((n, d) => (d === last ? ctx.int('last_dim_size') : n)),
-    }),
+    infer: (ctx, { dtype, shape }, last) => {
+      const size = ctx.int('last_dim_size');
+      // The kernels of PyTorch read half of a symmetric spectrum.
+      const half = Math.floor(size / 2) + 1;
+      if (shape[last] !== half && shape[last] !== size)
+        ctx.fail(`${size} numbers are made of ${half} complex ones, not of ${shape[last]}`);
+      return {
+        dtype: PARTS[dtype as 'c64'] ?? ctx.fail(`transforms c64 and c128, not ${dtype}`),
+        shape: shape.map((n, d) => (d === last ? size : n)),
+      };
+    },
     kind: () => 'IRFFT',
     samples: ['c128[6,5,3], [2], 2, 4', 'c128[5,3,6], [2,1], 0, 5'],
   }),
