@@ -51,7 +51,7 @@ def telling_side_effects(name: str, model: nn.Module, functions: Sequence[Any]) 
     read: list[str] = []
     drawn: list[str] = []
     with ExitStack() as stack:
-        for owner, key, told in [*_told_clocks(scopes, read), *_told_seeds(scopes, drawn)]:
+        for owner, key, told in [*_told_clocks(scopes, read), *_told_seeds(scopes, drawn), *_told_generators(scopes, drawn)]:
             stack.enter_context(_replaced(owner, key, told))
         stack.enter_context(_data_set(model))
         yield
@@ -183,6 +183,26 @@ def _told_dates(original: type, told: Callable[[str, Any], Any]) -> type:
         now: staticmethod(told(f"datetime.{original.__name__}.{now}()", getattr(original, now))) for now in _NOW if hasattr(original, now)
     }
     return Kind(original.__name__, (original,), {**members, "__new__": lambda cls, *args, **kwargs: original(*args, **kwargs)})
+
+
+def _told_generators(scopes: Sequence[dict[str, Any]], drawn: list[str]) -> Iterator[tuple[Any, str, Any]]:
+    """`random.Random`, which notes when one is made without a seed, under each name that the model's modules have of it."""
+    original = random.Random
+
+    class Kind(type):
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, original)
+
+    class Told(original, metaclass=Kind):  # type: ignore[misc, valid-type]
+        def __init__(self, seed: Any = None) -> None:
+            if seed is None and _calling(2).partition(".")[0] not in _OWN:
+                drawn.append("random.Random()")
+            super().__init__(seed)
+
+    for scope in [vars(random), *scopes]:
+        for key, value in list(scope.items()):
+            if value is original:
+                yield scope, key, Told
 
 
 def _told_seeds(scopes: Sequence[dict[str, Any]], drawn: list[str]) -> Iterator[tuple[Any, str, Any]]:

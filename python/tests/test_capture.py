@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from random import Random
 from time import perf_counter
 from typing import Any
 
@@ -223,6 +224,8 @@ DICE = random.Random(3)
         (lambda: float(numpy.random.rand()), None, "numpy.random"),
         (lambda: DICE.random(), None, "DICE"),
         (lambda: float(numpy.random.default_rng().random()), None, r"numpy\.random\.default_rng\(\)"),
+        (lambda: random.Random().random(), None, r"random\.Random\(\)"),
+        (lambda: Random(None).gauss(0, 1), None, r"random\.Random\(\)"),
         (lambda: secrets.randbelow(9) / 9, None, r"random\.SystemRandom"),
         (lambda: os.urandom(1)[0] / 255, None, r"os\.urandom"),
         (None, random.Random(0), "generator"),
@@ -245,7 +248,13 @@ def test_a_model_that_draws_other_random_numbers_is_refused_and_draws_none(
 
 
 def test_numbers_of_a_generator_with_a_seed_of_its_own_are_constants(tmp_path: Path) -> None:
-    model = Reads(lambda: float(numpy.random.default_rng(0).random()))
+    model = Reads(
+        lambda: (
+            float(numpy.random.default_rng(0).random())
+            + random.Random(3).random()
+            + isinstance(DICE, random.Random)
+        )
+    )
     assert capture(model, (torch.ones(3, 4),), path=tmp_path / "m.fx.txt").record["model"] == "Reads"
 
 
