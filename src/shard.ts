@@ -13,11 +13,14 @@ import { checkOptions } from './errors.ts';
 import { stepFactsOf, withRoutedRows } from './fidelity/trainer-step.ts';
 import type { Graph } from './graph/types.ts';
 import type { OperatorTable } from './ops/record/table.ts';
+import type { Infeasible } from './plan/choice/result.ts';
+import { prepare } from './plan/prepare/prepare.ts';
 import type { Prepared } from './plan/prepare/prepared.ts';
 import { completeRequest, tableOf } from './plan/request/check-call.ts';
-import type { GivenRequest } from './plan/request/request.ts';
+import type { GivenRequest, PlanRequest } from './plan/request/request.ts';
 import { startRun } from './plan/request/run.ts';
 import { type Answer, answer, type AnswerOptions, prepareToAnswer } from './recipes/answer.ts';
+import type { StepFacts } from './step/facts.ts';
 
 /** Until when and from where an answer to a prepared request is looked for. */
 export type PreparedOptions = Omit<AnswerOptions, 'facts'>;
@@ -101,5 +104,44 @@ export async function shardPrepared(
 ): Promise<Answer> {
   checkKinds('shardPrepared', { prepared: [prepared, 'prepared'] });
   const { request, program } = prepared.question;
-  return answer(prepared, { ...options, ...defined({ facts: stepFactsOf(request, program) }) });
+  const facts = stepFactsOf(request, program);
+  if (options.isMicrobatch === true || !mayRecompute(request, facts))
+    return answer(prepared, { ...options, ...defined({ facts }) });
+  const kept = await answer(prepared, { ...options, facts, findsBudget: false });
+  if (kept.status !== 'infeasible') return kept;
+  // Whatever budget would do is looked for only where recomputation is no way out.
+  if (!isOfActivations(kept)) return answer(prepared, { ...options, facts });
+  return recomputed(prepared, kept, options);
+}
+
+/**
+ * Tells whether a plan that does not fit may still be one that its trainer fits by recomputation:
+ * nobody said what the budget limits, or what is recomputed.
+ */
+function mayRecompute(
+  { activations, checkpoint = 'none', accumulate, overlap }: PlanRequest,
+  facts: StepFacts | undefined,
+): facts is StepFacts {
+  const isSaid = activations !== undefined || checkpoint !== 'none';
+  return facts !== undefined && !isSaid && accumulate === undefined && overlap !== true;
+}
+
+/** Tells whether states alone may fit, so that what activations take is what is in the way. */
+function isOfActivations({ neededBytes, enoughBytes, smallestBudgetBytes }: Infeasible): boolean {
+  return smallestBudgetBytes === undefined && (neededBytes ?? enoughBytes) !== undefined;
+}
+
+/** The answer where layers recompute what the trainer can (`activations: 'trainer'`). */
+async function recomputed(
+  { question }: Prepared,
+  kept: Infeasible,
+  options: PreparedOptions,
+): Promise<Answer> {
+  const { program, operators } = question;
+  const request: PlanRequest = { ...question.request, activations: 'trainer' };
+  const again = prepare(program, request, operators, options.deadline);
+  const facts = stepFactsOf(request, program);
+  const found = await answer(again, { ...options, ...defined({ facts }) });
+  // What the leanest step needs is said of both.
+  return found.status === 'infeasible' && found.enoughBytes === undefined ? kept : found;
 }

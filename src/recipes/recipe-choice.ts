@@ -3,6 +3,7 @@
  * choice that the recipe admits.
  */
 
+import { defined } from '../defined.ts';
 import { interrupted, ShardwrightError, suggestion } from '../errors.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
@@ -80,6 +81,7 @@ export function recipeOnMesh(
     throw new ShardwrightError(
       'E_USAGE',
       `'${name}' is not a choice of placements: ${named.outside ?? 'it is not planned'}`,
+      defined({ hint: outsideHint(named) }),
     );
   const matched = matchAxes(named, mesh.names);
   if ('refused' in matched)
@@ -97,6 +99,15 @@ export function recipeOnMesh(
           ]
         : [],
   };
+}
+
+/** The nearest recipes that a plan states, and the command that writes this one. */
+function outsideHint({ name, nearest = [] }: NamedRecipe): string | undefined {
+  if (nearest.length === 0) return undefined;
+  return (
+    `the nearest that are: ${nearest.join(', ')}; or price it with compare MODEL --plans ${name}, ` +
+    'which writes the configuration of its trainer with -o DIR.'
+  );
 }
 
 /** The recipes whose axes the mesh has, and the mesh that this recipe has. */

@@ -20,6 +20,8 @@ export interface NamedRecipe {
   readonly parts?: readonly Part[];
   /** Why it has no parts. */
   readonly outside?: string;
+  /** The recipes with parts that are nearest to one without. */
+  readonly nearest?: readonly string[];
   readonly shards: string;
   readonly forward: string;
   readonly backward: string;
@@ -57,6 +59,7 @@ export const NAMED_RECIPES: readonly NamedRecipe[] = [
     name,
     axes: ['dp'],
     outside: ONE_PLACEMENT,
+    nearest: ['dp', 'fsdp'],
     shards: name === 'zero1' ? 'batch; optimizer states' : 'batch; gradients and optimizer states',
     forward: 'none',
     backward: 'none',

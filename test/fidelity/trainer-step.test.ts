@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 
 import type { ShardwrightError } from '../../src/errors.ts';
 import { stepAgain } from '../../src/fidelity/trainer-step.ts';
@@ -17,21 +17,22 @@ import { shard, shardPrepared } from '../../src/shard.ts';
 import { input, trace } from '../../src/trace/trace.ts';
 
 const TABLE = builtinOperators();
-const GRAPH = buildModel(
-  parseModelConfig(
-    JSON.stringify({
-      model_type: 'llama',
-      hidden_size: 256,
-      intermediate_size: 512,
-      num_hidden_layers: 1,
-      num_attention_heads: 4,
-      num_key_value_heads: 4,
-      vocab_size: 1024,
-      torch_dtype: 'bfloat16',
-    }),
-  ),
-  { batch: 8, seq: 128, training: true, table: TABLE },
-);
+const CONFIG = {
+  model_type: 'llama',
+  hidden_size: 256,
+  intermediate_size: 512,
+  num_hidden_layers: 1,
+  num_attention_heads: 4,
+  num_key_value_heads: 4,
+  vocab_size: 1024,
+  torch_dtype: 'bfloat16',
+};
+const GRAPH = buildModel(parseModelConfig(JSON.stringify(CONFIG)), {
+  batch: 8,
+  seq: 128,
+  training: true,
+  table: TABLE,
+});
 
 async function planned(trainer?: string): Promise<Answered> {
   const request = { mesh: 'tp=4', cluster: 'dgx-h100', ...(trainer && { trainer }) };
@@ -120,4 +121,40 @@ it.each([
   );
   expect(error?.code).toBe('E_USAGE');
   expect(`${error?.message} ${error?.details.hint}`).toContain(why);
+});
+
+describe('a step whose activations do not fit', () => {
+  /** On one device nothing is cut, so that recomputation alone makes room. */
+  const request = { mesh: 'dp=1', cluster: 'dgx-h100', trainer: 'megatron' };
+  const deep = buildModel(
+    parseModelConfig(JSON.stringify({ ...CONFIG, num_hidden_layers: 3, intermediate_size: 1024 })),
+    { batch: 8, seq: 256, training: true, table: TABLE },
+  );
+
+  it('recomputes what its trainer can, and is checked again so', async () => {
+    const kept = await shard(deep, request);
+    if (kept.status === 'infeasible') throw new Error(kept.conflict.join());
+    const memoryBytes = Math.round(0.8 * kept.plan.memory.peakBytes);
+    const found = await shard(deep, { ...request, memoryBytes });
+    if (found.status === 'infeasible') throw new Error(found.conflict.join());
+    const { step, request: asked } = found.plan;
+    expect(asked.activations).toBe('trainer');
+    expect(step?.recomputes).toEqual(expect.any(String));
+    expect(step!.peakBytes).toBeLessThan(memoryBytes);
+    expect(step!.stepSeconds).toBeGreaterThan(kept.plan.step!.stepSeconds);
+    expect(differences(found, {})).toEqual([]);
+    expect(differences(found, { recomputes: 'core_attn' })).not.toEqual([]);
+  });
+
+  it('is refused with the least that is known to be enough', async () => {
+    const answer = await shard(deep, { ...request, memoryBytes: 2 ** 26 });
+    expect(answer).toMatchObject({ status: 'infeasible', conflict: ['the step of megatron'] });
+  });
+
+  it('has no trainer where none is named', async () => {
+    const error = expect.objectContaining({ code: 'E_USAGE' }) as Error;
+    const asked = { mesh: 'dp=1', cluster: 'dgx-h100', activations: 'trainer' } as const;
+    await expect(shard(deep, asked)).rejects.toEqual(error);
+    await expect(shard(deep, { ...asked, trainer: 'shardwright' })).rejects.toEqual(error);
+  });
 });

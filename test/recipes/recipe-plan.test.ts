@@ -91,6 +91,7 @@ it('a recipe that does not fit says what it needs', async () => {
 it.each([
   [{ recipe: 'fsdp-tp' }, 'E_USAGE', /there is no recipe 'fsdp-tp'/],
   [{ recipe: 'fsdp' }, 'E_USAGE', /'fsdp' has axes dp_shard, the mesh has 2 dims/],
+  [{ recipe: 'zero1', mesh: 'dp=4' }, 'E_USAGE', /'zero1' is not a choice of placements/],
   [{ recipe: 'pp' }, 'E_USAGE', /'pp' is not a choice of placements/],
   [{ recipe: 'dp+tp', overlap: true }, 'E_USAGE', /--overlap looks for another/],
   [{ recipe: 'replicated', inputs: 'S(0)R' }, 'E_PLAN', /does not admit the recipe 'replicated'/],
@@ -100,6 +101,13 @@ it.each([
     message: expect.stringMatching(message) as string,
   }) as Error;
   await expect(shard(graphOf('mlp'), { ...mlp, ...more })).rejects.toEqual(error);
+});
+
+it('a recipe that no plan states names the nearest, and who writes it', async () => {
+  const asked = shard(graphOf('mlp'), { ...mlp, mesh: 'dp=4', recipe: 'zero2' });
+  await expect(asked).rejects.toMatchObject({
+    details: { hint: expect.stringMatching(/^the nearest that are: dp, fsdp; .* --plans zero2/) },
+  });
 });
 
 it('a frontier of several plans refuses the name of one', async () => {

@@ -127,7 +127,8 @@ export function requestOfStages(
   request: PlanRequest,
   { devices, budgetBytes }: AskedPipeline,
 ): PlanRequest {
-  return { ...request, memoryBytes: budgetBytes * devices, activations: 'off' };
+  const activations = request.activations === 'trainer' ? 'trainer' : 'off';
+  return { ...request, memoryBytes: budgetBytes * devices, activations };
 }
 
 /** The stages as text. */

@@ -132,7 +132,7 @@ function isOwnMixture({ step, parameters }: Plan): boolean {
 
 const OWN_MIXTURE =
   'the exported PyTorch program, which sorts the tokens of all devices together by their ' +
-  'experts; those of a trainer sort their own, and compare prices them';
+  'experts; those of a trainer sort their own: --for megatron or another prices its step';
 
 /** Rows of a first screen that the stages of a pipeline answer. */
 const OF_STAGES: ReadonlySet<string> = new Set(['step time', 'memory']);

@@ -17,6 +17,7 @@ import { SolverLog } from '../../../report/analysis/incumbents.ts';
 import { SolverSteps } from '../../../report/text/solver-steps.ts';
 import { shardPrepared } from '../../../shard.ts';
 import { stackLayers } from '../../../step/layers.ts';
+import { hasRoutedBlocks } from '../../../step/read/routed-blocks.ts';
 import { stagesNotRun } from '../../../sweep/pipeline/staged-plan.ts';
 import { percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
@@ -157,12 +158,15 @@ function forStages(
   asked: NonNullable<ReturnType<typeof askedPipeline>>,
   graph: Graph,
 ): PlanRequest {
-  const { trainer, trainerAssumed, ...rest } = request;
+  const { trainer, trainerAssumed, activations, ...rest } = request;
+  // Stages are those of the plan of least seconds, which places experts as no trainer does.
+  const isFree = request.recipe === undefined && hasRoutedBlocks(graph);
   const isRun =
     trainerAssumed !== true ||
     trainer === undefined ||
-    stagesNotRun(trainer, asked, stackLayers(graph)) === undefined;
-  return isRun ? request : rest;
+    (!isFree && stagesNotRun(trainer, asked, stackLayers(graph)) === undefined);
+  if (isRun) return request;
+  return activations === 'trainer' ? rest : { ...rest, ...defined({ activations }) };
 }
 
 /** The plan of one microbatch, which is then cut into pipeline stages. */

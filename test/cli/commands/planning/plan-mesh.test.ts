@@ -13,7 +13,7 @@ const MIXTURE = {
   intermediate_size: 128,
   num_attention_heads: 4,
   num_key_value_heads: 4,
-  num_hidden_layers: 1,
+  num_hidden_layers: 2,
   vocab_size: 256,
   num_local_experts: 4,
   num_experts_per_tok: 2,
@@ -49,6 +49,13 @@ describe('a mixture by name', () => {
     expect(out, err).toMatch(/^step time {2}[^\n]* a training step, run by megatron$/m);
     expect(out).toMatch(/^beats {6}it is (FSDP|data parallel) \(ep\), experts \(ep\)/m);
     expect(out).not.toContain('asked      activations');
+  });
+
+  it('has the step of its trainer in stages, by a recipe', async () => {
+    const asked = ['--mesh', 'ep=2', '--pp', '2', '--batch', '8', '--microbatches', '2'];
+    const own = await planned(...asked, '--recipe', 'FSDP (ep), experts (ep)');
+    expect(own.out, own.err).toMatch(/^step time {2}[^\n]* a training step, run by megatron$/m);
+    expect(own.out).toMatch(/^pipeline {3}[^\n]* a step call by call: 1f1b, 2 microbatches/m);
   });
 
   it('says whose program is priced where that is the exported one', async () => {
