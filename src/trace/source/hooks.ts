@@ -145,8 +145,8 @@ export function refuse<T>(value: T, kind: string, position: string, reason: stri
       { source: position },
       {
         hint:
-          'both branches of an if must return (what follows it counts as its else), or assign ' +
-          'the same variables; a while may only assign variables.',
+          'both branches of an if must return (what follows it counts as its else), or only ' +
+          'assign variables; a while may only assign variables.',
       },
     ),
   );

@@ -44,7 +44,7 @@ export function shapeOf(
   const blocked = yes.blocked ?? no?.blocked;
   if (blocked !== undefined) return other(blocked);
   if (no === undefined || node.elseStatement === undefined)
-    return other(yes.returns > 0 ? 'only one branch returns' : 'it has no else');
+    return yes.returns > 0 ? other('only one branch returns') : assigning(yes.assigned);
   if (yes.returns + no.returns > 0) {
     if (
       terminalReturns(node.thenStatement) !== yes.returns ||
@@ -58,11 +58,14 @@ export function shapeOf(
       return other(`its branches return and assign '${outer}' of outside the function`);
     return { form: 'return', names };
   }
-  const names = [...yes.assigned].sort();
-  if (names.length === 0) return other('its branches neither return nor assign variables');
-  if (names.join() !== [...no.assigned].sort().join())
-    return other('its branches assign different variables');
-  return { form: 'assign', names };
+  return assigning(new Set([...yes.assigned, ...no.assigned]));
+}
+
+/** Branches that assign: a variable that one of them leaves out stays what it is there. */
+function assigning(assigned: ReadonlySet<string>): Shape {
+  return assigned.size === 0
+    ? { form: 'other', reason: 'it neither returns nor assigns variables' }
+    : { form: 'assign', names: [...assigned].sort() };
 }
 
 /**

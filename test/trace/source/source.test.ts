@@ -285,6 +285,26 @@ describe('mode rewrite', () => {
     expect(args('where_1')).toEqual(['gt', 'neg', 'exp']);
   });
 
+  it.each([
+    ['an if without else', 'let y = x; if (x.sum().gt(0)) { y = y.sin(); } return y;', ['sin']],
+    [
+      'branches that assign different variables',
+      'let a = x, b = x; if (x.sum().gt(0)) a = x.sin(); else b = x.cos(); return a.add(b);',
+      ['sin', 'cos'],
+    ],
+  ])('%s: a variable that is left out stays what it is', (_, body, sides) => {
+    const { model } = load(`export function model(x) { ${body} }`, { mode: 'rewrite' });
+    const graph = trace(model as (x: Tensor) => Tensor, [spec([4])], {
+      control: selecting([]),
+      checkTwice: false,
+    });
+    const wheres = graph.nodes.filter(({ target }) => target.startsWith('aten.where.'));
+    const [yes, no = 'arg0'] = sides;
+    const chosen = wheres.map(({ args }) => args.map((arg) => (arg as { name: string }).name));
+    expect(chosen).toContainEqual(['gt', yes, 'arg0']);
+    expect(chosen.some(([, , other]) => other === no)).toBe(true);
+  });
+
   it('while: the variables assigned in the body are the carry', () => {
     const log: string[] = [];
     run(
@@ -311,12 +331,7 @@ describe('mode rewrite', () => {
       'if (x.sum().gt(0)) return x.sin(); if (x.rank > 4) throw 1; return x;',
       'it throws',
     ],
-    ['no else', 'let y = x; if (x.sum().gt(0)) { y = y.sin(); } return y;', 'it has no else'],
-    [
-      'other variables',
-      'let a = x, b = x; if (x.sum().gt(0)) a = x.sin(); else b = x.cos(); return a.add(b);',
-      'assign different variables',
-    ],
+    ['nothing assigned', 'if (x.sum().gt(0)) x.sin(); return x;', 'neither returns nor assigns'],
     [
       'property',
       'const o = {}; if (x.sum().gt(0)) o.a = x; else o.a = x.neg(); return o.a;',
