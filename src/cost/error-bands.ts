@@ -170,6 +170,8 @@ export interface Circumstances {
   readonly accelerator: string;
   readonly experts: boolean;
   readonly hosts: number;
+  /** True if low-rank adapters alone are trained: no such run was measured. */
+  readonly adapters?: boolean | undefined;
   /** Id of the trainer; absent: any. */
   readonly trainer?: string | undefined;
   /** True if nobody named that trainer: it is the default one, and the run may have another. */
@@ -181,7 +183,8 @@ export interface Circumstances {
  * model and its trainer; undefined where there are too few.
  */
 export function nearestPool(circumstances: Circumstances): ErrorPool | undefined {
-  const { accelerator, experts, trainer, assumed = false } = circumstances;
+  const { accelerator, experts, trainer, adapters, assumed = false } = circumstances;
+  if (adapters === true) return undefined;
   const kind = kindOf(accelerator);
   const hosts = circumstances.hosts > 1 ? 'several' : 'one';
   return fidelity().pools.find(
@@ -239,6 +242,11 @@ export function kindOf(accelerator: string): string {
 /** Tells whether a model routes tokens to experts, by the names of its parameters. */
 export function hasExperts(parameters: readonly string[]): boolean {
   return parameters.some((name) => /(^|[._])experts?([._]|$)/.test(name));
+}
+
+/** Tells whether low-rank adapters are trained, by the names of parameters. */
+export function hasAdapters(parameters: readonly string[]): boolean {
+  return parameters.some((name) => /(^|\.)lora_[AB]\./.test(name));
 }
 
 /** `H100` of `H100-SXM5-80GB`; a name without a dash is its own generation. */

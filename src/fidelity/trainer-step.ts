@@ -2,7 +2,7 @@
  * The software of trainers, as the steps of plans are chosen and checked by it; and the checks of
  * whole plan folders, which ask for it.
  */
-import { hasExperts, safePeakBytes } from '../cost/error-bands.ts';
+import { hasAdapters, hasExperts, safePeakBytes } from '../cost/error-bands.ts';
 import { type Cluster, usableMemoryBytes } from '../cost/hardware/cluster.ts';
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { FITTED } from '../cost/kernels/fitted.ts';
@@ -11,6 +11,7 @@ import { defined } from '../defined.ts';
 import { ShardwrightError } from '../errors.ts';
 import { roleName } from '../graph/nodes.ts';
 import type { Graph } from '../graph/types.ts';
+import { parseModelConfig } from '../models/families.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { decode } from '../plan/choice/decode.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
@@ -28,7 +29,12 @@ import { stepOfPlan } from '../step/step-of-plan.ts';
 import { softwareWithGradients, type SweepQuestion } from '../sweep/model/question.ts';
 import { trainerLimits } from '../sweep/model/trainer-limits.ts';
 import { recomputes } from '../trainers/runs.ts';
-import { type AskedTrainer, defaultTrainer, trainerNamed } from '../trainers/trainers.ts';
+import {
+  type AskedTrainer,
+  checkAdapters,
+  defaultTrainer,
+  trainerNamed,
+} from '../trainers/trainers.ts';
 import { frameworkSoftware } from './software.ts';
 
 /**
@@ -103,7 +109,7 @@ export function forTrainer(request: PlanRequest, graph: Graph, isNamed: boolean)
   checkTrainer(request, graph);
   const not = notRun(request, graph);
   const cost = request.cost ?? defaultCostPreset(cluster);
-  const own = trainerByDefault(cluster, cost);
+  const own = trainerByDefault(cluster, cost, hasAdapters(graph.nodes.map(roleName)));
   if (trainer !== undefined || not !== undefined || !isNamed || own === undefined)
     return withRoutedRows(request, graph);
   return withRoutedRows({ ...request, trainer: own.trainer.id, trainerAssumed: true }, graph);
@@ -122,12 +128,14 @@ export function withRoutedRows(request: PlanRequest, graph: Graph): PlanRequest 
 /** @throws E_USAGE where the trainer that is named does not run the program, or not by its step */
 function checkTrainer(request: PlanRequest, graph: Graph): void {
   const { trainer, activations } = request;
-  const not = notRun(request, graph);
   if (trainer === EXPORTED && activations === 'trainer')
     throw new ShardwrightError('E_USAGE', `--activations trainer with --for ${trainer}`, {
       hint: 'the exported program has no trainer: leave one of them out.',
     });
-  if (trainer !== undefined && trainer !== EXPORTED && not !== undefined)
+  if (trainer === undefined || trainer === EXPORTED) return;
+  if (hasAdapters(graph.nodes.map(roleName))) checkAdapters(trainer);
+  const not = notRun(request, graph);
+  if (not !== undefined)
     throw new ShardwrightError('E_USAGE', `--for ${trainer}: ${not.why}`, { hint: not.hint });
 }
 
@@ -142,14 +150,19 @@ export function stepFactsOf(request: PlanRequest, graph: Graph): StepFacts | und
 }
 
 /** The default trainer on a cluster; undefined under prices that no software has. */
-export function trainerByDefault(cluster: Cluster, cost: string): AskedTrainer | undefined {
-  return cost === 'nccl' ? trainerNamed(defaultTrainer(cluster.accelerator), '--for') : undefined;
+export function trainerByDefault(
+  { accelerator }: Cluster,
+  cost: string,
+  adapters: boolean,
+): AskedTrainer | undefined {
+  return cost === 'nccl' ? trainerNamed(defaultTrainer(accelerator, adapters), '--for') : undefined;
 }
 
 /** The question of a sweep for the default trainer, where it is asked for none. */
 export function questionForTrainer(question: SweepQuestion): SweepQuestion {
   const cluster = loadCluster(question.cluster);
-  const own = trainerByDefault(cluster, question.cost);
+  const { lora } = parseModelConfig(question.config);
+  const own = trainerByDefault(cluster, question.cost, lora !== undefined);
   if (question.trainer !== undefined || own === undefined) return question;
   return {
     ...question,

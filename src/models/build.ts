@@ -14,6 +14,7 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { jointGraph } from '../passes/autodiff/joint.ts';
 import { trace } from '../trace/trace.ts';
 import type { ModelConfig } from './families.ts';
+import { isAdapter, loraText, trainedOf } from './low-rank.ts';
 import { paddingText, type VocabularyPad, vocabularyPadding } from './vocabulary.ts';
 
 /** Sizes and form of a model that is built from its config. */
@@ -118,7 +119,7 @@ export function buildModel(config: ModelConfig, options: BuildOptions = {}): Gra
     positions: false,
   });
   const forward = withoutSource(traced);
-  const graph = training ? jointGraph(forward, { table }) : forward;
+  const graph = training ? jointGraph(forward, { table, wrt: trainedOf(forward) }) : forward;
   const notes = [
     `built from a ${config.type} config: batch ${batch}, sequence ${seq}, ${dtype}, ` +
       `${layers} layers, ` +
@@ -126,6 +127,9 @@ export function buildModel(config: ModelConfig, options: BuildOptions = {}): Gra
     ...(layers === shape.layers ? [] : [`the config has ${shape.layers} layers`]),
     ...(beyond ? [`the config states at most ${shape.positions} positions`] : []),
     ...(padding === undefined ? [] : [paddingText(padding)]),
+    ...(config.lora === undefined
+      ? []
+      : [`${loraText(config.lora)}: adapters are trained, all other weights stay as they are`]),
     ...config.notes,
     ...(config.defaults.length === 0 ? [] : [`defaults taken: ${config.defaults.join(', ')}`]),
     ...(config.ignored.length === 0 ? [] : [`keys without effect: ${config.ignored.join(', ')}`]),
@@ -191,7 +195,7 @@ export function countParameters(graph: Graph, config: ModelConfig): ParameterCou
     const size = elements(exampleShape(node.type));
     total += size;
     bytes += size * DTYPE_BYTES[node.type.dtype];
-    if (still.has(name)) fixed += size;
+    if (config.lora === undefined ? still.has(name) : !isAdapter(name)) fixed += size;
     if (name.includes('.experts.')) routed += size;
   }
   if (routing === undefined) return { total, trainable: total - fixed, bytes };

@@ -12,6 +12,7 @@ import { OPT } from './families/opt.ts';
 import { T5 } from './families/t5.ts';
 import { VIT } from './families/vit.ts';
 import { WHISPER } from './families/whisper.ts';
+import { type LoraConfig, readLora, withLora } from './low-rank.ts';
 import { ConfigReader, isRecord, type JsonRecord, parseConfigText } from './read-config.ts';
 
 const FAMILIES: readonly Family[] = [...DECODER_FAMILIES, GPT2, OPT, BLOOM, BERT, T5, VIT, WHISPER];
@@ -21,6 +22,9 @@ export const MODEL_TYPES: readonly string[] = FAMILIES.flatMap((family) => famil
 
 /** Multimodal types, whose text tower is a family of ours. */
 const TEXT_TOWERS = new Map([['gemma3', 'gemma3_text']]);
+
+/** The key of a config under which the adapters of PEFT's `adapter_config.json` stand. */
+export const ADAPTERS = 'adapter_config';
 
 /** Keys of every config that say nothing about the graph. */
 const BOOKKEEPING = [
@@ -40,6 +44,8 @@ export interface ModelConfig {
   readonly statedDtype?: string;
   /** `num_key_value_heads = 32`: what was not stated. */
   readonly defaults: readonly string[];
+  /** Low-rank adapters, which are then trained alone. */
+  readonly lora?: LoraConfig;
   /** Keys that nothing was made of. */
   readonly ignored: readonly string[];
   readonly notes: readonly string[];
@@ -84,12 +90,15 @@ export function readModelConfig(record: JsonRecord, file?: string): ModelConfig 
     config.text('dtype') ??
     outer.text('torch_dtype') ??
     outer.text('dtype');
-  const architecture = family.read(config, type, tower === undefined ? className : undefined);
+  const own = family.read(config, type, tower === undefined ? className : undefined);
+  const adapters = outer.record(ADAPTERS);
+  const lora = adapters === undefined ? undefined : readLora(adapters);
+  const architecture = lora === undefined ? own : withLora(own, lora);
   return {
     type,
     ...defined({ className }),
     architecture,
-    ...defined({ statedDtype: stated }),
+    ...defined({ statedDtype: stated, lora }),
     defaults: config.defaults,
     ignored: config.ignored(type),
     notes: [...notes, ...(architecture.notes ?? [])],

@@ -130,6 +130,17 @@ export class ConfigReader {
     return items;
   }
 
+  /** True for a value that is neither null, nor false, nor empty. */
+  isSet(name: string): boolean {
+    const value = this.value(name);
+    if (value === undefined || value === false) return false;
+    return typeof value !== 'object' || value === null || Object.keys(value).length > 0;
+  }
+
+  isText(name: string): boolean {
+    return typeof this.value(name) === 'string';
+  }
+
   has(name: string): boolean {
     return this.value(name) !== undefined;
   }

@@ -30,6 +30,15 @@ const EXPERTS = /(^|[._])experts([._]|$)/;
 const TOKENS =
   /(^|[._])(embed_tokens|wte|word_embeddings|tok_embeddings)([._]|$)|^(p_)?shared[._]weight$/;
 
+/**
+ * Of the adapter of a weight that is cut, `B` is cut as the result of a column weight, and `A` as
+ * the input of a row weight; the other one is whole (torchtitan 0.3, `components/lora.py`).
+ */
+function isWholeAdapter(name: string): boolean {
+  const [, which] = /\.lora_([AB])\./.exec(name) ?? [];
+  return which === 'A' ? COLUMN.test(name) : which === 'B' && ROW.test(name);
+}
+
 /** Tells whether a call gives its input in another dtype. */
 export function isCast({ kind, target }: Node): boolean {
   return kind === 'call' && /^(aten\._to_copy|aten\.to|prims\.convert_element_type)\./.test(target);
@@ -59,7 +68,8 @@ export function weightRoles(graph: Graph, flow: Dataflow): Map<number, WeightRol
     const value = flow.results[n][0];
     const rank = flow.values[value].meta.shape.length;
     const out = transposed.has(value) || rank === 1 ? 0 : 1;
-    if (TOKENS.test(name)) roles.set(n, { kind: 'vocabulary', dim: 0 });
+    if (isWholeAdapter(name)) roles.set(n, { kind: 'whole' });
+    else if (TOKENS.test(name)) roles.set(n, { kind: 'vocabulary', dim: 0 });
     else if (EXPERTS.test(name) && rank === 3) {
       const inner = innerDim(name, flow.values[value].meta.shape, stream, transposed.has(value));
       roles.set(n, { kind: 'expert', dim: 0, ...defined({ inner }) });

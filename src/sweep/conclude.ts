@@ -83,7 +83,11 @@ export function sweepComparison(
       pricedLayers: kinds.shallow,
       layerKinds: kinds.kinds,
       mfuConvention: utilization(question, result, 1).convention,
-      ...defined({ trainer: question.trainer, trainerAssumed: question.trainerAssumed }),
+      ...defined({
+        trainer: question.trainer,
+        trainerAssumed: question.trainerAssumed,
+        adapters: kinds.adapters,
+      }),
     },
     notes: notesOf(result),
     ...frontierOf(front, points),
@@ -103,7 +107,8 @@ function utilization(
 ): ReturnType<typeof programUtilization> {
   const flops = question.globalBatch * kinds.sequenceFlops;
   const peak = matrixPeak(composer.cluster, dtype).flopsPerSecond;
-  return programUtilization(flops, true, seconds, question.devices, peak);
+  const passes = kinds.adapters === undefined ? 3 : 2;
+  return programUtilization(flops, passes, seconds, question.devices, peak);
 }
 
 /** @param dominated the plan that is better in all, where there is one */

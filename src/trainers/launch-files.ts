@@ -18,7 +18,8 @@ export function launchFiles(
 ): readonly LaunchFile[] {
   const layout =
     question === undefined ? undefined : launchedLayout(plan, question, devices, meshes);
-  if (layout === undefined) return [];
+  // A configuration without its adapters would train another model.
+  if (layout === undefined || question?.adapters !== undefined) return [];
   const own = TRAINERS.find(({ id }) => id === question?.trainer);
   const asked = own === undefined || own.runs.isFree === true ? TRAINERS : [own];
   const files = asked.flatMap(({ writeLaunch }) => writeLaunch?.(layout) ?? []);

@@ -54,6 +54,8 @@ export interface Trainer {
   /** The profile of today's release; absent: the trainer brings no software that has a price. */
   readonly profile?: string;
   readonly runs: TrainerRuns;
+  /** Where it says that it trains low-rank adapters beside frozen weights; absent: it does not. */
+  readonly adapters?: string;
   /** The configurations that are read, in words. */
   readonly reads?: string;
   readonly formats?: readonly ConfigFormat[];

@@ -55,9 +55,13 @@ export const TRAINER_NAMES: readonly string[] = ASKED_TRAINERS.map(({ id }) => i
 
 /**
  * The trainer of a model by name where nobody asks for one: what large models are most often
- * pretrained with on such devices.
+ * pretrained with on such devices, or fine-tuned by adapters with.
  */
-export function defaultTrainer(accelerator: string): (typeof LIST)[number]['id'] {
+export function defaultTrainer(
+  accelerator: string,
+  hasAdapters: boolean,
+): (typeof LIST)[number]['id'] {
+  if (hasAdapters) return accelerator.startsWith('TPU') ? 'shardwright' : 'accelerate';
   return accelerator.startsWith('TPU') ? 'maxtext' : 'megatron';
 }
 
@@ -79,6 +83,15 @@ export function trainerNamed(name: string, flag: string): AskedTrainer {
   );
   if (profile === undefined) throw internalError(`no profile of ${trainer.id}`);
   return { trainer, profile };
+}
+
+/** @throws E_USAGE for a trainer that has no low-rank adapters */
+export function checkAdapters(id: string): void {
+  const able = ASKED_TRAINERS.filter(({ adapters }) => adapters !== undefined);
+  if (able.some((trainer) => trainer.id === id)) return;
+  throw new ShardwrightError('E_USAGE', `--for ${id}: it trains no low-rank adapters`, {
+    hint: `ask for one that does: ${able.map((trainer) => trainer.id).join(', ')}.`,
+  });
 }
 
 /** Id of the trainer of a profile. */

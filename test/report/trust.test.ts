@@ -51,7 +51,7 @@ describe('how far to trust: the bundled errors of the model that decides', () =>
     const inside = (assumed: boolean): number => {
       const found = asked.flatMap(({ run, experts, hosts, measured, assumed: said }) => {
         const { accelerator } = run.system.cluster;
-        const trainer = defaultTrainer(accelerator);
+        const trainer = defaultTrainer(accelerator, false);
         const count = hosts === 'one' ? 1 : 2;
         const pool = nearestPool({ accelerator, experts, hosts: count, trainer, assumed });
         const over = measured! / said!;

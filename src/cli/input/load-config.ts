@@ -10,7 +10,7 @@ import { detectFormat } from '../../import/detect.ts';
 import { gunzip } from '../../import/file/unpack.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import type { ModelConfig } from '../../models/families.ts';
-import { MAX_CONFIG_BYTES } from '../../models/read-config.ts';
+import { type JsonRecord, MAX_CONFIG_BYTES, parseConfigText } from '../../models/read-config.ts';
 import { tensorRanks, type VocabularyPadding, vocabularyPadding } from '../../models/vocabulary.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { shownPath } from '../../platform/read-file.ts';
@@ -55,9 +55,12 @@ export async function namedModel(
 ): Promise<BuiltModel | undefined> {
   if (name === '-' || existsSync(name)) return undefined;
   // The families are a third of all code: a command on a file does without them.
-  const { isModelName, knownModelConfig, modelEntries, modelEntry, nearHubNames } =
-    await import('../../models/registry.ts');
-  if (isModelName(name)) return built(knownModelConfig(name), modelEntry(name).name, flags, table);
+  const [{ isModelName, modelEntries, modelEntry, nearHubNames }, { readModelConfig }] =
+    await Promise.all([import('../../models/registry.ts'), import('../../models/families.ts')]);
+  if (isModelName(name)) {
+    const { name: own, config } = modelEntry(name);
+    return built(readModelConfig(withAdapters(config, flags.lora)), own, flags, table);
+  }
   const names = modelEntries().map((entry) => entry.name);
   const hub = nearHubNames(name);
   const found = hub.length > 0 ? hub : didYouMean(name, names);
@@ -87,20 +90,35 @@ export async function configModel(
 ): Promise<BuiltModel | undefined> {
   const text = configText(bytes, format);
   if (text === undefined) return undefined;
-  const { parseModelConfig } = await import('../../models/families.ts');
+  const { readModelConfig } = await import('../../models/families.ts');
+  const file = shownPath(path);
   const folder = basename(dirname(resolve(path)));
   const plain = path === '-' ? 'stdin' : basename(path).replace(/(\.(gz|json))+$/, '');
   return built(
-    parseModelConfig(text, shownPath(path)),
+    readModelConfig(withAdapters(parseConfigText(text, file), flags.lora), file),
     plain === 'config' ? folder : plain,
     flags,
     table,
   );
 }
 
+/** A config with the adapters that are asked for. */
+function withAdapters(config: JsonRecord, lora: JsonRecord | undefined): JsonRecord {
+  return lora === undefined ? config : { ...config, adapter_config: lora };
+}
+
 /** @throws E_USAGE for a flag that only configs take */
 export function refuseSizes(path: string, flags: BuildOptions): void {
-  const names = ['batch', 'seq', 'dtype', 'layers', 'training', 'forward', 'padVocab'] as const;
+  const names = [
+    'batch',
+    'seq',
+    'dtype',
+    'layers',
+    'training',
+    'forward',
+    'padVocab',
+    'lora',
+  ] as const;
   const given = names.find((name) => flags[name] !== undefined);
   if (given === undefined) return;
   const flag = longName(given);

@@ -4,6 +4,7 @@
  * of a pointwise call reaches memory is the caller's to say.
  */
 
+import { defined } from '../../defined.ts';
 import { elements, type OperatorRecord, type TypedContext } from '../../ops/record/record.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import { clocksOf, clockTime } from './clocks.ts';
@@ -57,6 +58,8 @@ export interface ProductRole {
   /** Columns of the products that run in the same kernel, this one's among them; and their rows. */
   readonly columns?: number;
   readonly rows?: number;
+  /** See `Product.isSplit`. */
+  readonly isSplit?: boolean;
 }
 
 /** Seconds of a product of matrices or of attention; undefined for other calls. */
@@ -85,6 +88,7 @@ export function matrixCall(
     count: count / kernels,
     flops: flops / share,
     bytes: product.bytes / share,
+    ...defined({ isSplit: role.isSplit }),
   };
   const narrow = role.narrow === true ? software.narrowUnit : undefined;
   const narrowPeak = narrow === undefined ? undefined : cluster.peakFlopsPerSecond[narrow];

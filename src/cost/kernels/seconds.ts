@@ -8,7 +8,7 @@
 import type { Cluster } from '../hardware/cluster.ts';
 import type { FittedConstants } from './fitted.ts';
 import { matrixSeconds } from './matmul.ts';
-import { tailFactor } from './tiles.ts';
+import { NARROWEST_TILE, tailFactor } from './tiles.ts';
 
 /** Products of equal size in one kernel. */
 export interface Product {
@@ -19,6 +19,12 @@ export interface Product {
   readonly flops: number;
   /** Operands and results of all of them. */
   readonly bytes: number;
+  /**
+   * Multiprocessors that have no tile share the inner dim of the others' (split-K), where a side is
+   * narrower than a tile. Constants were fitted on runs without such products but those of routers,
+   * which count on whole waves.
+   */
+  readonly isSplit?: boolean;
 }
 
 /** The unit of a device that runs matrix products. */
@@ -37,14 +43,18 @@ interface MatrixUnit {
  * the clocks of a long step.
  */
 export function productSeconds(
-  { rows, columns, count, flops, bytes }: Product,
+  { rows, columns, count, flops, bytes, isSplit = false }: Product,
   { cluster, peak, clockTime: hot, unit }: MatrixUnit,
   { tailShare, tailMean }: FittedConstants,
 ): number {
-  const waves = tailFactor(rows, columns, count, cluster.accelerator);
+  const side = Math.min(rows, columns);
+  const isNarrow = isSplit && side < NARROWEST_TILE;
+  // A side that is narrower than a tile is padded to one.
+  const padded = isNarrow ? (flops * NARROWEST_TILE) / side : flops;
+  const waves = isNarrow ? 1 : tailFactor(rows, columns, count, cluster.accelerator);
   const tail = (1 + tailShare * (waves - 1)) / tailMean;
   return Math.max(
-    matrixSeconds(flops, bytes, peak, cluster, unit) * hot * tail,
+    matrixSeconds(padded, bytes, peak, cluster, unit) * hot * tail,
     trafficSeconds(bytes, cluster),
   );
 }

@@ -21,6 +21,9 @@ const TILES: readonly (readonly [number, number, number])[] = [
   [64, 128, 0.7],
 ];
 
+/** The shorter side of the smallest of them. */
+export const NARROWEST_TILE = Math.min(...TILES.map(([rows, columns]) => Math.min(rows, columns)));
+
 /** Multiprocessors of an accelerator; undefined where they are not known. */
 export function processorsOf(accelerator: string): number | undefined {
   return PROCESSORS.find(([name]) => name.test(accelerator))?.[1];

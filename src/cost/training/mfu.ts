@@ -4,24 +4,29 @@
  */
 
 /**
- * Share of the peak that the model's own arithmetic takes, with the convention it was counted by:
- * three forward passes for a step with gradients, one without.
+ * Forward passes that a step counts as: one without gradients, two where weights are frozen and
+ * gradients only pass them, three where weights have gradients, too.
+ */
+export type CountedPasses = 1 | 2 | 3;
+
+/**
+ * Share of the peak that the model's own arithmetic takes, with the convention it was counted by.
  *
  * @param forwardFlops matrix FLOPs of the unsharded forward pass, attention with every score
  */
 export function programUtilization(
   forwardFlops: number,
-  training: boolean,
+  passes: CountedPasses,
   seconds: number,
   devices: number,
   peakFlopsPerSecond: number,
 ): { readonly mfu: number; readonly modelFlops: number; readonly convention: string } {
-  const modelFlops = forwardFlops * (training ? 3 : 1);
+  const modelFlops = forwardFlops * passes;
   return {
     mfu: seconds > 0 ? modelFlops / (seconds * devices * peakFlopsPerSecond) : 0,
     modelFlops,
     convention:
-      `MFU: ${training ? '3 x ' : ''}matrix FLOPs of the forward pass, full attention (all ` +
+      `MFU: ${passes === 1 ? '' : `${passes} x `}matrix FLOPs of the forward pass, full attention (all ` +
       `scores, masked or not), ${(peakFlopsPerSecond / 1e12).toFixed(1)} TFLOPS dense peak`,
   };
 }

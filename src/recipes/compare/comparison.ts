@@ -372,6 +372,15 @@ export interface ComparedPadding {
   }[];
 }
 
+/** Low-rank adapters of a compared model. */
+export interface ComparedAdapters {
+  /** `LoRA of rank 16 on all linear layers`. */
+  readonly text: string;
+  /** Parameters that are trained, of how many. */
+  readonly trained: number;
+  readonly parameters: number;
+}
+
 /**
  * Every recipe and the optimum on every mesh, with seconds and bytes, the best of them, and why
  * others are not.
@@ -437,6 +446,8 @@ export interface Comparison {
     readonly trainer?: string;
     /** True if nobody asked for that trainer and it was taken as the default. */
     readonly trainerAssumed?: true;
+    /** Low-rank adapters, which are all that is trained; absent without any. */
+    readonly adapters?: ComparedAdapters;
   };
   /** Absent where no padding was asked for. */
   readonly padding?: ComparedPadding;

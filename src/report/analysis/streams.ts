@@ -1,7 +1,9 @@
 /** Plays a plan with overlapped communication and gives the use of each stream over the step. */
 
 import { matrixPeak } from '../../cost/compute.ts';
+import { hasAdapters } from '../../cost/error-bands.ts';
 import { programUtilization } from '../../cost/training/mfu.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type { Graph } from '../../graph/types.ts';
 import { itemAt } from '../../item-at.ts';
 import { programFlops } from '../../ops/program-flops.ts';
@@ -75,7 +77,8 @@ export function utilizationOf(
 ): ReturnType<typeof programUtilization> {
   const { forward, backward } = programFlops(program, operators);
   const peak = matrixPeak(schedule.cluster, matrixDtype(program)).flopsPerSecond;
-  return programUtilization(forward, backward > 0, timeline.seconds, schedule.mesh.size, peak);
+  const passes = backward === 0 ? 1 : hasAdapters(program.nodes.map(roleName)) ? 2 : 3;
+  return programUtilization(forward, passes, timeline.seconds, schedule.mesh.size, peak);
 }
 
 /** Plays the plan. @throws E_PLAN when the plan is not of this program */

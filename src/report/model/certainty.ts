@@ -7,6 +7,7 @@ import {
   type Circumstances,
   type ErrorPool,
   fitProbability,
+  hasAdapters,
   hasExperts,
   nearestPool,
   NO_RUNS,
@@ -35,6 +36,7 @@ export function circumstancesOf(
   return {
     accelerator,
     experts: hasExperts(parameters.map((p) => p.name)),
+    adapters: hasAdapters(parameters.map((p) => p.name)),
     hosts: Math.max(1, ...mesh.map((d) => d.hosts)),
   };
 }

@@ -69,8 +69,19 @@ function questionTexts({
       : [
           `${question.layers} layers, sequences of ${question.sequence} (--seq), ` +
             `${question.globalBatch} a step (--global-batch)`,
+          ...adapterTexts(question),
         ]),
     ...(idle === undefined ? [] : [`idle: ${idle}`]),
+  ];
+}
+
+/** What is trained, where that is not the whole model. */
+function adapterTexts({ adapters }: NonNullable<Comparison['question']>): string[] {
+  if (adapters === undefined) return [];
+  const { text, trained, parameters } = adapters;
+  return [
+    `${text}: ${countText(trained)} of ${countText(parameters)} parameters are trained ` +
+      `(${percentText(trained / parameters)})`,
   ];
 }
 

@@ -212,6 +212,9 @@ const question = z.looseObject({
   layerKinds: z.number(),
   mfuConvention: z.string(),
   trainer: z.string().exactOptional(),
+  adapters: z
+    .looseObject({ text: z.string(), trained: z.number(), parameters: z.number() })
+    .exactOptional(),
 });
 
 const padding = z.looseObject({

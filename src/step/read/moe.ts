@@ -419,6 +419,9 @@ function routedParameters(
   unit: Int32Array,
   { optimizer, experts }: RoutedRequest,
 ): CoreParameter[] {
+  const withGradient = new Set(
+    graph.outputs.flatMap((o) => (o.role === 'grad' && o.value !== null ? [o.of] : [])),
+  );
   return graph.nodes.flatMap((node, i): CoreParameter[] => {
     const { role } = node.meta;
     if (
@@ -431,7 +434,7 @@ function routedParameters(
     if (!scopes.some((scope) => isInside(name, scope))) return [];
     const { dtype } = node.type;
     const isExpert = name.includes(EXPERTS);
-    const trained = role === 'parameter';
+    const trained = role === 'parameter' && withGradient.has(name);
     const elements = elementCount(node.type) ?? 0;
     const rows = isExpert ? experts : Number(node.type.shape[0] ?? 1);
     return [
@@ -449,7 +452,8 @@ function routedParameters(
           : { parameter: DTYPE_BYTES[dtype], gradient: 0, optimizer: 0 },
         ...(isExpert ? { isNarrow: true } : {}),
         usedForward: true,
-        usedBackward: trained,
+        // The way back to what the block read passes its weights, whether they are trained or not.
+        usedBackward: role === 'parameter',
         trained,
         pending: [],
       },

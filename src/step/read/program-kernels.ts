@@ -138,6 +138,9 @@ function joined({ graph, units, table }: PlacedProgram, { software }: StepSystem
   return Int32Array.from({ length: count }, (_, i) => (joins[i] && root[i] === i ? find(i) : -1));
 }
 
+/** Modules of low-rank adapters. */
+const ADAPTER = /\.lora_[AB]$/;
+
 /** The role of each product: the unit on which it may run, and the calls that run in its kernel. */
 function productRoles(
   { graph, units, table, contextOf }: PlacedProgram,
@@ -155,8 +158,13 @@ function productRoles(
   const sizes = (i: number): readonly number[] => contextOf(i)?.outputs[0]?.shape ?? [];
   const roles = new Map<number, ProductRole>();
   const together = new Map<string, number[]>();
-  graph.nodes.forEach((_, i) => {
+  graph.nodes.forEach(({ meta }, i) => {
     if (!isProduct(i)) return;
+    if (ADAPTER.test(meta.path ?? '')) {
+      // Adapters stay in 16 bits, in kernels of their own.
+      roles.set(i, { isSplit: true });
+      return;
+    }
     const inLayer = unit[i] > 0 && unit[i] < units.count - 1;
     roles.set(i, { narrow: inLayer, weight: operands(i).some((r) => weight[r] === 1) });
     if (!software.fusedProjections || !inLayer || sizes(i).length !== 2) return;

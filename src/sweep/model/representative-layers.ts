@@ -3,15 +3,18 @@
  * that each represents.
  */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { roleName } from '../../graph/nodes.ts';
 import type { Arg, DType, Graph, Node } from '../../graph/types.ts';
 import { eachOperand, mapOperands, typeText } from '../../graph/value.ts';
-import { dtypeNamed } from '../../models/build.ts';
+import { countParameters, dtypeNamed } from '../../models/build.ts';
 import type { ModelConfig } from '../../models/families.ts';
+import { loraText, trainedOf } from '../../models/low-rank.ts';
 import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { jointGraph } from '../../passes/autodiff/joint.ts';
+import type { ComparedAdapters } from '../../recipes/compare/comparison.ts';
 import { LAYER, type LayerNumbers, layerNumbers, layerOf } from '../../step/layers.ts';
 import { trace } from '../../trace/trace.ts';
 import { withFusedAttention } from './fused-attention.ts';
@@ -35,6 +38,8 @@ export interface LayerKinds {
   readonly sequenceFlops: number;
   /** True if a parameter is used before the layers and after them: a tied embedding. */
   readonly tied: boolean;
+  /** Low-rank adapters, which are then all that is trained. */
+  readonly adapters?: ComparedAdapters;
 }
 
 /**
@@ -89,7 +94,7 @@ export function lossProgram(
 
 /** Forward and backward pass of a program with a loss, attention fused (`withFusedAttention`). */
 export function withBackward(forward: Graph, table: OperatorTable): Graph {
-  return jointGraph(withFusedAttention(forward, table), { table });
+  return jointGraph(withFusedAttention(forward, table), { table, wrt: trainedOf(forward) });
 }
 
 /**
@@ -114,6 +119,7 @@ export function layerKinds(
     kinds: new Set(kindOf).size,
     sequenceFlops: programFlops(graph, table).forward,
     tied: hasTies(graph),
+    ...defined({ adapters: adaptersOf(config, graph) }),
   };
   for (let depth = Math.min(3, deepest); depth < deepest; depth++) {
     const standsFor = representatives(kindOf, stacks, depth);
@@ -184,6 +190,13 @@ function hasTies(graph: Graph): boolean {
     });
   });
   return [...early].some((name) => late.has(name));
+}
+
+/** The adapters of a model, with the parameters that are trained. */
+function adaptersOf(config: ModelConfig, graph: Graph): ComparedAdapters | undefined {
+  if (config.lora === undefined) return undefined;
+  const { total, trainable } = countParameters(graph, config);
+  return { text: loraText(config.lora), trained: trainable, parameters: total };
 }
 
 /** A text for every layer that is equal for equal layers. */

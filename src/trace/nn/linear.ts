@@ -7,6 +7,7 @@ import type { DType } from '../../graph/types.ts';
 import { embedding } from '../tensor/functional.ts';
 import { param, scope } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';
+import { adapted } from './low-rank.ts';
 
 export interface LinearOptions {
   /** Default true. */
@@ -26,10 +27,12 @@ export class Linear {
 
   /** [..., inputs] to [..., outputs]. */
   forward(x: Tensor): Tensor {
+    const { inputs, outputs } = this;
     const { bias = true, dtype = 'f32' } = this.options;
     return scope(this.name, () => {
-      const weight = param('weight', { shape: [this.outputs, this.inputs], dtype });
-      return x.linear(weight, bias ? param('bias', { shape: [this.outputs], dtype }) : undefined);
+      const weight = param('weight', { shape: [outputs, inputs], dtype });
+      const made = x.linear(weight, bias ? param('bias', { shape: [outputs], dtype }) : undefined);
+      return adapted(x, made, { inputs, outputs, dtype });
     });
   }
 }

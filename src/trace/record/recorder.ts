@@ -34,6 +34,7 @@ import {
   type TypedCall,
 } from './call-types.ts';
 import type { ControlDecision, ControlFlow } from './control-interface.ts';
+import type { LowRank } from './low-rank.ts';
 import { isFloating, plainDim, type TypedValue } from './typed-value.ts';
 
 export { isFloating, valueText } from './typed-value.ts';
@@ -82,6 +83,8 @@ export class Trace {
   }[] = [];
   /** The control flow that was met, and its treatment. */
   readonly sites: ControlDecision[] = [];
+  /** The adapters that linear layers get; absent: none. */
+  lowRank: LowRank | undefined;
   open = true;
   readonly root: Recorder;
 

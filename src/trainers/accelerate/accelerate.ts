@@ -56,6 +56,7 @@ export const accelerate = {
   release: 'accelerate 1.15',
   software: { accelerate: EAGER },
   profile: 'accelerate',
+  adapters: 'PEFT: docs/source/accelerate/fsdp.md',
   runs: RUNS,
   reads: 'Accelerate YAML',
   formats: [

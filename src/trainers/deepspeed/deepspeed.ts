@@ -40,6 +40,7 @@ export const deepspeed = {
     },
   },
   profile: 'deepspeed',
+  adapters: 'PEFT: docs/source/accelerate/deepspeed.md',
   runs: RUNS,
   reads: 'DeepSpeed JSON',
   formats: [

@@ -28,5 +28,6 @@ export const fsdp2 = {
   release: 'PyTorch 2.13',
   software: { fsdp2: EAGER },
   profile: 'fsdp2',
+  adapters: 'PEFT: docs/source/accelerate/fsdp.md',
   runs: FSDP2_RUNS,
 } as const satisfies Trainer;

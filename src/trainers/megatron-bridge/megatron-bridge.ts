@@ -35,6 +35,7 @@ export const megatronBridge = {
     },
   },
   profile: 'megatron-bridge',
+  adapters: 'Megatron-Bridge: peft/lora.py',
   runs: MEGATRON_RUNS,
   reads: 'Megatron-Bridge YAML',
   formats: [MEGATRON_YAML],

@@ -35,6 +35,7 @@ export const nemo = {
     },
   },
   profile: 'nemo',
+  adapters: 'NeMo: collections/llm/peft/lora.py',
   runs: MEGATRON_RUNS,
   reads: 'NeMo YAML',
   formats: [MEGATRON_YAML],

@@ -14,5 +14,6 @@ export const shardwright = {
     shardwright: { ...EAGER, gradientBytes: 2, state: { ...MASTER, gradient: 2 } },
   },
   profile: 'shardwright',
+  adapters: 'the plan itself is the program',
   runs: { ...RUNS_ALL, source: 'the plan itself is the program' },
 } as const satisfies Trainer;

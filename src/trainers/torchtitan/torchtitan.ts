@@ -66,6 +66,7 @@ export const torchtitan = {
     },
   },
   profile: 'torchtitan',
+  adapters: 'torchtitan 0.3.0: components/lora.py',
   runs: RUNS,
   reads: 'torchtitan TOML and Python',
   formats: [

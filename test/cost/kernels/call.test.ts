@@ -52,6 +52,29 @@ describe('seconds of calls in a step', () => {
   const mm = record('aten.mm.default');
   const gap = FITTED.kernelGapSeconds;
 
+  it('the product of an adapter is padded to a tile, and reads its operands', () => {
+    const h100 = system('dgx-h100');
+    const { memoryBytesPerSecond: rate } = h100.cluster;
+    const [m, k] = [4096, 4096];
+    const narrow = (n: number): number =>
+      matrixCall(
+        mm,
+        call('aten.mm.default', [
+          [m, k],
+          [k, n],
+        ]),
+        h100,
+        { isSplit: true },
+      )!.seconds - gap;
+    for (const n of [1, 8, 16, 32, 63]) {
+      expect(narrow(n)).toBeLessThanOrEqual(narrow(n + 1));
+      const bytes = 2 * (m * k + k * n + m * n);
+      // Memory is what it waits for: within half and twice of reading it at the full rate.
+      expect(narrow(n) / (bytes / rate)).toBeGreaterThan(1);
+      expect(narrow(n) / (bytes / rate)).toBeLessThan(2);
+    }
+  });
+
   it('a product by its roofline, on whole waves of tiles, at the clocks of a long step', () => {
     const a100 = system('dgx-a100-80gb');
     const [m, k, n] = [2048, 4096, 7168];

@@ -21,7 +21,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   'A model file':
     'format ignore-shardings role tie input ops select size train-step optimizer-step ' +
     'batch-dim sequence-dim',
-  'A model by name or config': 'batch seq dtype layers training forward pad-vocab microbatch',
+  'A model by name or config': 'batch seq dtype layers training forward pad-vocab lora microbatch',
   Output: 'program emit verbose recipes cache emit-ilp output keep json quiet help help-all',
 };
 /** The flags that `--help` lists for a command with too many for one screen. */

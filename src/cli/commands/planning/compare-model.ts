@@ -16,7 +16,7 @@ import { refitOn } from '../../../fidelity/refit.ts';
 import { frameworkSoftware } from '../../../fidelity/software.ts';
 import { trainerByDefault } from '../../../fidelity/trainer-step.ts';
 import { defaultSequence } from '../../../models/build.ts';
-import { looksLikeConfig, parseModelConfig } from '../../../models/families.ts';
+import { ADAPTERS, looksLikeConfig, parseModelConfig } from '../../../models/families.ts';
 import type { JsonRecord } from '../../../models/read-config.ts';
 import { isModelName, modelEntry } from '../../../models/registry.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
@@ -37,7 +37,7 @@ import type { StatedLayout } from '../../../sweep/model/stated-layout.ts';
 import { type AskedRun, withRun } from '../../../sweep/planning/run-question.ts';
 import type { SettledLayout } from '../../../trainers/layout/layout-draft.ts';
 import { type LayoutFile, readLayoutFile } from '../../../trainers/read-layout-file.ts';
-import { type AskedTrainer, trainerNamed } from '../../../trainers/trainers.ts';
+import { type AskedTrainer, checkAdapters, trainerNamed } from '../../../trainers/trainers.ts';
 import { withRunsTable } from '../../input/runs-table.ts';
 import type { CompareOptions } from './flags.ts';
 
@@ -46,8 +46,21 @@ export function isKnown(model: string): boolean {
   return model === '-' || existsSync(model) || isModelName(model);
 }
 
-/** The config of a model by name or of a config file; undefined for anything else. */
+/**
+ * The config of a model by name or of a config file, with adapters where they are asked for;
+ * undefined for anything else.
+ */
 export function configOf(
+  model: string,
+  lora?: JsonRecord,
+): { readonly name: string; readonly text: string } | undefined {
+  const found = plainConfigOf(model);
+  if (found === undefined || lora === undefined) return found;
+  const record = JSON.parse(found.text) as JsonRecord;
+  return { ...found, text: JSON.stringify({ ...record, [ADAPTERS]: lora }) };
+}
+
+function plainConfigOf(
   model: string,
 ): { readonly name: string; readonly text: string } | undefined {
   const isStdin = model === '-';
@@ -177,7 +190,12 @@ export function questionAsked(
 ): SweepQuestion {
   const { asked, cost, fitted } = settled;
   const named = trainerOf(options, asked);
-  const byDefault = named === undefined ? trainerByDefault(loadCluster(cluster), cost) : undefined;
+  const { lora } = parseModelConfig(text);
+  if (lora !== undefined && named !== undefined) checkAdapters(named.trainer.id);
+  const byDefault =
+    named === undefined
+      ? trainerByDefault(loadCluster(cluster), cost, lora !== undefined)
+      : undefined;
   const question: SweepQuestion = {
     model: name,
     config: text,

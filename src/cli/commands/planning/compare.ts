@@ -223,7 +223,7 @@ function configAsked(
   options: CompareOptions,
 ): { readonly name: string; readonly text: string } | undefined {
   if (model === undefined) throw incomplete(model, options);
-  const config = graphSizes(options) ? undefined : configOf(model);
+  const config = graphSizes(options) ? undefined : configOf(model, options.lora);
   if (config !== undefined && options.batchDim.length + options.sequenceDim.length > 0)
     throw new ShardwrightError(
       'E_USAGE',

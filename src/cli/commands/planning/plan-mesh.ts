@@ -140,7 +140,7 @@ async function compared(
     ...(options.quiet === true ? {} : { onProgress: io.progress }),
   };
   const isStep = options.forward !== true && options.layers === undefined;
-  const config = isStep ? configOf(model) : undefined;
+  const config = isStep ? configOf(model, options.lora) : undefined;
   if (config !== undefined) {
     const { cluster, seq, batch } = options;
     const asked = { ...options, risk: options.risk ?? DEFAULT_RISK };

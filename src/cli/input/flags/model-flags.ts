@@ -6,6 +6,7 @@
 import { FP8_RECIPES } from '../../../cost/kernels/software.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { FORMAT_NAMES, isFormat } from '../../../import/formats.ts';
+import type { JsonRecord } from '../../../models/read-config.ts';
 import { type Given, list, on, text, value } from './flag.ts';
 import { countFrom, oneOf, pairOf, parseCount } from './read.ts';
 import { JSON_FLAG } from './shared-flags.ts';
@@ -73,6 +74,25 @@ export const MODEL_FLAGS = {
 /** `--pad-vocab`: 1 is not padding. */
 export const parsePad = countFrom(1, Infinity, 'write --pad-vocab 128, or 1 for no padding.');
 
+/** The adapters that a flag asks for, as PEFT keeps them. @throws E_USAGE, E_IO, E_SYNTAX */
+async function readLoraFlag(given: string, flag: string): Promise<JsonRecord> {
+  const [, rank, targets] = /^(\d{1,5})(?::([\w.,]+))?$/.exec(given) ?? [];
+  if (rank !== undefined) {
+    const { adapterConfig } = await import('../../../models/low-rank.ts');
+    return adapterConfig(parseCount(rank, flag), targets?.split(','));
+  }
+  const hint = `write ${flag} 16, ${flag} 16:q_proj,v_proj, or a file adapter_config.json.`;
+  if (!given.endsWith('.json'))
+    throw new ShardwrightError('E_USAGE', `${flag} '${given}' is neither a rank nor a file`, {
+      hint,
+    });
+  const [{ parseConfigText }, { readFileText }] = await Promise.all([
+    import('../../../models/read-config.ts'),
+    import('../../../platform/read-file.ts'),
+  ]);
+  return parseConfigText(readFileText(given, { what: 'adapters', hint }), given);
+}
+
 /** Sizes of what is built from a config; graph files have theirs in them. */
 export const SIZE_FLAGS = {
   batch: value(
@@ -112,6 +132,13 @@ export const SIZE_FLAGS = {
     'a training step of a model name or config: loss and gradients (the default)',
   ),
   forward: on('--forward', 'the forward pass alone, of a model name or config'),
+  lora: value(
+    '--lora <rank>',
+    'low-rank adapters beside the linear layers of a model name or config, which alone are ' +
+      'trained: a rank, such as 16; with the names of layers, 16:q_proj,v_proj; or an ' +
+      'adapter_config.json of PEFT',
+    readLoraFlag,
+  ),
   optimizerStep: value(
     '--optimizer-step <name>',
     'add the update of an optimizer to a program that returns gradients: sgd, adam or adamw. ' +
