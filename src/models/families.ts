@@ -21,7 +21,10 @@ const FAMILIES: readonly Family[] = [...DECODER_FAMILIES, GPT2, OPT, BLOOM, BERT
 export const MODEL_TYPES: readonly string[] = FAMILIES.flatMap((family) => family.types).sort();
 
 /** Multimodal types, whose text tower is a family of ours. */
-const TEXT_TOWERS = new Map([['gemma3', 'gemma3_text']]);
+const TEXT_TOWERS = new Map([
+  ['gemma3', 'gemma3_text'],
+  ['llama4', 'llama4_text'],
+]);
 
 /** The key of a config under which the adapters of PEFT's `adapter_config.json` stand. */
 export const ADAPTERS = 'adapter_config';

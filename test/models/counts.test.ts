@@ -28,7 +28,7 @@ const entries = modelEntries().filter(({ name }) => FULL || !DEEP.includes(name)
 
 describe('parameters of known models', () => {
   it('leaves out no more than five deep ones', () => {
-    expect(entries.length).toBe(FULL ? 43 : 38);
+    expect(entries.length).toBe(FULL ? 45 : 40);
   });
 
   it.each(entries.map(({ name, parameters }) => [name, parameters] as const))(
@@ -47,13 +47,16 @@ describe('parameters of known models', () => {
   it('the data file has the figures of the specification', () => {
     const total = (name: string): number | undefined =>
       modelEntries().find((e) => e.name === name)?.parameters.total;
-    expect(modelEntries()).toHaveLength(43);
+    expect(modelEntries()).toHaveLength(45);
     expect(total('gpt2')).toBe(124439808);
     expect(total('llama-3.1-405b')).toBe(405853388800);
     expect(total('mixtral-8x7b')).toBe(46702792704);
     expect(total('gemma-2-9b')).toBe(9241705984);
     expect(total('deepseek-v3')).toBe(671026404352);
     expect(total('gpt-oss-20b')).toBe(20914757184);
+    // The text towers of the 109B and 400B that Meta states.
+    expect(total('llama-4-scout')).toBe(107769861120);
+    expect(total('llama-4-maverick')).toBe(400711848960);
     expect(total('whisper-tiny')).toBe(37760640);
     expect(total('vit-base-patch16-224')).toBe(85798656);
     expect(total('t5-small')).toBe(60506624);

@@ -39,6 +39,18 @@ const DEEPSEEK: Config = {
 
 export const TINY: Readonly<Record<string, Config>> = {
   llama: { model_type: 'llama', ...LLAMA },
+  llama4_text: {
+    model_type: 'llama4_text',
+    ...LLAMA,
+    head_dim: 16,
+    num_hidden_layers: 4,
+    intermediate_size_mlp: 80,
+    num_local_experts: 4,
+    num_experts_per_tok: 1,
+    interleave_moe_layer_step: 2,
+    attention_chunk_size: 8,
+    floor_scale: 4,
+  },
   mistral: { model_type: 'mistral', ...LLAMA, sliding_window: 8 },
   qwen2: { model_type: 'qwen2', ...LLAMA, tie_word_embeddings: true },
   qwen3: { model_type: 'qwen3', ...LLAMA, head_dim: 24 },

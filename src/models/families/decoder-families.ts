@@ -419,6 +419,71 @@ function deepseekExperts(config: ConfigReader, third: boolean): ExpertsConfig {
   };
 }
 
+/** Layers of a list of their numbers, or every n-th. */
+function listedLayers(
+  config: ConfigReader,
+  list: string,
+  every: number,
+): (layer: number) => boolean {
+  const stated = config.list(list, 'number');
+  if (stated === undefined) return (layer) => (layer + 1) % every === 0;
+  const layers = new Set(stated);
+  return (layer) => layers.has(layer);
+}
+
+/**
+ * Llama 4: every fourth layer does not turn and sees all keys, the others see a chunk; a share of
+ * one expert multiplies what it reads, and a shared expert is beside it.
+ */
+function llama4(config: ConfigReader): DecoderConfig {
+  const base = common(config, { headWidth: 128, eps: 1e-5 });
+  const bias = config.flag('attention_bias', false);
+  const experts = config.count('num_local_experts', 16);
+  const { hidden } = base;
+  const turns = config.list('no_rope_layers', 'number') ?? [];
+  const every = config.count('no_rope_layer_interval', 4);
+  const rotates = (layer: number): boolean =>
+    turns.length === 0 ? (layer + 1) % every !== 0 : turns[layer % turns.length] !== 0;
+  const chunk = config.has('attention_chunk_size')
+    ? config.optionalSize('attention_chunk_size')
+    : undefined;
+  config.known('layer_types', 'router_aux_loss_coef', 'output_router_logits', 'attention_dropout');
+  return {
+    ...base,
+    hidden: config.size('intermediate_size_mlp', 16384),
+    queryBias: bias,
+    outputBias: bias,
+    ...defined({ window: chunk }),
+    windowed: rotates,
+    chunked: true,
+    rotates,
+    turnsPairs: true,
+    ...(config.flag('use_qk_norm', true) ? { headRoot: true as const } : {}),
+    ...(config.flag('attn_temperature_tuning', true)
+      ? {
+          temperature: {
+            floor: config.size('floor_scale', 8192),
+            scale: config.positive('attn_scale') ?? 0.1,
+          },
+        }
+      : {}),
+    feedForward: 'feed_forward',
+    experts: {
+      experts,
+      active: active(config, experts, 1),
+      hidden,
+      scoring: 'sigmoid',
+      normalised: false,
+      scaling: 1,
+      correction: false,
+      router: { name: 'router', bias: false },
+      shared: { name: 'shared_expert', hidden, gate: false },
+      weighsInput: true,
+    },
+    routed: listedLayers(config, 'moe_layers', config.count('interleave_moe_layer_step', 1)),
+  };
+}
+
 const family = (
   types: readonly string[],
   classes: readonly string[],
@@ -436,6 +501,7 @@ const family = (
 const GROUPED = 'experts are grouped products: every token meets its experts, none is dropped';
 
 export const DECODER_FAMILIES: readonly Family[] = [
+  family(['llama4_text'], ['Llama4'], llama4, [GROUPED]),
   family(['llama'], ['Llama'], llama),
   family(['mistral'], ['Mistral'], mistral),
   family(['qwen2'], ['Qwen2For'], qwen2),

@@ -9,7 +9,7 @@ import { activate, type Activation } from '../../trace/nn/feed-forward.ts';
 import { Embedding, Linear } from '../../trace/nn/linear.ts';
 import { RMSNorm } from '../../trace/nn/norm.ts';
 import { spec } from '../../trace/record/spec.ts';
-import { crossEntropy } from '../../trace/tensor/functional.ts';
+import { arange, crossEntropy } from '../../trace/tensor/functional.ts';
 import { scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
 import type { Architecture, ModelProgram, ProgramOptions, RoutedExperts } from '../architecture.ts';
@@ -181,19 +181,33 @@ function sightsOf(
     // A window that no sequence of this length leaves is the causal mask.
     const cut = windowed && window !== undefined && window < seq;
     if (!written && !cut) return { turn };
-    const mask = causalMask(seq, cut ? window : undefined);
+    const mask = causalMask(seq, cut ? window : undefined, config.chunked);
     return written ? { turn, written: mask } : { turn, mask };
   };
   const full = kinds.includes(false) || !localRotation ? turnOf('rotary_emb.inv_freq') : undefined;
   const local = localRotation && kinds.includes(true) ? turnOf('rotary_emb_local.inv_freq') : full;
   const wide = full !== undefined && kinds.includes(false) ? make(false, full) : undefined;
   const narrow = local !== undefined && kinds.includes(true) ? make(true, local) : undefined;
+  const { rotates = () => true, temperature } = config;
+  const isAnyStill = kinds.some((_, layer) => !rotates(layer));
+  const temper =
+    temperature === undefined || !isAnyStill ? undefined : temperOf(temperature, seq, dtype);
   return (layer) => {
     const sight = kinds[layer] ? narrow : wide;
     if (sight === undefined)
       throw new RangeError(`layer ${layer} is beyond the ${layers} of the program`);
-    return sight;
+    return rotates(layer) ? sight : { ...sight, isStill: true, ...defined({ temper }) };
   };
+}
+
+/** Factors of queries by their position, [1, 1, length, 1]. */
+function temperOf(
+  { floor, scale }: NonNullable<DecoderConfig['temperature']>,
+  length: number,
+  dtype: DType,
+): Tensor {
+  const passed = arange(length).add(1).floordiv(floor).to('f32');
+  return passed.add(1).log().mul(scale).add(1).to(dtype).view(1, 1, length, 1);
 }
 
 function normOf(config: DecoderConfig, name: string, dtype: DType): RMSNorm | OffsetRMSNorm {
@@ -222,10 +236,10 @@ function decoderLayer(
 }
 
 function feedForward(x: Tensor, layer: number, config: DecoderConfig, dtype: DType): Tensor {
-  const { experts, width, hidden, activation, fused, mlpBias } = config;
+  const { experts, width, hidden, activation, fused, mlpBias, feedForward: name = 'mlp' } = config;
   if (experts !== undefined && config.routed(layer))
-    return new RoutedLayer('mlp', width, experts, activation, dtype).forward(x);
-  return scope('mlp', () =>
+    return new RoutedLayer(name, width, experts, activation, dtype).forward(x);
+  return scope(name, () =>
     gatedLayer(x, { width, hidden, activation, fused, bias: mlpBias }, dtype),
   );
 }

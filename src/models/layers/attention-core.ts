@@ -18,12 +18,18 @@ export function joinHeads(x: Tensor): Tensor {
   return x.transpose(1, 2).reshape(x.size(0), x.size(2), -1);
 }
 
-/** True where query row i may see key row j: j <= i, and i - j < window. [length, length]. */
-export function causalMask(length: number, window?: number): Tensor {
+/**
+ * True where query row i may see key row j: j <= i, and i - j < window, or both in one chunk of
+ * `window` rows. [length, length].
+ */
+export function causalMask(length: number, window?: number, chunked = false): Tensor {
   const row = arange(length).unsqueeze(1);
   const column = arange(length).unsqueeze(0);
   const past = column.le(row);
-  return window === undefined ? past : past.logicalAnd(row.sub(column).lt(window));
+  if (window === undefined) return past;
+  return past.logicalAnd(
+    chunked ? row.floordiv(window).eq(column.floordiv(window)) : row.sub(column).lt(window),
+  );
 }
 
 /** The most negative number that still is one in this dtype: a score that the softmax makes 0. */

@@ -18,6 +18,9 @@ export interface Sight {
   readonly turn: Rotation;
   /** Absent: all keys up to the query's own position. */
   readonly mask?: Tensor;
+  /** Heads do not turn; queries are multiplied by `temper` where there is one. */
+  readonly isStill?: true;
+  readonly temper?: Tensor;
   /** The mask, always present, for attention that is written out. */
   readonly written?: Tensor;
 }
@@ -73,18 +76,8 @@ function mixed({ q, k, v }: Heads, config: DecoderConfig, sight: Sight, dtype: D
 }
 
 /** Queries, keys and values of their own weights, or of one weight for all. */
-function groupedHeads(x: Tensor, config: DecoderConfig, { turn }: Sight, dtype: DType): Heads {
-  const {
-    width,
-    heads,
-    keyHeads,
-    headWidth,
-    queryBias: bias,
-    headNorm,
-    fused,
-    eps,
-    rotaryWidth,
-  } = config;
+function groupedHeads(x: Tensor, config: DecoderConfig, sight: Sight, dtype: DType): Heads {
+  const { width, heads, keyHeads, headWidth, queryBias: bias, headNorm, fused, eps } = config;
   const [queries, keys] = [heads * headWidth, keyHeads * headWidth];
   const one = (name: string, out: number): Tensor =>
     new Linear(name, width, out, { bias, dtype }).forward(x);
@@ -97,7 +90,22 @@ function groupedHeads(x: Tensor, config: DecoderConfig, { turn }: Sight, dtype: 
   const q = normed('q_norm', splitHeads(wholeQ, headWidth));
   const k = normed('k_norm', splitHeads(wholeK, headWidth));
   const v = splitHeads(wholeV, headWidth);
-  return { q: rotatePart(q, turn, rotaryWidth), k: rotatePart(k, turn, rotaryWidth), v };
+  const { isStill = false, temper } = sight;
+  if (isStill) return { q: temper === undefined ? q : q.mul(temper), k, v };
+  return { q: turned(q, config, sight), k: turned(k, config, sight), v };
+}
+
+/** Heads that are turned by their position, and divided by their root mean square if asked. */
+function turned(
+  y: Tensor,
+  { rotaryWidth, turnsPairs, headRoot, eps }: DecoderConfig,
+  { turn }: Sight,
+): Tensor {
+  const at = turnsPairs === true ? pairsToHalves(y) : y;
+  const made = rotatePart(at, turn, rotaryWidth);
+  if (headRoot !== true) return made;
+  const wide = made.to('f32');
+  return wide.mul(wide.pow(2).mean([-1], true).add(eps).rsqrt()).to(y.dtype);
 }
 
 /**

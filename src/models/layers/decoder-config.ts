@@ -41,6 +41,8 @@ export interface ExpertsConfig {
    * Experts that every token sees, as one layer of this width; `gate`: scaled by a gate of its own.
    */
   readonly shared?: { readonly name: string; readonly hidden: number; readonly gate: boolean };
+  /** Shares multiply what an expert reads, not what it gives. */
+  readonly weighsInput?: true;
 }
 
 export interface DecoderConfig {
@@ -79,6 +81,18 @@ export interface DecoderConfig {
   /** Keys that a query of a windowed layer sees. */
   readonly window?: number;
   readonly windowed: (layer: number) => boolean;
+  /** A window is the chunk of the query: the keys before it in chunks of that many. */
+  readonly chunked?: true;
+  /** Layers whose heads turn with their position; absent: all. */
+  readonly rotates?: (layer: number) => boolean;
+  /** Neighbouring channels turn together; absent: those of the two halves. */
+  readonly turnsPairs?: true;
+  /** Heads that turn are divided by their root mean square, without a weight. */
+  readonly headRoot?: true;
+  /** Queries that do not turn grow: by `scale * log(1 + n)` after `n` times `floor` tokens. */
+  readonly temperature?: { readonly floor: number; readonly scale: number };
+  /** The module of the feed-forward layer; absent: `mlp`. */
+  readonly feedForward?: string;
   /** The sinks are an operand of the attention kernel (`ProgramOptions.attentionInOneCall`). */
   readonly sinksInKernel?: true;
   readonly latent?: LatentAttention;

@@ -36,7 +36,10 @@ export class RoutedLayer {
   private dispatch(tokens: Tensor, shares: Tensor, chosen: Tensor): Tensor {
     const { experts, active } = this.config;
     const { values: expert, indices: order } = chosen.reshape(-1).sort();
-    const rows = tokens.index(order.floordiv(active));
+    const share = shares.reshape(-1).index(order).unsqueeze(-1);
+    const { weighsInput = false } = this.config;
+    const read = tokens.index(order.floordiv(active));
+    const rows = weighsInput ? read.mul(share).to(this.dtype) : read;
     const counts = apply('aten.histc.default', [expert.to('f32'), experts, 0, experts - 1]);
     const bounds = apply('aten.cumsum.default', [counts, 0], {
       dtype: { kind: 'dtype', dtype: 'i32' },
@@ -46,7 +49,7 @@ export class RoutedLayer {
         ? this.gated(rows, bounds)
         : this.clamped(rows, bounds, expert, this.config.clamp),
     );
-    const weighted = made.mul(shares.reshape(-1).index(order).unsqueeze(-1));
+    const weighted = weighsInput ? made : made.mul(share);
     const back = weighted.index(order.argsort());
     return back.view(tokens.size(0), active, this.width).sum([1]).to(this.dtype);
   }
