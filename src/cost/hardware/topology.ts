@@ -100,14 +100,18 @@ export function allocationOf(
   };
 }
 
-/** `64 of the 72 devices of each of 4 hosts, 32 idle`; undefined where nothing is idle. */
+/**
+ * `64 of the 72 devices of each of 4 hosts, 32 idle`; undefined where nothing that is held is idle.
+ */
 export function allocationText({
   hosts,
   usedPerHost: used,
   devicesPerHost,
   idleDevices,
+  heldDevices,
 }: Allocation): string | undefined {
-  if (idleDevices === 0) return undefined;
+  // A part of one host in whole trays, such as a slice of a TPU pod, is rented by itself.
+  if (idleDevices === 0 || (hosts === 1 && heldDevices === used)) return undefined;
   const of = hosts === 1 ? 'one host' : `each of ${countedText(hosts, 'host')}`;
   return `${used} of the ${devicesPerHost} devices of ${of}, ${idleDevices} idle`;
 }

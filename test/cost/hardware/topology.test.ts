@@ -82,6 +82,10 @@ describe('parts of hosts and racks', () => {
     expect(allocationOf(HOST, 12, 6)).toMatchObject({ hosts: 2, idleDevices: 4, heldDevices: 16 });
     expect(allocationText(allocationOf(RACK, 6))).toBe('6 of the 72 devices of one host, 66 idle');
     expect(allocationOf(RACK, 6).heldDevices).toBe(8);
+    // Two trays of a rack, and a slice of a TPU pod, are rented by themselves.
+    expect(allocationText(allocationOf(RACK, 8))).toBeUndefined();
+    const pod = allocationOf(loadCluster('tpu-v5p-pod'), 256);
+    expect([pod.heldDevices, allocationText(pod)]).toEqual([256, undefined]);
     expect(allocationText(allocationOf(HOST, 64))).toBeUndefined();
   });
 
