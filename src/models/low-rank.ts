@@ -1,6 +1,6 @@
 /**
- * Reads low-rank adapters from the keys of PEFT's `adapter_config.json`, puts them beside the linear
- * layers of an architecture, and says what is then trained: the adapters alone.
+ * Reads low-rank adapters from the keys of PEFT's `adapter_config.json`, puts them beside the
+ * linear layers of an architecture, and says what is then trained: the adapters alone.
  */
 
 import { ShardwrightError } from '../errors.ts';
@@ -128,7 +128,10 @@ export function isAdapter(name: string): boolean {
   return ADAPTER.test(name);
 }
 
-/** What the training step of a forward program takes gradients of: adapters alone, if it has any. */
+/**
+ * The parameters that the training step of a forward program takes gradients of: adapters alone, if
+ * it has any.
+ */
 export function trainedOf(graph: Graph): Wanted {
   const names = graph.nodes.flatMap((node) =>
     node.kind === 'placeholder' && node.meta.role === 'parameter' && isAdapter(roleName(node))

@@ -31,8 +31,9 @@ const TOKENS =
   /(^|[._])(embed_tokens|wte|word_embeddings|tok_embeddings)([._]|$)|^(p_)?shared[._]weight$/;
 
 /**
- * Of the adapter of a weight that is cut, `B` is cut as the result of a column weight, and `A` as
- * the input of a row weight; the other one is whole (torchtitan 0.3, `components/lora.py`).
+ * Tells whether a name is of the half of an adapter that stays whole: `B` is cut as the result of a
+ * column weight, `A` as the input of a row weight, the other one not (torchtitan 0.3,
+ * `components/lora.py`).
  */
 function isWholeAdapter(name: string): boolean {
   const [, which] = /\.lora_([AB])\./.exec(name) ?? [];

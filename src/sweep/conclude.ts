@@ -40,7 +40,7 @@ export function sweepComparison(
   result: SweepResult,
   { whatIf, riskier }: Answers,
 ): Comparison {
-  const { priced, kinds, budgetBytes, safeBytes } = result;
+  const { priced, budgetBytes, safeBytes } = result;
   const { cluster } = result.composer;
   const named = nameRows(priced);
   const points = named.map(({ name, row }): ParetoPoint => ({
@@ -74,21 +74,7 @@ export function sweepComparison(
     ...defined({ riskier }),
     ...(best === undefined ? {} : heldBy(best.row.row.sizes, cluster)),
     pareto: front,
-    question: {
-      model: question.model,
-      sequence: question.sequence,
-      globalBatch: question.globalBatch,
-      cost: question.cost,
-      layers: kinds.layers,
-      pricedLayers: kinds.shallow,
-      layerKinds: kinds.kinds,
-      mfuConvention: utilization(question, result, 1).convention,
-      ...defined({
-        trainer: question.trainer,
-        trainerAssumed: question.trainerAssumed,
-        adapters: kinds.adapters,
-      }),
-    },
+    question: comparedQuestion(question, result),
     notes: notesOf(result),
     ...frontierOf(front, points),
     nextBest: nextBest(named, best),
@@ -96,6 +82,29 @@ export function sweepComparison(
     ...(priced.length === 0
       ? {}
       : { smallestBudgetBytes: Math.min(...priced.map((p) => p.figures.peakBytes)) }),
+  };
+}
+
+/** The question as a comparison keeps it. */
+function comparedQuestion(
+  question: SweepQuestion,
+  result: SweepResult,
+): NonNullable<Comparison['question']> {
+  const { kinds } = result;
+  return {
+    model: question.model,
+    sequence: question.sequence,
+    globalBatch: question.globalBatch,
+    cost: question.cost,
+    layers: kinds.layers,
+    pricedLayers: kinds.shallow,
+    layerKinds: kinds.kinds,
+    mfuConvention: utilization(question, result, 1).convention,
+    ...defined({
+      trainer: question.trainer,
+      trainerAssumed: question.trainerAssumed,
+      adapters: kinds.adapters,
+    }),
   };
 }
 

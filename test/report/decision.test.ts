@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import type { Comparison } from '../../src/recipes/compare/comparison.ts';
+import type { Report } from '../../src/report/model/data.ts';
 import { comparedDecision } from '../../src/report/sections/decision.ts';
 import type { Planning } from '../../src/sweep/planning/planning.ts';
 import { cli } from '../cli/support.ts';
 import { temporaryFolder } from '../support/temporary-folder.ts';
-import type { Report } from '../../src/report/model/data.ts';
 import { checkHtml, textOf } from './html-reader.ts';
 
 /** The first screen of a report: what whoever decides reads. */

@@ -22,11 +22,12 @@ export function programUtilization(
   peakFlopsPerSecond: number,
 ): { readonly mfu: number; readonly modelFlops: number; readonly convention: string } {
   const modelFlops = forwardFlops * passes;
+  const times = passes === 1 ? '' : `${passes} x `;
   return {
     mfu: seconds > 0 ? modelFlops / (seconds * devices * peakFlopsPerSecond) : 0,
     modelFlops,
     convention:
-      `MFU: ${passes === 1 ? '' : `${passes} x `}matrix FLOPs of the forward pass, full attention (all ` +
+      `MFU: ${times}matrix FLOPs of the forward pass, full attention (all ` +
       `scores, masked or not), ${(peakFlopsPerSecond / 1e12).toFixed(1)} TFLOPS dense peak`,
   };
 }

@@ -75,7 +75,7 @@ function questionTexts({
   ];
 }
 
-/** What is trained, where that is not the whole model. */
+/** The adapters, where they alone are trained. */
 function adapterTexts({ adapters }: NonNullable<Comparison['question']>): string[] {
   if (adapters === undefined) return [];
   const { text, trained, parameters } = adapters;

@@ -21,9 +21,9 @@ export interface DecisionRow {
 export interface ReportOrigin {
   readonly author?: string;
   readonly date?: string;
-  /** Of one plan: the folder that it lies in, as commands are told it; default `plan`. */
+  /** The folder that a plan lies in, as commands are told it; default `plan`. */
   readonly folder?: string;
-  /** Of one plan: the run that is priced; default a billion tokens. A comparison has its own. */
+  /** The run of a plan that is priced; default a billion tokens. A comparison has its own. */
   readonly run?: AskedRun;
 }
 

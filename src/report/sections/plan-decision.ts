@@ -19,8 +19,8 @@ import {
   lineText,
   secondsText,
 } from '../../units.ts';
-import { planBand, planFits, planPeakBytes } from '../model/certainty.ts';
 import { WHAT_TO_DO } from '../model/answer.ts';
+import { planBand, planFits, planPeakBytes } from '../model/certainty.ts';
 import type { Report } from '../model/data.ts';
 import { trainerText } from '../model/trainer-text.ts';
 import { withRange } from '../text/run-cost.ts';
@@ -167,7 +167,7 @@ function insteadTexts({ plan: { step, request }, pipeline, zoo }: Report): strin
   return [`${first.name} takes ${secondsText(first.stepSeconds)} (${more})`];
 }
 
-/** What turns the prediction into a measurement, as it is typed. */
+/** The commands that turn the prediction into a measurement. */
 function nextText({ trainer }: PlanRun, folder: string): string {
   const own = TRAINERS.find(({ id }) => id === trainer)?.target?.name ?? 'torch';
   return (
