@@ -117,7 +117,9 @@ class Programs:
         call = self.read(model, args, kwargs)
         self.steps.begin(call.said)
         if self.settings.check_batches:
-            check_batch(self.steps, call.leaves)
+            # `shardwright doctor` reads this range: a rank that comes late lets the others wait here.
+            with torch.profiler.record_function("shardwright::check_batch"):
+                check_batch(self.steps, call.leaves)
         run = self.program_of(model, call)
         output = self.with_whole_weights(model, call) if run is None else self.run(model, run, call)
         return output if self.local is None else self.local.own_rows(output)

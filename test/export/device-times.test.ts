@@ -35,11 +35,12 @@ describe('times of a device, from the kernels that a step launched', () => {
     );
     expect(found.busy).toBe(30 + 5);
     expect(found.step).toBe(65 - 10);
+    expect(found.idle).toBe(60 - 40);
   });
 
   it('collectives are no time of compute, and belong to the step', () => {
     const found = times(launched('ncclDevKernel', 1, 10, 50), launched('gemm', 2, 20, 8));
-    expect([found.busy, found.step]).toEqual([8, 50]);
+    expect([found.busy, found.step, found.idle]).toEqual([8, 50, 0]);
   });
 
   it('kernels of calls before or behind the step are left out', () => {

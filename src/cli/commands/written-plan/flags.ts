@@ -128,9 +128,10 @@ const ORDER_FLAGS = {
 };
 
 export const DOCTOR_COMMAND = {
-  run: value(
+  run: list(
     '--run <trace.json>',
-    'trace of a step of one rank, as torch.profiler writes it',
+    'trace of one rank with at least a step, as torch.profiler writes it; the first is compared ' +
+      'call by call, those of more ranks say who waits for whom',
     text,
   ),
   calibration: value(

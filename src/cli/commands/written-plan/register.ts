@@ -59,9 +59,11 @@ export const registerDoctor = command({
   summary: 'a profiler trace of a real run compared with the prices of the plan',
   description:
     'Matches the calls and collectives of a traced step with those of the plan, by name and ' +
-    'order. Prints measured and predicted seconds and the five largest misses. Reads traces ' +
-    'of the Python package on CPUs and GPUs. Give the --order and --bucket that the program ' +
-    'was exported with.\n\nExample:\n  $ shardwright doctor out/ --run trace.json',
+    'order. Prints where the step loses time and what would change it, measured and predicted ' +
+    'seconds, and the five largest misses. Reads traces of the Python package on CPUs and GPUs. ' +
+    'Give the --order and --bucket that the program was exported with.\n\nExamples:\n' +
+    '  $ shardwright doctor out/ --run trace.json\n' +
+    '  $ shardwright doctor out/ --run rank0.json --run rank1.json',
   flags: DOCTOR_COMMAND,
   run: async (options, { io }, path: string) =>
     (await import('./doctor.ts')).doctorCommand(path, options, io),

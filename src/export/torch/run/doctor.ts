@@ -18,7 +18,7 @@ import { callLines, type SplitProgram } from '../program/split.ts';
 import { DeviceTimes, type TraceSpan } from './trace.ts';
 
 /** One call of the program, or one collective. */
-interface MeasuredCall {
+export interface MeasuredCall {
   readonly node: string;
   readonly op: string;
   readonly kind: 'compute' | 'collective';
@@ -28,6 +28,8 @@ interface MeasuredCall {
    * rewritten calls.
    */
   readonly predictedSeconds: number | null;
+  /** The mesh dims over which a collective runs. */
+  readonly meshDims?: readonly string[];
 }
 
 /** The record that `doctor --json` prints; its keys are a contract. */
@@ -49,6 +51,8 @@ export interface RunReport {
    * collectives ran.
    */
   readonly waitedSeconds: number;
+  /** Time in which the device ran nothing at all; 0 where the processor is timed. */
+  readonly idleSeconds: number;
   readonly byOp: readonly {
     readonly op: string;
     readonly calls: number;
@@ -107,7 +111,8 @@ export function compareRun(
 ): RunReport {
   const program = source.lowered();
   const split = splitInOrder(program, chooseOrder(source, options).order);
-  const { forward, backward, steps } = lastStep(spans, split.backward.length > 0);
+  const { forward, backward, steps } = lastStep(spans);
+  if (backward === undefined && split.backward.length > 0) throw noStep();
   const passes = backward === undefined ? [forward] : [forward, backward];
   const device = spans.some(({ cat }) => cat === 'kernel')
     ? new DeviceTimes(spans, passes)
@@ -126,6 +131,7 @@ export function compareRun(
     computeSeconds: sums(calls, 'compute'),
     collectiveSeconds: sums(calls, 'collective'),
     waitedSeconds: waited * MICRO,
+    idleSeconds: (device?.idle ?? 0) * MICRO,
     byOp: byOp(calls),
     misses: largestMisses(calls),
     calls,
@@ -135,25 +141,36 @@ export function compareRun(
 interface TracedStep {
   readonly forward: TraceSpan;
   readonly backward: TraceSpan | undefined;
+  /** The end of the step before, in the trace's microseconds; undefined where there is none. */
+  readonly previousEnd: number | undefined;
   /** Steps in the trace. */
   readonly steps: number;
 }
 
-/** The last step of a trace. @throws E_TRACE where it has no whole one */
-function lastStep(spans: readonly TraceSpan[], hasBackward: boolean): TracedStep {
+/** The last step of a trace. @throws E_TRACE where it has none */
+export function lastStep(spans: readonly TraceSpan[]): TracedStep {
   const ranges = (name: string): TraceSpan[] =>
     spans.filter((span) => span.name === name && RANGES.has(span.cat));
   const forwards = ranges('Step');
   const forward = forwards.at(-1);
-  const backward =
-    forward === undefined ? undefined : ranges('StepBackward').find(({ ts }) => ts > forward.ts);
-  if (forward === undefined || (backward === undefined && hasBackward))
-    throw new ShardwrightError('E_TRACE', 'the trace has no whole step of a parallel module', {
-      hint:
-        'profile at least one forward and backward call of what shardwright.parallelize gave, ' +
-        'with ProfilerActivity.CPU.',
-    });
-  return { forward, backward, steps: forwards.length };
+  if (forward === undefined) throw noStep();
+  const backwards = ranges('StepBackward');
+  const before = [...forwards.slice(0, -1), ...backwards].filter(({ ts }) => ts < forward.ts);
+  return {
+    forward,
+    backward: backwards.find(({ ts }) => ts > forward.ts),
+    previousEnd:
+      before.length === 0 ? undefined : Math.max(...before.map(({ ts, dur }) => ts + dur)),
+    steps: forwards.length,
+  };
+}
+
+function noStep(): ShardwrightError {
+  return new ShardwrightError('E_TRACE', 'the trace has no whole step of a parallel module', {
+    hint:
+      'profile at least one forward and backward call of what shardwright.parallelize gave, ' +
+      'with ProfilerActivity.CPU.',
+  });
 }
 
 interface TracedRun {
@@ -237,6 +254,7 @@ class StepMatch {
       kind: 'collective',
       measuredSeconds: (device?.of(found) ?? (range ?? found).dur) * MICRO,
       predictedSeconds: model.seconds(row.kind, row.bytes, dims),
+      meshDims: row.meshDims,
     };
   }
 }

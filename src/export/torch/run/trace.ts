@@ -61,6 +61,12 @@ export function tracedDevice(text: string): string {
   );
 }
 
+/** The rank that a trace names as its own; undefined where its process had no group. */
+export function tracedRank(text: string): number | undefined {
+  const found = /"distributedInfo":\s*\{[^}]*?"rank":\s*(\d+)/.exec(text)?.[1];
+  return found === undefined ? undefined : Number(found);
+}
+
 /**
  * Microseconds of the device for the calls of one step: kernels, copies and fills belong to the
  * call that launched them.
@@ -70,6 +76,8 @@ export class DeviceTimes {
   readonly step: number;
   /** In which one ran that is not a collective. */
   readonly busy: number;
+  /** In which none ran, of a collective or not: the device had nothing to do. */
+  readonly idle: number;
   /** When and for how long, by the time of the launch. */
   private readonly launched: readonly {
     readonly at: number;
@@ -97,16 +105,9 @@ export class DeviceTimes {
     const starts = own.map(({ span }) => span.ts);
     const ends = own.map(({ span }) => span.ts + span.dur);
     this.step = own.length === 0 ? 0 : Math.max(...ends) - Math.min(...starts);
-    let until = -Infinity;
-    let busy = 0;
-    // Spans are in the order of their starts.
-    for (const { span } of own) {
-      if (span.name.startsWith('nccl')) continue;
-      const end = span.ts + span.dur;
-      busy += Math.max(0, end - Math.max(until, span.ts));
-      until = Math.max(until, end);
-    }
-    this.busy = busy;
+    const ran = own.map(({ span }) => span);
+    this.busy = covered(ran.filter(({ name }) => !name.startsWith('nccl')));
+    this.idle = this.step - covered(ran);
   }
 
   of({ ts, dur, tid }: TraceSpan): number {
@@ -115,4 +116,15 @@ export class DeviceTimes {
       if (one.tid === tid && one.at >= ts && one.at <= ts + dur) sum += one.dur;
     return sum;
   }
+}
+
+/** Microseconds in which at least one of the spans ran, which are in the order of their starts. */
+export function covered(spans: readonly TraceSpan[]): number {
+  let until = -Infinity;
+  let sum = 0;
+  for (const { ts, dur } of spans) {
+    sum += Math.max(0, ts + dur - Math.max(until, ts));
+    until = Math.max(until, ts + dur);
+  }
+  return sum;
 }
