@@ -359,7 +359,7 @@ const doors = {
   'cost/presets': ['presets', 'names', 'dtensor'],
   'export/hlo': ['program', 'code', 'sort-keys'],
   'export/jax': ['target', 'shardings'],
-  'export/torch': ['target', 'run/doctor', 'run/measured', 'run/trace'],
+  'export/torch': ['target', 'run/doctor', 'run/lost-time', 'run/measured', 'run/trace'],
   'import/hlo': ['collectives'],
   'import/jaxpr': ['foreign'],
   'import/jaxpr/primitives': ['primitives', 'higher-order'],
