@@ -251,6 +251,8 @@ describe('pipeline schedules by events', () => {
     );
     const { traceEvents } = pipelineTrace(r);
     expect(new Set(traceEvents.map((e) => e.ph))).toEqual(new Set(['M', 'X', 's', 'f']));
+    const times = traceEvents.flatMap(({ ph, ts }) => (ph === 'M' ? [] : [ts ?? 0]));
+    expect(times).toEqual([...times].sort((a, b) => a - b));
     const slices = traceEvents.filter((e) => e.ph === 'X');
     expect(slices).toHaveLength(4 * 8 * 2);
     expect(Math.max(...slices.map((e) => e.ts! + e.dur!))).toBeCloseTo(r.seconds * 1e6, 6);
