@@ -115,7 +115,7 @@ export function completeRequest(request: unknown): PlanRequest {
   };
 }
 
-/** @throws E_REQUEST for a part of a field that has other fields than it should, or of other kinds */
+/** @throws E_REQUEST for a part of a field that has other fields than it should, or other kinds */
 function checkParts(request: Readonly<Record<string, unknown>>): void {
   const { pins, cuts, inputDims, padVocabulary } = request;
   if (Array.isArray(pins)) pins.forEach((pin, i) => checkRecord(`pins[${i}]`, pin, PIN));
