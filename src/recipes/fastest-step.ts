@@ -74,7 +74,8 @@ export function fastestStep(
   const than =
     base === undefined
       ? 'it does not run the plan of least seconds one after another'
-      : `that of the plan of least seconds one after another takes ${secondsText(base.stepSeconds)}`;
+      : 'that of the plan of least seconds one after another takes ' +
+        secondsText(base.stepSeconds);
   const word =
     `${name}: chosen for its step of ${secondsText(best.step.stepSeconds)} under ` +
     `${facts.trainer}; ${than}`;

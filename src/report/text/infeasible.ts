@@ -19,24 +19,8 @@ export function infeasibleText(
   const enough = result.enoughBytes;
   const known =
     enough === undefined ? '' : `; a plan of ${bytesText(enough)} is known (${enough} bytes)`;
-  if (conflict[0]?.startsWith(RECIPE) === true && enough !== undefined)
-    return {
-      message:
-        `${conflict[0]} does not fit ${budget} per device: it needs ${bytesText(enough)} ` +
-        `(${enough} bytes)`,
-      hint:
-        `give --memory ${roundedUp(enough)} or more, more devices, or --checkpoint full; ` +
-        'without --recipe the best plan that fits is found.',
-    };
-  if (conflict[0]?.startsWith(STEP) === true && enough !== undefined)
-    return {
-      message:
-        `${conflict[0]} does not fit ${budget} per device: the leanest plan that was found needs ` +
-        `${bytesText(enough)} (${enough} bytes)`,
-      hint:
-        `give --memory ${roundedUp(enough)} or more, more devices or another --mesh, or ask ` +
-        'compare, which cuts states further and recomputes as trainers do.',
-    };
+  const short = enough === undefined ? undefined : shortText(conflict, budget, enough);
+  if (short !== undefined) return short;
   // One demand that no placement meets, by its flag.
   const alone = conflict.length === 1 && conflict[0]?.startsWith('--') === true;
   const message =
@@ -78,4 +62,27 @@ export function infeasibleText(
 function roundedUp(bytes: number): string {
   const [unit, size] = bytes < 2 ** 26 ? (['KiB', 2 ** 10] as const) : (['MiB', 2 ** 20] as const);
   return `${Math.ceil(bytes / size)}${unit}`;
+}
+
+/** Explains a recipe or a trainer's step that needs more bytes; undefined for other conflicts. */
+function shortText(
+  [first = '']: readonly string[],
+  budget: string,
+  enough: number,
+): { readonly message: string; readonly hint: string } | undefined {
+  const more = `give --memory ${roundedUp(enough)} or more, more devices`;
+  const needs = `${bytesText(enough)} (${enough} bytes)`;
+  if (first.startsWith(RECIPE))
+    return {
+      message: `${first} does not fit ${budget} per device: it needs ${needs}`,
+      hint: `${more}, or --checkpoint full; without --recipe the best plan that fits is found.`,
+    };
+  if (!first.startsWith(STEP)) return undefined;
+  return {
+    message:
+      `${first} does not fit ${budget} per device: the leanest plan that was found needs ` + needs,
+    hint:
+      `${more} or another --mesh, or ask compare, which cuts states further and recomputes as ` +
+      'trainers do.',
+  };
 }

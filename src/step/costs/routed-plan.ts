@@ -10,7 +10,7 @@ import type { DType, Graph } from '../../graph/types.ts';
 import { itemAt } from '../../item-at.ts';
 import type { Model } from '../../plan/model/model.ts';
 import { GroupMaker } from '../data-groups.ts';
-import { type StepFacts, softwareState } from '../facts.ts';
+import { softwareState, type StepFacts } from '../facts.ts';
 import type { LayoutSizes } from '../layout.ts';
 import { atDeviceTokens } from '../read/device-tokens.ts';
 import type { GraphUnits } from '../read/graph-units.ts';
@@ -33,7 +33,7 @@ interface PlacedBlocks {
   readonly sums: readonly StateSums[];
 }
 
-/** What `unitCosts` takes of routed blocks. */
+/** Routed blocks as `unitCosts` takes them. */
 export interface PricedBlocks {
   readonly costs: RoutedCosts;
   readonly sizes: LayoutSizes;

@@ -40,7 +40,7 @@ export function routedBlocks(graph: Graph, isForward: IsForward): Block[] {
   });
 }
 
-/** Tells whether all routed experts of a joint program are in blocks as models by name have them. */
+/** Tells whether all routed experts of a joint program are in blocks that are read apart. */
 export function hasRoutedBlocks(graph: Graph): boolean {
   const start = backwardStart(graph);
   const found = foundBlocks(graph, (node, i) => node.kind === 'call' && i < start);
