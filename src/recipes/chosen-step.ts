@@ -68,8 +68,8 @@ function notRun(
   const why = expertsNotRun(model, choice) ?? 'experts';
   return new ShardwrightError('E_PLAN', `${trainer} runs no plan that was found: ${why}`, {
     hint:
-      'name a mesh whose dims all cut tokens, with experts over ep (--mesh dp=2,ep=8), or ask for ' +
-      'the exported program with --for shardwright.',
+      'name a mesh whose dims all cut tokens, with experts over ep (--mesh dp=2,ep=8), or ask ' +
+      'for the exported program with --for shardwright.',
   });
 }
 

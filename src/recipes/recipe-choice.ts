@@ -105,8 +105,8 @@ export function recipeOnMesh(
 function outsideHint({ name, nearest = [] }: NamedRecipe): string | undefined {
   if (nearest.length === 0) return undefined;
   return (
-    `the nearest that are: ${nearest.join(', ')}; or price it with compare MODEL --plans ${name}, ` +
-    'which writes the configuration of its trainer with -o DIR.'
+    `the nearest that are: ${nearest.join(', ')}; or price it with ` +
+    `compare MODEL --plans ${name}, which writes the configuration of its trainer with -o DIR.`
   );
 }
 

@@ -8,7 +8,7 @@ import type { Optimizer, StateBytes } from '../cost/memory/state-bytes.ts';
 import { type DType, DTYPE_BYTES } from '../graph/types.ts';
 import type { Checkpoint } from './checkpoints.ts';
 
-/** What a trainer recomputes where a step does not fit. */
+/** The recomputation of a trainer where a step does not fit. */
 export interface StepRecompute {
   readonly limitBytes: number;
   /** Tells whether the trainer has it. */

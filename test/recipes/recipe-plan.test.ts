@@ -106,7 +106,9 @@ it.each([
 it('a recipe that no plan states names the nearest, and who writes it', async () => {
   const asked = shard(graphOf('mlp'), { ...mlp, mesh: 'dp=4', recipe: 'zero2' });
   await expect(asked).rejects.toMatchObject({
-    details: { hint: expect.stringMatching(/^the nearest that are: dp, fsdp; .* --plans zero2/) },
+    details: {
+      hint: expect.stringMatching(/^the nearest that are: dp, fsdp; .* --plans zero2/) as string,
+    },
   });
 });
 

@@ -59,14 +59,7 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
     leftAxis(y, LEFT, RIGHT, bytesText),
     leftTitle('memory of a device', TOP, BOTTOM),
     layers,
-    isFar
-      ? label(RIGHT, HEIGHT - 12, `budget ${bytesText(budgetBytes)}, above the drawing`, {
-          anchor: 'end',
-        })
-      : [
-          line(LEFT, y.at(budgetBytes), RIGHT, y.at(budgetBytes), 'limit'),
-          label(LEFT + 6, y.at(budgetBytes) - 6, `budget ${bytesText(budgetBytes)}`),
-        ],
+    budgetMark(budgetBytes, isFar ? undefined : y.at(budgetBytes)),
     curve.backwardAt === null || curve.backwardAt === 0
       ? []
       : [
@@ -82,6 +75,14 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
     }),
     label(LEFT, HEIGHT - 12, `program points (${curve.moments})`),
   );
+}
+
+/** The budget as a line at its height; in words where it lies above the drawing. */
+function budgetMark(budgetBytes: number, height: number | undefined): Markup | Markup[] {
+  const budget = `budget ${bytesText(budgetBytes)}`;
+  return height === undefined
+    ? label(RIGHT, HEIGHT - 12, `${budget}, above the drawing`, { anchor: 'end' })
+    : [line(LEFT, height, RIGHT, height, 'limit'), label(LEFT + 6, height - 6, budget)];
 }
 
 /**

@@ -160,6 +160,7 @@ function proofText({ proof, objective }: Plan): string {
     );
   return (
     `${proof.status}: no plan has a smaller sum of compute and communication than ` +
-    `${secondsText(proof.bound)}; this one has ${seconds} (gap ${percentText(proof.gap)}), re-costed`
+    `${secondsText(proof.bound)}; this one has ${seconds} ` +
+    `(gap ${percentText(proof.gap)}), re-costed`
   );
 }
