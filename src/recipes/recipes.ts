@@ -336,8 +336,8 @@ class ParameterPlacer {
         cut,
       );
       // A parameter with fewer rows than devices stays whole, as every FSDP implementation keeps
-      // it; experts are then cut inside, as torchtitan 0.2 has it (`apply_fsdp` of
-      // `models/llama4/infra/parallelize.py` places them by `Shard(1)`).
+      // it; experts are then cut inside, as torchtitan 0.3.0 has it (`distributed/fsdp.py` places
+      // them by `Shard(1)` where there are more devices than experts).
       const isFull = shape.length === 0 || shape[0] < already * sizes[d];
       if (isFull)
         return role.kind === 'expert' && shape.length === 3 ? shardCode(1) : REPLICATE_CODE;
