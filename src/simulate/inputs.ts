@@ -105,14 +105,18 @@ const FLAT_INDEXERS: ReadonlySet<string> = new Set(['aten.take.default', 'aten.p
 /** The demand of an operator on the values of an argument, beyond their type. */
 type Domain =
   | { readonly is: 'rising' | 'weights' | 'definite' }
+  /** Where bags of so many indices start: from 0 on, in rising order. */
+  | { readonly is: 'starts'; readonly of: number }
   /** Places among so many, no two of a window the same. */
   | { readonly is: 'places'; readonly of: number; readonly window: number };
 
-/** Arguments with a domain: sequences to search, weights to draw by, matrices to factor. */
+/** Arguments with a domain: sequences to search, starts of bags, weights to draw by, matrices. */
 const DOMAINS: Readonly<Record<string, readonly [argument: string, is: Domain['is']]>> = {
   'aten.searchsorted.Tensor': ['sorted_sequence', 'rising'],
   'aten.searchsorted.Scalar': ['sorted_sequence', 'rising'],
   'aten.bucketize.Tensor': ['boundaries', 'rising'],
+  'aten._embedding_bag.default': ['offsets', 'starts'],
+  'aten._embedding_bag_forward_only.default': ['offsets', 'starts'],
   'aten.multinomial.default': ['self', 'weights'],
   'aten.bernoulli.default': ['self', 'weights'],
   'aten.poisson.default': ['self', 'weights'],
@@ -140,6 +144,8 @@ function drawnOf(
       const value = (i: number): number => (10 * ((i % last) + at(i))) / last - (whole ? 0 : 5);
       return whole ? (i) => Math.floor(value(i)) : value;
     }
+    case 'starts':
+      return (i) => (i === 0 ? 0 : Math.floor(((i + at(i)) * domain.of) / last));
     case 'weights':
       return (i) => 0.05 + 0.9 * at(i);
     case 'definite':
@@ -277,9 +283,14 @@ class DemandReader {
     if (input === undefined) return;
     const dims = Number(/(\d)d\./.exec(operator)?.[1] ?? 0);
     const inside = (of: string): number => product((this.shapes.get(of) ?? []).slice(-dims));
+    const indices = this.shapes.get(named.get('indices') ?? '') ?? [];
     this.demands.domains.set(
       input,
-      is === 'places' ? { is, of: inside(node.name), window: inside(name) } : { is },
+      is === 'places'
+        ? { is, of: inside(node.name), window: inside(name) }
+        : is === 'starts'
+          ? { is, of: product(indices) }
+          : { is },
     );
   }
 
