@@ -119,11 +119,11 @@ export async function shardPrepared(
  * nobody said what the budget limits, or what is recomputed.
  */
 function mayRecompute(
-  { activations, checkpoint = 'none', accumulate, overlap }: PlanRequest,
+  { activations, checkpoint = 'none', overlap }: PlanRequest,
   facts: StepFacts | undefined,
 ): facts is StepFacts {
   const isSaid = activations !== undefined || checkpoint !== 'none';
-  return facts !== undefined && !isSaid && accumulate === undefined && overlap !== true;
+  return facts !== undefined && !isSaid && overlap !== true;
 }
 
 /** Tells whether states alone may fit, so that what activations take is what is in the way. */

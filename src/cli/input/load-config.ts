@@ -28,6 +28,8 @@ export interface BuildOptions extends SizeOptions {
   readonly tensor?: number;
   /** Devices of the question, no flag: a training step has one sequence a device by default. */
   readonly devices?: number | undefined;
+  /** Passes of a training step, each of a batch; 1 by default. */
+  readonly accumulate?: number | undefined;
 }
 
 /** The settings of a model that is built for the devices of a mesh. */
@@ -166,9 +168,21 @@ async function built(
     training: forward !== true,
     ...defined({ batch, seq, layers, dtype, padVocabulary: pad }),
   });
-  const sequences = countedText(batch ?? DEFAULT_BATCH, 'sequence');
-  const step =
-    `${forward === true ? 'the forward pass' : 'a training step'} of ${sequences} of ` +
-    `${seq ?? defaultSequence(config)} tokens (others: --forward, --batch, --seq)`;
+  const sequence = seq ?? defaultSequence(config);
+  const step = stepText({ ...flags, batch: batch ?? DEFAULT_BATCH }, sequence);
   return { graph, step, ...defined({ padding }) };
+}
+
+/** The step that is asked for, with all of its passes, and the flags that ask for another. */
+function stepText(
+  { forward, batch, accumulate = 1 }: BuildOptions & { readonly batch: number },
+  sequence: number,
+): string {
+  const sequences = countedText(batch * accumulate, 'sequence');
+  const passes = accumulate === 1 ? '' : `, in ${accumulate} passes of ${batch}`;
+  return (
+    `${forward === true ? 'the forward pass' : 'a training step'} of ${sequences} of ` +
+    `${sequence} tokens${passes} (others: --forward, --batch, --seq` +
+    `${accumulate === 1 ? '' : ', --accumulate'})`
+  );
 }

@@ -45,6 +45,11 @@ export interface SweepQuestion {
    */
   readonly overlap?: boolean;
   /**
+   * True if the passes of a step run one after another, as those of a plan do; default: two overlap
+   * where the trainer overlaps them.
+   */
+  readonly serialPasses?: true;
+  /**
    * The trainer that the question is asked for, by its id: only layouts that it runs are searched.
    * Absent: whatever can be priced.
    */

@@ -75,6 +75,11 @@ export class Composer {
     return this.parts.overlaps;
   }
 
+  /** Tells whether the forward pass of one microbatch may overlap with another's backward pass. */
+  get pairsMicrobatches(): boolean {
+    return this.overlaps && this.question.serialPasses !== true;
+  }
+
   /** The same with another model of a step. */
   under(change: Pick<SweepQuestion, 'constants' | 'priced' | 'overlap'>): Composer {
     return new Composer({ ...this.question, ...change }, this.kinds, this);

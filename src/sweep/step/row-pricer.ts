@@ -121,7 +121,7 @@ export class RowPricer {
     const { pp, ep } = row.sizes;
     const m = this.composer.microbatches(row.sizes, microbatch);
     const pairs =
-      this.composer.overlaps &&
+      this.composer.pairsMicrobatches &&
       this.limits?.pairsMicrobatches !== false &&
       ep > 1 &&
       m > 1 &&

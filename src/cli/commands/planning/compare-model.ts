@@ -131,8 +131,11 @@ export async function compareByConfig(
     readonly onPlan: () => void;
     readonly onProgress?: (line: string) => void;
     readonly whatIf?: boolean;
+    /** True if only layouts are asked for whose passes run one after another. */
+    readonly serialPasses?: true;
   },
 ): Promise<Comparison> {
+  const { serialPasses } = control;
   const asked =
     options.layout === undefined
       ? undefined
@@ -143,7 +146,10 @@ export async function compareByConfig(
     options.like === undefined
       ? undefined
       : await refitAsked(options.like, cost, point.cluster, table, control.onProgress);
-  const question = questionAsked(config, point, options, { asked, cost, fitted });
+  const question = {
+    ...questionAsked(config, point, options, { asked, cost, fitted }),
+    ...defined({ serialPasses }),
+  };
   const run = runAsked(options, point.price);
   const layout = asked === undefined ? undefined : checkedLayout(asked, question);
   const found = await compareModel(question, {

@@ -5,12 +5,17 @@
  */
 
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { DEFAULT_RISK } from '../../../recipes/compare/best-plan.ts';
 import { compare } from '../../../recipes/compare/compare-graph.ts';
-import type { ComparedPlan, Comparison } from '../../../recipes/compare/comparison.ts';
+import type {
+  ComparedLayout,
+  ComparedPlan,
+  Comparison,
+} from '../../../recipes/compare/comparison.ts';
 import { secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { loadModel } from '../../input/load.ts';
@@ -23,12 +28,23 @@ import { requestOf } from './plan-request.ts';
 export interface TriedMesh {
   readonly mesh: string;
   readonly seconds: number;
+  /** Passes of a step, one after another; absent: one. */
+  readonly microbatches?: number;
 }
 
 /** The mesh to plan on, and those that were tried for it, the best first. */
 interface ChosenMesh {
   readonly mesh: string;
   readonly tried?: readonly TriedMesh[];
+  /** The step of the fastest plan, where it has several passes. */
+  readonly passes?: Passes;
+}
+
+/** A step of several passes whose gradients are reduced once. */
+interface Passes {
+  readonly accumulate: number;
+  /** Sequences of a pass, on all devices. */
+  readonly batch: number;
 }
 
 /** Mesh dims of a graph that are tried: more of them take minutes. */
@@ -66,15 +82,29 @@ export async function chosenMesh(
   if ('mesh' in found) return found;
   const tried = bestOfEachMesh(found);
   const [best] = tried;
-  if (best !== undefined) return { mesh: best.mesh, tried };
+  if (best !== undefined)
+    return { mesh: best.mesh, tried, ...defined({ passes: passesOf(best, found, options) }) };
   throw new ShardwrightError('E_USAGE', `no mesh of ${count} devices could be tried`, {
     hint: 'name one: --mesh dp=8.',
   });
 }
 
+/** The passes of the fastest plan, unless the question states them or asks for several plans. */
+function passesOf(
+  { microbatches = 1 }: TriedMesh,
+  { question }: Comparison,
+  { accumulate, frontier }: PlanOptions,
+): Passes | undefined {
+  if (microbatches === 1 || question === undefined) return undefined;
+  if (accumulate !== undefined || frontier !== undefined) return undefined;
+  return { accumulate: microbatches, batch: question.globalBatch / microbatches };
+}
+
 /** The parts of a comparison that say which mesh is tried first. */
 interface RankedMeshes extends Pick<Comparison, 'best'> {
-  readonly plans: readonly Pick<ComparedPlan, 'name' | 'mesh' | 'seconds' | 'fits'>[];
+  readonly plans: readonly (Pick<ComparedPlan, 'name' | 'mesh' | 'seconds' | 'fits'> & {
+    readonly layout?: Pick<ComparedLayout, 'microbatches'>;
+  })[];
 }
 
 /**
@@ -90,7 +120,12 @@ export function bestOfEachMesh({ plans, best }: RankedMeshes): TriedMesh[] {
     if (mesh === undefined || found.has(mesh)) continue;
     const { names } = parseMesh(mesh);
     if (names.length > MOST_DIMS.model || names.includes('pp')) continue;
-    found.set(mesh, { mesh, seconds: plan.seconds });
+    const { microbatches = 1 } = plan.layout ?? {};
+    found.set(mesh, {
+      mesh,
+      seconds: plan.seconds,
+      ...(microbatches > 1 ? { microbatches } : {}),
+    });
   }
   return [...found.values()];
 }
@@ -145,7 +180,8 @@ async function compared(
     const { cluster, seq, batch } = options;
     const asked = { ...options, risk: options.risk ?? DEFAULT_RISK };
     const point = { devices, cluster, sequence: seq, globalBatch: batch };
-    return compareByConfig(config, point, asked, { ...control, whatIf: false });
+    const only = { whatIf: false, serialPasses: true } as const;
+    return compareByConfig(config, point, asked, { ...control, ...only });
   }
   const { graph, table } = await loadModel(model, { ...options, devices });
   const { mesh: own } = graph;

@@ -52,11 +52,12 @@ export async function planCommand(
   if (given.frontier !== undefined) checkFrontierFlags(given);
   checkTrainer(given);
   tryOutputs(given);
-  const { mesh, tried } = await chosenMesh(model, given, deadline, io);
+  const { mesh, tried, passes } = await chosenMesh(model, given, deadline, io);
   const { pp } = given;
   if (pp !== undefined && isCaptured(model))
     return capturedStages(model, { ...given, mesh, pp }, io, deadline);
-  return planOnMesh(model, { ...given, mesh }, { io, control, deadline, ...defined({ tried }) });
+  const asked = { ...given, ...passes, mesh };
+  return planOnMesh(model, asked, { io, control, deadline, ...defined({ tried }) });
 }
 
 /** The pipeline stages of a captured graph or a traced program. */

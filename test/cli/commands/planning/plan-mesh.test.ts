@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
 import { bestOfEachMesh } from '../../../../src/cli/commands/planning/plan-mesh.ts';
-import { cli } from '../../support.ts';
+import { cli, type CliRun } from '../../support.ts';
 
 const MIXTURE = {
   model_type: 'mixtral',
@@ -28,19 +28,21 @@ function compared(...meshes: readonly string[]): Compared {
   return { plans, best: 'row 0' };
 }
 
-/** `plan` of the mixture on two devices. */
-async function planned(...flags: readonly string[]): Promise<{ out: string; err: string }> {
+/** `plan` of a config on two devices. */
+async function plannedFrom(config: object, ...flags: readonly string[]): Promise<CliRun> {
   const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
   try {
-    const config = join(folder, 'config.json');
-    writeFileSync(config, JSON.stringify(MIXTURE));
-    return await cli(
-      ...['plan', config, '--cluster', 'dgx-h100', '--seq', '64', '--quiet'],
-      ...flags,
-    );
+    const file = join(folder, 'config.json');
+    writeFileSync(file, JSON.stringify(config));
+    return await cli('plan', file, '--cluster', 'dgx-h100', '--quiet', ...flags);
   } finally {
     rmSync(folder, { recursive: true });
   }
+}
+
+/** `plan` of the mixture on two devices. */
+async function planned(...flags: readonly string[]): Promise<CliRun> {
+  return plannedFrom(MIXTURE, '--seq', '64', ...flags);
 }
 
 describe('a mixture by name', () => {
@@ -78,7 +80,62 @@ describe('a mixture by name', () => {
   });
 });
 
+describe('the passes of a step without a mesh', () => {
+  const dense = {
+    model_type: 'llama',
+    hidden_size: 256,
+    intermediate_size: 512,
+    num_attention_heads: 4,
+    num_key_value_heads: 4,
+    num_hidden_layers: 2,
+    vocab_size: 256,
+    torch_dtype: 'bfloat16',
+  };
+
+  it.each([
+    ['250MiB', 4, undefined],
+    ['400MiB', 2, 'mlp'],
+  ])(
+    'are those of the layout that is fastest within %s: %i of them, as long as it says',
+    async (memory, passes, recomputes) => {
+      const asked = ['--devices', '2', '--seq', '2048', '--batch', '32', '--memory', memory];
+      const run = await plannedFrom(dense, ...asked, '--json');
+      expect(run.code, run.err).toBe(0);
+      const plan = JSON.parse(run.out) as {
+        stepSeconds: number;
+        request: { accumulate?: number };
+        step: { recomputes?: string };
+        meshes: { mesh: string; seconds: number; microbatches?: number }[];
+      };
+      const [taken] = plan.meshes;
+      expect([taken?.mesh, taken?.microbatches, plan.request.accumulate]).toEqual([
+        'dp=2',
+        passes,
+        passes,
+      ]);
+      expect(plan.step.recomputes).toBe(recomputes);
+      expect(Math.abs(plan.stepSeconds / (taken?.seconds ?? NaN) - 1)).toBeLessThan(0.02);
+      const text = await plannedFrom(dense, ...asked);
+      expect(text.out.replace(/\s+/g, ' ')).toContain(
+        `a training step of 32 sequences of 2048 tokens, in ${passes} passes of ${32 / passes} (`,
+      );
+    },
+  );
+});
+
 describe('the meshes of a comparison that a plan can have', () => {
+  it('have the passes of their fastest rows', () => {
+    const row = (mesh: string, seconds: number, microbatches: number) => ({
+      ...{ name: `${mesh} ${seconds}`, mesh, seconds, fits: true },
+      layout: { microbatches },
+    });
+    const plans = [row('dp=8,tp=2 ep=8,etp=2', 3, 2), row('dp=16', 4, 1)];
+    expect(bestOfEachMesh({ plans, best: plans[0]?.name ?? '' })).toEqual([
+      { mesh: 'ep=8,tp=2', seconds: 3, microbatches: 2 },
+      { mesh: 'dp=16', seconds: 4 },
+    ]);
+  });
+
   it('are those of the rows, the best first, without stages and each once', () => {
     expect(bestOfEachMesh(compared('dp=4,tp=2', 'pp=2,dp=4', 'dp=8', 'dp=4,tp=2'))).toEqual([
       { mesh: 'dp=4,tp=2', seconds: 1 },
