@@ -24,7 +24,8 @@ export interface Setting {
 
 /**
  * @param checkTime is called while redistributions are priced
- * @throws E_USAGE for the activations of a trainer where there is none; E_MESH, E_CLUSTER, E_COST for a request that cannot be read
+ * @throws E_USAGE for the activations of a trainer where there is none; E_MESH, E_CLUSTER, E_COST
+ *   for a request that cannot be read
  */
 export function settle(
   asked: PlanRequest,

@@ -167,8 +167,8 @@ export interface PlanTimeline {
 
 export interface PlanMemory {
   /**
-   * The bytes that count against the budget: the peak of the timeline; with other
-   * `activations` than `'constraint'` the sum of parameters, gradients, optimizer state and buffers.
+   * The bytes that count against the budget: the peak of the timeline; with other `activations`
+   * than `'constraint'` the sum of parameters, gradients, optimizer state and buffers.
    */
   readonly peakBytes: number;
   readonly budgetBytes: number;
@@ -195,7 +195,7 @@ export interface StepFigures {
   readonly stepSeconds: number;
   /** Bytes of a device at the fullest moment, by what the trainer keeps. */
   readonly peakBytes: number;
-  /** What it recomputes in the backward pass of every layer; absent: nothing. */
+  /** The parts that every layer recomputes in its backward pass; absent: nothing. */
   readonly recomputes?: string;
   /** Parts of the step in plain view, which sum to it; absent where calls are played one by one. */
   readonly parts?: {
