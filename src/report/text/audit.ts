@@ -1,6 +1,7 @@
 /** Prints an audit as text: the gap to the optimum and the edits that reduce it. */
 
 import type { Audit } from '../../recipes/audit.ts';
+import { EXPORTED } from '../../recipes/chosen-step.ts';
 import { bytesText, countedText, percentText, secondsText } from '../../units.ts';
 import type { ScreenRow } from '../model/first-screen.ts';
 import { screenText } from './first-screen.ts';
@@ -20,8 +21,7 @@ export function auditText(name: string, a: Audit, notes: readonly string[] = [])
     {
       label: 'step time',
       texts: [
-        `${secondsText(a.stepSeconds)} simulated, communication overlapped; the figures below ` +
-          'are sums without overlap',
+        `${secondsText(a.stepSeconds)} ${stepWords(a)}; the figures below are sums without overlap`,
       ],
     },
     {
@@ -52,6 +52,13 @@ export function auditText(name: string, a: Audit, notes: readonly string[] = [])
   ];
   const edits = a.edits.length === 0 ? [] : [`\n${editTable(a)}\n`];
   return [screenText(rows), ...edits, screenText(last)].join('\n');
+}
+
+/** How the step runs. */
+function stepWords({ trainer }: Audit): string {
+  return trainer === EXPORTED
+    ? 'simulated, communication overlapped'
+    : `a training step, run by ${trainer}`;
 }
 
 /** The result of the audit, in one sentence. */

@@ -6,6 +6,7 @@
 import { existsSync } from 'node:fs';
 
 import { ShardwrightError } from '../../../errors.ts';
+import { stepAgain } from '../../../fidelity/trainer-step.ts';
 import type { Graph } from '../../../graph/types.ts';
 import { paddingText, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
@@ -16,11 +17,15 @@ import { prepare, withPins } from '../../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../../plan/prepare/prepared.ts';
 import { changeRequest } from '../../../plan/questions/what-if.ts';
 import type { PlanFolder } from '../../../plan/record/folder.ts';
+import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import { auditChoice, auditedRequest } from '../../../recipes/audit.ts';
+import { EXPORTED } from '../../../recipes/chosen-step.ts';
+import type { StepKeys } from '../../../recipes/compare/best-plan.ts';
 import { recipeChoice } from '../../../recipes/recipe-choice.ts';
 import { isRecipeName } from '../../../recipes/registry.ts';
+import { planAnswer } from '../../../report/model/certainty.ts';
 import { auditText } from '../../../report/text/audit.ts';
 import { bytesText, percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
@@ -68,10 +73,9 @@ export async function auditCommand(
     ...(options.quiet === true ? {} : { onProgress: io.progress }),
   });
   if ('conflict' in result) return reportInfeasible(result, prepared, io, json);
+  const told = { ...result, ...trainersStep(prepared, choice, written?.plan) };
   io.stdout(
-    json
-      ? `${JSON.stringify({ ...result, notes })}\n`
-      : `${auditText(options.plan, result, notes)}\n`,
+    json ? `${JSON.stringify({ ...told, notes })}\n` : `${auditText(options.plan, told, notes)}\n`,
     paintScreen,
   );
   const { stopped } = result;
@@ -97,6 +101,18 @@ export async function auditCommand(
       `regret ${percentText(result.regret)}, allowed ${percentText(allowed)} (--max-regret)\n`,
     );
   return EXIT.gap;
+}
+
+/** The step of a written plan that a trainer runs, priced again; nothing of other plans. */
+function trainersStep(
+  prepared: Prepared,
+  choice: Int32Array,
+  written: Plan | undefined,
+): Partial<StepKeys> {
+  if (written?.step === undefined || written.step.trainer === EXPORTED) return {};
+  const step = stepAgain(prepared, choice, written);
+  const { stepBand, fitProbability } = planAnswer({ ...written, step });
+  return { stepSeconds: step.stepSeconds, stepBand, fitProbability, trainer: step.trainer };
 }
 
 /** @throws E_USAGE where there is no such file, but a recipe of that name */

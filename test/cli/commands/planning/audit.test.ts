@@ -1,10 +1,11 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
+import type { StepKeys } from '../../../../src/recipes/compare/best-plan.ts';
 import { cli, fixture } from '../../support.ts';
 
 const MLP = fixture('mlp-loss');
@@ -126,6 +127,40 @@ describe('audit', () => {
     expect(audited.optimumSeconds).toBe((JSON.parse(none.out) as Audited).optimumSeconds);
     expect((await cli('audit', MLP, '--plan', best, ...WHERE)).code).toBe(2);
     expect((await cli('audit', fixture('mlp'), '--plan', best)).code).toBe(2);
+  });
+
+  it('of a plan that is made for a trainer says the step of that trainer, as the plan does', async () => {
+    const config = join(folder, 'config.json');
+    const dense = {
+      ...{ model_type: 'llama', hidden_size: 256, intermediate_size: 512, num_hidden_layers: 2 },
+      ...{ num_attention_heads: 4, vocab_size: 256, torch_dtype: 'bfloat16' },
+    };
+    writeFileSync(config, JSON.stringify(dense));
+    const out = join(folder, 'trained');
+    const asked = [
+      '--mesh',
+      'dp=2',
+      '--cluster',
+      'dgx-h100',
+      '--seq',
+      '512',
+      '--for',
+      'torchtitan',
+    ];
+    const made = await cli('plan', config, ...asked, '--recipe', 'fsdp', '-o', out, '--json');
+    expect(made.code, made.err).toBe(0);
+    const plan = JSON.parse(made.out) as StepKeys;
+    expect(plan.trainer).toBe('torchtitan');
+    const run = await cli('audit', config, '--seq', '512', '--plan', out, '--json');
+    const { stepSeconds, stepBand, fitProbability, trainer } = JSON.parse(run.out) as StepKeys;
+    expect([stepBand, fitProbability, trainer], run.err).toEqual([
+      plan.stepBand,
+      plan.fitProbability,
+      'torchtitan',
+    ]);
+    expect(stepSeconds).toBeCloseTo(plan.stepSeconds, 12);
+    const text = await cli('audit', config, '--seq', '512', '--plan', out);
+    expect(text.out).toMatch(/^step time {2}\S+ m?s a training step, run by torchtitan;/m);
   });
 
   it('of the shardings that came with the model', async () => {
