@@ -11,6 +11,7 @@ import inspect
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -80,7 +81,20 @@ def pipeline(
     _check_model(model, staged)
     let_threads_end_first()
     check_weights(model, mesh)
-    return Pipeline(model, staged, mesh, name, count, compile, check_hosts, check_batches)
+    return Pipeline(model, Setup(staged, mesh, name, count, compile, check_hosts, check_batches))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The plan of a pipeline, where it runs, and how."""
+
+    staged: StagedPlan
+    mesh: DeviceMesh
+    schedule: str
+    microbatches: int
+    compile: bool
+    check_hosts: bool
+    check_batches: bool
 
 
 class Pipeline(nn.Module):
@@ -89,20 +103,10 @@ class Pipeline(nn.Module):
     A tensor of the model that no stage reads is whole and plain on every rank.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        staged: StagedPlan,
-        mesh: DeviceMesh,
-        schedule: str,
-        microbatches: int,
-        compile: bool,
-        check_hosts: bool,
-        check_batches: bool,
-    ) -> None:
+    def __init__(self, model: nn.Module, setup: Setup) -> None:
         super().__init__()
         self.training = model.training
-        self.__dict__[NAME] = _Parts(self, model, staged, mesh, schedule, microbatches, compile, check_hosts, check_batches)
+        self.__dict__[NAME] = _Parts(self, model, setup)
 
     def step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Forward and backward of a whole batch, microbatch by microbatch; all ranks call this together.
@@ -204,19 +208,10 @@ class _Stage(nn.Module):
 class _Parts:
     """What a pipeline is made of, apart from its weights."""
 
-    def __init__(
-        self,
-        owner: Pipeline,
-        model: nn.Module,
-        staged: StagedPlan,
-        mesh: DeviceMesh,
-        schedule: str,
-        microbatches: int,
-        compile: bool,
-        check_hosts: bool,
-        check_batches: bool,
-    ) -> None:
-        self.staged, self.mesh, self.schedule, self.microbatches, self.check_batches = staged, mesh, schedule, microbatches, check_batches
+    def __init__(self, owner: Pipeline, model: nn.Module, setup: Setup) -> None:
+        self.setup = setup
+        staged, mesh = setup.staged, setup.mesh
+        self.staged, self.mesh, self.schedule, self.microbatches = staged, mesh, setup.schedule, setup.microbatches
         self.signature = inspect.signature(forward_of(model))
         self.model_name = original_class(type(model)).__name__
         self.names = {row["name"] for kind in ("parameters", "buffers") for row in _record(staged)[kind]}
@@ -226,7 +221,7 @@ class _Parts:
         #: What the whole program calls the inputs, and under which word a schedule hands them on.
         self.inputs = {called: f"input_{k}" for k, called in enumerate(staged.table["inputs"])}
         self.groups = _groups(staged, mesh)
-        self.runs = {s: self._run(s, compile, check_hosts) for s in range(mesh.get_local_rank("pp"), len(staged.stages), staged.devices)}
+        self.runs = {s: self._run(s) for s in range(mesh.get_local_rank("pp"), len(staged.stages), staged.devices)}
         self._hold(owner, model)
         self.shared = self._shared(owner)
         self.steps = Steps(mesh, staged.folder)
@@ -237,10 +232,10 @@ class _Parts:
         self.made: tuple[dict[str, int], Any, list[_Stage]] | None = None
         adopt(self.inner)
 
-    def _run(self, s: int, compile: bool, check_hosts: bool) -> StageRun:
+    def _run(self, s: int) -> StageRun:
         plan = self.staged.stages[s]
-        check_ranks(plan, self.inner, check_hosts)
-        run = StageRun(plan, self.inner, self._here(s), compile, self.staged.table["stages"][s], 1 / self.microbatches)
+        check_ranks(plan, self.inner, self.setup.check_hosts)
+        run = StageRun(plan, self.inner, self._here(s), self.setup.compile, self.staged.table["stages"][s], 1 / self.microbatches)
         run.accumulation = Accumulation(self.microbatches)
         return run
 
@@ -285,7 +280,7 @@ class _Parts:
         tensors = self._read(args, kwargs)
         self.steps.begin(", ".join(f"{name} {_kind(value)}" for name, value in tensors.items()))
         split = self._split(tensors)
-        if self.check_batches:
+        if self.setup.check_batches:
             check_batch(self.steps, list(tensors.items()))
         if not self.has_drawn:
             self.has_drawn = True
