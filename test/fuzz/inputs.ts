@@ -107,6 +107,8 @@ const joined = (...parts: readonly Uint8Array[]): Uint8Array =>
 const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 function damaged(data: Uint8Array, edit: Edit): Uint8Array {
+  // Edits before this one may have left nothing.
+  if (data.length === 0) return data;
   const place = (share: number): number => Math.floor((share / 1e6) * data.length);
   const [at, other] = [place(edit.at), place(edit.to)];
   const splice = (from: number, to: number, put: Uint8Array): Uint8Array =>
