@@ -4,6 +4,7 @@
  * the blocks of its layouts by the same functions.
  */
 
+import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { defined } from '../../defined.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { DType, Graph } from '../../graph/types.ts';
@@ -83,8 +84,8 @@ function dtypeOf({ model: { graph }, part }: PlacedBlocks): DType {
   throw internalError('routed blocks have no weights of experts');
 }
 
-/** Costs of the blocks by program, software and fold: every recipe of a mesh asks for them. */
-const known = new WeakMap<Graph, Map<string, RoutedCosts>>();
+/** Costs of the blocks by program and question: every recipe of a mesh asks for them. */
+const known = new WeakMap<Graph, WeakMap<Cluster, Map<string, RoutedCosts>>>();
 
 function costsOf(
   { model, part, units, facts }: PlacedBlocks,
@@ -93,9 +94,11 @@ function costsOf(
   const { graph, flow, table, cluster, space } = model;
   const { system, optimizer, trainer } = facts;
   const { experts, active, limit } = part;
-  const byFold = known.get(graph) ?? new Map<string, RoutedCosts>();
-  known.set(graph, byFold);
-  const key = `${trainer} ${space.mesh.size} ${ep} ${etp} ${JSON.stringify(system.software)}`;
+  const byCluster = known.get(graph) ?? new WeakMap<Cluster, Map<string, RoutedCosts>>();
+  known.set(graph, byCluster);
+  const byFold = byCluster.get(cluster) ?? new Map<string, RoutedCosts>();
+  byCluster.set(cluster, byFold);
+  const key = JSON.stringify([trainer, space.mesh.size, ep, etp, optimizer, system.software]);
   let costs = byFold.get(key);
   if (costs === undefined) {
     costs = routedCosts({
