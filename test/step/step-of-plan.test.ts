@@ -128,6 +128,27 @@ const EXPERT_PAIRS: readonly (Pair & { readonly trainer: string })[] = [
 ];
 
 describe('the step of a plan of a mixture', () => {
+  it('is that of its own cluster, whatever the same program was asked before', async () => {
+    const [pair] = EXPERT_PAIRS;
+    const make = (): ReturnType<typeof buildModel> =>
+      buildModel(parseModelConfig(JSON.stringify(MIXTURES.mixtral)), {
+        ...{ batch: 4, seq: SEQUENCE, training: true, table: TABLE },
+      });
+    const stepOn = async (graph: ReturnType<typeof make>, cluster: string): Promise<number> => {
+      const asked = { ...DEFAULT_REQUEST, mesh: pair?.mesh ?? '', cluster, trainer: 'torchtitan' };
+      const request = withRoutedRows(asked, graph);
+      const prepared = prepare(graph, request, TABLE);
+      const deadline = new Deadline(undefined);
+      const { choice } = await recipeChoice(prepared, pair?.recipe ?? '', deadline);
+      return stepOfPlan(prepared.model, choice, trainerFacts(request)!).stepSeconds;
+    };
+    const graph = make();
+    const fast = await stepOn(graph, 'dgx-h100');
+    const slow = await stepOn(graph, 'dgx-a100-80gb');
+    expect(slow).toBe(await stepOn(make(), 'dgx-a100-80gb'));
+    expect(slow).toBeGreaterThan(fast);
+  });
+
   for (const [name, config] of Object.entries(MIXTURES))
     for (const { trainer, ...pair } of EXPERT_PAIRS)
       it(`of ${name} as ${pair.recipe} is that of the layout ${pair.layout}`, async () => {
