@@ -336,4 +336,21 @@ describe('bad text is refused with place and remedy', () => {
     expect(told(`{ lambda ; a:f32[${'1,'.repeat(1000)}1]. let  in (a,) }`)).toMatch(/^E_LIMIT/);
     expect(told('{ lambda ; a:f32[4]. let b:f32[4] = jit[jaxpr='.repeat(1000))).toMatch(/^E_LIMIT/);
   });
+
+  test.each([
+    ['an input', '{ lambda ; b:f32[4]\n a:f32[8796093022208,512]. let in (a,) }'],
+    [
+      'a stretched operand',
+      '{ lambda ; a:f32[4]. let\n b:f32[8796093022208,512] = mul 2.0:f32[] 3.0:f32[]\n in (b,) }',
+    ],
+  ])('a tensor beyond 2^53 bytes is refused with its line: %s', (_, text) => {
+    let place: string | undefined;
+    try {
+      lintGraph(read(text));
+    } catch (error) {
+      if (!(error instanceof ShardwrightError)) throw error;
+      place = `${error.code} line ${error.details.position?.line}`;
+    }
+    expect(place).toBe('E_LIMIT line 2');
+  });
 });

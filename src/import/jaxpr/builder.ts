@@ -4,6 +4,7 @@
  * nodes without.
  */
 
+import { defined } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { FreeNames, NameSet } from '../../graph/names.ts';
 import type {
@@ -76,6 +77,8 @@ export class GraphOfJaxpr {
   private readonly names = new NameSet();
   private readonly types = new Map<string, ValueType>();
   private readonly constants = new Map<string, string>();
+  /** Line of the equation that is read, which helper nodes carry as well: errors name it. */
+  private line: number | undefined;
 
   constructor(
     readonly context: JaxprContext,
@@ -83,7 +86,8 @@ export class GraphOfJaxpr {
   ) {}
 
   input(variable: Variable, meta: NodeMeta): void {
-    const name = this.addInput(variable.name, variable.type, meta);
+    const line = lineOf(this.context.parser, variable.at);
+    const name = this.addInput(variable.name, variable.type, { ...meta, line });
     this.define(variable, name);
   }
 
@@ -187,7 +191,12 @@ export class GraphOfJaxpr {
     );
   }
 
-  /** A helper node of an equation. */
+  /** Says which equation the nodes that follow belong to. */
+  begin(equation: Equation): void {
+    this.line = lineOf(this.context.parser, equation.at);
+  }
+
+  /** A helper node of the equation that is read. */
   helper(
     target: string,
     args: readonly Arg[],
@@ -196,7 +205,15 @@ export class GraphOfJaxpr {
     base?: string,
   ): ValueRef {
     const name = this.unique(base ?? target.slice(target.lastIndexOf('.') + 1));
-    this.add({ name, kind: 'call', target, args, kwargs, type, meta: {} });
+    this.add({
+      name,
+      kind: 'call',
+      target,
+      args,
+      kwargs,
+      type,
+      meta: defined({ line: this.line }),
+    });
     return ref(name);
   }
 
@@ -224,7 +241,7 @@ export class GraphOfJaxpr {
       args,
       kwargs,
       type,
-      meta: { original: equation.primitive, line: lineOf(this.context.parser, equation.at) },
+      meta: { original: equation.primitive, ...defined({ line: this.line }) },
     });
     equation.results.forEach((result, i) => {
       if (result.name === '_') return;

@@ -126,8 +126,10 @@ class Context implements JaxprContext {
           ).name,
         );
       }
-    for (const equation of jaxpr.equations)
+    for (const equation of jaxpr.equations) {
+      b.begin(equation);
       (higherOrder(equation.primitive) ?? loweringOf(equation.primitive) ?? opaque)(b, equation);
+    }
     const returned = root ? jaxpr.outputs : jaxpr.outputs.filter((atom) => !isDroppedOutput(atom));
     const outputs = returned.map((atom, index): Output => ({
       value: b.value(atom).name,
