@@ -3,6 +3,7 @@
  * it, or by the sizes that it states. Sources: `[model]` of torchtitan 0.2 (name and flavor);
  * arguments of Megatron-LM and settings of NeMo.
  */
+import { ShardwrightError } from '../errors.ts';
 import { readModelConfig } from '../models/families.ts';
 import { modelEntries } from '../models/registry.ts';
 
@@ -13,6 +14,19 @@ const TITAN: Readonly<Record<string, string>> = {
   qwen3: 'qwen3-',
   deepseek_v3: 'deepseek-v3',
 };
+
+/** The known model that a file is for. @throws E_USAGE where its text does not say which */
+export function modelOfFile(file: string, text: string): string {
+  const [name, ...others] = modelsOfFile(text);
+  if (name !== undefined && others.length === 0) return name;
+  throw new ShardwrightError(
+    'E_USAGE',
+    name === undefined
+      ? `${file} names no model`
+      : `the sizes in ${file} are those of ${[name, ...others].join(', ')}`,
+    { hint: `give --model ${name ?? 'llama-3.1-8b'}.` },
+  );
+}
 
 /** Names of known models that fit the text; several, where it does not say which. */
 export function modelsOfFile(text: string): readonly string[] {

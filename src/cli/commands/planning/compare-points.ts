@@ -4,21 +4,23 @@
  */
 
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
-import type { Price } from '../../../cost/hardware/operation.ts';
 import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
-import { defaultSequence } from '../../../models/build.ts';
-import { parseModelConfig } from '../../../models/families.ts';
 import type { Comparison } from '../../../recipes/compare/comparison.ts';
 import { planningText } from '../../../report/text/planning.ts';
 import { planningScreenText } from '../../../report/text/planning-screen.ts';
+import {
+  type AskedCluster,
+  type AskedPoint,
+  clustersNamed,
+  pointsOf,
+} from '../../../sweep/planning/asked-points.ts';
 import type { AskedGoals } from '../../../sweep/planning/goals.ts';
 import {
   type Planning,
   planningOf,
   type PlanningPoint,
   pointOf,
-  type PointQuestion,
 } from '../../../sweep/planning/planning.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
@@ -26,16 +28,6 @@ import { paintScreen } from '../../output/paint.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { compareByConfig } from './compare-model.ts';
 import type { CompareOptions } from './flags.ts';
-
-/** A cluster as it is asked about. */
-interface AskedCluster {
-  /** Its name in the answer. */
-  readonly name: string;
-  readonly text: string;
-  /** Its own devices (`dgx-b200:128`); absent: those of `--devices`. */
-  readonly devices?: number;
-  readonly price?: Price;
-}
 
 /**
  * The clusters of `--cluster`, each with its price. @throws E_CLUSTER, E_IO, E_USAGE where prices
@@ -47,27 +39,8 @@ export function askedClusters({
   calibration,
   collectives,
 }: Pick<CompareOptions, 'cluster' | 'price' | 'calibration' | 'collectives'>): AskedCluster[] {
-  if (price.length > 1 && price.length !== cluster.length)
-    throw new ShardwrightError(
-      'E_USAGE',
-      `--price is given ${price.length} times, and --cluster ${cluster.length} times`,
-      {
-        hint: 'give one price for all, or one for each cluster in their order.',
-      },
-    );
-  const files = {
-    ...defined({ calibration, collectives }),
-  };
-  return cluster.map((given, i) => {
-    const [, name = given, devices] = /^(.+):(\d{1,7})$/.exec(given) ?? [];
-    const own = price.length === 0 ? undefined : price[Math.min(i, price.length - 1)];
-    return {
-      name: name.replace(/^.*[/\\]/, '').replace(/\.json$/, ''),
-      text: clusterText(name, files),
-      ...(devices === undefined ? {} : { devices: Number(devices) }),
-      ...defined({ price: own }),
-    };
-  });
+  const files = { ...defined({ calibration, collectives }) };
+  return clustersNamed(cluster, price, (name) => clusterText(name, files));
 }
 
 /** Tells whether the lists make more than one point, or a question is about points. */
@@ -100,7 +73,7 @@ function goalsAsked(options: CompareOptions): AskedGoals {
 }
 
 /** @throws E_USAGE for a sum of a currency in which no cluster has a price */
-function checkSpend({ spend }: CompareOptions, asked: readonly Asked[]): void {
+function checkSpend({ spend }: CompareOptions, asked: readonly AskedPoint[]): void {
   if (spend === undefined) return;
   const prices = asked.flatMap(
     ({ cluster: { text, price } }) =>
@@ -117,96 +90,13 @@ function checkSpend({ spend }: CompareOptions, asked: readonly Asked[]): void {
   );
 }
 
-/** Devices of a cluster that cost as much as so many of the first one: whole hosts, or trays. */
-function equalCost(
-  first: AskedCluster,
-  devices: number,
-  { text, price, name }: AskedCluster,
-): number {
-  const cluster = loadCluster(text);
-  const own = price ?? cluster.operation?.pricePerDeviceHour;
-  const other = first.price ?? loadCluster(first.text).operation?.pricePerDeviceHour;
-  if (own === undefined || other === undefined)
-    throw new ShardwrightError(
-      'E_USAGE',
-      `--equal cost needs the price of a device-hour of ${own === undefined ? name : first.name}`,
-      {
-        hint: 'give --price for each cluster, or operation.pricePerDeviceHour in its file.',
-      },
-    );
-  if (own.currency !== other.currency)
-    throw new ShardwrightError(
-      'E_USAGE',
-      `--equal cost: ${other.currency} and ${own.currency} cannot be compared`,
-      {
-        hint: 'give prices of one currency.',
-      },
-    );
-  const unit = cluster.devicesPerTray ?? cluster.devicesPerHost;
-  const count = Math.floor((devices * other.amount) / own.amount / unit) * unit;
-  if (count > 0) return count;
-  throw new ShardwrightError(
-    'E_USAGE',
-    `--equal cost: what ${devices} devices of ${first.name} cost pays no ${unit} of ${name}`,
-    {
-      hint: 'raise --devices.',
-    },
-  );
-}
-
-/** A point, and the cluster that it is on. */
-export interface Asked {
-  readonly question: PointQuestion;
-  readonly cluster: AskedCluster;
-}
-
-/** Every point of the lists. @throws E_USAGE, E_CLUSTER */
-export function pointsOf(
-  config: { readonly name: string; readonly text: string },
-  options: CompareOptions,
-): Asked[] {
-  const clusters = askedClusters(options);
-  for (const { text } of clusters) loadCluster(text);
-  const {
-    devices = [],
-    seq = [defaultSequence(parseModelConfig(config.text))],
-    globalBatch = [undefined],
-  } = options;
-  const [first] = clusters;
-  return clusters.flatMap((cluster) => {
-    const own = cluster.devices === undefined ? devices : [cluster.devices];
-    if (own.length === 0)
-      throw new ShardwrightError('E_USAGE', `no number of devices for ${cluster.name}`, {
-        hint: `--devices 64, or --cluster ${cluster.name}:64`,
-      });
-    return own.flatMap((asked) => {
-      const count =
-        options.equal === 'cost' && first !== undefined && cluster !== first
-          ? equalCost(first, asked, cluster)
-          : asked;
-      return seq.flatMap((sequence) =>
-        globalBatch.map((batch): Asked => ({
-          question: {
-            model: config.name,
-            cluster: cluster.name,
-            devices: count,
-            sequence,
-            globalBatch: batch ?? count,
-          },
-          cluster,
-        })),
-      );
-    });
-  });
-}
-
 /**
  * Answers `compare --json` for one point; undefined where the time was over before any plan was
  * priced.
  */
 export async function askPoint(
   config: { readonly name: string; readonly text: string },
-  { question, cluster }: Asked,
+  { question, cluster }: AskedPoint,
   options: CompareOptions,
   control: Parameters<typeof compareByConfig>[3],
 ): Promise<Comparison | undefined> {
@@ -246,7 +136,7 @@ export async function comparePoints(
         { hint: 'name one cluster, one number of devices, one sequence and one batch.' },
       );
   const goals = goalsAsked(options);
-  const asked = pointsOf(config, options);
+  const asked = pointsOf(config, askedClusters(options), options);
   checkSpend(options, asked);
   const deadline = control.deadline(options.timeLimit);
   const points: PlanningPoint[] = [];

@@ -15,6 +15,7 @@ import { readFileText } from '../../../platform/read-file.ts';
 import type { Comparison } from '../../../recipes/compare/comparison.ts';
 import { asComparison } from '../../../report/model/comparison-schema.ts';
 import { parsePlans } from '../../../sweep/plan-names.ts';
+import { type AskedPoint, pointsOf } from '../../../sweep/planning/asked-points.ts';
 import { planningOf, type PlanningPoint, pointOf } from '../../../sweep/planning/planning.ts';
 import { parseQuestions, type SweepQuestions } from '../../../sweep/planning/questions.ts';
 import { VERSION } from '../../../version.ts';
@@ -22,7 +23,7 @@ import { parseTokens } from '../../input/flags/read.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { configOf } from './compare-model.ts';
-import { type Asked, askPoint, goalFlag, pointsOf, printPlanning } from './compare-points.ts';
+import { askedClusters, askPoint, goalFlag, printPlanning } from './compare-points.ts';
 import type { CompareOptions } from './flags.ts';
 
 type Config = NonNullable<ReturnType<typeof configOf>>;
@@ -31,7 +32,7 @@ type Config = NonNullable<ReturnType<typeof configOf>>;
 interface Task {
   readonly id: string;
   readonly config: Config;
-  readonly asked: Asked;
+  readonly asked: AskedPoint;
   readonly options: CompareOptions;
 }
 
@@ -62,7 +63,7 @@ function tasksOf(questions: SweepQuestions, folder: string, options: CompareOpti
       throw new ShardwrightError('E_INPUT', `models: '${model}' is not a model by name or config`, {
         hint: 'shardwright models list names them.',
       });
-    return pointsOf(config, asked).map((point): Task => {
+    return pointsOf(config, askedClusters(asked), asked).map((point): Task => {
       const { cluster, devices: n, sequence, globalBatch } = point.question;
       const id = [config.name, cluster, n, sequence, globalBatch]
         .join('--')

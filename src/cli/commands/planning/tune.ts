@@ -5,26 +5,18 @@
 import { writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 
-import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
-import { defaultCostPreset } from '../../../cost/presets/presets.ts';
-import { defined } from '../../../defined.ts';
 import { messageOf, ShardwrightError } from '../../../errors.ts';
+import type { AskedModel } from '../../../fidelity/asked-question.ts';
+import { tunedConfig } from '../../../fidelity/tuned-config.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import { tuneText } from '../../../report/text/tune.ts';
-import { tuneFile } from '../../../sweep/layout/tune-file.ts';
-import { modelsOfFile } from '../../../trainers/model-of-file.ts';
+import { modelOfFile } from '../../../trainers/model-of-file.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import { paintDiff } from '../../output/paint.ts';
 import type { RunControl } from '../../thread/run-control.ts';
-import {
-  checkedLayout,
-  configOf,
-  layoutAsked,
-  layoutSource,
-  questionAsked,
-} from './compare-model.ts';
+import { configOf, layoutAsked } from './compare-model.ts';
 import type { TuneOptions } from './flags.ts';
 
 /** `tune`. */
@@ -38,31 +30,23 @@ export async function tuneCommand(
     what: 'configuration',
     hint: 'give a configuration of torchtitan, Accelerate, DeepSpeed, Megatron-LM or NeMo.',
   });
-  const config = modelAsked(path, text, options);
+  const model = modelAsked(path, text, options);
   const cluster = clusterText(options.cluster, {});
-  const asked = layoutAsked(path, config.text, options.devices);
-  const cost = defaultCostPreset(loadCluster(cluster));
-  const { devices, seq: sequence, globalBatch, for: trainer, compiled, memory } = options;
-  const question = questionAsked(
-    config,
-    { devices, cluster, ...defined({ sequence, globalBatch }) },
-    { risk: options.risk, ...defined({ for: trainer, compiled, memory }) },
-    { asked, cost, fitted: undefined },
-  );
-  const current = checkedLayout(asked, question);
-  const { tuned, text: edited } = await tuneFile(
-    question,
+  const layout = layoutAsked(path, model.text, options.devices);
+  const { devices, seq: sequence, globalBatch, for: trainer, compiled, memory, risk } = options;
+  const { tuned, text: edited } = await tunedConfig(
     {
       file: basename(path),
       text,
-      layout: current,
-      notPriced: layoutSource(asked, question)?.notPriced ?? [],
+      layout,
+      model,
+      sizes: { devices, cluster, sequence, globalBatch },
+      settings: { risk, for: trainer, compiled, memory },
     },
     {
       table: builtinOperators(),
-      risk: options.risk,
+      risk,
       deadline: control.deadline(options.timeLimit),
-      ...defined({ runs: asked.form?.runs }),
       ...(options.quiet === true ? {} : { onProgress: io.progress }),
     },
   );
@@ -75,24 +59,13 @@ export async function tuneCommand(
 function modelAsked(
   path: string,
   text: string,
-  { model }: Pick<TuneOptions, 'model'>,
-): { readonly name: string; readonly text: string } {
-  const [name, ...others] = model === undefined ? modelsOfFile(text) : [model];
-  if (name !== undefined && others.length === 0) {
-    const config = configOf(name);
-    if (config !== undefined) return config;
-    throw new ShardwrightError('E_USAGE', `--model ${name}: there is no such model`, {
-      hint: 'give a name of shardwright models list, or a config.json.',
-    });
-  }
-  const fits = [name, ...others].filter((one) => one !== undefined);
-  throw new ShardwrightError(
-    'E_USAGE',
-    fits.length === 0
-      ? `${basename(path)} names no model`
-      : `the sizes in ${basename(path)} are those of ${fits.join(', ')}`,
-    { hint: `give --model ${fits[0] ?? 'llama-3.1-8b'}.` },
-  );
+  { model = modelOfFile(basename(path), text) }: Pick<TuneOptions, 'model'>,
+): AskedModel {
+  const config = configOf(model);
+  if (config !== undefined) return config;
+  throw new ShardwrightError('E_USAGE', `--model ${model}: there is no such model`, {
+    hint: 'give a name of shardwright models list, or a config.json.',
+  });
 }
 
 function write(path: string, text: string): void {
