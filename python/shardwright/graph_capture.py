@@ -32,6 +32,7 @@ from .errors import CaptureError, ShardwrightError, line_of
 from .flat_model import FlatCall, FlatModel
 from .folder import RECORD_VERSION
 from .hooks import refuse_hooks, remove_hooks
+from .local_maps import name_groups, recording_local_maps
 from .modes import autocast_of, frozen, other_modes, values_hash
 from .module import forward_of, original_class, original_of, uncompiled
 from .precision import MixedPrecision
@@ -145,6 +146,7 @@ def capture(
         stack.enter_context(mode)
         stack.enter_context(_as_compiling())
         stack.enter_context(stating())
+        stack.enter_context(recording_local_maps())
         stack.enter_context(_without_looking_at_masks())
         stack.enter_context(_without_validating())
         stack.enter_context(checks_without_effects())
@@ -160,6 +162,7 @@ def capture(
         _refuse_changed(graph, [name for name, _ in tensors])
         called = _name_inputs(graph, [name for name, _ in tensors])
         pins = {**{called[number]: placement for number, placement in placed.items()}, **read_constraints(graph)}
+        name_groups(graph)
         _leave_out_empty_parts(graph)
         _inline_constants(graph, kind)
         _promote_by_default_dtype(graph)

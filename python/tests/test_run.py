@@ -16,9 +16,13 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as fc
 from models import Dropping, Mlp, Views, encoder, loss_of, mlp, refused
 from plans import PLANS
 from processes import run_ranks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.experimental import local_map
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import shardwright
@@ -292,6 +296,51 @@ def joint(facts: dict[str, Any]) -> None:
         facts[f"joint {name}"] = trained and all(abs(a - b) < 1e-9 for a, b in norms)
 
 
+class Mapped(torch.nn.Module):
+    """Two layers in `local_map`, over rows of dp and columns of tp, between plain ones; the scores of a rank are shared by tp."""
+
+    def __init__(self, mesh: Any) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        for name in ("a", "w1", "w2"):
+            setattr(self, name, torch.nn.Parameter(torch.randn(8, 8, dtype=torch.float64)))
+        rows, whole = Shard(0), Replicate()
+        self.placed = {"a": (whole, whole), "w1": (whole, Shard(1)), "w2": (whole, Shard(0))}
+
+        def layers(x: torch.Tensor, w1: torch.Tensor, w2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = fc.reduce_scatter_tensor(torch.tanh(x @ w1) @ w2, "sum", 0, (mesh, 1))
+            return y.sin(), fc.all_reduce(y.detach().amax(), "max", (mesh, 1)).unsqueeze(0)
+
+        self.layers = local_map(
+            layers,
+            out_placements=([rows, rows], [rows, whole]),
+            in_placements=((rows, whole), self.placed["w1"], self.placed["w2"]),
+            in_grad_placements=((rows, Partial()), (Partial(), Shard(1)), (Partial(), rows)),
+            device_mesh=mesh,
+            redistribute_inputs=True,
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, most = self.layers(x @ self.a, self.w1, self.w2)
+        return y.square().sum() * most.sum()
+
+
+def mapped(facts: dict[str, Any], place: str) -> None:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    x = torch.randn(8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    eager, planned = Mapped(mesh), Mapped(mesh)
+    for name, placements in eager.placed.items():
+        value = distribute_tensor(getattr(eager, name).detach(), mesh, placements)
+        setattr(eager, name, torch.nn.Parameter(value))
+    loss = eager(distribute_tensor(x, mesh, [Replicate(), Replicate()]))
+    loss.backward()
+    model = shardwright.auto_parallelize(planned, (x,), mesh, cluster="dgx-h100", folder=f"{place}/mapped", quiet=True)
+    own = model(x)
+    own.backward()
+    facts["loss of local_map"] = same(whole(own.detach()), whole(loss.detach()))
+    facts["gradients of local_map"] = all(same(whole(getattr(model, name).grad), whole(getattr(eager, name).grad)) for name in eager.placed)
+
+
 def work(rank: int, place: str) -> None:
     torch.set_num_threads(1)
     os.environ.pop("LOCAL_WORLD_SIZE", None)
@@ -308,6 +357,7 @@ def work(rank: int, place: str) -> None:
     views(facts)
     compiled(facts)
     joint(facts)
+    mapped(facts, place)
     if rank == 0:
         Path(f"{place}/facts.json").write_text(json.dumps(facts))
     dist.barrier()
@@ -345,6 +395,7 @@ def facts() -> dict[str, Any]:
         "input without gradient",
         *(f"one at a time of {name}" for name in ("fsdp-all", "tensor")),
         *(f"joint {name}" for name in ("tensor", "megatron", "fsdp-all")),
+        *(f"{what} of local_map" for what in ("loss", "gradients")),
         *(f"{what} of {name}" for what in ("collectives", "names") for name in ("megatron", "fsdp-all")),
     ],
 )

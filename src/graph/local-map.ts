@@ -10,6 +10,11 @@ import { getOwn, isGraphRef, isList, tensorType } from './value.ts';
 /** Target of a region of per-device code. */
 export const LOCAL_MAP = 'local_map';
 
+/** `to_local(x, "dp=2,tp=4", "S(0)R")`: the piece of `x` that a device has. */
+export const TO_LOCAL = 'shardwright.to_local.default';
+/** `to_global(piece, "dp=2,tp=4", "S(0)R")`: the value that the pieces join to. */
+export const TO_GLOBAL = 'shardwright.to_global.default';
+
 /** An axis of a region. */
 export interface RegionAxis {
   readonly name: string;

@@ -22,6 +22,7 @@ import { detectFormat } from './detect.ts';
 import { gunzip } from './file/unpack.ts';
 import { type Format, FORMAT_NAMES, FORMATS, isFormat, READABLE } from './formats.ts';
 import { exportedSignature, signatureStart } from './fx/exported.ts';
+import { withBoundary } from './fx/device-program.ts';
 import { GraphMaker } from './fx/graph.ts';
 import { parseGraphText } from './fx/graph-text.ts';
 import { parseFx } from './fx/parse.ts';
@@ -209,9 +210,12 @@ function readFx(text: string, format: Format, options: ImportOptions): Graph {
   if (format === 'fx-graph') {
     const { root, scanner } = parseGraphText(text, options.file, options.inputs);
     const signature = signatureOf(root, scanner);
-    return complete(
-      new GraphMaker(scanner, options.infer).make(root, options.name ?? root.name, signature),
+    const made = new GraphMaker(scanner, options.infer).make(
+      root,
+      options.name ?? root.name,
+      signature,
     );
+    return complete(withBoundary(made, text, scanner));
   }
   const repro = format === 'fx' ? reproParts(text) : undefined;
   if (repro !== undefined) return readRepro(text, repro, options);
@@ -224,7 +228,8 @@ function readFx(text: string, format: Format, options: ImportOptions): Graph {
     options.name ?? root.name,
     signature,
   );
-  return complete(stated?.dims === undefined ? made : { ...made, dims: stated.dims });
+  const whole = withBoundary(made, text, scanner);
+  return complete(stated?.dims === undefined ? whole : { ...whole, dims: stated.dims });
 }
 
 /**

@@ -8,7 +8,7 @@ import { ShardwrightError } from '../errors.ts';
 import { NameSet } from '../graph/names.ts';
 import type { Graph, Node, ValueRef } from '../graph/types.ts';
 import { isRef, mapOperands } from '../graph/value.ts';
-import { type AxisType, cutOf, type LocalType } from '../mesh/local-types/types.ts';
+import { type AxisType, chunksOf, cutOf, type LocalType, S } from '../mesh/local-types/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { sourceWords, spmdName, spmdTarget } from '../ops/spmd/operators.ts';
 import {
@@ -23,9 +23,10 @@ import { Typer } from './typer.ts';
 
 /**
  * The claim of a result's spec on an axis; undefined where it claims nothing, so that the value
- * must be equal there.
+ * must be equal there. `own` takes the value as what it is, and pieces as rows of dim 0: what one
+ * region keeps for another.
  */
-export type Claim = AxisType | undefined;
+export type Claim = AxisType | 'own' | undefined;
 
 export interface CheckedRegion {
   readonly body: Graph;
@@ -69,7 +70,7 @@ export function checkRegion(table: OperatorTable, region: RegionInput): CheckedR
     region.axes.map((_, a): AxisType => {
       const at = place.indexOf(a);
       const claim = region.claims[k]?.[a];
-      if (at < 0) return claim ?? 'I';
+      if (at < 0) return claim === undefined || claim === 'own' ? 'I' : claim;
       return leaving.as(k, at, typed === null || isTuple(typed) ? undefined : typed[at], claim);
     }),
   );
@@ -111,6 +112,8 @@ class Leaving {
         'give its inputs types',
       );
     if (claim === undefined) return this.unclaimed(result, type);
+    if (claim === 'own')
+      return type === 'number' ? 'I' : chunksOf(type) || type === 'V' ? S(0) : type;
     return cutOf(claim) !== undefined
       ? this.cut(result, type, claim)
       : this.whole(result, type, claim);
@@ -291,6 +294,9 @@ class CastWriter {
   }
 }
 
+/** Verbs that change the type of a value alone. */
+const CASTS: ReadonlySet<string> = new Set(['reinterpret', 'convert']);
+
 /**
  * The graph with every verb that takes several types written for the one that its operand has. A
  * cast to what the operand is already goes.
@@ -313,7 +319,7 @@ function settled(graph: Graph, typed: Graph, typer: Typer): Graph {
     // An axis of one rank has no types.
     const src = own?.get(node.name) ?? (size === 1 ? sourceWords(word)[0] : word);
     if (src === word) return [now];
-    if (src === dst && isRef(x)) {
+    if (src === dst && isRef(x) && CASTS.has(spmdName(node.target) ?? '')) {
       renamed.set(node.name, renamed.get(x.name) ?? x.name);
       return [];
     }

@@ -6,10 +6,11 @@
  * specification.
  */
 import { ShardwrightError } from '../../errors.ts';
-import { LOCAL_MAP } from '../../graph/local-map.ts';
+import { LOCAL_MAP, type RegionAxis } from '../../graph/local-map.ts';
 import { NameSet } from '../../graph/names.ts';
 import type { Arg, DType, Graph, Node, ValueType } from '../../graph/types.ts';
 import {
+  exampleShape,
   getOwn,
   isGraphRef,
   isList,
@@ -93,13 +94,54 @@ function region(
     });
   };
   const inSpecs = specs('in_shardings').map((spec) => spec.map((type): AxisType => type ?? 'I'));
-  const claims: readonly (readonly Claim[])[] = specs('out_shardings');
+  return typedRegion({
+    call: node,
+    body,
+    mesh,
+    axes,
+    inSpecs,
+    claims: specs('out_shardings'),
+    table,
+  });
+}
+
+/** A region of per-device code of another system, before it is typed. */
+export interface ForeignRegion {
+  /** The call, for messages. */
+  readonly call: Node;
+  readonly body: Graph;
+  readonly mesh: DeviceMesh;
+  /** The axes that are per device, in mesh order. */
+  readonly axes: readonly RegionAxis[];
+  /** For each operand and axis: its type outside. */
+  readonly inSpecs: readonly (readonly AxisType[])[];
+  readonly claims: readonly (readonly Claim[])[];
+  readonly table: OperatorTable;
+}
+
+/**
+ * The typed body of a region, with its collectives as verbs, and the keywords of its call.
+ *
+ * @throws E_SPMD_TYPE, E_UNSUPPORTED as `manualRegions`
+ */
+export function typedRegion({
+  call: node,
+  body,
+  mesh,
+  axes,
+  inSpecs,
+  claims,
+  table,
+}: ForeignRegion): {
+  readonly made: Graph;
+  readonly kwargs: Readonly<Record<string, Arg>>;
+} {
   const written = new RegionWriter(
     node,
     body,
     mesh,
     axes.map(({ name }) => name),
-  ).run();
+  ).run(claims);
   try {
     const checked = checkRegion(table, { body: written, axes, inSpecs, claims, autoCast: true });
     return {
@@ -139,12 +181,20 @@ class RegionWriter {
     this.names = new NameSet(body.nodes.map(({ name }) => name));
   }
 
-  run(): Graph {
+  /** @param claims of the results: what a spec calls an addend is one */
+  run(claims: readonly (readonly Claim[])[]): Graph {
     for (const node of this.body.nodes) this.add(node);
-    const outputs = this.body.outputs.map((output) => ({
-      ...output,
-      value: output.value === null ? null : this.nameOf(output.value),
-    }));
+    const outputs = this.body.outputs.map((output, k) => {
+      if (output.value === null) return output;
+      const summed = this.manual.filter(
+        (axis, a) => claims[k]?.[a] === 'P' && this.sizeOf(axis) > 1,
+      );
+      const value = summed.reduce(
+        (now, axis) => this.addends(now, axis, this.call),
+        this.nameOf(output.value),
+      );
+      return { ...output, value };
+    });
     return { ...this.body, nodes: this.nodes, outputs };
   }
 
@@ -166,9 +216,14 @@ class RegionWriter {
   }
 
   allReduce(node: Node): void {
-    this.sumOnly(node);
     const [list] = node.args;
     const axes = this.axesOf(node);
+    const extreme = EXTREMES[texts(getOwn(node.kwargs, 'reducer')).join()];
+    if (extreme !== undefined) {
+      this.renamed.set(node.name, this.extreme(node, extreme, axes));
+      return;
+    }
+    this.sumOnly(node);
     const made = (isList(list) ? list : [list]).map((x) =>
       axes.reduce(
         (now, axis) =>
@@ -178,6 +233,38 @@ class RegionWriter {
     );
     if (node.type.kind === 'tuple') this.results.set(node.name, made);
     else this.renamed.set(node.name, made[0]);
+  }
+
+  /** The largest or smallest of the values of all ranks: each takes it of the values it gathers. */
+  private extreme(node: Node, target: string, axes: readonly string[]): string {
+    return axes.reduce(
+      (now, axis) => {
+        const values = this.verb('all_gather', now, axis, node, ['V|I|R', 'R'], (shape) => [
+          this.sizeOf(axis),
+          ...shape,
+        ]);
+        return this.push(node, target, [ref(values), [0]]);
+      },
+      this.operand(node.args[0], node),
+    );
+  }
+
+  /** Equal numbers of rows for every rank, in the order of the ranks. */
+  exchange(node: Node): void {
+    const axis = this.oneAxis(node);
+    const x = this.operand(node.args[0], node);
+    const { dtype, shape } = this.typeOf(x);
+    const [rows, ...rest] = exampleShape({ shape });
+    const n = this.sizeOf(axis);
+    const parts = [n, rows / n, ...rest];
+    const view = (value: string, sizes: readonly number[]): string =>
+      this.push({ ...node, type: tensorType(dtype, sizes) }, 'aten.view.default', [
+        ref(value),
+        sizes,
+      ]);
+    const sent = view(x, parts);
+    const received = this.verb('all_to_all', sent, axis, node, ['V|I|R', 'V']);
+    this.renamed.set(node.name, view(received, shape.map(Number)));
   }
 
   allGather(node: Node): void {
@@ -298,7 +385,7 @@ class RegionWriter {
   ): string {
     const type = this.typeOf(x);
     const name = this.names.take(op);
-    const shape = type.shape.map((size) => (typeof size === 'number' ? size : (size.example ?? 1)));
+    const shape = exampleShape(this.typeOf(x));
     this.nodes.push({
       name,
       kind: 'call',
@@ -432,6 +519,12 @@ class RegionWriter {
   }
 }
 
+/** Reductions of PyTorch other than sums that are made of gathered values. */
+const EXTREMES: Readonly<Record<string, string | undefined>> = {
+  max: 'aten.amax.default',
+  min: 'aten.amin.default',
+};
+
 /** Collectives by the name that both StableHLO and JAX have for them. */
 const WRITERS: Readonly<Record<string, ((writer: RegionWriter, node: Node) => void) | undefined>> =
   {
@@ -439,6 +532,7 @@ const WRITERS: Readonly<Record<string, ((writer: RegionWriter, node: Node) => vo
     all_gather: (writer, node) => writer.allGather(node),
     reduce_scatter: (writer, node) => writer.reduceScatter(node),
     all_to_all: (writer, node) => writer.allToAll(node),
+    all_to_all_rows: (writer, node) => writer.exchange(node),
     collective_permute: (writer, node) => writer.permute(node),
     axis_index: (writer, node) => writer.axisIndex(node),
     partition_id: (writer, node) => writer.partitionId(node),

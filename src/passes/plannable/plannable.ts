@@ -10,7 +10,7 @@ import { withTripCounts } from '../control/loops/counted-loops.ts';
 import { raiseLoops } from '../control/loops/raise-loops.ts';
 import { withoutDeadCode } from '../dead-code.ts';
 import { withoutChecks } from './checks.ts';
-import { manualRegions } from './manual-regions.ts';
+import { perDeviceRegions } from './device-regions.ts';
 import { retakeWeightViews } from './weight-views.ts';
 
 /**
@@ -26,7 +26,7 @@ export function plannable(
   loops: 'scans' | 'as written' = 'scans',
 ): Graph {
   const inLine = withoutDead(inlineCalls(regionsAsCalls(withoutChecks(graph))));
-  const written = manualRegions(inLine, table);
+  const written = perDeviceRegions(inLine, table);
   const raised = loops === 'scans' ? raiseLoops(written) : written;
   // A scan reads no counter: its start and end are needed no more.
   const live = raised === written ? written : withoutDeadCode(raised);

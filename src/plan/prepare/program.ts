@@ -23,9 +23,10 @@ import type { Setting } from './setting.ts';
  */
 export function plannableProgram(original: Graph, setting: Setting): Graph {
   const { request, operators } = setting;
-  refuseShardedText(original);
   checkAccumulation(original, request);
-  const twice = checkpointed(plannable(original, operators), setting);
+  const ready = plannable(original, operators);
+  refuseShardedText(ready);
+  const twice = checkpointed(ready, setting);
   // What is computed again leaves first runs that nothing reads.
   return withoutDeadCode(summedIn(twice, request, operators));
 }
@@ -106,8 +107,8 @@ function checkAccumulation({ outputs }: Graph, { accumulate }: PlanRequest): voi
 }
 
 /**
- * A graph that is one rank's program has collectives in it and local shapes: there is nothing left
- * to shard.
+ * A graph that is one rank's program, of which nothing says what the rank has, has collectives in
+ * it and local shapes.
  */
 function refuseShardedText(graph: Graph): void {
   const node = graph.nodes.find((n) => n.kind === 'call' && n.target.includes('c10d_functional'));
@@ -117,7 +118,9 @@ function refuseShardedText(graph: Graph): void {
     `the graph is already the program of one rank: it calls ${node.target}`,
     {
       node: node.name,
-      hint: 'plan the unsharded model.',
+      hint:
+        'plan the unsharded model, or say above the class what the rank has: # One device of ' +
+        'dp=2,tp=4, # Group 5: tp, # Placement of NAME: S(0)R (docs/local-spmd.md).',
     },
   );
 }

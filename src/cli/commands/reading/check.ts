@@ -6,7 +6,7 @@ import { ShardwrightError } from '../../../errors.ts';
 import type { CheckReport } from '../../../local-spmd/check.ts';
 import type { Mode } from '../../../local-spmd/modes.ts';
 import { fixText, type Violation } from '../../../local-spmd/typed.ts';
-import { manualRegions } from '../../../passes/plannable/manual-regions.ts';
+import { perDeviceRegions } from '../../../passes/plannable/device-regions.ts';
 import { checkPlannedModes, type PlanCheckReport } from '../../../plan/questions/spmd-check.ts';
 import { check } from '../../../simulate/strip.ts';
 import { bytesText, countedText, lineText, secondsText } from '../../../units.ts';
@@ -46,7 +46,7 @@ async function ofPlan(path: string, options: CheckOptions, mode: Mode): Promise<
 async function ofModel(path: string, options: CheckOptions, mode: Mode): Promise<CheckReport> {
   const { graph, table } = await loadModel(path, options);
   const types = Object.fromEntries(options.type);
-  return check(manualRegions(graph, table), {
+  return check(perDeviceRegions(graph, table), {
     mode,
     table,
     types,

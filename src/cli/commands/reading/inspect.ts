@@ -1,6 +1,7 @@
 /** `inspect`: reads a model file and prints its inputs, parameters, operators and refusals. */
 
 import { CONTROL_TARGETS } from '../../../graph/control.ts';
+import { TO_GLOBAL, TO_LOCAL } from '../../../graph/local-map.ts';
 import { roleName } from '../../../graph/nodes.ts';
 import { countNodes, DTYPE_BYTES, type Graph } from '../../../graph/types.ts';
 import { exampleShape } from '../../../graph/value.ts';
@@ -10,6 +11,7 @@ import { programFlops } from '../../../ops/program-flops.ts';
 import { elements } from '../../../ops/record/record.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { isCheck } from '../../../passes/plannable/checks.ts';
+import { isTorchCollective } from '../../../passes/plannable/torch-collectives.ts';
 import {
   bytesText,
   countedText,
@@ -100,12 +102,20 @@ function workNotes(uncountedLoops: number, unsizedCalls: number): string[] {
   return notes;
 }
 
-const STRUCTURAL = new Set([...CONTROL_TARGETS, 'operator.getitem', 'sdy.manual_computation']);
+const STRUCTURAL = new Set([
+  ...CONTROL_TARGETS,
+  'operator.getitem',
+  'sdy.manual_computation',
+  TO_LOCAL,
+  TO_GLOBAL,
+]);
 
 /** Operators without a record, bodies included; control flow is structure. */
 function addUnknown(graph: Graph, table: OperatorTable, unknown: Set<string>): void {
   const seen = new Set<Graph>();
   const stack = [graph];
+  // Where nothing says what a device has, collectives say nothing either.
+  const isMarked = graph.nodes.some(({ target }) => target === TO_LOCAL);
   for (let body = stack.pop(); body !== undefined; body = stack.pop()) {
     if (seen.has(body)) continue;
     seen.add(body);
@@ -114,6 +124,7 @@ function addUnknown(graph: Graph, table: OperatorTable, unknown: Set<string>): v
         node.kind === 'call' &&
         !STRUCTURAL.has(node.target) &&
         !isCheck(node) &&
+        !(isMarked && isTorchCollective(node.target)) &&
         table.get(node.target) === undefined
       )
         unknown.add(node.target);
