@@ -71,11 +71,11 @@ const forbidden = [
     to: { path: '^src/platform/read-file\\.ts$' },
   },
   {
-    name: 'shard-is-for-users',
+    name: 'shard-and-audit-are-for-users',
     comment: 'rooms search for the plan of least cost; `shard` chooses between it and the recipes',
     severity: 'error',
     from: { path: '^src/', pathNot: '^src/(cli/|entries/|index\\.ts$)' },
-    to: { path: '^src/shard\\.ts$' },
+    to: { path: '^src/(shard|audit)\\.ts$' },
   },
   {
     name: 'entries-are-for-users',

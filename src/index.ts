@@ -31,7 +31,7 @@ export type { Plan } from './plan/record/types.ts';
 export type { GivenRequest, Pin, PlanRequest } from './plan/request/request.ts';
 export type { Answer } from './recipes/answer.ts';
 export type { Answered } from './recipes/chosen-step.ts';
-export { type Audit, audit, type AuditOptions, type Edit } from './recipes/audit.ts';
+export { type Audit, audit, type AuditOptions, type Edit } from './audit.ts';
 export {
   compare,
   type CompareOptions,

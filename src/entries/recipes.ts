@@ -5,7 +5,7 @@
  *
  * @module shardwright/recipes
  */
-export { auditChoice } from '../recipes/audit.ts';
+export { auditChoice } from '../audit.ts';
 export { priceRecipes, type RecipeResult } from '../recipes/compare/compare.ts';
 export { mergeComparisons } from '../recipes/compare/conclude-comparison.ts';
 export { nextBest, type RankedChoice, rankedChoices } from '../recipes/compare/next-best.ts';

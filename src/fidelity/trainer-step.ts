@@ -14,17 +14,20 @@ import type { Graph } from '../graph/types.ts';
 import { parseModelConfig } from '../models/families.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { decode } from '../plan/choice/decode.ts';
+import { choiceOfPlan } from '../plan/choice/transfer.ts';
 import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
+import { EXPORTED, isOfTrainer } from '../plan/record/answer.ts';
 import type { Plan, StepFigures } from '../plan/record/types.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { PlanRequest } from '../plan/request/request.ts';
-import { EXPORTED, simulatedStep } from '../recipes/chosen-step.ts';
+import { simulatedStep } from '../recipes/chosen-step.ts';
 import { DEFAULT_RISK } from '../recipes/compare/best-plan.ts';
 import { simulatedSeconds } from '../recipes/compare/simulated.ts';
 import { recipeChoice } from '../recipes/recipe-choice.ts';
 import type { StepFacts } from '../step/facts.ts';
 import { hasRoutedBlocks } from '../step/read/routed-blocks.ts';
+import { expertsNotRun } from '../step/read/routed-part.ts';
 import { stepOfPlan } from '../step/step-of-plan.ts';
 import { softwareWithGradients, type SweepQuestion } from '../sweep/model/question.ts';
 import { trainerLimits } from '../sweep/model/trainer-limits.ts';
@@ -218,6 +221,18 @@ export function stepAgain(prepared: Prepared, choice: Int32Array, plan: Plan): S
   const facts = trainerFacts({ ...request, trainer });
   if (facts !== undefined) return stepOfPlan(prepared.model, choice, facts);
   return simulatedStep(plan, simulatedSeconds(prepared, choice, decode(prepared.model, choice)));
+}
+
+/**
+ * The step of another plan of the same problem, by the software of the one that was asked about.
+ *
+ * @returns undefined where that has no step, and where its trainer does not run the other
+ */
+export function stepOfOther(prepared: Prepared, asked: Plan, other: Plan): StepFigures | undefined {
+  if (asked.step === undefined) return undefined;
+  const choice = choiceOfPlan(other, prepared.model);
+  const isRun = !isOfTrainer(asked) || expertsNotRun(prepared.model, choice) === undefined;
+  return isRun ? stepAgain(prepared, choice, other) : undefined;
 }
 
 /**

@@ -121,14 +121,36 @@ export async function answer(prepared: Prepared, options: AnswerOptions = {}): P
       ...defined({ overlap }),
     };
   }
-  const isAsked = isMicrobatch !== true && asksForStep(request);
-  if (!isAsked || deadline.isOver) return { ...serial, ...found };
+  if (isMicrobatch === true) return { ...serial, ...found };
   const { facts } = options;
-  if (facts === undefined && known.length === 0) return { ...serial, ...found };
+  const limits = { ...more, deadline: search ?? deadline };
+  return ofShortestStep(found, { deadline, limits, ...defined({ facts }) });
+}
+
+/** Until when steps are looked at, and how copies that stay are searched for. */
+interface StepOptions {
+  readonly deadline: Deadline;
+  readonly limits: SearchOptions;
+  /** The software of the trainer; absent: the step of the exported program is simulated. */
+  readonly facts?: StepFacts;
+}
+
+/**
+ * The plan of the shortest step among that of least seconds and the recipes, with copies that stay
+ * where that makes it shorter; the plan of least seconds where no step is asked for.
+ */
+export async function ofShortestStep(
+  found: Pick<Answered, 'serial' | 'recipes'>,
+  { deadline, limits, facts }: StepOptions,
+): Promise<Answer> {
+  const { serial, recipes } = found;
+  const { request } = serial.prepared.question;
+  if (!asksForStep(request) || deadline.isOver) return { ...serial, ...found };
+  const hasKnown = recipes.some(({ status }) => status === 'priced');
+  if (facts === undefined && !hasKnown) return { ...serial, ...found };
   const chosen = { ...found, ...(await chosenByStep(serial, recipes, deadline, facts)) };
   // Copies are kept within the peak of the plan, which is not followed here.
   if (request.activations === 'trainer') return overByStep(chosen) ?? chosen;
-  const limits = { ...more, deadline: search ?? deadline };
   return (await keepingCopies(chosen, limits, deadline, facts)) ?? chosen;
 }
 

@@ -3,27 +3,27 @@
  * placement that close most of it.
  */
 
-import { checkKinds } from '../arguments.ts';
-import { checkOptions } from '../errors.ts';
+import { defined } from '../defined.ts';
+import { ShardwrightError } from '../errors.ts';
 import { roleName } from '../graph/nodes.ts';
-import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { decode } from '../plan/choice/decode.ts';
-import type { Infeasible } from '../plan/choice/result.ts';
-import { choiceOfPlan } from '../plan/choice/transfer.ts';
+import type { Infeasible, PlannedResult } from '../plan/choice/result.ts';
 import { leastCostPlanOf } from '../plan/least-cost-plan.ts';
 import type { Model } from '../plan/model/model.ts';
-import { prepare } from '../plan/prepare/prepare.ts';
 import type { Prepared } from '../plan/prepare/prepared.ts';
-import type { LowerablePlan } from '../plan/record/planned.ts';
-import type { Plan } from '../plan/record/types.ts';
-import { tableOf } from '../plan/request/check-call.ts';
+import { EXPORTED, planAnswer, type StepKeys } from '../plan/record/answer.ts';
+import type { Plan, StepFigures } from '../plan/record/types.ts';
 import { Deadline } from '../plan/request/deadline.ts';
 import { holdsPeak, type PlanRequest } from '../plan/request/request.ts';
 import { Restriction } from '../plan/restrict/restriction.ts';
 import { evaluate } from '../solver/check/verify.ts';
+import type { StepFacts } from '../step/facts.ts';
+import { expertsNotRun } from '../step/read/routed-part.ts';
+import { stepOfPlan } from '../step/step-of-plan.ts';
 import { excessOver } from '../units.ts';
-import { type StepKeys, stepOfGraph } from './compare/best-plan.ts';
+import { ofShortestStep } from './answer.ts';
+import { priceRecipes } from './compare/compare.ts';
 import { budgetedBytes, type Priced, solveRestricted } from './compare/price.ts';
 import { simulatedSeconds } from './compare/simulated.ts';
 
@@ -39,11 +39,14 @@ export interface Edit {
   readonly bytesFreed: number;
 }
 
-/** A plan against the optimum of its own problem. */
+/** A plan against the best one that is known by its step, and the optimum of its own problem. */
 export interface Audit extends StepKeys {
+  /** The best plan that `plan` knows by its step; absent where no time was left to look for it. */
+  readonly best?: BestByStep;
   /** All costs one after another, which the proof is about. */
   readonly seconds: number;
-  readonly peakBytes: number;
+  /** The bytes that the budget of the proof limits: those of the exported program. */
+  readonly budgetedBytes: number;
   readonly fits: boolean;
   readonly overBytes?: number;
   /** The quantity that all bytes count: peak memory, or the states. */
@@ -60,10 +63,21 @@ export interface Audit extends StepKeys {
   readonly edits: readonly Edit[];
   readonly editedSeconds: number;
   readonly editedPeakBytes: number;
+  /** The step that the edits lead to; absent where its trainer does not run it. */
+  readonly editedStepSeconds?: number;
   /** How edits were found and priced. */
   readonly method: string;
   /** The cause that ended the search for edits early; absent where nothing did. */
   readonly stopped?: 'interrupted' | 'time limit';
+}
+
+/** The plan of the shortest step that is known. */
+interface BestByStep {
+  /** The name of a recipe; `the plan` that is audited; `the plan of least seconds`. */
+  readonly name: string;
+  readonly stepSeconds: number;
+  /** stepSeconds of the audited plan over these, minus 1. */
+  readonly regret: number;
 }
 
 /** Operators, number of edits and limits of an audit. */
@@ -80,20 +94,23 @@ export interface AuditOptions {
   readonly onProgress?: (line: string) => void;
 }
 
-const OPTIONS: Readonly<Record<keyof AuditOptions, true>> = {
-  table: true,
-  edits: true,
-  signal: true,
-  deadline: true,
-  onPlan: true,
-  onProgress: true,
-};
+/** The same, and the software by which steps are priced. */
+interface StepAuditOptions extends Omit<AuditOptions, 'table'> {
+  /** Absent: the step of the exported program is simulated. */
+  readonly facts?: StepFacts;
+}
 
 /** Edits that an audit looks for by default. */
 const EDITS = 3;
 
 /** Part of the time that the optimum may take where edits are looked for after it. */
 const OPTIMUM_SHARE = 3 / 4;
+
+/** Part of the time left that the recipes may take together. */
+const RECIPES_SHARE = 1 / 2;
+
+/** The name of the audited plan among those that its step is compared with. */
+const AUDITED = 'the plan';
 
 const METHOD =
   'greedy edits: each step releases one parameter (in all layers at once), or the inputs, ' +
@@ -103,47 +120,8 @@ const METHOD =
 /** Name of the edit that leaves parameters and inputs alone. */
 const ACTIVATIONS = '(activations)';
 
-/**
- * Prices a plan against the optimum of its graph, mesh and cluster without any pins, and finds the
- * edits that bring it nearest.
- *
- * @param graph the planned graph (`graph` of what `shard` gives, `program` of a plan folder)
- * @returns what is infeasible, where no plan fits
- * @throws E_PLAN when the plan is not of this graph, and what `shard` throws
- *
- * @example
- * ```ts
- * import { audit, input, parameter, shard, trace } from 'shardwright';
- *
- * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
- *   x: input([4096, 4096]),
- *   w1: parameter([4096, 16384]),
- *   w2: parameter([16384, 4096]),
- * });
- * const request = { mesh: 'tp=4', cluster: 'dgx-h100' };
- * const pins = [{ node: 'w1', spec: 'S(1)' }];
- * const mine = await shard(graph, { ...request, pins });
- * if (mine.status === 'infeasible') throw new Error(mine.conflict.join('\n'));
- * const found = await audit(mine.graph, mine.plan);
- * if ('conflict' in found) throw new Error(found.conflict.join('\n'));
- * for (const { node, from, to } of found.edits) console.log(node, from, to); // w1 S(1) R
- * ```
- */
-export async function audit(
-  graph: Graph,
-  plan: LowerablePlan,
-  options: AuditOptions = {},
-): Promise<Audit | Infeasible> {
-  checkKinds('audit', { graph: [graph, 'graph'], plan: [plan, 'plan'] });
-  checkOptions('audit', options, OPTIONS);
-  const { table, ...limits } = options;
-  const request = auditedRequest(plan.request);
-  const prepared = prepare(graph, request, tableOf('audit', table), limits.deadline);
-  return auditChoice(prepared, choiceOfPlan(plan, prepared.model), limits);
-}
-
 /** The request of the optimum that a plan is measured against: nothing is bound. */
-export function auditedRequest(request: PlanRequest): PlanRequest {
+export function auditedRequest({ recipe: _, overlap: __, ...request }: PlanRequest): PlanRequest {
   return {
     ...request,
     pins: [],
@@ -156,61 +134,60 @@ export function auditedRequest(request: PlanRequest): PlanRequest {
 }
 
 /**
- * Prices a choice against the optimum of its problem, and finds the edits that bring it nearest.
+ * Prices a choice against the best plan by its step and the optimum of its problem, and finds the
+ * edits that bring it nearest to that.
  *
  * @param prepared without pins: the optimum is over the whole problem
  * @returns what is infeasible, where the problem has no plan that fits
+ * @throws E_PLAN where the trainer does not run the choice
  */
-export async function auditChoice(
+export async function auditByStep(
   prepared: Prepared,
   choice: Int32Array,
-  asked: Omit<AuditOptions, 'table'> = {},
+  { edits = EDITS, ...options }: StepAuditOptions,
 ): Promise<Audit | Infeasible> {
-  checkKinds('auditChoice', {
-    prepared: [prepared, 'prepared'],
-    choice: [choice, 'list'],
-    options: [asked, 'record'],
-  });
-  const { edits = EDITS, ...options } = asked;
   const {
     model,
-    question: { budgetBytes },
+    question: { budgetBytes, request },
   } = prepared;
-  const seconds =
-    Number(evaluate({ ...model.problem, rows: [] }, choice).cost) / model.unitsPerSecond;
-  const peakBytes = budgetedBytes(prepared, choice);
+  const given = pricedChoice(prepared, choice);
+  const step = stepOfChoice(prepared, given, options.facts);
   options.onPlan?.();
   options.onProgress?.('solving the optimum');
   const deadline =
-    options.deadline ??
-    new Deadline(prepared.question.request.timeLimitSeconds, { signal: options.signal });
-  const best = await leastCostPlanOf(prepared, {
+    options.deadline ?? new Deadline(request.timeLimitSeconds, { signal: options.signal });
+  const serial = await leastCostPlanOf(prepared, {
     starts: [choice],
     deadline: edits > 0 ? deadline.part(OPTIMUM_SHARE) : deadline,
   });
-  if (best.status === 'infeasible') return best;
-  const { objective, proof, memory } = best.plan;
-  const given: Priced = { seconds, peakBytes, fits: peakBytes <= budgetBytes, choice };
+  if (serial.status === 'infeasible') return serial;
+  const { plan } = serial;
+  const { objective, proof, memory } = plan;
+  const best = await bestByStep(serial, given, step, options.facts, deadline);
   // A plan whose peak binds may be a choice of a model prepared again (`Model.ceilingSeconds`),
   // whose strategies are others.
-  const isSame = best.choice.length === choice.length && best.prepared.model === prepared.model;
+  const isSame = serial.choice.length === choice.length && serial.prepared.model === model;
   const path = isSame
-    ? await new EditPath(prepared, best.choice, { ...options, edits }, deadline).walk(given)
+    ? await new EditPath(prepared, serial.choice, { ...options, edits }, deadline).walk(given)
     : { edits: [], end: given };
-  const isPeak = holdsPeak(prepared.question.request);
+  const editedStepSeconds = stepIfRun(prepared, path.end, options.facts)?.stepSeconds;
+  const overBytes = Math.max(given.peakBytes, overStep(request, step)) - budgetBytes;
+  const { stepBand, fitProbability, trainer } = planAnswer({ ...plan, step });
   return {
-    ...stepOfChoice(prepared, choice, isPeak ? peakBytes : undefined),
-    seconds,
-    peakBytes,
-    fits: given.fits,
-    ...(given.fits ? {} : { overBytes: peakBytes - budgetBytes }),
-    holds: isPeak ? 'peak' : 'states',
+    ...{ stepSeconds: step.stepSeconds, stepBand, peakBytes: step.peakBytes, fitProbability },
+    trainer,
+    ...defined({ best, editedStepSeconds }),
+    seconds: given.seconds,
+    budgetedBytes: given.peakBytes,
+    fits: overBytes <= 0,
+    ...(overBytes <= 0 ? {} : { overBytes }),
+    holds: holdsPeak(request) ? 'peak' : 'states',
     optimumSeconds: objective.seconds,
     optimumPeakBytes: memory.peakBytes,
     bound: proof.bound,
     status: proof.status,
-    regret: excessOver(objective.seconds, seconds),
-    provenRegret: excessOver(proof.bound, seconds),
+    regret: excessOver(objective.seconds, given.seconds),
+    provenRegret: excessOver(proof.bound, given.seconds),
     edits: path.edits,
     editedSeconds: path.end.seconds,
     editedPeakBytes: path.end.peakBytes,
@@ -221,18 +198,72 @@ export async function auditChoice(
   };
 }
 
-/** The simulated step of a choice, with the probability that its peak fits where it is held. */
+function pricedChoice(prepared: Prepared, choice: Int32Array): Priced {
+  const { model, question } = prepared;
+  const seconds =
+    Number(evaluate({ ...model.problem, rows: [] }, choice).cost) / model.unitsPerSecond;
+  const peakBytes = budgetedBytes(prepared, choice);
+  return { seconds, peakBytes, fits: peakBytes <= question.budgetBytes, choice };
+}
+
+/** The bytes of a step that its budget limits; 0 where the plan's own are limited. */
+function overStep({ activations }: PlanRequest, { peakBytes }: StepFigures): number {
+  return activations === 'trainer' ? peakBytes : 0;
+}
+
+/** @throws E_PLAN where the trainer does not run the choice */
 function stepOfChoice(
   prepared: Prepared,
-  choice: Int32Array,
-  peakBytes: number | undefined,
-): ReturnType<typeof stepOfGraph> {
-  const { model, question } = prepared;
-  return stepOfGraph(
-    simulatedSeconds(prepared, choice, decode(model, choice)),
-    peakBytes,
-    question.request.memoryBytes ?? model.cluster.memoryBytes,
-  );
+  priced: Priced,
+  facts: StepFacts | undefined,
+): StepFigures {
+  const step = stepIfRun(prepared, priced, facts);
+  if (step !== undefined) return step;
+  const why = expertsNotRun(prepared.model, priced.choice) ?? 'experts';
+  throw new ShardwrightError('E_PLAN', `${facts?.trainer ?? EXPORTED} does not run it: ${why}`, {
+    hint: 'ask for the exported program with --for shardwright.',
+  });
+}
+
+/** The step of a choice; undefined where the trainer does not run it. */
+function stepIfRun(
+  prepared: Prepared,
+  { choice, peakBytes }: Priced,
+  facts: StepFacts | undefined,
+): StepFigures | undefined {
+  const { model } = prepared;
+  if (facts !== undefined)
+    return expertsNotRun(model, choice) === undefined
+      ? stepOfPlan(model, choice, facts)
+      : undefined;
+  const stepSeconds = simulatedSeconds(prepared, choice, decode(model, choice));
+  return { trainer: EXPORTED, stepSeconds, peakBytes };
+}
+
+/** The plan of the shortest step among those that `plan` knows, and the one that is audited. */
+async function bestByStep(
+  serial: PlannedResult,
+  given: Priced,
+  { stepSeconds }: StepFigures,
+  facts: StepFacts | undefined,
+  deadline: Deadline,
+): Promise<BestByStep | undefined> {
+  if (deadline.isOver) return undefined;
+  const others = await priceRecipes(serial.prepared, deadline.part(RECIPES_SHARE));
+  // The audited plan is a candidate as well, where it is one of the same model.
+  const isSame = serial.choice.length === given.choice.length;
+  const own = isSame ? [{ status: 'priced' as const, name: AUDITED, ...given }] : [];
+  const found = { serial, recipes: [...own, ...others] };
+  const options = { deadline, limits: { deadline }, ...defined({ facts }) };
+  const best = await ofShortestStep(found, options);
+  if (best.status === 'infeasible' || best.plan.step === undefined) return undefined;
+  const named = best.fastest?.name ?? best.step?.name ?? 'the plan of least seconds';
+  const shortest = Math.min(best.plan.step.stepSeconds, stepSeconds);
+  return {
+    name: shortest < best.plan.step.stepSeconds ? AUDITED : named,
+    stepSeconds: shortest,
+    regret: excessOver(shortest, stepSeconds),
+  };
 }
 
 /** Variables that one edit places. */

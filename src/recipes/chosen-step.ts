@@ -5,6 +5,7 @@
 import { fitProbability } from '../cost/error-bands.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { PlannedResult } from '../plan/choice/result.ts';
+import { EXPORTED } from '../plan/record/answer.ts';
 import type { Plan, StepFigures } from '../plan/record/types.ts';
 import type { Deadline } from '../plan/request/deadline.ts';
 import type { OverlappedStep } from '../simulate/overlap/known-plan.ts';
@@ -114,6 +115,3 @@ export function simulatedStep({ memory }: Plan, stepSeconds: number): StepFigure
     peakBytes: memory.timeline?.peakBytes ?? memory.peakBytes,
   };
 }
-
-/** The trainer of plans for no other: the PyTorch program that is exported. */
-export const EXPORTED = 'shardwright';

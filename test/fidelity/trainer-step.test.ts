@@ -10,9 +10,10 @@ import { builtinOperators } from '../../src/ops/builtin.ts';
 import type { PlannedResult } from '../../src/plan/choice/result.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
 import { checkPlan } from '../../src/plan/questions/check-plan.ts';
+import { planAnswer, planBand } from '../../src/plan/record/answer.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import type { Answered } from '../../src/recipes/chosen-step.ts';
-import { planAnswer, planBand } from '../../src/report/model/certainty.ts';
+import { planBandText } from '../../src/report/model/certainty.ts';
 import { shard, shardPrepared } from '../../src/shard.ts';
 import { input, trace } from '../../src/trace/trace.ts';
 
@@ -90,6 +91,11 @@ it('the range of a step is that of measured runs of its trainer, and none where 
   const [low, high] = planBand(plan)!;
   expect(low).toBeCloseTo(plan.step!.stepSeconds * own!.step.p10, 12);
   expect(high).toBeCloseTo(plan.step!.stepSeconds * own!.step.p90, 12);
+  // Megatron by default on one host: those who measured there ran slower trainers.
+  const request = { ...plan.request, trainerAssumed: true as const };
+  expect(planBand({ ...plan, request })![0]).toBeGreaterThan(plan.step!.stepSeconds);
+  expect(planBandText({ ...plan, request })).toContain('nine of ten of them took longer');
+  expect(planBandText(plan)).not.toContain('nine of ten of them');
   for (const trainer of [undefined, 'deepspeed'])
     expect(planAnswer((await planned(trainer)).plan)).toMatchObject({
       stepBand: null,

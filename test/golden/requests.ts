@@ -5,6 +5,7 @@
  */
 import { createHash } from 'node:crypto';
 
+import { auditChoice } from '../../src/audit.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
@@ -14,7 +15,6 @@ import { reopen } from '../../src/plan/questions/explain.ts';
 import { forceNode } from '../../src/plan/questions/what-if-history.ts';
 import { planTexts } from '../../src/plan/record/folder.ts';
 import { type PlanRequest } from '../../src/plan/request/request.ts';
-import { auditChoice } from '../../src/recipes/audit.ts';
 import { priceRecipes } from '../../src/recipes/compare/compare.ts';
 import { VERSION } from '../../src/version.ts';
 import { load, request, TABLE } from '../plan/support.ts';

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
+import { type Audit, audit, auditChoice } from '../../src/audit.ts';
 import { peakOf } from '../../src/cost/memory/peak.ts';
 import { stateMemory } from '../../src/plan/choice/decode.ts';
 import { planMemoryTimeline } from '../../src/plan/choice/timeline.ts';
@@ -7,7 +8,6 @@ import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare, withPins } from '../../src/plan/prepare/prepare.ts';
 import type { Prepared } from '../../src/plan/prepare/prepared.ts';
 import { changeRequest } from '../../src/plan/questions/what-if.ts';
-import { type Audit, audit, auditChoice } from '../../src/recipes/audit.ts';
 import { priceRestriction } from '../../src/recipes/compare/price.ts';
 import { applyRecipe } from '../../src/recipes/recipes.ts';
 import { namedRecipe, recipeOf } from '../../src/recipes/registry.ts';

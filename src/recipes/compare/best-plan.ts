@@ -4,7 +4,7 @@
  * are those of measured runs (`cost/error-bands.ts`).
  */
 
-import { fitProbability, safePeakBytes } from '../../cost/error-bands.ts';
+import { safePeakBytes } from '../../cost/error-bands.ts';
 import { type Cluster, type MemoryLimits, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import type { ComparedPlan, Comparison, RiskierPlan } from './comparison.ts';
 
@@ -33,37 +33,6 @@ export function memoryBounds(
   const budgetBytes = usableMemoryBytes(cluster, limits);
   if (risk === undefined) return { budgetBytes, safeBytes: budgetBytes };
   return { budgetBytes, safeBytes: Math.min(budgetBytes, safePeakBytes(memoryBytes, risk)) };
-}
-
-/** Keys that each answer about one plan has. */
-export interface StepKeys {
-  /** The wall clock of a step, with communication overlapped. */
-  readonly stepSeconds: number;
-  /** Seconds of eight of ten measured steps; null where no runs of this kind were measured. */
-  readonly stepBand: readonly [p10: number, p90: number] | null;
-  /** Probability that the peak stays within the device; null where it is not known. */
-  readonly fitProbability: number | null;
-  /** Id of the trainer whose step it is. */
-  readonly trainer: string;
-}
-
-/**
- * The keys of a plan of a graph: its step is that of our own PyTorch program, as the simulator
- * plays it, of which no runs were measured.
- *
- * @param peakBytes undefined where states alone are counted
- */
-export function stepOfGraph(
-  stepSeconds: number,
-  peakBytes: number | undefined,
-  limitBytes: number,
-): StepKeys {
-  return {
-    stepSeconds,
-    stepBand: null,
-    fitProbability: peakBytes === undefined ? null : fitProbability(peakBytes, limitBytes),
-    trainer: 'shardwright',
-  };
 }
 
 /** The figures that rank a plan. */

@@ -3,20 +3,10 @@
  * measured steps lie, and the probability that the peak fits.
  */
 
-import {
-  type Circumstances,
-  type ErrorPool,
-  fitProbability,
-  hasAdapters,
-  hasExperts,
-  nearestPool,
-  NO_RUNS,
-  poolText,
-} from '../../cost/error-bands.ts';
-import type { Cluster } from '../../cost/hardware/cluster.ts';
+import { nearestPool, NO_RUNS, poolText } from '../../cost/error-bands.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
+import { circumstancesOf, planFits, planPool } from '../../plan/record/answer.ts';
 import type { Plan } from '../../plan/record/types.ts';
-import { EXPORTED } from '../../recipes/chosen-step.ts';
 import { bestPlan, isSafe } from '../../recipes/compare/best-plan.ts';
 import type { Comparison, RiskierPlan } from '../../recipes/compare/comparison.ts';
 import {
@@ -28,46 +18,13 @@ import {
   secondsText,
 } from '../../units.ts';
 
-/** The circumstances that the errors of a plan's figures depend on. */
-export function circumstancesOf(
-  { parameters, mesh }: Pick<Plan, 'parameters' | 'mesh'>,
-  { accelerator }: Cluster,
-): Circumstances {
-  return {
-    accelerator,
-    experts: hasExperts(parameters.map((p) => p.name)),
-    adapters: hasAdapters(parameters.map((p) => p.name)),
-    hosts: Math.max(1, ...mesh.map((d) => d.hosts)),
-  };
-}
-
-/**
- * Measured steps that resemble a plan's: those of trainers, under the prices that were set against
- * them; undefined where none do.
- */
-function poolOf(plan: Plan): ErrorPool | undefined {
-  const { step, request } = plan;
-  if (step === undefined || step.trainer === EXPORTED || request.cost !== 'nccl') return undefined;
-  const { trainer } = step;
-  const assumed = request.trainerAssumed;
-  return nearestPool({ ...circumstancesOf(plan, loadCluster(request.cluster)), trainer, assumed });
-}
-
-/** The range of a plan's step that eight of ten measured steps like it lie in. */
-export function planBand(plan: Plan): readonly [low: number, high: number] | undefined {
-  const pool = poolOf(plan);
-  if (pool === undefined || plan.step === undefined) return undefined;
-  const { stepSeconds } = plan.step;
-  return [stepSeconds * pool.step.p10, stepSeconds * pool.step.p90];
-}
-
 /** `0.85 to 1.35 s in eight of ten measured steps (...)`, or why there is no range. */
 export function planBandText(plan: Plan): string {
-  const pool = poolOf(plan);
+  const pool = planPool(plan);
   if (pool === undefined || plan.step === undefined) return `no range: ${NO_RUNS}`;
   return (
     `${rangeText(plan.step.stepSeconds, pool.step)} in eight of ten measured steps ` +
-    `(${poolText(pool)}: ${countedText(pool.runs, 'run')})`
+    `(${poolText(pool)}: ${countedText(pool.runs, 'run')})${outsideText(pool.step)}`
   );
 }
 
@@ -86,47 +43,20 @@ export function stagesBandText(plan: Plan, seconds: number): string {
   );
 }
 
-/** The bytes that a plan takes as its trainer runs it; undefined where activations do not count. */
-export function planPeakBytes({ step, memory }: Plan): number | undefined {
-  const { peakBytes, timeline } = memory;
-  return step?.peakBytes ?? (timeline && Math.max(peakBytes, timeline.peakBytes));
-}
-
-/** The probability that the peak of a plan fits; undefined where the plan counts no activations. */
-export function planFits(plan: Plan): number | undefined {
-  const { memoryBytes, cluster } = plan.request;
-  const bytes = planPeakBytes(plan);
-  // A trainer's step counts activations, whether the plan does or not.
-  const isRun = plan.step !== undefined && plan.step.trainer !== EXPORTED;
-  if ((plan.memory.timeline === undefined && !isRun) || bytes === undefined) return undefined;
-  return fitProbability(bytes, memoryBytes ?? loadCluster(cluster).memoryBytes);
-}
-
 /** `planFits` in words. */
 export function planFitText(plan: Plan): string | undefined {
   const probability = planFits(plan);
   return probability === undefined ? undefined : fitText(probability);
 }
 
-/** The answer of a plan under the keys that all commands have for it; null: not known. */
-export interface PlanAnswer {
-  /** Wall clock of a whole step, communication overlapped as the trainer does it. */
-  readonly stepSeconds: number | null;
-  /** The range of eight in ten comparable measured steps. */
-  readonly stepBand: readonly [low: number, high: number] | null;
-  readonly peakBytes: number | null;
-  readonly fitProbability: number | null;
-  readonly trainer: string;
-}
-
-export function planAnswer(plan: Plan): PlanAnswer {
-  return {
-    stepSeconds: plan.step?.stepSeconds ?? null,
-    stepBand: planBand(plan) ?? null,
-    peakBytes: planPeakBytes(plan) ?? null,
-    fitProbability: planFits(plan) ?? null,
-    trainer: plan.step?.trainer ?? plan.request.trainer ?? EXPORTED,
-  };
+/**
+ * Says of a range that the predicted step lies outside of it, and on which side; nothing of others.
+ *
+ * @param quantiles measured over predicted
+ */
+export function outsideText({ p10, p90 }: { readonly p10: number; readonly p90: number }): string {
+  if (p10 > 1) return '; nine of ten of them took longer than was predicted';
+  return p90 < 1 ? '; nine of ten of them took less than was predicted' : '';
 }
 
 /** `4.91 to 6.02 s`. */

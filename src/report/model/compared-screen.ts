@@ -16,7 +16,7 @@ import {
   secondsText,
   slowerText,
 } from '../../units.ts';
-import { fittingText, noBestText, riskTexts } from './certainty.ts';
+import { fittingText, noBestText, outsideText, riskTexts } from './certainty.ts';
 import { comparedPaddingText } from './compared-padding.ts';
 import type { ScreenRow } from './first-screen.ts';
 import { layoutWords } from './layout-words.ts';
@@ -115,7 +115,7 @@ function stepTexts({ certainty, question }: Comparison, best: ComparedPlan): str
     stepBand === undefined || stepBand === null
       ? `no range: ${NO_RUNS}`
       : `${secondsText(stepBand[0])} to ${secondsText(stepBand[1])} in eight of ten measured ` +
-        `steps${from}`,
+        `steps${from}${certainty === undefined ? '' : outsideText(certainty)}`,
   ];
 }
 

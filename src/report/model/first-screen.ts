@@ -5,9 +5,9 @@
 
 import { meshSize } from '../../mesh/devices/mesh.ts';
 import type { Model } from '../../plan/model/model.ts';
+import { EXPORTED, planFits, planPeakBytes } from '../../plan/record/answer.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { askedGap, isGapGiven, type PlanRequest } from '../../plan/request/request.ts';
-import { EXPORTED } from '../../recipes/chosen-step.ts';
 import type { RecipeResult } from '../../recipes/compare/compare.ts';
 import type { KnownStep } from '../../simulate/overlap/known-plan.ts';
 import {
@@ -21,7 +21,7 @@ import {
   ROUNDING,
   secondsText,
 } from '../../units.ts';
-import { planBandText, planFits, planPeakBytes } from './certainty.ts';
+import { planBandText } from './certainty.ts';
 import { type FoundStep, knownSteps, noStepText } from './known-steps.ts';
 import { placementWords } from './placement-words.ts';
 import { settingRows } from './settings.ts';

@@ -7,8 +7,8 @@ import { defaultCostPreset } from '../../cost/presets/presets.ts';
 import { roleName } from '../../graph/nodes.ts';
 import type { DType, Graph } from '../../graph/types.ts';
 import { trainedParameters } from '../../plan/model/state-memory.ts';
+import { EXPORTED } from '../../plan/record/answer.ts';
 import { DEFAULT_REQUEST, holdsPeak, type PlanRequest } from '../../plan/request/request.ts';
-import { EXPORTED } from '../../recipes/chosen-step.ts';
 import { bytesText, countedText, percentText, secondsText } from '../../units.ts';
 
 /** The settings that a plan was made with. */

@@ -2,7 +2,7 @@
 
 import { fitProbability } from '../../cost/error-bands.ts';
 import type { RunCost } from '../../cost/training/run-cost.ts';
-import { EXPORTED } from '../../recipes/chosen-step.ts';
+import { EXPORTED } from '../../plan/record/answer.ts';
 import { bestPlan, stepTime } from '../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../recipes/compare/comparison.ts';
 import type { Planning, PlanningPoint } from '../../sweep/planning/planning.ts';

@@ -7,8 +7,8 @@ import { fitProbability } from '../../cost/error-bands.ts';
 import { allocationOf, innerProducts, usedPerHost } from '../../cost/hardware/topology.ts';
 import { type Band, type RunCost, runCost } from '../../cost/training/run-cost.ts';
 import { defined } from '../../defined.ts';
+import { EXPORTED, planBand, planFits, planPeakBytes } from '../../plan/record/answer.ts';
 import { product } from '../../product.ts';
-import { EXPORTED } from '../../recipes/chosen-step.ts';
 import { TRAINERS } from '../../trainers/trainers.ts';
 import {
   bytesText,
@@ -20,7 +20,6 @@ import {
   secondsText,
 } from '../../units.ts';
 import { WHAT_TO_DO } from '../model/answer.ts';
-import { planBand, planFits, planPeakBytes } from '../model/certainty.ts';
 import type { Report } from '../model/data.ts';
 import { trainerText } from '../model/trainer-text.ts';
 import { withRange } from '../text/run-cost.ts';

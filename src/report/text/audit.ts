@@ -1,8 +1,8 @@
 /** Prints an audit as text: the gap to the optimum and the edits that reduce it. */
 
+import { EXPORTED } from '../../plan/record/answer.ts';
 import type { Audit } from '../../recipes/audit.ts';
-import { EXPORTED } from '../../recipes/chosen-step.ts';
-import { bytesText, countedText, percentText, secondsText } from '../../units.ts';
+import { bytesText, countedText, percentText, probabilityText, secondsText } from '../../units.ts';
 import type { ScreenRow } from '../model/first-screen.ts';
 import { screenText } from './first-screen.ts';
 import { narrowTable } from './narrow-table.ts';
@@ -18,20 +18,21 @@ export function auditText(name: string, a: Audit, notes: readonly string[] = [])
   const over = a.overBytes === undefined ? '' : `, ${bytesText(a.overBytes)} over the budget`;
   const rows: ScreenRow[] = [
     { label: 'answer', texts: [answerText(name, a)] },
+    { label: 'step time', texts: [`${secondsText(a.stepSeconds)} ${stepWords(a)}`] },
+    { label: 'memory', texts: [`${bytesText(a.peakBytes)} ${scope}${fitsText(a)}${over}`] },
     {
-      label: 'step time',
+      label: 'sum',
       texts: [
-        `${secondsText(a.stepSeconds)} ${stepWords(a)}; the figures below are sums without overlap`,
+        `of all costs, without overlap: ${secondsText(a.seconds)}` +
+          (a.budgetedBytes === a.peakBytes
+            ? ''
+            : `, ${bytesText(a.budgetedBytes)} ${scope} of the exported program`),
       ],
-    },
-    {
-      label: 'plan',
-      texts: [`${name}: ${secondsText(a.seconds)}, ${bytesText(a.peakBytes)} ${scope}${over}`],
     },
     {
       label: 'optimum',
       texts: [
-        `${secondsText(a.optimumSeconds)}, ${bytesText(a.optimumPeakBytes)} ${scope} ` +
+        `of the sum: ${secondsText(a.optimumSeconds)}, ${bytesText(a.optimumPeakBytes)} ${scope} ` +
           `(${a.status}; no plan takes less than ${secondsText(a.bound)})`,
       ],
     },
@@ -40,11 +41,14 @@ export function auditText(name: string, a: Audit, notes: readonly string[] = [])
       texts: [
         a.regret < 0
           ? 'none: the plan is faster than any that fits, and does not fit'
-          : `${percentText(a.regret)}, at most ${percentText(a.provenRegret)}`,
+          : `${percentText(a.regret)} of the sum, at most ${percentText(a.provenRegret)}`,
       ],
     },
   ];
-  const after = `${secondsText(a.editedSeconds)}, ${bytesText(a.editedPeakBytes)} ${scope}`;
+  const step =
+    a.editedStepSeconds === undefined ? '' : `; step time ${secondsText(a.editedStepSeconds)}`;
+  const edited = `${secondsText(a.editedSeconds)}, ${bytesText(a.editedPeakBytes)} ${scope}`;
+  const after = `sum ${edited}${step}`;
   const last: ScreenRow[] = [
     ...(a.edits.length === 0 ? [] : [{ label: 'after', texts: [after] }]),
     { label: 'how', texts: [a.method] },
@@ -61,16 +65,31 @@ function stepWords({ trainer }: Audit): string {
     : `a training step, run by ${trainer}`;
 }
 
-/** The result of the audit, in one sentence. */
+/** How surely the peak fits, where activations are counted. */
+function fitsText({ fitProbability }: Audit): string {
+  return fitProbability === null ? '' : `; fits with ${probabilityText(fitProbability)}`;
+}
+
+/** The result of the audit, in one sentence: by the step, and by the sum where no step is known. */
 function answerText(name: string, a: Audit): string {
-  if (a.regret < 0) return `${name} does not fit the budget`;
-  if (a.regret === 0) return `${name} is as fast as the best plan`;
-  const gain =
-    a.edits.length === 0
-      ? ''
-      : `; ${countedText(a.edits.length, 'edit')} would take ` +
-        `${percentText(1 - a.editedSeconds / a.seconds)} off`;
-  return `${name} is ${percentText(a.regret)} slower than the best plan${gain}`;
+  if (!a.fits) return `${name} does not fit the budget`;
+  const { best } = a;
+  if (best === undefined) {
+    if (a.regret <= 0) return `${name} has the least sum of costs`;
+    return `the costs of ${name} add up to ${percentText(a.regret)} more than those of the optimum`;
+  }
+  if (best.regret === 0) return `${name} is as fast as the best plan that is known`;
+  return (
+    `${name} is ${percentText(best.regret)} slower than the best plan that is known, ` +
+    `${best.name} with ${secondsText(best.stepSeconds)}${gainText(a)}`
+  );
+}
+
+/** The share of the step that the edits save, where they make it shorter. */
+function gainText({ edits, stepSeconds, editedStepSeconds = Infinity }: Audit): string {
+  if (edits.length === 0 || editedStepSeconds >= stepSeconds) return '';
+  const gain = percentText(1 - editedStepSeconds / stepSeconds);
+  return `; ${countedText(edits.length, 'edit')} would take ${gain} off`;
 }
 
 function editTable({ edits }: Audit): string {

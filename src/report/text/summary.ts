@@ -5,9 +5,9 @@ import type { Graph } from '../../graph/types.ts';
 import { itemAt } from '../../item-at.ts';
 import { ofThemPadding } from '../../models/vocabulary.ts';
 import { blurSeconds } from '../../plan/choice/write.ts';
+import { EXPORTED } from '../../plan/record/answer.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { askedGap, isGapGiven, type PlanRequest } from '../../plan/request/request.ts';
-import { EXPORTED } from '../../recipes/chosen-step.ts';
 import type { RecipeResult } from '../../recipes/compare/compare.ts';
 import {
   bytesText,

@@ -18,7 +18,7 @@ import {
   tableText,
 } from '../../units.ts';
 import type { TableBlock } from '../model/blocks.ts';
-import { fitText, fittingText, noBestText, riskTexts } from '../model/certainty.ts';
+import { fitText, fittingText, noBestText, outsideText, riskTexts } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { refusalCounts } from '../model/compared-screen.ts';
 import { figureColumns, nextBestTable, whatIfTable } from '../model/compared-tables.ts';
@@ -49,7 +49,7 @@ export function rangeLines(c: Comparison): string[] {
       ? `range     ${NO_RUNS}`
       : `range     ${secondsText(band[0])} to ${secondsText(band[1])}: eight of ten measured ` +
         `steps lie at ${p10.toFixed(2)} to ${p90.toFixed(2)} of the predicted ones (${from}: ` +
-        `${countedText(runs, 'run')})`,
+        `${countedText(runs, 'run')})${outsideText(certainty)}`,
   ];
   const simplest = plans.find((p) => p.name === (certainty.simplest ?? certainty.recommended));
   if (alike.length < 2 || simplest === undefined) return lines;

@@ -1,11 +1,14 @@
 /** Takes a plan and simulation options and gives the simulated step of one device. */
 
 import { checkKinds } from '../../arguments.ts';
+import { fitProbability } from '../../cost/error-bands.ts';
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { defined } from '../../defined.ts';
 import { checkOptions } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { EXPORTED, isOfTrainer, planAnswer, type StepKeys } from '../../plan/record/answer.ts';
+import type { Plan } from '../../plan/record/types.ts';
 import { tableOf } from '../../plan/request/check-call.ts';
 import { bytesText, secondsText } from '../../units.ts';
 import { DEFAULT_BUCKET_BYTES } from '../work/rules.ts';
@@ -89,7 +92,15 @@ export interface Simulation {
    * itself.
    */
   readonly bound?: MemoryBound;
+  /**
+   * The answer of the plan, as `plan` gives it: the step of the trainer that it is made for, which
+   * is not that of the timeline; for the exported program that of the timeline, with all passes.
+   */
+  readonly step: StepKeys;
 }
+
+/** A plan to simulate; with its step and what that is judged by, where it has them. */
+type GivenPlan = SimulatedPlan & Partial<Pick<Plan, 'step' | 'parameters' | 'mesh'>>;
 
 /** A step that was kept within a limit on memory. */
 interface MemoryBound {
@@ -181,11 +192,7 @@ interface Fastest {
  * console.log(timeline.seconds.toFixed(4), 'seconds'); // 0.0009 seconds
  * ```
  */
-export function simulate(
-  graph: Graph,
-  plan: SimulatedPlan,
-  given: SimulateOptions = {},
-): Simulation {
+export function simulate(graph: Graph, plan: GivenPlan, given: SimulateOptions = {}): Simulation {
   checkKinds('simulate', { graph: [graph, 'graph'], plan: [plan, 'plan'] });
   checkOptions('simulate', given, OPTIONS);
   const table = tableOf('simulate', given.table);
@@ -205,6 +212,16 @@ export function simulate(
     timeline,
     passes,
     ...defined({ bound }),
+    step: stepOfTrainer(plan) ?? {
+      stepSeconds: timeline.seconds + otherPassesSeconds(graph, plan, table, options),
+      stepBand: null,
+      peakBytes: timeline.memory.peakBytes,
+      fitProbability: fitProbability(
+        timeline.memory.peakBytes,
+        plan.request.memoryBytes ?? written.cluster.memoryBytes,
+      ),
+      trainer: EXPORTED,
+    },
     notes: [
       ...(accumulate === 1
         ? []
@@ -219,6 +236,27 @@ export function simulate(
   };
 }
 
+/** The answer of a plan that is made for a trainer; undefined of others. */
+function stepOfTrainer({ step, parameters, mesh, ...plan }: GivenPlan): StepKeys | undefined {
+  if (step === undefined || parameters === undefined || mesh === undefined) return undefined;
+  if (!isOfTrainer({ step })) return undefined;
+  const { stepSeconds, peakBytes } = step;
+  return { ...planAnswer({ ...plan, step, parameters, mesh }), stepSeconds, peakBytes };
+}
+
+/** The seconds of the passes of a step that reduce no gradients: all but the last. */
+function otherPassesSeconds(
+  graph: Graph,
+  plan: SimulatedPlan,
+  table: OperatorTable,
+  options: SimulateOptions,
+): number {
+  const { accumulate = 1 } = plan.request;
+  if (accumulate === 1) return 0;
+  const other = withGradientMoves(plan, { times: 0 });
+  return (accumulate - 1) * fastest(graph, other, table, options).best.run.seconds;
+}
+
 /**
  * The seconds of a pass, for a step of several passes their mean: all but the last reduce no
  * gradients.
@@ -231,12 +269,9 @@ export function simulateSeconds(
   table: OperatorTable,
   options: SimulateOptions = {},
 ): number {
-  const seconds = (played: SimulatedPlan): number =>
-    fastest(graph, played, table, options).best.run.seconds;
   const { accumulate = 1 } = plan.request;
-  if (accumulate === 1) return seconds(plan);
-  const [last, others] = [lastPass(plan), withGradientMoves(plan, { times: 0 })].map(seconds);
-  return (last + (accumulate - 1) * others) / accumulate;
+  const last = fastest(graph, lastPass(plan), table, options).best.run.seconds;
+  return (last + otherPassesSeconds(graph, plan, table, options)) / accumulate;
 }
 
 /** The plan of the pass that reduces gradients, alone. */

@@ -5,8 +5,9 @@
 
 import { existsSync } from 'node:fs';
 
+import { type Audit, auditChoice } from '../../../audit.ts';
 import { ShardwrightError } from '../../../errors.ts';
-import { stepAgain } from '../../../fidelity/trainer-step.ts';
+import { forTrainer } from '../../../fidelity/trainer-step.ts';
 import type { Graph } from '../../../graph/types.ts';
 import { paddingText, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
@@ -17,15 +18,11 @@ import { prepare, withPins } from '../../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../../plan/prepare/prepared.ts';
 import { changeRequest } from '../../../plan/questions/what-if.ts';
 import type { PlanFolder } from '../../../plan/record/folder.ts';
-import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
-import { auditChoice, auditedRequest } from '../../../recipes/audit.ts';
-import { EXPORTED } from '../../../recipes/chosen-step.ts';
-import type { StepKeys } from '../../../recipes/compare/best-plan.ts';
+import { auditedRequest } from '../../../recipes/audit.ts';
 import { recipeChoice } from '../../../recipes/recipe-choice.ts';
 import { isRecipeName } from '../../../recipes/registry.ts';
-import { planAnswer } from '../../../report/model/certainty.ts';
 import { auditText } from '../../../report/text/audit.ts';
 import { bytesText, percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
@@ -50,7 +47,7 @@ export async function auditCommand(
   io: CliIo,
   control: RunControl,
 ): Promise<number> {
-  const { edits, maxRegret: allowed } = options;
+  const { edits } = options;
   // The time limit includes the time to read the model.
   const deadline = control.deadline(options.timeLimit);
   const isNamed = options.plan === 'given' || RECIPE.test(options.plan);
@@ -60,7 +57,8 @@ export async function auditCommand(
   const built = mesh === undefined ? {} : ofMesh(mesh);
   const { graph, table, padding, format } = await loadModel(model, { ...options, ...built });
   if (format === 'hf-config') samePadding(written?.plan.request.padVocabulary, padding, isNamed);
-  const named = await choiceOf(graph, table, options, written, deadline);
+  const isNamedModel = format === 'hf-config';
+  const named = await choiceOf({ graph, table, isNamedModel }, options, written, deadline);
   const json = options.json === true;
   if ('infeasible' in named) return reportInfeasible(named.infeasible, named.prepared, io, json);
   const { prepared, choice } = named;
@@ -73,22 +71,34 @@ export async function auditCommand(
     ...(options.quiet === true ? {} : { onProgress: io.progress }),
   });
   if ('conflict' in result) return reportInfeasible(result, prepared, io, json);
-  const told = { ...result, ...trainersStep(prepared, choice, written?.plan) };
   io.stdout(
-    json ? `${JSON.stringify({ ...told, notes })}\n` : `${auditText(options.plan, told, notes)}\n`,
+    json
+      ? `${JSON.stringify({ ...result, notes })}\n`
+      : `${auditText(options.plan, result, notes)}\n`,
     paintScreen,
   );
+  return exitOf(result, prepared, options, io);
+}
+
+/** Says in which way the audit failed, and the exit code for it. */
+function exitOf(
+  result: Audit,
+  prepared: Prepared,
+  { maxRegret: allowed, json }: AuditOptions,
+  io: CliIo,
+): number {
   const { stopped } = result;
+  const { budgetBytes } = prepared.question;
   if (stopped !== undefined)
     io.stderr(
       `${stopped}: the bound is ${secondsText(result.bound)}, so the regret is at most ` +
         `${percentText(result.provenRegret)}; not all edits were tried\n`,
     );
   if (!result.fits) {
-    if (!json)
+    if (json !== true)
       io.stderr(
-        `the plan needs ${bytesText(result.peakBytes)}, the budget is ` +
-          `${bytesText(prepared.question.budgetBytes)}\n`,
+        `the plan needs ${bytesText(budgetBytes + (result.overBytes ?? 0))}, the budget is ` +
+          `${bytesText(budgetBytes)}\n`,
       );
     return EXIT.infeasible;
   }
@@ -96,23 +106,11 @@ export async function auditCommand(
   if (stopped !== undefined && (allowed === undefined || result.provenRegret > allowed))
     return EXIT.gap;
   if (allowed === undefined || result.regret <= allowed) return EXIT.ok;
-  if (!json)
+  if (json !== true)
     io.stderr(
       `regret ${percentText(result.regret)}, allowed ${percentText(allowed)} (--max-regret)\n`,
     );
   return EXIT.gap;
-}
-
-/** The step of a written plan that a trainer runs, priced again; nothing of other plans. */
-function trainersStep(
-  prepared: Prepared,
-  choice: Int32Array,
-  written: Plan | undefined,
-): Partial<StepKeys> {
-  if (written?.step === undefined || written.step.trainer === EXPORTED) return {};
-  const step = stepAgain(prepared, choice, written);
-  const { stepBand, fitProbability } = planAnswer({ ...written, step });
-  return { stepSeconds: step.stepSeconds, stepBand, fitProbability, trainer: step.trainer };
 }
 
 /** @throws E_USAGE where there is no such file, but a recipe of that name */
@@ -156,10 +154,17 @@ type Named = { readonly prepared: Prepared } & (
   | { readonly infeasible: Infeasible }
 );
 
+/** The model that a plan is audited of. */
+interface Audited {
+  readonly graph: Graph;
+  readonly table: OperatorTable;
+  /** True if it is a model by name or config, which has a trainer by default. */
+  readonly isNamedModel: boolean;
+}
+
 /** @param found the written plan, where the options name one */
 async function choiceOf(
-  graph: Graph,
-  table: OperatorTable,
+  audited: Audited,
   options: AuditOptions,
   found: PlanFolder | undefined,
   deadline: Deadline,
@@ -167,10 +172,15 @@ async function choiceOf(
   const { plan } = options;
   if (found === undefined)
     return plan === 'given'
-      ? givenChoice(graph, table, options, deadline)
-      : namedChoice(graph, table, options, plan.replace(RECIPE, ''), deadline);
+      ? givenChoice(audited, options, deadline)
+      : namedChoice(audited, options, plan.replace(RECIPE, ''), deadline);
   if (options.mesh !== undefined || options.cluster !== undefined)
     throw new ShardwrightError('E_USAGE', '--mesh and --cluster are those of the plan file');
+  if (options.for !== undefined)
+    throw new ShardwrightError('E_USAGE', `--for ${options.for}: the trainer is that of the plan`, {
+      hint: 'leave --for out, or audit a recipe by name.',
+    });
+  const { graph, table } = audited;
   // The optimum is over the whole problem, so the pins that the plan was made with are not in it.
   const request = auditedRequest(found.request ?? found.plan.request);
   const prepared = prepare(graph, request, table, deadline);
@@ -178,25 +188,24 @@ async function choiceOf(
 }
 
 async function namedChoice(
-  graph: Graph,
-  table: OperatorTable,
+  { graph, table, isNamedModel }: Audited,
   options: AuditOptions,
   name: string,
   deadline: Deadline,
 ): Promise<Named> {
-  const prepared = prepare(graph, freeRequest(options, options.mesh), table, deadline);
+  const request = forTrainer(freeRequest(options, options.mesh), graph, isNamedModel);
+  const prepared = prepare(graph, request, table, deadline);
   const { choice, notes } = await recipeChoice(prepared, name, deadline);
   return { prepared, choice, notes };
 }
 
 async function givenChoice(
-  graph: Graph,
-  table: OperatorTable,
+  { graph, table, isNamedModel }: Audited,
   options: AuditOptions,
   deadline: Deadline,
 ): Promise<Named> {
   const mesh = options.mesh ?? graph.mesh;
-  const request = freeRequest(options, mesh);
+  const request = forTrainer(freeRequest(options, mesh), graph, isNamedModel);
   const prepared = prepare(graph, request, table, deadline);
   const { pins, outputs, skipped } = prepared.question.given;
   if (pins.length + outputs.length === 0)

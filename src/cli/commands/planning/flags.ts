@@ -162,6 +162,14 @@ export const AUDIT_COMMAND = {
   ),
   mesh: { ...MESH, help: 'mesh dims, outermost first (default for given: that of the model file)' },
   cluster: CLUSTER,
+  for: value(
+    '--for <trainer>',
+    'trainer that runs the training step, of a recipe or of given shardings (default: of a model ' +
+      'by name megatron, on a TPU maxtext; of a graph the exported program); a written plan has ' +
+      'its own',
+    text,
+    (trainer) => ({ trainer }),
+  ),
   edits: or(value('--edits <k>', 'most edits to propose', parseCount), '3'),
   maxRegret: value(
     '--max-regret <fraction>',

@@ -1,7 +1,7 @@
 /** `simulate` plays a written plan with overlapped communication and writes the trace. */
 
 import { builtinOperators } from '../../../ops/builtin.ts';
-import { type StepKeys, stepOfGraph } from '../../../recipes/compare/best-plan.ts';
+import { EXPORTED, type StepKeys } from '../../../plan/record/answer.ts';
 import { utilizationOf } from '../../../report/analysis/streams.ts';
 import { screenText } from '../../../report/text/first-screen.ts';
 import { simulate, type SimulateOptions } from '../../../simulate/timeline/simulate.ts';
@@ -24,7 +24,8 @@ import type { SimulateOptions as SimulateFlags } from './flags.ts';
 export interface SimulateReport extends StepKeys {
   readonly seconds: number;
   readonly exposedCommunicationSeconds: number;
-  readonly peakBytes: number;
+  /** Bytes at the fullest moment of the timeline. */
+  readonly timelinePeakBytes: number;
   /** The plan's objective: nothing overlaps, and launches take no time. */
   readonly objectiveSeconds: number;
   /** Everything one after another, with launches. */
@@ -56,18 +57,14 @@ export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): 
   const table = builtinOperators();
   checked(folder, path, table, io);
   const simulated = simulate(program, plan, { ...options, table });
-  const { schedule, timeline, passes, notes, bound } = simulated;
+  const { schedule, timeline, passes, notes, bound, step } = simulated;
   const { mfu, convention } = utilizationOf(simulated, program, table);
   const { memory } = timeline;
   const report: SimulateReport = {
-    ...stepOfGraph(
-      timeline.seconds,
-      memory.peakBytes,
-      plan.request.memoryBytes ?? schedule.cluster.memoryBytes,
-    ),
+    ...step,
     seconds: timeline.seconds,
     exposedCommunicationSeconds: timeline.exposedCommunicationSeconds,
-    peakBytes: memory.peakBytes,
+    timelinePeakBytes: memory.peakBytes,
     objectiveSeconds: plan.objective.seconds,
     serialSeconds: timeline.serialSeconds,
     computeSeconds: timeline.computeSeconds,
@@ -115,14 +112,7 @@ function textOf(r: SimulateReport, isWhole: boolean): string {
       ? r.notes
       : [`-v prints ${countedText(r.notes.length, 'note')} on how it was simulated`];
   return screenText([
-    {
-      label: 'step time',
-      texts: [
-        `${secondsText(r.seconds)} simulated, communication overlapped`,
-        `${secondsText(r.serialSeconds)} one after another; objective of the plan ` +
-          secondsText(r.objectiveSeconds),
-      ],
-    },
+    { label: 'step time', texts: stepTexts(r) },
     {
       label: 'of it',
       texts: [
@@ -136,11 +126,32 @@ function textOf(r: SimulateReport, isWhole: boolean): string {
     {
       label: 'memory',
       texts: [
-        `${bytesText(r.peakBytes)} at ${secondsText(r.peakAtSeconds)}${peakTask}`,
+        `${bytesText(r.timelinePeakBytes)} at ${secondsText(r.peakAtSeconds)}${peakTask}`,
         kinds.map(([kind, bytes]) => `${kind} ${bytesText(bytes)}`).join(', '),
       ],
     },
     { label: 'passes', texts: [r.passes.join('; ')] },
     ...(notes.length === 0 ? [] : [{ label: isWhole ? 'note' : 'more', texts: notes }]),
   ]);
+}
+
+/** The step of the plan, and how the timeline of the exported program stands to it. */
+function stepTexts(r: SimulateReport): string[] {
+  const alone =
+    `${secondsText(r.serialSeconds)} one after another; objective of the plan ` +
+    secondsText(r.objectiveSeconds);
+  const played = `${secondsText(r.seconds)} simulated, communication overlapped`;
+  if (r.trainer !== EXPORTED)
+    return [
+      `${secondsText(r.stepSeconds)} a training step, run by ${r.trainer}; ` +
+        `${bytesText(r.peakBytes)} at the peak`,
+      `the exported program, which the figures below are of: ${played}`,
+      alone,
+    ];
+  if (r.stepSeconds === r.seconds) return [played, alone];
+  return [
+    `${secondsText(r.stepSeconds)} with all passes, communication overlapped`,
+    `the last pass, which the figures below are of: ${played}`,
+    alone,
+  ];
 }

@@ -5,7 +5,10 @@ import { fileURLToPath } from 'node:url';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import type { StepKeys } from '../../../../src/recipes/compare/best-plan.ts';
+import { type Audit, audit } from '../../../../src/audit.ts';
+import { wholePlan } from '../../../../src/cli/input/plan-folder.ts';
+import type { StepKeys } from '../../../../src/plan/record/answer.ts';
+import { simulate } from '../../../../src/simulate/timeline/simulate.ts';
 import { cli, fixture } from '../../support.ts';
 
 const MLP = fixture('mlp-loss');
@@ -129,7 +132,7 @@ describe('audit', () => {
     expect((await cli('audit', fixture('mlp'), '--plan', best)).code).toBe(2);
   });
 
-  it('of a plan that is made for a trainer says the step of that trainer, as the plan does', async () => {
+  it('simulate and explain give the step of the trainer that a plan is made for, as the plan does', async () => {
     const config = join(folder, 'config.json');
     const dense = {
       ...{ model_type: 'llama', hidden_size: 256, intermediate_size: 512, num_hidden_layers: 2 },
@@ -151,16 +154,39 @@ describe('audit', () => {
     expect(made.code, made.err).toBe(0);
     const plan = JSON.parse(made.out) as StepKeys;
     expect(plan.trainer).toBe('torchtitan');
-    const run = await cli('audit', config, '--seq', '512', '--plan', out, '--json');
-    const { stepSeconds, stepBand, fitProbability, trainer } = JSON.parse(run.out) as StepKeys;
-    expect([stepBand, fitProbability, trainer], run.err).toEqual([
-      plan.stepBand,
-      plan.fitProbability,
-      'torchtitan',
-    ]);
-    expect(stepSeconds).toBeCloseTo(plan.stepSeconds, 12);
+    const whole = wholePlan(out);
+    const answers: readonly [string, StepKeys][] = [
+      ...(await Promise.all(
+        [
+          ['audit', config, '--seq', '512', '--plan', out],
+          ['simulate', out],
+          ['explain', out, 'lm_head.weight'],
+        ].map(async (asked): Promise<[string, StepKeys]> => {
+          const run = await cli(...asked, '--json');
+          return [asked.join(' '), JSON.parse(run.out) as StepKeys];
+        }),
+      )),
+      ['simulate of the library', simulate(whole.program, whole.plan).step],
+      ['audit of the library', (await audit(whole.program, whole.plan)) as Audit],
+    ];
+    for (const [asked, said] of answers) {
+      const { stepSeconds, ...others } = said;
+      expect(stepSeconds, asked).toBeCloseTo(plan.stepSeconds, 12);
+      const { stepBand, peakBytes, fitProbability, trainer } = plan;
+      expect(others, asked).toMatchObject({ peakBytes, fitProbability, trainer });
+      expect(others.stepBand?.[1], asked).toBeCloseTo(stepBand?.[1] ?? NaN, 12);
+    }
     const text = await cli('audit', config, '--seq', '512', '--plan', out);
-    expect(text.out).toMatch(/^step time {2}\S+ m?s a training step, run by torchtitan;/m);
+    expect(text.out).toMatch(/^step time {2}\S+ m?s a training step, run by torchtitan$/m);
+    // A recipe by name is that of the same trainer.
+    const named = ['--plan', 'recipe:fsdp', '--edits', '0', '--json'];
+    const recipe = JSON.parse((await cli('audit', config, ...asked, ...named)).out) as Audit;
+    expect(recipe.stepSeconds).toBeCloseTo(plan.stepSeconds, 12);
+    const { peakBytes, trainer, best } = recipe;
+    expect([peakBytes, trainer]).toEqual([plan.peakBytes, 'torchtitan']);
+    // The best is what plan finds where no recipe is named.
+    const free = await cli('plan', config, ...asked, '--json');
+    expect(best?.stepSeconds).toBeCloseTo((JSON.parse(free.out) as StepKeys).stepSeconds, 12);
   });
 
   it('of the shardings that came with the model', async () => {

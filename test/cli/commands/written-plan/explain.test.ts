@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 import type { ExplainResult } from '../../../../src/cli/commands/written-plan/explain.ts';
+import { planAnswer } from '../../../../src/plan/record/answer.ts';
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
 import { planModelInto } from '../../plan-folders.ts';
@@ -38,6 +39,7 @@ describe('explain', () => {
       expect.arrayContaining(['node', 'chosen', 'strategies', 'attribution', 'changedNodes']),
     );
     expect(found.chosen).toBe(weight.placement);
+    expect(found).toMatchObject(planAnswer(plan));
     expect(found.strategies[0]).toMatchObject({
       class: 'CHOSEN',
       spec: weight.placement,
