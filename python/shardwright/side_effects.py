@@ -11,6 +11,7 @@ import random
 import sys
 import time
 import types
+import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,7 +24,12 @@ from .errors import CaptureError
 from .modes import PLAIN
 
 #: Functions of `time` whose values differ from call to call.
-_CLOCKS = ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns")
+_CLOCKS = (
+    *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns"),
+    *("thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns"),
+)
+#: Those that read a clock where they are given no time, which is their argument of that place.
+_CLOCKS_WITHOUT_TIME = {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime": 0, "strftime": 1}
 #: Methods of `datetime.datetime` and `datetime.date` that read a clock.
 _NOW = ("now", "utcnow", "today")
 #: Modules that read clocks for themselves.
@@ -149,15 +155,19 @@ def _restore(generator: Any, state: Any) -> None:
 def _told_clocks(scopes: Sequence[dict[str, Any]], read: list[str]) -> Iterator[tuple[Any, str, Any]]:
     """Clocks that note when they are read: in their own modules, and under the names that the model's modules import them by."""
 
-    def told(name: str, original: Callable[[], Any]) -> Callable[[], Any]:
+    def told(name: str, original: Callable[..., Any], time_at: int | None = None) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            if _calling(2).partition(".")[0] not in _OWN:
+            is_given = time_at is not None and len(args) > time_at and args[time_at] is not None
+            if not is_given and _calling(2).partition(".")[0] not in _OWN:
                 read.append(name)
             return original(*args, **kwargs)
 
         return call
 
-    replaced = {id(getattr(time, clock)): told(f"time.{clock}()", getattr(time, clock)) for clock in _CLOCKS}
+    replaced: dict[int, Any] = {
+        id(getattr(time, clock)): told(f"time.{clock}()", getattr(time, clock), place)
+        for clock, place in [*((clock, None) for clock in _CLOCKS), *_CLOCKS_WITHOUT_TIME.items()]
+    }
     for original in (datetime.datetime, datetime.date):
         replaced[id(original)] = _told_dates(original, told)
     own: list[dict[str, Any]] = [vars(time), vars(datetime)]
@@ -165,6 +175,14 @@ def _told_clocks(scopes: Sequence[dict[str, Any]], read: list[str]) -> Iterator[
         for key, value in list(scope.items()):
             if id(value) in replaced:
                 yield scope, key, replaced[id(value)]
+
+
+def _asking(depth: int) -> dict[str, Any]:
+    """The names of the module that called, so many frames up, past those of the standard library: who asks for a draw."""
+    frame = sys._getframe(depth + 1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in sys.stdlib_module_names:
+        frame = frame.f_back
+    return frame.f_globals
 
 
 def _calling(depth: int) -> str:
@@ -208,19 +226,26 @@ def _told_generators(scopes: Sequence[dict[str, Any]], drawn: list[str]) -> Iter
 def _told_seeds(scopes: Sequence[dict[str, Any]], drawn: list[str]) -> Iterator[tuple[Any, str, Any]]:
     """Random bytes of the system, and generators that it seeds again at each call."""
 
-    def told(name: str, original: Callable[[int], bytes], callers: Sequence[dict[str, Any]]) -> Callable[[int], bytes]:
-        def call(size: int) -> bytes:
-            calling = sys._getframe(1).f_globals
-            if any(calling is caller for caller in callers):
+    def told(name: str, original: Callable[..., Any], of_anyone: bool = False) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            asking = _asking(1)
+            if of_anyone or any(asking is scope for scope in scopes):
                 drawn.append(name)
-            return original(size)
+            return original(*args, **kwargs)
 
         return call
 
-    # `SystemRandom` is written in `random`; of others that ask the system, the model's own modules count.
+    # Whoever draws from `SystemRandom` draws numbers; of others that ask the system, the model's own modules count.
     own: dict[str, Any] = vars(random)
-    yield own, "_urandom", told("random.SystemRandom", own["_urandom"], [own])
-    yield vars(os), "urandom", told("os.urandom", os.urandom, scopes)
+    yield own, "_urandom", told("random.SystemRandom", own["_urandom"], True)
+    yield vars(os), "urandom", told("os.urandom", os.urandom)
+    if hasattr(os, "getrandom"):
+        yield vars(os), "getrandom", told("os.getrandom", os.getrandom)
+    for name in ("uuid1", "uuid4"):
+        for scope in [vars(uuid), *scopes]:
+            for key, value in list(scope.items()):
+                if value is getattr(uuid, name):
+                    yield scope, key, told(f"uuid.{name}()", value)
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         made = numpy.default_rng

@@ -9,6 +9,7 @@ import random
 import re
 import secrets
 import time
+import uuid
 import warnings
 from collections.abc import Callable
 from datetime import date
@@ -16,6 +17,7 @@ from pathlib import Path
 from random import Random
 from time import perf_counter
 from typing import Any
+from uuid import uuid4
 
 import numpy
 import pytest
@@ -227,7 +229,12 @@ DICE = random.Random(3)
         (lambda: random.Random().random(), None, r"random\.Random\(\)"),
         (lambda: Random(None).gauss(0, 1), None, r"random\.Random\(\)"),
         (lambda: secrets.randbelow(9) / 9, None, r"random\.SystemRandom"),
+        (lambda: secrets.token_bytes(1)[0] / 255, None, r"(random\.SystemRandom|os\.urandom)"),
         (lambda: os.urandom(1)[0] / 255, None, r"os\.urandom"),
+        (lambda: os.getrandom(1)[0] / 255, None, r"os\.getrandom"),
+        (lambda: uuid.uuid4().int / 2**128, None, r"uuid\.uuid4\(\)"),
+        (lambda: uuid4().int / 2**128, None, r"uuid\.uuid4\(\)"),
+        (lambda: uuid.uuid1().int / 2**128, None, r"uuid\.uuid1\(\)"),
         (None, random.Random(0), "generator"),
         (None, numpy.random.default_rng(0), "generator"),
         (None, numpy.random.RandomState(0), "generator"),
@@ -262,6 +269,9 @@ def test_numbers_of_a_generator_with_a_seed_of_its_own_are_constants(tmp_path: P
     ("number", "words"),
     [
         (lambda: time.time(), r"time\.time\(\)"),
+        (lambda: time.localtime().tm_sec, r"time\.localtime\(\)"),
+        (lambda: float(time.strftime("%S")), r"time\.strftime\(\)"),
+        (lambda: time.clock_gettime(time.CLOCK_REALTIME), r"time\.clock_gettime\(\)"),
         (lambda: perf_counter(), r"time\.perf_counter\(\)"),
         (lambda: datetime.datetime.now().timestamp(), r"datetime\.datetime\.now\(\)"),
         (lambda: float(date.today().day), r"datetime\.date\.today\(\)"),

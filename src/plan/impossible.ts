@@ -110,9 +110,9 @@ async function knownBudgets(
 export type PeakWithin = number | 'none' | 'open';
 
 /** Budgets that are asked in search of the least, at most: each is planned in full. */
-const MOST_ASKED = 10;
+const MOST_ASKED = 14;
 /** The least budget is found to about one part in so many, and to a KiB. */
-const FINENESS = 2 ** 6;
+const FINENESS = 2 ** 10;
 /**
  * Most variables of a problem for which the least budget is looked for: each budget is planned in
  * full, and close to the least one of a larger problem that can take minutes.
@@ -122,8 +122,9 @@ const FEW = 256;
 /**
  * Narrows the range from the budgets that are proven to have no plan to the least that has one. The
  * lower end is asked first, because it is often reached; then the middle. Where nothing is known
- * above, budgets double. The search ends where the range is narrow, and where a budget stays open.
- * The answer is a budget that was asked.
+ * above, budgets double. A budget that stays open counts as one without a plan: the request that
+ * the hint leads to would find none either. The search ends where the range is narrower than the
+ * digits that are printed. The answer is a budget that was asked.
  *
  * @yields a budget to plan under; it is answered with the peak of the plan
  */
@@ -135,10 +136,10 @@ export function* leastBudget(
   let [needed, peak, enough] = [neededBytes, enoughBytes, Infinity];
   let left = MOST_ASKED;
   function* hasPlan(bytes: number): Generator<number, boolean, PeakWithin> {
-    left--;
     const found = yield bytes;
+    // What stays open was searched to its limit, and took longer than an answer.
+    left -= found === 'open' ? 2 : 1;
     if (found === 'none') needed = Math.max(needed, bytes + 1);
-    if (found === 'open') left = 0;
     if (typeof found !== 'number') return false;
     [peak, enough] = [Math.min(peak, found), Math.min(enough, bytes)];
     return true;

@@ -41,9 +41,12 @@ async function hasPlan(graph: Graph, mesh: string, memoryBytes: number): Promise
   }
 }
 
-/** The distance from a hint to a budget that has no plan: one part in 32, and at least 2 KiB. */
+/**
+ * The distance from a hint to a budget that has no plan: one part in 256, which the three digits
+ * that are printed show in most sizes, and at least 2 KiB.
+ */
 const LEAST_DISTANCE = 2048;
-const distanceOf = (bytes: number): number => Math.max(LEAST_DISTANCE, Math.ceil(bytes / 32));
+const distanceOf = (bytes: number): number => Math.max(LEAST_DISTANCE, Math.ceil(bytes / 256));
 const small = (): Graph =>
   trace(({ x }: { x: Tensor }) => x.matmul(param('w1', [64, 96])).relu(), {
     x: spec([48, 64]),
@@ -56,8 +59,10 @@ describe('the budget that a refusal for memory names', () => {
       load('torch/mlp-loss/joint.expanded'),
       FULL ? 'dp=2,tp=2' : 'd=4',
     ],
+    ['a training step of a convolutional network', load('torch/convnet/joint.expanded'), 'd=2'],
+    ['a training step of a graph network', load('torch/gcn/joint.expanded'), 'd=2'],
     ['a product', small(), 'd=4'],
-  ])('%s: it has a plan, and one part in 32 below none is found', async (_, graph, mesh) => {
+  ])('%s: it has a plan, and one part in 256 below none is found', async (_, graph, mesh) => {
     const enough = await hinted(graph, mesh);
     expect(await hasPlan(graph, mesh, enough)).toBe(true);
     expect(await hasPlan(graph, mesh, enough - distanceOf(enough))).toBe(false);

@@ -3,6 +3,7 @@
  * computes the same, so that nothing but the writing differs.
  */
 import type { Arg, Graph, GraphRef, Node, Output } from '../../src/graph/types.ts';
+import { mapOperands } from '../../src/graph/value.ts';
 
 /** Draws a whole number from 0 to n - 1. */
 export type Draw = (n: number) => number;
@@ -104,6 +105,52 @@ export function withDeadCall(graph: Graph, draw: Draw): Graph {
     meta: { phase: source.meta.phase === 'backward' ? 'backward' : 'forward' },
   };
   return { ...graph, nodes: [...graph.nodes, dead] };
+}
+
+/** A value that its readers read through a reshape to the sizes that it has. */
+export function reshaped(graph: Graph, name: string): Graph {
+  return readThrough(graph, name, (sizes) => [['aten.view.default', [sizes], sizes]]);
+}
+
+/** A matrix that its readers read through a transpose of its transpose. */
+export function transposedTwice(graph: Graph, name: string): Graph {
+  return readThrough(graph, name, (sizes) => [
+    ['aten.t.default', [], sizes.toReversed()],
+    ['aten.t.default', [], sizes],
+  ]);
+}
+
+/** A view by its operator, its arguments after the first, and its sizes. */
+type View = readonly [target: string, args: readonly Arg[], sizes: readonly number[]];
+
+function readThrough(
+  graph: Graph,
+  name: string,
+  viewsOf: (sizes: readonly number[]) => readonly View[],
+): Graph {
+  const at = graph.nodes.findIndex((node) => node.name === name);
+  const { type, meta } = graph.nodes[at];
+  if (type.kind !== 'tensor') throw new Error(`${name} is no tensor`);
+  let last = name;
+  const views = viewsOf(type.shape as readonly number[]).map(([target, args, sizes], k): Node => {
+    const of = last;
+    last = `view_of_${name}_${k}`;
+    return {
+      name: last,
+      kind: 'call',
+      target,
+      args: [{ kind: 'value', name: of }, ...args],
+      kwargs: {},
+      type: { ...type, shape: sizes },
+      meta: { phase: meta.phase ?? 'forward' },
+    };
+  });
+  const through = (node: Node): Node =>
+    mapOperands(node, (value) => (value === name ? last : value));
+  return {
+    ...graph,
+    nodes: [...graph.nodes.slice(0, at + 1), ...views, ...graph.nodes.slice(at + 1).map(through)],
+  };
 }
 
 /** Two programs that share nothing, one after the other. */

@@ -18,7 +18,15 @@ import { drawOf, ProgramBuilder, TABLE } from '../simulate/random/builder.ts';
 import { grow } from '../simulate/random/control.ts';
 import { withBackward } from '../simulate/random/program.ts';
 import { FULL } from '../support/full.ts';
-import { permuted, renamed, reordered, twice, withDeadCall } from './same-question-rewrites.ts';
+import {
+  permuted,
+  renamed,
+  reordered,
+  reshaped,
+  transposedTwice,
+  twice,
+  withDeadCall,
+} from './same-question-rewrites.ts';
 
 type Asked = Pick<PlanRequest, 'mesh' | 'cluster' | 'cost' | 'objective'>;
 
@@ -177,6 +185,17 @@ describe('programs that once had two optima', () => {
       }
     },
   );
+
+  it.each<[string, (graph: Graph, name: string) => Graph]>([
+    ['a reshape to its own sizes', reshaped],
+    ['two transposes', transposedTwice],
+  ])('a value read through %s, where copies may be kept', async (_, rewrite) => {
+    // Under `pass` a view that takes a moved value keeps it, as every value is kept as it is made.
+    const asked = { mesh: 'dp=2,tp=4', cluster: 'dgx-h100', cost: 'nccl', copies: 'step' } as const;
+    const { seconds } = (await planOf(fixture('u0o'), asked)).objective;
+    for (const name of ['mm_2', 'mm_3'])
+      same((await planOf(rewrite(fixture('u0o'), name), asked)).objective.seconds, seconds);
+  });
 
   it('a pin that cuts along a dim of one device says nothing of it', async () => {
     const asked = { mesh: 'a=1,b=2', cluster: 'dgx-h100', cost: 'alpha-beta' } as const;

@@ -105,6 +105,9 @@ describe('texts', () => {
     ['_StridedShard(dim=0, sf=2)Shard(dim=0)', 'S(0)[1]S(0)[0]'],
     ['_MaskPartial(sum, torch.Size([16, 8]), 0)R', 'MaskP(sum, [16, 8], 0)R'],
     ['Partial(avg)Partial()', 'P(avg)P(sum)'],
+    ['Partial("sum")Replicate()', 'P(sum)R'],
+    ["Partial('max')R", 'P(max)R'],
+    ['[Partial(reduce_op="avg"), Shard(1)]', 'P(avg)S(1)'],
   ])('long form %s', (text, short) => {
     expect(parseSharding(text, mesh, { rank: 3 }).text).toBe(short);
   });
@@ -121,6 +124,7 @@ describe('texts', () => {
     ['S(0)', /has 1 placement, but the mesh dp=2,tp=2 has 2 dims/],
     ['S(0)X', /expected a placement at column 5/],
     ['S(0R', /expected '\)' at column 4/],
+    ['P("sum)R', /expected a reduction at column 3/],
     ['P(summ)R', /expected a reduction at column 3/],
     ['S(-1)R', /rank of the tensor is not known/],
     ['S(0)[0]S(0)[0]', /positions on tensor dim 0 must be 0..1/],

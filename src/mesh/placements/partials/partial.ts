@@ -125,7 +125,7 @@ function bitwise(
   return Number(operands.map((v) => BigInt(v)).reduce(step));
 }
 
-/** Reads `P`, `P(avg)`, `Partial(sum)`. */
+/** Reads `P`, `P(avg)`, `Partial(sum)`, `Partial("sum")`. */
 export const PARTIAL: PlacementKind = {
   kind: 'partial',
   words: ['P', 'Partial'],
@@ -135,7 +135,7 @@ export const PARTIAL: PlacementKind = {
     scan.keyword('reduce_op');
     if (scan.take(')')) return Partial.of('sum');
     const start = scan.position;
-    const op = scan.match(/'?[a-z]+'?/y)?.replaceAll("'", '') ?? '';
+    const op = scan.match(/(['"]?)[a-z]+\1/y)?.replaceAll(/['"]/g, '') ?? '';
     if (!isReduceOp(op)) {
       scan.back(start);
       return scan.fail('a reduction', suggestion(op, REDUCE_OPS, 'reductions'));
