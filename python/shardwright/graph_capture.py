@@ -165,6 +165,7 @@ def capture(
         name_groups(graph)
         _leave_out_empty_parts(graph)
         _inline_constants(graph, kind)
+        _write_complex_numbers(graph, kind)
         _promote_by_default_dtype(graph)
         text = _heading(decomposed) + graph.print_readable(print_output=False, include_stride=True, include_device=True, expanded_def=True)
     if call.spec is None:
@@ -427,6 +428,44 @@ def _inline_constants(graph: Any, device: str) -> None:
     graph.recompile()
 
 
+def _write_complex_numbers(graph: Any, device: str) -> None:
+    """Complex numbers in the place of a tensor, and values of `full` that are, become `aten.complex` of two reals.
+
+    Raises:
+        CaptureError: for one that an operator takes as a number.
+    """
+    for node in list(graph.graph.nodes):
+        numbers = [(place, arg) for place, arg in enumerate(node.args) if isinstance(arg, complex)]
+        if not numbers or node.op != "call_function":
+            continue
+        value = node.meta["val"]
+        dtype = value.dtype if value.is_complex() else torch.complex64
+
+        def made(shape: Sequence[int], number: complex, dtype: torch.dtype = dtype) -> torch.fx.Node:
+            options = {"dtype": dtype.to_real(), "device": torch.device(device), "pin_memory": False}
+            parts = [graph.graph.call_function(torch.ops.aten.full.default, (list(shape), part), options) for part in (number.real, number.imag)]
+            both = graph.graph.call_function(torch.ops.aten.complex.default, tuple(parts))
+            for part in parts:
+                part.meta["val"] = torch.empty(list(shape), dtype=dtype.to_real(), device=device)
+            both.meta["val"] = torch.empty(list(shape), dtype=dtype, device=device)
+            return both
+
+        with graph.graph.inserting_before(node):
+            if node.target is torch.ops.aten.full.default:
+                node.replace_all_uses_with(made(node.args[0], numbers[0][1]))
+                graph.graph.erase_node(node)
+                continue
+            for place, number in numbers:
+                if "Tensor" not in str(node.target._schema.arguments[place].type):
+                    raise CaptureError(
+                        "E_CONSTANT",
+                        f"{node.target} takes the complex number {number}, which a graph has only as a tensor",
+                        hint="write it as a tensor: torch.tensor(1j).",
+                    )
+                node.update_arg(place, made([], number))
+    graph.recompile()
+
+
 def _promote_by_default_dtype(graph: Any) -> None:
     """Writes down the casts of integers that PyTorch makes by its default dtype, where that is not float32: a text does not tell it."""
     default = torch.get_default_dtype()
@@ -453,13 +492,15 @@ _MOST_RUNS = 64
 
 def _runs(value: torch.Tensor) -> list[tuple[float | int | bool, int]] | None:
     """The values of a tensor, row by row, each with how often it follows itself; None for too many, and where there are no values."""
-    if isinstance(value, FakeTensor) or value.device.type == "meta" or value.numel() == 0 or value.is_complex():
+    if isinstance(value, FakeTensor) or value.device.type == "meta" or value.numel() == 0:
         return None
     with unset_fake_temporarily():
-        values, counts = torch.unique_consecutive(value.detach().flatten(), return_counts=True)
-        if values.numel() > _MOST_RUNS or bool(torch.isnan(values).any()):
+        flat = value.detach().flatten()
+        values, counts = torch.unique_consecutive(torch.view_as_real(flat) if value.is_complex() else flat, dim=0, return_counts=True)
+        if len(values) > _MOST_RUNS or bool(torch.isnan(values).any()):
             return None
-        return list(zip(values.tolist(), counts.tolist(), strict=True))
+        numbers = [complex(*pair) for pair in values.tolist()] if value.is_complex() else values.tolist()
+        return list(zip(numbers, counts.tolist(), strict=True))
 
 
 def _written(graph: torch.fx.Graph, value: torch.Tensor, runs: Sequence[tuple[Any, int]], device: str) -> torch.fx.Node:

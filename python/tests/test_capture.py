@@ -254,6 +254,42 @@ def test_a_model_that_draws_other_random_numbers_is_refused_and_draws_none(
     assert generator is None or generator.random() == following.random()
 
 
+class Turns(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(-1, 1, 16).view(4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        turned = (x @ self.weight) * 1j + (2 - 1j)
+        moved = turned * torch.tensor(0.5 - 2j) + torch.full((4, 4), 1 + 3j)
+        return torch.view_as_real(moved / torch.tensor([1j, 1j, 2, 3])).pow(2).sum()
+
+
+def test_complex_numbers_are_written_as_two_reals_and_the_gradient_is_that_of_the_model(tmp_path: Path) -> None:
+    model, x = Turns(), torch.linspace(0, 1, 16).view(4, 4)
+    text = text_of(tmp_path, model, x)
+    assert "aten.complex.default" in text
+    assert re.search(r"\dj\b", text) is None
+    model(x).backward()
+    names: dict[str, Any] = {"torch": torch, "device": torch.device}
+    body = text.split("tree_flatten_spec([primals, tangents], self._in_spec)\n")[1].split("return ")[0]
+    names.update(primals_1=model.weight.detach(), x=x, tangents_1=torch.tensor(1.0))
+    lines = [re.sub(r': "[^"]*"(?=( = |$))', "", line.strip()).split(";  ")[0] for line in body.splitlines()]
+    exec("\n".join(line for line in lines if not line.startswith("#")), names)  # noqa: S102
+    (gradient,) = re.findall(r"(\w+),  # GradAOTOutput", text)
+    assert model.weight.grad is not None
+    torch.testing.assert_close(names[gradient], model.weight.grad)
+
+
+def test_a_complex_exponent_is_refused(tmp_path: Path) -> None:
+    class Powers(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x**2j
+
+    with pytest.raises(CaptureError, match=r"E_CONSTANT aten\.pow\.Tensor_Scalar takes the complex number 2j"):
+        capture(Powers(), (torch.ones(3, dtype=torch.complex64),), path=tmp_path / "m.fx.txt")
+
+
 def test_numbers_of_a_generator_with_a_seed_of_its_own_are_constants(tmp_path: Path) -> None:
     model = Reads(
         lambda: (

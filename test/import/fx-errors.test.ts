@@ -35,6 +35,11 @@ describe('bad FX text is refused with place and remedy', () => {
   test.each<[what: string, body: string, message: string]>([
     ['an undefined name', MM.replace('(x, w)', '(x, q)') + TAIL, `E_REF 3:57 'q' is not defined`],
     [
+      'a complex number',
+      MM.replace('(x, w)', '(x, 2.5j)') + TAIL,
+      'E_UNSUPPORTED 3:57 the complex number 2.5j',
+    ],
+    [
       'a value used before its definition',
       '        a: "f32[4]" = torch.ops.aten.neg.default(b)\n        b: "f32[4]" = torch.ops.aten.neg.default(a)\n' +
         TAIL,

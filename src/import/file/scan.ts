@@ -9,6 +9,11 @@ import { ShardwrightError } from '../../errors.ts';
 import { CHAR, isDigit, isLetter } from '../../text/char.ts';
 import { MAX_DEPTH, MAX_NAME, placeAt } from '../../text/place.ts';
 
+/** The way out where a text has a complex number. */
+const COMPLEX =
+  'write it as a tensor, torch.ops.aten.complex.default(re, im) of two aten.full; capture of the ' +
+  'Python package does.';
+
 export const END = 0;
 export const NEWLINE = 1;
 export const NAME = 2;
@@ -133,8 +138,12 @@ export class Scanner {
       }
     }
     this.end = pos;
-    if (pos < this.limit && isNamePart(text.charCodeAt(pos)))
-      this.fail('E_SYNTAX', `expected a number, found '${text.slice(from, pos + 1)}'`, pos);
+    if (pos < this.limit && isNamePart(text.charCodeAt(pos))) {
+      const found = text.slice(from, pos + 1);
+      if (found.endsWith('j') && !isNamePart(text.charCodeAt(pos + 1)))
+        this.fail('E_UNSUPPORTED', `the complex number ${found}`, from, COMPLEX);
+      this.fail('E_SYNTAX', `expected a number, found '${found}'`, pos);
+    }
     return (this.kind = kind);
   }
 
