@@ -31,6 +31,7 @@ import numpy as np  # noqa: E402
 from jax import tree_util  # noqa: E402
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec  # noqa: E402
 
+from .jax_axes import AxisRules, Rules, names_of, rules_of, spec_by_rules  # noqa: E402
 from .jax_trees import Form, Kind, data_of, form_of, leaf_of, replaced, shape_of  # noqa: E402
 
 __all__ = ["ShardedStep", "auto_shard"]
@@ -47,6 +48,8 @@ def auto_shard(
     mesh: str | Mesh,
     cluster: str,
     donate_argnums: int | Sequence[int] | None = None,
+    logical: Any = None,
+    rules: Rules | None = None,
     plan: str | os.PathLike[str] | None = None,
     command: Sequence[str] | None = None,
     quiet: bool = False,
@@ -61,6 +64,9 @@ def auto_shard(
         mesh: sizes by name, outermost first (`dp=2,tp=2`; one may be -1, for the devices that there are), or a `jax.sharding.Mesh`.
         cluster: name of a node design (`dgx-h100`), or a JSON file.
         donate_argnums: as of `jax.jit`; default: what the jitted `step` donates.
+        logical: the names of the dims of the first argument, a PartitionSpec for each leaf (`flax.linen.get_partition_spec(state)`); of
+            several arguments, a tuple of such trees.
+        rules: logical axis rules of Flax or MaxText, `[("mlp", "tp"), ("embed", None)]`: arrays all of whose names have one are placed so.
         plan: a folder that `save` wrote. Its plan is taken, and none is made.
         command: how to call Shardwright; default what `find_command` finds.
         quiet: no progress on stderr.
@@ -71,6 +77,7 @@ def auto_shard(
         MismatchError: where the devices are not those of the mesh, or `plan` is that of another step.
     """
     sharded = ShardedStep(step, _mesh(mesh), cluster, donate_argnums, command, quiet, flags)
+    sharded._logical, sharded._rules = logical, None if rules is None else [tuple(rule) for rule in rules]
     sharded._program(args, Path(plan) if plan is not None else None)
     return sharded
 
@@ -96,6 +103,8 @@ class ShardedStep:
         self._programs: dict[Form, _Program] = {}
         self._first: _Program | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._logical: Any = None
+        self._rules: list[Any] | None = None
         self.mesh = mesh
 
     def __call__(self, *args: Any) -> Any:
@@ -123,6 +132,17 @@ class ShardedStep:
     def out_shardings(self) -> Any:
         """The `NamedSharding` of every array that the step returns, in its pytree."""
         return self._planned.out_shardings
+
+    @property
+    def logical_axis_rules(self) -> AxisRules:
+        """Rules that say most of the plan by the `logical` names of dims, and the arrays that they do not place as the plan does."""
+        form = self._planned.form
+        args = form.fill(form.array_kinds)
+        kinds, specs = form.array_kinds, [sharding.spec for sharding in tree_util.tree_leaves(self.shardings)]
+        names = form.pick(self._names(args))
+        paths = [tree_util.keystr(path) for path, _ in tree_util.tree_leaves_with_path(form.kind_tree)]
+        sizes = [math.prod(kind.shape) * jax.numpy.dtype(kind.dtype).itemsize for kind in kinds]
+        return rules_of(dict(zip(paths, zip(names, specs, sizes, strict=True), strict=True)), self.mesh)
 
     @property
     def collectives(self) -> list[dict[str, Any]]:
@@ -167,9 +187,22 @@ class ShardedStep:
         folder = Path(self._temporary.name) / str(len(self._programs))
         folder.mkdir()
         (folder / _TEXT).write_text(lowered.text)
-        pins = _pins(lowered.form.arrays(args), self.mesh)
+        pins = _pins(lowered.form.arrays(args), self.mesh, self._specs(lowered.form, args))
         _make_plan(folder, self.mesh, cluster, pins, command or find_command(), quiet, flags)
         return folder
+
+
+    def _names(self, args: Sequence[Any]) -> list[PartitionSpec]:
+        if self._logical is None:
+            raise MismatchError("E_AXES", "no names of dims were given", hint="give auto_shard logical=flax.linen.get_partition_spec(state).")
+        return names_of(self._logical, args)
+
+    def _specs(self, form: Form, args: tuple[Any, ...]) -> list[PartitionSpec | None]:
+        """The placements that rules state for the arrays of the arguments."""
+        if self._rules is None:
+            return [None] * len(form.array_kinds)
+        names = form.pick(self._names(args))
+        return [spec_by_rules(own, self._rules, self.mesh) if own else None for own in names]
 
 
 class _Lowered:
@@ -303,17 +336,25 @@ def _mesh(given: str | Mesh) -> Mesh:
     return Mesh(np.array(devices[:count]).reshape(sizes), tuple(names), axis_types=(AxisType.Auto,) * len(names))
 
 
-def _pins(leaves: Sequence[Any], mesh: Mesh) -> list[str]:
-    """The placements of arrays that lie on the mesh already, as the command takes them."""
+def _pins(leaves: Sequence[Any], mesh: Mesh, stated: Sequence[PartitionSpec | None]) -> list[str]:
+    """The placements of arrays that lie on the mesh already, or that rules state, as the command takes them."""
     pins = []
-    for n, leaf in enumerate(leaves):
-        sharding = getattr(leaf, "sharding", None)
-        if not isinstance(sharding, NamedSharding) or sharding.mesh.axis_names != mesh.axis_names:
-            continue
-        if not isinstance(sharding.mesh, Mesh) or not np.array_equal(sharding.mesh.devices, mesh.devices):
-            continue
-        pins.append(f"arg{n}={_spec_text(sharding.spec, mesh)}")
+    for n, (leaf, spec) in enumerate(zip(leaves, stated, strict=True)):
+        own = _placement(leaf, mesh)
+        own = spec if own is None else own
+        if own is not None:
+            pins.append(f"arg{n}={_spec_text(own, mesh)}")
     return pins
+
+
+def _placement(leaf: Any, mesh: Mesh) -> PartitionSpec | None:
+    """The spec of an array that lies on the mesh."""
+    sharding = getattr(leaf, "sharding", None)
+    if not isinstance(sharding, NamedSharding) or sharding.mesh.axis_names != mesh.axis_names:
+        return None
+    if not isinstance(sharding.mesh, Mesh) or not np.array_equal(sharding.mesh.devices, mesh.devices):
+        return None
+    return sharding.spec
 
 
 def _spec_text(spec: PartitionSpec, mesh: Mesh) -> str:

@@ -24,6 +24,7 @@ from jax_programs import NEEDS, PROGRAMS, Program, mlp, regression  # noqa: E402
 
 import shardwright  # noqa: E402
 import shardwright.jax  # noqa: E402
+from shardwright.jax_axes import axes_of, rules_of, spec_by_rules, spec_of  # noqa: E402
 
 MESH = jax.make_mesh((2, 2), ("dp", "tp"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
 STEPS = 20
@@ -176,6 +177,12 @@ def test_the_check_of_a_program_fails_where_a_sum_is_left_out(tmp_path: Path) ->
     assert right["compared"] == len(jax.tree.leaves(step.out_shardings))
     assert right["worst"] < 1e-5
     assert right["written"] == right["planned"]
+    # One all-reduce over two devices of the gradient and the loss, in float32: a ring sends each number once.
+    sent = 4 * (program.state[0]["w"].size + 1)
+    assert right["bytes"] == sent
+    assert right["partitioner"]["bytes"] == sent
+    assert right["partitioner"]["failed"] == []
+    assert right["peak_bytes"]["planned"] == pytest.approx(right["peak_bytes"]["compiled"], rel=0.3)
     text = (folder / "program.py").read_text()
     wrong, count = re.subn(r"lax\.psum\((\w+), .*\)$", r"\1", text, count=1, flags=re.MULTILINE)
     assert count == 1
@@ -183,6 +190,64 @@ def test_the_check_of_a_program_fails_where_a_sum_is_left_out(tmp_path: Path) ->
     code, broken = check()
     assert code == 1
     assert broken["failed"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rules_place_arrays_as_flax_does(seed: int) -> None:
+    linen = pytest.importorskip("flax.linen")
+    random = np.random.default_rng(seed)
+    known = ["embed", "mlp", "heads", "vocab"]
+    names = [None if random.random() < 0.2 else name for name in random.permutation(known)[: random.integers(1, 5)]]
+    choices = [None, "dp", "tp", ("dp", "tp"), ["tp"]]
+    rules = [(str(random.choice(known)), choices[random.integers(5)]) for _ in range(8)]
+    # All names have a rule at the end, which Flax then takes if no earlier one is free.
+    rules += [(name, None) for name in known]
+    own = spec_by_rules(PartitionSpec(*names), rules, MESH)
+    theirs = linen.logical_to_mesh_axes(names, [(name, tuple(axes) if isinstance(axes, list) else axes) for name, axes in rules])
+    assert own == spec_of([axes_of(entry) for entry in theirs])
+
+
+def test_rules_are_pins_and_a_plan_becomes_rules() -> None:
+    nn = pytest.importorskip("flax.linen")
+
+    def named(*names: str) -> Any:
+        return nn.with_logical_partitioning(nn.initializers.lecun_normal(), names)
+
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, x: Any) -> Any:
+            x = nn.relu(nn.Dense(32, use_bias=False, kernel_init=named("embed", "mlp"))(x))
+            return nn.Dense(16, use_bias=False, kernel_init=named("mlp", "embed"))(x)
+
+    net, x = Net(), jnp.ones((8, 16))
+    params = net.init(jax.random.key(0), x)
+
+    def step(params: Any, x: Any) -> Any:
+        loss, gradients = jax.value_and_grad(lambda params: jnp.mean(net.apply(params, x) ** 2))(params)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients), loss
+
+    rules = [["mlp", ["tensor", "tp"]], ["embed", None]]
+    sharded = plan_of(step, params, x, logical=nn.get_partition_spec(params), rules=rules)
+    assert [one.spec for one in jax.tree.leaves(sharded.shardings[0])] == [PartitionSpec(None, "tp"), PartitionSpec("tp")]
+    found = sharded.logical_axis_rules
+    assert (found.rules, found.others) == ([("embed", None), ("mlp", ("tp",))], {})
+    wanted, loss = jax.jit(step)(params, x)
+    new, own = sharded(params, x)
+    assert float(own) == pytest.approx(float(loss), rel=1e-6)
+    assert_near(new, wanted, 1e-6)
+    with pytest.raises(shardwright.MismatchError, match="2 leaves, its tree of logical names 1"):
+        plan_of(step, params, x, logical=PartitionSpec("embed"), rules=rules)
+
+
+def test_rules_follow_the_most_bytes_and_name_the_other_arrays() -> None:
+    arrays = {
+        "w": (PartitionSpec("embed", "mlp"), PartitionSpec("dp", "tp"), 4000),
+        "b": (PartitionSpec("mlp"), PartitionSpec(), 40),
+        "count": (PartitionSpec(), PartitionSpec(), 4),
+    }
+    found = rules_of(arrays, MESH)
+    assert found.rules == [("embed", ("dp",)), ("mlp", ("tp",))]
+    assert found.others == {"b": (PartitionSpec(), PartitionSpec("tp"))}
 
 
 def test_planning_and_running_leave_the_types_of_jax_as_they_are() -> None:

@@ -147,11 +147,27 @@ export function exportSource(
   };
 }
 
-/** @throws E_EXPORT_LOSS listing each loss */
-export function refuseLosses({ name }: ExportTarget, losses: readonly ExportLoss[]): never {
+/** The target that writes a program itself: `jax` for one of JAX, else `torch`. */
+export function ownTarget({ nodes, subgraphs }: Graph): 'jax' | 'torch' {
+  return nodes.some(({ target }) => /^(stablehlo|chlo|jax)\./.test(target)) ||
+    Object.values(subgraphs).some((body) => ownTarget(body) === 'jax')
+    ? 'jax'
+    : 'torch';
+}
+
+/**
+ * @param program the program of the plan
+ * @throws E_EXPORT_LOSS listing each loss
+ */
+export function refuseLosses(
+  { name }: ExportTarget,
+  losses: readonly ExportLoss[],
+  program: Graph,
+): never {
   const shown = losses
     .slice(0, 20)
     .map(({ item, planned, instead }) => `${item}: planned ${planned}; ${instead}`);
+  const own = ownTarget(program);
   const rest = losses.length > shown.length ? [`and ${losses.length - shown.length} more`] : [];
   const what = losses.length === 1 ? 'one thing' : `${losses.length} things`;
   throw new ShardwrightError(
@@ -159,8 +175,8 @@ export function refuseLosses({ name }: ExportTarget, losses: readonly ExportLoss
     [`${name} cannot say ${what} of this plan`, ...shown, ...rest].join('\n'),
     {
       hint:
-        'give --allow-lossy to write the rest with these lines at the top, or export with ' +
-        '--target torch.',
+        'give --allow-lossy to write the rest with these lines at the top' +
+        (own === name ? '.' : `, or export with --target ${own}.`),
     },
   );
 }

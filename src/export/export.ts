@@ -114,7 +114,8 @@ export function exportFiles(
     ...defined({ order, bucketBytes }),
   };
   const result = target.write(source, ordering);
-  if (result.losses.length > 0 && options.allowLossy !== true) refuseLosses(target, result.losses);
+  if (result.losses.length > 0 && options.allowLossy !== true)
+    refuseLosses(target, result.losses, source.program);
   if (options.check !== true) return result;
   if (target.check === undefined)
     throw new ShardwrightError('E_USAGE', `${name} has no check at small sizes`, {

@@ -2,10 +2,14 @@ import { readFileSync } from 'node:fs';
 
 import { describe, expect, test } from 'vitest';
 
+import type { ShardwrightError } from '../../src/errors.ts';
+import { exportFiles } from '../../src/export/export.ts';
 import { jaxTarget } from '../../src/export/jax/target.ts';
+import { importGraph } from '../../src/import/import.ts';
 import { plannedProgram } from '../../src/lower/lower.ts';
 import { promisedCollectives } from '../../src/lower/promised.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 import { TABLE } from '../plan/support.ts';
 import { distinctCollectives } from './distinct.ts';
 import {
@@ -15,9 +19,42 @@ import {
   readJaxRecord,
   recordedSource,
 } from './jax-record.ts';
+import { randomSource } from './programs.ts';
+
+const infer = { infer: inferCall.bind(undefined, TABLE) };
 
 /** The programs that real JAX ran (`npm run test:engines`), exported again from the kept plans. */
 const record = readJaxRecord(readFileSync(JAX_RECORD));
+
+test('where JAX has no text for a call, the shardings are written all the same', () => {
+  const graph = importGraph(
+    `module { func.func public @main(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>)
+        -> tensor<8x4xf32> {
+      %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+        : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+      %1 = stablehlo.compare LT, %0, %0, TOTALORDER
+        : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xi1>
+      %2 = stablehlo.select %1, %0, %x : tensor<8x4xi1>, tensor<8x4xf32>
+      return %2 : tensor<8x4xf32>
+    } }`,
+    infer,
+  );
+  const source = randomSource(graph, 'd=2', 0);
+  const { files, losses } = jaxTarget.write(source);
+  expect(files.map(({ name }) => name)).toEqual(['shardings.json']);
+  expect(losses).toMatchObject([{ item: '_1', planned: expect.stringContaining('total order') }]);
+  const read = jaxTarget.readBack?.(files, source.mesh);
+  for (const { name, outputs } of source.plan.nodes.slice(0, 2))
+    expect(read?.nodes?.get(name)?.outputs).toEqual(outputs);
+  let hint = '';
+  try {
+    exportFiles(source, 'jax');
+  } catch (error) {
+    hint = (error as ShardwrightError).details.hint ?? '';
+  }
+  expect(hint).toContain('--allow-lossy');
+  expect(hint).not.toContain('torch');
+});
 
 describe('programs exported to JAX', () => {
   test.each(Object.keys(record.cases))('%s: the files that JAX ran', (name) => {

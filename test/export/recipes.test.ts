@@ -358,7 +358,7 @@ test('a refusal lists twenty losses, and counts the rest', () => {
     planned: 'S(0)',
     instead: 'it is whole',
   }));
-  const { code, message } = refusal(() => refuseLosses(hfTarget, losses));
+  const { code, message } = refusal(() => refuseLosses(hfTarget, losses, tp.program));
   expect(code).toBe('E_EXPORT_LOSS');
   const lines = message.split('\n');
   expect([lines[0], lines.length]).toEqual([

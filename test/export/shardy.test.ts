@@ -7,6 +7,8 @@ import { gspmdText, shardyText } from '../../src/export/shardy/shardings.ts';
 import { gspmdTarget, shardyTarget } from '../../src/export/shardy/target.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { plannedProgram } from '../../src/plan/record/planned.ts';
+import { TABLE } from '../plan/support.ts';
 import { parseSharding } from '../../src/mesh/sharding/parse.ts';
 import { JAX_RECORD, readJaxRecord, recordedSource } from './jax-record.ts';
 import { SHARDY_RECORD, type ShardyAnswer } from './shardy-record.ts';
@@ -63,6 +65,36 @@ describe('StableHLO with shardings', () => {
         .length;
     const texts = [gspmdTarget, shardyTarget].map((target) => target.write(source).files[0].text);
     expect(count(texts[0])).toBe(count(texts[1]));
+  });
+
+  test('the placements of the plan lie on the values of loops and branches, too', () => {
+    for (const name of ['ctl-cond on a=2,b=2, drawn 0', 'ctl-while on a=2,b=2, drawn 0']) {
+      const source = recordedSource(record.cases[name]);
+      const planned = plannedProgram(source.program, source.plan, TABLE);
+      const [{ text }] = shardyTarget.write(source).files;
+      const bodies = Object.values(importGraph(text).subgraphs);
+      const given = bodies.flatMap((body) => (body.given ?? []).map(({ sharding }) => sharding));
+      // Numbers lie everywhere, and a pending sum has no text.
+      const arrays = new Set(
+        planned.listed.nodes.flatMap(({ name: node, type }) =>
+          type.kind === 'tensor' && type.shape.length > 0 ? [node] : [],
+        ),
+      );
+      const made = source.plan.nodes
+        .filter(({ name: node }) => arrays.has(node) && planned.opened?.origins.has(node))
+        .flatMap(({ outputs }) => outputs)
+        .filter((spec) => !spec.includes('P'));
+      expect(made.length, name).toBeGreaterThan(0);
+      for (const spec of made) expect(given, name).toContain(spec);
+    }
+  });
+
+  test('an input that the step replaces gives its memory to the new value', () => {
+    const source = recordedSource(record.cases['lm2-scan on a=2,b=2, the optimum']);
+    const replaced = source.program.outputs.filter(({ role }) => role !== 'output').length;
+    const [{ text }] = shardyTarget.write(source).files;
+    const places = [...text.matchAll(/tf\.aliasing_output = (\d+)/g)].map(([, k]) => Number(k));
+    expect(new Set(places).size).toBe(replaced);
   });
 
   test('XLA kept the numbers of every recorded plan', () => {

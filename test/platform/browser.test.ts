@@ -40,6 +40,7 @@ describe('both platforms', () => {
       'export/torch-helpers.py',
       'export/torch-check.py',
       'export/jax-check.py',
+      'export/jax-constrained.py',
     ])
       expect(bundled[path], path).toBe(node.packageData(path));
   });

@@ -16,6 +16,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { HloCall, type RankTable } from './call.ts';
 import { type HloBody, HloCode, type Instruction, type Val } from './code.ts';
 import { withoutDead } from './dead.ts';
+import type { CallNames } from './planned-names.ts';
 import { writeStablehlo } from './stablehlo.ts';
 import { loweringOf } from './table.ts';
 
@@ -45,16 +46,32 @@ interface HloOptions {
   readonly mesh?: DeviceMesh;
   /** A scan as one instruction, or written as a while loop. Default `scan`. */
   readonly loops?: 'scan' | 'while';
-  /**
-   * Gives the value that a call of the outermost graph reads for an operand: a constraint on the
-   * operand.
-   */
-  readonly use?: (hlo: HloCode, node: Node, input: number, value: Val) => Val;
-  /** Gives the value that replaces a result of a call of the outermost graph. */
-  readonly made?: (hlo: HloCode, node: Node, result: number, value: Val) => Val;
-  /** Gives the value that is returned for an output. */
-  readonly returned?: (hlo: HloCode, output: number, value: Val) => Val;
+  /** Constraints on the values of the program, which a plan lists by names. */
+  readonly constraints?: Constraints;
 }
+
+/** Puts constraints on values; each gives the constrained value. */
+export interface Constraints {
+  /** Names in the plan of what belongs to calls with bodies, by their own names in the plan. */
+  readonly names: ReadonlyMap<string, CallNames>;
+  /** The call whose value a call repeats, as a second view of one tensor does; else undefined. */
+  readonly sameAs: (call: string) => string | undefined;
+  /** The value that a call reads for an operand. */
+  readonly use: (hlo: HloCode, call: string, input: number, value: Val) => Val;
+  /** The value that others read as a result of a call, or as an input. */
+  readonly made: (hlo: HloCode, name: string, result: number, value: Val) => Val;
+}
+
+/** The names in a plan of the values of one body; absent where the plan does not list them. */
+type NamesOf = (name: string) => string | undefined;
+
+/** A body that is being written, and the names of its values in the plan. */
+interface Body {
+  readonly graph: Graph;
+  readonly listed: NamesOf;
+}
+
+const UNLISTED: NamesOf = () => undefined;
 
 type HloResult = Val | readonly (Val | null)[];
 type Scope = Map<string, HloResult>;
@@ -72,6 +89,10 @@ class Writer {
   private readonly hlo = new HloCode();
   private readonly symbols: RankTable;
   private readonly names = new Map<number, string>();
+  /** Results by the name in the plan. */
+  private readonly results = new Map<string, HloResult>();
+  /** Names in the plan of the calls that are being written. */
+  private listed: NamesOf = UNLISTED;
 
   constructor(
     private readonly table: OperatorTable,
@@ -88,43 +109,61 @@ class Writer {
       const { dtype, shape } = this.tensorType(node.type, node);
       const own = this.hlo.value(dtype, shape);
       inputs.push({ node, value: own });
-      scope.set(node.name, this.options.made?.(this.hlo, node, 0, own) ?? own);
+      scope.set(node.name, own);
     }
-    this.calls(graph, scope, true);
-    const outputs = graph.outputs.map(({ value }, k) => {
-      if (value === null) return null;
-      const own = this.value(scope, value);
-      return this.options.returned?.(this.hlo, k, own) ?? own;
-    });
+    this.listed = (name) => name;
+    this.calls(graph, scope);
+    const outputs = graph.outputs.map(({ value }) =>
+      value === null ? null : this.value(scope, value),
+    );
     const { code, unread } = withoutDead(this.hlo.code, outputs);
     return { inputs, code, outputs, names: this.names, unread };
   }
 
-  private calls(graph: Graph, scope: Scope, outermost: boolean): void {
+  private calls(graph: Graph, scope: Scope): void {
     for (const node of graph.nodes) {
       if (node.kind === 'placeholder') continue;
       this.hlo.note = node.name;
-      const result = this.node(graph, node, scope, outermost);
+      const result = this.repeated(node) ?? this.constrained(node, this.node(graph, node, scope));
       scope.set(node.name, result);
       if (isValue(result) && !this.names.has(result.id)) this.names.set(result.id, node.name);
     }
     this.hlo.note = undefined;
   }
 
-  private node(graph: Graph, node: Node, scope: Scope, outermost: boolean): HloResult {
+  /** The value of an earlier call that a call repeats by the plan. */
+  private repeated(node: Node): HloResult | undefined {
+    const call = this.listed(node.name);
+    const earlier = call === undefined ? undefined : this.options.constraints?.sameAs(call);
+    return earlier === undefined ? undefined : this.results.get(earlier);
+  }
+
+  /** The results of a call, each under the constraint that there is on it. */
+  private constrained(node: Node, result: HloResult): HloResult {
+    const { constraints } = this.options;
+    const call = this.listed(node.name);
+    if (constraints === undefined || call === undefined) return result;
+    const change = (value: Val, k: number): Val => {
+      const names = constraints.names.get(call);
+      if (names === undefined) return constraints.made(this.hlo, call, k, value);
+      const name = names.results[k];
+      return name === undefined ? value : constraints.made(this.hlo, name, 0, value);
+    };
+    const results = isValue(result)
+      ? change(result, 0)
+      : result.map((value, k) => (value === null ? null : change(value, k)));
+    this.results.set(call, results);
+    return results;
+  }
+
+  private node(graph: Graph, node: Node, scope: Scope): HloResult {
     try {
       if (node.kind === 'get_attr')
         return this.refuse(node, 'a constant of the module has no values in the graph');
       if (node.target === 'operator.getitem') return this.member(node, scope);
       if (collectiveKind(node.target) !== undefined) return this.collective(node, scope);
       if (CONTROL.has(node.target)) return this.control(graph, node, scope);
-      const result = this.call(graph, node, scope, outermost);
-      const { made } = this.options;
-      if (!outermost || made === undefined) return result;
-      const change = (value: Val, k: number): Val => made(this.hlo, node, k, value);
-      return isValue(result)
-        ? change(result, 0)
-        : result.map((v, k) => (v === null ? null : change(v, k)));
+      return this.call(graph, node, scope);
     } catch (error) {
       if (error instanceof ShardwrightError && error.details.node === undefined)
         throw error.with({ node: node.name });
@@ -132,16 +171,20 @@ class Writer {
     }
   }
 
-  private call(graph: Graph, node: Node, scope: Scope, outermost: boolean): HloResult {
+  private call(graph: Graph, node: Node, scope: Scope): HloResult {
     const record = this.table.get(node.target);
     if (record === undefined)
       return this.refuse(node, `${node.target} has no record, so it has no text in HLO`);
     const ctx = bindCall(record, node.args, node.kwargs, (name) => metaOf(this.value(scope, name)));
+    const listed = this.listed(node.name);
+    const { constraints } = this.options;
     const values = tensorInputs(record, node.args, node.kwargs).map((name, i) => {
       const value = this.value(scope, name);
-      return outermost ? (this.options.use?.(this.hlo, node, i, value) ?? value) : value;
+      return constraints === undefined || listed === undefined
+        ? value
+        : constraints.use(this.hlo, listed, i, value);
     });
-    const typed = withOutputs(ctx, this.results(node));
+    const typed = withOutputs(ctx, this.resultTypes(node));
     const call = new HloCall(this.hlo, node, record, typed, values, this.symbols);
     const lowering = loweringOf(record.name);
     if (lowering !== undefined) return lowering(call);
@@ -151,7 +194,7 @@ class Writer {
   }
 
   /** Types of the results as the graph states them. */
-  private results(node: Node): (TensorMeta | null)[] {
+  private resultTypes(node: Node): (TensorMeta | null)[] {
     const items = node.type.kind === 'tuple' ? node.type.items : [node.type];
     return items.map((type) => (type.kind === 'tensor' ? this.tensorType(type, node) : null));
   }
@@ -218,7 +261,11 @@ class Writer {
   private control(graph: Graph, node: Node, scope: Scope): HloResult {
     const { target, args } = node;
     const operands = (at: number): Val[] => this.operands(node, args[at], scope);
-    const body = (at: number): Graph => this.bodyGraph(graph, node, args[at]);
+    const names = this.namesOf(node);
+    const body = (at: number, k = 0): Body => ({
+      graph: this.bodyGraph(graph, node, args[at]),
+      listed: names(k),
+    });
     switch (target) {
       case 'call':
         return this.inline(body(0), operands(1), []);
@@ -230,15 +277,15 @@ class Writer {
       case 'cond': {
         const [which] = this.operands(node, [args[0]], scope);
         const inputs = operands(3);
-        const bodies = [body(1), body(2)].map((b) => this.branch(b, inputs));
+        const bodies = [body(1, 0), body(2, 1)].map((b) => this.branch(b, inputs));
         return this.emitControl('if', [this.hlo.convert(which, 'b8')], bodies);
       }
       case 'case': {
         const list = args[1];
         if (!isList(list)) throw internalError('a case without branches');
         const inputs = operands(2);
-        const bodies = list.map((branch) =>
-          this.branch(this.bodyGraph(graph, node, branch), inputs),
+        const bodies = list.map((branch, k) =>
+          this.branch({ graph: this.bodyGraph(graph, node, branch), listed: names(k) }, inputs),
         );
         const [which] = this.operands(node, [args[0]], scope);
         return this.emitControl('case', [this.branchNumber(which, bodies.length)], bodies);
@@ -246,8 +293,8 @@ class Writer {
       case 'while_loop':
         return this.whileLoop(
           node,
-          body(0),
-          body(1),
+          body(0, 0),
+          body(1, 1),
           operands(2),
           args.length > 3 ? operands(3) : [],
         );
@@ -267,6 +314,13 @@ class Writer {
       default:
         return this.refuse(node, `control flow by ${target} has no text in HLO`);
     }
+  }
+
+  /** The names in the plan of what the bodies of a call hold, by body. */
+  private namesOf(node: Node): (body: number) => NamesOf {
+    const call = this.listed(node.name);
+    const names = call === undefined ? undefined : this.options.constraints?.names.get(call);
+    return (body) => (name) => names?.bodies[body]?.get(name);
   }
 
   /** The last branch for a number outside, as StableHLO has it. */
@@ -311,33 +365,49 @@ class Writer {
   }
 
   /** Values that a body returns for these inputs, inlined at the call. */
-  private inline(body: Graph, inputs: readonly Val[], captured: readonly Val[]): (Val | null)[] {
+  private inline(
+    { graph, listed }: Body,
+    inputs: readonly Val[],
+    captured: readonly Val[],
+  ): (Val | null)[] {
     const scope: Scope = new Map();
     const given = [...inputs, ...captured];
+    const outside = this.listed;
+    this.listed = listed;
     let next = 0;
-    for (const node of body.nodes)
-      if (node.kind === 'placeholder') scope.set(node.name, given[next++]);
+    for (const node of graph.nodes)
+      if (node.kind === 'placeholder') scope.set(node.name, this.entering(node, given[next++]));
     const { note } = this.hlo;
-    this.calls(body, scope, false);
+    this.calls(graph, scope);
     this.hlo.note = note;
-    return body.outputs.map(({ value }) => (value === null ? null : this.value(scope, value)));
+    this.listed = outside;
+    return graph.outputs.map(({ value }) => (value === null ? null : this.value(scope, value)));
   }
 
-  private returnsOf(body: Graph, inputs: readonly Val[], captured: readonly Val[]): Val[] {
+  /** A value as a body reads it: a carry or a row lies as the plan lists it. */
+  private entering(node: Node, value: Val): Val {
+    const { constraints } = this.options;
+    const name = this.listed(node.name);
+    return constraints === undefined || name === undefined
+      ? value
+      : constraints.made(this.hlo, name, 0, value);
+  }
+
+  private returnsOf(body: Body, inputs: readonly Val[], captured: readonly Val[]): Val[] {
     return this.inline(body, inputs, captured).map((value) => {
-      if (value === null) throw internalError(`a body of ${body.name} returns nothing`);
+      if (value === null) throw internalError(`a body of ${body.graph.name} returns nothing`);
       return value;
     });
   }
 
-  private branch(body: Graph, inputs: readonly Val[]): HloBody {
+  private branch(body: Body, inputs: readonly Val[]): HloBody {
     return this.hlo.body([], () => this.returnsOf(body, inputs, []));
   }
 
   /** A region of single numbers: a reducer, a comparator. */
   private region(graph: Graph, node: Node, name: string): HloBody {
-    const body = this.bodyGraph(graph, node, { kind: 'graph', name });
-    const types = body.nodes.flatMap((n) =>
+    const body = { graph: this.bodyGraph(graph, node, { kind: 'graph', name }), listed: UNLISTED };
+    const types = body.graph.nodes.flatMap((n) =>
       n.kind === 'placeholder' ? [this.tensorType(n.type, n)] : [],
     );
     return this.hlo.body(types, (inputs) => this.returnsOf(body, inputs, []));
@@ -345,8 +415,8 @@ class Writer {
 
   private whileLoop(
     node: Node,
-    test: Graph,
-    step: Graph,
+    test: Body,
+    step: Body,
     init: readonly Val[],
     captured: readonly Val[],
   ): HloResult {
@@ -372,7 +442,7 @@ class Writer {
 
   private scan(
     node: Node,
-    step: Graph,
+    step: Body,
     init: readonly Val[],
     xs: readonly Val[],
     captured: readonly Val[],
@@ -397,7 +467,7 @@ class Writer {
   /** Rows are read and written at the counter. */
   private scanAsLoop(node: Node, { step, init, xs, captured, length, reverse }: Scan): HloResult {
     const { hlo } = this;
-    const stacks = this.results(node)
+    const stacks = this.resultTypes(node)
       .slice(init.length)
       .map((meta) => {
         if (meta === null) throw internalError('a scan stacks nothing');
@@ -427,7 +497,7 @@ class Writer {
 
 /** A scan with its operands as values of the program that is written. */
 interface Scan {
-  readonly step: Graph;
+  readonly step: Body;
   readonly init: readonly Val[];
   readonly xs: readonly Val[];
   readonly captured: readonly Val[];

@@ -237,6 +237,7 @@ const MOVEMENT: Readonly<Record<string, Writer>> = {
   scatter: ({ instruction, texts }) => scattered(instruction, texts),
   sort: sorted,
   'chlo.top_k': (call) => `lax.top_k(${input(call)}, ${call.word('k')})`,
+  constraint: (call) => `lax.with_sharding_constraint(${input(call)}, ${call.word('sharding')})`,
   optimization_barrier: (call) => `lax.optimization_barrier(${inputTuple(call)})`,
 };
 

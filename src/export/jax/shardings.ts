@@ -4,14 +4,16 @@
  */
 import type { ExportFile, ExportLoss, ExportSource, ReadPlacements } from '../../backend/target.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { ownersOfOutputs } from '../../graph/carried.ts';
 import { nodesByName, roleName } from '../../graph/nodes.ts';
-import type { Graph, Node } from '../../graph/types.ts';
+import type { Graph, Node, Output } from '../../graph/types.ts';
 import { exampleShape } from '../../graph/value.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
 import { evenlyShardable, isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
 import { fromDimView, toDimView } from '../../mesh/views/dim-view.ts';
 import { parsePartitionSpec, PartitionSpec } from '../../mesh/views/partition-spec.ts';
+import type { ShardingText } from '../hlo/constraints.ts';
 
 export interface SpecOf {
   /** Name behind the role, such as the parameter's; of an output its number. */
@@ -89,6 +91,19 @@ export function outputShardings(source: ExportSource): SpecOf[] {
   });
 }
 
+/** Roles of outputs that are new values of inputs. */
+const REPLACING: ReadonlySet<Output['role']> = new Set<Output['role']>(['mutation', 'newstate']);
+
+/** By output, the place of the input that it is the new value of. */
+export function replacedInputs(program: Graph): (number | undefined)[] {
+  const ownerOf = ownersOfOutputs(program);
+  const placeholders = program.nodes.filter(({ kind }) => kind === 'placeholder');
+  return program.outputs.map((output) => {
+    const at = output.value === null || !REPLACING.has(output.role) ? undefined : ownerOf(output);
+    return at === undefined ? undefined : placeholders.indexOf(program.nodes[at]);
+  });
+}
+
 function specOf(of: Omit<SpecOf, 'spec' | 'loss'>, { mesh, table }: ExportSource): SpecOf {
   const sharding = parseSharding(of.placement, mesh, { kinds: table.kinds });
   const lost = (instead: string): SpecOf => ({
@@ -98,10 +113,27 @@ function specOf(of: Omit<SpecOf, 'spec' | 'loss'>, { mesh, table }: ExportSource
   });
   if (sharding.placements.some(isPending))
     return lost('a pending reduction is not returned by shard_map: it stays inside');
-  const uneven = unevenDim(sharding, mesh, of.shape);
-  if (uneven !== undefined) return lost(uneven);
-  const view = toDimView(sharding, mesh, of.shape);
-  return 'refused' in view ? lost(view.refused) : { ...of, spec: pySpec(view.spec) };
+  const spec = specText(sharding, mesh, of.shape);
+  return 'refused' in spec ? lost(spec.refused) : { ...of, spec: spec.text };
+}
+
+/** The PartitionSpec of a sharding of no pending sums, as Python writes it. */
+function specText(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[]): ShardingText {
+  const uneven = unevenDim(sharding, mesh, shape);
+  if (uneven !== undefined) return { refused: uneven };
+  const view = toDimView(sharding, mesh, shape);
+  return 'refused' in view ? view : { text: pySpec(view.spec) };
+}
+
+/** The PartitionSpec of a value inside of a program. */
+export function constraintText(
+  sharding: Sharding,
+  mesh: DeviceMesh,
+  shape: readonly number[],
+): ShardingText {
+  return sharding.placements.some(isPending)
+    ? { refused: `${sharding.text} is a pending reduction` }
+    : specText(sharding, mesh, shape);
 }
 
 /** Why JAX cannot cut a tensor so; undefined where it can. */

@@ -1,8 +1,10 @@
 /**
  * `--target jax` writes the per-device program of a plan for `jax.shard_map`: `program.py` (the
  * program of each device, and the shardings of inputs and outputs), `reference.py` (the program
- * before it was cut), `shardings.json`, `collectives.json` and `check.py`, which runs both and
- * compares them. Source: JAX 0.10, `jax.shard_map`, `jax.lax`.
+ * before it was cut), `constrained.py` (the same with the PartitionSpecs of the plan on its values,
+ * whose collectives XLA chooses), `shardings.json`, `collectives.json` and `check.py`, which runs
+ * and compares them. Source: JAX 0.10, `jax.shard_map`, `jax.lax`,
+ * `jax.lax.with_sharding_constraint`.
  */
 import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines, pyList, pyString, pyTuple } from '../../backend/python-text.ts';
@@ -13,27 +15,27 @@ import type {
   ExportSource,
   ExportTarget,
 } from '../../backend/target.ts';
+import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { ownersOfOutputs } from '../../graph/carried.ts';
-import type { DType, Graph, Output } from '../../graph/types.ts';
+import type { DType, Graph } from '../../graph/types.ts';
 import { collectiveKind, readCollective } from '../../lower/program/collectives.ts';
 import type { DeviceProgram } from '../../lower/program/program.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { packageData } from '../../platform/platform.ts';
+import { planConstraints } from '../hlo/constraints.ts';
 import { type HloProgram, hloProgram } from '../hlo/program.ts';
 import { jaxTypeName, writtenKind } from './expressions.ts';
 import { jaxFunction } from './function.ts';
 import { rules } from './rules.ts';
 import {
+  constraintText,
   inputShardings,
   outputShardings,
   readJaxShardings,
+  replacedInputs,
   shardingsJson,
   type SpecOf,
 } from './shardings.ts';
-
-/** Roles of outputs that are new values of inputs. */
-const REPLACING: ReadonlySet<Output['role']> = new Set<Output['role']>(['mutation', 'newstate']);
 
 const IMPORTS = [
   'import jax',
@@ -42,6 +44,15 @@ const IMPORTS = [
   'from jax import lax',
 ];
 
+/** The programs of a plan, each with its text as a function. */
+interface Programs {
+  readonly device: HloProgram;
+  readonly deviceLines: readonly string[];
+  readonly reference: HloProgram;
+  readonly referenceLines: readonly string[];
+  readonly constrainedLines: readonly string[];
+}
+
 function write(source: ExportSource): ExportResult {
   const { mesh } = source;
   const inputs = inputShardings(source);
@@ -49,39 +60,83 @@ function write(source: ExportSource): ExportResult {
   const losses: ExportLoss[] = [...inputs, ...outputs].flatMap(({ loss }) =>
     loss === undefined ? [] : [loss],
   );
-  const program = devicePart(source, losses);
+  const made = losses.length > 0 ? undefined : programsOf(source, losses);
   const head = [...headLines(source, 'jax'), ...lossLines(losses)].map((line) => `# ${line}`);
-  const files: ExportFile[] = [];
-  if (program !== undefined)
-    files.push({ name: 'program.py', text: programText(source, program, inputs, outputs, head) });
-  const reference = hloProgram(source.program, source.table);
-  files.push(
-    { name: 'reference.py', text: referenceText(reference, head) },
-    { name: 'shardings.json', text: shardingsJson(mesh, inputs, outputs) },
-  );
-  if (program !== undefined)
-    files.push(
-      { name: 'collectives.json', text: collectivesJson(source.lowered(), program.unread) },
-      { name: 'check.py', text: packageData('export/jax-check.py') },
-    );
+  const shardings = { name: 'shardings.json', text: shardingsJson(mesh, inputs, outputs) };
+  if (made === undefined) return { files: [shardings], losses };
+  const files: ExportFile[] = [
+    { name: 'program.py', text: programText(source, made, inputs, outputs, head) },
+    { name: 'reference.py', text: referenceText(made, head) },
+    { name: 'constrained.py', text: constrainedText(made, head) },
+    shardings,
+    { name: 'collectives.json', text: collectivesJson(source, made.device.unread) },
+    { name: 'check.py', text: packageData('export/jax-check.py') },
+  ];
   return { files, losses };
 }
 
-/** The lowered program; undefined, with a loss, where ranks hold different numbers of rows. */
-function devicePart(source: ExportSource, losses: ExportLoss[]): HloProgram | undefined {
-  if (losses.length > 0) return undefined;
-  const { graph, symbols, mesh } = source.lowered();
+/**
+ * The programs; undefined, with a loss, where JAX has no text for a call, or where ranks hold
+ * different numbers of rows: what remains are the shardings of inputs and outputs.
+ */
+function programsOf(source: ExportSource, losses: ExportLoss[]): Programs | undefined {
   try {
-    return hloProgram(graph, source.table, { symbols, mesh });
+    return writtenPrograms(source);
   } catch (error) {
-    if (!(error instanceof ShardwrightError) || error.code !== 'E_EXPORT_UNEVEN') throw error;
-    losses.push({
-      item: error.details.node ?? source.program.name,
-      planned: error.message,
-      instead: 'all devices of a JAX program hold equally many rows, so there is no program.py',
-    });
+    if (!(error instanceof ShardwrightError)) throw error;
+    const instead = NO_PROGRAM.get(error.code);
+    if (instead === undefined) throw error;
+    const item = error.details.node ?? source.program.name;
+    losses.push({ item, planned: error.message, instead });
     return undefined;
   }
+}
+
+const NO_PROGRAM: ReadonlyMap<string, string> = new Map([
+  [
+    'E_EXPORT_UNEVEN',
+    'all devices of a JAX program hold equally many rows, so shardings.json is written alone',
+  ],
+  [
+    'E_UNSUPPORTED',
+    'no program is written; shardings.json, which is, has the PartitionSpecs of the plan for ' +
+      'jax.jit of your own function',
+  ],
+]);
+
+function writtenPrograms(source: ExportSource): Programs {
+  const { graph, symbols, mesh } = source.lowered();
+  const names = mesh.names.map(pyString);
+  const device = hloProgram(graph, source.table, { symbols, mesh });
+  const reference = hloProgram(source.program, source.table);
+  const points = planConstraints(source, (sharding, shape) =>
+    constraintText(sharding, source.mesh, shape),
+  );
+  const constrained = hloProgram(points.program, source.table, {
+    constraints: points.constraints,
+  });
+  return {
+    device,
+    deviceLines: jaxFunction(
+      'device_program',
+      'What each device runs: its own part of every input in, its own part of every output out.',
+      device,
+      names.length === 1 ? names[0] : pyTuple(names),
+    ).lines,
+    reference,
+    referenceLines: jaxFunction(
+      'reference',
+      'The program before it was cut: global arrays in, global arrays out.',
+      reference,
+      '()',
+    ).lines,
+    constrainedLines: jaxFunction(
+      'constrained',
+      'The program before it was cut, with the PartitionSpecs of the plan on its values.',
+      constrained,
+      '()',
+    ).lines,
+  };
 }
 
 function isWide(program: HloProgram): boolean {
@@ -104,21 +159,13 @@ function inputLines(program: HloProgram, inputs: readonly SpecOf[]): string[] {
 
 function programText(
   source: ExportSource,
-  program: HloProgram,
+  { device, deviceLines, reference }: Programs,
   inputs: readonly SpecOf[],
   outputs: readonly SpecOf[],
   head: readonly string[],
 ): string {
   const { mesh } = source;
   const names = mesh.names.map(pyString);
-  const axes = names.length === 1 ? names[0] : pyTuple(names);
-  const body = jaxFunction(
-    'device_program',
-    'What each device runs: its own part of every input in, its own part of every output out.',
-    program,
-    axes,
-  );
-  const reference = hloProgram(source.program, source.table);
   const ruleLines = rules(inputs).map(
     ({ pattern, spec }) => `    (${pyString(pattern)}, ${spec}),`,
   );
@@ -142,15 +189,15 @@ function programText(
     ...outputs.map(({ spec }) => `    ${spec},`),
     ')',
     '# Inputs that the step replaces.',
-    `DONATED = ${pyTuple(replacedInputs(source.program).map(String))}`,
+    `DONATED = ${pyTuple(donated(source.program).map(String))}`,
     '# The first pattern that is found in the name of an input says how that is cut.',
     'RULES = [',
     ...ruleLines,
     ']',
     '',
     '',
-    ...wideLines(program),
-    ...body.lines,
+    ...wideLines(device),
+    ...deviceLines,
     '',
     '',
     shardedText(mesh),
@@ -166,16 +213,9 @@ function wideLines(program: HloProgram): string[] {
 }
 
 /** Places of the inputs that outputs replace: with a plan those lie as their new values do. */
-function replacedInputs(program: Graph): number[] {
-  const ownerOf = ownersOfOutputs(program);
-  const placeholders = program.nodes.filter(({ kind }) => kind === 'placeholder');
-  const replaced = program.outputs.flatMap((output) => {
-    const at = output.value === null ? undefined : ownerOf(output);
-    return at === undefined || !REPLACING.has(output.role)
-      ? []
-      : [placeholders.indexOf(program.nodes[at])];
-  });
-  return [...new Set(replaced)].sort((a, b) => a - b);
+function donated(program: Graph): number[] {
+  const places = replacedInputs(program).filter((at) => at !== undefined);
+  return [...new Set(places)].sort((a, b) => a - b);
 }
 
 /** The functions that make the mesh and run the program over it. */
@@ -189,14 +229,29 @@ function shardedText(mesh: DeviceMesh): string {
     .replace('[:DEVICES]', `[: ${mesh.size}]${order}`);
 }
 
-function referenceText(program: HloProgram, head: readonly string[]): string {
-  const body = jaxFunction(
-    'reference',
-    'The program before it was cut: global arrays in, global arrays out.',
-    program,
-    '()',
-  );
-  return [...head, ...IMPORTS, '', '', ...wideLines(program), ...body.lines, ''].join('\n');
+function referenceText({ reference, referenceLines }: Programs, head: readonly string[]): string {
+  return [...head, ...IMPORTS, '', '', ...wideLines(reference), ...referenceLines, ''].join('\n');
+}
+
+function constrainedText(
+  { reference, constrainedLines }: Programs,
+  head: readonly string[],
+): string {
+  const text = packageData('export/jax-constrained.py');
+  return [
+    ...head,
+    ...IMPORTS,
+    'import program',
+    'from jax.sharding import NamedSharding',
+    'from jax.sharding import PartitionSpec as P',
+    '',
+    '',
+    ...wideLines(reference),
+    ...constrainedLines,
+    '',
+    '',
+    text.slice(text.indexOf('def partitioned')),
+  ].join('\n');
 }
 
 interface CollectiveRecord {
@@ -211,7 +266,8 @@ interface CollectiveRecord {
 }
 
 /** Collectives are in program order; those of a loop are listed once, as in the compiled text. */
-function collectivesJson({ graph, mesh }: DeviceProgram, unread: ReadonlySet<string>): string {
+function collectivesJson({ plan, lowered }: ExportSource, unread: ReadonlySet<string>): string {
+  const { graph, mesh } = lowered();
   const list: CollectiveRecord[] = [];
   const walk = (of: DeviceProgram['graph']): void => {
     for (const node of of.nodes) {
@@ -230,7 +286,9 @@ function collectivesJson({ graph, mesh }: DeviceProgram, unread: ReadonlySet<str
     for (const body of Object.values(of.subgraphs)) walk(body);
   };
   walk(graph);
-  return `${JSON.stringify({ mesh: mesh.text, collectives: list }, null, 1)}\n`;
+  const peakBytes = plan.memory?.peakBytes;
+  const record = { mesh: mesh.text, ...defined({ peakBytes }), collectives: list };
+  return `${JSON.stringify(record, null, 1)}\n`;
 }
 
 export const jaxTarget: ExportTarget = {

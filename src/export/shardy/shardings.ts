@@ -6,9 +6,8 @@
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
 import { toDimView } from '../../mesh/views/dim-view.ts';
+import type { ShardingText } from '../hlo/constraints.ts';
 import { mlirString } from './text.ts';
-
-export type ShardingText = { readonly text: string } | { readonly refused: string };
 
 /** Mesh dims of each tensor dim; refused for what neither notation cuts. */
 function axesOf(

@@ -7,21 +7,20 @@ import { lossLines } from '../../backend/loss-lines.ts';
 import { headLines } from '../../backend/python-text.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../../backend/target.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { nodesByName } from '../../graph/nodes.ts';
-import type { Node } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';
-import type { PlannedNode } from '../../plan/record/types.ts';
-import type { HloCode, Val } from '../hlo/code.ts';
+import type { Sharding } from '../../mesh/sharding/sharding.ts';
+import { planConstraints, type ShardingText } from '../hlo/constraints.ts';
 import { hloProgram } from '../hlo/program.ts';
 import {
   inputShardings,
   outputShardings,
   readJaxShardings,
+  replacedInputs,
   shardingsJson,
   type SpecOf,
 } from '../jax/shardings.ts';
-import { gspmdText, type ShardingText, shardyText } from './shardings.ts';
+import { gspmdText, shardyText } from './shardings.ts';
 import { mlirString, moduleText } from './text.ts';
 
 interface Notation {
@@ -61,41 +60,35 @@ function order({ devices }: DeviceMesh): string {
 }
 
 function write(notation: Notation, source: ExportSource): ExportResult {
-  const { mesh, table, plan } = source;
+  const { mesh, table } = source;
   const inputs = inputShardings(source);
   const outputs = outputShardings(source);
   const losses: ExportLoss[] = [...inputs, ...outputs].flatMap(({ loss }) =>
     loss === undefined ? [] : [loss],
   );
-  const planned = nodesByName(plan);
-  let left = 0;
-  const textOf = (placement: string, shape: readonly number[]): ShardingText =>
-    notation.text(parseSharding(placement, mesh, { kinds: table.kinds }), mesh, shape);
-  const use = (hlo: HloCode, node: Node, input: number, value: Val): Val => {
-    const to = destination(planned.get(node.name), input);
-    if (to === undefined) return value;
-    const text = textOf(to, value.shape);
-    if ('refused' in text) {
-      left++;
-      return value;
-    }
-    return hlo.emit('constraint', [value], [value], { sharding: text.text })[0];
-  };
-  const program = hloProgram(source.program, table, { loops: 'while', use });
+  const textOf = (sharding: Sharding, shape: readonly number[]): ShardingText =>
+    notation.text(sharding, mesh, shape);
+  const points = planConstraints(source, textOf);
+  const program = hloProgram(points.program, table, {
+    loops: 'while',
+    constraints: points.constraints,
+  });
   const attribute = ({ spec, placement, shape, loss }: SpecOf): string => {
     if (spec === 'None' || loss !== undefined) return '';
-    const text = textOf(placement, shape);
+    const text = textOf(parseSharding(placement, mesh, { kinds: table.kinds }), shape);
     return 'refused' in text ? '' : notation.attribute(text.text);
   };
+  const replaced = aliases(source);
   const text = moduleText(program, {
     name: source.program.name,
     partitions: mesh.size,
     header: notation.header(mesh),
-    inputs: inputs.map(attribute),
+    inputs: inputs.map((input, k) => listed(attribute(input), replaced.get(k))),
     outputs: outputs.map(attribute),
     constraint: notation.constraint,
   });
   const head = [...headLines(source, notation.name), ...lossLines(losses)];
+  const left = points.unsaid();
   const notes =
     left === 0 ? [] : [`${left} uses of pending sums carry no constraint: XLA chooses there.`];
   return {
@@ -111,12 +104,24 @@ function write(notation: Notation, source: ExportSource): ExportResult {
   };
 }
 
-/**
- * The placement in which the redistributions of an input end; undefined where the input is read
- * without one.
- */
-function destination(node: PlannedNode | undefined, input: number): string | undefined {
-  return node?.redistributions.findLast((r) => r.input === input)?.to;
+/** The outputs that replace inputs, by the place of the input: the memory of those is theirs. */
+function aliases({ program }: ExportSource): ReadonlyMap<number, string> {
+  let returned = 0;
+  const replaced = new Map<number, string>();
+  const inputOf = replacedInputs(program);
+  program.outputs.forEach(({ value }, k) => {
+    if (value === null) return;
+    const at = inputOf[k];
+    if (at !== undefined && !replaced.has(at))
+      replaced.set(at, `tf.aliasing_output = ${returned} : i32`);
+    returned++;
+  });
+  return replaced;
+}
+
+/** The entries of a dictionary. */
+function listed(...entries: readonly (string | undefined)[]): string {
+  return entries.filter((entry) => entry !== undefined && entry !== '').join(', ');
 }
 
 function targetOf(notation: Notation): ExportTarget {

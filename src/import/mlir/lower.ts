@@ -19,7 +19,7 @@ import { withManualRegions } from './sharding/manual-regions.ts';
 import { resolveLocation } from './syntax/location.ts';
 import { plainName } from './syntax/names.ts';
 import type { MlirReader } from './syntax/reader.ts';
-import type { MlirFunc, MlirModule, MlirTensor, MlirType } from './syntax/syntax.ts';
+import type { BlockArgument, MlirFunc, MlirModule, MlirTensor, MlirType } from './syntax/syntax.ts';
 import { typeName } from './syntax/types.ts';
 import { AttributeValues } from './values.ts';
 
@@ -193,7 +193,10 @@ class Lowering implements LoweringContext {
   }
 }
 
-/** Names of the tensors of the arguments: their location, else `arg0`; unique. */
+/**
+ * Names of the tensors of the arguments: their location; else the path of the result that replaces
+ * them, which JAX states without locations, too; else `arg0`. Unique.
+ */
 interface RootName {
   readonly name: string;
   /** Position of the argument. */
@@ -204,7 +207,8 @@ function rootNames(main: MlirFunc, module: MlirModule): RootName[] {
   const taken = new Set<string>();
   const free = new FreeNames(taken);
   return main.args.flatMap((arg, argument) => {
-    const stated = resolveLocation(arg.location, module.locationAliases).name;
+    const stated =
+      resolveLocation(arg.location, module.locationAliases).name ?? resultPath(main, arg);
     const count = arg.type.kind === 'tuple' ? countTensors(arg.type) : 1;
     return Array.from({ length: count }, (_, i) => {
       const name = free.near(`${stated ?? plainName(arg.id)}${count > 1 ? `.${i}` : ''}`);
@@ -212,6 +216,16 @@ function rootNames(main: MlirFunc, module: MlirModule): RootName[] {
       return { name, argument };
     });
   });
+}
+
+/** The path that JAX states of the result that is written over an argument. */
+function resultPath({ results }: MlirFunc, { attributes }: BlockArgument): string | undefined {
+  const alias = attributes.get('tf.aliasing_output');
+  const path =
+    alias?.kind === 'int'
+      ? results[Number(alias.value)]?.attributes.get('jax.result_info')
+      : undefined;
+  return path?.kind === 'string' && path.value !== '' ? path.value : undefined;
 }
 
 /**

@@ -4,7 +4,7 @@
  * `TransformerConfig` of megatron-core 0.16 (`num_attention_heads`, `num_query_groups`), column and
  * row parallel layers of torch.distributed.tensor.parallel.
  */
-import type { ExportSource } from '../../backend/target.ts';
+import { type ExportSource, ownTarget } from '../../backend/target.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { modelShape } from './model-shape.ts';
 import type { PlanRoles } from './roles.ts';
@@ -27,7 +27,7 @@ export function refuseUnsafe(source: ExportSource, roles: PlanRoles, trainer: st
       hint:
         'no flag writes it. The nearest plan that can be written: shardwright plan MODEL --mesh ' +
         `${nearest.mesh} --recipe ${nearest.recipe} --cluster ${plan.cluster} -o plan; or ` +
-        'export with --target torch.',
+        `export with --target ${ownTarget(source.program)}.`,
       nearest,
     });
   const isWhole = (m: number): boolean => weights.every(({ used }) => used[m] < 0);

@@ -125,6 +125,21 @@ describe('--train-step', () => {
     expect(graph.notes?.join()).toContain('the program says itself');
   });
 
+  test('a text without locations names donated inputs after the results that replace them', () => {
+    const named = step(' {tf.aliasing_output = 1 : i32}').replace(
+      /-> \(tensor<f32>, (tensor<\w+>)/,
+      '-> (tensor<f32> {jax.result_info = "result[0]"}, ' +
+        `$1 {jax.result_info = "result[1]['l1']['w']"}`,
+    );
+    const graph = importGraph(named);
+    const names = graph.nodes.flatMap(({ kind, meta }) =>
+      kind === 'placeholder' ? [meta.roleName] : [],
+    );
+    expect(names[0]).toBe("result[1]['l1']['w']");
+    expect(names.slice(1).every((name) => /^arg\d$/.test(name ?? ''))).toBe(true);
+    expect(outputs(graph)).toEqual(['output', "mutation result[1]['l1']['w']"]);
+  });
+
   test('value_and_grad returns gradients: loss first, then the types of the weights', () => {
     const graph = withReturnedGradients(
       importGraph(step().replace('return %1, %3', 'return %1, %2')),

@@ -10,6 +10,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 
+import { ownTarget } from '../../../backend/target.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { printGraph } from '../../../graph/text/write.ts';
 import type { Graph } from '../../../graph/types.ts';
@@ -39,11 +40,21 @@ interface Answer {
 /** Largest answer that is read, unpacked: Node holds no longer string. */
 const MOST_BYTES = 2 ** 29 - 64;
 
-/** Last lines of what `plan -o` prints: what was written, and what goes on from there. */
-export function wroteText(folder: string, names: readonly string[]): string {
+/**
+ * Last lines of what `plan -o` prints: what was written, and what goes on from there.
+ *
+ * @param engine the target that writes a program of this kind
+ */
+export function wroteText(
+  folder: string,
+  names: readonly string[],
+  engine: 'jax' | 'torch',
+): string {
   const commands: readonly (readonly [command: string, what: string])[] = [
     [`verify ${folder}`, 'run it with numbers on virtual devices'],
-    [`export ${folder} --target torch --check -o program`, 'a PyTorch program and its check'],
+    engine === 'jax'
+      ? [`export ${folder} --target jax -o program`, 'a JAX program and its check']
+      : [`export ${folder} --target torch --check -o program`, 'a PyTorch program and its check'],
     [`report ${folder} -o report.html`, 'a page with all figures'],
   ];
   return `wrote ${folder}/${names.join(', ')}\n\n${nextText(commands)}\n`;
@@ -65,7 +76,11 @@ export class PlanCache {
   private isWritten: Answer['wrote'] = { length: 0, names: [] };
   private files: PlanFolderFiles = [];
 
-  private constructor(path: string, io: CliIo) {
+  private constructor(
+    path: string,
+    private readonly engine: 'jax' | 'torch',
+    io: CliIo,
+  ) {
     this.path = path;
     this.storage = io;
   }
@@ -116,7 +131,7 @@ export class PlanCache {
     };
     const name = `${sha256(JSON.stringify(question))}.json.gz`;
     tryFolder(cache, [name], 'cache');
-    return new PlanCache(join(cache, name), io);
+    return new PlanCache(join(cache, name), ownTarget(graph), io);
   }
 
   /**
@@ -139,7 +154,7 @@ export class PlanCache {
         'plan',
       );
     if (output !== undefined && wrote.length > 0)
-      this.storage.stdout(wroteText(output, wrote.names));
+      this.storage.stdout(wroteText(output, wrote.names, this.engine));
     if (stderr !== '') this.storage.stderr(stderr);
     return code;
   }

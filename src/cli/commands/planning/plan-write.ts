@@ -1,5 +1,6 @@
 /** Writes what `plan` leaves on the disk: the plan folder, and its integer program. */
 
+import { ownTarget } from '../../../backend/target.ts';
 import { itemAt } from '../../../item-at.ts';
 import type { SolverLog } from '../../../report/analysis/incumbents.ts';
 import type { Problem } from '../../../solver/types.ts';
@@ -37,7 +38,7 @@ export function writePlanFolder(
   ] as const;
   writeFolder(folder, all, 'plan');
   const names = files.map(([name]) => name);
-  const line = options.json === true ? '' : wroteText(folder, names);
+  const line = options.json === true ? '' : wroteText(folder, names, ownTarget(program));
   if (line !== '') io.stdout(line);
   onFiles?.(all, line);
 }

@@ -4,7 +4,7 @@
  */
 import { dirname, join } from 'node:path';
 
-import { type ExportFile, exportSource } from '../../../backend/target.ts';
+import { type ExportFile, exportSource, ownTarget } from '../../../backend/target.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
 import { type ErrorDetails, ShardwrightError } from '../../../errors.ts';
 import { exportFiles } from '../../../export/export.ts';
@@ -137,13 +137,13 @@ async function pricedHint(
       'no flag writes it. The nearest plan that can be written takes ' +
       `${secondsText(step.stepSeconds)} a step and ${bytesText(step.peakBytes)}: shardwright ` +
       `plan ${graph} --mesh ${mesh} --recipe ${recipe} --cluster ${plan.cluster}${asks} ` +
-      '-o plan; or export with --target torch.'
+      `-o plan; or export with --target ${ownTarget(program)}.`
     );
   } catch (error) {
     if (!(error instanceof ShardwrightError)) throw error;
     return (
       `no flag writes it. The nearest known plan is ${recipe} on ${mesh}, of which there is none ` +
-      `here (${error.message}); export with --target torch.`
+      `here (${error.message}); export with --target ${ownTarget(program)}.`
     );
   }
 }
