@@ -357,7 +357,7 @@ const doors = {
   'cli/commands/tools': ['register'],
   'cli/commands/written-plan': ['register'],
   'cost/presets': ['presets', 'names', 'dtensor'],
-  'export/hlo': ['program', 'code', 'sort-keys'],
+  'export/hlo': ['program', 'code', 'constraints', 'sort-keys'],
   'export/jax': ['target', 'shardings'],
   'export/torch': ['target', 'run/doctor', 'run/lost-time', 'run/measured', 'run/trace'],
   'import/hlo': ['collectives'],
