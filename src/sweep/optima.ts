@@ -1,11 +1,10 @@
 /** Takes the best plans of a sweep and gives the unrestricted optimum on the same model dims. */
 
-import { meshSize } from '../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { DEFAULT_RISK } from '../recipes/compare/best-plan.ts';
 import { planName } from '../step/layout.ts';
 import type { SweepQuestion } from './model/question.ts';
-import { type CoreCost, coreKey, type CoreRequest, coreRequest } from './model/types.ts';
+import { type CoreCost, coreKey, type CoreRequest, coreRequest, routedKey } from './model/types.ts';
 import { repriced } from './repriced.ts';
 import type { LayoutRow } from './step/layouts.ts';
 import { better, order, type PricedRow, RowPricer } from './step/row-pricer.ts';
@@ -54,8 +53,7 @@ export async function withOptima(
     if (answer?.kind !== 'core' || answer.result.status === 'refused') return;
     const { core } = answer.result;
     cores.set(coreKey(core.request), core);
-    const ways = meshSize(core.request.axes);
-    const routed = result.routed.get(`${core.request.microbatch} ${ways}`);
+    const routed = result.routed.get(routedKey(core.request));
     for (const row of list[i].rows) pricer.price(row, core, routed);
   });
   const optima = neverWorse([...pricer.best.values()], result.priced);

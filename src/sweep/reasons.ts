@@ -4,13 +4,12 @@
  * thousands, and only JSON has all.
  */
 
-import { meshSize } from '../mesh/devices/mesh.ts';
 import type { ComparedPlan } from '../recipes/compare/comparison.ts';
 import { lessSurely } from '../recipes/compare/conclude-comparison.ts';
 import { recomputeText } from '../recipes/recompute-text.ts';
 import type { Traffic } from '../step/traffic.ts';
 import { bytesText, differenceText, excessOver, ROUNDING, secondsText } from '../units.ts';
-import { type CoreCost, coreKey, coreRequest } from './model/types.ts';
+import { type CoreCost, coreKey, coreRequest, routedKey } from './model/types.ts';
 import type { PricedRow } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
 
@@ -145,8 +144,7 @@ function trafficOf(result: SweepResult, priced: PricedRow): readonly Traffic[] {
   const core = coreOf(result, priced);
   if (core === undefined) return [];
   const { sizes, kind } = priced.like ?? priced.row;
-  const ways = meshSize(core.request.axes);
-  const routed = result.routed.get(`${core.request.microbatch} ${ways}`);
+  const routed = result.routed.get(routedKey(core.request));
   const traffic = result.composer.traffic(
     core,
     routed,

@@ -5,7 +5,7 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { microbatchSizes } from './model/microbatch-sizes.ts';
 import type { SweepQuestion } from './model/question.ts';
 import { trainerLimits } from './model/trainer-limits.ts';
-import { type CoreCost, coreKey, coreRequest } from './model/types.ts';
+import { type CoreCost, coreKey, coreRequest, routedKey } from './model/types.ts';
 import { CoreSolver } from './rank/rank-price.ts';
 import { Composer } from './step/compose.ts';
 import type { LayoutRow } from './step/layouts.ts';
@@ -45,7 +45,7 @@ export async function repriced(
         core = priced.core;
       }
       cores.set(key, core);
-      pricer.price(row, core, result.routed.get(`${microbatch} ${ways}`));
+      pricer.price(row, core, result.routed.get(routedKey(request)));
     }
   return [...pricer.best.values()].sort(order);
 }

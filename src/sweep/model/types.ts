@@ -4,6 +4,7 @@
  * data: it travels between threads.
  */
 
+import { meshSize } from '../../mesh/devices/mesh.ts';
 import type { Part } from '../../recipes/parts.ts';
 import type { Checkpoint } from '../../step/checkpoints.ts';
 import type { LayoutKind, LayoutSizes } from '../../step/layout.ts';
@@ -61,6 +62,11 @@ export type CoreResult =
 /** A program by its sequences and axes: there is one of each in a sweep. */
 export function coreKey({ microbatch, axes }: CoreRequest): string {
   return `${microbatch};${axes.map((a) => `${a.name}=${a.size}:${a.part ?? 'free'}`).join(',')}`;
+}
+
+/** Routed blocks by their program: equal for all that cut a data rank over as many devices. */
+export function routedKey({ microbatch, axes }: CoreRequest): string {
+  return `${microbatch} ${meshSize(axes)}`;
 }
 
 /** The program of a data rank of a layout. */

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { describe, expect, it } from 'vitest';
@@ -11,6 +11,7 @@ interface Written {
   readonly stepSeconds?: number;
   readonly step?: { readonly stepSeconds: number; readonly peakBytes: number };
 }
+const TINY_GPT2 = { model_type: 'gpt2', n_embd: 128, n_head: 4, n_layer: 2, vocab_size: 512 };
 const read = (folder: string, name: string): unknown =>
   JSON.parse(readFileSync(join(folder, name), 'utf8'));
 
@@ -35,7 +36,9 @@ describe('compare -o', () => {
 
   it('keeps a layout of a model by name with the configuration of its trainer', async () => {
     const folder = join(temporaryFolder(), 'kept');
-    const asked = ['compare', 'gpt2', '--devices', '4', '--cluster', 'dgx-h100', '--seq', '256'];
+    const model = join(temporaryFolder(), 'config.json');
+    writeFileSync(model, JSON.stringify(TINY_GPT2));
+    const asked = ['compare', model, '--devices', '4', '--cluster', 'dgx-h100', '--seq', '256'];
     const compared = [...asked, '--plans', 'fsdp,zero1', '--quiet', '--json', '--threads', '1'];
     const { code, out, err } = await cli(...compared, '-o', folder, '--keep', 'fsdp on dp=4');
     expect(code, err).toBe(0);
