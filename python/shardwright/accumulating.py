@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.distributed.tensor import DTensor
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from .errors import MismatchError
 from .placements import as_dtensor, part_of, placements
@@ -43,24 +44,23 @@ class Accumulation:
     def begin(self) -> None:
         """A program, or a call with whole weights, runs backward: in a new pass says whether it reduces."""
         if torch.is_grad_enabled():
-            raise MismatchError(
-                "E_GRADIENT",
-                "a gradient with create_graph=True is asked for, and a program has no gradient of its gradients",
-                place="backward",
-                hint="take the inner gradient by torch.func (grad, vjp), which runs with whole weights, or in forward (torch.autograd.grad "
-                "there is captured), and return what the loss needs.",
-            )
+            # A gradient with create_graph=True is computed with whole weights, and nothing of it waits.
+            return
         task = torch._C._current_graph_task_id()
         if task == self._task:
             return
         self._task = task
-        self.passes += 1
-        self.reduces = self.synced and (self.every is None or self.passes % self.every == 0)
+        self.count()
         if any(p.requires_grad and p.grad is None for run in self.parts for p in self._waiting(run)):
             # They were set to None since: what belongs to them is gone, too.
             self.parts.clear()
         if self.reduces and self.parts:
             torch.autograd.Variable._execution_engine.queue_callback(self.reduce_rest)
+
+    def count(self) -> None:
+        """A pass begins: says whether it reduces."""
+        self.passes += 1
+        self.reduces = self.synced and (self.every is None or self.passes % self.every == 0)
 
     def taken(self, run: Run, parts: list[torch.Tensor]) -> list[Any] | None:
         """Adds the parts of a pass; the gradients of the program's deferred primals, None where nothing is to be added to them.
@@ -166,4 +166,13 @@ def _refuse_early(optimizer: torch.optim.Optimizer) -> None:
             accumulation.refuse_step(own)
 
 
+def _after_step(optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Counts a version of what a fused optimizer has written: DTensor does not."""
+    if optimizer.defaults.get("fused"):
+        stepped = [p for group in optimizer.param_groups for p in group["params"] if isinstance(p, DTensor) and p.grad is not None]
+        if stepped:
+            torch.autograd.graph.increment_version(stepped)
+
+
 register_optimizer_step_pre_hook(_before_step)
+register_optimizer_step_post_hook(_after_step)

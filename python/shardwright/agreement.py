@@ -79,7 +79,8 @@ def told_by_all(mesh: DeviceMesh, own: Any) -> dict[int, Any]:
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
+def bits_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The bits of a tensor as integers of its size."""
     own = tensor.detach()
     plain = torch.view_as_real(own) if own.is_complex() else own
     return plain.contiguous().view(_BITS[plain.element_size()])
@@ -96,7 +97,7 @@ def check_weights(model: nn.Module, mesh: DeviceMesh) -> None:
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_meta or isinstance(tensor, DTensor):
             continue
-        sums[name] = int(_bits(tensor).sum(dtype=torch.int64))
+        sums[name] = int(bits_of(tensor).sum(dtype=torch.int64))
     told = told_by_all(mesh, sums)
     first = min(told)
     for rank in sorted(told):
@@ -248,7 +249,7 @@ def check_batch(steps: Steps, leaves: Sequence[tuple[str, Any]]) -> None:
     sums = {}
     for name, leaf in leaves:
         if isinstance(leaf, torch.Tensor) and not isinstance(leaf, DTensor) and not leaf.is_meta:
-            bits = _bits(leaf).flatten()
+            bits = bits_of(leaf).flatten()
             sums[name] = int((bits * torch.arange(1, bits.numel() + 1, device=bits.device)).sum(dtype=torch.int64))
     try:
         told = told_by_all(steps.mesh, (steps.said, sums))

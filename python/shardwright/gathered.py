@@ -5,16 +5,19 @@ Every rank computes everything, so outputs are whole. Gradients go back into the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.distributed.tensor import DTensor
 
 from .accumulating import Accumulation
+from .agreement import bits_of
 from .flat_model import chosen
 from .loading import placed, replace_states, whole_of
 from .precision import MixedPrecision
@@ -28,20 +31,21 @@ class Gathered:
         #: Whether a call is under way: the model's own forward is what runs then.
         self.inside = False
         self.kept: dict[str, torch.Tensor] = {}
-        #: Of which parts of which versions they are.
-        self.parts: list[tuple[torch.Tensor, int]] = []
+        #: Of which parts they are, and what tells their values.
+        self.parts: list[torch.Tensor] = []
+        self.values: list[Any] = []
 
     def forget(self) -> None:
         """Frees what is kept."""
-        self.kept, self.parts = {}, []
+        self.kept, self.parts, self.values = {}, [], []
 
-    def call(self, model: nn.Module, forward: Any, call: Any, settings: Any) -> Any:
-        """What the model returns for a call, or its loss function."""
+    def call(self, model: nn.Module, forward: Any, call: Any, settings: Any, wholes: Mapping[str, torch.Tensor] | None = None) -> Any:
+        """What the model returns for a call, or its loss function; on its own weights, or on others by name."""
         count = settings.targets if call.with_loss else 0
         args, kwargs = _whole_inputs((call.args, dict(call.kwargs)))
         split = len(args) - count
         precision = settings.precision or MixedPrecision()
-        with self.whole(model), precision.parameters(model):
+        with self.whole(model) if wholes is None else self._given(model, wholes), precision.parameters(model):
             output = precision.outputs(forward(*precision.inputs(args[:split]), **precision.inputs(kwargs)))
             if callable(settings.loss) and not call.with_loss:
                 return output
@@ -72,19 +76,57 @@ class Gathered:
                 if written or (wholes[name]._version != version and wholes[name].data_ptr() != own.data_ptr()):
                     own.copy_(placed(wholes[name], state).to_local())
 
+    @contextmanager
+    def _given(self, model: nn.Module, wholes: Mapping[str, torch.Tensor]) -> Iterator[None]:
+        """The model with these tensors in the places of its states; nothing is written back."""
+        named = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
+        states = {id(state): state for _, state in named}
+        given = {id(state): wholes[name] for name, state in named if name in wholes}
+        rest = {key: whole_of(state.detach()) for key, state in states.items() if key not in given and isinstance(state, DTensor)}
+        given |= rest
+        self.inside = True
+        try:
+            replace_states(model, given)
+            yield
+        finally:
+            self.inside = False
+            replace_states(model, {id(whole): states[key] for key, whole in given.items()})
+
     def _wholes(self, states: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         if is_transformed():
             self.forget()
             return {name: _WholeOfAny.apply(state) for name, state in states.items()}
         if torch.is_grad_enabled():
             self.forget()
-            return {name: _Whole.apply(state, self.accumulation) for name, state in states.items()}
-        parts = [state._local_tensor for state in states.values()]
-        same = self.kept.keys() == states.keys()
-        if not (same and all(old is own and version == own._version for (old, version), own in zip(self.parts, parts, strict=True))):
-            self.kept = {name: whole_of(state.detach()) for name, state in states.items()}
-            self.parts = [(own, own._version) for own in parts]
+            return {name: Whole.apply(state, self.accumulation) for name, state in states.items()}
+        # What inference mode makes could not be used outside of it, and it does not detach a DTensor.
+        with torch.inference_mode(False), torch.no_grad():
+            parts = [state._local_tensor for state in states.values()]
+            values = [value_of(part) for part in parts]
+            same = self.kept.keys() == states.keys() and all(old is own for old, own in zip(self.parts, parts, strict=True))
+            if not _all_say(same and values == self.values, states):
+                self.kept = {name: whole_of(state.detach()) for name, state in states.items()}
+                self.parts, self.values = parts, values
         return self.kept
+
+
+def value_of(part: torch.Tensor) -> tuple[int, float]:
+    """Sums that tell whether a tensor has changed: DTensor counts no version of its parts, and not every write of its own."""
+    number = float(part.sum(dtype=torch.float64)) if part.is_floating_point() else 0.0
+    # A value that is not a number is not equal to itself.
+    return int(bits_of(part).sum(dtype=torch.int64)), number if math.isfinite(number) else 0.0
+
+
+def _all_say(own: bool, states: Mapping[str, Any]) -> bool:
+    """Whether all ranks say so, which call this together."""
+    first = next(iter(states.values()), None)
+    if first is None:
+        return own
+    mesh = first.device_mesh
+    told = torch.tensor(int(own), device=first._local_tensor.device)
+    for d in range(mesh.ndim):
+        dist.all_reduce(told, op=dist.ReduceOp.MIN, group=mesh.get_group(d))
+    return bool(told)
 
 
 def _parameters(states: Mapping[str, Any]) -> dict[str, torch.Tensor]:
@@ -94,17 +136,36 @@ def _parameters(states: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     return {name: nn.Parameter(whole, states[name].requires_grad) if kinds[name] else whole for name, whole in wholes.items()}
 
 
-class _Whole(torch.autograd.Function):
+class Whole(torch.autograd.Function):
+    """The whole of a DTensor; its gradient, of any order, is placed as the DTensor is."""
+
     @staticmethod
-    def forward(ctx: Any, state: DTensor, accumulation: Accumulation) -> torch.Tensor:
+    def forward(ctx: Any, state: DTensor, accumulation: Accumulation | None) -> torch.Tensor:
+        """Gathers it."""
         ctx.state, ctx.accumulation = state, accumulation
         whole = whole_of(state.detach())
         return whole.view_as(whole)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        ctx.accumulation.begin()
-        return placed(gradient, ctx.state), None
+        """Takes this device's part."""
+        if ctx.accumulation is not None:
+            ctx.accumulation.begin()
+        return Placed.apply(gradient, ctx.state), None
+
+
+class Placed(torch.autograd.Function):
+    """A whole tensor that every rank has, placed as a DTensor is; the gradient of it is whole again."""
+
+    @staticmethod
+    def forward(ctx: Any, whole: torch.Tensor, wanted: DTensor) -> torch.Tensor:
+        """Takes this device's part."""
+        return placed(whole, wanted)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        """Gathers it."""
+        return Whole.apply(gradient, None) if isinstance(gradient, DTensor) else gradient, None
 
 
 def is_transformed() -> bool:

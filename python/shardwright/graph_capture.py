@@ -378,7 +378,6 @@ def _name_inputs(graph: Any, names: Sequence[str]) -> dict[int, str]:
             node._rename(wanted)
             node.target = node.name
         called[index] = node.name
-    graph.recompile()
     return called
 
 
@@ -397,7 +396,6 @@ def _leave_out_empty_parts(graph: Any) -> None:
                 continue
             unread |= set(part.all_input_nodes)
             graph.graph.erase_node(part)
-    graph.recompile()
 
 
 def _inline_constants(graph: Any, device: str) -> None:
@@ -425,7 +423,6 @@ def _inline_constants(graph: Any, device: str) -> None:
             f"the model uses {len(held)} tensors that are not parameters, buffers or inputs ({', '.join(held[:3])})",
             hint=f"one with more than {_MOST_RUNS} runs of values is made a buffer (register_buffer), or made in forward from sizes.",
         )
-    graph.recompile()
 
 
 def _write_complex_numbers(graph: Any, device: str) -> None:
@@ -483,7 +480,6 @@ def _promote_by_default_dtype(graph: Any) -> None:
                 cast = graph.graph.call_function(torch.ops.aten._to_copy.default, (one,), {"dtype": default})
             cast.meta["val"] = one.meta["val"].to(default)
             node.replace_input_with(one, cast)
-    graph.recompile()
 
 
 #: Runs of equal values of a constant up to which it is written into the graph.

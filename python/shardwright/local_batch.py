@@ -45,7 +45,7 @@ class LocalBatch:
             if isinstance(value, torch.Tensor) and not isinstance(value, DTensor) and value.ndim > 0:
                 if id(value) not in made:
                     rows.append(value.shape[0])
-                    made[id(value)] = self._whole(value)
+                    made[id(value)] = _Rows.apply(value, self)
                 return made[id(value)]
             if isinstance(value, Mapping):
                 return {key: put(member) for key, member in value.items()}
@@ -73,7 +73,12 @@ class LocalBatch:
             return type(output)(self.own_rows(member) for member in output)
         return output
 
-    def _whole(self, value: torch.Tensor) -> torch.Tensor:
+    def whole_of(self, value: torch.Tensor) -> torch.Tensor:
+        """The rows of all ranks.
+
+        Raises:
+            MismatchError: for ranks that have other numbers of rows.
+        """
         sizes: list[Any] = [None] * self.parts
         whole = value
         for d in reversed(self.dims):
@@ -91,6 +96,28 @@ class LocalBatch:
             dist.all_gather(parts, whole.detach().contiguous(), group=group)
             whole = torch.cat(parts)
         return whole
+
+    def rows_of(self, whole: torch.Tensor) -> torch.Tensor:
+        """This rank's rows of the whole."""
+        place = 0
+        for d in self.dims:
+            place = place * self.mesh.size(d) + self.mesh.get_local_rank(d)
+        rows = whole.shape[0] // self.parts
+        return whole.narrow(0, place * rows, rows)
+
+
+class _Rows(torch.autograd.Function):
+    """The rows of all ranks. The gradient of own rows is that of what this rank computes, of which the whole is the mean."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, batch: LocalBatch) -> torch.Tensor:
+        ctx.batch = batch
+        whole = batch.whole_of(value)
+        return whole.view_as(whole)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return ctx.batch.rows_of(gradient) * ctx.batch.divisor, None
 
 
 class _Mean(torch.autograd.Function):

@@ -10,15 +10,16 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.microbatch import TensorChunkSpec
 
 from .accumulating import Accumulation
@@ -28,17 +29,18 @@ from .dtensor_rules import adopt
 from .ending import let_threads_end_first
 from .errors import MismatchError
 from .folder import Plan
-from .graph_capture import bind_named, flatten_named
 from .loading import as_planned, whole_of
 from .making import mesh_text, open_mesh
 from .module import forward_of, original_class, uncompiled
-from .placements import as_dtensor, part_of, placements
+from .pipeline_schedules import SCHEDULES, device_of, forward_only, schedule_of
+from .placements import as_dtensor
 from .precision import dtype_of
-from .run import STATES, Run
+from .run import STATES
+from .stage_norms import clip_over_stages
+from .stage_run import Stage, StageRun
 from .staged import StagedPlan, load_stages, rows
+from .step_inputs import kind, split_dims, tensors_of
 
-#: Schedules that run, by their names in the plan.
-SCHEDULES: dict[str, Any] = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B, "interleaved": ScheduleInterleaved1F1B}
 #: The one name of ours in a pipeline: any other could be one of the model's.
 NAME = "shardwright"
 
@@ -63,7 +65,8 @@ def pipeline(
         model: the model that was captured.
         stages: from `plan_stages` or `load_stages`, or the folder.
         device_mesh: of the plan's sizes, `pp` outermost; or its text, "pp=2,dp=2", of one over all ranks.
-        schedule: "gpipe", "1f1b" or "interleaved"; default that of the plan.
+        schedule: "gpipe", "1f1b" or "zb-h1" (zero bubble), for stages with virtual=2 or more "interleaved" or "zb-h1", with 2 also "zbv" or
+            "dualpipev", which lay the second half of the stages backwards over the devices; default that of the plan.
         microbatches: of a step; default those of the plan. The batch of a step has so many times the rows that were captured.
         compile: run the programs of the stages through `torch.compile`.
         check_hosts: as of `parallelize`.
@@ -75,7 +78,7 @@ def pipeline(
     staged = stages if isinstance(stages, StagedPlan) else load_stages(stages)
     mesh = _mesh_of(staged, device_mesh)
     count = staged.microbatches if microbatches is None else microbatches
-    name = _schedule_of(staged, schedule, count)
+    name = schedule_of(staged, schedule, count)
     model = uncompiled(model)
     _check_loss(staged)
     _check_model(model, staged)
@@ -123,6 +126,34 @@ class Pipeline(nn.Module):
         parts: _Parts = self.__dict__[NAME]
         return parts.step(self, args, kwargs)
 
+    def evaluate(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Forward of a whole batch, microbatch by microbatch, without gradients; all ranks call this together.
+
+        Args:
+            args: as of `step`.
+            kwargs: as of `step`.
+
+        Returns:
+            The mean of the losses of the microbatches, on every rank.
+
+        Raises:
+            MismatchError: where training and evaluation compute different losses, since stages are those of the captured mode.
+        """
+        parts: _Parts = self.__dict__[NAME]
+        parts.refuse_of_training()
+        return parts.step(self, args, kwargs, trains=False)
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """As `torch.nn.utils.clip_grad_norm_` of the whole model: by the norm over all stages; all ranks call this together.
+
+        Returns:
+            The norm before, on every rank; a weight that several stages hold counts once.
+        """
+        parts: _Parts = self.__dict__[NAME]
+        own = list(self.parameters())
+        counted = [p for p in own if id(p) not in parts.elsewhere]
+        return clip_over_stages(own, counted, parts.group, parts.inner.device_type, max_norm, norm_type)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Refuses: a pipeline runs forward and backward together.
 
@@ -143,68 +174,6 @@ class Pipeline(nn.Module):
         return super().load_state_dict(as_planned(self, kept), strict, assign)
 
 
-class StageRun(Run):
-    """The program of one stage. Messages are local parts; the gradient of the loss is known before: a share of each microbatch."""
-
-    def __init__(self, plan: Plan, mesh: DeviceMesh, here: Any, compile: bool, table: dict[str, Any], share: float) -> None:
-        super().__init__(plan, mesh, here, compile)
-        self.table, self.share = table, share
-        self.sent = [row["index"] for row in table["sends"]]
-        self.received = [row["input"] for row in table["receives"]]
-        self.outputs_at = {row["index"]: k for k, row in enumerate(self.user_outputs)}
-
-    def wrap(self, local: torch.Tensor, entry: dict[str, Any]) -> torch.Tensor:
-        """A local result as it is."""
-        return local.contiguous()
-
-    def tangents_of(self, gradients: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Gradients that came from the stage behind, and the share of the loss."""
-        given = {index: gradients[self.outputs_at[index]] for index in self.sent}
-        return [given[entry["index"]].contiguous() if entry.get("index") in given else self._seed(entry) for entry in self.tangents]
-
-    def _seed(self, entry: dict[str, Any]) -> torch.Tensor:
-        whole = torch.full(entry["shape"], self.share, dtype=dtype_of(entry["dtype"], "placements.json"), device=self.here.device)
-        return self.part(whole, entry).contiguous()
-
-    def part(self, whole: torch.Tensor, entry: dict[str, Any]) -> torch.Tensor:
-        """This device's part of a whole tensor."""
-        return part_of(whole, placements(entry), self.plan.mesh_shape, self.here.coordinate)
-
-    def placed_gradients(self, found: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-        """Those of messages row by row, as they are sent."""
-        return [value.contiguous() if isinstance(value, torch.Tensor) else None for value in super().placed_gradients(found)]
-
-    def example(self, entry: dict[str, Any], has_gradient: bool) -> torch.Tensor:
-        """A tensor without values of the sizes that this device sends or receives."""
-        whole = torch.empty(entry["shape"], dtype=dtype_of(entry["dtype"], "placements.json"), device="meta")
-        return torch.empty(self.part(whole, entry).shape, dtype=whole.dtype, device="meta", requires_grad=has_gradient)
-
-
-class _Stage(nn.Module):
-    """What `PipelineStage` calls: received parts by position, and a microbatch of the model's inputs by number."""
-
-    def __init__(self, owner: Pipeline, run: StageRun, inputs: Mapping[str, str], is_last: bool) -> None:
-        super().__init__()
-        self.__dict__.update(owner=owner, run=run, inputs=inputs, is_last=is_last, whole={})
-
-    def forward(self, *received: torch.Tensor, **given: torch.Tensor) -> Any:
-        run: StageRun = self.__dict__["run"]
-        parts = dict(zip(run.received, received, strict=True))
-        given = {**self.__dict__["whole"], **given}
-        primals = []
-        for entry in run.primals:
-            if entry["role"] in STATES:
-                primals.append(run.state(self.__dict__["owner"], entry))
-            elif entry["of"] in parts:
-                primals.append(parts[entry["of"]])
-            else:
-                primals.append(run.part(given[self.__dict__["inputs"][entry["of"]]], entry).to(run.here.device).contiguous())
-        results = run.call(*primals)
-        if self.__dict__["is_last"]:
-            return results[0]
-        return tuple(results[run.outputs_at[index]] for index in run.sent)
-
-
 class _Parts:
     """What a pipeline is made of, apart from its weights."""
 
@@ -220,8 +189,11 @@ class _Parts:
         self.record = _record(staged)
         #: What the whole program calls the inputs, and under which word a schedule hands them on.
         self.inputs = {called: f"input_{k}" for k, called in enumerate(staged.table["inputs"])}
-        self.groups = _groups(staged, mesh)
-        self.runs = {s: self._run(s) for s in range(mesh.get_local_rank("pp"), len(staged.stages), staged.devices)}
+        #: The device in the row that has a stage.
+        self.device_of = partial(device_of, staged, setup.schedule)
+        self.groups = _groups(staged, mesh, self.device_of)
+        own = mesh.get_local_rank("pp")
+        self.runs = {s: self._run(s) for s in range(len(staged.stages)) if self.device_of(s) == own}
         self._hold(owner, model)
         self.shared = self._shared(owner)
         self.steps = Steps(mesh, staged.folder)
@@ -229,7 +201,7 @@ class _Parts:
             run.steps = self.steps
         self.has_drawn = False
         #: The schedule with its stages, for inputs that are split in this way.
-        self.made: tuple[dict[str, int], Any, list[_Stage]] | None = None
+        self.made: tuple[dict[str, int], Any, list[Stage]] | None = None
         adopt(self.inner)
 
     def _run(self, s: int) -> StageRun:
@@ -237,10 +209,11 @@ class _Parts:
         check_ranks(plan, self.inner, self.setup.check_hosts)
         run = StageRun(plan, self.inner, self._here(s), self.setup.compile, self.staged.table["stages"][s], 1 / self.microbatches)
         run.accumulation = Accumulation(self.microbatches)
+        run.later = [] if SCHEDULES[self.schedule].splits else None
         return run
 
     def _here(self, s: int) -> Any:
-        groups = {dims: group for (device, dims), group in self.groups.items() if device == s % self.staged.devices}
+        groups = {dims: group for (device, dims), group in self.groups.items() if device == self.device_of(s)}
         return _here_of(self.staged.stages[s], groups)(self.inner)
 
     def _hold(self, owner: Pipeline, model: nn.Module) -> None:
@@ -263,23 +236,41 @@ class _Parts:
     def _shared(self, owner: Pipeline) -> list[tuple[nn.Parameter, Any]]:
         """Parameters that other ranks hold too, each with the group of those."""
         found = []
+        #: Of own parameters those that another rank counts in a norm.
+        self.elsewhere: set[int] = set()
         own = dict(owner.named_parameters(remove_duplicate=False))
         for row in self.staged.table["shared"]:
-            devices = sorted({s % self.staged.devices for s in row["stages"]})
+            devices = sorted({self.device_of(s) for s in row["stages"]})
             if len(devices) < 2:
                 continue
             # All ranks make the groups of all places in a stage.
             group = dist.new_subgroups_by_enumeration(self.mesh.mesh[devices].reshape(len(devices), -1).T.tolist())[0]
             parameter = next((own[name] for name in row["names"] if name in own), None)
+            if parameter is not None and self.device_of(min(row["stages"])) != self.mesh.get_local_rank("pp"):
+                self.elsewhere.add(id(parameter))
             if parameter is not None and parameter.requires_grad:
                 found.append((parameter, group))
         return found
 
-    def step(self, owner: Pipeline, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> torch.Tensor:
-        """Runs the schedule once."""
-        tensors = self._read(args, kwargs)
-        self.steps.begin(", ".join(f"{name} {_kind(value)}" for name, value in tensors.items()))
-        split = self._split(tensors)
+    def refuse_of_training(self) -> None:
+        """Refuses programs whose loss is another one in training than in evaluation."""
+        for s, plan in enumerate(self.staged.stages):
+            draws = list(getattr(plan.program, "DRAWS", ()))
+            written = [row["of"] for row in plan.placements["outputs"] if row["role"] != "output"]
+            if self.record["training"] and (draws or written):
+                does = "draws in" if draws else "writes"
+                raise MismatchError(
+                    "E_MODE",
+                    f"stage {s} was captured in training mode and {does} {', '.join((draws or written)[:3])}",
+                    place="evaluate",
+                    hint="load a checkpoint of the pipeline into the model (torch.distributed.checkpoint), and evaluate that.",
+                )
+
+    def step(self, owner: Pipeline, args: tuple[Any, ...], kwargs: Mapping[str, Any], trains: bool = True) -> torch.Tensor:
+        """Runs the schedule once; without training its forward passes."""
+        tensors = tensors_of(self.record, self.model_name, self.signature, args, kwargs)
+        self.steps.begin(", ".join(f"{name} {kind(value)}" for name, value in tensors.items()))
+        split = split_dims(self.record, self.microbatches, tensors)
         if self.setup.check_batches:
             check_batch(self.steps, list(tensors.items()))
         if not self.has_drawn:
@@ -290,18 +281,30 @@ class _Parts:
         words = dict(zip((row["name"] for row in self.record["inputs"]), self.inputs.values(), strict=True))
         for stage in stages:
             stage.__dict__["whole"] = {words[name]: value for name, value in tensors.items() if name not in split}
-            accumulation = stage.__dict__["run"].accumulation
+        before = self._begin(owner) if trains else []
+        losses: list[torch.Tensor] = []
+        given = {words[name]: tensors[name] for name in split}
+        targets = torch.zeros(self.microbatches)
+        if trains:
+            schedule.step(target=targets, losses=losses, return_outputs=False, **given)
+            self._add_shared(before)
+        else:
+            with torch.no_grad(), forward_only(schedule):
+                schedule.eval(target=targets, losses=losses, return_outputs=False, **given)
+        return self._loss(losses)
+
+    def _begin(self, owner: Pipeline) -> list[tuple[nn.Parameter, Any]]:
+        """Before a training step: nothing waits for its reduction; and the gradients of earlier steps of parameters that ranks share."""
+        for run in self.runs.values():
+            accumulation = run.accumulation
+            assert accumulation is not None
             accumulation.of(owner)
             accumulation.passes = 0
             accumulation.parts.clear()
         before = [(parameter, parameter.grad) for parameter, _ in self.shared]
         for parameter, _ in before:
             parameter.grad = None
-        losses: list[torch.Tensor] = []
-        given = {words[name]: tensors[name] for name in split}
-        schedule.step(target=torch.zeros(self.microbatches), losses=losses, return_outputs=False, **given)
-        self._add_shared(before)
-        return self._loss(losses)
+        return before
 
     def _add_shared(self, before: Sequence[tuple[nn.Parameter, Any]]) -> None:
         """Adds up the gradients of parameters that several stages hold, and then those of earlier steps."""
@@ -323,17 +326,18 @@ class _Parts:
         if last in self.runs:
             local = torch.stack([loss.detach() for loss in losses]).sum(0) / self.microbatches
             value.copy_(whole_of(as_dtensor(local, row, self.inner)))
-        dist.broadcast(value, src=dist.get_global_rank(self.group, last % self.staged.devices), group=self.group)
+        dist.broadcast(value, src=dist.get_global_rank(self.group, self.device_of(last)), group=self.group)
         return value
 
-    def _schedule(self, owner: Pipeline, split: dict[str, int]) -> tuple[Any, list[_Stage]]:
+    def _schedule(self, owner: Pipeline, split: dict[str, int]) -> tuple[Any, list[Stage]]:
         if self.made is None or self.made[0] != split:
             last = len(self.staged.stages) - 1
-            modules = [_Stage(owner, run, self.inputs, s == last) for s, run in self.runs.items()]
-            ends = [self._stage(s, module) for s, module in zip(self.runs, modules, strict=True)]
+            modules = [Stage(owner, run, self.inputs, s == last) for s, run in self.runs.items()]
+            ends = [self._stage(owner, s, module) for s, module in zip(self.runs, modules, strict=True)]
+            kind_of = SCHEDULES[self.schedule]
             words = dict(zip((row["name"] for row in self.record["inputs"]), self.inputs.values(), strict=True))
-            schedule = SCHEDULES[self.schedule](
-                ends if self.schedule == "interleaved" else ends[0],
+            schedule = kind_of.made(
+                ends if kind_of.takes_list else ends[0],
                 self.microbatches,
                 loss_fn=lambda output, _: output,
                 kwargs_chunk_spec={words[name]: TensorChunkSpec(dim) for name, dim in split.items()},
@@ -342,7 +346,7 @@ class _Parts:
             self.made = split, schedule, modules
         return self.made[1:]
 
-    def _stage(self, s: int, module: _Stage) -> PipelineStage:
+    def _stage(self, owner: Pipeline, s: int, module: Stage) -> PipelineStage:
         run = self.runs[s]
         received = [(row, row["of"] in run.gradients) for name in run.received if (row := rows(run.plan, "primals", of=name)) is not None]
         returned = [(row, row["index"] in run.differentiable) for row in run.user_outputs if row["index"] in (run.sent or [0])]
@@ -354,80 +358,8 @@ class _Parts:
             input_args=tuple(run.example(row, has) for row, has in received),
             output_args=tuple(run.example(row, has) for row, has in returned),
             group=self.group,
+            dw_builder=partial(run.weights_of, owner) if SCHEDULES[self.schedule].splits else None,
         )
-
-    def _read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-        """Tensors of a call by name, in the order of the captured call.
-
-        Raises:
-            MismatchError: for Python values that are not the captured ones.
-        """
-        count = self.record["targets"]
-        end = len(args) - count
-        if count and end < 0:
-            raise MismatchError("E_INPUT", f"the loss takes {count} targets, which come last by position", place="step")
-        leaves = dict(flatten_named(bind_named(self.signature, self.model_name, args[:end], kwargs, args[end:])))
-        for name, leaf in leaves.items():
-            if not isinstance(leaf, torch.Tensor) and self.record["constants"].get(name) != leaf:
-                captured = self.record["constants"].get(name)
-                raise MismatchError(
-                    "E_INPUT", f"it is {leaf!r}, captured was {captured!r}", place=f"input {name}", hint="capture this call."
-                )
-        wanted = [row["name"] for row in self.record["inputs"]]
-        tensors = {name: leaf for name, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
-        if sorted(wanted) != sorted(tensors):
-            raise MismatchError("E_INPUT", f"the call has {', '.join(tensors)}; captured were {', '.join(wanted)}", place="step")
-        return {name: tensors[name] for name in wanted}
-
-    def _split(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, int]:
-        """The dim of each input that has so many times the captured rows; inputs of the captured sizes go to every microbatch.
-
-        Raises:
-            MismatchError: for sizes that are not those of a batch of so many microbatches, with those that would be.
-        """
-        count = self.microbatches
-        split: dict[str, int] = {}
-        for row in self.record["inputs"]:
-            value, shape = tensors[row["name"]], row["shape"]
-            alike = value.ndim == len(shape) and str(value.dtype) == f"torch.{row['dtype']}"
-            dims = [d for d in range(len(shape)) if alike and value.shape[d] != shape[d]]
-            if alike and len(dims) == 1 and value.shape[dims[0]] == count * shape[dims[0]]:
-                split[row["name"]] = dims[0]
-            elif not alike or dims:
-                raise MismatchError(
-                    "E_INPUT",
-                    f"it is {_kind(value)}, a microbatch is {row['dtype']}{shape}, and a step has {count} of them",
-                    place=f"input {row['name']}",
-                    hint=_batch_hint(value, shape, count) if alike and len(dims) == 1 else "give the inputs that were captured.",
-                )
-        if count > 1 and not split:
-            first = self.record["inputs"][0]
-            rows_of = [count * first["shape"][0], *first["shape"][1:]] if first["shape"] else []
-            raise MismatchError(
-                "E_INPUT",
-                f"it has the sizes of one microbatch, {_kind(tensors[first['name']])}, and a step has {count} of them",
-                place=f"input {first['name']}",
-                hint=f"give the whole batch, {rows_of}, or microbatches=1.",
-            )
-        return split
-
-
-def _batch_hint(value: torch.Tensor, shape: Sequence[int], count: int) -> str:
-    """What would go with the rows of a batch that microbatches do not divide."""
-    d = next(d for d in range(len(shape)) if value.shape[d] != shape[d])
-    found, one = value.shape[d], shape[d]
-    words = [f"give {count * one} in dim {d}"]
-    if found % one == 0:
-        words.append(f"microbatches={found // one}")
-    elif found > one:
-        words.append(f"{found // one * one} with microbatches={found // one}")
-    if found % count == 0:
-        words.append(f"capture a microbatch of {found // count}")
-    return f"{', or '.join(words)}."
-
-
-def _kind(value: torch.Tensor) -> str:
-    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
 
 
 def _record(staged: StagedPlan) -> dict[str, Any]:
@@ -464,37 +396,6 @@ def _mesh_of(staged: StagedPlan, asked: DeviceMesh | str) -> DeviceMesh:
     return asked
 
 
-def _schedule_of(staged: StagedPlan, asked: str | None, microbatches: int) -> str:
-    """The name of the schedule.
-
-    Raises:
-        MismatchError: for one that does not run these stages, with those that do.
-    """
-    name = staged.schedule if asked is None else asked.lower().removeprefix("schedule")
-    name = "interleaved" if name == "interleaved1f1b" else name
-    fits = ["interleaved"] if staged.virtual > 1 else ["1f1b", "gpipe"]
-    if name not in fits:
-        held = f"each device has {staged.virtual} stages" if staged.virtual > 1 else "each device has one stage"
-        known = "" if name in SCHEDULES else f"; runs: {', '.join(SCHEDULES)}"
-        raise MismatchError(
-            "E_SCHEDULE",
-            f"schedule {name} does not run these stages: {held}{known}",
-            place="schedule",
-            hint=" or ".join(f'schedule="{one}"' for one in fits) + ", or plan the stages for it (schedule=, virtual=).",
-        )
-    least = staged.devices if name == "1f1b" else 1
-    rounds = max(1, microbatches // staged.devices)
-    if microbatches < least or (name == "interleaved" and microbatches % rounds != 0):
-        near = max(1, round(microbatches / staged.devices)) * staged.devices
-        raise MismatchError(
-            "E_SCHEDULE",
-            f"schedule {name} on {staged.devices} devices in a row does not run {microbatches} microbatches",
-            place="microbatches",
-            hint=f"microbatches={near}" + (', or schedule="gpipe".' if name == "1f1b" else "."),
-        )
-    return name
-
-
 def _check_loss(staged: StagedPlan) -> None:
     """Refuses programs that do not return their loss alone: gradients begin at it."""
     last = len(staged.stages) - 1
@@ -517,7 +418,7 @@ def _check_model(model: nn.Module, staged: StagedPlan) -> None:
     rows_of = [row for kind in ("parameters", "buffers") for row in record[kind]]
     wanted = {row["name"]: f"{row['dtype']}{row['shape']}" for row in rows_of}
     tensors = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-    found = {name: _kind(tensor) for name, tensor in tensors}
+    found = {name: kind(tensor) for name, tensor in tensors}
     faults = [
         *(f"{name} is missing" for name in wanted if name not in found),
         *(f"{name} was not captured" for name in found if name not in wanted),
@@ -536,14 +437,14 @@ def _check_model(model: nn.Module, staged: StagedPlan) -> None:
         raise MismatchError("E_MODE", said, hint="call train(), or capture this mode.")
 
 
-def _groups(staged: StagedPlan, mesh: DeviceMesh) -> dict[tuple[int, tuple[int, ...]], Any]:
+def _groups(staged: StagedPlan, mesh: DeviceMesh, device_of: Callable[[int], int]) -> dict[tuple[int, tuple[int, ...]], Any]:
     """The groups over several mesh dims that programs of stages want, by device in the row and dims.
 
     Every rank makes all of them in one order, as `new_group` demands; a rank has those that it is in.
     """
     made: dict[tuple[int, tuple[int, ...]], Any] = {}
     for s, plan in enumerate(staged.stages):
-        device = s % staged.devices
+        device = device_of(s)
         for names in plan.program.GROUPS:
             dims = tuple(plan.mesh_dim_names.index(name) for name in names.split(","))
             if len(dims) > 1 and (device, dims) not in made:

@@ -29,11 +29,12 @@ from .hooks import hooks_of
 from .loading import whole_of
 from .local_batch import LocalBatch
 from .making import make_run
-from .modes import PLAIN, values_of
+from .modes import PLAIN, autocast_of, values_of
 from .module import forward_of
 from .output_trees import rebuild_tree
 from .precision import MixedPrecision
 from .run import STATES, Run
+from .second_gradients import Again
 from .whole_outputs import WholeOutput, placed_of
 
 #: So many kinds of calls without gradients are planned when they first occur; later kinds when they occur again, because a generated
@@ -74,6 +75,8 @@ class Call:
     leaves: list[tuple[str, Any]]
     key: Key | None
     said: str
+    #: The dtype of an autocast that was on.
+    cast: str | None = None
 
 
 class Programs:
@@ -147,6 +150,8 @@ class Programs:
         tensors = [(name, leaf) for name, leaf in call.leaves if isinstance(leaf, torch.Tensor)]
         inputs = iter([run.local_input(entry, value) for entry, value in run.named_inputs(tensors)])
         primals = [run.state(model, entry) if entry["role"] in STATES else next(inputs) for entry in run.primals]
+        if torch.is_grad_enabled() and self.is_computed_again(run):
+            run.again = Again.of(run, model, call, primals, self.computed_again, self.warn)
         leaves = run.call(*primals)
         if not torch.is_grad_enabled():
             leaves = tuple(whole_of(leaf) for leaf in leaves)
@@ -171,10 +176,11 @@ class Programs:
         leaves = flatten_named(bind_inputs(model, args, kwargs) if named is None else named)
         records = torch.is_grad_enabled()
         signs = tuple(_sign(name, leaf, records) for name, leaf in leaves)
-        key = None if None in signs else (with_loss, records, *signs, *_casts(self.main.here.device), *_modes(model, records))
+        cast = autocast_of(self.main.here.device.type)
+        key = None if None in signs else (with_loss, records, *signs, cast, str(torch.get_default_dtype()), *_modes(model, records))
         mode = "training" if model.training else "evaluation"
         said = ", ".join(_said(name, leaf) for name, leaf in leaves)
-        return Call(args, kwargs, with_loss, leaves, key, f"{mode}{'' if records else ' without gradients'}: {said}")
+        return Call(args, kwargs, with_loss, leaves, key, f"{mode}{'' if records else ' without gradients'}: {said}", cast)
 
     def program_of(self, model: nn.Module, call: Call) -> Run | None:
         """The program of a call; None for one with whole weights."""
@@ -230,6 +236,34 @@ class Programs:
             compare_random_states(self.mesh, before, "forward")
         return output
 
+    def is_computed_again(self, run: Run) -> bool:
+        """Whether gradients of a call may be asked for with create_graph=True: where all that a script sees of it is whole."""
+        return (
+            run.plan.capture is not None
+            and self.local is None
+            and self.settings.outputs == "whole"
+            and self.accumulation.synced
+            and (self.settings.accumulate or 1) == 1
+        )
+
+    def computed_again(self, model: nn.Module, wholes: Mapping[str, torch.Tensor], call: Call) -> Any:
+        """The output of a call with whole weights, and with a graph.
+
+        Raises:
+            MismatchError: E_GRADIENT where the model is in another state than it was in.
+        """
+        dtype = getattr(torch, call.cast) if call.cast else None
+        with torch.autocast(self.main.here.device.type, dtype, enabled=dtype is not None):
+            if self.read(model, call.args, call.kwargs).key != call.key:
+                raise MismatchError(
+                    "E_GRADIENT",
+                    "modes, attributes, hooks or frozen parameters of the model are others than in the call whose gradient with "
+                    "create_graph=True is asked for",
+                    place="backward",
+                    hint="change them after that gradient.",
+                )
+            return self.gathered.call(model, forward_of(model), call, self.settings, wholes)
+
     def plan_ahead(self, model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Plans evaluation of such inputs without gradients."""
         modes = {module: module.training for module in model.modules()}
@@ -260,11 +294,6 @@ def _said(name: str, leaf: Any) -> str:
     if isinstance(leaf, torch.Tensor):
         return f"{name} {str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}{' with a gradient' if leaf.requires_grad else ''}"
     return f"{name} {leaf!r}" if isinstance(leaf, PLAIN) else f"{name} a {type(leaf).__name__}"
-
-
-def _casts(device: torch.device) -> Key:
-    enabled = torch.is_autocast_enabled(device.type)
-    return (str(torch.get_autocast_dtype(device.type)) if enabled else None, str(torch.get_default_dtype()))
 
 
 def _modes(model: nn.Module, records: bool) -> Key:

@@ -25,6 +25,7 @@ from .folder import Plan
 from .hooks import hooks_of
 from .modes import autocast_of, frozen, other_modes, values_hash
 from .placements import as_dtensor, part_of, placements
+from .second_gradients import Again, JoinedParts
 from .unreduced import Unreduced, split_backward
 
 STATES = ("parameter", "buffer")
@@ -51,6 +52,8 @@ class Run:
         self.steps: Steps | None = None
         #: Parts of gradients that wait for their reduction; of the model that runs the program.
         self.accumulation: Accumulation | None = None
+        #: What the call that comes next would be computed again from, where its gradients may be asked for with create_graph=True.
+        self.again: Again | None = None
         self.forward, self.backward = plan.program.forward, plan.program.backward
         self.compile = compile
         if compile:
@@ -105,8 +108,8 @@ class Run:
             raise self.steps.explained(error, phase) from error
 
     def state_of_draws(self) -> torch.Tensor | None:
-        """The random state before a program that draws, where it may be called twice."""
-        if not self.check_finite or not getattr(self.plan.program, "DRAWS", ()):
+        """The random state before a program that draws."""
+        if not getattr(self.plan.program, "DRAWS", ()):
             return None
         device = self.here.device
         module: Any = torch if device.type == "cpu" else torch.get_device_module(device)
@@ -243,6 +246,18 @@ class Run:
         """This device's parts of the gradients of outputs that the program wants."""
         return [self.tangent(entry, gradients[entry.get("index", 0)]).contiguous() for entry in self.tangents]
 
+    def local_gradients(self, scale: torch.Tensor | None, here: Any, saved: list[Any], tangents: list[Any]) -> list[Any]:
+        """Local gradients of the primals; of a pass that reduces nothing, those that need no reduction."""
+        kept = self.accumulation
+        if kept is not None:
+            kept.begin()
+        if kept is None or (kept.reduces and self not in kept.parts) or self.unreduced is None:
+            return _scaled(self.backward(here, saved, tangents), scale)
+        found, parts = self.unreduced.backward(here, saved, tangents)
+        rest = kept.taken(self, _scaled(parts, scale))
+        found = _scaled(found, scale)
+        return found if rest is None else [b if a is None else a for a, b in zip(found, rest, strict=True)]
+
     def placed_gradients(self, found: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """Gradients of the primals: of states as DTensors in the placements of the plan, of inputs as local parts (`_Part`)."""
         out: list[torch.Tensor | None] = []
@@ -278,6 +293,8 @@ class _Part(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         run: Run = ctx.run
         row = run.gradients[ctx.entry.get("of", ctx.entry["name"])]
+        if torch.is_grad_enabled():
+            return None, None, JoinedParts.apply(gradient, run, row)
         found = as_dtensor(gradient.contiguous(), row, run.mesh)
         if ctx.at is None:
             return None, None, found.full_tensor()
@@ -294,7 +311,7 @@ class Step(torch.autograd.Function):
         parts = [p._local_tensor if isinstance(p, DTensor) else p for p in primals]
         # Row by row; the program lays what was captured otherwise itself.
         given = [part.contiguous() for part in parts]
-        state = run.state_of_draws()
+        state = run.state_of_draws() if run.check_finite else None
         returned, saved = run.guarded("forward", run.forward, list(given))
         if run.check_finite:
             run.refuse_not_finite(
@@ -304,6 +321,7 @@ class Step(torch.autograd.Function):
                 lambda: run.plan.program.forward(run.here, list(given)),
                 state,
             )
+        ctx.again, run.again = run.again, None
         ctx.run, ctx.kept = run, [None if isinstance(value, torch.Tensor) else value for value in saved]
         ctx.save_for_backward(*(value for value in saved if isinstance(value, torch.Tensor)))
         results: list[torch.Tensor] = []
@@ -319,6 +337,8 @@ class Step(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         """Gradients of the primals as DTensors in their own placements."""
         run: Run = ctx.run
+        if torch.is_grad_enabled():
+            return (None, *_again(ctx).gradients(run, gradients))
         tensors = iter(ctx.saved_tensors)
         saved = [next(tensors) if value is None else value for value in ctx.kept]
         del tensors
@@ -328,7 +348,7 @@ class Step(torch.autograd.Function):
         # A traced step has the gradient 1 of its loss written in.
         scale = None if run.tangents else gradients[0]
         kept = list(saved) if run.check_finite else []
-        found = run.guarded("backward", partial(_gradients, run, scale), saved, tangents)
+        found = run.guarded("backward", partial(run.local_gradients, scale), saved, tangents)
         if run.check_finite:
             run.refuse_not_finite(
                 "backward",
@@ -339,17 +359,21 @@ class Step(torch.autograd.Function):
         return (None, *run.placed_gradients(found))
 
 
-def _gradients(run: Run, scale: torch.Tensor | None, here: Any, saved: list[Any], tangents: list[Any]) -> list[Any]:
-    """Local gradients of the primals; of a pass that reduces nothing, those that need no reduction."""
-    kept = run.accumulation
-    if kept is not None:
-        kept.begin()
-    if kept is None or (kept.reduces and run not in kept.parts) or run.unreduced is None:
-        return _scaled(run.backward(here, saved, tangents), scale)
-    found, parts = run.unreduced.backward(here, saved, tangents)
-    rest = kept.taken(run, _scaled(parts, scale))
-    found = _scaled(found, scale)
-    return found if rest is None else [b if a is None else a for a, b in zip(found, rest, strict=True)]
+def _again(ctx: Any) -> Again:
+    """What a call is computed again from for gradients that have gradients of their own.
+
+    Raises:
+        MismatchError: E_GRADIENT for calls that are not.
+    """
+    if ctx.again is None:
+        raise MismatchError(
+            "E_GRADIENT",
+            "a gradient with create_graph=True is asked for, and this call is not computed again with whole weights",
+            place="backward",
+            hint='that takes inputs="whole", outputs="whole", no accumulate= and no no_sync(). Or take the inner gradient in forward '
+            "(torch.autograd.grad there is captured), and return what the loss needs.",
+        )
+    return ctx.again
 
 
 def _scaled(values: list[Any], scale: torch.Tensor | None) -> list[Any]:

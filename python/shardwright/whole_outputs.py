@@ -50,8 +50,22 @@ class WholeOutput(torch.Tensor):
     def whole(self) -> torch.Tensor:
         """The plain tensor, which is gathered once."""
         if self.__dict__["gathered"] is None:
-            self.__dict__["gathered"] = self.__dict__["placed"].full_tensor()
+            self.__dict__["gathered"] = _Gathered.apply(self.__dict__["placed"])
         return self.__dict__["gathered"]
+
+
+class _Gathered(torch.autograd.Function):
+    """The whole of an output. Its gradient goes on as it comes, whole, so that it may have a gradient of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, placed: DTensor) -> torch.Tensor:
+        whole: Any = placed.detach()
+        whole = whole.full_tensor()
+        return whole.view_as(whole)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
 
 
 def placed_of(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from models import Mlp, refused
-from processes import run_ranks
+from processes import run_ranks, start_ranks
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.nn import functional as F
@@ -60,7 +61,10 @@ PLANS: dict[str, dict[str, Any]] = {
     "columns": {"mesh": "pp=2,tp=2", "pin": COLUMNS},
     "interleaved": {"mesh": "pp=2,dp=2", "virtual": 2, "pin": ["x=S(0)"]},
 }
-RUNS = [("rows", None), ("rows", "GPipe"), ("columns", "1F1B"), ("interleaved", None)]
+RUNS = [
+    *(("rows", None), ("rows", "GPipe"), ("columns", "1F1B"), ("columns", "zb-h1")),
+    *(("interleaved", None), ("interleaved", "ZBVZeroBubble"), ("interleaved", "DualPipeV"), ("interleaved", "InterleavedZeroBubble")),
+]
 
 
 def whole(tensor: Any) -> Any:
@@ -91,6 +95,9 @@ def trained(place: str, name: str, schedule: str | None) -> tuple[Any, nn.Module
         facts[f"gradients {k}"] = all(alike(p.grad, others[n].grad) for n, p in own.items())
         if k == 0:
             continue
+        norm = 2.0 if k == 1 else float("inf")
+        expected = nn.utils.clip_grad_norm_(plain.parameters(), 0.01, norm)
+        facts[f"norm {k}"] = alike(pipe.clip_grad_norm_(0.01, norm), expected) and expected.item() > 0.01
         for one in optimizers:
             one.step()
             one.zero_grad()
@@ -128,7 +135,8 @@ def refusals(place: str, pipe: Any) -> dict[str, str]:
     return {
         "mesh": made(mesh="pp=4,dp=1"),
         "schedule": made(schedule="Interleaved1F1B"),
-        "zero bubble": made(schedule="zb-h1"),
+        "zero bubble": made(schedule="zb-h2"),
+        "a V": made(schedule="DualPipeV"),
         "microbatches": made(microbatches=1),
         "model": made(model=Mlp().double()),
         "mode": made(model=chain().eval()),
@@ -137,6 +145,7 @@ def refusals(place: str, pipe: Any) -> dict[str, str]:
         "one microbatch": refused(lambda: pipe.step(*(v[:4] if v.ndim > 1 else v for v in (x, scale, y)))),
         "forward": refused(lambda: pipe(x, scale)),
         "load": refused(lambda: shardwright.load(folder)),
+        "evaluate": refused(lambda: pipe.evaluate(x, scale, y)),
     }
 
 
@@ -191,7 +200,8 @@ def test_a_run_of_stages_is_that_of_one_process(found: Any) -> None:
 REFUSALS = {
     "mesh": ["E_MESH the stages are planned for pp=2,dp=2, the device mesh is pp=4,dp=1", 'hint: "pp=2,dp=2"'],
     "schedule": ["E_SCHEDULE schedule interleaved does not run these stages: each device has one stage", 'schedule="1f1b"'],
-    "zero bubble": ["E_SCHEDULE schedule zb-h1 does not run these stages", "runs: gpipe, 1f1b, interleaved"],
+    "zero bubble": ["E_SCHEDULE schedule zb-h2 does not run these stages", "runs: gpipe, 1f1b, interleaved, zb-h1, zbv, dualpipev"],
+    "a V": ["E_SCHEDULE schedule dualpipev does not run these stages: each device has one stage", 'schedule="zb-h1"'],
     "microbatches": ["E_SCHEDULE schedule 1f1b on 2 devices in a row does not run 1 microbatches", 'microbatches=2, or schedule="gpipe"'],
     "model": ["E_MODEL Mlp is not the model that was captured (Chain): unread is missing"],
     "mode": ["E_MODE the model was captured in training mode and is in evaluation mode"],
@@ -199,6 +209,7 @@ REFUSALS = {
     "rows that do not": ["E_INPUT it is float64[15, 16]", "give 16 in dim 0, or 12 with microbatches=3"],
     "one microbatch": ["E_INPUT it has the sizes of one microbatch, float64[4, 16]", "give the whole batch, [16, 16]"],
     "forward": ["E_PIPELINE a pipeline runs whole steps", "loss = pipeline.step(x, y)"],
+    "evaluate": ["evaluate: E_MODE stage 0 was captured in training mode and writes calls", "evaluate that"],
     "load": ["E_PLAN it holds the stages of a pipeline, each a plan of its own", "load_stages"],
 }
 
@@ -209,3 +220,13 @@ def test_refusals_name_what_would_work(found: Any) -> None:
         assert said.keys() == REFUSALS.keys()
         missing = {name: (part, said[name]) for name, parts in REFUSALS.items() for part in parts if part not in said[name]}
         assert missing == {}
+
+
+def test_the_example_prints_the_losses_of_one_process(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "examples" / "train_stages.py"
+    started = [*start_ranks(script, ["--single"], 0, tmp_path / "one"), *start_ranks(script, ["--schedule", "zbv"], 4, tmp_path / "four")]
+    ended = [one.ended(time.monotonic() + 300) for one in started]
+    assert [code for code, _ in ended] == [0] * 5, "".join(text[-2000:] for _, text in ended)
+    one, four = ([float(line) for line in text.splitlines() if line[:1].isdigit()] for _, text in ended[:2])
+    assert len(one) == 6
+    assert four == pytest.approx(one, rel=1e-9)

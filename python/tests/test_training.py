@@ -239,6 +239,14 @@ def initialised(facts: dict[str, Any], bench: Bench) -> None:
         for p, value in zip(model.parameters(), values, strict=True):
             p.data = value
     facts["values of .data again"] = agree(*bench.both) and all([bench.evaluated(rows) for rows in (4, 9)])
+    # None of these sizes comes twice: such calls run with whole weights.
+    changes = (lambda p: p.mul_(2.0), lambda p: torch._foreach_mul_([p], 0.25), lambda p: p.data.neg_(), lambda p: p.lerp_(p + 0.1, 0.5))
+    for rows, change in enumerate(changes, 10):
+        for model in bench.both:
+            with torch.no_grad():
+                for p in model.parameters():
+                    change(p)
+        facts[f"weights that change {rows - 10}"] = bench.evaluated(rows)
     ours, theirs = (model.fc.weight.detach().cpu() for model in bench.both)
     facts["numbers of a parameter"] = bool((ours.numpy() == theirs.numpy()).all()) and ours.tolist() == theirs.tolist()
     facts["other sizes of .data"] = refused(lambda: setattr(bench.model.out.bias, "data", torch.zeros(7, dtype=torch.float64)))
@@ -279,7 +287,8 @@ def refusals(facts: dict[str, Any], place: str, rank: int) -> None:
     x, y = batch()
     torch.manual_seed(1)
     loss = bench.model(x.requires_grad_(), y)[1]
-    facts["gradients of gradients"] = refused(lambda: torch.autograd.grad(loss, x, create_graph=True))
+    bench.step()
+    facts["gradients of gradients of former weights"] = refused(lambda: torch.autograd.grad(loss, x, create_graph=True))
     facts["other sizes"] = refused(lambda: Bench(place, "fsdp", folder=f"{place}/refusals").model(*batch(rows=8 - rank)))
     draws = Draws().double()
     random.seed(4)
@@ -664,6 +673,13 @@ def rows_of_ranks(facts: dict[str, Any], place: str, rank: int, world: int) -> N
     pairs = zip(bench.model.parameters(), bench.plain.parameters(), strict=True)
     facts["gradients of rows"] = all(same(a.grad, b.grad) for a, b in pairs)
     facts["a transform"] = refused(lambda: torch.func.grad(lambda x: bench.model(x, y[mine])[1])(x[mine]))
+    # The loss of the whole batch is the mean of those of the ranks.
+    rows, everything = x[mine].clone().requires_grad_(), x.clone().requires_grad_()
+    F.cross_entropy(bench.model(rows)[0].flatten(0, 1), y[mine].flatten()).backward()
+    F.cross_entropy(bench.plain(everything)[0].flatten(0, 1), y.flatten()).backward()
+    facts["the gradient of own rows"] = same(rows.grad, everything.grad[mine] * world)
+    asked = bench.model(rows)[0].sum()
+    facts["gradients of gradients"] = refused(lambda: torch.autograd.grad(asked, rows, create_graph=True))
 
 
 def work(rank: int, place: str, world: int) -> None:
@@ -736,7 +752,8 @@ REFUSALS = {
     "random": ["E_RANDOM Draws draws from random in forward"],
     "a step too early": ["optimizer.step(): E_ACCUMULATE the gradients of passes under no_sync() are not reduced", "reduce_gradients"],
     "a transform": ["E_TRANSFORM a transform of torch.func sees the rows of one rank", 'inputs="whole"'],
-    "gradients of gradients": ["backward: E_GRADIENT a gradient with create_graph=True", "in forward"],
+    "gradients of gradients": ["backward: E_GRADIENT a gradient with create_graph=True", 'inputs="whole"', "in forward"],
+    "gradients of gradients of former weights": ["backward: E_GRADIENT a parameter or an input was changed after the call"],
     "other sums": ["reduce_dtype: E_DTYPE gradients are summed in float32 or in param_dtype, not in torch.float64"],
     "other weights": ["E_MODEL rank 1 holds other values of fc.weight"],
 }
