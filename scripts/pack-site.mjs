@@ -1,6 +1,6 @@
 // Packs the built page for the npm package: site/packed/ holds the files of site/dist/, each by
 // Brotli, which `shardwright serve` unpacks. HiGHS is left out: the package's own dependency has
-// it.
+// it; so is the picture for links, which nobody posts to a page of this machine.
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,7 +11,7 @@ const [from, to] = [join(site, 'dist'), join(site, 'packed')];
 rmSync(to, { recursive: true, force: true });
 let bytes = 0;
 for (const entry of readdirSync(from, { recursive: true, withFileTypes: true })) {
-  if (!entry.isFile() || entry.name.endsWith('.wasm')) continue;
+  if (!entry.isFile() || /\.(wasm|png)$/.test(entry.name)) continue;
   const path = join(entry.parentPath, entry.name);
   const packed = brotliCompressSync(readFileSync(path), {
     params: { [constants.BROTLI_PARAM_QUALITY]: 10, [constants.BROTLI_PARAM_LGWIN]: 22 },

@@ -15,3 +15,8 @@ declare module 'virtual:demo' {
   const base64: string;
   export default base64;
 }
+declare module 'virtual:famous-runs' {
+  /** Rows of `test/fixtures/runs`, as CSV. */
+  const csv: string;
+  export default csv;
+}

@@ -3,21 +3,32 @@
  * other. Plain data.
  */
 
-/** What is asked: small enough to stand in the address bar. Texts are as a person typed them. */
+/** What is asked. Texts are as a person typed them; an empty one is the default. */
 export interface Question {
   /** Name of a model, `demo`, `file` for a dropped one, or `program` for that of the editor. */
   readonly model: string;
   readonly mesh: string;
   readonly cluster: string;
+  /** Further clusters of a comparison, such as `dgx-b200, gb200-nvl72:144`. */
+  readonly clusters: string;
   /** Budget of a device, such as `80GiB`; empty: its usable memory. */
   readonly memory: string;
   readonly batch: string;
   readonly sequence: string;
   readonly layers: string;
+  readonly optimizer: string;
+  /** Of pipeline stages, where the outermost dim of the mesh is `pp`. */
+  readonly schedule: string;
+  readonly microbatches: string;
   /** `node=placement`. */
   readonly pins: readonly string[];
-  /** Devices of a comparison. */
+  /** Devices of a comparison; several, such as `64,128`, are compared side by side. */
   readonly devices: string;
+  /** Tokens of a whole run, such as `15T`, and prices of a device-hour, such as `2.5USD`. */
+  readonly tokens: string;
+  readonly price: string;
+  /** The configuration of a trainer to tune. */
+  readonly config: string;
 }
 
 export interface GivenFile {
@@ -34,6 +45,10 @@ export type Ask =
       readonly stop: string;
     }
   | { readonly kind: 'compare'; readonly question: Question; readonly stop: string }
+  | { readonly kind: 'tune'; readonly question: Question; readonly stop: string }
+  /** The published runs of the gallery, and the prediction of one of them. */
+  | { readonly kind: 'famous' }
+  | { readonly kind: 'predict'; readonly run: string }
   | { readonly kind: 'explain'; readonly node: string }
   | {
       readonly kind: 'force';
@@ -101,11 +116,32 @@ export interface Finding {
   readonly message: string;
 }
 
+/** A line of the answer that stands above the form. */
+export interface FirstRow {
+  readonly label: string;
+  readonly text: string;
+  readonly tone?: 'bad';
+}
+
+/** A run as it was published. */
+export interface FamousRun {
+  readonly id: string;
+  readonly name: string;
+  readonly devices: string;
+  readonly layout: string;
+  /** The figure that the source prints, and the seconds of a step that follow from it. */
+  readonly published: string;
+  readonly seconds: number;
+  readonly source: string;
+}
+
 export interface Lists {
   readonly models: readonly string[];
   /** Devices of a host by name of the cluster. */
   readonly clusters: Readonly<Record<string, number>>;
   readonly targets: readonly string[];
+  readonly optimizers: readonly string[];
+  readonly schedules: readonly string[];
   readonly version: string;
 }
 
@@ -133,7 +169,18 @@ export interface Answers {
     readonly bound: number;
     readonly gap: number;
   };
-  readonly compare: { readonly html: string };
+  readonly compare: { readonly html: string; readonly first: readonly FirstRow[] };
+  /** `text`: what `tune` prints below its headline. `edited`: the file with the changes made. */
+  readonly tune: {
+    readonly headline: string;
+    readonly text: string;
+    readonly edited: string;
+    readonly isEdited: boolean;
+    /** The model where the configuration names none. */
+    readonly model?: string;
+  };
+  readonly famous: readonly FamousRun[];
+  readonly predict: { readonly seconds: number };
   readonly explain: { readonly text: string; readonly placements: readonly string[] };
   readonly force: WhatIfAnswer;
   readonly undo: WhatIfAnswer;

@@ -5,11 +5,14 @@
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { gunzipSync } from 'node:zlib';
 
 import { defineConfig, type Plugin } from 'vite';
 
 import { packageDataModule } from '../scripts/package-data.mjs';
 import { pageStyle } from '../src/report/html/style.ts';
+import { FAMOUS_RUNS } from './famous-runs.ts';
+import { previewTags } from './link-preview.ts';
 
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
@@ -37,6 +40,8 @@ const MODULES: Readonly<Record<string, () => string>> = {
   'virtual:demo': () =>
     'export default ' +
     `${JSON.stringify(readFileSync(here('../examples/llama3-8b-2l-b16.fx.txt.gz')).toString('base64'))}`,
+  // The runs of the gallery, as a table of measured runs.
+  'virtual:famous-runs': () => `export default ${JSON.stringify(famousRuns())}`,
   // For the editor: types of the library as the package has them, and those of the language.
   'virtual:types': () => `export default ${JSON.stringify(declarations())}`,
 };
@@ -46,6 +51,21 @@ const virtual = (): Plugin => ({
   resolveId: (id) => (id in MODULES ? `\0${id}` : undefined),
   load: (id) => (id.startsWith('\0virtual:') ? MODULES[id.slice(1)]() : undefined),
 });
+
+/** The rows of the famous runs, below the header that all tables have. */
+function famousRuns(): string {
+  const [measured, others] = ['measured', 'others'].map((name) =>
+    gunzipSync(readFileSync(here(`../test/fixtures/runs/${name}.csv.gz`)))
+      .toString()
+      .split('\n'),
+  );
+  const rows = Object.keys(FAMOUS_RUNS).map((id) => {
+    const row = [...measured, ...others].find((line) => line.startsWith(`${id},`));
+    if (row === undefined) throw new Error(`no table of measured runs has ${id}`);
+    return row;
+  });
+  return `${[measured[0], ...rows].join('\n')}\n`;
+}
 
 /** Texts of declaration files by the path that TypeScript is given. */
 function declarations(): Record<string, string> {
@@ -63,10 +83,16 @@ function declarations(): Record<string, string> {
   return texts;
 }
 
+/** Tags for links to the page, which `SHARDWRIGHT_SITE` says the address of. */
+const linkPreview = (): Plugin => ({
+  name: 'link-preview',
+  transformIndexHtml: () => previewTags(process.env.SHARDWRIGHT_SITE),
+});
+
 export default defineConfig({
   root: here('./'),
   base: './',
-  plugins: [browserPlatform(), virtual()],
+  plugins: [browserPlatform(), virtual(), linkPreview()],
   worker: { format: 'es', plugins: () => [browserPlatform(), virtual()] },
   build: {
     target: 'es2023',

@@ -9,15 +9,17 @@ export function byId<T extends HTMLElement>(id: string, kind: abstract new () =>
 
 export const input = (id: string): HTMLInputElement => byId(id, HTMLInputElement);
 export const select = (id: string): HTMLSelectElement => byId(id, HTMLSelectElement);
+export const textArea = (id: string): HTMLTextAreaElement => byId(id, HTMLTextAreaElement);
+export const link = (id: string): HTMLAnchorElement => byId(id, HTMLAnchorElement);
 export const button = (id: string): HTMLButtonElement => byId(id, HTMLButtonElement);
 
-/** Fills a list or a choice with options. */
+/** Fills a list or a choice with options; an empty one is the default. */
 export function fill(of: HTMLElement, values: readonly string[]): void {
   of.replaceChildren(
     ...values.map((value) => {
       const option = document.createElement('option');
       option.value = value;
-      if (of instanceof HTMLSelectElement) option.textContent = value;
+      if (of instanceof HTMLSelectElement) option.textContent = value === '' ? 'default' : value;
       return option;
     }),
   );

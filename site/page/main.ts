@@ -4,16 +4,21 @@
  */
 import style from 'virtual:report-style';
 
-import type { GivenFile, PlanSource } from '../protocol.ts';
+import CONFIG from '../../examples/torchtitan-llama3-8b.toml?raw';
+import type { GivenFile, PlanSource, Question } from '../protocol.ts';
 import own from '../style/page.css?raw';
+import { addressOf, ASKING, questionText, readAddress, type View, VIEWS } from './address.ts';
+import { cardOf } from './card.ts';
+import { commandOf } from './command.ts';
 import { download, downloadFiles } from './downloads.ts';
-import { button, byId, fill, input, select, settled } from './elements.ts';
+import { button, byId, fill, input, link, select, settled } from './elements.ts';
+import { GalleryView } from './gallery-view.ts';
 import { hasLocalPlanner, type LocalPlan, planLocally } from './local.ts';
 import { startNotations } from './notations.ts';
-import { Failed, Planner } from './planner.ts';
+import { Failed, type Hears, Planner } from './planner.ts';
 import { ProgramView } from './program-view.ts';
 import { ProgressView } from './progress.ts';
-import { addressOf, commandOf, QuestionForm, readAddress, type View, VIEWS } from './question.ts';
+import { QuestionForm } from './question.ts';
 import { enliven, showReport, valueAt } from './report.ts';
 import { WhatIf } from './what-if.ts';
 
@@ -35,13 +40,20 @@ const planner = new Planner();
 const drawer = new Planner();
 const progress = new ProgressView();
 const form = new QuestionForm(settled(500, () => ask()));
-const program = new ProgramView(() => form.question.mesh);
+const program = new ProgramView(() => form.question.mesh, follow);
+const gallery = new GalleryView();
 const whatIf = new WhatIf(source, (pins) => form.pin(pins));
 const notations = startNotations(drawer);
 
 let view: View = 'plan';
 let file: GivenFile | undefined;
 let html = '';
+/** The configuration with the changes that were found. */
+let edited = '';
+/** The model that was taken for a configuration that names none. */
+let modelTaken: string | undefined;
+/** True if the page is a card in a page of somebody else. */
+let isCard = false;
 /** The view that asked for what is shown. */
 let shownFor: View | undefined;
 /** Names of models, which can be compared. */
@@ -75,16 +87,26 @@ function show(next: View): void {
   byId('q-answer', HTMLElement).hidden = view !== shownFor;
   if (view === 'program') void program.open();
   if (view === 'notations') notations();
+  if (view === 'gallery') void gallery.open();
+}
+
+/** The part of the address after `#`. */
+function address(): string {
+  return addressOf({ view, question: form.question, program: program.own, isCard });
+}
+
+/** Lets the address bar follow what is typed. */
+function follow(): void {
+  history.replaceState(null, '', `#${address()}`);
 }
 
 /** Asks what the form says, in place of what was asked before. */
 function ask(): void {
   // What is typed before is asked at the start.
-  if (view === 'notations' || !ready) return;
+  if (!ready || !(ASKING.includes(view) || (view === 'program' && !program.isHeld))) return;
   if (planner.isBusy) planner.end();
   away?.abort();
-  const { question } = form;
-  history.replaceState(null, '', `#${addressOf(view, question)}`);
+  follow();
   void run(++latest);
 }
 
@@ -93,63 +115,21 @@ async function run(mine: number): Promise<void> {
   const { question } = form;
   whatIf.close();
   progress.begin();
-  const hears = {
-    step: (text: string) => progress.step(text),
-    moment: progress.hear.bind(progress),
-    summary: (text: string) => {
-      const place = byId('q-summary', HTMLElement);
-      byId('q-answer', HTMLElement).classList.remove('stale');
-      place.textContent = text;
-      shownFor = asked;
-      place.hidden = false;
-      byId('q-answer', HTMLElement).hidden = view !== shownFor;
-      byId('q-downloads', HTMLElement).hidden = true;
-      byId('q-document', HTMLElement).replaceChildren();
-    },
-  };
+  const open = openQuestion(asked, question);
+  if (open !== undefined) {
+    progress.end(open);
+    return;
+  }
   const began = performance.now();
   try {
-    if (asked === 'compare') {
-      if (!models.includes(question.model)) {
-        progress.end(
-          'Choose a model by name: all of its plans are priced on all meshes of these devices.',
-        );
-        return;
-      }
-      const answer = await planner.ask({ kind: 'compare', question }, hears);
-      if (mine !== latest) return;
-      byId('q-summary', HTMLElement).hidden = true;
-      arrived(asked, answer.html, []);
-    } else {
-      local = undefined;
-      if (
-        file !== undefined &&
-        asked === 'plan' &&
-        question.model === 'file' &&
-        input('q-local').checked
-      ) {
-        away = new AbortController();
-        const made = await planLocally(question, file, hears, away.signal);
-        if (mine !== latest) return;
-        local = made;
-        arrived(asked, made.html, made.nodes);
-        progress.end(
-          'Done by the planner of this machine in ' +
-            `${((performance.now() - began) / 1000).toFixed(1)} s.`,
-        );
-        return;
-      }
-      const text = asked === 'program' ? { program: program.text } : {};
-      const answer = await planner.ask(
-        { kind: 'plan', question, ...(file === undefined ? {} : { file }), ...text },
-        hears,
-      );
-      if (mine !== latest) return;
-      document.documentElement.dataset.planSeconds = String(answer.planSeconds);
-      progress.numbers(answer);
-      arrived(asked, answer.html, answer.nodes);
-    }
-    progress.end(`Done in ${((performance.now() - began) / 1000).toFixed(1)} s.`);
+    const by = await (asked === 'compare' ? compare : asked === 'tune' ? tune : plan)({
+      asked,
+      question,
+      mine,
+      hears: hearsOf(asked),
+    });
+    if (mine !== latest) return;
+    progress.end(`Done${by} in ${((performance.now() - began) / 1000).toFixed(1)} s.`);
   } catch (error) {
     if (!(error instanceof Failed)) throw error;
     if (mine !== latest) return;
@@ -161,6 +141,92 @@ async function run(mine: number): Promise<void> {
   }
 }
 
+/** What the form does not say yet; undefined where it says all. */
+function openQuestion(asked: View, { model, config }: Question): string | undefined {
+  if (asked === 'compare' && !models.includes(model))
+    return 'Choose a model by name: all of its plans are priced on all meshes of these devices.';
+  if (asked === 'tune' && config.trim() === '')
+    return 'Paste the configuration of your trainer: what to change in it stands here then.';
+  return undefined;
+}
+
+/** A question on its way; `mine` is its number. */
+interface Asking {
+  readonly asked: View;
+  readonly question: Question;
+  readonly mine: number;
+  readonly hears: Hears;
+}
+
+function hearsOf(asked: View): Hears {
+  return {
+    step: (text) => progress.step(text),
+    moment: progress.hear.bind(progress),
+    summary: (text) => {
+      showSummary(asked, text);
+      byId('q-downloads', HTMLElement).hidden = true;
+      byId('q-document', HTMLElement).replaceChildren();
+    },
+  };
+}
+
+function showSummary(asked: View, text: string): void {
+  const place = byId('q-summary', HTMLElement);
+  byId('q-answer', HTMLElement).classList.remove('stale');
+  place.textContent = text;
+  place.hidden = text === '';
+  shownFor = asked;
+  byId('q-answer', HTMLElement).hidden = view !== shownFor;
+}
+
+/** @returns who has answered, in words behind 'Done' */
+async function compare({ asked, question, mine, hears }: Asking): Promise<string> {
+  const answer = await planner.ask({ kind: 'compare', question }, hears);
+  if (mine !== latest) return '';
+  showSummary(asked, '');
+  progress.first(answer.first);
+  arrived(asked, answer.html, []);
+  return '';
+}
+
+async function tune({ asked, question, mine, hears }: Asking): Promise<string> {
+  const answer = await planner.ask({ kind: 'tune', question }, hears);
+  if (mine !== latest) return '';
+  edited = answer.isEdited ? answer.edited : '';
+  modelTaken = answer.model;
+  progress.first([{ label: 'Your config', text: answer.headline.replace(/^config: /, '') }]);
+  showSummary(asked, answer.text);
+  arrived(asked, '', []);
+  return '';
+}
+
+async function plan({ asked, question, mine, hears }: Asking): Promise<string> {
+  local = undefined;
+  if (
+    file !== undefined &&
+    asked === 'plan' &&
+    question.model === 'file' &&
+    input('q-local').checked
+  ) {
+    away = new AbortController();
+    const made = await planLocally(question, file, hears, away.signal);
+    if (mine !== latest) return '';
+    local = made;
+    arrived(asked, made.html, made.nodes);
+    return ' by the planner of this machine';
+  }
+  const text = asked === 'program' ? { program: program.text } : {};
+  const answer = await planner.ask(
+    { kind: 'plan', question, ...(file === undefined ? {} : { file }), ...text },
+    hears,
+  );
+  if (mine !== latest) return '';
+  document.documentElement.dataset.planSeconds = String(answer.planSeconds);
+  progress.numbers(answer);
+  arrived(asked, answer.html, answer.nodes);
+  return '';
+}
+
 function arrived(asked: View, page: string, nodes: readonly string[]): void {
   html = page;
   byId('q-answer', HTMLElement).classList.remove('stale');
@@ -169,12 +235,15 @@ function arrived(asked: View, page: string, nodes: readonly string[]): void {
   shownFor = asked;
   byId('q-answer', HTMLElement).hidden = view !== shownFor;
   byId('q-downloads', HTMLElement).hidden = false;
-  // A comparison has no plan of its own.
-  byId('q-plan-files', HTMLElement).hidden = asked === 'compare';
-  showReport(page);
+  // A comparison has no plan of its own, nor has a configuration; that has no report.
+  byId('q-plan-files', HTMLElement).hidden = asked === 'compare' || asked === 'tune';
+  button('q-report').hidden = asked === 'tune';
+  button('q-edited').hidden = asked !== 'tune' || edited === '';
+  if (asked === 'tune') byId('q-document', HTMLElement).replaceChildren();
+  else showReport(page);
 }
 
-async function take(given: File): Promise<void> {
+async function takeFile(given: File): Promise<void> {
   if (given.size > MOST_BYTES) {
     progress.begin();
     progress.fault({
@@ -194,8 +263,8 @@ function listen(): void {
   for (const tab of document.querySelectorAll<HTMLButtonElement>('#q-views button'))
     tab.addEventListener('click', () => {
       show(VIEWS.find((v) => v === tab.dataset.view) ?? 'plan');
-      history.replaceState(null, '', `#${addressOf(view, form.question)}`);
-      if (['plan', 'compare'].includes(view) && view !== shownFor) ask();
+      follow();
+      if (ASKING.includes(view) && view !== shownFor) ask();
     });
   byId('q-form', HTMLFormElement).addEventListener('submit', (event) => {
     event.preventDefault();
@@ -214,14 +283,14 @@ function listen(): void {
   document.addEventListener('drop', (event) => {
     isOver(false)(event);
     const given = event.dataTransfer?.files[0];
-    if (given !== undefined) void take(given);
+    if (given !== undefined) void takeFile(given);
   });
   input('q-local').addEventListener('change', () => {
     if (file !== undefined) ask();
   });
   input('q-file').addEventListener('change', () => {
     const given = input('q-file').files?.[0];
-    if (given !== undefined) void take(given);
+    if (given !== undefined) void takeFile(given);
   });
   let stopped = 0;
   button('q-stop').addEventListener('click', () => {
@@ -237,6 +306,10 @@ function listen(): void {
       if (asked === latest && planner.isBusy && !progress.hasPlan) planner.end();
     }, GRACE);
   });
+  button('t-example').addEventListener('click', () => {
+    form.question = { ...form.question, config: CONFIG, devices: '16' };
+    ask();
+  });
   button('q-plan-program').addEventListener('click', () => ask());
   const point = (event: Event): void => {
     const name = valueAt(event.target, names);
@@ -247,6 +320,8 @@ function listen(): void {
     if (event.key === 'Enter') point(event);
   });
   button('q-report').addEventListener('click', () => download('report.html', html, 'text/html'));
+  button('q-edited').addEventListener('click', () => download('config', edited, 'text/plain'));
+  button('q-card').addEventListener('click', () => void copyCard());
   button('q-command').addEventListener('click', () => void copyCommand());
   button('q-folder').addEventListener(
     'click',
@@ -257,23 +332,51 @@ function listen(): void {
   );
   button('q-export').addEventListener('click', () => void exportFiles());
   addEventListener('hashchange', () => {
-    const asked = readAddress(location.hash);
-    if (addressOf(asked.view, asked.question) === addressOf(view, form.question)) return;
-    form.question = asked.question;
-    show(asked.view);
+    if (location.hash === `#${address()}`) return;
+    take(location.hash);
     ask();
   });
 }
 
+/** Shows what an address asks. */
+function take(hash: string): void {
+  const asked = readAddress(hash);
+  form.question = asked.question;
+  isCard = asked.isCard;
+  document.body.classList.toggle('card', isCard);
+  const whole = link('q-whole');
+  whole.href = `#${addressOf({ ...asked, isCard: false })}`;
+  whole.textContent = `${questionText(asked)}: open in Shardwright`;
+  if (asked.program !== '') program.hold(asked.program);
+  show(asked.view);
+  for (const what of asked.broken) {
+    progress.begin();
+    progress.fault({
+      code: 'E_INPUT',
+      message: `the address holds a ${what} that cannot be read`,
+      hint: 'copy the whole link.',
+    });
+  }
+}
+
 async function copyCommand(): Promise<void> {
-  const command = commandOf(view, form.question, file?.name);
+  const command = commandOf(view, form.question, { file: file?.name, model: modelTaken });
+  await copy(command, `Copied: ${command}`);
+}
+
+async function copyCard(): Promise<void> {
+  const hash = addressOf({ view, question: form.question, program: program.own, isCard: true });
+  await copy(cardOf(new URL(`#${hash}`, location.href).href), 'Copied: put it into your page.');
+}
+
+/** Copies a text; a page that may not write to the clipboard shows what is to be copied. */
+async function copy(text: string, said: string): Promise<void> {
   const words = byId('q-copied', HTMLElement);
   try {
-    await navigator.clipboard.writeText(command);
-    words.textContent = `Copied: ${command}`;
+    await navigator.clipboard.writeText(text);
+    words.textContent = said;
   } catch {
-    // A page that may not write to the clipboard shows what is to be copied.
-    words.textContent = command;
+    words.textContent = text;
   }
 }
 
@@ -294,17 +397,16 @@ async function start(): Promise<void> {
   enliven();
   byId('q-local-label', HTMLElement).hidden = !hasLocalPlanner();
   listen();
-  const asked = readAddress(location.hash);
-  form.question = asked.question;
-  show(asked.view);
-  const { clusters, targets, version, ...lists } = await drawer.ask({ kind: 'lists' });
+  take(location.hash);
+  const lists = await drawer.ask({ kind: 'lists' });
   models = lists.models;
   fill(byId('q-models', HTMLDataListElement), ['demo', ...models]);
-  form.offer(clusters, readAddress(location.hash).question.cluster);
-  fill(select('q-target'), targets);
-  byId('q-version', HTMLElement).textContent = `Shardwright ${version}`;
+  fill(byId('q-cluster-names', HTMLDataListElement), Object.keys(lists.clusters));
+  form.offer(lists, readAddress(location.hash).question);
+  fill(select('q-target'), lists.targets);
+  byId('q-version', HTMLElement).textContent = `Shardwright ${lists.version}`;
   ready = true;
-  if (view === 'plan' || view === 'compare') ask();
+  if (ASKING.includes(view)) ask();
 }
 
 void start();

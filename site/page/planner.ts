@@ -26,6 +26,9 @@ interface Waiting {
 
 type Plain<A extends Ask = Ask> = A extends unknown ? Omit<A, 'stop'> : never;
 
+/** Questions that take a while, and can be stopped. */
+const STOPPED: ReadonlySet<Kind> = new Set(['plan', 'compare', 'tune', 'force']);
+
 export class Planner {
   private worker: Worker | undefined;
   private readonly waiting = new Map<number, Waiting>();
@@ -36,7 +39,7 @@ export class Planner {
   ask<K extends Kind>(ask: Plain & { readonly kind: K }, hears: Hears = {}): Promise<Answers[K]> {
     const worker = (this.worker ??= this.start());
     const id = ++this.last;
-    const stops = ask.kind === 'plan' || ask.kind === 'compare' || ask.kind === 'force';
+    const stops = STOPPED.has(ask.kind);
     if (stops) this.stopRun = URL.createObjectURL(new Blob(['go']));
     worker.postMessage({ id, ask: stops ? { ...ask, stop: this.stopRun } : ask });
     return new Promise((resolve, reject) => {

@@ -22,8 +22,17 @@ export class ProgramView {
   private readonly planner = new Planner();
   private editor: Editor | undefined;
   private asked = 0;
+  /** A program that came with the address: code of a stranger, which runs when the reader says so. */
+  private held: string | undefined;
 
-  constructor(private readonly mesh: () => string) {
+  constructor(
+    private readonly mesh: () => string,
+    private readonly changed: () => void,
+  ) {
+    button('q-trace').addEventListener('click', () => {
+      this.held = undefined;
+      void this.check();
+    });
     fill(select('q-example'), Object.keys(EXAMPLES));
     select('q-example').addEventListener('change', () => this.choose());
   }
@@ -32,21 +41,50 @@ export class ProgramView {
     return this.editor?.text ?? SMALL;
   }
 
+  /** The text; empty where it is one of the examples. */
+  get own(): string {
+    const text = this.held ?? this.text;
+    return Object.values(EXAMPLES).includes(text) ? '' : text;
+  }
+
+  get isHeld(): boolean {
+    return this.held !== undefined;
+  }
+
+  /** Shows a program of an address. It does not run until the reader has looked at it. */
+  hold(text: string): void {
+    if (text === this.own) return;
+    this.held = text;
+    if (this.editor !== undefined) this.editor.text = text;
+  }
+
   async open(): Promise<void> {
     if (this.editor !== undefined) return;
     byId('q-findings', HTMLElement).textContent = 'Loading TypeScript (4 MB) to trace the program.';
     const { openEditor } = await import('./editor.ts');
-    const soon = settled(300, () => void this.check());
-    this.editor ??= openEditor(byId('q-editor', HTMLElement), SMALL, soon);
+    const soon = settled(300, () => {
+      this.changed();
+      void this.check();
+    });
+    this.editor ??= openEditor(byId('q-editor', HTMLElement), this.held ?? SMALL, soon);
     await this.check();
   }
 
   private choose(): void {
+    this.held = undefined;
     if (this.editor !== undefined) this.editor.text = EXAMPLES[select('q-example').value];
   }
 
   private async check(): Promise<void> {
     const mine = ++this.asked;
+    const isHeld = this.held !== undefined;
+    button('q-trace').hidden = !isHeld;
+    button('q-plan-program').disabled = isHeld;
+    if (isHeld) {
+      byId('q-findings', HTMLElement).textContent =
+        'This program came with the link and has not run. Read it, then trace it.';
+      return;
+    }
     const [graph, types] = [byId('q-graph', HTMLElement), byId('q-types', HTMLElement)];
     try {
       const found = await this.planner.ask({

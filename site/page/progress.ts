@@ -4,7 +4,7 @@
  */
 import { incumbentsFigure } from '../../src/report/figures/incumbents.ts';
 import { percentText, secondsText } from '../../src/units.ts';
-import type { Fault, Moment } from '../protocol.ts';
+import type { Fault, FirstRow, Moment } from '../protocol.ts';
 import { byId } from './elements.ts';
 
 /** Moments that the stairs show. */
@@ -19,7 +19,23 @@ export class ProgressView {
     byId('q-best-name', HTMLElement).textContent = 'Best plan so far';
     byId('q-progress', HTMLElement).hidden = false;
     byId('q-stop', HTMLElement).hidden = false;
-    for (const id of ['q-fault', 'q-numbers', 'q-chart']) byId(id, HTMLElement).hidden = true;
+    for (const id of ['q-fault', 'q-numbers', 'q-first', 'q-chart'])
+      byId(id, HTMLElement).hidden = true;
+  }
+
+  /** Shows the first lines of an answer above the form. */
+  first(rows: readonly FirstRow[]): void {
+    const place = byId('q-first', HTMLElement);
+    place.hidden = rows.length === 0;
+    place.replaceChildren(
+      ...rows.flatMap(({ label, text, tone = '' }) => {
+        const [name, said] = [document.createElement('dt'), document.createElement('dd')];
+        name.textContent = label;
+        said.textContent = text;
+        said.className = tone;
+        return [name, said];
+      }),
+    );
   }
 
   /** Tells whether there is a plan to stop with. */

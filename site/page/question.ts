@@ -1,27 +1,25 @@
-/**
- * The question of the form, and of the address bar. In: what is typed, or the part of the address
- * after `#`. Out: a `Question`.
- */
-import type { Question } from '../protocol.ts';
-import { byId, fill, input, select, small } from './elements.ts';
+/** The question of the form. In: what is typed. Out: a `Question`. */
+import type { Lists, Question } from '../protocol.ts';
+import { DEFAULTS } from './address.ts';
+import { byId, fill, input, select, small, textArea } from './elements.ts';
 import { MeshView } from './mesh-view.ts';
 
-export const VIEWS = ['plan', 'compare', 'program', 'notations'] as const;
-export type View = (typeof VIEWS)[number];
-
-export const DEFAULTS: Question = {
-  model: 'demo',
-  mesh: 'dp=8,tp=8',
-  cluster: 'dgx-h100',
-  memory: '',
-  batch: '',
-  sequence: '',
-  layers: '',
-  pins: [],
-  devices: '8',
-};
-
-const FIELDS = ['model', 'mesh', 'memory', 'batch', 'sequence', 'layers', 'devices'] as const;
+/** Texts that are typed. */
+const FIELDS = [
+  'model',
+  'mesh',
+  'clusters',
+  'memory',
+  'batch',
+  'sequence',
+  'layers',
+  'devices',
+  'microbatches',
+  'tokens',
+  'price',
+] as const;
+/** Choices of a list. */
+const CHOICES = ['optimizer', 'schedule'] as const;
 
 export class QuestionForm {
   private pins: readonly string[] = [];
@@ -31,6 +29,8 @@ export class QuestionForm {
 
   constructor(private readonly changed: () => void) {
     for (const name of FIELDS) input(`q-${name}`).addEventListener('input', changed);
+    for (const name of CHOICES) select(`q-${name}`).addEventListener('change', changed);
+    textArea('q-config').addEventListener('input', changed);
     const draw = (): void => this.drawMesh();
     select('q-cluster').addEventListener('change', () => (draw(), changed()));
     input('q-mesh').addEventListener('input', draw);
@@ -41,31 +41,50 @@ export class QuestionForm {
   }
 
   private drawMesh(): void {
-    this.mesh.show(input('q-mesh').value, this.perHost[select('q-cluster').value] ?? 8);
+    const mesh = input('q-mesh').value;
+    this.mesh.show(mesh, this.perHost[select('q-cluster').value] ?? 8);
+    // The outermost dim pp is stages: they have a schedule.
+    byId('q-stages', HTMLElement).hidden = !/^\s*pp\s*=/.test(mesh);
   }
 
   get question(): Question {
     const texts = Object.fromEntries(FIELDS.map((name) => [name, input(`q-${name}`).value.trim()]));
-    return { ...DEFAULTS, ...texts, cluster: select('q-cluster').value, pins: this.pins };
+    return {
+      ...DEFAULTS,
+      ...texts,
+      cluster: select('q-cluster').value,
+      optimizer: select('q-optimizer').value,
+      schedule: select('q-schedule').value,
+      config: textArea('q-config').value,
+      pins: this.pins,
+    };
   }
 
   set question(question: Question) {
     for (const name of FIELDS) input(`q-${name}`).value = question[name];
-    select('q-cluster').value = question.cluster;
+    for (const name of ['cluster', ...CHOICES] as const) select(`q-${name}`).value = question[name];
+    textArea('q-config').value = question.config;
     this.pins = question.pins;
     this.showPins();
     this.drawMesh();
   }
 
   /**
-   * The clusters that there are, with the devices of a host of each. The one that is chosen stays;
-   * before there were any it is the given one.
+   * What there is to choose from, the devices of a host of each cluster among it. What is chosen
+   * stays; before there was anything it is that of the given question.
    */
-  offer(perHost: Readonly<Record<string, number>>, chosen: string): void {
-    this.perHost = perHost;
-    const before = select('q-cluster').value;
-    fill(select('q-cluster'), Object.keys(perHost));
-    select('q-cluster').value = before === '' ? chosen : before;
+  offer({ clusters, optimizers, schedules }: Lists, asked: Question): void {
+    this.perHost = clusters;
+    const lists = {
+      cluster: Object.keys(clusters),
+      optimizer: ['', ...optimizers],
+      schedule: ['', ...schedules],
+    };
+    for (const name of ['cluster', ...CHOICES] as const) {
+      const before = select(`q-${name}`).value;
+      fill(select(`q-${name}`), lists[name]);
+      select(`q-${name}`).value = before === '' ? asked[name] : before;
+    }
     this.drawMesh();
   }
 
@@ -98,68 +117,4 @@ export class QuestionForm {
       }),
     );
   }
-}
-
-/**
- * The part of the address after `#` that holds a question: what differs from the defaults. A
- * dropped file does not fit.
- */
-export function addressOf(view: View, question: Question): string {
-  const parts = new URLSearchParams(view === 'plan' ? [] : [['view', view]]);
-  for (const name of [...FIELDS, 'cluster'] as const)
-    if (
-      question[name] !== DEFAULTS[name] &&
-      !(name === 'model' && ['file', 'program'].includes(question[name]))
-    )
-      parts.set(name, question[name]);
-  for (const pin of question.pins) parts.append('pin', pin);
-  return parts.toString();
-}
-
-/** Words of the command line for the fields of the form. */
-const FLAGS = {
-  memory: '--memory',
-  batch: '--batch',
-  sequence: '--seq',
-  layers: '--layers',
-} as const;
-
-/**
- * The command that asks the same in a terminal. The example that the page opens with is a file of
- * the package.
- *
- * @param file name of the file that was given, where the model is one
- */
-export function commandOf(view: View, question: Question, file: string | undefined): string {
-  const { model, mesh, cluster, devices } = question;
-  const source =
-    model === 'demo' ? 'examples/llama3-8b-2l-b16.fx.txt.gz' : model === 'file' ? file : model;
-  const words = ['shardwright', view === 'compare' ? 'compare' : 'plan', source ?? 'model.ts'];
-  if (view === 'compare') words.push('--devices', devices);
-  else words.push('--mesh', mesh);
-  words.push('--cluster', cluster);
-  for (const [name, flag] of Object.entries(FLAGS) as [keyof typeof FLAGS, string][])
-    if (question[name] !== '' && !(view === 'compare' && name === 'layers'))
-      words.push(flag, question[name]);
-  if (view !== 'compare') for (const pin of question.pins) words.push('--pin', pin);
-  return words.map(shellWord).join(' ');
-}
-
-function shellWord(word: string): string {
-  return /^[\w./=,:@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-}
-
-export function readAddress(hash: string): { readonly view: View; readonly question: Question } {
-  const parts = new URLSearchParams(hash.replace(/^#/, ''));
-  const given = [...FIELDS, 'cluster'].flatMap((name) =>
-    parts.has(name) ? [[name, parts.get(name) ?? '']] : [],
-  );
-  return {
-    view: VIEWS.find((view) => view === parts.get('view')) ?? 'plan',
-    question: {
-      ...DEFAULTS,
-      ...(Object.fromEntries(given) as Partial<Question>),
-      pins: parts.getAll('pin'),
-    },
-  };
 }

@@ -27,6 +27,8 @@ const LOOKS = [
 const READY: Readonly<Record<string, string>> = {
   plan: '#q-downloads:not([hidden])',
   compare: '#q-downloads:not([hidden])',
+  tune: '#q-first:not([hidden])',
+  gallery: '#g-runs tr',
   program: '#q-graph:not(:empty)',
   notations: '#n-figure svg',
 };
@@ -37,6 +39,7 @@ describe.each(LOOKS)('%s', (_, look) => {
     async (view) => {
       // The checker is put into the page as a script, which the page's own policy would refuse.
       const { page } = await site.open(`#view=${view}&${SMALL}`, { ...look, bypassCSP: true });
+      if (view === 'tune') await page.click('#t-example');
       await page.waitForSelector(READY[view], { timeout: 110_000 });
       if (view === 'plan') {
         await answered(page);
@@ -71,7 +74,7 @@ it('the question is reached, changed and stopped by keyboard alone', async () =>
   const { page, strange } = await site.open(`#${SMALL}`);
   await answered(page);
   const order: string[] = [];
-  for (let k = 0; k < 12; k++) {
+  for (let k = 0; k < 14; k++) {
     await page.keyboard.press('Tab');
     order.push(
       await page.evaluate(
@@ -79,12 +82,14 @@ it('the question is reached, changed and stopped by keyboard alone', async () =>
       ),
     );
   }
-  expect(order.slice(0, 8)).toEqual([
+  expect(order.slice(0, 10)).toEqual([
     'Skip to the question',
     'Dark',
     'Plan',
     'Compare',
+    'Your config',
     'Program',
+    'Famous runs',
     'Notations',
     'q-model',
     'q-file',

@@ -6,11 +6,12 @@ import {
   EXPORT_TARGETS,
   loadCluster,
   modelEntries,
+  OPTIMIZERS,
+  PIPELINE_SCHEDULES,
   ShardwrightError,
   VERSION,
 } from '../../src/entries/page.ts';
 import type { Answers, Ask, Fault, Kind, Reply } from '../protocol.ts';
-import { compare } from './compare.ts';
 import { draw } from './draw.ts';
 import { graphOf } from './model.ts';
 import { explain, exported, force, type Listener, moveWhatIf, plan, planFolder } from './plan.ts';
@@ -49,6 +50,8 @@ async function answer(id: number, ask: Ask): Promise<Answers[Kind]> {
       return {
         models: modelEntries().map(({ name }) => name),
         clusters: Object.fromEntries(clusterNames().map((name) => [name, hostOf(name)])),
+        optimizers: OPTIMIZERS,
+        schedules: PIPELINE_SCHEDULES,
         targets: EXPORT_TARGETS.map(({ name }) => name),
         version: VERSION,
       };
@@ -65,7 +68,21 @@ async function answer(id: number, ask: Ask): Promise<Answers[Kind]> {
       return plan(asked, question, new StopSignal(ask.stop), listener);
     }
     case 'compare':
-      return compare(ask.question, new StopSignal(ask.stop), listener.step);
+      return (await import('./compare.ts')).compare(
+        ask.question,
+        new StopSignal(ask.stop),
+        listener.step,
+      );
+    case 'tune':
+      return (await import('./tune.ts')).tune(
+        ask.question,
+        new StopSignal(ask.stop),
+        listener.step,
+      );
+    case 'famous':
+      return (await import('./famous.ts')).famousRuns();
+    case 'predict':
+      return (await import('./famous.ts')).predicted(ask.run);
     case 'explain':
       return explain(ask.node);
     case 'undo':

@@ -5,6 +5,7 @@ import {
   atSizes,
   buildModel,
   builtinOperators,
+  defined,
   type Graph,
   importOnDemand,
   inferBy,
@@ -76,21 +77,24 @@ function built(
     name,
     table: table(),
     training: true,
-    ...count('batch', question.batch),
-    ...count('seq', question.sequence),
-    ...count('layers', question.layers),
+    ...defined({
+      batch: count('batch', question.batch),
+      seq: count('sequence', question.sequence),
+      layers: count('layers', question.layers),
+    }),
   });
   return { graph: atSizes(graph, new Map()), isNamed: true };
 }
 
-function count<K extends string>(name: K, text: string): Partial<Record<K, number>> {
-  if (text.trim() === '') return {};
+/** A whole number; undefined where none is given. @throws E_USAGE */
+export function count(name: string, text: string): number | undefined {
+  if (text.trim() === '') return undefined;
   const value = Number(text);
   if (!Number.isSafeInteger(value) || value < 1)
     throw new ShardwrightError('E_USAGE', `'${text}' is not a whole number of 1 or more`, {
       hint: `give another ${name}, or none`,
     });
-  return { [name]: value } as Record<K, number>;
+  return value;
 }
 
 /** Tells whether a file is the config of a model, as Hugging Face publishes it. */

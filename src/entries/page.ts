@@ -4,13 +4,27 @@
  * nothing of Node.
  */
 export { exportSource } from '../backend/target.ts';
-export { parseBytes } from '../cli/input/flags/read.ts';
+export { planningReport } from '../cli/commands/written-plan/report-planning.ts';
+export {
+  parseBytes,
+  parseCount,
+  parseCounts,
+  parsePriceFlag,
+  parseTokens,
+} from '../cli/input/flags/read.ts';
 export { clusterNames, loadCluster } from '../cost/hardware/load-cluster.ts';
+export { OPTIMIZERS } from '../cost/memory/state-bytes.ts';
 export { defaultCostPreset } from '../cost/presets/presets.ts';
+export { defined } from '../defined.ts';
 export { ShardwrightError } from '../errors.ts';
 export { exportFiles } from '../export/export.ts';
 export { EXPORT_TARGETS } from '../export/targets.ts';
-export { forTrainer, questionForTrainer } from '../fidelity/trainer-step.ts';
+export { layoutOfText, questionAsked } from '../fidelity/asked-question.ts';
+export { parseCsv } from '../fidelity/csv.ts';
+export { RunPredictor } from '../fidelity/predict-run.ts';
+export { type MeasuredRun, parseRuns } from '../fidelity/runs.ts';
+export { forTrainer } from '../fidelity/trainer-step.ts';
+export { tunedConfig } from '../fidelity/tuned-config.ts';
 export type { Graph } from '../graph/types.ts';
 export { inferBy } from '../import/complete/infer.ts';
 export { importOnDemand } from '../import/on-demand.ts';
@@ -38,6 +52,8 @@ export { type PlanFolder, planTexts, readPlanFolder } from '../plan/record/folde
 export { Deadline } from '../plan/request/deadline.ts';
 export { DEFAULT_REQUEST, type PlanRequest } from '../plan/request/request.ts';
 export { parsePin } from '../plan/restrict/pins.ts';
+export { DEFAULT_RISK } from '../recipes/compare/best-plan.ts';
+export type { Comparison } from '../recipes/compare/comparison.ts';
 export { SolverLog } from '../report/analysis/incumbents.ts';
 export { drawParameters } from '../report/html/drawings.ts';
 export { htmlFile, htmlPage } from '../report/html/page.ts';
@@ -49,15 +65,22 @@ export {
   comparisonSubtitle,
   comparisonTitle,
 } from '../report/sections/compared.ts';
-export { comparedDecision } from '../report/sections/decision.ts';
+export { comparedDecision, planningDecision } from '../report/sections/decision.ts';
+export type { DecisionRow } from '../report/sections/decision-rows.ts';
 export { comparedOptions } from '../report/sections/options.ts';
 export { firstScreen } from '../report/model/first-screen.ts';
 export { historyText } from '../report/text/explain.ts';
 export { screenText } from '../report/text/first-screen.ts';
 export { planSummary } from '../report/text/summary.ts';
+export { tuneText } from '../report/text/tune.ts';
 export { shardPrepared } from '../shard.ts';
+export { PIPELINE_SCHEDULES } from '../simulate/pipeline/schedules.ts';
 export type { Progress } from '../solver/types.ts';
 export { compareModel } from '../sweep/compare-model.ts';
+export { type AskedPoint, clustersNamed, pointsOf } from '../sweep/planning/asked-points.ts';
+export { planningOf, type PlanningPoint, pointOf } from '../sweep/planning/planning.ts';
+export { type AskedRun, withRun } from '../sweep/planning/run-question.ts';
 export { serve as sweepThread } from '../sweep/threads/thread-main.ts';
+export { modelOfFile } from '../trainers/model-of-file.ts';
 export { bytesText, percentText, secondsText } from '../units.ts';
 export { VERSION } from '../version.ts';
