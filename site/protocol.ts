@@ -165,9 +165,9 @@ export interface Answers {
     readonly html: string;
     readonly nodes: readonly string[];
     readonly planSeconds: number;
-    readonly seconds: number;
-    readonly bound: number;
-    readonly gap: number;
+    readonly first: readonly FirstRow[];
+    /** Of the plan that was looked for; pipeline stages have none as a whole. */
+    readonly proof?: { readonly seconds: number; readonly bound: number; readonly gap: number };
   };
   readonly compare: { readonly html: string; readonly first: readonly FirstRow[] };
   /** `text`: what `tune` prints below its headline. `edited`: the file with the changes made. */

@@ -118,7 +118,11 @@ export async function planLocally(
   signal: AbortSignal,
 ): Promise<LocalPlan> {
   const { mesh, cluster, memory, batch, sequence, layers, pins } = question;
-  const asked = { name: file.name, mesh, cluster, memory, batch, sequence, layers, pins };
+  const { optimizer, schedule, microbatches } = question;
+  const asked = {
+    ...{ name: file.name, mesh, cluster, memory, batch, sequence, layers, pins },
+    ...{ optimizer, schedule, microbatches },
+  };
   const last = await linesOf('/plan', asked, {
     body: file.bytes as BlobPart as Blob,
     hears,

@@ -222,7 +222,8 @@ async function plan({ asked, question, mine, hears }: Asking): Promise<string> {
   );
   if (mine !== latest) return '';
   document.documentElement.dataset.planSeconds = String(answer.planSeconds);
-  progress.numbers(answer);
+  progress.first(answer.first);
+  progress.numbers(answer.proof);
   arrived(asked, answer.html, answer.nodes);
   return '';
 }
@@ -235,11 +236,11 @@ function arrived(asked: View, page: string, nodes: readonly string[]): void {
   shownFor = asked;
   byId('q-answer', HTMLElement).hidden = view !== shownFor;
   byId('q-downloads', HTMLElement).hidden = false;
-  // A comparison has no plan of its own, nor has a configuration; that has no report.
-  byId('q-plan-files', HTMLElement).hidden = asked === 'compare' || asked === 'tune';
-  button('q-report').hidden = asked === 'tune';
+  // A comparison has no plan of its own; a configuration and stages of a graph have no report.
+  byId('q-plan-files', HTMLElement).hidden = nodes.length === 0;
+  button('q-report').hidden = page === '';
   button('q-edited').hidden = asked !== 'tune' || edited === '';
-  if (asked === 'tune') byId('q-document', HTMLElement).replaceChildren();
+  if (page === '') byId('q-document', HTMLElement).replaceChildren();
   else showReport(page);
 }
 

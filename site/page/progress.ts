@@ -59,13 +59,13 @@ export class ProgressView {
     });
   }
 
-  /** @param given.gap of a plan that is there, which says 0 where its proof does */
-  numbers({
-    seconds,
-    bound,
-    gap,
-  }: Pick<Moment, 'seconds' | 'bound'> & { readonly gap?: number }): void {
-    byId('q-numbers', HTMLElement).hidden = false;
+  /** @param found its gap says 0 where its proof does; undefined: there are no numbers */
+  numbers(
+    found: (Pick<Moment, 'seconds' | 'bound'> & { readonly gap?: number }) | undefined,
+  ): void {
+    byId('q-numbers', HTMLElement).hidden = found === undefined;
+    if (found === undefined) return;
+    const { seconds, bound, gap } = found;
     byId('q-best', HTMLElement).textContent = seconds === null ? '–' : secondsText(seconds);
     byId('q-bound', HTMLElement).textContent = bound === null ? '–' : secondsText(bound);
     const known =

@@ -114,6 +114,38 @@ it('two clusters are compared for a run of tokens at their prices, as the comman
   expect(strange).toEqual([]);
 });
 
+describe('pipeline stages', () => {
+  it('of a model by name are those of the command', async () => {
+    const { page, strange } = await site.open(
+      '#model=qwen3-0.6b&layers=2&batch=8&sequence=512&mesh=pp%3D2%2Cdp%3D2&microbatches=4' +
+        '&schedule=gpipe&optimizer=sgd',
+      { ...PHONE, permissions: ['clipboard-read', 'clipboard-write'] },
+    );
+    await answered(page);
+    expect(await text(page, '#q-fault')).toBe('');
+    expect(await endOf(page, '#q-first')).toBeLessThan(PHONE.viewport.height);
+    const words = await copiedCommand(page);
+    expect(words).toContain('pp=2,dp=2');
+    const { stepSeconds } = JSON.parse(printed([...words, '--json'])) as { stepSeconds: number };
+    expect(await text(page, '#q-first')).toContain(secondsText(stepSeconds));
+    expect(await text(page, '#q-summary')).toContain('gpipe, 4 microbatches');
+    expect(await page.locator('#q-document #pipeline').count()).toBe(1);
+    expect(strange).toEqual([]);
+  });
+
+  it('of a program are cut by its dataflow, as the command cuts its file', async () => {
+    const { page, strange } = await site.open('#view=program&mesh=pp%3D2%2Cdp%3D2');
+    await page.waitForFunction(() => document.getElementById('q-graph')?.textContent !== '');
+    await page.click('#q-plan-program');
+    await answered(page);
+    const file = 'site/programs/small-mlp.ts';
+    const command = printed(['plan', file, '--mesh', 'pp=2,dp=2', '--cluster', 'dgx-h100']);
+    const shown = oneLine(await text(page, '#q-summary'));
+    expect(shown.replace('model program,', 'model small-mlp,')).toBe(oneLine(command));
+    expect(strange).toEqual([]);
+  });
+});
+
 describe('a link', () => {
   it('holds the program that was written, which runs when its reader says so', async () => {
     const { page } = await site.open('#view=program');

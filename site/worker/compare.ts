@@ -23,7 +23,6 @@ import {
   htmlFile,
   loadCluster,
   modelEntry,
-  OPTIMIZERS,
   parseBytes,
   parseCounts,
   parsePriceFlag,
@@ -41,6 +40,7 @@ import {
 } from '../../src/entries/page.ts';
 import type { Answers, Question } from '../protocol.ts';
 import { count, table } from './model.ts';
+import { optimizerOf } from './request.ts';
 import type { StopSignal } from './stop-signal.ts';
 import { threadCount } from './threads.ts';
 
@@ -138,16 +138,6 @@ function runOf({ tokens }: Question, price: AskedRun['price']): AskedRun | undef
   return tokens === ''
     ? undefined
     : { tokens: parseTokens(tokens, 'tokens'), ...defined({ price }) };
-}
-
-/** The optimizer that is chosen; undefined for the default one. @throws E_USAGE */
-export function optimizerOf({ optimizer }: Question): (typeof OPTIMIZERS)[number] | undefined {
-  if (optimizer === '') return undefined;
-  const known = OPTIMIZERS.find((name) => name === optimizer);
-  if (known !== undefined) return known;
-  throw new ShardwrightError('E_USAGE', `'${optimizer}' is not an optimizer`, {
-    hint: `choose one of ${OPTIMIZERS.join(', ')}.`,
-  });
 }
 
 function comparedAnswer(comparison: Comparison): Answers['compare'] {

@@ -15,6 +15,7 @@ import type { Answers, Ask, Fault, Kind, Reply } from '../protocol.ts';
 import { draw } from './draw.ts';
 import { graphOf } from './model.ts';
 import { explain, exported, force, type Listener, moveWhatIf, plan, planFolder } from './plan.ts';
+import { stagedQuestion } from './stages.ts';
 import { StopSignal } from './stop-signal.ts';
 import { runsAsThread, startThreadsAsWorkers } from './threads.ts';
 
@@ -58,14 +59,16 @@ async function answer(id: number, ask: Ask): Promise<Answers[Kind]> {
     case 'plan': {
       listener.step('Reading the model');
       const { question, file, program } = ask;
+      const staged = stagedQuestion(question);
       const asked =
         program === undefined
-          ? await graphOf(question, file)
+          ? await graphOf(staged.question, file)
           : {
-              ...(await (await import('./program.ts')).traced(program, question.mesh)),
+              ...(await (await import('./program.ts')).traced(program, staged.question.mesh)),
               isNamed: false,
+              isTraced: true,
             };
-      return plan(asked, question, new StopSignal(ask.stop), listener);
+      return plan(asked, question, staged, new StopSignal(ask.stop), listener);
     }
     case 'compare':
       return (await import('./compare.ts')).compare(

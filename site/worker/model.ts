@@ -32,6 +32,8 @@ export interface AskedGraph {
   readonly graph: Graph;
   /** Whether it was made from the name or the config of a model. */
   readonly isNamed: boolean;
+  /** True if it was traced, which gives a forward pass; absent: it was not. */
+  readonly isTraced?: boolean;
 }
 
 export async function graphOf(

@@ -7,22 +7,29 @@ import { gzipSync, strToU8 } from 'fflate';
 
 import {
   analyse,
+  type AskedPipeline,
   bytesText,
+  checkPipeline,
   Deadline,
-  DEFAULT_REQUEST,
+  defined,
   drawParameters,
   explainNode,
   exportFiles,
   exportSource,
   firstScreen,
+  forStages,
   forTrainer,
+  type Graph,
   historyText,
   htmlPage,
   type Infeasible,
+  inStages,
   loadCluster,
-  parseBytes,
-  parsePin,
+  OF_STAGES,
+  pipelineOfPlan,
+  pipelineText,
   type PlanFolder,
+  type PlanPipeline,
   type PlanRequest,
   planSummary,
   planTexts,
@@ -31,16 +38,20 @@ import {
   readPlanFolder,
   type Reopened,
   reportOf,
+  requestOfStages,
   screenText,
+  secondsText,
   shardPrepared,
   ShardwrightError,
   SolverLog,
+  trainerFacts,
   VERSION,
   WhatIfHistory,
 } from '../../src/entries/page.ts';
 import { explanationAnswer, LINES } from '../explanation.ts';
-import type { Answers, Moment, Question, WhatIfAnswer } from '../protocol.ts';
+import type { Answers, FirstRow, Moment, Question, WhatIfAnswer } from '../protocol.ts';
 import { type AskedGraph, table } from './model.ts';
+import { graphStages, type StagedQuestion } from './stages.ts';
 
 /** Who is told while a plan is looked for. */
 export interface Listener {
@@ -58,45 +69,120 @@ interface Planned {
 
 let planned: Planned | undefined;
 
-export function requestOf({ mesh, cluster, memory, pins }: Question): PlanRequest {
-  return {
-    ...DEFAULT_REQUEST,
-    mesh,
-    cluster,
-    pins: pins.map(parsePin),
-    ...(memory.trim() === '' ? {} : { memoryBytes: parseBytes(memory, 'budget') }),
-  };
-}
-
 export async function plan(
-  { graph, isNamed }: AskedGraph,
-  question: Question,
+  asked: AskedGraph,
+  given: Question,
+  staged: StagedQuestion,
   signal: AbortSignal,
   listener: Listener,
 ): Promise<Answers['plan']> {
   planned = undefined;
+  const { graph, isNamed } = asked;
+  const { stages } = staged;
   const began = performance.now();
   const deadline = new Deadline(undefined, { signal });
+  const sinceBegin = (): number => (performance.now() - began) / 1000;
+  if (stages !== undefined && !isNamed) {
+    listener.step('Cutting the graph into stages and planning each');
+    const { text, seconds } = await graphStages(asked, given, { ...staged, stages }, deadline);
+    listener.summary(text);
+    return {
+      html: '',
+      nodes: [],
+      planSeconds: sinceBegin(),
+      first: [{ label: 'Step time', text: `${secondsText(seconds)} on ${stages.devices} stages` }],
+    };
+  }
   listener.step('Writing down what every placement costs');
-  const request = forTrainer(requestOf(question), graph, isNamed);
+  const named = forTrainer(staged.request, graph, isNamed);
+  const task = stages === undefined ? undefined : stagesTask(named, stages, graph);
+  const request = task === undefined ? named : requestOfStages(task.asked.request, task.pipeline);
   const prepared = prepare(graph, request, table(), deadline);
   listener.step('Looking for the cheapest plan');
   const log = new SolverLog(prepared);
   const hear = momentsOf(prepared, began, listener);
   const found = await shardPrepared(prepared, {
     deadline,
+    isMicrobatch: task !== undefined,
     onProgress: (event) => (log.listen(event), hear(event)),
   });
   if (found.status === 'infeasible') throw infeasible(found);
-  const { plan, recipes } = found;
-  const planSeconds = (performance.now() - began) / 1000;
-  const { model } = found.prepared;
-  const settings = { request: plan.request, budgetBytes: plan.memory.budgetBytes };
-  const screen = firstScreen({ plan, model, choice: found.choice, recipes, found, settings });
-  const details = planSummary(model.graph, plan, recipes, { ...settings, found });
-  listener.summary(`${screenText(screen)}\n\n${details}`);
+  const pipeline = task?.cut(found.serial.prepared, found.choice);
+  const planSeconds = sinceBegin();
+  const { text, first } = screenOf(found, pipeline, task);
+  listener.summary(text);
   listener.step('Writing the report');
-  const texts = planTexts(plan, found.prepared.question.program, found.certificate);
+  const html = await reported(found, pipeline, log, signal);
+  const { seconds } = found.plan.objective;
+  const { bound, gap } = found.plan.proof;
+  return {
+    html,
+    nodes: found.plan.nodes.map(({ name }) => name),
+    planSeconds,
+    first,
+    // The sums of a microbatch are not those of a step of stages.
+    ...(pipeline === undefined ? { proof: { seconds, bound, gap } } : {}),
+  };
+}
+
+type Found = Exclude<Awaited<ReturnType<typeof shardPrepared>>, Infeasible>;
+
+/** The pipeline that a plan of one microbatch is cut into. @throws E_USAGE, E_UNSUPPORTED */
+function stagesTask(named: PlanRequest, pipeline: AskedPipeline, graph: Graph) {
+  checkPipeline(graph, pipeline);
+  const request = forStages(named, pipeline, graph);
+  const facts = trainerFacts(request);
+  return {
+    pipeline,
+    asked: { request, budgetBytes: pipeline.budgetBytes },
+    cut: (prepared: Found['serial']['prepared'], choice: Int32Array): PlanPipeline =>
+      pipelineOfPlan(prepared, choice, { ...pipeline, facts }, table()),
+  };
+}
+
+/** Rows of the first screen that stand above the form. */
+const FIRST = ['step time', 'memory'];
+
+/** The plan in short, and its first lines. */
+function screenOf(
+  found: Found,
+  pipeline: PlanPipeline | undefined,
+  task: ReturnType<typeof stagesTask> | undefined,
+): { readonly text: string; readonly first: readonly FirstRow[] } {
+  const { plan, recipes, choice } = found;
+  const { model } = found.prepared;
+  const settings = task?.asked ?? {
+    request: plan.request,
+    budgetBytes: plan.memory.budgetBytes,
+  };
+  const shown = inStages(plan, pipeline, task);
+  const all = firstScreen({ plan: shown, model, choice, recipes, found, settings });
+  // Those of stages stand in their own table, where no trainer runs them.
+  const isTold = pipeline === undefined || pipeline.step !== undefined;
+  const rows = isTold ? all : all.filter(({ label }) => !OF_STAGES.has(label));
+  const details = planSummary(model.graph, plan, recipes, { ...settings, found });
+  const stages = pipeline === undefined ? [] : [pipelineText(pipeline)];
+  const first = rows.flatMap(({ label, texts: [text = ''] }) =>
+    FIRST.includes(label) ? [{ label: label.charAt(0).toUpperCase() + label.slice(1), text }] : [],
+  );
+  const step = { label: 'Step time', text: secondsText(pipeline?.seconds ?? 0) };
+  return {
+    text: [screenText(rows), ...stages, details].join('\n\n'),
+    first: isTold ? first : [step],
+  };
+}
+
+/** The report of a plan, which is kept for what is asked of it afterwards. */
+async function reported(
+  found: Found,
+  pipeline: PlanPipeline | undefined,
+  log: SolverLog,
+  signal: AbortSignal,
+): Promise<string> {
+  const { plan } = found;
+  const { program } = found.prepared.question;
+  const said = pipeline === undefined ? undefined : `${JSON.stringify(pipeline, null, 1)}\n`;
+  const texts = planTexts(plan, program, found.certificate, said);
   const folder = readPlanFolder(texts, 'plan.json');
   const opened: Reopened = { plan: folder.plan, prepared: found.prepared, choice: found.choice };
   const progress = log.incumbents(plan);
@@ -104,6 +190,7 @@ export async function plan(
     recipes: !signal.aborted,
     whatIf: false,
     opened,
+    ...defined({ pipeline }),
     ...(progress === undefined ? {} : { progress: { ...progress, isOfPlan: true } }),
   });
   const cluster = loadCluster(plan.request.cluster);
@@ -116,14 +203,7 @@ export async function plan(
     graph: found.prepared.model.graph,
   });
   planned = { folder, opened, whatIf: new WhatIfHistory(opened), texts };
-  return {
-    html: htmlPage(report, found.prepared.model.graph, drawings),
-    nodes: plan.nodes.map(({ name }) => name),
-    planSeconds,
-    seconds: plan.objective.seconds,
-    bound: plan.proof.bound,
-    gap: plan.proof.gap,
-  };
+  return htmlPage(report, found.prepared.model.graph, drawings);
 }
 
 /** Moments of a search in seconds of a step: at most ten a second, and every better plan. */
@@ -187,13 +267,14 @@ function whatIfAnswer(history: WhatIfHistory): WhatIfAnswer {
 
 /** The plan folder as `plan -o` writes it. */
 export function planFolder(): Answers['folder'] {
-  const { plan: text, graph, request, certificate } = current().texts;
+  const { plan: text, graph, request, certificate, pipeline } = current().texts;
   return {
     files: {
       'plan.json': strToU8(text),
       'graph.swg': strToU8(graph),
       'request.json': strToU8(request),
       'certificate.json.gz': gzipSync(strToU8(certificate), { mtime: 0 }),
+      ...(pipeline === undefined ? {} : { 'pipeline.json': strToU8(pipeline) }),
     },
   };
 }

@@ -4,6 +4,19 @@
  * nothing of Node.
  */
 export { exportSource } from '../backend/target.ts';
+export {
+  type AskedPipeline,
+  askedPipeline,
+  askedSchedule,
+  forStages,
+  inStages,
+  MICROBATCHES_A_STAGE,
+  OF_STAGES,
+  pipelineText,
+  requestOfStages,
+  trainingGraph,
+  withStagesOfMesh,
+} from '../cli/commands/planning/plan-pipeline.ts';
 export { planningReport } from '../cli/commands/written-plan/report-planning.ts';
 export {
   parseBytes,
@@ -23,7 +36,7 @@ export { layoutOfText, questionAsked } from '../fidelity/asked-question.ts';
 export { parseCsv } from '../fidelity/csv.ts';
 export { RunPredictor } from '../fidelity/predict-run.ts';
 export { type MeasuredRun, parseRuns } from '../fidelity/runs.ts';
-export { forTrainer } from '../fidelity/trainer-step.ts';
+export { forTrainer, trainerFacts } from '../fidelity/trainer-step.ts';
 export { tunedConfig } from '../fidelity/tuned-config.ts';
 export type { Graph } from '../graph/types.ts';
 export { inferBy } from '../import/complete/infer.ts';
@@ -71,12 +84,16 @@ export { comparedOptions } from '../report/sections/options.ts';
 export { firstScreen } from '../report/model/first-screen.ts';
 export { historyText } from '../report/text/explain.ts';
 export { screenText } from '../report/text/first-screen.ts';
+export { infeasibleText } from '../report/text/infeasible.ts';
+export { stagesText } from '../report/text/stages.ts';
 export { planSummary } from '../report/text/summary.ts';
 export { tuneText } from '../report/text/tune.ts';
 export { shardPrepared } from '../shard.ts';
 export { PIPELINE_SCHEDULES } from '../simulate/pipeline/schedules.ts';
 export type { Progress } from '../solver/types.ts';
 export { compareModel } from '../sweep/compare-model.ts';
+export { planGraphStages } from '../sweep/pipeline/graph-stages.ts';
+export { checkPipeline, pipelineOfPlan, type PlanPipeline } from '../sweep/pipeline/plan.ts';
 export { type AskedPoint, clustersNamed, pointsOf } from '../sweep/planning/asked-points.ts';
 export { planningOf, type PlanningPoint, pointOf } from '../sweep/planning/planning.ts';
 export { type AskedRun, withRun } from '../sweep/planning/run-question.ts';

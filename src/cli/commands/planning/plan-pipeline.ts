@@ -2,21 +2,28 @@
  * The pipeline part of `plan`: reads `--pp` and its flags, plans one microbatch, says the stages.
  */
 
-import { existsSync } from 'node:fs';
-
 import { usableMemoryBytes } from '../../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../../cost/hardware/load-cluster.ts';
+import { defined } from '../../../defined.ts';
 import { divisors } from '../../../divisors.ts';
 import { ShardwrightError } from '../../../errors.ts';
+import type { Graph } from '../../../graph/types.ts';
 import { itemAt } from '../../../item-at.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import { jointGraph } from '../../../passes/autodiff/joint.ts';
+import type { Plan } from '../../../plan/record/types.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
+import { stackLayers } from '../../../step/layers.ts';
+import { hasRoutedBlocks } from '../../../step/read/routed-blocks.ts';
 import { defaultMicrobatches } from '../../../sweep/pipeline/microbatches.ts';
 import type { PlanPipeline } from '../../../sweep/pipeline/plan.ts';
 import type { PlanPipelineRequest } from '../../../sweep/pipeline/request.ts';
+import { stagesNotRun } from '../../../sweep/pipeline/staged-plan.ts';
 import { bytesText, countedText, percentText, secondsText, tableText } from '../../../units.ts';
 import type { PlanOptions } from './flags.ts';
+import type { PlanTask } from './plan-task.ts';
 
 const FLAGS = ['schedule', 'microbatches', 'virtual'] as const;
 
@@ -24,16 +31,31 @@ const FLAGS = ['schedule', 'microbatches', 'virtual'] as const;
  * The request of `--pp`, with the number of sequences in the program to plan: those of one
  * microbatch.
  */
-interface AskedPipeline extends PlanPipelineRequest {
+export interface AskedPipeline extends PlanPipelineRequest {
   readonly microbatch: number;
 }
+
+/** The flags that go with `--pp`, and those that do not. */
+type PipelineOptions = Partial<
+  Pick<
+    PlanOptions,
+    | 'pp'
+    | 'batch'
+    | 'forward'
+    | 'activations'
+    | 'checkpoint'
+    | 'range'
+    | 'overlap'
+    | (typeof FLAGS)[number]
+  >
+>;
 
 /**
  * @param options `batch` is that of a step
  * @throws E_USAGE for flags that do not go with `--pp`
  */
 export function askedPipeline(
-  options: PlanOptions,
+  options: PipelineOptions,
   request: PlanRequest,
 ): AskedPipeline | undefined {
   const usage = (message: string, hint: string): ShardwrightError =>
@@ -84,7 +106,10 @@ export function askedPipeline(
 export function askedSchedule({
   schedule: named,
   virtual: chunks,
-}: Pick<PlanOptions, 'schedule' | 'virtual'>): Pick<PlanPipelineRequest, 'schedule' | 'virtual'> {
+}: Pick<PipelineOptions, 'schedule' | 'virtual'>): Pick<
+  PlanPipelineRequest,
+  'schedule' | 'virtual'
+> {
   const schedule: PipelineSchedule = named ?? ((chunks ?? 1) > 1 ? 'interleaved' : '1f1b');
   const virtual = chunks ?? (schedule === 'interleaved' ? 2 : 1);
   if ((schedule === 'interleaved') === virtual > 1) return { schedule, virtual };
@@ -93,18 +118,15 @@ export function askedSchedule({
   });
 }
 
-/** Tells whether a model is a captured graph or a program, which is cut by its dataflow. */
-export function isCaptured(model: string): boolean {
-  return existsSync(model) && !/\.json(\.gz)?$/.test(model);
-}
-
 /**
  * The options with the outermost dim `pp` of a mesh as the number of stages: `pp=2,dp=2` is two
  * stages on `dp=2`.
  *
  * @throws E_USAGE for stages inside of another dim, and for two numbers of them
  */
-export function withStagesOfMesh(options: PlanOptions): PlanOptions {
+export function withStagesOfMesh<
+  O extends Pick<PipelineOptions, 'pp'> & { readonly mesh?: string | undefined },
+>(options: O): O {
   const { dims } = options.mesh === undefined ? { dims: [] } : parseMesh(options.mesh);
   const at = dims.findIndex(({ name }) => name === 'pp');
   if (at < 0) return options;
@@ -129,6 +151,59 @@ export function requestOfStages(
 ): PlanRequest {
   const activations = request.activations === 'trainer' ? 'trainer' : 'off';
   return { ...request, memoryBytes: budgetBytes * devices, activations };
+}
+
+/** The request for the exported program where the trainer that was assumed makes no such stages. */
+export function forStages(request: PlanRequest, asked: AskedPipeline, graph: Graph): PlanRequest {
+  const { trainer, trainerAssumed, activations, ...rest } = request;
+  // Stages are those of the plan of least seconds, which places experts as no trainer does.
+  const isFree = request.recipe === undefined && hasRoutedBlocks(graph);
+  const isRun =
+    trainerAssumed !== true ||
+    trainer === undefined ||
+    (!isFree && stagesNotRun(trainer, asked, stackLayers(graph)) === undefined);
+  if (isRun) return request;
+  return activations === 'trainer' ? rest : { ...rest, ...defined({ activations }) };
+}
+
+/** The plan with the step of its stages, if a trainer runs them, and the budget of a device. */
+export function inStages(
+  plan: Plan,
+  pipeline: PlanPipeline | undefined,
+  stages: PlanTask['stages'],
+): Plan {
+  if (pipeline?.step === undefined || stages === undefined) return plan;
+  const { memoryBytes: _, ...request } = plan.request;
+  const { memoryBytes } = stages.asked.request;
+  return {
+    ...plan,
+    request: { ...request, ...defined({ memoryBytes }) },
+    memory: { ...plan.memory, budgetBytes: stages.asked.budgetBytes },
+    step: pipeline.step,
+  };
+}
+
+/** Rows of a first screen that the stages of a pipeline answer. */
+export const OF_STAGES: ReadonlySet<string> = new Set(['step time', 'memory']);
+
+/** Microbatches of a stage by default: the bubble is then under a quarter of the work. */
+export const MICROBATCHES_A_STAGE = 4;
+
+/**
+ * The training graph of a model: a traced program is a forward pass, of which the backward pass is
+ * derived; a file is taken as it is.
+ */
+export function trainingGraph({
+  graph,
+  table,
+  format,
+}: {
+  readonly graph: Graph;
+  readonly table: OperatorTable;
+  readonly format: string;
+}): { readonly graph: Graph; readonly isDerived: boolean } {
+  const isDerived = format === 'trace' && !graph.outputs.some(({ role }) => role === 'grad');
+  return { graph: isDerived ? jointGraph(graph, { table }) : graph, isDerived };
 }
 
 /** The stages as text. */

@@ -18,12 +18,11 @@ import { overlapText } from '../../../report/text/overlap.ts';
 import { endsText } from '../../../report/text/size-range.ts';
 import { solverStepsText } from '../../../report/text/solver-steps.ts';
 import { planSummary } from '../../../report/text/summary.ts';
-import type { PlanPipeline } from '../../../sweep/pipeline/plan.ts';
 import { countedText } from '../../../units.ts';
 import { answer } from '../../output/io.ts';
 import { paintScreen } from '../../output/paint.ts';
 import { triedText } from './plan-mesh.ts';
-import { pipelineText } from './plan-pipeline.ts';
+import { inStages, OF_STAGES, pipelineText } from './plan-pipeline.ts';
 import type { Found, PlanTask } from './plan-task.ts';
 
 export function printPlan(
@@ -106,23 +105,6 @@ function printScreen(
   io.stdout(`\n${planSummary(serial.prepared.model.graph, plan, recipes, details)}\n`);
 }
 
-/** The plan with the step of its stages, if a trainer runs them, and the budget of a device. */
-function inStages(
-  plan: Plan,
-  pipeline: PlanPipeline | undefined,
-  stages: PlanTask['stages'],
-): Plan {
-  if (pipeline?.step === undefined || stages === undefined) return plan;
-  const { memoryBytes: _, ...request } = plan.request;
-  const { memoryBytes } = stages.asked.request;
-  return {
-    ...plan,
-    request: { ...request, ...defined({ memoryBytes }) },
-    memory: { ...plan.memory, budgetBytes: stages.asked.budgetBytes },
-    step: pipeline.step,
-  };
-}
-
 /** Tells whether the plan is that of the exported program of a mixture of experts. */
 function isOwnMixture({ step, parameters }: Plan): boolean {
   const isExported = step === undefined || step.trainer === EXPORTED;
@@ -132,9 +114,6 @@ function isOwnMixture({ step, parameters }: Plan): boolean {
 const OWN_MIXTURE =
   'the exported PyTorch program, which sorts the tokens of all devices together by their ' +
   'experts; those of a trainer sort their own: --for megatron or another prices its step';
-
-/** Rows of a first screen that the stages of a pipeline answer. */
-const OF_STAGES: ReadonlySet<string> = new Set(['step time', 'memory']);
 
 /** The text that `-v` adds. */
 function moreText(plan: Plan, recipes: number): string {

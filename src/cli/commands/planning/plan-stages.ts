@@ -10,7 +10,6 @@ import { roleName } from '../../../graph/nodes.ts';
 import type { Graph } from '../../../graph/types.ts';
 import { itemAt } from '../../../item-at.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import { jointGraph } from '../../../passes/autodiff/joint.ts';
 import { leastCostPlan } from '../../../plan/least-cost-plan.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
@@ -28,7 +27,7 @@ import { STAGES_FILE, stagesFile } from '../../input/stages-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import { writeFolder, writeText } from '../../output/write-file.ts';
 import type { PlanOptions } from './flags.ts';
-import { askedSchedule } from './plan-pipeline.ts';
+import { askedSchedule, MICROBATCHES_A_STAGE } from './plan-pipeline.ts';
 
 /** Flags that ask for what the stages of a graph do not have. */
 const REFUSED = [
@@ -44,26 +43,6 @@ const REFUSED = [
   'cache',
   'explainSolver',
 ] as const;
-
-/** Microbatches of a stage by default: the bubble is then under a quarter of the work. */
-const MICROBATCHES_A_STAGE = 4;
-
-/**
- * The training graph of a model: a traced program is a forward pass, of which the backward pass is
- * derived; a file is taken as it is.
- */
-export function trainingGraph({
-  graph,
-  table,
-  format,
-}: {
-  readonly graph: Graph;
-  readonly table: OperatorTable;
-  readonly format: string;
-}): Pick<StagesTask, 'graph' | 'isDerived'> {
-  const isDerived = format === 'trace' && !graph.outputs.some(({ role }) => role === 'grad');
-  return { graph: isDerived ? jointGraph(graph, { table }) : graph, isDerived };
-}
 
 /** A graph to cut, and how it was asked for. */
 interface StagesTask {

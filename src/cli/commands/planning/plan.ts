@@ -3,10 +3,11 @@
  * writes the plan folder.
  */
 
+import { existsSync } from 'node:fs';
+
 import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { forTrainer, trainerFacts } from '../../../fidelity/trainer-step.ts';
-import type { Graph } from '../../../graph/types.ts';
 import { planAtEnds, plannedSizes } from '../../../plan/questions/size-range.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
@@ -16,9 +17,6 @@ import { checkRecipes } from '../../../recipes/compare/recipes-beside-plan.ts';
 import { SolverLog } from '../../../report/analysis/incumbents.ts';
 import { SolverSteps } from '../../../report/text/solver-steps.ts';
 import { shardPrepared } from '../../../shard.ts';
-import { stackLayers } from '../../../step/layers.ts';
-import { hasRoutedBlocks } from '../../../step/read/routed-blocks.ts';
-import { stagesNotRun } from '../../../sweep/pipeline/staged-plan.ts';
 import { percentText, secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { loadModel } from '../../input/load.ts';
@@ -34,7 +32,13 @@ import { PlanCache } from './plan-cache.ts';
 import { checkFrontierFlags, frontierCommand } from './plan-frontier.ts';
 import { chosenMesh } from './plan-mesh.ts';
 import { StepTimes } from './plan-overrun.ts';
-import { askedPipeline, isCaptured, requestOfStages, withStagesOfMesh } from './plan-pipeline.ts';
+import {
+  askedPipeline,
+  forStages,
+  requestOfStages,
+  trainingGraph,
+  withStagesOfMesh,
+} from './plan-pipeline.ts';
 import { printPlan } from './plan-print.ts';
 import { padded, requestOf } from './plan-request.ts';
 import type { Found, PlanTask } from './plan-task.ts';
@@ -67,12 +71,17 @@ async function capturedStages(
   io: CliIo,
   deadline: Deadline,
 ): Promise<number> {
-  const { stagesCommand, checkStagesFlags, trainingGraph } = await import('./plan-stages.ts');
+  const { stagesCommand, checkStagesFlags } = await import('./plan-stages.ts');
   checkStagesFlags(options);
   const request = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
   const loaded = await loadModel(model, { ...options, ...ofMesh(request.mesh) });
   const { table } = loaded;
   return stagesCommand({ ...trainingGraph(loaded), table, request, options, io, deadline });
+}
+
+/** Tells whether a model is a captured graph or a program, which is cut by its dataflow. */
+function isCaptured(model: string): boolean {
+  return existsSync(model) && !/\.json(\.gz)?$/.test(model);
 }
 
 async function planOnMesh(
@@ -151,23 +160,6 @@ function plainTask(
     request,
     ...(options.range === true ? { range: { open, sizes: plannedSizes(open, sizes) } } : {}),
   };
-}
-
-/** The request for the exported program where the trainer that was assumed makes no such stages. */
-function forStages(
-  request: PlanRequest,
-  asked: NonNullable<ReturnType<typeof askedPipeline>>,
-  graph: Graph,
-): PlanRequest {
-  const { trainer, trainerAssumed, activations, ...rest } = request;
-  // Stages are those of the plan of least seconds, which places experts as no trainer does.
-  const isFree = request.recipe === undefined && hasRoutedBlocks(graph);
-  const isRun =
-    trainerAssumed !== true ||
-    trainer === undefined ||
-    (!isFree && stagesNotRun(trainer, asked, stackLayers(graph)) === undefined);
-  if (isRun) return request;
-  return activations === 'trainer' ? rest : { ...rest, ...defined({ activations }) };
 }
 
 /** The plan of one microbatch, which is then cut into pipeline stages. */

@@ -33,6 +33,9 @@ const questionSchema = z.strictObject({
   batch: value,
   sequence: value,
   layers: value,
+  optimizer: value.default(''),
+  schedule: value.default(''),
+  microbatches: value.default(''),
   pins: z.array(value).max(1000),
 });
 type Question = z.infer<typeof questionSchema>;
@@ -132,6 +135,9 @@ function flagsOf({
   batch,
   sequence,
   layers,
+  optimizer,
+  schedule,
+  microbatches,
   pins,
 }: Question): string[] {
   const isConfig = /\.json(\.gz)?$/.test(name);
@@ -141,6 +147,9 @@ function flagsOf({
     ...given('mesh', mesh),
     ...given('cluster', cluster),
     ...given('memory', memory),
+    ...given('optimizer', optimizer),
+    ...given('schedule', schedule),
+    ...given('microbatches', microbatches),
     ...(isConfig
       ? [
           '--training',

@@ -2,13 +2,13 @@
  * Writes site/public/preview.png, which links to the page show: a torchtitan configuration and what
  * to change in it.
  *
- * Usage: npm run site && npx tsx scripts/site-pictures.ts (needs a Chromium:
+ * Usage: npm run site && npx tsx site/preview-picture.ts (needs a Chromium:
  * scripts/install-chromium.sh)
  */
 import { fileURLToPath } from 'node:url';
 
-import { PREVIEW } from '../site/link-preview.ts';
-import { answered, Site } from '../site/test/browser.ts';
+import { PREVIEW } from './link-preview.ts';
+import { answered, Site } from './test/browser.ts';
 
 async function writePreview(): Promise<void> {
   const site = await Site.start();
@@ -16,7 +16,7 @@ async function writePreview(): Promise<void> {
     const { page } = await site.open('#view=tune', { viewport: PREVIEW });
     await page.click('#t-example');
     await answered(page);
-    const path = fileURLToPath(new URL('../site/public/preview.png', import.meta.url));
+    const path = fileURLToPath(new URL('public/preview.png', import.meta.url));
     await page.screenshot({ path });
   } finally {
     await site.close();
