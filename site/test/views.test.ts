@@ -118,7 +118,7 @@ describe('pipeline stages', () => {
   it('of a model by name are those of the command', async () => {
     const { page, strange } = await site.open(
       '#model=qwen3-0.6b&layers=2&batch=8&sequence=512&mesh=pp%3D2%2Cdp%3D2&microbatches=4' +
-        '&schedule=gpipe&optimizer=sgd',
+        '&schedule=1f1b&optimizer=sgd',
       { ...PHONE, permissions: ['clipboard-read', 'clipboard-write'] },
     );
     await answered(page);
@@ -128,7 +128,7 @@ describe('pipeline stages', () => {
     expect(words).toContain('pp=2,dp=2');
     const { stepSeconds } = JSON.parse(printed([...words, '--json'])) as { stepSeconds: number };
     expect(await text(page, '#q-first')).toContain(secondsText(stepSeconds));
-    expect(await text(page, '#q-summary')).toContain('gpipe, 4 microbatches');
+    expect(await text(page, '#q-summary')).toContain('1f1b, 4 microbatches');
     expect(await page.locator('#q-document #pipeline').count()).toBe(1);
     expect(strange).toEqual([]);
   });
