@@ -17,7 +17,7 @@ export {
   trainingGraph,
   withStagesOfMesh,
 } from '../cli/commands/planning/plan-pipeline.ts';
-export { planningReport } from '../cli/commands/written-plan/report-planning.ts';
+export { planningReport } from '../report/written/planning-report.ts';
 export {
   parseBytes,
   parseCount,

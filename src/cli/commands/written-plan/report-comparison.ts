@@ -21,9 +21,9 @@ import { comparedOptions } from '../../../report/sections/options.ts';
 import { csvLines } from '../../../report/written/csv.ts';
 import { markdownDocument } from '../../../report/written/markdown.ts';
 import { textDocument } from '../../../report/written/plain-text.ts';
+import { planningReport } from '../../../report/written/planning-report.ts';
 import type { Planning } from '../../../sweep/planning/planning.ts';
 import { parseJson } from '../../../text/json.ts';
-import { planningReport } from './report-planning.ts';
 
 /**
  * The comparison in a file, or several side by side, as `compare --json` printed it; undefined for

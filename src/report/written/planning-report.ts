@@ -3,20 +3,16 @@
  * sequences or batches.
  */
 
-import type { ReportFormat } from '../../../report/formats.ts';
-import { htmlFile } from '../../../report/html/page.ts';
-import { planningDecision } from '../../../report/sections/decision.ts';
-import type { ReportOrigin } from '../../../report/sections/decision-rows.ts';
-import { planningOptions } from '../../../report/sections/options.ts';
-import {
-  planningAnswer,
-  planningSections,
-  planningTitle,
-} from '../../../report/sections/planning.ts';
-import { csvLines } from '../../../report/written/csv.ts';
-import { markdownDocument } from '../../../report/written/markdown.ts';
-import { textDocument } from '../../../report/written/plain-text.ts';
-import type { Planning } from '../../../sweep/planning/planning.ts';
+import type { Planning } from '../../sweep/planning/planning.ts';
+import type { ReportFormat } from '../formats.ts';
+import { htmlFile } from '../html/page.ts';
+import { planningDecision } from '../sections/decision.ts';
+import type { ReportOrigin } from '../sections/decision-rows.ts';
+import { planningOptions } from '../sections/options.ts';
+import { planningAnswer, planningSections, planningTitle } from '../sections/planning.ts';
+import { csvLines } from './csv.ts';
+import { markdownDocument } from './markdown.ts';
+import { textDocument } from './plain-text.ts';
 
 /** The report of points side by side. */
 export function planningReport(
