@@ -211,8 +211,8 @@ it('a card shows the answer alone, with a link to the whole page', async () => {
     viewport: { width: 600, height: Number(height) },
   });
   await answered(card);
-  expect(await text(card, '#q-best')).toBe(await text(page, '#q-best'));
-  expect(await endOf(card, '#q-numbers')).toBeLessThanOrEqual(Number(height));
+  expect(await text(card, '#q-first')).toBe(await text(page, '#q-first'));
+  expect(await endOf(card, '#q-first')).toBeLessThanOrEqual(Number(height));
   for (const hidden of ['#q-form', '#q-views', '#q-answer', 'footer'])
     expect(await card.isHidden(hidden), hidden).toBe(true);
   expect(await text(card, '#q-whole')).toBe(
