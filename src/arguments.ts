@@ -50,6 +50,32 @@ export type ArgumentKind = keyof typeof RECORDS | keyof typeof VALUES | readonly
 
 /**
  * @param call the name of the function
+ * @param name of the list
+ * @param items of a list, or of what else gives them one by one
+ * @param kind of each of them
+ * @throws E_USAGE naming the first item that is of another kind, by its place
+ */
+export function checkItems(
+  call: string,
+  name: string,
+  items: Iterable<unknown>,
+  kind: ArgumentKind,
+): void {
+  let place = 0;
+  for (const item of items) {
+    if (!isOf(item, kind))
+      throw wrongArgument(
+        call,
+        `item ${place} of ${name}`,
+        foundText(item, [kind]),
+        `it is ${kindText(kind)}.`,
+      );
+    place++;
+  }
+}
+
+/**
+ * @param call the name of the function
  * @param given each argument by its name, with the kinds that it may be of
  * @throws E_USAGE naming the first argument that is of none of its kinds
  */

@@ -3,6 +3,10 @@ import { readdirSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 
 import * as graphs from '../../src/entries/graph.ts';
+import { bestKept, chooseRegion, recomputeCurve, rotor } from '../../src/entries/checkpointing.ts';
+import { areOrthogonal, DeviceMesh, Sharding } from '../../src/entries/notations.ts';
+import { OperatorTable } from '../../src/entries/ops.ts';
+import { mergeComparisons } from '../../src/entries/recipes.ts';
 import * as local from '../../src/entries/local-spmd.ts';
 import { IopddlError } from '../../src/entries/solver.ts';
 import { ShardwrightError } from '../../src/errors.ts';
@@ -124,6 +128,30 @@ test('an operand that is undefined is named with its place', () => {
   expect(text).toMatch(
     /^E_TRACE_INPUT: the second operand of matmul is undefined at \S*wrong-calls\.test\.ts:\d+:\d+$/,
   );
+});
+
+test.each<[string, () => unknown, string]>([
+  [
+    'a mesh',
+    () => new DeviceMesh([{ name: 'd', size: 2 }, null as never]),
+    'item 1 of dims is null',
+  ],
+  [
+    'device ids',
+    () => new DeviceMesh([{ name: 'd', size: 1 }], [10n as never]),
+    'item 0 of devices is',
+  ],
+  ['a sharding', () => new Sharding([null as never]), 'item 0 of placements is null'],
+  ['axes', () => areOrthogonal([undefined as never]), 'item 0 of axes is undefined'],
+  ['operators', () => new OperatorTable([null as never]), 'item 0 of records is null'],
+  ['comparisons', () => mergeComparisons([null as never]), 'item 0 of pieces is null'],
+  ['values to keep', () => bestKept([null as never], 1), 'item 0 of items is null'],
+  ['a region', () => chooseRegion([null as never], 1), 'item 0 of ops is null'],
+  ['a curve', () => recomputeCurve([null as never]), 'item 0 of ops is null'],
+  ['a chain', () => rotor([null as never], 1), 'item 0 of stages is null'],
+])('%s: an item that is none is named by its place', (_, call, found) => {
+  const { code, message } = refusal(call);
+  expect([code, message]).toEqual(['E_USAGE', expect.stringContaining(found)]);
 });
 
 test.each<[string, Call, unknown, string]>([

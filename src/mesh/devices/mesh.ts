@@ -4,7 +4,7 @@
  * graphs or hardware.
  */
 
-import { checkKinds } from '../../arguments.ts';
+import { checkItems, checkKinds } from '../../arguments.ts';
 import { ShardwrightError, suggestion, valueText, wrongArgument } from '../../errors.ts';
 import { product } from '../../product.ts';
 
@@ -109,6 +109,8 @@ export class DeviceMesh {
     devices?: readonly number[],
   ) {
     checkKinds('DeviceMesh', { dims: [dims, 'list'], devices: [devices, 'list', 'undefined'] });
+    checkItems('DeviceMesh', 'dims', dims, ['name', 'size']);
+    if (devices !== undefined) checkItems('DeviceMesh', 'devices', devices, 'number');
     const total = checkedSize(dims);
     if (devices !== undefined) checkDevices(devices, total);
     this.names = dims.map((d) => d.name);

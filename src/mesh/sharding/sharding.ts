@@ -3,7 +3,7 @@
  * dim.
  */
 
-import { checkKinds } from '../../arguments.ts';
+import { checkItems, checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { Pending } from '../placements/partials/pending.ts';
@@ -46,6 +46,7 @@ export class Sharding {
       placements: [placements, 'list'],
       orders: [orders, 'map', 'undefined'],
     });
+    checkItems('Sharding', 'placements', placements, 'placement');
     checkPending(placements);
     const natural = new Map<number, number[]>();
     placements.forEach((p, m) => {

@@ -4,7 +4,7 @@
  * are.
  */
 
-import { checkKinds } from '../../arguments.ts';
+import { checkItems, checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { offsets } from './coordinates.ts';
@@ -54,6 +54,7 @@ export function meshAxis(
 /** Tells whether axes can be used together. */
 export function areOrthogonal(axes: readonly MeshAxis[]): boolean {
   checkKinds('areOrthogonal', { axes: [axes, 'list'] });
+  checkItems('areOrthogonal', 'axes', axes, ['name', 'layout']);
   return culprits(axes) === undefined;
 }
 
@@ -64,6 +65,7 @@ export function areOrthogonal(axes: readonly MeshAxis[]): boolean {
  */
 export function checkOrthogonal(axes: readonly MeshAxis[]): void {
   checkKinds('checkOrthogonal', { axes: [axes, 'list'] });
+  checkItems('checkOrthogonal', 'axes', axes, ['name', 'layout']);
   const found = culprits(axes);
   if (found === undefined) return;
   const named = found.axes.map((a) => `'${a.name}' (${a.layout.text})`);

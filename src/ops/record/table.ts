@@ -1,6 +1,6 @@
 /** The table of operators, by name and alias, that every pass is given. */
 
-import { checkKinds } from '../../arguments.ts';
+import { checkItems, checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { builtinKinds } from '../../mesh/placements/builtin-kinds.ts';
 import { type PlacementKind, PlacementKinds } from '../../mesh/placements/kinds.ts';
@@ -25,6 +25,7 @@ export class OperatorTable {
       records: [records, 'list'],
       kinds: [kinds, ['register', 'remove', 'list'], 'undefined'],
     });
+    checkItems('OperatorTable', 'records', records, ['name', 'aliases', 'schema']);
     const byName = new Map<string, OperatorRecord>();
     for (const record of records) {
       for (const name of [record.name, ...record.aliases]) {

@@ -4,7 +4,7 @@
  * of a grid of memory quanta.
  */
 
-import { checkKinds } from '../../arguments.ts';
+import { checkItems, checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 
 /** One value that may be kept instead of being recomputed. */
@@ -45,6 +45,7 @@ const FRONTIER_LIMIT = 2_000_000;
  */
 export function bestKept(items: readonly KeepItem[], limitBytes: number): KeepChoice {
   checkKinds('bestKept', { items: [items, 'list'], limitBytes: [limitBytes, 'number'] });
+  checkItems('bestKept', 'items', items, ['bytes', 'seconds']);
   check(items, limitBytes);
   let frontier: Point[] = [{ bytes: 0, seconds: 0, item: -1, rest: undefined }];
   // From the last item to the first, so that equal points keep the lowest indices.

@@ -4,7 +4,7 @@
  * written in place goes with its owner.
  */
 
-import { checkKinds } from '../../arguments.ts';
+import { checkItems, checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { bestKept } from './knapsack.ts';
 
@@ -44,6 +44,7 @@ export interface RegionChoice {
  */
 export function chooseRegion(ops: readonly RegionOp[], limitBytes: number): RegionChoice {
   checkKinds('chooseRegion', { ops: [ops, 'list'], limitBytes: [limitBytes, 'number'] });
+  checkItems('chooseRegion', 'ops', ops, ['bytes', 'seconds']);
   const list = regionGroups(ops);
   const { kept } = bestKept(list, limitBytes);
   const keep = new Array<boolean>(ops.length).fill(false);

@@ -5,7 +5,7 @@
  * `torch.distributed._tools.sac_estimator`).
  */
 
-import { checkKinds } from '../../arguments.ts';
+import { checkItems, checkKinds } from '../../arguments.ts';
 import { regionGroups, type RegionOp } from './per-op.ts';
 
 /** After discarding this share of the region's bytes, this share of its seconds is recomputed. */
@@ -37,6 +37,7 @@ export interface RecomputeCurve {
  */
 export function recomputeCurve(ops: readonly RegionOp[]): RecomputeCurve {
   checkKinds('recomputeCurve', { ops: [ops, 'list'] });
+  checkItems('recomputeCurve', 'ops', ops, ['bytes', 'seconds']);
   const bytes = ops.reduce((sum, op) => sum + op.bytes, 0);
   const seconds = ops.reduce((sum, op) => sum + op.seconds, 0);
   const share = (part: number, whole: number): number => (whole === 0 ? 0 : part / whole);

@@ -5,7 +5,7 @@
  * input is kept or dropped) or saving everything that its backward needs.
  */
 
-import { checkKinds } from '../../arguments.ts';
+import { checkItems, checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 
 /** One stage of a chain. Bytes are in slots of any unit, whole numbers. */
@@ -54,6 +54,7 @@ export function rotor(
     slots: [slots, 'number'],
     outputSlots: [outputSlots, 'number', 'undefined'],
   });
+  checkItems('rotor', 'stages', stages, ['forwardSeconds', 'backwardSeconds']);
   refuseFractions(stages, slots, outputSlots);
   const chain = new Chain(stages, outputSlots);
   const budget = slots - chain.x[0];

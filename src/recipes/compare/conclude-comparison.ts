@@ -3,7 +3,7 @@
  * why each other one is not the best.
  */
 
-import { checkKinds } from '../../arguments.ts';
+import { checkItems, checkKinds } from '../../arguments.ts';
 import { defined, nonEmpty } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { bytesText, excessOver, probabilityText } from '../../units.ts';
@@ -120,6 +120,7 @@ function stoppedOf(pieces: readonly Comparison[]): Pick<Comparison, 'stopped'> {
  */
 export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
   checkKinds('mergeComparisons', { pieces: [pieces, 'list'] });
+  checkItems('mergeComparisons', 'pieces', pieces, ['devices', 'cluster', 'plans', 'refused']);
   const [first] = pieces;
   if (pieces.length === 0) throw new ShardwrightError('E_USAGE', 'there is nothing to merge');
   for (const piece of pieces) if (!isOfOneQuestion(first, piece)) throw ofOthers(first, piece);
