@@ -135,7 +135,7 @@ class ShardedStep:
 
     @property
     def logical_axis_rules(self) -> AxisRules:
-        """Rules that say most of the plan by the `logical` names of dims, and the arrays that they do not place as the plan does."""
+        """Rules that say most of the plan by the `logical` names of dims, and the arrays that the plan places otherwise."""
         form = self._planned.form
         args = form.fill(form.array_kinds)
         kinds, specs = form.array_kinds, [sharding.spec for sharding in tree_util.tree_leaves(self.shardings)]
@@ -194,7 +194,8 @@ class ShardedStep:
 
     def _names(self, args: Sequence[Any]) -> list[PartitionSpec]:
         if self._logical is None:
-            raise MismatchError("E_AXES", "no names of dims were given", hint="give auto_shard logical=flax.linen.get_partition_spec(state).")
+            hint = "give auto_shard logical=flax.linen.get_partition_spec(state)."
+            raise MismatchError("E_AXES", "no names of dims were given", hint=hint)
         return names_of(self._logical, args)
 
     def _specs(self, form: Form, args: tuple[Any, ...]) -> list[PartitionSpec | None]:

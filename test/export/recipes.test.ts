@@ -2,12 +2,15 @@ import { readFileSync } from 'node:fs';
 
 import { beforeAll, describe, expect, test } from 'vitest';
 
-import { type ExportSource, refuseLosses } from '../../src/backend/target.ts';
+import { type ExportSource, exportSource, refuseLosses } from '../../src/backend/target.ts';
 import type { ShardwrightError } from '../../src/errors.ts';
 import { einshardTarget } from '../../src/export/einshard.ts';
 import { exportFiles } from '../../src/export/export.ts';
 import { EXPORT_TARGETS } from '../../src/export/targets.ts';
 import { torchDtensorTarget } from '../../src/export/torch-dtensor.ts';
+import { importGraph } from '../../src/import/import.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
+import { plannedProgram } from '../../src/plan/record/planned.ts';
 import { hfTarget } from '../../src/trainers/accelerate/target.ts';
 import { autoparallelTarget } from '../../src/trainers/autoparallel/target.ts';
 import { deepspeedTarget } from '../../src/trainers/deepspeed/target.ts';
@@ -15,6 +18,7 @@ import { maxtextTarget } from '../../src/trainers/maxtext/target.ts';
 import { megatronTarget } from '../../src/trainers/megatron/target.ts';
 import { planRoles } from '../../src/trainers/roles/roles.ts';
 import { torchtitanTarget } from '../../src/trainers/torchtitan/target.ts';
+import { TABLE } from '../plan/support.ts';
 import { refusal } from '../support/thrown.ts';
 import {
   CONFIG_RECORD,
@@ -25,6 +29,7 @@ import {
   type RunRecord,
 } from './config-record.ts';
 import { hashOf } from './jax-record.ts';
+import { solvedSource } from './programs.ts';
 import {
   fsdpSource,
   megatronSource,
@@ -33,6 +38,8 @@ import {
   wideSource,
   zeroSource,
 } from './recipe-plans.ts';
+
+const INFER = { infer: inferCall.bind(undefined, TABLE) };
 
 let tp: ExportSource;
 let fsdp: ExportSource;
@@ -350,6 +357,50 @@ describe('optimizer states that are cut where parameters are whole', () => {
         'optimizer states',
       );
   });
+});
+
+/** A scan of JAX over two layers, `tanh(x @ w)`. */
+const SCAN = `module @scan {
+  func.func public @main(%w: tensor<2x8x8xf32> {shardwright.role = "parameter"},
+      %x: tensor<16x8xf32>) -> tensor<16x8xf32> {
+    %c = stablehlo.constant dense<0> : tensor<i32>
+    %0:3 = stablehlo.while(%ws = %w, %n = %c, %h = %x)
+        : tensor<2x8x8xf32>, tensor<i32>, tensor<16x8xf32>
+    cond {
+      %two = stablehlo.constant dense<2> : tensor<i32>
+      %1 = stablehlo.compare LT, %n, %two, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %1 : tensor<i1>
+    } do {
+      %z = stablehlo.constant dense<0> : tensor<i32>
+      %1 = stablehlo.dynamic_slice %ws, %n, %z, %z, sizes = [1, 8, 8]
+        : (tensor<2x8x8xf32>, tensor<i32>, tensor<i32>, tensor<i32>) -> tensor<1x8x8xf32>
+      %2 = stablehlo.reshape %1 : (tensor<1x8x8xf32>) -> tensor<8x8xf32>
+      %3 = stablehlo.dot_general %h, %2, contracting_dims = [1] x [0]
+        : (tensor<16x8xf32>, tensor<8x8xf32>) -> tensor<16x8xf32>
+      %4 = stablehlo.tanh %3 : tensor<16x8xf32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %5 = stablehlo.add %n, %one : tensor<i32>
+      stablehlo.return %ws, %5, %4 : tensor<2x8x8xf32>, tensor<i32>, tensor<16x8xf32>
+    }
+    return %0#2 : tensor<16x8xf32>
+  }
+}`;
+
+test.each([
+  [16, 'R', 'fsdp'],
+  [2, 'S(1)', 'tensor'],
+])('a loop of JAX over %i rows reads its weights in %s: %s', async (rows, read, role) => {
+  const graph = importGraph(SCAN.replaceAll('tensor<16x', `tensor<${rows}x`), INFER);
+  const pins = [
+    { node: 'w', spec: 'S(2)' },
+    { node: 'x', spec: rows > 2 ? 'S(0)' : 'R' },
+  ];
+  const { program, plan } = await solvedSource(graph, 'd=2', pins);
+  const { listed } = plannedProgram(program, plan, TABLE);
+  const source = exportSource({ plan, program, graph: listed }, TABLE);
+  const products = plan.nodes.filter(({ target }) => target === 'stablehlo.dot_general');
+  expect(products.map(({ inputs }) => inputs[1])).toEqual([read]);
+  expect(planRoles(source).roles).toEqual([role]);
 });
 
 test('a refusal lists twenty losses, and counts the rest', () => {

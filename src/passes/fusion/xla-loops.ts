@@ -62,6 +62,9 @@ function reductionForm(ctx: TypedContext, each: Omit<LoopForm, 'reads'>): LoopFo
   const width = rows === 0 ? 0 : count / rows;
   const dims = [...ctx.ints('dimensions')].sort((a, b) => a - b);
   const isTrailing = dims.every((d, i) => d === shape.length - dims.length + i);
+  // As many elements as before: XLA has a reshape for it (`HandleReduce` of
+  // `algebraic_simplifier.cc`).
+  if (width === 1) return { ...each, reads: (input) => input === 0 };
   const reads = (): boolean => true;
   if (width < WARP && (!isTrailing || WARP % width !== 0)) return { ...each, count: rows, reads };
   return { over: isTrailing && rows > 1 ? 'rows' : 'columns', count, rows, whole: false, reads };

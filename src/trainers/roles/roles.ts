@@ -42,7 +42,7 @@ export interface PlanRoles {
 }
 
 const VIEWS =
-  /^(aten\.(t|transpose|permute|view|reshape|_unsafe_view|_to_copy|to|detach|alias|clone|unsqueeze|expand)\.|prims\.convert_element_type|operator\.getitem)/;
+  /^(aten\.(t|transpose|permute|view|reshape|_unsafe_view|_to_copy|to|detach|alias|clone|unsqueeze|expand)\.|prims\.convert_element_type|operator\.getitem|stablehlo\.(transpose|convert|reshape|optimization_barrier)$)/;
 const PRODUCTS = /^aten\.(mm|addmm|bmm|linear|matmul|baddbmm)\./;
 
 export function planRoles(source: ExportSource): PlanRoles {
@@ -88,15 +88,16 @@ interface ForwardUse {
   isTable: boolean;
 }
 
-/** The uses of all parameters in the forward pass, through views. */
+/** The uses of all parameters in the forward pass, through views and in the bodies of loops. */
 function parameterUses(
-  { mesh, plan, program }: ExportSource,
+  { mesh, plan, program, graph }: ExportSource,
   sharding: (text: string) => Sharding,
 ): ReadonlyMap<string, ForwardUse> {
   const planned = nodesByName(plan);
   const origin = new Map<string, Origin>();
   const uses = new Map<string, ForwardUse>();
-  for (const node of program.nodes) {
+  const hasBodies = Object.keys(program.subgraphs).length > 0;
+  for (const node of (hasBodies ? graph : program).nodes) {
     if (node.kind === 'placeholder') {
       if (node.meta.role !== 'parameter') continue;
       const name = roleName(node);
@@ -109,7 +110,7 @@ function parameterUses(
     operands(node).forEach((operand, i) => {
       const from = origin.get(operand);
       if (from === undefined) return;
-      const dims = VIEWS.test(node.target) ? viewDims(node, from.dims) : undefined;
+      const dims = VIEWS.test(node.target) || isRow(node) ? viewDims(node, from.dims) : undefined;
       if (dims !== undefined) {
         const turns = node.target.startsWith('aten.t.') || node.target.startsWith('aten.transpose');
         if (!origin.has(node.name))
@@ -124,7 +125,7 @@ function parameterUses(
       });
       if (PRODUCTS.test(node.target))
         use.outFirst ||= from.turned || node.target.startsWith('aten.linear');
-      if (node.target.startsWith('aten.embedding')) use.isTable = true;
+      if (/^(aten\.embedding|stablehlo\.gather$)/.test(node.target)) use.isTable = true;
     });
   }
   return uses;
@@ -149,7 +150,12 @@ function roleOf(
 ): MeshRole {
   const inPieces = parameters.filter(({ used }) => used[m] >= 0);
   const experts = inPieces.filter(({ shape, used }) => shape.length === 3 && used[m] === 0);
-  if (inPieces.length > 0) return experts.length === inPieces.length ? 'expert' : 'tensor';
+  // A table that is read in pieces is none of the layers, which may be gathered over the same dim.
+  const isGathered = ({ isTable, stored, used }: ParameterUse): boolean =>
+    !isTable && used[m] < 0 && stored.placements[m].dim !== undefined;
+  const byLayers = inPieces.some(({ isTable }) => !isTable);
+  if (byLayers || (inPieces.length > 0 && !parameters.some(isGathered)))
+    return experts.length === inPieces.length ? 'expert' : 'tensor';
   if (parameters.some(({ stored }) => stored.placements[m].dim !== undefined)) return 'fsdp';
   const planned = nodesByName(source.plan);
   for (const node of source.program.nodes) {
@@ -183,6 +189,11 @@ function operands(node: Node): string[] {
   return names;
 }
 
+/** The row that a trip of a loop reads of a stack. */
+function isRow({ target, args }: Node): boolean {
+  return target === 'aten.select.int' && args[1] === 0;
+}
+
 /**
  * Dims of the parameter that the dims of a view are; undefined where the view splits or joins them.
  */
@@ -191,13 +202,14 @@ function viewDims(node: Node, dims: readonly number[]): readonly number[] | unde
   const rank = dims.length;
   const at = (arg: Arg | undefined): number =>
     typeof arg === 'number' ? (arg < 0 ? arg + rank : arg) : 0;
+  if (isRow(node)) return dims.slice(1);
   if (target.startsWith('aten.t.')) return [...dims].reverse();
   if (target.startsWith('aten.transpose')) {
     const out = [...dims];
     [out[at(args[1])], out[at(args[2])]] = [dims[at(args[2])], dims[at(args[1])]];
     return out;
   }
-  if (target.startsWith('aten.permute'))
+  if (target.startsWith('aten.permute') || target === 'stablehlo.transpose')
     return isList(args[1] ?? 0) ? (args[1] as readonly Arg[]).map((d) => dims[at(d)]) : undefined;
   const shape = sizes(node);
   return /view|reshape|expand|unsqueeze/.test(target)
@@ -216,7 +228,8 @@ function batchOf(nodes: readonly Node[]): PlanRoles['batch'] {
     )
       continue;
     const shape = sizes(node);
-    if (shape.length === 2 && node.type.dtype === 'i64')
+    // Tokens: of PyTorch, or of JAX.
+    if (shape.length === 2 && (node.type.dtype === 'i64' || node.type.dtype === 'i32'))
       return { sequences: shape[0], tokens: shape[1] };
   }
   return undefined;

@@ -60,6 +60,22 @@ describe('kernels of XLA', () => {
     expect(kernels(graph).map((text) => text.split(': ')[1])).toEqual([`${2 * 64 * 128 * 4}`]);
   });
 
+  // `HandleReduce` of `algebraic_simplifier.cc`: as many elements as before are a reshape.
+  test('a reduction over dims of size 1 is no kernel of its own', () => {
+    const column = 'tensor<1xf32>';
+    const graph = program(
+      `%x: ${column}, %y: ${column}, %z: tensor<64xf32>`,
+      '%3 : tensor<64xf32>',
+      '%zero = stablehlo.constant dense<0.0> : tensor<f32>',
+      `%0 = stablehlo.multiply %x, %y : ${column}`,
+      '%1 = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [0] : ' +
+        `(${column}, tensor<f32>) -> tensor<f32>`,
+      '%2 = stablehlo.broadcast_in_dim %1, dims = [] : (tensor<f32>) -> tensor<64xf32>',
+      '%3 = stablehlo.add %2, %z : tensor<64xf32>',
+    );
+    expect(kernels(graph).map((text) => text.split(': ')[1])).toHaveLength(1);
+  });
+
   test('a value that two products read is written once; each reads it', () => {
     const graph = program(
       `%x: ${ROWS}, %w: tensor<128x128xf32>`,
