@@ -26,6 +26,7 @@ from torch import nn
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 
+from .attention_forms import writing_flex_attention
 from .constraints import Stated, by_number, placed_inputs, read_constraints, stating
 from .decompositions import CHECKS, checks_without_effects, decomposable, layers_of_steps, unknown_operators
 from .errors import CaptureError, ShardwrightError, line_of
@@ -142,8 +143,10 @@ def capture(
     call.out_placements = out_placements
     names = [name for name, _ in tensors]
     placed = {**placed_inputs([leaf for _, leaf in tensors]), **by_number(in_placements, names, "in_placements")}
+    written: list[str] = []
     with ExitStack() as stack:
         stack.enter_context(mode)
+        stack.enter_context(writing_flex_attention(written))
         stack.enter_context(_as_compiling())
         stack.enter_context(stating())
         stack.enter_context(recording_local_maps())
@@ -158,6 +161,7 @@ def capture(
             raise
         except Exception as error:
             raise _explained(error, model) from error
+        decomposed += written
         graph = joint.graph_module
         _refuse_changed(graph, [name for name, _ in tensors])
         called = _name_inputs(graph, [name for name, _ in tensors])

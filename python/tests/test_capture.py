@@ -29,8 +29,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import shardwright
 from shardwright import CaptureError, capture
+from shardwright.command_line import run_command
 from shardwright.decompositions import OWN
 from shardwright.output_trees import flatten_outputs, rebuild_tree
+from shardwright.planner import find_command
 
 
 def text_of(tmp_path: Path, model: nn.Module, *args: object, **options: object) -> str:
@@ -173,6 +175,84 @@ def test_slopes_of_rrelu_are_within_their_bounds_and_one_where_the_input_is_posi
     assert 0.1 <= low.min() < 0.11 and 0.29 < low.max() <= 0.3
     out, _ = rrelu(x, torch.empty_like(x), 0.1, 0.3, False)
     assert torch.equal(out, nn.functional.rrelu(x, 0.1, 0.3, training=False))
+
+
+class Flex(nn.Module):
+    """`flex_attention` whose scores have a slope of each head, and whose mask is causal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from torch.nn.attention.flex_attention import create_block_mask
+
+        self.qkv = nn.Linear(16, 48)
+        self.register_buffer("slopes", torch.arange(4.0))
+        self.mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 8, 8, device="cpu")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        from torch.nn.attention.flex_attention import flex_attention
+
+        q, k, v = self.qkv(x).view(2, 8, 3, 4, 4).permute(2, 0, 3, 1, 4)
+        return flex_attention(q, k, v, score_mod=lambda s, b, h, i, j: s + self.slopes[h] * (j - i), block_mask=self.mask)
+
+
+def test_flex_attention_is_captured_with_its_gradients_and_cut_on_batch_and_heads(tmp_path: Path) -> None:
+    captured = capture(Flex(), (torch.ones(2, 8, 16),), loss=lambda y: y.sum(), path=tmp_path / "m.fx.txt")
+    assert captured.record["decomposed"] == ["flex_attention"]
+    text = captured.path.read_text()
+    assert text.startswith("# Decomposed at capture: flex_attention\n")
+    assert "_softmax_backward_data" in text
+    options = ["--mesh", "dp=2,tp=2", "--cluster", "dgx-h100", "--pin", "_safe_softmax=S(0)S(1)", "--json"]
+    found = json.loads(run_command(find_command(), ["verify", str(captured.path), *options], quiet=True))
+    assert found["mismatches"] == []
+    # The parts of the weights and of the inputs are gathered at most: no score is exchanged.
+    assert "all_reduce" not in found["collectives"] and "all_to_all" not in found["collectives"]
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "causal", "window", "heads"),
+    [((3, 5, 2), (3, 5, 2), False, None, 4), ((3, 5), (4, 7), True, None, 2), ((6, 4), (6, 4), True, (2, -1), 1), ((6, 4), (6, 4), False, (1, 2), 4)],
+)
+def test_rows_of_several_lengths_are_attention_of_each_with_its_gradients(
+    queries: tuple[int, ...], keys: tuple[int, ...], causal: bool, window: tuple[int, int] | None, heads: int
+) -> None:
+    torch.manual_seed(0)
+    own, other = (torch.tensor([0, *lengths]).cumsum(0).int() for lengths in (queries, keys))
+    q = torch.randn(sum(queries), 4, 8, requires_grad=True)
+    k, v = (torch.randn(sum(keys), heads, 8, requires_grad=True) for _ in range(2))
+    parts = []
+    for i, (rows, columns) in enumerate(zip(queries, keys, strict=True)):
+        # Places that a row may read, counted from the last of both sequences.
+        ahead = torch.arange(columns) - torch.arange(rows).unsqueeze(1) - (columns - rows)
+        left, right = window or (-1, -1)
+        reads = (ahead <= (0 if causal else right if right >= 0 else columns)) & (ahead >= (-left if left >= 0 else -columns - rows))
+        piece = [x[starts[i] : starts[i + 1]].transpose(0, 1) for x, starts in ((q, own), (k, other), (v, other))]
+        parts.append(F.scaled_dot_product_attention(*piece, attn_mask=reads, enable_gqa=True).transpose(0, 1))
+    expected = torch.cat(parts)
+    gradient = torch.randn_like(expected)
+    gradients = torch.autograd.grad(expected, (q, k, v), gradient)
+    operators: Any = torch.ops.torch_attn
+    forward, backward = OWN[operators._varlen_attn.default], OWN[operators._varlen_attn_backward.default]
+    inputs = [x.detach() for x in (q, k, v)]
+    out, lse, state = forward(*inputs, own, other, max(queries), max(keys), causal, None, window)
+    torch.testing.assert_close(out, expected.detach())
+    found = backward(gradient, *inputs, out, lse, own, other, max(queries), max(keys), causal, state, None, window)
+    torch.testing.assert_close(found, gradients)
+
+
+def test_attention_by_cu_seqlens_is_captured(tmp_path: Path) -> None:
+    from torch.nn.attention.varlen import varlen_attn
+
+    class Packed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = nn.Linear(16, 48)
+
+        def forward(self, x: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+            q, k, v = self.qkv(x).view(-1, 3, 4, 4).unbind(1)
+            return varlen_attn(q, k, v, starts, starts, 6, 6, window_size=(-1, 0))
+
+    captured = capture(Packed(), (torch.ones(10, 16), torch.tensor([0, 6, 10], dtype=torch.int32)), loss=lambda y: y.sum(), path=tmp_path / "m.fx.txt")
+    assert [name.split(".")[1] for name in captured.record["decomposed"]] == ["_varlen_attn", "_varlen_attn_backward"]
 
 
 def test_outputs_are_in_the_classes_of_torch() -> None:

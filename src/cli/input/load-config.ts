@@ -111,16 +111,7 @@ function withAdapters(config: JsonRecord, lora: JsonRecord | undefined): JsonRec
 
 /** @throws E_USAGE for a flag that only configs take */
 export function refuseSizes(path: string, flags: BuildOptions): void {
-  const names = [
-    'batch',
-    'seq',
-    'dtype',
-    'layers',
-    'training',
-    'forward',
-    'padVocab',
-    'lora',
-  ] as const;
+  const names = ['batch', 'seq', 'dtype', 'layers', 'forward', 'padVocab', 'lora'] as const;
   const given = names.find((name) => flags[name] !== undefined);
   if (given === undefined) return;
   const flag = longName(given);

@@ -54,7 +54,8 @@ interface LoadedModel {
  * the name of a model is built.
  */
 export async function loadModel(path: string, options: LoadOptions): Promise<LoadedModel> {
-  const read = await withOptimizerStep(await readModel(path, options), path, options);
+  const trained = await withBackward(await readModel(path, options), path, options);
+  const read = await withOptimizerStep(trained, path, options);
   const sizes = new Map(options.size);
   return {
     ...read,
@@ -62,6 +63,38 @@ export async function loadModel(path: string, options: LoadOptions): Promise<Loa
     open: read.graph,
     sizes,
   };
+}
+
+/**
+ * The program with its backward pass, where `--training` asks for it and the program has none. One
+ * whose single result is a number is a loss.
+ *
+ * @throws E_USAGE for a program without a parameter
+ */
+async function withBackward(
+  read: ReadModel,
+  path: string,
+  { training }: LoadOptions,
+): Promise<ReadModel> {
+  const { graph, table, format } = read;
+  if (training !== true || format === 'hf-config') return read;
+  const returned = await withGradients(graph, table);
+  if (returned !== undefined) return { ...read, graph: returned };
+  if (!graph.nodes.some(({ meta }) => meta.role === 'parameter'))
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--training: ${shownPath(path)} has no parameter to train`,
+      {
+        hint: 'say which inputs are parameters: --role NAME=parameter; in a program, parameter().',
+      },
+    );
+  const { jointGraph } = await import('../../passes/autodiff/joint.ts');
+  const [loss, ...others] = graph.outputs;
+  const made = graph.nodes.find(({ name }) => name === loss?.value)?.type;
+  const isLoss = others.length === 0 && made?.kind === 'tensor' && made.shape.length === 0;
+  const joint = jointGraph(graph, { table, ...(isLoss ? { seed: 1 } : {}) });
+  const note = 'The backward pass is derived from the program (--training).';
+  return { ...read, graph: { ...joint, notes: [...(joint.notes ?? []), note] } };
 }
 
 /**
@@ -84,7 +117,7 @@ async function withOptimizerStep(
         hint:
           read.format === 'hf-config'
             ? 'leave out --forward.'
-            : 'give a joint graph: forward and backward pass in one.',
+            : 'derive its backward pass with --training, or give a joint graph.',
       },
     );
   const [{ trainStep }, optimizers] = await Promise.all([

@@ -129,7 +129,8 @@ export const SIZE_FLAGS = {
   ),
   training: on(
     '--training',
-    'a training step of a model name or config: loss and gradients (the default)',
+    'a training step, loss and gradients: of a model name or config (the default), or of a ' +
+      'program or file, whose backward pass is then derived',
   ),
   forward: on('--forward', 'the forward pass alone, of a model name or config'),
   lora: value(
