@@ -24,10 +24,12 @@ import { collectiveType } from './collectives.ts';
 import { withDefaultDtype } from './default-dtype.ts';
 import { withoutEffects } from './effects.ts';
 import { withGroupedProducts } from './grouped-products.ts';
-import type { FxClass, FxInput, FxNode } from './record.ts';
+import { withOwnBodies } from './own-bodies.ts';
+import type { FxClass, FxInput, FxNode, Places } from './record.ts';
 import { withoutLists } from './text/lists.ts';
 
 export type { CallToInfer, Infer } from '../complete/infer.ts';
+export type { Places } from './record.ts';
 
 /** Meaning of inputs and outputs of the top-level graph, worked out by `roles.ts`. */
 export interface Signature {
@@ -38,14 +40,6 @@ export interface Signature {
   readonly notes: readonly string[];
   /** Names of one parameter, where the source says so. */
   readonly ties?: Graph['ties'];
-}
-
-/**
- * Makes errors at the places that parsed records carry; a text's places does, and so do formats
- * without lines.
- */
-export interface Places {
-  error(code: string, message: string, at: number, hint?: string, node?: string): ShardwrightError;
 }
 
 interface UnknownCall {
@@ -74,14 +68,22 @@ export class GraphMaker {
    *   without type and rule
    */
   make(root: FxClass, name: string, signature: Signature): Graph {
-    const graph = this.graph(
+    const { source, operators } = withOwnBodies(
       withGroupedProducts(withoutEffects(withoutLists(root, this.infer))),
+      this.places,
+    );
+    const graph = this.graph(
+      source,
       name,
       signature,
       root.inputs.map((input) => input.type),
     );
     this.refuseUnknown();
     const notes = [...signature.notes];
+    if (operators.length > 0)
+      notes.push(
+        `Operators that have the rules of their bodies in the text: ${operators.join(', ')}.`,
+      );
     if (this.unread > 0)
       notes.push(
         `Results of calls that are never read and have no type in the text: ${this.unread}; ` +

@@ -2,6 +2,7 @@
  * The records of the parser: the text with its names resolved, before types and roles are known.
  */
 
+import type { ShardwrightError } from '../../errors.ts';
 import type { Arg, Retention, ValueType } from '../../graph/types.ts';
 
 /** Use of a value; becomes a use of a subgraph when its attribute turns out to be one. */
@@ -56,4 +57,12 @@ export interface FxClass {
   readonly classes: readonly FxClass[];
   /** `forward(self, primals, tangents)`: AOTAutograd's joint graph. */
   readonly joint: boolean;
+}
+
+/**
+ * Makes errors at the places that parsed records carry; a text's places does, and so do formats
+ * without lines.
+ */
+export interface Places {
+  error(code: string, message: string, at: number, hint?: string, node?: string): ShardwrightError;
 }
