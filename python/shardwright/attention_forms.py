@@ -1,7 +1,7 @@
-"""Attention that has a kernel of its own only on an accelerator, written as the calls it means: `flex_attention`, and rows of several lengths.
+"""Attention that only accelerators have a kernel for, as the calls it means: `flex_attention`, and rows of several lengths.
 
-A plan then cuts it on batch and heads, with its score function and its mask. It is priced as what is written: the scores of all pairs, also
-those that a block mask leaves out.
+A plan then cuts it on batch and heads, with its score function and its mask. It is priced as what is written: the scores of all pairs,
+also those that a block mask leaves out.
 
 Source: `math_attention` of PyTorch 2.13 for `flex_attention`; FlashAttention (Dao et al., 2022, appendix B) for the gradients of the other.
 """
@@ -155,7 +155,7 @@ def _varlen_backward(
 def varlen_forms() -> dict[Any, Callable[..., Any]]:
     """The operators of `torch.nn.attention.varlen` with what they mean; none where PyTorch has them not."""
     try:
-        import torch.nn.attention.varlen  # noqa: F401
+        import torch.nn.attention.varlen
     except ImportError:
         return {}
     ops: Any = torch.ops.torch_attn

@@ -1,13 +1,13 @@
-"""Records `local_map` of PyTorch in a captured graph: which pieces its function takes, what they join to, and over which axes it communicates.
+"""Records `local_map` of PyTorch in a captured graph: the pieces of its function, what they join to, and the axes it communicates over.
 
-The planner makes a typed region of each call, checks the reductions in it, and plans the model around it. Source: `to_local` and `from_local`
-of DTensor, and `torch.distributed.tensor.experimental.local_map` of PyTorch 2.13.
+The planner makes a typed region of each call, checks the reductions in it, and plans the model around it. Source: `to_local` and
+`from_local` of DTensor, and `torch.distributed.tensor.experimental.local_map` of PyTorch 2.13.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from math import prod
 from typing import Any
 from unittest.mock import patch
@@ -124,7 +124,9 @@ def record_call(
     place = f"local_map of {getattr(func, '__name__', type(func).__name__)}"
     if mesh is None or in_placements is None:
         missing = "device_mesh" if mesh is None else "in_placements"
-        raise CaptureError("E_LOCAL_MAP", f"it has no {missing}, and a plan is made before there are DTensors", place=place, hint=f"{missing}=.")
+        raise CaptureError(
+            "E_LOCAL_MAP", f"it has no {missing}; a plan is made before there are DTensors", place=place, hint=f"{missing}=."
+        )
     _MESHES.append(mesh)
     dims = _text_of(mesh, place)
     flat, spec = pytree.tree_flatten(args)
@@ -143,7 +145,8 @@ def record_call(
     placements = out_placements if isinstance(out_placements, tuple) else (out_placements,)
     if len(placements) != len(results):
         raise CaptureError("E_LOCAL_MAP", f"it has {len(placements)} out_placements for {len(results)} results", place=place)
-    joined = [_to_global(x, dims, _placement(p, dims, place)) if isinstance(x, torch.Tensor) else x for x, p in zip(results, placements, strict=True)]
+    pairs = zip(results, placements, strict=True)
+    joined = [_to_global(x, dims, _placement(p, dims, place)) if isinstance(x, torch.Tensor) else x for x, p in pairs]
     return pytree.tree_unflatten(joined, tree)
 
 
@@ -194,7 +197,9 @@ def _without_ranks(place: str) -> Iterator[None]:
             hint="hand over a tensor that is cut, such as torch.arange(n) with Shard(0): each rank finds its number in it.",
         )
 
-    with patch.object(dist, "get_rank", refuse), patch.object(DeviceMesh, "get_local_rank", refuse), patch.object(DeviceMesh, "get_coordinate", refuse):
+    with ExitStack() as stack:
+        for holder, name in ((dist, "get_rank"), (DeviceMesh, "get_local_rank"), (DeviceMesh, "get_coordinate")):
+            stack.enter_context(patch.object(holder, name, refuse))
         yield
 
 

@@ -210,7 +210,12 @@ def test_flex_attention_is_captured_with_its_gradients_and_cut_on_batch_and_head
 
 @pytest.mark.parametrize(
     ("queries", "keys", "causal", "window", "heads"),
-    [((3, 5, 2), (3, 5, 2), False, None, 4), ((3, 5), (4, 7), True, None, 2), ((6, 4), (6, 4), True, (2, -1), 1), ((6, 4), (6, 4), False, (1, 2), 4)],
+    [
+        ((3, 5, 2), (3, 5, 2), False, None, 4),
+        ((3, 5), (4, 7), True, None, 2),
+        ((6, 4), (6, 4), True, (2, -1), 1),
+        ((6, 4), (6, 4), False, (1, 2), 4),
+    ],
 )
 def test_rows_of_several_lengths_are_attention_of_each_with_its_gradients(
     queries: tuple[int, ...], keys: tuple[int, ...], causal: bool, window: tuple[int, int] | None, heads: int
@@ -251,7 +256,8 @@ def test_attention_by_cu_seqlens_is_captured(tmp_path: Path) -> None:
             q, k, v = self.qkv(x).view(-1, 3, 4, 4).unbind(1)
             return varlen_attn(q, k, v, starts, starts, 6, 6, window_size=(-1, 0))
 
-    captured = capture(Packed(), (torch.ones(10, 16), torch.tensor([0, 6, 10], dtype=torch.int32)), loss=lambda y: y.sum(), path=tmp_path / "m.fx.txt")
+    inputs = (torch.ones(10, 16), torch.tensor([0, 6, 10], dtype=torch.int32))
+    captured = capture(Packed(), inputs, loss=lambda y: y.sum(), path=tmp_path / "m.fx.txt")
     assert [name.split(".")[1] for name in captured.record["decomposed"]] == ["_varlen_attn", "_varlen_attn_backward"]
 
 

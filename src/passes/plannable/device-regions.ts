@@ -284,7 +284,7 @@ class RegionFinder {
     });
   }
 
-  /** What a part reads, and the calls without operands whose values it takes into its body. */
+  /** The values that a part reads, and the calls without operands that its body takes in. */
   private operandsOf(part: Part): { operands: RegionOperand[]; local: Node[] } {
     const operands = new Map<string, RegionOperand>();
     const local: Node[] = [];
@@ -371,7 +371,7 @@ class RegionFinder {
     );
   }
 
-  /** What leaves a part: values that a mark joins, and those that another part reads. */
+  /** The values that leave a part: those that a mark joins, and those that another part reads. */
   private resultsOf(part: Part, mesh: DeviceMesh): RegionResult[] {
     const own = new Set(part.nodes.map(({ name }) => name));
     const joined = this.marks(own).map((mark): RegionResult => {
@@ -403,9 +403,9 @@ interface RegionOperand {
   readonly name: string;
   /** In the program around it. */
   readonly from: string;
-  /** Of one device's piece. */
+  /** The type of one device's piece. */
   readonly type: ValueType;
-  /** Whether an earlier region keeps it. */
+  /** True if an earlier region keeps it. */
   readonly isKept: boolean;
   readonly spec: readonly AxisType[];
   readonly mesh: string | undefined;

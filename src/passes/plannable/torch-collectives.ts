@@ -18,11 +18,11 @@ export function isTorchCollective(target: string): boolean {
 /** The members of the mesh axes that a collective's group is. */
 export type RanksOf = (node: Node, group: string) => number;
 
-/** What a collective means: its name in StableHLO, the number of its ranks, and its keywords. */
+/** The meaning of a collective: its name in StableHLO, and its keywords. */
 interface Meaning {
   readonly name: string;
   readonly kwargs: Readonly<Record<string, Arg>>;
-  /** By what the result is divided: a mean adds up first. */
+  /** The divisor of the result: a mean adds up first. */
   readonly by?: number;
 }
 
@@ -83,7 +83,8 @@ function meaningOf(node: Node, ranksOf: RanksOf): Meaning {
   const ranks = ranksOf(node, group);
   const axes = group.split(',');
   const reduced = (): Pick<Meaning, 'by'> & { readonly reducer: string } => {
-    const word = String(args[1]);
+    const [, given] = args;
+    const word = typeof given === 'string' ? given : '';
     if (word === 'avg') return { reducer: 'add', by: ranks };
     return { reducer: word === 'sum' ? 'add' : word };
   };

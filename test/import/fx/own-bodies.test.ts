@@ -37,7 +37,8 @@ const table = builtinOperators();
 test('an operator without a record has the rules and the numbers of its body', async () => {
   const graph = importGraph(TEXT);
   expect(graph.notes).toContain(
-    'Operators that have the rules of their bodies in the text: mine.gate.default, mine.pair.default.',
+    'Operators that have the rules of their bodies in the text: mine.gate.default, ' +
+      'mine.pair.default.',
   );
   const x = build([8, 4], (i) => (i % 5) - 2, 'f32');
   const w = build([4, 4], (i) => (i % 3) - 1, 'f32');
