@@ -80,16 +80,22 @@ function expertRecipes(model: Model): Recipe[] {
   const at = names.indexOf('ep');
   const inner = names.slice(at + 1);
   if (at < 0 || inner.length > 1 || routedPart(model) === undefined) return [];
-  const data = names.slice(0, at + 1).join('+');
-  const tensor = inner.map((name) => ` + Megatron (${name})`).join('');
   return (['data', 'fsdp'] as const).map((part) => ({
-    name: `${part === 'data' ? 'data parallel' : 'FSDP'} (${data}), experts (ep)${tensor}`,
+    name: expertRecipeName(names, part),
     parts: [
       ...names.slice(0, at).map((): Part => part),
       part === 'data' ? 'expert' : 'expert-fsdp',
       ...inner.map((): Part => 'tensor-sequence-expert'),
     ],
   }));
+}
+
+/** The name of a recipe of experts over the dim `ep`, such as `FSDP (dp+ep), experts (ep)`. */
+export function expertRecipeName(names: readonly string[], part: 'data' | 'fsdp'): string {
+  const at = names.indexOf('ep');
+  const data = names.slice(0, at + 1).join('+');
+  const tensor = names.slice(at + 1).map((name) => ` + Megatron (${name})`);
+  return `${part === 'data' ? 'data parallel' : 'FSDP'} (${data}), experts (ep)${tensor.join('')}`;
 }
 
 /**

@@ -160,6 +160,13 @@ export const NAMED_RECIPES: readonly NamedRecipe[] = [
     step: 'all_reduce of expert gradients over dp, of the others over both',
     reuses: 'dp',
   }),
+  plan('fsdp+ep', ['dp_shard', 'ep'], ['fsdp', 'expert-fsdp'], {
+    shards: 'batch and all states over both; routed experts over ep, their states over dp_shard',
+    forward: 'all_gather of parameters over both, of experts over dp_shard; all_to_all of tokens',
+    backward: `${FSDP_WORDS} over the same dims, all_to_all of tokens`,
+    step: 'none',
+    reuses: 'dp',
+  }),
   plan('tp+ep+etp', ['ep', 'tp'], ['expert', 'tensor-expert'], {
     shards: `batch and routed experts over ep; ${TENSOR}, and each expert, over tp`,
     forward: 'all_to_all of tokens to experts and back over ep, all_reduce over tp',

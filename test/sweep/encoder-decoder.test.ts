@@ -55,18 +55,17 @@ describe('an encoder and a decoder', () => {
     },
   );
 
-  // The copies were 8 % of T5's step. Steps of Whisper are .12 % apart; the cause is not known.
-  const models = [[small, 3] as const, ['t5-small', 3] as const, ['whisper-tiny', 2] as const];
-  test.each(FULL ? models : models.slice(0, 1))(
-    'a data rank of one sequence lays nothing out again to merge it with heads',
-    async (model, digits) => {
+  // The copies were 8 % of T5's step, the sum for the table of positions .16 % of Whisper's.
+  test.each(FULL ? [small, 't5-small', 'whisper-tiny'] : [small])(
+    'a data rank of one sequence merges it with no heads, and adds up no sequences',
+    async (model) => {
       const sizes = [model, '--seq', '64', '--for', 'megatron', '--json'];
       const step = ['--global-batch', '4', '--devices', '4xH100', '--plans', 'dp'];
       const { plans } = await answered<{ plans: Row[] }>('compare', ...sizes, ...step);
       const row = plans.find(({ mesh }) => mesh === 'dp=4');
       const mesh = ['--mesh', 'dp=4', '--cluster', 'dgx-h100', '--recipe', 'dp', '--batch', '4'];
       const plan = await answered<Step>('plan', ...sizes, ...mesh);
-      expect(Number(row?.stepSeconds) / plan.stepSeconds).toBeCloseTo(1, digits);
+      expect(Number(row?.stepSeconds) / plan.stepSeconds).toBeCloseTo(1, 3);
       expect(Number(row?.peakBytes) / plan.peakBytes).toBeCloseTo(1, 2);
     },
   );

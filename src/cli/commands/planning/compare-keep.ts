@@ -4,8 +4,10 @@
  */
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import { itemAt } from '../../../item-at.ts';
+import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import { bestPlan } from '../../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../../recipes/compare/comparison.ts';
+import { expertRecipeName } from '../../../recipes/recipes.ts';
 import { isRecipeName } from '../../../recipes/registry.ts';
 import { launchFiles } from '../../../trainers/launch-files.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
@@ -13,6 +15,7 @@ import { writeFolder } from '../../output/write-file.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import type { CompareOptions, PlanOptions } from './flags.ts';
 import { planCommand } from './plan.ts';
+import { meshOfPlan } from './plan-mesh.ts';
 
 /** A row to keep, and how it was asked for. */
 interface KeptRow {
@@ -78,10 +81,32 @@ function rowNamed(comparison: Comparison, name: string | undefined): ComparedPla
   });
 }
 
+/** The mesh and the recipe that ask for the plan of a row; undefined where no plan is the same. */
+function askedPlan({ plan, mesh }: ComparedPlan): Pick<PlanOptions, 'mesh' | 'recipe'> | undefined {
+  const own = meshOfPlan(mesh);
+  if (own === undefined) return undefined;
+  if (plan === 'optimum') return { mesh: own };
+  if (own === mesh) return isRecipeName(plan) ? { mesh, recipe: plan } : undefined;
+  const recipe = expertRecipe(plan, parseMesh(own).names);
+  return recipe === undefined ? undefined : { mesh: own, recipe };
+}
+
+/** The recipe of a plan with a mesh of experts; undefined where none has its parts. */
+function expertRecipe(plan: string, names: readonly string[]): string | undefined {
+  const parts = plan.split('+').filter((part) => part !== 'ep' && part !== 'etp');
+  // Megatron's tensor ranks of a mixture cut the stream between their regions.
+  const tensor = names.includes('tp') ? ['tp', 'sp'] : [];
+  const [mode, ...others] = parts;
+  if (others.join() !== tensor.join() || !names.includes('ep')) return undefined;
+  if (mode === 'dp') return expertRecipeName(names, 'data');
+  return mode === 'fsdp' ? expertRecipeName(names, 'fsdp') : undefined;
+}
+
 /** The part of a row that a plan of the whole graph cannot state; undefined if it states all. */
-function noPlan({ plan, choice, layout }: ComparedPlan): string | undefined {
+function noPlan(row: ComparedPlan): string | undefined {
+  const { plan, mesh, choice, layout } = row;
   if (!choice) return `states cut apart from their parameters (${plan})`;
-  if (!isRecipeName(plan) && plan !== 'optimum') return `the parts of ${plan}`;
+  if (askedPlan(row) === undefined) return `the parts of ${plan} on ${mesh}`;
   if (layout === undefined) return undefined;
   if (layout.microbatches > 1) return `${layout.microbatches} microbatches`;
   return layout.checkpoint === 'none' ? undefined : 'recomputed layers';
@@ -89,17 +114,19 @@ function noPlan({ plan, choice, layout }: ComparedPlan): string | undefined {
 
 /** The options of `plan` that ask for the plan of a row. */
 function planOptions(
-  { plan, mesh, layout }: ComparedPlan,
+  row: ComparedPlan,
   { question, devices }: Comparison,
   output: string,
   options: CompareOptions,
 ): PlanOptions {
   const { cluster, seq, devices: _, risk: __, ...shared } = options;
+  const { plan, layout } = row;
   const isOptimum = plan === 'optimum';
+  const asked = askedPlan(row) ?? { mesh: row.mesh };
   return {
     ...shared,
     cluster: cluster[0] ?? '',
-    mesh: itemAt(mesh.split(' '), 0),
+    ...asked,
     output,
     devices,
     pin: [],
@@ -113,7 +140,6 @@ function planOptions(
     sharing: true,
     quiet: true,
     recipes: !isOptimum,
-    ...(isOptimum ? {} : { recipe: plan }),
     ...(layout === undefined ? { ignoreShardings: true } : {}),
     ...(question === undefined
       ? seq === undefined

@@ -116,7 +116,7 @@ export function bestOfEachMesh({ plans, best }: RankedMeshes): TriedMesh[] {
   const fitting = plans.filter(({ fits }) => fits).concat(plans);
   const found = new Map<string, TriedMesh>();
   for (const plan of [...first, ...fitting]) {
-    const mesh = withExperts(named(plan.mesh));
+    const mesh = meshOfPlan(named(plan.mesh));
     if (mesh === undefined || found.has(mesh)) continue;
     const { names } = parseMesh(mesh);
     if (names.length > MOST_DIMS.model || names.includes('pp')) continue;
@@ -135,7 +135,7 @@ export function bestOfEachMesh({ plans, best }: RankedMeshes): TriedMesh[] {
  * the tokens are then cut over both dims, and the experts over the inner one. Undefined where
  * groups of experts take dims that cut something else for the rest of the model.
  */
-function withExperts(text: string): string | undefined {
+export function meshOfPlan(text: string): string | undefined {
   const [dense = text, folded] = text.split(' ');
   if (folded === undefined) return dense;
   const [first, ...inside] = parseMesh(dense).dims;

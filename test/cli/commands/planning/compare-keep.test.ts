@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 
 import type { Comparison } from '../../../../src/recipes/compare/comparison.ts';
+import { FULL } from '../../../support/full.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { cli, fixture } from '../../support.ts';
 
@@ -12,6 +13,12 @@ interface Written {
   readonly step?: { readonly stepSeconds: number; readonly peakBytes: number };
 }
 const TINY_GPT2 = { model_type: 'gpt2', n_embd: 128, n_head: 4, n_layer: 2, vocab_size: 512 };
+/** Few layers of a mixture. */
+const MIXTURE = {
+  ...{ model_type: 'mixtral', hidden_size: 512, intermediate_size: 1024, num_hidden_layers: 2 },
+  ...{ num_attention_heads: 8, num_key_value_heads: 8, vocab_size: 1024, torch_dtype: 'bfloat16' },
+  ...{ num_local_experts: 8, num_experts_per_tok: 2 },
+};
 const read = (folder: string, name: string): unknown =>
   JSON.parse(readFileSync(join(folder, name), 'utf8'));
 
@@ -60,6 +67,30 @@ describe('compare -o', () => {
     expect(readdirSync(other).sort()).toEqual(['layout.json', 'megatron.args']);
     expect(zero.err).toContain('a plan of a graph has no states cut apart');
   }, 60_000);
+
+  const all = [
+    ['fsdp+ep', 'FSDP (ep), experts (ep)'],
+    ['dp+ep', 'data parallel (ep), experts (ep)'],
+  ] as const;
+  it.each(FULL ? all : all.slice(0, 1))(
+    'keeps %s of a mixture as the plan of a mesh with the dim ep, of the same step',
+    async (keep, recipe) => {
+      const [folder, config] = [temporaryFolder(), temporaryFolder()].map((at) => join(at, 'it'));
+      writeFileSync(config, JSON.stringify(MIXTURE));
+      const asked = ['compare', config, '--devices', '4', '--cluster', 'dgx-h100', '--seq', '256'];
+      const { code, out, err } = await cli(
+        ...[...asked, '--global-batch', '4', '--plans', keep, '--quiet', '--json'],
+        ...['--threads', '1', '-o', folder, '--keep', `${keep} on dp=4 ep=4`],
+      );
+      expect(code, err).toBe(0);
+      const row = (JSON.parse(out) as Comparison).plans.find(({ mesh }) => mesh === 'dp=4 ep=4');
+      expect(read(folder, 'request.json')).toMatchObject({ mesh: 'ep=4', recipe });
+      const { step } = read(folder, 'plan.json') as Written;
+      expect(Math.abs((step?.stepSeconds ?? 0) / (row?.stepSeconds ?? 1) - 1)).toBeLessThan(0.02);
+      expect(Math.abs((step?.peakBytes ?? 0) / (row?.peakBytes ?? 1) - 1)).toBeLessThan(0.02);
+    },
+    60_000,
+  );
 
   it.each([
     [['--keep', 'fsdp'], /--keep fsdp needs a folder/],
