@@ -32,14 +32,14 @@ const CHECKPOINT: Readonly<Record<RecomputeMode, Checkpoint>> = {
 
 /** The question for a measured run, under the plan of its row or a more definite one. */
 export function askedRun(
-  { id, shape, system, devices, clusterText, framework }: MeasuredRun,
+  { id, shape, config: named, system, devices, clusterText, framework }: MeasuredRun,
   plan: ParallelPlan,
   cost: string,
 ): AskedRun | NotAsked {
   const checkpoint = CHECKPOINT[plan.recompute];
   if (system.offloadedOptimizer) return { reason: 'an optimizer on the host' };
   if (shape.furtherTokens !== undefined) return { reason: 'further tokens that are predicted' };
-  const config = configOf(shape);
+  const config = named ?? configOf(shape);
   if (config === undefined) return { reason: 'a shape that no family of ours has' };
   if (plan.globalBatch % (plan.replicas * plan.shards * plan.microbatch) !== 0)
     return { reason: 'a batch that its microbatches do not divide' };

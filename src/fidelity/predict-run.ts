@@ -35,7 +35,7 @@ export interface PredictedRun {
 export function sharingPrograms(runs: readonly MeasuredRun[]): readonly (readonly MeasuredRun[])[] {
   const shared = new Map<string, MeasuredRun[]>();
   for (const run of runs) {
-    const key = JSON.stringify([run.clusterText, run.shape, run.framework]);
+    const key = JSON.stringify([run.clusterText, run.shape, run.config, run.framework]);
     shared.set(key, [...(shared.get(key) ?? []), run]);
   }
   return [...shared.values()];

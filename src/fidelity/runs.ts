@@ -10,7 +10,10 @@ import {
   type TrainingSystem,
   type TransformerShape,
 } from '../cost/training/shape.ts';
+import { defined } from '../defined.ts';
 import { editDistance, ShardwrightError } from '../errors.ts';
+import { parseModelConfig } from '../models/families.ts';
+import { modelEntry } from '../models/registry.ts';
 import type { Framework } from '../trainers/framework.ts';
 import { type FrameworkName, FRAMEWORKS } from '../trainers/trainers.ts';
 import { type CsvRow, parseCsv } from './csv.ts';
@@ -32,6 +35,11 @@ export interface MeasuredRun {
   readonly group: string;
   readonly source: string;
   readonly shape: TransformerShape;
+  /**
+   * The config of the model that the row names (`hf_id`); absent: a model of the row's dimensions
+   * takes its place.
+   */
+  readonly config?: Readonly<Record<string, unknown>>;
   readonly plan: ParallelPlan;
   readonly system: TrainingSystem;
   /** Name or JSON text of the cluster. */
@@ -62,7 +70,8 @@ export interface SkippedRun {
   readonly reason: string;
 }
 
-const RUN_COLUMNS = [
+/** The columns that a table of runs has to have. */
+export const RUN_COLUMNS = [
   'id',
   'group',
   'source',
@@ -103,7 +112,9 @@ const RUN_COLUMNS = [
   'mem_unit',
   'status',
 ] as const;
-type Column = (typeof RUN_COLUMNS)[number] | (typeof SOFTWARE_COLUMNS)[number];
+/** Columns that a table need not have. */
+const FURTHER_COLUMNS = [...SOFTWARE_COLUMNS, 'hf_id'] as const;
+type Column = (typeof RUN_COLUMNS)[number] | (typeof FURTHER_COLUMNS)[number];
 
 /** The rows of a table of measured runs. */
 export interface RunTable {
@@ -145,7 +156,7 @@ export function parseRuns(text: string): RunTable {
  * left out in silence. @throws E_CSV
  */
 function checkColumns(columns: readonly string[]): void {
-  const missing = SOFTWARE_COLUMNS.filter((name) => !columns.includes(name));
+  const missing = FURTHER_COLUMNS.filter((name) => !columns.includes(name));
   for (const [i, column] of columns.entries()) {
     const meant = missing.find((name) => column.length > 4 && editDistance(column, name) <= 2);
     if (meant === undefined) continue;
@@ -249,6 +260,7 @@ function readRun(row: RunRow): MeasuredRun | SkippedRun {
     group: row.cell('group'),
     source: row.cell('source'),
     shape,
+    ...defined({ config: namedConfig(row, shape) }),
     plan,
     system: { cluster: machine.cluster, ...software },
     clusterText: machine.text,
@@ -338,6 +350,43 @@ function readShape(row: RunRow): TransformerShape | undefined {
       },
     }),
   };
+}
+
+/**
+ * The config of the model that a row names; undefined where it names none.
+ *
+ * @throws E_CSV for a name that is not known, and where the row states other dimensions
+ */
+function namedConfig(
+  row: RunRow,
+  { layers, hidden, heads }: TransformerShape,
+): Readonly<Record<string, unknown>> | undefined {
+  const name = row.cell('hf_id');
+  if (name === '') return undefined;
+  const refused = (why: string, hint?: string): ShardwrightError =>
+    new ShardwrightError('E_CSV', `column 'hf_id' holds '${name.slice(0, 80)}': ${why}`, {
+      position: { line: row.line, column: 1 },
+      ...defined({ hint }),
+    });
+  const entry = knownModel(name);
+  if (entry === undefined)
+    throw refused('no model of that name is known', 'leave it empty: the dimensions are priced.');
+  const { shape } = parseModelConfig(JSON.stringify(entry.config)).architecture;
+  const own = [shape.layers, shape.width, shape.heads];
+  if (own.join() !== [layers, hidden, heads].join())
+    throw refused(
+      `it has ${own.join(', ')} layers, hidden and heads, the row ${layers}, ${hidden}, ${heads}`,
+    );
+  return entry.config;
+}
+
+function knownModel(name: string): ReturnType<typeof modelEntry> | undefined {
+  try {
+    return modelEntry(name);
+  } catch (error) {
+    if (error instanceof ShardwrightError && error.code === 'E_REF') return undefined;
+    throw error;
+  }
 }
 
 /** How the global batch is cut. */

@@ -6,6 +6,7 @@ import { parseCsv } from '../../src/fidelity/csv.ts';
 import { RunPredictor } from '../../src/fidelity/predict-run.ts';
 import { type MeasuredRun, parseRuns } from '../../src/fidelity/runs.ts';
 import { SOFTWARE_COLUMNS } from '../../src/fidelity/software.ts';
+import { modelEntry } from '../../src/models/registry.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 
 const csv = publicRuns();
@@ -53,6 +54,28 @@ describe('software of measured runs', () => {
     expect(
       asStated.runs.flatMap((r) => r.assumptions).filter((a) => a.includes('framework')),
     ).toEqual([]);
+  });
+
+  it('a row that names its model is priced as that model, and refused where it is another', () => {
+    const llama = rows.find(({ cells }) => cells.get('id') === 'r0001')!;
+    const named = (name: string): ReturnType<typeof parseRuns> =>
+      parseRuns(withColumn(llama, 'hf_id', name));
+    const id = 'meta-llama/Llama-3.1-8B';
+    const [run] = named(id).runs;
+    expect(askedRun(run, run.plan, 'nccl')).toMatchObject({
+      question: { config: JSON.stringify(modelEntry(id).config) },
+    });
+    const reasons = ['meta-llama/Llama-3.1-70B', 'nobody/nothing-1B'].map(
+      (name) => named(name).skipped[0]?.reason,
+    );
+    expect(reasons).toEqual([
+      expect.stringMatching(
+        /'hf_id' .*80, 8192, 64 layers, hidden and heads, the row 32, 4096, 32/,
+      ),
+      expect.stringContaining('no model of that name is known'),
+    ]);
+    // A slip in its name is found.
+    expect(() => parseRuns(withColumn(llama, 'hf_ids', id))).toThrow("'hf_ids', which is not read");
   });
 
   it('heads of Qwen3 have 128 dims, which is not hidden / heads', () => {

@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest';
 
 import { loadCluster } from '../../src/cost/hardware/load-cluster.ts';
+import { RUN_COLUMNS } from '../../src/fidelity/runs.ts';
 import { frameworkSoftware } from '../../src/fidelity/software.ts';
 import { trainerFacts, withRoutedRows } from '../../src/fidelity/trainer-step.ts';
+import { validateRuns } from '../../src/fidelity/validate.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { parseModelConfig } from '../../src/models/families.ts';
@@ -83,6 +85,32 @@ async function both(
   };
   const figures = await new LayoutPricer(TABLE).price(question, parseLayout(layout, devices));
   return { plan, layout: { stepSeconds: figures.seconds, peakBytes: figures.peakBytes } };
+}
+
+/** The prediction of `validate` for a run of a model by name in a layout. */
+async function validated(
+  model: string,
+  layout: string,
+  framework: string,
+): Promise<{ readonly stepSeconds: number; readonly peakBytes: number }> {
+  const { shape } = parseModelConfig(JSON.stringify(modelEntry(model).config)).architecture;
+  const size = (name: string): number =>
+    Number(new RegExp(`\\b${name}=(\\d+)`).exec(layout)?.[1] ?? 1);
+  const [dp, tp, cut] = [size('dp'), size('tp'), layout.includes('zero=3')];
+  const row: Readonly<Record<string, string | number>> = {
+    ...{ id: 'asked', group: 'asked', source: 'asked', model, hf_id: model, framework },
+    ...{ layers: shape.layers, hidden: shape.width, heads: shape.heads, vocab: shape.vocabulary },
+    ...{ seq: SEQUENCE, gbs: dp * EACH, mbs: EACH, gpus: dp * tp, gpu_type: 'H100-80GB SXM' },
+    ...{ dp: cut ? 1 : dp, fsdp: cut ? dp : 1, zero_stage: cut ? 'ZeRO-3' : '0', tp },
+    ...{ sp: layout.includes('sp=1') ? 'yes' : 'no', ac_mode: 'none', dtype: 'bf16' },
+    ...{ step_time_s: 1, status: 'ok' },
+  };
+  const columns = [...new Set([...RUN_COLUMNS, ...Object.keys(row)])];
+  const text = `${columns.join(',')}\n${columns.map((name) => row[name] ?? '').join(',')}\n`;
+  const { predictions, skipped } = await validateRuns(text, TABLE);
+  const [found] = predictions;
+  if (found === undefined) throw new Error(skipped[0]?.reason);
+  return { stepSeconds: found.seconds, peakBytes: found.peakBytes };
 }
 
 const HEADS = { num_attention_heads: 8, num_key_value_heads: 8, hidden_size: 1024 };
@@ -166,6 +194,12 @@ describe('the step of a plan', () => {
         const { plan, layout } = await both(name, pair, trainer);
         expect(Math.abs(plan.stepSeconds / layout.stepSeconds - 1)).toBeLessThan(0.02);
         expect(Math.abs(plan.peakBytes / layout.peakBytes - 1)).toBeLessThan(0.02);
+        if (!FULL) return;
+        // `validate` knows the run by the name of its model.
+        const profile = trainer === 'megatron' ? 'megatron-core' : trainer;
+        const run = await validated(name, pair.layout, profile);
+        expect(Math.abs(run.stepSeconds / layout.stepSeconds - 1)).toBeLessThan(0.02);
+        expect(Math.abs(run.peakBytes / layout.peakBytes - 1)).toBeLessThan(0.02);
       });
 
   it('differs between trainers for one plan', async () => {

@@ -103,9 +103,11 @@ export const registerValidate = command({
   description:
     'Prices every training run of a table as compare --layout prices its layout, and ' +
     'compares with the measured time. About half a second a run; runs of one model share ' +
-    'work. The columns framework, framework_version, head_dim, grad_accum, mtp, dispatcher, ' +
-    'gradient_bytes and blocking_launches state the software. Where they are missing, the ' +
-    'layout decides, and the output says so.\n\nExample:\n  $ shardwright validate ' +
+    'work. The column hf_id names the model, such as openai/gpt-oss-20b; without it one of the ' +
+    'same dimensions is priced. The columns framework, framework_version, head_dim, ' +
+    'grad_accum, mtp, dispatcher, gradient_bytes and blocking_launches state the software; ' +
+    'where they are missing, the layout decides, and the output says so.\n\nExample:\n  ' +
+    '$ shardwright validate ' +
     'measured_runs.csv --groups',
   flags: VALIDATE_COMMAND,
   run: async (options, { io }, path: string) =>

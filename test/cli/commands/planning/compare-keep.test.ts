@@ -75,7 +75,8 @@ describe('compare -o', () => {
   it.each(FULL ? all : all.slice(0, 1))(
     'keeps %s of a mixture as the plan of a mesh with the dim ep, of the same step',
     async (keep, recipe) => {
-      const [folder, config] = [temporaryFolder(), temporaryFolder()].map((at) => join(at, 'it'));
+      const folder = join(temporaryFolder(), 'kept');
+      const config = join(temporaryFolder(), 'config.json');
       writeFileSync(config, JSON.stringify(MIXTURE));
       const asked = ['compare', config, '--devices', '4', '--cluster', 'dgx-h100', '--seq', '256'];
       const { code, out, err } = await cli(
