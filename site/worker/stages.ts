@@ -3,8 +3,8 @@
  * one stage; and of a graph that is cut by its dataflow, its stages planned, in words.
  */
 import {
-  askedPipeline,
   type AskedPipeline,
+  askedPipeline,
   askedSchedule,
   defined,
   infeasibleText,

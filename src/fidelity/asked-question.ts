@@ -42,7 +42,7 @@ export interface AskedSizes {
   readonly globalBatch?: number | undefined;
 }
 
-/** What else can be asked; the names are those of the flags. */
+/** Settings of a question, by the names of the flags. */
 export interface AskedSettings {
   readonly for?: string | undefined;
   readonly framework?: string | undefined;
