@@ -444,12 +444,13 @@ def _write_complex_numbers(graph: Any, device: str) -> None:
 
         def made(shape: Sequence[int], number: complex, dtype: torch.dtype = dtype) -> torch.fx.Node:
             options = {"dtype": dtype.to_real(), "device": torch.device(device), "pin_memory": False}
-            parts = [graph.graph.call_function(torch.ops.aten.full.default, (list(shape), part), options) for part in (number.real, number.imag)]
-            both = graph.graph.call_function(torch.ops.aten.complex.default, tuple(parts))
+            both = (number.real, number.imag)
+            parts = [graph.graph.call_function(torch.ops.aten.full.default, (list(shape), part), options) for part in both]
+            result = graph.graph.call_function(torch.ops.aten.complex.default, tuple(parts))
             for part in parts:
                 part.meta["val"] = torch.empty(list(shape), dtype=dtype.to_real(), device=device)
-            both.meta["val"] = torch.empty(list(shape), dtype=dtype, device=device)
-            return both
+            result.meta["val"] = torch.empty(list(shape), dtype=dtype, device=device)
+            return result
 
         with graph.graph.inserting_before(node):
             if node.target is torch.ops.aten.full.default:

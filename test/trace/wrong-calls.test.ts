@@ -2,12 +2,12 @@ import { readdirSync } from 'node:fs';
 
 import { describe, expect, test } from 'vitest';
 
-import * as graphs from '../../src/entries/graph.ts';
 import { bestKept, chooseRegion, recomputeCurve, rotor } from '../../src/entries/checkpointing.ts';
+import * as graphs from '../../src/entries/graph.ts';
+import * as local from '../../src/entries/local-spmd.ts';
 import { areOrthogonal, DeviceMesh, Sharding } from '../../src/entries/notations.ts';
 import { OperatorTable } from '../../src/entries/ops.ts';
 import { mergeComparisons } from '../../src/entries/recipes.ts';
-import * as local from '../../src/entries/local-spmd.ts';
 import { IopddlError } from '../../src/entries/solver.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import * as main from '../../src/index.ts';
