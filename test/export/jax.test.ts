@@ -42,7 +42,9 @@ test('where JAX has no text for a call, the shardings are written all the same',
   const source = randomSource(graph, 'd=2', 0);
   const { files, losses } = jaxTarget.write(source);
   expect(files.map(({ name }) => name)).toEqual(['shardings.json']);
-  expect(losses).toMatchObject([{ item: '_1', planned: expect.stringContaining('total order') }]);
+  expect(losses).toMatchObject([
+    { item: '_1', planned: expect.stringContaining('total order') as string },
+  ]);
   const read = jaxTarget.readBack?.(files, source.mesh);
   for (const { name, outputs } of source.plan.nodes.slice(0, 2))
     expect(read?.nodes?.get(name)?.outputs).toEqual(outputs);

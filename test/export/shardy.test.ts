@@ -7,9 +7,9 @@ import { gspmdText, shardyText } from '../../src/export/shardy/shardings.ts';
 import { gspmdTarget, shardyTarget } from '../../src/export/shardy/target.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { parseSharding } from '../../src/mesh/sharding/parse.ts';
 import { plannedProgram } from '../../src/plan/record/planned.ts';
 import { TABLE } from '../plan/support.ts';
-import { parseSharding } from '../../src/mesh/sharding/parse.ts';
 import { JAX_RECORD, readJaxRecord, recordedSource } from './jax-record.ts';
 import { SHARDY_RECORD, type ShardyAnswer } from './shardy-record.ts';
 

@@ -49,7 +49,7 @@ export function planConstraints(
     // A number lies everywhere, and nothing has to be said twice.
     if (value.shape.length === 0 || said.get(value.id) === text) return value;
     let block = brought.get(hlo.code);
-    if (block === undefined) brought.set(hlo.code, (block = new Map()));
+    if (block === undefined) brought.set(hlo.code, (block = new Map<string, Val>()));
     const key = `${value.id} ${text}`;
     const known = block.get(key);
     if (known !== undefined) return known;
