@@ -160,7 +160,8 @@ function screenOf(
   // Those of stages stand in their own table, where no trainer runs them.
   const isTold = pipeline === undefined || pipeline.step !== undefined;
   const rows = isTold ? all : all.filter(({ label }) => !OF_STAGES.has(label));
-  const details = planSummary(model.graph, plan, recipes, { ...settings, found });
+  const how = { ...found, isMicrobatch: pipeline !== undefined };
+  const details = planSummary(model.graph, plan, recipes, { ...settings, found: how });
   const stages = pipeline === undefined ? [] : [pipelineText(pipeline)];
   const first = rows.flatMap(({ label, texts: [text = ''] }) =>
     FIRST.includes(label) ? [{ label: label.charAt(0).toUpperCase() + label.slice(1), text }] : [],

@@ -5,7 +5,10 @@ import type { Answered } from '../../recipes/chosen-step.ts';
 import type { KnownStep } from '../../simulate/overlap/known-plan.ts';
 
 /** How the step of a plan was found: by a trainer's software, or by playing the program. */
-export type FoundStep = Pick<Answered, 'fastest' | 'step'>;
+export type FoundStep = Pick<Answered, 'fastest' | 'step'> & {
+  /** True if the plan is of one microbatch, of which stages make a step. */
+  readonly isMicrobatch?: boolean;
+};
 
 /** The steps of the known plans that fit; undefined where the step of none was looked for. */
 export function knownSteps({ fastest, step }: FoundStep): readonly KnownStep[] | undefined {
@@ -23,7 +26,9 @@ export function knownSteps({ fastest, step }: FoundStep): readonly KnownStep[] |
  *
  * @param hasKnown whether known plans were priced beside it
  */
-export function noStepText({ request }: Plan, hasKnown: boolean): string {
+export function noStepText({ request }: Plan, hasKnown: boolean, isMicrobatch = false): string {
+  if (isMicrobatch)
+    return 'not looked for: the plan is of one microbatch; its stages make the step';
   const { objective, solver } = request;
   if (objective === 'serial')
     return 'not looked for: --objective serial chooses by the costs one after another';

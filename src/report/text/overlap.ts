@@ -15,14 +15,14 @@ const HELD =
 /** The lines of the step, for the first screen. */
 export function stepLines(
   plan: Plan,
-  { fastest, step }: FoundStep = {},
+  { fastest, step, isMicrobatch }: FoundStep = {},
   hasKnown = false,
 ): string[] {
   const range = `range      ${planBandText(plan)}`;
   const [first, ...more] =
     fastest === undefined
       ? step === undefined
-        ? [noStepText(plan, hasKnown)]
+        ? [noStepText(plan, hasKnown, isMicrobatch)]
         : simulatedWords(step)
       : trainerWords(fastest);
   const lines = [...passesTexts(plan), ...more];

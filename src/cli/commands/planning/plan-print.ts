@@ -85,7 +85,8 @@ function printScreen(
 ): void {
   const { model } = prepared;
   const settings = stages?.asked ?? asGiven(plan, request);
-  const found = { ...defined({ step, fastest }) };
+  const isMicrobatch = pipeline !== undefined;
+  const found = { isMicrobatch, ...defined({ step, fastest }) };
   const shown = inStages(plan, pipeline, stages);
   const screen = firstScreen({ plan: shown, model, choice, recipes, found, settings });
   const questions = [

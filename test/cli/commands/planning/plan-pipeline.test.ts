@@ -177,6 +177,7 @@ describe('plan --pp', () => {
     const text = await cli(...args, '-v', '-o', out);
     expect(text.code, text.err).toBe(0);
     expect(text.out).toMatch(/pipeline +\S+ ms a step call by call: 1f1b, 8 microbatches/);
+    expect(text.out).toContain('the plan is of one microbatch; its stages make the step');
     // The budget of a device, not that of all stages together.
     expect(text.out).toMatch(
       /^defaults {3}.*; budget 75\.7 GiB for peak memory, the 79\.6 GiB of a device less 5\.00 % headroom; /m,
