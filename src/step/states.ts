@@ -66,6 +66,8 @@ export interface StateMoving {
   readonly sumsWhole?: boolean;
   /** Data ranks cut gradients from where they are made, though parameters stay gathered. */
   readonly cutsGradients?: boolean;
+  /** A step is one pass: gradients are not added up, and FSDP cuts each where it is made. */
+  readonly isOnePass?: boolean;
   /** Seconds of a collective; default: each alone. */
   readonly priced?: (move: StateMove) => number;
   /** True if moves are listed one by one, in addition to their seconds; default: yes. */
@@ -106,7 +108,8 @@ export interface ParameterCost {
  * it.
  *
  * @param once for FSDP: parameters are gathered once a step and stay, gradients are scattered once
- *   (`reshard=false`), as frameworks do where several microbatches follow each other
+ *   (`reshard=false`), as frameworks do where several microbatches follow each other; they are
+ *   whole until then, unless `cutsGradients` or `isOnePass`
  */
 export function parameterCost(
   p: CoreParameter,
@@ -117,8 +120,10 @@ export function parameterCost(
 ): ParameterCost {
   const ranked = rankedParameter(p, groups);
   const moves = new Moves(ranked, moving);
-  const { gradientBytes = p.itemBytes, sumsWhole = false, cutsGradients = false } = moving;
-  const cost = modeCost(ranked, moves, { mode, once, gradientBytes, sumsWhole, cutsGradients });
+  const { gradientBytes = p.itemBytes, sumsWhole = false } = moving;
+  const { cutsGradients = false, isOnePass = false } = moving;
+  const ways = { mode, once, gradientBytes, sumsWhole, cutsGradients, isOnePass };
+  const cost = modeCost(ranked, moves, ways);
   const { shares = WHOLE, gatheredBytes = 0 } = cost;
   const { localElements, wholeBytes } = ranked;
   const state = p.trained && moving.state !== undefined ? { ...p.state, ...moving.state } : p.state;
@@ -272,6 +277,7 @@ interface StateWays {
   readonly gradientBytes: number;
   readonly sumsWhole: boolean;
   readonly cutsGradients: boolean;
+  readonly isOnePass: boolean;
 }
 
 function modeCost(ranked: RankedParameter, moves: Moves, ways: StateWays): ModeCost {
@@ -291,7 +297,7 @@ function modeCost(ranked: RankedParameter, moves: Moves, ways: StateWays): ModeC
 function shardedCost(
   ranked: RankedParameter,
   moves: Moves,
-  { once, gradientBytes, cutsGradients }: StateWays,
+  { once, gradientBytes, cutsGradients, isOnePass }: StateWays,
 ): ModeCost {
   const { p, shardAxes, shardRanks, localElements } = ranked;
   const shard = shardElements(ranked);
@@ -302,8 +308,13 @@ function shardedCost(
     ? {
         gatherSeconds: moves.seconds('all_gather', bytes, shardAxes, 'gather'),
         sumSeconds: p.trained ? moves.seconds('reduce_scatter', summed, shardAxes) : 0,
-        shares: { parameter: share, gradient: cutsGradients ? share : 1, optimizer: share },
+        shares: {
+          parameter: share,
+          gradient: cutsGradients || isOnePass ? share : 1,
+          optimizer: share,
+        },
         keptGatheredBytes: bytes,
+        gatheredBytes: isOnePass && p.trained ? ranked.wholeBytes : 0,
       }
     : {
         gatherForwardSeconds: p.usedForward

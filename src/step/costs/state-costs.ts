@@ -73,6 +73,8 @@ interface Keeping {
   readonly moving?: UnitMoving;
   /** Bytes of an element on a device where they are not those of the parameters. */
   readonly state?: Partial<StateBytes>;
+  /** A step is one pass: its gradients are not added up, and FSDP cuts each where it is made. */
+  readonly isOnePass?: boolean;
 }
 
 /**
@@ -127,13 +129,11 @@ function parameterCosts(
   how: Keeping,
   listed: boolean,
 ): PricedParameter[] {
-  const { mode, groups, once, moving, state } = how;
+  const { mode, groups, once, moving, state, isOnePass } = how;
   const ways = { listed, ...defined({ state }) };
   const alike = alikeIn(parameters);
-  const moves =
-    moving === undefined
-      ? ways
-      : { ...moving, ...ways, priced: collected(parameters, alike, how, moving) };
+  const priced = moving === undefined ? undefined : collected(parameters, alike, how, moving);
+  const moves = { ...moving, ...ways, ...defined({ priced, isOnePass }) };
   /** Parameters of equal sizes cost the same in units that have the same parameters. */
   const costs: ParameterCost[] = [];
   return parameters.map((p, i) => {

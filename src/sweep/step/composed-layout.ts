@@ -220,7 +220,8 @@ export class LayoutUnits {
    */
   private statesOf({ core, routed, sizes, kind, groups }: MadeLayout, once: boolean): StateCosts {
     const { pp, dp_replicate, dp_shard, cp, tp } = sizes;
-    const { devices, cost } = this.question;
+    const { devices, cost, globalBatch } = this.question;
+    const isOnePass = globalBatch === dp_replicate * dp_shard * core.request.microbatch;
     const endsSum = (bytes: number): number => endsSumSeconds(bytes, devices, cost, this.cluster);
     const moving = this.moving(core.units.length, pp);
     const how = {
@@ -229,11 +230,12 @@ export class LayoutUnits {
       groups,
       ...defined({ state: this.state, moving }),
       ...(pp > 1 ? { endsSum } : {}),
+      ...(once && isOnePass ? { isOnePass } : {}),
     };
     const { id, experts, others } = this.parametersOf(core, routed);
     const key =
       `${id} ${pp} ${dp_replicate} ${dp_shard} ${cp} ${tp} ${kind.mode} ` +
-      `${kind.context === 'ulysses'} ${once}`;
+      `${kind.context === 'ulysses'} ${once} ${once && isOnePass}`;
     let dense = this.denseOf.get(key);
     if (dense === undefined) {
       const priced = stateCosts(others, how, core.units.length, pp > 1);

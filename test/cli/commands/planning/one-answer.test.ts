@@ -1,6 +1,10 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
 import { describe, expect, it } from 'vitest';
 
 import { FULL } from '../../../support/full.ts';
+import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { cli } from '../../support.ts';
 
 interface OneAnswer {
@@ -48,4 +52,22 @@ describe('a question without --for is of one trainer', () => {
       expect(share(named)).not.toBeCloseTo(share(planned), 2);
     },
   );
+});
+
+it('weights that stay gathered in a step of one pass weigh the same in a plan and in a layout', async () => {
+  const model = join(temporaryFolder(), 'config.json');
+  const sizes = { hidden_size: 256, intermediate_size: 512, vocab_size: 256 };
+  const depth = { num_hidden_layers: 2, num_attention_heads: 4 };
+  writeFileSync(model, JSON.stringify({ model_type: 'llama', ...sizes, ...depth }));
+  const by = ['--for', 'torchtitan', '--cluster', 'dgx-h100', '--seq', '256', '--quiet', '--json'];
+  const answered = async (...args: readonly string[]): Promise<unknown> =>
+    JSON.parse((await cli(...args, ...by)).out);
+  const kept = ['--mesh', 'dp=4', '--batch', '8', '--recipe', 'fsdp', '--copies', 'step'];
+  const planned = (await answered('plan', model, ...kept)) as OneAnswer;
+  const layout = ['--devices', '4', '--global-batch', '8', '--layout'];
+  const stated = (await answered('compare', model, ...layout, 'dp=4,zero=3,mbs=2,reshard=0')) as {
+    readonly layout: OneAnswer;
+  };
+  expect(Math.abs(planned.stepSeconds / stated.layout.stepSeconds - 1)).toBeLessThan(0.02);
+  expect(Math.abs(planned.peakBytes / stated.layout.peakBytes - 1)).toBeLessThan(0.02);
 });
