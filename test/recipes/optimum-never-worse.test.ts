@@ -15,7 +15,7 @@ import type { ComparedPlan } from '../../src/recipes/compare/comparison.ts';
 import { type Priced, priceRestriction } from '../../src/recipes/compare/price.ts';
 import { modelFacts } from '../../src/recipes/inputs/model-facts.ts';
 import { lintPlan } from '../../src/recipes/lint.ts';
-import { inputCut } from '../../src/recipes/parts.ts';
+import { cutsExperts, cutsInsideExperts, inputCut } from '../../src/recipes/parts.ts';
 import { applyRecipe } from '../../src/recipes/recipes.ts';
 import { NAMED_RECIPES, type NamedRecipe, recipeOf } from '../../src/recipes/registry.ts';
 import { evaluate } from '../../src/solver/check/verify.ts';
@@ -104,7 +104,11 @@ async function pointsOf(prepared: Prepared): Promise<Point[]> {
       lintPlan(zoo, sizes, facts, model.cluster.devicesPerHost).some((f) => f.severity === 'error')
     )
       continue;
-    if (facts.experts === undefined && zoo.parts?.some((part) => part.endsWith('expert'))) continue;
+    if (
+      facts.experts === undefined &&
+      recipe.parts.some((part) => cutsExperts(part) || cutsInsideExperts(part))
+    )
+      continue;
     const applied = applyRecipe(model, recipe);
     const priced =
       'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction);

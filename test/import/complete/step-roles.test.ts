@@ -143,8 +143,10 @@ describe('roles in a whole train step', () => {
     expect(owners('torch-adamw.ep.txt').slice(0, 3)).toEqual(
       ['exp_avg', 'exp_avg_sq', 'step'].map((state) => `optimizer_0_weight_${state} of m.0.weight`),
     );
-    // b1, w1, w2: the order of a dict in JAX.
-    expect(owners('jax-momentum.mlir')).toEqual(['arg3 of arg0', 'arg4 of arg1', 'arg5 of arg2']);
+    // The results that replace them have names in the text: the order is that of a dict in JAX.
+    expect(owners('jax-momentum.mlir')).toEqual(
+      ['b1', 'w1', 'w2'].map((n) => `result[1]['${n}'] of result[0]['${n}']`),
+    );
   });
 
   test('a role that the user states is kept', () => {
