@@ -2,7 +2,6 @@
  * Why there is no plan, and which budget would do: the only file that asks how many bytes would be
  * enough.
  */
-import { defined } from '../defined.ts';
 import type { Impossible, Infeasible } from './choice/result.ts';
 import { choicePeakBytes } from './choice/timeline.ts';
 import type { Prepared } from './prepare/prepared.ts';
@@ -81,12 +80,17 @@ async function knownBudgets(
   if (bytes === undefined) return {};
   if (!holdsPeak(request)) return { smallestBudgetBytes: bytes };
   let enoughBytes = Infinity;
+  let before: string | undefined;
   for (const times of STATE_BOUNDS) {
-    const rows = compact.problem.rows?.map((row) => ({
+    const rows = (compact.problem.rows ?? []).map((row) => ({
       ...row,
       bound: Math.max(times * bytes, Math.floor(row.bound)),
     }));
-    const under = { ...compact.problem, ...defined({ rows }) };
+    // The same problem has the same answer again.
+    const bounds = rows.map(({ bound }) => bound).join();
+    if (bounds === before) break;
+    before = bounds;
+    const under = { ...compact.problem, rows };
     const found = await solveUnlessLate(under, {
       engine: 'exact',
       certify: false,
