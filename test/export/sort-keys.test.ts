@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { jaxTarget } from '../../src/export/jax/target.ts';
+import { exportFiles } from '../../src/export/export.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
 import { TABLE } from '../plan/support.ts';
@@ -20,7 +20,7 @@ ${comparator.replace(/\bT\b/g, `tensor<${dtype}>`)}
   }
 }`;
   const graph = importGraph(text, { infer: (node, typeOf) => inferCall(TABLE, node, typeOf) });
-  const { files } = jaxTarget.write(randomSource(graph, 'd=2', 0));
+  const { files } = exportFiles(randomSource(graph, 'd=2', 0), 'jax');
   const lines = files.find(({ name }) => name === 'reference.py')?.text.split('\n') ?? [];
   return lines.find((line) => line.includes('lax.sort'))?.trim() ?? '';
 }
@@ -71,7 +71,7 @@ describe('the comparator of a sort, as keys of JAX', () => {
     const doubled = `%e = stablehlo.add %a, %a : T
       %r = stablehlo.compare LT, %e, %b, SIGNED : (T, T) -> tensor<i1>`;
     const { code, headline } = refusal(() => sortOf(doubled));
-    expect(code).toBe('E_UNSUPPORTED');
+    expect(code).toBe('E_EXPORT_LOSS');
     expect(headline).toContain('s sorts by a comparator that is not an order of keys');
   });
 });
