@@ -21,10 +21,10 @@ import { build } from 'esbuild';
 
 import { packageDataModule } from './package-data.mjs';
 import { SOURCES_HASH, sourcesHash } from './sources-hash.mjs';
+import { TSC } from './tsc.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const require = createRequire(import.meta.url);
-const tsc = join(dirname(require.resolve('typescript/package.json')), 'bin', 'tsc');
 const dist = join(root, 'dist');
 const next = join(root, `dist.next-${process.pid}`);
 const old = join(root, `dist.old-${process.pid}`);
@@ -48,7 +48,7 @@ const built = (path) => join(next, relative('dist', path));
 const hash = sourcesHash(root);
 // A build that fails leaves the old dist/ and nothing else.
 process.on('exit', () => rmSync(next, { recursive: true, force: true }));
-execFileSync(process.execPath, [tsc, '-p', join(root, 'tsconfig.build.json'), '--outDir', next], {
+execFileSync(process.execPath, [TSC, '-p', join(root, 'tsconfig.build.json'), '--outDir', next], {
   stdio: 'inherit',
 });
 
