@@ -43,7 +43,7 @@ test('an operator without a record has the rules and the numbers of its body', a
   const x = build([8, 4], (i) => (i % 5) - 2, 'f32');
   const w = build([4, 4], (i) => (i % 3) - 1, 'f32');
   const [result] = evaluateGraph(table, plannable(graph, table), [x, w]).outputs;
-  const [a, b] = [x, w].map((one) => one.toArray() as number[]);
+  const [a, b] = [x, w].map((one) => one.toArray());
   const expected = Array.from({ length: 32 }, (_, i) => {
     const [row, column] = [Math.floor(i / 4), i % 4];
     const sum = [0, 1, 2, 3].reduce((s, k) => s + a[row * 4 + k] * b[k * 4 + column], 0);
