@@ -167,8 +167,8 @@ describe('what software keeps otherwise than a program says', () => {
     const layered = await under(dense, {}, 'dp=8,zero=3', 8);
     const single = await under(dense, { gathersByWeight: true }, 'dp=8,zero=3', 8);
     expect(single.memory.temporaryBytes).toBeLessThan(layered.memory.temporaryBytes);
-    const once = await under(dense, {}, 'dp=8,zero=3,reshard=0', 8);
-    const cut = await under(dense, { cutsGradients: true }, 'dp=8,zero=3,reshard=0', 8);
+    const once = await under(dense, {}, 'dp=8,zero=3,reshard=0', 16);
+    const cut = await under(dense, { cutsGradients: true }, 'dp=8,zero=3,reshard=0', 16);
     expect(once.memory.gradientBytes / cut.memory.gradientBytes).toBeCloseTo(8, 1);
   });
 
