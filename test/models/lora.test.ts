@@ -132,10 +132,10 @@ describe('comparisons and plans with adapters', () => {
     const [fsdp] = low.plans;
     const { parameterBytes, gradientBytes, optimizerBytes } = fsdp.layout!.memory;
     // An eighth of the adapters in float32 with two moments, and of all other weights as they are
-    // stored. All are gathered once a step, and gradients are whole until they are summed; so are
-    // the 64 frequencies of the rotation.
+    // stored. All are gathered once a step, as are the 64 frequencies of the rotation; gradients are
+    // cut where they are made, for the step is one pass.
     expect(fsdp.layout!.gathersOnce).toBe(true);
-    expect(gradientBytes).toBe(4 * trained);
+    expect(gradientBytes).toBe((4 * trained) / 8);
     expect(optimizerBytes).toBe((8 * trained) / 8);
     const eighth = (4 * trained + 2 * (parameters - trained)) / 8;
     expect(parameterBytes).toBe(eighth + 2 * parameters + 4 * 64);
