@@ -86,10 +86,26 @@ def bits_of(tensor: torch.Tensor) -> torch.Tensor:
     return plain.contiguous().view(_BITS[plain.element_size()])
 
 
+#: Elements whose places are written out at once.
+_AT_ONCE = 1 << 20
+
+
+def fingerprint(tensor: torch.Tensor) -> int:
+    """A number that tells the bits of a tensor, and their order, from others."""
+    bits = bits_of(tensor).flatten()
+    total = torch.zeros((), dtype=torch.int64, device=bits.device)
+    for start in range(0, bits.numel(), _AT_ONCE):
+        part = bits[start : start + _AT_ONCE].to(torch.int64)
+        # The sign of 64 bits would be lost: an even number of highest bits adds up to none.
+        part = part ^ (part >> 32)
+        total += (part * torch.arange(start + 1, start + 1 + part.numel(), device=bits.device)).sum(dtype=torch.int64)
+    return int(total)
+
+
 def check_weights(model: nn.Module, mesh: DeviceMesh) -> None:
     """Refuses ranks that hold other values of a parameter or a buffer: each would take its part of another model.
 
-    Sums of the bits are compared, so that each rank reads its tensors once and sends a number for each.
+    Fingerprints are compared, so that each rank reads its tensors once and sends a number for each.
     """
     if dist.get_backend() == "fake":
         return
@@ -97,7 +113,7 @@ def check_weights(model: nn.Module, mesh: DeviceMesh) -> None:
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_meta or isinstance(tensor, DTensor):
             continue
-        sums[name] = int(bits_of(tensor).sum(dtype=torch.int64))
+        sums[name] = fingerprint(tensor)
     told = told_by_all(mesh, sums)
     first = min(told)
     for rank in sorted(told):
@@ -249,8 +265,7 @@ def check_batch(steps: Steps, leaves: Sequence[tuple[str, Any]]) -> None:
     sums = {}
     for name, leaf in leaves:
         if isinstance(leaf, torch.Tensor) and not isinstance(leaf, DTensor) and not leaf.is_meta:
-            bits = bits_of(leaf).flatten()
-            sums[name] = int((bits * torch.arange(1, bits.numel() + 1, device=bits.device)).sum(dtype=torch.int64))
+            sums[name] = fingerprint(leaf)
     try:
         told = told_by_all(steps.mesh, (steps.said, sums))
     except RuntimeError as error:

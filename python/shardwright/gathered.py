@@ -5,7 +5,6 @@ Every rank computes everything, so outputs are whole. Gradients go back into the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +16,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.distributed.tensor import DTensor
 
 from .accumulating import Accumulation
-from .agreement import bits_of
+from .agreement import fingerprint
 from .flat_model import chosen
 from .loading import placed, replace_states, whole_of
 from .precision import MixedPrecision
@@ -33,7 +32,7 @@ class Gathered:
         self.kept: dict[str, torch.Tensor] = {}
         #: Of which parts they are, and what tells their values.
         self.parts: list[torch.Tensor] = []
-        self.values: list[Any] = []
+        self.values: list[int] = []
 
     def forget(self) -> None:
         """Frees what is kept."""
@@ -102,19 +101,13 @@ class Gathered:
         # What inference mode makes could not be used outside of it, and it does not detach a DTensor.
         with torch.inference_mode(False), torch.no_grad():
             parts = [state._local_tensor for state in states.values()]
-            values = [value_of(part) for part in parts]
+            # DTensor counts no version of its parts, and not every write of its own.
+            values = [fingerprint(part) for part in parts]
             same = self.kept.keys() == states.keys() and all(old is own for old, own in zip(self.parts, parts, strict=True))
             if not _all_say(same and values == self.values, states):
                 self.kept = {name: whole_of(state.detach()) for name, state in states.items()}
                 self.parts, self.values = parts, values
         return self.kept
-
-
-def value_of(part: torch.Tensor) -> tuple[int, float]:
-    """Sums that tell whether a tensor has changed: DTensor counts no version of its parts, and not every write of its own."""
-    number = float(part.sum(dtype=torch.float64)) if part.is_floating_point() else 0.0
-    # A value that is not a number is not equal to itself.
-    return int(bits_of(part).sum(dtype=torch.int64)), number if math.isfinite(number) else 0.0
 
 
 def _all_say(own: bool, states: Mapping[str, Any]) -> bool:

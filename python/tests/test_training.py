@@ -240,7 +240,14 @@ def initialised(facts: dict[str, Any], bench: Bench) -> None:
             p.data = value
     facts["values of .data again"] = agree(*bench.both) and all([bench.evaluated(rows) for rows in (4, 9)])
     # None of these sizes comes twice: such calls run with whole weights.
-    changes = (lambda p: p.mul_(2.0), lambda p: torch._foreach_mul_([p], 0.25), lambda p: p.data.neg_(), lambda p: p.lerp_(p + 0.1, 0.5))
+    changes = (
+        lambda p: p.mul_(2.0),
+        lambda p: torch._foreach_mul_([p], 0.25),
+        lambda p: p.data.neg_(),
+        lambda p: p.lerp_(p + 0.1, 0.5),
+        # The same values at other places.
+        lambda p: p.copy_(p.flip(1)) if p.ndim > 1 else p,
+    )
     for rows, change in enumerate(changes, 10):
         for model in bench.both:
             with torch.no_grad():
