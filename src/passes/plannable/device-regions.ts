@@ -43,14 +43,14 @@ export function perDeviceRegions(graph: Graph, table: OperatorTable): Graph {
 
 /** Pieces that are joined as they were cut, with a copy between: a region computes something. */
 function withWork(graph: Graph): Graph {
-  const cuts = new Set(
-    graph.nodes.flatMap(({ name, target }) => (target === TO_LOCAL ? [name] : [])),
+  const cuts = new Map(
+    graph.nodes.flatMap(({ name, target, type }) => (target === TO_LOCAL ? [[name, type]] : [])),
   );
   const names = new NameSet(graph.nodes.map(({ name }) => name));
   const nodes = graph.nodes.flatMap((node): Node[] => {
     const [x, ...rest] = node.args;
-    if (node.target !== TO_GLOBAL || !isRef(x) || !cuts.has(x.name)) return [node];
-    const { type } = graph.nodes.find(({ name }) => name === x.name)!;
+    const type = node.target === TO_GLOBAL && isRef(x) ? cuts.get(x.name) : undefined;
+    if (type === undefined || !isRef(x)) return [node];
     const name = names.take(`${x.name}_copy`);
     const copy = { ...node, name, target: 'aten.clone.default', args: [x], type };
     return [copy, { ...node, args: [ref(name), ...rest] }];
@@ -128,7 +128,9 @@ class RegionFinder {
     eachOperand(node, (operand) => {
       level = Math.max(level, this.levels.get(operand) ?? 0);
       if (this.isLocal(operand)) pieces.push(operand);
-      this.users.set(operand, [...(this.users.get(operand) ?? []), name]);
+      const users = this.users.get(operand);
+      if (users === undefined) this.users.set(operand, [name]);
+      else users.push(name);
     });
     this.levels.set(name, target === TO_GLOBAL ? level + 1 : level);
     if (target === TO_GLOBAL) {
