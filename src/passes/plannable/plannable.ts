@@ -8,26 +8,33 @@ import { inlineCalls } from '../control/inline-calls.ts';
 import { atenCounter } from '../control/loops/counted-aten.ts';
 import { withTripCounts } from '../control/loops/counted-loops.ts';
 import { raiseLoops } from '../control/loops/raise-loops.ts';
+import { unrollDraws } from '../control/loops/unroll-draws.ts';
 import { withoutDeadCode } from '../dead-code.ts';
 import { withoutChecks } from './checks.ts';
 import { perDeviceRegions } from './device-regions.ts';
 import { retakeWeightViews } from './weight-views.ts';
 
 /**
+ * The loops of a program: counted loops over rows become the scans that they are and the rounds of
+ * random bits are written out, or only the former, or neither.
+ */
+type LoopsOfPlan = 'unrolled' | 'scans' | 'as written';
+
+/**
  * The program that a plan is made of: checks and what nothing returned needs left out, regions and
  * calls written out, manual regions typed, loops counted, weight views taken again.
  *
- * @param loops whether counted loops over rows become the scans that they are; plans of earlier
- *   versions have them as written
+ * @param loops `unrolled`; plans of earlier versions have the others
  */
 export function plannable(
   graph: Graph,
   table: OperatorTable,
-  loops: 'scans' | 'as written' = 'scans',
+  loops: LoopsOfPlan = 'unrolled',
 ): Graph {
   const inLine = withoutDead(inlineCalls(regionsAsCalls(withoutChecks(graph))));
   const written = perDeviceRegions(inLine, table);
-  const raised = loops === 'scans' ? raiseLoops(written) : written;
+  const scans = loops === 'as written' ? written : raiseLoops(written);
+  const raised = loops === 'unrolled' ? unrollDraws(scans, table) : scans;
   // A scan reads no counter: its start and end are needed no more.
   const live = raised === written ? written : withoutDeadCode(raised);
   return retakeWeightViews(withTripCounts(live, atenCounter), table);

@@ -42,8 +42,10 @@ export function plannedProgram(
   const inLine = plan.nodes.some((node) => node.times !== undefined);
   if (fits(graph) && !inLine) return { program: graph, listed: graph };
   const written = plannable(graph, table);
-  const asWritten = (): Graph => plannable(graph, table, 'as written');
-  const forms = written === graph ? [() => graph] : [() => written, asWritten, () => graph];
+  const earlier = (['scans', 'as written'] as const).map(
+    (loops) => (): Graph => plannable(graph, table, loops),
+  );
+  const forms = written === graph ? [() => graph] : [() => written, ...earlier, () => graph];
   for (const form of forms) {
     const program = form();
     const opened = openBodies(program, table, plan.request);
