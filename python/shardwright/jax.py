@@ -15,7 +15,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,7 +32,7 @@ import numpy as np  # noqa: E402
 from jax import tree_util  # noqa: E402
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec  # noqa: E402
 
-from .jax_axes import AxisRules, Rules, names_of, rules_of, spec_by_rules  # noqa: E402
+from .jax_axes import AxisRules, Rules, names_of, read_rules, rules_of, spec_by_rules  # noqa: E402
 from .jax_trees import Form, Kind, data_of, form_of, leaf_of, replaced, shape_of  # noqa: E402
 
 __all__ = ["ShardedStep", "auto_shard"]
@@ -45,11 +46,12 @@ _PLACE = re.compile(r' loc\((?:"(?:[^"\\]|\\.)*"|[^()"]|\([^()]*\))*\)')
 def auto_shard(
     step: Callable[..., Any],
     *args: Any,
+    kwargs: Mapping[str, Any] | None = None,
     mesh: str | Mesh,
     cluster: str,
     donate_argnums: int | Sequence[int] | None = None,
     logical: Any = None,
-    rules: Rules | None = None,
+    rules: Rules | str | os.PathLike[str] | None = None,
     plan: str | os.PathLike[str] | None = None,
     command: Sequence[str] | None = None,
     quiet: bool = False,
@@ -61,12 +63,14 @@ def auto_shard(
         step: a function of pytrees of arrays, jitted or not; what it does to its arguments in place is lost, as under `jax.jit`.
         args: its arguments, or their shapes (`jax.ShapeDtypeStruct`, as `jax.eval_shape` gives them). An array that lies on the mesh
             already, with a `NamedSharding`, stays as it lies.
+        kwargs: its keyword arguments, by name; the step is then called with keywords, too.
         mesh: sizes by name, outermost first (`dp=2,tp=2`; one may be -1, for the devices that there are), or a `jax.sharding.Mesh`.
         cluster: name of a node design (`dgx-h100`), or a JSON file.
-        donate_argnums: as of `jax.jit`; default: what the jitted `step` donates.
+        donate_argnums: as of `jax.jit`; default: what the jitted `step` donates, keyword arguments among it.
         logical: the names of the dims of the first argument, a PartitionSpec for each leaf (`flax.linen.get_partition_spec(state)`); of
-            several arguments, a tuple of such trees.
-        rules: logical axis rules of Flax or MaxText, `[("mlp", "tp"), ("embed", None)]`: arrays all of whose names have one are placed so.
+            several arguments, a tuple of such trees; keyword arguments stand behind them, sorted by name.
+        rules: logical axis rules of Flax or MaxText, `[("mlp", "tp"), ("embed", None)]`, or the path of a YAML file of MaxText that has them:
+            arrays all of whose names have one are placed so.
         plan: a folder that `save` wrote. Its plan is taken, and none is made.
         command: how to call Shardwright; default what `find_command` finds.
         quiet: no progress on stderr.
@@ -77,9 +81,33 @@ def auto_shard(
         MismatchError: where the devices are not those of the mesh, or `plan` is that of another step.
     """
     sharded = ShardedStep(step, _mesh(mesh), cluster, donate_argnums, command, quiet, flags)
-    sharded._logical, sharded._rules = logical, None if rules is None else [tuple(rule) for rule in rules]
-    sharded._program(args, Path(plan) if plan is not None else None)
+    sharded._logical, sharded._rules = logical, None if rules is None else read_rules(rules)
+    sharded._program(_Given(args, kwargs or {}), Path(plan) if plan is not None else None)
     return sharded
+
+
+@dataclass(frozen=True)
+class _Places:
+    """How arguments that stand in a row are given: so many without a keyword, and behind them those with one, sorted by name as in JAX."""
+
+    count: int
+    keywords: tuple[str, ...]
+
+    def split(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Values in the places of the arguments, as a call takes them."""
+        return tuple(values[: self.count]), dict(zip(self.keywords, values[self.count :], strict=True))
+
+
+class _Given:
+    """The arguments of a call, all in a row."""
+
+    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self.places = _Places(len(args), tuple(sorted(kwargs)))
+        self.all = (*args, *(kwargs[name] for name in self.places.keywords))
+        self.form = form_of(self.all)
+
+    def arrays(self) -> list[Any]:
+        return self.form.arrays(self.all)
 
 
 class ShardedStep:
@@ -100,31 +128,36 @@ class ShardedStep:
         self._step = step
         self._settings = (cluster, list(command) if command is not None else None, quiet, flags)
         self._donate_argnums = (donate_argnums,) if isinstance(donate_argnums, int) else donate_argnums
-        self._programs: dict[Form, _Program] = {}
+        self._programs: dict[tuple[Form, _Places], _Program] = {}
         self._first: _Program | None = None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._logical: Any = None
         self._rules: list[Any] | None = None
         self.mesh = mesh
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the step. Arrays that lie elsewhere are placed; those that are donated can be read no more."""
-        return self._program(args)(args)
+        given = _Given(args, kwargs)
+        return self._program(given)(given.arrays())
 
-    def lower(self, *args: Any) -> Any:
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
         """What `jax.jit(step).lower` gives: the program before it is compiled."""
-        return self._program(args).lower(args)
+        given = _Given(args, kwargs)
+        return self._program(given).lower(given.arrays())
 
-    def place(self, *args: Any) -> Any:
-        """The arguments, each array where the plan has it; of one argument itself, else a tuple."""
-        program = self._program(args)
-        placed = program.form.fill(program.placed(program.form.arrays(args)))
-        return placed[0] if len(args) == 1 else placed
+    def place(self, *args: Any, **kwargs: Any) -> Any:
+        """The arguments, each array where the plan has it: of one argument itself, else a tuple; with keywords that tuple and a dict."""
+        given = _Given(args, kwargs)
+        program = self._program(given)
+        placed, named = given.places.split(given.form.fill(program.placed(given.arrays())))
+        return (placed, named) if named else placed[0] if len(args) == 1 else placed
 
     @property
     def shardings(self) -> Any:
-        """The `NamedSharding` of every array of the arguments, in a tuple of their pytrees."""
-        return self._planned.shardings
+        """The `NamedSharding` of every array of the arguments, in a tuple of their pytrees; a dict of those with keywords ends it."""
+        planned = self._planned
+        placed, named = planned.places.split(planned.shardings)
+        return (*placed, named) if named else placed
 
     in_shardings = shardings
 
@@ -158,26 +191,27 @@ class ShardedStep:
         assert self._first is not None
         return self._first
 
-    def _program(self, args: tuple[Any, ...], folder: Path | None = None) -> _Program:
-        form = form_of(args)
-        known = self._programs.get(form)
+    def _program(self, given: _Given, folder: Path | None = None) -> _Program:
+        key = (given.form, given.places)
+        known = self._programs.get(key)
         if known is None:
-            lowered = _Lowered(self._step, args, form, self._donated(args, form))
-            known = self._programs[form] = _Program(lowered, self.mesh, self._folder(lowered, args, folder))
+            lowered = _Lowered(self._step, given, self._donated(given))
+            known = self._programs[key] = _Program(lowered, self.mesh, self._folder(lowered, folder))
             self._first = self._first or known
         return known
 
-    def _donated(self, args: tuple[Any, ...], form: Form) -> list[bool]:
+    def _donated(self, given: _Given) -> list[bool]:
         """Whether the step donates each array of its arguments."""
+        form = given.form
         if self._donate_argnums is not None:
-            argnums = {n % len(args) for n in self._donate_argnums}
+            argnums = {n % given.places.count for n in self._donate_argnums}
             return [n in argnums for n, arg in enumerate(form.kind_tree) for _ in tree_util.tree_leaves(arg)]
         if not hasattr(self._step, "trace") or not all(kind.is_array for kind in form.kinds):
             return [False] * len(form.array_kinds)
-        positional, _ = self._step.trace(*args).args_info
-        return [leaf.donated for leaf in tree_util.tree_leaves(positional)]
+        args, kwargs = given.places.split(given.all)
+        return [leaf.donated for leaf in tree_util.tree_leaves(self._step.trace(*args, **kwargs).args_info)]
 
-    def _folder(self, lowered: _Lowered, args: tuple[Any, ...], saved: Path | None) -> Path:
+    def _folder(self, lowered: _Lowered, saved: Path | None) -> Path:
         """A folder with the plan and the program of a step: the saved one, or one that is made."""
         if saved is not None:
             _check_saved(saved, lowered, self.mesh)
@@ -187,10 +221,9 @@ class ShardedStep:
         folder = Path(self._temporary.name) / str(len(self._programs))
         folder.mkdir()
         (folder / _TEXT).write_text(lowered.text)
-        pins = _pins(lowered.form.arrays(args), self.mesh, self._specs(lowered.form, args))
+        pins = _pins(lowered.given.arrays(), self.mesh, self._specs(lowered.given))
         _make_plan(folder, self.mesh, cluster, pins, command or find_command(), quiet, flags)
         return folder
-
 
     def _names(self, args: Sequence[Any]) -> list[PartitionSpec]:
         if self._logical is None:
@@ -198,31 +231,33 @@ class ShardedStep:
             raise MismatchError("E_AXES", "no names of dims were given", hint=hint)
         return names_of(self._logical, args)
 
-    def _specs(self, form: Form, args: tuple[Any, ...]) -> list[PartitionSpec | None]:
+    def _specs(self, given: _Given) -> list[PartitionSpec | None]:
         """The placements that rules state for the arrays of the arguments."""
         if self._rules is None:
-            return [None] * len(form.array_kinds)
-        names = form.pick(self._names(args))
+            return [None] * len(given.form.array_kinds)
+        names = given.form.pick(self._names(given.all))
         return [spec_by_rules(own, self._rules, self.mesh) if own else None for own in names]
 
 
 class _Lowered:
     """The text of a step on arrays, with the names of its pytrees, and what it returns."""
 
-    def __init__(self, step: Callable[..., Any], args: tuple[Any, ...], form: Form, donated: list[bool]) -> None:
-        self.form = form
+    def __init__(self, step: Callable[..., Any], given: _Given, donated: list[bool]) -> None:
+        form, places = given.form, given.places
+        self.given = given
         self.donated = donated
         returned: list[Form] = []
 
         def traced(*arrays: Any) -> Any:
             given = tree_util.tree_leaves(arrays)
             leaves = [leaf_of(array, kind) for array, kind in zip(given, form.array_kinds, strict=True)]
-            result = step(*form.fill(leaves))
+            args, kwargs = places.split(form.fill(leaves))
+            result = step(*args, **kwargs)
             returned[:] = [form_of(result)]
             return returned[0].fill([data_of(leaf) for leaf in returned[0].arrays(result)], values=False)
 
         # JAX names the inputs of the text after the parameters of the function and the keys of its trees.
-        traced.__signature__ = _signature(step, len(args))  # type: ignore[attr-defined]
+        traced.__signature__ = _signature(step, places)  # type: ignore[attr-defined]
         traced.__name__ = getattr(step, "__name__", "step")
         shapes = form.fill([shape_of(kind) for kind in form.array_kinds], values=False)
         lowered = jax.jit(traced, keep_unused=True).lower(*shapes)
@@ -231,14 +266,16 @@ class _Lowered:
         self.text = _with_replaced(lowered.compiler_ir("stablehlo"), pairs)
 
 
-def _signature(step: Callable[..., Any], count: int) -> inspect.Signature:
+def _signature(step: Callable[..., Any], places: _Places) -> inspect.Signature:
     """Parameters of the names of the step's, one for each argument."""
+    count = places.count
     try:
         names = [name for name, one in inspect.signature(step).parameters.items() if one.kind <= one.POSITIONAL_OR_KEYWORD]
     except (TypeError, ValueError):
         names = []
     names += [f"arg{n}" for n in range(len(names), count)]
-    return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names[:count]])
+    every = [*names[:count], *places.keywords]
+    return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in every])
 
 
 def _with_replaced(module: Any, pairs: dict[int, int]) -> str:
@@ -261,7 +298,8 @@ class _Program:
     """The program of a plan on the pytrees of its step."""
 
     def __init__(self, lowered: _Lowered, mesh: Mesh, folder: Path) -> None:
-        self.form = lowered.form
+        self.places = lowered.given.places
+        self.form = lowered.given.form
         self.returned = lowered.returned
         self.folder = folder
         program = _import(folder / "jax" / "program.py")
@@ -280,11 +318,11 @@ class _Program:
         donated = tuple(n for n, is_donated in enumerate(lowered.donated) if is_donated)
         self._jitted = jax.jit(on_leaves, donate_argnums=donated, in_shardings=self._in, out_shardings=list(self._out), keep_unused=True)
 
-    def __call__(self, args: tuple[Any, ...]) -> Any:
-        return self.returned.fill(self._jitted(*self.placed(self.form.arrays(args))))
+    def __call__(self, arrays: Sequence[Any]) -> Any:
+        return self.returned.fill(self._jitted(*self.placed(arrays)))
 
-    def lower(self, args: tuple[Any, ...]) -> Any:
-        return self._jitted.lower(*self.form.arrays(args))
+    def lower(self, arrays: Sequence[Any]) -> Any:
+        return self._jitted.lower(*arrays)
 
     def placed(self, leaves: Sequence[Any]) -> list[Any]:
         return [_placed(leaf, sharding) for leaf, sharding in zip(leaves, self._in, strict=True)]

@@ -5,8 +5,10 @@ Source: `flax.linen.spmd.logical_to_mesh_axes`; `logical_axis_rules` in MaxText'
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from jax import tree_util
@@ -16,7 +18,7 @@ from .errors import MismatchError
 
 #: Mesh dims of a logical name, major first; none where it is whole.
 Axes = tuple[str, ...]
-#: Rules as they are given: a name with a mesh dim, several, or none.
+#: Rules as they are given: pairs of a name and a mesh dim, several, or none.
 Rules = Iterable[Sequence[Any]]
 
 
@@ -26,6 +28,40 @@ class AxisRules(NamedTuple):
     rules: list[tuple[str, Axes | None]]
     #: By the path of an array: its spec in the plan, and by the rules.
     others: dict[str, tuple[PartitionSpec, PartitionSpec]]
+
+
+def read_rules(given: Rules | str | os.PathLike[str]) -> list[tuple[str, Any]]:
+    """Rules as pairs: those given, or `logical_axis_rules` of a YAML file of MaxText, else of the `base_config` that it names beside it.
+
+    Raises:
+        MismatchError: where a file cannot be read, or has no rules; where a rule is not a pair.
+    """
+    place = os.fspath(given) if isinstance(given, (str, os.PathLike)) else "rules"
+    rules = _of_file(Path(place)) if isinstance(given, (str, os.PathLike)) else list(given)
+    for rule in rules:
+        if isinstance(rule, str) or len(rule) != 2 or not isinstance(rule[0], str):
+            hint = 'write ("mlp", "tp"), ("batch", ("dp", "fsdp")) or ("embed", None).'
+            raise MismatchError("E_AXES", f"{rule!r} is not a pair of a name and mesh dims", place=place, hint=hint)
+    return [(name, entry) for name, entry in rules]
+
+
+def _of_file(file: Path) -> list[Any]:
+    try:
+        import yaml
+    except ImportError:
+        raise MismatchError("E_AXES", "PyYAML is not installed", place=str(file), hint="pip install pyyaml.") from None
+    try:
+        config = yaml.safe_load(file.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise MismatchError("E_AXES", f"it cannot be read: {error}", place=str(file)) from None
+    found = config if isinstance(config, dict) else {}
+    # MaxText takes what a configuration does not say from its base.
+    if "logical_axis_rules" not in found and isinstance(found.get("base_config"), str):
+        return _of_file(file.parent / found["base_config"])
+    rules = found.get("logical_axis_rules")
+    if not isinstance(rules, list):
+        raise MismatchError("E_AXES", "it has no list logical_axis_rules", place=str(file), hint="give a configuration of MaxText.")
+    return rules
 
 
 def axes_of(entry: Any) -> Axes:

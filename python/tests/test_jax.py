@@ -24,7 +24,7 @@ from jax_programs import NEEDS, PROGRAMS, Program, mlp, regression  # noqa: E402
 
 import shardwright  # noqa: E402
 import shardwright.jax  # noqa: E402
-from shardwright.jax_axes import axes_of, rules_of, spec_by_rules, spec_of  # noqa: E402
+from shardwright.jax_axes import axes_of, read_rules, rules_of, spec_by_rules, spec_of  # noqa: E402
 
 MESH = jax.make_mesh((2, 2), ("dp", "tp"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
 STEPS = 20
@@ -145,7 +145,27 @@ def test_another_batch_and_another_function_are_planned_with_the_state_where_it_
     _, told = step(copied_in_place(state), half)
     assert float(told["loss"]) == pytest.approx(wanted, rel=1e-6)
     assert len(step._programs) == 2
-    assert jax.tree.leaves(step._program((state, half)).shardings[0]) == jax.tree.leaves(step.shardings[0])
+    assert jax.tree.leaves(step._program(shardwright.jax._Given((state, half), {})).shardings[0]) == jax.tree.leaves(step.shardings[0])
+
+
+def test_arguments_with_keywords_are_planned_and_placed_by_their_names() -> None:
+    def step(params: Any, x: Any, *, scale: Any, mask: Any) -> Any:
+        loss, gradients = jax.value_and_grad(lambda p: jnp.mean(((x @ p["w"]) * mask) ** 2) * scale)(params)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients), loss
+
+    params, x = {"w": np.ones((16, 8), np.float32)}, np.ones((8, 16), np.float32)
+    named: dict[str, Any] = {"scale": 0.5, "mask": np.eye(8, dtype=np.float32)}
+    wanted, loss = jax.jit(step)(params, x, **named)
+    jitted = jax.jit(step, donate_argnames="params")
+    sharded = plan_of(jitted, params, laid(x, rows=True), kwargs=named, pin=["mask=S(0)R"])
+    assert [row.spec for row in sharded.shardings[2].values()] == [PartitionSpec("dp"), PartitionSpec()]
+    (placed, x), named = sharded.place(params, x, **named)
+    assert named["mask"].sharding.spec == PartitionSpec("dp")
+    new, own = sharded(placed, x, **named)
+    assert placed["w"].is_deleted() and not named["mask"].is_deleted()
+    assert float(own) == pytest.approx(float(loss), rel=1e-6)
+    assert_near(new, wanted, 1e-6)
+    assert len(sharded._programs) == 1
 
 
 def copied_in_place(tree: Any) -> Any:
@@ -237,6 +257,21 @@ def test_rules_are_pins_and_a_plan_becomes_rules() -> None:
     assert_near(new, wanted, 1e-6)
     with pytest.raises(shardwright.MismatchError, match="2 leaves, its tree of logical names 1"):
         plan_of(step, params, x, logical=PartitionSpec("embed"), rules=rules)
+
+
+def test_rules_of_maxtext_are_read_from_its_files(tmp_path: Path) -> None:
+    base, own = tmp_path / "base.yml", tmp_path / "own.yml"
+    base.write_text("mesh_axes: ['data', 'fsdp']\nlogical_axis_rules: [\n  ['batch', ['data', 'fsdp']],\n  ['mlp', 'fsdp'], ['embed', []],\n]\n")
+    own.write_text("base_config: base.yml\nsteps: 5\n")
+    rules = [("batch", ["data", "fsdp"]), ("mlp", "fsdp"), ("embed", [])]
+    assert read_rules(str(base)) == read_rules(own) == rules
+    mesh = jax.make_mesh((2, 2), ("data", "fsdp"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+    placed = [spec_by_rules(PartitionSpec(*names), rules, mesh) for names in (("embed", "mlp"), ("batch", "embed"))]
+    assert placed == [PartitionSpec(None, "fsdp"), PartitionSpec(("data", "fsdp"))]
+    for text, said in (("steps: 5", "own.yml: E_AXES it has no list"), ("a: [", "cannot be read"), ("logical_axis_rules: [mlp]", "not a pair")):
+        own.write_text(text)
+        with pytest.raises(shardwright.MismatchError, match=said):
+            read_rules(own)
 
 
 def test_rules_follow_the_most_bytes_and_name_the_other_arrays() -> None:
