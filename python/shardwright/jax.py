@@ -69,8 +69,8 @@ def auto_shard(
         donate_argnums: as of `jax.jit`; default: what the jitted `step` donates, keyword arguments among it.
         logical: the names of the dims of the first argument, a PartitionSpec for each leaf (`flax.linen.get_partition_spec(state)`); of
             several arguments, a tuple of such trees; keyword arguments stand behind them, sorted by name.
-        rules: logical axis rules of Flax or MaxText, `[("mlp", "tp"), ("embed", None)]`, or the path of a YAML file of MaxText that has them:
-            arrays all of whose names have one are placed so.
+        rules: logical axis rules of Flax or MaxText, `[("mlp", "tp"), ("embed", None)]`, or the path of a YAML file of MaxText that has
+            them: arrays all of whose names have one are placed so.
         plan: a folder that `save` wrote. Its plan is taken, and none is made.
         command: how to call Shardwright; default what `find_command` finds.
         quiet: no progress on stderr.

@@ -261,14 +261,16 @@ def test_rules_are_pins_and_a_plan_becomes_rules() -> None:
 
 def test_rules_of_maxtext_are_read_from_its_files(tmp_path: Path) -> None:
     base, own = tmp_path / "base.yml", tmp_path / "own.yml"
-    base.write_text("mesh_axes: ['data', 'fsdp']\nlogical_axis_rules: [\n  ['batch', ['data', 'fsdp']],\n  ['mlp', 'fsdp'], ['embed', []],\n]\n")
+    listed = "[\n  ['batch', ['data', 'fsdp']],\n  ['mlp', 'fsdp'], ['embed', []],\n]"
+    base.write_text(f"mesh_axes: ['data', 'fsdp']\nlogical_axis_rules: {listed}\n")
     own.write_text("base_config: base.yml\nsteps: 5\n")
     rules = [("batch", ["data", "fsdp"]), ("mlp", "fsdp"), ("embed", [])]
     assert read_rules(str(base)) == read_rules(own) == rules
     mesh = jax.make_mesh((2, 2), ("data", "fsdp"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
     placed = [spec_by_rules(PartitionSpec(*names), rules, mesh) for names in (("embed", "mlp"), ("batch", "embed"))]
     assert placed == [PartitionSpec(None, "fsdp"), PartitionSpec(("data", "fsdp"))]
-    for text, said in (("steps: 5", "own.yml: E_AXES it has no list"), ("a: [", "cannot be read"), ("logical_axis_rules: [mlp]", "not a pair")):
+    faults = {"steps: 5": "own.yml: E_AXES it has no list", "a: [": "cannot be read", "logical_axis_rules: [mlp]": "not a pair"}
+    for text, said in faults.items():
         own.write_text(text)
         with pytest.raises(shardwright.MismatchError, match=said):
             read_rules(own)
