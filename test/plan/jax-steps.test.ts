@@ -6,7 +6,7 @@ import { importGraph } from '../../src/import/import.ts';
 import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { FULL } from '../support/full.ts';
-import { request, TABLE } from './support.ts';
+import { TABLE } from './support.ts';
 
 /** The training steps of `python/tests/jax_programs.py`; `write.py` beside them writes both texts. */
 const FOLDER = new URL('../fixtures/jax-steps/', import.meta.url);
@@ -24,7 +24,7 @@ const ASKED = FULL ? STEPS.flatMap((step) => MESHES.map((mesh) => [step, mesh]))
 /** Seconds of the best plan of a text. */
 async function seconds(file: string, mesh: string): Promise<number> {
   const graph = importGraph(readFileSync(new URL(file, FOLDER)));
-  const asked = request(mesh, { cost: DEFAULT_REQUEST.cost, optimizer: 'none' });
+  const asked = { ...DEFAULT_REQUEST, mesh, cluster: 'dgx-h100', optimizer: 'none' as const };
   const result = await leastCostPlan(graph, asked, { table: TABLE });
   if (result.status !== 'planned') throw new Error(`${file} is not planned`);
   return result.plan.objective.seconds;
