@@ -98,6 +98,12 @@ export function returnsInside(statement: ts.Statement): boolean {
   return effectsOf(statement).returns > 0;
 }
 
+/** Tells whether an expression does more than give a value: it assigns, awaits or deletes. */
+export function hasEffects(expression: ts.Expression): boolean {
+  const { assigned, blocked } = effectsOf(expression);
+  return assigned.size > 0 || blocked !== undefined;
+}
+
 interface Effects {
   /** Variables declared outside that are assigned inside, nested functions included. */
   readonly assigned: Set<string>;

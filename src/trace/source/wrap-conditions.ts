@@ -10,7 +10,9 @@ import ts from 'typescript';
 import { ShardwrightError } from '../../errors.ts';
 import { shownFile } from '../errors/position.ts';
 import { withTailReturns } from './early-returns.ts';
+import { plainLoop } from './plain-loops.ts';
 import { Rewriter } from './rewrite.ts';
+import { hasEffects } from './rewrite-shape.ts';
 import { bare } from './syntax.ts';
 
 export interface WrapOptions {
@@ -109,6 +111,29 @@ const EQUALITIES: ReadonlyMap<ts.SyntaxKind, string> = new Map([
   [ts.SyntaxKind.ExclamationEqualsToken, '!='],
 ]);
 
+const LOGIC: ReadonlyMap<ts.SyntaxKind, string> = new Map([
+  [ts.SyntaxKind.AmpersandAmpersandToken, '&&'],
+  [ts.SyntaxKind.BarBarToken, '||'],
+]);
+const ARITHMETIC: ReadonlyMap<ts.SyntaxKind, string> = new Map([
+  [ts.SyntaxKind.PlusToken, '+'],
+  [ts.SyntaxKind.MinusToken, '-'],
+  [ts.SyntaxKind.AsteriskToken, '*'],
+  [ts.SyntaxKind.SlashToken, '/'],
+  [ts.SyntaxKind.PercentToken, '%'],
+  [ts.SyntaxKind.LessThanToken, '<'],
+  [ts.SyntaxKind.LessThanEqualsToken, '<='],
+  [ts.SyntaxKind.GreaterThanToken, '>'],
+  [ts.SyntaxKind.GreaterThanEqualsToken, '>='],
+]);
+const COMPOUND: ReadonlyMap<ts.SyntaxKind, string> = new Map([
+  [ts.SyntaxKind.PlusEqualsToken, '+'],
+  [ts.SyntaxKind.MinusEqualsToken, '-'],
+  [ts.SyntaxKind.AsteriskEqualsToken, '*'],
+  [ts.SyntaxKind.SlashEqualsToken, '/'],
+  [ts.SyntaxKind.PercentEqualsToken, '%'],
+]);
+
 class Wrapper {
   private readonly factory: ts.NodeFactory;
   private readonly rewriter: Rewriter | undefined;
@@ -116,6 +141,9 @@ class Wrapper {
   private readonly bodies = new Map<ts.Block, readonly ts.ParameterDeclaration[]>();
   /** Variables that end with the function, by the conditional that ends it. */
   private readonly locals = new Map<ts.Node, ReadonlySet<string>>();
+  /** Loops that were written anew, with what they were. */
+  private readonly loops = new Map<ts.Node, string>();
+  private names = 0;
 
   constructor(
     private readonly context: ts.TransformationContext,
@@ -138,6 +166,10 @@ class Wrapper {
     if (body !== undefined) this.bodies.set(body, (node as ts.FunctionLikeDeclaration).parameters);
     const parameters = ts.isBlock(node) ? this.bodies.get(node) : undefined;
     if (parameters !== undefined) return this.functionBody(node as ts.Block, parameters);
+    if (this.rewriter !== undefined && ts.isIterationStatement(node, false)) {
+      const made = this.plain(node);
+      if (made !== undefined) return this.inner(made);
+    }
     if (isConditional(node)) return this.conditional(node);
     if (ts.isDoStatement(node))
       return factory.updateDoStatement(
@@ -161,6 +193,10 @@ class Wrapper {
         visited.statements,
       );
     }
+    if (this.rewriter !== undefined) {
+      const made = this.counted(node);
+      if (made !== undefined) return made;
+    }
     if (ts.isPrefixUnaryExpression(node) && node.operator === ts.SyntaxKind.ExclamationToken)
       return factory.updatePrefixUnaryExpression(node, this.wrapped(node.operand, '!'));
     if (ts.isBinaryExpression(node)) return this.binary(node);
@@ -172,6 +208,74 @@ class Wrapper {
     return ts.visitNode(child, this.visit) as T;
   }
 
+  /** A loop that ends its body on every way; undefined where it is left as it is. */
+  private plain(node: ts.IterationStatement): ts.Statement | undefined {
+    if (this.loops.has(node)) return undefined;
+    const kind = ts.isWhileStatement(node) ? 'while' : ts.isDoStatement(node) ? 'do' : 'for';
+    const made = plainLoop(node, {
+      factory: this.factory,
+      fresh: () => `__going${++this.names}`,
+      hook: (name, args, at) => this.hook(name, args, kind, this.position(at)),
+    });
+    if (made !== undefined) this.loops.set(made.loop, kind);
+    return made?.statement;
+  }
+
+  /**
+   * Logic and arithmetic that a traced number may meet: `a && b`, `!a`, `i += 1`, `i++;`, `i < n`;
+   * undefined for everything else.
+   */
+  private counted(node: ts.Node): ts.Node | undefined {
+    const { factory } = this;
+    if (ts.isPrefixUnaryExpression(node) && node.operator === ts.SyntaxKind.ExclamationToken)
+      return this.hook('not', [this.inner(node.operand)], '!', this.position(node.operand));
+    if (ts.isExpressionStatement(node) && isStep(node.expression)) {
+      const { operand, operator } = node.expression;
+      const sign = operator === ts.SyntaxKind.PlusPlusToken ? '+' : '-';
+      const value = this.hook('step', [operand], sign, this.position(operand));
+      return factory.updateExpressionStatement(node, factory.createAssignment(operand, value));
+    }
+    if (!ts.isBinaryExpression(node)) return undefined;
+    const { left, right } = node;
+    const { kind } = node.operatorToken;
+    const logic = LOGIC.get(kind);
+    if (logic !== undefined && !isConstant(left) && !hasEffects(right))
+      return ts.setTextRange(
+        this.hook(
+          'logic',
+          [this.inner(left), this.arrow(this.inner(right))],
+          logic,
+          this.position(left),
+        ),
+        node,
+      );
+    const compound = COMPOUND.get(kind);
+    if (compound !== undefined && ts.isIdentifier(left))
+      return factory.createAssignment(
+        left,
+        this.arithmetic(left, this.inner(right), compound, left),
+      );
+    const sign = ARITHMETIC.get(kind);
+    if (sign === undefined || isText(left) || isText(right)) return undefined;
+    if (isConstant(left) && isConstant(right)) return undefined;
+    return ts.setTextRange(this.arithmetic(this.inner(left), this.inner(right), sign, left), node);
+  }
+
+  private arithmetic(
+    left: ts.Expression,
+    right: ts.Expression,
+    sign: string,
+    at: ts.Node,
+  ): ts.Expression {
+    return this.hook('arithmetic', [left, right], sign, this.position(at));
+  }
+
+  private arrow(body: ts.Expression): ts.Expression {
+    const { factory } = this;
+    const concise = factory.createParenthesizedExpression(body);
+    return factory.createArrowFunction(undefined, undefined, [], undefined, undefined, concise);
+  }
+
   /** The block of a function, in which conditionals return values instead of leaving early. */
   private functionBody(block: ts.Block, parameters: readonly ts.ParameterDeclaration[]): ts.Node {
     const made = withTailReturns(block, [...parameters], this.factory);
@@ -181,7 +285,8 @@ class Wrapper {
 
   private conditional(node: Conditional): ts.Node {
     const { factory } = this;
-    const kind = ts.isIfStatement(node) ? 'if' : ts.isWhileStatement(node) ? 'while' : '?:';
+    const written = ts.isIfStatement(node) ? 'if' : ts.isWhileStatement(node) ? 'while' : '?:';
+    const kind = this.loops.get(node) ?? written;
     const test = ts.isConditionalExpression(node) ? node.condition : node.expression;
     const position = this.position(test);
     const visited = ts.visitEachChild(node, this.visit, this.context);
@@ -399,6 +504,27 @@ function mappedTo(test: ts.Expression, made: ts.Node): ts.Node {
       : made;
   if (call !== undefined && ts.isCallExpression(call)) ts.setTextRange(call, test);
   return made;
+}
+
+/** `i++` or `--i` of a variable. */
+function isStep(expression: ts.Expression): expression is (
+  ts.PostfixUnaryExpression | ts.PrefixUnaryExpression
+) & {
+  readonly operand: ts.Identifier;
+} {
+  if (!ts.isPostfixUnaryExpression(expression) && !ts.isPrefixUnaryExpression(expression))
+    return false;
+  const { operator, operand } = expression;
+  return (
+    (operator === ts.SyntaxKind.PlusPlusToken || operator === ts.SyntaxKind.MinusMinusToken) &&
+    ts.isIdentifier(operand)
+  );
+}
+
+/** A text: what is added to it is text, too. */
+function isText(expression: ts.Expression): boolean {
+  const plain = bare(expression);
+  return ts.isStringLiteralLike(plain) || ts.isTemplateExpression(plain);
 }
 
 /** A literal: it is not a tensor. */

@@ -1,42 +1,17 @@
 import { describe, expect, it } from 'vitest';
 
 import { spec } from '../../../src/trace/record/spec.ts';
-import * as sourceHooks from '../../../src/trace/source/hooks.ts';
 import { wrapConditions } from '../../../src/trace/source/wrap-conditions.ts';
 import { type Tensor, trace } from '../../../src/trace/trace.ts';
 import { controlCalls, run } from '../../passes/control-support.ts';
 import { errorOf } from '../support.ts';
+import { load, Plain, rewritten } from './plain.ts';
 
 /**
  * Early returns as `cond`. The truth is the source as written, run on arrays of numbers whose
  * comparisons are plain booleans; the rewritten source must do the same on those, and its traced
  * graph the same on values.
  */
-
-class Plain {
-  constructor(readonly values: readonly number[]) {}
-  private readonly map = (f: (v: number) => number): Plain => new Plain(this.values.map(f));
-  sum = (): Plain => new Plain([this.values.reduce((a, b) => a + b, 0)]);
-  add = (n: number): Plain => this.map((v) => v + n);
-  sub = (n: number): Plain => this.map((v) => v - n);
-  mul = (n: number): Plain => this.map((v) => v * n);
-  neg = (): Plain => this.map((v) => -v);
-  gt = (n: number): boolean => this.values[0] > n;
-  lt = (n: number): boolean => this.values[0] < n;
-}
-
-function load<T>(text: string): (x: T) => T {
-  const body = text.replace(/^import .*$/m, '').replaceAll(/^export /gm, '');
-  // The tests run the transformed text, which is their subject.
-  // eslint-disable-next-line @typescript-eslint/no-implied-eval
-  const made = new Function('__shardwright', `${body}\nreturn model;`) as (
-    hooks: unknown,
-  ) => (x: T) => T;
-  return made(sourceHooks);
-}
-
-const rewritten = <T>(body: string): ((x: T) => T) =>
-  load(wrapConditions(`export function model(x) { ${body} }`, 'm.model.ts', { mode: 'rewrite' }));
 
 const INPUTS = [
   [1, 2],

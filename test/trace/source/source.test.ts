@@ -339,12 +339,12 @@ describe('mode rewrite', () => {
     ],
     [
       'break',
-      'let y = x; while (y.sum().lt(9)) { y = y.mul(2); break; } return y;',
+      'let y = x; while (y.sum().lt(9)) { try { break; } finally { y = y.mul(2); } } return y;',
       'it breaks out',
     ],
     [
       'continue',
-      'let y = x; while (y.sum().lt(9)) { y = y.mul(2); continue; } return y;',
+      'let y = x; while (y.sum().lt(9)) { try { continue; } finally { y = y.mul(2); } } return y;',
       'it continues a loop',
     ],
     [
