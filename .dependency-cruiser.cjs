@@ -205,7 +205,7 @@ const inside = {
   ],
   sweep: [
     ['model'],
-    ['rank'],
+    ['inference', 'rank'],
     ['threads', 'step'],
     ['sweep', 'resume', 'plan-names'],
     ['conclude', 'optima', 'what-if'],
@@ -213,6 +213,7 @@ const inside = {
     ['planning'],
     ['layout', 'pipeline'],
   ],
+  'sweep/inference': [['program', 'question'], ['layouts', 'pass-price'], ['inference']],
   'sweep/rank': [['data-costs', 'tied-embedding', 'unconstrained'], ['rank-price']],
   'sweep/step': [
     ['faster-links', 'layouts', 'tried-checkpoints', 'units'],

@@ -9,6 +9,7 @@ export const GROUPS = {
     'docs/tutorial.md',
     'docs/how-to.md',
     'docs/planning.md',
+    'docs/inference.md',
     'docs/reports.md',
     'docs/models.md',
     'docs/memory.md',

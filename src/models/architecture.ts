@@ -21,6 +21,8 @@ export interface ModelShape {
   readonly hidden: number;
   /** 0 for a model without a vocabulary. */
   readonly vocabulary: number;
+  /** True if a cache holds one narrow vector a token for all heads (latent attention). */
+  readonly latentCache?: true;
   /** Longest sequence that the config states. */
   readonly positions?: number;
 }
@@ -57,6 +59,13 @@ export interface ProgramOptions {
    * such a program are not those of the model.
    */
   readonly attentionInOneCall?: true;
+  /**
+   * For inference with a cache (`Architecture.caches`): the tokens of each sequence that were read
+   * before. The program reads `seq` new ones and gives the logits of the last one and the new rows
+   * of the cache. 0: a prompt, which reads no cache. Else there is one new token; its rows go into
+   * the last places of the buffers `past_key` and `past_value`, which attention reads.
+   */
+  readonly held?: number;
 }
 
 /** A program to trace: its inputs, and what it makes of them. */
@@ -78,6 +87,8 @@ export interface Architecture {
   readonly frozen?: readonly string[];
   /** True if positions are a table: a longer sequence is then refused. */
   readonly learnedPositions?: boolean;
+  /** True if there is a program of inference with a cache (`ProgramOptions.held`). */
+  readonly caches?: true;
   /** Omissions and assumptions, for the notes of the graph. */
   readonly notes?: readonly string[];
 }

@@ -202,7 +202,7 @@ function rowsReached(
 const HEAD = /(^|[._])lm_head([._]|$)/;
 /** Reads and writes of rows by an index, as messages along edges are. */
 const BY_INDEX =
-  /index_add|index_select|index_put|index_reduce|scatter|gather|segment_reduce|_sparse_mm|\.index\.Tensor/;
+  /index_add|index_select|index_put|index_reduce|(?<!slice_|select_)scatter|gather|segment_reduce|_sparse_mm|\.index\.Tensor/;
 
 /** Node numbers of the parameters that are one tensor, group by group. */
 function tiedParameters(graph: Graph): number[][] {

@@ -20,7 +20,7 @@ const folder = temporaryFolder(afterAll);
 /** Names of the files that commands write, and that later ones take. */
 const WRITTEN = /^(?:plan\/?|tuned\.toml|cluster\.json|all_reduce_perf\.txt)$/;
 /** Commands that search for seconds. */
-const SEARCHES = /^(?:tune|compare|validate) /;
+const SEARCHES = /^(?:tune|compare|inference|validate) /;
 
 interface Shown {
   readonly command: string;

@@ -5,6 +5,7 @@
  */
 
 import { defined } from '../../defined.ts';
+import { type DType, DTYPE_BYTES } from '../../graph/types.ts';
 import { elements, type OperatorRecord, type TypedContext } from '../../ops/record/record.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import { clocksOf, clockTime } from './clocks.ts';
@@ -60,6 +61,11 @@ export interface ProductRole {
   readonly rows?: number;
   /** See `Product.isSplit`. */
   readonly isSplit?: boolean;
+  /**
+   * Attention reads keys and values from a cache; `latent`: values are channels of keys, so that
+   * one read serves both.
+   */
+  readonly cache?: 'whole' | 'latent';
 }
 
 /** Seconds of a product of matrices or of attention; undefined for other calls. */
@@ -74,7 +80,7 @@ export function matrixCall(
   const dtype = ctx.outputs[0]?.dtype ?? ctx.inputs[0]?.dtype ?? 'bf16';
   const { flopsPerSecond: peak, unit } = matrixPeak(cluster, dtype);
   const matrix = { cluster, peak, clockTime: clockTime(clocksOf(cluster), constants), unit };
-  if (record.cls === 'attention') return attentionCall(record, ctx, system, matrix);
+  if (record.cls === 'attention') return attentionCall(record, ctx, system, matrix, role);
   const product = productOf(record, ctx);
   if (product === undefined) return undefined;
   const { rows, columns, count, flops } = product;
@@ -87,8 +93,8 @@ export function matrixCall(
     ...all,
     count: count / kernels,
     flops: flops / share,
-    bytes: product.bytes / share,
-    ...defined({ isSplit: role.isSplit }),
+    bytes: storedBytes(product, dtype, role, software) / share,
+    ...defined({ isSplit: role.isSplit, isFilled: software.splitsProducts }),
   };
   const narrow = role.narrow === true ? software.narrowUnit : undefined;
   const narrowPeak = narrow === undefined ? undefined : cluster.peakFlopsPerSecond[narrow];
@@ -105,6 +111,34 @@ export function matrixCall(
   return { seconds: seconds + casting.seconds, kernels: share * kernels + casting.kernels };
 }
 
+/** Bytes of a product whose weights may lie in memory in fewer bytes than those of their dtype. */
+function storedBytes(
+  { rows, flops, bytes }: Product,
+  dtype: DType,
+  { weight, narrow }: ProductRole,
+  { weightBytes }: StepSoftware,
+): number {
+  if (weightBytes === undefined || weight !== true || narrow !== true) return bytes;
+  // Every element of the weight is multiplied once for each row.
+  return bytes - (flops / (2 * rows)) * (DTYPE_BYTES[dtype] - weightBytes);
+}
+
+/** Bytes that attention moves, of which keys and values may be those of a cache. */
+function attentionBytes(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  { cache }: ProductRole,
+  { cacheBytes, cacheShare = 1 }: StepSoftware,
+): number {
+  const bytes = record.bytes(ctx);
+  const [key, value] = [ctx.tensor('key'), ctx.tensor('value')];
+  if (cache === undefined || key === undefined || value === undefined) return bytes;
+  const item = DTYPE_BYTES[key.dtype];
+  const [keys, values] = [elements(key.shape), elements(value.shape)];
+  const read = cacheShare * (keys + (cache === 'latent' ? 0 : values));
+  return bytes - (keys + values) * item + read * (cacheBytes ?? item);
+}
+
 type Unit = Parameters<typeof productSeconds>[1];
 
 function attentionCall(
@@ -112,11 +146,12 @@ function attentionCall(
   ctx: TypedContext,
   system: StepSystem,
   unit: Unit,
+  role: ProductRole,
 ): CallTime {
   const { cluster, software, constants } = system;
   const backward = record.name.includes('backward');
   const flops = record.flops(ctx).matrix;
-  const bytes = record.bytes(ctx);
+  const bytes = attentionBytes(record, ctx, role, software);
   const query = ctx.tensor('query')?.shape;
   const key = ctx.tensor('key')?.shape;
   const value = ctx.tensor('value')?.shape;

@@ -8,7 +8,7 @@
 import type { Cluster } from '../hardware/cluster.ts';
 import type { FittedConstants } from './fitted.ts';
 import { matrixSeconds } from './matmul.ts';
-import { NARROWEST_TILE, tailFactor } from './tiles.ts';
+import { fillsWave, NARROWEST_TILE, tailFactor } from './tiles.ts';
 
 /** Products of equal size in one kernel. */
 export interface Product {
@@ -25,6 +25,8 @@ export interface Product {
    * which count on whole waves.
    */
   readonly isSplit?: boolean;
+  /** The same wherever multiprocessors have no tile (`StepSoftware.splitsProducts`). */
+  readonly isFilled?: boolean;
 }
 
 /** The unit of a device that runs matrix products. */
@@ -43,15 +45,16 @@ interface MatrixUnit {
  * the clocks of a long step.
  */
 export function productSeconds(
-  { rows, columns, count, flops, bytes, isSplit = false }: Product,
+  { rows, columns, count, flops, bytes, isSplit = false, isFilled = false }: Product,
   { cluster, peak, clockTime: hot, unit }: MatrixUnit,
   { tailShare, tailMean }: FittedConstants,
 ): number {
   const side = Math.min(rows, columns);
-  const isNarrow = isSplit && side < NARROWEST_TILE;
+  const isNarrow = (isSplit || isFilled) && side < NARROWEST_TILE;
   // A side that is narrower than a tile is padded to one.
   const padded = isNarrow ? (flops * NARROWEST_TILE) / side : flops;
-  const waves = isNarrow ? 1 : tailFactor(rows, columns, count, cluster.accelerator);
+  const isWhole = isNarrow || (isFilled && !fillsWave(rows, columns, count, cluster.accelerator));
+  const waves = isWhole ? 1 : tailFactor(rows, columns, count, cluster.accelerator);
   const tail = (1 + tailShare * (waves - 1)) / tailMean;
   return Math.max(
     matrixSeconds(padded, bytes, peak, cluster, unit) * hot * tail,

@@ -128,6 +128,20 @@ export interface StepSoftware {
    * each.
    */
   readonly expertTokensOnce: boolean;
+  /**
+   * Products with fewer tiles than the device has multiprocessors share their inner dim among all
+   * of them (split-K and stream-K, as libraries for inference have them).
+   */
+  readonly splitsProducts?: true;
+  /** Bytes per element in which weights of the layers lie in memory; absent: those of the dtype. */
+  readonly weightBytes?: number;
+  /** Bytes per element of keys and values of earlier tokens; absent: those of the dtype. */
+  readonly cacheBytes?: number;
+  /**
+   * Share of their heads that a device reads where its program holds all: several devices share a
+   * head of keys. Absent: all.
+   */
+  readonly cacheShare?: number;
   /** Bytes per element of gradients as data ranks sum them. */
   readonly gradientBytes: number;
   /**

@@ -29,6 +29,13 @@ export function processorsOf(accelerator: string): number | undefined {
   return PROCESSORS.find(([name]) => name.test(accelerator))?.[1];
 }
 
+/** Tells whether a product has a tile of the largest size for every multiprocessor. */
+export function fillsWave(m: number, n: number, count: number, accelerator: string): boolean {
+  const [[rows, columns]] = TILES;
+  const tiles = Math.ceil(m / rows) * Math.ceil(n / columns) * Math.max(1, Math.ceil(count));
+  return tiles >= (processorsOf(accelerator) ?? 1);
+}
+
 /**
  * Time of a matmul on whole waves of tiles over the time without the empty places of the last wave,
  * at least 1. A multiprocessor works on one tile at a time, so 112 tiles on 108 multiprocessors

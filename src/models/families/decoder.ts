@@ -49,9 +49,11 @@ export function decoderArchitecture(
       hidden,
       vocabulary,
       ...defined({ positions }),
+      ...(config.latent === undefined ? {} : { latentCache: true as const }),
     },
     rowParameters: tied || classes !== undefined ? width : 2 * width,
     program: (options) => decoderProgram(config, options, classes),
+    ...(classes === undefined ? { caches: true } : {}),
     notes: classes?.of === 'sequence' ? [...notes, LAST_TOKEN] : notes,
     ...(experts === undefined ? {} : { routed: routedExperts(experts) }),
   };
@@ -97,6 +99,16 @@ function decoderProgram(
 ): ModelProgram {
   const own = options.attentionInOneCall === true ? withoutScores(config) : config;
   const { vocabulary = config.vocabulary } = options;
+  if (classes === undefined && options.held !== undefined)
+    return {
+      inputs: languageInputs(options),
+      run: ({ input_ids: ids }) => {
+        const written: Record<string, Tensor> = {};
+        const caches = cachesOf(config, options, (name, rows) => (written[name] = rows));
+        const logits = decoderLogits(ids, own, options, caches);
+        return { logits, ...written };
+      },
+    };
   if (classes === undefined)
     return {
       inputs: languageInputs(options),
@@ -115,12 +127,24 @@ function withoutScores({ window: _, attentionCap: __, ...config }: DecoderConfig
   return config.sinks ? { ...config, sinksInKernel: true } : config;
 }
 
-/** Ids [batch, length] to logits [batch, length, vocabulary]. */
-function decoderLogits(ids: Tensor, config: DecoderConfig, options: ProgramOptions): Tensor {
+/** The cache of each layer. */
+type Caches = (layer: number) => Sight['cache'];
+
+/**
+ * Ids [batch, length] to logits [batch, length, vocabulary]; those of the last token alone where
+ * there is a cache.
+ */
+function decoderLogits(
+  ids: Tensor,
+  config: DecoderConfig,
+  options: ProgramOptions,
+  caches?: Caches,
+): Tensor {
   const { width, tied, finalCap } = config;
-  const { dtype, vocabulary = config.vocabulary } = options;
+  const { dtype, seq, held, vocabulary = config.vocabulary } = options;
   const table = new Embedding('model.embed_tokens', vocabulary, width, { dtype });
-  const last = decoderStates(ids, table, config, options);
+  const states = decoderStates(ids, table, config, options, caches);
+  const last = held === undefined || seq === 1 ? states : states.slice(1, seq - 1);
   const head = new Linear('lm_head', width, vocabulary, { bias: false, dtype });
   const logits = tied ? table.attend(last) : head.forward(last);
   return finalCap === undefined ? logits : logits.div(finalCap).tanh().mul(finalCap);
@@ -147,15 +171,34 @@ function decoderStates(
   table: Embedding,
   config: DecoderConfig,
   options: ProgramOptions,
+  caches?: Caches,
 ): Tensor {
   const { embeddingScale } = config;
-  const { seq, layers, dtype } = options;
+  const { layers, dtype } = options;
   const embedded = table.forward(ids);
   let x = embeddingScale === undefined ? embedded : embedded.mul(embeddingScale);
-  const sights = sightsOf(config, seq, layers, dtype);
+  const sights = sightsOf(config, options);
   for (let layer = 0; layer < layers; layer++)
-    x = scope(`model.layers.${layer}`, () => decoderLayer(x, layer, config, sights(layer), dtype));
+    x = scope(`model.layers.${layer}`, () => {
+      const sight = { ...sights(layer), ...defined({ cache: caches?.(layer) }) };
+      return decoderLayer(x, layer, config, sight, dtype);
+    });
   return normOf(config, 'model.norm', dtype).forward(x);
+}
+
+/** The caches of layers: a window holds no earlier tokens than it sees. */
+function cachesOf(
+  { window = Infinity, windowed, chunked }: DecoderConfig,
+  { held = 0 }: ProgramOptions,
+  write: (name: string, rows: Tensor) => void,
+): Caches {
+  const seen = chunked === true ? (held % window) + 1 : Math.min(held + 1, window);
+  return (layer) => ({
+    rows: held === 0 ? 0 : windowed(layer) ? seen : held + 1,
+    write: (name, rows) => {
+      write(`${name}_${layer}`, rows);
+    },
+  });
 }
 
 /**
@@ -164,9 +207,7 @@ function decoderStates(
  */
 function sightsOf(
   config: DecoderConfig,
-  seq: number,
-  layers: number,
-  dtype: DType,
+  { seq, layers, dtype, held = 0 }: ProgramOptions,
 ): (layer: number) => Sight {
   const { window, localRotation, latent } = config;
   const kinds = Array.from(
@@ -176,7 +217,7 @@ function sightsOf(
   const width = latent?.rotaryWidth ?? config.rotaryWidth;
   const written = config.attentionCap !== undefined || config.sinks;
   const turnOf = (name: string): Sight['turn'] =>
-    scope('model', () => headRotation(name, seq, width, dtype));
+    scope('model', () => headRotation(name, seq, width, dtype, held));
   const make = (windowed: boolean, turn: Sight['turn']): Sight => {
     // A window that no sequence of this length leaves is the causal mask.
     const cut = windowed && window !== undefined && window < seq;
@@ -191,7 +232,9 @@ function sightsOf(
   const { rotates = () => true, temperature } = config;
   const isAnyStill = kinds.some((_, layer) => !rotates(layer));
   const temper =
-    temperature === undefined || !isAnyStill ? undefined : temperOf(temperature, seq, dtype);
+    temperature === undefined || !isAnyStill
+      ? undefined
+      : temperOf(temperature, { seq, held, dtype });
   return (layer) => {
     const sight = kinds[layer] ? narrow : wide;
     if (sight === undefined)
@@ -203,11 +246,13 @@ function sightsOf(
 /** Factors of queries by their position, [1, 1, length, 1]. */
 function temperOf(
   { floor, scale }: NonNullable<DecoderConfig['temperature']>,
-  length: number,
-  dtype: DType,
+  { seq, held, dtype }: Required<Pick<ProgramOptions, 'seq' | 'held' | 'dtype'>>,
 ): Tensor {
-  const passed = arange(length).add(1).floordiv(floor).to('f32');
-  return passed.add(1).log().mul(scale).add(1).to(dtype).view(1, 1, length, 1);
+  const passed = arange(seq)
+    .add(held + 1)
+    .floordiv(floor)
+    .to('f32');
+  return passed.add(1).log().mul(scale).add(1).to(dtype).view(1, 1, seq, 1);
 }
 
 function normOf(config: DecoderConfig, name: string, dtype: DType): RMSNorm | OffsetRMSNorm {

@@ -6,8 +6,8 @@ import { Linear } from '../../trace/nn/linear.ts';
 import { RMSNorm } from '../../trace/nn/norm.ts';
 import { rotateHeads, type Rotation } from '../../trace/nn/rope.ts';
 import { cat } from '../../trace/tensor/functional.ts';
-import { param, scope } from '../../trace/tensor/state.ts';
-import type { Tensor } from '../../trace/tensor/tensor.ts';
+import { buffer, param, scope } from '../../trace/tensor/state.ts';
+import { apply, type Tensor } from '../../trace/tensor/tensor.ts';
 import { fusedAttention, joinHeads, splitHeads, writtenOutAttention } from './attention-core.ts';
 import type { DecoderConfig, LatentAttention } from './decoder-config.ts';
 import { OffsetRMSNorm } from './norms.ts';
@@ -23,6 +23,13 @@ export interface Sight {
   readonly temper?: Tensor;
   /** The mask, always present, for attention that is written out. */
   readonly written?: Tensor;
+  /** The keys and values of earlier tokens, in inference. */
+  readonly cache?: {
+    /** Rows of the cache with the new one; 0 for a prompt, which reads none. */
+    readonly rows: number;
+    /** Takes the rows of the new tokens. */
+    readonly write: (name: string, rows: Tensor) => void;
+  };
 }
 
 interface Heads {
@@ -43,17 +50,18 @@ export function decoderAttention(
 ): Tensor {
   const { heads, width, outputBias, latent } = config;
   return scope('self_attn', () => {
-    const { q, k, v } =
+    const made =
       latent === undefined
-        ? groupedHeads(x, config, sight, dtype)
-        : latentHeads(x, config, latent, sight, dtype);
-    const joined = joinHeads(mixed({ q, k, v }, config, sight, dtype));
+        ? mixed(groupedHeads(x, config, sight, dtype), config, sight, dtype)
+        : latentAttention(x, config, latent, sight, dtype);
+    const joined = joinHeads(made);
     const inner = heads * (latent?.valueWidth ?? config.headWidth);
     return new Linear('o_proj', inner, width, { bias: outputBias, dtype }).forward(joined);
   });
 }
 
-function mixed({ q, k, v }: Heads, config: DecoderConfig, sight: Sight, dtype: DType): Tensor {
+function mixed(heads4: Heads, config: DecoderConfig, sight: Sight, dtype: DType): Tensor {
+  const { q, k, v } = withCache(heads4, config, sight, dtype);
   const { heads, keyHeads, attentionCap: cap, sinks, sinksInKernel } = config;
   const scale = config.scale;
   const grouped = config.latent === undefined && heads !== keyHeads;
@@ -62,7 +70,7 @@ function mixed({ q, k, v }: Heads, config: DecoderConfig, sight: Sight, dtype: D
     // No call of PyTorch takes sinks: one number for a row of queries, added to it, is read and has
     // its gradient summed as the kernel does both.
     return fusedAttention(sinks ? q.add(sink().view(1, heads, 1, 1)) : q, k, v, {
-      causal: true,
+      causal: (sight.cache?.rows ?? 0) === 0,
       grouped,
       ...defined({ mask: sight.mask, scale }),
     });
@@ -73,6 +81,31 @@ function mixed({ q, k, v }: Heads, config: DecoderConfig, sight: Sight, dtype: D
     ...defined({ mask: sight.written, cap }),
     ...(sinks ? { sinks: sink() } : {}),
   });
+}
+
+/** The heads as attention reads them: with keys and values of earlier tokens, if there are any. */
+function withCache(
+  { q, k, v }: Heads,
+  { latent }: DecoderConfig,
+  { cache }: Sight,
+  dtype: DType,
+): Heads {
+  if (cache === undefined || latent !== undefined) return { q, k, v };
+  const { rows, write } = cache;
+  write('key', k);
+  write('value', v);
+  if (rows === 0) return { q, k, v };
+  return {
+    q,
+    k: afterPast('past_key', k, rows, dtype),
+    v: afterPast('past_value', v, rows, dtype),
+  };
+}
+
+/** A cache of so many rows with one new row in its last place. [batch, heads, rows, width]. */
+function afterPast(name: string, row: Tensor, rows: number, dtype: DType): Tensor {
+  const past = buffer(name, { shape: [row.size(0), row.size(1), rows, row.size(3)], dtype });
+  return apply('aten.slice_scatter.default', [past, row, 2, rows - 1, rows]);
 }
 
 /** Queries, keys and values of their own weights, or of one weight for all. */
@@ -108,30 +141,46 @@ function turned(
   return wide.mul(wide.pow(2).mean([-1], true).add(eps).rsqrt()).to(y.dtype);
 }
 
+/** The products of a token in latent attention, before norms and turns. */
+interface LatentParts {
+  readonly qPlain: Tensor;
+  readonly qTurned: Tensor;
+  /** Narrow vectors, [batch, length, rank]. */
+  readonly compressed: Tensor;
+  /** Channels of keys that carry the position, [batch, length, width]. */
+  readonly position: Tensor;
+}
+
 /**
  * Multi-head latent attention (DeepSeek-V2, 2024): keys and values come from one narrow vector a
  * token; the part of a key that carries the position is shared by all heads.
  */
-function latentHeads(
+function latentAttention(
   x: Tensor,
   config: DecoderConfig,
   latent: LatentAttention,
-  { turn }: Sight,
+  sight: Sight,
   dtype: DType,
-): Heads {
-  const { width, heads, eps } = config;
-  const { queryRank, keyValueRank, plainWidth, rotaryWidth, valueWidth } = latent;
+): Tensor {
+  const parts = latentParts(x, config, latent, dtype);
+  return (sight.cache?.rows ?? 0) === 0
+    ? mixed(latentHeads(parts, config, latent, sight, dtype), config, sight, dtype)
+    : absorbedAttention(parts, config, latent, sight, dtype);
+}
+
+function latentParts(
+  x: Tensor,
+  { width, heads, eps }: DecoderConfig,
+  { queryRank, keyValueRank, plainWidth, rotaryWidth }: LatentAttention,
+  dtype: DType,
+): LatentParts {
   const plain = { bias: false, dtype };
   const headWidth = plainWidth + rotaryWidth;
-  const narrow = (name: string, rank: number, y: Tensor): Tensor =>
-    new RMSNorm(name, rank, { eps, dtype }).forward(y);
   const whole =
     queryRank === null
       ? new Linear('q_proj', width, heads * headWidth, plain).forward(x)
       : new Linear('q_b_proj', queryRank, heads * headWidth, plain).forward(
-          narrow(
-            'q_a_layernorm',
-            queryRank,
+          new RMSNorm('q_a_layernorm', queryRank, { eps, dtype }).forward(
             new Linear('q_a_proj', width, queryRank, plain).forward(x),
           ),
         );
@@ -144,17 +193,73 @@ function latentHeads(
   )
     .forward(x)
     .split([keyValueRank, rotaryWidth], -1);
-  const [kPlain, v] = splitHeads(
-    new Linear('kv_b_proj', keyValueRank, heads * (plainWidth + valueWidth), plain).forward(
-      narrow('kv_a_layernorm', keyValueRank, compressed),
-    ),
-    plainWidth + valueWidth,
-  ).split([plainWidth, valueWidth], -1);
+  return { qPlain, qTurned, compressed, position };
+}
+
+function latentNorm(
+  { compressed }: LatentParts,
+  { eps }: DecoderConfig,
+  rank: number,
+  dtype: DType,
+): Tensor {
+  return new RMSNorm('kv_a_layernorm', rank, { eps, dtype }).forward(compressed);
+}
+
+/** Every head's queries, keys and values, the latter two made of the narrow vectors. */
+function latentHeads(
+  parts: LatentParts,
+  config: DecoderConfig,
+  { keyValueRank, plainWidth, rotaryWidth, valueWidth }: LatentAttention,
+  { turn, cache }: Sight,
+  dtype: DType,
+): Heads {
+  const { heads } = config;
+  const { qPlain, qTurned, position } = parts;
+  const inner = plainWidth + valueWidth;
+  const narrow = latentNorm(parts, config, keyValueRank, dtype);
+  const made = new Linear('kv_b_proj', keyValueRank, heads * inner, { bias: false, dtype });
+  const [kPlain, v] = splitHeads(made.forward(narrow), inner).split([plainWidth, valueWidth], -1);
   const shared = rotateHeads(pairsToHalves(position.unsqueeze(1)), turn);
-  const spread = shared.expand(x.size(0), heads, x.size(1), rotaryWidth);
+  const spread = shared.expand(position.size(0), heads, position.size(1), rotaryWidth);
+  cache?.write('latent', cat([narrow, shared.select(1, 0)], -1));
   return {
     q: cat([qPlain, rotateHeads(pairsToHalves(qTurned), turn)], -1),
     k: cat([kPlain, spread], -1),
     v,
   };
+}
+
+/**
+ * Attention of one new token on the narrow vectors themselves, as decoding runs it (DeepSeek-V2,
+ * arXiv:2405.04434, section 2.1.2): the weights that make keys of them are multiplied into queries,
+ * those that make values into what attention gives. All heads read one cache.
+ */
+function absorbedAttention(
+  parts: LatentParts,
+  config: DecoderConfig,
+  { keyValueRank, plainWidth, rotaryWidth, valueWidth }: LatentAttention,
+  { turn, cache }: Sight,
+  dtype: DType,
+): Tensor {
+  const { heads, scale } = config;
+  const { qPlain, qTurned, position } = parts;
+  const inner = plainWidth + valueWidth;
+  const turned = (y: Tensor): Tensor => rotateHeads(pairsToHalves(y), turn);
+  const narrow = latentNorm(parts, config, keyValueRank, dtype);
+  const row = cat([narrow, turned(position.unsqueeze(1)).select(1, 0)], -1);
+  cache?.write('latent', row);
+  const past = afterPast('past_latent', row.unsqueeze(1), cache?.rows ?? 0, dtype);
+  const weight = scope('kv_b_proj', () =>
+    param('weight', { shape: [heads * inner, keyValueRank], dtype }),
+  ).view(heads, inner, keyValueRank);
+  const [toKeys, toValues] = weight.split([plainWidth, valueWidth], 1);
+  const absorbed = qPlain.select(2, 0).transpose(0, 1).bmm(toKeys).transpose(0, 1).unsqueeze(2);
+  const q = cat([absorbed, turned(qTurned)], -1);
+  const seen = fusedAttention(q, past, past.slice(3, 0, keyValueRank), {
+    causal: false,
+    grouped: true,
+    scale: scale ?? 1 / Math.sqrt(plainWidth + rotaryWidth),
+  });
+  const values = seen.select(2, 0).transpose(0, 1).bmm(toValues.transpose(1, 2));
+  return values.transpose(0, 1).unsqueeze(2);
 }

@@ -11,10 +11,19 @@ import type { Tensor } from '../../trace/tensor/tensor.ts';
  * Cosines and sines with a dim for the heads, [1, 1, length, width]. The inverse frequencies are a
  * buffer of this name, so that base and scaling (`rope_theta`, `rope_scaling`) are values and not
  * shapes.
+ *
+ * @param first position of the first token
  */
-export function headRotation(name: string, length: Size, width: number, dtype: DType): Rotation {
+export function headRotation(
+  name: string,
+  length: Size,
+  width: number,
+  dtype: DType,
+  first = 0,
+): Rotation {
   const frequencies = buffer(name, { shape: [width / 2] });
-  const positions = arange(length).unsqueeze(0);
+  const places = first === 0 ? arange(length) : arange(length).add(first);
+  const positions = places.unsqueeze(0);
   const angles = frequencies
     .unsqueeze(0)
     .unsqueeze(2)

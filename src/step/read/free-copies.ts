@@ -6,6 +6,7 @@
  * it add up the one part that it has of the batch, as the gradient of a table of positions does.
  */
 
+import type { Node } from '../../graph/types.ts';
 import type { TypedContext } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Model } from '../../plan/model/model.ts';
@@ -13,10 +14,11 @@ import { localCall } from '../../plan/model/node-costs.ts';
 
 const COPY = 'aten.clone.default';
 const SUM = 'aten.sum.dim_IntList';
+const WRITE = 'aten.slice_scatter.default';
 
 /**
- * The nodes that show what they read on a device: copies for reshapes which are views there, and
- * sums over dims of size 1.
+ * The nodes that show what they read on a device: copies for reshapes which are views there, sums
+ * over dims of size 1, and rows that are written into a buffer, which is done in its place.
  */
 export function freeCopies(
   { graph, flow, strategies, space, nodeVariable }: Model,
@@ -41,7 +43,11 @@ export function freeCopies(
     }
   });
   const free = new Set(
-    graph.nodes.flatMap(({ target }, n) => (target === SUM && isOfOne(callOf(n)) ? [n] : [])),
+    graph.nodes.flatMap(({ target }, n) => {
+      if (target === WRITE)
+        return isBuffer(graph.nodes[flow.values[flow.inputs[n][0]].node]) ? [n] : [];
+      return target === SUM && isOfOne(callOf(n)) ? [n] : [];
+    }),
   );
   for (const [copy, list] of readers) {
     const [source] = flow.inputs[copy];
@@ -50,6 +56,10 @@ export function freeCopies(
     if (list.every((n) => isView(n) && sizesOf(n) === sizes)) free.add(copy);
   }
   return free;
+}
+
+function isBuffer({ kind, meta }: Node): boolean {
+  return kind === 'placeholder' && meta.role === 'buffer';
 }
 
 /** Tells whether a sum is over dims of size 1 alone, and changes no type. */

@@ -110,6 +110,8 @@ interface RoutedRequest {
   readonly limit?: RoutedCosts['limit'];
   /** The folds to price. */
   readonly folds: readonly Fold[];
+  /** Share of a device's experts that some token meets; absent: all. */
+  readonly metShare?: number | undefined;
 }
 
 /**
@@ -120,11 +122,11 @@ interface RoutedRequest {
  */
 export function routedCosts(request: RoutedRequest): RoutedCosts {
   const program = routedProgram(request);
-  const { graph, experts, active, limit, folds } = request;
+  const { graph, experts, active, limit, folds, metShare = 1 } = request;
   // Only the products of a device's experts depend on the number of experts and on their cut.
   const others = otherTimes(request, program);
   const byFold = folds.map((fold) => {
-    const share = Math.ceil(experts / fold.ep);
+    const share = Math.ceil(metShare * Math.ceil(experts / fold.ep));
     const times = graph.nodes.map((node, i) =>
       program.isRouted[i] && isProduct(node)
         ? timeAt(request, program, node, { share, etp: fold.etp })

@@ -141,6 +141,27 @@ function joined({ graph, units, table }: PlacedProgram, { software }: StepSystem
 /** Modules of low-rank adapters. */
 const ADAPTER = /\.lora_[AB]$/;
 
+/** The calls of attention that read a cache. */
+function cacheReads(
+  graph: Graph,
+  { root, index }: GraphUnits,
+  table: OperatorTable,
+): Map<number, ProductRole> {
+  const roles = new Map<number, ProductRole>();
+  graph.nodes.forEach((node, i) => {
+    if (node.kind !== 'call' || root[i] !== i || table.get(node.target)?.cls !== 'attention')
+      return;
+    const [, key, value] = index.operands.subarray(
+      index.operandStart[i],
+      index.operandStart[i + 1],
+    );
+    const { kind, meta } = graph.nodes[root[key]];
+    if (kind !== 'placeholder' || meta.role !== 'buffer') return;
+    roles.set(i, { cache: root[key] === root[value] ? 'latent' : 'whole' });
+  });
+  return roles;
+}
+
 /** The role of each product: the unit on which it may run, and the calls that run in its kernel. */
 function productRoles(
   { graph, units, table, contextOf }: PlacedProgram,
@@ -156,7 +177,7 @@ function productRoles(
       (o) => root[o],
     );
   const sizes = (i: number): readonly number[] => contextOf(i)?.outputs[0]?.shape ?? [];
-  const roles = new Map<number, ProductRole>();
+  const roles = cacheReads(graph, units, table);
   const together = new Map<string, number[]>();
   graph.nodes.forEach(({ meta }, i) => {
     if (!isProduct(i)) return;

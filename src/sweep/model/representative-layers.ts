@@ -109,7 +109,16 @@ export function layerKinds(
   table: OperatorTable,
 ): LayerKinds {
   const deepest = config.architecture.shape.layers;
-  const graph = lossProgram(config, { ...sizes, batch: 1 }, deepest, table);
+  return kindsOfProgram(config, lossProgram(config, { ...sizes, batch: 1 }, deepest, table), table);
+}
+
+/** The kinds of the layers of a program with all layers of a model. */
+export function kindsOfProgram(
+  config: ModelConfig,
+  graph: Graph,
+  table: OperatorTable,
+): LayerKinds {
+  const deepest = config.architecture.shape.layers;
   const numbers = layerNumbers(graph);
   const { count: layers, stacks } = numbers;
   const signatures = layerSignatures(graph, numbers);

@@ -2,6 +2,7 @@
 
 import { FP8_RECIPES } from '../../../cost/kernels/software.ts';
 import { parsePipelineSchedule, PIPELINE_SCHEDULES } from '../../../simulate/pipeline/schedules.ts';
+import { CACHE_FORMATS, WEIGHT_FORMATS } from '../../../sweep/inference/question.ts';
 import { type Given, list, off, on, or, required, text, value } from '../../input/flags/flag.ts';
 import { MODEL_FLAGS, SIZE_FLAGS } from '../../input/flags/model-flags.ts';
 import { PLAN_FLAGS } from '../../input/flags/planning-flags.ts';
@@ -372,6 +373,57 @@ export const TUNE_COMMAND = {
   ...QUIET,
 };
 export type TuneOptions = Given<typeof TUNE_COMMAND>;
+
+export const INFERENCE_COMMAND = {
+  devices: required(value('--devices <n>', 'number of devices', countFrom(1))),
+  cluster: required(CLUSTER),
+  prompt: or(value('--prompt <n>', 'tokens of a prompt', countFrom(1)), '1024'),
+  generate: or(value('--generate <n>', 'tokens that are generated after it', countFrom(1)), '256'),
+  requests: value(
+    '--requests <n>',
+    'requests at once on all devices (default: the most that fit and keep the limits)',
+    countFrom(1),
+  ),
+  firstToken: value(
+    '--first-token <time>',
+    'the longest time to the first token of a prompt that does not wait, such as 500ms',
+    parseSeconds,
+  ),
+  eachToken: value(
+    '--each-token <time>',
+    'the longest mean time between two tokens of a request, such as 50ms',
+    parseSeconds,
+  ),
+  weights: or(
+    value(
+      '--weights <format>',
+      `weights of the layers: ${WEIGHT_FORMATS.join(', ')}; products of fp8 run in fp8, those of ` +
+        'int4 in 16 bits',
+      oneOf(WEIGHT_FORMATS),
+    ),
+    'bf16',
+  ),
+  kvCache: or(
+    value(
+      '--kv-cache <format>',
+      `keys and values of earlier tokens: ${CACHE_FORMATS.join(', ')}`,
+      oneOf(CACHE_FORMATS),
+    ),
+    'bf16',
+  ),
+  layout: value('--layout <sizes>', 'only these layouts, such as tp=4,pp=2 (dp, pp, tp, ep)', text),
+  memory: MEMORY.memory,
+  headroom: MEMORY.headroom,
+  price: value(
+    '--price <price>',
+    'of one device for one hour, such as 2.5USD: the money for a million tokens',
+    parsePriceFlag,
+  ),
+  ...DETAILS,
+  ...JSON_FLAG,
+  ...QUIET,
+};
+export type InferenceOptions = Given<typeof INFERENCE_COMMAND>;
 
 export const DEMO_COMMAND = { program: PROGRAM, ...VERBOSE, output: PLAN_FOLDER, ...JSON_FLAG };
 export type DemoOptions = Given<typeof DEMO_COMMAND>;

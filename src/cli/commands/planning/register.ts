@@ -1,6 +1,6 @@
 /**
- * Registers `demo`, `plan`, `compare`, `tune`, `audit` and `verify` with the command line. Each
- * loads its code when it runs.
+ * Registers `demo`, `plan`, `compare`, `tune`, `inference`, `audit` and `verify` with the command
+ * line. Each loads its code when it runs.
  */
 
 import { command } from '../flags/add-command.ts';
@@ -8,6 +8,7 @@ import {
   AUDIT_COMMAND,
   COMPARE_COMMAND,
   DEMO_COMMAND,
+  INFERENCE_COMMAND,
   PLAN_COMMAND,
   TUNE_COMMAND,
   VERIFY_COMMAND,
@@ -70,6 +71,22 @@ export const registerTune = command({
   flags: TUNE_COMMAND,
   run: async (options, { io, control }, path: string) =>
     (await import('./tune.ts')).tuneCommand(path, options, io, control),
+});
+
+export const registerInference = command({
+  usage: 'inference <model>',
+  summary: 'layouts that serve a model: latency, throughput, memory, requests',
+  description:
+    'Prices every layout of some devices that serves a decoder by name or config with a cache of ' +
+    'keys and values: the time to the first token, the time of each token, tokens a second, ' +
+    'memory, and how many requests fit. Requests run at once and take turns as in continuous ' +
+    'batching.\n\nExamples:\n  $ shardwright inference llama-3.1-70b --devices 8xH100\n  ' +
+    '$ shardwright inference llama-3.1-70b --devices 8 --cluster h200 --weights fp8 ' +
+    '--prompt 2000 --generate 500 --each-token 50ms\n  $ shardwright inference deepseek-v3 ' +
+    '--devices 32 --cluster h200 --weights fp8 --requests 2048 --price 2.5USD',
+  flags: INFERENCE_COMMAND,
+  run: async (options, { io }, model: string) =>
+    (await import('./inference.ts')).inferenceCommand(model, options, io),
 });
 
 export const registerAudit = command({

@@ -70,11 +70,17 @@ export function parsePositive(text: string, flag: string): number {
 }
 
 /** Seconds in each unit of a time. */
-const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
+const SECONDS: Readonly<Record<string, number>> = {
+  ms: 1e-3,
+  s: 1,
+  m: 60,
+  h: 3600,
+  d: 86_400,
+};
 
-/** `600`, `600s`, `10m`, `1.5h`, `30d`: a time, in seconds. */
+/** `600`, `600s`, `50ms`, `10m`, `1.5h`, `30d`: a time, in seconds. */
 export function parseSeconds(text: string, flag: string): number {
-  const match = /^((?:\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d{1,3})?)([smhd]?)$/.exec(text.trim());
+  const match = /^((?:\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d{1,3})?)(ms|[smhd]?)$/.exec(text.trim());
   const seconds = match === null ? 0 : Number(match[1]) * (SECONDS[match[2] || 's'] ?? NaN);
   if (!(seconds > 0) || !Number.isFinite(seconds))
     throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a time above zero`, {

@@ -45,7 +45,9 @@ export function temporaryBytes(
       continue;
     }
     if (kind === 'activation' && name !== undefined && names.has(name)) continue;
-    // A copy that the device does not need shows the storage of what it reads.
+    // A copy that the device does not need shows the storage of what it reads, and what is written
+    // into a buffer has its place there.
+    if (node >= 0 && nodes[units.root[node]].meta.role === 'buffer') continue;
     const isShown = kind === 'activation' && node >= 0 && units.root[node] !== node;
     if (isShown && kept.has(units.root[node])) continue;
     if (isShown) {
