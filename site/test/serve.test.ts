@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 
 import { answered, root, Site, text } from './browser.ts';
 
@@ -31,6 +31,7 @@ beforeAll(async () => {
   );
   site = await Site.start();
 });
+afterEach(() => site.closePages());
 afterAll(async () => {
   server.kill('SIGTERM');
   await site.close();
@@ -125,10 +126,14 @@ describe('who asks', () => {
 });
 
 it('the page gives a file to the planner of the machine, and shows its report', async () => {
-  const { page, strange } = await site.open('#mesh=dp%3D2%2Ctp%3D2', {}, address.href);
+  const { page, strange } = await site.open(
+    '#model=qwen3-0.6b&layers=1&batch=8&sequence=512&mesh=dp%3D2%2Ctp%3D2',
+    {},
+    address.href,
+  );
   await answered(page);
   await page.check('#q-local');
-  const buffer = readFileSync(join(root, 'examples/llama3-8b-2l-b16.fx.txt.gz'));
+  const buffer = readFileSync(join(root, 'test/fixtures/torch/llama-tiny/joint.expanded.txt.gz'));
   await page.setInputFiles('#q-file', {
     name: 'llama.fx.txt.gz',
     mimeType: 'application/gzip',

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 
 import { validateRuns } from '../../src/fidelity/validate.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
@@ -23,6 +23,7 @@ let site: Site;
 beforeAll(async () => {
   site = await Site.start();
 });
+afterEach(() => site.closePages());
 afterAll(() => site.close());
 
 const PHONE = { viewport: { width: 390, height: 844 } };

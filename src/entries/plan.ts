@@ -51,6 +51,7 @@ export {
   planTexts,
   readPlanFolder,
 } from '../plan/record/folder.ts';
+export { type Clock, Deadline, type DeadlineOptions } from '../plan/request/deadline.ts';
 export { DEFAULT_REQUEST } from '../plan/request/request.ts';
 export { type PreparedOptions, shardPrepared } from '../shard.ts';
 export type { OverlapCandidate } from '../simulate/overlap/candidates.ts';

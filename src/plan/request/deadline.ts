@@ -10,14 +10,14 @@ export interface Clock {
 }
 
 /** How a limit is counted, and what else ends the work. */
-interface DeadlineOptions {
+export interface DeadlineOptions {
   /** Default: the monotonic clock of the thread. */
   readonly clock?: Clock;
   /** When the limit began to count, by the clock; default: now. */
   readonly since?: number;
   /** Ends the work as the limit does, with or without one. */
   readonly signal?: AbortSignal | undefined;
-  /** Is told what the steps of every solve under this deadline come to. */
+  /** Called after each step of every solve under this deadline. */
   readonly onStep?: ((step: SolverStep) => void) | undefined;
 }
 
