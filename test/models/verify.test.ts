@@ -23,8 +23,7 @@ const table = builtinOperators();
 describe('sharded runs', () => {
   it.each([
     'deepseek_v3',
-    'bloom',
-    ...(FULL ? ['mixtral', 'llama', 'gemma2', 'gpt_oss', 't5'] : []),
+    ...(FULL ? ['bloom', 'mixtral', 'llama', 'gemma2', 'gpt_oss', 't5'] : []),
   ])(
     '%s: a plan of the training graph on 4 devices gives the numbers of one device',
     async (name) => {

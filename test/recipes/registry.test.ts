@@ -122,7 +122,9 @@ describe('more budget never takes more seconds', () => {
     for (const p of points)
       expect([p.gap, evaluate(compact.problem, p.choice).cost]).toEqual([0, BigInt(p.cost)]);
     let before = Infinity;
-    for (let k = points.length - 1; k >= 0; k--) {
+    // The ends of the front, and every second point between them.
+    const asked = points.length - 1;
+    for (let k = asked; k >= 0; k -= !FULL && k > 1 && k < asked ? 2 : 1) {
       const widest = k === 0 ? 2 * points[0].amount : points[k - 1].amount - 1;
       for (const memoryBytes of new Set([points[k].amount, widest])) {
         const result = await leastCostPlanOf(

@@ -210,7 +210,7 @@ describe('the report of two clusters', () => {
       '--cluster',
       'dgx-b200',
       '--devices',
-      '8,16',
+      '2,4',
     );
     const html = await report(file);
     const [, figure = ''] =

@@ -9,6 +9,7 @@ import { playPipeline } from '../../src/simulate/pipeline/play.ts';
 import type { PlanPipeline } from '../../src/sweep/pipeline/plan.ts';
 import { bytesText, percentText, secondsText } from '../../src/units.ts';
 import { cli } from '../cli/support.ts';
+import { FULL } from '../support/full.ts';
 import { checkHtml, textOf } from './html-reader.ts';
 
 const LLAMA = {
@@ -227,7 +228,8 @@ describe('11.1 pipeline', () => {
     ];
     for (const [path, change] of forged) {
       writeFileSync(file, JSON.stringify({ ...said, ...change }, null, 1));
-      for (const command of ['check-plan', 'report']) {
+      // Both read the folder by one function: the report is asked for the first of them alone.
+      for (const command of ['check-plan', ...(FULL || path === '$.seconds' ? ['report'] : [])]) {
         const run = await cli(
           command,
           other,

@@ -166,7 +166,12 @@ describe('what a search tries', () => {
     'is as good as all sets of modules, within a 20th of the range of bytes (%s)',
     async (_, config) => {
       const asked = question(config);
-      const names: RecomputeModule[] = ['core_attn', 'layernorm', 'act', 'mlp'];
+      const names: RecomputeModule[] = [
+        'core_attn',
+        'layernorm',
+        'mlp',
+        ...(FULL ? (['act'] as const) : []),
+      ];
       const sets = new Set(
         Array.from({ length: 2 ** names.length }, (_, i) =>
           moduleSet(names.filter((_, k) => (i >> k) & 1)),

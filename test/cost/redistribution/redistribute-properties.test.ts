@@ -8,6 +8,7 @@ import { Redistributor } from '../../../src/cost/redistribution/redistribute.ts'
 import { type DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { heldRows, type Sharding } from '../../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
+import { FULL } from '../../support/full.ts';
 
 const cluster = loadCluster('dgx-h100');
 
@@ -113,7 +114,7 @@ describe('redistributions on random meshes', () => {
         expect(plan.text.endsWith(space.get(to).orderedText)).toBe(true);
         check(plan, space, mesh, shape);
       }),
-      { numRuns: 800 },
+      { numRuns: FULL ? 800 : 300 },
     );
   });
 
@@ -128,7 +129,7 @@ describe('redistributions on random meshes', () => {
         const detour = planner.seconds(type, a, b) + planner.seconds(type, b, c);
         expect(planner.seconds(type, a, c)).toBeLessThanOrEqual(detour);
       }),
-      { numRuns: 3000 },
+      { numRuns: FULL ? 3000 : 1000 },
     );
   });
 

@@ -16,6 +16,7 @@ import { input, parameter } from '../../../src/trace/record/spec.ts';
 import { withSharding } from '../../../src/trace/tensor/state.ts';
 import type { Tensor } from '../../../src/trace/tensor/tensor.ts';
 import { trace } from '../../../src/trace/trace.ts';
+import { FULL } from '../../support/full.ts';
 import { planFor, solveFor, TABLE } from '../support.ts';
 
 /** Shardings that the program states are pins of its plan; what cannot be one is said. */
@@ -217,5 +218,5 @@ test('the plan of a random program with withSharding obeys it, and computes what
       expect(verify(graph, plan, { table: TABLE, seed: 1 }).mismatches).toEqual([]);
     },
   );
-  await fc.assert(property, { numRuns: 40 });
+  await fc.assert(property, { numRuns: FULL ? 40 : 15 });
 });

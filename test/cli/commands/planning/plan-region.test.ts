@@ -28,7 +28,7 @@ function written(name: string, mesh: string): string {
 }
 
 describe('a trained program with a region', () => {
-  it.each(Object.keys(REGIONS).filter((_, i) => FULL || i % 3 === 0))(
+  it.each(Object.keys(REGIONS).filter((_, i) => FULL || i % 4 === 0))(
     '%s: planned on its own mesh, simulated, checked and run',
     async (name) => {
       const file = written(name, 'tp=2,sp=2');

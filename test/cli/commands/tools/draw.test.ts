@@ -6,6 +6,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
 import type { DrawResult } from '../../../../src/cli/commands/tools/draw.ts';
+import { FULL } from '../../../support/full.ts';
 import { cli } from '../../support.ts';
 
 let folder = '';
@@ -271,8 +272,8 @@ describe('any text', () => {
         if (run.code === 0) drawn++;
         else expect(run.err).toMatch(/E_[A-Z]+ \S+/);
       }),
-      { numRuns: 1500, seed: 8 },
+      { numRuns: FULL ? 1500 : 500, seed: 8 },
     );
-    expect(drawn).toBeGreaterThan(100);
+    expect(drawn).toBeGreaterThan(FULL ? 100 : 30);
   });
 });
