@@ -37,7 +37,7 @@ def read_rules(given: Rules | str | os.PathLike[str]) -> list[tuple[str, Any]]:
         MismatchError: where a file cannot be read, or has no rules; where a rule is not a pair.
     """
     place = os.fspath(given) if isinstance(given, (str, os.PathLike)) else "rules"
-    rules = _of_file(Path(place)) if isinstance(given, (str, os.PathLike)) else list(given)
+    rules = _of_file(Path(place), ()) if isinstance(given, (str, os.PathLike)) else list(given)
     for rule in rules:
         if isinstance(rule, str) or len(rule) != 2 or not isinstance(rule[0], str):
             hint = 'write ("mlp", "tp"), ("batch", ("dp", "fsdp")) or ("embed", None).'
@@ -45,7 +45,8 @@ def read_rules(given: Rules | str | os.PathLike[str]) -> list[tuple[str, Any]]:
     return [(name, entry) for name, entry in rules]
 
 
-def _of_file(file: Path) -> list[Any]:
+def _of_file(file: Path, above: tuple[Path, ...]) -> list[Any]:
+    """The rules of a file, which the configurations `above` name as their base."""
     try:
         import yaml
     except ImportError:
@@ -57,7 +58,9 @@ def _of_file(file: Path) -> list[Any]:
     found = config if isinstance(config, dict) else {}
     # MaxText takes what a configuration does not say from its base.
     if "logical_axis_rules" not in found and isinstance(found.get("base_config"), str):
-        return _of_file(file.parent / found["base_config"])
+        if file.resolve() in above:
+            raise MismatchError("E_AXES", "it is its own base_config", place=str(file), hint="name another base_config.")
+        return _of_file(file.parent / found["base_config"], (*above, file.resolve()))
     rules = found.get("logical_axis_rules")
     if not isinstance(rules, list):
         raise MismatchError("E_AXES", "it has no list logical_axis_rules", place=str(file), hint="give a configuration of MaxText.")

@@ -270,6 +270,7 @@ def test_rules_of_maxtext_are_read_from_its_files(tmp_path: Path) -> None:
     placed = [spec_by_rules(PartitionSpec(*names), rules, mesh) for names in (("embed", "mlp"), ("batch", "embed"))]
     assert placed == [PartitionSpec(None, "fsdp"), PartitionSpec(("data", "fsdp"))]
     faults = {"steps: 5": "own.yml: E_AXES it has no list", "a: [": "cannot be read", "logical_axis_rules: [mlp]": "not a pair"}
+    faults["base_config: own.yml"] = "its own base_config"
     for text, said in faults.items():
         own.write_text(text)
         with pytest.raises(shardwright.MismatchError, match=said):
