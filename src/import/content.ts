@@ -9,6 +9,7 @@ import { parseGraph } from '../graph/text/parse.ts';
 import type { Arg, Graph, ValueType } from '../graph/types.ts';
 import { eachOperand, isList } from '../graph/value.ts';
 import { builtinOperators } from '../ops/builtin.ts';
+import { withoutOuterCall } from '../passes/control/inline-calls.ts';
 import { isXlaProgram } from '../passes/fusion/xla-loops.ts';
 import { withStepPhases } from '../passes/training/step-phases.ts';
 import { decodeUtf8 } from '../utf8.ts';
@@ -58,7 +59,10 @@ export function importContent(
 ): Imported {
   return inFile(options, () => {
     refuseUnreadable(format);
-    const { graph, counts } = readFormat(content, format, options, foreign);
+    const { graph: written, counts } = readFormat(content, format, options, foreign);
+    // What a step does is seen in its own lines, not in a call of them.
+    const isNested = format === 'jaxpr' || format === 'stablehlo';
+    const graph = isNested ? withoutOuterCall(written) : written;
     const { roles = {}, ties = [] } = options;
     const hasTies = ties.length > 0 || (options.ties !== undefined && graph.ties !== undefined);
     const corrected = hasTies || Object.keys(roles).length > 0 ? applyRoles(graph, options) : graph;

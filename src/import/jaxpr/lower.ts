@@ -6,6 +6,7 @@ import { lintGraph } from '../../graph/lint.ts';
 import type { Graph, NodeMeta, Output, TensorType } from '../../graph/types.ts';
 import type { Infer } from '../fx/graph.ts';
 import { GraphOfJaxpr, type JaxprContext } from './builder.ts';
+import { replacedInputs } from './donated.ts';
 import { opaque } from './equation.ts';
 import { higherOrder } from './primitives/higher-order.ts';
 import { loweringOf } from './primitives/primitives.ts';
@@ -14,6 +15,7 @@ import type { JaxprParser } from './text/parse.ts';
 import { isDroppedOutput, type Jaxpr } from './text/syntax.ts';
 
 const MAX_NODES = 2_000_000;
+const NONE: ReadonlyMap<number, string> = new Map();
 
 export interface LowerOptions {
   readonly name?: string;
@@ -130,21 +132,26 @@ class Context implements JaxprContext {
       b.begin(equation);
       (higherOrder(equation.primitive) ?? loweringOf(equation.primitive) ?? opaque)(b, equation);
     }
-    const returned = root ? jaxpr.outputs : jaxpr.outputs.filter((atom) => !isDroppedOutput(atom));
-    const outputs = returned.map((atom, index): Output => ({
-      value: b.value(atom).name,
-      role: 'output',
-      index,
-    }));
     const graph: Graph = {
       name,
       nodes: [...b.inputs, ...b.nodes],
-      outputs,
+      outputs: outputsOf(b, jaxpr, root),
       subgraphs: b.subgraphs,
       ...nonEmpty({ given: b.given }),
     };
     return { graph, size: b.size + graph.nodes.length };
   }
+}
+
+/** The outputs of a program or a body; a jitted program says which inputs they replace. */
+function outputsOf(b: GraphOfJaxpr, jaxpr: Jaxpr, root: boolean): Output[] {
+  const returned = root ? jaxpr.outputs : jaxpr.outputs.filter((atom) => !isDroppedOutput(atom));
+  const replaced = root ? replacedInputs(jaxpr) : NONE;
+  return returned.map((atom, index): Output => {
+    const value = b.value(atom).name;
+    const of = replaced.get(index);
+    return of === undefined ? { value, role: 'output', index } : { value, role: 'mutation', of };
+  });
 }
 
 function typeKey(type: TensorType): string {

@@ -21,6 +21,22 @@ export function inlineCalls(graph: Graph): Graph {
   return inlined(graph, new Map());
 }
 
+/** Calls of functions, by the names that files have for them. */
+const FUNCTIONS: ReadonlySet<string> = new Set(['jit', 'pjit', 'func.call']);
+
+/**
+ * The function that a program calls and does nothing beside, as the jaxpr of a jitted function has
+ * it; any other graph as it is.
+ */
+export function withoutOuterCall(graph: Graph): Graph {
+  const calls = graph.nodes.filter(
+    ({ kind, target }) => kind === 'call' && target !== 'operator.getitem',
+  );
+  const [call] = calls;
+  if (calls.length !== 1 || !FUNCTIONS.has(call.meta.original ?? '')) return graph;
+  return withoutOuterCall(new Inliner(graph, new Map(Object.entries(graph.subgraphs))).run());
+}
+
 function inlined(graph: Graph, done: Map<Graph, Graph>): Graph {
   const known = done.get(graph);
   if (known !== undefined) return known;

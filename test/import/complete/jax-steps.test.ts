@@ -45,6 +45,29 @@ const counted = (list: readonly (string | undefined)[]): Record<string, number> 
   return found;
 };
 
+describe('the jaxpr of a jitted step', () => {
+  test.each(['dropout', 'Flax-nnx', 'transformer-scanned-loss-first'])(
+    '%s: its inputs have the roles that they have in the StableHLO, and the same results replace them',
+    (step) => {
+      const [stablehlo, jaxpr] = ['mlir', 'jaxpr.txt'].map((text) => {
+        const file = new URL(`../../fixtures/jax-steps/${step}.${text}.gz`, import.meta.url);
+        const graph = importGraph(readFileSync(file));
+        const inputs = graph.nodes.filter(({ kind }) => kind === 'placeholder');
+        const names = inputs.map(({ name, meta }) => meta.roleName ?? name);
+        return {
+          roles: inputs.map(({ meta }) => meta.role),
+          replaced: graph.outputs.map(({ role, of = '' }) =>
+            role === 'output' ? 'a result' : names.indexOf(of),
+          ),
+        };
+      });
+      expect(jaxpr).toEqual(stablehlo);
+      expect(jaxpr.roles).toContain('parameter');
+      expect(jaxpr.replaced.some((at) => at !== 'a result' && at >= 0)).toBe(true);
+    },
+  );
+});
+
 describe('a step of JAX', () => {
   test.each(EACH)('%s, %s: parameters, states and batch are told apart', (step, text) => {
     const graph = read(step, text, { trainStep: true });
