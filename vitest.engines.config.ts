@@ -6,7 +6,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 const src = fileURLToPath(new URL('./src/', import.meta.url));
 
 /** Files that take minutes, the longest first: begun last, one would run alone on two cores. */
-const LONG = ['python-package', 'running', 'train-llama', 'jax-export'];
+const LONG = ['python-package', 'python-training', 'running', 'train-llama', 'jax-export'];
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

@@ -13,7 +13,7 @@ import shardwright
 torch.manual_seed(42)
 torch.set_default_dtype(torch.float64)
 config = BertConfig(
-    vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, num_labels=3,
+    vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64, num_labels=3,
     max_position_embeddings=16, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
 )  # fmt: skip
 model = BertForSequenceClassification(config)

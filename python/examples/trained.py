@@ -12,7 +12,7 @@ from shardwright.integrations.transformers import Trainer
 torch.manual_seed(31)
 torch.set_default_dtype(torch.float64)
 config = LlamaConfig(
-    vocab_size=40, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
+    vocab_size=40, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
     max_position_embeddings=16,
 )  # fmt: skip
 draws = torch.Generator().manual_seed(32)

@@ -1,4 +1,4 @@
-"""Writes the plans of `plans.py` before the first test."""
+"""Writes the plans of `plans.py` once, where a test asks for them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import pytest
 from plans import write_plans
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def plans() -> None:
     write_plans()

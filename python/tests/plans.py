@@ -42,27 +42,33 @@ ENCODERS = {"encoder-all": ("S(0)S(0)", "S(0)S(0)"), "encoder-columns": ("RS(0)"
 DROPPED = {"encoder-dropped": ("S(0)S(0)", "S(0)S(0)")}
 
 
-def write_plan(name: str, subject: nn.Module, x: torch.Tensor, *targets: torch.Tensor, **flags: Any) -> None:
-    """Captures and plans a model, and puts its program into `PLANS / name`."""
-    whole = PLANS / "whole" / name
+def captured(name: str, subject: nn.Module, x: torch.Tensor, *targets: torch.Tensor) -> shardwright.Captured:
+    """Captures a model with the loss of its targets, or without any."""
     loss = F.mse_loss if targets else False
-    captured = shardwright.capture(subject, (x,), loss=loss, targets=targets, path=PLANS / f"{name}.fx.txt")
-    shardwright.plan(captured, cluster="dgx-h100", out=whole, quiet=True, order="program", no_recipes=True, **flags)
+    return shardwright.capture(subject, (x,), loss=loss, targets=targets, path=PLANS / f"{name}.fx.txt")
+
+
+def write_plan(name: str, model: shardwright.Captured, **flags: Any) -> None:
+    """Plans a captured model, and puts its program into `PLANS / name`."""
+    whole = PLANS / "whole" / name
+    shardwright.plan(model, cluster="dgx-h100", out=whole, quiet=True, order="program", no_recipes=True, **flags)
     shutil.move(whole / "torch", PLANS / name)
     shutil.copy(whole / "capture.json", PLANS / name)
 
 
 def write_plans() -> None:
-    """Captures the models, plans them and writes the program of each plan into `PLANS / NAME`."""
+    """Captures each model once, plans them and writes the program of each plan into `PLANS / NAME`."""
     shutil.rmtree(PLANS, ignore_errors=True)
     PLANS.mkdir()
     model, x, y = mlp()
+    plain, dropping = captured("mlp", model, x, y), captured("dropping", Dropping().double(), x, y)
     for name, flags in FLAGS.items():
-        torch.manual_seed(7)
-        subject: nn.Module = Dropping().double() if name.startswith("dropout") else model
-        write_plan(name, subject, x, y, **flags)
-    write_plan("views", Views().double(), x, mesh="dp=2,tp=2", inputs="S(0)R", pin=["fc.weight=RS(0)", "fc.bias=RS(0)"])
-    for name, (placement, inputs) in (ENCODERS | DROPPED).items():
-        subject, x, y = encoder(0.25 if name in DROPPED else 0.0)
-        pin = [f"{key}={placement}" for key, _ in subject.named_parameters()]
-        write_plan(name, subject, x, y, mesh="dp=2,tp=2", inputs=inputs, pin=pin)
+        write_plan(name, dropping if name.startswith("dropout") else plain, **flags)
+    views = captured("views", Views().double(), x)
+    write_plan("views", views, mesh="dp=2,tp=2", inputs="S(0)R", pin=["fc.weight=RS(0)", "fc.bias=RS(0)"])
+    for dropout, placed in ((0.0, ENCODERS), (0.25, DROPPED)):
+        subject, x, y = encoder(dropout)
+        model_of = captured(f"encoder-{dropout}", subject, x, y)
+        for name, (placement, inputs) in placed.items():
+            pin = [f"{key}={placement}" for key, _ in subject.named_parameters()]
+            write_plan(name, model_of, mesh="dp=2,tp=2", inputs=inputs, pin=pin)

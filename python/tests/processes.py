@@ -16,6 +16,9 @@ from typing import Any
 
 import torch.multiprocessing as mp
 
+# Every rank that compiles would start processes for it, each of which imports PyTorch.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
 #: The server imports modules and computes nothing: it has neither threads nor groups, which a fork would not have.
 _IMPORTED = (
     "torch._dynamo",

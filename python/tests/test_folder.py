@@ -17,6 +17,8 @@ from torch.nn import functional as F
 import shardwright
 from shardwright import planner
 
+pytestmark = pytest.mark.usefixtures("plans")
+
 
 def test_a_plan_reads_without_torch() -> None:
     code = (

@@ -29,7 +29,7 @@ from shardwright.jax_axes import axes_of, read_rules, rules_of, spec_by_rules, s
 MESH = jax.make_mesh((2, 2), ("dp", "tp"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
 STEPS = 20
 #: Programs whose kind another one stands for where not all are asked.
-LONG = {"transformer, unrolled", "transformer, rematerialised", "padding masks", "Flax linen", "dropout"}
+LONG = {"transformer, unrolled", "transformer, rematerialised", "padding masks", "Flax linen", "dropout", "transformer, float32 masters"}
 ASKED = [name for name in PROGRAMS if os.environ.get("SHARDWRIGHT_FULL") or name not in LONG]
 
 

@@ -16,6 +16,8 @@ import pytest
 from plans import ENCODERS
 from processes import Started, free_port, start_ranks
 
+pytestmark = pytest.mark.usefixtures("plans")
+
 HEAD = """
 import dataclasses, os, signal, sys, time
 from datetime import timedelta
@@ -136,9 +138,9 @@ dist.destroy_process_group()
 """
 
 
-def test_hundreds_of_steps_on_gloo_leave_the_heap_whole(tmp_path: Path) -> None:
+def test_many_steps_on_gloo_leave_the_heap_whole(tmp_path: Path) -> None:
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", "--log-dir", str(tmp_path)]
-    call = [*launch, script(tmp_path, STEPS), "100", *ENCODERS]
+    call = [*launch, script(tmp_path, STEPS), "100" if os.environ.get("SHARDWRIGHT_FULL") else "40", *ENCODERS]
     run = subprocess.run(call, env={**environment(), **CHECKED}, capture_output=True, text=True, timeout=600, check=False)
     assert run.returncode == 0, run.stderr[-4000:]
     assert run.stdout.splitlines() == [f"{name} all_gather True" for name in ENCODERS]

@@ -75,6 +75,7 @@ def test_a_comparison_that_is_refused_has_code_and_hint() -> None:
     assert "dgx-h100" in (refused.value.hint or "")
 
 
+@pytest.mark.usefixtures("plans")
 def test_an_export_alone_looks_like_a_plan_without_figures() -> None:
     exported = shardwright.load(PLANS / "mlp-2x2-tensor")
     assert repr(exported).startswith("Plan of ") and "dp=2,tp=2" in repr(exported)

@@ -26,6 +26,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import shardwright
 
+#: All calls under every plan and on all numbers of ranks.
+FULL = bool(os.environ.get("SHARDWRIGHT_FULL"))
+
 
 class Net(nn.Module):
     """A module under two names, a buffer that changes, dropout, a method, a property, an attribute that forward reads, a recurrence."""
@@ -66,7 +69,7 @@ class Draws(nn.Module):
 
 def batch(rows: int = 8, seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
     draws = torch.Generator().manual_seed(seed)
-    return torch.randn(rows, 4, 16, dtype=torch.float64, generator=draws), torch.randint(0, 6, (rows, 4), generator=draws)
+    return torch.randn(rows, 2, 16, dtype=torch.float64, generator=draws), torch.randint(0, 6, (rows, 2), generator=draws)
 
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -153,6 +156,15 @@ def any_call(facts: dict[str, Any], bench: Bench) -> None:
     facts["trained again"] = bench.step(seed=9)
 
 
+def some_calls(facts: dict[str, Any], bench: Bench) -> None:
+    """What shows another plan, or other ranks: training, a program of another size and of another attribute, evaluation."""
+    facts["trained"] = all([bench.step(seed=k) for k in range(3)])
+    facts["a smaller last batch"] = bench.step(rows=3)
+    facts["evaluated"] = bench.evaluated(5)
+    bench.model.scale = bench.plain.scale = 0.5
+    facts["another attribute"] = bench.step()
+
+
 def losses_and_inputs(facts: dict[str, Any], bench: Bench) -> None:
     x, y = batch()
     grads = []
@@ -181,7 +193,7 @@ def losses_and_inputs(facts: dict[str, Any], bench: Bench) -> None:
         for p in model.rnn.parameters():
             p.requires_grad = True
     facts["frozen and unfrozen"] = frozen and bench.step(seed=6)
-    weights = torch.rand(8, 4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(8))
+    weights = torch.rand(8, 2, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(8))
     outside = []
     for model in bench.both:
         torch.manual_seed(4)
@@ -696,10 +708,12 @@ def work(rank: int, place: str, world: int) -> None:
     everything: dict[str, Any] = {}
     for recipe in ("fsdp", None) if world == 2 else ("fsdp",):
         facts: dict[str, Any] = {}
-        bench = Bench(place, recipe, also=[batch(6)])
+        # Plans and ranks differ in how a step is cut, which few calls show; what makes a program of its own is asked of one of them.
+        whole_list = FULL or (world == 2 and recipe)
+        bench = Bench(place, recipe, also=[batch(6)] if whole_list else [])
         the_same_object(facts, bench)
-        any_call(facts, bench)
-        if world == 2:
+        (any_call if whole_list else some_calls)(facts, bench)
+        if world == 2 and whole_list:
             losses_and_inputs(facts, bench)
         if world == 2 and recipe:
             copies(facts, bench)
@@ -734,7 +748,7 @@ def facts(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def test_a_run_is_that_of_one_process(facts: dict[str, Any]) -> None:
     truths = {name: value for name, value in facts.items() if not isinstance(value, str)}
-    assert len(truths) > 10
+    assert len(truths) >= 10
     assert [name for name, value in truths.items() if value is not True] == []
 
 
@@ -755,7 +769,7 @@ REFUSALS = {
     "the part of another rank": ["fc.weight: E_MODEL it is the part that rank 0 saved", "this is rank 1"],
     "other batches": ["input x: E_BATCH in step 1 rank 1 gives other values than rank 0", 'inputs="local"'],
     "batches that are not compared": ["nothing was refused"],
-    "other sizes": ["E_INPUT in step 1 rank 0 calls it for training: x float64[8, 4, 16]", "rank 1 for training: x float64[7, 4, 16]"],
+    "other sizes": ["E_INPUT in step 1 rank 0 calls it for training: x float64[8, 2, 16]", "rank 1 for training: x float64[7, 2, 16]"],
     "random": ["E_RANDOM Draws draws from random in forward"],
     "a step too early": ["optimizer.step(): E_ACCUMULATE the gradients of passes under no_sync() are not reduced", "reduce_gradients"],
     "a transform": ["E_TRANSFORM a transform of torch.func sees the rows of one rank", 'inputs="whole"'],

@@ -1,23 +1,12 @@
-import { spawnSync } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
+import { readdirSync } from 'node:fs';
 
-import { expect, test } from 'vitest';
+import { testByPytest } from './support/pytest.ts';
+import { TRAINING } from './support/training-tests.ts';
 
-/** The tests of the Python package itself, under the Python that engines are tested with. */
-const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
-const cwd = fileURLToPath(new URL('../../python', import.meta.url));
-const hasPytest = spawnSync(python, ['-c', 'import pytest']).status === 0;
+/** All tests of the Python package but those of `python-training.test.ts`. */
+const all = readdirSync(new URL('../../python/tests', import.meta.url));
 
-test.skipIf(!hasPytest)(
-  `pytest of the Python package${hasPytest ? '' : ' (this Python has no pytest)'}`,
-  () => {
-    const { status, stdout, stderr } = spawnSync(
-      python,
-      ['-m', 'pytest', '-q', '-p', 'no:cacheprovider', 'tests'],
-      { cwd, encoding: 'utf8', env: { ...process.env, PYTHONPATH: cwd } },
-    );
-    expect(status, stdout.slice(-8000) + stderr.slice(-2000)).toBe(0);
-    expect(stdout).toMatch(/^\d+ passed/m);
-  },
-  1_800_000,
+testByPytest(
+  'pytest of the Python package: capture, plans, ranks, launchers, pipelines and JAX',
+  all.filter((file) => /^test_.*\.py$/.test(file) && !TRAINING.includes(file)),
 );

@@ -4,9 +4,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
-import { caseName, expectAsOneProcess, type Outcome, RUNNING } from '../export/running-matrix.ts';
+import type { PlanRequest } from '../../src/index.ts';
+import {
+  caseName,
+  expectAsOneProcess,
+  type Outcome,
+  RUNNING,
+  type RunningCase,
+} from '../export/running-matrix.ts';
 import { captureRecord, LATE, runningPlans } from '../export/running-plans.ts';
 import { FULL } from '../support/full.ts';
 
@@ -17,7 +24,12 @@ import { FULL } from '../support/full.ts';
  */
 const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
 const scripts = fileURLToPath(new URL('./running/', import.meta.url));
-const env = { ...process.env, PYTHONPATH: fileURLToPath(new URL('../../python', import.meta.url)) };
+const env = {
+  ...process.env,
+  PYTHONPATH: fileURLToPath(new URL('../../python', import.meta.url)),
+  // Every rank would start processes that compile, each of which imports PyTorch.
+  TORCHINDUCTOR_COMPILE_THREADS: '1',
+};
 const results = fileURLToPath(new URL('../fixtures/running/results.json', import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), 'shardwright-running-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -25,11 +37,16 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const WORLDS = [2, 4, 8];
 /** Plans that one start of Python runs. */
 const JOBS = 8;
-/** Models that are run every time, on this many processes; all others with SHARDWRIGHT_FULL=1. */
-const DAILY: Readonly<Partial<Record<string, readonly number[]>>> = {
-  mlp: WORLDS,
-  'llama-sdpa': [4],
-};
+/**
+ * Cases that are run every time; all others with SHARDWRIGHT_FULL=1. `npm test` holds the programs of
+ * all to those that were run.
+ */
+function isDaily({ model, request, order }: RunningCase, world: number): boolean {
+  if (model === 'mlp') return world < 8 || request === undefined;
+  const { checkpoint, ...others } = request ?? {};
+  const isPlain = order === undefined && Object.keys(others).length === 0;
+  return model === 'llama-sdpa' && world === 4 && isPlain;
+}
 const isChanged = process.env.SHARDWRIGHT_RECORD === 'changed';
 const isRecording = isChanged || process.env.SHARDWRIGHT_RECORD === '1';
 const isFull = FULL || isRecording;
@@ -72,10 +89,10 @@ function run(world: number, jobs: readonly string[], steps: number): Outcome[] {
 describe.each(WORLDS)('%i processes', (world) => {
   const size = (mesh: string): number =>
     mesh.split(',').reduce((n, dim) => n * Number(dim.split('=')[1]), 1);
-  const cases = RUNNING.filter(({ mesh }) => size(mesh) === world);
-  const models = [...new Set(cases.map(({ model }) => model))].filter(
-    (model) => isFull || DAILY[model]?.includes(world) === true,
+  const cases = RUNNING.filter(
+    (one) => size(one.mesh) === world && (isFull || isDaily(one, world)),
   );
+  const models = [...new Set(cases.map(({ model }) => model))];
 
   test.each(models)(
     '%s: loss, gradients and AdamW steps equal one process, and the collectives are the plan’s',
@@ -134,66 +151,88 @@ function sorted(of: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(of).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-test.each(['looped', 'recurrent', ...(isFull ? ['controlled'] : [])])(
-  'compile=True: Inductor takes the trips of %s, or what it cannot take is named',
-  async (model) => {
-    const [{ files }] = await runningPlans(model, 'dp=2,tp=2', []);
-    const at = mkdtempSync(join(folder, 'compiled-'));
-    for (const file of files) writeFileSync(join(at, file.name), file.text);
-    const record = captureRecord(model);
-    if (record !== undefined) writeFileSync(join(at, 'capture.json'), record);
-    const [outcome] = run(4, [`${model}:compiled=${at}`], 0);
-    const refused: Record<string, string> = {
-      recurrent: 'scan.cond (cond), scan_1.cond_1 (cond)',
-      controlled: 'cond (cond), cond_1 (cond)',
-    };
-    if (model in refused)
-      expect(outcome.refused).toContain(`E_COMPILE values decide what ${refused[model]} run`);
-    else for (const error of [outcome.loss, outcome.gradient]) expect(error).toBeLessThan(1e-9);
-  },
-  600_000,
-);
-
 /**
- * The optimum, and a plan that computes again in the backward pass. Inductor takes sine,
- * exponential and logarithm of float32, which a Llama has in its rotary embedding and its loss, by
- * functions of its own.
+ * What is compiled, in one start of the processes: an exported plan of a model, and how. AOTAutograd
+ * partitions the optimum of a Llama, and a plan that computes again in the backward pass.
  */
-const JOINT = [
-  ['joint', {}, 1e-9],
-  ['joint', { checkpoint: 'full' }, 1e-9],
-  ...(isFull ? [['joint-inductor', {}, 1e-6] as const] : []),
-] as const;
-test.each(JOINT)(
-  '%s %o: AOTAutograd partitions the plan’s program of a Llama, and its collectives stay',
-  async (how, request, bound) => {
-    const [{ files }] = await runningPlans('llama-sdpa', 'dp=2,tp=2', [], request);
-    const at = mkdtempSync(join(folder, 'joint-'));
-    for (const file of files) writeFileSync(join(at, file.name), file.text);
-    writeFileSync(join(at, 'capture.json'), captureRecord('llama-sdpa') ?? '');
-    const [outcome] = run(4, [`llama-sdpa:${how}=${at}`], 0);
-    for (const error of [outcome.loss, outcome.gradient]) expect(error).toBeLessThan(bound);
-    expect(outcome.collectives).toBeGreaterThan(0);
-    expect(outcome.asPlanned).toBe(true);
-  },
-  600_000,
-);
+const COMPILED: Readonly<
+  Record<string, { model: string; how: string; late?: true; request?: Partial<PlanRequest> }>
+> = {
+  looped: { model: 'looped', how: 'compiled' },
+  recurrent: { model: 'recurrent', how: 'compiled' },
+  joint: { model: 'llama-sdpa', how: 'joint' },
+  checkpointed: { model: 'llama-sdpa', how: 'joint', request: { checkpoint: 'full' } },
+  buckets: { model: 'mlp', how: 'compiled', late: true },
+  'joint buckets': { model: 'mlp', how: 'joint-inductor', late: true },
+  ...(isFull
+    ? {
+        controlled: { model: 'controlled', how: 'compiled' },
+        'joint Inductor': { model: 'llama-sdpa', how: 'joint-inductor' },
+      }
+    : {}),
+};
 
-test('compile=True and compile_joint: Inductor takes buckets', async () => {
-  const [, { files }] = await runningPlans('mlp', 'dp=2,tp=2', ['FSDP (dp) + Megatron (tp)'], {
-    cluster: LATE,
+describe('compiled programs', () => {
+  const outcomes: Record<string, Outcome> = {};
+
+  beforeAll(async () => {
+    const jobs: string[] = [];
+    for (const { model, how, late, request } of Object.values(COMPILED)) {
+      const known = late === undefined ? [] : ['FSDP (dp) + Megatron (tp)'];
+      const links = late === undefined ? {} : { cluster: LATE };
+      const plans = await runningPlans(model, 'dp=2,tp=2', known, { ...request, ...links });
+      const { files } = plans[known.length];
+      const at = mkdtempSync(join(folder, 'compiled-'));
+      for (const file of files) writeFileSync(join(at, file.name), file.text);
+      const record = captureRecord(model);
+      if (record !== undefined) writeFileSync(join(at, 'capture.json'), record);
+      if (late !== undefined)
+        for (const kind of ['all_gather', 'reduce_scatter'])
+          expect(files.find(({ name }) => name === 'program.py')?.text).toContain(
+            `) = ${kind}_coalesced(here, [`,
+          );
+      jobs.push(`${model}:${how}=${at}`);
+    }
+    const found = run(4, jobs, 0);
+    expect(found.length).toBe(jobs.length);
+    Object.keys(COMPILED).forEach((name, k) => (outcomes[name] = found[k]));
+  }, 1_200_000);
+
+  test.each(['looped', 'buckets'])('compile=True: Inductor takes %s', (name) => {
+    for (const error of [outcomes[name].loss, outcomes[name].gradient])
+      expect(error).toBeLessThan(1e-9);
   });
-  const at = mkdtempSync(join(folder, 'compiled-'));
-  for (const file of files) writeFileSync(join(at, file.name), file.text);
-  writeFileSync(join(at, 'capture.json'), captureRecord('mlp') ?? '');
-  const program = files.find(({ name }) => name === 'program.py')?.text ?? '';
-  for (const kind of ['all_gather', 'reduce_scatter'])
-    expect(program).toContain(`) = ${kind}_coalesced(here, [`);
-  const outcomes = run(4, [`mlp:compiled=${at}`, `mlp:joint-inductor=${at}`], 0);
-  for (const { loss, gradient } of outcomes)
-    for (const error of [loss, gradient]) expect(error).toBeLessThan(1e-9);
-  expect(outcomes[1].asPlanned).toBe(true);
-}, 300_000);
+
+  test.each(['recurrent', ...(isFull ? ['controlled'] : [])])(
+    'compile=True: what Inductor cannot take of %s is named',
+    (name) => {
+      const refused: Record<string, string> = {
+        recurrent: 'scan.cond (cond), scan_1.cond_1 (cond)',
+        controlled: 'cond (cond), cond_1 (cond)',
+      };
+      expect(outcomes[name].refused).toContain(`E_COMPILE values decide what ${refused[name]} run`);
+    },
+  );
+
+  /**
+   * Inductor takes sine, exponential and logarithm of float32, which a Llama has in its rotary
+   * embedding and its loss, by functions of its own.
+   */
+  test.each([
+    ['joint', 1e-9],
+    ['checkpointed', 1e-9],
+    ['joint buckets', 1e-9],
+    ...(isFull ? [['joint Inductor', 1e-6] as const] : []),
+  ] as const)(
+    '%s: AOTAutograd partitions the program of the plan, and its collectives stay',
+    (name, bound) => {
+      const { loss, gradient, collectives, asPlanned } = outcomes[name];
+      for (const error of [loss, gradient]) expect(error).toBeLessThan(bound);
+      expect(collectives).toBeGreaterThan(0);
+      expect(asPlanned).toBe(true);
+    },
+  );
+});
 
 test('PyTorch captures the committed graphs again', () => {
   execFileSync(python, [join(scripts, 'capture.py'), folder, 'mlp', 'dropout'], {
