@@ -34,7 +34,12 @@ export interface Edit {
   readonly node: string;
   readonly from: string;
   readonly to: string;
-  /** Against the plan before this edit; negative where only the next edit makes it pay. */
+  /**
+   * Seconds off the step, against the plan before this edit; negative where only the next edit
+   * makes it pay. Absent where the trainer does not run one of the two.
+   */
+  readonly savedStepSeconds?: number;
+  /** The same of the sum of all costs, by which edits are chosen. */
   readonly secondsSaved: number;
   readonly bytesFreed: number;
 }
@@ -115,7 +120,8 @@ const AUDITED = 'the plan';
 const METHOD =
   'greedy edits: each step releases one parameter (in all layers at once), or the inputs, ' +
   'whose placement differs from the optimum; two at once where one saves nothing. The other ' +
-  'placements stay, and activations are planned again. Every candidate is solved exactly';
+  'placements stay, and activations are planned again. Every candidate is solved exactly, and ' +
+  'the one of the least sum of costs is taken';
 
 /** Name of the edit that leaves parameters and inputs alone. */
 const ACTIVATIONS = '(activations)';
@@ -168,9 +174,12 @@ export async function auditByStep(
   // whose strategies are others.
   const isSame = serial.choice.length === choice.length && serial.prepared.model === model;
   const path = isSame
-    ? await new EditPath(prepared, serial.choice, { ...options, edits }, deadline).walk(given)
-    : { edits: [], end: given };
-  const editedStepSeconds = stepIfRun(prepared, path.end, options.facts)?.stepSeconds;
+    ? await new EditPath(prepared, serial.choice, { ...options, edits }, deadline).walk({
+        ...given,
+        stepSeconds: step.stepSeconds,
+      })
+    : { edits: [], end: { ...given, stepSeconds: step.stepSeconds } };
+  const editedStepSeconds = path.end.stepSeconds;
   const overBytes = Math.max(given.peakBytes, overStep(request, step)) - budgetBytes;
   const { stepBand, fitProbability, trainer } = planAnswer({ ...plan, step });
   return {
@@ -272,6 +281,12 @@ interface Group {
   readonly variables: readonly number[];
 }
 
+/** A plan on the path of edits. */
+interface Stepped extends Priced {
+  /** Absent where the trainer does not run it. */
+  readonly stepSeconds?: number | undefined;
+}
+
 /** An edit, and the plan that it leads to. */
 interface Step {
   readonly name: string;
@@ -280,30 +295,40 @@ interface Step {
   readonly next: Priced;
 }
 
+function editBetween(at: Stepped, { name, from, to }: Step, next: Stepped): Edit {
+  const [before, after] = [at.stepSeconds, next.stepSeconds];
+  const isKnown = before !== undefined && after !== undefined;
+  return {
+    node: name,
+    from,
+    to,
+    ...(isKnown ? { savedStepSeconds: before - after } : {}),
+    secondsSaved: at.seconds - next.seconds,
+    bytesFreed: at.peakBytes - next.peakBytes,
+  };
+}
+
 class EditPath {
   private readonly groups: readonly Group[];
 
   constructor(
     private readonly prepared: Prepared,
     private readonly optimum: Int32Array,
-    private readonly options: Pick<AuditOptions, 'onProgress'> & { readonly edits: number },
+    private readonly options: Pick<StepAuditOptions, 'onProgress' | 'facts'> & {
+      readonly edits: number;
+    },
     private readonly deadline: Deadline,
   ) {
     this.groups = groupsOf(prepared.model);
   }
 
-  async walk(given: Priced): Promise<{ readonly edits: readonly Edit[]; readonly end: Priced }> {
+  async walk(given: Stepped): Promise<{ readonly edits: readonly Edit[]; readonly end: Stepped }> {
     const { options, deadline } = this;
     const edits: Edit[] = [];
     let at = given;
-    const take = ({ name, from, to, next }: Step): void => {
-      edits.push({
-        node: name,
-        from,
-        to,
-        secondsSaved: at.seconds - next.seconds,
-        bytesFreed: at.peakBytes - next.peakBytes,
-      });
+    const take = (edit: Step): void => {
+      const next = this.stepped(edit.next);
+      edits.push(editBetween(at, edit, next));
       at = next;
     };
     if (options.edits > 0) {
@@ -318,6 +343,11 @@ class EditPath {
       steps.forEach(take);
     }
     return { edits, end: at };
+  }
+
+  private stepped(next: Priced): Stepped {
+    const { stepSeconds } = stepIfRun(this.prepared, next, this.options.facts) ?? {};
+    return { ...next, stepSeconds };
   }
 
   /** The best edit, or the best pair of edits where no single one helps; none where none does. */

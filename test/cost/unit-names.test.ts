@@ -36,7 +36,7 @@ const WITHOUT_UNIT = new Set(
   tokens steps goodput tokensPerStep tokensPerCurrency accelerators chips_per_host nvlink_domain accelerators_per_tray
   HEADROOM headroomOf p10 p50 p90 runs memoryRuns bias rank fitProbability weightedQuantile
   part share processorsOf stateOf patience largestProbability headroom
-  node lastForward firstBackward heldShare`.split(/\s+/),
+  node lastForward firstBackward heldShare cacheShare`.split(/\s+/),
 );
 
 /**

@@ -50,6 +50,8 @@ describe('audit', () => {
       const saved = result.edits.reduce((sum, e) => sum + e.secondsSaved, 0);
       const freed = result.edits.reduce((sum, e) => sum + e.bytesFreed, 0);
       expect(result.seconds - saved).toBeCloseTo(result.editedSeconds, 12);
+      const offStep = result.edits.reduce((sum, e) => sum + (e.savedStepSeconds ?? NaN), 0);
+      expect(result.stepSeconds - offStep).toBeCloseTo(result.editedStepSeconds ?? NaN, 12);
       expect(result.peakBytes - freed).toBe(result.editedPeakBytes);
       expect(result.editedSeconds).toBeLessThan(result.seconds);
       expect(result.editedSeconds).toBeGreaterThanOrEqual(result.bound * (1 - 1e-12));

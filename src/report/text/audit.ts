@@ -38,11 +38,7 @@ export function auditText(name: string, a: Audit, notes: readonly string[] = [])
     },
     {
       label: 'regret',
-      texts: [
-        a.regret < 0
-          ? 'none: the plan is faster than any that fits, and does not fit'
-          : `${percentText(a.regret)} of the sum, at most ${percentText(a.provenRegret)}`,
-      ],
+      texts: [regretText(a)],
     },
   ];
   const step =
@@ -56,6 +52,16 @@ export function auditText(name: string, a: Audit, notes: readonly string[] = [])
   ];
   const edits = a.edits.length === 0 ? [] : [`\n${editTable(a)}\n`];
   return [screenText(rows), ...edits, screenText(last)].join('\n');
+}
+
+/** How far the plan is from the best one: by the step, and by the sum, whose optimum is proven. */
+function regretText({ best, regret, provenRegret }: Audit): string {
+  const ofStep = best === undefined ? [] : [`${percentText(best.regret)} of the step`];
+  const ofSum =
+    regret < 0
+      ? 'none of the sum: the plan is faster than any that fits, and does not fit'
+      : `${percentText(regret)} of the sum, at most ${percentText(provenRegret)}`;
+  return [...ofStep, ofSum].join('; ');
 }
 
 /** How the step runs. */
@@ -98,10 +104,14 @@ function editTable({ edits }: Audit): string {
     e.node,
     e.from,
     e.to,
+    e.savedStepSeconds === undefined ? '-' : signed(e.savedStepSeconds, secondsText),
     signed(e.secondsSaved, secondsText),
     signed(e.bytesFreed, bytesText),
   ]);
-  return narrowTable([['', 'edit', 'from', 'to', 'saves', 'frees'], ...rows], [4, 5]);
+  return narrowTable(
+    [['', 'edit', 'from', 'to', 'off step', 'off sum', 'frees'], ...rows],
+    [4, 5, 6],
+  );
 }
 
 function signed(value: number, text: (value: number) => string): string {

@@ -87,12 +87,14 @@ function exitOf(
   { maxRegret: allowed, json }: AuditOptions,
   io: CliIo,
 ): number {
-  const { stopped } = result;
+  const { stopped, provenRegret } = result;
+  const [regret, of] =
+    result.best === undefined ? [result.regret, 'the sum'] : [result.best.regret, 'the step'];
   const { budgetBytes } = prepared.question;
   if (stopped !== undefined)
     io.stderr(
       `${stopped}: the bound is ${secondsText(result.bound)}, so the regret is at most ` +
-        `${percentText(result.provenRegret)}; not all edits were tried\n`,
+        `${percentText(provenRegret)} of the sum; not all edits were tried\n`,
     );
   if (!result.fits) {
     if (json !== true)
@@ -103,12 +105,12 @@ function exitOf(
     return EXIT.infeasible;
   }
   // A proof that was cut short leaves a gap, and the whole gap may be regret.
-  if (stopped !== undefined && (allowed === undefined || result.provenRegret > allowed))
-    return EXIT.gap;
-  if (allowed === undefined || result.regret <= allowed) return EXIT.ok;
+  const most = stopped === undefined ? regret : Math.max(regret, provenRegret);
+  if (stopped !== undefined && (allowed === undefined || most > allowed)) return EXIT.gap;
+  if (allowed === undefined || regret <= allowed) return EXIT.ok;
   if (json !== true)
     io.stderr(
-      `regret ${percentText(result.regret)}, allowed ${percentText(allowed)} (--max-regret)\n`,
+      `regret ${percentText(regret)} of ${of}, allowed ${percentText(allowed)} (--max-regret)\n`,
     );
   return EXIT.gap;
 }

@@ -174,7 +174,7 @@ export const AUDIT_COMMAND = {
   edits: or(value('--edits <k>', 'most edits to propose', parseCount), '3'),
   maxRegret: value(
     '--max-regret <fraction>',
-    'regret above which the exit code is 4, such as 3% (default: none)',
+    'exit with 4 where the step is longer than that of the best known plan by more than this (3%)',
     parseFraction,
   ),
 };

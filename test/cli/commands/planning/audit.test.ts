@@ -113,6 +113,31 @@ describe('audit', () => {
     expect(text.out).toContain('solved exactly');
   });
 
+  it('the allowed regret is one of the step, which costs that overlap do not lengthen', async () => {
+    const asked = ['--plan', 'recipe:tp', '--mesh', 'tp=4', '--cluster', 'dgx-h100'];
+    const of = (allowed: string): ReturnType<typeof cli> =>
+      cli(
+        'audit',
+        fixture('llama-tiny'),
+        ...asked,
+        '--edits',
+        '0',
+        '--max-regret',
+        allowed,
+        '--quiet',
+      );
+    const run = await of('1%');
+    const [, step, sum] =
+      /regret +([\d.]+) % of the step; ([\d.]+) % of the sum/.exec(run.out) ?? [];
+    expect(Number(step)).toBeGreaterThan(1);
+    expect(Number(sum)).toBeGreaterThan(Number(step) + 1);
+    expect([run.code, run.err]).toEqual([
+      4,
+      `regret ${step} % of the step, allowed 1.00 % (--max-regret)\n`,
+    ]);
+    expect((await of(`${Number(step) + 0.5}%`)).code).toBe(0);
+  });
+
   it('of a plan folder: the optimum has no regret, and a pinned plan is audited without its pins', async () => {
     const best = join(folder, 'best');
     const pinned = join(folder, 'pinned');
