@@ -170,8 +170,8 @@ export interface Circumstances {
   readonly accelerator: string;
   readonly experts: boolean;
   readonly hosts: number;
-  /** True if low-rank adapters alone are trained: no such run was measured. */
-  readonly adapters?: boolean | undefined;
+  /** True if no run of the kind was measured, as of low-rank adapters alone. */
+  readonly unmeasured?: boolean | undefined;
   /** Id of the trainer; absent: any. */
   readonly trainer?: string | undefined;
   /** True if nobody named that trainer: it is the default one, and the run may have another. */
@@ -183,8 +183,8 @@ export interface Circumstances {
  * model and its trainer; undefined where there are too few.
  */
 export function nearestPool(circumstances: Circumstances): ErrorPool | undefined {
-  const { accelerator, experts, trainer, adapters, assumed = false } = circumstances;
-  if (adapters === true) return undefined;
+  const { accelerator, experts, trainer, unmeasured, assumed = false } = circumstances;
+  if (unmeasured === true) return undefined;
   const kind = kindOf(accelerator);
   const hosts = circumstances.hosts > 1 ? 'several' : 'one';
   return fidelity().pools.find(
@@ -247,6 +247,17 @@ export function hasExperts(parameters: readonly string[]): boolean {
 /** Tells whether low-rank adapters are trained, by the names of parameters. */
 export function hasAdapters(parameters: readonly string[]): boolean {
   return parameters.some((name) => /(^|\.)lora_[AB]\./.test(name));
+}
+
+/** Parameters that only networks of diffusion have. */
+const DIFFUSION = /(^|[._])(adaLN_modulation|time_emb_proj)[._]/;
+
+/**
+ * Tells whether no run of the kind was measured, by the names of parameters: adapters alone are
+ * trained, or a network learns to take noise away.
+ */
+export function isUnmeasured(parameters: readonly string[]): boolean {
+  return hasAdapters(parameters) || parameters.some((name) => DIFFUSION.test(name));
 }
 
 /** `H100` of `H100-SXM5-80GB`; a name without a dash is its own generation. */

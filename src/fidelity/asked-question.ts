@@ -106,11 +106,15 @@ export function questionAsked(
 ): SweepQuestion {
   const { asked, cost, fitted } = settled;
   const named = trainerOf(options, asked);
-  const { lora } = parseModelConfig(text);
+  const { lora, architecture } = parseModelConfig(text);
   if (lora !== undefined && named !== undefined) checkAdapters(named.trainer.id);
   const byDefault =
     named === undefined
-      ? trainerByDefault(loadCluster(cluster), cost, lora !== undefined)
+      ? trainerByDefault(
+          loadCluster(cluster),
+          cost,
+          lora !== undefined || architecture.isUnmeasured === true,
+        )
       : undefined;
   const question: SweepQuestion = {
     model: name,

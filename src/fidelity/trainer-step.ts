@@ -2,7 +2,7 @@
  * The software of trainers, as the steps of plans are chosen and checked by it; and the checks of
  * whole plan folders, which ask for it.
  */
-import { hasAdapters, hasExperts, safePeakBytes } from '../cost/error-bands.ts';
+import { hasAdapters, hasExperts, isUnmeasured, safePeakBytes } from '../cost/error-bands.ts';
 import { type Cluster, usableMemoryBytes } from '../cost/hardware/cluster.ts';
 import { loadCluster } from '../cost/hardware/load-cluster.ts';
 import { FITTED } from '../cost/kernels/fitted.ts';
@@ -112,7 +112,7 @@ export function forTrainer(request: PlanRequest, graph: Graph, isNamed: boolean)
   checkTrainer(request, graph);
   const not = notRun(request, graph);
   const cost = request.cost ?? defaultCostPreset(cluster);
-  const own = trainerByDefault(cluster, cost, hasAdapters(graph.nodes.map(roleName)));
+  const own = trainerByDefault(cluster, cost, isUnmeasured(graph.nodes.map(roleName)));
   if (trainer !== undefined || not !== undefined || !isNamed || own === undefined)
     return withRoutedRows(request, graph);
   return withRoutedRows({ ...request, trainer: own.trainer.id, trainerAssumed: true }, graph);

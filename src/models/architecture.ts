@@ -87,6 +87,10 @@ export interface Architecture {
   readonly frozen?: readonly string[];
   /** True if positions are a table: a longer sequence is then refused. */
   readonly learnedPositions?: boolean;
+  /** True if no run of its kind was measured (diffusion): its steps have no range. */
+  readonly isUnmeasured?: true;
+  /** True if its layers are not one after another: it is planned as a graph, not by layers. */
+  readonly isNoStack?: true;
   /** True if there is a program of inference with a cache (`ProgramOptions.held`). */
   readonly caches?: true;
   /** Omissions and assumptions, for the notes of the graph. */

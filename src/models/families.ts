@@ -7,15 +7,28 @@ import type { Architecture, Family } from './architecture.ts';
 import { BERT } from './families/bert.ts';
 import { BLOOM } from './families/bloom.ts';
 import { DECODER_FAMILIES } from './families/decoder-families.ts';
+import { DIT } from './families/dit.ts';
 import { GPT2 } from './families/gpt2.ts';
 import { OPT } from './families/opt.ts';
 import { T5 } from './families/t5.ts';
+import { UNET } from './families/unet.ts';
 import { VIT } from './families/vit.ts';
 import { WHISPER } from './families/whisper.ts';
 import { type LoraConfig, readLora, withLora } from './low-rank.ts';
 import { ConfigReader, isRecord, type JsonRecord, parseConfigText } from './read-config.ts';
 
-const FAMILIES: readonly Family[] = [...DECODER_FAMILIES, GPT2, OPT, BLOOM, BERT, T5, VIT, WHISPER];
+const FAMILIES: readonly Family[] = [
+  ...DECODER_FAMILIES,
+  GPT2,
+  OPT,
+  BLOOM,
+  BERT,
+  T5,
+  VIT,
+  WHISPER,
+  DIT,
+  UNET,
+];
 
 /** The `model_type` values that we build, sorted. */
 export const MODEL_TYPES: readonly string[] = FAMILIES.flatMap((family) => family.types).sort();

@@ -153,7 +153,7 @@ async function concluded(
   const compared = withCertainty(sweepComparison(question, result, { whatIf: changes, riskier }), {
     cluster: result.composer.cluster,
     experts: config.architecture.routed !== undefined,
-    adapters: config.lora !== undefined,
+    unmeasured: config.lora !== undefined || config.architecture.isUnmeasured === true,
     cost: question.cost,
     by: 'step',
     trainer: question.trainer,

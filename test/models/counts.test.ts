@@ -4,6 +4,8 @@ import { buildModel, countParameters } from '../../src/models/build.ts';
 import { MODEL_TYPES, readModelConfig } from '../../src/models/families.ts';
 import type { JsonRecord } from '../../src/models/read-config.ts';
 import { knownModelConfig, modelEntries } from '../../src/models/registry.ts';
+import { builtinOperators } from '../../src/ops/builtin.ts';
+import { programFlops } from '../../src/ops/program-flops.ts';
 import { FULL } from '../support/full.ts';
 import { TINY } from './tiny.ts';
 
@@ -28,7 +30,7 @@ const entries = modelEntries().filter(({ name }) => FULL || !DEEP.includes(name)
 
 describe('parameters of known models', () => {
   it('leaves out no more than five deep ones', () => {
-    expect(entries.length).toBe(FULL ? 45 : 40);
+    expect(entries.length).toBe(FULL ? 47 : 42);
   });
 
   it.each(entries.map(({ name, parameters }) => [name, parameters] as const))(
@@ -47,7 +49,7 @@ describe('parameters of known models', () => {
   it('the data file has the figures of the specification', () => {
     const total = (name: string): number | undefined =>
       modelEntries().find((e) => e.name === name)?.parameters.total;
-    expect(modelEntries()).toHaveLength(45);
+    expect(modelEntries()).toHaveLength(47);
     expect(total('gpt2')).toBe(124439808);
     expect(total('llama-3.1-405b')).toBe(405853388800);
     expect(total('mixtral-8x7b')).toBe(46702792704);
@@ -82,6 +84,11 @@ describe('parameters of known models', () => {
     const config = readModelConfig(known('deepseek-v3'));
     const one = buildModel(config, { batch: 1, seq: 8, layers: 4 });
     expect((countParameters(one, config).routed ?? 0) / 256).toBe(44040192);
+  });
+
+  it('DiT-XL/2 has the published multiply-adds: 118.64 billion for an image of 256 x 256', () => {
+    const graph = buildModel(readModelConfig(known('dit-xl-2-256')), { batch: 1 });
+    expect(programFlops(graph, builtinOperators()).forward / 2e9).toBeCloseTo(118.64, 1);
   });
 
   it('a changed config changes the count as the formula says', () => {

@@ -6,8 +6,8 @@ import {
   type Circumstances,
   type ErrorPool,
   fitProbability,
-  hasAdapters,
   hasExperts,
+  isUnmeasured,
   nearestPool,
 } from '../../cost/error-bands.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
@@ -63,7 +63,7 @@ export function circumstancesOf(
   return {
     accelerator,
     experts: hasExperts(parameters.map((p) => p.name)),
-    adapters: hasAdapters(parameters.map((p) => p.name)),
+    unmeasured: isUnmeasured(parameters.map((p) => p.name)),
     hosts: Math.max(1, ...mesh.map((d) => d.hosts)),
   };
 }

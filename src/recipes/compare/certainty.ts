@@ -20,8 +20,8 @@ import type { Certainty, ComparedPlan, Comparison } from './comparison.ts';
 interface Asked {
   readonly cluster: Cluster;
   readonly experts: boolean;
-  /** True if low-rank adapters alone are trained. */
-  readonly adapters?: boolean;
+  /** True if no run of the kind was measured: adapters alone are trained, or the model diffuses. */
+  readonly unmeasured?: boolean;
   readonly cost: string;
   readonly by: PricedBy;
   /** Id of the trainer that is asked for; absent: none is, and runs of all resemble it. */
@@ -49,7 +49,7 @@ const SIMPLER = [
 
 /** The comparison with the certainty of its figures; as it was where no measured run tells. */
 export function withCertainty(comparison: Comparison, asked: Asked): Comparison {
-  const { cluster, experts, adapters, cost, by, trains, memoryBytes, trainer, assumed } = asked;
+  const { cluster, experts, unmeasured, cost, by, trains, memoryBytes, trainer, assumed } = asked;
   const limit = memoryBytes ?? cluster.memoryBytes;
   const fits =
     comparison.holds === 'states'
@@ -75,7 +75,14 @@ export function withCertainty(comparison: Comparison, asked: Asked): Comparison 
     };
   const hosts = comparison.devices > cluster.devicesPerHost ? 2 : 1;
   const { accelerator } = cluster;
-  const pool = nearestPool({ accelerator, experts, hosts, adapters, trainer, assumed });
+  const pool = nearestPool({
+    accelerator,
+    experts,
+    hosts,
+    unmeasured,
+    trainer,
+    assumed,
+  });
   if (pool === undefined) return { ...sure, unsure: NO_RUNS };
   const { p10, p90 } = pool[by];
   const banded = plans.map((plan) => {

@@ -20,7 +20,7 @@ import {
   questionAsked,
 } from '../../../fidelity/asked-question.ts';
 import { refitOn } from '../../../fidelity/refit.ts';
-import { ADAPTERS, looksLikeConfig } from '../../../models/families.ts';
+import { ADAPTERS, looksLikeConfig, parseModelConfig } from '../../../models/families.ts';
 import type { JsonRecord } from '../../../models/read-config.ts';
 import { isModelName, modelEntry } from '../../../models/registry.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
@@ -46,9 +46,18 @@ export function isKnown(model: string): boolean {
  */
 export function configOf(model: string, lora?: JsonRecord): AskedModel | undefined {
   const found = plainConfigOf(model);
-  if (found === undefined || lora === undefined) return found;
+  if (found === undefined || isNoStack(found)) return undefined;
+  if (lora === undefined) return found;
   const record = JSON.parse(found.text) as JsonRecord;
   return { ...found, text: JSON.stringify({ ...record, [ADAPTERS]: lora }) };
+}
+
+/** Tells whether a model is known, and planned as a graph: its layers are not a stack. */
+function isNoStack({ text }: AskedModel): boolean {
+  return (
+    /"unet2d_condition"|"UNet2DConditionModel"/.test(text) &&
+    parseModelConfig(text).architecture.isNoStack === true
+  );
 }
 
 function plainConfigOf(model: string): AskedModel | undefined {

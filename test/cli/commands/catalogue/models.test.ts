@@ -39,7 +39,7 @@ describe('models', () => {
     const { models } = json<{
       models: { name: string; parameters: number; active?: number; family: string }[];
     }>(out);
-    expect(models).toHaveLength(45);
+    expect(models).toHaveLength(47);
     expect(models.find((m) => m.name === 'mixtral-8x7b')).toMatchObject({
       family: 'mixtral',
       parameters: 46702792704,
