@@ -3,6 +3,7 @@
  * library and the command ask here, as they ask `shard` for a plan.
  */
 import { checkKinds } from './arguments.ts';
+import { checkChoice } from './contest/solver-arguments.ts';
 import { defined } from './defined.ts';
 import { checkOptions } from './errors.ts';
 import { stepFactsOf } from './fidelity/trainer-step.ts';
@@ -83,6 +84,7 @@ export async function auditChoice(
     choice: [choice, 'list'],
     options: [options, 'record'],
   });
+  checkChoice('auditChoice', prepared.model.problem, choice);
   const { request, program } = prepared.question;
   const facts = stepFactsOf(request, program);
   return auditByStep(prepared, choice, { ...options, ...defined({ facts }) });

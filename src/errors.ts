@@ -35,7 +35,7 @@ export class ShardwrightError extends Error {
     message: string,
     readonly details: ErrorDetails = {},
   ) {
-    super(message);
+    super(typeof message === 'string' ? message : valueText(message));
   }
 
   /** `file:line:column: CODE message`, without excerpt and hint. */
@@ -61,8 +61,29 @@ export class ShardwrightError extends Error {
 /** The kind of a value, as errors say it: `undefined`, `a list`, `a number`. */
 export function valueText(value: unknown): string {
   if (value === undefined || value === null) return String(value);
-  if (Array.isArray(value)) return 'a list';
-  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+  if (typeof value !== 'object') return `a ${typeof value}`;
+  if (!isReadable(value)) return 'an object that cannot be read';
+  return Array.isArray(value) ? 'a list' : 'an object';
+}
+
+/** `Array.isArray`, which throws for a proxy that was revoked. */
+export function isList(value: unknown): value is readonly unknown[] {
+  return typeof value === 'object' && value !== null && isReadable(value) && Array.isArray(value);
+}
+
+/** True for an object that is no list and can be read. */
+export function isPlain(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && isReadable(value) && !Array.isArray(value);
+}
+
+/** False for proxies that answer nothing: even `Array.isArray` throws for one that was revoked. */
+export function isReadable(value: object): boolean {
+  try {
+    void (value as { readonly [Symbol.toStringTag]?: unknown })[Symbol.toStringTag];
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** A call of the library with an argument that is not of its kind, as JavaScript lets through. */
@@ -96,8 +117,7 @@ export function checkRecord(
   value: unknown,
   { fields, hint }: { readonly fields: readonly string[]; readonly hint: string },
 ): void {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw wrongArgument(call, name, valueText(value), hint);
+  if (!isPlain(value)) throw wrongArgument(call, name, valueText(value), hint);
   const lacks = fields.find((field) => !(field in value));
   if (lacks !== undefined) throw wrongArgument(call, name, `an object without '${lacks}'`, hint);
 }
@@ -113,13 +133,27 @@ export function checkOptions(
 ): void {
   const names = Object.keys(known);
   const hint = `the options are ${names.join(', ')}.`;
-  if (typeof options !== 'object' || options === null || Array.isArray(options))
-    throw wrongArgument(call, 'record of options', valueText(options), hint);
+  if (!isPlain(options)) throw wrongArgument(call, 'record of options', valueText(options), hint);
   for (const name of Object.keys(options))
     if (!Object.hasOwn(known, name))
       throw new ShardwrightError('E_USAGE', `${call} has no option '${name}'`, {
         hint: suggestion(name, names, 'options'),
       });
+  for (const name of names) readable(call, options, name);
+}
+
+/** Reads an option once: a getter or a proxy runs code of the caller. */
+function readable(call: string, options: object, name: string): void {
+  try {
+    void (options as Readonly<Record<string, unknown>>)[name];
+  } catch (error) {
+    throw wrongArgument(
+      call,
+      `option '${name}'`,
+      `a value that cannot be read: ${messageOf(error)}`,
+      'options are plain records.',
+    );
+  }
 }
 
 /** A defect of Shardwright itself: says so, and how to report it. */

@@ -12,6 +12,7 @@
  * Costs and usages whose sums a double does not hold exactly are refused, so that nothing behind
  * this reader has to round.
  */
+import { isList, isPlain, messageOf, valueText } from '../errors.ts';
 import { ProblemBuilder } from '../solver/problem/builder.ts';
 import { LARGEST_SUM, mostUsage } from '../solver/problem/check-problem.ts';
 import type { Problem, UsagePiece } from '../solver/types.ts';
@@ -27,7 +28,7 @@ export class IopddlError extends Error {
     /** `E_LIMIT`: well-formed, but more than is read. */
     readonly code: 'E_FORMAT' | 'E_LIMIT' = 'E_FORMAT',
   ) {
-    super(`${path}: expected ${expected}, got ${show(got)}`);
+    super(`${textOf(path)}: expected ${textOf(expected)}, got ${show(got)}`);
     this.name = 'IopddlError';
     this.path = path;
   }
@@ -35,23 +36,38 @@ export class IopddlError extends Error {
 
 const FORBIDDEN = 1e18;
 
+/** The text itself; of what JavaScript passes instead, what it is. */
+function textOf(text: unknown): string {
+  return typeof text === 'string' ? text : show(text);
+}
+
 function show(value: unknown): string {
   if (value === undefined) return 'nothing';
   // Its contents may nest deeper than can be written.
-  if (Array.isArray(value)) return `a list of ${value.length}`;
+  if (isList(value)) return `a list of ${value.length}`;
   if (typeof value === 'object' && value !== null) return 'an object';
-  const text = typeof value === 'bigint' ? `${value}` : JSON.stringify(value);
+  const text = typeof value === 'string' ? JSON.stringify(value) : plainText(value);
   return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
 
+/** A number or a word as it is written; of anything else what it is. */
+function plainText(value: unknown): string {
+  return ['number', 'boolean', 'bigint', 'symbol'].includes(typeof value)
+    ? String(value)
+    : valueText(value);
+}
+
 function record(value: unknown, path: string): Readonly<Record<string, unknown>> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw new IopddlError(path, 'an object', value);
-  return { ...value };
+  if (!isPlain(value)) throw new IopddlError(path, 'an object', value);
+  try {
+    return { ...value };
+  } catch (error) {
+    throw new IopddlError(path, 'an object that can be read', messageOf(error));
+  }
 }
 
 function list(value: unknown, path: string, length?: number): readonly unknown[] {
-  if (!Array.isArray(value)) throw new IopddlError(path, 'an array', value);
+  if (!isList(value)) throw new IopddlError(path, 'an array', value);
   const items: readonly unknown[] = value;
   if (length !== undefined && items.length !== length) {
     throw new IopddlError(path, `${length} entries`, `${items.length} entries`);

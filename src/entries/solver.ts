@@ -12,7 +12,15 @@
 import { type ArgumentKind, checkKinds } from '../arguments.ts';
 import { solveAnytime as anytime } from '../contest/anytime.ts';
 import type { ContestOptions } from '../contest/options.ts';
-import { checkOptions, ShardwrightError, suggestion, valueText, wrongArgument } from '../errors.ts';
+import { readableProblem, refusedProblem } from '../contest/solver-arguments.ts';
+import {
+  checkOptions,
+  isReadable,
+  ShardwrightError,
+  suggestion,
+  valueText,
+  wrongArgument,
+} from '../errors.ts';
 import {
   evaluate,
   hashProblem as hashed,
@@ -23,12 +31,7 @@ import type { LinearProgram } from '../solver/milp/linear-program.ts';
 import { lpText as textOfProgram } from '../solver/milp/lp-text.ts';
 import { TooLargeForLibrary } from '../solver/milp/verdict.ts';
 import { type End, ProblemBuilder as Builder } from '../solver/problem/builder.ts';
-import {
-  checkProblem,
-  checkSums,
-  MalformedProblem,
-  SumsTooLarge,
-} from '../solver/problem/check-problem.ts';
+import { checkSums, SumsTooLarge } from '../solver/problem/check-problem.ts';
 import { NoChoiceInTime, solve as solved, solveNow as solvedNow } from '../solver/solve.ts';
 import type { LinearRow, Problem, Solution, SolveOptions, UsagePiece } from '../solver/types.ts';
 
@@ -107,7 +110,7 @@ export function evaluateChoice(
   problem: Problem,
   choice: ArrayLike<number>,
 ): ReturnType<typeof evaluate> {
-  readable('evaluateChoice', problem);
+  readableProblem('evaluateChoice', problem);
   checkKinds('evaluateChoice', { choice: [choice, 'list'] });
   return evaluate(problem, choice);
 }
@@ -118,7 +121,7 @@ export function evaluateChoice(
  * @throws E_USAGE for a malformed problem
  */
 export function hashProblem(problem: Problem): string {
-  readable('hashProblem', problem);
+  readableProblem('hashProblem', problem);
   return hashed(problem);
 }
 
@@ -133,8 +136,13 @@ export function verifyCertificate(
   problem: Problem,
   solution: Parameters<typeof verified>[1],
 ): Verdict {
-  readable('verifyCertificate', problem);
+  readableProblem('verifyCertificate', problem);
   checkKinds('verifyCertificate', { solution: [solution, ['choice', 'objective']] });
+  const { objective, certificate } = solution as Readonly<Record<string, unknown>>;
+  if (typeof objective !== 'number')
+    throw wrongArgument('verifyCertificate', 'objective', valueText(objective), 'it is a number.');
+  if (!isReadable(Object(certificate) as object))
+    throw wrongArgument('verifyCertificate', 'certificate', valueText(certificate), 'see solve.');
   checkKinds('verifyCertificate', { 'choice of the solution': [solution.choice, 'list'] });
   return verified(problem, solution);
 }
@@ -208,8 +216,7 @@ export class ProblemBuilder extends Builder {
    * @throws E_USAGE saying what does not fit, and where
    */
   override build(): Problem {
-    const problem = refused('build', () => super.build());
-    readableProblems.add(problem);
+    const problem = refusedProblem('build', () => super.build());
     return problem;
   }
 }
@@ -217,22 +224,9 @@ export class ProblemBuilder extends Builder {
 const END_HINT = 'it holds the row or column of every value, as an Int32Array.';
 const PROGRAM_HINT = 'it is a linear program: see `LinearProgram` for its fields.';
 
-/** Problems that were found in order; their fields are read-only. */
-const readableProblems = new WeakSet<Problem>();
-
-/** @throws E_USAGE saying what no solver can read, and where */
-function readable(call: string, problem: Problem): void {
-  checkKinds(call, { problem: [problem, 'problem'] });
-  if (readableProblems.has(problem)) return;
-  refused(call, () => {
-    checkProblem(problem);
-  });
-  readableProblems.add(problem);
-}
-
 /** @throws E_USAGE where it is malformed, E_LIMIT where sums would not be exact */
 function solvable(call: string, problem: Problem): void {
-  readable(call, problem);
+  readableProblem(call, problem);
   try {
     checkSums(problem);
   } catch (error) {
@@ -248,17 +242,6 @@ function named(error: unknown): unknown {
   if (error instanceof NoChoiceInTime) return new ShardwrightError('E_TIME_LIMIT', error.message);
   if (error instanceof TooLargeForLibrary) return new ShardwrightError('E_LIMIT', error.message);
   return error;
-}
-
-function refused<T>(call: string, run: () => T): T {
-  try {
-    return run();
-  } catch (error) {
-    if (!(error instanceof MalformedProblem)) throw error;
-    throw new ShardwrightError('E_USAGE', `${call}: the problem is malformed: ${error.fault}`, {
-      hint: 'ProblemBuilder makes a problem of variables, edges and rows.',
-    });
-  }
 }
 
 type Kinds = readonly ArgumentKind[];

@@ -77,6 +77,7 @@ export function exportPlan(
       "give 'torch', or another name.",
     );
   const table = tableOf('exportPlan', options.table);
+  checkKinds('exportPlan', { plan: [plan, 'writtenPlan'] });
   const { program, listed } = plannedProgram(graph, plan, table);
   return exportFiles(exportSource({ plan, program, graph: listed }, table), target, options);
 }

@@ -1,6 +1,6 @@
 /** Reads a graph of any known format, packed or not, into a complete and linted graph. */
 
-import { checkOptions, valueText, wrongArgument } from '../errors.ts';
+import { checkOptions, isReadable, valueText, wrongArgument } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { type Infer, inferBy } from './complete/infer.ts';
@@ -79,7 +79,7 @@ const READERS: Readonly<Record<ForeignFormat, ForeignReader>> = {
 
 /** Like `importGraph`, with the format that was found; types are compared only with `infer`. */
 export function importModel(input: Uint8Array | string, options: ImportOptions = {}): Imported {
-  if (typeof input !== 'string' && !(input instanceof Uint8Array))
+  if (typeof input !== 'string' && !(isReadable(input) && input instanceof Uint8Array))
     throw wrongArgument(
       'importGraph',
       'content',

@@ -2,7 +2,8 @@
  * Reads types as programs write them: a word (`'S(0)'`), or the slot of a sharding rule (`S(0)`,
  * `R`, `P`), so that one set of names serves rules and types.
  */
-import { ShardwrightError, valueText, wrongArgument } from '../errors.ts';
+import { checkKinds } from '../arguments.ts';
+import { isPlain, ShardwrightError, valueText, wrongArgument } from '../errors.ts';
 import type { TypeSpec } from '../mesh/local-types/spec.ts';
 import { type AxisType, isAxisType, S as cut } from '../mesh/local-types/types.ts';
 import { P, type RuleSlot } from '../ops/record/rule.ts';
@@ -33,7 +34,8 @@ export function axisType(word: TypeWord): AxisType {
 
 export function typeSpec(spec: SpecWord): TypeSpec {
   if (typeof spec === 'string') return spec;
-  if (typeof (spec as unknown) !== 'object' || (spec as unknown) === null)
+  if (!isPlain(spec))
     throw wrongArgument('assertType', 'type', valueText(spec), 'write \'P("tp", None)\'.');
+  checkKinds('assertType', { type: [spec, 'record'] });
   return Object.fromEntries(Object.entries(spec).map(([axis, word]) => [axis, axisType(word)]));
 }

@@ -42,6 +42,11 @@ const MOST_ROWS = 2 ** 31 - 1;
  * @throws E_USAGE for sizes that are not whole numbers from 1, or too large
  */
 export function paddedVocabulary(rows: number, tensor: number, multiple = 128): number {
+  checkKinds('paddedVocabulary', {
+    rows: [rows, 'number'],
+    tensor: [tensor, 'number'],
+    multiple: [multiple, 'number'],
+  });
   const step = multiple * tensor;
   const isSize = (size: number, most: number): boolean =>
     Number.isSafeInteger(size) && size >= 1 && size <= most;

@@ -64,7 +64,7 @@ export class NDArray {
   ) {
     checkKinds('NDArray', {
       dtype: [dtype, 'string'],
-      shape: [shape, 'list'],
+      shape: [shape, 'numbers'],
       strides: [strides, 'list'],
       offset: [offset, 'number'],
       storage: [storage, 'list'],
@@ -178,7 +178,7 @@ export function fromList(
   dtype: ElementType = 'f64',
 ): NDArray {
   checkKinds('fromList', {
-    shape: [shape, 'list'],
+    shape: [shape, 'numbers'],
     values: [values, 'list'],
     dtype: [dtype, 'string', 'undefined'],
   });

@@ -421,7 +421,7 @@ export function lintPlan(
 ): Finding[] {
   checkKinds('lintPlan', {
     recipe: [recipe, ['name', 'axes', 'shards']],
-    sizes: [sizes, 'list'],
+    sizes: [sizes, 'integers'],
     facts: [facts, 'record'],
     devicesPerHost: [devicesPerHost, 'number'],
     more: [more, 'record', 'undefined'],

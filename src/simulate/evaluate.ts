@@ -3,7 +3,7 @@
  * on virtual devices of their own.
  */
 import { checkKinds } from '../arguments.ts';
-import { valueText, wrongArgument } from '../errors.ts';
+import { isList, valueText, wrongArgument } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { type EvaluateOptions, evaluateWith, type Evaluation } from './interpreter/evaluator.ts';
@@ -28,7 +28,8 @@ export function evaluateGraph(
   options: EvaluateOptions = {},
 ): Evaluation {
   checkKinds('evaluateGraph', { table: [table, 'operators'], graph: [graph, 'graph'] });
-  if (!Array.isArray(inputs))
+  checkKinds('evaluateGraph', { options: [options, 'record'] });
+  if (!isList(inputs))
     throw wrongArgument('evaluateGraph', 'inputs', valueText(inputs), 'give a list of arrays.');
   return evaluateWith(
     (...region) => localMapValues(...region).values,

@@ -47,6 +47,7 @@ export function eraseable(
   graph: Graph,
   options: Omit<CheckOptions, 'mode'> = {},
 ): readonly Violation[] {
+  checkKinds('eraseable', { graph: [graph, 'graph'], options: [options, 'record'] });
   const { violations, refusals } = check(graph, { ...options, mode: 'strict' });
   return [...violations, ...refusals];
 }

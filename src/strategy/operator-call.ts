@@ -9,7 +9,7 @@ import { collectiveModel, defaultCostPreset } from '../cost/presets/presets.ts';
 import type { RedistributionPlan } from '../cost/redistribution/plan.ts';
 import { Redistributor } from '../cost/redistribution/redistribute.ts';
 import { defined } from '../defined.ts';
-import { internalError, ShardwrightError, suggestion } from '../errors.ts';
+import { internalError, ShardwrightError, suggestion, wrongArgument } from '../errors.ts';
 import { DTYPE_BYTES } from '../graph/types.ts';
 import { type DeviceMesh, parseMesh } from '../mesh/devices/mesh.ts';
 import type { PlacementKinds } from '../mesh/placements/kinds.ts';
@@ -81,6 +81,7 @@ export function operatorCall(
   text: string,
   table: OperatorTable = builtinOperators(),
 ): OperatorCall {
+  checkKinds('operatorCall', { text: [text, 'string'], table: [table, 'operators'] });
   const [, name, args] = /^\s*([^\s(]+)\s*\((.*)\)\s*$/s.exec(text) ?? [];
   if (name === undefined)
     throw new ShardwrightError('E_SAMPLE', `'${text}' is not a call of an operator`, {
@@ -120,10 +121,22 @@ export function expandCall(
   options: { readonly uneven?: ExpandOptions['uneven']; readonly cuts?: readonly Placement[] } = {},
 ): readonly Strategy[] {
   checkKinds('expandRules', {
-    call: [call, ['target', 'text', 'inputs']],
+    call: [call, 'call'],
     mesh: [mesh, 'string', 'mesh'],
     options: [options, 'record', 'undefined'],
   });
+  if (
+    call.rules.some(
+      ({ inputs, outputs }) =>
+        inputs.length !== call.inputs.length || outputs.length !== call.outputs.length,
+    )
+  )
+    throw wrongArgument(
+      'expandRules',
+      'call',
+      'a call with rules of other tensors',
+      'see operatorCall.',
+    );
   const space = new ShardingSpace(meshOf(mesh));
   const { uneven = 'allow', cuts } = options;
   const set = expandRules(space, call.rules, call.inputs, call.outputs, {
@@ -157,7 +170,7 @@ export function propagateCall(
   options: PropagateCallOptions,
 ): Propagated {
   checkKinds('propagate', {
-    call: [call, ['target', 'text', 'inputs']],
+    call: [call, 'call'],
     mesh: [mesh, 'string', 'mesh'],
     given: [given, 'list'],
     options: [options, ['cluster']],

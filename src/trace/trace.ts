@@ -6,7 +6,14 @@
  */
 
 import { nonEmpty } from '../defined.ts';
-import { checkOptions, ShardwrightError, valueText, wrongArgument } from '../errors.ts';
+import {
+  checkOptions,
+  isList,
+  isReadable,
+  ShardwrightError,
+  valueText,
+  wrongArgument,
+} from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { withPhases } from '../graph/phases.ts';
 import type { Graph } from '../graph/types.ts';
@@ -280,13 +287,13 @@ function uncaught<T>(trace: Trace, body: () => T): T {
  */
 export function inputTreeOf(inputs: unknown): Tree<TensorSpec> {
   const leafOf = (value: unknown): TensorSpec | undefined =>
-    value instanceof TensorSpec ? value : undefined;
-  if (Array.isArray(inputs))
+    isReadable(Object(value) as object) && value instanceof TensorSpec ? value : undefined;
+  if (isList(inputs))
     return {
       kind: 'list',
-      items: inputs.map((item: unknown, i) => treeOf(item, leafOf, 'input', `arg${i}`)),
+      items: Array.from(inputs, (item: unknown, i) => treeOf(item, leafOf, 'input', `arg${i}`)),
     };
-  return treeOf(inputs, leafOf, 'input', inputs instanceof TensorSpec ? 'arg0' : '');
+  return treeOf(inputs, leafOf, 'input', leafOf(inputs) === undefined ? '' : 'arg0');
 }
 
 function placeholder(

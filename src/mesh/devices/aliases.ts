@@ -17,7 +17,7 @@ export function init_device_mesh(
 ): DeviceMesh {
   checkKinds('init_device_mesh', {
     deviceType: [deviceType, 'string'],
-    meshShape: [meshShape, 'list'],
+    meshShape: [meshShape, 'integers'],
     options: [options, 'record', 'undefined'],
   });
   if (!/^[a-z]+$/.test(deviceType))
@@ -33,7 +33,10 @@ export function init_device_mesh(
  * @throws E_MESH when the names do not fit the shape, and what DeviceMesh throws
  */
 export function make_mesh(axisShapes: readonly number[], axisNames: readonly string[]): DeviceMesh {
-  checkKinds('make_mesh', { axisShapes: [axisShapes, 'list'], axisNames: [axisNames, 'list'] });
+  checkKinds('make_mesh', {
+    axisShapes: [axisShapes, 'integers'],
+    axisNames: [axisNames, 'names'],
+  });
   return named(axisShapes, axisNames);
 }
 

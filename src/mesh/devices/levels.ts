@@ -58,8 +58,8 @@ export function groupLevels(
 ): GroupLevels {
   checkKinds('groupLevels', {
     mesh: [mesh, 'mesh'],
-    dims: [dims, 'list'],
-    levels: [levels, 'list'],
+    dims: [dims, 'places'],
+    levels: [levels, 'levels'],
   });
   checkLevels(levels);
   const groups = mesh.groups(dims);
@@ -90,7 +90,7 @@ export function groupLevels(
 
 /** Levels of every mesh dim by itself, outermost dim first, as in `tp=8 inside a host`. */
 export function meshLevels(mesh: DeviceMesh, levels: readonly PhysicalLevel[]): GroupLevels[] {
-  checkKinds('meshLevels', { mesh: [mesh, 'mesh'], levels: [levels, 'list'] });
+  checkKinds('meshLevels', { mesh: [mesh, 'mesh'], levels: [levels, 'levels'] });
   return mesh.dims.map((_, d) => groupLevels(mesh, [d], levels));
 }
 

@@ -108,7 +108,10 @@ export class DeviceMesh {
     readonly dims: readonly MeshDim[],
     devices?: readonly number[],
   ) {
-    checkKinds('DeviceMesh', { dims: [dims, 'list'], devices: [devices, 'list', 'undefined'] });
+    checkKinds('DeviceMesh', {
+      dims: [dims, 'meshDims'],
+      devices: [devices, 'numbers', 'undefined'],
+    });
     checkItems('DeviceMesh', 'dims', dims, ['name', 'size']);
     if (devices !== undefined) checkItems('DeviceMesh', 'devices', devices, 'number');
     const total = checkedSize(dims);

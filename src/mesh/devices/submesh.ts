@@ -22,7 +22,7 @@ export function submesh(
 ): DeviceMesh {
   checkKinds('submesh', {
     mesh: [mesh, 'mesh'],
-    dims: [dims, 'list'],
+    dims: [dims, 'places'],
     at: [at, 'record', 'undefined'],
   });
   const kept = mesh.resolve(dims);
@@ -56,7 +56,7 @@ export function submesh(
  * The same devices with the dims in another order. @throws E_MESH unless every dim is listed once
  */
 export function permuteDims(mesh: DeviceMesh, dims: readonly (number | string)[]): DeviceMesh {
-  checkKinds('permuteDims', { mesh: [mesh, 'mesh'], dims: [dims, 'list'] });
+  checkKinds('permuteDims', { mesh: [mesh, 'mesh'], dims: [dims, 'places'] });
   const order = mesh.resolve(dims);
   const missing = mesh.names.filter((_, d) => !order.includes(d));
   if (missing.length > 0)
@@ -87,7 +87,7 @@ export function flattenDims(
 ): DeviceMesh {
   checkKinds('flattenDims', {
     mesh: [mesh, 'mesh'],
-    dims: [dims, 'list'],
+    dims: [dims, 'places'],
     name: [name, 'string', 'undefined'],
   });
   const merged = mesh.resolve(dims);
@@ -120,7 +120,7 @@ export function unflattenDim(
   checkKinds('unflattenDim', {
     mesh: [mesh, 'mesh'],
     dim: [dim, 'string', 'number'],
-    into: [into, 'list'],
+    into: [into, 'meshDims'],
   });
   const [d] = mesh.resolve([dim]);
   const { name, size } = mesh.dims[d];

@@ -92,19 +92,20 @@ export function isAxisType(word: unknown): word is AxisType {
 
 /** Type of the gradient of a value: P where it is R and the other way round; an involution. */
 export function gradientType(type: AxisType): AxisType {
+  checkKinds('gradientType', { type: [type, 'string'] });
   if (type === 'V' || chunksOf(type) !== undefined) return type;
   return gradientState(type as State) as AxisType;
 }
 
 /** Types of the gradient on every axis. */
 export function gradientOf(type: LocalType): LocalType {
-  checkKinds('gradientOf', { type: [type, 'map'] });
+  checkKinds('gradientOf', { type: [type, 'types'] });
   return new Map([...type].map(([axis, t]) => [axis, gradientType(t)]));
 }
 
 /** `{dp: V, tp: I}`. */
 export function axesText(type: LocalType): string {
-  checkKinds('axesText', { type: [type, 'map'] });
+  checkKinds('axesText', { type: [type, 'types'] });
   return `{${[...type].map(([axis, t]) => `${axis}: ${t}`).join(', ')}}`;
 }
 
@@ -117,8 +118,8 @@ export function axesText(type: LocalType): string {
 export function typedText(dtype: string, shape: readonly number[], type: LocalType): string {
   checkKinds('typedText', {
     dtype: [dtype, 'string'],
-    shape: [shape, 'list'],
-    type: [type, 'map'],
+    shape: [shape, 'integers'],
+    type: [type, 'types'],
   });
   const dims = shape.map((): string[] => []);
   const varying: string[] = [];

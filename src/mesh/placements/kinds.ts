@@ -31,7 +31,7 @@ export class PlacementKinds {
   private byLength: { readonly word: string; readonly kind: PlacementKind }[] = [];
 
   constructor(kinds: Iterable<PlacementKind> = []) {
-    checkKinds('PlacementKinds', { kinds: [kinds, 'list', 'set', 'undefined'] });
+    checkKinds('PlacementKinds', { kinds: [kinds, 'placementKinds', 'set', 'undefined'] });
     for (const kind of kinds) this.register(kind);
   }
 
@@ -42,6 +42,8 @@ export class PlacementKinds {
    *   told from others
    */
   register(kind: PlacementKind): this {
+    checkKinds('register', { kind: [kind, ['kind', 'words', 'parse']] });
+    checkKinds('register', { words: [kind.words, 'names'] });
     if (this.kinds.has(kind.kind))
       throw new ShardwrightError('E_DUP', `placement kind '${kind.kind}' is registered twice`, {
         hint: 'remove the earlier one first, or choose another name',

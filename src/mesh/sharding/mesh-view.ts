@@ -25,7 +25,7 @@ export function toMeshView(
   checkKinds('toMeshView', {
     sharding: [sharding, 'sharding'],
     mesh: [mesh, 'mesh'],
-    shape: [shape, 'list', 'undefined'],
+    shape: [shape, 'integers', 'undefined'],
   });
   if (sharding.inMeshOrder) return { placements: sharding.placements };
   if (shape !== undefined && !evenlyShardable(sharding, mesh, shape))
@@ -62,7 +62,7 @@ export function dtensorPlacements(sharding: Sharding, mesh: DeviceMesh): readonl
  * placements, in mesh order.
  */
 export function fromMeshView(placements: readonly Placement[], mesh: DeviceMesh): Sharding {
-  checkKinds('fromMeshView', { placements: [placements, 'list'], mesh: [mesh, 'mesh'] });
+  checkKinds('fromMeshView', { placements: [placements, 'placements'], mesh: [mesh, 'mesh'] });
   const orders = new Map<number, readonly number[]>();
   const plain = [...placements];
   const dims = new Set<number>();

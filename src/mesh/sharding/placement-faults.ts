@@ -25,7 +25,7 @@ export function placementFaults(
 ): string[] {
   checkKinds('placementFaults', {
     p: [p, 'placement'],
-    trials: [trials, 'list'],
+    trials: [trials, 'records'],
     kinds: [kinds, ['register', 'remove', 'list'], 'undefined'],
   });
   const faults = trials.flatMap((trial) =>

@@ -43,7 +43,7 @@ export class Sharding {
     orders: ReadonlyMap<number, readonly number[]> = new Map(),
   ) {
     checkKinds('Sharding', {
-      placements: [placements, 'list'],
+      placements: [placements, 'placements'],
       orders: [orders, 'map', 'undefined'],
     });
     checkItems('Sharding', 'placements', placements, 'placement');
@@ -165,7 +165,7 @@ export function shardable(sharding: Sharding, mesh: DeviceMesh, shape: readonly 
   checkKinds('shardable', {
     sharding: [sharding, 'sharding'],
     mesh: [mesh, 'mesh'],
-    shape: [shape, 'list'],
+    shape: [shape, 'integers'],
   });
   for (const [dim, order] of sharding.orders) {
     if (dim >= shape.length) return false;
@@ -192,7 +192,7 @@ export function evenlyShardable(
   checkKinds('evenlyShardable', {
     sharding: [sharding, 'sharding'],
     mesh: [mesh, 'mesh'],
-    shape: [shape, 'list'],
+    shape: [shape, 'integers'],
   });
   for (const [dim, order] of sharding.orders) {
     if (dim >= shape.length) return false;
@@ -282,7 +282,7 @@ export function localShape(
   checkKinds('localShape', {
     sharding: [sharding, 'sharding'],
     mesh: [mesh, 'mesh'],
-    shape: [shape, 'list'],
+    shape: [shape, 'integers'],
   });
   const out = [...shape];
   for (const [dim, order] of sharding.orders) {
@@ -306,7 +306,7 @@ export function localShapeAt(
   checkKinds('localShapeAt', {
     sharding: [sharding, 'sharding'],
     mesh: [mesh, 'mesh'],
-    shape: [shape, 'list'],
+    shape: [shape, 'integers'],
     rank: [rank, 'number'],
   });
   const out = [...shape];
@@ -364,7 +364,7 @@ export function heldRows(
     sharding: [sharding, 'sharding'],
     mesh: [mesh, 'mesh'],
     dim: [dim, 'number'],
-    size: [size, 'number'],
+    size: [size, 'integer'],
   });
   const all = Array.from({ length: size }, (_, i) => i);
   return mesh.devices.map((_, rank) => {

@@ -37,8 +37,8 @@ export function toDimView(
   checkKinds('toDimView', {
     sharding: [sharding, 'sharding'],
     mesh: [mesh, 'mesh'],
-    shape: [shape, 'list'],
-    reduced: [reduced, 'list', 'undefined'],
+    shape: [shape, 'integers'],
+    reduced: [reduced, 'names', 'undefined'],
   });
   const decoded = decode(sharding, mesh, shape);
   if ('refused' in decoded) return decoded;

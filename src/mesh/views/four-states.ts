@@ -49,7 +49,7 @@ export function stateName(
   checkKinds('stateName', {
     state: [state, 'string'],
     vocabulary: [vocabulary, 'string'],
-    subject: [subject, ['axis', 'dim', 'size']],
+    subject: [subject, 'subject'],
   });
   const { axis, dim, size } = subject;
   switch (vocabulary) {
@@ -70,6 +70,7 @@ export function stateName(
  * State of the gradient of a value: pending where the value is reduced, and the other way round.
  */
 export function gradientState(state: State): State {
+  checkKinds('gradientState', { state: [state, 'string'] });
   return ({ S: 'S', I: 'I', R: 'P', P: 'R' } as const)[state];
 }
 
@@ -92,7 +93,7 @@ export function statesOf(p: Placement): readonly State[] {
 
 /** The table of names, one line for each state, columns two blanks apart. */
 export function stateTable(subject: StateSubject): string {
-  checkKinds('stateTable', { subject: [subject, ['axis', 'dim', 'size']] });
+  checkKinds('stateTable', { subject: [subject, 'subject'] });
   const named = (state: State, vocabulary: Vocabulary): string => {
     const name = stateName(state, vocabulary, subject);
     return name === undefined ? '-' : name === '' ? 'unmarked' : name;

@@ -37,7 +37,7 @@ export class PartitionSpec {
     } = {},
   ) {
     checkKinds('PartitionSpec', {
-      dims: [dims, 'list'],
+      dims: [dims, 'lists'],
       marks: [marks, 'record', 'undefined'],
     });
     this.dims = dims.map((axes) => [...axes]);

@@ -32,9 +32,9 @@ export class ShardedType {
   ) {
     checkKinds('ShardedType', {
       dtype: [dtype, 'string'],
-      shape: [shape, 'list'],
+      shape: [shape, 'integers'],
       spec: [spec, ['dims', 'unreduced', 'reduced']],
-      varying: [varying, 'list', 'undefined'],
+      varying: [varying, 'names', 'undefined'],
     });
     this.spec = spec.forRank(shape.length);
     const { dims, unreduced, reduced } = this.spec;

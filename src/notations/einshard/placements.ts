@@ -84,8 +84,8 @@ export function fromPlacements(
   checkKinds('fromPlacements', {
     sharding: [sharding, 'sharding'],
     mesh: [mesh, 'mesh'],
-    shape: [shape, 'list'],
-    own: [own, 'list', 'undefined'],
+    shape: [shape, 'integers'],
+    own: [own, 'integers', 'undefined'],
   });
   const names = own ?? shape.map((_, d) => dimName(d));
   const refused = (why: string): { refused: string } => ({

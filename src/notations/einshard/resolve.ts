@@ -61,7 +61,7 @@ export function resolveEinshard(
   options: ResolveOptions,
 ): Einshard {
   checkKinds('resolveEinshard', {
-    source: [source, 'string', ['text', 'left', 'right']],
+    source: [source, 'string', 'expression'],
     options: [options, ['devices']],
   });
   const expression = typeof source === 'string' ? parseEinshard(source) : source;
@@ -105,7 +105,7 @@ export function resolveEinshard(
 export function einshardLocalShape(einshard: Einshard, shape: readonly number[]): number[] {
   checkKinds('einshardLocalShape', {
     einshard: [einshard, 'einshard'],
-    shape: [shape, 'list'],
+    shape: [shape, 'integers'],
   });
   checkDivides(einshard, shape);
   return shape.map((size, d) => size / einshard.axes[einshard.axisOfDim[d]].size);

@@ -79,7 +79,7 @@ export function parseEinshard(text: string): EinshardExpression {
  * gives it back.
  */
 export function formatEinshard(expression: Pick<EinshardExpression, 'left' | 'right'>): string {
-  checkKinds('formatEinshard', { expression: [expression, ['left', 'right']] });
+  checkKinds('formatEinshard', { expression: [expression, 'expression'] });
   return (
     `${expression.left.map(elementText).join(' ')} -> ` +
     `${expression.right.map(elementText).join(' ')}`

@@ -21,7 +21,7 @@ import { byMode, checkModes, type Tiler, tilerText, viewTiler } from './tiler.ts
 export function composition(a: Layout, b: Tiler, order: Order): Layout {
   checkKinds('composition', {
     a: [a, 'layout'],
-    b: [b, 'null', 'number', 'layout', 'list'],
+    b: [b, 'null', 'number', 'layout', 'tilers'],
     order: [order, 'string'],
   });
   const view = viewTiler(b);

@@ -21,7 +21,7 @@ import { byMode, checkModes, type Tiler, viewTiler } from './tiler.ts';
  * of the inner sizes of A that do not divide
  */
 export function logicalDivide(a: Layout, b: Tiler): Layout {
-  checkKinds('logicalDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
+  checkKinds('logicalDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'tilers'] });
   const view = viewTiler(b);
   if (view.kind === 'nothing') return a;
   if (view.kind === 'modes') return byMode(a, view.modes, logicalDivide);
@@ -33,7 +33,7 @@ export function logicalDivide(a: Layout, b: Tiler): Layout {
  * `zipped_divide`.
  */
 export function zippedDivide(a: Layout, b: Tiler): Layout {
-  checkKinds('zippedDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
+  checkKinds('zippedDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'tilers'] });
   return unzip(logicalDivide, a, b);
 }
 
@@ -42,7 +42,7 @@ export function zippedDivide(a: Layout, b: Tiler): Layout {
  * `tiled_divide`.
  */
 export function tiledDivide(a: Layout, b: Tiler): Layout {
-  checkKinds('tiledDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
+  checkKinds('tiledDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'tilers'] });
   return spreadRest(zippedDivide(a, b));
 }
 
@@ -51,7 +51,7 @@ export function tiledDivide(a: Layout, b: Tiler): Layout {
  * `flat_divide`.
  */
 export function flatDivide(a: Layout, b: Tiler): Layout {
-  checkKinds('flatDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
+  checkKinds('flatDivide', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'tilers'] });
   return spreadAll(zippedDivide(a, b));
 }
 

@@ -20,7 +20,7 @@ export const MAX_TREE_DEPTH = 32;
 export const MAX_TREE_LEAVES = 4096;
 
 export function isTuple(tree: IntTree): tree is readonly IntTree[] {
-  return typeof tree !== 'number';
+  return Array.isArray(tree);
 }
 
 /** The integers of a tree, from left to right. */

@@ -19,7 +19,7 @@ import { concat, fromModes, Layout } from './layout.ts';
  * @throws E_MESH for an unknown dim or one listed twice
  */
 export function meshLayout(mesh: DeviceMesh, dims: readonly (number | string)[]): Layout {
-  checkKinds('meshLayout', { mesh: [mesh, 'mesh'], dims: [dims, 'list'] });
+  checkKinds('meshLayout', { mesh: [mesh, 'mesh'], dims: [dims, 'places'] });
   const modes = mesh.resolve(dims).map((d) => ({ size: mesh.sizes[d], stride: mesh.strides[d] }));
   return coalesce(fromModes(modes), 'lex');
 }
@@ -66,7 +66,7 @@ export function layoutGroups(axis: Layout, ranks: number): number[][] {
  * @throws E_LAYOUT when the sizes do not multiply to the axis, or cut one of its modes unevenly
  */
 export function unflattenLayout(axis: Layout, sizes: readonly number[]): Layout[] {
-  checkKinds('unflattenLayout', { axis: [axis, 'layout'], sizes: [sizes, 'list'] });
+  checkKinds('unflattenLayout', { axis: [axis, 'layout'], sizes: [sizes, 'integers'] });
   const total = product(sizes);
   if (total !== axis.size)
     throw new ShardwrightError(
@@ -106,6 +106,11 @@ interface RowLayout {
  * @throws E_LAYOUT when the dim does not divide: uneven pieces are not a layout
  */
 export function stridedShardLayout(size: number, factor: number, n: number): RowLayout[] {
+  checkKinds('stridedShardLayout', {
+    size: [size, 'number'],
+    factor: [factor, 'number'],
+    n: [n, 'number'],
+  });
   for (const [what, value] of [
     ['size', size],
     ['factor', factor],

@@ -30,7 +30,7 @@ export function meshAxis(
 ): MeshAxis {
   checkKinds('meshAxis', {
     mesh: [mesh, 'mesh'],
-    dims: [dims, 'list'],
+    dims: [dims, 'places'],
     name: [name, 'string', 'undefined'],
   });
   const label =
@@ -92,9 +92,9 @@ export function groupsMeet(
 ): boolean {
   checkKinds('groupsMeet', {
     a: [a, 'mesh'],
-    aDims: [aDims, 'list'],
+    aDims: [aDims, 'places'],
     b: [b, 'mesh'],
-    bDims: [bDims, 'list'],
+    bDims: [bDims, 'places'],
   });
   const groupOf = new Map<number, number>();
   a.groups(aDims).forEach((group, g) => group.forEach((id) => groupOf.set(id, g)));

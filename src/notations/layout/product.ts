@@ -18,7 +18,7 @@ import { byMode, type Tiler, viewTiler } from './tiler.ts';
 export function logicalProduct(a: Layout, b: Tiler): Layout {
   checkKinds('logicalProduct', {
     a: [a, 'layout'],
-    b: [b, 'null', 'number', 'layout', 'list'],
+    b: [b, 'null', 'number', 'layout', 'tilers'],
   });
   const view = viewTiler(b);
   if (view.kind === 'nothing') return a;
@@ -29,19 +29,19 @@ export function logicalProduct(a: Layout, b: Tiler): Layout {
 
 /** ((A0, A1), (B0, B1, more ...)) by mode. */
 export function zippedProduct(a: Layout, b: Tiler): Layout {
-  checkKinds('zippedProduct', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
+  checkKinds('zippedProduct', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'tilers'] });
   return unzip(logicalProduct, a, b);
 }
 
 /** ((A0, A1), B0, B1, more ...) by mode. */
 export function tiledProduct(a: Layout, b: Tiler): Layout {
-  checkKinds('tiledProduct', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
+  checkKinds('tiledProduct', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'tilers'] });
   return spreadRest(zippedProduct(a, b));
 }
 
 /** (A0, A1, B0, B1, more ...) by mode. */
 export function flatProduct(a: Layout, b: Tiler): Layout {
-  checkKinds('flatProduct', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'list'] });
+  checkKinds('flatProduct', { a: [a, 'layout'], b: [b, 'null', 'number', 'layout', 'tilers'] });
   return spreadAll(zippedProduct(a, b));
 }
 

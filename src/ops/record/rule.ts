@@ -6,7 +6,7 @@
  */
 
 import { checkKinds } from '../../arguments.ts';
-import { wrongArgument } from '../../errors.ts';
+import { suggestion, wrongArgument } from '../../errors.ts';
 import type { CollectiveKind } from '../../mesh/collective-kinds.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import type { TypedContext } from './call.ts';
@@ -171,6 +171,9 @@ export const R: ReplicateSlot = Object.freeze({ kind: 'replicate' });
 
 /** Pending reduction. */
 export function P(op: ReduceOp = 'sum'): PartialSlot {
+  checkKinds('P', { op: [op, 'string'] });
+  if (!Object.hasOwn(PARTIALS, op))
+    throw wrongArgument('P', 'op', `'${op}'`, suggestion(op, Object.keys(PARTIALS), 'reductions'));
   return PARTIALS[op];
 }
 const partial = (op: ReduceOp): PartialSlot => Object.freeze({ kind: 'partial', op });
@@ -219,6 +222,11 @@ export function rule(
   outputs: readonly RuleSlot[],
   options: RuleOptions = {},
 ): Rule {
+  checkKinds('rule', {
+    inputs: [inputs, 'list'],
+    outputs: [outputs, 'list'],
+    options: [options, 'record'],
+  });
   return { inputs, outputs, origin: 'base', ...options };
 }
 

@@ -72,7 +72,7 @@ export async function checkmate(
   options: RematOptions = {},
 ): Promise<RematResult> {
   checkKinds('checkmate', {
-    graph: [graph, ['nodes']],
+    graph: [graph, 'remat'],
     limitBytes: [limitBytes, 'number'],
     options: [options, 'record', 'undefined'],
   });
@@ -104,7 +104,7 @@ export async function checkmate(
  */
 export function checkmateProgram(graph: RematGraph, limitBytes: number): LinearProgram {
   checkKinds('checkmateProgram', {
-    graph: [graph, ['nodes']],
+    graph: [graph, 'remat'],
     limitBytes: [limitBytes, 'number'],
   });
   check(graph, limitBytes);

@@ -79,7 +79,7 @@ export function recomputeGraph(
  * @param kept positions of the values that are kept
  */
 export function evaluateKept(graph: RecomputeGraph, kept: readonly number[]): KeepEvaluation {
-  checkKinds('evaluateKept', { graph: [graph, ['values']], kept: [kept, 'list'] });
+  checkKinds('evaluateKept', { graph: [graph, 'recomputation'], kept: [kept, 'list'] });
   const { values } = graph;
   const present = new Set(kept);
   let bytes = 0;
@@ -133,6 +133,12 @@ export function kneeBudget(
   largest: number,
   steps: number,
 ): number {
+  checkKinds('kneeBudget', {
+    solve: [solve, 'function'],
+    smallest: [smallest, 'number'],
+    largest: [largest, 'number'],
+    steps: [steps, 'integer'],
+  });
   const points = Array.from({ length: steps }, (_, i) => {
     const budget = i === steps - 1 ? largest : smallest + (i * (largest - smallest)) / (steps - 1);
     const { keptBytes, recomputeSeconds } = evaluateKept(graph, solve(budget));

@@ -104,6 +104,7 @@ function choiceOf(point: Point): KeepChoice {
  */
 export function greedyKept(items: readonly KeepItem[], limitBytes: number): KeepChoice {
   checkKinds('greedyKept', { items: [items, 'list'], limitBytes: [limitBytes, 'number'] });
+  checkItems('greedyKept', 'items', items, ['bytes', 'seconds']);
   check(items, limitBytes);
   const order = items
     .map((_, i) => i)

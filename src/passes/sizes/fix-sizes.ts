@@ -46,7 +46,7 @@ export function openSizes(graph: Graph): OpenSize[] {
  *   admit
  */
 export function atSizes(graph: Graph, given: SizeValues): Graph {
-  checkKinds('atSizes', { graph: [graph, 'graph'], given: [given, 'map'] });
+  checkKinds('atSizes', { graph: [graph, 'graph'], given: [given, 'sizesByName'] });
   const open = openSizes(graph);
   for (const [name, value] of given) checkSize(open, name, value);
   const values = new Map(given);

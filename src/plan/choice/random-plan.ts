@@ -19,7 +19,7 @@ export function randomPlan(
   seed: number,
 ): Pick<Plan, 'request' | 'nodes' | 'outputs' | 'parameters'> {
   checkKinds('randomPlan', {
-    prepared: [prepared, ['model', 'question']],
+    prepared: [prepared, 'prepared'],
     seed: [seed, 'number'],
   });
   const {

@@ -23,8 +23,8 @@ export function transferPlan(
   prepared: Pick<Prepared, 'model' | 'question'>,
 ): LowerablePlan {
   checkKinds('transferPlan', {
-    plan: [plan, ['request', 'nodes', 'outputs']],
-    prepared: [prepared, ['model', 'question']],
+    plan: [plan, 'plan'],
+    prepared: [prepared, 'prepared'],
   });
   const {
     model,

@@ -40,7 +40,11 @@ export function prepare(
   operators: OperatorTable = builtinOperators(),
   deadline: Deadline = new Deadline(undefined),
 ): Prepared {
-  checkKinds('prepare', { graph: [original, 'graph'], table: [operators, 'operators'] });
+  checkKinds('prepare', {
+    graph: [original, 'graph'],
+    table: [operators, 'operators'],
+    deadline: [deadline, ['check', 'leftSeconds']],
+  });
   const asked = completeRequest(given);
   deadline.check('while the program was read');
   // A plan that is found is written however late it is.

@@ -122,9 +122,10 @@ export function reopen(
  * ```
  */
 export function explainNode(result: Reopened, name: string): NodeExplanation {
-  checkKinds('explain', { result: [result, 'planned'] });
+  checkKinds('explain', { result: [result, ['plan', 'prepared', 'choice']] });
   if (typeof name !== 'string')
     throw wrongArgument('explain', 'node', valueText(name), "give explain(result, 'w1').");
+  checkKinds('explain', { result: [result, 'planned'] });
   const { plan, prepared, choice } = result;
   const { model } = prepared;
   const n = nodeIndex(model, name);

@@ -80,7 +80,7 @@ export class WhatIfHistory {
   private request: Reopened['prepared']['question']['request'];
 
   constructor(private readonly opened: Reopened) {
-    checkKinds('WhatIfHistory', { opened: [opened, ['plan', 'prepared', 'choice']] });
+    checkKinds('WhatIfHistory', { opened: [opened, 'planned'] });
     this.request = opened.prepared.question.request;
   }
 

@@ -4,7 +4,14 @@
  */
 import { checkKinds } from '../../arguments.ts';
 import { GRADIENTS, OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
-import { ShardwrightError, suggestion, valueText } from '../../errors.ts';
+import {
+  isList,
+  isPlain,
+  messageOf,
+  ShardwrightError,
+  suggestion,
+  valueText,
+} from '../../errors.ts';
 import type { VocabularyPadding } from '../../models/vocabulary.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -86,6 +93,7 @@ const REQUEST_HINT = "give { mesh: 'dp=8', cluster: 'dgx-h100' }, and the fields
  *   that is missing
  */
 export function completeRequest(request: unknown): PlanRequest {
+  checkReadable(request);
   if (!isRecord(request))
     throw new ShardwrightError('E_REQUEST', `the request is ${valueText(request)}`, {
       hint: REQUEST_HINT,
@@ -111,8 +119,34 @@ export function completeRequest(request: unknown): PlanRequest {
     ...DEFAULT_REQUEST,
     ...known,
     ...Object.fromEntries(missing.map((field) => [field, DEFAULTS[field]])),
-    cluster: typeof cluster === 'string' ? cluster : JSON.stringify(cluster),
+    cluster: typeof cluster === 'string' ? cluster : clusterText(cluster),
   };
+}
+
+/** @throws E_REQUEST for a field that cannot be read: getters and proxies run code of their own */
+export function checkReadable(request: unknown): void {
+  if (typeof request !== 'object' || request === null) return;
+  try {
+    for (const field of [...Object.keys(request), ...Object.keys(FIELDS)])
+      Reflect.get(request, field);
+  } catch (error) {
+    throw new ShardwrightError('E_REQUEST', `the request cannot be read: ${messageOf(error)}`, {
+      hint: REQUEST_HINT,
+    });
+  }
+}
+
+/** @throws E_REQUEST for what JSON cannot say, such as an object that holds itself */
+function clusterText(cluster: unknown): string {
+  try {
+    return JSON.stringify(cluster);
+  } catch (error) {
+    throw new ShardwrightError(
+      'E_REQUEST',
+      `'cluster' of the request cannot be written as JSON: ${messageOf(error)}`,
+      { hint: "give the name of a cluster, or a record: { cluster: 'dgx-h100' }." },
+    );
+  }
 }
 
 /** @throws E_REQUEST for a part of a field that has other fields than it should, or other kinds */
@@ -168,7 +202,7 @@ function hintOf(field: string): string {
 
 function isKind(value: unknown, kind: Kind): boolean {
   if (typeof kind !== 'string') return kind.some((name) => name === value);
-  if (kind === 'list') return Array.isArray(value);
+  if (kind === 'list') return isList(value);
   if (kind === 'record') return isRecord(value);
   return typeof value === (kind === 'text' ? 'string' : kind);
 }
@@ -181,5 +215,5 @@ export function tableOf(call: string, table: OperatorTable | undefined): Operato
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isPlain(value);
 }

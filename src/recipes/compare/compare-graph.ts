@@ -26,7 +26,7 @@ import type { LeastCostResult } from '../../plan/choice/result.ts';
 import { leastCostPlanOf } from '../../plan/least-cost-plan.ts';
 import { prepare } from '../../plan/prepare/prepare.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
-import { completeRequest, tableOf } from '../../plan/request/check-call.ts';
+import { checkReadable, completeRequest, tableOf } from '../../plan/request/check-call.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 import {
   askedGap,
@@ -139,6 +139,7 @@ interface Compared extends CompareOptions {
 
 /** @throws E_REQUEST for a request that states a mesh or no number of devices */
 function settled(given: CompareRequest): Pick<Compared, 'devices' | 'request'> {
+  checkReadable(given);
   const { devices, ...rest } = (given ?? {}) as Partial<CompareRequest>;
   if ('mesh' in rest)
     throw new ShardwrightError('E_REQUEST', 'a comparison tries every mesh of its devices', {

@@ -33,7 +33,7 @@ export async function priceRecipes(
   deadline?: Deadline,
 ): Promise<RecipeResult[]> {
   checkKinds('priceRecipes', {
-    prepared: [prepared, ['model', 'question', 'solver']],
+    prepared: [prepared, 'prepared'],
     deadline: [deadline, ['signal', 'leftSeconds', 'usedSeconds'], 'undefined'],
   });
   const found = await pricedOn(prepared, deadline);

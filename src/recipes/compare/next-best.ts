@@ -4,6 +4,7 @@
  */
 
 import { checkKinds } from '../../arguments.ts';
+import { readableProblem } from '../../contest/solver-arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { solveNow } from '../../solver/solve.ts';
 import type { Problem } from '../../solver/types.ts';
@@ -33,7 +34,7 @@ interface Part extends RankedChoice {
  * @throws E_LIMIT beyond 200 variables
  */
 export function rankedChoices(problem: Problem): Generator<RankedChoice> {
-  checkKinds('rankedChoices', { problem: [problem, 'problem'] });
+  readableProblem('rankedChoices', problem);
   return ranked(problem);
 }
 

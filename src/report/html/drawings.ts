@@ -32,7 +32,10 @@ export interface Drawings {
  * @throws E_REF for a name that the plan does not have
  */
 export function drawParameters(plan: Plan, names: readonly string[] = []): Drawings {
-  checkKinds('drawParameters', { plan: [plan, 'plan'], names: [names, 'list', 'undefined'] });
+  checkKinds('drawParameters', {
+    plan: [plan, 'writtenPlan'],
+    names: [names, 'names', 'undefined'],
+  });
   const known = new Map(plan.parameters.map((p) => [p.name, p]));
   const chosen =
     names.length > 0

@@ -45,8 +45,8 @@ export function planSummary(
 ): string {
   checkKinds('planSummary', {
     graph: [graph, 'graph'],
-    plan: [plan, 'plan'],
-    recipes: [recipes, 'list'],
+    plan: [plan, 'writtenPlan'],
+    recipes: [recipes, 'priced'],
     known: [known, ['request', 'budgetBytes'], 'undefined'],
   });
   const asked = known ?? { request: plan.request, budgetBytes: plan.memory.budgetBytes };

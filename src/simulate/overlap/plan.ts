@@ -57,7 +57,7 @@ export async function overlapPlan(
   options: OverlapOptions = {},
 ): Promise<OverlapPlan> {
   checkKinds('overlapPlan', {
-    result: [result, ['status', 'plan', 'graph']],
+    result: [result, 'planned'],
     options: [options, 'record', 'undefined'],
   });
   const { prepared, plan, choice } = result;

@@ -5,6 +5,7 @@
  */
 
 import { checkKinds } from '../../arguments.ts';
+import { checkChoice } from '../../contest/solver-arguments.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 import { workOn } from '../../plan/request/efforts.ts';
@@ -122,10 +123,11 @@ export async function searchOverlap(
   options: OverlapOptions = {},
 ): Promise<OverlapSearch> {
   checkKinds('searchOverlap', {
-    prepared: [prepared, ['left', 'model', 'question']],
+    prepared: [prepared, 'prepared'],
     choice: [choice, 'list'],
     options: [options, 'record', 'undefined'],
   });
+  checkChoice('searchOverlap', prepared.model.problem, choice);
   const {
     rounds = 12,
     bins = 16,

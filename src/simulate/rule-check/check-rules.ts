@@ -5,6 +5,7 @@
  * values refute.
  */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { checkRecord, ShardwrightError } from '../../errors.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
@@ -59,6 +60,7 @@ export function checkRules(
   });
   checkRecord('checkRules', 'record of options', options, { fields: [], hint: 'see its type.' });
   const { record, vjps } = 'record' in operator ? operator : { record: operator, vjps: {} };
+  checkKinds('checkRules', { operator: [record, 'operator'], options: [options, 'record'] });
   const { samples = record.samples, decompose, table = builtinOperators(), ...rest } = options;
   const kernel =
     options.kernel ??

@@ -81,7 +81,7 @@ export function partitionStages(
   request: PartitionRequest,
 ): Partition {
   checkKinds('partitionStages', {
-    units: [units, 'list'],
+    units: [units, 'records'],
     request: [request, ['stages', 'microbatches']],
   });
   const { stages: p, microbatches: m, limitBytes = Infinity } = request;

@@ -13,6 +13,7 @@ import { needRecorder, type Recorder, recordInto, type TracedValue } from '../re
 import { type Tree, treeText } from '../record/tree.ts';
 import { valueText } from '../record/typed-value.ts';
 import { type Size, sizeText } from '../sizes/sizes.ts';
+import { needTensor } from '../tensor/core.ts';
 import { arange } from '../tensor/functional.ts';
 import { apply, type Tensor } from '../tensor/tensor.ts';
 import {
@@ -195,6 +196,7 @@ export function scan<const C extends BodyTree, const X extends BodyTree, Y exten
   xs: X,
   options: ScanOptions = {},
 ): [Carried<C>, Y] {
+  checkKinds('scan', { body: [body, 'function'] });
   return scanAny((c, x) => body(c as Carried<C>, x as X), init, xs, options) as [Carried<C>, Y];
 }
 
@@ -205,6 +207,7 @@ function scanAny(
   xs: unknown,
   options: ScanOptions,
 ): [unknown, unknown] {
+  checkKinds('scan', { options: [options, 'record'] });
   const recorder = needRecorder('scan()');
   const { reverse = false, checkpoint = false, dim = 0 } = options;
   const given = ownedTree(recorder, init);
@@ -343,7 +346,10 @@ export function foriLoop<const C extends BodyTree>(
   init: C,
   options: WhileOptions & Pick<ScanOptions, 'checkpoint'> = {},
 ): Carried<C> {
+  checkKinds('foriLoop', { body: [body, 'function'], options: [options, 'record'] });
   const recorder = needRecorder('foriLoop()');
+  for (const bound of [lo, hi])
+    if (typeof bound !== 'number') needTensor(bound, 'a bound of foriLoop');
   if (typeof lo === 'number' && typeof hi === 'number') {
     if (hi <= lo) {
       recorder.trace.notes.push(

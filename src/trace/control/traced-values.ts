@@ -3,7 +3,7 @@
 import { refusal } from '../errors/refusal.ts';
 import { needRecorder, type Recorder, type TracedValue } from '../record/recorder.ts';
 import { type HostValue, leavesOf, mapTree, type Tree } from '../record/tree.ts';
-import { describe, TensorCore, tracedValue } from '../tensor/core.ts';
+import { describe, type TensorCore, tracedValue } from '../tensor/core.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 import { tensorsOf } from './body.ts';
 
@@ -36,7 +36,11 @@ export function predicate(
   const traced = tracedValue(value);
   if (traced?.dtype === 'b8' && traced.shape.length === 0) return recorder.own(traced, what);
   const got =
-    value instanceof TensorCore ? describe(value) : value === null ? 'null' : `a ${typeof value}`;
+    traced !== undefined
+      ? describe(value as TensorCore)
+      : value === null
+        ? 'null'
+        : `a ${typeof value}`;
   throw refusal(code, `${what} must be one bool, b8[], but is ${got}`, recorder.trace.place(), {
     hint: 'compare (x.gt(0)) and reduce (x.any(), x.all()) until one truth value is left.',
   });

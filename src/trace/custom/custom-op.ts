@@ -1,5 +1,6 @@
 /** Declares a function as one opaque operator with types, cost, sharding rules and derivative. */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { checkRecord } from '../../errors.ts';
 import type { TensorMeta, TypedContext } from '../../ops/record/call.ts';
@@ -75,6 +76,7 @@ export function customOp(spec: CustomOpSpec): CustomOp {
     fields: ['name', 'schema', 'type'],
     hint: "give { name: 'my.op.default', schema: 'Tensor x', type: (ctx) => [...] }.",
   });
+  checkKinds('customOp', { description: [spec, 'record'] });
   const { name, schema, flops, bytes, sharding, kernel, samples, vjp } = spec;
   const record = defineOp(name, {
     schema,
@@ -86,7 +88,10 @@ export function customOp(spec: CustomOpSpec): CustomOp {
   const recorded = (args: readonly Argument[]): TracedValue[] => {
     const recorder = needRecorder(name);
     checkBody(spec, args);
-    const made = recorder.calls(name, args.map(traceArg));
+    const made = recorder.calls(
+      name,
+      args.map((arg) => traceArg(arg)),
+    );
     const planned =
       sharding === undefined ? 'no sharding rule: it runs replicated' : 'with sharding rules';
     note(recorder, name, 'opaque', `custom operator, ${planned}`);

@@ -1,5 +1,6 @@
 /** Multi-head attention as a traced module, with grouped queries and rotary positions. */
 
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { sizes } from '../sizes/sizes.ts';
@@ -39,6 +40,12 @@ export class MultiHeadAttention {
     private readonly heads: number,
     private readonly options: MultiHeadOptions = {},
   ) {
+    checkKinds('MultiHeadAttention', {
+      name: [name, 'string'],
+      width: [width, 'number'],
+      heads: [heads, 'number'],
+      options: [options, 'record'],
+    });
     this.headWidth = options.headWidth ?? width / heads;
     this.keyHeads = options.keyHeads ?? heads;
     if (!Number.isInteger(this.headWidth) || heads % this.keyHeads !== 0)

@@ -44,7 +44,7 @@ export class MLP {
   ) {
     checkKinds('MLP', {
       name: [name, 'string'],
-      widths: [widths, 'list'],
+      widths: [widths, 'integers'],
       options: [options, 'record', 'undefined'],
     });
     const { names } = options;
@@ -73,6 +73,7 @@ export class SwiGLU {
     hidden: number,
     options: LinearOptions = {},
   ) {
+    checkKinds('SwiGLU', { options: [options, 'record'] });
     const plain = { ...options, bias: options.bias ?? false };
     this.gate = new Linear('gate_proj', width, hidden, plain);
     this.up = new Linear('up_proj', width, hidden, plain);

@@ -1,5 +1,6 @@
 /** Mixture of experts by dense dispatch as a traced module (GShard, arXiv:2006.16668). */
 
+import { checkKinds } from '../../arguments.ts';
 import type { DType } from '../../graph/types.ts';
 import { sizes } from '../sizes/sizes.ts';
 import { einsum } from '../tensor/einsum.ts';
@@ -34,6 +35,7 @@ export class MixtureOfExperts {
     private readonly experts: number,
     private readonly options: MoeOptions = {},
   ) {
+    checkKinds('MixtureOfExperts', { options: [options, 'record'] });
     this.router = new Linear('gate', width, experts, {
       bias: false,
       dtype: options.dtype ?? 'f32',

@@ -23,6 +23,7 @@ export interface Rotation {
  * buffer `rotary_emb.inv_freq`, so that their scaling stays the model's business.
  */
 export function rotation(length: Size, width: number, dtype: DType = 'f32'): Rotation {
+  checkKinds('rotation', { width: [width, 'number'] });
   const frequencies = buffer('rotary_emb.inv_freq', { shape: [width / 2] });
   const positions = arange(length).unsqueeze(0);
   // [1, width / 2, 1] x [1, 1, length] is the outer product; transposed, one row a position.

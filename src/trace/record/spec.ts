@@ -3,6 +3,7 @@
 import { checkKinds } from '../../arguments.ts';
 import {
   checkOptions,
+  isList,
   ShardwrightError,
   suggestion,
   valueText,
@@ -150,7 +151,7 @@ export function parameter(shape: readonly (number | DimSpec)[], dtype: DType = '
 
 /** @throws E_USAGE for a shape that is not a list, as in `input(8, 16)` */
 function sizesOf(call: string, shape: readonly (number | DimSpec)[]): (number | DimSpec)[] {
-  if (Array.isArray(shape)) return [...(shape as readonly (number | DimSpec)[])];
+  if (isList(shape)) return [...shape];
   throw wrongArgument(call, 'shape', valueText(shape), `give ${call}([8, 16]).`);
 }
 

@@ -3,6 +3,7 @@
  * order.
  */
 
+import { isReadable, messageOf } from '../../errors.ts';
 import { refusal } from '../errors/refusal.ts';
 
 /** A constant of the host program. */
@@ -59,11 +60,15 @@ export function treeOf<L>(
     return { kind: 'host', path, value };
   if (typeof value !== 'object')
     return fail(value === undefined ? 'undefined' : `a ${typeof value}`);
+  if (!isReadable(value)) return fail('an object that cannot be read');
   const inner = (key: string | number): string => (path === '' ? String(key) : `${path}.${key}`);
   if (Array.isArray(value))
     return {
       kind: 'list',
-      items: value.map((item: unknown, i) => treeOf(item, leafOf, what, inner(i), depth + 1)),
+      // By position: a list may have gaps.
+      items: Array.from(value, (item: unknown, i) =>
+        treeOf(item, leafOf, what, inner(i), depth + 1),
+      ),
     };
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype !== Object.prototype && prototype !== null) {
@@ -71,9 +76,16 @@ export function treeOf<L>(
     return fail(name === 'Object' ? 'an object of another realm' : `a ${name}`);
   }
   const record = value as Readonly<Record<string, unknown>>;
+  const member = (key: string): unknown => {
+    try {
+      return record[key];
+    } catch (error) {
+      return fail(`an object whose '${key}' cannot be read: ${messageOf(error)}`);
+    }
+  };
   const entries = Object.keys(record)
     .sort()
-    .map((key) => [key, treeOf(record[key], leafOf, what, inner(key), depth + 1)] as const);
+    .map((key) => [key, treeOf(member(key), leafOf, what, inner(key), depth + 1)] as const);
   return { kind: 'record', entries };
 }
 

@@ -5,7 +5,7 @@
  */
 
 import { checkKinds } from '../../arguments.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { isReadable, ShardwrightError, valueText, wrongArgument } from '../../errors.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
 import { type DimValues, SizeExpression } from './size-expression.ts';
@@ -229,18 +229,45 @@ export function expressionOf(size: Size): SizeExpression {
 
 /** Arithmetic on sizes that works on numbers and on symbolic sizes. */
 export const sizes = {
-  add: (a: Size, b: Size): Size =>
-    typeof a === 'number' ? (typeof b === 'number' ? a + b : b.add(a)) : a.add(b),
-  mul: (a: Size, b: Size): Size =>
-    typeof a === 'number' ? (typeof b === 'number' ? a * b : b.mul(a)) : a.mul(b),
-  sub: (a: Size, b: Size): Size => sizes.add(a, sizes.mul(b, -1)),
-  floordiv: (a: Size, b: number): Size =>
-    typeof a === 'number' ? Math.floor(a / b) : a.floordiv(b),
+  add: (a: Size, b: Size): Size => {
+    needSizes('sizes.add', a, b);
+    return typeof a === 'number' ? (typeof b === 'number' ? a + b : b.add(a)) : a.add(b);
+  },
+  mul: (a: Size, b: Size): Size => {
+    needSizes('sizes.mul', a, b);
+    return typeof a === 'number' ? (typeof b === 'number' ? a * b : b.mul(a)) : a.mul(b);
+  },
+  sub: (a: Size, b: Size): Size => {
+    needSizes('sizes.sub', a, b);
+    return sizes.add(a, sizes.mul(b, -1));
+  },
+  floordiv: (a: Size, b: number): Size => {
+    needSizes('sizes.floordiv', a, b);
+    return typeof a === 'number' ? Math.floor(a / b) : a.floordiv(b);
+  },
   /** Tells whether two sizes are equal; where it depends on a dim, the answer becomes a guard. */
-  eq: (a: Size, b: Size): boolean =>
-    typeof a === 'number' ? (typeof b === 'number' ? a === b : b.eq(a)) : sameSize(a, b) || a.eq(b),
-  product: (list: readonly Size[]): Size => list.reduce((a, b) => sizes.mul(a, b), 1),
+  eq: (a: Size, b: Size): boolean => {
+    needSizes('sizes.eq', a, b);
+    if (typeof a === 'number') return typeof b === 'number' ? a === b : b.eq(a);
+    return sameSize(a, b) || a.eq(b);
+  },
+  product: (list: readonly Size[]): Size => {
+    checkKinds('sizes.product', { list: [list, 'list'] });
+    return list.reduce((a, b) => sizes.mul(a, b), 1);
+  },
 };
+
+/** @throws E_USAGE for what is neither a number nor a size of the trace */
+function needSizes(call: string, ...given: readonly Size[]): void {
+  for (const [place, size] of given.entries())
+    if (typeof size !== 'number' && !(isReadable(Object(size) as object) && size instanceof Sym))
+      throw wrongArgument(
+        call,
+        place === 0 ? 'first size' : 'second size',
+        valueText(size),
+        'it is a number, or a size of a traced tensor.',
+      );
+}
 
 /** Equal as expressions, without a guard. */
 export function sameSize(a: Size, b: Size): boolean {

@@ -4,6 +4,7 @@
  * As in JAX they take what their operand is: a sum takes pieces and addends, and what is equal on
  * all ranks is read as what varies where casts are inserted.
  */
+import { checkKinds } from '../../arguments.ts';
 import { checkOptions } from '../../errors.ts';
 import { needRecorder } from '../record/recorder.ts';
 import type { Tensor } from '../tensor/tensor.ts';
@@ -96,6 +97,7 @@ export function pscatter(x: Tensor, axis: string, options: PieceOptions = {}): T
  * concat, tiled=True)`.
  */
 export function jaxAllToAll(x: Tensor, axis: string, split: number, concat: number): Tensor {
+  checkKinds('jaxAllToAll', { split: [split, 'number'], concat: [concat, 'number'] });
   return verb('all_to_all', x, axis, { src: `S(${concat})`, dst: `S(${split})` }, ['I']);
 }
 
@@ -112,6 +114,7 @@ export function ppermute(
   pairs: readonly (readonly [number, number])[],
 ): Tensor {
   needAxis('ppermute()', axis);
+  checkKinds('ppermute', { pairs: [pairs, 'pairs'] });
   const size = axisSize(axis);
   const targets = new Array<number>(size).fill(-1);
   for (const [from, to] of pairs) if (from in targets) targets[from] = to;

@@ -4,6 +4,7 @@
  * on one device's piece; in a global program it states a redistribution of the whole value, which
  * is unchanged. Source: the package spmd_types, and JAX's names for the same.
  */
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import {
   checkOptions,
@@ -213,6 +214,7 @@ export function axisSize(axis: string): number {
  * is completed later, by name. In per-device code it reads V as P.
  */
 export function outPartial(x: Tensor, axes: string | readonly string[]): Tensor {
+  checkKinds('outPartial', { axes: [axes, 'string', 'names'] });
   const recorder = needRecorder('outPartial()');
   const mesh = meshOf(recorder, 'outPartial()');
   return (Array.isArray(axes) ? (axes as readonly string[]) : [axes as string]).reduce(

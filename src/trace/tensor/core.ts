@@ -5,7 +5,7 @@
  */
 
 import { checkKinds } from '../../arguments.ts';
-import { didYouMean, valueText as kindText } from '../../errors.ts';
+import { didYouMean, isReadable, valueText as kindText } from '../../errors.ts';
 import { baseName } from '../../graph/build.ts';
 import type { DType, FloatLiteral } from '../../graph/types.ts';
 import { sourcePosition } from '../errors/position.ts';
@@ -44,10 +44,14 @@ export function needTensor<T extends TensorCore>(value: T, what: string): T {
 function noOperand(value: unknown, what: string): Error {
   return refusal(
     'E_TRACE_INPUT',
-    `${what} is ${value instanceof Object ? 'no traced tensor' : kindText(value)}`,
+    `${what} is ${isObject(value) ? 'no traced tensor' : kindText(value)}`,
     { source: sourcePosition(), path: runningRecorder()?.trace.path },
     { hint: 'pass a traced tensor: an input, or what is made of inputs.' },
   );
+}
+
+function isObject(value: unknown): boolean {
+  return (typeof value === 'object' && value !== null) || typeof value === 'function';
 }
 
 /** An argument of an operator as the user writes it. */
@@ -105,13 +109,24 @@ export abstract class TensorCore {
     args: readonly Argument[],
     kwargs: Readonly<Record<string, Argument>> = {},
   ): this {
-    return this.made(this.recorder(target).call(target, args.map(traceArg), traceArgs(kwargs)));
+    return this.made(
+      this.recorder(target).call(
+        target,
+        args.map((arg) => traceArg(arg)),
+        traceArgs(kwargs),
+      ),
+    );
   }
 
   /** Records an operator with several results and reads those numbered `picks`. */
   protected ops(target: string, args: readonly Argument[], picks?: readonly number[]): this[] {
     return this.recorder(target)
-      .calls(target, args.map(traceArg), {}, picks)
+      .calls(
+        target,
+        args.map((arg) => traceArg(arg)),
+        {},
+        picks,
+      )
       .map((value) => this.made(value));
   }
 
@@ -321,12 +336,21 @@ function methodNames(tensor: TensorCore): string[] {
   return [...names];
 }
 
-function traceArg(arg: Argument): TraceArg {
+/** Lists in lists that an argument may have; graphs have the same limit. */
+const MOST_NESTED = 256;
+
+/** @throws E_TRACE_INPUT for what no operator takes, as JavaScript lets through */
+function traceArg(arg: Argument, depth = 0): TraceArg {
   if (arg === undefined || typeof arg === 'function' || typeof arg === 'symbol')
     throw noOperand(arg, 'an argument');
-  if (typeof arg !== 'object' || arg === null || arg instanceof Sym) return arg;
-  if (isList(arg)) return arg.map(traceArg);
-  return tracedValue(arg) ?? (arg as Exclude<typeof arg, TensorCore>);
+  if (typeof arg !== 'object' || arg === null) return arg;
+  const value = tracedValue(arg);
+  if (value !== undefined) return value;
+  if (depth > MOST_NESTED || !isReadable(arg)) throw noOperand(arg, 'an argument');
+  // By position: a list may have gaps, which `map` passes over.
+  if (isList(arg)) return Array.from(arg, (item) => traceArg(item, depth + 1));
+  if (!(arg instanceof Sym || 'kind' in arg)) throw noOperand(arg, 'an argument');
+  return arg;
 }
 
 function traceArgs(kwargs: Readonly<Record<string, Argument>>): Record<string, TraceArg> {

@@ -118,6 +118,7 @@ export function scaledDotProductAttention(
   v: Tensor,
   options: AttentionOptions = {},
 ): Tensor {
+  checkKinds('scaledDotProductAttention', { options: [options, 'record'] });
   const { mask, causal = false, scale, groupedQueries = false } = options;
   return apply('aten.scaled_dot_product_attention.default', [q, k, v, mask ?? null, 0, causal], {
     ...defined({ scale }),
@@ -152,17 +153,17 @@ export function crossEntropy(
 
 /** Squared error, its mean by default. */
 export function mseLoss(x: Tensor, target: Tensor, reduction: Reduction = 'mean'): Tensor {
+  checkKinds('mseLoss', { reduction: [reduction, 'string'] });
   return apply(
     'aten.mse_loss.default',
     reduction === 'mean' ? [x, target] : [x, target, REDUCTIONS[reduction]],
   );
 }
 
-const typed = (
-  dtype: DType,
-): Record<string, { readonly kind: 'dtype'; readonly dtype: DType }> => ({
-  dtype: { kind: 'dtype', dtype },
-});
+const typed = (dtype: DType): Record<string, { readonly kind: 'dtype'; readonly dtype: DType }> => {
+  checkKinds('a tensor of this dtype', { dtype: [dtype, 'string'] });
+  return { dtype: { kind: 'dtype', dtype } };
+};
 
 /** A tensor of zeros of this shape. `torch.zeros`. */
 export function zeros(shape: readonly Size[], dtype: DType = 'f32'): Tensor {
@@ -200,7 +201,7 @@ export function arange(
  * multiple of its own, and each key is that plus its number.
  */
 export function splitKey(key: Tensor, count: number): Tensor[] {
-  checkKinds('splitKey', { count: [count, 'number'] });
+  checkKinds('splitKey', { count: [count, 'integer'] });
   const stepped = of(needKey(key, 'splitKey'), 'splitKey').mul(48271);
   return Array.from({ length: count }, (_, i) => stepped.add(i + 1).remainder(2147483647));
 }
@@ -213,6 +214,7 @@ export function splitKey(key: Tensor, count: number): Tensor[] {
  * @throws E_TRACE_IMPURE without a key
  */
 export function dropout(x: Tensor, p: number, key?: Tensor): Tensor {
+  checkKinds('dropout', { p: [p, 'number'] });
   needTensor(x, 'the operand of dropout');
   const kept = bernoulli(x.shape, 1 - p, needKey(key, 'dropout'), x.dtype);
   return x.mul(kept).div(1 - p);

@@ -2,13 +2,13 @@
 
 import type { DType } from '../../graph/types.ts';
 import type { Size } from '../sizes/sizes.ts';
-import { TensorCore } from './core.ts';
+import { TensorCore, tracedValue } from './core.ts';
 
 /** The other side of a pointwise operator. */
 export type Operand = TensorCore | Size;
 
 function isScalar(operand: Operand): operand is Size {
-  return !(operand instanceof TensorCore);
+  return tracedValue(operand) === undefined;
 }
 
 /**

@@ -1,5 +1,6 @@
 /** Reductions, scans and sorting as methods of traced tensors. */
 
+import { checkKinds } from '../../arguments.ts';
 import type { DType } from '../../graph/types.ts';
 import { PointwiseTensor } from './pointwise.ts';
 
@@ -128,6 +129,7 @@ export abstract class ReducedTensor extends PointwiseTensor {
 }
 
 export function listOf(dims: number | readonly number[]): readonly number[] {
+  checkKinds('a call by dims', { dims: [dims, 'number', 'list'] });
   return typeof dims === 'number' ? [dims] : [...dims];
 }
 

@@ -126,7 +126,7 @@ export function guardOn<T extends HostValue>(name: string, read: () => T): T {
  * the tensor has another sharding already
  */
 export function withSharding(tensor: Tensor, placements: string | readonly string[]): Tensor {
-  if (!Array.isArray(placements)) checkType('withSharding', 'placements', placements, 'string');
+  checkKinds('withSharding', { placements: [placements, 'string', 'names'] });
   const { trace } = needRecorder('withSharding()');
   const value = tracedValue(tensor);
   if (trace.settings.mesh === undefined || value === undefined || value.recorder !== trace.root)

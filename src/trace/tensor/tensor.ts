@@ -1,6 +1,6 @@
 /** The traced tensor: each method records one aten call and checks its types at once. */
 
-import { checkType, valueText, wrongArgument } from '../../errors.ts';
+import { checkType, isList, valueText, wrongArgument } from '../../errors.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { refusal } from '../errors/refusal.ts';
 import { needRecorder, type TraceArg, type TracedValue } from '../record/recorder.ts';
@@ -178,7 +178,7 @@ export function applyTuple(
 }
 
 function argumentsOf(args: readonly Argument[]): TraceArg[] {
-  if (Array.isArray(args)) return args.map(traceArg);
+  if (isList(args)) return args.map((arg) => traceArg(arg));
   throw wrongArgument(
     'apply',
     'arguments',

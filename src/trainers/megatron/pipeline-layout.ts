@@ -72,7 +72,7 @@ export function parsePipelineLayout(text: string, layers?: number): PipelineLayo
  * commas.
  */
 export function formatPipelineLayout(layout: PipelineLayout): string {
-  checkKinds('formatPipelineLayout', { layout: [layout, 'list'] });
+  checkKinds('formatPipelineLayout', { layout: [layout, 'lists'] });
   const stages = layout.map((stage) => stage.join(''));
   let out = '';
   for (let i = 0; i < stages.length;) {

@@ -26,7 +26,7 @@ export class MaskPartial extends Pending {
   ) {
     super();
     checkKinds('MaskPartial', {
-      offsetShape: [offsetShape, 'list'],
+      offsetShape: [offsetShape, 'integers'],
       offsetDim: [offsetDim, 'number'],
       mask: [mask, ['local', 'masked'], 'undefined'],
     });
@@ -61,7 +61,7 @@ export interface LookupMask {
 /** Mask of a rank that holds rows `offset .. offset + length - 1` of the table. */
 export function lookupMask(indices: readonly number[], offset: number, length: number): LookupMask {
   checkKinds('lookupMask', {
-    indices: [indices, 'list'],
+    indices: [indices, 'choice'],
     offset: [offset, 'number'],
     length: [length, 'number'],
   });

@@ -1,5 +1,6 @@
 /** The placement `Partial`: each rank has an operand of a pending reduction. */
 
+import { checkKinds } from '../../../arguments.ts';
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import { product } from '../../../product.ts';
 import type { PlacementKind } from '../kinds.ts';
@@ -25,6 +26,7 @@ export class Partial extends Pending {
 
   private constructor(readonly op: ReduceOp) {
     super();
+    checkKinds('Partial', { op: [op, 'string'] });
     this.text = `P(${op})`;
   }
 

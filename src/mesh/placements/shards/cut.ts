@@ -83,6 +83,7 @@ export function checkCut(p: Placement, size: number, n: number): void {
  * @throws E_PLACEMENT when a tensor of that rank has no such dim
  */
 export function normalDim(dim: number, rank: number): number {
+  checkKinds('normalDim', { dim: [dim, 'number'], rank: [rank, 'number'] });
   const normal = dim < 0 ? dim + rank : dim;
   if (!Number.isInteger(normal) || normal < 0 || normal >= rank)
     throw new ShardwrightError('E_PLACEMENT', `a ${rank}-D tensor has no dim ${dim}`, {

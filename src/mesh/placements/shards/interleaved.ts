@@ -21,7 +21,7 @@ export class Interleaved extends Cut {
     readonly sections: readonly number[],
   ) {
     super(dim);
-    checkKinds('Interleaved', { dim: [dim, 'number'], sections: [sections, 'list'] });
+    checkKinds('Interleaved', { dim: [dim, 'number'], sections: [sections, 'integers'] });
     this.text = `Interleaved(${dim}, [${sections.join(', ')}])`;
   }
 

@@ -24,7 +24,7 @@ export class Ragged extends Cut {
     super(dim);
     checkKinds('Ragged', {
       dim: [dim, 'number'],
-      units: [units, 'list'],
+      units: [units, 'integers'],
       block: [block, 'number'],
     });
     this.text = `Ragged(${dim}, [${units.join(', ')}], ${block})`;

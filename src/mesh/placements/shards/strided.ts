@@ -1,6 +1,7 @@
 /** The placement `_S(d, f)` (DTensor's `_StridedShard`): pieces of the chunks of a dim. */
 
 import { checkKinds } from '../../../arguments.ts';
+import { wrongArgument } from '../../../errors.ts';
 import type { PlacementKind } from '../kinds.ts';
 import { Cut } from './cut.ts';
 import { ceilChunks, Shard } from './shard.ts';
@@ -19,9 +20,9 @@ export class StridedShard extends Cut {
     readonly factor: number,
   ) {
     super(dim);
-    checkKinds('StridedShard', { dim: [dim, 'number'], factor: [factor, 'number'] });
-    if (!Number.isSafeInteger(factor) || factor < 1)
-      throw new RangeError(`internal: StridedShard with factor ${factor}`);
+    checkKinds('StridedShard', { factor: [factor, 'integer'] });
+    if (factor < 1)
+      throw wrongArgument('StridedShard', 'factor', String(factor), 'it is a count of chunks.');
     this.text = `_S(${dim}, ${factor})`;
     this.chunks = factor;
   }
