@@ -82,9 +82,11 @@ def settled(local, row, mesh, sizes):
     for d, word in enumerate(row["dtensor"]):
         if word.startswith("P("):
             op = word[2:-1]
-            local = local.clone()
+            own = local.dtype
+            wide = torch.float32 if "float8" in str(own) else {torch.int16: torch.int32, torch.uint16: torch.int32}.get(own, own)
+            local = local.to(wide, copy=True)
             dist.all_reduce(local, OPS[op], group=mesh.get_group(d))
-            local = local / sizes[d] if op == "avg" else local
+            local = local / sizes[d] if op == "avg" else local.to(own)
     return local, {**row, "dtensor": ["R" if word.startswith("P(") else word for word in row["dtensor"]]}
 
 

@@ -149,6 +149,18 @@ def permute(here, x, targets, group):
     return torch.view_as_complex(value) if x.is_complex() else value
 
 
+def exchanged(collective, here, x, *rest):
+    """What a collective that reduces nothing gives of numbers that backends do not know: their bytes are exchanged."""
+    value = collective(here, x.contiguous().unsqueeze(-1).view(torch.uint8), *rest)
+    return value.view(x.dtype).squeeze(-1)
+
+
+def widened(collective, here, x, *rest):
+    """What a collective that reduces gives of numbers that backends do not know: they are reduced as wider ones."""
+    wide = torch.float32 if x.is_floating_point() else torch.int32 if x.element_size() < 4 else torch.int64
+    return wait(collective(here, x.to(wide), *rest)).to(x.dtype)
+
+
 def reordered(x, order):
     """The equal parts of dim 0 in another order: members of a group ascend in PyTorch, the plan's may not."""
     return x.reshape(len(order), -1, *x.shape[1:])[list(order)].reshape(x.shape)

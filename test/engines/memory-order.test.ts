@@ -131,6 +131,26 @@ const CASES: Readonly<Record<string, Case>> = {
     returns: ['pairs'],
     pins: { x: 'S(0)', a: 'S(0)', b: 'S(1)', c: 'S(0)', pairs: 'R' },
   },
+  // Short integers move as their bytes and are summed as wider ones, which wrap as they do.
+  'numbers that backends refuse': {
+    inputs: { x: 'i16[7, 6]', y: 'u16[8, 6]', z: 'u64[8, 6]', w: 'f32[7, 5]' },
+    lines: [
+      `a: "i16[7, 6]" = ${ops}.clone.default(x)`,
+      `b: "i16[7, 6]" = ${ops}.neg.default(a)`,
+      `c: "i16[6]" = ${ops}.sum.dim_IntList(b, [0], False, dtype = torch.int16)`,
+      `d: "i16[6]" = ${ops}.neg.default(c)`,
+      `e: "u16[8, 6]" = ${ops}.clone.default(y)`,
+      `f: "u64[8, 6]" = ${ops}.clone.default(z)`,
+      `g: "f8e4m3fn[7, 5]" = ${ops}._to_copy.default(w, dtype = torch.float8_e4m3fn)`,
+      `h: "f8e4m3fn[7, 5]" = ${ops}.clone.default(g)`,
+      `i: "f32[7, 5]" = ${ops}._to_copy.default(h, dtype = torch.float32)`,
+    ],
+    returns: ['b', 'd', 'e', 'f', 'i'],
+    pins: {
+      ...{ x: 'S(1)', a: 'S(0)', b: 'S(0)', d: 'R', y: 'S(1)', e: 'R', z: 'S(0)', f: 'S(1)' },
+      ...{ w: 'S(1)', g: 'S(1)', h: 'R', i: 'R' },
+    },
+  },
   'the draws of dropout': {
     inputs: { x: 'f64[8, 8]', y: 'f64[8, 6]', m: 'f64[4, 8]', w: 'f64[8, 6]' },
     lines: [

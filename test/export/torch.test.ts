@@ -345,3 +345,27 @@ test('the helpers of a program are the functions of the Python file that holds t
   const text = readFileSync(new URL('../../data/export/torch-helpers.py', import.meta.url), 'utf8');
   expect([...text.matchAll(/^def (\w+)/gm)].map(([, name]) => name)).toEqual(HELPERS);
 });
+
+test('numbers that backends refuse are exchanged as bytes, and summed as wider ones', async () => {
+  const graph = importGraph(`class m(torch.nn.Module):
+    def forward(self, x: "i16[8, 6]"):
+        a: "i16[8, 6]" = torch.ops.aten.clone.default(x)
+        s: "i16[6]" = torch.ops.aten.sum.dim_IntList(x, [0], False, dtype = torch.int16)
+        b: "i16[6]" = torch.ops.aten.neg.default(s)
+        return (a, b)`);
+  const pins = Object.entries({ x: 'S(0)', a: 'R', s: 'P(sum)', b: 'R' }).map(([node, spec]) => ({
+    node,
+    spec,
+  }));
+  const request = { ...DEFAULT_REQUEST, mesh: 'tp=2', cluster: 'dgx-h100', pins };
+  const result = await leastCostPlan(graph, request, { table });
+  if (result.status !== 'planned') throw new Error('there is no plan');
+  const source = exportSource({ plan: result.plan, program: result.graph }, table);
+  const { files } = exportFiles(source, 'torch');
+  const program = files.find(({ name }) => name === 'program.py')?.text ?? '';
+  const calls = [...program.matchAll(/ = (exchanged|widened)\((\w+), here/g)];
+  expect(calls.map(([, around, helper]) => [around, helper])).toEqual([
+    ['exchanged', 'all_gather'],
+    ['widened', 'all_reduce'],
+  ]);
+});

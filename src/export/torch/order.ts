@@ -22,6 +22,7 @@ import { checkSchedule, type Schedule, type Task } from '../../simulate/timeline
 import { simulate } from '../../simulate/timeline/simulate.ts';
 import { bytesText, secondsText } from '../../units.ts';
 import { withPads } from './padded.ts';
+import { isExchanged } from './program/arguments.ts';
 import { type SplitProgram, splitProgram } from './program/split.ts';
 
 /** The order of a program. */
@@ -209,7 +210,7 @@ function alike({ graph, mesh }: DeviceProgram, nodes: readonly Node[]): (readonl
     const { kind, op, meshDims } = readCollective(mesh, node.target, node.args);
     const [input] = node.args;
     const type = isRef(input) ? types.get(input.name) : undefined;
-    if (!COALESCED.has(kind) || type?.kind !== 'tensor') continue;
+    if (!COALESCED.has(kind) || type?.kind !== 'tensor' || !isExchanged(type.dtype)) continue;
     const key = `${kind} ${op ?? ''} ${meshDims.join()} ${type.dtype}`;
     groups.set(key, [...(groups.get(key) ?? []), node]);
   }

@@ -29,6 +29,17 @@ const DTYPE_NAMES: Readonly<Record<DType, string>> = {
 };
 
 /** `float32` of `f32`. */
+/** Numbers that neither gloo nor NCCL takes, or takes in moves alone. */
+const NOT_EXCHANGED: ReadonlySet<DType> = new Set<DType>([
+  ...(['i16', 'u16', 'u32', 'u64'] as const),
+  ...(['f8e4m3fn', 'f8e5m2', 'f8e8m0fnu'] as const),
+]);
+
+/** False for numbers that the collectives of PyTorch's backends refuse. */
+export function isExchanged(dtype: DType): boolean {
+  return !NOT_EXCHANGED.has(dtype);
+}
+
 export function torchDtype(dtype: DType): string {
   return DTYPE_NAMES[dtype];
 }

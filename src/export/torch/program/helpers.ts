@@ -18,6 +18,8 @@ export const HELPERS = [
   'all_gather_coalesced',
   'reduce_scatter_coalesced',
   'permute',
+  'exchanged',
+  'widened',
   'reordered',
   'laid',
   'part',
@@ -42,6 +44,7 @@ export const HELPER_USES: Readonly<Partial<Record<Helper, readonly Helper[]>>> =
   all_gather_coalesced: ['begun', 'pairs'],
   reduce_scatter_coalesced: ['begun'],
   permute: ['wait', 'pairs'],
+  widened: ['wait'],
 };
 
 interface FixedText {

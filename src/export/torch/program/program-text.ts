@@ -21,7 +21,7 @@ import type { DeviceProgram } from '../../../lower/program/program.ts';
 import type { CollectiveKind } from '../../../mesh/collective-kinds.ts';
 import type { ControlForm } from '../../../passes/control/control-form.ts';
 import { bytesText } from '../../../units.ts';
-import { argumentText, type Names, operatorText } from './arguments.ts';
+import { argumentText, isExchanged, type Names, operatorText } from './arguments.ts';
 import { memberRow } from './collective-list.ts';
 import { bodiesOf, controlOf, controlText } from './control.ts';
 import { groupOrder, inverse, permuted } from './group-order.ts';
@@ -60,6 +60,9 @@ const HELPER_OF: Readonly<Record<CollectiveKind, Helper>> = {
   all_to_all: 'all_to_all',
   collective_permute: 'permute',
 };
+
+/** Helpers that reduce what members have. */
+const REDUCING: ReadonlySet<Helper> = new Set<Helper>(['all_reduce', 'reduce_scatter']);
 
 const COALESCED: Readonly<Partial<Record<CollectiveKind, Helper>>> = {
   all_reduce: 'all_reduce_coalesced',
@@ -467,11 +470,20 @@ class FunctionText {
     if (kind === 'collective_permute') {
       const value = argumentText(node.args[0], this.arguments);
       const targets = permuted(node.args[1], order);
-      return `${helper}(here, ${value}, ${targets}, ${pyString(group)})`;
+      return `${this.helperCall(node, helper)}${value}, ${targets}, ${pyString(group)})`;
     }
     const { sent, rest, after } = this.sides(node, kind, order);
     this.open.set(node.name, [{ node, ...defined({ after }) }]);
-    return `${helper}(here, ${[sent, ...rest, pyString(group)].join(', ')})`;
+    return `${this.helperCall(node, helper)}${[sent, ...rest, pyString(group)].join(', ')})`;
+  }
+
+  /** The start of a call of a helper, through another one for numbers that no backend takes. */
+  private helperCall(node: Node, helper: Helper): string {
+    const { type } = node;
+    if (type.kind !== 'tensor' || isExchanged(type.dtype)) return `${helper}(here, `;
+    const around = REDUCING.has(helper) ? 'widened' : 'exchanged';
+    this.parts.helpers.add(around);
+    return `${around}(${helper}, here, `;
   }
 
   /** Collectives of one kind, reduction and group as one call. */
