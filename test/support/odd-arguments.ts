@@ -54,7 +54,7 @@ export const ODD: Readonly<Record<string, () => unknown>> = {
   'list of symbols': () => [Symbol('t')],
   'list of bigints': () => [1n],
   'list of records': () => [{}],
-  'list with gaps': () => [, , 1],  
+  'list with gaps': () => [, , 1],
   'list in itself': cyclicList,
   record: () => ({}),
   'record without prototype': () => Object.create(null) as unknown,
