@@ -3,12 +3,12 @@
  * library and the command ask here, as they ask `shard` for a plan.
  */
 import { checkKinds } from './arguments.ts';
-import { checkChoice } from './contest/solver-arguments.ts';
 import { defined } from './defined.ts';
 import { checkOptions } from './errors.ts';
 import { stepFactsOf } from './fidelity/trainer-step.ts';
 import type { Graph } from './graph/types.ts';
 import type { Infeasible } from './plan/choice/result.ts';
+import { checkChoice } from './plan/choice/solver-arguments.ts';
 import { choiceOfPlan } from './plan/choice/transfer.ts';
 import { prepare } from './plan/prepare/prepare.ts';
 import type { Prepared } from './plan/prepare/prepared.ts';

@@ -12,7 +12,6 @@
  * Costs and usages whose sums a double does not hold exactly are refused, so that nothing behind
  * this reader has to round.
  */
-import { isList, isPlain, messageOf, valueText } from '../errors.ts';
 import { ProblemBuilder } from '../solver/problem/builder.ts';
 import { LARGEST_SUM, mostUsage } from '../solver/problem/check-problem.ts';
 import type { Problem, UsagePiece } from '../solver/types.ts';
@@ -52,17 +51,27 @@ function show(value: unknown): string {
 
 /** A number or a word as it is written; of anything else what it is. */
 function plainText(value: unknown): string {
-  return ['number', 'boolean', 'bigint', 'symbol'].includes(typeof value)
+  return ['number', 'boolean', 'bigint', 'symbol'].includes(typeof value) || value === null
     ? String(value)
-    : valueText(value);
+    : `a ${typeof value}`;
+}
+
+/** `Array.isArray`, which throws for a proxy that was revoked. */
+function isList(value: unknown): value is readonly unknown[] {
+  try {
+    return Array.isArray(value);
+  } catch {
+    return false;
+  }
 }
 
 function record(value: unknown, path: string): Readonly<Record<string, unknown>> {
-  if (!isPlain(value)) throw new IopddlError(path, 'an object', value);
+  if (typeof value !== 'object' || value === null || isList(value))
+    throw new IopddlError(path, 'an object', value);
   try {
     return { ...value };
-  } catch (error) {
-    throw new IopddlError(path, 'an object that can be read', messageOf(error));
+  } catch {
+    throw new IopddlError(path, 'an object that can be read', value);
   }
 }
 

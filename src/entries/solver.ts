@@ -12,7 +12,6 @@
 import { type ArgumentKind, checkKinds } from '../arguments.ts';
 import { solveAnytime as anytime } from '../contest/anytime.ts';
 import type { ContestOptions } from '../contest/options.ts';
-import { readableProblem, refusedProblem } from '../contest/solver-arguments.ts';
 import {
   checkOptions,
   isReadable,
@@ -21,6 +20,7 @@ import {
   valueText,
   wrongArgument,
 } from '../errors.ts';
+import { readableProblem, refusedProblem } from '../plan/choice/solver-arguments.ts';
 import {
   evaluate,
   hashProblem as hashed,

@@ -4,8 +4,8 @@
  */
 
 import { checkKinds } from '../../arguments.ts';
-import { readableProblem } from '../../contest/solver-arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { readableProblem } from '../../plan/choice/solver-arguments.ts';
 import { solveNow } from '../../solver/solve.ts';
 import type { Problem } from '../../solver/types.ts';
 

@@ -5,7 +5,7 @@
  */
 
 import { checkKinds } from '../../arguments.ts';
-import { checkChoice } from '../../contest/solver-arguments.ts';
+import { checkChoice } from '../../plan/choice/solver-arguments.ts';
 import type { Prepared } from '../../plan/prepare/prepared.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 import { workOn } from '../../plan/request/efforts.ts';

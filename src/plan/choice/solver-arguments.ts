@@ -2,10 +2,10 @@
  * Checks the problems and choices that public functions are given: the solver knows no errors of
  * other rooms, and JavaScript lets everything through.
  */
-import { checkKinds } from '../arguments.ts';
-import { messageOf, ShardwrightError, wrongArgument } from '../errors.ts';
-import { checkProblem, MalformedProblem } from '../solver/problem/check-problem.ts';
-import type { Problem } from '../solver/types.ts';
+import { checkKinds } from '../../arguments.ts';
+import { messageOf, ShardwrightError, wrongArgument } from '../../errors.ts';
+import { checkProblem, MalformedProblem } from '../../solver/problem/check-problem.ts';
+import type { Problem } from '../../solver/types.ts';
 
 /** @throws E_USAGE for a list that is no choice of the problem: one value of each domain */
 export function checkChoice(
