@@ -1,4 +1,5 @@
 /** Divides the time limit of a request among its stages: it gives the seconds that are left. */
+import { checkKinds } from '../../arguments.ts';
 import { defined } from '../../defined.ts';
 import { interrupted, ShardwrightError } from '../../errors.ts';
 import type { SolveOptions, SolverStep } from '../../solver/types.ts';
@@ -34,8 +35,18 @@ export class Deadline {
   /** @param limitSeconds absent: no limit */
   constructor(
     private readonly limitSeconds: number | undefined,
-    { clock = performance, since, signal, onStep }: DeadlineOptions = {},
+    options: DeadlineOptions = {},
   ) {
+    checkKinds('Deadline', {
+      limitSeconds: [limitSeconds, 'number', 'undefined'],
+      options: [options, 'record'],
+    });
+    const { clock = performance, since, signal, onStep } = options;
+    checkKinds('Deadline', {
+      clock: [clock, ['now']],
+      since: [since, 'number', 'undefined'],
+      signal: [signal, ['aborted'], 'undefined'],
+    });
     this.clock = clock;
     this.signal = signal;
     this.onStep = onStep;
