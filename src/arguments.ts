@@ -148,6 +148,21 @@ const RECORDS = {
     fields: {
       model: [['graph', 'problem', 'uses']],
       question: [['request', 'program', 'operators']],
+    },
+    is: 'a prepared request, as prepare gives it',
+  },
+  restricted: {
+    fields: {
+      model: [['graph', 'problem', 'uses']],
+      question: [['request', 'program', 'operators']],
+      left: [['problem', 'compact', 'contradictions']],
+    },
+    is: 'a prepared request, as prepare gives it',
+  },
+  solvable: {
+    fields: {
+      model: [['graph', 'problem', 'uses']],
+      question: [['request', 'program', 'operators']],
       left: [['problem', 'compact', 'contradictions']],
       solver: [['solve', 'prepared']],
     },

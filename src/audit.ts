@@ -80,7 +80,7 @@ export async function auditChoice(
   options: Omit<AuditOptions, 'table'> = {},
 ): Promise<Audit | Infeasible> {
   checkKinds('auditChoice', {
-    prepared: [prepared, 'prepared'],
+    prepared: [prepared, 'solvable'],
     choice: [choice, 'list'],
     options: [options, 'record'],
   });

@@ -102,7 +102,7 @@ export async function shardPrepared(
   prepared: Prepared,
   options: PreparedOptions = {},
 ): Promise<Answer> {
-  checkKinds('shardPrepared', { prepared: [prepared, 'prepared'], options: [options, 'record'] });
+  checkKinds('shardPrepared', { prepared: [prepared, 'solvable'], options: [options, 'record'] });
   const { request, program } = prepared.question;
   const facts = stepFactsOf(request, program);
   if (options.isMicrobatch === true || !mayRecompute(request, facts))

@@ -36,6 +36,7 @@ export async function priceRecipes(
     prepared: [prepared, 'prepared'],
     deadline: [deadline, ['signal', 'leftSeconds', 'usedSeconds'], 'undefined'],
   });
+  checkKinds('priceRecipes', { solver: [prepared.solver, ['solve', 'prepared']] });
   const found = await pricedOn(prepared, deadline);
   if (prepared.allPrices === undefined || found.every((r) => r.status === 'priced')) return found;
   // A recipe may need a price that was left out.

@@ -123,7 +123,7 @@ export async function searchOverlap(
   options: OverlapOptions = {},
 ): Promise<OverlapSearch> {
   checkKinds('searchOverlap', {
-    prepared: [prepared, 'prepared'],
+    prepared: [prepared, 'restricted'],
     choice: [choice, 'list'],
     options: [options, 'record', 'undefined'],
   });
