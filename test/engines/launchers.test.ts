@@ -7,11 +7,13 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { parse } from 'yaml';
 
 import { cli, fixture } from '../cli/support.ts';
+import { FULL } from '../support/full.ts';
 
 /**
  * The launch files of a plan on two hosts of two devices, started on this machine by the real
  * `torchrun`: only the scheduler is played, which gives each host its number and the name of the
- * first.
+ * first. Slurm's are started in every run, the others, which call the same `torchrun`, in the full
+ * one.
  */
 const python = process.env['SHARDWRIGHT_PYTHON'] ?? 'python3';
 const root = mkdtempSync(join(tmpdir(), 'shardwright-launch-'));
@@ -82,25 +84,33 @@ it('slurm: srun on both hosts starts four ranks, those of a host one after the o
   expect(ranks).toEqual(WANTED);
 }, 180_000);
 
-it('skypilot: the run of both nodes starts four ranks', async () => {
-  const ranks = await ranksOf('skypilot', 'sky.yaml', (text) => {
-    const { run } = parse(text) as { run: string };
-    return ['0', '1'].map((node) =>
-      bash(run, { SKYPILOT_NODE_RANK: node, SKYPILOT_NODE_IPS: '127.0.0.1\n127.0.0.1' }),
-    );
-  });
-  expect(ranks).toEqual(WANTED);
-}, 180_000);
+it.runIf(FULL)(
+  'skypilot: the run of both nodes starts four ranks',
+  async () => {
+    const ranks = await ranksOf('skypilot', 'sky.yaml', (text) => {
+      const { run } = parse(text) as { run: string };
+      return ['0', '1'].map((node) =>
+        bash(run, { SKYPILOT_NODE_RANK: node, SKYPILOT_NODE_IPS: '127.0.0.1\n127.0.0.1' }),
+      );
+    });
+    expect(ranks).toEqual(WANTED);
+  },
+  180_000,
+);
 
-it('kubernetes: the command of both pods starts four ranks', async () => {
-  const ranks = await ranksOf('kubernetes', 'jobset.yaml', (text) => {
-    const [, command = ''] = /command: \["bash", "-c", (".*")\]/.exec(text) ?? [];
-    // The name of the first pod is that of this machine here.
-    const here = (JSON.parse(command) as string).replace(
-      /--master-addr \S+/,
-      '--master-addr 127.0.0.1',
-    );
-    return ['0', '1'].map((pod) => bash(here, { JOB_COMPLETION_INDEX: pod }));
-  });
-  expect(ranks).toEqual(WANTED);
-}, 180_000);
+it.runIf(FULL)(
+  'kubernetes: the command of both pods starts four ranks',
+  async () => {
+    const ranks = await ranksOf('kubernetes', 'jobset.yaml', (text) => {
+      const [, command = ''] = /command: \["bash", "-c", (".*")\]/.exec(text) ?? [];
+      // The name of the first pod is that of this machine here.
+      const here = (JSON.parse(command) as string).replace(
+        /--master-addr \S+/,
+        '--master-addr 127.0.0.1',
+      );
+      return ['0', '1'].map((pod) => bash(here, { JOB_COMPLETION_INDEX: pod }));
+    });
+    expect(ranks).toEqual(WANTED);
+  },
+  180_000,
+);
