@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
+import { expandRules, operatorCall } from '../../src/entries/ops.ts';
 import { ruleText } from '../../src/ops/record/rule.ts';
 import { build, get, type NDArray } from './support/arrays.ts';
 import { bound, judgeCall } from './support/judge-call.ts';
@@ -193,6 +194,24 @@ const convolutionBackward: Kernel = ({ inputs: [g, x, w] }: LocalCall) => {
 };
 
 const TAIL = (groups: number): OracleArg[] => [[1, 1], [1, 1], [1, 1], false, [0, 0], groups];
+
+test('no device is left without channels: kernels give the input or zeros for none of them', () => {
+  const call = operatorCall(
+    'aten.convolution.default(f64[3,4,4,2], f64[4,4,3,3], f64[4], [1,1], [1,1], [1,1], False, [0,0], 1)',
+  );
+  const cuts = (mesh: string): string[] =>
+    expandRules(call, mesh)
+      .filter(({ inputs }) => inputs.some((spec) => spec.text === 'S(1)' || spec.text === 'S(0)'))
+      .map(({ inputs, outputs }) => [...inputs, '->', ...outputs].join(' '))
+      .toSorted();
+  // Three devices hold 2, 2 and 0 of 4 channels.
+  expect(cuts('a=3')).toEqual(['S(0) R R -> S(0)']);
+  expect(cuts('a=2')).toEqual([
+    'R S(0) S(0) -> S(1)',
+    'S(0) R R -> S(0)',
+    'S(1) S(1) P(sum) -> P(sum)',
+  ]);
+});
 
 describe('convolutions by execution', () => {
   test.each([

@@ -94,6 +94,14 @@ function pointDims(ctx: OpContext, x: TensorMeta, transposed: boolean): number[]
   );
 }
 
+/**
+ * A cut of channels, of which every device has one: PyTorch's kernels give a result of the input's
+ * shape for none of the input's, a zero gradient of the bias, and refuse none of the output's.
+ */
+function channelCut(dim: number): RuleSlot {
+  return S(dim, { filled: true });
+}
+
 function forwardRules(ctx: TypedContext, xName: string, transposed: boolean): Rule[] {
   const { x, groups } = setup(ctx, xName, transposed);
   const [wOut, wIn] = transposed ? [1, 0] : [0, 1];
@@ -106,8 +114,12 @@ function forwardRules(ctx: TypedContext, xName: string, transposed: boolean): Ru
     rules.push(rule([cut, R, ...bias(R)], [cut], { origin: 'ext' }));
   }
   if (groups === 1) {
-    rules.push(rule([R, S(wOut), ...bias(S(0))], [S(1)], { origin: 'ext' }));
-    rules.push(rule([S(1), S(wIn), ...bias(P('sum'))], [P('sum')], { origin: 'ext' }));
+    rules.push(
+      rule([R, channelCut(wOut), ...bias(channelCut(0))], [channelCut(1)], { origin: 'ext' }),
+    );
+    rules.push(
+      rule([channelCut(1), channelCut(wIn), ...bias(P('sum'))], [P('sum')], { origin: 'ext' }),
+    );
   } else {
     const cut = groupCut(ctx, xName, transposed);
     rules.push(
@@ -193,8 +205,13 @@ function backwardRules(ctx: TypedContext): Rule[] {
   const rules: Rule[] = [];
   if (x.shape[0] > 1) rules.push(rule([S(0), S(0), R], out(S(0), P('sum'), P('sum'))));
   if (groups === 1) {
-    rules.push(rule([S(1), R, S(wOut)], out(P('sum'), S(wOut), S(0)), { origin: 'ext' }));
-    rules.push(rule([R, S(1), S(wIn)], out(S(1), S(wIn), R), { origin: 'ext' }));
+    const [ofOutput, ofInput] = [channelCut(wOut), channelCut(wIn)];
+    rules.push(
+      rule([channelCut(1), R, ofOutput], out(P('sum'), ofOutput, channelCut(0)), { origin: 'ext' }),
+    );
+    rules.push(
+      rule([R, channelCut(1), ofInput], out(channelCut(1), ofInput, R), { origin: 'ext' }),
+    );
   } else {
     const cut = groupCut(ctx, 'input', transposed);
     const options = { origin: 'ext', rewrite: 'groups' } as const;
