@@ -44,6 +44,9 @@ class Here:
             kind = mesh.device_type
             device = torch.device("cpu") if kind == "cpu" else torch.device(kind, torch.accelerator.current_device_index())
         self.device = device
+        #: Calls of flex attention that are compiled, and block masks that are made, by what they are of.
+        self.compiled: "dict[tuple, object]" = {}
+        self.blocks: "dict[tuple, list]" = {}
         self.groups: "dict[str, str]" = {}
         self.sizes: "dict[str, int]" = {}
         self.places: "dict[str, int]" = {}
@@ -249,3 +252,97 @@ def drawn(here, draw, x, whole, cuts, order=None):
     if order is not None:
         values = torch.empty_permuted(shape, order, dtype=x.dtype, device=x.device).copy_(values)
     return part(here, draw(values), cuts)
+
+
+def flex_body(here, body, at, rows, heads):
+    """A body of flex attention as PyTorch calls it, with the batch in place `at` and the head behind it: it counts those of this device,
+    and their numbers in the whole come as its last arguments."""
+    def called(*args):
+        args = list(args)
+        for place, numbers in ((at + 1, heads), (at, rows)):
+            if numbers is not None:
+                args[place] = aten.index.Tensor(args.pop(), [args[place]])
+        return body(here, *args)
+
+    return called
+
+
+def flex_blocks(here, query, key, mask_mod, mask, buffers, sizes, rows, heads):
+    """The blocks of a mask that was made before the program began, made again from its function; a CPU reads none."""
+    if here.device.type == "cpu":
+        return [None] * 12
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    place = (mask_mod, query.shape, key.shape)
+    made = here.blocks.get(place)
+    if made is None:
+        asks = [None if numbers is None else size for numbers, size in zip((rows, heads), query.shape)]
+        whole = create_block_mask(
+            lambda *numbers: mask(*numbers, *buffers), *asks, query.shape[2], key.shape[2], here.device, BLOCK_SIZE=tuple(sizes[2:])
+        )
+        made = list(whole.as_tuple()[2:-3])
+        if not buffers:
+            here.blocks[place] = made
+    return made
+
+
+def flex_call(
+    here, operator, tensors, score_mod, joint_mod, mask_mod, scale, rows, heads, score_buffers, mask_buffers, blocks, sizes, options,
+):
+    """A call of flex attention or of its backward: PyTorch's own on a CPU, and what Inductor makes of it elsewhere."""
+    numbers = [x for x in (rows, heads) if x is not None]
+    read, asked = [*score_buffers, *numbers], [*mask_buffers, *numbers]
+    body = flex_body(here, mask_mod, 0, rows, heads)
+    def mask(*args):
+        return body(*args)[0] if mask_mod is not None else args[0].new_ones((), dtype=torch.bool)
+
+    own = flex_body(here, score_mod, 1, rows, heads)
+    bodies = [lambda *args: own(*args)[0]]
+    if joint_mod is not None:
+        gradients = flex_body(here, joint_mod, 1, rows, heads)
+        bodies.append(lambda *args: [*gradients(*args), *[None] * len(numbers)])
+    made = blocks or flex_blocks(here, tensors[0], tensors[1], mask_mod, mask, asked, sizes, rows, heads)
+    lists = [tensors, read, asked, made]
+
+    def run(*present):
+        left = list(present)
+        given, read, asked, made = ([None if x is None else left.pop(0) for x in one] for one in lists)
+        block_mask = (*sizes[:2], *made, *sizes[2:], mask)
+        return operator(*given, *bodies, block_mask, scale, dict(options), tuple(read), tuple(asked))
+
+    present = [x for one in lists for x in one if x is not None]
+    if here.device.type == "cpu":
+        return run(*present)
+    place = (operator, score_mod, *(x.shape for x in present))
+    if place not in here.compiled:
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        here.compiled[place] = torch._inductor.compile(make_fx(run)(*present), present)
+    return here.compiled[place](*present)
+
+
+def flex_attention(
+    here, query, key, value, *, score_mod, mask_mod=None, scale, rows=None, heads=None,
+    score_buffers=(), mask_buffers=(), blocks=(), sizes=(), options=(),
+):
+    """Attention whose scores score_mod changes and whose pairs mask_mod keeps."""
+    with torch.no_grad():
+        return flex_call(
+            here, torch.ops.higher_order.flex_attention, [query, key, value], score_mod, None, mask_mod,
+            scale, rows, heads, score_buffers, mask_buffers, blocks, sizes, options,
+        )
+
+
+def flex_attention_backward(
+    here, query, key, value, out, logsumexp, grad_out, grad_logsumexp, *, score_mod, joint_mod, wanted=(), mask_mod=None, scale,
+    rows=None, heads=None, score_buffers=(), mask_buffers=(), blocks=(), sizes=(), options=(),
+):
+    """The gradients of query, key and value, and those of what score_mod reads that are wanted."""
+    # PyTorch gives gradients of tensors that require them.
+    score_buffers = [x.detach().requires_grad_(w) for x, w in zip(score_buffers, wanted)]
+    with torch.no_grad():
+        *own, others = flex_call(
+            here, torch.ops.higher_order.flex_attention_backward, [query, key, value, out, logsumexp, grad_out, grad_logsumexp],
+            score_mod, joint_mod, mask_mod, scale, rows, heads, score_buffers, mask_buffers, blocks, sizes, options,
+        )
+    return [*own, *others[: len(score_buffers)]]

@@ -143,10 +143,9 @@ def capture(
     call.out_placements = out_placements
     names = [name for name, _ in tensors]
     placed = {**placed_inputs([leaf for _, leaf in tensors]), **by_number(in_placements, names, "in_placements")}
-    written: list[str] = []
     with ExitStack() as stack:
         stack.enter_context(mode)
-        stack.enter_context(writing_flex_attention(written))
+        stack.enter_context(writing_flex_attention())
         stack.enter_context(_as_compiling())
         stack.enter_context(stating())
         stack.enter_context(recording_local_maps())
@@ -161,7 +160,6 @@ def capture(
             raise
         except Exception as error:
             raise _explained(error, model) from error
-        decomposed += written
         graph = joint.graph_module
         _refuse_changed(graph, [name for name, _ in tensors])
         called = _name_inputs(graph, [name for name, _ in tensors])

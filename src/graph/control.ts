@@ -48,6 +48,11 @@ export const CONTROL_TARGETS: readonly string[] = [
 
 const CONTROL = new Set(CONTROL_TARGETS);
 
+/** Tells whether a program has loops, branches or calls of bodies; bodies of operators are none. */
+export function runsBodies({ nodes }: Pick<Graph, 'nodes'>): boolean {
+  return nodes.some(({ kind, target }) => kind === 'call' && CONTROL.has(target));
+}
+
 /** Positions of a scan's or a map's arguments: the body is 0, a map carries nothing. */
 export function scanPositions(target: string): {
   readonly init?: number;

@@ -187,7 +187,7 @@ describe('bad FX text is refused with place and remedy', () => {
     expect(error.headline).toBe(`a.fx.txt:3:57: E_REF 'mn' is not defined`);
     expect(error.details.excerpt).toContain('aten.mm.default(x, mn)');
     expect(refusal(HEAD + MM.replace('(x, w)', '({1: x})') + TAIL).details.hint).toContain(
-      'attn_implementation="sdpa"',
+      'pass its members',
     );
     expect(refusal(HEAD + MM.replace('(x, w)', '(x, W)') + TAIL).details.hint).toBe(
       `did you mean 'w' or 'x'?`,

@@ -23,6 +23,7 @@ import { bodyInputs } from './bodies.ts';
 import { collectiveType } from './collectives.ts';
 import { withDefaultDtype } from './default-dtype.ts';
 import { withoutEffects } from './effects.ts';
+import { withFlexAttention } from './flex-attention.ts';
 import { withGroupedProducts } from './grouped-products.ts';
 import { withOwnBodies } from './own-bodies.ts';
 import type { FxClass, FxInput, FxNode, Places } from './record.ts';
@@ -69,7 +70,10 @@ export class GraphMaker {
    */
   make(root: FxClass, name: string, signature: Signature): Graph {
     const { source, operators } = withOwnBodies(
-      withGroupedProducts(withoutEffects(withoutLists(root, this.infer))),
+      withFlexAttention(
+        withGroupedProducts(withoutEffects(withoutLists(root, this.infer))),
+        this.places,
+      ),
       this.places,
     );
     const graph = this.graph(

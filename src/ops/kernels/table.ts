@@ -12,6 +12,7 @@ import { manipulateKernels } from './movement/manipulate.ts';
 import { randomKernels } from './movement/random.ts';
 import { viewKernels } from './movement/view.ts';
 import { attentionKernels } from './products/attention.ts';
+import { flexAttentionKernels } from './products/flex-attention.ts';
 import { productKernels } from './products/product.ts';
 import { lossKernels } from './reductions/loss.ts';
 import { normKernels } from './reductions/norm.ts';
@@ -38,6 +39,7 @@ const FAMILIES: readonly Kernels[] = [
   productKernels,
   poolKernels,
   attentionKernels,
+  flexAttentionKernels,
   indexingKernels,
   viewKernels,
   manipulateKernels,

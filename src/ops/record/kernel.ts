@@ -9,7 +9,16 @@ import type { RandomStream } from '../../ndarray/random.ts';
 import type { ScalarArg, TypedContext } from './call.ts';
 
 /** A body that a call takes (a comparator, a reducer): its results on arrays. */
-export type EvaluatedBody = (inputs: readonly NDArray[]) => readonly NDArray[];
+export interface EvaluatedBody {
+  (inputs: readonly NDArray[]): readonly NDArray[];
+  /**
+   * The same of a body on single numbers, for many at once: arrays that broadcast stand for its
+   * scalar inputs. Null for a result that it does not have.
+   *
+   * @throws E_NO_KERNEL for a body in which such an input meets an operator that is not elementwise
+   */
+  elementwise?(inputs: readonly NDArray[]): readonly (NDArray | null)[];
+}
 
 /**
  * An argument of an evaluated call: an array where the graph has a value, a function where it has a

@@ -35,6 +35,17 @@ const SECOND = /[^,>]*, [SP]\(.*/;
 
 export const EXPLAINED: readonly Explanation[] = [
   missing(
+    /flex_attention(_backward)?/,
+    /.*/,
+    'the samples have no bodies, and a body may ask for the row and the column of a score and ' +
+      'need not be linear: only batch and heads are cut',
+  ),
+  missing(
+    /flex_lib\.zeros_and_scatter\.default/,
+    PENDING,
+    'it stands in the bodies of attention alone, which see single numbers and are not cut',
+  ),
+  missing(
     /aten\._scaled_dot_product_\w+\.default/,
     /R, R, S\(3\).* -> S\(3\), .*|S\(3\), .* -> P\(sum\), P\(sum\), S\(3\).*/,
     'the flash kernels take no values that are narrower or wider than queries; others were not ' +

@@ -4,6 +4,7 @@
  * can, however large the mesh is.
  */
 
+import { runsBodies } from '../../graph/control.ts';
 import { nodesByName } from '../../graph/nodes.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { exampleShape } from '../../graph/value.ts';
@@ -26,7 +27,7 @@ export function cutsOfPlan(
   program: Graph,
   table: OperatorTable,
 ): readonly Cut[] | undefined {
-  if (Object.keys(program.subgraphs).length > 0) return undefined;
+  if (runsBodies(program)) return undefined;
   const mesh = parseMesh(plan.request.mesh);
   const cuts = new PlanCuts(new ShardingSpace(mesh, table.kinds));
   const nodes = nodesByName(program);

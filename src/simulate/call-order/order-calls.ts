@@ -3,6 +3,7 @@
  * that are one call.
  */
 import { ShardwrightError } from '../../errors.ts';
+import { runsBodies } from '../../graph/control.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { type GraphIndex, indexGraph } from '../../graph/order.ts';
 import type { Graph, Node } from '../../graph/types.ts';
@@ -54,8 +55,7 @@ export function callsByTask(program: DeviceProgram, { tasks, moves }: PlanSchedu
       },
     );
   };
-  if (Object.keys(graph.subgraphs).length > 0)
-    refuse('it has loops or branches, whose runs are simulated as one');
+  if (runsBodies(graph)) refuse('it has loops or branches, whose runs are simulated as one');
   const out = new Map<number, readonly string[]>();
   const locals = new Map<string, string[]>();
   for (const { name, local } of program.values)

@@ -8,7 +8,7 @@ import { type Frame, interpret, type Visitor } from '../../graph/interpret.ts';
 import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
 import { indexGraph } from '../../graph/order.ts';
 import type { Arg, Graph, Node, ValueType } from '../../graph/types.ts';
-import { getOwn, isList, isRef, typeText } from '../../graph/value.ts';
+import { eachOperand, getOwn, isList, isRef, typeText } from '../../graph/value.ts';
 import { NDArray } from '../../ndarray/array.ts';
 import { streamOf } from '../../ndarray/random.ts';
 import { evaluateCall, type EvaluatedArg } from '../../ops/kernels/evaluate.ts';
@@ -303,14 +303,65 @@ function item(node: Node, look: (name: string) => Value): Value {
 
 /** Runs of the bodies that calls of a graph take as arguments. */
 export function bodiesOf(table: OperatorTable, graph: Graph): (name: string) => EvaluatedBody {
-  return (name) => (inputs) => {
-    const body = getOwn(graph.subgraphs, name);
-    if (body === undefined) throw internalError(`graph ${graph.name} has no body @${name}`);
-    return evaluateWith(noRegions, table, body, inputs).outputs.map((value) => {
-      if (value instanceof NDArray) return value;
-      throw new ShardwrightError('E_TYPE', `body @${name} must return arrays`);
-    });
+  return (name) => {
+    const bodyOf = (): Graph => {
+      const body = getOwn(graph.subgraphs, name);
+      if (body === undefined) throw internalError(`graph ${graph.name} has no body @${name}`);
+      return body;
+    };
+    const whole = (inputs: readonly NDArray[]): NDArray[] =>
+      evaluateWith(noRegions, table, bodyOf(), inputs).outputs.map((value) => {
+        if (value instanceof NDArray) return value;
+        throw new ShardwrightError('E_TYPE', `body @${name} must return arrays`);
+      });
+    const elementwise = (inputs: readonly NDArray[]): (NDArray | null)[] => {
+      checkElementwise(table, bodyOf());
+      const evaluator = new Evaluator(noRegions, table, {});
+      const { outputs } = interpret(
+        bodyOf(),
+        evaluator,
+        inputs.map((value) => ({ value })),
+      );
+      return outputs.map((cell) => {
+        const value = cell === null ? null : evaluator.read(cell);
+        return value instanceof NDArray ? value : null;
+      });
+    };
+    return Object.assign(whole, { elementwise });
   };
+}
+
+/** Operators besides the elementwise ones that treat every element of a scalar input alone. */
+const ALONE: ReadonlySet<string> = new Set([
+  'aten.alias.default',
+  'aten.clone.default',
+  'aten.detach.default',
+  'aten.index.Tensor',
+  'aten.lift_fresh_copy.default',
+  'flex_lib.zeros_and_scatter.default',
+]);
+
+/** @throws E_NO_KERNEL with the node, see `EvaluatedBody.elementwise` */
+function checkElementwise(table: OperatorTable, body: Graph): void {
+  const many = new Set<string>();
+  for (const node of body.nodes) {
+    const { target, name, type } = node;
+    if (node.kind === 'placeholder') {
+      if (type.kind === 'tensor' && type.shape.length === 0) many.add(name);
+      continue;
+    }
+    let reads = false;
+    eachOperand(node, (operand) => (reads ||= many.has(operand)));
+    if (!reads) continue;
+    if (table.get(target)?.cls !== 'pointwise' && !ALONE.has(target))
+      throw new ShardwrightError(
+        'E_NO_KERNEL',
+        `${target} of body @${body.name} is not elementwise, so it is not evaluated for many ` +
+          'numbers at once',
+        { node: name },
+      );
+    if (target !== 'flex_lib.zeros_and_scatter.default') many.add(name);
+  }
 }
 
 /**

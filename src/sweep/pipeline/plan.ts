@@ -6,6 +6,7 @@
 import { collectiveModel } from '../../cost/presets/presets.ts';
 import { defined } from '../../defined.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { runsBodies } from '../../graph/control.ts';
 import type { Graph } from '../../graph/types.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -75,7 +76,7 @@ export function checkPipeline(
   request: Omit<PlanPipelineRequest, 'budgetBytes' | 'facts'>,
 ): number {
   const { devices, schedule, microbatches, virtual } = request;
-  if (Object.keys(graph.subgraphs).length > 0)
+  if (runsBodies(graph))
     throw new ShardwrightError(
       'E_UNSUPPORTED',
       'a program with bodies is not cut into pipeline stages',

@@ -4,6 +4,7 @@
  * is gathered before it is used is fully sharded; one that is used in pieces is tensor parallel.
  */
 import type { ExportSource } from '../../backend/target.ts';
+import { runsBodies } from '../../graph/control.ts';
 import { nodesByName, roleName } from '../../graph/nodes.ts';
 import type { Arg, Node } from '../../graph/types.ts';
 import { isList, isRef } from '../../graph/value.ts';
@@ -96,7 +97,7 @@ function parameterUses(
   const planned = nodesByName(plan);
   const origin = new Map<string, Origin>();
   const uses = new Map<string, ForwardUse>();
-  const hasBodies = Object.keys(program.subgraphs).length > 0;
+  const hasBodies = runsBodies(program);
   for (const node of (hasBodies ? graph : program).nodes) {
     if (node.kind === 'placeholder') {
       if (node.meta.role !== 'parameter') continue;

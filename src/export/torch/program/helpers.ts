@@ -28,6 +28,11 @@ export const HELPERS = [
   'case',
   'native_dropout',
   'drawn',
+  'flex_body',
+  'flex_blocks',
+  'flex_call',
+  'flex_attention',
+  'flex_attention_backward',
 ] as const;
 
 /** Name of a helper of `program.py`. */
@@ -45,6 +50,9 @@ export const HELPER_USES: Readonly<Partial<Record<Helper, readonly Helper[]>>> =
   reduce_scatter_coalesced: ['begun'],
   permute: ['wait', 'pairs'],
   widened: ['wait'],
+  flex_call: ['flex_body', 'flex_blocks'],
+  flex_attention: ['flex_call'],
+  flex_attention_backward: ['flex_call'],
 };
 
 interface FixedText {

@@ -15,7 +15,7 @@ import { internalError, ShardwrightError } from '../../../errors.ts';
 import { bodyResult } from '../../../graph/control.ts';
 import { nodesByName, roleName, typesByName } from '../../../graph/nodes.ts';
 import type { Arg, Graph, Node } from '../../../graph/types.ts';
-import { eachOperand, isRef, typeText } from '../../../graph/value.ts';
+import { eachOperand, getOwn, isRef, typeText } from '../../../graph/value.ts';
 import { collectiveKind } from '../../../lower/program/collectives.ts';
 import type { DeviceProgram } from '../../../lower/program/program.ts';
 import type { CollectiveKind } from '../../../mesh/collective-kinds.ts';
@@ -24,6 +24,7 @@ import { bytesText } from '../../../units.ts';
 import { argumentText, isExchanged, type Names, operatorText } from './arguments.ts';
 import { memberRow } from './collective-list.ts';
 import { bodiesOf, controlOf, controlText } from './control.ts';
+import { flexText, isFlexAttention } from './flex-attention.ts';
 import { groupOrder, inverse, permuted } from './group-order.ts';
 import { fixedText, type Helper, HELPER_USES, HELPERS } from './helpers.ts';
 import { inPlaceCalls } from './in-place.ts';
@@ -418,6 +419,13 @@ class FunctionText {
       return `${this.names.of(first.name)}[${Number(node.args[1])}]`;
     const form = controlOf(node, this.graph);
     if (form !== undefined) return this.control(node, form, start);
+    if (isFlexAttention(node)) {
+      this.parts.helpers.add(node.target);
+      return flexText(node, {
+        argument: (arg) => argumentText(arg, this.arguments),
+        body: (name) => this.bodyNamed(name),
+      });
+    }
     if (draws(this.parts.program, node)) this.parts.draws.add(`${node.name} (${node.target})`);
     const drawn = randomText(this.parts.program, node, this.list(node));
     if (drawn !== undefined) {
@@ -431,6 +439,14 @@ class FunctionText {
     const list = [...this.list(node), ...(made ? ['device=here.device'] : [])];
     const target = this.inPlace.get(node.name) ?? node.target;
     return `${operatorText({ ...node, target })}(${list.join(', ')})`;
+  }
+
+  /** The function of a body of this graph. */
+  private bodyNamed(name: string): string {
+    const body = getOwn(this.graph.subgraphs, name);
+    const written = body === undefined ? undefined : this.parts.functions.get(body);
+    if (written === undefined) throw internalError(`the program has no body @${name}`);
+    return written;
   }
 
   private control(node: Node, form: ControlForm, start: string | undefined): string {

@@ -24,7 +24,7 @@ import {
   WITHOUT_DICTIONARIES,
 } from './literal.ts';
 import type { Names } from './names.ts';
-import { targetName } from './target.ts';
+import { targetName, WITH_OPTIONS } from './target.ts';
 
 const MAX_NESTING = 256;
 
@@ -43,6 +43,8 @@ interface Operation {
 export class ExpressionReader {
   /** Value of the last statement that was not an operation. */
   result: Arg = null;
+  /** True inside of a call that may hold a dictionary of options. */
+  private hasOptions = false;
   private readonly targets = new Map<string, string>();
 
   constructor(
@@ -193,6 +195,7 @@ export class ExpressionReader {
     const { scanner } = this;
     const args = given;
     let kwargs: Record<string, Arg> | undefined;
+    this.hasOptions = WITH_OPTIONS.has(target);
     scanner.next();
     while (!scanner.at(CHAR.CLOSE_PAREN)) {
       if (scanner.at(NAME) && this.equalsFollows()) {
@@ -288,7 +291,9 @@ export class ExpressionReader {
         return items;
       }
       case CHAR.OPEN_BRACE:
-        return scanner.fail('E_UNSUPPORTED', DICTIONARY, start, WITHOUT_DICTIONARIES);
+        return this.hasOptions
+          ? this.options(depth)
+          : scanner.fail('E_UNSUPPORTED', DICTIONARY, start, WITHOUT_DICTIONARIES);
       case END:
       case NEWLINE:
       default:
@@ -314,6 +319,23 @@ export class ExpressionReader {
     const items = [first, ...this.members(CHAR.CLOSE_PAREN, depth)];
     scanner.next();
     return items;
+  }
+
+  /** `{'a': 1, 'b': 2}` as a list of pairs. */
+  private options(depth: number): Arg {
+    const { scanner } = this;
+    const pairs: Arg[] = [];
+    scanner.next();
+    while (!scanner.at(CHAR.CLOSE_BRACE)) {
+      const key = this.value(depth + 1);
+      scanner.expect(CHAR.COLON, `':'`);
+      scanner.next();
+      pairs.push([key, this.value(depth + 1)]);
+      if (scanner.at(CHAR.COMMA)) scanner.next();
+      else if (!scanner.at(CHAR.CLOSE_BRACE)) scanner.expected(`',' or '}'`);
+    }
+    scanner.next();
+    return pairs;
   }
 
   /** Comma-separated values up to the closing bracket, which stays current. */

@@ -45,8 +45,8 @@ const LAYOUTS = new Set([
 /** Flex attention has its kernel's options in one; no operator of ATen does. */
 export const DICTIONARY = 'a dictionary is passed as an argument';
 export const WITHOUT_DICTIONARIES =
-  'of flex_attention it has the options of a kernel: capture the model with another attention ' +
-  '(transformers: attn_implementation="sdpa"); of an operator of your own, pass its members';
+  'of flex_attention it is read in the text of print_readable alone; of an operator of your own, ' +
+  'pass its members';
 
 /**
  * Meaning of `torch.NAME` as an argument; undefined where it is not a constant that a graph may

@@ -7,3 +7,9 @@ export function targetName(written: string): string {
   if (written.startsWith('torch.ops.')) return written.slice(10);
   return written.startsWith('_operator.') ? written.slice(1) : written;
 }
+
+/** Targets whose arguments hold a dictionary of options, which is read as a list of pairs. */
+export const WITH_OPTIONS: ReadonlySet<string> = new Set([
+  'flex_attention',
+  'flex_attention_backward',
+]);

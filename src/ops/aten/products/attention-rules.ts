@@ -132,7 +132,7 @@ function results(plan: ForwardPlan, out: RuleSlot, lse: RuleSlot): RuleSlot[] {
 }
 
 /** A cut of all heads; grouped ones stay together where both kinds are cut evenly. */
-function headCut(dim: number, { heads, keyHeads }: AttentionSizes): RuleSlot {
+export function headCut(dim: number, { heads, keyHeads }: AttentionSizes): RuleSlot {
   return S(dim, heads === keyHeads ? { filled: true } : { even: true, scaled: true });
 }
 

@@ -22,7 +22,7 @@ import {
 import { safeSoftmax } from '../reductions/softmax.ts';
 
 /** Key or value heads repeated to the number of query heads. */
-function repeatHeads(x: NDArray, heads: number): NDArray {
+export function repeatHeads(x: NDArray, heads: number): NDArray {
   const own = x.shape[x.rank - 3];
   if (x.rank < 3 || own === heads) return x;
   const times = heads / own;
@@ -32,7 +32,7 @@ function repeatHeads(x: NDArray, heads: number): NDArray {
 }
 
 /** Gradients of repeated heads added up. */
-function foldHeads(x: NDArray, own: number): NDArray {
+export function foldHeads(x: NDArray, own: number): NDArray {
   const heads = x.shape[x.rank - 3];
   if (x.rank < 3 || own === heads) return x;
   const split = reshape(x, [...x.shape.slice(0, -3), own, heads / own, ...x.shape.slice(-2)]);
