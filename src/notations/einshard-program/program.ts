@@ -21,13 +21,13 @@ import {
   shardCode,
   ShardingSpace,
 } from '../../mesh/sharding/space.ts';
-import { R, type Rule, type RuleSlot } from '../../ops/record/rule.ts';
+import { P, R, type Rule, rule, type RuleSlot, S } from '../../ops/record/rule.ts';
 import { einsumRules } from '../../ops/rules/einsum.ts';
 import { product } from '../../product.ts';
 import { commonMesh } from '../einshard/common-mesh.ts';
 import { resolveEinshard } from '../einshard/resolve.ts';
 import { parseEinshard } from '../einshard/syntax.ts';
-import type { EinshardProgram, EinsumStep, PointwiseStep } from './steps.ts';
+import type { EinshardProgram, EinsumStep, PointwiseStep, WholeStep } from './steps.ts';
 
 /** A tensor of the program, as the table prints it. */
 export interface ProgramValue {
@@ -140,6 +140,7 @@ class Evaluation {
   run(): ProgramResult {
     for (const step of this.program.steps) {
       if (step.kind === 'einsum') this.einsum(step);
+      else if (step.kind === 'whole') this.whole(step);
       else this.pointwise(step);
     }
     for (const value of this.values) if (!value.given && !value.used) this.reduce(value, 'the end');
@@ -170,7 +171,7 @@ class Evaluation {
     return full;
   }
 
-  private newName(step: EinsumStep | PointwiseStep, name: string): void {
+  private newName(step: Step, name: string): void {
     if (this.byName.has(name))
       throw new ShardwrightError(
         'E_REF',
@@ -181,7 +182,7 @@ class Evaluation {
       );
   }
 
-  private named(step: EinsumStep | PointwiseStep, name: string): Value {
+  private named(step: Step, name: string): Value {
     const value = this.byName.get(name);
     if (value === undefined)
       throw new ShardwrightError('E_REF', `step '${step.text}': there is no tensor '${name}'`, {
@@ -209,12 +210,69 @@ class Evaluation {
   private einsum(step: EinsumStep): void {
     this.newName(step, step.result);
     const operands = this.operandsOf(step);
+    const equation = `${step.operands.join(',')}->${step.output}`;
+    this.combine(
+      step,
+      operands,
+      step.fn === 'gather' ? gatherRules(step) : einsumRules(equation),
+      operands[step.fn === 'gather' ? 1 : 0].dtype,
+    );
+  }
+
+  /** A function of whole rows, or a sum: the rows are gathered, a sum takes what is pending. */
+  private whole(step: WholeStep): void {
+    this.newName(step, step.result);
+    const { latest } = this;
+    const operands =
+      step.names?.map((name) => this.named(step, name)) ?? (latest === undefined ? [] : [latest]);
+    const [first] = operands;
+    if (first === undefined)
+      throw new ShardwrightError('E_REF', `step '${step.text}' has no tensor before it`, {
+        hint: `name it: ${step.text.trim()} (X)`,
+      });
+    const own = operands.find(({ letters }) => letters !== undefined)?.letters;
+    const letters = own ?? ALPHABET.slice(0, first.shape.length);
+    const missing = [...step.over].find((letter) => !letters.includes(letter));
+    if (missing !== undefined)
+      throw new ShardwrightError(
+        'E_REF',
+        `step '${step.text}': '${first.name}' has no dim '${missing}', its dims are ` +
+          (own === undefined ? 'without letters' : `'${own}'`),
+        { hint: 'name the dims in the expression of the tensor or in the einsum that makes it' },
+      );
+    const { text, result } = step;
+    const each = operands.map(() => letters);
+    const einsum: EinsumStep = { kind: 'einsum', text, result, operands: each, output: letters };
+    const rules = [...letters].flatMap((letter, d) =>
+      step.over.includes(letter)
+        ? []
+        : [
+            rule(
+              operands.map(() => S(d)),
+              [S(d)],
+            ),
+          ],
+    );
+    if (step.fn === 'add')
+      rules.push(
+        rule(
+          operands.map(() => P()),
+          [P()],
+        ),
+      );
+    this.combine(einsum, operands, rules, first.dtype);
+  }
+
+  /** Places operands and result of a step by its rules, one mesh dim after the other. */
+  private combine(
+    step: EinsumStep,
+    operands: readonly Value[],
+    own: readonly Rule[],
+    dtype: DType,
+  ): void {
     const sizes = letterSizes(step, operands);
     const { space } = this;
-    const rules: Rule[] = [
-      { inputs: operands.map(() => R), outputs: [R], origin: 'base' },
-      ...einsumRules(`${step.operands.join(',')}->${step.output}`),
-    ];
+    const rules: Rule[] = [{ inputs: operands.map(() => R), outputs: [R], origin: 'base' }, ...own];
     const pieces = new Map<string, number>();
     const wanted = operands.map((): number[] => []);
     const out: number[] = [];
@@ -234,8 +292,7 @@ class Evaluation {
       if (!moved.has(key)) this.move(value, to, step.result);
       moved.add(key);
     });
-    const dtype = operands[0].dtype;
-    const other = operands.find((o) => o.dtype !== dtype);
+    const other = step.fn === 'gather' ? undefined : operands.find((o) => o.dtype !== dtype);
     if (other !== undefined)
       throw new ShardwrightError(
         'E_TYPE',
@@ -380,7 +437,25 @@ class Evaluation {
   }
 }
 
+type Step = EinsumStep | PointwiseStep | WholeStep;
+
 const PENDING = partialCode('sum');
+const ALPHABET = 'abcdefghijklmnopqrstuvwxyz';
+
+/**
+ * Rows of a table: cut with the numbers of rows, along a row, or by rows, of which each device adds
+ * those that it has.
+ */
+function gatherRules({ operands: [numbers, table], output }: EinsumStep): Rule[] {
+  return [...output]
+    .flatMap((letter, d): Rule[] => {
+      const [a, b] = [numbers.indexOf(letter), table.indexOf(letter)];
+      return [rule([a < 0 ? R : S(a), b < 0 ? R : S(b)], [S(d)])];
+    })
+    .concat(
+      [...table].flatMap((letter, d) => (output.includes(letter) ? [] : [rule([R, S(d)], [P()])])),
+    );
+}
 
 function slotCode(slot: RuleSlot | undefined): number {
   if (slot === null || slot === undefined || slot.kind === 'replicate') return REPLICATE_CODE;

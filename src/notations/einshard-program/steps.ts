@@ -8,7 +8,9 @@
  *
  * `tensors` may also be an object, by name. A tensor without an expression is replicated; its dtype
  * is f32 unless stated. A step may name its operands behind it: `Y = bx,xy->by (X, W1)`, `H = relu
- * (Y)`.
+ * (Y)`. Besides einsums and functions of each element there are functions of whole rows (`P =
+ * softmax over k (S)`), rows of a table (`X = gather bs,vd->bsd (ids, table)`) and sums (`Y = add
+ * (X, Z)`).
  */
 
 import * as z from 'zod';
@@ -35,6 +37,20 @@ export interface EinsumStep {
   readonly output: string;
   /** Names of the operands, where they are stated. */
   readonly names?: readonly string[];
+  /** `gather`: the first operand has numbers of rows of the second. */
+  readonly fn?: 'gather';
+}
+
+/** A function of whole rows, or the sum of two tensors: its letters are those of its operands. */
+export interface WholeStep {
+  readonly kind: 'whole';
+  readonly text: string;
+  readonly fn: string;
+  readonly result: string;
+  /** Letters that the function needs whole; none of a sum. */
+  readonly over: string;
+  /** Absent: the latest value. */
+  readonly names?: readonly string[];
 }
 
 export interface PointwiseStep {
@@ -46,7 +62,7 @@ export interface PointwiseStep {
   readonly name?: string;
 }
 
-type ProgramStep = EinsumStep | PointwiseStep;
+type ProgramStep = EinsumStep | PointwiseStep | WholeStep;
 
 export interface EinshardProgram {
   readonly devices: number;
@@ -56,6 +72,11 @@ export interface EinshardProgram {
 
 /** Functions of one tensor, element by element, none of them linear. */
 const NONLINEAR = ['abs', 'exp', 'gelu', 'relu', 'sigmoid', 'silu', 'square', 'tanh'] as const;
+
+/** Functions of whole rows. */
+const OF_ROWS = ['layer_norm', 'log_softmax', 'rms_norm', 'softmax'] as const;
+
+const FUNCTIONS: readonly string[] = [...NONLINEAR, ...OF_ROWS, 'add', 'gather'];
 
 const MAX_TENSORS = 1000;
 const MAX_STEPS = 10_000;
@@ -142,27 +163,58 @@ class StepScan extends NotationScanner {
       result = this.match(NAME) ?? this.fail('a name before the =');
       this.expect('=');
     }
-    if (!text.includes('->')) {
-      const start = this.start();
-      const fn =
-        this.match(/[a-z_]+/y) ??
-        this.fail('an einsum such as bx,xy->by, or a function such as relu');
-      if (!(NONLINEAR as readonly string[]).includes(fn)) {
-        this.at = start;
-        this.fail('a function of one tensor', suggestion(fn, NONLINEAR, 'functions'));
-      }
-      const names = this.names();
-      if (names !== undefined && names.length !== 1)
-        this.fail(`one tensor for ${fn}, not ${names.length}`);
-      this.end();
-      return {
-        kind: 'pointwise',
-        text,
-        fn,
-        ...defined({ result }),
-        ...(names === undefined ? {} : { name: names[0] }),
-      };
+    if (/^\s*(\S+\s*=\s*)?gather\b/.test(text)) {
+      this.match(/gather/y);
+      return { ...this.einsum(result), fn: 'gather' };
     }
+    if (text.includes('->')) return this.einsum(result);
+    return this.functionStep(result);
+  }
+
+  private functionStep(result: string | undefined): ProgramStep {
+    const { text } = this;
+    const start = this.start();
+    const fn =
+      this.match(/[a-z_]+/y) ??
+      this.fail('an einsum such as bx,xy->by, or a function such as relu');
+    if (!FUNCTIONS.includes(fn)) {
+      this.at = start;
+      this.fail('a function of one tensor', suggestion(fn, FUNCTIONS, 'functions'));
+    }
+    const isOfRows = (OF_ROWS as readonly string[]).includes(fn);
+    if (isOfRows || fn === 'add') return this.whole(fn, isOfRows, result);
+    const names = this.names();
+    if (names !== undefined && names.length !== 1)
+      this.fail(`one tensor for ${fn}, not ${names.length}`);
+    this.end();
+    return {
+      kind: 'pointwise',
+      text,
+      fn,
+      ...defined({ result }),
+      ...(names === undefined ? {} : { name: names[0] }),
+    };
+  }
+
+  /** `softmax over k (S)` or `add (X, Z)`. */
+  private whole(fn: string, isOfRows: boolean, result: string | undefined): WholeStep {
+    const { text } = this;
+    if (result === undefined) this.fail('NAME = before it', `write for example Y = ${text.trim()}`);
+    this.blanks();
+    if (isOfRows && this.match(/over\b/y) === undefined)
+      this.fail('over and the letters of the rows', `write ${result} = ${fn} over k`);
+    this.blanks();
+    const over = isOfRows ? (this.match(/[A-Za-z]+/y) ?? this.fail('the letters of the rows')) : '';
+    const names = this.names();
+    const count = isOfRows ? 1 : 2;
+    if ((names ?? (isOfRows ? [''] : [])).length !== count)
+      this.fail(`${count === 1 ? 'one tensor' : 'two tensors, (X, Z),'} for ${fn}`);
+    this.end();
+    return { kind: 'whole', text, fn, result, over, ...defined({ names }) };
+  }
+
+  private einsum(result: string | undefined): EinsumStep {
+    const { text } = this;
     if (result === undefined)
       this.fail('NAME = before the einsum', `write for example Y = ${text.trim()}`);
     const operands: string[] = [];

@@ -460,3 +460,94 @@ describe('what else programs do', () => {
     expect((caught as ShardwrightError).message).toMatch(message);
   });
 });
+
+/** A transformer layer: embedding, attention with softmax, MLP, norms and residual sums. */
+function transformer(expressions: Readonly<Record<string, string>>): ProgramResult {
+  const shapes: Readonly<Record<string, readonly number[]>> = {
+    ids: [8, 16],
+    table: [256, 64],
+    Wq: [64, 8, 8],
+    Wk: [64, 8, 8],
+    Wv: [64, 8, 8],
+    Wo: [8, 8, 64],
+    W1: [64, 128],
+    W2: [128, 64],
+  };
+  return run({
+    devices: 8,
+    tensors: Object.entries(shapes).map(([name, shape]) => ({
+      name,
+      shape,
+      dtype: name === 'ids' ? 'i64' : 'f32',
+      expression: expressions[name] ?? WHOLE,
+    })),
+    steps: [
+      'X = gather bs,vd->bsd (ids, table)',
+      'N = rms_norm over d (X)',
+      'Q = bsd,dhe->bshe (N, Wq)',
+      'K = btd,dhe->bthe (N, Wk)',
+      'V = btd,dhe->bthe (N, Wv)',
+      'S = bshe,bthe->bhst (Q, K)',
+      'P = softmax over t (S)',
+      'O = bhst,bthe->bshe (P, V)',
+      'A = bshe,hed->bsd (O, Wo)',
+      'Y = add (X, A)',
+      'M = layer_norm over d (Y)',
+      'H = bsd,df->bsf (M, W1)',
+      'silu (H)',
+      'F = bsf,fd->bsd (H, W2)',
+      'Z = add (Y, F)',
+    ],
+  });
+}
+
+const moved = ({ collectives }: ProgramResult): string[] =>
+  collectives.map(({ kind, tensor, before }) => `${kind} ${tensor} before ${before}`);
+
+describe('a transformer as a program', () => {
+  it('communicates nothing where the batch is cut', () => {
+    const found = transformer({ ids: 'b s -> b* s' });
+    expect(moved(found)).toEqual([]);
+    expect(local(found, 'P')).toEqual([1, 8, 16, 16]);
+  });
+
+  it('adds up twice where heads, width and vocabulary are cut, as Megatron does, and once for the table', () => {
+    const found = transformer({
+      table: 'v d -> v* d',
+      Wq: 'd h e -> d h* e',
+      Wk: 'd h e -> d h* e',
+      Wv: 'd h e -> d h* e',
+      Wo: 'h e d -> h* e d',
+      W1: 'd f -> d f*',
+      W2: 'f d -> f* d',
+    });
+    expect(moved(found)).toEqual([
+      'all_reduce X before N',
+      'all_reduce A before Y',
+      'all_reduce F before Z',
+    ]);
+    expect(local(found, 'P')).toEqual([8, 1, 16, 16]);
+  });
+
+  it('gathers rows of which a softmax would see a part', () => {
+    const found = run({
+      devices: 8,
+      tensors: [{ name: 'S', shape: [4, 64], expression: 'q k -> q k*' }],
+      steps: ['P = softmax over k (S)', 'Q = softmax over q (S)'],
+    });
+    expect(moved(found)).toEqual(['all_gather S before P']);
+    expect(local(found, 'Q')).toEqual([4, 8]);
+  });
+
+  test.each([
+    ['softmax over k (S)', /expected NAME = before it/],
+    ['P = softmax (S)', /expected over and the letters of the rows/],
+    ['P = softmax over z (S)', /'S' has no dim 'z', its dims are 'qk'/],
+    ['P = add (S)', /expected two tensors, \(X, Z\), for add/],
+    ['P = softmin over k (S)', /expected a function of one tensor/],
+    ['P = gather q,kd->qd (S)', /expected 2 operands, not 1/],
+  ])('a wrong step says what it expects: %s', (step, message) => {
+    const tensors = [{ name: 'S', shape: [4, 64], expression: 'q k -> q k*' }];
+    expect(() => run({ devices: 8, tensors, steps: [step] })).toThrow(message);
+  });
+});
