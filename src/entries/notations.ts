@@ -90,6 +90,7 @@ export {
 } from '../mesh/views/four-states.ts';
 export { parsePartitionSpec, PartitionSpec } from '../mesh/views/partition-spec.ts';
 export { parseShardedType, ShardedType } from '../mesh/views/sharded-type.ts';
+export { drawSharding, type ShardingDrawing } from '../notations/draw/draw-sharding.ts';
 export { einshardBlocks } from '../notations/einshard/blocks.ts';
 export {
   einshardMesh,
