@@ -85,7 +85,7 @@ export function fromPlacements(
     sharding: [sharding, 'sharding'],
     mesh: [mesh, 'mesh'],
     shape: [shape, 'integers'],
-    own: [own, 'integers', 'undefined'],
+    own: [own, 'names', 'undefined'],
   });
   const names = own ?? shape.map((_, d) => dimName(d));
   const refused = (why: string): { refused: string } => ({
