@@ -235,6 +235,7 @@ const LISTS = {
   steps: { items: ['step'], is: 'a list of results' },
   values: { items: [['local', 'shape']], is: 'a list of local values' },
   tensors: { items: [['dtype', 'shape'], 'null'], is: 'a list of tensors' },
+  trees: { items: ['number', 'trees'], is: 'a list of numbers and of such lists' },
   tilers: {
     items: ['null', 'number', 'layout', 'tilers'],
     is: 'a list of sizes, of layouts, and of such lists',

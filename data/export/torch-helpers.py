@@ -44,9 +44,6 @@ class Here:
             kind = mesh.device_type
             device = torch.device("cpu") if kind == "cpu" else torch.device(kind, torch.accelerator.current_device_index())
         self.device = device
-        #: Calls of flex attention that are compiled, and block masks that are made, by what they are of.
-        self.compiled: "dict[tuple, object]" = {}
-        self.blocks: "dict[tuple, list]" = {}
         self.groups: "dict[str, str]" = {}
         self.sizes: "dict[str, int]" = {}
         self.places: "dict[str, int]" = {}
@@ -274,7 +271,8 @@ def flex_blocks(here, query, key, mask_mod, mask, buffers, sizes, rows, heads):
     from torch.nn.attention.flex_attention import create_block_mask
 
     place = (mask_mod, query.shape, key.shape)
-    made = here.blocks.get(place)
+    known = vars(here).setdefault("flex_blocks", {})
+    made = known.get(place)
     if made is None:
         asks = [None if numbers is None else size for numbers, size in zip((rows, heads), query.shape)]
         whole = create_block_mask(
@@ -282,7 +280,7 @@ def flex_blocks(here, query, key, mask_mod, mask, buffers, sizes, rows, heads):
         )
         made = list(whole.as_tuple()[2:-3])
         if not buffers:
-            here.blocks[place] = made
+            known[place] = made
     return made
 
 
@@ -314,11 +312,12 @@ def flex_call(
     if here.device.type == "cpu":
         return run(*present)
     place = (operator, score_mod, *(x.shape for x in present))
-    if place not in here.compiled:
+    compiled = vars(here).setdefault("flex_calls", {})
+    if place not in compiled:
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        here.compiled[place] = torch._inductor.compile(make_fx(run)(*present), present)
-    return here.compiled[place](*present)
+        compiled[place] = torch._inductor.compile(make_fx(run)(*present), present)
+    return compiled[place](*present)
 
 
 def flex_attention(

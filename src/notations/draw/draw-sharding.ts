@@ -25,7 +25,11 @@ export function drawSharding(
   mesh: DeviceMesh,
   shape: readonly number[],
 ): ShardingDrawing {
-  checkKinds('drawSharding', { sharding: [sharding, 'record'], mesh: [mesh, 'mesh'] });
+  checkKinds('drawSharding', {
+    sharding: [sharding, 'sharding'],
+    mesh: [mesh, 'mesh'],
+    shape: [shape, 'integers'],
+  });
   const { drawing, holders } = placementDrawing(sharding, mesh, shape, { borders: true });
   const svg = drawSvg(drawing, {
     title: `${sharding.text} on ${mesh.text}, shape (${shape.join(', ')})`,

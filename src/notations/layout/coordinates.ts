@@ -24,7 +24,7 @@ export const MAX_OFFSETS = 1 << 20;
 export function idx2crd(index: number, shape: IntTree, order: Order): IntTree {
   checkKinds('idx2crd', {
     index: [index, 'number'],
-    shape: [shape, 'number', 'list'],
+    shape: [shape, 'number', 'trees'],
     order: [order, 'string'],
   });
   const size = treeProduct(shape);
@@ -44,8 +44,8 @@ export function idx2crd(index: number, shape: IntTree, order: Order): IntTree {
  */
 export function crd2idx(coordinate: IntTree, shape: IntTree, order: Order): number {
   checkKinds('crd2idx', {
-    coordinate: [coordinate, 'number', 'list'],
-    shape: [shape, 'number', 'list'],
+    coordinate: [coordinate, 'number', 'trees'],
+    shape: [shape, 'number', 'trees'],
     order: [order, 'string'],
   });
   return foldDigits(leaves(natural(coordinate, shape, order)), leaves(shape), order);
@@ -68,7 +68,7 @@ function natural(coordinate: IntTree, shape: IntTree, order: Order): IntTree {
 export function offsetAt(layout: Layout, coordinate: IntTree, order: Order): number {
   checkKinds('offsetAt', {
     layout: [layout, 'layout'],
-    coordinate: [coordinate, 'number', 'list'],
+    coordinate: [coordinate, 'number', 'trees'],
     order: [order, 'string'],
   });
   const at = leaves(natural(coordinate, layout.shape, order));
