@@ -3,7 +3,7 @@
 import { checkKinds } from '../../arguments.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { product } from '../../product.ts';
-import type { Einshard } from './resolve.ts';
+import { axisOf, type Einshard } from './resolve.ts';
 
 /** One piece of the tensor, and who holds it. */
 export interface Block {
@@ -18,7 +18,7 @@ const MAX_LISTED = 1 << 20;
 
 /** Number of pieces along each tensor dim. */
 export function blockCounts({ axes, axisOfDim }: Einshard): number[] {
-  return axisOfDim.map((axis) => axes[axis].size);
+  return axisOfDim.map((axis) => axisOf(axes, axis).size);
 }
 
 /**

@@ -6,7 +6,7 @@
  */
 
 import { checkKinds } from '../../arguments.ts';
-import { ShardwrightError } from '../../errors.ts';
+import { ShardwrightError, wrongArgument } from '../../errors.ts';
 import { product } from '../../product.ts';
 import {
   type EinshardExpression,
@@ -327,10 +327,23 @@ function powerText(k: number): string {
   return k === 2 ? 'square' : k === 3 ? 'cube' : `power of ${k}`;
 }
 
+/** @throws E_USAGE for an axis that there is not: the record was not resolved, but made by hand */
+export function axisOf(axes: Einshard['axes'], axis: number): Einshard['axes'][number] {
+  const found = (axes as readonly (Einshard['axes'][number] | undefined)[])[axis];
+  if (found === undefined)
+    throw wrongArgument(
+      'einshard',
+      'axisOfDim',
+      `a list with ${axis}, of ${axes.length} axes`,
+      'resolveEinshard gives both.',
+    );
+  return found;
+}
+
 function checkDivides({ expression, axes, axisOfDim }: Einshard, shape: readonly number[]): void {
   if (shape.length !== axisOfDim.length) rankOf(expression, shape.length);
   shape.forEach((size, d) => {
-    const { name, size: pieces } = axes[axisOfDim[d]];
+    const { name, size: pieces } = axisOf(axes, axisOfDim[d]);
     if (!Number.isSafeInteger(size) || size < 0)
       throw new ShardwrightError(
         'E_EINSHARD',

@@ -416,7 +416,12 @@ class Writer {
     let k = 0;
     for (const { output, value } of this.flow.outputs) {
       if (value < 0) continue;
-      const moves = this.plan.outputs[k++].redistributions;
+      const planned = this.plan.outputs.at(k++);
+      if (planned === undefined)
+        throw new ShardwrightError('E_PLAN', `the plan has no output ${k - 1} of the program`, {
+          hint: 'take the graph that the plan was made for (graph.swg of the plan folder).',
+        });
+      const moves = planned.redistributions;
       out.set(value, [...(out.get(value) ?? []), { role: output.role, moves }]);
     }
     return out;
