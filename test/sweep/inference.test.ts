@@ -95,6 +95,23 @@ describe('a model that is served', () => {
     expect((await asked({ ...small, requests: most + 1 })).best).toBeNull();
   });
 
+  it('has as many requests at once as were asked for: replicas that have none give no tokens', async () => {
+    const small = { model: 'small', config: JSON.stringify(TINY.llama), prompt: 40, generated: 20 };
+    const layout = { dp: 4, pp: 1, tp: 1 };
+    const of = async (requests: number): Promise<InferenceAnswer['plans'][number] | undefined> =>
+      (await asked({ ...small, devices: 4, layout, requests })).plans[0];
+    const [one, four, six] = [await of(1), await of(4), await of(6)];
+    expect([one, four, six].map((plan) => plan?.requests)).toEqual([1, 4, 6]);
+    expect(four?.tokensPerSecond).toBeCloseTo(4 * (one?.tokensPerSecond ?? NaN), 6);
+    expect(six?.requestsPerReplica).toBe(2);
+    expect(six?.tokensPerSecond).toBeGreaterThan(four?.tokensPerSecond ?? NaN);
+    for (const plan of [one, four, six])
+      expect((plan?.tokensPerSecond ?? NaN) * (plan?.outputTokenSeconds ?? NaN)).toBeCloseTo(
+        plan?.requests ?? NaN,
+        6,
+      );
+  });
+
   it('is refused where it has no cache, and where prompt and answer are too long', async () => {
     await expect(asked({ model: 'bert-base-uncased', prompt: 8, generated: 8 })).rejects.toThrow(
       'no program with a cache',

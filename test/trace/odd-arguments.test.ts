@@ -68,7 +68,7 @@ test('the generator knows the parameters of functions and classes, and what many
   expect(known.length / all.length).toBeGreaterThan(0.6);
 });
 
-test('every function refuses one odd value for each argument and each field of a record by a code', async () => {
+test('no function ends in an error of JavaScript where an argument, or a field of a record, is odd', async () => {
   const found: string[] = [];
   const kinds = Object.keys(ODD);
   for (const [at, one] of EXPORTED.entries())
@@ -77,7 +77,7 @@ test('every function refuses one odd value for each argument and each field of a
 });
 
 test.runIf(FULL)(
-  'every function refuses every odd value by a code',
+  'no function ends in an error of JavaScript with any of the odd values',
   { timeout: 900_000 },
   async () => {
     const found: string[] = [];

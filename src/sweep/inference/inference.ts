@@ -249,8 +249,10 @@ class Serving {
     const prompts = await this.prompts(sizes, requests);
     if ('refused' in prompts) throw new ShardwrightError('E_UNSUPPORTED', prompts.refused);
     const perRequest = prompts.seconds + ((generated - 1) * decodeSeconds) / Math.max(1, requests);
-    const tokensPerSecond = (dp * generated) / perRequest;
-    const outputTokenSeconds = (dp * requests) / tokensPerSecond;
+    // Of replicas that are as full as the fullest: what was asked for may leave some of them less.
+    const atOnce = Math.min(dp * requests, this.question.requests ?? Infinity);
+    const tokensPerSecond = ((atOnce / requests) * generated) / perRequest;
+    const outputTokenSeconds = atOnce / tokensPerSecond;
     const firstTokenSeconds = sum(read.seconds);
     const workspaceBytes = Math.max(prompts.workspaceBytes, step.workspaceBytes);
     const stages = last.weightBytes.map((weights, s) => weights + requests * last.cacheBytes[s]);
@@ -261,7 +263,7 @@ class Serving {
       name: meshOf(sizes),
       mesh: meshOf(sizes),
       ...sizes,
-      requests: dp * requests,
+      requests: atOnce,
       requestsPerReplica: requests,
       mostRequests: dp * most,
       firstTokenSeconds,

@@ -262,9 +262,9 @@ export function arithmetic(a: unknown, b: unknown, sign: string): unknown {
 
 /** `value + 1` of `value++`, or `value - 1`; the step has the type of the value. */
 export function step(value: unknown, sign: string): unknown {
-  const by = typeof value === 'bigint' ? 1n : 1;
-  // `++` of a text makes a number of it, which `+` does not.
-  return arithmetic(typeof value === 'string' ? Number(value) : value, by, sign);
+  if (typeof value === 'bigint') return arithmetic(value, 1n, sign);
+  // `++` makes a number of texts and objects, which `+` does not.
+  return arithmetic(tracedValue(value) === undefined ? Number(value) : value, 1, sign);
 }
 
 function numbered(a: Tensor, method: (typeof METHODS)[keyof typeof METHODS], b: Tensor | number) {

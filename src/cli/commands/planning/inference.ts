@@ -1,10 +1,11 @@
 /** `inference`: takes a model and devices and prints the layouts that serve it. */
 
+import { defined } from '../../../defined.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { inferenceText } from '../../../report/text/inference.ts';
 import { inference } from '../../../sweep/inference/inference.ts';
-import type { ServingSizes } from '../../../sweep/inference/question.ts';
+import type { InferenceQuestion, ServingSizes } from '../../../sweep/inference/question.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import { paintScreen } from '../../output/paint.ts';
@@ -22,7 +23,7 @@ export async function inferenceCommand(
     throw new ShardwrightError('E_USAGE', `there is no model '${model}'`, {
       hint: 'give a name of shardwright models list, or a config.json.',
     });
-  const { prompt, generate: generated, weights, kvCache: cache, memory, devices } = options;
+  const { prompt, generate: generated, weights, kvCache: cache, devices } = options;
   const found = await inference(
     {
       model: config.name,
@@ -34,7 +35,6 @@ export async function inferenceCommand(
       weights,
       cache,
       ...asked(options),
-      ...(memory === undefined ? {} : { memoryBytes: memory }),
     },
     builtinOperators(),
     options.quiet === true ? undefined : io.progress,
@@ -43,22 +43,18 @@ export async function inferenceCommand(
   return found.best === null ? EXIT.infeasible : EXIT.ok;
 }
 
-function asked({
-  requests,
-  firstToken,
-  eachToken,
-  layout,
-  headroom,
-  price,
-}: InferenceOptions): object {
-  return {
-    ...(requests === undefined ? {} : { requests }),
-    ...(firstToken === undefined ? {} : { firstTokenSeconds: firstToken }),
-    ...(eachToken === undefined ? {} : { outputTokenSeconds: eachToken }),
-    ...(layout === undefined ? {} : { layout: layoutOf(layout) }),
-    ...(headroom === undefined ? {} : { headroom }),
-    ...(price === undefined ? {} : { price }),
-  };
+/** The parts of the question that flags state. */
+function asked(options: InferenceOptions): Partial<InferenceQuestion> {
+  const { requests, firstToken, eachToken, layout, memory, headroom, price } = options;
+  return defined({
+    requests,
+    firstTokenSeconds: firstToken,
+    outputTokenSeconds: eachToken,
+    layout: layout === undefined ? undefined : layoutOf(layout),
+    memoryBytes: memory,
+    headroom,
+    price,
+  });
 }
 
 /** Reads `tp=4,pp=2`. @throws E_USAGE */
