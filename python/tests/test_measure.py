@@ -105,3 +105,18 @@ def test_a_file_on_a_base_has_what_was_measured_alone() -> None:
     calibration = {"version": 1, "device": "x", "date": "2026-01-01T00:00:00Z"}
     made = cluster_file(calibration, [], base="dgx-h100", memory_bytes=1, reserved_bytes=0, devices_per_host=8)
     assert made == {"base": "dgx-h100", "calibration": calibration}
+
+
+def test_no_call_of_a_measured_file_is_faster_than_its_peak() -> None:
+    # The products were slowed by something else, attention was not: 4 TFLOP/s, where the products say 2.
+    product = {"m": 1000, "k": 1000, "n": 1000, "seconds": 1e-3}
+    attention = {"unit": "fp32", "batch": 1, "heads": 10, "rows": 1000, "channels": 100, "seconds": 1e-3}
+    calibration = {
+        "version": 1,
+        "device": "x",
+        "date": "2026-01-01T00:00:00Z",
+        "matmul": {"fp32": [product], "bf16": [product]},
+        "attention": [attention | {"backward": False}, attention | {"backward": True, "seconds": 4e-3}],
+    }
+    made = cluster_file(calibration, [], base=None, memory_bytes=1, reserved_bytes=0, devices_per_host=1)
+    assert made["peakFlopsPerSecond"] == {"fp32": 4e12, "bf16": 2e12}

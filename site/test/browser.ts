@@ -75,7 +75,9 @@ export class Site {
     const strange: string[] = [];
     page.on('pageerror', (error) => strange.push(`error: ${error.message}`));
     page.on('console', (message) => {
-      if (message.type() === 'error') strange.push(`console: ${message.text()}`);
+      // The text of a failed request does not say what was asked for.
+      if (message.type() === 'error')
+        strange.push(`console: ${message.text()} ${message.location().url}`);
     });
     page.on('dialog', (dialog) => {
       strange.push(`dialog: ${dialog.message()}`);

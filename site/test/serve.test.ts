@@ -57,6 +57,11 @@ const answer = (
     sent.end(body);
   });
 
+it('the page that leads from the address on asks for no icon that is not there', async () => {
+  const leading = await fetch(address);
+  expect(await leading.text()).toContain('<link rel="icon" href="data:,">');
+});
+
 it('a file that leads to the address, as --open writes it, opens the page', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'shardwright-open-'));
   const file = join(folder, 'open.html');

@@ -37,7 +37,7 @@ def cluster_file(
         "id": f"measured-{slug}",
         "name": f"measured {calibration['device']}",
         "accelerator": slug,
-        "peakFlopsPerSecond": best_products(calibration.get("matmul", {})),
+        "peakFlopsPerSecond": best_rates(calibration.get("matmul", {}), calibration.get("attention", [])),
         "matmulCap": 1,
         "memoryBytes": memory_bytes,
         "reservedBytes": reserved_bytes + int(memory_bytes * 0.02),
@@ -53,13 +53,19 @@ def cluster_file(
     }
 
 
-def best_products(units: dict[str, Any]) -> dict[str, float]:
-    """The rate of the fastest product by unit; one operation a second of a file that has none yet."""
-    best = {}
-    for unit, rows in units.items():
-        rates = [2 * row["m"] * row["k"] * row["n"] / row["seconds"] for row in rows]
-        if rates:
-            best[unit] = float(f"{max(rates):.5g}")
+def best_rates(units: dict[str, Any], attention: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The rate of the fastest call by unit, a product or attention; one operation a second of a file that has neither yet.
+
+    Attention counts because a busy machine may slow the products alone, and no call is faster than the peak. Its operations are those
+    of every score: two products forward, five backward.
+    """
+    best: dict[str, float] = {}
+    rates = [(unit, 2 * row["m"] * row["k"] * row["n"] / row["seconds"]) for unit, rows in units.items() for row in rows]
+    for row in attention:
+        scores = row["batch"] * row["heads"] * row["rows"] ** 2
+        rates.append((row["unit"], (10 if row["backward"] else 4) * scores * row["channels"] / row["seconds"]))
+    for unit, rate in rates:
+        best[unit] = max(best.get(unit, 0.0), float(f"{rate:.5g}"))
     return best or {"fp32": 1e9}
 
 

@@ -134,7 +134,9 @@ async function answer(
     // The page leads on itself: a redirect would be the request of whoever opened the address, and
     // a browser sends no strict cookie on that of another site, such as the file of `--open`.
     response.writeHead(200, { ...HEADERS, 'content-type': HTML, 'set-cookie': lasting });
-    response.end('<!doctype html><meta http-equiv="refresh" content="0; url=/">');
+    // It names an icon: a browser would ask for one that is not there.
+    const icon = '<link rel="icon" href="data:,">';
+    response.end(`<!doctype html>${icon}<meta http-equiv="refresh" content="0; url=/">`);
     return;
   }
   if (!isSame(cookieOf(request, cookie), token))
