@@ -20,6 +20,7 @@ from .local_batch import LocalBatch
 from .making import mesh_text, on_first, open_mesh
 from .module import programs_of, uncompiled
 from .precision import MixedPrecision
+from .shared import put_present, shared_pins
 
 
 def auto_parallelize(
@@ -50,6 +51,8 @@ def auto_parallelize(
     **flags: Any,
 ) -> Any:
     """Captures a model, plans it for the mesh and takes it over.
+
+    Parameters and buffers that another parallel model has already are shared with it: the plan is made with them where they are.
 
     The first rank of the mesh captures and plans, the others wait; `folder` must be on a disk that all of them see.
 
@@ -82,6 +85,11 @@ def auto_parallelize(
     """
     device_mesh = open_mesh(device_mesh)
     mesh = mesh_text(device_mesh)
+    put_present(uncompiled(model))
+    shared = shared_pins(uncompiled(model), device_mesh)
+    if shared:
+        own = flags.get("pin") or []
+        flags["pin"] = [*shared, *([own] if isinstance(own, str) else own)]
     # Literal prices of other planners know calls one by one only.
     compiled = {"compiled": True} if compile and flags.get("cost") != "autoparallel" else {}
     local = None if inputs == "whole" else LocalBatch(device_mesh, None if inputs == "local" else tuple(inputs))

@@ -29,6 +29,7 @@ from .placements import as_dtensor, part_of, placements
 from .precision import precision_of
 from .programs import Programs, Settings
 from .run import STATES, Run
+from .shared import kept_where_planned, put_present
 
 
 def parallelize(
@@ -53,6 +54,8 @@ def parallelize(
     It is the same object afterwards, of a subclass of its class. Calls of other sizes or in another mode are planned when they first
     occur, with the parameters where they are. Without gradients only the first two kinds of calls are planned at once; a further kind
     is computed with whole weights on every rank the first time, and planned the second time.
+
+    Parameters and buffers that another parallel model has already are shared with it, if this plan has them in the same places.
 
     Every rank must hold the same weights, say by the same seed, or the model must be on the meta device; then call
     `to_empty(device=...)` and load a checkpoint or initialise: no rank ever holds a whole parameter.
@@ -102,6 +105,7 @@ def parallelize(
     if timeout is not None:
         for name in {*here.groups.values(), *(device_mesh.get_group(d).group_name for d in range(device_mesh.ndim))}:
             dist.distributed_c10d._set_pg_timeout(timeout, dist.distributed_c10d._resolve_process_group(name))  # type: ignore[attr-defined]
+    put_present(model)
     _check_model(model, opened)
     let_threads_end_first()
     check_ranks(opened, device_mesh, check_hosts)
@@ -167,7 +171,9 @@ def _distribute(model: nn.Module, plan: Plan, mesh: DeviceMesh, here: Any) -> No
         path, _, last = entry["of"].rpartition(".")
         whole = getattr(model.get_submodule(path), last)
         # Tied names are one tensor, which stays one.
-        if id(whole) not in made:
+        if isinstance(whole, DTensor):
+            kept_where_planned(whole, entry["of"], placements(entry), mesh)
+        elif id(whole) not in made:
             made[id(whole)] = placed_state(whole, entry, plan, mesh, here)
             before.append(whole)
     replace_states(model, made)

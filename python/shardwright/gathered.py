@@ -58,20 +58,21 @@ class Gathered:
         wholes = _parameters(placed_states) if written else self._wholes(placed_states)
         buffers = dict(model.named_buffers())
         before = {name: wholes[name]._version for name in wholes if written or name in buffers}
-        self.inside = True
+        entered = self._enter(model)
         try:
             replace_states(model, {id(state): wholes[name] for name, state in placed_states.items()})
             yield
         finally:
-            self.inside = False
+            _leave(entered)
             current = {**dict(model.named_parameters()), **dict(model.named_buffers())}
             # A parameter may have been replaced by another one.
             wholes = {**wholes, **{name: current[name] for name in wholes if name in current}}
             replace_states(model, {id(wholes[name]): state for name, state in placed_states.items()})
-        with temporarily_clear_interpreter_stack():
+        # Inference mode does not detach a DTensor.
+        with temporarily_clear_interpreter_stack(), torch.inference_mode(False), torch.no_grad():
             for name, version in before.items():
                 state: Any = placed_states[name]
-                own = state.detach().to_local()
+                own = _innermost(state)._local_tensor
                 if written or (wholes[name]._version != version and wholes[name].data_ptr() != own.data_ptr()):
                     own.copy_(placed(wholes[name], state).to_local())
 
@@ -83,13 +84,22 @@ class Gathered:
         given = {id(state): wholes[name] for name, state in named if name in wholes}
         rest = {key: whole_of(state.detach()) for key, state in states.items() if key not in given and isinstance(state, DTensor)}
         given |= rest
-        self.inside = True
+        entered = self._enter(model)
         try:
             replace_states(model, given)
             yield
         finally:
-            self.inside = False
+            _leave(entered)
             replace_states(model, {id(whole): states[key] for key, whole in given.items()})
+
+    def _enter(self, model: nn.Module) -> list[Gathered]:
+        """A call is under way, of parallel models inside of this one, too; those of which none was."""
+        inner = (module.__dict__.get("shardwright") for module in model.modules())
+        found = [self, *(programs.gathered for programs in inner if programs is not None)]
+        entered = [one for one in dict.fromkeys(found) if not one.inside]
+        for one in entered:
+            one.inside = True
+        return entered
 
     def _wholes(self, states: Mapping[str, Any]) -> dict[str, torch.Tensor]:
         if is_transformed():
@@ -108,6 +118,11 @@ class Gathered:
                 self.kept = {name: whole_of(state.detach()) for name, state in states.items()}
                 self.parts, self.values = parts, values
         return self.kept
+
+
+def _leave(entered: list[Gathered]) -> None:
+    for one in entered:
+        one.inside = False
 
 
 def _all_say(own: bool, states: Mapping[str, Any]) -> bool:

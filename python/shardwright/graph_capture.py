@@ -290,7 +290,9 @@ def _twin(model: nn.Module, fake: Callable[[Any], Any], kind: str) -> Any:
         raise CaptureError(
             "E_CAPTURE", f"{original_class(type(model)).__name__} cannot be copied: {error}", hint="remove what deepcopy refuses."
         ) from error
-    twin = original_of(twin)
+    # Modules inside may be parallel models of their own.
+    for module in twin.modules():
+        original_of(module)
     for module in twin.modules():
         for key, value in list(vars(module).items()):
             if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter) and not _is_constant(value, kind):

@@ -32,6 +32,15 @@ def placement(word: str) -> Placement:
     return Partial(partial) if partial is not None else Replicate()
 
 
+def word_of(at: Placement) -> str:
+    """`S(0)` of `Shard(0)`, as plans and pins have it."""
+    if isinstance(at, _StridedShard):
+        return f"_S({at.dim}, {int(at.split_factor)})"
+    if isinstance(at, Shard):
+        return f"S({at.dim})"
+    return f"P({at.reduce_op})" if isinstance(at, Partial) else "R"
+
+
 def placements(entry: dict[str, Any]) -> tuple[Placement, ...]:
     """Of a row of `placements.json`."""
     return tuple(placement(word) for word in entry["dtensor"])

@@ -23,7 +23,9 @@ NEEDS = {
 }
 EVERYWHERE = ("gan", "nanogpt")
 #: Scripts whose kind another one stands for where not all are asked.
-LONG = {"codebook", "diffusion", "distill", "dpo", "dqn", "lstm", "mae", "penalties", "seq2seq", "vae"}
+LONG = {
+    *("codebook", "diffusion", "distill", "dpo", "dqn", "grpo", "lstm", "mae", "packed", "penalties", "ppo", "seq2seq", "vae"),
+}
 FULL = bool(os.environ.get("SHARDWRIGHT_FULL"))
 #: Processes and recipe of each launch; 0 processes: without a launcher.
 LAUNCHES = {"alone": (0, None), "two": (2, "fsdp"), "four": (4, None)}

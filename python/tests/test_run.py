@@ -423,7 +423,7 @@ def test_equal_to_one_process(facts: dict[str, Any], fact: str) -> None:
         ("third backward", ["backward through the graph a second time"]),
         ("seeds", ["native_dropout", "E_SEED rank 0 draws from seed 0, rank 2 from seed 1"]),
         ("drawn apart", ["E_SEED rank 3 has drawn other numbers from seed 3 than rank 0"]),
-        ("again", ["E_MODEL", "DTensor already"]),
+        ("again", ["E_MODEL", "parallel already"]),
         ("two hosts of two", ["nothing was refused"]),
         ("hosts not asked", ["nothing was refused"]),
         (

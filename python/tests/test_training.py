@@ -19,6 +19,7 @@ import torch.distributed as dist
 from models import refused
 from processes import run_ranks
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional as F
 from torch.nn.utils import prune
@@ -628,6 +629,58 @@ def reduced_by_hand(facts: dict[str, Any], place: str) -> None:
     facts["a product over ranks"] = refused(lambda: dist.all_reduce(model.fc.bias.grad, dist.ReduceOp.PRODUCT))
 
 
+class Head(nn.Module):
+    """A head on a trunk that may be another model's, too."""
+
+    def __init__(self, trunk: nn.Module, width: int, sizes: int = 6) -> None:
+        super().__init__()
+        self.trunk, self.out = trunk, nn.Linear(width, sizes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.trunk(x))
+
+
+def shared(facts: dict[str, Any], place: str) -> None:
+    """Two models on one trunk whose heads are tied, and a third one around the second; evaluation in inference mode with whole weights."""
+    x = torch.randn(8, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    torch.manual_seed(0)
+    trunk = nn.Sequential(nn.Linear(16, 32, bias=False), nn.BatchNorm1d(32), nn.Tanh())
+    first, second = Head(trunk, 32), Head(trunk, 32)
+    second.out.weight = first.out.weight
+    plain = [one.double() for one in (first, second, Head(second, 6, 4))]
+    flags: dict[str, Any] = {"quiet": True, "cluster": "dgx-h100"}
+    models = [
+        shardwright.auto_parallelize(one, (x,), "dp=-1", folder=f"{place}/shared{k}", **({"recipe": "fsdp"} if k == 0 else {}), **flags)
+        for k, one in enumerate(copy.deepcopy(plain))
+    ]
+    facts["one trunk and one tied weight"] = models[1].trunk[0].weight is models[0].trunk[0].weight and (
+        models[1].out.weight is models[0].out.weight and models[2].trunk is models[1]
+    )
+    losses = []
+    for ours in (models, plain):
+        parameters = list(dict.fromkeys(p for one in ours for p in one.parameters()))
+        optimizer = torch.optim.AdamW(parameters, lr=1e-2)
+        for _ in range(2):
+            loss = torch.stack([one(x).square().mean() for one in ours]).sum()
+            loss.backward()
+            losses += [nn.utils.clip_grad_norm_(parameters, 1.0), loss.detach()]
+            optimizer.step()
+            optimizer.zero_grad()
+        ours[2].eval()
+        # The first two sizes have programs; what is gathered for the third serves the fourth, outside of inference mode.
+        with torch.inference_mode():
+            losses += [ours[2](x[:rows]).sum() for rows in (3, 4, 5)]
+        with torch.no_grad():
+            losses.append(ours[2](x[:7]).sum())
+        ours[2].train()
+        losses.append(ours[2](x).sum().detach())
+    half = len(losses) // 2
+    facts["trained by models that share"] = all(map(same, losses[:half], losses[half:])) and all(map(agree, models, plain))
+    other = Head(models[0].trunk, 32)
+    elsewhere = init_device_mesh("cpu", (1, 2), mesh_dim_names=("dp", "tp"))
+    facts["a trunk on another mesh"] = refused(lambda: shardwright.auto_parallelize(other, (x,), elsewhere, folder=f"{place}/other", **flags))
+
+
 class Rooted(nn.Module):
     """A root whose gradient at zero is infinite, and a logarithm that is none of numbers below zero."""
 
@@ -732,6 +785,7 @@ def work(rank: int, place: str, world: int) -> None:
         not_finite(facts, place)
         transformed(facts, place)
         reduced_by_hand(facts, place)
+        shared(facts, place)
     everything.update({f"{world}: {name}": value for name, value in facts.items()})
     if rank == 0:
         Path(f"{place}/facts.json").write_text(json.dumps(everything))
@@ -764,6 +818,7 @@ REFUSALS = {
     ],
     "a call that makes it": ["E_NAN in the forward of step 4", "made the first nan in aten.log.default (", "torch/program.py:"],
     "a gradient that is none": ["E_NAN in the backward of step 5 the gradient of fc.", "made the first nan in aten."],
+    "a trunk on another mesh": ["trunk.0.weight: E_MESH another parallel model has it on", "give both the same device_mesh"],
     "a weight that is none": ["E_NAN in the forward of step 6", "parameter fc.bias came in as inf on rank 0"],
     "a product over ranks": ["torch.distributed: E_RANK a product over ranks is taken of a tensor that ranks hold parts of"],
     "the part of another rank": ["fc.weight: E_MODEL it is the part that rank 0 saved", "this is rank 1"],
