@@ -14,39 +14,14 @@ interface Search<C, N> {
   readonly loss: (constants: C) => number;
   /** Factors of the rounds, the largest first. */
   readonly factors: readonly number[];
-  /** The value of a constant moved by a factor; default: times the factor. */
-  readonly moved?: (name: N, value: number, by: number) => number;
 }
 
 /**
- * Each name in turn takes the first move that lowers the loss, once with each factor: few
- * evaluations.
- */
-export function coordinateSearch<N extends string, C extends Constants<N>>(
-  search: Search<C, N>,
-): C {
-  const { start, free, loss, factors, moved = times } = search;
-  let best = start;
-  let least = loss(best);
-  for (const factor of factors)
-    for (const name of free)
-      for (const by of [factor, 1 / factor]) {
-        const next = { ...best, [name]: moved(name, best[name], by) };
-        const now = loss(next);
-        if (now >= least) continue;
-        least = now;
-        best = next;
-        break;
-      }
-  return best;
-}
-
-/**
- * The move that lowers the loss most, again and again with each factor, so that what explains most
- * moves first.
+ * Takes the move that lowers the loss most, again and again with each factor, so that the constant
+ * that explains most moves first.
  */
 export function steepestSearch<N extends string, C extends Constants<N>>(search: Search<C, N>): C {
-  const { start, free, loss, factors, moved = times } = search;
+  const { start, free, loss, factors } = search;
   let best = start;
   let least = loss(best);
   for (const factor of factors)
@@ -54,7 +29,7 @@ export function steepestSearch<N extends string, C extends Constants<N>>(search:
       from = best;
       for (const name of free)
         for (const by of [factor, 1 / factor]) {
-          const next = { ...from, [name]: moved(name, from[name], by) };
+          const next = { ...from, [name]: from[name] * by };
           const now = loss(next);
           if (now >= least) continue;
           least = now;
@@ -62,8 +37,4 @@ export function steepestSearch<N extends string, C extends Constants<N>>(search:
         }
     }
   return best;
-}
-
-function times(_: string, value: number, by: number): number {
-  return value * by;
 }

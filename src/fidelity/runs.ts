@@ -117,7 +117,7 @@ const FURTHER_COLUMNS = [...SOFTWARE_COLUMNS, 'hf_id'] as const;
 type Column = (typeof RUN_COLUMNS)[number] | (typeof FURTHER_COLUMNS)[number];
 
 /** The rows of a table of measured runs. */
-export interface RunTable {
+interface RunTable {
   readonly runs: readonly MeasuredRun[];
   readonly skipped: readonly SkippedRun[];
   /** Errors of the skipped rows that are malformed, with their lines. */

@@ -18,7 +18,7 @@ import {
 } from './asked-question.ts';
 
 /** A configuration, and what is asked of it. */
-export interface AskedConfig {
+interface AskedConfig {
   /** The name of the file, for the diff and for errors. */
   readonly file: string;
   readonly text: string;

@@ -63,7 +63,7 @@ interface ResultTypes {
   readonly pending?: true;
 }
 
-export type TypedCall = { readonly typing: ResultTypes } | { readonly conflict: Conflict };
+type TypedCall = { readonly typing: ResultTypes } | { readonly conflict: Conflict };
 
 /** An axis that a call is typed on. */
 interface OperatorAxis {

@@ -6,7 +6,7 @@ import type { Arg, Graph, Node } from '../graph/types.ts';
 import { isList, sameType } from '../graph/value.ts';
 
 /** The first place where two programs differ. */
-export interface ProgramDifference {
+interface ProgramDifference {
   readonly text: string;
   /** Node of the second program. */
   readonly node?: string;

@@ -9,7 +9,7 @@ import { type DType, DTYPE_BYTES } from '../graph/types.ts';
 import type { Checkpoint } from './checkpoints.ts';
 
 /** The recomputation of a trainer where a step does not fit. */
-export interface StepRecompute {
+interface StepRecompute {
   readonly limitBytes: number;
   /** Tells whether the trainer has it. */
   readonly runs: (checkpoint: Checkpoint) => boolean;

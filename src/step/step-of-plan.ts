@@ -66,7 +66,7 @@ function figuresOf(model: Model, units: readonly Unit[], facts: StepFacts): Step
 }
 
 /** The stages of a pipeline around the mesh of a plan, which is then that of one stage. */
-export interface AroundPlan extends Omit<StagedStates, 'ends'> {
+interface AroundPlan extends Omit<StagedStates, 'ends'> {
   /** The mesh of all stages, outermost dim `pp`, with the prices of its collectives. */
   readonly group: DataGroups['dense'];
 }

@@ -20,7 +20,7 @@ export interface RefusedPlan {
   readonly reason: string;
 }
 
-export interface MeshFates {
+interface MeshFates {
   /** Places of the meshes that have a priced plan (`LayoutRow.meshIndex`). */
   readonly solved: ReadonlySet<number>;
   /** Bounds of the programs that are above the best plan, by their keys. */

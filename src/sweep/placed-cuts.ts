@@ -14,7 +14,7 @@ import {
 import type { LayoutRow } from './step/layouts.ts';
 import type { RowPricer } from './step/row-pricer.ts';
 
-export interface CutSweep {
+interface CutSweep {
   readonly programs: PricedPrograms;
   readonly composer: Composer;
   readonly pricer: RowPricer;

@@ -10,7 +10,7 @@ import type { LayerKinds } from './model/representative-layers.ts';
 import type { CoreRequest } from './model/types.ts';
 import type { PricedPrograms } from './priced-programs.ts';
 
-export interface BoundedSweep {
+interface BoundedSweep {
   readonly question: SweepQuestion;
   readonly config: ModelConfig;
   readonly cluster: Cluster;

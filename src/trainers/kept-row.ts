@@ -17,7 +17,7 @@ const rowSchema = z.object({
 });
 
 /** A layout with the trainer that it was priced for. */
-export interface KeptLayout extends SettledLayout {
+interface KeptLayout extends SettledLayout {
   readonly trainer?: string;
 }
 

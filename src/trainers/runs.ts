@@ -17,7 +17,7 @@ import {
 import { STATE_MODES, type StateMode } from '../step/zero-mode.ts';
 
 /** Mesh dims that a trainer may lack; all have data ranks. */
-export type RunDim = 'pp' | 'cp' | 'tp' | 'ep' | 'etp';
+type RunDim = 'pp' | 'cp' | 'tp' | 'ep' | 'etp';
 
 /** The layouts that a trainer can run. */
 export interface TrainerRuns {

@@ -52,7 +52,7 @@ describe('the order in which a host calls', () => {
       'compute 1',
       'compute 2',
     ]);
-    const onDemand = prefetch(layers, { distance: 0 });
+    const onDemand = prefetch(layers, { distance: 0 }).schedule;
     expect(issueOrder(onDemand, play(onDemand)).tasks.map(({ name }) => name)).toEqual([
       'gather 0',
       'compute 0',
@@ -81,7 +81,7 @@ describe('the order in which a host calls', () => {
             pass === 'bucket'
               ? bucket(schedule, { bucketBytes: 60, seconds, sums: sumsOf(schedule) })
               : pass === 'prefetch'
-                ? prefetch(schedule, { distance: 1 })
+                ? prefetch(schedule, { distance: 1 }).schedule
                 : pass === 'long'
                   ? new ListWork(schedule, { bucketBytes: 60, seconds }).ordered({
                       patience: 4,

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
 import { serialBytes, serialPeakBytes } from '../../src/simulate/timeline/headroom.ts';
 import { play, playTasks } from '../../src/simulate/timeline/play.ts';
-import { prefetch, prefetched } from '../../src/simulate/timeline/prefetch.ts';
+import { prefetch } from '../../src/simulate/timeline/prefetch.ts';
 import { checkSchedule } from '../../src/simulate/timeline/schedule.ts';
 import { simulate } from '../../src/simulate/timeline/simulate.ts';
 import { load, planFor, TABLE } from '../plan/support.ts';
@@ -52,13 +52,13 @@ describe('a step within a limit on memory', () => {
         fc.integer({ min: 0, max: 60 }),
         (schedule, distance, more) => {
           const memoryBytes = serialPeakBytes(schedule) + more;
-          const { schedule: ahead, heldBack } = prefetched(schedule, { distance, memoryBytes });
+          const { schedule: ahead, heldBack } = prefetch(schedule, { distance, memoryBytes });
           checkSchedule(ahead);
           expect(serialPeakBytes(ahead)).toBeLessThanOrEqual(memoryBytes);
           const timeline = play(ahead, { memoryBytes });
           judge(ahead, timeline);
           expect(timeline.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
-          const free = prefetched(schedule, { distance });
+          const free = prefetch(schedule, { distance });
           if (heldBack === 0) expect(ahead).toEqual(free.schedule);
         },
       ),
@@ -82,7 +82,7 @@ describe('a step within a limit on memory', () => {
     ]);
     const alone = serialPeakBytes(schedule);
     const names = (memoryBytes: number): readonly string[] => {
-      const { schedule: ahead, heldBack } = prefetched(schedule, { distance: 2, memoryBytes });
+      const { schedule: ahead, heldBack } = prefetch(schedule, { distance: 2, memoryBytes });
       checkSchedule(ahead);
       const timeline = play(ahead, { memoryBytes });
       judge(ahead, timeline);
@@ -115,7 +115,7 @@ describe('a step within a limit on memory', () => {
     ]);
     const memoryBytes = serialPeakBytes(schedule);
     for (const limit of [{}, { memoryBytes }])
-      expect(prefetched(schedule, { distance: 1, ...limit })).toEqual({ schedule, heldBack: 0 });
+      expect(prefetch(schedule, { distance: 1, ...limit })).toEqual({ schedule, heldBack: 0 });
   });
 
   it('a call that reads a cast without a gather does not count against the distance', () => {
@@ -127,7 +127,7 @@ describe('a step within a limit on memory', () => {
       { name: 'gather 1', stream: 1, reads: ['cast'], bytes: 1, weight: true },
       { name: 'call 1', stream: 0, reads: ['local', 'gather 1'], bytes: 1 },
     ]);
-    const ahead = prefetch(schedule, { distance: 1 });
+    const ahead = prefetch(schedule, { distance: 1 }).schedule;
     checkSchedule(ahead);
     // One call that needs a gather ahead: from call 0 on, not from `local` on.
     expect(ahead.tasks.map((t) => t.name)).toEqual([
@@ -140,7 +140,7 @@ describe('a step within a limit on memory', () => {
     ]);
     expect(ahead.tasks[3].afterStart).toEqual([schedule.tasks[1].id]);
     // At distance 0 it waits for the kernel before its call, not for the one before the cast.
-    const late = prefetch(schedule, { distance: 0 });
+    const late = prefetch(schedule, { distance: 0 }).schedule;
     checkSchedule(late);
     expect(late.tasks[4].afterEnd).toEqual([schedule.tasks[3].id]);
   });

@@ -53,8 +53,8 @@ describe('two streams', () => {
       const layers = gatheredLayers(3, 8, compute);
       const runs = [
         layers,
-        prefetch(layers, { distance: 1 }),
-        prefetch(layers, { distance: 0 }),
+        prefetch(layers, { distance: 1 }).schedule,
+        prefetch(layers, { distance: 0 }).schedule,
       ].map((s) => {
         checkSchedule(s);
         const timeline = play(s);
@@ -67,13 +67,13 @@ describe('two streams', () => {
     const free = play(gatheredLayers(3, 8, 10)).memory;
     expect([free.peakBytes, free.peakAt]).toEqual([3, 16]);
     expect(free.points.find((p) => p.at > 16)).toEqual({ at: 18, bytes: 2 });
-    const ahead = prefetch(gatheredLayers(3, 8, 10), { distance: 1 });
+    const ahead = prefetch(gatheredLayers(3, 8, 10), { distance: 1 }).schedule;
     expect(play(ahead).memory.peakBytes).toBe(2);
   });
 
   it('the distance may be any, and bytes may bound it', () => {
     const peak = (options: Parameters<typeof prefetch>[1]): number =>
-      play(prefetch(gatheredLayers(12, 1, 10), options)).memory.peakBytes;
+      play(prefetch(gatheredLayers(12, 1, 10), options).schedule).memory.peakBytes;
     for (let distance = 1; distance < 9; distance++) expect(peak({ distance })).toBe(distance + 1);
     // The gathers that wait, and the one that is being read.
     for (let limitBytes = 1; limitBytes < 9; limitBytes++)
@@ -120,12 +120,12 @@ describe('two streams', () => {
             s.tasks.reduce((n, t) => (t.collective === undefined ? n : n + t.seconds), 0);
           const bytes = (s: Schedule): number =>
             s.tasks.reduce((n, t) => n + (t.collective?.bytes ?? 0), 0);
-          const ahead = prefetch(schedule, { distance });
+          const ahead = prefetch(schedule, { distance }).schedule;
           expect(ahead.tasks.map((t) => t.id).sort((a, b) => a - b)).toEqual(
             schedule.tasks.map((t) => t.id),
           );
           const packed = bucket(schedule, { bucketBytes, seconds, sums: sumsOf(schedule) });
-          const both = prefetch(packed, { distance });
+          const both = prefetch(packed, { distance }).schedule;
           for (const s of [ahead, packed, both]) {
             checkSchedule(s);
             judge(s, play(s));

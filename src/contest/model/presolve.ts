@@ -177,7 +177,7 @@ function addEdges(
 }
 
 /** The rows or columns of a table that a variable's values use. */
-export function classesOf(map: Int32Array, of: Int32Array | undefined): Int32Array {
+function classesOf(map: Int32Array, of: Int32Array | undefined): Int32Array {
   return of === undefined ? map : map.map((a) => of[a]);
 }
 

@@ -99,8 +99,6 @@ export interface MeasuredCollectives {
   readonly accelerator: string;
   /** Smallest time of a pair, any collective. */
   readonly pairSeconds: number;
-  /** Group sizes that were measured, ascending. */
-  readonly groupSizes: readonly number[];
   seconds(kind: MeasuredKind, bytes: number, devices: number): number;
 }
 
@@ -161,11 +159,9 @@ export function measuredCollectives(accelerator: string): MeasuredCollectives | 
       sizes.sort((a, b) => a[0] - b[0]),
     );
   }
-  const groupSizes = (curves.get('all_gather') ?? []).map(([n]) => n);
   return {
     accelerator: name,
     pairSeconds,
-    groupSizes,
     seconds(kind, bytes, devices) {
       const list = curves.get(kind) ?? [];
       const last = list.length - 1;

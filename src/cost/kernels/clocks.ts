@@ -7,7 +7,7 @@ import type { Cluster } from '../hardware/cluster.ts';
 import { FITTED, type FittedConstants } from './fitted.ts';
 
 /** The effect of a device's power on its clocks. */
-export interface Clocks {
+interface Clocks {
   /** Clocks fall under sustained matrix work (devices of 500 W and more). */
   readonly powerLimited: boolean;
   /**

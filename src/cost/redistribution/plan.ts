@@ -60,7 +60,7 @@ export interface RedistributionPlan {
 }
 
 /** The order between ways of equal price. */
-export interface Rank {
+interface Rank {
   readonly collectives: number;
   readonly steps: number;
   readonly text: string;

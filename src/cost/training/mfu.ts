@@ -7,7 +7,7 @@
  * Forward passes that a step counts as: one without gradients, two where weights are frozen and
  * gradients only pass them, three where weights have gradients, too.
  */
-export type CountedPasses = 1 | 2 | 3;
+type CountedPasses = 1 | 2 | 3;
 
 /**
  * Share of the peak that the model's own arithmetic takes, with the convention it was counted by.

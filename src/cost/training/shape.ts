@@ -204,7 +204,7 @@ export function attentionProducts(
 }
 
 /** Elements of a head that a query-key pair costs on average over scores and weighted sum. */
-export function pairWidth({ headDim, latent }: TransformerShape): number {
+function pairWidth({ headDim, latent }: TransformerShape): number {
   return headDim + (latent?.rotary ?? 0) / 2;
 }
 

@@ -16,7 +16,7 @@ import type { Constraints } from './program.ts';
 /** A sharding in the words of a partitioner, or why it has none. */
 export type ShardingText = { readonly text: string } | { readonly refused: string };
 
-export interface ConstrainedProgram {
+interface ConstrainedProgram {
   /** The program as it was planned, to be written. */
   readonly program: Graph;
   readonly constraints: Constraints;

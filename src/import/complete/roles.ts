@@ -3,7 +3,7 @@
 import { nonEmpty } from '../../defined.ts';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
-import type { Graph, Node, NodeMeta, Output, Role } from '../../graph/types.ts';
+import type { Graph, Node, NodeMeta, Role } from '../../graph/types.ts';
 import { sameType, typeText, without } from '../../graph/value.ts';
 import { itemAt } from '../../item-at.ts';
 import { withOneGradient } from './tie-gradients.ts';
@@ -163,13 +163,4 @@ function ordered(groups: readonly string[][], nodes: readonly Node[]): string[][
   const at = (name: string): number => position.get(name) ?? -1;
   const sorted = groups.map((group) => [...group].sort((a, b) => at(a) - at(b)));
   return sorted.sort((a, b) => at(itemAt(a, 0)) - at(itemAt(b, 0)));
-}
-
-/**
- * The gradient that the graph returns for a placeholder; undefined where it has no slot, null where
- * the slot is empty.
- */
-export function gradientOf(graph: Graph, roleName: string): string | null | undefined {
-  return graph.outputs.find((output: Output) => output.role === 'grad' && output.of === roleName)
-    ?.value;
 }

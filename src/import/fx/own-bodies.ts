@@ -8,7 +8,7 @@ import type { Arg } from '../../graph/types.ts';
 import type { DraftRef, FxClass, FxNode, Places } from './record.ts';
 
 /** A text whose operators with bodies are calls of them, and the names of these operators. */
-export interface OwnBodies {
+interface OwnBodies {
   readonly source: FxClass;
   readonly operators: readonly string[];
 }

@@ -9,7 +9,7 @@ import type { LocalCall } from '../local-call.ts';
 export const float = (value: number): Arg => ({ kind: 'float', value });
 
 /** A tensor `[rows, channels, ..]`, and vectors by channel that its norm has. */
-export interface Channels {
+interface Channels {
   readonly x: string;
   readonly mean: string;
   readonly variance: string;

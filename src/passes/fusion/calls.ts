@@ -27,7 +27,7 @@ export interface InLine {
 }
 
 /** A tensor in memory, or what would be one. */
-export interface Value {
+interface Value {
   /** Position of the call that makes it; -1 of inputs. */
   readonly call: number;
   readonly bytes: number;

@@ -10,7 +10,7 @@ import type { CallGraph, Use } from './calls.ts';
 const READS_MADE_AGAIN = 4;
 
 /** Part of a value in memory that is read, at most 1. */
-export interface Source {
+interface Source {
   readonly value: number;
   readonly part: number;
 }

@@ -106,7 +106,7 @@ function region(
 }
 
 /** A region of per-device code of another system, before it is typed. */
-export interface ForeignRegion {
+interface ForeignRegion {
   /** The call, for messages. */
   readonly call: Node;
   readonly body: Graph;

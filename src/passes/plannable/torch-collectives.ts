@@ -16,7 +16,7 @@ export function isTorchCollective(target: string): boolean {
 }
 
 /** The members of the mesh axes that a collective's group is. */
-export type RanksOf = (node: Node, group: string) => number;
+type RanksOf = (node: Node, group: string) => number;
 
 /** The meaning of a collective: its name in StableHLO, and its keywords. */
 interface Meaning {

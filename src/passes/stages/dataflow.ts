@@ -20,7 +20,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
  *  - `kept`: a forward value that only the backward pass reads.
  *  - `backward`: a tangent, and what is made of one.
  */
-export type Part = 'given' | 'replicated' | 'forward' | 'kept' | 'backward';
+type Part = 'given' | 'replicated' | 'forward' | 'kept' | 'backward';
 
 /** The values of a program by position in `graph.nodes`. */
 export interface Dataflow {

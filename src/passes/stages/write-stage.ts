@@ -46,7 +46,7 @@ export interface StageGraph {
 }
 
 /** Everything that the stages of a program were found to have. */
-export interface StageContents {
+interface StageContents {
   readonly flow: Dataflow;
   readonly needs: readonly StageNeeds[];
   readonly results: readonly StageResult[];

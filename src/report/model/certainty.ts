@@ -60,7 +60,7 @@ export function outsideText({ p10, p90 }: { readonly p10: number; readonly p90: 
 }
 
 /** `4.91 to 6.02 s`. */
-export function rangeText(
+function rangeText(
   seconds: number,
   { p10, p90 }: { readonly p10: number; readonly p90: number },
 ): string {

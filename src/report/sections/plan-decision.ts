@@ -38,7 +38,7 @@ import {
 const FOLDER = 'plan';
 
 /** A plan as it runs: all stages of it, and all passes over microbatches. */
-export interface PlanRun {
+interface PlanRun {
   readonly trainer: string;
   readonly stepSeconds: number;
   /** Eight of ten measured steps; null where none resemble it. */

@@ -50,24 +50,11 @@ interface Unit {
 }
 
 /**
- * The same tasks with the gathers moved and bounded.
+ * The same tasks with the gathers moved and bounded, and what the limit on memory held back.
  *
  * @throws E_USAGE for a distance that is not a whole number from 0 on
  */
-export function prefetch(schedule: Schedule, options: PrefetchOptions): Schedule {
-  return prefetched(schedule, options).schedule;
-}
-
-/**
- * Tells whether there is anything to move: a program without gathers of weights is the same at
- * every distance.
- */
-export function hasGathers(schedule: Schedule): boolean {
-  return gatherUnits(schedule).length > 0;
-}
-
-/** The same, and what the limit on memory did. @throws as `prefetch` does */
-export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefetched {
+export function prefetch(schedule: Schedule, options: PrefetchOptions): Prefetched {
   const { distance } = options;
   if (!(distance >= 0) || (distance !== Infinity && !Number.isInteger(distance)))
     throw new ShardwrightError(
@@ -80,6 +67,14 @@ export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefet
   const mover = new GatherMover(schedule, units, options);
   units.forEach((_, k) => mover.move(k));
   return mover.result();
+}
+
+/**
+ * Tells whether there is anything to move: a program without gathers of weights is the same at
+ * every distance.
+ */
+export function hasGathers(schedule: Schedule): boolean {
+  return gatherUnits(schedule).length > 0;
 }
 
 /** Moves units forward, in their order. */

@@ -25,7 +25,7 @@ import { serialPeakBytes } from './headroom.ts';
 import { justified } from './justify.ts';
 import { sumsOf } from './needs.ts';
 import { type Played, type PlayOptions, playTasks, type Timeline } from './play.ts';
-import { hasGathers, type Prefetched, prefetched } from './prefetch.ts';
+import { hasGathers, prefetch, type Prefetched } from './prefetch.ts';
 import { checkSchedule, type Schedule } from './schedule.ts';
 import { type ListOrder, ListWork } from './urgent-first.ts';
 
@@ -453,7 +453,7 @@ class Trials {
 
   private prefetched({ packed }: Packed, distance: number | undefined, within: Within): Prefetched {
     if (distance === undefined) return { schedule: packed, heldBack: 0 };
-    return prefetched(packed, {
+    return prefetch(packed, {
       distance,
       limitBytes: this.settings.inFlightBytes,
       ...within,

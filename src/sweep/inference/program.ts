@@ -16,7 +16,7 @@ export interface PassSizes {
 }
 
 /** The dtype of weights and activations: that of the config where it has 16 bits, else bf16. */
-export function servedDtype({ statedDtype }: ModelConfig): DType {
+function servedDtype({ statedDtype }: ModelConfig): DType {
   const stated = statedDtype === undefined ? 'bf16' : dtypeNamed(statedDtype);
   return stated === 'f16' ? 'f16' : 'bf16';
 }

@@ -9,10 +9,10 @@ import { ShardwrightError } from '../../errors.ts';
 
 /** Formats of the weights of layers, with their bytes. */
 export const WEIGHT_FORMATS = ['bf16', 'fp8', 'int4'] as const;
-export type WeightFormat = (typeof WEIGHT_FORMATS)[number];
+type WeightFormat = (typeof WEIGHT_FORMATS)[number];
 /** Formats of keys and values. */
 export const CACHE_FORMATS = ['bf16', 'fp8'] as const;
-export type CacheFormat = (typeof CACHE_FORMATS)[number];
+type CacheFormat = (typeof CACHE_FORMATS)[number];
 
 /** Devices of a layout. */
 export interface ServingSizes {

@@ -105,7 +105,7 @@ function sumSeconds(
 }
 
 /** The mesh of a stage, the cluster, and the prices of its messages. */
-export interface StageSetting {
+interface StageSetting {
   readonly mesh: string;
   readonly cluster: string;
   readonly cost: string;
@@ -132,7 +132,7 @@ export function unitsOfParts(
 }
 
 /** A pipeline that was played. */
-export interface PlayedStages {
+interface PlayedStages {
   readonly stages: readonly {
     readonly peakBytes: number;
     readonly inFlight: number;

@@ -66,7 +66,7 @@ export interface MadeUnits {
 }
 
 /** Parameters of experts, and all others with a number that equal lists share. */
-export interface Parameters {
+interface Parameters {
   readonly id: number;
   readonly experts: readonly CoreParameter[];
   readonly others: readonly CoreParameter[];

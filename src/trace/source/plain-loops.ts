@@ -8,7 +8,7 @@ import ts from 'typescript';
 
 import { bindingNames, declaredNames } from './rewrite-shape.ts';
 
-export type Loop = ts.IterationStatement;
+type Loop = ts.IterationStatement;
 
 /** The statement in place of a loop, and the loop in it. */
 interface PlainLoop {
@@ -17,7 +17,7 @@ interface PlainLoop {
 }
 
 /** The writer of a file: it makes calls of the runtime, and names that the file does not use. */
-export interface LoopWriter {
+interface LoopWriter {
   readonly factory: ts.NodeFactory;
   readonly fresh: () => string;
   /** `__shardwright.name(...args, kind, position)`, of a loop at the place of its condition. */

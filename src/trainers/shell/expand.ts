@@ -113,7 +113,7 @@ export function expandText(word: Word, scope: Scope): Value {
 }
 
 /** The parts of a text between double quotes, or of a document in the script. */
-export function expandParts(parts: readonly WordPart[], scope: Scope): Value {
+function expandParts(parts: readonly WordPart[], scope: Scope): Value {
   const fields = new Fields();
   for (const part of parts) expandPart(part, scope, fields, true);
   return joined(fields.words());

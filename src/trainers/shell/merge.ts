@@ -2,7 +2,7 @@
 
 import { joined, textOf, type Unknown, unknownIn, type Value, type Variable } from './value.ts';
 
-export type Variables = ReadonlyMap<string, Variable>;
+type Variables = ReadonlyMap<string, Variable>;
 
 /**
  * Variables that are alike in all branches keep their value. Where branches only add words to what

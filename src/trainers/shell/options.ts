@@ -12,7 +12,7 @@ export interface OptionPlace {
 }
 
 /** The option that one call of `getopts` finds. */
-export interface FoundOption {
+interface FoundOption {
   /** The letter; `?` for one that is not an option or has no argument, `:` in silent mode. */
   readonly name: string;
   /** The text that `OPTARG` becomes; undefined where it is unset. */

@@ -13,7 +13,7 @@ interface Candidate {
   readonly about: string;
 }
 
-export interface Candidates {
+interface Candidates {
   readonly words: readonly Candidate[];
   /** A file may come next, too. */
   readonly files: boolean;

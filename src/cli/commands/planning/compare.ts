@@ -86,8 +86,8 @@ function endOf(comparison: Comparison, options: CompareOptions, io: CliIo): numb
   // A piece need not have a plan that fits: another piece may.
   if (comparison.best === null && options.slice === undefined && stopped === undefined) {
     // A named plan that the linter stops is bad input; anything else does not fit.
-    const stopped = comparison.plans.length === 0 && options.plans !== undefined;
-    return stopped ? EXIT.usage : EXIT.infeasible;
+    const isRefused = comparison.plans.length === 0 && options.plans !== undefined;
+    return isRefused ? EXIT.usage : EXIT.infeasible;
   }
   // An optimum that a time limit stopped may not be the best of its mesh.
   const { gap } = options;

@@ -22,6 +22,7 @@ import {
   planGraphStages,
 } from '../../../sweep/pipeline/graph-stages.ts';
 import { percentText } from '../../../units.ts';
+import { longName } from '../../input/flags/flag.ts';
 import { planFiles } from '../../input/plan-folder.ts';
 import { STAGES_FILE, stagesFile } from '../../input/stages-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
@@ -106,8 +107,7 @@ function reportPart(
 export function checkStagesFlags(options: PlanOptions): void {
   const given = REFUSED.find((flag) => options[flag] !== undefined);
   if (given === undefined) return;
-  const flag = given.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  throw new ShardwrightError('E_USAGE', `--${flag} does not go with --pp`, {
+  throw new ShardwrightError('E_USAGE', `${longName(given)} does not go with --pp`, {
     hint: 'each stage is planned alone; write them with -o, and ask of a stage.',
   });
 }
