@@ -213,11 +213,115 @@ describe('steps that would prove too much', () => {
     expect([accepted, bound]).toEqual([true, 5n]);
   });
 
+  it('a value whose partner is forbidden does not stand in, whatever its neighbours in the table are', () => {
+    // Value 0 forbids value 1 of the other variable, which value 1 allows.
+    for (const [cells, i] of [
+      [[0, Infinity, 0, 0], 0],
+      [[0, 0, Infinity, 0], 1],
+    ] as const) {
+      const forbidding = build({
+        unary: [
+          [0, 0],
+          [0, 0],
+        ],
+        edges: [[0, 1, cells]],
+      });
+      expect(refusal(forbidding, { steps: [STEP.drop, i, 0], lists: [[1, 0]] })).toBe(
+        `value 0 of variable ${i} is not always as good as 1`,
+      );
+    }
+  });
+
+  it('a value that is dearer does not stand in because the price of a row made it cheaper', () => {
+    // At the price 1 the values cost 5 and 4; the costs of variable 0 equal the amounts.
+    const knapsack = build({
+      unary: [
+        [5, 3],
+        [0, 1],
+      ],
+      edges: [],
+      rows: [{ name: 'row', variables: [1], amounts: [[5, 3]], bound: 5 }],
+    });
+    const proof = {
+      rows: [{ row: 0 }],
+      steps: [STEP.price, 0, STEP.drop, 1, 1],
+      lists: [[2 ** 40], [0, 1]],
+    };
+    expect(refusal(knapsack, proof)).toBe('value 1 of variable 1 is not always as good as 0');
+  });
+
   it('a value does not stand in for itself', () => {
     const one = build({ unary: [[3, 7]], edges: [] });
     expect(refusal(one, { steps: [STEP.drop, 0, 0], lists: [[0, 0]] })).toBe(
       'value 0 of 0 cannot stand in',
     );
+  });
+});
+
+describe('steps that hold', () => {
+  const dear = 2 ** 50;
+  /** The optimum is 3; of value 1 of the first variable it is 8. */
+  const wide = build({
+    unary: [
+      [3, 1],
+      [0, 2],
+    ],
+    edges: [[0, 1, [0, dear, dear, 5]]],
+  });
+  /** Messages 0 to both ends of the edge. */
+  const messages = (bits: number): number[] => [STEP.messages, bits, 0, 1];
+  const lists = [[], [0, 2, 2], [0, 0], [0], [1], [0, 1]];
+  const branch = (...parts: readonly number[]): number[] => [
+    STEP.branch,
+    0,
+    parts.length,
+    ...parts.flatMap((list) => [STEP.part, list, STEP.end]),
+  ];
+
+  it('messages hold at every scale from 2^0 to 2^-30, and at none beside', () => {
+    for (const bits of [0, 1, 29, 30])
+      expect(verdictOf(wide, { steps: messages(bits), lists })).toEqual({
+        accepted: true,
+        bound: 1n,
+      });
+    for (const bits of [-1, 31, 40])
+      expect(refusal(wide, { steps: messages(bits), lists })).toContain('the scale');
+  });
+
+  it('a bound by messages leaves out values that a branch took away, also of costs beyond 2^52', () => {
+    for (const bits of [0, 4, 30])
+      expect(verdictOf(wide, { steps: [...messages(bits), ...branch(3, 4)], lists })).toEqual({
+        accepted: true,
+        bound: 3n,
+      });
+  });
+
+  it('a branch has all its parts, and none after them', () => {
+    expect(verdictOf(wide, { steps: branch(3, 5), lists }).accepted).toBe(true);
+    expect(refusal(wide, { steps: branch(3, 3), lists })).toBe('the parts do not cover variable 0');
+    expect(refusal(wide, { steps: [STEP.branch, 0, 2, STEP.part, 5, STEP.end], lists })).toBe(
+      'a branch lacks a part',
+    );
+    expect(refusal(wide, { steps: [...branch(3, 4), STEP.part, 4, STEP.end], lists })).toContain(
+      'steps follow after the end',
+    );
+  });
+
+  it('steps where nothing is left say nothing, and are steps all the same', () => {
+    // No choice costs 0 or less.
+    const nothing = [STEP.prune, 0];
+    const proof = (...steps: number[]): Partial<Certificate> => ({
+      steps: [...nothing, ...steps],
+      lists: [[0]],
+    });
+    expect(verdictOf(wide, proof(STEP.eliminate, 7, STEP.merge, 1, 2, 3))).toEqual({
+      accepted: true,
+      bound: 1n,
+    });
+    expect(refusal(wide, proof(99))).toBe('unknown step 99');
+    expect(refusal(wide, proof(STEP.part, 0))).toContain('unknown step');
+    expect(refusal(wide, proof(STEP.branch, 0, 1))).toBe('a branch where nothing is left');
+    expect(refusal(wide, proof(STEP.merge, 1, 2))).toContain('ends within a step');
   });
 });
 
