@@ -106,6 +106,19 @@ describe('costs out of range', () => {
     );
   });
 
+  it('costs beyond 2^52 are refused, those of the problem and those of a list', () => {
+    const reason = (cost: number): string => `a cost of ${cost} is not an integer of at most 2^52`;
+    for (const cost of [2 ** 52 + 1, -(2 ** 52) - 1])
+      expect(refusal(build({ unary: [[cost, 0]], edges: [] }), {})).toBe(reason(cost));
+    for (const cost of [2 ** 52 + 1, -(2 ** 52) - 1, 2 ** 53, 2 ** 60]) {
+      const lists = [
+        [cost, 0],
+        [0, 0],
+      ];
+      expect(refusal(TWO, { steps: [STEP.shift, 0, 0, 1, 0, 1], lists })).toBe(reason(cost));
+    }
+  });
+
   it('a levelled table is refused for a cost above 2^52 that it leaves, and not for one that it forbids', () => {
     const most = 2 ** 51;
     const wide = build({
