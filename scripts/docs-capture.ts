@@ -80,8 +80,15 @@ try {
   return printed(source, 'check');
 }
 
-/** The document with everything that is printed filled in anew. */
-export async function fillDocument(document: string): Promise<string> {
+/**
+ * The document with everything that is printed filled in anew.
+ *
+ * @param outputOf what a command line prints
+ */
+export async function fillDocument(
+  document: string,
+  outputOf: (command: string) => string | Promise<string> = commandOutput,
+): Promise<string> {
   const parts: string[] = [];
   let at = 0;
   const fence = /^```(ts(?: check| rewrite)?|console)\n([^]*?)^```\n(?:\n```text\n[^]*?^```\n)?/gm;
@@ -91,7 +98,8 @@ export async function fillDocument(document: string): Promise<string> {
     at = match.index + whole.length;
     if (kind === 'console') {
       const commands = body.split('\n').filter((line) => line.startsWith('$ '));
-      const runs = commands.map((line) => `${line}\n${commandOutput(line.slice(2))}\n`);
+      const runs: string[] = [];
+      for (const line of commands) runs.push(`${line}\n${await outputOf(line.slice(2))}\n`);
       parts.push(`\`\`\`console\n${runs.join('')}\`\`\`\n`);
       continue;
     }

@@ -121,9 +121,9 @@ const OPTIONS: Readonly<Record<keyof VerifyOptions, true>> = {
  * import { input, parameter, shard, trace, verify } from 'shardwright';
  *
  * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
- *   x: input([256, 512]),
- *   w1: parameter([512, 2048]),
- *   w2: parameter([2048, 512]),
+ *   x: input([64, 128]),
+ *   w1: parameter([128, 512]),
+ *   w2: parameter([512, 128]),
  * });
  * const result = await shard(graph, {
  *   mesh: 'tp=4',

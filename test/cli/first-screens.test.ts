@@ -50,7 +50,7 @@ describe('first screens have 80 columns', () => {
     [
       'audit',
       [
-        ...['audit', fixture('llama-tiny'), '--plan', 'recipe:fsdp+tp', '--mesh', 'dp=2,tp=2'],
+        ...['audit', fixture('mlp-loss'), '--plan', 'recipe:fsdp+tp', '--mesh', 'dp=2,tp=2'],
         ...['--cluster', 'dgx-h100', '--quiet'],
       ],
       [/^answer {5}recipe:fsdp\+tp is .* slower than the best plan/m],

@@ -253,9 +253,9 @@ describe('values without a partner', () => {
 });
 
 describe('solve, anytime', () => {
-  it('sixteen random instances (every eighth one without SHARDWRIGHT_FULL), proven', async () => {
+  it('sixteen random instances (one of them without SHARDWRIGHT_FULL), proven', async () => {
     for (const [i, [seed, optimum]] of OPTIMA.entries()) {
-      if (i % 8 !== 0 && !FULL) continue;
+      if (i > 0 && !FULL) continue;
       const problem = build(limitedInstance(seed));
       const solution = await solveAnytime(problem, { threads: 1, rounds: 12 });
       expect([seed, solution.status, solution.objective, solution.bound]).toEqual([
@@ -268,7 +268,7 @@ describe('solve, anytime', () => {
   });
 
   it('random problems of every kind against enumeration; certificates are accepted', async () => {
-    const last = FULL ? 425 : 405;
+    const last = FULL ? 425 : 403;
     for (let seed = 400; seed < last; seed++) {
       const plain = randomProblem(seed, { most: 9, values: 3, usage: true, row: seed % 2 === 0 });
       const problem = build(plain, seed % 3 === 0);

@@ -4,13 +4,14 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 
 import { DOCUMENT, fillDocument, printed, verdict } from '../../scripts/docs-capture.ts';
+import { outputOf } from './command-output.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const document = readFileSync(DOCUMENT, 'utf8');
 
 describe('docs/capture.md', () => {
   test('every block prints what stands below it, every refusal has its code (otherwise: npx tsx scripts/docs-capture.ts)', async () => {
-    expect(await fillDocument(document)).toBe(document);
+    expect(await fillDocument(document, outputOf)).toBe(document);
   });
 
   test('every block of the page is run', () => {

@@ -11,6 +11,7 @@ import {
   transposeOf,
 } from '../../src/mesh/local-types/primitives.ts';
 import { gradientType, isAxisType } from '../../src/mesh/local-types/types.ts';
+import { outputOf } from './command-output.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const document = readFileSync(`${root}docs/local-spmd.md`, 'utf8');
@@ -30,7 +31,7 @@ function rows(head: string): string[][] {
 
 describe('docs/local-spmd.md', () => {
   test('every block prints what stands below it (otherwise: npx tsx scripts/docs-capture.ts docs/local-spmd.md)', async () => {
-    expect(await fillDocument(document)).toBe(document);
+    expect(await fillDocument(document, outputOf)).toBe(document);
     const kinds = document.match(/^```.+$/gm) ?? [];
     expect(new Set(kinds)).toEqual(new Set(['```ts', '```text', '```console']));
     expect(kinds.filter((k) => k === '```ts').length).toBe(

@@ -11,6 +11,12 @@ import { sourceOf } from './programs.ts';
  */
 export const llama = (): Graph => load('torch/llama-tiny/joint.expanded');
 
+/** A source, made once in a thread: tests only read it. */
+const once = (make: () => Promise<ExportSource>): (() => Promise<ExportSource>) => {
+  let made: Promise<ExportSource> | undefined;
+  return () => (made ??= make());
+};
+
 const COLUMN = /(q|k|v|gate|up)_proj\.weight$/;
 const ROW = /(o|down)_proj\.weight$/;
 
@@ -51,7 +57,7 @@ async function pinned(
 }
 
 /** Data parallel over dp, Megatron's columns and rows over tp. */
-export const megatronSource = (graph = llama()): Promise<ExportSource> =>
+const megatronPlan = (graph: Graph): Promise<ExportSource> =>
   pinned(
     'dp=2,tp=2',
     (name) => (COLUMN.test(name) ? 'RS(0)' : ROW.test(name) ? 'RS(1)' : 'RR'),
@@ -60,8 +66,14 @@ export const megatronSource = (graph = llama()): Promise<ExportSource> =>
     graph,
   );
 
+const megatronLlama = once(() => megatronPlan(llama()));
+
+/** Columns and rows of the Llama, or of another graph. */
+export const megatronSource = (graph?: Graph): Promise<ExportSource> =>
+  graph === undefined ? megatronLlama() : megatronPlan(graph);
+
 /** The same, with both tables cut by the vocabulary. */
-export const vocabularySource = (): Promise<ExportSource> => {
+export const vocabularySource = once(() => {
   const isTable = (name: string): boolean => /(embed_tokens|lm_head)\.weight$/.test(name);
   return pinned(
     'dp=2,tp=2',
@@ -72,10 +84,10 @@ export const vocabularySource = (): Promise<ExportSource> => {
     llama(),
     'S(0)P(sum)',
   );
-};
+});
 
 /** Both tables cut by the vocabulary over tp, and all layers whole. */
-export const tablesSource = (): Promise<ExportSource> => {
+export const tablesSource = once(() => {
   const isTable = (name: string): boolean => /(embed_tokens|lm_head)\.weight$/.test(name);
   return pinned(
     'dp=2,tp=2',
@@ -85,10 +97,10 @@ export const tablesSource = (): Promise<ExportSource> => {
     llama(),
     'S(0)P(sum)',
   );
-};
+});
 
 /** Feed-forward layers cut over more devices than there are heads of keys and values. */
-export const wideSource = (): Promise<ExportSource> => {
+export const wideSource = once(() => {
   const isWide = (name: string): boolean => /(gate|up)_proj\.weight$/.test(name);
   const isDown = (name: string): boolean => /down_proj\.weight$/.test(name);
   return pinned(
@@ -97,23 +109,25 @@ export const wideSource = (): Promise<ExportSource> => {
     (name) => (isWide(name) ? 'S(1)' : isDown(name) ? 'P(sum)' : 'R'),
     'R',
   );
-};
+});
 
 /** Every parameter cut along its first dim, gathered where it is used. */
-export const fsdpSource = (): Promise<ExportSource> =>
+export const fsdpSource = once(() =>
   pinned(
     'dp=2',
     () => 'S(0)',
     () => 'S(0)',
     'S(0)',
-  );
+  ),
+);
 
 /** Every parameter whole, its optimizer states cut along their first dim. */
-export const zeroSource = (): Promise<ExportSource> =>
+export const zeroSource = once(() =>
   pinned(
     'dp=2',
     () => 'R',
     () => 'S(0)',
     'S(0)',
     trainStep(llama(), adamw({ lr: 1e-3 })),
-  );
+  ),
+);

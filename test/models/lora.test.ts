@@ -182,7 +182,7 @@ describe('comparisons and plans with adapters', () => {
     writeFileSync(config, JSON.stringify({ ...TINY.llama, num_hidden_layers: 1 }));
     const size = ['--batch', '4', '--seq', '8', '--dtype', 'f32', '--mesh', 'dp=2,tp=2'];
     const plan = ['--recipe', 'dp+tp', '--cluster', 'h100', '--lora', '4', '-o', join(folder, 'p')];
-    const made = await cli('plan', config, ...size, ...plan, '--quiet');
+    const made = await cli('plan', config, ...size, ...plan, '--quiet', '--no-recipes');
     expect(made.code, made.err).toBe(0);
     const { parameters } = JSON.parse(readFileSync(join(folder, 'p', 'plan.json'), 'utf8')) as {
       readonly parameters: readonly {

@@ -21,6 +21,7 @@ const dense = config('dense', { ...COMMON, model_type: 'llama' });
 const mixture = config('mixture', {
   ...COMMON,
   model_type: 'mixtral',
+  num_hidden_layers: FULL ? 2 : 1,
   num_local_experts: 4,
   num_experts_per_tok: 2,
 });

@@ -66,7 +66,7 @@ it('fsdp casts its part of a weight and gathers it in the dtype of the cast', as
 it('the command writes the plan of a recipe, which check-plan accepts and export writes', async () => {
   const out = join(root, 'plan');
   const asked = ['plan', fixture('gpt2-2l'), '--mesh', 'dp=2,tp=4', '--cluster', 'dgx-h100'];
-  const run = await cli(...asked, '--recipe', 'fsdp+tp', '-o', out, '--json');
+  const run = await cli(...asked, '--recipe', 'fsdp+tp', '--no-recipes', '-o', out, '--json');
   expect([run.code, run.err]).toEqual([0, '']);
   const plan = JSON.parse(run.out) as {
     readonly parameters: readonly { readonly name: string; readonly placement: string }[];

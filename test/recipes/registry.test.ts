@@ -107,10 +107,11 @@ describe('more budget never takes more seconds', () => {
     // The front trades states, which are one row; peak memory is none.
     const STATES = { activations: 'report' } as const;
     const graph = load('torch/mlp/joint.expanded');
+    const mesh = FULL ? 'a=2,b=2' : 'a=4';
     const {
       model,
       left: { compact },
-    } = prepare(graph, request('a=2,b=2'), TABLE);
+    } = prepare(graph, request(mesh), TABLE);
     const [{ name }] = compact.problem.rows!;
     const points = memoryFront(compact.problem, name);
     expect(points.length).toBeGreaterThan(3);
@@ -128,7 +129,7 @@ describe('more budget never takes more seconds', () => {
       const widest = k === 0 ? 2 * points[0].amount : points[k - 1].amount - 1;
       for (const memoryBytes of new Set([points[k].amount, widest])) {
         const result = await leastCostPlanOf(
-          prepare(graph, request('a=2,b=2', { memoryBytes, ...STATES }), TABLE),
+          prepare(graph, request(mesh, { memoryBytes, ...STATES }), TABLE),
         );
         if (result.status !== 'planned') throw new Error(`nothing fits ${memoryBytes}`);
         const { seconds } = result.plan.objective;
@@ -138,7 +139,7 @@ describe('more budget never takes more seconds', () => {
       }
     }
     const none = await leastCostPlanOf(
-      prepare(graph, request('a=2,b=2', { memoryBytes: leastAmount - 1, ...STATES }), TABLE),
+      prepare(graph, request(mesh, { memoryBytes: leastAmount - 1, ...STATES }), TABLE),
     );
     expect(none).toMatchObject({ status: 'infeasible', smallestBudgetBytes: leastAmount });
   });

@@ -10,18 +10,21 @@ import { builtinOperators } from '../../src/ops/builtin.ts';
 import { incumbentsOf, ofOneProblem } from '../../src/report/analysis/incumbents.ts';
 import { htmlPage } from '../../src/report/html/page.ts';
 import type { Report } from '../../src/report/model/data.ts';
-import { planInto } from '../cli/plan-folders.ts';
-import { cli } from '../cli/support.ts';
+import { planInto, planModelInto } from '../cli/plan-folders.ts';
+import { cli, fixture } from '../cli/support.ts';
 
 /** What the sections of a report say, against the plan and against other commands. */
 let root = '';
 let folder = '';
 let report: Report;
+/** A plan of a few operators. */
+let small = '';
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-sections-'));
   // By formulas: the measured times of collectives as small as these do not change with the rate of
   // the links.
   folder = await planInto(root, 'plan', '--inputs', 'S(0)R', '--cost', 'alpha-beta');
+  small = await planModelInto(fixture('mlp-loss'), root, 'small', '--inputs', 'S(0)R');
   const run = await cli('report', folder, '--json', '--what-if');
   expect(run.code, run.err).toBe(0);
   report = JSON.parse(run.out) as Report;
@@ -301,12 +304,11 @@ describe('11.1 graph, solver, warnings', () => {
   });
 
   it('a plan whose states fit and whose activations do not says so', async () => {
-    const { parameterBytes, gradientBytes, optimizerBytes } = report.plan.memory;
-    const budget = Math.round(
-      (parameterBytes + gradientBytes + optimizerBytes + report.plan.memory.timeline!.peakBytes) /
-        2,
-    );
-    const tight = await planInto(
+    const { memory } = wholePlan(small).plan;
+    const states = memory.parameterBytes + memory.gradientBytes + memory.optimizerBytes;
+    const budget = Math.round((states + memory.timeline!.peakBytes) / 2);
+    const tight = await planModelInto(
+      fixture('mlp-loss'),
       root,
       'tight',
       '--inputs',
@@ -337,8 +339,8 @@ describe('11.1 graph, solver, warnings', () => {
 
 describe('in part: text', () => {
   it('has every number of the answer, aligned tables, no escape sequence and no carriage return', async () => {
-    const { out } = await cli('report', folder, '--format', 'text', '--no-recipes');
-    const said = JSON.parse((await cli('report', folder, '--json', '--no-recipes')).out) as Report;
+    const { out } = await cli('report', small, '--format', 'text', '--no-recipes');
+    const said = JSON.parse((await cli('report', small, '--json', '--no-recipes')).out) as Report;
     for (const { text } of said.answer) expect(out).toContain(text);
     expect(out).not.toMatch(/[\u001b\r]/);
     for (const c of said.constants) expect(out).toContain(c.source);

@@ -128,8 +128,12 @@ describe('the bound on an overlapped step', () => {
 
   it.each<readonly [string, string, number]>([
     ['torch/mlp-loss/joint.expanded', 'x=2,y=8', 6],
-    ['torch/mlp-loss/joint.expanded', 'x=2,y=4,z=2', 3],
-    ...(FULL ? [['torch/gpt2-2l/joint.expanded', 'x=2,y=8', 2] as const] : []),
+    ...(FULL
+      ? ([
+          ['torch/mlp-loss/joint.expanded', 'x=2,y=4,z=2', 3],
+          ['torch/gpt2-2l/joint.expanded', 'x=2,y=8', 2],
+        ] as const)
+      : []),
   ])(
     'of %s on %s, on links of two kinds: no mixture of paths is worth more than any plan is played in',
     (name, mesh, plans) => {

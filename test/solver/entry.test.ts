@@ -64,7 +64,8 @@ function put(value: unknown, [key, ...rest]: Path, odd: unknown): unknown {
 const CALLS: Readonly<Record<string, (problem: solver.Problem) => unknown>> = {
   solve: (problem) => solver.solve(problem, { workLimit: 1e6 }),
   solveNow: (problem) => solver.solveNow(problem, { workLimit: 1e6 }),
-  solveAnytime: (problem) => solver.solveAnytime(problem, { threads: 1, timeLimitSeconds: 0 }),
+  solveAnytime: (problem) =>
+    solver.solveAnytime(problem, { threads: 1, rounds: 1, timeLimitSeconds: 0 }),
   evaluateChoice: (problem) => solver.evaluateChoice(problem, [0, 0, 0]),
   hashProblem: solver.hashProblem,
   verifyCertificate: (problem) => solver.verifyCertificate(problem, solver.solveNow(whole())),

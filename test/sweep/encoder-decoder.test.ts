@@ -34,6 +34,9 @@ interface Step {
 
 type Row = Step & { readonly mesh: string };
 
+/** No threads of their own, which would load everything again. */
+const HERE = ['--threads', '1'];
+
 async function answered<T>(...words: readonly string[]): Promise<T> {
   const { code, out, err } = await cli(...words);
   expect(code, err).toBe(0);
@@ -46,10 +49,10 @@ describe('an encoder and a decoder', () => {
     async (model) => {
       const sizes = [model, '--seq', '64', '--for', 'megatron', '--json'];
       const step = ['--global-batch', '4', '--devices', '2xH100', '--plans', 'tp'];
-      const { plans } = await answered<{ plans: Row[] }>('compare', ...sizes, ...step);
+      const { plans } = await answered<{ plans: Row[] }>('compare', ...sizes, ...step, ...HERE);
       const row = plans.find(({ mesh }) => mesh === 'tp=2');
       const mesh = ['--mesh', 'tp=2', '--cluster', 'dgx-h100', '--recipe', 'tp', '--batch', '4'];
-      const plan = await answered<Step>('plan', ...sizes, ...mesh);
+      const plan = await answered<Step>('plan', ...sizes, ...mesh, '--no-recipes');
       expect(Number(row?.stepSeconds) / plan.stepSeconds).toBeCloseTo(1, 2);
       expect(Number(row?.peakBytes) / plan.peakBytes).toBeCloseTo(1, 2);
     },
@@ -61,10 +64,10 @@ describe('an encoder and a decoder', () => {
     async (model) => {
       const sizes = [model, '--seq', '64', '--for', 'megatron', '--json'];
       const step = ['--global-batch', '4', '--devices', '4xH100', '--plans', 'dp'];
-      const { plans } = await answered<{ plans: Row[] }>('compare', ...sizes, ...step);
+      const { plans } = await answered<{ plans: Row[] }>('compare', ...sizes, ...step, ...HERE);
       const row = plans.find(({ mesh }) => mesh === 'dp=4');
       const mesh = ['--mesh', 'dp=4', '--cluster', 'dgx-h100', '--recipe', 'dp', '--batch', '4'];
-      const plan = await answered<Step>('plan', ...sizes, ...mesh);
+      const plan = await answered<Step>('plan', ...sizes, ...mesh, '--no-recipes');
       expect(Number(row?.stepSeconds) / plan.stepSeconds).toBeCloseTo(1, 3);
       expect(Number(row?.peakBytes) / plan.peakBytes).toBeCloseTo(1, 2);
     },

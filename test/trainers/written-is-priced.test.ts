@@ -35,18 +35,21 @@ const CONFIGS = {
 const table = builtinOperators();
 
 describe('every plan of a comparison for a trainer is written as it was priced', () => {
+  // The best layouts of Megatron, torchtitan and Accelerate are read back in every run
+  // (test/sweep/layout/tune.test.ts): here, one trainer whose file states all, and one that states
+  // part of it.
   const each = [
+    ['maxtext', 'experts'],
+    ['deepspeed', 'dense'],
     ['megatron', 'dense'],
     ['torchtitan', 'dense'],
-    ['deepspeed', 'dense'],
     ['accelerate', 'dense'],
-    ['maxtext', 'experts'],
     ['maxtext', 'dense'],
     ['nemo', 'dense'],
     ['megatron-bridge', 'experts'],
     ['megatron', 'experts'],
   ] as const;
-  test.each(FULL ? each : each.slice(0, 5))(
+  test.each(FULL ? each : each.slice(0, 2))(
     'for %s, a model with %s layers: its file and --layout give its seconds and bytes',
     async (trainer, kind) => {
       const config = CONFIGS[kind];

@@ -164,11 +164,11 @@ describe('adapters', () => {
     },
   );
 
-  it('javascript-lp-solver: 200 binaries and a memory row, 2 s: a checked choice and a bound within 3 s', async () => {
+  it('javascript-lp-solver: 200 binaries and a memory row, 1 s: a checked choice and a bound within 2 s', async () => {
     const problem = build(hard());
     const began = performance.now();
-    const solution = await solve(problem, { engine: 'javascript-lp-solver', timeLimitSeconds: 2 });
-    expect((performance.now() - began) / 1000).toBeLessThan(3);
+    const solution = await solve(problem, { engine: 'javascript-lp-solver', timeLimitSeconds: 1 });
+    expect((performance.now() - began) / 1000).toBeLessThan(2);
     expect(evaluate(problem, solution.choice)).toMatchObject({
       violations: [],
       cost: BigInt(solution.objective),

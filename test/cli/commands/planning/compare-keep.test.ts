@@ -56,7 +56,7 @@ describe('compare -o', () => {
     expect(readdirSync(folder)).toEqual(expect.arrayContaining(['megatron.args', 'layout.json']));
     expect(read(folder, 'layout.json')).toMatchObject({ layout: { stated: row?.layout?.stated } });
     // The file is a layout that can be asked again.
-    const again = await cli(...asked, '--quiet', '--layout', join(folder, 'layout.json'), '--json');
+    const again = await cli(...compared, '--layout', join(folder, 'layout.json'));
     expect(again.code, again.err).toBe(0);
     const { layout } = JSON.parse(again.out) as { layout: { text: string; seconds: number } };
     expect(layout).toMatchObject({ text: row?.layout?.stated, seconds: row?.seconds });

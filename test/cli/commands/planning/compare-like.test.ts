@@ -6,6 +6,7 @@ import { gunzipSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
 
 import type { Comparison } from '../../../../src/recipes/compare/comparison.ts';
+import { comparisonText } from '../../../../src/report/text/comparison.ts';
 import { cli } from '../../support.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'like-'));
@@ -70,11 +71,12 @@ describe('compare --like', () => {
       });
       expect(refit?.after.mape).toBeLessThan((refit?.before.mape ?? 0) / 2);
       expect(after.plans[0].seconds).toBeGreaterThan(1.3 * before.plans[0].seconds);
-      const text = await cli(...ASKED, '--like', table(3), '-v');
-      expect(text.out).toMatch(
+      // The text of -v.
+      const text = comparisonText(after);
+      expect(text).toMatch(
         /^refit {5}All figures use constants fitted on 4 runs of your own:\n {10}\S.*: \S+.* -> \S/m,
       );
-      expect(text.out).toMatch(
+      expect(text).toMatch(
         /^ {10}Mean error on these runs: .* before, .* after; .* left out of the fit, one group at a time\.$/m,
       );
     },

@@ -16,6 +16,8 @@ interface OneAnswer {
 }
 
 const ON = ['--cluster', 'dgx-h100', '--seq', '512', '--quiet', '--json'];
+/** No threads of their own, which would load everything again. */
+const HERE = ['--threads', '1'];
 const json = async (...args: readonly string[]): Promise<unknown> => {
   const { out, err } = await cli(...args, ...ON);
   expect(out, err).not.toBe('');
@@ -34,6 +36,7 @@ describe('a question without --for is of one trainer', () => {
       const planned = (await json('plan', 'gpt2', '--mesh', mesh, '--recipe', recipe)) as OneAnswer;
       const compared = (await json(
         ...['compare', 'gpt2', '--devices', '8', '--plans', recipe, '--layout', layout],
+        ...HERE,
       )) as { readonly layout: OneAnswer; readonly plans: readonly OneAnswer[] };
       const { layout: stated, plans } = compared;
       for (const { trainer } of [planned, stated, ...plans]) expect(trainer).toBe('megatron');
@@ -64,8 +67,9 @@ it('weights that stay gathered in a step of one pass weigh the same in a plan an
     JSON.parse((await cli(...args, ...by)).out);
   const kept = ['--mesh', 'dp=4', '--batch', '8', '--recipe', 'fsdp', '--copies', 'step'];
   const planned = (await answered('plan', model, ...kept)) as OneAnswer;
-  const layout = ['--devices', '4', '--global-batch', '8', '--layout'];
-  const stated = (await answered('compare', model, ...layout, 'dp=4,zero=3,mbs=2,reshard=0')) as {
+  const devices = ['--devices', '4', '--global-batch', '8', '--plans', 'fsdp', ...HERE];
+  const layout = ['--layout', 'dp=4,zero=3,mbs=2,reshard=0'];
+  const stated = (await answered('compare', model, ...devices, ...layout)) as {
     readonly layout: OneAnswer;
   };
   expect(Math.abs(planned.stepSeconds / stated.layout.stepSeconds - 1)).toBeLessThan(0.02);

@@ -146,7 +146,7 @@ describe('plan --pp', () => {
       const run = await cli(
         ...['compare', model, '--cluster', 'dgx-h100', '--seq', '256', '--json', ...sizes],
         ...['--global-batch', '8', '--plans', beside, '--layout', layout],
-        ...['--devices', String(2 * Number(stages))],
+        ...['--devices', String(2 * Number(stages)), '--threads', '1'],
       );
       expect(run.code, run.err).toBe(0);
       const stated = (JSON.parse(run.out) as { layout: StepFigures }).layout;

@@ -28,7 +28,7 @@ describe('doctor', () => {
   beforeAll(async () => {
     writeFileSync(at('paper.json'), PAPER);
     const asked = ['--mesh', 'dp=2,tp=2', '--cluster', at('paper.json')];
-    const recipe = ['--recipe', 'FSDP (dp) + Megatron (tp)'];
+    const recipe = ['--recipe', 'FSDP (dp) + Megatron (tp)', '--no-recipes'];
     const model = running('llama-sdpa.fx.txt.gz');
     const made = await cli('plan', model, ...asked, ...recipe, '-o', at('plan'));
     expect(made.code, made.err).toBe(0);

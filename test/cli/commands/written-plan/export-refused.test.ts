@@ -13,7 +13,16 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 async function planned(name: string, ...args: readonly string[]): Promise<string> {
   const path = join(folder, name);
-  const asked = ['--cluster', 'dgx-h100', '--objective', 'serial', '--quiet', '-o', path];
+  const asked = [
+    '--cluster',
+    'dgx-h100',
+    '--objective',
+    'serial',
+    '--no-recipes',
+    '--quiet',
+    '-o',
+    path,
+  ];
   const run = await cli('plan', '-v', ...args, ...asked);
   expect([run.code === 0 || run.code === 4, run.err]).toEqual([true, '']);
   return path;
