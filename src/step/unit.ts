@@ -20,7 +20,10 @@ export interface Unit extends StateMoves {
    */
   readonly pairedForward: number;
   readonly pairedBackward: number;
-  readonly states: readonly [parameter: number, gradient: number, optimizer: number];
+  readonly parameterBytes: number;
+  readonly gradientBytes: number;
+  readonly optimizerBytes: number;
+  /** Bytes kept from the forward to the backward pass of a microbatch. */
   readonly keptBytes: number;
   readonly temporaryBytes: number;
   /** Bytes of its gathered parameters, while a neighbour is at work. */
@@ -30,4 +33,9 @@ export interface Unit extends StateMoves {
   readonly boundaryBytes: number;
   /** Seconds to hand the result to the next stage. */
   readonly boundary: number;
+}
+
+/** Bytes of parameters, gradients and optimizer state of a unit. */
+export function stateBytes(u: Unit): number {
+  return u.parameterBytes + u.gradientBytes + u.optimizerBytes;
 }

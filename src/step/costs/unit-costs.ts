@@ -65,7 +65,9 @@ export type PassUnit = Omit<
   | 'scatter'
   | 'stepGather'
   | 'update'
-  | 'states'
+  | 'parameterBytes'
+  | 'gradientBytes'
+  | 'optimizerBytes'
   | 'prefetchedBytes'
 >;
 
@@ -101,7 +103,9 @@ export function withStates(
         system === undefined
           ? 0
           : trafficSeconds(UPDATE_BYTES * own.updatedElements, system.cluster),
-      states: [own.parameterBytes, own.gradientBytes, own.optimizerBytes],
+      parameterBytes: own.parameterBytes,
+      gradientBytes: own.gradientBytes,
+      optimizerBytes: own.optimizerBytes,
       keptBytes: u.keptBytes,
       temporaryBytes: u.temporaryBytes + held * own.gatheredBytes,
       prefetchedBytes: held * own.prefetchedBytes,

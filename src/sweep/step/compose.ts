@@ -15,7 +15,7 @@ import { passesAlone } from '../../step/overlap.ts';
 import type { RoutedCosts } from '../../step/read/moe.ts';
 import type { DataGroups } from '../../step/states.ts';
 import type { Traffic } from '../../step/traffic.ts';
-import type { Unit } from '../../step/unit.ts';
+import { stateBytes, type Unit } from '../../step/unit.ts';
 import { PipelinePlayer } from '../model/fast-play.ts';
 import type { SweepQuestion } from '../model/question.ts';
 import { type LayerKinds, ofModel } from '../model/representative-layers.ts';
@@ -301,7 +301,7 @@ export class Composer {
         const full = this.parts.all(
           this.parts.units(this.parts.made(core, routed, layout), 'full', { once: false }),
         );
-        const kept = add(full, (u) => u.states[0] + u.states[1] + u.states[2] + u.keptBytes);
+        const kept = add(full, (u) => stateBytes(u) + u.keptBytes);
         return kept / pp + Math.min(...units.map((u) => u.temporaryBytes));
       },
     };
@@ -331,7 +331,7 @@ export class Composer {
       const of = (units: readonly Unit[]): Unit[][] =>
         own.map(({ first, end }) => units.slice(first, end));
       const sums = deviceSums(strict, own, 0, this.overlaps);
-      const states = sumOver(strict, own, (u) => u.states[0] + u.states[1] + u.states[2]);
+      const states = sumOver(strict, own, stateBytes);
       // A layer that keeps its results holds more of them beside another microbatch.
       const beside = paired
         ? Math.max(sums.besideBytes, deviceSums(plain, own, 0, this.overlaps).besideBytes)

@@ -6,7 +6,7 @@
  */
 
 import { leastVisible } from '../../../step/overlap.ts';
-import type { Unit } from '../../../step/unit.ts';
+import { stateBytes, type Unit } from '../../../step/unit.ts';
 import type { HeldBytes } from './held-activations.ts';
 
 /** For every built unit the lesser of both ways; states and their moves are the same in both. */
@@ -50,7 +50,7 @@ export function leastUnits(
 ): LeastUnits {
   const less = (of: (u: Unit) => number): number[] =>
     strict.map((u, i) => Math.min(of(u), of(plain[i])));
-  const stateBytes = strict.map((u) => u.states[0] + u.states[1] + u.states[2]);
+  const states = strict.map(stateBytes);
   const temporaryBytes = less((u) => u.temporaryBytes);
   const passes = less((u) => passesOf(u, overlaps));
   // Pairing microbatches saves at most this.
@@ -63,7 +63,7 @@ export function leastUnits(
   );
   let [allStateBytes, passSeconds, pairedSeconds, exchangeSeconds, stepSeconds] = [0, 0, 0, 0, 0];
   for (const i of built) {
-    allStateBytes += stateBytes[i];
+    allStateBytes += states[i];
     passSeconds += passes[i];
     pairedSeconds += paired[i];
     exchangeSeconds += plain[i].exchange;
@@ -71,7 +71,7 @@ export function leastUnits(
   }
   return {
     built,
-    stateBytes,
+    stateBytes: states,
     keptBytes: less((u) => u.keptBytes),
     temporaryBytes,
     besideBytes: strict.map((u, i) => (u.exchange > 0 ? temporaryBytes[i] : 0)),

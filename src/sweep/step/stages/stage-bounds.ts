@@ -5,10 +5,10 @@
 
 import { internalError } from '../../../errors.ts';
 import type { LayoutTuning } from '../../../step/layout.ts';
-import type { Unit } from '../../../step/unit.ts';
+import { stateBytes, type Unit } from '../../../step/unit.ts';
 import { balancedCuts, type CutUnit } from '../../model/balanced-cuts.ts';
 
-/** The built units of a layout, and which of them every unit of the model is. */
+/** The built units of a layout, and for every unit of the model the index of its built unit. */
 interface StagedUnits {
   readonly units: readonly Unit[];
   readonly built: readonly number[];
@@ -25,7 +25,7 @@ export function stageBounds(
   if (pp * v === 1) return [0, built.length];
   const cuts = units.map((u): CutUnit => ({
     seconds: u.forward + u.gatherForward + u.input + u.gatherBackward + u.scatter + u.weight,
-    stateBytes: u.states[0] + u.states[1] + u.states[2],
+    stateBytes: stateBytes(u),
     activationBytes: u.keptBytes,
   }));
   const list = built.map((i) => cuts[i]);
