@@ -7,7 +7,7 @@
 
 import ts from 'typescript';
 
-import { bare } from '../source/syntax.ts';
+import { bare, PREDICATES } from '../source/syntax.ts';
 import { TensorTypes } from './tensor-types.ts';
 
 /** One finding: what is wrong, what to write instead, and where. */
@@ -50,15 +50,6 @@ const ARITHMETIC: ReadonlyMap<ts.SyntaxKind, string> = new Map([
   [ts.SyntaxKind.LessThanLessThanToken, 'mul'],
   [ts.SyntaxKind.GreaterThanGreaterThanToken, 'div'],
   [ts.SyntaxKind.GreaterThanGreaterThanGreaterThanToken, 'div'],
-]);
-const PREDICATES = new Set([
-  'filter',
-  'some',
-  'every',
-  'find',
-  'findIndex',
-  'findLast',
-  'findLastIndex',
 ]);
 const KEYED = new Set(['includes', 'indexOf', 'lastIndexOf', 'has', 'get', 'add', 'set', 'delete']);
 const COERCING = new Set([

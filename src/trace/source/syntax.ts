@@ -2,6 +2,17 @@
 
 import ts from 'typescript';
 
+/** Methods of lists whose callback answers yes or no. */
+export const PREDICATES: ReadonlySet<string> = new Set([
+  'filter',
+  'some',
+  'every',
+  'find',
+  'findIndex',
+  'findLast',
+  'findLastIndex',
+]);
+
 /** The expression without parentheses, `as`, `satisfies` and `!`. */
 export function bare(expression: ts.Expression): ts.Expression {
   let inner = expression;

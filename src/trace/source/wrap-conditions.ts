@@ -13,7 +13,7 @@ import { withTailReturns } from './early-returns.ts';
 import { plainLoop } from './plain-loops.ts';
 import { Rewriter } from './rewrite.ts';
 import { hasEffects } from './rewrite-shape.ts';
-import { bare } from './syntax.ts';
+import { bare, PREDICATES } from './syntax.ts';
 
 export interface WrapOptions {
   /**
@@ -95,15 +95,6 @@ function withImport(file: ts.SourceFile, runtime: string): ts.SourceFile {
   return factory.updateSourceFile(file, [statement, ...file.statements]);
 }
 
-const PREDICATES = new Set([
-  'filter',
-  'some',
-  'every',
-  'find',
-  'findIndex',
-  'findLast',
-  'findLastIndex',
-]);
 const EQUALITIES: ReadonlyMap<ts.SyntaxKind, string> = new Map([
   [ts.SyntaxKind.EqualsEqualsEqualsToken, '==='],
   [ts.SyntaxKind.ExclamationEqualsEqualsToken, '!=='],
