@@ -24,7 +24,7 @@ export class KeptSolver extends CoreSolver {
   }
 
   /**
-   * What programs depend on: neither devices nor batch, nor how data ranks move and keep states.
+   * Everything that programs depend on: neither devices nor batch, nor how data ranks move states.
    */
   private pathOf(what: unknown): string {
     const { devices: _, globalBatch: __, model: ___, software, ...rest } = this.question;

@@ -16,7 +16,7 @@ const runs = Number(process.argv[2] ?? 5);
 const median = (/** @type {number[]} */ list) =>
   [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
 
-/** What is loaded only when it is asked for, beside the bundle. */
+/** Parts of the page that are loaded on demand, in addition to the bundle. */
 const LATER = [
   ['TypeScript and its types, with the editor', /^program-/],
   ['HiGHS, where a problem needs it', /\.wasm$/],

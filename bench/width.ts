@@ -50,7 +50,7 @@ for (const sharing of [true, false]) {
     writeFileSync(`${dump}${sharing ? '' : '-noshare'}.json`, JSON.stringify(problem, plain));
 }
 
-/** What the search eliminates on its way to the optimum (without the memory row). */
+/** Counts what the search eliminates on its way to the optimum (without the memory row). */
 function eliminated(problem: Problem): {
   computed: number;
   found: number;

@@ -27,7 +27,7 @@ const library = await loadEntries();
 
 type Mode = 'plain' | 'check' | 'rewrite';
 
-/** What a module text prints with `console.log`. */
+/** The text that a module prints with `console.log`. */
 export async function printed(source: string, mode: Mode): Promise<string> {
   const name = 'net.model.ts';
   const text = mode === 'plain' ? stripTypes(source, name) : wrapConditions(source, name, { mode });
@@ -50,7 +50,7 @@ export async function printed(source: string, mode: Mode): Promise<string> {
     .trimEnd();
 }
 
-/** What a command line prints; `shardwright` is the one of this checkout. */
+/** The text that a command line prints; `shardwright` is the one of this checkout. */
 export function commandOutput(command: string): string {
   const shell =
     `shardwright() { "$NODE" ${COMMAND.map((word) => `'${word}'`).join(' ')} "$@"; }; ` +

@@ -142,7 +142,7 @@ export function layoutErrors(): string {
   ].join('\n');
 }
 
-/** What was read of each family's memory, over what is predicted. */
+/** Measured over predicted memory of each family. */
 export function memoryReadings(): string {
   const readings = publicPredictions().flatMap(({ run, family, peakBytes }) =>
     run.outOfMemory || run.memoryBytes === undefined

@@ -24,7 +24,7 @@ export function entryFiles(): ReadonlyMap<string, string> {
   return new Map(files);
 }
 
-/** What each entry exports, by the name under which a program imports it. */
+/** The exports of each entry, by the name under which a program imports it. */
 export async function loadEntries(): Promise<Readonly<Record<string, object>>> {
   const loaded = [...entryFiles()].map(
     async ([entry, file]) => [entry, (await import(new URL(file, root).href)) as object] as const,

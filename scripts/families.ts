@@ -39,7 +39,7 @@ export interface Family {
   readonly error?: string;
 }
 
-/** What planning and verifying came to; text where something was refused. */
+/** Results of planning and verifying; a text where something was refused. */
 export interface FamilyResult {
   readonly nodes?: number;
   /** Seconds of a step that the plan is priced at, and its proof. */
@@ -87,7 +87,7 @@ export function preparedFamily(family: Family): Prepared {
   );
 }
 
-/** What comes of a family; `planned` hears of the plan before it is verified. */
+/** Plans and verifies a family; `planned` is called with the plan before it is verified. */
 export async function resultOf(
   family: Family,
   planOnly: boolean,

@@ -142,7 +142,7 @@ const NAMED = [
   ['accelerator', 'experts', 'hosts'],
   ['accelerator', 'experts'],
 ] as const;
-/** Those who name no trainer may have any. */
+/** A question without a trainer may be about any. */
 const ASSUMED = NAMED.filter((level) => !level.some((part) => part === 'trainer'));
 
 /** Every pool with enough runs, the narrowest first; that of all runs comes last. */

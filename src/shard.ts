@@ -6,6 +6,15 @@
  * 2. `answer` prices the known recipes on it, which start the search for the plan of least cost
  *    (`src/plan/least-cost-plan.ts`); of all plans it takes the one of the shortest training step.
  *    The step is that of the trainer that the request names, or of the exported program.
+ *
+ * The memory budget binds where the plan of least cost has its peak above it. Then:
+ *
+ * - `answer` searches again with the memory at the peak as a row of the integer program, until a
+ *   plan fits (`holdBudget`).
+ * - If activations keep every plan from fitting, a trainer runs the step, and the request fixes
+ *   neither what the budget limits nor what is recomputed, `recomputed` asks once more: layers
+ *   recompute what the trainer can, and the budget limits the trainer's step.
+ * - If nothing fits then either, the answer says how many bytes would do, or what conflicts.
  */
 import { checkKinds } from './arguments.ts';
 import { defined } from './defined.ts';

@@ -77,7 +77,7 @@ export interface ReadPlacements {
   >;
 }
 
-/** In which order a written program calls. */
+/** The order of the calls in a written program. */
 export interface OrderOptions {
   /**
    * `program`: as the plan lists the calls, collectives one by one. `simulated`: as the faster

@@ -50,8 +50,8 @@ const RECIPES = 1 / 2;
 const RE_COSTING = 1 / 8;
 
 /**
- * The same for writing its folder: before that the plan is prepared, and re-costed, as a reader
- * would do it.
+ * The same for writing the folder of the plan: for that it is prepared and re-costed once more, as
+ * a reader of the folder does.
  */
 const WRITING = 1 + RE_COSTING;
 
@@ -64,7 +64,11 @@ interface PreparedAnswer {
   readonly search: Deadline;
 }
 
-/** @param writes whether a plan folder is written after the answer, within the same limit */
+/**
+ * Prepares a request, and keeps time for what follows the search.
+ *
+ * @param writes true if a plan folder is written after the answer, within the same limit
+ */
 export function prepareToAnswer(
   graph: Graph,
   request: PlanRequest,

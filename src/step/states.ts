@@ -93,9 +93,9 @@ export interface ParameterCost {
   readonly optimizerBytes: number;
   /** Bytes of the gathered parameter and of its whole gradient, where they exist only briefly. */
   readonly gatheredBytes: number;
-  /** Bytes of the parameter alone, out of the former. */
+  /** The part of `gatheredBytes` that is the parameter. */
   readonly prefetchedBytes: number;
-  /** On a device before data ranks cut it, and those that its optimizer updates. */
+  /** Elements on a device before data ranks cut it, and those that its optimizer updates. */
   readonly elements: number;
   readonly updatedElements: number;
   readonly perMicrobatch: readonly Moved[];

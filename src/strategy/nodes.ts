@@ -154,7 +154,7 @@ interface Left {
   readonly partials: number;
   /** Strided cuts. */
   readonly patterns: readonly CutPattern[];
-  /** Those of them that are handed on. */
+  /** The patterns that are handed on to the readers. */
   readonly few: readonly CutPattern[];
 }
 

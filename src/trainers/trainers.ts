@@ -31,7 +31,7 @@ const LIST = [
   ...others,
 ] as const;
 
-/** In the order in which their files are listed and their forms are asked for. */
+/** All trainers, in the order in which their files are listed and their forms are tried. */
 export const TRAINERS: readonly Trainer[] = LIST;
 
 type KeysOf<Software> = Software extends unknown ? keyof Software : never;

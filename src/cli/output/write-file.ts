@@ -124,8 +124,9 @@ function inTurn(write: () => void): void {
 }
 
 /**
- * Makes a folder with those it stands in, outermost first; gives those that it made. Node's own way
- * does not end under /proc. Other processes may make and remove the outer ones at the same time.
+ * Makes a folder and its missing parents, outermost first; returns the folders that it made. Node's
+ * own way does not end under /proc. Other processes may make and remove the outer ones at the same
+ * time.
  */
 function makeFolder(folder: string): string[] {
   if (folder === '') throw new Error('the path is empty');

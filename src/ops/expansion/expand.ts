@@ -114,10 +114,10 @@ function replicated(inputs: number, outputs: readonly RuleSlot[]): Rule {
   return { inputs: new Array<RuleSlot>(inputs).fill(R), outputs, origin: 'base' };
 }
 
-/** Those of calls without masked-off results, by numbers of inputs and of results. */
+/** Replicated rules of calls without masked-off results, by numbers of inputs and results. */
 const wholes: (Rule | undefined)[][] = [];
 
-/** A rule as it stands, with plain shards. */
+/** An unchanged rule, with plain shards. */
 export function plainRow(r: Rule, rule: number): Row {
   let shape = shapes.get(r);
   if (shape === undefined) shapes.set(r, (shape = shapeOf(r)));

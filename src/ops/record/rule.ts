@@ -88,7 +88,7 @@ export interface CollectiveSite {
   /** The type of its result, as JAX prints it. */
   readonly type: string;
   readonly source?: string;
-  /** In a branch of a condition: its runs, as the branch is counted, in one run of the region. */
+  /** Runs of a node in a branch, weighted as the branch is, for one run of the region. */
   readonly times?: number;
 }
 

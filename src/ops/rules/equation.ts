@@ -66,9 +66,9 @@ const shown = (text: string): string => (text.length > 80 ? `${text.slice(0, 80)
 
 /** Letters by class, each list in order of appearance. */
 export interface LetterClasses {
-  /** In the result and in every operand. */
+  /** Letters of the result and of every operand. */
   readonly batch: readonly string[];
-  /** In operands, not in the result: summed over. */
+  /** Letters of operands that the result lacks: they are summed over. */
   readonly contraction: readonly string[];
   /** For each operand, its letters of the result that some other operand lacks. */
   readonly free: readonly (readonly string[])[];

@@ -22,11 +22,11 @@ export interface RematGraph {
 
 /** The work of one stage; positions of nodes, ascending. */
 export interface RematStage {
-  /** In memory from the stage before. */
+  /** Results that stay in memory from the stage before. */
   readonly kept: readonly number[];
   /**
-   * Computed in this order; each stays in memory until its last use in the stage, or longer where
-   * the next keeps it.
+   * Results that are computed, in this order. Each stays in memory until its last use in the
+   * stage, or longer where the next stage keeps it.
    */
   readonly computed: readonly number[];
 }

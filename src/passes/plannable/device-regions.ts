@@ -401,9 +401,9 @@ class RegionFinder {
 
 /** A value that a region reads. */
 interface RegionOperand {
-  /** In the body. */
+  /** Its name in the body. */
   readonly name: string;
-  /** In the program around it. */
+  /** Its name in the program around the body. */
   readonly from: string;
   /** The type of one device's piece. */
   readonly type: ValueType;
@@ -415,9 +415,9 @@ interface RegionOperand {
 
 /** A value that leaves a region. */
 interface RegionResult {
-  /** Outside. */
+  /** Its name outside the region. */
   readonly name: string;
-  /** In the program, and in the body. */
+  /** The value in the program, and in the body. */
   readonly value: string;
   readonly inner: string;
   readonly claim: readonly Claim[];

@@ -28,6 +28,8 @@ import {
 } from './types.ts';
 
 /**
+ * Searches the plan of fewest seconds whose peak is within the budget.
+ *
  * @param given a request that says that the peak binds
  * @throws E_TIME_LIMIT, E_LIMIT where neither a plan was found nor its absence proven
  */

@@ -36,7 +36,7 @@ interface Candidate {
   readonly computeSeconds: number;
   /** Collectives inside the operator's own rule. */
   readonly internalSeconds: number;
-  /** Those collectives; for a region of per-device code the calls of its body. */
+  /** The collectives of `internalSeconds`; for a region of per-device code, its body's calls. */
   readonly inside: readonly PlannedInside[];
   /** The cost of bringing its inputs there, and of taking its results from there. */
   readonly inSeconds: number | null;

@@ -25,8 +25,8 @@ export interface PlanCertificate {
     /** Nodes at which memory is a row. */
     readonly moments: readonly string[];
     /**
-     * Those nodes whose rows count the largest of all tensors that share a storage; absent where
-     * none does.
+     * The nodes of `moments` whose rows count the largest of all tensors that share a storage;
+     * absent where no row does.
      */
     readonly storages?: readonly string[];
     readonly certificate: Certificate;

@@ -126,7 +126,7 @@ export interface PlannedNode {
   readonly times?: number;
   /** Collectives inside the operator's own rule, where it has any. */
   readonly internalSeconds?: number;
-  /** Those collectives in order, with those of a loop in a region once for each trip. */
+  /** The collectives of `internalSeconds` in order; a loop in a region lists its own each trip. */
   readonly inside?: readonly PlannedInside[];
   readonly redistributions: readonly PlannedRedistribution[];
 }

@@ -16,10 +16,7 @@ export type StreamRule = 'link' | 'axis';
 export const COMPUTE = 0;
 /** Under `link`: streams in all. */
 export const LINK_STREAMS = 3;
-/**
- * In the place of a stream: what the chain of kernels waits for, and on which kind of links is not
- * told.
- */
+/** Takes the place of a stream: the chain of kernels waits for links of an unknown kind. */
 export const ANY_LINK = LINK_STREAMS;
 
 export class Streams {

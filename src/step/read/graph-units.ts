@@ -10,14 +10,14 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { layerNumbers } from '../layers.ts';
 
 /**
- * In which pass a call runs; the gradients of weights are a pass of their own for schedules that
- * move them.
+ * The pass in which a call runs. Gradients of weights are a pass of their own, because some
+ * schedules move them.
  */
 export type PassOf = 'forward' | 'input' | 'weight';
 
 /**
- * The calls of a joint graph by unit of a pipeline: unit 0 is what comes before the layers, unit l
- * + 1 layer l, the last one what comes after them; in the backward pass the other way round.
+ * The calls of a joint graph by unit of a pipeline: unit 0 comes before the layers, unit l + 1 is
+ * layer l, the last unit comes after the layers. The backward pass visits them in reverse order.
  */
 export interface GraphUnits {
   readonly count: number;

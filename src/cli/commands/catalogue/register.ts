@@ -37,8 +37,8 @@ export const registerHardware = commandGroup(
       usage: 'show <name>',
       summary: 'every constant of one, with its unit and source',
       description:
-        'Prints the constants of a node design, or of a JSON file of your own.\n\nExample:\n ' +
-        ' $ shardwright hardware show dgx-h100',
+        'Prints the constants of a node design, or of a JSON file of your own.\n\nExample:\n' +
+        '  $ shardwright hardware show dgx-h100',
       flags: HARDWARE_COMMAND,
       run: async (options, { io }, name: string) =>
         (await import('./hardware.ts')).hardwareShowCommand(name, options, io),
@@ -49,8 +49,9 @@ export const registerHardware = commandGroup(
       description:
         'Makes a cluster file of output of nccl-tests (all_reduce_perf and its siblings), ' +
         'nvidia-smi topo -m, ib_write_bw, calibrations, tables of collectives and cluster files: ' +
-        'what was measured takes the place of what is published.\n\nExample:\n  $ shardwright ' +
-        'hardware import all_reduce.txt topo.txt ib.txt --base dgx-h100 -o cluster.json',
+        'what was measured takes the place of what is published.\n\nExample:\n' +
+        '  $ shardwright hardware import all_reduce.txt topo.txt ib.txt --base dgx-h100 ' +
+        '-o cluster.json',
       flags: HARDWARE_IMPORT_COMMAND,
       run: async (options, { io }, ...files: string[]) =>
         (await import('./hardware-import.ts')).hardwareImportCommand(files, options, io),
@@ -63,8 +64,8 @@ export const registerModels = commandGroup(
     usage: 'models',
     summary: 'the models that are known by name',
     description:
-      'Lists the models that are known by name, or prints one.\n\nExamples:\n  $ shardwright ' +
-      'models\n  $ shardwright models show llama-3.1-8b',
+      'Lists the models that are known by name, or prints one.\n\nExamples:\n' +
+      '  $ shardwright models\n  $ shardwright models show llama-3.1-8b',
   },
   [
     command({
@@ -72,8 +73,8 @@ export const registerModels = commandGroup(
       isDefault: true,
       summary: 'names, families, parameters',
       description:
-        'Lists the models that every command takes by name.\n\nExample:\n  $ shardwright ' +
-        'models list',
+        'Lists the models that every command takes by name.\n\nExample:\n' +
+        '  $ shardwright models list',
       flags: HARDWARE_COMMAND,
       run: async (options, { io }) => (await import('./models.ts')).listModels(options, io),
     }),
@@ -81,9 +82,9 @@ export const registerModels = commandGroup(
       usage: 'show <name>',
       summary: 'sizes, parameters and source of one model',
       description:
-        'Prints the sizes and parameters of one model, and where its config comes ' +
-        'from.\n\nExamples:\n  $ shardwright models show llama-3.1-8b\n  $ shardwright ' +
-        'models show gpt2 --pad-vocab 128',
+        'Prints the sizes and parameters of one model, and where its config comes from.\n\n' +
+        'Examples:\n  $ shardwright models show llama-3.1-8b\n' +
+        '  $ shardwright models show gpt2 --pad-vocab 128',
       flags: MODEL_SHOW_COMMAND,
       run: async (options, { io }, name: string) =>
         (await import('./models.ts')).showModel(name, options, io),
@@ -96,8 +97,8 @@ export const registerRecipes = commandGroup(
     usage: 'recipes',
     summary: 'the recipes that people know by name, and the faults of one',
     description:
-      'Lists the recipes, or lints one.\n\nExamples:\n  $ shardwright recipes\n  $ shardwright ' +
-      'recipes list --mesh dp=2,tp=4',
+      'Lists the recipes, or lints one.\n\nExamples:\n  $ shardwright recipes\n' +
+      '  $ shardwright recipes list --mesh dp=2,tp=4',
   },
   [
     command({
@@ -105,8 +106,8 @@ export const registerRecipes = commandGroup(
       isDefault: true,
       summary: 'every recipe: axes, shards, collectives',
       description:
-        'Lists the recipes that compare and audit take.\n\nExample:\n  $ shardwright recipes ' +
-        'list --mesh dp=2,tp=4',
+        'Lists the recipes that compare and audit take.\n\nExample:\n' +
+        '  $ shardwright recipes list --mesh dp=2,tp=4',
       flags: RECIPE_LIST_COMMAND,
       run: async (options, { io }) => (await import('./recipes.ts')).listRecipes(options, io),
     }),
@@ -114,9 +115,9 @@ export const registerRecipes = commandGroup(
       usage: 'lint <model>',
       summary: 'the faults of a recipe on a mesh',
       description:
-        'Checks a recipe against the sizes of a model; exit 5 where it has an ' +
-        'error.\n\nExample:\n  $ shardwright recipes lint model.fx.txt.gz --plan dp+tp ' +
-        '--mesh dp=8,tp=8',
+        'Checks a recipe against the sizes of a model; exit 5 where it has an error.\n\n' +
+        'Example:\n' +
+        '  $ shardwright recipes lint model.fx.txt.gz --plan dp+tp --mesh dp=8,tp=8',
       flags: RECIPE_LINT_COMMAND,
       run: async (options, { io }, model: string) =>
         (await import('./recipes.ts')).lintRecipe(model, options, io),

@@ -35,11 +35,11 @@ export interface TracedRank {
 
 /** Seconds of collectives, the mean of the traced ranks. */
 interface CollectiveTimes {
-  /** In which a rank waits for one that comes later. */
+  /** Seconds in which a rank waits for one that comes later. */
   readonly waiting: number;
   /** The rank that came last in most of the waiting, and its share of it. */
   readonly last: { readonly rank: number; readonly share: number };
-  /** By which the last rank to come took longer than the price, by kind and mesh dims. */
+  /** The excess over the price of the last rank to come, by kind and mesh dims. */
   readonly slower: ReadonlyMap<string, { readonly seconds: number; readonly ratio: number }>;
 }
 

@@ -72,13 +72,13 @@ export function tracedRank(text: string): number | undefined {
  * call that launched them.
  */
 export class DeviceTimes {
-  /** From the start of the first to the end of the last. */
+  /** Microseconds from the start of the first call to the end of the last. */
   readonly step: number;
-  /** In which one ran that is not a collective. */
+  /** Microseconds in which a kernel ran that is not a collective. */
   readonly busy: number;
-  /** In which none ran, of a collective or not: the device had nothing to do. */
+  /** Microseconds in which no kernel ran at all. */
   readonly idle: number;
-  /** When and for how long, by the time of the launch. */
+  /** Start and length of the device's work, by the time of its launch. */
   private readonly launched: readonly {
     readonly at: number;
     readonly tid: number;

@@ -7,7 +7,7 @@ import { type PlainRow, plainRows } from '../../network/rows.ts';
 import { rowAsCost, withoutCosts } from '../../problem/recost.ts';
 import type { Problem, Solution, SolveOptions } from '../../types.ts';
 
-/** The engine, handed in so that this file does not import the file that imports it. */
+/** The engine. It is a parameter, because the file of the engine imports this one. */
 export type Solver = (problem: Problem, options: SolveOptions) => Solution;
 
 /**

@@ -1,7 +1,7 @@
 /**
- * Finds the modules of a layer that may be recomputed: for a call of a forward program, by its
- * module path as our model families write it, the modules that recompute it, none where only
- * policies do; and the sets of modules to price. The modules are those of megatron-core 0.16
+ * Finds the modules of a layer that may be recomputed, and the sets of them to price. A call of a
+ * forward program belongs to modules by its module path, as our model families write it; calls
+ * that only policies recompute belong to none. The modules are those of megatron-core 0.16
  * (`recompute_modules`); norms are those of the residual stream. Routed experts are priced
  * separately (`moe.ts`).
  */
@@ -25,8 +25,10 @@ const ACTIVATION = /^aten\.(silu|gelu|relu|tanh|sigmoid)\b/;
 const FROM_LATENT = /^self_attn(\.(q|kv)_b_proj)?$/;
 
 /**
+ * Lists the modules whose recomputation runs a call again.
+ *
  * @param cls of the call's operator
- * @param hasLatent whether keys and values are made of a latent (multi-head latent attention)
+ * @param hasLatent true if keys and values are made of a latent (multi-head latent attention)
  */
 export function moduleOfCall(
   node: Node,
@@ -68,7 +70,7 @@ export function priceModuleSets(price: (set: ModuleSet) => SetPrice): void {
   );
   for (let n = 1; n <= saving.length; n++) {
     const names = saving.slice(0, n).map(({ name }) => name);
-    // Beside whole layers of experts, shared ones are recomputed too.
+    // Where whole layers of experts are recomputed, shared experts are recomputed too.
     for (const set of [moduleSet(names), moduleSet([...names, 'shared_experts'])])
       if (set !== 'none') price(set);
   }

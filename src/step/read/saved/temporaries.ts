@@ -16,10 +16,9 @@ interface Kept {
 }
 
 /**
- * The most bytes alive in each unit of a device that are neither states nor kept. What devices
- * gather for a product of the forward pass they gather again for its gradient, behind another
- * product, and keep their own part meanwhile (Megatron-LM's `LinearWithGradAccumulationAndAsync
- * Communication`).
+ * The most bytes alive in each unit of a device that are neither states nor kept. An operand that
+ * is gathered for a product of the forward pass is gathered again for its gradient; in between a
+ * device keeps only its own part (Megatron-LM's `LinearWithGradAccumulationAndAsyncCommunication`).
  */
 export function temporaryBytes(
   model: Model,
@@ -61,12 +60,20 @@ export function temporaryBytes(
       alive(pointOfNode[made.gradient], end, bytes);
     }
   }
-  const most = new Float64Array(units.count);
+  return mostByUnit(change, nodeOfPoint, units);
+}
+
+/** The largest sum of the changes so far, at the points of each unit. */
+function mostByUnit(
+  change: Float64Array,
+  nodeOfPoint: Int32Array,
+  { unit, count }: GraphUnits,
+): Float64Array {
+  const most = new Float64Array(count);
   let live = 0;
   nodeOfPoint.forEach((n, t) => {
     live += change[t];
-    const u = units.unit[n];
-    most[u] = Math.max(most[u], live);
+    most[unit[n]] = Math.max(most[unit[n]], live);
   });
   return most;
 }
