@@ -52,8 +52,8 @@ def make_candidates(captured: Any, first: Path, count: int, **how: Any) -> list[
     Called on the rank that plans. Recipes that the model does not admit, or that do not fit the memory, are left out.
     """
     answer = json.loads((first / "recipes.json").read_text()) if (first / "recipes.json").exists() else []
-    found = [_candidate(first, "optimum")]
-    programs = {_program(first)}
+    found = [candidate_of(first, "optimum")]
+    programs = {program_hash(first)}
     for recipe in sorted(answer, key=lambda recipe: recipe["seconds"]):
         if len(found) == count:
             break
@@ -63,20 +63,21 @@ def make_candidates(captured: Any, first: Path, count: int, **how: Any) -> list[
         except CommandError:
             continue
         # A recipe may be the optimum, or another recipe under a second name.
-        program = _program(folder)
+        program = program_hash(folder)
         if program in programs:
             continue
         programs.add(program)
-        found.append(_candidate(folder, recipe["name"]))
+        found.append(candidate_of(folder, recipe["name"]))
     return [found[0], *sorted(found[1:], key=lambda one: one.seconds)]
 
 
-def _candidate(folder: Path, name: str) -> Candidate:
+def candidate_of(folder: Path, name: str) -> Candidate:
+    """A written plan, with the step that it predicts."""
     plan = json.loads((folder / "plan.json").read_text())
     return Candidate(str(folder), name, plan.get("step", {}).get("stepSeconds") or plan["objective"]["seconds"])
 
 
-def _program(folder: Path) -> str:
+def program_hash(folder: Path) -> str:
     """What runs and where its parameters lie, whatever it is called."""
     tables = json.loads((folder / "torch" / "placements.json").read_text())
     rows = [(row["of"], row.get("placement")) for row in tables["primals"]]
@@ -128,7 +129,8 @@ class Tuning:
             step = statistics.median(seconds)
             spread = max(seconds) - min(seconds)
             ratios.append(step / max(candidate.seconds, 1e-12))
-            self.rows.append({**row, "seconds": step, "spreadSeconds": spread, "steps": len(seconds)})
+            measured = {"seconds": step, "fastestSeconds": min(seconds), "spreadSeconds": spread, "steps": len(seconds)}
+            self.rows.append({**row, **measured})
             self.say(f"tune  {candidate.name}: predicted {_text(candidate.seconds)}, measured {_text(step)} (range {_text(spread)})")
             if best is None or step < best[0]:
                 best = step, candidate
@@ -178,6 +180,31 @@ class Tuning:
 
 def _text(seconds: float) -> str:
     return f"{1e3 * seconds:.3g} ms"
+
+
+def report_of(rows: Sequence[dict[str, Any]], best: str, folder: str) -> str:
+    """Predicted beside measured steps, fastest first; plans that were not measured come last, with the reason."""
+    width = max(len(row["name"]) for row in rows)
+    lines = [f"{'plan':{width}}  predicted   measured  range"]
+    for row in sorted(rows, key=lambda row: row.get("seconds", float("inf"))):
+        said = f"{row['name']:{width}}  {_text(row['predictedSeconds']):>9}"
+        if "seconds" in row:
+            lines.append(f"{said}  {_text(row['seconds']):>9}  {_text(row['spreadSeconds'])}")
+        else:
+            lines.append(f"{said}  {row.get('fault') or 'not run, ' + row['left']}")
+    known = [row for row in rows if "seconds" in row]
+    won = next((row for row in known if row["name"] == best), None)
+    near = [row["name"] for row in known if won is not None and row is not won and _overlap(won, row)]
+    if near:
+        lines.append(f"ranges overlap: these steps do not tell {best} from {', '.join(near)}; run again when the machine does nothing else")
+    return "\n".join([*lines, f"{best} is in {folder}"])
+
+
+def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether the measured steps of two plans have common values."""
+    return max(one["fastestSeconds"], other["fastestSeconds"]) <= min(
+        row["fastestSeconds"] + row["spreadSeconds"] for row in (one, other)
+    )
 
 
 def tuned(

@@ -12,12 +12,13 @@ import pytest
 import torch
 import torch.distributed as dist
 from models import mlp
+from processes import start_ranks
 from torch.nn import functional as F
 
 import shardwright
 from shardwright import tuning
 from shardwright.making import open_mesh
-from shardwright.tuning import Candidate, Tuning
+from shardwright.tuning import Candidate, Tuning, report_of
 
 
 @pytest.fixture
@@ -69,6 +70,36 @@ def test_what_cannot_win_is_not_run_and_neither_is_what_comes_after_the_budget(m
     assert [row.get("left") for row in rows] == [None, None]
     _, rows = trials(mesh, monkeypatch, steps, {"a": 0.01, "b": 0.011}, budget=0.01)
     assert "are over" in rows[1]["left"]
+
+
+def test_the_best_plans_of_a_text_run_on_two_processes_and_the_fastest_is_kept(tmp_path: Path) -> None:
+    model, x, y = mlp()
+    text = shardwright.capture(model, (x,), loss=F.mse_loss, targets=(y,), path=tmp_path / "model.fx.txt").path
+    argv = [str(text), "--cluster", "dgx-h100", "--plans", "3", "-o", str(tmp_path / "plan")]
+    started = start_ranks(Path(__file__).with_name("tuned_run.py"), argv, 2, tmp_path / "ranks")
+    ended = [one.ended(time.monotonic() + 200) for one in started]
+    assert [code for code, _ in ended] == [0, 0], "".join(said[-3000:] for _, said in ended)
+    kept = json.loads((tmp_path / "plan" / "tuned.json").read_text())
+    ran = [row for row in kept["plans"] if "seconds" in row]
+    assert len(ran) >= 2
+    assert kept["name"] == min(ran, key=lambda row: row["seconds"])["name"]
+    predicted = [row["predictedSeconds"] for row in kept["plans"]]
+    assert predicted == sorted(predicted)
+    programs = [(Path(row["folder"]) / "torch" / "program.py").read_text() for row in kept["plans"]]
+    assert len({*programs}) == len(programs)
+    assert shardwright.load(tmp_path / "plan").program.MESH_SIZES == shardwright.load(kept["folder"]).program.MESH_SIZES
+    said = ended[0][1].splitlines()
+    assert [line for line in said if line.startswith("plan ")] == [next(line for line in said if "predicted   measured" in line)]
+    assert any(f"{kept['name']} is in " in line for line in said)
+
+
+def test_steps_whose_ranges_overlap_are_said_to_be_alike() -> None:
+    def row(name: str, fastest: float, spread: float) -> dict[str, Any]:
+        return {"name": name, "predictedSeconds": 0.01, "seconds": fastest + spread / 2, "fastestSeconds": fastest, "spreadSeconds": spread}
+
+    near = report_of([row("a", 0.01, 0.002), row("b", 0.011, 0.002), row("c", 0.02, 0.001)], "a", "plan")
+    assert "do not tell a from b; run again" in near
+    assert "do not tell" not in report_of([row("a", 0.01, 0.001), row("c", 0.02, 0.001)], "a", "plan")
 
 
 def test_a_model_is_tuned_once_and_the_answer_kept(tmp_path: Path) -> None:

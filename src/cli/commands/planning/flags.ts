@@ -367,7 +367,22 @@ export const TUNE_COMMAND = {
   compiled: COMPILED,
   ...MEMORY,
   ...TIME_LIMIT,
-  output: value('-o, --output <file>', 'write the file with the best layout', text),
+  output: value(
+    '-o, --output <path>',
+    'write the file with the best layout; with --run, the folder of the fastest plan',
+    text,
+  ),
+  run: on(
+    '--run',
+    'run the best plans of a model for a few steps each in processes of this machine (PyTorch), ' +
+      'and keep the fastest',
+  ),
+  plans: value('--plans <n>', 'with --run: plans that are run (default: 5)', countFrom(1)),
+  python: value(
+    '--python <program>',
+    'with --run: the Python that has PyTorch and the package shardwright (default: python3)',
+    text,
+  ),
   ...DETAILS,
   ...JSON_FLAG,
   ...QUIET,

@@ -64,13 +64,17 @@ export const registerTune = command({
     'Reads a configuration of torchtitan, Accelerate, DeepSpeed, Megatron-LM, Megatron-Bridge, ' +
     'NeMo or MaxText, prices its step, and searches the layouts that this trainer runs. Prints ' +
     'the single settings that make the step faster, the best layout that fits, and the diff of ' +
-    'the file to it. Batch, sequence and dtypes stay.\n\nExamples:\n' +
+    'the file to it. Batch, sequence and dtypes stay.\n\nWith --run it takes a model as plan ' +
+    'does, and runs its best plans on every mesh of the devices, on random numbers, in ' +
+    'processes of this machine; the fastest is kept, its predicted step beside the measured ' +
+    'one.\n\nExamples:\n' +
     '  $ shardwright tune my_config.toml --devices 16 --cluster h100\n' +
     '  $ shardwright tune ds_config.json --model llama-3.1-8b ' +
-    '--seq 4096 --devices 16 --cluster h100',
+    '--seq 4096 --devices 16 --cluster h100\n' +
+    '  $ shardwright tune model.fx.txt --run --devices 4 --cluster cluster.json -o plan',
   flags: TUNE_COMMAND,
-  run: async (options, { io, control }, path: string) =>
-    (await import('./tune.ts')).tuneCommand(path, options, io, control),
+  run: async (options, { io, control, given }, path: string) =>
+    (await import('./tune.ts')).tuneCommand(path, options, given, io, control),
 });
 
 export const registerInference = command({

@@ -18,14 +18,22 @@ import { paintDiff } from '../../output/paint.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { configOf, layoutAsked } from './compare-model.ts';
 import type { TuneOptions } from './flags.ts';
+import { refuseFlagsOfOther, tuneRun } from './tune-run.ts';
 
-/** `tune`. */
+/**
+ * `tune`.
+ *
+ * @param given names of the options on the command line; the others have their defaults
+ */
 export async function tuneCommand(
   path: string,
   options: TuneOptions,
+  given: readonly string[],
   io: CliIo,
   control: RunControl,
 ): Promise<number> {
+  refuseFlagsOfOther(options, given);
+  if (options.run === true) return tuneRun(path, options, io);
   const text = readFileText(path, {
     what: 'configuration',
     hint: 'give a configuration of torchtitan, Accelerate, DeepSpeed, Megatron-LM or NeMo.',
