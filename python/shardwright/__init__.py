@@ -78,7 +78,7 @@ _NEEDS_TORCH = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs PyTorch is imported when it is asked for: planning does not need it."""
+    """Imports the parts that need PyTorch on first use: planning does not need it."""
     module = _NEEDS_TORCH.get(name)
     if module is None:
         raise AttributeError(f"module 'shardwright' has no attribute '{name}'")

@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor
 from .errors import MismatchError, ShardwrightError, line_of
 from .folder import Plan
 
-#: What launchers tell every process that they start, with the number of its host: torchrun and Ray Train, Open MPI, MPICH, srun.
+#: Variables that launchers set for every process, with the number of its host: torchrun and Ray Train, Open MPI, MPICH, srun.
 _LAUNCHERS = {
     "LOCAL_WORLD_SIZE": ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID"),
     "OMPI_COMM_WORLD_LOCAL_SIZE": (),
@@ -66,7 +66,7 @@ def check_ranks(plan: Plan, mesh: DeviceMesh, check_hosts: bool) -> None:
 
 
 def told_by_all(mesh: DeviceMesh, own: Any) -> dict[int, Any]:
-    """What each rank of the mesh says, by rank; all of them call this together."""
+    """Returns the answer of each rank of the mesh, by rank; all ranks call this together."""
     told = [(dist.get_rank(), own)]
     for dim in reversed(range(mesh.ndim)):
         parts: list[Any] = [None] * mesh.size(dim)
@@ -164,7 +164,7 @@ class Steps:
     def __init__(self, mesh: DeviceMesh, folder: Path) -> None:
         self.mesh, self.count, self.said, self.folder = mesh, 0, "", folder
         self.store: Any = None if dist.get_backend() == "fake" else dist.distributed_c10d._get_default_store()
-        #: Of this model in this run, the same on all ranks of the mesh.
+        #: The name of this model in this run, the same on all ranks of the mesh.
         self.name = ""
         if self.store is not None:
             told = told_by_all(mesh, uuid.uuid4().hex[:12])
@@ -234,7 +234,7 @@ class Steps:
         return self.folder / f"{_ENDED}-{self.name}-rank{rank}.txt"
 
     def _last(self, rank: int) -> tuple[int, str, str] | None:
-        """What a rank said last; None where the store is gone."""
+        """Returns the last words of a rank; None where the store is gone."""
         key = f"shardwright/{self.name}/{rank}"
         if self._file(rank).exists():
             count, phase, what = self._file(rank).read_text().split("|", 2)
@@ -259,7 +259,7 @@ def _is_checked(count: int) -> bool:
 
 
 def check_batch(steps: Steps, leaves: Sequence[tuple[str, Any]]) -> None:
-    """In the first steps and in every 16th: refuses ranks that call for other things or give other values."""
+    """Refuses ranks whose calls or values differ, in the first steps and in every 16th."""
     if steps.store is None or not _is_checked(steps.count):
         return
     sums = {}

@@ -107,7 +107,7 @@ def writing_flex_attention() -> Iterator[None]:
         mask, asked = _lifted(block_mask[-1], query, _NUMBERS - 1)
         kept = _kept(block_mask)
         named = dict(options) if kept is None else {**options, KEPT: kept}
-        # What stands for a tensor is a number: of None, PyTorch believes that there are no gradients.
+        # A number takes the place of a tensor: PyTorch believes that None has no gradients.
         blocks = [0 if _is_made(x) else x for x in block_mask[:-1]]
         return operator(query, key, value, score, (*blocks, mask), scale, named, read, asked)
 
@@ -124,7 +124,7 @@ def writing_flex_attention() -> Iterator[None]:
 
 
 def _places(rows: int, starts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of each row: the number of its sequence, its place in it, and the length of that."""
+    """Returns for each row the number of its sequence, its place in the sequence, and the length of the sequence."""
     row = torch.arange(rows, device=starts.device)
     number = (row.unsqueeze(1) >= starts[1:].unsqueeze(0)).sum(1)
     ends = torch.cat([starts[1:], starts[-1:]])

@@ -100,7 +100,7 @@ def auto_parallelize(
 
     how: dict[str, Any] = {"loss": trained, "targets": targets, "mixed_precision": mixed_precision}
     how |= {"in_placements": in_placements, "out_placements": out_placements, "command": flags.get("command")}
-    # Of weights on the meta device the model does not tell it.
+    # A model whose weights are on the meta device does not tell the device.
     how |= {"device": device_mesh.device_type}
     # Passes of the step that is planned; a model without a trained parameter has no gradients to add up.
     adds = accumulate is not None and accumulate > 1 and any(p.requires_grad for p in model.parameters())

@@ -111,7 +111,7 @@ class Problem:
         return "".join(f"{h:08x}" for h in state)
 
     def cost(self, choice: Sequence[int]) -> int:
-        """What a choice costs; refused where it is not a choice of the problem."""
+        """Returns the cost of a choice; refuses what is not a choice of the problem."""
         need(len(choice) == len(self.domains), f"{len(choice)} values for {len(self.domains)} variables")
         need(all(0 <= a < k for a, k in zip(choice, self.domains)), "a value is out of range")
         terms = [self.vectors[u][a] for u, a in zip(self.unary, choice)]
@@ -355,7 +355,7 @@ class Store:
         return 0 if not costs else self.made[id(costs)]  # type: ignore[index]
 
     def once(self, make: Callable[..., Any], *lists: Any) -> Any:
-        """What is made of these lists, which are of this store, made once."""
+        """Makes a value of lists of this store, once for the same lists."""
         key = (make.__name__, *(id(x) if isinstance(x, tuple) else x for x in lists))
         if key not in self.made:
             self.made[key] = make(self, *lists)
@@ -431,7 +431,7 @@ def tidied(store: Store, dims: tuple, cells: Values, *maps: tuple) -> tuple[tupl
 
 
 class Model:
-    """What is left of a problem while a proof is replayed."""
+    """The part of a problem that is left while a proof is replayed."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -788,7 +788,7 @@ class Model:
             waiting.update(dict.fromkeys(u for f in factors for u in f.vars if not self.gone[u]))
 
     def set_messages(self, bits: int, prices: list[int], triples: Sequence[int], lists: list) -> None:
-        """What leaves the edges for the values of their variables."""
+        """Reads the costs that move from the edges to the values of their variables."""
         need(len(triples) % 3 == 0, "messages are not in triples")
         messages: dict[int, list[Values | None]] = {}
         for f, *sent in zip(triples[::3], triples[1::3], triples[2::3]):
@@ -864,7 +864,7 @@ class Model:
     # --- Bounds ---
 
     def bound(self) -> int | None:
-        """What no choice that is left undercuts; None where nothing is left."""
+        """Returns a cost that no remaining choice undercuts; None where no choice remains."""
         if self.empty:
             return None
         if self.messages is not None:
@@ -961,7 +961,7 @@ class Labels:
         return sums
 
     def best(self, labels: list) -> list:
-        """Those that no other beats in true cost and in every amount."""
+        """Returns the labels that no other beats in true cost and in every amount."""
         kept: list = []
         for label in sorted(labels, key=lambda x: (x[0], x[2], x[1])):
             rivals = kept[-1:] if len(self.room) == 1 else kept
@@ -1071,7 +1071,7 @@ def expanded(store: Store, dims: tuple, cells: Values, first: tuple, second: tup
 
 
 def excess(store: Store, dims: tuple, cells: Values, side: int, w: int, d: int) -> float:
-    """By how much class w costs more than class d at most, where d is allowed."""
+    """Returns the largest excess of the cost of class w over that of class d, where d is allowed."""
     store.spend(dims[1 - side])
     here = cells[w * dims[1] : (w + 1) * dims[1]] if side == 0 else cells[w :: dims[1]]
     there = cells[d * dims[1] : (d + 1) * dims[1]] if side == 0 else cells[d :: dims[1]]
@@ -1296,7 +1296,7 @@ class Replay:
 
     @property
     def done(self) -> bool:
-        """Whether no step is left."""
+        """True if no step is left."""
         return self.at >= len(self.steps)
 
     def next(self) -> int:
@@ -1320,7 +1320,7 @@ class Replay:
         return numbers
 
     def scale_and_prices(self) -> tuple[int, list[int]]:
-        """What messages and sweeps begin with."""
+        """Reads the scale and the prices with which messages and sweeps begin."""
         bits = self.next()
         need(0 <= bits <= 30, f"messages have the scale {bits}")
         return bits, self.prices()
@@ -1422,14 +1422,14 @@ class Replay:
 
 
 def capped(cut: int | None, bound: int | None) -> int | None:
-    """What was deleted as too expensive costs more than the cut."""
+    """Limits a bound to one above the cut: values that were deleted as too expensive cost at least that."""
     if cut is None:
         return bound
     return cut + 1 if bound is None else min(bound, cut + 1)
 
 
 def proven(problem: Problem, certificate: Any) -> int | None:
-    """What every choice costs at least; None where there is none. Refused where it is not a proof."""
+    """Returns the least cost of every choice that is proven; None where there is no choice. Refuses what is not a proof."""
     rows, _, _ = in_form(certificate)
     found = problem.hash()
     need(certificate["problem"] == found, f"it is about problem {certificate['problem']}, not {found}")
@@ -1450,7 +1450,7 @@ def read_json(path: Path) -> Any:
 
 
 def unpacked(data: bytes) -> bytes:
-    """What gzip packed; refused where it is not gzip or unpacks to more than a certificate may have."""
+    """Unpacks gzip; refuses what is not gzip or unpacks to more than a certificate may have."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
             text = packed.read(MOST_BYTES + 1)
@@ -1473,7 +1473,7 @@ def parse(data: bytes | str) -> Any:
 
 
 def verdict(problem: Problem, certificate: Any) -> dict[str, Any]:
-    """What is said about a certificate, as a record."""
+    """Returns the verdict on a certificate, as a record."""
     try:
         bound = proven(problem, certificate)
     except Refused as error:

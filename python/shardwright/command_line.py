@@ -25,7 +25,7 @@ def words_of(flags: Mapping[str, Any]) -> list[str]:
 
 
 def run_command(call: Sequence[str], argv: Sequence[str], quiet: bool, allowed: Sequence[int] = (0,), kept: bool = True) -> str:
-    """What a call prints on stdout; its progress goes to stderr unless it is quiet.
+    """Returns what a call prints on stdout; its progress goes to stderr unless it is quiet.
 
     Args:
         kept: in the process that is kept for this call; otherwise in one of its own, which ends with it.

@@ -26,7 +26,7 @@ class Row:
     #: Mesh dims, outermost first: `dp=4,tp=2`.
     mesh: str
     step_seconds: float
-    #: What eight of ten measured runs like it took; None where there are too few.
+    #: The range of eight of ten comparable measured runs; None where there are too few.
     step_band: tuple[float, float] | None
     peak_bytes: int
     #: The peak is within the budget.

@@ -1,4 +1,4 @@
-"""What DTensor does not do by itself with the parameters of a model that was taken over.
+"""Adds what DTensor does not do by itself with the parameters of a model that was taken over.
 
 A plain tensor next to a DTensor is read as the whole on every rank, so that losses, and writing whole tensors into parameters, need no
 words for it. What is read (`item()`, `tolist()`, `numpy()`) is that of all ranks. Whatever draws random numbers (initialisation, noise in
@@ -62,7 +62,7 @@ def _drawn(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         return _without_handler(op, args, kwargs)
     if into._local_tensor.is_meta:
         return into if op._schema.is_mutable else op(*(_meta_of(arg) for arg in args), **kwargs)
-    # What is written over, and what only lends its sizes, is not gathered.
+    # A tensor that is overwritten, or that only lends its sizes, is not gathered.
     written = op._schema.is_mutable or op._schema.name.endswith("_like")
     whole = [_whole_for(arg, k > 0 or not written) for k, arg in enumerate(args)]
     found = op(*whole, **kwargs)
@@ -85,7 +85,7 @@ def _meta_of(value: Any) -> Any:
 
 
 def _kept(drawn: torch.Tensor, like: DTensor) -> DTensor:
-    """What was drawn, placed as the tensor in whose sizes it was drawn; in other sizes whole."""
+    """Places drawn values as the tensor in whose sizes they were drawn; values of other sizes stay whole."""
     mesh = like.device_mesh
     if drawn.shape == like.shape and not any(isinstance(p, Partial) for p in like.placements):
         return placed(drawn, like)
@@ -133,7 +133,7 @@ def _read_whole(read: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reduced_by_script(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a script for DDP by hand does with gradients, weights and losses: here all ranks have one value, so that a mean is that value.
+    """Reduces gradients, weights and losses as a script for DDP by hand asks: here all ranks have one value, so that a mean is that value.
 
     Two plain numbers are sent in its place, which also says what kind of reduction it is.
     """

@@ -24,7 +24,7 @@ class CaptureError(ShardwrightError):
 
 
 class CommandError(ShardwrightError):
-    """What the `shardwright` command refused."""
+    """A refusal of the `shardwright` command."""
 
 
 class MismatchError(ShardwrightError):

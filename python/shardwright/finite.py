@@ -124,7 +124,7 @@ def check_finite(run: Any, phase: str, given: Named, made: Named, again: Callabl
 
 
 def _reason(told: dict[int, Any], kind: str) -> str:
-    """What the ranks found: a value that came in, or the first call."""
+    """Names what the ranks found: a value that came in, or the first call."""
     for rank in sorted(told):
         if told[rank][1] is not None:
             name, found = told[rank][1]

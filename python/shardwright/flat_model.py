@@ -22,7 +22,7 @@ from .precision import MixedPrecision
 
 @dataclass
 class FlatCall:
-    """What a captured call is made of, and how its output was nested."""
+    """The parts of a captured call, and how its output was nested."""
 
     model: nn.Module
     bound: Mapping[str, Any]
@@ -75,7 +75,7 @@ class FlatModel(nn.Module):
 
 @contextmanager
 def _states_in_place(model: nn.Module) -> Iterator[None]:
-    """What `forward` puts in the place of a buffer is written into the buffer: the graph then returns its new value.
+    """Writes values that `forward` puts in the place of a buffer into the buffer: the graph then returns its new value.
 
     Raises:
         CaptureError: E_MUTATION of a parameter that is replaced, and of a buffer that changes its size or dtype.
@@ -127,7 +127,7 @@ def _call(model: nn.Module, named: dict[str, Any]) -> Any:
 
 
 def chosen(output: Any, loss: Any, targets: Sequence[Any]) -> Any:
-    """What is trained of an output: see `capture`."""
+    """Returns the part of an output that is trained: see `capture`."""
     if callable(loss):
         return loss(output, *targets)
     if loss is None:

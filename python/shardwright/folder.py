@@ -20,7 +20,7 @@ from .reporting import Report, write_report
 from .showing import bytes_text, folded, in_words, memory_svg, seconds_text, table_html
 
 TABLE_VERSION = 1
-#: Of `capture.json`.
+#: The version of `capture.json`.
 RECORD_VERSION = 1
 
 

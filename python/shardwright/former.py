@@ -19,7 +19,7 @@ class FormerParameter(nn.Parameter):
     present: nn.Parameter
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        """As of the present one."""
+        """Prints as the present one does."""
         return repr(self.__dict__["present"])
 
     @classmethod

@@ -27,10 +27,10 @@ class Gathered:
 
     def __init__(self, accumulation: Accumulation) -> None:
         self.accumulation = accumulation
-        #: Whether a call is under way: the model's own forward is what runs then.
+        #: True while a call is under way: the model's own forward runs then.
         self.inside = False
         self.kept: dict[str, torch.Tensor] = {}
-        #: Of which parts they are, and what tells their values.
+        #: The parts that they were gathered from, and a key of their values.
         self.parts: list[torch.Tensor] = []
         self.values: list[int] = []
 
@@ -39,7 +39,7 @@ class Gathered:
         self.kept, self.parts, self.values = {}, [], []
 
     def call(self, model: nn.Module, forward: Any, call: Any, settings: Any, wholes: Mapping[str, torch.Tensor] | None = None) -> Any:
-        """What the model returns for a call, or its loss function; on its own weights, or on others by name."""
+        """Returns what the model, or its loss function, gives for a call; on its own weights, or on others by name."""
         count = settings.targets if call.with_loss else 0
         args, kwargs = _whole_inputs((call.args, dict(call.kwargs)))
         split = len(args) - count
@@ -108,7 +108,7 @@ class Gathered:
         if torch.is_grad_enabled():
             self.forget()
             return {name: Whole.apply(state, self.accumulation) for name, state in states.items()}
-        # What inference mode makes could not be used outside of it, and it does not detach a DTensor.
+        # Tensors of inference mode could not be used outside of it, and it does not detach a DTensor.
         with torch.inference_mode(False), torch.no_grad():
             parts = [state._local_tensor for state in states.values()]
             # DTensor counts no version of its parts, and not every write of its own.
@@ -126,7 +126,7 @@ def _leave(entered: list[Gathered]) -> None:
 
 
 def _all_say(own: bool, states: Mapping[str, Any]) -> bool:
-    """Whether all ranks say so, which call this together."""
+    """Tells whether all ranks say so; all ranks call this together."""
     first = next(iter(states.values()), None)
     if first is None:
         return own
@@ -177,12 +177,12 @@ class Placed(torch.autograd.Function):
 
 
 def is_transformed() -> bool:
-    """Whether a transform of `torch.func` is under way."""
+    """Tells whether a transform of `torch.func` is under way."""
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def _innermost(tensor: torch.Tensor) -> torch.Tensor:
-    """What transforms of `torch.func` have wrapped."""
+    """Returns the tensor that transforms of `torch.func` have wrapped."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     return tensor

@@ -49,7 +49,7 @@ class Captured:
 
     path: Path
     record: dict[str, Any]
-    #: What the graph calls the inputs, in their order.
+    #: Names of the inputs in the graph, in their order.
     inputs: tuple[str, ...] = ()
 
     @property
@@ -281,7 +281,7 @@ def _twin(model: nn.Module, fake: Callable[[Any], Any], kind: str) -> Any:
     memo: dict[int, Any] = {}
     for tensor in [*model.parameters(), *model.buffers()]:
         memo[id(tensor)] = fake(tensor)
-    # What a hook of pruning or of a normed weight computed last, which deepcopy refuses; it is computed again.
+    # deepcopy refuses the tensor that a hook of pruning or of a normed weight computed last; it is computed again.
     for module in model.modules():
         memo.update({id(value): fake(value) for value in vars(module).values() if isinstance(value, torch.Tensor) and not value.is_leaf})
     try:
@@ -307,7 +307,7 @@ def _is_constant(value: torch.Tensor, kind: str) -> bool:
 
 @contextmanager
 def _as_compiling() -> Iterator[None]:
-    """What models ask (`torch.compiler.is_compiling()`) before they look at the values of tensors: here there are none."""
+    """Answers yes to `torch.compiler.is_compiling()`, which models ask before they look at the values of tensors: here there are none."""
     module: Any = torch.compiler
     before = getattr(module, "_is_compiling_flag", False)
     module._is_compiling_flag = True
@@ -522,7 +522,7 @@ def _written(graph: torch.fx.Graph, value: torch.Tensor, runs: Sequence[tuple[An
 
 
 def _explained(error: Exception, model: nn.Module) -> CaptureError:
-    """What the engine refused, in words of the user."""
+    """Explains a refusal of the engine in words of the user."""
     text = str(error).strip()
     first = text.splitlines()[0] if text else type(error).__name__
     kind = type(error).__name__

@@ -37,7 +37,7 @@ class Hook:
 
 
 def _written(function: Any) -> Any:
-    """What was written of a hook: the function of a partial one, the class of an object."""
+    """Returns the written part of a hook: the function of a partial one, the class of an object."""
     while isinstance(function, functools.partial):
         function = function.func
     return function if hasattr(function, "__qualname__") else type(function)
@@ -53,7 +53,7 @@ def _tables(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, dict[int, A
 
 
 def _is_own(function: Any) -> bool:
-    """Whether a script set it, not a package."""
+    """Tells whether a script set it, not a package."""
     return str(_written(function).__module__).partition(".")[0] not in _PACKAGES
 
 

@@ -19,9 +19,9 @@ from .unreduced import cut_of
 class InputsFirst:
     """The two parts."""
 
-    #: Of here, saved and tangents: the gradients of primals that are inputs, None for others; and what the second part reads.
+    #: Takes here, saved and tangents; gives the gradients of inputs, None for other primals, and the values that the second part reads.
     inputs: Callable[..., tuple[list[Any], list[Any]]]
-    #: Of here and what the first part hands on: the gradients of states that need no reduction; and parts of the others, as `Unreduced`.
+    #: Takes here and those values; gives the gradients of states that need no reduction, and parts of the others, as `Unreduced`.
     weights: Callable[..., tuple[list[Any], list[Any]]]
 
 

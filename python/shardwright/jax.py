@@ -141,7 +141,7 @@ class ShardedStep:
         return self._program(given)(given.arrays())
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """What `jax.jit(step).lower` gives: the program before it is compiled."""
+        """Returns what `jax.jit(step).lower` gives: the program before it is compiled."""
         given = _Given(args, kwargs)
         return self._program(given).lower(given.arrays())
 
@@ -201,7 +201,7 @@ class ShardedStep:
         return known
 
     def _donated(self, given: _Given) -> list[bool]:
-        """Whether the step donates each array of its arguments."""
+        """Tells for each array of the arguments whether the step donates it."""
         form = given.form
         if self._donate_argnums is not None:
             argnums = {n % given.places.count for n in self._donate_argnums}

@@ -26,7 +26,7 @@ class AxisRules(NamedTuple):
     """Rules for `flax.linen.logical_axis_rules`, and the arrays that the plan places otherwise: no rule can tell them apart."""
 
     rules: list[tuple[str, Axes | None]]
-    #: By the path of an array: its spec in the plan, and by the rules.
+    #: Specs by the path of an array: that of the plan, and that of the rules.
     others: dict[str, tuple[PartitionSpec, PartitionSpec]]
 
 

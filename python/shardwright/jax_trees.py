@@ -15,7 +15,7 @@ from jax import tree_util
 
 @dataclass(frozen=True)
 class Kind:
-    """What a leaf is: an array; a typed PRNG key of the named implementation, whose data is an array; or a Python value."""
+    """The kind of a leaf: an array; a typed PRNG key of the named implementation, whose data is an array; or a Python value."""
 
     shape: tuple[int, ...] = ()
     dtype: str = ""
@@ -28,7 +28,7 @@ class Kind:
 
     @property
     def is_array(self) -> bool:
-        """Whether the program gets an array for this leaf."""
+        """True if the program gets an array for this leaf."""
         return self.dtype != ""
 
 
@@ -44,7 +44,7 @@ class Form:
         return self.pick(tree_util.tree_leaves(tree))
 
     def pick(self, leaves: Sequence[Any]) -> list[Any]:
-        """Those of all leaves that are arrays or keys."""
+        """Returns the leaves that are arrays or keys."""
         return [leaf for leaf, kind in zip(leaves, self.kinds, strict=True) if kind.is_array]
 
     def fill(self, arrays: Sequence[Any], values: bool = True) -> Any:

@@ -103,7 +103,7 @@ def compile_joint(
 
 
 def _drop_detached(graph_module: Any) -> None:
-    """In a joint graph nothing is attached: `detach` would only be a second name of a saved value."""
+    """Drops `detach`: in a joint graph it would only be a second name of a saved value."""
     for node in list(graph_module.graph.nodes):
         if node.target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
             node.replace_all_uses_with(node.args[0])

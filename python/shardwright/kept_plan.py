@@ -32,7 +32,7 @@ def _written(folder: Path) -> dict[str, str]:
 
 
 def answers(folder: Path, asked: str) -> bool:
-    """Whether the folder is the whole answer to a question."""
+    """Tells whether the folder is the whole answer to a question."""
     try:
         noted = json.loads((folder / _NAME).read_text())
     except (OSError, ValueError):

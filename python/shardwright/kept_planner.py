@@ -22,7 +22,7 @@ _VERSION = 1
 #: Seconds without a question after which the process ends.
 _IDLE_SECONDS = 20.0
 
-#: Of stdout and stderr; the exit code is the answer.
+#: Takes a text of stdout or stderr; the exit code is the answer.
 Listener = Callable[[str], None]
 
 
@@ -32,7 +32,7 @@ class _Kept:
     def __init__(self, call: Sequence[str]) -> None:
         self.owner = os.getpid()
         self.timer: threading.Timer | None = None
-        # What Node itself says where it ends early.
+        # Node itself writes here where it ends early.
         self.last_words = tempfile.TemporaryFile("w+", errors="replace")
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.last_words}
         self.process = subprocess.Popen([*call, "batch"], text=True, errors="replace", **pipes)
@@ -52,7 +52,7 @@ class _Kept:
                     self.end_later()
                     return int(said["code"])
                 out(said.get("stdout", ""))
-                # What the program of a model prints is not an answer.
+                # Text that the program of a model prints is not an answer.
                 err(said.get("stderr", "" if said else line))
         except OSError:
             pass

@@ -32,7 +32,7 @@ class LocalBatch:
         self.parts = 1
         for d in self.dims:
             self.parts *= mesh.size(d)
-        #: Of gradients: a script computes the mean over ranks, or for 1 the sum.
+        #: The divisor of gradients: a script computes the mean over ranks, or for 1 the sum.
         self.divisor = self.parts
         self.own: int | None = None
 

@@ -101,7 +101,7 @@ def _recorded(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """In the place of PyTorch's own function, whose signature it has; it shares its module, so that it finds everything by import."""
+    """Takes the place of PyTorch's own function, whose signature it has; it runs in that module, so that it finds everything by import."""
     from shardwright.local_maps import record_call
 
     return record_call(func, out_placements, in_placements, in_grad_placements, device_mesh, args, kwargs)

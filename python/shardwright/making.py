@@ -22,7 +22,7 @@ from .folder import Plan, load
 from .graph_capture import capture
 from .run import STATES, Run
 
-#: What the plan of a later program takes over from the first one's.
+#: Flags that the plan of a later program takes over from the first one's.
 _KEPT_FLAGS = ("calibration", "command", "compiled", "cost", "memory", "quiet", "solver", "time_limit")
 
 
@@ -121,7 +121,7 @@ def make_run(model: nn.Module, programs: Any, call: Any) -> Run:
                 command=settings.flags.get("command"),
             )
         if settings.folder is not None and _is_same_graph(captured.record, main.plan.capture):
-            # What changed decides nothing.
+            # The change decides nothing.
             return settings.folder
         pins = [f"{entry['of']}={entry['placement']}" for entry in main.primals if entry["role"] in STATES]
         own: dict[str, Any] = settings.precision.flags() if settings.precision is not None and records else {}
@@ -147,7 +147,7 @@ def make_run(model: nn.Module, programs: Any, call: Any) -> Run:
 
 
 def _is_same_graph(record: dict[str, Any], other: dict[str, Any] | None) -> bool:
-    """Whether two captured calls differ in values of attributes alone, which the graph does not show."""
+    """Tells whether two captured calls differ in values of attributes alone, which the graph does not show."""
     return other is not None and {**record, "values": None} == {**other, "values": None}
 
 

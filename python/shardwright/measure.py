@@ -36,7 +36,7 @@ PARTS = {"starts": 0.04, "products": 0.2, "calls": 0.26, "copies": 0.06, "attent
 
 
 class Measurement:
-    """What is measured, part by part, and the file that it becomes."""
+    """Measures part by part, and makes a file of it."""
 
     def __init__(self, args: argparse.Namespace, ranks: Ranks, mesh: Any) -> None:
         self.args, self.ranks, self.mesh = args, ranks, mesh
@@ -56,7 +56,7 @@ class Measurement:
 
     @property
     def seconds(self) -> float:
-        """Of the whole measurement."""
+        """Seconds for the whole measurement."""
         return self.args.seconds or (QUICK if self.args.quick else FULL)
 
     def say(self, text: str) -> None:

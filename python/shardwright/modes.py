@@ -1,4 +1,4 @@
-"""What decides, apart from its inputs, what a call of a model computes."""
+"""Reads everything, apart from its inputs, that decides what a call of a model computes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 PLAIN = (int, float, bool, str, type(None))
 
 
-#: What PyTorch and transformers note of modules for themselves.
+#: Attributes that PyTorch and transformers set on modules for themselves.
 _NOTES = {"training", "_is_full_backward_hook", "_compiled_call_impl", "_output_capturing_hooks_installed"}
 #: Tables of modules, and longer lists than these (vocabularies), are not looked into.
 _TABLES, _MOST_MEMBERS = {"_parameters", "_buffers", "_modules"}, 64
@@ -29,7 +29,7 @@ def values_of(model: nn.Module) -> tuple[Any, ...]:
                 if key[0] != "_":
                     if key != "training":
                         found.append(value)
-                # As long as it is what the class has, it is not a change: libraries set such switches on and off.
+                # The value of the class is not a change: libraries set such switches on and off.
                 elif key not in _NOTES and getattr(module.__class__, key, module) != value:
                     found.append((key, value))
             elif kind in (list, tuple, dict):

@@ -28,7 +28,7 @@ NAME = "shardwright"
 
 
 class ParallelModule(nn.Module):
-    """What a model that was taken over is in addition to its own class."""
+    """Members that a model that was taken over has in addition to its own class."""
 
     @torch._disable_dynamo  # type: ignore[untyped-decorator]
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -44,7 +44,7 @@ class ParallelModule(nn.Module):
         return programs_of(self).call(self, args, kwargs)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As of every module; takes whole tensors, and DTensors of this or another plan.
+        """Loads as every module does; takes whole tensors, and DTensors of this or another plan.
 
         Raises:
             MismatchError: before anything changes, for other sizes, and for the part of another rank.
@@ -52,13 +52,13 @@ class ParallelModule(nn.Module):
         return super().load_state_dict(as_planned(self, state_dict), strict, assign)
 
     def apply(self, fn: Callable[[nn.Module], Any]) -> Any:
-        """As of every module; `fn` sees whole weights, as initialisations of single rows and columns need them."""
+        """Applies as every module does; `fn` sees whole weights, as initialisations of single rows and columns need them."""
         with whole_weights(self):
             return super().apply(fn)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """As of DDP: backward passes inside reduce no gradients, which are added up until a pass outside reduces their sum once."""
+        """Works as in DDP: backward passes inside reduce no gradients, which are added up until a pass outside reduces their sum once."""
         accumulation = programs_of(self).accumulation
         before, accumulation.synced = accumulation.synced, False
         try:
@@ -67,11 +67,11 @@ class ParallelModule(nn.Module):
             accumulation.synced = before
 
     def set_requires_gradient_sync(self, requires_gradient_sync: bool) -> None:
-        """As of FSDP2: whether backward passes from now on reduce gradients."""
+        """Says, as in FSDP2, whether backward passes from now on reduce gradients."""
         programs_of(self).accumulation.synced = requires_gradient_sync
 
     def __getattr__(self, name: str) -> Any:
-        """As of every module; says what stands for the attribute of DDP and DataParallel."""
+        """Finds attributes as every module does; says what takes the place of those of DDP and DataParallel."""
         try:
             return super().__getattr__(name)
         except AttributeError as error:
@@ -114,7 +114,7 @@ def whole_weights(module: Any) -> Iterator[None]:
 
 
 def _save_pretrained(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """As of the model's own class: whole weights, under its own name, written by one rank; all ranks call this together."""
+    """Saves as the model's own class does: whole weights, under its own name, written by one rank; all ranks call this together."""
     mesh = programs_of(self).mesh
     cls = type(self)
     with whole_weights(self):

@@ -54,13 +54,13 @@ def flatten_outputs(value: Any) -> tuple[Any, list[Any]]:
 
 
 def _members(value: Any) -> Mapping[str, Any] | None:
-    """What a dict, a dataclass or a distribution is made of, by name; None of others."""
+    """Returns the members of a dict, a dataclass or a distribution by name; None for other values."""
     if isinstance(value, Mapping):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, torch.distributions.Distribution):
-        # Of those that say the same (probs, logits) the one that was given; the other is computed when it is asked for.
+        # probs and logits say the same: the one that was given is taken, because the other is computed on demand.
         return {name: vars(value)[name] for name in value.arg_constraints if name in vars(value)} or None
     return None
 

@@ -46,12 +46,12 @@ class MixedPrecision:
             )
 
     def record(self) -> dict[str, Any]:
-        """As `capture.json` holds it."""
+        """Returns the settings as `capture.json` holds them."""
         words = {name: str(value).removeprefix("torch.") for name, value in asdict(self).items() if isinstance(value, torch.dtype)}
         return {**asdict(self), **words}
 
     def flags(self) -> dict[str, str]:
-        """What the planner has to know."""
+        """Returns the flags that the planner needs for it."""
         return {"gradients": "fp32"} if self.reduce_dtype is torch.float32 and self.param_dtype in (torch.bfloat16, torch.float16) else {}
 
     @contextmanager
@@ -81,7 +81,7 @@ class MixedPrecision:
 
 
 def precision_of(record: Mapping[str, Any] | None) -> MixedPrecision | None:
-    """That of a captured model."""
+    """Returns the mixed precision of a captured model; None without it."""
     noted = (record or {}).get("mixedPrecision")
     if noted is None:
         return None

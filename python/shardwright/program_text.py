@@ -39,13 +39,13 @@ class Line:
         return ast.unparse(value.func).removeprefix("aten.") if isinstance(value, ast.Call) else None
 
     def sums(self) -> bool:
-        """Whether it is a collective whose result is linear in what it reads."""
+        """Tells whether it is a collective whose result is linear in what it reads."""
         value = getattr(self.node, "value", None)
         words = [a.value for a in getattr(value, "args", []) if isinstance(a, ast.Constant)]
         return self.called in _REDUCTIONS and ("sum" in words or "avg" in words)
 
     def linear(self) -> bool:
-        """Whether it is linear in all tensors that it reads together."""
+        """Tells whether it is linear in all tensors that it reads together."""
         name = self.called
         return name is not None and (name == "[]" or name in _SCALED or (name.partition(".")[0] in _LINEAR and ".Scalar" not in name))
 

@@ -80,7 +80,7 @@ class Call:
 
 
 class Programs:
-    """What a parallel module calls."""
+    """The programs that a parallel module calls."""
 
     def __init__(self, main: Run, settings: Settings) -> None:
         self.main, self.settings, self.mesh = main, settings, main.mesh
@@ -94,7 +94,7 @@ class Programs:
         local = settings.inputs
         self.local = None if local == "whole" else LocalBatch(main.mesh, None if local == "local" else tuple(local))
         self.warned: set[str] = set()
-        #: Whether calls with whole weights are known to draw the same on all ranks.
+        #: True if calls with whole weights are known to draw the same on all ranks.
         self.has_drawn = dist.get_backend() == "fake"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Programs:
@@ -162,7 +162,7 @@ class Programs:
         return rebuild_tree(run.plan.capture["outputs"]["tree"], leaves)
 
     def read(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-        """What kind of call it is."""
+        """Reads the kind of a call."""
         if self.main.plan.capture is None:
             leaves = flatten_named((args, dict(kwargs)))
             return Call(args, kwargs, False, leaves, None, "a call")
@@ -237,7 +237,7 @@ class Programs:
         return output
 
     def is_computed_again(self, run: Run) -> bool:
-        """Whether gradients of a call may be asked for with create_graph=True: where all that a script sees of it is whole."""
+        """Tells whether gradients of a call may be asked for with create_graph=True: a script must see whole tensors alone."""
         return (
             run.plan.capture is not None
             and self.local is None

@@ -44,15 +44,15 @@ class Run:
         self.user_outputs = [row for row in self.outputs if row["role"] == "output"]
         #: Numbers of the outputs that have a gradient: those that the program takes one of; a traced step has that of its loss.
         self.differentiable = {entry.get("index", 0) for entry in self.tangents} or ({0} if self.gradients else set())
-        #: Whether the random states of the ranks are known to be one.
+        #: True if the random states of the ranks are known to be the same.
         self.has_drawn = False
-        #: Whether every step asks for values that are not finite.
+        #: True if every step looks for values that are not finite.
         self.check_finite = False
         #: Where this rank is, for messages; of the model that runs the program.
         self.steps: Steps | None = None
         #: Parts of gradients that wait for their reduction; of the model that runs the program.
         self.accumulation: Accumulation | None = None
-        #: What the call that comes next would be computed again from, where its gradients may be asked for with create_graph=True.
+        #: The state from which the next call would be computed again, where its gradients may be asked for with create_graph=True.
         self.again: Again | None = None
         self.forward, self.backward = plan.program.forward, plan.program.backward
         self.compile = compile
@@ -125,7 +125,7 @@ class Run:
         check_finite(self, phase, given, made, called)
 
     def is_of(self, model: nn.Module, call: Any) -> bool:
-        """Whether the captured call is of this kind."""
+        """Tells whether the captured call is of this kind."""
         record = self.plan.capture
         if record is None:
             return True
@@ -360,7 +360,7 @@ class Step(torch.autograd.Function):
 
 
 def _again(ctx: Any) -> Again:
-    """What a call is computed again from for gradients that have gradients of their own.
+    """Returns the state from which a call is computed again, for gradients that have gradients of their own.
 
     Raises:
         MismatchError: E_GRADIENT for calls that are not.

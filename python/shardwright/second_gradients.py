@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Again:
-    """What a call is computed again from, as it was when its program ran."""
+    """The state from which a call is computed again, as it was when its program ran."""
 
     model: nn.Module
     call: Any
@@ -109,7 +109,7 @@ class Again:
 
 
 def _is_of_norm(model: nn.Module, buffer: str) -> bool:
-    """Whether it counts or averages for a normalisation, which in training reads the batch alone."""
+    """Tells whether it counts or averages for a normalisation, which in training reads the batch alone."""
     owner = model.get_submodule(buffer.rpartition(".")[0])
     return isinstance(owner, nn.modules.batchnorm._NormBase) and owner.training
 

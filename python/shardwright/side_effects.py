@@ -28,7 +28,7 @@ _CLOCKS = (
     *("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns"),
     *("thread_time", "thread_time_ns", "clock_gettime", "clock_gettime_ns"),
 )
-#: Those that read a clock where they are given no time, which is their argument of that place.
+#: Functions that read a clock unless they are given a time, with the position of that argument.
 _CLOCKS_WITHOUT_TIME = {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime": 0, "strftime": 1}
 #: Methods of `datetime.datetime` and `datetime.date` that read a clock.
 _NOW = ("now", "utcnow", "today")
@@ -89,7 +89,7 @@ def telling_side_effects(name: str, model: nn.Module, functions: Sequence[Any]) 
 
 
 def _what_works(model: nn.Module, changed: dict[str, str]) -> str:
-    """What to write instead: a number is a buffer, which a plan carries from step to step; a list, dict or text changes elsewhere."""
+    """Says what to write instead: a number as a buffer, which a plan carries from step to step; a list, dict or text changes elsewhere."""
     numbers, others = [], []
     for key, before in changed.items():
         owner, _, attribute = key.rpartition(".")
@@ -255,7 +255,7 @@ def _told_seeds(scopes: Sequence[dict[str, Any]], drawn: list[str]) -> Iterator[
                 drawn.append("numpy.random.default_rng()")
             before = list(drawn)
             found = made(seed)
-            # What seeds it is not a draw of the model's own.
+            # Its seed is not a draw of the model's own.
             drawn[:] = before
             return found
 
@@ -275,7 +275,7 @@ def _replaced(scope: dict[str, Any], key: str, value: Any) -> Iterator[None]:
 
 @contextmanager
 def _data_set(model: nn.Module) -> Iterator[None]:
-    """What sets `.data` of a buffer copies into it; of another tensor it is refused: a graph has no such operation."""
+    """Copies a value that is set as `.data` into a buffer, and refuses it for other tensors: a graph has no such operation."""
     data: Any = torch._C.TensorBase.data
 
     def put(tensor: torch.Tensor, value: torch.Tensor) -> None:

@@ -26,7 +26,7 @@ class StageRun(Run):
         self.sent = [row["index"] for row in table["sends"]]
         self.received = [row["input"] for row in table["receives"]]
         self.outputs_at = {row["index"]: k for k, row in enumerate(self.user_outputs)}
-        #: Of schedules that run gradients of weights later: what waits for that, of the microbatch that has just sent back its own.
+        #: For schedules that run gradients of weights later: values of the microbatch that has just sent back those of its inputs.
         self.later: list[Any] | None = None
 
     def wrap(self, local: torch.Tensor, entry: dict[str, Any]) -> torch.Tensor:
@@ -47,7 +47,7 @@ class StageRun(Run):
         return part_of(whole, placements(entry), self.plan.mesh_shape, self.here.coordinate)
 
     def placed_gradients(self, found: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-        """Those of messages row by row, as they are sent."""
+        """Returns gradients of messages row by row, as they are sent."""
         return [value.contiguous() if isinstance(value, torch.Tensor) else None for value in super().placed_gradients(found)]
 
     @cached_property
@@ -66,7 +66,7 @@ class StageRun(Run):
         return found
 
     def weights_of(self, owner: nn.Module) -> Callable[[], None]:
-        """What adds the gradients of the weights of the microbatch that has just sent back those of its inputs."""
+        """Returns a function that adds the gradients of weights of the microbatch that has just sent back those of its inputs."""
         carried, self.later = self.later or [], []
 
         def add() -> None:
@@ -91,7 +91,7 @@ class StageRun(Run):
 
 
 class Stage(nn.Module):
-    """What `PipelineStage` calls: received parts by position, and a microbatch of the model's inputs by number."""
+    """The module that `PipelineStage` calls: received parts by position, and a microbatch of the model's inputs by number."""
 
     def __init__(self, owner: nn.Module, run: StageRun, inputs: Mapping[str, str], is_last: bool) -> None:
         super().__init__()

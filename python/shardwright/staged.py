@@ -25,7 +25,7 @@ class StagedPlan:
 
     folder: Path
     table: dict[str, Any]
-    #: By chunk * devices + device, each on the mesh of a stage.
+    #: Plans by chunk * devices + device, each on the mesh of a stage.
     stages: tuple[Plan, ...]
     #: Record of the captured model, of one microbatch; None of stages that the command made alone.
     capture: dict[str, Any] | None
@@ -71,7 +71,7 @@ class StagedPlan:
         return max(stage["peakBytes"] for stage in self.table["pipeline"]["stages"])
 
     def __repr__(self) -> str:
-        """What is planned, and where it lies."""
+        """Says what is planned, and where it lies."""
         mesh = ",".join(f"{name}={size}" for name, size in zip(self.mesh_dim_names, self.mesh_shape, strict=True))
         return (
             f"StagedPlan of {self.table['model']} on {mesh}: {len(self.stages)} stages, {self.schedule}, "
@@ -80,7 +80,7 @@ class StagedPlan:
 
 
 def is_staged(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder is that of pipeline stages."""
+    """Tells whether a folder is that of pipeline stages."""
     return (Path(folder) / STAGES).exists()
 
 

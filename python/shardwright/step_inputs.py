@@ -69,7 +69,7 @@ def split_dims(record: Mapping[str, Any], count: int, tensors: Mapping[str, torc
 
 
 def _batch_hint(value: torch.Tensor, shape: Sequence[int], count: int) -> str:
-    """What would go with the rows of a batch that microbatches do not divide."""
+    """Says which sizes would go with a batch that microbatches do not divide."""
     d = next(d for d in range(len(shape)) if value.shape[d] != shape[d])
     found, one = value.shape[d], shape[d]
     words = [f"give {count * one} in dim {d}"]

@@ -113,7 +113,7 @@ def _result(ray: Any, reference: Any, question: str) -> dict[str, bytes]:
         answers: dict[str, bytes] = ray.get(reference)
         return answers
     except ray.exceptions.RayTaskError as error:
-        # What the command said on the other node is what it would have said here.
+        # The command would have said the same on this node.
         raise error.cause if isinstance(error.cause, CommandError) else error from None
     except ray.exceptions.RayError as error:
         what = f"{question} was lost with its node {RETRIES + 1} times: {error}"

@@ -78,7 +78,7 @@ def candidate_of(folder: Path, name: str) -> Candidate:
 
 
 def program_hash(folder: Path) -> str:
-    """What runs and where its parameters lie, whatever it is called."""
+    """Hashes what runs and where its parameters lie, whatever it is called."""
     tables = json.loads((folder / "torch" / "placements.json").read_text())
     rows = [(row["of"], row.get("placement")) for row in tables["primals"]]
     return hashlib.sha256(repr(((folder / "torch" / "program.py").read_text(), rows)).encode()).hexdigest()

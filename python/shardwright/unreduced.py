@@ -1,7 +1,7 @@
-"""Splits the backward function of a program in two: what leaves gradients unreduced, and what reduces them.
+"""Splits the backward function of a program in two: the first part leaves gradients unreduced, the second part reduces them.
 
-What reduces them are the collectives of sums whose results only gradients need, and the linear calls after those. Sums of several
-backward passes may stand between the two parts, because both are linear.
+The second part consists of the collectives of sums whose results only gradients need, and of the linear calls after them. Several
+backward passes may be added up between the two parts, because the second part is linear.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _HEAD = ("here", "saved", "tangents")
 class Unreduced:
     """The two parts. Parts of gradients are local tensors, which may be added up."""
 
-    #: Of here, saved and tangents: the gradients that need no reduction, None for others; and the parts.
+    #: Takes here, saved and tangents; gives the gradients that need no reduction, None for others, and the parts.
     backward: Callable[..., tuple[list[Any], list[Any]]]
-    #: Of here and parts: the gradients that `backward` left out, None for others.
+    #: Takes here and the parts; gives the gradients that `backward` left out, None for others.
     reduce: Callable[..., list[Any]]
-    #: Positions of those among the primals.
+    #: Positions of the gradients that `reduce` gives among the primals.
     deferred: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A backward function in the statements that come before the last reductions of gradients, and those."""
+    """The statements of a backward function: those before the last reductions of gradients, and the reductions."""
 
     before: list[Line]
     #: With constants that `before` has too.
     after: list[Line]
     #: Names that `after` reads.
     parts: list[str]
-    #: What each part returns of the gradients of the primals; None of others.
+    #: Names of the gradients of the primals that each part returns; None for the others.
     own: list[str | None]
     rest: list[str | None]
 

@@ -13,7 +13,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 _T = torch.Tensor
-#: What is known of a tensor without its values.
+#: Attributes of a tensor that are known without its values.
 _OF_TYPE: set[Any] = {
     *(getattr(_T, name).__get__ for name in ("shape", "dtype", "device", "ndim", "requires_grad", "is_leaf", "layout")),
     *(_T.size, _T.dim, _T.numel, _T.is_floating_point, _T.is_complex, _T.nelement, _T.element_size, _T.__len__, _T.__hash__),
@@ -44,7 +44,7 @@ class WholeOutput(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
-        """As `__torch_function__`, for calls that come from below it."""
+        """Does the same as `__torch_function__`, for calls that come from below it."""
         return func(*_gathered(args), **_gathered(kwargs or {}))
 
     def whole(self) -> torch.Tensor:
