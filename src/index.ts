@@ -32,15 +32,12 @@ export type { GivenRequest, Pin, PlanRequest } from './plan/request/request.ts';
 export type { Answer } from './recipes/answer.ts';
 export type { Answered } from './recipes/chosen-step.ts';
 export { type Audit, audit, type AuditOptions, type Edit } from './audit.ts';
-export {
-  compare,
-  type CompareOptions,
-  type CompareRequest,
-} from './recipes/compare/compare-graph.ts';
+export { type CompareOptions, type CompareRequest } from './recipes/compare/compare-graph.ts';
 export type { Comparison } from './recipes/compare/comparison.ts';
 export { shard, type ShardOptions } from './shard.ts';
 export { simulate, type SimulateOptions, type Simulation } from './simulate/timeline/simulate.ts';
 export { type Mismatch, type Verification, verify, type VerifyOptions } from './simulate/verify.ts';
+export { compare } from './sweep/pipeline/compare.ts';
 export { dim, type DimOptions, type DimSpec, spec } from './trace/record/spec.ts';
 export {
   input,

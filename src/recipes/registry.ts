@@ -209,8 +209,8 @@ export const NAMED_RECIPES: readonly NamedRecipe[] = [
     name: 'pp',
     axes: ['pp'],
     outside:
-      'a stage is not a placement of a tensor: `plan NAME --pp N` and `compare NAME` cut a ' +
-      'model into stages',
+      'a stage is not a placement of a tensor: `plan --pp N` and `compare` cut a model into ' +
+      'stages (a graph with --accumulate)',
     shards: 'layers',
     forward: 'send and receive of activations',
     backward: 'send and receive of gradients',

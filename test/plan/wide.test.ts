@@ -1,7 +1,7 @@
 /** Networks that do not repeat, on meshes of three dims. */
 import { expect, test } from 'vitest';
 
-import { compare } from '../../src/recipes/compare/compare-graph.ts';
+import { compare } from '../../src/sweep/pipeline/compare.ts';
 import { FULL } from '../support/full.ts';
 import { load, planFor } from './support.ts';
 

@@ -23,7 +23,7 @@ import { DEFAULT_RISK, memoryBounds } from './best-plan.ts';
 import { withCertainty } from './certainty.ts';
 import { comparePlansOn, type MeshesSoFar, OPTIMUM } from './compare-mesh.ts';
 import type { ComparedMesh, Comparison, RefusedPlan } from './comparison.ts';
-import { concludeComparison } from './conclude-comparison.ts';
+import { concludeComparison, type Found } from './conclude-comparison.ts';
 import { type MeshCandidate, meshCandidates } from './meshes.ts';
 import { LATE } from './price.ts';
 
@@ -54,39 +54,67 @@ export interface CompareOptions {
   readonly onProgress?: (line: string) => void;
 }
 
+/** Plans that were priced elsewhere, to be compared with those of the graph. */
+export type AlsoCompared = Pick<Found, 'raw' | 'refused' | 'meshes'>;
+
 /**
- * The recipes and the free optimum on every mesh of some devices. Each recipe is solved as a
- * restriction of the same problem, so the optimum of its mesh can not be more expensive; a mesh
- * whose bound is above the best plan so far is not solved. The time limit is that of all meshes:
- * each gets an equal part of what is left.
+ * Compares a graph on every mesh of some devices. Each recipe is solved as a restriction of the
+ * same problem, so the optimum of its mesh can not be more expensive; a mesh whose bound is above
+ * the best plan so far is not solved. The time limit is that of all meshes: each gets an equal part
+ * of what is left.
  *
- * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown
- *   recipe, E_MESH, E_CLUSTER as `prepare`
- *
- * @example
- * ```ts
- * import { compare, input, parameter, trace } from 'shardwright';
- *
- * const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
- *   x: input([4096, 4096]),
- *   w1: parameter([4096, 16384]),
- *   w2: parameter([16384, 4096]),
- * });
- * const { plans } = await compare(graph, { devices: 4, cluster: 'dgx-h100' });
- * console.log(plans[0].plan, plans[0].mesh); // dp dp=4
- * ```
+ * @param also plans that are ranked with them
  */
-export async function compare(
+export async function compareMeshes(
   graph: Graph,
-  request: CompareRequest,
-  options: CompareOptions = {},
+  options: Compared,
+  also?: AlsoCompared,
 ): Promise<Comparison> {
-  checkKinds('compare', { graph: [graph, 'graph'] });
-  checkOptions('compare', options, OPTIONS);
-  const table = tableOf('compare', options.table);
-  return compareMeshes(graph, { ...options, ...settled(request), table });
+  const wanted = options.plans?.map((name) =>
+    name === OPTIMUM ? OPTIMUM : namedRecipe(name).name,
+  );
+  const cluster = loadCluster(options.request.cluster);
+  const all = meshCandidates(options.devices, cluster, options.maxDims ?? MOST_DIMS);
+  const candidates = inSlice(all, options.slice);
+  const state = firstState(options, cluster, wanted, also);
+  const { request } = options;
+  const deadline = deadlineOf(options);
+  for (const [i, candidate] of candidates.entries()) {
+    const part = deadline.part(1 / (candidates.length - i));
+    if (
+      candidate.refused !== undefined ||
+      part.isOver ||
+      !(await reached(() => comparePlansOn(graph, candidate, part, options, state)))
+    )
+      state.meshes.push(meshOf(candidate, cluster));
+  }
+  const stopped = stoppedAt(state, deadline);
+  const concluded = concludeComparison(options.devices, cluster.id, {
+    ...state,
+    ...defined({ stopped }),
+  });
+  const { accumulate: microbatches } = request;
+  return {
+    model: graph.name,
+    ...defined({ microbatches }),
+    ...certain(graph, request, cluster, concluded),
+  };
 }
 
+/** Most dims of a mesh where nobody says another number. */
+export const MOST_DIMS = 3;
+
+/** Every n-th of a list, from i on, where it is asked for in pieces. */
+export function inSlice<T>(all: readonly T[], slice: CompareOptions['slice']): readonly T[] {
+  return slice === undefined ? all : all.filter((_, i) => i % slice.count === slice.index);
+}
+
+/** The deadline of a comparison. */
+export function deadlineOf({ deadline, request, signal }: Compared): Deadline {
+  return deadline ?? new Deadline(request.timeLimitSeconds, { signal });
+}
+
+/** The names of all options. */
 const OPTIONS: Readonly<Record<keyof CompareOptions, true>> = {
   table: true,
   plans: true,
@@ -100,13 +128,28 @@ const OPTIONS: Readonly<Record<keyof CompareOptions, true>> = {
 };
 
 /** A comparison with every default resolved. */
-interface Compared extends CompareOptions {
+export interface Compared extends CompareOptions {
   readonly table: OperatorTable;
   readonly devices: number;
   readonly request: Omit<PlanRequest, 'mesh'>;
 }
 
-/** @throws E_REQUEST for a request that states a mesh or no number of devices */
+/**
+ * The question with every default resolved.
+ *
+ * @throws E_REQUEST for a request that states a mesh or no number of devices
+ */
+export function askedComparison(
+  graph: Graph,
+  request: CompareRequest,
+  options: CompareOptions,
+): Compared {
+  checkKinds('compare', { graph: [graph, 'graph'] });
+  checkOptions('compare', options, OPTIONS);
+  const table = tableOf('compare', options.table);
+  return { ...options, ...settled(request), table };
+}
+
 function settled(given: CompareRequest): Pick<Compared, 'devices' | 'request'> {
   checkReadable(given);
   const { devices, ...rest } = (given ?? {}) as Partial<CompareRequest>;
@@ -124,41 +167,13 @@ function settled(given: CompareRequest): Pick<Compared, 'devices' | 'request'> {
   return { devices, request };
 }
 
-async function compareMeshes(graph: Graph, options: Compared): Promise<Comparison> {
-  const wanted = options.plans?.map((name) =>
-    name === OPTIMUM ? OPTIMUM : namedRecipe(name).name,
-  );
-  const cluster = loadCluster(options.request.cluster);
-  const all = meshCandidates(options.devices, cluster, options.maxDims ?? 3);
-  const { slice } = options;
-  const candidates =
-    slice === undefined ? all : all.filter((_, i) => i % slice.count === slice.index);
-  const state = noneSoFar(options, cluster, wanted);
-  const { request, signal } = options;
-  const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds, { signal });
-  for (const [i, candidate] of candidates.entries()) {
-    const part = deadline.part(1 / (candidates.length - i));
-    if (
-      candidate.refused !== undefined ||
-      part.isOver ||
-      !(await reached(() => comparePlansOn(graph, candidate, part, options, state)))
-    )
-      state.meshes.push(meshOf(candidate, cluster));
-  }
-  const stopped = stoppedAt(state, deadline);
-  const concluded = concludeComparison(options.devices, cluster.id, {
-    ...state,
-    ...defined({ stopped }),
-  });
-  return { model: graph.name, ...certain(graph, request, cluster, concluded) };
-}
-
-function noneSoFar(
+function firstState(
   { request, devices, risk: asked = DEFAULT_RISK }: Compared,
   cluster: Cluster,
   wanted: readonly string[] | undefined,
+  also: AlsoCompared = { raw: [], refused: [], meshes: [] },
 ): MeshesSoFar {
-  const refused: RefusedPlan[] = [];
+  const refused: RefusedPlan[] = [...also.refused];
   if (wanted?.includes('pp') === true)
     refused.push({
       plan: 'pp',
@@ -168,10 +183,10 @@ function noneSoFar(
   const holds = holdsPeak({ ...request, mesh: '' }) ? 'peak' : 'states';
   const risk = holds === 'peak' ? { risk: asked } : {};
   return {
-    raw: [],
+    raw: [...also.raw],
     refused,
     findings: [],
-    meshes: [],
+    meshes: [...also.meshes],
     incumbent: Infinity,
     ...memoryBounds(cluster, { ...request, ...risk }),
     ...risk,
@@ -204,7 +219,7 @@ function certain(
 }
 
 /** False where the time limit or an interrupt ended the work. */
-async function reached(work: () => Promise<void>): Promise<boolean> {
+export async function reached(work: () => Promise<void>): Promise<boolean> {
   try {
     await work();
     return true;

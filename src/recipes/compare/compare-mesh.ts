@@ -88,7 +88,7 @@ export async function comparePlansOn(
 }
 
 /** The request whose plans fit with the probability that is asked for. */
-function withinSafe<T extends Shared['request']>(
+export function withinSafe<T extends Shared['request']>(
   request: T,
   { budgetBytes, safeBytes }: MemoryBounds,
 ): T {

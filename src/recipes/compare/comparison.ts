@@ -28,9 +28,12 @@ export interface ComparedPlan {
   readonly stepBand?: readonly [p10: number, p90: number] | null;
   /** The trainer whose step is priced, by its id; of a graph `shardwright`. */
   readonly trainer?: string;
-  /** All costs one after another; for a model by name the composed step, with its overlap. */
+  /**
+   * All costs one after another, of one microbatch; for a model by name the composed step, with its
+   * overlap, and for a graph in stages the step divided by its microbatches.
+   */
   readonly seconds: number;
-  /** The overlapped step, as `simulate` plays it; absent for models by name. */
+  /** The overlapped step of all microbatches, as `simulate` plays it; absent for models by name. */
   readonly simulatedSeconds?: number;
   readonly communicationSeconds: number;
   readonly peakBytes: number;
@@ -68,6 +71,19 @@ export interface ComparedPlan {
    * priced.
    */
   readonly layout?: ComparedLayout;
+  /** The pipeline stages of a graph; absent without any, and for models by name. */
+  readonly pipeline?: ComparedPipeline;
+}
+
+/** The pipeline of a compared graph. */
+export interface ComparedPipeline {
+  readonly schedule: PipelineSchedule;
+  readonly microbatches: number;
+  /** The calls before which the program is cut. */
+  readonly cuts: readonly string[];
+  readonly bubbleSeconds: number;
+  /** The largest gap of the proof of a stage's plan. */
+  readonly gap: number;
 }
 
 /** How sure a comparison is, by measured runs. */
@@ -399,6 +415,8 @@ export interface Comparison {
   };
   /** Name of the graph that was compared; of a model by name `question` has it. */
   readonly model?: string;
+  /** Microbatches of a step, each of which is a pass of the graph; absent: one. */
+  readonly microbatches?: number;
   readonly devices: number;
   readonly cluster: string;
   readonly budgetBytes: number;

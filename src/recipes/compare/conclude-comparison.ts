@@ -54,11 +54,7 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
     if (p.peakBytes > safeBytes) return { ...p, why: lessSurely(p, { safeBytes, risk }) };
     const more = best === undefined ? 0 : excessOver(stepTime(best), stepTime(p));
     const beater = dominatorOf(points[i]);
-    const extra = best === undefined ? 0 : p.communicationSeconds - best.communicationSeconds;
-    const cause =
-      extra > (stepTime(p) - (best === undefined ? 0 : stepTime(best))) / 2
-        ? 'mostly communication'
-        : 'mostly compute';
+    const cause = best === undefined ? 'mostly compute' : slowerBy(p, best);
     const parts = [
       more === 0 ? 'equal seconds' : `${(more * 100).toPrecision(3)} % slower, ${cause}`,
     ];
@@ -87,6 +83,15 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
     ...nonEmpty({ simulatedRanking: ranking }),
     ...defined({ stopped: found.stopped }),
   };
+}
+
+/** Names the kind of most of the seconds by which a plan is slower. */
+function slowerBy(plan: RawPlan, best: RawPlan): string {
+  const half = (stepTime(plan) - stepTime(best)) / 2;
+  const waiting = (p: RawPlan): number => p.pipeline?.bubbleSeconds ?? 0;
+  if (waiting(plan) - waiting(best) > half) return 'mostly waiting of stages';
+  const extra = plan.communicationSeconds - best.communicationSeconds;
+  return extra > half ? 'mostly communication' : 'mostly compute';
 }
 
 /** Why a plan that fits the budget is not the best: it does not fit as surely as is asked for. */
@@ -145,7 +150,7 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
   const padding = merged === undefined ? {} : { padding: merged };
   if (first.question === undefined)
     return {
-      ...defined({ model: first.model }),
+      ...defined({ model: first.model, microbatches: first.microbatches }),
       ...whole,
       ...sure,
       ...padding,
@@ -174,6 +179,7 @@ function isOfOneQuestion(a: Comparison, b: Comparison): boolean {
     a.cluster === b.cluster &&
     a.model === b.model &&
     a.holds === b.holds &&
+    a.microbatches === b.microbatches &&
     a.risk === b.risk &&
     a.padding?.multiple === b.padding?.multiple &&
     JSON.stringify(a.question) === JSON.stringify(b.question)

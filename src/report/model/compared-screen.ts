@@ -51,6 +51,7 @@ function questionTexts({
   model,
   devices,
   cluster,
+  microbatches,
   budgetBytes,
   held,
   holds,
@@ -71,6 +72,9 @@ function questionTexts({
             `${question.globalBatch} a step (--global-batch)`,
           ...adapterTexts(question),
         ]),
+    ...(microbatches === undefined
+      ? []
+      : [`a step of ${microbatches} microbatches, each a pass of the graph (--accumulate)`]),
     ...(idle === undefined ? [] : [`idle: ${idle}`]),
   ];
 }
@@ -152,7 +156,13 @@ function tieTexts({ certainty, best, plans }: Comparison): string[] {
   return [`${alike.length} plans within ${percentText(alikeShare)} cannot be told apart${is}`];
 }
 
-function proofTexts({ proof, layout }: ComparedPlan): string[] {
+function proofTexts({ proof, layout, pipeline }: ComparedPlan): string[] {
+  if (pipeline !== undefined)
+    return [
+      pipeline.gap === 0
+        ? 'each stage is optimal call by call; no bound on other cuts'
+        : `each stage within ${percentText(pipeline.gap)} call by call; no bound on other cuts`,
+    ];
   if (layout?.shallowProof !== undefined)
     return [
       `${layout.shallowProof.status} for the ${layout.pricedLayers} priced layers (gap ` +

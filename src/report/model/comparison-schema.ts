@@ -144,6 +144,15 @@ const plan = z.looseObject({
   cause: z.string().exactOptional(),
   dominatedBy: z.string().exactOptional(),
   layout: layout.exactOptional(),
+  pipeline: z
+    .looseObject({
+      schedule: z.enum(PIPELINE_SCHEDULES),
+      microbatches: z.int().positive(),
+      cuts: z.array(z.string()),
+      bubbleSeconds: z.number().nonnegative(),
+      gap: z.number().nonnegative(),
+    })
+    .exactOptional(),
 });
 
 const refused = z.looseObject({
@@ -318,6 +327,7 @@ const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
     })
     .exactOptional(),
   model: z.string().exactOptional(),
+  microbatches: z.int().positive().exactOptional(),
   devices: z.int().positive(),
   cluster: z.string(),
   budgetBytes: z.number().nonnegative(),

@@ -1,9 +1,9 @@
 /** Words the layout of a compared plan: what is cut over which mesh dims, and what is kept. */
 
-import type { ComparedPlan } from '../../recipes/compare/comparison.ts';
+import type { ComparedPipeline, ComparedPlan } from '../../recipes/compare/comparison.ts';
 import { recomputeText } from '../../recipes/recompute-text.ts';
 import { NAMED_RECIPES } from '../../recipes/registry.ts';
-import { countedText } from '../../units.ts';
+import { countedText, secondsText } from '../../units.ts';
 
 /** The parts of a model that the mesh dims cut, by the name of the dim. */
 const CUTS: Readonly<Record<string, string>> = {
@@ -41,7 +41,8 @@ const STATES: Readonly<Record<string, string>> = {
  * nothing for an optimum, whose placements `plan` prints.
  */
 export function layoutWords(plan: ComparedPlan, layers?: number): string[] {
-  const { layout } = plan;
+  const { layout, pipeline } = plan;
+  if (pipeline !== undefined) return [pipelineWords(pipeline)];
   if (layout === undefined) {
     const recipe = NAMED_RECIPES.find(({ name }) => name === plan.plan);
     return recipe === undefined
@@ -51,6 +52,14 @@ export function layoutWords(plan: ComparedPlan, layers?: number): string[] {
   const parts = plan.plan.split('+');
   const states = parts.flatMap((part) => STATES[part] ?? []);
   return [cutWords(plan.mesh, parts), ...states, ...scheduleWords(plan, layers)];
+}
+
+/** `cut the calls into stages before mul_21; 8 microbatches by 1f1b, waiting 226 ms`. */
+function pipelineWords({ cuts, microbatches, schedule, bubbleSeconds }: ComparedPipeline): string {
+  return (
+    `cut the calls into stages before ${cuts.join(', ')}; ${microbatches} microbatches by ` +
+    `${schedule}, of which devices wait ${secondsText(bubbleSeconds)}`
+  );
 }
 
 /** `cut the batch over dp=8, the sequence over cp=2, keys and values sent round a ring`. */

@@ -6,6 +6,7 @@ import { bytesText, excessOver, percentText, secondsText } from '../../units.ts'
 import { noBestText } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { meshTable, refusedTable } from '../model/compared-tables.ts';
+import { layoutWords } from '../model/layout-words.ts';
 import { terminalTable } from '../model/table.ts';
 import { certaintyLines, planTable, stoppedText, sweepText } from './sweep.ts';
 
@@ -45,6 +46,8 @@ function bestLines(c: Comparison, best: ComparedPlan): string[] {
     `best   ${best.name} on ${best.mesh}: ${secondsText(stepTime(best))}, ` +
       `${bytesText(best.peakBytes)}`,
   ];
+  for (const text of layoutWords(best))
+    if (best.pipeline !== undefined) lines.push(`do     ${text}`);
   if (best.proof !== undefined)
     lines.push(
       `proof  ${best.proof.status} on its mesh call by call, gap ${percentText(best.proof.gap)}`,

@@ -252,9 +252,41 @@ function otherPassesSeconds(
   options: SimulateOptions,
 ): number {
   const { accumulate = 1 } = plan.request;
-  if (accumulate === 1) return 0;
-  const other = withGradientMoves(plan, { times: 0 });
-  return (accumulate - 1) * fastest(graph, other, table, options).best.run.seconds;
+  return accumulate === 1 ? 0 : (accumulate - 1) * otherSeconds(graph, plan, table, options);
+}
+
+/** The seconds of a pass that reduces no gradients. */
+function otherSeconds(
+  graph: Graph,
+  plan: SimulatedPlan,
+  table: OperatorTable,
+  options: SimulateOptions,
+): number {
+  return fastest(graph, withGradientMoves(plan, { times: 0 }), table, options).best.run.seconds;
+}
+
+/** Seconds of the passes over the microbatches of a step. */
+interface PassSeconds {
+  /** The last pass, which reduces the gradients. */
+  readonly last: number;
+  /** Each of the others; that of the last where a step has one. */
+  readonly other: number;
+}
+
+/**
+ * The seconds of the passes of a step.
+ *
+ * @throws what `simulate` throws
+ */
+export function simulatePasses(
+  graph: Graph,
+  plan: SimulatedPlan,
+  table: OperatorTable,
+  options: SimulateOptions = {},
+): PassSeconds {
+  const last = fastest(graph, lastPass(plan), table, options).best.run.seconds;
+  const { accumulate = 1 } = plan.request;
+  return { last, other: accumulate === 1 ? last : otherSeconds(graph, plan, table, options) };
 }
 
 /**
@@ -270,8 +302,8 @@ export function simulateSeconds(
   options: SimulateOptions = {},
 ): number {
   const { accumulate = 1 } = plan.request;
-  const last = fastest(graph, lastPass(plan), table, options).best.run.seconds;
-  return (last + otherPassesSeconds(graph, plan, table, options)) / accumulate;
+  const { last, other } = simulatePasses(graph, plan, table, options);
+  return (last + (accumulate - 1) * other) / accumulate;
 }
 
 /** The plan of the pass that reduces gradients, alone. */

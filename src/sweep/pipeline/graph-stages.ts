@@ -8,6 +8,7 @@
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { loadCluster } from '../../cost/hardware/load-cluster.ts';
 import { ShardwrightError } from '../../errors.ts';
+import { roleName } from '../../graph/nodes.ts';
 import type { Graph } from '../../graph/types.ts';
 import { itemAt } from '../../item-at.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -85,8 +86,13 @@ export interface GraphPipeline {
 export interface GraphStages {
   readonly pipeline: GraphPipeline;
   readonly staged: StagedGraph;
-  /** The pins of each stage that make it keep to what its neighbours send and receive. */
-  readonly pins: readonly (readonly Pin[])[];
+  /**
+   * The request of each stage, with the pins that make it keep to what its neighbours send and
+   * receive.
+   */
+  readonly requests: readonly PlanRequest[];
+  /** The plan of each stage; its nodes have other names than those of the program. */
+  readonly plans: readonly Plan[];
 }
 
 /** A part of the program that has no plan on the mesh of a stage. */
@@ -148,7 +154,7 @@ async function planned(
   checkCount(graph, points, devices * virtual);
   checkPins(request.pins, graph);
   const budgetBytes = usableMemoryBytes(loadCluster(request.cluster), request);
-  const planner = new PartPlanner(request, devices, table, deadline);
+  const planner = new PartPlanner(request, asked, table, deadline);
   const whole = { ...asked, budgetBytes };
   const parts = await planner.price(cut(points));
   const { bounds, moved } = cutUnits(planner.unitsOf(parts), whole);
@@ -158,7 +164,11 @@ async function planned(
   const played = playedStages(planner.unitsOf(priced), whole);
   return {
     staged,
-    pins: staged.stages.map((_, s) => writtenPins(staged, priced, s)),
+    plans: priced.map(({ plan }) => plan),
+    requests: staged.stages.map(({ graph: stage }, s) => ({
+      ...ofMicrobatch(request, stage, microbatches),
+      pins: [...pinsOfNodes(request, stage), ...writtenPins(staged, priced, s)],
+    })),
     pipeline: {
       schedule,
       microbatches,
@@ -192,9 +202,26 @@ function writtenPins(staged: StagedGraph, priced: readonly PricedPart[], s: numb
   ];
 }
 
+/** The request of a stage: its gradients are reduced once, after the last microbatch. */
+function ofMicrobatch(request: PlanRequest, stage: Graph, microbatches: number): PlanRequest {
+  return microbatches > 1 && hasGradients(stage)
+    ? { ...request, accumulate: microbatches }
+    : request;
+}
+
+function hasGradients({ outputs }: Graph): boolean {
+  return outputs.some(({ role, value }) => role === 'grad' && value !== null);
+}
+
+/** The pins of the user that are about a stage. */
+function pinsOfNodes({ pins }: PlanRequest, { nodes }: Graph): readonly Pin[] {
+  const known = new Set(nodes.flatMap((node) => [node.name, roleName(node)]));
+  return pins.filter(({ node }) => known.has(node));
+}
+
 /** @throws E_USAGE naming the most stages that work, and the loop that is not cut */
 function checkCount(graph: Graph, points: readonly CutPoint[], stages: number): void {
-  if (!graph.outputs.some(({ role, value }) => role === 'grad' && value !== null))
+  if (!hasGradients(graph))
     throw new ShardwrightError('E_USAGE', 'a pipeline runs a training step', {
       hint: 'give a graph with its backward pass; this one returns no gradients.',
     });
@@ -249,7 +276,7 @@ class PartPlanner {
 
   constructor(
     private readonly request: PlanRequest,
-    private readonly devices: number,
+    private readonly asked: Pick<AskedStages, 'devices' | 'microbatches'>,
     private readonly table: OperatorTable,
     private readonly deadline: Deadline,
   ) {}
@@ -317,7 +344,7 @@ class PartPlanner {
     this.known.set(text, known);
     const { sends, sendsBack } = stage;
     const nameOf = (parameter: string): string | undefined => roles.get(parameter);
-    const part = { s, sends, sendsBack, shared, nameOf, devices: this.devices };
+    const part = { s, sends, sendsBack, shared, nameOf, devices: this.asked.devices };
     const { plan } = known;
     return {
       ...partPrices(known, part, this.table),
@@ -333,7 +360,7 @@ class PartPlanner {
     pins: readonly Pin[],
   ): Promise<PlannedResult> {
     const { table, deadline } = this;
-    const request = { ...this.request, pins };
+    const request = { ...ofMicrobatch(this.request, graph, this.asked.microbatches), pins };
     const result: LeastCostResult = await leastCostPlan(graph, request, { table, deadline });
     if (result.status === 'planned') return result;
     const [first, last] = endsOf(stage);
@@ -344,6 +371,6 @@ class PartPlanner {
   unitsOf(parts: readonly PricedPart[]): PricedUnits {
     const { mesh, cluster } = this.request;
     const { cost } = itemAt(parts, 0).plan.request;
-    return unitsOfParts(parts, { mesh, cluster, cost }, this.devices);
+    return unitsOfParts(parts, { mesh, cluster, cost }, this.asked.devices);
   }
 }

@@ -12,10 +12,13 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import type { StagedGraph } from '../../passes/stages/split.ts';
 import type { Message } from '../../passes/stages/write-stage.ts';
 import type { PlannedResult } from '../../plan/choice/result.ts';
+import { choicePeakBytes } from '../../plan/choice/timeline.ts';
+import type { StageSeconds } from '../../simulate/pipeline/play.ts';
+import { simulatePasses } from '../../simulate/timeline/simulate.ts';
 import { PlanReader } from '../../step/read/plan-reader.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
 import { messageBytes } from './boundaries.ts';
-import { type PlayedDevice, playStages, type PricedUnits } from './plan.ts';
+import { type PlayedDevice, playStages, type PricedUnits, total } from './plan.ts';
 import type { PlanPipelineRequest } from './request.ts';
 
 /** The figures of a part under its plan. */
@@ -43,7 +46,10 @@ interface PartOf {
   readonly devices: number;
 }
 
-/** Prices a part under its plan. */
+/**
+ * Prices a part under its plan: seconds are those of the step as the simulator plays it, with
+ * communication overlapped, and bytes are those of the plan for each microbatch that is kept.
+ */
 export function partPrices(
   { prepared, choice, plan }: Pick<PlannedResult, 'prepared' | 'choice' | 'plan'>,
   part: PartOf,
@@ -58,33 +64,70 @@ export function partPrices(
     reader.parameters().map((one) => [one.name, one.localElements * one.itemBytes] as const),
   );
   const bytesOf = (parameter: string): number => bytes.get(part.nameOf(parameter) ?? '') ?? 0;
-  return {
-    unit: {
-      name: `part ${part.s}`,
-      keptBytes: sum((unit) => unit.keptBytes.none),
-      temporaryBytes: Math.max(...units.map((unit) => unit.temporaryBytes)),
-      boundaryBytes: messageBytes(part.sends, plan, model.graph, model.space),
-    },
-    sendBackBytes: messageBytes(part.sendsBack, plan, model.graph, model.space),
-    seconds: {
+  const keptBytes = sum((unit) => unit.keptBytes.none);
+  const stateBytes = reader
+    .parameters()
+    .reduce(
+      (all, { localElements: n, state }) =>
+        all + n * (state.parameter + state.gradient + state.optimizer),
+      0,
+    );
+  const { seconds, stepSeconds } = playedSeconds(
+    {
       forward: sum(({ forward: f }) => f.compute + f.communication),
       backwardInput: sum(({ backwardInput: b }) => b.compute + b.communication),
       backwardWeight: sum(({ backwardWeight: w }) => w.compute + w.communication),
     },
+    reader.stepSeconds.reduce((all, one) => all + one, 0),
+    { prepared, plan },
+    table,
+  );
+  return {
+    unit: {
+      name: `part ${part.s}`,
+      keptBytes,
+      // With one microbatch the device has the peak of the plan.
+      temporaryBytes: Math.max(0, choicePeakBytes(model, choice) - stateBytes - keptBytes),
+      boundaryBytes: messageBytes(part.sends, plan, model.graph, model.space),
+    },
+    sendBackBytes: messageBytes(part.sendsBack, plan, model.graph, model.space),
+    seconds,
     stepSeconds:
-      reader.stepSeconds.reduce((all, one) => all + one, 0) +
+      stepSeconds +
       sumSeconds(part, bytesOf, model.cluster, {
         cost: plan.request.cost,
         size: model.space.mesh.size,
       }),
-    stateBytes: reader
-      .parameters()
-      .reduce(
-        (all, { localElements: n, state }) =>
-          all + n * (state.parameter + state.gradient + state.optimizer),
-        0,
-      ),
+    stateBytes,
   };
+}
+
+/**
+ * The seconds of the passes of a microbatch, and what the reduction of gradients adds to the last
+ * of them. The simulator plays forward and backward as one; each has its share of the costs.
+ */
+function playedSeconds(
+  costs: StageSeconds,
+  reductionSeconds: number,
+  { prepared, plan }: Pick<PlannedResult, 'prepared' | 'plan'>,
+  table: OperatorTable,
+): Pick<PartPrices, 'seconds' | 'stepSeconds'> {
+  const { last, other } = simulatePasses(prepared.question.program, plan, table);
+  const scaled = (share: number): StageSeconds => ({
+    forward: share * costs.forward,
+    backwardInput: share * costs.backwardInput,
+    backwardWeight: share * costs.backwardWeight,
+  });
+  const each = total(costs);
+  if (plan.request.accumulate !== undefined)
+    return {
+      seconds: scaled(each === 0 ? 1 : other / each),
+      stepSeconds: Math.max(0, last - other),
+    };
+  // One pass does both.
+  const all = each + reductionSeconds;
+  const share = all === 0 ? 1 : last / all;
+  return { seconds: scaled(share), stepSeconds: share * reductionSeconds };
 }
 
 /** Seconds in which stages add up the gradients of what they share, once a step. */

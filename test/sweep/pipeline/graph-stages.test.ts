@@ -6,6 +6,7 @@ import { cuttable } from '../../../src/passes/stages/split.ts';
 import { leastCostPlan } from '../../../src/plan/least-cost-plan.ts';
 import { Deadline } from '../../../src/plan/request/deadline.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request/request.ts';
+import { simulatePasses } from '../../../src/simulate/timeline/simulate.ts';
 import { type GraphPipeline, planGraphStages } from '../../../src/sweep/pipeline/graph-stages.ts';
 import { param } from '../../../src/trace/tensor/state.ts';
 import { input, type Tensor, trace } from '../../../src/trace/trace.ts';
@@ -41,20 +42,29 @@ async function staged(
   return found.pipeline;
 }
 
-async function secondsOf(graph: Graph, mesh: string): Promise<number> {
-  const result = await leastCostPlan(graph, on(mesh), { table: TABLE });
+/** Seconds of a pass and bytes of the plan of a whole program, in a step of so many passes. */
+async function alone(
+  graph: Graph,
+  mesh: string,
+  passes = 1,
+): Promise<{ readonly seconds: number; readonly bytes: number }> {
+  const asked = passes === 1 ? on(mesh) : { ...on(mesh), accumulate: passes };
+  const result = await leastCostPlan(graph, asked, { table: TABLE });
   if (result.status !== 'planned') throw new Error(graph.name);
-  return result.plan.objective.seconds;
+  const { plan, prepared } = result;
+  const { other } = simulatePasses(prepared.question.program, plan, TABLE);
+  return { seconds: other, bytes: plan.memory.peakBytes };
 }
 
 describe('stages of a captured graph', () => {
-  test('one stage and one microbatch take as long as the plan of the whole', async () => {
+  test('one stage and one microbatch have the step and the bytes of the plan of the whole', async () => {
     const graph = chain(WIDTHS);
     for (const mesh of ['dp=1', 'dp=2', 'dp=2,tp=2']) {
       const { seconds, stages } = await staged(graph, mesh, 1, 1);
+      const whole = await alone(graph, mesh);
       // The plan rounds each price to a quantum.
-      expect(Math.abs(seconds / (await secondsOf(graph, mesh)) - 1)).toBeLessThan(1e-6);
-      expect(stages).toHaveLength(1);
+      expect(Math.abs(seconds / whole.seconds - 1)).toBeLessThan(1e-6);
+      expect(stages.map(({ peakBytes }) => peakBytes)).toEqual([whole.bytes]);
     }
   });
 
@@ -62,7 +72,7 @@ describe('stages of a captured graph', () => {
     const graph = chain(WIDTHS);
     const { stages, planned } = await staged(graph, 'dp=1', 3, 4);
     const sum = stages.reduce((total, { seconds }) => total + seconds, 0);
-    expect(Math.abs(sum / (await secondsOf(graph, 'dp=1')) - 1)).toBeLessThan(1e-6);
+    expect(Math.abs(sum / (await alone(graph, 'dp=1')).seconds - 1)).toBeLessThan(1e-6);
     expect(planned).toBeGreaterThan(3);
   });
 
@@ -72,15 +82,15 @@ describe('stages of a captured graph', () => {
     const longest: number[] = [];
     for (const [i, first] of points.entries())
       for (const second of points.slice(i + 1)) {
-        const seconds = await Promise.all(
-          cut([first, second]).stages.map((stage) => secondsOf(stage.graph, 'dp=2')),
+        const stages = await Promise.all(
+          cut([first, second]).stages.map((stage) => alone(stage.graph, 'dp=2', 512)),
         );
-        longest.push(Math.max(...seconds));
+        longest.push(Math.max(...stages.map(({ seconds }) => seconds)));
       }
     expect(longest.length).toBeGreaterThan(5);
     // With many microbatches the longest stage alone counts.
     const { stages } = await staged(graph, 'dp=2', 3, 512);
-    const chosen = Math.max(...stages.map(({ proof }) => proof.bound));
+    const chosen = Math.max(...stages.map(({ seconds }) => seconds));
     expect(Math.abs(chosen / Math.min(...longest) - 1)).toBeLessThan(1e-6);
   });
 

@@ -2,6 +2,7 @@
  * `compare -o DIR --keep NAME`: keeps a row of a comparison as a plan folder, as `plan --recipe`
  * writes it, with the configuration of its trainer.
  */
+import { defined } from '../../../defined.ts';
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import { itemAt } from '../../../item-at.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
@@ -10,6 +11,7 @@ import type { ComparedPlan, Comparison } from '../../../recipes/compare/comparis
 import { expertRecipeName } from '../../../recipes/recipes.ts';
 import { isRecipeName } from '../../../recipes/registry.ts';
 import { launchFiles } from '../../../trainers/launch-files.ts';
+import { STAGES_FILE } from '../../input/stages-folder.ts';
 import { type CliIo, EXIT } from '../../output/io.ts';
 import { writeFolder } from '../../output/write-file.ts';
 import type { RunControl } from '../../thread/run-control.ts';
@@ -62,7 +64,10 @@ export async function keepRow(
     ...(row.layout === undefined ? [] : [['layout.json', layout] as const]),
   ];
   if (written.length > 0) writeFolder(folder, written, 'layout');
-  const names = [...(lacks === undefined ? ['plan.json'] : []), ...written.map(([name]) => name)];
+  const names = [
+    ...(lacks === undefined ? [row.pipeline === undefined ? 'plan.json' : STAGES_FILE] : []),
+    ...written.map(([name]) => name),
+  ];
   const why = lacks === undefined ? '' : `; a plan of a graph has no ${lacks}`;
   io.stderr(`kept ${row.plan} on ${row.mesh} in ${folder}: ${names.join(', ')}${why}\n`);
 }
@@ -81,8 +86,13 @@ function rowNamed(comparison: Comparison, name: string | undefined): ComparedPla
   });
 }
 
-/** The mesh and the recipe that ask for the plan of a row; undefined where no plan is the same. */
-function askedPlan({ plan, mesh }: ComparedPlan): Pick<PlanOptions, 'mesh' | 'recipe'> | undefined {
+/** The options that ask for the plan of a row; undefined where no plan is the same. */
+function askedPlan({
+  plan,
+  mesh,
+  pipeline,
+}: ComparedPlan): Pick<PlanOptions, 'mesh' | 'recipe' | 'microbatches'> | undefined {
+  if (pipeline !== undefined) return { mesh, microbatches: pipeline.microbatches };
   const own = meshOfPlan(mesh);
   if (own === undefined) return undefined;
   if (plan === 'optimum') return { mesh: own };
@@ -119,16 +129,17 @@ function planOptions(
   output: string,
   options: CompareOptions,
 ): PlanOptions {
-  const { cluster, seq, devices: _, risk: __, ...shared } = options;
+  const { cluster, seq, devices: _, risk: __, accumulate, ...shared } = options;
   const { plan, layout } = row;
-  const isOptimum = plan === 'optimum';
+  const isOptimum = plan === 'optimum' || row.pipeline !== undefined;
   const asked = askedPlan(row) ?? { mesh: row.mesh };
   return {
     ...shared,
     cluster: cluster[0] ?? '',
     ...asked,
     output,
-    devices,
+    // The devices of stages are those of their mesh.
+    ...(row.pipeline === undefined ? { devices, ...defined({ accumulate }) } : {}),
     pin: [],
     cut: [],
     inputs: 'free',

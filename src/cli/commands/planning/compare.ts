@@ -9,13 +9,13 @@ import { ShardwrightError } from '../../../errors.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../plan/request/request.ts';
 import { readFileText } from '../../../platform/read-file.ts';
-import { compare } from '../../../recipes/compare/compare-graph.ts';
 import { mostTensorRanks } from '../../../recipes/compare/compared-padding.ts';
 import type { Comparison } from '../../../recipes/compare/comparison.ts';
 import { mergeComparisons } from '../../../recipes/compare/conclude-comparison.ts';
 import { asComparison } from '../../../report/model/comparison-schema.ts';
 import { comparedScreenText } from '../../../report/text/compared-screen.ts';
 import { comparisonText } from '../../../report/text/comparison.ts';
+import { compare } from '../../../sweep/pipeline/compare.ts';
 import { parseJson } from '../../../text/json.ts';
 import { countedText, percentText } from '../../../units.ts';
 import { longName, requestOfFlags } from '../../input/flags/flag.ts';
@@ -238,6 +238,12 @@ function configAsked(
       'E_USAGE',
       `--activations ${options.activations} is for graphs; of models by name peak memory is ` +
         'compared',
+    );
+  if (config !== undefined && options.accumulate !== undefined)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--accumulate is for graphs; of ${model} all numbers of microbatches are tried`,
+      { hint: '--global-batch says how many sequences a step has.' },
     );
   if (config !== undefined && options.equal !== undefined && options.cluster.length < 2)
     throw new ShardwrightError('E_USAGE', `--equal ${options.equal} needs several clusters`, {

@@ -5,7 +5,7 @@ import { parsePipelineSchedule, PIPELINE_SCHEDULES } from '../../../simulate/pip
 import { CACHE_FORMATS, WEIGHT_FORMATS } from '../../../sweep/inference/question.ts';
 import { type Given, list, off, on, or, required, text, value } from '../../input/flags/flag.ts';
 import { MODEL_FLAGS, SIZE_FLAGS } from '../../input/flags/model-flags.ts';
-import { PLAN_FLAGS } from '../../input/flags/planning-flags.ts';
+import { ACCUMULATE, PLAN_FLAGS } from '../../input/flags/planning-flags.ts';
 import {
   countFrom,
   oneOf,
@@ -217,13 +217,15 @@ export const COMPARE_COMMAND = {
   ),
   plans: value(
     '--plans <names>',
-    'recipes to compare, and optimum, comma separated. For a model by name, suffixes set ' +
-      'expert-parallel sizes (fsdp+tp+sp+ep4+etp2); etp selects all with expert tensor ' +
-      'parallelism. Default: all; of those with etp, only promising ones',
+    'recipes to compare, optimum, and for a graph pp+optimum (pipeline stages), comma ' +
+      'separated. For a model by name, suffixes set expert-parallel sizes ' +
+      '(fsdp+tp+sp+ep4+etp2); etp selects all with expert tensor parallelism. Default: all; ' +
+      'of those with etp, only promising ones',
     (names) => names.split(',').map((name) => name.trim()),
   ),
   maxDims: or(value('--max-dims <n>', 'most dims of a mesh: 1, 2 or 3', countFrom(1, 3)), '3'),
   ...PRICES,
+  accumulate: ACCUMULATE,
   gap: or(
     value(
       '--gap <fraction>',

@@ -10,12 +10,12 @@ import { ShardwrightError } from '../../../errors.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { DEFAULT_RISK } from '../../../recipes/compare/best-plan.ts';
-import { compare } from '../../../recipes/compare/compare-graph.ts';
 import type {
   ComparedLayout,
   ComparedPlan,
   Comparison,
 } from '../../../recipes/compare/comparison.ts';
+import { compare } from '../../../sweep/pipeline/compare.ts';
 import { secondsText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { loadModel } from '../../input/load.ts';

@@ -6,7 +6,6 @@
 import { join } from 'node:path';
 
 import { ShardwrightError } from '../../../errors.ts';
-import { roleName } from '../../../graph/nodes.ts';
 import type { Graph } from '../../../graph/types.ts';
 import { itemAt } from '../../../item-at.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
@@ -43,6 +42,7 @@ const REFUSED = [
   'program',
   'cache',
   'explainSolver',
+  'accumulate',
 ] as const;
 
 /** A graph to cut, and how it was asked for. */
@@ -108,7 +108,10 @@ export function checkStagesFlags(options: PlanOptions): void {
   const given = REFUSED.find((flag) => options[flag] !== undefined);
   if (given === undefined) return;
   throw new ShardwrightError('E_USAGE', `${longName(given)} does not go with --pp`, {
-    hint: 'each stage is planned alone; write them with -o, and ask of a stage.',
+    hint:
+      given === 'accumulate'
+        ? 'the gradients of a stage are reduced once a step: give --microbatches.'
+        : 'each stage is planned alone; write them with -o, and ask of a stage.',
   });
 }
 
@@ -118,11 +121,10 @@ async function writeStages(
   folder: string,
   found: GraphStages,
 ): Promise<void> {
-  const { staged, pins } = found;
+  const { staged, requests } = found;
   const plans: { folder: string; plan: string }[] = [];
   for (const [k, stage] of staged.stages.entries()) {
-    const asked = { ...request, pins: [...pinsOf(request, stage.graph), ...itemAt(pins, k)] };
-    const result = await leastCostPlan(stage.graph, asked, { table, deadline });
+    const result = await leastCostPlan(stage.graph, itemAt(requests, k), { table, deadline });
     if (result.status !== 'planned')
       throw new ShardwrightError('E_TIME_LIMIT', `no time is left to write stage ${k}`, {
         hint: 'give --time-limit more.',
@@ -137,12 +139,6 @@ async function writeStages(
   writeText(join(folder, STAGES_FILE), stagesFile(graph, about, found, plans), 'stages');
   if (options.json !== true)
     io.stdout(`\nwrote ${plans.map((one) => `${folder}/${one.folder}`).join(', ')}\n`);
-}
-
-/** The user's pins that are about a stage. */
-function pinsOf({ pins }: PlanRequest, { nodes }: Graph): PlanRequest['pins'] {
-  const known = new Set(nodes.flatMap((node) => [node.name, roleName(node)]));
-  return pins.filter(({ node }) => known.has(node));
 }
 
 /** The hash of the plan that files hold. */

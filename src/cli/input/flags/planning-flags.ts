@@ -28,6 +28,15 @@ import {
   UNKNOWN_OPERATORS,
 } from './shared-flags.ts';
 
+/** Passes of a step. */
+export const ACCUMULATE = value(
+  '--accumulate <n>',
+  'microbatches of a step: the program is the pass of one, gradients are added up and reduced ' +
+    'in the last (default: 1)',
+  countFrom(1),
+  (accumulate) => (accumulate === 1 ? {} : { accumulate }),
+);
+
 /** A checkpointing policy by name, or a share between 0 and 1. */
 function parseCheckpoint(given: string, flag: string): NonNullable<PlanRequest['checkpoint']> {
   if (/^[-0-9.]/.test(given))
@@ -77,13 +86,7 @@ export const PLAN_FLAGS = {
   ),
   ...PRICES,
   compiled: COMPILED,
-  accumulate: value(
-    '--accumulate <n>',
-    'microbatches of a step: the program is the pass of one, gradients are added up and reduced ' +
-      'in the last (default: 1)',
-    countFrom(1),
-    (accumulate) => (accumulate === 1 ? {} : { accumulate }),
-  ),
+  accumulate: ACCUMULATE,
   solver: or(
     value('--solver <name>', SOLVERS.join(', '), oneOf(SOLVERS), (solver) => ({ solver })),
     DEFAULT_REQUEST.solver,

@@ -26,7 +26,7 @@ describe('recipes list', () => {
         'pp',
       ]),
     );
-    expect(plans.find((p) => p.name === 'pp')?.outside).toContain('plan NAME --pp N');
+    expect(plans.find((p) => p.name === 'pp')?.outside).toContain('plan --pp N');
     expect(plans.find((p) => p.name === 'dp+tp')).toMatchObject({
       axes: ['dp', 'tp'],
       step: 'all_reduce of gradients over dp',

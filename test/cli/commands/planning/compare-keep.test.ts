@@ -41,6 +41,26 @@ describe('compare -o', () => {
     expect(verified.code, verified.err).toBe(0);
   });
 
+  it('keeps pipeline stages of a graph as the folder that plan writes, which check-plan takes', async () => {
+    const folder = join(temporaryFolder(), 'kept');
+    const asked = ['compare', fixture('mlp-loss'), '--devices', '4', '--cluster', 'dgx-h100'];
+    const staged = [...asked, '--accumulate', '8', '--plans', 'pp+optimum', '--quiet', '--json'];
+    const { code, out, err } = await cli(...staged, '-o', folder);
+    expect(code, err).toBe(0);
+    const [row] = (JSON.parse(out) as Comparison).plans;
+    expect(err).toContain(`kept pp+optimum on ${row?.mesh} in ${folder}: stages.json`);
+    expect(read(folder, 'stages.json')).toMatchObject({
+      pipeline: { microbatches: 8, seconds: row?.stepSeconds },
+    });
+    const checked = await cli('check-plan', folder);
+    expect(checked.code, checked.err).toBe(0);
+  });
+
+  it('refuses microbatches of a model by name, whose layouts have their own', async () => {
+    const { code, err } = await cli('compare', 'gpt2', '--devices', '8xH100', '--accumulate', '8');
+    expect([code, err]).toEqual([2, expect.stringMatching(/--accumulate is for graphs/)]);
+  });
+
   it('keeps a layout of a model by name with the configuration of its trainer', async () => {
     const folder = join(temporaryFolder(), 'kept');
     const model = join(temporaryFolder(), 'config.json');
