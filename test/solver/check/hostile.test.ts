@@ -8,7 +8,7 @@ import { STEP } from '../../../src/solver/check/certificate-format.ts';
 import { hashProblem, type Verdict, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import type { Certificate, Problem } from '../../../src/solver/types.ts';
-import { randomChoice } from '../check-support.ts';
+import { bruteForce, dice, randomChoice } from '../check-support.ts';
 import { build } from '../support.ts';
 
 const file = (name: string): unknown =>
@@ -307,6 +307,30 @@ describe('steps that hold', () => {
         accepted: true,
         bound: 3n,
       });
+  });
+
+  it('sweeps prove the optimum of a tree once values without a partner are gone', () => {
+    for (let seed = 1; seed <= 40; seed++) {
+      const roll = dice(seed);
+      const sizes = Array.from({ length: 6 }, () => 1 + roll(4));
+      const unary = sizes.map((size) => Array.from({ length: size }, () => roll(60)));
+      const edges = sizes.slice(1).map((size, k) => {
+        const to = roll(k + 1);
+        const cells = Array.from({ length: size * sizes[to] }, () =>
+          roll(8) === 0 ? Infinity : roll(60),
+        );
+        // Every other edge is written from its higher variable.
+        return k % 2 === 0 ? ([k + 1, to, cells] as const) : ([to, k + 1, cells] as const);
+      });
+      const tree = build({ unary, edges });
+      const { objective } = bruteForce(tree);
+      if (objective === Infinity) continue;
+      const { accepted, bound } = verdictOf(tree, {
+        steps: [STEP.support, STEP.sweep, 20, 0, 2],
+        lists: [[]],
+      });
+      expect([seed, accepted, Number(bound)]).toEqual([seed, true, objective]);
+    }
   });
 
   it('a branch has all its parts, and none after them', () => {
