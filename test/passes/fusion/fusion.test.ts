@@ -88,6 +88,37 @@ describe('loops that are joined', () => {
     expect(loss(128_000)).toEqual([`wide soft: ${16 * 128_000 * (2 * 2 + 4)}`]);
   });
 
+  test('the gradient of a log softmax reads its result once, and the gradient once for each pass', () => {
+    const gradient = (classes: number): string[] =>
+      kernels(
+        `in %g: bf16[16, ${classes}] input "g"`,
+        `in %soft: f32[16, ${classes}] input "soft"`,
+        `%wide = aten._to_copy.default(%g, dtype=dtype:f32): f32[16, ${classes}]`,
+        `%back = aten._log_softmax_backward_data.default(%wide, %soft, 1, dtype:f32): f32[16, ${classes}]`,
+        'out %back output 0',
+      );
+    expect(gradient(1000)).toEqual([`wide back: ${16 * 1000 * (2 + 4 + 4)}`]);
+    expect(gradient(128_000)).toEqual([`wide back: ${16 * 128_000 * (2 * 2 + 4 + 4)}`]);
+  });
+
+  test('a kernel that took in an earlier one does not wait for itself through a product', () => {
+    const [most, ...others] = kernels(
+      x,
+      'in %y: f32[64, 128] input "y"',
+      'in %w: f32[128, 128] parameter "w"',
+      '%exp = aten.exp.default(%x): f32[64, 128]',
+      '%mm = aten.mm.default(%exp, %w): f32[64, 128]',
+      '%neg = aten.neg.default(%y): f32[64, 128]',
+      '%add = aten.add.Tensor(%exp, %neg): f32[64, 128]',
+      '%last = aten.add.Tensor(%mm, %add): f32[64, 128]',
+      'out %add output 0',
+      'out %last output 1',
+    );
+    // The product reads what the first kernel writes, and the second kernel reads the product.
+    expect(most).toBe(`exp neg add: ${4 * 64 * 128 * 4}`);
+    expect(others).toEqual([`last: ${3 * 64 * 128 * 4}`]);
+  });
+
   // Inductor's `realize_reads_threshold`: a buffer of more than four reads is written.
   test.each([
     [4, ['a1 a2 a3 s', 4, 't', 4]],
