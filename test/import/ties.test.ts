@@ -130,6 +130,27 @@ describe('tied weights', () => {
     );
   });
 
+  test('a weight beside them is placed for itself', async () => {
+    const text = `swgraph 1
+graph @main {
+  in %x: f32[16, 16] input "x"
+  in %a: f32[16, 16] parameter "a"
+  in %b: f32[16, 16] parameter "b"
+  in %c: f32[16, 16] parameter "c"
+  %mm = aten.mm.default(%x, %a): f32[16, 16]
+  %mm_1 = aten.mm.default(%mm, %b): f32[16, 16]
+  %mm_2 = aten.mm.default(%mm_1, %c): f32[16, 16]
+  out %mm_2 output 0
+}
+`;
+    const pins = [
+      { node: 'a', spec: 'S(1)' },
+      { node: 'c', spec: 'S(0)' },
+    ];
+    const plan = await planFor(importGraph(text, { ties: [['a', 'b']] }), 'd=4', { pins });
+    expect(plan.parameters.map(({ placement }) => placement)).toEqual(['S(1)', 'S(1)', 'S(0)']);
+  });
+
   test('a step that updates both names is not of one weight', () => {
     const text = `swgraph 1
 graph @main {
