@@ -101,6 +101,32 @@ describe('loops that are joined', () => {
     expect(gradient(128_000)).toEqual([`wide back: ${16 * 128_000 * (2 * 2 + 4 + 4)}`]);
   });
 
+  test('behind a sum across rows, loops over what it leaves are in its kernel', () => {
+    expect(
+      kernels(
+        x,
+        '%columns = aten.sum.dim_IntList(%x, [0]): f32[128]',
+        '%neg = aten.neg.default(%columns): f32[128]',
+        'out %neg output 0',
+      ),
+    ).toEqual([`columns neg: ${64 * 128 * 4 + 128 * 4}`]);
+  });
+
+  test('behind a sum of rows, loops over other elements than the rows or their sums are apart', () => {
+    const behind = (width: number): string[] =>
+      kernels(
+        x,
+        `in %y: f32[64, ${width}] input "y"`,
+        '%rows = aten.sum.dim_IntList(%x, [1], true): f32[64, 1]',
+        `%add = aten.add.Tensor(%y, %rows): f32[64, ${width}]`,
+        'out %rows output 0',
+        'out %add output 1',
+      ).map((kernel) => kernel.split(':')[0]);
+    expect(behind(1)).toEqual(['rows add']);
+    expect(behind(128)).toEqual(['rows add']);
+    expect(behind(32)).toEqual(['rows', 'add']);
+  });
+
   test('a kernel that took in an earlier one does not wait for itself through a product', () => {
     const [most, ...others] = kernels(
       x,
@@ -330,4 +356,22 @@ test.each([
   expect(cost.fusedKernels).toBeLessThanOrEqual(cost.eagerKernels);
   for (const [name, { inputs, outputs }] of compiledTraffic(graph, TABLE))
     for (const share of [...inputs, ...outputs]) expect(share, name).toBeGreaterThanOrEqual(0);
+});
+
+test.each([
+  // Zeros, and one addition for each element of the gradient, which reads and writes the sum.
+  ['f32', { inputs: [1 + 2, 1], outputs: [1], kernels: 2 }],
+  // The sums have 32 bits, twice those of the table, and are read once more where they are cast.
+  ['bf16', { inputs: [1 + 2 * 2, 1], outputs: [2 + 2 + 1], kernels: 3 }],
+])('the gradient of a table of %s is added up in 32 bits', (dtype, traffic) => {
+  const graph = importGraph(
+    `swgraph 1\ngraph @g {
+  in %g: ${dtype}[16, 64] input "g"
+  in %ids: i64[16] input "ids"
+  %table = aten.embedding_dense_backward.default(%g, %ids, 1000, -1, false): ${dtype}[1000, 64]
+  out %table output 0
+}
+`,
+  );
+  expect(compiledTraffic(graph, TABLE).get('table')).toMatchObject(traffic);
 });
