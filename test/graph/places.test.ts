@@ -110,4 +110,26 @@ describe('malformed graph text is refused with exact line and column', () => {
     expect(TEXT).toContain(from);
     expect(told(TEXT.replace(from, to))).toBe(message);
   });
+
+  test.each<[what: string, from: string, to: string, message: string]>([
+    [
+      'an unknown value behind a body',
+      '(%mm): f32[4, 2] ; forward\n  out',
+      '(%v): f32[4, 2] ; forward\n  out',
+      `g.swg:11:26: E_GRAPH_LINT references resolve at r: uses 'v', which is not defined`,
+    ],
+    [
+      'an output of nothing behind a body',
+      'out %r',
+      'out %q',
+      `g.swg:12:7: E_GRAPH_LINT references resolve: graph main returns 'q', which is not defined`,
+    ],
+  ])('%s', (_, from, to, message) => {
+    const lines = TEXT.split('\n');
+    const [call, body, rest] = [lines.slice(5, 7), lines.slice(7, 12), lines.slice(12)];
+    const moved = [...lines.slice(0, 5), ...body, ...call, ...rest].join('\n');
+    expect(parseGraph(moved).nodes).toHaveLength(4);
+    expect(moved).toContain(from);
+    expect(told(moved.replace(from, to))).toBe(message);
+  });
 });

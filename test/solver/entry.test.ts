@@ -154,6 +154,26 @@ test('a problem that is malformed is refused with the part that is', () => {
   );
 });
 
+test('a problem with a part that is no record is refused by the name of the part', async () => {
+  const builder = new solver.ProblemBuilder();
+  builder.addVariable(Float64Array.of(1, 2));
+  const problem = builder.build();
+  for (const [field, value, place] of [
+    ['edges', null, 'edges'],
+    ['edges', 'none', 'edges'],
+    ['usage', null, 'usage'],
+    ['minPairs', null, 'minPairs'],
+    ['rows', [null], 'rows[0]'],
+    ['tables', [7], 'tables[0]'],
+  ] as const)
+    await expect(
+      (async () => solver.solve({ ...problem, [field]: value }))(),
+    ).rejects.toMatchObject({
+      code: 'E_USAGE',
+      message: expect.stringContaining(`${place}: expected a record, got`) as string,
+    });
+});
+
 test('lpText refuses a program whose lists do not fit each other', () => {
   const lp: solver.LinearProgram = {
     name: 'p',
