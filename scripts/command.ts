@@ -16,6 +16,13 @@ function isBuilt(): boolean {
   return existsSync(built) && readFileSync(built, 'utf8') === sourcesHash(root);
 }
 
-export const COMMAND: readonly string[] = isBuilt()
+const built = isBuilt();
+
+export const COMMAND: readonly string[] = built
   ? [join(root, 'dist/cli/main.js')]
   : ['--import', 'tsx', join(root, 'src/cli/main.ts')];
+
+/** How `shardwright/register` is loaded before a program, as arguments of Node. */
+export const REGISTER: readonly string[] = built
+  ? ['--import', join(root, 'dist/trace/source/register-main.js')]
+  : ['--import', 'tsx', '--import', join(root, 'src/trace/source/register-main.ts')];

@@ -198,28 +198,31 @@ function misplaced(
 }
 
 describe('what judges a plan finds outputs that are not placed as inputs', () => {
-  test.each(MESHES)('on (%s): the re-cost and the lowering, for random plans', (mesh) => {
-    let found = 0;
-    for (const optimizer of OPTIMIZERS) {
-      const graph = step(optimizer);
-      const {
-        model,
-        question: { request: asked },
-      } = prepare(graph, request(mesh), TABLE);
-      const again = (plan: Decoded): number => recost(plan, model);
-      for (let seed = 0; seed < SEEDS; seed++) {
-        const plan = decode(model, randomChoice(model, seed));
-        expect(again(plan)).toBeGreaterThan(0);
-        const wrong = misplaced(model, model.space, plan, seed);
-        if (wrong === undefined) continue;
-        found++;
-        expect(() => again(wrong), `seed ${seed}`).toThrow(/enters as/);
-        expect(
-          () => lower(model.graph, { ...wrong, request: asked }, { table: TABLE }),
-          `seed ${seed}`,
-        ).toThrow(expect.objectContaining({ code: 'E_PLAN' }));
+  test.each(FULL ? MESHES : MESHES.slice(1))(
+    'on (%s): the re-cost and the lowering, for random plans',
+    (mesh) => {
+      let found = 0;
+      for (const optimizer of OPTIMIZERS) {
+        const graph = step(optimizer);
+        const {
+          model,
+          question: { request: asked },
+        } = prepare(graph, request(mesh), TABLE);
+        const again = (plan: Decoded): number => recost(plan, model);
+        for (let seed = 0; seed < SEEDS; seed++) {
+          const plan = decode(model, randomChoice(model, seed));
+          expect(again(plan)).toBeGreaterThan(0);
+          const wrong = misplaced(model, model.space, plan, seed);
+          if (wrong === undefined) continue;
+          found++;
+          expect(() => again(wrong), `seed ${seed}`).toThrow(/enters as/);
+          expect(
+            () => lower(model.graph, { ...wrong, request: asked }, { table: TABLE }),
+            `seed ${seed}`,
+          ).toThrow(expect.objectContaining({ code: 'E_PLAN' }));
+        }
       }
-    }
-    expect(found).toBeGreaterThan(1.2 * SEEDS);
-  });
+      expect(found).toBeGreaterThan(1.2 * SEEDS);
+    },
+  );
 });

@@ -320,62 +320,59 @@ describe('programs of data ranks: free placements against those of the recipes, 
   );
 });
 
-describe('compare by name: no optimum is more expensive than a recipe on its mesh with its state sharding', () => {
-  interface Named {
-    readonly model: ModelName;
-    readonly devices: number;
-    readonly plans?: readonly string[];
-  }
-  const all = [8, 64, 512, 4096].flatMap((devices) =>
-    MODELS.map((model): Named => ({ model, devices })),
-  );
-  // A few plans: all of a model take from seconds to a quarter of an hour.
-  const sampled: readonly Named[] = [
-    { model: 'llama-3.1-8b', devices: 8, plans: ['fsdp+tp+sp', 'dp+tp', 'optimum'] },
-  ];
-  /** Mesh and state sharding; the latter has no name where there is one data rank. */
-  const place = ({ plan, layout }: ComparedPlan): string => {
-    const { pp, dp_replicate, dp_shard, cp, tp, ep, etp = 1 } = layout!.sizes;
-    const mode = dp_replicate * dp_shard * cp === 1 ? '' : plan.replace(/^pp\+/, '').split('+')[0];
-    return `${[pp, dp_replicate, dp_shard, cp, tp, ep, etp].join()} ${mode}`;
-  };
-  it.for(FULL ? all : sampled)(
-    '$model on $devices devices',
-    { timeout: 1_800_000 },
-    async ({ model, devices, plans }, { annotate }) => {
-      const options = {
-        table: TABLE,
-        threads: 1,
-        whatIf: false,
-        ...(plans === undefined ? {} : { plans }),
-      };
-      const found = await compareModel(ask(model, devices), options);
-      const optima = found.plans.filter((p) => p.origin === 'ilp');
-      expect(optima.length).toBeGreaterThan(0);
-      expect(new Set(optima.map(place)).size).toBe(optima.length);
-      let [compared, better, least] = [0, 0, 1];
-      for (const optimum of optima) {
-        const beside = found.plans.filter((p) => p.origin === 'zoo' && place(p) === place(optimum));
-        expect(beside.length).toBeGreaterThan(0);
-        compared += beside.length;
-        for (const p of beside) {
-          expect(Number(optimum.fits)).toBeGreaterThanOrEqual(Number(p.fits));
-          if (p.fits) expect(optimum.seconds).toBeLessThanOrEqual(p.seconds);
-          else if (!optimum.fits) expect(optimum.peakBytes).toBeLessThanOrEqual(p.peakBytes);
+// test/sweep/sweep.test.ts says so of a small model in every run.
+describe.runIf(FULL)(
+  'compare by name: no optimum is more expensive than a recipe on its mesh with its state sharding',
+  () => {
+    interface Named {
+      readonly model: ModelName;
+      readonly devices: number;
+    }
+    const all = [8, 64, 512, 4096].flatMap((devices) =>
+      MODELS.map((model): Named => ({ model, devices })),
+    );
+    /** Mesh and state sharding; the latter has no name where there is one data rank. */
+    const place = ({ plan, layout }: ComparedPlan): string => {
+      const { pp, dp_replicate, dp_shard, cp, tp, ep, etp = 1 } = layout!.sizes;
+      const mode =
+        dp_replicate * dp_shard * cp === 1 ? '' : plan.replace(/^pp\+/, '').split('+')[0];
+      return `${[pp, dp_replicate, dp_shard, cp, tp, ep, etp].join()} ${mode}`;
+    };
+    it.for(all)(
+      '$model on $devices devices',
+      { timeout: 1_800_000 },
+      async ({ model, devices }, { annotate }) => {
+        const options = { table: TABLE, threads: 1, whatIf: false };
+        const found = await compareModel(ask(model, devices), options);
+        const optima = found.plans.filter((p) => p.origin === 'ilp');
+        expect(optima.length).toBeGreaterThan(0);
+        expect(new Set(optima.map(place)).size).toBe(optima.length);
+        let [compared, better, least] = [0, 0, 1];
+        for (const optimum of optima) {
+          const beside = found.plans.filter(
+            (p) => p.origin === 'zoo' && place(p) === place(optimum),
+          );
+          expect(beside.length).toBeGreaterThan(0);
+          compared += beside.length;
+          for (const p of beside) {
+            expect(Number(optimum.fits)).toBeGreaterThanOrEqual(Number(p.fits));
+            if (p.fits) expect(optimum.seconds).toBeLessThanOrEqual(p.seconds);
+            else if (!optimum.fits) expect(optimum.peakBytes).toBeLessThanOrEqual(p.peakBytes);
+          }
+          // Its placements are proven cheapest for the priced layers, or are those of a plan that is
+          // cheaper in all, by name.
+          const { shallowProof, placements } = optimum.layout!;
+          if (placements === undefined)
+            expect(shallowProof).toMatchObject({ status: 'optimal', gap: 0 });
+          else expect(beside.map((p) => `${p.plan} on ${p.mesh}`)).toContain(placements);
+          const nearest = Math.min(...beside.filter((p) => p.fits).map((p) => p.seconds));
+          if (optimum.seconds < nearest && nearest < Infinity) better++;
+          if (nearest < Infinity) least = Math.min(least, optimum.seconds / nearest);
         }
-        // Its placements are proven cheapest for the priced layers, or are those of a plan that is
-        // cheaper in all, by name.
-        const { shallowProof, placements } = optimum.layout!;
-        if (placements === undefined)
-          expect(shallowProof).toMatchObject({ status: 'optimal', gap: 0 });
-        else expect(beside.map((p) => `${p.plan} on ${p.mesh}`)).toContain(placements);
-        const nearest = Math.min(...beside.filter((p) => p.fits).map((p) => p.seconds));
-        if (optimum.seconds < nearest && nearest < Infinity) better++;
-        if (nearest < Infinity) least = Math.min(least, optimum.seconds / nearest);
-      }
-      await annotate(
-        `${model} on ${devices}: ${optima.length} optima beside ${compared} plans, ${better} strictly better, least ratio ${least.toFixed(4)}`,
-      );
-    },
-  );
-});
+        await annotate(
+          `${model} on ${devices}: ${optima.length} optima beside ${compared} plans, ${better} strictly better, least ratio ${least.toFixed(4)}`,
+        );
+      },
+    );
+  },
+);

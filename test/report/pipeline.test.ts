@@ -226,7 +226,7 @@ describe('11.1 pipeline', () => {
       ['$.', { microbatches: 2 * said.microbatches }],
       ['$.', { schedule: 'gpipe' }],
     ];
-    for (const [path, change] of forged) {
+    for (const [path, change] of forged.filter((_, i) => FULL || i % 2 === 0)) {
       writeFileSync(file, JSON.stringify({ ...said, ...change }, null, 1));
       // Both read the folder by one function: the report is asked for the first of them alone.
       for (const command of ['check-plan', ...(FULL || path === '$.seconds' ? ['report'] : [])]) {

@@ -146,11 +146,12 @@ describe('the program in a simulated order', () => {
   const BUCKETS: SimulateOptions = { bucketBytes: 2 ** 20 };
   const ORDERS: readonly SimulateOptions[] = [{}, BUCKETS, { prefetch: 1, order: 'program' }];
 
-  it.each([
+  const each = [
     ['torch/mlp-loss/joint.expanded', 'd=4', FULL ? [0, 1, 2, 3] : [0, 1], ORDERS],
-    ['torch/mlp/joint.expanded', 'a=2,b=2', [0, 1, 2, 3], ORDERS],
-    ['torch/llama-tiny/joint.expanded', FULL ? 'a=2,b=2' : 'd=4', [0], FULL ? ORDERS : [BUCKETS]],
-  ])(
+    ['torch/mlp/joint.expanded', 'a=2,b=2', FULL ? [0, 1, 2, 3] : [0, 1], ORDERS],
+    ['torch/llama-tiny/joint.expanded', 'a=2,b=2', [0], ORDERS],
+  ] as const;
+  it.each(FULL ? each : each.slice(0, 2))(
     '%s on %s: the same numbers, the collectives in the order of the simulation',
     (name, mesh, seeds, orders) => {
       const graph = small(load(name), mesh);

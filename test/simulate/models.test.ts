@@ -49,7 +49,7 @@ function expectRight(v: Verification): void {
 describe('random feasible plans', () => {
   const sample: readonly (readonly [Model, string])[] = [
     ['mixtral-tiny', 'd=4'],
-    ['resnet18', 'd=4'],
+    ['mlp', 'a=2,b=2'],
   ];
   test.each(FULL ? all : sample)(
     '%s on (%s): sharded equals unsharded, collectives as planned',

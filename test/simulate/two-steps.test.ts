@@ -30,7 +30,6 @@ const RANDOM: readonly { name: string; mesh: string }[] = [
   { name: 'torch/convnet with adamw', mesh: 'd=3' },
   { name: 'torch/hop-scan-joint', mesh: 'd=4' },
   { name: 'torch/hop-cond-joint with momentum', mesh: 'a=2,b=2,c=2' },
-  { name: 'torch/llama-tiny with adamw', mesh: 'd=4' },
 ];
 const SOLVED: readonly { name: string; mesh: string }[] = [
   { name: 'torch/mlp-loss with adamw', mesh: 'd=3' },

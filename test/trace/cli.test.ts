@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
 
-import { COMMAND } from '../../scripts/command.ts';
+import { COMMAND, REGISTER } from '../../scripts/command.ts';
 import { type CliRun, OwnProcess } from '../support/own-process.ts';
 
 /**
@@ -55,8 +55,7 @@ export const inputs = { x: spec([8, 128]) };
 `;
 
 test('the hook of node --import is installed where no file is on the command line', () => {
-  const hook = join(root, 'src/trace/source/register-main.ts');
-  const run = node('--import', 'tsx', '--import', hook, '--eval', 'console.log(6 * 7)');
+  const run = node(...REGISTER, '--eval', 'console.log(6 * 7)');
   expect(run).toEqual({ code: 0, out: '42\n', err: '' });
 });
 
@@ -138,13 +137,7 @@ try {
       'helper.ts',
       `export function helper(): string { const t: unknown = {}; return t ? 'host' : 'none'; }\n`,
     );
-    return node(
-      '--import',
-      'tsx',
-      '--import',
-      join(root, 'src/trace/source/register-main.ts'),
-      file('app.ts', app),
-    );
+    return node(...REGISTER, file('app.ts', app));
   };
 
   it('model files are watched, their imports share the tracer, other TypeScript only loses its types', () => {
