@@ -74,7 +74,8 @@ def test_a_rank_that_fails_is_named_and_what_was_measured_before_is_kept(tmp_pat
     assert [code for code, _ in ends] == [1, 3]
     calibration: dict[str, Any] = json.loads((tmp_path / "cluster.json").read_text())["calibration"]
     assert calibration["launchSeconds"] > 0
-    assert calibration["matmul"]
+    # On a busy machine there may be too few products for a curve, which is said.
+    assert calibration["matmul"] or any(note.startswith("products in ") for note in calibration["notes"])
     assert any(note.startswith("copies: ended early") for note in calibration["notes"])
     assert any("not measured after that: attention, collectives, beside" in note for note in calibration["notes"])
 
@@ -105,6 +106,22 @@ def test_a_file_on_a_base_has_what_was_measured_alone() -> None:
     calibration = {"version": 1, "device": "x", "date": "2026-01-01T00:00:00Z"}
     made = cluster_file(calibration, [], base="dgx-h100", memory_bytes=1, reserved_bytes=0, devices_per_host=8)
     assert made == {"base": "dgx-h100", "calibration": calibration}
+
+
+def test_a_file_has_no_unit_with_fewer_products_than_a_curve_takes() -> None:
+    # What a busy machine leaves: two products in fp32, of which the faster one is the peak, and none in bf16.
+    products = [{"m": 1000, "k": 1000, "n": 1000, "itemBytes": 4, "seconds": seconds} for seconds in (1e-3, 2e-3)]
+    calibration = {"version": 1, "device": "x", "date": "2026-01-01T00:00:00Z", "matmul": {"bf16": [], "fp32": products}, "notes": ["slow"]}
+    made = cluster_file(calibration, [], base=None, memory_bytes=10**9, reserved_bytes=0, devices_per_host=1)
+    assert made["peakFlopsPerSecond"] == {"fp32": 2e12}
+    assert made["calibration"]["matmul"] == {}
+    said = made["calibration"]["notes"]
+    assert said[0] == "slow"
+    assert said[1].startswith("products in bf16: 0 measured")
+    assert said[2] == "products in fp32: 2 measured, a curve takes 3; its best rate is the peak"
+    assert calibration["matmul"] == {"bf16": [], "fp32": products}
+    three = {**calibration, "matmul": {"fp32": [*products, products[0]]}}
+    assert cluster_file(three, [], base="dgx-h100", memory_bytes=1, reserved_bytes=0, devices_per_host=1)["calibration"] == three
 
 
 def test_no_call_of_a_measured_file_is_faster_than_its_peak() -> None:

@@ -8,6 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 
+#: Products of a unit that a curve through them takes at least.
+CURVE = 3
+
+
 def cluster_file(
     calibration: dict[str, Any],
     table: Sequence[dict[str, Any]],
@@ -18,7 +22,7 @@ def cluster_file(
     devices_per_host: int,
 ) -> dict[str, Any]:
     """A cluster file, `base` changed by what was measured, or whole."""
-    measured: dict[str, Any] = {"calibration": calibration}
+    measured: dict[str, Any] = {"calibration": with_curves(calibration)}
     if table:
         measured["collectiveTable"] = list(table)
     if base is not None:
@@ -51,6 +55,17 @@ def cluster_file(
         "assumptions": [each for each in assumed if each],
         **measured,
     }
+
+
+def with_curves(calibration: dict[str, Any]) -> dict[str, Any]:
+    """Without the products of units that have too few for a curve, which the planner refuses; the notes name those."""
+    units: dict[str, Any] = calibration.get("matmul", {})
+    few = {unit: len(rows) for unit, rows in units.items() if len(rows) < CURVE}
+    if not few:
+        return calibration
+    said = [f"products in {unit}: {count} measured, a curve takes {CURVE}; its best rate is the peak" for unit, count in few.items()]
+    kept = {unit: rows for unit, rows in units.items() if unit not in few}
+    return {**calibration, "matmul": kept, "notes": [*calibration.get("notes", []), *said]}
 
 
 def best_rates(units: dict[str, Any], attention: Sequence[dict[str, Any]]) -> dict[str, float]:
