@@ -10,9 +10,12 @@ from typing import Any
 
 #: Collectives that add up.
 _REDUCTIONS = {"all_reduce", "all_reduce_coalesced", "reduce_scatter", "reduce_scatter_coalesced"}
+#: Collectives that bring values elsewhere as they are.
+_MOVES = {"all_gather", "all_gather_coalesced", "all_to_all", "permute"}
 #: Helpers and ATen calls that are linear where every tensor they read is a reduced one.
 _LINEAR = {
-    *("wait", "all_gather", "all_gather_coalesced", "all_to_all", "permute", "reordered", "part"),
+    *_MOVES,
+    *("wait", "reordered", "part"),
     *("_to_copy", "add", "alias", "cat", "clone", "contiguous", "detach", "expand", "flatten", "narrow", "neg", "permute", "reshape"),
     *("select", "slice", "split", "split_with_sizes", "squeeze", "sub", "t", "transpose", "unsqueeze", "view"),
 }
@@ -43,6 +46,10 @@ class Line:
         value = getattr(self.node, "value", None)
         words = [a.value for a in getattr(value, "args", []) if isinstance(a, ast.Constant)]
         return self.called in _REDUCTIONS and ("sum" in words or "avg" in words)
+
+    def moves(self) -> bool:
+        """Whether it is a collective that brings values elsewhere as they are."""
+        return self.called in _MOVES
 
     def linear(self) -> bool:
         """Tells whether it is linear in all tensors that it reads together."""

@@ -2,12 +2,13 @@
 
     torchrun --nproc-per-node 4 -m shardwright.tune model.fx.txt --cluster cluster.json -o plan
 
-The model is what `shardwright plan` reads: a captured text, a file of another format, a name. `shardwright compare` ranks recipes and optima
-of every mesh of the processes; those whose programs differ are planned in that order, and each runs for a few steps. A plan that fails or
-runs out of memory is left out. Predicted and measured steps are printed and written to `plan/tuned.json`; `plan` itself is the fastest plan.
+The model is what `shardwright plan` reads: a captured text, a file of another format, a name. `shardwright compare` ranks recipes and
+optima of every mesh of the processes; those whose programs differ are planned in that order, and each runs for a few steps. A plan that
+fails or runs out of memory is left out. Predicted and measured steps are printed and written to `plan/tuned.json`; `plan` itself is the
+fastest plan.
 
-A step is forward and backward of the plan's program, as `auto_parallelize` runs it, without optimizer and data loader. Weights and inputs are
-random parts of their sizes, integers are zeros and ones.
+A step is forward and backward of the plan's program, as `auto_parallelize` runs it, without optimizer and data loader. Weights and inputs
+are random parts of their sizes, integers are zeros and ones.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def sizes_of(mesh: str) -> list[int]:
     return [size for size in (int(part.partition("=")[2]) for part in mesh.split(",")) if size > 1]
 
 
-def make_candidates(rows: Sequence[dict[str, Any]], folder: Path, count: int, model: str, cluster: str, flags: dict[str, Any]) -> list[Candidate]:
+def make_candidates(
+    rows: Sequence[dict[str, Any]], folder: Path, count: int, model: str, cluster: str, flags: dict[str, Any]
+) -> list[Candidate]:
     """The best plans whose programs differ, planned and written; `count` of them at most."""
     found: list[Candidate] = []
     known: set[str] = set()

@@ -1,7 +1,8 @@
 """Splits the backward function of a program in two: the first part leaves gradients unreduced, the second part reduces them.
 
-The second part consists of the collectives of sums whose results only gradients need, and of the linear calls after them. Several
-backward passes may be added up between the two parts, because the second part is linear.
+The second part consists of the collectives whose results only gradients need, and of the linear calls after them. These collectives add up,
+or they move values, such as the gather of a gradient whose weight is whole. Several backward passes may be added up between the two parts,
+because the second part is linear.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def _deferred(lines: list[Line], given: set[str | None], outside: set[str | None
             line = lines[k]
             needed = all((readers.get(name) or name in given) and readers.get(name, set()) <= found for name in line.writes)
             needed = needed and outside.isdisjoint(line.writes)
-            return needed and (line.sums() or (bool(line.reads - constants) and line.reads <= made))
+            return needed and (line.sums() or line.moves() or (bool(line.reads - constants) and line.reads <= made))
 
         kept = {k for k in found if stays(k)}
         if kept == found:

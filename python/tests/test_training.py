@@ -322,14 +322,14 @@ def refusals(facts: dict[str, Any], place: str, rank: int) -> None:
 
 
 class Reductions(TorchDispatchMode):
-    """How many sums over ranks are begun inside."""
+    """How many sums over ranks are begun inside, or gathers."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "reduce") -> None:
         super().__init__()
-        self.count = 0
+        self.count, self.kind = 0, kind
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += "_c10d_functional::" in func._schema.name and "reduce" in func._schema.name
+        self.count += "_c10d_functional::" in func._schema.name and self.kind in func._schema.name
         return func(*args, **(kwargs or {}))
 
 
@@ -379,6 +379,33 @@ def accumulated(facts: dict[str, Any], bench: Bench) -> None:
     passed(model, 3), passed(plain, 3)
     shardwright.reduce_gradients(model)
     facts["data that ends early"] = equal()
+
+
+class Wide(nn.Module):
+    """A weight that every device has, of which each computes some rows: its gradient is gathered, and nothing is added up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(16, 32, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(x).tanh().square().sum()
+
+
+def gathered_once(facts: dict[str, Any], place: str) -> None:
+    x = torch.randn(8, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    plain = Wide().double()
+    flags: dict[str, Any] = {"quiet": True, "cluster": "dgx-h100", "folder": f"{place}/wide", "accumulate": 3}
+    pins = ["fc.weight=R", "mm=S(1)", "mm_1=S(0)"]
+    model = shardwright.auto_parallelize(copy.deepcopy(plain), (x,), "tp=-1", pin=pins, **flags)
+    counts = []
+    for k in range(3):
+        loss = model(x * (k + 1))
+        with Reductions("gather") as gathers:
+            loss.backward()
+        counts.append(gathers.count)
+        plain(x * (k + 1)).backward()
+    facts["gathered once"] = counts == [0, 0, 1] and same(model.fc.weight.grad, plain.fc.weight.grad)
 
 
 def mixed(facts: dict[str, Any], place: str, rank: int) -> None:
@@ -678,7 +705,8 @@ def shared(facts: dict[str, Any], place: str) -> None:
     facts["trained by models that share"] = all(map(same, losses[:half], losses[half:])) and all(map(agree, models, plain))
     other = Head(models[0].trunk, 32)
     elsewhere = init_device_mesh("cpu", (1, 2), mesh_dim_names=("dp", "tp"))
-    facts["a trunk on another mesh"] = refused(lambda: shardwright.auto_parallelize(other, (x,), elsewhere, folder=f"{place}/other", **flags))
+    flags["folder"] = f"{place}/other"
+    facts["a trunk on another mesh"] = refused(lambda: shardwright.auto_parallelize(other, (x,), elsewhere, **flags))
 
 
 class Rooted(nn.Module):
@@ -786,6 +814,7 @@ def work(rank: int, place: str, world: int) -> None:
         transformed(facts, place)
         reduced_by_hand(facts, place)
         shared(facts, place)
+        gathered_once(facts, place)
     everything.update({f"{world}: {name}": value for name, value in facts.items()})
     if rank == 0:
         Path(f"{place}/facts.json").write_text(json.dumps(everything))
