@@ -10,13 +10,13 @@ export {
   askedSchedule,
   forStages,
   inStages,
-  MICROBATCHES_A_STAGE,
   OF_STAGES,
   pipelineText,
   requestOfStages,
   trainingGraph,
   withStagesOfMesh,
 } from '../cli/commands/planning/plan-pipeline.ts';
+export { MICROBATCHES_A_STAGE } from '../sweep/pipeline/microbatches.ts';
 export { planningReport } from '../report/written/planning-report.ts';
 export {
   parseBytes,

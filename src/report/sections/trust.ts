@@ -168,7 +168,7 @@ function poolSentence(pool: ErrorPool): string {
 
 function nearestText([first]: readonly MeasuredErrors[], accelerator: string): string {
   if (first === undefined)
-    return `No measured run of ${accelerator} is among them; those of other hardware stand below.`;
+    return `No measured run of ${accelerator} is among them; those of other hardware are below.`;
   return (
     `Nearest to this plan: ${first.experts ? 'models with experts' : 'dense models'} on ` +
     `${first.accelerator}, step times off by ` +

@@ -12,7 +12,7 @@ import { firstOfEach, stoppedText } from './sweep.ts';
 /**
  * The first screen of a comparison.
  *
- * @param isWhole whether the details stand below, so that none are announced
+ * @param isWhole true if the details follow, so that none are announced
  */
 export function comparedScreenText(c: Comparison, isWhole = false): string {
   const run = c.run === undefined ? [] : runLines(c.run).map((line) => line.slice(10));

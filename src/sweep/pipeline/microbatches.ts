@@ -5,10 +5,10 @@
 
 import { divisors } from '../../divisors.ts';
 
-/**
- * The most that divide the batch, up to four for every stage: the bubble is then under a quarter of
- * the work.
- */
+/** Microbatches of a stage by default: the bubble is then under a quarter of the work. */
+export const MICROBATCHES_A_STAGE = 4;
+
+/** The most that divide the batch, up to `MICROBATCHES_A_STAGE` for every stage. */
 export function defaultMicrobatches(batch: number, devices: number): number {
-  return Math.max(...divisors(batch).filter((d) => d <= 4 * devices));
+  return Math.max(...divisors(batch).filter((d) => d <= MICROBATCHES_A_STAGE * devices));
 }

@@ -12,7 +12,7 @@ import { paintScreen } from '../../output/paint.ts';
 import { configOf } from './compare-model.ts';
 import type { InferenceOptions } from './flags.ts';
 
-/** `inference`. */
+/** Prints the layouts that serve a model; exit 3 where none fits. */
 export async function inferenceCommand(
   model: string,
   options: InferenceOptions,

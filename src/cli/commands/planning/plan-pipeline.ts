@@ -186,9 +186,6 @@ export function inStages(
 /** Rows of a first screen that the stages of a pipeline answer. */
 export const OF_STAGES: ReadonlySet<string> = new Set(['step time', 'memory']);
 
-/** Microbatches of a stage by default: the bubble is then under a quarter of the work. */
-export const MICROBATCHES_A_STAGE = 4;
-
 /**
  * The training graph of a model: a traced program is a forward pass, of which the backward pass is
  * derived; a file is taken as it is.

@@ -20,6 +20,7 @@ import {
   type InfeasiblePart,
   planGraphStages,
 } from '../../../sweep/pipeline/graph-stages.ts';
+import { MICROBATCHES_A_STAGE } from '../../../sweep/pipeline/microbatches.ts';
 import { percentText } from '../../../units.ts';
 import { longName } from '../../input/flags/flag.ts';
 import { planFiles } from '../../input/plan-folder.ts';
@@ -27,7 +28,7 @@ import { STAGES_FILE, stagesFile } from '../../input/stages-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
 import { writeFolder, writeText } from '../../output/write-file.ts';
 import type { PlanOptions } from './flags.ts';
-import { askedSchedule, MICROBATCHES_A_STAGE } from './plan-pipeline.ts';
+import { askedSchedule } from './plan-pipeline.ts';
 
 /** Flags that ask for what the stages of a graph do not have. */
 const REFUSED = [

@@ -27,7 +27,7 @@ export const VERBOSE = {
   ),
 };
 
-/** The flag of other commands than `plan` for what stands below their first screen. */
+/** The flag of commands other than `plan` that prints the details below their first screen. */
 export const DETAILS = {
   verbose: on('-v, --verbose', 'also print every figure, plan and note below the first screen'),
 };
