@@ -345,3 +345,77 @@ def flex_attention_backward(
             score_mod, joint_mod, mask_mod, scale, rows, heads, score_buffers, mask_buffers, blocks, sizes, options,
         )
     return [*own, *others[: len(score_buffers)]]
+
+
+def packed_scores(query, key, cu_seq_q, cu_seq_k, is_causal, scale, window_size):
+    """Scores of all pairs of each head, minus infinity where a row does not read another, and what products were scaled by."""
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    places = []
+    for rows, starts in ((query.shape[0], cu_seq_q), (key.shape[0], cu_seq_k)):
+        row = torch.arange(rows, device=query.device)
+        sequence = (row.unsqueeze(1) >= starts[1:].unsqueeze(0)).sum(1)
+        # Rows behind the last sequence belong to none. Places are counted from the ends of sequences.
+        places.append((sequence, row - torch.cat([starts[1:], starts[-1:]])[sequence]))
+    (own, place), (other, at) = places
+    own, place = own.unsqueeze(1), place.unsqueeze(1)
+    reads = (own == other) & (own < cu_seq_q.shape[0] - 1)
+    left, right = (-1, -1) if window_size is None else window_size
+    if is_causal:
+        right = 0
+    if left >= 0:
+        reads = reads & (at - place >= -left)
+    if right >= 0:
+        reads = reads & (at - place <= right)
+    key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+    scores = torch.einsum("qhd,khd->hqk", query.float(), key.float()) * factor
+    return torch.where(reads, scores, float("-inf")), factor
+
+
+def packed_shares(scores, lse):
+    """The softmax of scores with its log-sum-exp; rows that read nothing have zeros."""
+    return torch.exp(scores - torch.where(lse == float("-inf"), 0.0, lse).unsqueeze(-1))
+
+
+def varlen_attention(
+    here, query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal=False, scale=None, window_size=None, enable_gqa=False,
+    seqused_k=None, block_table=None, num_splits=None,
+):
+    """Attention of packed sequences: PyTorch's kernel, which a CPU does not have, or what it means."""
+    if query.device.type != "cpu":
+        from torch.nn.attention import varlen
+
+        return varlen._varlen_attn(
+            query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal, scale, window_size, enable_gqa, num_splits=num_splits
+        )
+    ends = cu_seq_q if cu_seq_k is None else cu_seq_k
+    scores, _ = packed_scores(query, key, cu_seq_q, ends, is_causal, scale, window_size)
+    lse = scores.logsumexp(-1)
+    value = value.repeat_interleave(query.shape[1] // value.shape[1], 1).float()
+    out = torch.einsum("hqk,khd->qhd", packed_shares(scores, lse), value)
+    return out.to(query.dtype), lse, torch.zeros(2, dtype=torch.uint64)
+
+
+def varlen_attention_backward(
+    here, grad_out, query, key, value, out, lse, cu_seq_q, cu_seq_k, max_q, max_k, is_causal, rng_state, scale=None, window_size=None,
+):
+    """The gradients of query, key and value (Dao et al., 2022, appendix B)."""
+    if query.device.type != "cpu":
+        from torch.nn.attention import varlen
+
+        return varlen._varlen_attn_backward(
+            grad_out, query, key, value, out, lse, cu_seq_q, cu_seq_k, max_q, max_k, is_causal, rng_state, scale, window_size
+        )
+    scores, factor = packed_scores(query, key, cu_seq_q, cu_seq_k, is_causal, scale, window_size)
+    shares, gradient = packed_shares(scores, lse), grad_out.float()
+    keys, values = (x.repeat_interleave(query.shape[1] // x.shape[1], 1).float() for x in (key, value))
+    inner = (gradient * out.float()).sum(-1).t().unsqueeze(-1)
+    of_scores = shares * (torch.einsum("qhd,khd->hqk", gradient, values) - inner) * factor
+
+    def folded(x, like):
+        return x.view(like.shape[0], like.shape[1], -1, like.shape[2]).sum(2).to(like.dtype)
+
+    return (
+        torch.einsum("hqk,khd->qhd", of_scores, keys).to(query.dtype),
+        folded(torch.einsum("hqk,qhd->khd", of_scores, query.float()), key),
+        folded(torch.einsum("hqk,qhd->khd", shares, gradient), value),
+    )

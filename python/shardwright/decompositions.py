@@ -14,7 +14,6 @@ import torch
 import torch._decomp.decompositions
 from torch._decomp import decomposition_table
 
-from .attention_forms import varlen_forms
 from .command_line import run_command
 from .errors import CommandError
 from .planner import find_command
@@ -40,7 +39,7 @@ def _slopes(
 
 
 #: Operators that PyTorch has no decomposition of that holds for all of their modes.
-OWN: dict[Any, Callable[..., Any]] = {torch.ops.aten.rrelu_with_noise_functional.default: _slopes, **varlen_forms()}
+OWN: dict[Any, Callable[..., Any]] = {torch.ops.aten.rrelu_with_noise_functional.default: _slopes}
 
 
 @contextmanager

@@ -208,59 +208,6 @@ def test_flex_attention_is_captured_with_its_gradients_and_cut_on_batch_and_head
     assert set(found["collectives"]) <= {"all_gather", "all_reduce"} and found["collectives"].get("all_reduce", 0) <= 1
 
 
-@pytest.mark.parametrize(
-    ("queries", "keys", "causal", "window", "heads"),
-    [
-        ((3, 5, 2), (3, 5, 2), False, None, 4),
-        ((3, 5), (4, 7), True, None, 2),
-        ((6, 4), (6, 4), True, (2, -1), 1),
-        ((6, 4), (6, 4), False, (1, 2), 4),
-    ],
-)
-def test_rows_of_several_lengths_are_attention_of_each_with_its_gradients(
-    queries: tuple[int, ...], keys: tuple[int, ...], causal: bool, window: tuple[int, int] | None, heads: int
-) -> None:
-    torch.manual_seed(0)
-    own, other = (torch.tensor([0, *lengths]).cumsum(0).int() for lengths in (queries, keys))
-    q = torch.randn(sum(queries), 4, 8, requires_grad=True)
-    k, v = (torch.randn(sum(keys), heads, 8, requires_grad=True) for _ in range(2))
-    parts = []
-    for i, (rows, columns) in enumerate(zip(queries, keys, strict=True)):
-        # Places that a row may read, counted from the last of both sequences.
-        ahead = torch.arange(columns) - torch.arange(rows).unsqueeze(1) - (columns - rows)
-        left, right = window or (-1, -1)
-        reads = (ahead <= (0 if causal else right if right >= 0 else columns)) & (ahead >= (-left if left >= 0 else -columns - rows))
-        piece = [x[starts[i] : starts[i + 1]].transpose(0, 1) for x, starts in ((q, own), (k, other), (v, other))]
-        parts.append(F.scaled_dot_product_attention(*piece, attn_mask=reads, enable_gqa=True).transpose(0, 1))
-    expected = torch.cat(parts)
-    gradient = torch.randn_like(expected)
-    gradients = torch.autograd.grad(expected, (q, k, v), gradient)
-    operators: Any = torch.ops.torch_attn
-    forward, backward = OWN[operators._varlen_attn.default], OWN[operators._varlen_attn_backward.default]
-    inputs = [x.detach() for x in (q, k, v)]
-    out, lse, state = forward(*inputs, own, other, max(queries), max(keys), causal, None, window)
-    torch.testing.assert_close(out, expected.detach())
-    found = backward(gradient, *inputs, out, lse, own, other, max(queries), max(keys), causal, state, None, window)
-    torch.testing.assert_close(found, gradients)
-
-
-def test_attention_by_cu_seqlens_is_captured(tmp_path: Path) -> None:
-    from torch.nn.attention.varlen import varlen_attn
-
-    class Packed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.qkv = nn.Linear(16, 48)
-
-        def forward(self, x: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-            q, k, v = self.qkv(x).view(-1, 3, 4, 4).unbind(1)
-            return varlen_attn(q, k, v, starts, starts, 6, 6, window_size=(-1, 0))
-
-    inputs = (torch.ones(10, 16), torch.tensor([0, 6, 10], dtype=torch.int32))
-    captured = capture(Packed(), inputs, loss=lambda y: y.sum(), path=tmp_path / "m.fx.txt")
-    assert [name.split(".")[1] for name in captured.record["decomposed"]] == ["_varlen_attn", "_varlen_attn_backward"]
-
-
 def test_outputs_are_in_the_classes_of_torch() -> None:
     returned = torch.sort(torch.tensor([2.0, 1.0]))
     spec, leaves = flatten_outputs(returned)

@@ -1,4 +1,4 @@
-"""Four processes on gloo run plans of models with `flex_attention`, whose numbers are those of attention as it is written."""
+"""Four processes on gloo run plans of models with `flex_attention` and `varlen_attn`, whose numbers are those of attention as it is written."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Flex(nn.Module):
     """`flex_attention` as a model calls it, and as it is written."""
 
     groups, values = HEADS, WIDTH
+    operator, cut = "flex_attention", "S(0)S(1)"
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +122,38 @@ class Sinks(Flex):
         return (shares @ v).square().sum()
 
 
-MODELS: dict[str, Callable[[], Flex]] = {"slopes": Flex, "window": Window, "documents": Documents, "sinks": Sinks}
+class Packed(Flex):
+    """Sequences of several lengths one after another, those of keys longer, with a causal window and grouped heads."""
+
+    groups = 2
+    queries, keys = (3, 7, 6), (4, 7, 5)
+    operator, cut = "torch_attn._varlen_attn", "RS(1)"
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, lengths in (("own", self.queries), ("other", self.keys)):
+            self.register_buffer(name, torch.tensor([0, *lengths]).cumsum(0).int())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        from torch.nn.attention.varlen import varlen_attn
+
+        q, k, v = (y.transpose(1, 2).flatten(0, 1) for y in self.heads(x))
+        longest = max(self.queries), max(self.keys)
+        return varlen_attn(q, k, v, self.own, self.other, *longest, window_size=(3, 0), enable_gqa=True).square().sum()
+
+    def written(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (y.transpose(0, 1).flatten(1, 2) for y in self.heads(x))
+        loss = torch.zeros(())
+        for n, (rows, columns) in enumerate(zip(self.queries, self.keys, strict=True)):
+            # Places that a row may read, counted from the last of both sequences.
+            ahead = torch.arange(columns) - torch.arange(rows).unsqueeze(1) - (columns - rows)
+            own, *others = (y[:, starts[n] : starts[n + 1]] for y, starts in ((q, self.own), (k, self.other), (v, self.other)))
+            pair = nn.functional.scaled_dot_product_attention(own, *others, attn_mask=(ahead <= 0) & (ahead >= -3), enable_gqa=True)
+            loss = loss + pair.square().sum()
+        return loss
+
+
+MODELS: dict[str, Callable[[], Flex]] = {"slopes": Flex, "window": Window, "documents": Documents, "sinks": Sinks, "packed": Packed}
 
 
 def batch() -> torch.Tensor:
@@ -160,17 +192,20 @@ def facts() -> Any:
         for name, make in MODELS.items():
             captured = shardwright.capture(make(), (batch(),), path=f"{place}/{name}.fx.txt")
             texts[name] = captured.path.read_text()
-            calls = re.findall(r"(\w+): .* = flex_attention(?:_backward)?\[0\]", texts[name])
-            pins = [f"{call}=S(0)S(1)" for call in calls]
+            short = make().operator.split(".")[-1]
+            calls = re.findall(rf"(\w+): .* = {short}(?:_backward)?(?:_default)?\[0\]", texts[name])
+            assert len(calls) == 2
+            pins = [f"{call}={make().cut}" for call in calls]
             shardwright.plan(captured, mesh="dp=2,tp=2", cluster="dgx-h100", out=f"{place}/{name}", quiet=True, no_recipes=True, pin=pins)
         run_ranks(work, (place,), 4)
         yield texts, json.loads(Path(f"{place}/facts.json").read_text())
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_flex_attention_is_one_call_whose_numbers_are_those_of_what_is_written(facts: Any, name: str) -> None:
+def test_attention_is_one_call_whose_numbers_are_those_of_what_is_written(facts: Any, name: str) -> None:
     texts, errors = facts
-    assert texts[name].count("torch.ops.higher_order.flex_attention(") == 1
-    assert texts[name].count("torch.ops.higher_order.flex_attention_backward(") == 1
+    operator = MODELS[name]().operator
+    assert len(re.findall(rf"torch\.ops\.(?:higher_order\.)?{operator}(?:\.default)?\(", texts[name])) == 1
+    assert len(re.findall(rf"torch\.ops\.(?:higher_order\.)?{operator}_backward(?:\.default)?\(", texts[name])) == 1
     assert "_softmax" not in texts[name]
     assert errors[name] < 1e-5

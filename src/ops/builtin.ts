@@ -34,6 +34,7 @@ import { matmulOps } from './aten/products/matmul.ts';
 import { matrixFunctionOps } from './aten/products/matrix-functions.ts';
 import { scaledMmOps } from './aten/products/scaled-mm.ts';
 import { solutionOps } from './aten/products/solutions.ts';
+import { varlenAttentionOps } from './aten/products/varlen-attention.ts';
 import { batchNormOps } from './aten/reductions/batch-norm.ts';
 import { lossOps } from './aten/reductions/loss.ts';
 import { normOps } from './aten/reductions/norm.ts';
@@ -94,5 +95,5 @@ export function builtinOperators(): OperatorTable {
     ...spmdOps,
   ]);
   // New operators come last: tests take every operator in a form by its place.
-  return direct.with([...decomposedOps(direct), ...flexAttentionOps]);
+  return direct.with([...decomposedOps(direct), ...flexAttentionOps, ...varlenAttentionOps]);
 }

@@ -44,7 +44,10 @@ const NOT_IN_TORCH: readonly (readonly [RegExp, string])[] = [
     /^scatter\.src\(x\[9\]|^scatter\.src\(x\[5,9\], 1, index9\[5,1\], x\[5,3\]|^scatter_add\(x\[9,5\]/,
     'no source larger than the index',
   ],
-  [/^_scaled_dot_product_(flash|efficient|cudnn)_attention\(/, 'kernels of GPUs'],
+  [
+    /^(_scaled_dot_product_(flash|efficient|cudnn)_attention|torch_attn\._varlen_attn\.default)\(/,
+    'kernels of GPUs',
+  ],
 ];
 
 export function notInTorch(s: GradientSample): boolean {

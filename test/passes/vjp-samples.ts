@@ -2,12 +2,13 @@ import { GraphBuilder } from '../../src/graph/build.ts';
 import type { Arg, DType, Graph, ValueRef, ValueType } from '../../src/graph/types.ts';
 import { flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { streamOf } from '../../src/ndarray/random.ts';
+import { varlenAttentionOps } from '../../src/ops/aten/products/varlen-attention.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { isFloating } from '../../src/ops/record/dtypes.ts';
 import { functionalForm } from '../../src/ops/record/in-place.ts';
 import { inferCall } from '../../src/ops/record/infer.ts';
 import { gpuAttention } from '../../src/ops/samples/attention.ts';
-import { type CallText, parseCall } from '../../src/ops/samples/call-text.ts';
+import { callOf, type CallText, parseCall } from '../../src/ops/samples/call-text.ts';
 import { torchSamples } from '../../src/ops/samples/table.ts';
 import { drawValues } from '../../src/ops/samples/values.ts';
 import { compositeOf } from '../../src/ops/vjp/composite/composite.ts';
@@ -276,6 +277,7 @@ function typeOf(arrays: ReadonlyMap<string, NDArray>, name: string): ValueType {
 export const gradientSamples: readonly GradientSample[] = [
   ...torchSamples(table),
   ...[...more, ...gpuAttention, ...broadcastCalls].map(parseCall),
+  ...varlenAttentionOps.flatMap((r) => (r.samples ?? []).map((args) => callOf(r.name, args))),
 ]
   .filter((c, i, all) => all.findIndex((other) => other.text === c.text) === i)
   .flatMap(sampleOf);

@@ -14,6 +14,7 @@ import { viewKernels } from './movement/view.ts';
 import { attentionKernels } from './products/attention.ts';
 import { flexAttentionKernels } from './products/flex-attention.ts';
 import { productKernels } from './products/product.ts';
+import { varlenAttentionKernels } from './products/varlen-attention.ts';
 import { lossKernels } from './reductions/loss.ts';
 import { normKernels } from './reductions/norm.ts';
 import { poolKernels } from './reductions/pool.ts';
@@ -40,6 +41,7 @@ const FAMILIES: readonly Kernels[] = [
   poolKernels,
   attentionKernels,
   flexAttentionKernels,
+  varlenAttentionKernels,
   indexingKernels,
   viewKernels,
   manipulateKernels,

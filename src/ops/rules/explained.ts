@@ -46,8 +46,8 @@ export const EXPLAINED: readonly Explanation[] = [
     'it stands in the bodies of attention alone, which see single numbers and are not cut',
   ),
   missing(
-    /aten\._scaled_dot_product_\w+\.default/,
-    /R, R, S\(3\).* -> S\(3\), .*|S\(3\), .* -> P\(sum\), P\(sum\), S\(3\).*/,
+    /(aten\._scaled_dot_product_\w+|torch_attn\._varlen_attn(_backward)?)\.default/,
+    /R, R, S\(([23])\).* -> S\(\1\), .*|S\(([23])\), .* -> P\(sum\), P\(sum\), S\(\2\).*/,
     'the flash kernels take no values that are narrower or wider than queries; others were not ' +
       'run, so no fused form is cut there',
   ),

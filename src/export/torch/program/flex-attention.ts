@@ -1,9 +1,10 @@
 /**
- * Writes calls of flex attention as calls of the helpers of `program.py`, which hand PyTorch the
- * bodies of this device.
+ * Writes calls of flex attention, and of attention of packed sequences, as calls of the helpers of
+ * `program.py`: the first hand PyTorch the bodies of this device, the others know what a CPU has no
+ * kernel for.
  */
 import type { Arg, Node } from '../../../graph/types.ts';
-import { isGraphRef } from '../../../graph/value.ts';
+import { getOwn, isGraphRef } from '../../../graph/value.ts';
 import type { Helper } from './helpers.ts';
 
 /** Keywords that only prices need. */
@@ -31,4 +32,15 @@ export function flexText({ target, args, kwargs }: Node, { argument, body }: Wri
     parts.push(`${key}=${text}`);
   }
   return `${target}(${parts.join(', ')})`;
+}
+
+/** Helpers that calls of attention of packed sequences become, by their operators. */
+const PACKED: Readonly<Record<string, Helper>> = {
+  'torch_attn._varlen_attn.default': 'varlen_attention',
+  'torch_attn._varlen_attn_backward.default': 'varlen_attention_backward',
+};
+
+/** The helper that a call of attention of packed sequences becomes; undefined for other calls. */
+export function packedHelper({ target }: Node): Helper | undefined {
+  return getOwn(PACKED, target);
 }

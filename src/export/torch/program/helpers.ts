@@ -33,6 +33,10 @@ export const HELPERS = [
   'flex_call',
   'flex_attention',
   'flex_attention_backward',
+  'packed_scores',
+  'packed_shares',
+  'varlen_attention',
+  'varlen_attention_backward',
 ] as const;
 
 /** Name of a helper of `program.py`. */
@@ -53,6 +57,8 @@ export const HELPER_USES: Readonly<Partial<Record<Helper, readonly Helper[]>>> =
   flex_call: ['flex_body', 'flex_blocks'],
   flex_attention: ['flex_call'],
   flex_attention_backward: ['flex_call'],
+  varlen_attention: ['packed_scores', 'packed_shares'],
+  varlen_attention_backward: ['packed_scores', 'packed_shares'],
 };
 
 interface FixedText {

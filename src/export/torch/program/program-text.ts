@@ -24,7 +24,7 @@ import { bytesText } from '../../../units.ts';
 import { argumentText, isExchanged, type Names, operatorText } from './arguments.ts';
 import { memberRow } from './collective-list.ts';
 import { bodiesOf, controlOf, controlText } from './control.ts';
-import { flexText, isFlexAttention } from './flex-attention.ts';
+import { flexText, isFlexAttention, packedHelper } from './flex-attention.ts';
 import { groupOrder, inverse, permuted } from './group-order.ts';
 import { fixedText, type Helper, HELPER_USES, HELPERS } from './helpers.ts';
 import { inPlaceCalls } from './in-place.ts';
@@ -425,6 +425,11 @@ class FunctionText {
         argument: (arg) => argumentText(arg, this.arguments),
         body: (name) => this.bodyNamed(name),
       });
+    }
+    const packed = packedHelper(node);
+    if (packed !== undefined) {
+      this.parts.helpers.add(packed);
+      return `${packed}(${['here', ...this.list(node)].join(', ')})`;
     }
     if (draws(this.parts.program, node)) this.parts.draws.add(`${node.name} (${node.target})`);
     const drawn = randomText(this.parts.program, node, this.list(node));

@@ -77,21 +77,21 @@ export function sizesOf(
   return { batch: q.shape.slice(0, -3), heads, keyHeads, queries, keys, channels, values };
 }
 
-function scores(s: AttentionSizes): number {
-  return elements(s.batch) * s.heads * s.queries * s.keys;
-}
-
 /**
  * 2 per multiply-add of q kᵀ and p v; causal calls are counted whole, as PyTorch's flop counter
  * does.
+ *
+ * @param pairs pairs of a query row and a key row that one head has a score of
  */
-export function forwardWork(s: AttentionSizes): OpWork {
-  return { matrix: 2 * scores(s) * (s.channels + s.values), vector: 5 * scores(s) };
+export function forwardWork(s: AttentionSizes, pairs = s.queries * s.keys): OpWork {
+  const scores = elements(s.batch) * s.heads * pairs;
+  return { matrix: 2 * scores * (s.channels + s.values), vector: 5 * scores };
 }
 
 /** Five products: q kᵀ again, g vᵀ, pᵀ g, ds k, dsᵀ q. */
-export function backwardWork(s: AttentionSizes): OpWork {
-  return { matrix: 2 * scores(s) * (3 * s.channels + 2 * s.values), vector: 8 * scores(s) };
+export function backwardWork(s: AttentionSizes, pairs = s.queries * s.keys): OpWork {
+  const scores = elements(s.batch) * s.heads * pairs;
+  return { matrix: 2 * scores * (3 * s.channels + 2 * s.values), vector: 8 * scores };
 }
 
 /**
@@ -137,7 +137,7 @@ export function headCut(dim: number, { heads, keyHeads }: AttentionSizes): RuleS
 }
 
 /** A cut of query heads whose key heads are whole: the first one tells which of them are read. */
-function queryHeadCut(dim: number): RuleSlot {
+export function queryHeadCut(dim: number): RuleSlot {
   return S(dim, { slicing: 'contiguous', filled: true });
 }
 
@@ -146,7 +146,7 @@ function queryHeadCut(dim: number): RuleSlot {
  *
  * @param results places of the gradients of key and value
  */
-function keyHeadsTaken(
+export function keyHeadsTaken(
   ctx: TypedContext,
   { heads, keyHeads }: AttentionSizes,
   dim: number,

@@ -107,6 +107,16 @@ export const attentionVjps: Vjps = {
       ['scale'],
     );
   }),
+  'torch_attn._varlen_attn.default': (c) => {
+    const starts = c.x('cu_seq_q');
+    return together(c.b, QKV, () =>
+      c.b.call('torch_attn._varlen_attn_backward.default', [
+        ...[c.g(), ...QKV.map((name) => c.x(name)), c.y(0), c.y(1)],
+        ...[starts, c.optional('cu_seq_k') ?? starts, c.ctx.int('max_q'), c.ctx.int('max_k')],
+        ...[causal(c), c.y(2), c.arg('scale') ?? null, c.arg('window_size') ?? null],
+      ]),
+    );
+  },
 };
 
 /** Rows of a query or key. */
