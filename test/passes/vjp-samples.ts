@@ -197,12 +197,14 @@ const KINKED =
 
 /**
  * Inputs without a derivative: statistics that run along, weights and classes of losses, masks of
- * the fused kernel.
+ * the fused kernel, random numbers that place windows.
  */
 const CONSTANT: Readonly<Record<string, readonly string[]>> = {
   running: ['running_mean', 'running_var'],
   'aten._scaled_dot_product_flash_attention_for_cpu.default': ['attn_mask'],
   'aten._scaled_dot_product_cudnn_attention.default': ['attn_bias'],
+  'aten.fractional_max_pool2d.default': ['random_samples'],
+  'aten.fractional_max_pool3d.default': ['random_samples'],
   'aten.soft_margin_loss.default': ['target'],
   'aten.soft_margin_loss_backward.default': ['target'],
 };

@@ -6,10 +6,12 @@ import { castVjps } from './elementwise/cast.ts';
 import { unaryVjps } from './elementwise/unary.ts';
 import { indexingVjps } from './movement/indexing.ts';
 import { randomVjps } from './movement/random.ts';
+import { resizingVjps } from './movement/resizing.ts';
 import { slicingVjps } from './movement/slicing.ts';
 import { viewVjps } from './movement/views.ts';
 import { attentionVjps } from './products/attention.ts';
 import { convolutionVjps } from './products/convolution.ts';
+import { linalgVjps } from './products/linalg.ts';
 import { productVjps } from './products/products.ts';
 import { lossVjps } from './reductions/loss.ts';
 import { normVjps } from './reductions/norm.ts';
@@ -21,6 +23,7 @@ import type { VjpEntry, Vjps } from './vjp.ts';
 
 const FAMILIES: readonly Vjps[] = [
   productVjps,
+  linalgVjps,
   unaryVjps,
   binaryVjps,
   castVjps,
@@ -34,6 +37,7 @@ const FAMILIES: readonly Vjps[] = [
   indexingVjps,
   viewVjps,
   slicingVjps,
+  resizingVjps,
   randomVjps,
   spmdVjps,
 ];
@@ -65,6 +69,8 @@ const CUT: ReadonlySet<string> = new Set(
     'new_zeros.default new_ones.default new_empty.default new_empty_strided.default ' +
       'new_full.default',
     'bernoulli.default bernoulli.p rand_like.default randn_like.default histc.default',
+    'uniform.default exponential.default geometric.default cauchy.default log_normal.default ' +
+      'normal_functional.default round.decimals nextafter.default',
     'poisson.default normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor',
   ].flatMap((line) => line.split(' ').map((name) => `aten.${name}`)),
 );

@@ -60,6 +60,9 @@ const NO_QUOTIENT: ReadonlySet<string> = new Set([
   'embedding(x[7,6], index7[5], 2)',
 ]);
 
+/** Functions of a symmetric matrix that read one triangle of it, while both have a gradient. */
+const OF_ONE_TRIANGLE = /^aten\.(linalg_)?cholesky(_ex)?\.default$/;
+
 const byTarget = new Map<string, GradientSample[]>();
 for (const s of gradientSamples) byTarget.set(s.target, [...(byTarget.get(s.target) ?? []), s]);
 
@@ -76,7 +79,8 @@ describe('gradients against those that PyTorch gave', () => {
 });
 
 describe('gradients against central differences', () => {
-  test.each([...byTarget])('%s', (_target, samples) => {
+  const compared = [...byTarget].filter(([target]) => !OF_ONE_TRIANGLE.test(target));
+  test.each(compared)('%s', (_target, samples) => {
     expect(samples.filter((s) => !NO_QUOTIENT.has(s.text)).flatMap(wrongGradients)).toEqual([]);
   });
 

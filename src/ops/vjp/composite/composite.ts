@@ -117,16 +117,22 @@ function convolution(c: VjpCall): ValueRef {
   ]);
 }
 
-function maxPool(c: VjpCall): ValueRef {
-  return c.b.item(c.b.call('aten.max_pool2d_with_indices.default', c.node.args, c.node.kwargs), 0);
-}
+const maxPool =
+  (dims: number) =>
+  (c: VjpCall): ValueRef => {
+    const target = `aten.max_pool${dims}d_with_indices.default`;
+    return c.b.item(c.b.call(target, c.node.args, c.node.kwargs), 0);
+  };
 
 /** The mean where one number is left of every channel. */
-function adaptivePool(c: VjpCall): ValueRef {
-  const size = spatial(c.ctx.ints('output_size'), 2);
-  if (size.every((n) => n === 1)) return c.b.call('aten.mean.dim', [c.x('self'), [-1, -2], true]);
-  return c.b.call('aten._adaptive_avg_pool2d.default', [c.x('self'), size]);
-}
+const adaptivePool =
+  (dims: number) =>
+  (c: VjpCall): ValueRef => {
+    const size = spatial(c.ctx.ints('output_size'), dims);
+    const last = size.map((_, d) => -1 - d);
+    if (size.every((n) => n === 1)) return c.b.call('aten.mean.dim', [c.x('self'), last, true]);
+    return c.b.call(`aten._adaptive_avg_pool${dims}d.default`, [c.x('self'), size]);
+  };
 
 const softmax =
   (target: string) =>
@@ -162,8 +168,10 @@ export const COMPOSITES: Readonly<Record<string, Composite>> = {
   'aten.conv1d.default': convolution,
   'aten.conv2d.default': convolution,
   'aten.conv3d.default': convolution,
-  'aten.max_pool2d.default': maxPool,
-  'aten.adaptive_avg_pool2d.default': adaptivePool,
+  'aten.max_pool2d.default': maxPool(2),
+  'aten.max_pool3d.default': maxPool(3),
+  'aten.adaptive_avg_pool2d.default': adaptivePool(2),
+  'aten.adaptive_avg_pool3d.default': adaptivePool(3),
   'aten.softmax.int': softmax('aten._softmax.default'),
   'aten.log_softmax.int': softmax('aten._log_softmax.default'),
   'aten.cross_entropy_loss.default': crossEntropy,

@@ -83,6 +83,20 @@ export const unaryVjps: Vjps = {
   ...of('erfc', (b, g, x) =>
     b.mul(b.mul(g, b.unary('exp', b.neg(b.pow(x, 2)))), -2 / Math.sqrt(Math.PI)),
   ),
+  ...of('digamma', (b, g, x) => b.mul(g, b.call('aten.polygamma.default', [1, x]))),
+  ...self('polygamma.default', (b, g, c) =>
+    b.mul(g, b.call('aten.polygamma.default', [c.ctx.int('n') + 1, c.x('self')])),
+  ),
+  ...of('erfinv', (b, g, _x, y) =>
+    b.mul(g, b.scaled(b.unary('exp', b.unary('square', y())), Math.sqrt(Math.PI) / 2)),
+  ),
+  ...self('logit.default', (b, g, c) =>
+    b.call('aten.logit_backward.default', [g, c.x('self'), c.arg('eps') ?? null]),
+  ),
+  ...of('special_entr', (b, g, x) => b.mul(g, b.sub(b.neg(b.unary('log', x)), 1))),
+  ...self('log_sigmoid_forward.default', (b, g, c) =>
+    b.call('aten.log_sigmoid_backward.default', [g, c.x('self'), c.y(1)]),
+  ),
   ...of('lgamma', (b, g, x) => b.mul(g, b.unary('digamma', x))),
   ...of('sinc', sincGradient),
   ...of('deg2rad', (b, g) => b.mul(g, Math.PI / 180)),

@@ -29,6 +29,12 @@ const range = (c: VjpCall): readonly Arg[] => [
   c.arg('step') ?? 1,
 ];
 
+const diagonal = (c: VjpCall): readonly Arg[] => [
+  c.arg('offset') ?? 0,
+  c.arg('dim1') ?? 0,
+  c.arg('dim2') ?? 1,
+];
+
 /** `[start, end, step]` of a slice as numbers, as `slice_backward` takes them. */
 function slicedBack(c: VjpCall): ValueRef {
   const start = c.arg('start') ?? 0;
@@ -162,6 +168,30 @@ export const slicingVjps: Vjps = {
         ]),
     ),
   ),
+  ...named(
+    'diagonal_scatter.default',
+    written(
+      (c) => c.b.call('aten.diagonal.default', [c.g(), ...diagonal(c)]),
+      (c, zeros) => c.b.call('aten.diagonal_scatter.default', [c.g(), zeros, ...diagonal(c)]),
+    ),
+  ),
+  ...named('diag_embed.default', (c) => ({
+    self: () =>
+      c.b.call('aten.diagonal.default', [
+        c.g(),
+        c.arg('offset') ?? 0,
+        c.arg('dim1') ?? -2,
+        c.arg('dim2') ?? -1,
+      ]),
+  })),
+  ...named('unfold.default', (c) => ({
+    self: () =>
+      c.b.call('aten.unfold_backward.default', [
+        c.g(),
+        [...own(c)],
+        ...['dimension', 'size', 'step'].map((name) => c.ctx.int(name)),
+      ]),
+  })),
   ...named('flip.default', (c) => ({
     self: () => c.b.call('aten.flip.default', [c.g(), c.arg('dims') ?? []]),
   })),

@@ -3,10 +3,10 @@
  * the backward pass.
  */
 
-import type { ValueRef } from '../../../graph/types.ts';
+import type { Arg, ValueRef } from '../../../graph/types.ts';
 import { letters as einsumLetters } from '../../rules/einsum-letters.ts';
-import type { CallBuilder } from '../build.ts';
-import { named, type VjpCall, type Vjps } from '../vjp.ts';
+import { type CallBuilder, literal } from '../build.ts';
+import { type Gradients, named, together, type VjpCall, type Vjps } from '../vjp.ts';
 
 /**
  * Gradient of the right operand of `a @ b`. A right operand that is a transposed matrix gets a
@@ -23,7 +23,37 @@ const number = (c: VjpCall, name: string): number => c.ctx.number(name);
 /** `x y^T` of two vectors. */
 const outer = (b: CallBuilder, x: ValueRef, y: ValueRef): ValueRef => b.mul(b.unsqueeze(x, 1), y);
 
+/** Distances of rows: those of the second side are the first's, turned over. */
+function distances(c: VjpCall): Gradients {
+  const { b } = c;
+  const p = literal(c.ctx.number('p'));
+  const of = (...args: readonly Arg[]): ValueRef => b.call('aten._cdist_backward.default', args);
+  const turned = (x: ValueRef): ValueRef => b.rowMajor(b.transpose(x, -2, -1));
+  return {
+    x1: () => of(c.g(), c.x('x1'), c.x('x2'), p, c.y()),
+    x2: () => of(turned(c.g()), c.x('x2'), c.x('x1'), p, turned(c.y())),
+  };
+}
+
 export const productVjps: Vjps = {
+  ...named('_cdist_forward.default', distances),
+  ...named('_pdist_forward.default', (c) => ({
+    self: () =>
+      c.b.call('aten._pdist_backward.default', [
+        c.g(),
+        c.x('self'),
+        literal(c.ctx.number('p')),
+        c.y(),
+      ]),
+  })),
+  ...named('_weight_norm_interface.default', (c) =>
+    together(c.b, ['v', 'g'], () =>
+      c.b.call('aten._weight_norm_interface_backward.default', [
+        ...[c.g(), c.x('v'), c.x('g'), c.y(1)],
+        c.ctx.int('dim'),
+      ]),
+    ),
+  ),
   ...named('mm.default', (c) => ({
     mat2: () => rightGradient(c.b, c.g(), c.x('self'), c.x('mat2')),
     self: () => c.b.mm(c.g(), c.b.t(c.x('mat2'))),

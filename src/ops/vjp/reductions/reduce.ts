@@ -7,7 +7,7 @@ import type { ValueRef } from '../../../graph/types.ts';
 import { product } from '../../../product.ts';
 import { elements } from '../../record/record.ts';
 import { type CallBuilder, literal } from '../build.ts';
-import { frontDim, named, type VjpCall, type Vjps } from '../vjp.ts';
+import { frontDim, named, type VjpCall, type VjpEntry, type Vjps } from '../vjp.ts';
 
 /** Dims that the call reduces, from the front; all where it names none. */
 function reduced(c: VjpCall): number[] {
@@ -238,6 +238,26 @@ function difference(c: VjpCall) {
   };
 }
 
+/** The gradient of the variance whose root is the first result. */
+function ofVariance(c: VjpCall): ValueRef {
+  const { b } = c;
+  return b.zeroed(b.div(c.g(), b.mul(c.y(), 2)), b.compare('eq', c.y(), 0));
+}
+
+/** Variance, or what follows from it, and mean in one call. */
+const withMean = (variance: (c: VjpCall) => ValueRef): VjpEntry => ({
+  results: [0, 1],
+  vjp: (c) => ({
+    self: () => {
+      const { b } = c;
+      const fromMean = (): ValueRef =>
+        b.div(b.expand(keptDims(c, c.g(1)), c.shape('self')), count(c));
+      if (!c.hasGradient(1)) return varianceGradient(c, variance(c));
+      return c.hasGradient(0) ? b.add(varianceGradient(c, variance(c)), fromMean()) : fromMean();
+    },
+  }),
+});
+
 export const reduceVjps: Vjps = {
   ...named('sum.default sum.dim_IntList', sumOf),
   ...named('mean.default mean.dim', meanOf),
@@ -247,30 +267,23 @@ export const reduceVjps: Vjps = {
   ...named('prod.default', (c) => ({ self: () => productOfAll(c) })),
   ...named('prod.dim_int', (c) => ({ self: () => productAlong(c) })),
   ...named('max.default min.default amax.default amin.default median.default', extreme),
-  ...named('max.dim min.dim median.dim mode.default topk.default sort.default', selected),
+  ...named(
+    'max.dim min.dim median.dim nanmedian.dim kthvalue.default mode.default topk.default ' +
+      'sort.default',
+    selected,
+  ),
   ...named('sort.stable', selected),
   ...named('cummax.default cummin.default', accumulated),
   ...named('linalg_vector_norm.default', (c) => ({ self: () => normGradient(c) })),
   ...named('var.correction', (c) => ({ self: () => varianceGradient(c, c.g()) })),
   ...named('std.correction', (c) => ({
-    self: () => {
-      const { b } = c;
-      const half = b.zeroed(b.div(c.g(), b.mul(c.y(), 2)), b.compare('eq', c.y(), 0));
-      return varianceGradient(c, half);
-    },
+    self: () => varianceGradient(c, ofVariance(c)),
   })),
-  ...named('var_mean.correction', {
-    results: [0, 1],
-    vjp: (c) => ({
-      self: () => {
-        const { b } = c;
-        const fromMean = (): ValueRef =>
-          b.div(b.expand(keptDims(c, c.g(1)), c.shape('self')), count(c));
-        if (!c.hasGradient(1)) return varianceGradient(c, c.g(0));
-        return c.hasGradient(0) ? b.add(varianceGradient(c, c.g(0)), fromMean()) : fromMean();
-      },
-    }),
-  }),
+  ...named(
+    'var_mean.correction',
+    withMean((c) => c.g(0)),
+  ),
+  ...named('std_mean.correction', withMean(ofVariance)),
   ...named('logsumexp.default', (c) => ({
     self: () =>
       c.b.mul(keptDims(c, c.g()), c.b.unary('exp', c.b.sub(c.x('self'), keptDims(c, c.y())))),
