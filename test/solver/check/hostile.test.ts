@@ -5,7 +5,12 @@ import { describe, expect, it } from 'vitest';
 
 import { readIopddl } from '../../../src/contest/iopddl.ts';
 import { STEP } from '../../../src/solver/check/certificate-format.ts';
-import { hashProblem, type Verdict, verifyCertificate } from '../../../src/solver/check/verify.ts';
+import {
+  hashProblem,
+  NO_CHOICE,
+  type Verdict,
+  verifyCertificate,
+} from '../../../src/solver/check/verify.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import type { Certificate, Problem } from '../../../src/solver/types.ts';
 import { bruteForce, dice, randomChoice } from '../check-support.ts';
@@ -117,6 +122,45 @@ describe('costs out of range', () => {
       ];
       expect(refusal(TWO, { steps: [STEP.shift, 0, 0, 1, 0, 1], lists })).toBe(reason(cost));
     }
+  });
+
+  it('labels are refused where prices hide costs whose sum is beyond 2^52', () => {
+    // Each value costs -2^51, and 0 with the price of what it takes.
+    const count = 4;
+    const priced = build({
+      unary: Array.from({ length: count }, () => [-(2 ** 51)]),
+      edges: [],
+      rows: [
+        {
+          name: 'row',
+          variables: Array.from({ length: count }, (_, i) => i),
+          amounts: Array.from({ length: count }, () => [2 ** 50]),
+          bound: 2 ** 52,
+        },
+      ],
+    });
+    const proof = { rows: [{ row: 0 }], steps: [STEP.price, 0, STEP.pareto], lists: [[2 ** 41]] };
+    expect(refusal(priced, proof)).toBe('costs of labels add up to more than 2^52');
+  });
+
+  it('a row is refused whose amounts add up to more than 2^52', () => {
+    const heavy = (amount: number): Problem =>
+      build({
+        unary: [[0], [0]],
+        edges: [],
+        rows: [
+          {
+            name: 'row',
+            variables: [0, 1],
+            amounts: [[2 ** 52 - 1], [amount]],
+            bound: 2 ** 52 - 1,
+          },
+        ],
+      });
+    const proof = { rows: [{ row: 0 }], steps: [STEP.pareto] };
+    // The amounts leave no choice, in exact sums.
+    expect(verdictOf(heavy(1), proof)).toEqual({ accepted: true, bound: NO_CHOICE });
+    expect(refusal(heavy(2), proof)).toBe('the amounts of a row add up to more than 2^52');
   });
 
   it('a levelled table is refused for a cost above 2^52 that it leaves, and not for one that it forbids', () => {
