@@ -51,7 +51,7 @@ describe('least bytes of parameters, then least seconds', () => {
 
   it('the optimum is that of an independent integer program', async () => {
     const graph = load('torch/mlp-loss/joint.expanded');
-    for (const mesh of FULL ? ['a=2', 'a=2,b=2'] : ['a=2,b=2']) {
+    for (const mesh of FULL ? ['a=2', 'a=2,b=2'] : ['a=2']) {
       const asked = { objective: 'parameter-memory', activations: 'report' } as const;
       const plan = await planFor(graph, mesh, asked);
       const other = await planFor(graph, mesh, { ...asked, solver: 'highs' });

@@ -54,7 +54,7 @@ const EAGER = JSON.stringify({
   baseLatencySeconds: 1e-12,
 });
 
-const RUNS = FULL ? 25 : 8;
+const RUNS = FULL ? 25 : 5;
 
 const questions = fc
   .record({

@@ -39,8 +39,8 @@ describe('a limit that comes before the solver', () => {
     prepare(GRAPH, request('a=2,b=2'), TABLE, new Deadline(1e9, { clock }));
     const steps = new Set<string>();
     // The first look only starts the clock.
-    // Every third look, every one with SHARDWRIGHT_FULL.
-    for (let looks = 1; looks < clock.looks; looks += FULL ? 1 : 3) {
+    // Every sixth look, every one with SHARDWRIGHT_FULL.
+    for (let looks = 1; looks < clock.looks; looks += FULL ? 1 : 6) {
       const error = refusal(looks);
       expect(error?.code, `${looks} of ${clock.looks}`).toBe('E_TIME_LIMIT');
       expect(error?.details.hint).toContain('raise --time-limit');
