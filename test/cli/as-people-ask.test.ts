@@ -10,7 +10,13 @@ type PlanAnswer = Plan & { readonly fitProbability: number; readonly stepSeconds
 describe('what is missing is asked for at once, with a command that has all of it', () => {
   it.each([
     [['plan'], 'plan needs <model> and --cluster', 'plan llama-3.2-1b --devices 8xH100'],
-    [['plan', 'gpt2'], 'plan needs --cluster', 'plan llama-3.2-1b --devices 8xH100'],
+    [['plan', 'gpt2'], 'plan needs --cluster', 'plan gpt2 --devices 8xH100'],
+    [['plan', 'gpt2', '--devices', '16'], 'plan needs --cluster', 'plan gpt2 --devices 16xH100'],
+    [
+      ['plan', 'gpt2', '--mesh', 'dp=4'],
+      'plan needs --cluster',
+      'plan gpt2 --mesh dp=4 --cluster h100',
+    ],
     [['plan', '--cluster', 'h100'], 'plan needs <model>', 'plan llama-3.2-1b --devices 8xH100'],
     [
       ['compare'],

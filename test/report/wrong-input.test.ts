@@ -47,7 +47,7 @@ describe('in part: a slip is answered by what, where and the nearest right word'
     [
       'no cluster',
       () => ['plan', MODEL, '--mesh', 'dp=4'],
-      /plan needs --cluster\n {2}hint: for example: .* --devices 8xH100/,
+      /plan needs --cluster\n {2}hint: for example: .* --mesh dp=4 --cluster h100\n/,
     ],
     [
       'a choice',
@@ -105,7 +105,10 @@ describe('in part: a slip is answered by what, where and the nearest right word'
   it('a missing flag has its hint in the JSON, too', async () => {
     const run = await cli('plan', MODEL, '--mesh', 'dp=4', '--json');
     expect(JSON.parse(run.out)).toMatchObject({
-      error: { code: 'E_USAGE', hint: expect.stringContaining('8xH100') as string },
+      error: {
+        code: 'E_USAGE',
+        hint: expect.stringContaining('--mesh dp=4 --cluster h100') as string,
+      },
     });
   });
 

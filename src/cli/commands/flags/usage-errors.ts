@@ -48,7 +48,29 @@ export function missingOf(
   );
   const missing = [...operands, ...names];
   if (missing.length === 0) return undefined;
-  return missingError(nameOf(command), missing, firstExample(command.description()));
+  return missingError(nameOf(command), missing, exampleWith(command, texts));
+}
+
+/** Words that a shell takes as they are. */
+const PLAIN = /^[\w./@:=,+-]+$/;
+
+/** The first example of a command with the argument, devices and mesh of the user in it. */
+function exampleWith(
+  command: Command,
+  texts: Readonly<Record<string, unknown>>,
+): string | undefined {
+  const words = firstExample(command.description())?.split(' ');
+  if (words === undefined) return undefined;
+  const isPlain = (word: unknown): word is string => typeof word === 'string' && PLAIN.test(word);
+  const [operand] = command.args;
+  const at = 1 + nameOf(command).split(' ').length;
+  if (isPlain(operand) && words[at]?.startsWith('-') === false) words[at] = operand;
+  const example = words.join(' ');
+  const { devices, mesh } = texts;
+  if (isPlain(mesh)) return example.replace('--devices 8xH100', `--mesh ${mesh} --cluster h100`);
+  return isPlain(devices)
+    ? example.replace('--devices 8xH100', `--devices ${devices}xH100`)
+    : example;
 }
 
 /**
