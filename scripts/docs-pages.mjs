@@ -14,6 +14,7 @@ export const GROUPS = {
     'docs/models.md',
     'docs/memory.md',
     'docs/capture.md',
+    'docs/write-a-rule.md',
     'docs/from-jax.md',
     'docs/export-targets.md',
     'docs/site.md',

@@ -40,7 +40,7 @@ interface DerivedOperators {
 /** The same, with the derivatives of what `customOp` made. */
 export async function derivedOperatorsWith(
   files: readonly string[],
-  base: OperatorTable,
+  base = builtinOperators(),
 ): Promise<DerivedOperators> {
   if (files.length === 0) return { table: base, vjps: {} };
   const registry = new OperatorRegistry(base);

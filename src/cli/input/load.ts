@@ -14,6 +14,7 @@ import { importOnDemand } from '../../import/on-demand.ts';
 import type { ProgramCounts } from '../../import/types.ts';
 import type { VocabularyPadding } from '../../models/vocabulary.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import type { Vjps } from '../../ops/vjp/vjp.ts';
 import { atSizes } from '../../passes/sizes/fix-sizes.ts';
 import { shownPath } from '../../platform/read-file.ts';
 import type { Given } from './flags/flag.ts';
@@ -25,7 +26,7 @@ import {
   namedModel,
   refuseSizes,
 } from './load-config.ts';
-import { operatorsWith } from './load-operators.ts';
+import { derivedOperatorsWith } from './load-operators.ts';
 import { readModelFile } from './read-model-file.ts';
 import { isScript } from './script-name.ts';
 
@@ -76,7 +77,7 @@ async function withBackward(
   path: string,
   { training }: LoadOptions,
 ): Promise<ReadModel> {
-  const { graph, table, format } = read;
+  const { graph, table, vjps, format } = read;
   if (training !== true || format === 'hf-config') return read;
   const returned = await withGradients(graph, table);
   if (returned !== undefined) return { ...read, graph: returned };
@@ -92,7 +93,7 @@ async function withBackward(
   const [loss, ...others] = graph.outputs;
   const made = graph.nodes.find(({ name }) => name === loss?.value)?.type;
   const isLoss = others.length === 0 && made?.kind === 'tensor' && made.shape.length === 0;
-  const joint = jointGraph(graph, { table, ...(isLoss ? { seed: 1 } : {}) });
+  const joint = jointGraph(graph, { table, ...defined({ vjps }), ...(isLoss ? { seed: 1 } : {}) });
   const note = 'The backward pass is derived from the program (--training).';
   return { ...read, graph: { ...joint, notes: [...(joint.notes ?? []), note] } };
 }
@@ -151,12 +152,15 @@ async function withGradients(graph: Graph, table: OperatorTable): Promise<Graph 
   return found === undefined ? undefined : withStepPhases(found, table);
 }
 
-type ReadModel = Omit<LoadedModel, 'open' | 'sizes'>;
+interface ReadModel extends Omit<LoadedModel, 'open' | 'sizes'> {
+  /** Derivatives of the user's operators. */
+  readonly vjps?: Vjps;
+}
 
 async function readModel(path: string, options: LoadOptions): Promise<ReadModel> {
   const { format } = options;
   if (isScript(path)) return loadScript(path, options);
-  const table = await operatorsWith(options.ops ?? []);
+  const { table, vjps } = await derivedOperatorsWith(options.ops ?? []);
   const named = await namedModel(path, options, table);
   if (named !== undefined) return ofConfig(path, named, table, options);
   const bytes = readModelFile(path);
@@ -175,7 +179,7 @@ async function readModel(path: string, options: LoadOptions): Promise<ReadModel>
     ...(options.trainStep === true ? { trainStep: true } : {}),
     ...(options.ignoreShardings === true ? { ignoreShardings: true } : {}),
   });
-  return { ...imported, table };
+  return { ...imported, table, vjps };
 }
 
 /** A config decides roles, ties and inputs, so corrections from outside are refused. */
@@ -211,8 +215,9 @@ async function loadScript(path: string, options: LoadOptions): Promise<ReadModel
       },
     );
   const { traceScript } = await import('./load-script.ts');
-  const table = await operatorsWith(options.ops ?? []);
-  return { graph: await traceScript(path, table, options.mesh), table, format: 'trace' };
+  const { table, vjps } = await derivedOperatorsWith(options.ops ?? []);
+  const graph = await traceScript(path, table, options.mesh);
+  return { graph, table, vjps, format: 'trace' };
 }
 
 /** `llama` of `models/llama.fx.txt.gz`, on one line. */
