@@ -38,8 +38,7 @@ class ParallelModule(nn.Module):
         on every rank, or DTensors.
 
         Returns:
-            What the model returns, as whole tensors; a loss of which devices have parts is a DTensor, and with outputs="placed" all such
-            outputs are.
+            What the model returns, as whole tensors; with outputs="placed", outputs of which devices have parts are DTensors.
         """
         return programs_of(self).call(self, args, kwargs)
 

@@ -35,7 +35,7 @@ from .output_trees import rebuild_tree
 from .precision import MixedPrecision
 from .run import STATES, Run
 from .second_gradients import Again
-from .whole_outputs import WholeOutput, placed_of
+from .whole_outputs import WholeOutput, added_up, placed_of
 
 #: So many kinds of calls without gradients are planned when they first occur; later kinds when they occur again, because a generated
 #: text has every length once.
@@ -155,8 +155,11 @@ class Programs:
         leaves = run.call(*primals)
         if not torch.is_grad_enabled():
             leaves = tuple(whole_of(leaf) for leaf in leaves)
-        elif self.settings.outputs == "whole" and self.local is None:
-            leaves = tuple(WholeOutput.of(leaf) if isinstance(leaf, DTensor) and leaf.ndim > 0 else leaf for leaf in leaves)
+        elif self.settings.outputs == "whole":
+            # A script may read a loss on one rank alone, to print it: that must not be a collective.
+            leaves = tuple(added_up(leaf) if isinstance(leaf, DTensor) and leaf.ndim == 0 else leaf for leaf in leaves)
+            if self.local is None:
+                leaves = tuple(WholeOutput.of(leaf) if isinstance(leaf, DTensor) else leaf for leaf in leaves)
         if run.plan.capture is None:
             return leaves[0] if len(leaves) == 1 else leaves
         return rebuild_tree(run.plan.capture["outputs"]["tree"], leaves)

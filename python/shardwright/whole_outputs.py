@@ -68,6 +68,11 @@ class _Gathered(torch.autograd.Function):
         return gradient
 
 
+def added_up(loss: DTensor) -> torch.Tensor:
+    """One number of which devices have parts, as a plain tensor; all ranks call this together."""
+    return _Gathered.apply(loss)
+
+
 def placed_of(value: Any) -> Any:
     """The DTensor of an output of another program, which need not be gathered for this one; nested values alike."""
     return _mapped(value, lambda output: output.__dict__["placed"])
