@@ -32,6 +32,9 @@ export default defineConfig({
     hookTimeout: 120_000,
     pool: 'threads',
     maxWorkers: 2,
+    // The tests use all cores as they are: what prices in threads of its own would load the sources
+    // once more in each of them.
+    env: { SHARDWRIGHT_THREADS: '1' },
     // Nothing in src keeps state between calls, so files may share the loaded modules: a third of
     // the time is saved.
     isolate: false,

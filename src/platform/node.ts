@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { constants, crc32 as zlibCrc32, gunzipSync } from 'node:zlib';
 
+import { ShardwrightError } from '../errors.ts';
 import { PACKAGE_DATA } from './package-data.ts';
 import { readFileText } from './read-file.ts';
 import type { Thread, ThreadCode } from './types.ts';
@@ -16,8 +17,18 @@ export function threadsAtMost(): number {
   return Infinity;
 }
 
+/**
+ * As many threads as `SHARDWRIGHT_THREADS` says, or as there are cores.
+ *
+ * @throws E_USAGE for a variable that is not a number of threads
+ */
 export function defaultThreads(): number {
-  return availableParallelism();
+  const asked = process.env['SHARDWRIGHT_THREADS'] ?? '';
+  if (asked === '') return availableParallelism();
+  if (/^[1-9]\d{0,3}$/.test(asked)) return Number(asked);
+  throw new ShardwrightError('E_USAGE', `SHARDWRIGHT_THREADS is '${asked}'`, {
+    hint: 'give a number of threads from 1 on, or none for as many as there are cores.',
+  });
 }
 
 export function startThread({ from, file }: ThreadCode, data?: unknown): Thread {

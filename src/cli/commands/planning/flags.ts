@@ -313,7 +313,8 @@ export const COMPARE_COMMAND = {
   compiled: COMPILED,
   threads: value(
     '--threads <n>',
-    'threads that price, for a model by name (default: one a core, at most 8)',
+    'threads that price, for a model by name (default: SHARDWRIGHT_THREADS, or one a core, at ' +
+      'most 8)',
     parseCount,
   ),
   resume: value(
