@@ -82,7 +82,10 @@ function summedIn(graph: Graph, { gradients }: PlanRequest, table: OperatorTable
  * @throws E_REQUEST for a number of passes that is none, a program without gradients, and one that
  *   updates its parameters itself
  */
-function checkAccumulation({ outputs }: Graph, { accumulate }: PlanRequest): void {
+export function checkAccumulation(
+  { outputs }: Graph,
+  { accumulate }: Pick<PlanRequest, 'accumulate'>,
+): void {
   if (accumulate === undefined) return;
   const refuse = (message: string, hint: string): never => {
     throw new ShardwrightError('E_REQUEST', message, { hint });

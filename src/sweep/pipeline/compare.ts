@@ -10,6 +10,7 @@ import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { cuttable } from '../../passes/stages/split.ts';
+import { checkAccumulation } from '../../plan/prepare/program.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 import { memoryBounds } from '../../recipes/compare/best-plan.ts';
 import {
@@ -70,6 +71,7 @@ export async function compare(
 ): Promise<Comparison> {
   const asked = askedComparison(graph, request, options);
   const { plans } = asked;
+  checkAccumulation(graph, asked.request);
   if (plans?.includes(STAGED) === true) checkPasses(asked);
   const deadline = deadlineOf(asked);
   const others = plans?.filter((name) => name !== STAGED);

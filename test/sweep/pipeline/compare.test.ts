@@ -70,6 +70,13 @@ it('has no stages of a step that is one pass, and says what they need', async ()
   );
 });
 
+it('refuses microbatches of a program without gradients before it plans anything', async () => {
+  const forward = { ...MLP, outputs: MLP.outputs.filter(({ role }) => role !== 'grad') };
+  await expect(compare(forward, REQUEST, { table: TABLE })).rejects.toThrow(
+    /the program returns no gradients, which --accumulate adds up/,
+  );
+});
+
 it('plans in stages alone where nothing else is asked for, and none within no time', async () => {
   const { plans } = await run({ plans: ['pp+optimum'] });
   expect(plans.map(({ plan }) => plan)).toEqual(['pp+optimum']);
