@@ -79,11 +79,17 @@ function moreText({ plans, whatIf = [], notes = [], refused, frontier = [] }: Co
   return `-v prints ${parts.join(', ')}`;
 }
 
-function nextTexts({ question, layout, best, run }: Comparison): string[] {
+function nextTexts(c: Comparison): string[] {
+  const { question, layout, run } = c;
+  const best = bestPlan(c);
+  // ZeRO of a graph is priced, and no plan folder states it.
+  const isStated = best?.choice !== false || question !== undefined;
   return [
-    best === null
+    best === undefined
       ? 'ask for more --devices, or for a larger --memory'
-      : 'add -o plan to keep the best as a plan folder',
+      : isStated
+        ? 'add -o plan to keep the best as a plan folder'
+        : 'add -o plan to keep the fastest plan that a plan folder states',
     ...(question === undefined || layout !== undefined
       ? []
       : ['add --layout my_config.toml to price the configuration that you run']),

@@ -6,7 +6,7 @@ import { defined } from '../../../defined.ts';
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import { itemAt } from '../../../item-at.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
-import { bestPlan } from '../../../recipes/compare/best-plan.ts';
+import { bestPlan, isSafe } from '../../../recipes/compare/best-plan.ts';
 import type { ComparedPlan, Comparison } from '../../../recipes/compare/comparison.ts';
 import { expertRecipeName } from '../../../recipes/recipes.ts';
 import { isRecipeName } from '../../../recipes/registry.ts';
@@ -28,7 +28,7 @@ interface KeptRow {
 }
 
 /**
- * Writes the folder of the row that `--keep` names, of the best without it.
+ * Writes the folder of the row that `--keep` names, without it of the best that a folder has.
  *
  * @throws E_USAGE for a row that there is not, and one that neither a plan nor a configuration
  *   states
@@ -39,7 +39,8 @@ export async function keepRow(
   io: CliIo,
   control: RunControl,
 ): Promise<void> {
-  const row = rowNamed(comparison, options.keep);
+  const row =
+    options.keep === undefined ? bestKept(comparison) : rowNamed(comparison, options.keep);
   const files = launchFiles(row, comparison);
   const lacks = noPlan(row);
   if (lacks !== undefined && files.length === 0)
@@ -69,20 +70,42 @@ export async function keepRow(
     ...written.map(([name]) => name),
   ];
   const why = lacks === undefined ? '' : `; a plan of a graph has no ${lacks}`;
-  io.stderr(`kept ${row.plan} on ${row.mesh} in ${folder}: ${names.join(', ')}${why}\n`);
+  const faster = fasterThan(row, comparison, options.keep);
+  io.stderr(`kept ${row.plan} on ${row.mesh} in ${folder}: ${names.join(', ')}${why}${faster}\n`);
 }
 
-/** The row of a name, the fastest of a kind of plan, or the best. @throws E_USAGE */
-function rowNamed(comparison: Comparison, name: string | undefined): ComparedPlan {
-  const { plans } = comparison;
+/** Tells that the best is another row, which no folder has, where nobody named one to keep. */
+function fasterThan(row: ComparedPlan, comparison: Comparison, named: string | undefined): string {
+  const best = bestPlan(comparison);
+  if (named !== undefined || best === undefined || best === row) return '';
+  const lacks = noPlan(best) ?? 'it';
+  return `; the best is ${best.plan} on ${best.mesh}, and no plan folder has ${lacks}`;
+}
+
+/**
+ * The best row that a plan folder or the configuration of a trainer states; where there is none,
+ * the best.
+ *
+ * @throws E_USAGE for a comparison without plans
+ */
+function bestKept(comparison: Comparison): ComparedPlan {
+  const best = bestPlan(comparison) ?? comparison.plans.at(0);
+  if (best === undefined)
+    throw new ShardwrightError('E_USAGE', '-o keeps a plan, and the comparison has none');
+  const isKept = (row: ComparedPlan): boolean =>
+    noPlan(row) === undefined || launchFiles(row, comparison).length > 0;
+  if (isKept(best)) return best;
+  return comparison.plans.find((row) => isSafe(row, comparison) && isKept(row)) ?? best;
+}
+
+/** The row of a name, or the fastest of a kind of plan. @throws E_USAGE */
+function rowNamed({ plans }: Comparison, name: string): ComparedPlan {
   const found =
-    name === undefined
-      ? (bestPlan(comparison) ?? plans.at(0))
-      : (plans.find((row) => row.name === name || `${row.plan} on ${row.mesh}` === name) ??
-        plans.find((row) => row.plan === name));
+    plans.find((row) => row.name === name || `${row.plan} on ${row.mesh}` === name) ??
+    plans.find((row) => row.plan === name);
   if (found !== undefined) return found;
-  throw new ShardwrightError('E_USAGE', `--keep ${name ?? ''}: the comparison has no such plan`, {
-    hint: suggestion(name ?? '', [...new Set(plans.map(({ plan }) => plan))], 'plans'),
+  throw new ShardwrightError('E_USAGE', `--keep ${name}: the comparison has no such plan`, {
+    hint: suggestion(name, [...new Set(plans.map(({ plan }) => plan))], 'plans'),
   });
 }
 

@@ -340,7 +340,8 @@ export const COMPARE_COMMAND = {
   ),
   keep: value(
     '--keep <plan>',
-    "with -o: the row to keep, by its name or as 'fsdp+tp on dp_shard=4,tp=2' (default: the best)",
+    "with -o: the row to keep, by its name or as 'fsdp+tp on dp_shard=4,tp=2' (default: the best " +
+      'that a folder states)',
     text,
   ),
   list: on('--list', 'with --sweep: name the questions and ask none'),

@@ -56,6 +56,22 @@ describe('compare -o', () => {
     expect(checked.code, checked.err).toBe(0);
   });
 
+  it('keeps the fastest plan that a folder states where the best is none, and says so', async () => {
+    const folder = join(temporaryFolder(), 'kept');
+    const asked = ['compare', fixture('mlp-loss'), '--devices', '4', '--cluster', 'dgx-h100'];
+    const plans = ['--plans', 'zero2,fsdp', '--max-dims', '1', '--quiet'];
+    const { code, out, err } = await cli(...asked, ...plans, '-o', folder);
+    expect(code, err).toBe(0);
+    expect(out).toContain('add -o plan to keep the fastest plan that a plan folder states');
+    expect(err).toContain(
+      `kept fsdp on dp_shard=4 in ${folder}: plan.json; the best is zero2 on dp=4, and no plan ` +
+        'folder has states cut apart from their parameters (zero2)',
+    );
+    expect(read(folder, 'request.json')).toMatchObject({ recipe: 'fsdp' });
+    const named = await cli(...asked, ...plans, '-o', join(folder, 'more'), '--keep', 'zero2');
+    expect([named.code, named.err]).toEqual([2, expect.stringContaining('name one that a folder')]);
+  });
+
   it('refuses microbatches of a model by name, whose layouts have their own', async () => {
     const { code, err } = await cli('compare', 'gpt2', '--devices', '8xH100', '--accumulate', '8');
     expect([code, err]).toEqual([2, expect.stringMatching(/--accumulate is for graphs/)]);
