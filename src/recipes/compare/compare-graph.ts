@@ -23,7 +23,7 @@ import { DEFAULT_RISK, memoryBounds } from './best-plan.ts';
 import { withCertainty } from './certainty.ts';
 import { comparePlansOn, type MeshesSoFar, OPTIMUM } from './compare-mesh.ts';
 import type { ComparedMesh, Comparison, RefusedPlan } from './comparison.ts';
-import { concludeComparison, type Found } from './conclude-comparison.ts';
+import { concludeComparison, type Found, type RawPlan } from './conclude-comparison.ts';
 import { type MeshCandidate, meshCandidates } from './meshes.ts';
 import { LATE } from './price.ts';
 
@@ -89,15 +89,42 @@ export async function compareMeshes(
       state.meshes.push(meshOf(candidate, cluster));
   }
   const stopped = stoppedAt(state, deadline);
+  const { accumulate: microbatches } = request;
   const concluded = concludeComparison(options.devices, cluster.id, {
     ...state,
+    ...ofStep(state, microbatches),
     ...defined({ stopped }),
   });
-  const { accumulate: microbatches } = request;
   return {
     model: graph.name,
     ...defined({ microbatches }),
     ...certain(graph, request, cluster, concluded),
+  };
+}
+
+/** Costs of a step, from those of one of its passes; the played step has all of them already. */
+function ofStep({ raw, meshes }: MeshesSoFar, passes = 1): Pick<Found, 'raw' | 'meshes'> {
+  const traffic = (list: RawPlan['traffic']): RawPlan['traffic'] =>
+    list?.map((one) => ({
+      ...one,
+      count: passes * one.count,
+      sentBytes: passes * one.sentBytes,
+      seconds: passes * one.seconds,
+    }));
+  return {
+    raw: raw.map((plan) => ({
+      ...plan,
+      seconds: passes * plan.seconds,
+      communicationSeconds: passes * plan.communicationSeconds,
+      ...defined({
+        proof: plan.proof && { ...plan.proof, bound: passes * plan.proof.bound },
+        traffic: traffic(plan.traffic),
+      }),
+    })),
+    meshes: meshes.map((mesh) => ({
+      ...mesh,
+      ...defined({ boundSeconds: mesh.boundSeconds && passes * mesh.boundSeconds }),
+    })),
   };
 }
 

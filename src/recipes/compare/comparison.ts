@@ -29,8 +29,8 @@ export interface ComparedPlan {
   /** The trainer whose step is priced, by its id; of a graph `shardwright`. */
   readonly trainer?: string;
   /**
-   * All costs one after another, of one microbatch; for a model by name the composed step, with its
-   * overlap, and for a graph in stages the step divided by its microbatches.
+   * All costs of a step one after another; for a model by name the composed step, with its overlap,
+   * and for a graph in stages the played one.
    */
   readonly seconds: number;
   /** The overlapped step of all microbatches, as `simulate` plays it; absent for models by name. */

@@ -174,7 +174,7 @@ async function addStages(
   options.onPlan?.();
 }
 
-/** The figures of a plan in stages. */
+/** The figures of a plan in stages: the step, and costs of one of its passes. */
 function rawPlan({ pipeline, plans }: GraphStages, mesh: string, budgetBytes: number): RawPlan {
   const { seconds, stages, microbatches, schedule, cuts, bubbleSeconds } = pipeline;
   const peakBytes = Math.max(...stages.map((stage) => stage.peakBytes));

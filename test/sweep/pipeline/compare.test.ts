@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 
+import { leastCostPlan } from '../../../src/plan/least-cost-plan.ts';
 import { Deadline } from '../../../src/plan/request/deadline.ts';
 import { DEFAULT_REQUEST } from '../../../src/plan/request/request.ts';
 import type { Comparison } from '../../../src/recipes/compare/comparison.ts';
@@ -31,7 +32,7 @@ describe('a comparison of the MLP on 4 devices, of 8 microbatches a step', () =>
     );
     if ('infeasible' in found) throw new Error(found.part);
     const { seconds, stages, cuts, bubbleSeconds } = found.pipeline;
-    expect(row.stepSeconds).toBe(seconds);
+    expect([row.stepSeconds, row.seconds]).toEqual([seconds, seconds]);
     expect(row.peakBytes).toBe(Math.max(...stages.map(({ peakBytes }) => peakBytes)));
     expect(row.pipeline).toEqual({
       schedule: '1f1b',
@@ -50,6 +51,19 @@ describe('a comparison of the MLP on 4 devices, of 8 microbatches a step', () =>
     expect(asComparison(JSON.parse(JSON.stringify(all)), 'all.json')).toEqual(
       JSON.parse(JSON.stringify(all)),
     );
+  });
+
+  it('has the costs of all passes one after another, gradients reduced once', async () => {
+    const asked = { ...DEFAULT_REQUEST, mesh: 'd0=4', cluster: 'dgx-h100', accumulate: 8 };
+    const result = await leastCostPlan(MLP, asked, { table: TABLE });
+    if (result.status !== 'planned') throw new Error('none');
+    const { objective, proof } = result.plan;
+    const row = all.plans.find(({ plan, mesh }) => plan === 'optimum' && mesh === 'd0=4')!;
+    expect(row.seconds).toBeCloseTo(8 * objective.seconds, 12);
+    expect(row.communicationSeconds).toBeCloseTo(8 * objective.communicationSeconds, 12);
+    expect(row.proof?.bound).toBeCloseTo(8 * proof.bound, 12);
+    // A played step hides communication, and no compute.
+    expect(row.stepSeconds).toBeGreaterThan(row.seconds - row.communicationSeconds);
   });
 
   it('in pieces gives the plans of the whole', async () => {
