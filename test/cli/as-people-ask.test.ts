@@ -11,6 +11,11 @@ describe('what is missing is asked for at once, with a command that has all of i
   it.each([
     [['plan'], 'plan needs <model> and --cluster', 'plan llama-3.2-1b --devices 8xH100'],
     [['plan', 'gpt2'], 'plan needs --cluster', 'plan gpt2 --devices 8xH100'],
+    [
+      ['tune', 'mlp.fx.txt', '--run', '--devices', '2'],
+      'tune needs --cluster',
+      'tune mlp.fx.txt --devices 2 --cluster h100 --run',
+    ],
     [['plan', 'gpt2', '--devices', '16'], 'plan needs --cluster', 'plan gpt2 --devices 16xH100'],
     [
       ['plan', 'gpt2', '--mesh', 'dp=4'],

@@ -54,7 +54,7 @@ export function missingOf(
 /** Words that a shell takes as they are. */
 const PLAIN = /^[\w./@:=,+-]+$/;
 
-/** The first example of a command with the argument, devices and mesh of the user in it. */
+/** The first example of a command with the user's argument, devices, mesh and switches in it. */
 function exampleWith(
   command: Command,
   texts: Readonly<Record<string, unknown>>,
@@ -65,12 +65,12 @@ function exampleWith(
   const [operand] = command.args;
   const at = 1 + nameOf(command).split(' ').length;
   if (isPlain(operand) && words[at]?.startsWith('-') === false) words[at] = operand;
-  const example = words.join(' ');
+  const isTyped = (key: string): boolean => command.getOptionValueSource(key) === 'cli';
+  const switches = Object.keys(texts).filter((key) => texts[key] === true && isTyped(key));
+  const example = [...words, ...switches.map(longName)].join(' ');
   const { devices, mesh } = texts;
   if (isPlain(mesh)) return example.replace('--devices 8xH100', `--mesh ${mesh} --cluster h100`);
-  return isPlain(devices)
-    ? example.replace('--devices 8xH100', `--devices ${devices}xH100`)
-    : example;
+  return isPlain(devices) ? example.replace(/--devices \d+/, `--devices ${devices}`) : example;
 }
 
 /**
