@@ -48,7 +48,7 @@ const numbers = (choice: ArrayLike<number>): number[] => Array.from(choice);
 describe('reduction to the search model', () => {
   it('the optimum of the reduced model is that of the problem, and every choice expands to one of equal cost', () => {
     let reducedAway = 0;
-    for (let seed = 1; seed <= 216; seed++) {
+    for (let seed = 1; seed <= (FULL ? 216 : 80); seed++) {
       const plain =
         seed <= 16
           ? limitedInstance(seed)
@@ -90,7 +90,7 @@ const proves = (problem: Problem, certificate: Certificate): Verdict =>
 describe('bounds by prices and messages', () => {
   it('no bound above the optimum, on the way up or certified', () => {
     let close = 0;
-    const count = FULL ? 60 : 30;
+    const count = FULL ? 60 : 20;
     for (let seed = 1; seed <= count; seed++) {
       const plain =
         seed <= 16
@@ -286,11 +286,11 @@ describe('solve, anytime', () => {
     }
   });
 
-  it('the same bytes with one thread and with three', async () => {
-    const problem = build(ring(7, 120, 3, 1.1));
+  it('the same bytes with one thread and with several', async () => {
+    const problem = build(ring(7, FULL ? 120 : 40, 3, 1.1));
     const [alone, together] = await Promise.all([
       solveAnytime(problem, { threads: 1, rounds: 2, seed: 5, close: false }),
-      solveAnytime(problem, { threads: 3, rounds: 2, seed: 5, close: false }),
+      solveAnytime(problem, { threads: FULL ? 3 : 2, rounds: 2, seed: 5, close: false }),
     ]);
     expect(numbers(together.choice)).toEqual(numbers(alone.choice));
     expect([together.objective, together.bound, together.certificate]).toEqual([
@@ -301,7 +301,7 @@ describe('solve, anytime', () => {
   });
 
   it('cost falls and bound rises; a stop in mid-search returns a checked choice with an honest bound', async () => {
-    const problem = build(ring(3, 200, 3, 1.1));
+    const problem = build(ring(3, FULL ? 200 : 80, 3, 1.1));
     const stop = new AbortController();
     const events: (readonly [number, number])[] = [];
     const solution = await solveAnytime(problem, {

@@ -184,7 +184,7 @@ describe('solve with the finisher', () => {
     let asked = 0;
     const solution = await solveAnytime(problem, {
       threads: 1,
-      rounds: 6,
+      rounds: FULL ? 6 : 2,
       signal: stop.signal,
       onProgress: ({ phase }) => {
         if (phase === 'finish' && asked++ === 0) stop.abort();

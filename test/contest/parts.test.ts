@@ -21,6 +21,7 @@ import {
   withSteps,
 } from '../solver/certificate-support.ts';
 import { build, enumerate, limitedInstance, randomProblem, ring } from '../solver/support.ts';
+import { FULL } from '../support/full.ts';
 import { partsOf } from './bounded.ts';
 
 /** What the checker says of a bound alone. */
@@ -73,7 +74,7 @@ const treeSize = (certificate: Certificate): number =>
 describe('bounds by parts', () => {
   it('are not a higher than the optimum of random problems under budgets, are certified, and mostly meet it', () => {
     let [met, split] = [0, 0];
-    for (let seed = 1; seed <= 90; seed++) {
+    for (let seed = 1; seed <= (FULL ? 90 : 40); seed++) {
       const plain =
         seed <= 16
           ? limitedInstance(seed)
@@ -94,7 +95,7 @@ describe('bounds by parts', () => {
       if (verdict.bound === BigInt(optimum)) met++;
       expect(asCertificate(JSON.parse(JSON.stringify(certificate)), 'x.json')).toEqual(certificate);
     }
-    expect(split).toBeGreaterThan(15);
+    expect(split).toBeGreaterThan(FULL ? 15 : 6);
     expect(met).toBeGreaterThan(0.9 * split);
   });
 
@@ -249,7 +250,7 @@ describe('bounds by parts', () => {
       threads: 1,
       deadline: Infinity,
       control,
-      rounds: 4,
+      rounds: FULL ? 4 : 1,
       onRound: () => false,
     });
     if (found.bound === undefined) throw new Error('it has a bound');

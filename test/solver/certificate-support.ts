@@ -1,6 +1,7 @@
 /** Certificates taken apart into their steps, to be tampered with. */
 import { ARGUMENTS, STEP } from '../../src/solver/check/certificate-format.ts';
 import type { Certificate } from '../../src/solver/types.ts';
+import { FULL } from '../support/full.ts';
 
 /** A code and its arguments. */
 export type Step = readonly number[];
@@ -75,4 +76,13 @@ export function* changedRows(certificate: Certificate): Generator<Certificate> {
   const { rows } = certificate;
   for (const other of [[], [{ row: 99 }], [...rows, ...rows], [{ time: 3 }], rows.toReversed()])
     yield { ...certificate, rows: other };
+}
+
+/**
+ * Every fifth of the changes, all of them with SHARDWRIGHT_FULL: numbers are changed in five or six
+ * ways each, so that every way is drawn of some number.
+ */
+export function* drawn(changes: Iterable<Certificate>): Generator<Certificate> {
+  let at = 0;
+  for (const change of changes) if (FULL || at++ % 5 === 0) yield change;
 }

@@ -231,7 +231,7 @@ function check(p: Problem, name: string): void {
 }
 
 /** Random problems of each kind; all of them with SHARDWRIGHT_FULL. */
-const share = FULL ? 1 : 1 / 3;
+const share = FULL ? 1 : 1 / 6;
 
 describe('exact engine against exhaustive search', () => {
   it('the optimum of problems without rows is that of enumeration', () => {

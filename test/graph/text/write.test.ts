@@ -14,6 +14,7 @@ import {
   type ValueType,
 } from '../../../src/graph/types.ts';
 import { setOwn, tensorType } from '../../../src/graph/value.ts';
+import { binaryText } from '../../support/binary-text.ts';
 
 /** Canonical text with every construct: it must come back unchanged. */
 const CANONICAL = `swgraph 1
@@ -184,11 +185,7 @@ describe('graph text', () => {
   });
 
   test('random damage gives a graph or a coded error', () => {
-    const damage = fc.tuple(
-      fc.nat(CANONICAL.length - 1),
-      fc.nat(3),
-      fc.string({ maxLength: 3, unit: 'binary' }),
-    );
+    const damage = fc.tuple(fc.nat(CANONICAL.length - 1), fc.nat(3), binaryText({ maxLength: 3 }));
     fc.assert(
       fc.property(fc.array(damage, { minLength: 1, maxLength: 3 }), (steps) => {
         let broken = CANONICAL;
@@ -260,7 +257,7 @@ const { arg } = fc.letrec<{ arg: Arg }>((tie) => ({
     fc.maxSafeInteger().map((n) => (n === 0 ? 0 : n)),
     fc.bigInt({ min: 2n ** 53n, max: 2n ** 80n }),
     fc.double().map((value): Arg => ({ kind: 'float', value })),
-    fc.string({ unit: 'binary' }),
+    binaryText(),
     fc.boolean(),
     fc.constant(null),
     fc.constantFrom(...DTYPES).map((dtype): Arg => ({ kind: 'dtype', dtype })),

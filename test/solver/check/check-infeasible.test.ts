@@ -7,7 +7,7 @@ import { FULL } from '../../support/full.ts';
 import { bruteForce, type Flavour, randomChoice } from '../check-support.ts';
 
 /** Random problems of each kind; all of them with SHARDWRIGHT_FULL. */
-const share = FULL ? 1 : 1 / 3;
+const share = FULL ? 1 : 1 / 6;
 
 const SMALL: Flavour = {
   variables: 5,

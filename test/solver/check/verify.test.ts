@@ -6,7 +6,7 @@ import { eliminationCertificate } from '../../../src/solver/search/answer/certif
 import { solveNow } from '../../../src/solver/solve.ts';
 import type { Certificate, Problem, Solution } from '../../../src/solver/types.ts';
 import { FULL } from '../../support/full.ts';
-import { changedLists, changedRows, changedSteps, stepsOf } from '../certificate-support.ts';
+import { changedLists, changedRows, changedSteps, drawn, stepsOf } from '../certificate-support.ts';
 import { bruteForce, type Flavour, randomChoice } from '../check-support.ts';
 
 const PLAIN: Flavour = { variables: 6, values: 4, edges: 0.6, forbidden: 0.15, rows: 0 };
@@ -34,7 +34,7 @@ function solved(problem: Problem): Solution & { readonly certificate: Certificat
 
 describe('every optimum carries an accepted certificate', () => {
   for (const [name, flavour, most] of FLAVOURS) {
-    const count = FULL ? most : most / 4;
+    const count = FULL ? most : most / 10;
     it(`equals exhaustive search on ${count} random problems: ${name}`, () => {
       let feasible = 0;
       for (let seed = 1; seed <= count; seed++) {
@@ -150,17 +150,17 @@ describe('a changed certificate never proves more than is true', () => {
   it('every number of every list left out, changed by a sign, by one and by 1e9 units', () => {
     let [hurt, tried] = [0, 0];
     for (const s of subjects)
-      for (const changed of changedLists(s.solution.certificate)) {
+      for (const changed of drawn(changedLists(s.solution.certificate))) {
         tried++;
         if (!judged(s, changed)) hurt++;
       }
-    expect(tried).toBeGreaterThan(1000);
+    expect(tried).toBeGreaterThan(FULL ? 1000 : 200);
     expect(hurt).toBeGreaterThan(tried / 4);
   }, 60_000);
 
   it('every step left out, said twice or moved, and every argument changed', () => {
     for (const s of subjects)
-      for (const changed of changedSteps(s.solution.certificate)) judged(s, changed);
+      for (const changed of drawn(changedSteps(s.solution.certificate))) judged(s, changed);
   }, 60_000);
 
   it('rows that are not there, left out, or listed twice', () => {

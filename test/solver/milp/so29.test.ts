@@ -25,7 +25,7 @@ const CASES: readonly (readonly [string, number, number, RandomOptions])[] = [
 
 describe('enumeration = own engine = HiGHS = javascript-lp-solver', () => {
   it.each(CASES)('%s', async (_, seed0, all, options) => {
-    const count = FULL ? all : Math.max(25, all / 10);
+    const count = FULL ? all : Math.max(25, all / 20);
     let infeasible = 0;
     let asked = 0;
     let silent = 0;

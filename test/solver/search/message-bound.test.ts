@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import { messageBound } from '../../../src/solver/search/messages/bound.ts';
+import { FULL } from '../../support/full.ts';
 import { eliminatePlainly, layered } from '../layered.ts';
 import { build, exhaust, randomProblem } from '../support.ts';
 
@@ -9,7 +10,7 @@ const FAR = { minGain: 1e-6, sweeps: 200, stopped: () => false };
 describe('the bound by messages', () => {
   it('is never above the optimum of all choices, and mostly reaches it', () => {
     let [tight, possible] = [0, 0];
-    for (let seed = 1; seed <= 300; seed++) {
+    for (let seed = 1; seed <= (FULL ? 300 : 100); seed++) {
       const plain = randomProblem(seed, { most: 6, values: 4 });
       const { free, freeChoices } = exhaust(plain);
       const problem = build(plain, seed % 2 === 0);
@@ -24,11 +25,11 @@ describe('the bound by messages', () => {
       if (found.bound === free && freeChoices.length === 1 && found.choice !== undefined)
         expect([...found.choice]).toEqual(freeChoices[0]);
     }
-    expect(possible).toBeGreaterThan(100);
+    expect(possible).toBeGreaterThan(FULL ? 100 : 33);
     expect(tight).toBeGreaterThan(0.8 * possible);
   });
 
-  it.each([1, 2, 3, 4])(
+  it.each(FULL ? [1, 2, 3, 4] : [1])(
     'of equal layers with equal edges of two variables says of many what it says of few (seed %i)',
     (seed) => {
       const share = (layers: number): number => {
