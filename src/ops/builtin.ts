@@ -46,11 +46,22 @@ import { OperatorTable } from './record/table.ts';
 import { spmdOps } from './spmd/operators.ts';
 import { stablehloOps } from './stablehlo/operators.ts';
 
+/** The table that was given last, while anybody still holds it. */
+let held: WeakRef<OperatorTable> | undefined;
+
 /**
- * The operators that come with Shardwright: ATen, prims, StableHLO, typed collectives. A new table
- * each time; nothing is registered globally.
+ * The operators that come with Shardwright: ATen, prims, StableHLO, typed collectives. Tables never
+ * change; nothing is registered globally.
  */
 export function builtinOperators(): OperatorTable {
+  const known = held?.deref();
+  if (known !== undefined) return known;
+  const table = builtinTable();
+  held = new WeakRef(table);
+  return table;
+}
+
+function builtinTable(): OperatorTable {
   const direct = new OperatorTable([
     ...matmulOps,
     ...unaryOps,
