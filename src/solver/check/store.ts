@@ -94,9 +94,9 @@ function equal(a: Int32Array, b: Int32Array): boolean {
  * arrays.
  */
 class Pairs {
-  private first = new Int32Array(512);
-  private second = new Int32Array(512);
-  private number = new Int32Array(512).fill(-1);
+  private first = new Int32Array(32);
+  private second = new Int32Array(32);
+  private number = new Int32Array(32).fill(-1);
   count = 0;
 
   /** Number of the pair; equal to the former `count` when it is new. */

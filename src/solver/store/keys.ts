@@ -3,10 +3,11 @@
  * by a number.
  */
 export class KeyTable {
-  private slots = new Int32Array(1024).fill(-1);
-  private hashes = new Int32Array(512);
-  private starts = new Int32Array(513);
-  private words = new Int32Array(4096);
+  // Small at first: a problem of a few variables has a few keys in each of several tables.
+  private slots = new Int32Array(64).fill(-1);
+  private hashes = new Int32Array(32);
+  private starts = new Int32Array(33);
+  private words = new Int32Array(256);
   private size = 0;
   private readonly key: number[] = [];
 
