@@ -32,7 +32,7 @@ test.each<[string, string, Partial<PlanRequest>]>([
   ['torch/mlp/joint.expanded', 'a=2,b=2,c=2', { memoryBytes: 150_000 }],
   // A log-softmax over a sharded vocabulary has collectives inside it.
   [
-    'torch/llama-tiny/joint.expanded',
+    'torch/convnet/joint.expanded',
     'dp=2,tp=2',
     { pins: [{ node: '_log_softmax', spec: 'RS(1)' }] },
   ],

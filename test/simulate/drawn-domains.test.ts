@@ -9,6 +9,7 @@ import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
 import { type Verification, verify } from '../../src/simulate/verify.ts';
 import { table } from '../local-spmd/support/simulated.ts';
+import { FULL } from '../support/full.ts';
 
 const program = (lines: string): Graph => parseGraph(`swgraph 1\ngraph @main {\n${lines}\n}\n`);
 
@@ -27,7 +28,7 @@ function verified(graph: Graph, plans: number): Verification[] {
 }
 
 /** First mismatch of each random plan. */
-function mismatches(graph: Graph, plans = 12): string[] {
+function mismatches(graph: Graph, plans = FULL ? 12 : 6): string[] {
   return verified(graph, plans).flatMap((run) =>
     run.mismatches.slice(0, 1).map(({ message }) => message),
   );

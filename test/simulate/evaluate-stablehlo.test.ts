@@ -9,6 +9,7 @@ import type { Graph } from '../../src/graph/types.ts';
 import { build, flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { concat, select, unsqueeze } from '../../src/ndarray/views.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
+import { FULL } from '../support/full.ts';
 import { inputSpecs, table } from './graph-inputs.ts';
 
 /** Programs that JAX lowered to StableHLO, evaluated whole. */
@@ -63,57 +64,65 @@ describe('StableHLO programs', () => {
     expect(Math.abs(numeric - exact) / Math.abs(exact)).toBeLessThan(1e-5);
   });
 
-  test('a training step of two layers in a row is that of a loop over stacked layers', () => {
-    const [unrolled, looped] = [graphOf('lm2-unrolled'), graphOf('lm2-scan')];
-    // In both: embedding, head, the parameters of a layer (twice, or stacked), last norm.
-    const shapes = inputSpecs(unrolled)
-      .slice(0, 21)
-      .map((s) => s.shape);
-    const stack = (list: readonly NDArray[]): NDArray[] => [
-      ...list.slice(0, 2),
-      ...list
-        .slice(2, 11)
-        .map((first, i) => concat([unsqueeze(first, 0), unsqueeze(list[11 + i], 0)], 0)),
-      list[20],
-    ];
-    const parameters = shapes.map((shape, k) => wave(shape, k));
-    const first = shapes.map((shape, k) => wave(shape, 50 + k));
-    // Second moments are squares.
-    const second = shapes.map((shape, k) =>
-      build(shape, (i) => 0.1 + 0.05 * Math.sin(i + k), 'f32'),
-    );
-    const step = build([], () => 3, 'i32');
-    const data = inputSpecs(unrolled)
-      .slice(64)
-      .map(({ dtype, shape }, k) => build(shape, (i) => (7 * i + 3 * k) % 500, dtype as 'i32'));
-    const one = evaluateGraph(table, unrolled, [...parameters, step, ...first, ...second, ...data])
-      .outputs as NDArray[];
-    const two = evaluateGraph(table, looped, [
-      ...stack(parameters),
-      step,
-      ...stack(first),
-      ...stack(second),
-      ...data,
-    ]).outputs as NDArray[];
-    // New parameters, step, new moments, loss: 3 * 21 + 2 against 3 * 12 + 2.
-    expect([one.length, two.length]).toEqual([65, 38]);
-    const want = [
-      ...stack(one.slice(0, 21)),
-      one[21],
-      ...stack(one.slice(22, 43)),
-      ...stack(one.slice(43, 64)),
-      one[64],
-    ];
-    two.forEach((got, i) => {
-      expect(got.shape).toEqual(want[i].shape);
-      const [a, b] = [flat(got), flat(want[i])];
-      const largest = b.reduce((m, v) => Math.max(m, Math.abs(v)), 0);
-      const worst = a.reduce((m, v, j) => Math.max(m, Math.abs(v - b[j])), 0);
-      expect(worst, `output ${i}`).toBeLessThanOrEqual(1e-9 * Math.max(largest, 1e-3));
-    });
-    const loss = two[37].item();
-    expect(loss).toBeGreaterThan(1);
-    expect(loss).toBeLessThan(20);
-    expect(flat(select(two[4], 0, 1)).some((v, j) => v !== flat(parameters[13])[j])).toBe(true);
-  });
+  test.runIf(FULL)(
+    'a training step of two layers in a row is that of a loop over stacked layers',
+    () => {
+      const [unrolled, looped] = [graphOf('lm2-unrolled'), graphOf('lm2-scan')];
+      // In both: embedding, head, the parameters of a layer (twice, or stacked), last norm.
+      const shapes = inputSpecs(unrolled)
+        .slice(0, 21)
+        .map((s) => s.shape);
+      const stack = (list: readonly NDArray[]): NDArray[] => [
+        ...list.slice(0, 2),
+        ...list
+          .slice(2, 11)
+          .map((first, i) => concat([unsqueeze(first, 0), unsqueeze(list[11 + i], 0)], 0)),
+        list[20],
+      ];
+      const parameters = shapes.map((shape, k) => wave(shape, k));
+      const first = shapes.map((shape, k) => wave(shape, 50 + k));
+      // Second moments are squares.
+      const second = shapes.map((shape, k) =>
+        build(shape, (i) => 0.1 + 0.05 * Math.sin(i + k), 'f32'),
+      );
+      const step = build([], () => 3, 'i32');
+      const data = inputSpecs(unrolled)
+        .slice(64)
+        .map(({ dtype, shape }, k) => build(shape, (i) => (7 * i + 3 * k) % 500, dtype as 'i32'));
+      const one = evaluateGraph(table, unrolled, [
+        ...parameters,
+        step,
+        ...first,
+        ...second,
+        ...data,
+      ]).outputs as NDArray[];
+      const two = evaluateGraph(table, looped, [
+        ...stack(parameters),
+        step,
+        ...stack(first),
+        ...stack(second),
+        ...data,
+      ]).outputs as NDArray[];
+      // New parameters, step, new moments, loss: 3 * 21 + 2 against 3 * 12 + 2.
+      expect([one.length, two.length]).toEqual([65, 38]);
+      const want = [
+        ...stack(one.slice(0, 21)),
+        one[21],
+        ...stack(one.slice(22, 43)),
+        ...stack(one.slice(43, 64)),
+        one[64],
+      ];
+      two.forEach((got, i) => {
+        expect(got.shape).toEqual(want[i].shape);
+        const [a, b] = [flat(got), flat(want[i])];
+        const largest = b.reduce((m, v) => Math.max(m, Math.abs(v)), 0);
+        const worst = a.reduce((m, v, j) => Math.max(m, Math.abs(v - b[j])), 0);
+        expect(worst, `output ${i}`).toBeLessThanOrEqual(1e-9 * Math.max(largest, 1e-3));
+      });
+      const loss = two[37].item();
+      expect(loss).toBeGreaterThan(1);
+      expect(loss).toBeLessThan(20);
+      expect(flat(select(two[4], 0, 1)).some((v, j) => v !== flat(parameters[13])[j])).toBe(true);
+    },
+  );
 });

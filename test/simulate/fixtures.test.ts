@@ -44,9 +44,7 @@ const all = files().filter((file) => GRAPHS.test(file) && !DEEP.test(file));
  */
 const sample = [
   'joint/convnet/backward.txt.gz',
-  'joint/llama-lm-loss/joint.txt.gz',
-  'joint/falcon/joint.txt.gz',
-  'jax/lm2-scan/jaxpr.txt.gz',
+  'jax/ctl-scan-rnn-grad/jaxpr.txt.gz',
   'jax/ctl-cond/stablehlo.mlir.gz',
   'onnx/llama-tiny.onnx.gz',
   'jax/shard-map-mlp/shardy.mlir.gz',

@@ -8,13 +8,13 @@ import { FULL } from '../support/full.ts';
 import { TABLE } from './random/builder.ts';
 import { type Kind, randomProgram, runRandom, runSolved } from './random/program.ts';
 
-const PROGRAMS = FULL ? 10_000 : 50;
+const PROGRAMS = FULL ? 10_000 : 25;
 /** Programs per test, so that a failure names a small range. */
-const BATCH = 50;
+const BATCH = FULL ? 50 : 25;
 
 /** Loops and branches run their bodies several times: fewer programs take as long. */
-const LOOPED = FULL ? 10_020 : 12;
-const LOOPED_BATCH = FULL ? 30 : 12;
+const LOOPED = FULL ? 10_020 : 6;
+const LOOPED_BATCH = FULL ? 30 : 6;
 
 describe('random programs with loops, branches and backward passes', () => {
   const first = (kind: Kind, count: number): [Kind, number][] =>
@@ -45,7 +45,7 @@ describe('random programs with loops, branches and backward passes', () => {
     '%s: plans of the solver, too',
     async (kind) => {
       const faults: string[] = [];
-      const count = FULL ? 500 : 3;
+      const count = FULL ? 500 : 2;
       for (let seed = 50_000; seed < 50_000 + count; seed++) {
         const { fault, mesh } = await runSolved(seed, kind);
         if (fault !== undefined) faults.push(`seed ${seed} on (${mesh}): ${fault}`);
@@ -109,7 +109,7 @@ describe('random programs, random meshes, random feasible placements', () => {
 
   test('plans of the solver, too', async () => {
     const faults: string[] = [];
-    const count = FULL ? 500 : 8;
+    const count = FULL ? 500 : 4;
     for (let seed = 50_000; seed < 50_000 + count; seed++) {
       const { fault, mesh } = await runSolved(seed);
       if (fault !== undefined) faults.push(`seed ${seed} on (${mesh}): ${fault}`);

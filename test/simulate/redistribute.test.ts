@@ -113,7 +113,7 @@ describe('plans executed on virtual shards', () => {
         const ids = space.enumerate(shape.length, { partialOps: ['sum'], orders: true });
         const pairs = ids.length ** 2;
         // A stride that meets every source and target, prime to the number of pairs.
-        const stride = FULL ? 1 : Math.max(1, Math.floor(pairs / 60)) | 1;
+        const stride = FULL ? 1 : Math.max(1, Math.floor(pairs / 30)) | 1;
         let ran = 0;
         for (let i = 0; i < pairs; i += stride) {
           const from = ids[Math.floor(i / ids.length)];
@@ -162,7 +162,7 @@ describe('plans executed on virtual shards', () => {
     ];
     const shape = [7, 6];
     let refused = 0;
-    for (const kind of [...kinds, ...norms]) {
+    for (const [k, kind] of [...kinds, ...norms].entries()) {
       const sources = [`${kind}R`, `R${kind}`, `${kind}${kind}`, `S(0)${kind}`, `${kind}S(1)`];
       const targets = [
         'RR',
@@ -174,8 +174,10 @@ describe('plans executed on virtual shards', () => {
         'S(1)R',
       ];
       if (kind === 'P(sum)') sources.push('P(sum)P(avg)', 'P(avg)P(sum)');
-      for (const a of sources)
-        for (const b of targets) {
+      for (const [i, a] of sources.entries())
+        for (const [j, b] of targets.entries()) {
+          // Every third change of each kind, other ones of the next.
+          if (!FULL && (i * targets.length + j + k) % 3 !== 0) continue;
           const from = world.space.parse(a);
           const to = world.space.parse(b);
           for (const planner of [world.merged, world.single]) {

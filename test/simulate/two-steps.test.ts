@@ -26,7 +26,6 @@ const ALL = [...PROGRAMS.keys()].flatMap((name, i) =>
 /** Of every program one mesh, of every mesh a quarter of the programs. */
 const QUARTER = ALL.filter(({ turn }) => turn % MESHES.length === 0);
 const RANDOM: readonly { name: string; mesh: string }[] = [
-  { name: 'torch/mlp-loss', mesh: 'd=4' },
   { name: 'torch/convnet with adamw', mesh: 'd=3' },
   { name: 'torch/hop-scan-joint', mesh: 'd=4' },
   { name: 'torch/hop-cond-joint with momentum', mesh: 'a=2,b=2,c=2' },

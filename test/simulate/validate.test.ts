@@ -16,11 +16,11 @@ import { FULL } from '../support/full.ts';
 
 const operators = builtinOperators();
 /**
- * Without SHARDWRIGHT_FULL: the rules of one operator in 48, and missing rules of one in 120. CI runs
+ * Without SHARDWRIGHT_FULL: the rules of one operator in 96, and missing rules of one in 120. CI runs
  * all of them with `rules --check`.
  */
 const names = operators.records.map((r) => r.name);
-const judgedOperators = names.filter((_, i) => FULL || i % 48 === 1);
+const judgedOperators = names.filter((_, i) => FULL || i % 96 === 1);
 const searched = names.filter((_, i) => FULL || i % 120 === 3);
 
 /**
@@ -63,8 +63,8 @@ describe('rules run on simulated ranks', () => {
     expect(
       found.unsound.map((f) => `${f.call}: ${f.rule} on ${f.ranks.join()}: ${f.why ?? ''}`),
     ).toEqual([]);
-    expect(found.operators).toBeGreaterThan(FULL ? 590 : 12);
-    expect(found.rulesChecked).toBeGreaterThan(FULL ? 19_000 : 300);
+    expect(found.operators).toBeGreaterThan(FULL ? 590 : 5);
+    expect(found.rulesChecked).toBeGreaterThan(FULL ? 19_000 : 100);
   }, 1_800_000);
 
   test('every operator with a kernel has samples', () => {
@@ -76,10 +76,10 @@ describe('rules run on simulated ranks', () => {
   });
 
   test('what is valid and not offered is explained, and every explanation is needed', () => {
-    const found = validateRules(operators, { operators: searched, budget: FULL ? 50_000 : 1_000 });
+    const found = validateRules(operators, { operators: searched, budget: FULL ? 50_000 : 300 });
     const { open, used } = explain(found.missing, 'missing', EXPLAINED);
     expect(open.map((f) => `${f.call}: ${f.rule}`)).toEqual([]);
-    expect(found.combinations).toBeGreaterThan(1_000);
+    expect(found.combinations).toBeGreaterThan(FULL ? 1_000 : 300);
     if (!FULL) return;
     expect(EXPLAINED.filter((e) => !used.has(e)).map((e) => e.reason)).toEqual([]);
     // Seven tensors: 80,000 combinations and more. The same calls without a mask, and with fewer
