@@ -35,6 +35,9 @@ export default defineConfig({
     hookTimeout: 170_000,
     pool: 'threads',
     maxWorkers: 2,
+    // Both cores are taken, and files share the loaded modules, as in `vitest.config.ts`.
+    env: { SHARDWRIGHT_THREADS: '1' },
+    isolate: false,
     sequence: { sequencer: LongestFirst },
     reporters: ['default', './test/support/plain-line-reporter.ts'],
   },

@@ -199,7 +199,7 @@ BEHIND = """
 dist.init_process_group("gloo", timeout=timedelta(seconds=600))
 plan = shardwright.load(PLANS / "mlp-2-fsdp")
 model, x, y = mlp()
-module = shardwright.parallelize(model, plan, plan.init_device_mesh("cpu"), timeout=timedelta(seconds=5))
+module = shardwright.parallelize(model, plan, plan.init_device_mesh("cpu"), timeout=timedelta(seconds=3))
 for step in range(7):
     if step == 5 and dist.get_rank() == 1:
         time.sleep(60)

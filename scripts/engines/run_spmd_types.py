@@ -188,7 +188,8 @@ def answer_gloo(cells):
     for n in sorted({c["ranks"] for c in cells}):
         own = [(i, c) for i, c in enumerate(cells) if c["ranks"] == n]
         out = f"{os.environ['GLOO_OUT']}/{n}.json"
-        mp.spawn(gloo_rank, args=(n, [c for _, c in own], out), nprocs=n)
+        # Forked, so that PyTorch is imported once; nothing was computed yet.
+        mp.start_processes(gloo_rank, (n, [c for _, c in own], out), nprocs=n, start_method="fork")
         with open(out) as file:
             every = json.load(file)
         for k, (i, _) in enumerate(own):

@@ -174,7 +174,6 @@ def work(rank, port, folder):
     )
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
-    torchtitan_on_cpu()
     from torchtitan.config import ParallelismConfig
 
     start = pathlib.Path(folder) / "start.pt"
@@ -204,7 +203,11 @@ def main():
     with socket.socket() as server:
         server.bind(("localhost", 0))
         port = str(server.getsockname()[1])
-    mp.spawn(work, (port, sys.argv[1]), nprocs=4)
+    # Forked, so that both packages are imported once; nothing was computed yet.
+    torchtitan_on_cpu()
+    importlib.import_module("torchtitan.trainer")
+    importlib.import_module("torchtitan.models.llama3")
+    mp.start_processes(work, (port, sys.argv[1]), nprocs=4, start_method="fork")
     print((pathlib.Path(sys.argv[1]) / "answer.json").read_text())
 
 

@@ -87,9 +87,11 @@ def main():
         server.bind(("localhost", 0))
         port = str(server.getsockname()[1])
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as saved:
         LlamaForCausalLM(LlamaConfig(**SIZES)).double().save_pretrained(saved)
-        mp.spawn(work, (port, saved, sys.argv[1:]), nprocs=WORLD)
+        # Forked, so that PyTorch and transformers are imported once; no thread has been started yet.
+        mp.start_processes(work, (port, saved, sys.argv[1:]), nprocs=WORLD, start_method="fork")
         print((pathlib.Path(saved) / "answers.json").read_text())
 
 

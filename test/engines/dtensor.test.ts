@@ -9,12 +9,14 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { readPlan } from '../../src/plan/record/schema.ts';
 import { dtensorText } from '../../src/report/text/dtensor-text.ts';
 import { cli, fixture } from '../cli/support.ts';
+import { startChecks } from './support/checks.ts';
 
 /**
  * The Python of a report, run by real PyTorch on four processes: parameters as in the plan, the
  * numbers of one device.
  */
 
+const checked = startChecks();
 let folder = '';
 beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-dtensor-'))));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -68,7 +70,7 @@ def work(rank):
     os._exit(0)
 
 if __name__ == "__main__":
-    mp.spawn(work, nprocs=4)
+    mp.start_processes(work, nprocs=4, start_method="fork")
 `;
 
 it('the parameters of a plan run under DTensor, unplaced tensors taken as replicas', async () => {
@@ -137,7 +139,8 @@ def work(rank, dp, tp):
     os._exit(0)
 
 if __name__ == "__main__":
-    mp.spawn(work, (int(sys.argv[1]), int(sys.argv[2])), nprocs=int(sys.argv[1]) * int(sys.argv[2]))
+    dp, tp = map(int, sys.argv[1:])
+    mp.start_processes(work, (dp, tp), nprocs=dp * tp, start_method="fork")
     print("equal")
 `;
 
@@ -167,14 +170,5 @@ it('_S(0, 2)S(0) of rows that do not divide is what fully_shard holds', async ()
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   expect(compared).toContain('equal');
-  const run = ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node'];
-  const checked = execFileSync(python, [...run, String(dp * tp), join(at, 'check.py')], {
-    encoding: 'utf8',
-    env,
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  expect(JSON.parse(checked.slice(checked.indexOf('{')))).toMatchObject({
-    compared: 1,
-    failed: [],
-  });
+  expect(await checked(at, dp * tp)).toMatchObject({ compared: 1, failed: [] });
 });

@@ -8,22 +8,19 @@ import { afterAll, expect, test } from 'vitest';
 
 import { torchTarget } from '../../src/export/torch/target.ts';
 import { runningPlans } from '../export/running-plans.ts';
+import { type Checked, startChecks } from './support/checks.ts';
 
 /**
  * `check.py` of `export --target torch --check`: four processes at small sizes beside one, and a
  * program that is wrong on purpose.
  */
 const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
+const checked = startChecks();
 const folder = mkdtempSync(join(tmpdir(), 'shardwright-check-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-interface Answer {
-  readonly compared: number;
-  readonly worst: number;
-  readonly failed: readonly string[];
-}
-
-function check(): { readonly status: number | null; readonly answer: Answer } {
+/** As a user starts it. */
+function launched(): Omit<Checked, 'status'> & { readonly status: number | null } {
   const { status, stdout, stderr } = spawnSync(
     python,
     [
@@ -40,7 +37,7 @@ function check(): { readonly status: number | null; readonly answer: Answer } {
   );
   const line = stdout.split('\n').find((text) => text.startsWith('{'));
   if (line === undefined) throw new Error(stderr);
-  return { status, answer: JSON.parse(line) as Answer };
+  return { ...(JSON.parse(line) as Omit<Checked, 'status'>), status };
 }
 
 async function write(model: string): Promise<void> {
@@ -58,10 +55,9 @@ test('a while loop and a map are what they are before they are cut', async () =>
     / = while_loop\(here, while_cond\w+, while_body\w+, first_while_loop, \[/,
   );
   expect(program).toMatch(/ = scan\(here, map_body\w+, \[\], \[\w+\], \[/);
-  const { status, answer } = check();
-  expect(answer).toMatchObject({ compared: 1, failed: [] });
+  const answer = await checked(folder, 4);
+  expect(answer).toMatchObject({ status: 0, compared: 1, failed: [] });
   expect(answer.worst).toBeLessThan(1e-9);
-  expect(status).toBe(0);
 }, 600_000);
 
 test('the check of a Llama passes, and fails where one sum is left out', async () => {
@@ -70,11 +66,10 @@ test('the check of a Llama passes, and fails where one sum is left out', async (
     primals: { shape: number[] }[];
   };
   expect(Math.max(...sizes.primals.flatMap(({ shape }) => shape))).toBeLessThan(512 / 4);
-  const right = check();
-  expect(right.answer.failed).toEqual([]);
-  expect(right.status).toBe(0);
-  expect(right.answer.compared).toBeGreaterThanOrEqual(22);
-  expect(right.answer.worst).toBeLessThan(1e-9);
+  const right = launched();
+  expect(right).toMatchObject({ status: 0, failed: [] });
+  expect(right.compared).toBeGreaterThanOrEqual(22);
+  expect(right.worst).toBeLessThan(1e-9);
   const program = readFileSync(join(folder, 'check/program.py'), 'utf8');
   const at = program.lastIndexOf(' = all_reduce(here, ');
   const wrong =
@@ -82,9 +77,9 @@ test('the check of a Llama passes, and fails where one sum is left out', async (
     program.slice(at).replace(/all_reduce\(here, (\w+), "sum", "[\w,]+"\)/, '$1.clone()');
   expect(wrong).not.toBe(program);
   writeFileSync(join(folder, 'check/program.py'), wrong);
-  const broken = check();
+  const broken = await checked(folder, 4);
   expect(broken.status).not.toBe(0);
-  expect(broken.answer.failed.length).toBeGreaterThan(0);
+  expect(broken.failed.length).toBeGreaterThan(0);
 }, 600_000);
 
 test('the Python that exported programs are written from compiles, with all of its functions', () => {

@@ -13,12 +13,14 @@ import { torchTarget } from '../../src/export/torch/target.ts';
 import { importGraph } from '../../src/index.ts';
 import { leastCostPlan } from '../../src/plan/least-cost-plan.ts';
 import { cli } from '../cli/support.ts';
+import { type Checked, startChecks } from './support/checks.ts';
 
 /**
  * Kernels whose numbers depend on the memory order of their operands, behind moves along inner dims:
  * two gloo processes by the exported program, and one process by the program before it was cut.
  */
 const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
+const checked = startChecks();
 const folder = mkdtempSync(join(tmpdir(), 'shardwright-order-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const table = builtinOperators();
@@ -172,7 +174,7 @@ const CASES: Readonly<Record<string, Case>> = {
   },
 };
 
-async function check(name: string): Promise<unknown> {
+async function check(name: string): Promise<Checked> {
   const { inputs, lines, returns, pins } = CASES[name];
   const typed = Object.entries(inputs).map(([input, type]) => `${input}: "${type}"`);
   const text = [
@@ -195,20 +197,7 @@ async function check(name: string): Promise<unknown> {
     mkdirSync(dirname(join(at, file.name)), { recursive: true });
     writeFileSync(join(at, file.name), file.text);
   }
-  return checked(at);
-}
-
-/** What `check.py` of a folder says on so many processes. */
-function checked(at: string, processes = 2): unknown {
-  const run = ['-m', 'torch.distributed.run', '--log-dir', at, '--standalone'];
-  const { stdout, stderr } = spawnSync(
-    python,
-    [...run, '--nproc-per-node', String(processes), join(at, 'check.py')],
-    { encoding: 'utf8', env: { ...process.env, OMP_NUM_THREADS: '1' } },
-  );
-  const line = stdout.split('\n').find((row) => row.startsWith('{'));
-  if (line === undefined) throw new Error(stderr);
-  return JSON.parse(line);
+  return checked(at, 2);
 }
 
 describe('a moved value lies in the memory order of one process', () => {
@@ -251,7 +240,7 @@ test('gradients of a Llama whose heads do not divide are those of one process', 
   expect(plan.code, plan.err).toBe(0);
   const written = await cli('export', at, '--target', 'torch', '--check', '-o', at);
   expect(written.code, written.err).toBe(0);
-  const answer = checked(at) as { compared: number; worst: number; failed: string[] };
+  const answer = await checked(at, 2);
   expect(answer).toMatchObject({ compared: 22, failed: [] });
   expect(answer.worst).toBeLessThan(1e-12);
 });
@@ -276,7 +265,7 @@ test('a step of LoRA on a Llama with all weights cut over all devices is that of
   expect(plan.code, plan.err).toBe(0);
   const written = await cli('export', at, '--target', 'torch', '--check', '-o', at);
   expect(written.code, written.err).toBe(0);
-  const answer = checked(at, 4) as { compared: number; worst: number; failed: string[] };
+  const answer = await checked(at, 4);
   // The loss, and the gradients of both factors of seven projections in two layers.
   expect(answer).toMatchObject({ compared: 1 + 2 * 7 * 2, failed: [] });
   expect(answer.worst).toBeLessThan(1e-12);

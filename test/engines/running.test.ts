@@ -36,13 +36,15 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const WORLDS = [2, 4, 8];
 /** Plans that one start of Python runs. */
-const JOBS = 8;
+const JOBS = 16;
 /**
- * Cases that are run every time; all others with SHARDWRIGHT_FULL=1. `npm test` holds the programs of
- * all to those that were run.
+ * Cases that are run every time, each kind once; all others with SHARDWRIGHT_FULL=1. `npm test` holds
+ * the programs of all to those that were run.
  */
-function isDaily({ model, request, order }: RunningCase, world: number): boolean {
-  if (model === 'mlp') return world < 8 || request === undefined;
+function isDaily({ model, mesh, request, order }: RunningCase, world: number): boolean {
+  if (model === 'mlp' && world === 8) return mesh.startsWith('pod') && request === undefined;
+  // Links on which collectives come late are those of two mesh dims.
+  if (model === 'mlp') return request?.cluster === undefined || mesh === 'dp=2,tp=2';
   const { checkpoint, ...others } = request ?? {};
   const isPlain = order === undefined && Object.keys(others).length === 0;
   return model === 'llama-sdpa' && world === 4 && isPlain;
@@ -162,10 +164,10 @@ const COMPILED: Readonly<
   recurrent: { model: 'recurrent', how: 'compiled' },
   joint: { model: 'llama-sdpa', how: 'joint' },
   checkpointed: { model: 'llama-sdpa', how: 'joint', request: { checkpoint: 'full' } },
-  buckets: { model: 'mlp', how: 'compiled', late: true },
   'joint buckets': { model: 'mlp', how: 'joint-inductor', late: true },
   ...(isFull
     ? {
+        buckets: { model: 'mlp', how: 'compiled', late: true },
         controlled: { model: 'controlled', how: 'compiled' },
         'joint Inductor': { model: 'llama-sdpa', how: 'joint-inductor' },
       }
@@ -198,10 +200,13 @@ describe('compiled programs', () => {
     Object.keys(COMPILED).forEach((name, k) => (outcomes[name] = found[k]));
   }, 1_200_000);
 
-  test.each(['looped', 'buckets'])('compile=True: Inductor takes %s', (name) => {
-    for (const error of [outcomes[name].loss, outcomes[name].gradient])
-      expect(error).toBeLessThan(1e-9);
-  });
+  test.each(['looped', ...(isFull ? ['buckets'] : [])])(
+    'compile=True: Inductor takes %s',
+    (name) => {
+      for (const error of [outcomes[name].loss, outcomes[name].gradient])
+        expect(error).toBeLessThan(1e-9);
+    },
+  );
 
   test.each(['recurrent', ...(isFull ? ['controlled'] : [])])(
     'compile=True: what Inductor cannot take of %s is named',

@@ -112,13 +112,13 @@ describe('a small Llama, by its plan', () => {
       for (const [name, text] of Object.entries(scripts))
         writeFileSync(join(folder, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
     });
-    const slurm = async (cwd: string) => {
+    const slurm = async (cwd: string, train = join(example, 'train.py')) => {
       const job = { SLURM_JOB_ID: '7', SLURM_NNODES: '2', SLURM_JOB_NODELIST: 'here[1-2]' };
       const asked = {
         DEVICES_PER_HOST: '2',
         DEVICE: 'cpu',
         PORT: String(await freePort()),
-        TRAIN: join(example, 'train.py'),
+        TRAIN: train,
       };
       return spawnSync('bash', [join(example, 'slurm.sh')], {
         cwd,
@@ -127,20 +127,43 @@ describe('a small Llama, by its plan', () => {
       });
     };
 
-    test('trains as one process by a plan for such hosts', async () => {
-      const cluster = JSON.parse(readFileSync(join(example, 'cluster.json'), 'utf8')) as object;
-      const cwd = join(folder, 'hosts');
-      mkdirSync(cwd);
-      writeFileSync(join(cwd, 'two.json'), JSON.stringify({ ...cluster, devicesPerHost: 2 }));
-      execFileSync(python, [join(example, 'plan.py'), 'dp=2,tp=2', 'two.json'], {
-        env,
-        cwd,
-        stdio: 'ignore',
-      });
-      const { status, stdout, stderr } = await slurm(cwd);
+    test('starts four ranks, those of a host one after the other', async () => {
+      const train = join(folder, 'ranks.py');
+      writeFileSync(
+        train,
+        // One write: lines of several ranks must not mix.
+        `import os, sys
+ranks = [os.environ[f"{of}_RANK"] for of in ("GROUP", "LOCAL")] + [os.environ["RANK"]]
+os.write(1, (" ".join(["ranks", *ranks, *sys.argv[1:]]) + "\\n").encode())
+`,
+      );
+      const { status, stdout, stderr } = await slurm(folder, train);
       expect(status, stderr.slice(-3000)).toBe(0);
-      expectCurve(losses(stdout), 2);
+      const ranks = stdout.split('\n').filter((line) => line.startsWith('ranks'));
+      expect(ranks.sort()).toEqual(
+        ['0 0 0', '0 1 1', '1 0 2', '1 1 3'].map((of) => `ranks ${of} --device cpu`),
+      );
     }, 600_000);
+
+    // Daily the same script trains under one launcher, above.
+    test.skipIf(!FULL)(
+      'trains as one process by a plan for such hosts',
+      async () => {
+        const cluster = JSON.parse(readFileSync(join(example, 'cluster.json'), 'utf8')) as object;
+        const cwd = join(folder, 'hosts');
+        mkdirSync(cwd);
+        writeFileSync(join(cwd, 'two.json'), JSON.stringify({ ...cluster, devicesPerHost: 2 }));
+        execFileSync(python, [join(example, 'plan.py'), 'dp=2,tp=2', 'two.json'], {
+          env,
+          cwd,
+          stdio: 'ignore',
+        });
+        const { status, stdout, stderr } = await slurm(cwd);
+        expect(status, stderr.slice(-3000)).toBe(0);
+        expectCurve(losses(stdout), 2);
+      },
+      600_000,
+    );
 
     // As two launchers of PyTorch do it in `python/tests/test_launch.py`.
     test.skipIf(!FULL)(

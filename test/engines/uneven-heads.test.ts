@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,13 +5,14 @@ import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 
 import { cli } from '../cli/support.ts';
+import { startChecks } from './support/checks.ts';
 
 /**
  * Heads of attention that do not divide over the devices, and key heads that fewer mesh dims cut
  * than query heads: gloo processes by the exported program, and one process by the program before it
  * was cut.
  */
-const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
+const checked = startChecks();
 const folder = mkdtempSync(join(tmpdir(), 'shardwright-heads-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -73,15 +73,7 @@ test.each([
     expect(plan.code, plan.err).toBe(0);
     const written = await cli('export', at, '--target', 'torch', '--check', '-o', at);
     expect(written.code, written.err).toBe(0);
-    const run = ['-m', 'torch.distributed.run', '--log-dir', at, '--standalone'];
-    const { stdout, stderr } = spawnSync(
-      python,
-      [...run, '--nproc-per-node', String(processes), join(at, 'check.py')],
-      { encoding: 'utf8', env: { ...process.env, OMP_NUM_THREADS: '1' } },
-    );
-    const line = stdout.split('\n').find((row) => row.startsWith('{'));
-    expect(line, stderr).toBeDefined();
-    const answer = JSON.parse(line ?? '{}') as { worst: number };
+    const answer = await checked(at, processes);
     expect(answer).toMatchObject({ compared: 8, failed: [] });
     expect(answer.worst).toBeLessThan(1e-12);
   },
