@@ -26,11 +26,15 @@ export function startChecks(): (folder: string, processes: number) => Promise<Ch
   afterAll(() => void server.kill());
   return async (folder, processes) => {
     server.stdin.write(`${JSON.stringify({ folder, processes })}\n`);
-    const { value, done } = await lines.next();
-    if (done === true) throw new Error('the Python that runs the checks has ended');
-    const { status, out, err } = JSON.parse(value) as { status: number; out: string; err: string };
-    const line = out.split('\n').find((text) => text.startsWith('{'));
-    if (line === undefined) throw new Error(err);
-    return { status, ...(JSON.parse(line) as Omit<Checked, 'status'>) };
+    const line = await lines.next();
+    if (line.done === true) throw new Error('the Python that runs the checks has ended');
+    const { status, out, err } = JSON.parse(line.value) as {
+      status: number;
+      out: string;
+      err: string;
+    };
+    const said = out.split('\n').find((text) => text.startsWith('{'));
+    if (said === undefined) throw new Error(err);
+    return { status, ...(JSON.parse(said) as Omit<Checked, 'status'>) };
   };
 }
