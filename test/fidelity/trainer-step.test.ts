@@ -36,7 +36,14 @@ const GRAPH = buildModel(parseModelConfig(JSON.stringify(CONFIG)), {
   table: TABLE,
 });
 
-async function planned(trainer?: string): Promise<Answered> {
+const answers = new Map<string | undefined, Promise<Answered>>();
+function planned(trainer?: string): Promise<Answered> {
+  const known = answers.get(trainer) ?? plannedFor(trainer);
+  answers.set(trainer, known);
+  return known;
+}
+
+async function plannedFor(trainer?: string): Promise<Answered> {
   const request = { mesh: 'tp=4', cluster: 'dgx-h100', ...(trainer && { trainer }) };
   const answer = await shard(GRAPH, request);
   if (answer.status === 'infeasible') throw new Error(answer.conflict.join());

@@ -25,7 +25,42 @@ import { load, placed, planFor, request, solveFor, TABLE } from './support.ts';
  * The plan of a request and the peak of its schedule, which is worked out by other code from plan
  * and graph.
  */
-async function checked(
+function checked(
+  graph: Graph,
+  mesh: string,
+  more: Partial<PlanRequest>,
+): Promise<Plan | undefined> {
+  return once(graph, `checked ${mesh} ${JSON.stringify(more)}`, () =>
+    solveChecked(graph, mesh, more),
+  );
+}
+
+const known = new WeakMap<Graph, Map<string, Promise<Plan | undefined>>>();
+/** What several tests ask of a program is planned once. */
+function once<T extends Plan | undefined>(
+  graph: Graph,
+  asked: string,
+  plan: () => Promise<T>,
+): Promise<T> {
+  const plans = known.get(graph) ?? new Map<string, Promise<Plan | undefined>>();
+  known.set(graph, plans);
+  const found = (plans.get(asked) as Promise<T> | undefined) ?? plan();
+  plans.set(asked, found);
+  return found;
+}
+
+/** The plan without a budget, and the peak of its timeline. */
+async function unbounded(
+  graph: Graph,
+  mesh: string,
+  more: Partial<PlanRequest> = {},
+): Promise<{ readonly free: Plan; readonly peak: number }> {
+  const asked = `free ${mesh} ${JSON.stringify(more)}`;
+  const free = await once(graph, asked, () => planFor(graph, mesh, more));
+  return { free, peak: free.memory.timeline?.peakBytes ?? NaN };
+}
+
+async function solveChecked(
   graph: Graph,
   mesh: string,
   more: Partial<PlanRequest>,
@@ -37,12 +72,16 @@ async function checked(
   return result.plan;
 }
 
-const ffn = (): Graph => load('peers/ffn-65536');
+const FFN = load('peers/ffn-65536');
+const MLP = load('torch/mlp/joint.expanded');
+const LLAMA = load('torch/llama-tiny/joint.expanded');
+const named = (name: string): Graph =>
+  ({ 'peers/ffn-65536': FFN, 'torch/mlp/joint.expanded': MLP })[name] ?? load(name);
 const ON_2D = { inputs: 'S(0)R', outputs: 'S(0)R' } as const;
 
 describe('the memory timeline of a plan', () => {
   test('is reported where the budget limits states alone, and changes nothing else', async () => {
-    const graph = load('torch/mlp/joint.expanded');
+    const graph = MLP;
     const reported = await planFor(graph, 'dp=2,tp=2', { activations: 'report' });
     const off = await planFor(graph, 'dp=2,tp=2', { activations: 'off' });
     expect(off.memory.activationBytes).toBeNull();
@@ -58,7 +97,7 @@ describe('the memory timeline of a plan', () => {
   });
 
   test('a budget that does not bind gives the plan of least seconds, proven', async () => {
-    const graph = load('torch/mlp/joint.expanded');
+    const graph = MLP;
     const free = await planFor(graph, 'dp=2,tp=2');
     const held = await planFor(graph, 'dp=2,tp=2', {
       activations: 'constraint',
@@ -79,9 +118,12 @@ describe('the memory timeline of a plan', () => {
           const choice = randomChoice(model, seed);
           const memory = planMemoryTimeline(model, choice);
           const live = livenessOf(model, TABLE);
+          const peakStep = peakOf(memory.intervals).step;
           model.graph.nodes.forEach((node, n) => {
             const at = memory.pointOfNode[n];
             if (at < 0 || node.kind !== 'call') return;
+            // Of the many nodes of a Llama every fourth, and the peak, in every run.
+            if (!FULL && name.includes('llama') && n % 4 !== 0 && at !== peakStep) return;
             const alive = memory.intervals.reduce(
               (sum, i) => (i.start <= at && at <= i.end ? sum + i.bytes : sum),
               0,
@@ -107,7 +149,7 @@ describe('the memory timeline of a plan', () => {
             expect(together).toBeGreaterThanOrEqual(counted);
             raised += Number(together > counted);
             // What no single variable knows is little: most of what is alive counts.
-            if (peakOf(memory.intervals).step === at) expect(counted).toBeGreaterThan(0.5 * alive);
+            if (peakStep === at) expect(counted).toBeGreaterThan(0.5 * alive);
           });
         }
     expect(raised).toBeGreaterThan(0);
@@ -163,27 +205,19 @@ describe('memory rows bind', () => {
   );
 
   test('an FFN on (32, 8) from the unconstrained peak down to a budget that nothing keeps', async () => {
-    const free = await planFor(ffn(), 'x=32,y=8', ON_2D);
-    const peak = free.memory.timeline?.peakBytes ?? NaN;
+    const { peak } = await unbounded(FFN, 'x=32,y=8', ON_2D);
     let before = 0;
     for (const share of FULL ? [1, 0.9, 0.8, 0.3] : [0.8, 0.3]) {
       const memoryBytes = Math.floor(peak * share);
-      const plan = await checked(ffn(), 'x=32,y=8', {
-        ...ON_2D,
-        memoryBytes,
-        activations: 'constraint',
-        gap: 0.01,
-      });
-      if (plan === undefined) {
-        const result = await solveFor(ffn(), 'x=32,y=8', {
-          ...ON_2D,
-          memoryBytes,
-          activations: 'constraint',
-        });
-        if (result.status !== 'infeasible') throw new Error('infeasible a point ago');
-        expect(result.neededBytes ?? result.smallestBudgetBytes).toBeGreaterThan(memoryBytes);
+      const asked = { ...ON_2D, memoryBytes, activations: 'constraint', gap: 0.01 } as const;
+      if (share === 0.3) {
+        const none = await solveFor(FFN, 'x=32,y=8', asked);
+        if (none.status !== 'infeasible') throw new Error('a plan below what must be alive');
+        expect(none.neededBytes ?? none.smallestBudgetBytes).toBeGreaterThan(memoryBytes);
         continue;
       }
+      const plan = await checked(FFN, 'x=32,y=8', asked);
+      if (plan === undefined) throw new Error(`no plan at ${share} of the peak`);
       expect(plan.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
       expect(plan.proof.bound).toBeLessThanOrEqual(plan.objective.seconds);
       expect(plan.objective.seconds).toBeGreaterThanOrEqual(before);
@@ -193,7 +227,7 @@ describe('memory rows bind', () => {
 });
 
 test('an embedding counts by its bytes: under a tight budget the large table is cut, the norms are not', async () => {
-  const graph = load('torch/llama-tiny/joint.expanded');
+  const graph = LLAMA;
   const table = 'model.model.embed_tokens.weight';
   const states = { activations: 'report' } as const;
   const free = await planFor(graph, 'dp=4', states);
@@ -229,10 +263,9 @@ test('an embedding counts by its bytes: under a tight budget the large table is 
 
 describe('checkpointing chosen with the placements', () => {
   test('half of the peak of the FFN is proven too little: inputs, outputs and what one matmul holds are 57 %', async () => {
-    const free = await planFor(ffn(), 'x=32,y=8', ON_2D);
-    const peak = free.memory.timeline?.peakBytes ?? NaN;
+    const { peak } = await unbounded(FFN, 'x=32,y=8', ON_2D);
     const memoryBytes = Math.floor(peak / 2);
-    const none = await solveFor(ffn(), 'x=32,y=8', {
+    const none = await solveFor(FFN, 'x=32,y=8', {
       ...ON_2D,
       memoryBytes,
       checkpoint: 'auto',
@@ -257,9 +290,9 @@ describe('checkpointing chosen with the placements', () => {
   test.each(cases)(
     '%s, %s at %f of its peak, gap %f: not worse than sharding first, where that finds a plan',
     async (_, name, share, gap) => {
-      const graph = load(name);
-      const free = await planFor(graph, 'x=32,y=8', ON_2D);
-      const memoryBytes = Math.floor((free.memory.timeline?.peakBytes ?? NaN) * share);
+      const graph = named(name);
+      const { peak } = await unbounded(graph, 'x=32,y=8', ON_2D);
+      const memoryBytes = Math.floor(peak * share);
       const joint = await checked(graph, 'x=32,y=8', {
         ...ON_2D,
         memoryBytes,
@@ -296,8 +329,8 @@ describe('checkpointing chosen with the placements', () => {
   test.each(quicker)(
     '%s (%s on %s) at %f of its peak: both at once are more than 3 % quicker than one after the other',
     async (_, name, mesh, share) => {
-      const graph = load(name);
-      const peak = (await planFor(graph, mesh)).memory.timeline?.peakBytes ?? NaN;
+      const graph = named(name);
+      const { peak } = await unbounded(graph, mesh);
       const memoryBytes = Math.floor(peak * share);
       const joint = await checked(graph, mesh, { memoryBytes, checkpoint: 'auto' });
       const stages = await checked(graph, mesh, { memoryBytes, checkpoint: 'two-stage' });
@@ -361,8 +394,8 @@ describe('checkpointing chosen with the placements', () => {
   test.each(gaps)(
     'a gap of %s is reached on %s at %f of its peak, and the plan says which',
     async (_, name, share, more, gap) => {
-      const graph = load(name);
-      const peak = (await planFor(graph, 'dp=2,tp=2')).memory.timeline?.peakBytes ?? NaN;
+      const graph = named(name);
+      const { peak } = await unbounded(graph, 'dp=2,tp=2');
       const asked = { ...more, memoryBytes: Math.floor(peak * share), checkpoint: 'auto' } as const;
       const plan = await checked(graph, 'dp=2,tp=2', asked);
       expect(plan?.proof.gap).toBeLessThanOrEqual(gap);
@@ -379,12 +412,11 @@ describe('checkpointing chosen with the placements', () => {
   });
 
   test('less memory takes no less time than is proven for more', async () => {
-    const free = await planFor(ffn(), 'x=32,y=8', ON_2D);
-    const peak = free.memory.timeline?.peakBytes ?? NaN;
+    const { peak } = await unbounded(FFN, 'x=32,y=8', ON_2D);
     let bound = 0;
     for (const share of FULL ? [1, 0.9, 0.8] : [1, 0.8]) {
       const memoryBytes = Math.floor(peak * share);
-      const plan = await checked(ffn(), 'x=32,y=8', {
+      const plan = await checked(FFN, 'x=32,y=8', {
         ...ON_2D,
         memoryBytes,
         checkpoint: 'auto',
@@ -396,12 +428,14 @@ describe('checkpointing chosen with the placements', () => {
     }
   });
 
-  test.each([1e-6, 0.05])(
+  test.each([
+    [1e-6, MLP],
+    [0.05, LLAMA],
+  ])(
     'a time limit of %f s is over for all subproblems: a plan with a true bound, or a word that none was found',
-    async (timeLimitSeconds) => {
-      const graph = load('torch/llama-tiny/joint.expanded');
-      const free = await planFor(graph, 'dp=2,tp=2');
-      const memoryBytes = Math.floor((free.memory.timeline?.peakBytes ?? NaN) * 0.7);
+    async (timeLimitSeconds, graph) => {
+      const { free, peak } = await unbounded(graph, 'dp=2,tp=2');
+      const memoryBytes = Math.floor(peak * 0.7);
       const asked = { memoryBytes, timeLimitSeconds, gap: 0.02, checkpoint: 'auto' } as const;
       const plan = await checked(graph, 'dp=2,tp=2', asked).catch((error: unknown) => {
         // Any other error is a fault; infeasible would be a claim that nobody had the time to
@@ -419,9 +453,9 @@ describe('checkpointing chosen with the placements', () => {
   );
 
   test('recomputed nodes stand in the plan: named, priced, and re-costed from the plan alone', async () => {
-    const graph = load('torch/llama-tiny/joint.expanded');
+    const graph = LLAMA;
     const full = await planFor(graph, 'd=4', { checkpoint: 'full' });
-    const plain = await planFor(graph, 'd=4');
+    const { free: plain } = await unbounded(graph, 'd=4');
     const again = full.nodes.filter((n) => n.name.includes('_recomputed'));
     expect(again.filter((n) => n.target === 'aten.mm.default').length).toBeGreaterThan(0);
     const seconds = (plan: Plan): number => plan.nodes.reduce((sum, n) => sum + n.seconds, 0);

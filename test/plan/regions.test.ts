@@ -17,7 +17,7 @@ import { type RegionProgram, REGIONS } from './region-programs.ts';
  * Programs with a region of per-device code, and with their gradients, as the planner places them:
  * the optimal plan and random ones run on virtual devices, and every tensor is that of one device.
  */
-const RANDOM = FULL ? 60 : 2;
+const RANDOM = FULL ? 60 : 1;
 const MESHES = FULL
   ? ['tp=2,sp=2', 'sp=2,tp=2', 'sp=2,tp=3', 'a=2,sp=2,b=2', 'a=2,b=2,sp=2', 'sp=4,tp=2']
   : ['tp=2,sp=2', 'sp=2,tp=3'];

@@ -169,7 +169,6 @@ describe('as one problem: two layers of each model', () => {
     [64, 8, 8],
   ];
   const sampled: readonly Asked[] = [
-    { model: 'llama-3.1-405b', sizes: [8], plans: 4, fitting: true },
     { model: 'llama-3.1-8b', sizes: [8, 8], plans: 9 },
     { model: 'deepseek-v3', sizes: [8], plans: 5, fitting: true },
   ];
@@ -196,6 +195,7 @@ describe('as one problem: two layers of each model', () => {
   );
   const rest: readonly Asked[] = [
     ...grid.filter((a) => !sampled.some((s) => text(s) === text(a))),
+    { model: 'llama-3.1-405b', sizes: [8], plans: 4, fitting: true },
     { model: 'llama-3.1-405b', sizes: [2, 4], plans: 9, fitting: true },
     // Expert groups of 64.
     { model: 'deepseek-v3', sizes: [8, 64], plans: 11 },

@@ -48,10 +48,10 @@ describe('an encoder and a decoder', () => {
     'compare prices the step and the bytes of the plan of the same recipe',
     async (model) => {
       const sizes = [model, '--seq', '64', '--for', 'megatron', '--json'];
-      const step = ['--global-batch', '4', '--devices', '2xH100', '--plans', 'tp'];
+      const step = ['--global-batch', '2', '--devices', '2xH100', '--plans', 'tp'];
       const { plans } = await answered<{ plans: Row[] }>('compare', ...sizes, ...step, ...HERE);
       const row = plans.find(({ mesh }) => mesh === 'tp=2');
-      const mesh = ['--mesh', 'tp=2', '--cluster', 'dgx-h100', '--recipe', 'tp', '--batch', '4'];
+      const mesh = ['--mesh', 'tp=2', '--cluster', 'dgx-h100', '--recipe', 'tp', '--batch', '2'];
       const plan = await answered<Step>('plan', ...sizes, ...mesh, '--no-recipes');
       expect(Number(row?.stepSeconds) / plan.stepSeconds).toBeCloseTo(1, 2);
       expect(Number(row?.peakBytes) / plan.peakBytes).toBeCloseTo(1, 2);

@@ -34,6 +34,7 @@ const QUESTION: SweepQuestion = {
   globalBatch: 16,
   cost: 'nccl',
 };
+const pricer = new LayoutPricer(TABLE);
 const price = (
   text: string,
   recipe?: Fp8Recipe,
@@ -42,7 +43,7 @@ const price = (
   const question = { ...QUESTION, ...more };
   const software =
     recipe === undefined ? DEFAULT_SOFTWARE : softwareInFp8(question, recipe, 'test');
-  return new LayoutPricer(TABLE).price({ ...question, software }, parseLayout(text, 4));
+  return pricer.price({ ...question, software }, parseLayout(text, 4));
 };
 
 describe('recipes of fp8', () => {

@@ -78,12 +78,17 @@ const LATENT = {
   scoring_func: 'sigmoid',
 };
 
+/** The programs of a question are made once for all that is asked of it. */
+const solvers = new Map<SweepQuestion, CoreSolver>();
+
 async function core(
   asked: SweepQuestion,
   sizes: LayoutSizes,
   more: { readonly recompute?: Checkpoint } = {},
 ): Promise<CoreCost> {
-  const priced = await new CoreSolver(asked, TABLE).price({
+  const solver = solvers.get(asked) ?? new CoreSolver(asked, TABLE);
+  solvers.set(asked, solver);
+  const priced = await solver.price({
     ...coreRequest(sizes, cut, 1),
     ...more,
   });
@@ -245,8 +250,9 @@ describe('what a search tries', () => {
 });
 
 describe('modules of a stated layout', () => {
+  const pricer = new LayoutPricer(TABLE);
   const price = (text: string, config: object): ReturnType<LayoutPricer['price']> =>
-    new LayoutPricer(TABLE).price(question(config), parseLayout(text, 4));
+    pricer.price(question(config), parseLayout(text, 4));
 
   it('are read in any order, and what another covers is left out', () => {
     const read = (text: string): Checkpoint =>

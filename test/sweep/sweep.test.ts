@@ -71,10 +71,11 @@ const TOLERANCE = 1e-6;
 
 const one: LayoutSizes = { pp: 1, dp_replicate: 1, dp_shard: 1, cp: 1, tp: 1, ep: 1 };
 
-describe('a plan put together from 3 layers is the plan of all 8', () => {
+describe('a plan put together from 3 layers is the plan of all 5', () => {
+  const five = JSON.stringify({ ...(JSON.parse(SMALL) as object), num_hidden_layers: 5 });
   // A plan of the whole graph is priced with one thing after another.
-  const question = ask({ overlap: false });
-  const config = parseModelConfig(SMALL);
+  const question = ask({ overlap: false, config: five });
+  const config = parseModelConfig(five);
   const solver = new CoreSolver(question, TABLE);
 
   const cases: readonly (readonly [string, string, LayoutSizes, LayoutKind['mode'], boolean])[] = [
@@ -295,8 +296,11 @@ describe('a sweep of the small model on 8 devices', () => {
   let all: Comparison;
   const small = (more: Partial<SweepQuestion> = {}): SweepQuestion =>
     ask({ devices: 8, globalBatch: 8, ...more });
-  const options = { table: TABLE, threads: 1 } as const;
-  beforeAll(async () => void (all = await compareModel(small(), options)), 120_000);
+  const options = { table: TABLE, threads: 1, whatIf: false } as const;
+  beforeAll(
+    async () => void (all = await compareModel(small(), { ...options, whatIf: true })),
+    120_000,
+  );
 
   it('every ordered factorization is solved, beaten by a bound, or refused with its code', () => {
     expect(all.meshes).toHaveLength(20);
@@ -395,11 +399,12 @@ describe('a sweep of the small model on 8 devices', () => {
       if (priced.status === 'refused') throw new Error(priced.reason);
       return priced.core.shallowSeconds;
     };
-    for (const [cp, tp] of [
+    const meshes = [
+      [2, 2],
       [1, 4],
       [4, 1],
-      [2, 2],
-    ] as const) {
+    ] as const;
+    for (const [cp, tp] of FULL ? meshes : meshes.slice(0, 1)) {
       const sizes = { ...one, cp, tp };
       const kind = { mode: 'zero1', context: 'cp', sequenceParallel: false } as const;
       const free = await seconds(sizes, { ...kind, free: true });
@@ -585,7 +590,7 @@ describe('a sweep of the small model on 8 devices', () => {
     for (const m of all.meshes) expect(m.hosts).toHaveLength(m.mesh.split(',').length);
     const wide = await compareModel(small({ devices: 32, globalBatch: 32 }), {
       ...options,
-      plans: ['zero1+tp+sp'],
+      plans: ['dp'],
     });
     // A group of pp has one device of each half, hosts apart; one of dp in the middle has
     // neighbours at a stride of 4.
@@ -612,13 +617,13 @@ describe('a sweep of the small model on 8 devices', () => {
 
   it('ZL14 a tied table lies on the first and the last stage, which sum its gradient', async () => {
     const tied = JSON.stringify({ ...(JSON.parse(SMALL) as object), tie_word_embeddings: true });
-    const plans = ['pp', 'pp+dp'];
+    const plans = ['pp'];
     const [shared, own] = [
-      await compareModel(small({ config: tied }), { ...options, plans }),
-      await compareModel(small(), { ...options, plans }),
+      await compareModel(small({ config: tied, devices: 2 }), { ...options, plans }),
+      await compareModel(small({ devices: 2 }), { ...options, plans }),
     ];
     const at = (c: Comparison): Comparison['plans'][number] =>
-      c.plans.find((p) => p.mesh === 'pp=2,dp=4')!;
+      c.plans.find((p) => p.mesh === 'pp=2')!;
     const sums = (c: Comparison): number =>
       at(c)
         .traffic!.filter((t) => t.kind === 'all_reduce' && t.axes === 'pp')
@@ -631,16 +636,24 @@ describe('a sweep of the small model on 8 devices', () => {
 
   it('the same bytes with threads, and from a file of a run that was stopped', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
-    const asked = small({ devices: 4 });
+    const asked = small({ devices: 2, globalBatch: 4 });
     try {
       const resume = join(folder, 'sweep.jsonl');
       const plans = ['zero1', 'zero1+tp+sp'];
       const whole = JSON.stringify(await compareModel(asked, { ...options, plans }));
+      // In every run one program, which one thread prices: each thread loads all sources.
+      const [pair, zero] = [
+        small({ devices: 2, globalBatch: 2 }),
+        { ...options, plans: ['zero1'] },
+      ];
+      const alone = JSON.stringify(await compareModel(pair, zero));
+      expect(JSON.stringify(await compareModel(pair, { ...zero, threads: 2 }))).toBe(alone);
+      const threads = FULL ? 2 : 1;
       expect(
-        JSON.stringify(await compareModel(asked, { table: TABLE, plans, threads: 2, resume })),
+        JSON.stringify(await compareModel(asked, { ...options, plans, threads, resume })),
       ).toBe(whole);
       const lines = readFileSync(resume, 'utf8').split('\n');
-      writeFileSync(resume, `${lines.slice(0, 4).join('\n')}\n{"key":"cut`);
+      writeFileSync(resume, `${lines.slice(0, 2).join('\n')}\n{"key":"cut`);
       expect(JSON.stringify(await compareModel(asked, { ...options, plans, resume }))).toBe(whole);
       await expect(compareModel(small(), { ...options, resume })).rejects.toThrow(
         /another question/,
@@ -688,14 +701,15 @@ describe('a sweep of the small model on 8 devices', () => {
 
   it('slices put together have the same best plan', async () => {
     const plans = ['zero1', 'pp+zero1', 'fsdp', 'pp+fsdp'];
-    const whole = await compareModel(small(), { ...options, plans });
+    const asked = small({ devices: 4 });
+    const whole = await compareModel(asked, { ...options, plans });
     const pieces: Comparison[] = [];
     for (const index of [0, 1])
-      pieces.push(await compareModel(small(), { ...options, plans, slice: { index, count: 2 } }));
+      pieces.push(await compareModel(asked, { ...options, plans, slice: { index, count: 2 } }));
     const merged = mergeComparisons(pieces);
     const { plan, mesh, seconds } = whole.plans[0];
     expect(merged.plans[0]).toMatchObject({ plan, mesh, seconds });
-    expect(merged.meshes).toHaveLength(20);
+    expect(merged.meshes).toHaveLength(10);
     expect(merged.question).toEqual(whole.question);
   }, 120_000);
 
@@ -753,6 +767,7 @@ describe('the question of the documentation: Llama-3.1-8B on 64 H100s', () => {
     const { plans, best, budgetBytes } = await compareModel(asked, {
       table: TABLE,
       threads: 1,
+      whatIf: false,
       plans: ['dp'],
     });
     expect(best).toBeNull();
@@ -839,7 +854,8 @@ describe('published layouts (a sample: bench/published.ts has all)', () => {
     const found = await compareModel(asked(layout), {
       table: TABLE,
       threads: 1,
-      plans: ['fsdp', 'zero1', 'zero1+tp+sp'],
+      whatIf: false,
+      plans: FULL ? ['fsdp', 'zero1', 'zero1+tp+sp'] : ['fsdp', 'zero1'],
     });
     const rank = publishedRank(found, layout);
     expect(rank.rank).toBeGreaterThanOrEqual(1);
@@ -924,7 +940,8 @@ describe('published layouts (a sample: bench/published.ts has all)', () => {
     'row %i of torchtitan, full checkpointing: it fits their devices, and with all layers recomputed it takes 85 to 100 %% of what they had reserved',
     async (row, plan, gib) => {
       const layout = layouts[row];
-      const found = await compareModel(asked(layout), { table: TABLE, threads: 1, plans: [plan] });
+      const options = { table: TABLE, threads: 1, whatIf: false, plans: [plan] } as const;
+      const found = await compareModel(asked(layout), options);
       const own = found.plans.find(
         (p) => p.layout?.sizes.cp === layout.cp && p.layout.microbatch === 1,
       )!;
@@ -932,10 +949,7 @@ describe('published layouts (a sample: bench/published.ts has all)', () => {
       expect(own.layout?.checkpoint).toBe('full');
       expect(own.peakBytes / 2 ** 30).toBeLessThan(gib);
       // Theirs runs all layers again; with no memory to spare so does ours.
-      const tight = await compareModel(
-        { ...asked(layout), memoryBytes: 2 ** 30 },
-        { table: TABLE, threads: 1, plans: [plan] },
-      );
+      const tight = await compareModel({ ...asked(layout), memoryBytes: 2 ** 30 }, options);
       const all = tight.plans.find(
         (p) => p.layout?.sizes.cp === layout.cp && p.layout.microbatch === 1,
       )!;

@@ -25,7 +25,7 @@ const QUESTION: SweepQuestion = {
   devices: 4,
   cluster: 'dgx-h100',
   sequence: 256,
-  globalBatch: 8,
+  globalBatch: 4,
   cost: 'nccl',
 };
 const table = builtinOperators();

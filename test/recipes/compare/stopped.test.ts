@@ -21,10 +21,10 @@ const QUESTION: SweepQuestion = {
     vocab_size: 4096,
     torch_dtype: 'bfloat16',
   }),
-  devices: 8,
+  devices: 4,
   cluster: 'dgx-h100',
   sequence: 256,
-  globalBatch: 64,
+  globalBatch: 16,
   cost: 'nccl',
 };
 
@@ -50,7 +50,7 @@ describe('a comparison that is stopped', () => {
   it('knows a bound that no recipe is below, and says how far the best so far may be from it', async () => {
     const fastest = Math.min(...whole.plans.filter((p) => p.fits).map((p) => p.seconds));
     const seen = new Set<number>();
-    for (const looks of FULL ? [20, 40, 80, 160, 320] : [20, 40]) {
+    for (const looks of FULL ? [6, 10, 14, 20, 30] : [14, 30]) {
       const part = await stoppedAfter(looks).catch(() => undefined);
       const bound = part?.stopped?.boundSeconds;
       if (part === undefined || bound === undefined) continue;

@@ -93,15 +93,21 @@ remat_policy: full
 `,
 };
 
-/** The answer for a file, and the price of the edited file as `--layout` has it. */
-async function tuned(
-  trainer: string,
-  text = FILES[trainer],
-): Promise<{
+interface TunedFile {
   readonly answer: Awaited<ReturnType<typeof tuneFile>>['tuned'];
   readonly edited: string;
   readonly again: { readonly seconds: number; readonly peakBytes: number };
-}> {
+}
+
+const asked = new Map<string, Promise<TunedFile>>();
+function tuned(trainer: string): Promise<TunedFile> {
+  const known = asked.get(trainer) ?? tunedFile(trainer, FILES[trainer]);
+  asked.set(trainer, known);
+  return known;
+}
+
+/** The answer for a file, and the price of the edited file as `--layout` has it. */
+async function tunedFile(trainer: string, text: string): Promise<TunedFile> {
   const { profile } = trainerNamed(trainer, '--for');
   const setting = {
     file: 'mine',

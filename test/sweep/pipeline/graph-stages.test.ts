@@ -77,15 +77,18 @@ describe('stages of a captured graph', () => {
   });
 
   test('no other cuts have a shorter longest stage, each planned as one problem', async () => {
-    const graph = chain(WIDTHS);
+    const graph = chain(WIDTHS.slice(0, 5));
     const { points, cut } = cuttable(graph, TABLE);
     const longest: number[] = [];
-    for (const [i, first] of points.entries())
-      for (const second of points.slice(i + 1)) {
-        const stages = await Promise.all(
-          cut([first, second]).stages.map((stage) => alone(stage.graph, 'dp=2', 512)),
-        );
-        longest.push(Math.max(...stages.map(({ seconds }) => seconds)));
+    const known = new Map<string, number>();
+    for (let i = 0; i < points.length; i++)
+      for (let k = i + 1; k < points.length; k++) {
+        // What lies between two cuts is the same program whatever is cut elsewhere.
+        const ends = [`to ${i}`, `${i} to ${k}`, `from ${k}`];
+        for (const [s, stage] of cut([points[i], points[k]]).stages.entries())
+          if (!known.has(ends[s]))
+            known.set(ends[s], (await alone(stage.graph, 'dp=2', 512)).seconds);
+        longest.push(Math.max(...ends.map((name) => known.get(name) ?? NaN)));
       }
     expect(longest.length).toBeGreaterThan(5);
     // With many microbatches the longest stage alone counts.
