@@ -27,7 +27,7 @@ const known = (name: string): JsonRecord =>
 /** The kind of a model: its family, and in it what routes, ties and groups. */
 function kindOf({ config }: ReturnType<typeof modelEntries>[number]): string {
   const { routed } = readModelConfig(config).architecture;
-  return [config.model_type, routed !== undefined, config.tie_word_embeddings].join();
+  return JSON.stringify([config.model_type, routed !== undefined, config.tie_word_embeddings]);
 }
 
 /** Of each kind the first: deep ones take seconds each, and their layers are those of siblings. */

@@ -51,7 +51,7 @@ function step(optimizer: Optimizer): Graph {
 const OPTIMIZERS = [sgd({ lr: 0.1, momentum: 0.9 }), adamw({ lr: 1e-3, weightDecay: 0.01 })];
 const MESHES = ['d=4', 'd=2,t=2', ...(FULL ? ['a=2,b=2,c=2'] : [])];
 
-const SEEDS = FULL ? 25 : 10;
+const SEEDS = FULL ? 25 : 6;
 
 /** The placement in which each input enters, by what the graph text calls it. */
 function entering(graph: Graph, nodes: Decoded['nodes']): Map<string, string> {

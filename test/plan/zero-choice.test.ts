@@ -112,17 +112,17 @@ describe('states of a parameter that is whole', () => {
 
 describe('gradients before the update', () => {
   const LAYERS = 3;
-  const width = 256;
+  const [rows, width] = [16, 64];
   const names = Array.from({ length: LAYERS }, (_, i) => `w${i}`);
   const chain = names.flatMap((w, i) => [
     `  %${w}t = aten.t.default(%${w}): bf16[${width}, ${width}]`,
-    `  %h${i + 1} = aten.mm.default(%h${i}, %${w}t): bf16[64, ${width}]`,
+    `  %h${i + 1} = aten.mm.default(%h${i}, %${w}t): bf16[${rows}, ${width}]`,
   ]);
   const text = [
     'swgraph 1',
     'graph @main {',
     ...names.map((w) => `  in %${w}: bf16[${width}, ${width}] parameter "${w}"`),
-    `  in %h0: bf16[64, ${width}] input "x"`,
+    `  in %h0: bf16[${rows}, ${width}] input "x"`,
     ...chain,
     `  %loss = aten.mean.default(%h${LAYERS}): bf16[]`,
     '  out %loss output 0',

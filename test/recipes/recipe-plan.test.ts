@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -65,7 +65,11 @@ it('fsdp casts its part of a weight and gathers it in the dtype of the cast', as
 
 it('the command writes the plan of a recipe, which check-plan accepts and export writes', async () => {
   const out = join(root, 'plan');
-  const asked = ['plan', fixture('gpt2-2l'), '--mesh', 'dp=2,tp=4', '--cluster', 'dgx-h100'];
+  const config = join(root, 'gpt2.json');
+  const sizes = { n_embd: 128, n_head: 4, n_layer: 1, n_positions: 64, vocab_size: 512 };
+  writeFileSync(config, JSON.stringify({ model_type: 'gpt2', ...sizes }));
+  const size = ['--batch', '8', '--seq', '64'];
+  const asked = ['plan', config, ...size, '--mesh', 'dp=2,tp=4', '--cluster', 'dgx-h100'];
   const run = await cli(...asked, '--recipe', 'fsdp+tp', '--no-recipes', '-o', out, '--json');
   expect([run.code, run.err]).toEqual([0, '']);
   const plan = JSON.parse(run.out) as {

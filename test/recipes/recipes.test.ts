@@ -112,8 +112,8 @@ describe('no recipe is cheaper than the optimum', () => {
     ['torch/gpt2-2l/joint.expanded', 'x=2,y=4'],
     ['torch/llama-tiny/joint.expanded', 'x=2,y=2'],
   ] as const;
-  // Of a Llama registry.test.ts says the same in every run.
-  for (const [model, mesh] of FULL ? each : each.slice(0, 4)) {
+  // Of GPT-2 and a Llama registry.test.ts says the same in every run.
+  for (const [model, mesh] of FULL ? each : each.slice(0, 3)) {
     it(`${model} on ${mesh}`, async () => {
       const graph = load(model);
       const recipes = await priceRecipes(prepare(graph, request(mesh), TABLE));

@@ -1,6 +1,8 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 
 import { importGraph } from '../../src/import/import.ts';
+import { buildModel } from '../../src/models/build.ts';
+import { parseModelConfig } from '../../src/models/families.ts';
 import { decode } from '../../src/plan/choice/decode.ts';
 import { leastCostPlanOf } from '../../src/plan/least-cost-plan.ts';
 import { prepare } from '../../src/plan/prepare/prepare.ts';
@@ -168,11 +170,26 @@ describe('two layers of Llama-3 8B, 16 sequences of 8192, on 8 x 8: what a devic
   }, 60_000);
 });
 
+const ONE_LAYER = buildModel(
+  parseModelConfig(
+    JSON.stringify({
+      model_type: 'llama',
+      hidden_size: 32,
+      intermediate_size: 64,
+      num_attention_heads: 4,
+      num_key_value_heads: 2,
+      num_hidden_layers: 1,
+      vocab_size: 64,
+    }),
+  ),
+  { training: true, batch: 2, seq: 16, table: TABLE },
+);
+
 describe('each runs on virtual devices as the unsharded program does', () => {
   it.each(FULL ? ['cp=2', 'dp=2,cp=2'] : ['cp=2'])(
     'on %s',
     async (mesh) => {
-      const graph = load('torch/llama-tiny/joint.expanded');
+      const graph = FULL ? load('torch/llama-tiny/joint.expanded') : ONE_LAYER;
       const prepared = prepare(graph, request(mesh), TABLE);
       const names = sequenceNames(prepared);
       // Keys gathered, and heads sent, by the first and the last.

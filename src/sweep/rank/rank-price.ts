@@ -106,8 +106,14 @@ export class CoreSolver {
   private prepared(batch: number, mesh: string, tensor = 1): Prepared {
     const key = `${batch} ${mesh} ${tensor}`;
     if (this.latest?.key === key) return this.latest.prepared;
+    const prepared = this.made(batch, mesh, tensor);
+    this.latest = { key, prepared };
+    return prepared;
+  }
+
+  private made(batch: number, mesh: string, tensor = 1): Prepared {
     const { cluster, cost, optimizer, memoryBytes, headroom } = this.question;
-    const prepared = prepare(
+    return prepare(
       this.graph(batch, tensor),
       {
         ...DEFAULT_REQUEST,
@@ -120,8 +126,6 @@ export class CoreSolver {
       },
       this.table,
     );
-    this.latest = { key, prepared };
-    return prepared;
   }
 
   /**
@@ -227,7 +231,8 @@ export class CoreSolver {
    * nor on the number of ranks.
    */
   private async dataExtras(): Promise<readonly DataExtra[]> {
-    const prepared = this.prepared(2, 'dp=2');
+    // The program that is priced meanwhile stays the latest.
+    const prepared = this.made(2, 'dp=2');
     const applied = applyRecipe(prepared.model, { name: 'dp', parts: ['data'] });
     if ('refused' in applied) throw internalError(`two data ranks: ${applied.refused}`);
     const priced = await priceRestriction(prepared, applied.restriction, undefined, Infinity);
