@@ -13,25 +13,41 @@ import { cli, fixture } from '../cli/support.ts';
 import { checkHtml, textOf } from './html-reader.ts';
 
 let root = '';
-let folder = '';
 let html = '';
 let csv = '';
 let report: Report;
+/** A plan of a few operators, for what is asked of it many times. */
+let small: { folder: string; html: string; csv: string; report: Report };
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-report-'));
   // Inputs cut over dp, so that gradients are reduced: left free, so small a model is best
   // replicated.
-  folder = await planInto(root, 'plan', '--inputs', 'S(0)R');
-  html = await made('html');
-  csv = await made('csv', '--no-recipes');
-  report = JSON.parse(await made('json')) as Report;
+  const folder = await planInto(root, 'plan', '--inputs', 'S(0)R');
+  html = await made(folder, 'html');
+  csv = await made(folder, 'csv', '--no-recipes');
+  report = heldBy(html);
+  const few = await planModelInto(fixture('mlp-loss'), root, 'few', '--inputs', 'S(0)R');
+  small = {
+    folder: few,
+    html: await made(few, 'html'),
+    csv: await made(few, 'csv', '--no-recipes'),
+    report: JSON.parse(await made(few, 'json')) as Report,
+  };
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
-async function made(format: string, ...more: string[]): Promise<string> {
+async function made(folder: string, format: string, ...more: string[]): Promise<string> {
   const run = await cli('report', folder, '--format', format, ...more);
   expect(run.code, run.err).toBe(0);
   return run.out;
+}
+
+/** The JSON that a page holds. */
+function heldBy(page: string): Report {
+  const [, block = ''] =
+    /<script type="application\/json" id="shardwright-report">([^]*?)<\/script>/.exec(page)!;
+  expect(block).not.toContain('<');
+  return JSON.parse(block) as Report;
 }
 
 describe('the report of a 2-layer Llama plan', () => {
@@ -50,10 +66,7 @@ describe('the report of a 2-layer Llama plan', () => {
   });
 
   it('holds the same JSON as --format json', () => {
-    const [, block] =
-      /<script type="application\/json" id="shardwright-report">([^]*?)<\/script>/.exec(html)!;
-    expect(block).not.toContain('<');
-    expect(JSON.parse(block)).toEqual(report);
+    expect(heldBy(small.html)).toEqual(small.report);
   });
 
   it('ranks recipes by the step that plan --recipe finds for them', async () => {
@@ -77,8 +90,9 @@ describe('the report of a 2-layer Llama plan', () => {
   });
 
   it('says the same answer in HTML, Markdown and JSON, from the numbers of the plan', async () => {
-    const page = textOf(html);
-    const markdown = (await made('md')).replace(/\\([\\`*_{}[\]|#~!])/g, '$1');
+    const { folder, report } = small;
+    const page = textOf(small.html);
+    const markdown = (await made(folder, 'md')).replace(/\\([\\`*_{}[\]|#~!])/g, '$1');
     expect(report.answer).toHaveLength(8);
     for (const { label, text } of report.answer) {
       // What to do is the end of the decision.
@@ -114,6 +128,12 @@ describe('the report of a 2-layer Llama plan', () => {
     expect(page).toContain(report.command);
     for (const node of report.plan.nodes)
       if (node.target === 'aten.mm.default') expect(page).toContain(node.outputs[0]);
+  });
+
+  it('groups equal layers, and lists the ten largest tensors of the peak', () => {
+    const { roofline, memory } = report;
+    expect(roofline!.groups.some((g) => g.name.endsWith('layers.*.mlp.down_proj'))).toBe(true);
+    expect(memory!.largest).toHaveLength(10);
   });
 
   it('joins notes by dots only where there are two of them', () => {
@@ -152,9 +172,8 @@ describe('the report of a 2-layer Llama plan', () => {
 
   it('shows a node named as markup as text', async () => {
     const evil = '</script><b>x';
-    const small = await planModelInto(fixture('mlp-loss'), root, 'small', '--inputs', 'S(0)R');
-    const [first] = readPlan(readFileSync(join(small, 'plan.json'), 'utf8')).parameters;
-    const program = readFileSync(join(small, 'graph.swg'), 'utf8')
+    const [first] = small.report.plan.parameters;
+    const program = readFileSync(join(small.folder, 'graph.swg'), 'utf8')
       .replaceAll(JSON.stringify(first.name), JSON.stringify(evil))
       .replace(/^graph @.*$/m, (line) =>
         line.replace(/@\S+/, `@${JSON.stringify(`<img src=x onerror=alert(1)> "'&`)}`),
@@ -180,8 +199,8 @@ describe('one folder', () => {
   it('two runs give the same bytes, in every format', async () => {
     // Markdown and text print the blocks of the page, so that the page stands for them; that the
     // JSON of another run is that of the page is said above.
-    expect(await made('html')).toBe(html);
-    expect(await made('csv', '--no-recipes')).toBe(csv);
+    expect(await made(small.folder, 'html')).toBe(small.html);
+    expect(await made(small.folder, 'csv', '--no-recipes')).toBe(small.csv);
     // The clock times of the folder's own progress.json.
     expect(report.run).toEqual({
       solveSeconds: null,
@@ -204,6 +223,7 @@ describe('one folder', () => {
   });
 
   it('the command makes the same plan again', async () => {
+    const { folder, report } = small;
     // Read by a shell, as a person would paste it.
     const words = execFileSync('sh', ['-c', `printf '%s\\n' ${report.command}`], {
       encoding: 'utf8',
@@ -249,7 +269,7 @@ describe('wrong input exits with 2', () => {
     [['--draw', 'nothing'], "no parameter 'nothing'"],
     [['-o', '/no/such/folder/r.html', '--no-recipes'], 'folder that exists'],
   ])('%j', async (flags, what) => {
-    const run = await cli('report', folder, ...flags);
+    const run = await cli('report', small.folder, ...flags);
     expect(run.code, run.err).toBe(2);
     expect(run.err + run.out).toContain(what);
   });

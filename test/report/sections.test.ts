@@ -10,7 +10,7 @@ import { builtinOperators } from '../../src/ops/builtin.ts';
 import { incumbentsOf, ofOneProblem } from '../../src/report/analysis/incumbents.ts';
 import { htmlPage } from '../../src/report/html/page.ts';
 import type { Report } from '../../src/report/model/data.ts';
-import { planInto, planModelInto } from '../cli/plan-folders.ts';
+import { planModelInto } from '../cli/plan-folders.ts';
 import { cli, fixture } from '../cli/support.ts';
 
 /** What the sections of a report say, against the plan and against other commands. */
@@ -23,7 +23,8 @@ beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-sections-'));
   // By formulas: the measured times of collectives as small as these do not change with the rate of
   // the links.
-  folder = await planInto(root, 'plan', '--inputs', 'S(0)R', '--cost', 'alpha-beta');
+  const more = ['--inputs', 'S(0)R', '--cost', 'alpha-beta'];
+  folder = await planModelInto(fixture('mlp-loss'), root, 'plan', ...more);
   small = await planModelInto(fixture('mlp-loss'), root, 'small', '--inputs', 'S(0)R');
   const run = await cli('report', folder, '--json', '--what-if');
   expect(run.code, run.err).toBe(0);
@@ -46,7 +47,6 @@ describe('11.1 time', () => {
         report.roofline!.flopsPerSecond * g.computeSeconds * (1 + 1e-9),
       );
     }
-    expect(groups.some((g) => g.name.endsWith('layers.*.mlp.down_proj'))).toBe(true);
   });
 
   it('the timeline is that of simulate, and what overlaps is what its trace shows', async () => {
@@ -108,7 +108,8 @@ describe('11.1 memory timeline', () => {
     expect(memory!.largest.slice(0, 8).map((t) => t.bytes)).toEqual(
       timeline.largest.map((t) => t.bytes),
     );
-    expect(memory!.largest).toHaveLength(10);
+    // A program of a few operators has six there; html.test.ts has one with more than ten.
+    expect(memory!.largest).toHaveLength(6);
     for (const t of memory!.largest) {
       expect(t.from).toBeLessThanOrEqual(memory!.peakMoment);
       expect(t.to).toBeGreaterThanOrEqual(memory!.peakMoment);
@@ -167,7 +168,8 @@ describe('11.1 against the recipes', () => {
     const slow = report.sensitivity!.find((s) => s.what === 'links inside a host half as fast')!;
     const cluster = join(root, 'slow.json');
     writeFileSync(cluster, JSON.stringify({ base: 'dgx-h100', intra: { bytesPerSecond: 225e9 } }));
-    const other = await planInto(
+    const other = await planModelInto(
+      fixture('mlp-loss'),
       root,
       'slow',
       '--inputs',
@@ -197,6 +199,8 @@ describe('11.1 against the recipes', () => {
       '--no-recipes',
       '--memory',
       '1B',
+      '--activations',
+      'report',
       '--json',
     );
     expect(run.code).toBe(3);
