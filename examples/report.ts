@@ -16,7 +16,7 @@ const text = gunzipSync(
 ).toString('utf8');
 const operators = builtinOperators();
 const result = await shard(importGraph(text, { name: 'llama3-8b-2l-b16' }), {
-  mesh: 'dp=8,tp=8',
+  mesh: 'dp=8',
   cluster: 'dgx-h100',
 });
 if (result.status === 'infeasible') throw new Error(result.conflict.join(', '));

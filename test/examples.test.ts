@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 
 import { describe, expect, it } from 'vitest';
 
+import { FULL } from './support/full.ts';
 import { OwnProcess } from './support/own-process.ts';
 
 const folder = fileURLToPath(new URL('../examples/', import.meta.url));
@@ -22,7 +23,8 @@ describe('examples print what is committed beside them', () => {
   }
 });
 
-it('an example is run as its first lines say, in a process of its own', () => {
+// The process above is such a one; each further one loads the sources again.
+it.runIf(FULL)('an example is run as its first lines say, in a process of its own', () => {
   const text = execFileSync(process.execPath, ['--import', 'tsx', `${folder}mlp.ts`], {
     encoding: 'utf8',
   });

@@ -81,6 +81,15 @@ writeFileSync(command, `#!/bin/sh\nexec '${process.execPath}' '${main}' "$@"\n`)
 chmodSync(command, 0o755);
 writeFileSync(join(root, 'a model.fx.txt'), '');
 
+/** The script of a shell in a file, to be read as `completion` says. */
+async function script(of: string): Promise<string> {
+  const { code, out } = await cli('completion', of);
+  expect(code).toBe(0);
+  const path = join(root, `completion.${of}`);
+  writeFileSync(path, out);
+  return path;
+}
+
 function shell(program: string, ...words: readonly string[]): readonly string[] {
   const { stdout, stderr, status } = spawnSync(program, words, {
     cwd: root,
@@ -95,12 +104,13 @@ const has = (program: string): boolean =>
   (process.env['PATH'] ?? '').split(':').some((folder) => existsSync(join(folder, program)));
 
 describe('the script of', () => {
-  it.skipIf(!has('bash'))('bash completes commands, names and files with blanks', () => {
+  it.skipIf(!has('bash'))('bash completes commands, names and files with blanks', async () => {
+    const path = await script('bash');
     const completed = (...line: readonly string[]): readonly string[] =>
       shell(
         'bash',
         '-c',
-        `source <(shardwright completion bash); COMP_WORDS=(shardwright "$@"); ` +
+        `source '${path}'; COMP_WORDS=(shardwright "$@"); ` +
           `COMP_CWORD=$#; _shardwright shardwright "\${!#}"; printf '%s\\n' "\${COMPREPLY[@]}"`,
         'bash',
         ...line,
@@ -110,21 +120,23 @@ describe('the script of', () => {
     expect(completed('plan', 'a mo')).toEqual(['a model.fx.txt']);
   });
 
-  it.skipIf(!has('fish'))('fish completes commands and names, each with what it is', () => {
+  it.skipIf(!has('fish'))('fish completes commands and names, each with what it is', async () => {
+    const path = await script('fish');
     const completed = (line: string): readonly string[] =>
-      shell('fish', '-c', `shardwright completion fish | source; complete -C '${line}'`);
+      shell('fish', '-c', `source '${path}'; complete -C '${line}'`);
     expect(completed('shardwright rep')[0]).toMatch(/^report\ta plan or a comparison/);
     expect(completed('shardwright models show gpt2-x')).toEqual(['gpt2-xl\tname']);
   });
 
-  it.skipIf(!has('zsh'))('zsh offers commands and names to its own completion', () => {
+  it.skipIf(!has('zsh'))('zsh offers commands and names to its own completion', async () => {
+    const path = await script('zsh');
     // Without a terminal there is no completion: `_describe` and `_files` say what they are given.
     const completed = (...line: readonly string[]): readonly string[] =>
       shell(
         'zsh',
         '-fc',
         `compdef() {}; _files() { print files }; _describe() { print -l -- "\${(@P)2}" }; ` +
-          `eval "$(shardwright completion zsh)"; words=(shardwright "$@"); ` +
+          `source '${path}'; words=(shardwright "$@"); ` +
           `CURRENT=$#words; _shardwright`,
         'zsh',
         ...line,

@@ -1,11 +1,9 @@
-import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { COMMAND } from '../../scripts/command.ts';
 import { scriptError } from '../../src/cli/input/script-error.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import { OwnProcess } from '../support/own-process.ts';
@@ -34,30 +32,16 @@ function file(name: string, body: string): string {
   return path;
 }
 
-interface Run {
-  readonly code: number | null;
-  readonly out: string;
-  readonly lines: readonly string[];
-}
-
-/** In a process for this line alone, whose exit code it is. */
-function alone(...args: readonly string[]): Run {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [...COMMAND, ...args], {
-    cwd: root,
-    encoding: 'utf8',
-  });
-  return { code: status, out: stdout, lines: stderr.trimEnd().split('\n') };
-}
-
 describe('faults of a program', () => {
-  it('a syntax error has line and column', () => {
-    const run = alone(
+  it('a syntax error has line and column', async () => {
+    const run = await other.cli(
       'trace',
       file('syntax.ts', 'export function model({ x }) {\n  return x.relu(;\n}'),
     );
     expect([run.code, run.out]).toEqual([2, '']);
-    expect(run.lines).toHaveLength(2);
-    expect(run.lines[0]).toMatch(/syntax\.ts:4:17: E_SYNTAX '\)' expected\./);
+    const lines = run.err.trimEnd().split('\n');
+    expect(lines).toHaveLength(2);
+    expect(lines[0]).toMatch(/syntax\.ts:4:17: E_SYNTAX '\)' expected\./);
   });
 
   it('what the model throws has its place; --json says the same', async () => {

@@ -68,7 +68,13 @@ it('a limit in the middle of a hard search exits 4 with the bound, the gap and a
     'report',
     '--no-recipes',
   ];
-  const run = await underControl(fromTheFirstAnswerOn(), [...hard, '--time-limit', '1', '-o', out]);
+  const run = await underControl(fromTheFirstAnswerOn(), [
+    ...hard,
+    '--time-limit',
+    '0.2',
+    '-o',
+    out,
+  ]);
   expect(run.code, run.err).toBe(4);
   const plan = readPlan(readFileSync(join(out, 'plan.json'), 'utf8'));
   expect(plan.proof.status).toBe('feasible');
@@ -96,7 +102,7 @@ it('one matmul on six dims of two, the most placements that a call can have, end
     `class G(torch.nn.Module):\n    def forward(self, a, b):\n        a: ${type}\n        b: ${type}\n        mm: ${type} = torch.ops.aten.mm.default(a, b)\n        return (mm,)\n`,
   );
   const mesh = 'a=2,b=2,c=2,d=2,e=2,f=2';
-  const limitSeconds = 1;
+  const limitSeconds = 0.5;
   const child = spawn(process.execPath, [
     ...COMMAND,
     'plan',

@@ -20,7 +20,7 @@ const folder = temporaryFolder(afterAll);
 /** Names of the files that commands write, and that later ones take. */
 const WRITTEN = /^(?:plan\/?|tuned\.toml|cluster\.json|all_reduce_perf\.txt)$/;
 /** Commands that search for seconds. */
-const SEARCHES = /^(?:tune|compare|inference|validate) /;
+const SEARCHES = /^(?:tune|compare|inference|validate) |^plan .* pp=/;
 
 interface Shown {
   readonly command: string;

@@ -13,12 +13,12 @@ import { checkHtml, textOf } from './html-reader.ts';
 
 /** The first screen of a report: what whoever decides reads. */
 
-const QUICK = ['--seq', '1024', '--plans', 'dp,fsdp', '--threads', '1', '--quiet', '--json'];
+const QUICK = ['--seq', '256', '--plans', 'dp,fsdp', '--threads', '1', '--quiet', '--json'];
 const RUN = ['--tokens', '1T', '--price', '2.5USD'];
 
 const folder = temporaryFolder(afterAll);
 const asked = async (name: string, ...argv: readonly string[]): Promise<string> => {
-  const run = await cli('compare', 'llama-3.2-1b', ...argv, ...QUICK);
+  const run = await cli('compare', 'gpt2', ...argv, ...QUICK);
   expect(run.code, run.err).toBe(0);
   const file = join(folder, `${name}.json`);
   writeFileSync(file, run.out);
@@ -134,7 +134,7 @@ describe('the report of a comparison begins with the decision', () => {
 });
 
 describe('the report of one plan begins with the decision, too', () => {
-  const MODEL = ['llama-3.2-1b', '--layers', '2', '--seq', '1024', '--cluster', 'dgx-h100'];
+  const MODEL = ['gpt2', '--layers', '2', '--seq', '256', '--cluster', 'dgx-h100'];
   let plan = '';
   beforeAll(async () => {
     plan = join(folder, 'one-plan');
@@ -153,7 +153,7 @@ describe('the report of one plan begins with the decision, too', () => {
       '2T tokens in ',
       `shardwright export ${plan} --target megatron`,
       `shardwright doctor ${plan} --run`,
-      'on 8 devices of dgx-h100, 8,192 tokens a step',
+      'on 8 devices of dgx-h100, 2,048 tokens a step',
       'by J. <b>Doe</b>, 1 June',
     ])
       expect(said).toContain(words);

@@ -9,9 +9,9 @@ import { cli } from '../../support.ts';
 
 const ASKED = [
   'compare',
-  'llama-3.2-1b',
+  'gpt2',
   '--seq',
-  '2048',
+  '512',
   '--plans',
   'fsdp',
   '--quiet',

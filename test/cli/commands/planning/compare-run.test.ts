@@ -3,20 +3,22 @@ import { join } from 'node:path';
 
 import { describe, expect, it } from 'vitest';
 
+import type { Comparison } from '../../../../src/recipes/compare/comparison.ts';
+import { comparisonText } from '../../../../src/report/text/comparison.ts';
 import { temporaryFolder } from '../../../support/temporary-folder.ts';
 import { cli } from '../../support.ts';
 
 const ASKED = [
   'compare',
-  'llama-3.2-1b',
+  'gpt2',
   '--devices',
   '8',
   '--cluster',
   'dgx-h100',
   '--seq',
-  '2048',
+  '512',
   '--global-batch',
-  '32',
+  '16',
   '--plans',
   'fsdp',
   '--quiet',
@@ -53,7 +55,7 @@ describe('compare --tokens', () => {
     const { run, plans, best, layout } = JSON.parse(out) as Answer;
     const first = plans.find((p) => p.name === best);
     const { seconds: step, stepBand } = first ?? { seconds: NaN, stepBand: [NaN, NaN] };
-    expect(run.steps).toBe(Math.ceil(1e12 / (32 * 2048)));
+    expect(run.steps).toBe(Math.ceil(1e12 / (16 * 512)));
     expect(run.wallSeconds * run.goodput).toBeCloseTo(run.steps * step, 3);
     expect(run.deviceHours).toBeCloseTo((8 * run.wallSeconds) / 3600, 6);
     expect(run.price.amount).toBeCloseTo(2.5 * run.deviceHours, 6);
@@ -74,9 +76,10 @@ describe('compare --tokens', () => {
     expect(run.energyMegawattHours).toBeCloseTo((10.2e-3 * run.wallSeconds) / 3600, 6);
     expect(run.kilowatts).toBeCloseTo(10.2, 6);
     expect(layout.run.wallSeconds / run.wallSeconds).toBeCloseTo(layout.seconds / step, 9);
-    const text = (await cli(...ASKED, ...more, '-v')).out;
+    // The text of -v.
+    const text = comparisonText(JSON.parse(out) as Comparison);
     expect(text).toMatch(
-      /\nrun {7}1T tokens in 15,258,790 steps: .* days \(.* days to .* days\), .* device-hours, .* USD \(.* to .*\), .* MWh \([\d.]+ kW\)\n/,
+      /\nrun {7}1T tokens in 122,070,313 steps: .* days \(.* days to .* days\), .* device-hours, .* USD \(.* to .*\), .* MWh \([\d.]+ kW\)\n/,
     );
     expect(text).toMatch(
       /\n {10}goodput \d.*: a failure every .*, a checkpoint of 60.0 s every .*, 10.0 min to restart\n/,

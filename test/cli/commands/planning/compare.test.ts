@@ -51,6 +51,8 @@ describe('compare --for', () => {
       ...(more.includes('--cluster') ? [] : ['--cluster', 'dgx-h100']),
       '--seq',
       '128',
+      '--global-batch',
+      '2',
       ...(more.includes('--plans') ? [] : ['--plans', 'dp']),
       '--quiet',
       '--threads',

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import { FULL } from '../../../support/full.ts';
-import { cli, fixture } from '../../support.ts';
+import { cli, type CliRun, fixture } from '../../support.ts';
 
 /** The rows of a first screen by their labels, each with its lines joined. */
 function rowsOf(text: string): ReadonlyMap<string, readonly string[]> {
@@ -28,7 +28,8 @@ const LLAMA = [fixture('llama3-8b-2l-b16'), '--mesh', 'dp=8,tp=8'] as const;
 
 describe('the first screen of a plan', () => {
   const each = [
-    ['mlp', 'x=8'],
+    ['mlp', 'dp=4,tp=2'],
+    ['gpt2-2l', 'x=8'],
     ['gpt2-2l', 'dp=4,tp=2'],
     ['llama-tiny', 'dp=2,tp=2'],
   ] as const;
@@ -49,25 +50,25 @@ describe('the first screen of a plan', () => {
   it('says in words what the recipes are known for', async () => {
     const data = async (mesh: string, recipe: string): Promise<readonly string[]> => {
       const asked = ['--mesh', mesh, '--recipe', recipe, '--no-recipes'];
-      return (await screen(fixture('llama3-8b-2l-b16'), ...asked)).get('do') ?? [];
+      return (await screen(fixture('llama-tiny'), ...asked)).get('do') ?? [];
     };
-    expect(await data('dp=8,tp=8', 'dp+tp')).toEqual([
+    expect(await data('dp=2,tp=2', 'dp+tp')).toEqual([
       expect.stringMatching(
-        /^cut the batch over dp=8 and features \(\d+ % of the data\) over tp=8/,
+        /^cut the batch over dp=2 and features \(\d+ % of the data\) over tp=2/,
       ),
       'keep input_layernorm, post_attention_layernorm and norm whole',
-      'cut o_proj and down_proj by columns over tp=8',
-      'cut all other weights by rows over tp=8',
+      'cut o_proj and down_proj by columns over tp=2',
+      'cut all other weights by rows over tp=2',
     ]);
-    expect(await data('dp=8,cp=8', 'dp+cp')).toEqual([
-      'cut the batch over dp=8 and the sequence over cp=8',
+    expect(await data('dp=2,cp=2', 'dp+cp')).toEqual([
+      'cut the batch over dp=2 and the sequence over cp=2',
       'keep all weights whole',
     ]);
   });
 
   it('names each part of the data once, with all mesh dims that cut it', async () => {
     const asked = ['--mesh', 'dp_replicate=2,dp_shard=2', '--recipe', 'hsdp', '--no-recipes'];
-    const [first] = (await screen(fixture('gpt2-2l'), ...asked)).get('do') ?? [];
+    const [first] = (await screen(fixture('mlp-loss'), ...asked)).get('do') ?? [];
     expect(first).toBe('cut the batch over dp_replicate=2 and dp_shard=2');
   });
 
@@ -80,9 +81,34 @@ describe('the first screen of a plan', () => {
     ]);
   });
 
+  /** The whole text of a plan beside its recipes, which two tests read. */
+  let known: Promise<CliRun> | undefined;
+  const whole = (): Promise<CliRun> =>
+    (known ??= cli('plan', ...LLAMA, '--cluster', 'dgx-h100', '-v'));
+
+  it('costs no more than any recipe, and says why the others do not fit', async () => {
+    const run = await whole();
+    expect(run.code).toBe(0);
+    expect(run.out).toContain('optimal (gap 0)');
+    expect(run.out).not.toContain('not held');
+    expect(run.out).toMatch(/data parallel \(dp\+tp\) .*the batch of 16 .* cannot be cut 64 ways/);
+    const seconds = { ms: 1e-3, s: 1, µs: 1e-6 };
+    const rows = [
+      ...run.out.matchAll(
+        /^(?:replicated|FSDP|data parallel|Megatron).*?  +(?:>= )?([\d.]+) (ms|s|µs)/gm,
+      ),
+    ];
+    expect(rows.length).toBeGreaterThanOrEqual(5);
+    const [, own, ownUnit] = /^step time {2}([\d.]+) (ms|s|µs)/m.exec(run.out) ?? [];
+    for (const [, value, unit] of rows)
+      expect(Number(value) * seconds[unit as 'ms']).toBeGreaterThanOrEqual(
+        Number(own) * seconds[ownUnit as 'ms'] * 0.995,
+      );
+  });
+
   /** `test/simulate/least-seconds.test.ts` compares the rows with simulations of their own. */
   it('beats the known plan of the shortest step, which -v lists with the others', async () => {
-    const run = await cli('plan', ...LLAMA, '--cluster', 'dgx-h100', '-v');
+    const run = await whole();
     const [beats = ''] = rowsOf(run.out).get('beats') ?? [];
     const [, name = '', seconds] = /^(.*) takes (\S+ \S+) \(\+/.exec(beats) ?? [];
     const scale = { s: 1e3, ms: 1 };

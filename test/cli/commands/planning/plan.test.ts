@@ -97,26 +97,6 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
     expect(parameterBytes + gradientBytes + optimizerBytes).toBe(elements * 16 + 2 * 64 * 4);
   });
 
-  it('costs no more than any recipe, and says why the others do not fit', async () => {
-    const run = await cli('plan', '-v', ...LLAMA);
-    expect(run.code).toBe(0);
-    expect(run.out).toContain('optimal (gap 0)');
-    expect(run.out).not.toContain('not held');
-    expect(run.out).toMatch(/data parallel \(dp\+tp\) .*the batch of 16 .* cannot be cut 64 ways/);
-    const seconds = { ms: 1e-3, s: 1, µs: 1e-6 };
-    const rows = [
-      ...run.out.matchAll(
-        /^(?:replicated|FSDP|data parallel|Megatron).*?  +(?:>= )?([\d.]+) (ms|s|µs)/gm,
-      ),
-    ];
-    expect(rows.length).toBeGreaterThanOrEqual(5);
-    const [, own, ownUnit] = /^step time {2}([\d.]+) (ms|s|µs)/m.exec(run.out) ?? [];
-    for (const [, value, unit] of rows)
-      expect(Number(value) * seconds[unit as 'ms']).toBeGreaterThanOrEqual(
-        Number(own) * seconds[ownUnit as 'ms'] * 0.995,
-      );
-  });
-
   it('greedy propagation is more expensive, and exits 4 because its gap is not 0', async () => {
     const run = await cli('plan', ...LLAMA, '--solver', 'propagate', '--json', '--no-recipes');
     expect(run.code).toBe(4);

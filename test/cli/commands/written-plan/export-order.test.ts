@@ -4,14 +4,14 @@ import { join } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 
-import { planInto } from '../../plan-folders.ts';
-import { cli } from '../../support.ts';
+import { planModelInto } from '../../plan-folders.ts';
+import { cli, fixture } from '../../support.ts';
 
 /** `export --target torch --order`: what is written, what is said, what is refused. */
 const root = mkdtempSync(join(tmpdir(), 'shardwright-order-'));
 let plan: string;
 beforeAll(async () => {
-  plan = await planInto(root, 'plan');
+  plan = await planModelInto(fixture('mlp-loss'), root, 'plan', '--inputs', 'S(0)R');
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 

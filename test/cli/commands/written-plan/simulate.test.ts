@@ -8,15 +8,15 @@ import type { SimulateReport } from '../../../../src/cli/commands/written-plan/s
 import { readPlan } from '../../../../src/plan/record/schema.ts';
 import type { Plan } from '../../../../src/plan/record/types.ts';
 import type { TraceFile } from '../../../../src/simulate/timeline/trace.ts';
-import { planInto } from '../../plan-folders.ts';
-import { cli } from '../../support.ts';
+import { planModelInto } from '../../plan-folders.ts';
+import { cli, fixture } from '../../support.ts';
 
 let root = '';
 let folder = '';
 let plan: Plan;
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-simulate-'));
-  folder = await planInto(root, 'plan');
+  folder = await planModelInto(fixture('mlp-loss'), root, 'plan', '--inputs', 'S(0)R');
   plan = readPlan(readFileSync(join(folder, 'plan.json'), 'utf8'));
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
