@@ -66,9 +66,11 @@ export function commandOutput(command: string): string {
 
 /** The code of the refusal that an expression over traced tensors meets, or `accepted`. */
 export async function verdict(expression: string): Promise<string> {
-  const imports = Object.entries(library).map(
-    ([entry, names]) => `import { ${Object.keys(names).join(', ')} } from '${entry}';`,
-  );
+  const words = new Set(`${expression} trace spec`.match(/\w+/g));
+  const imports = Object.entries(library).map(([entry, names]) => {
+    const used = Object.keys(names).filter((name) => words.has(name));
+    return `import { ${used.join(', ')} } from '${entry}';`;
+  });
   const source = `${imports.join('\n')}
 let kept;
 try {

@@ -13,6 +13,7 @@ import { cli, fixture } from './support.ts';
 /** What a person meets first: 80 columns, the answer in words, colours on a terminal alone. */
 
 const FEW = ['--seq', '1024', '--threads', '1', '--quiet'];
+const SMALL = ['compare', 'gpt2', '--cluster', 'h100', '--global-batch', '16', ...FEW];
 const NAMED = ['compare', 'llama-3.2-1b', '--cluster', 'h100', ...FEW];
 const PLANS = ['--plans', 'dp,fsdp,zero1'];
 
@@ -24,17 +25,17 @@ describe('first screens have 80 columns', () => {
   it.each<[string, readonly string[], readonly RegExp[]]>([
     [
       'compare of a model',
-      [...NAMED, '--devices', '8', ...PLANS, '--tokens', '1T'],
+      [...SMALL, '--devices', '8', ...PLANS, '--tokens', '1T'],
       [/^best {7}\S+ on \S+, of /m, /^do {9}cut the batch over dp=8$/m, /^run {8}1T tokens in /m],
     ],
     [
       'compare with a layout',
-      [...NAMED, '--devices', '8', ...PLANS, '--layout', 'tp=8'],
+      [...SMALL, '--devices', '8', ...PLANS, '--layout', 'tp=4,dp=2'],
       [/^yours {6}\S+ on /m, /^set {8}/m],
     ],
     [
       'compare of several numbers of devices',
-      [...NAMED, '--devices', '8,16', ...PLANS],
+      [...SMALL, '--devices', '8,16', ...PLANS],
       [/^answer {5}most tokens a second: 16 devices of h100$/m, /^cluster .* best plan /m],
     ],
     [

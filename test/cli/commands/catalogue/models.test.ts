@@ -182,7 +182,16 @@ describe('a model name or config in place of a file', () => {
   });
 
   it('a traced training graph plans, with proof, and its parameters go by their checkpoint names', async () => {
-    const sizes = ['--batch', '8', '--seq', '16', '--training', '--quiet', '--json'];
+    const sizes = [
+      '--batch',
+      '8',
+      '--seq',
+      '16',
+      '--training',
+      '--no-recipes',
+      '--quiet',
+      '--json',
+    ];
     const { code, out } = await cli(
       'plan',
       '-v',

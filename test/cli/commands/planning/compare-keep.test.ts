@@ -81,9 +81,19 @@ describe('compare -o', () => {
     const folder = join(temporaryFolder(), 'kept');
     const model = join(temporaryFolder(), 'config.json');
     writeFileSync(model, JSON.stringify(TINY_GPT2));
-    const asked = ['compare', model, '--devices', '4', '--cluster', 'dgx-h100', '--seq', '256'];
-    const compared = [...asked, '--plans', 'fsdp,zero1', '--quiet', '--json', '--threads', '1'];
-    const { code, out, err } = await cli(...compared, '-o', folder, '--keep', 'fsdp on dp=4');
+    const asked = ['compare', model, '--devices', '2', '--cluster', 'dgx-h100', '--seq', '256'];
+    const compared = [
+      ...asked,
+      '--global-batch',
+      '2',
+      '--plans',
+      'fsdp,zero1',
+      '--quiet',
+      '--json',
+      '--threads',
+      '1',
+    ];
+    const { code, out, err } = await cli(...compared, '-o', folder, '--keep', 'fsdp on dp=2');
     expect(code, err).toBe(0);
     const row = (JSON.parse(out) as Comparison).plans.find(({ plan }) => plan === 'fsdp');
     const { step } = read(folder, 'plan.json') as Written;
@@ -114,14 +124,14 @@ describe('compare -o', () => {
       const folder = join(temporaryFolder(), 'kept');
       const config = join(temporaryFolder(), 'config.json');
       writeFileSync(config, JSON.stringify(MIXTURE));
-      const asked = ['compare', config, '--devices', '4', '--cluster', 'dgx-h100', '--seq', '256'];
+      const asked = ['compare', config, '--devices', '2', '--cluster', 'dgx-h100', '--seq', '256'];
       const { code, out, err } = await cli(
-        ...[...asked, '--global-batch', '4', '--plans', keep, '--quiet', '--json'],
-        ...['--threads', '1', '-o', folder, '--keep', `${keep} on dp=4 ep=4`],
+        ...[...asked, '--global-batch', '2', '--plans', keep, '--quiet', '--json'],
+        ...['--threads', '1', '-o', folder, '--keep', `${keep} on dp=2 ep=2`],
       );
       expect(code, err).toBe(0);
-      const row = (JSON.parse(out) as Comparison).plans.find(({ mesh }) => mesh === 'dp=4 ep=4');
-      expect(read(folder, 'request.json')).toMatchObject({ mesh: 'ep=4', recipe });
+      const row = (JSON.parse(out) as Comparison).plans.find(({ mesh }) => mesh === 'dp=2 ep=2');
+      expect(read(folder, 'request.json')).toMatchObject({ mesh: 'ep=2', recipe });
       const { step } = read(folder, 'plan.json') as Written;
       expect(Math.abs((step?.stepSeconds ?? 0) / (row?.stepSeconds ?? 1) - 1)).toBeLessThan(0.02);
       expect(Math.abs((step?.peakBytes ?? 0) / (row?.peakBytes ?? 1) - 1)).toBeLessThan(0.02);

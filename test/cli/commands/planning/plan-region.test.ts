@@ -27,8 +27,11 @@ function written(name: string, mesh: string): string {
   return file;
 }
 
+/** One that cuts a model, and one that makes a dim; the others are planned in the same way. */
+const DAILY = new Set(['an MLP with its sequence cut', 'pieces stacked on a new dim']);
+
 describe('a trained program with a region', () => {
-  it.each(Object.keys(REGIONS).filter((_, i) => FULL || i % 4 === 0))(
+  it.each(Object.keys(REGIONS).filter((name) => FULL || DAILY.has(name)))(
     '%s: planned on its own mesh, simulated, checked and run',
     async (name) => {
       const file = written(name, 'tp=2,sp=2');
