@@ -15,7 +15,8 @@ describe('examples print what is committed beside them', () => {
   const other = OwnProcess.shared();
 
   for (const file of readdirSync(folder).filter((f) => f.endsWith('.ts'))) {
-    it(file, async () => {
+    // Budgets on the peak of two real layers take seconds to plan.
+    it.skipIf(!FULL && file === 'checkpointing.ts')(file, async () => {
       expect(existsSync(`${folder}${file.replace(/\.ts$/, '.out.txt')}`)).toBe(true);
       const run = await other.program(`${folder}${file}`);
       expect(run.out).toBe(printed(file));

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import type { Plan } from '../../src/plan/record/types.ts';
+import { FULL } from '../support/full.ts';
 import { cli, fixture } from './support.ts';
 
 const MLP = fixture('mlp-loss');
@@ -67,8 +68,12 @@ describe('plan --risk', () => {
     // The fastest plan takes 674 MiB, FSDP with Megatron 399.
     const memory = ['--memory', '695MiB'];
     const bold = await plan(...memory, '--risk', '50%');
-    const careful = await plan(...memory, '--risk', '90%');
-    expect((await plan(...memory)).stepSeconds).toBe(careful.stepSeconds);
+    // What nobody says is 90 %.
+    const careful = await plan(...memory);
+    if (FULL) {
+      const said = await plan(...memory, '--risk', '90%');
+      expect(said.stepSeconds).toBe(careful.stepSeconds);
+    }
     expect(bold.fitProbability).toBeLessThan(0.9);
     expect(careful.fitProbability).toBeGreaterThanOrEqual(0.9);
     expect(careful.stepSeconds).toBeGreaterThan(bold.stepSeconds);

@@ -198,7 +198,7 @@ describe('11.1 pipeline', () => {
     expect(pipeline!.boundaries).toHaveLength(3);
     const states = pipeline!.stages.slice(0, 2).map((s) => s.stateBytes);
     expect(sum(states)).toBe(sum(report.pipeline!.stages.map((s) => s.stateBytes)));
-    expect(checkHtml(await made(chunked, 'html'))).toEqual([]);
+    if (FULL) expect(checkHtml(await made(chunked, 'html'))).toEqual([]);
   });
 
   it('stages that do not follow from the plan are named, field by field; a broken file is refused with its place', async () => {

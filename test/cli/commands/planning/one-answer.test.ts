@@ -24,6 +24,9 @@ const json = async (...args: readonly string[]): Promise<unknown> => {
   return JSON.parse(out);
 };
 
+/** Two layers as wide as those of GPT-2. */
+const SMALL_GPT2 = { model_type: 'gpt2', n_embd: 768, n_head: 12, n_layer: 2, vocab_size: 50257 };
+
 describe('a question without --for is of one trainer', () => {
   const each = [
     ['dp=8', 'dp', 'dp=8,mbs=1'],
@@ -33,9 +36,11 @@ describe('a question without --for is of one trainer', () => {
     'plan --mesh %s --recipe %s and compare --layout %s say one step',
     async (...asked) => {
       const [mesh, recipe, layout] = asked;
-      const planned = (await json('plan', 'gpt2', '--mesh', mesh, '--recipe', recipe)) as OneAnswer;
+      const model = join(temporaryFolder(), 'config.json');
+      writeFileSync(model, JSON.stringify(SMALL_GPT2));
+      const planned = (await json('plan', model, '--mesh', mesh, '--recipe', recipe)) as OneAnswer;
       const compared = (await json(
-        ...['compare', 'gpt2', '--devices', '8', '--plans', recipe, '--layout', layout],
+        ...['compare', model, '--devices', '8', '--plans', recipe, '--layout', layout],
         ...HERE,
       )) as { readonly layout: OneAnswer; readonly plans: readonly OneAnswer[] };
       const { layout: stated, plans } = compared;
@@ -49,7 +54,7 @@ describe('a question without --for is of one trainer', () => {
         return stepBand[0] / stepSeconds;
       };
       expect(share(planned)).toBeCloseTo(share(stated), 9);
-      const forIt = ['plan', 'gpt2', '--mesh', mesh, '--recipe', recipe, '--for', 'megatron'];
+      const forIt = ['plan', model, '--mesh', mesh, '--recipe', recipe, '--for', 'megatron'];
       const named = (await json(...forIt)) as OneAnswer;
       expect(named.stepSeconds).toBe(planned.stepSeconds);
       expect(share(named)).not.toBeCloseTo(share(planned), 2);

@@ -1,14 +1,20 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { cli, fixture } from '../../support.ts';
+import { cli } from '../../support.ts';
 
-/** Llama with four heads, a batch of two. */
-const GRAPH = fixture('llama-tiny');
 const folder = mkdtempSync(join(tmpdir(), 'shardwright-export-refused-'));
+/** A layer of Llama with two heads for keys and values, and a batch of two. */
+const GRAPH = join(folder, 'llama.json');
+const SIZES = ['--batch', '2', '--seq', '16'];
+beforeAll(() => {
+  const heads = { num_attention_heads: 4, num_key_value_heads: 2, num_hidden_layers: 1 };
+  const widths = { hidden_size: 64, intermediate_size: 128, vocab_size: 128 };
+  writeFileSync(GRAPH, JSON.stringify({ model_type: 'llama', ...heads, ...widths }));
+});
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 async function planned(name: string, ...args: readonly string[]): Promise<string> {
@@ -36,7 +42,7 @@ function commandOf(hint: string): readonly string[] {
 
 describe('an export that no trainer runs', () => {
   it('names the nearest plan that can be written, its step and the command that makes it', async () => {
-    const path = await planned('four', GRAPH, '--mesh', 'tp=4', '--recipe', 'tp');
+    const path = await planned('four', GRAPH, ...SIZES, '--mesh', 'tp=4', '--recipe', 'tp');
     const refused = await cli('export', path, '--target', 'megatron', '-o', join(path, 'launch'));
     expect(refused.code).toBe(2);
     expect(refused.err).toContain('key and value heads do not divide over tensor parallelism of 4');
@@ -52,7 +58,7 @@ describe('an export that no trainer runs', () => {
   });
 
   it('says why where the nearest known plan is none of this program', async () => {
-    const path = await planned('eight', GRAPH, '--mesh', 'tp=8', '--recipe', 'tp');
+    const path = await planned('eight', GRAPH, ...SIZES, '--mesh', 'tp=8', '--recipe', 'tp');
     const refused = await cli('export', path, '--target', 'megatron', '-o', join(path, 'launch'));
     expect(refused.code).toBe(2);
     expect(refused.err).toContain('the batch of 2 (input primals_24) cannot be cut 4 ways');

@@ -16,7 +16,7 @@ let folder = '';
 let plan: Plan;
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-simulate-'));
-  folder = await planModelInto(fixture('mlp-loss'), root, 'plan', '--inputs', 'S(0)R');
+  folder = await planModelInto(fixture('mlp-loss'), root, 'plan', '--inputs', 'S(0)S(0)');
   plan = readPlan(readFileSync(join(folder, 'plan.json'), 'utf8'));
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
