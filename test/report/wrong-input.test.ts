@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
-import { planInto, planModelInto } from '../cli/plan-folders.ts';
+import { planModelInto } from '../cli/plan-folders.ts';
 import { cli, fixture } from '../cli/support.ts';
 
 /**
@@ -16,8 +16,8 @@ let plan = '';
 let other = '';
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-wrong-'));
-  plan = await planInto(root, 'plan');
-  other = await planModelInto(fixture('mlp-loss'), root, 'other');
+  plan = await planModelInto(fixture('mlp-loss'), root, 'plan');
+  other = await planModelInto(fixture('hop-cond-joint'), root, 'other');
   writeFileSync(join(root, 'text.md'), '# not a plan\n');
   writeFileSync(join(root, 'package.json'), '{"version": "0.1.0", "name": "x"}');
 });
@@ -66,8 +66,8 @@ describe('in part: a slip is answered by what, where and the nearest right word'
     ],
     [
       'the end of a name',
-      () => ['explain', plan, 'lm_head.weight'],
-      /hint: did you mean '\S*\.lm_head\.weight'/,
+      () => ['explain', plan, 'fc1.weight'],
+      /hint: did you mean '\S*\.fc1\.weight'/,
     ],
     [
       'a forced placement',

@@ -22,7 +22,7 @@ const at = header.split(',').indexOf('step_time_s');
 const table = (times: number): string => {
   const own = rows.filter((row) => /,GPT-16L-1024h,.*A100/.test(row)).map((row) => row.split(','));
   const taken = own
-    .filter((cells) => /^1$/.test(cells[header.split(',').indexOf('pp')]))
+    .filter((cells) => /^(1|2)$/.test(cells[header.split(',').indexOf('pp')]))
     .slice(0, 4);
   const file = join(folder, `runs-${times}.csv`);
   writeFileSync(

@@ -61,7 +61,7 @@ describe('an export that no trainer runs', () => {
     const path = await planned('eight', GRAPH, ...SIZES, '--mesh', 'tp=8', '--recipe', 'tp');
     const refused = await cli('export', path, '--target', 'megatron', '-o', join(path, 'launch'));
     expect(refused.code).toBe(2);
-    expect(refused.err).toContain('the batch of 2 (input primals_24) cannot be cut 4 ways');
+    expect(refused.err).toContain('the batch of 2 (input input_ids) cannot be cut 4 ways');
     expect(refused.err).toContain('export with --target torch');
   });
 });
