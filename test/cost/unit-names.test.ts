@@ -84,12 +84,19 @@ interface Found {
  * exported interfaces.
  */
 function exportedNumbers(path: string): Found[] {
-  const source = ts.createSourceFile(
-    path,
-    readFileSync(path, 'utf8'),
-    ts.ScriptTarget.Latest,
-    true,
-  );
+  const known = read.get(path) ?? numbersIn(path);
+  read.set(path, known);
+  return known;
+}
+
+/** Every file is read once. */
+const read = new Map<string, Found[]>();
+
+function numbersIn(path: string): Found[] {
+  const source = ts.createSourceFile(path, readFileSync(path, 'utf8'), {
+    languageVersion: ts.ScriptTarget.Latest,
+    jsDocParsingMode: ts.JSDocParsingMode.ParseNone,
+  });
   const isNumber = (type: ts.TypeNode | undefined): boolean =>
     type !== undefined &&
     (type.kind === ts.SyntaxKind.NumberKeyword ||

@@ -32,7 +32,10 @@ interface Title {
 
 function titles(text: string): readonly Title[] {
   const found: Title[] = [];
-  const source = ts.createSourceFile('test.ts', text, ts.ScriptTarget.Latest);
+  const source = ts.createSourceFile('test.ts', text, {
+    languageVersion: ts.ScriptTarget.Latest,
+    jsDocParsingMode: ts.JSDocParsingMode.ParseNone,
+  });
   const visit = (node: ts.Node, around: string): void => {
     let inside = around;
     if (ts.isCallExpression(node) && ['describe', 'it', 'test'].includes(called(node.expression))) {

@@ -143,8 +143,10 @@ describe('redistributions copy what is priced, whatever the memory order of the 
         [...space.get(id).orders.keys()].every((d) => shape[d] >= space.pieces(id, d));
       const specs = space.enumerate(shape.length, { orders: true }).filter(fits);
       let copying = 0;
-      for (const from of specs)
-        for (const to of specs) {
+      for (const [i, from] of specs.entries())
+        for (const [j, to] of specs.entries()) {
+          // Daily every third target of many, other ones of the next source.
+          if (!FULL && specs.length > 12 && (i + j) % 3 !== 1) continue;
           const plan = redistributor.plan({ shape, itemBytes: 4, order }, from, to);
           if (plan === undefined || from === to) continue;
           const [a, b] = [space.text(from), space.text(to)];

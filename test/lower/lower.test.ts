@@ -17,6 +17,7 @@ import { runDevices } from '../../src/simulate/ranks/devices.ts';
 import { layOut, putTogether } from '../../src/simulate/ranks/laid-out.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request, TABLE } from '../plan/support.ts';
+import { FULL } from '../support/full.ts';
 
 const graphOf = (body: string): Graph => parseGraph(`swgraph 1\ngraph @g {\n${body}\n}\n`);
 
@@ -341,8 +342,10 @@ describe('every redistribution, lowered and run', () => {
         .enumerate(2, { orders: true, partialOps: ['sum', 'max', 'avg'] })
         .filter(fits);
       let moved = 0;
-      for (const from of sources)
-        for (const to of targets) {
+      for (const [i, from] of sources.entries())
+        for (const [j, to] of targets.entries()) {
+          // Daily every third target of many, other ones of the next source.
+          if (!FULL && targets.length > 20 && (i + j) % 3 !== 1) continue;
           const plan = redistributor.plan({ shape, itemBytes: 4 }, from, to);
           if (plan === undefined) continue;
           const [a, b] = [space.text(from), space.text(to)];

@@ -13,6 +13,7 @@ import { programFlops } from '../../../src/ops/program-flops.ts';
 import { inlineCalls } from '../../../src/passes/control/inline-calls.ts';
 import { raiseLoops } from '../../../src/passes/control/loops/raise-loops.ts';
 import { flopsEachOnce } from '../../support/flops-each-once.ts';
+import { FULL } from '../../support/full.ts';
 import { withoutLines } from '../fixtures.ts';
 import { genericText } from '../support-generic.ts';
 import { infer, jaxText, mlirAnswers, packedJax, placementsOf, table } from '../support-jax.ts';
@@ -65,12 +66,15 @@ function reconciled(byOp: Readonly<Record<string, number>>, text: string): Recor
   return out;
 }
 
+/** Daily without other cuts of one program of two layers, and without 32 layers. */
+const read = mlirAnswers.filter((a) => FULL || !/^(lm2-unrolled-|lm32)/.test(a.file));
+
 describe('every StableHLO text of the fixtures', () => {
   test('there are 33 of them', () => {
     expect(mlirAnswers.length).toBe(33);
   });
 
-  test.each(mlirAnswers.map((a) => [a.file, a] as const))(
+  test.each(read.map((a) => [a.file, a] as const))(
     '%s: nodes, operations, FLOPs, types',
     (file, answer) => {
       const text = jaxText(file);
@@ -109,7 +113,7 @@ describe('every StableHLO text of the fixtures', () => {
     expect(programFlops(inlineCalls(graph), table).total).toBe(flops);
   });
 
-  test.each(mlirAnswers.map((a) => a.file))(
+  test.each(read.filter((a) => FULL || !a.file.startsWith('lm2')).map((a) => a.file))(
     '%s in generic form, and with locations, is the same graph',
     (file) => {
       const text = jaxText(file);

@@ -9,6 +9,7 @@ import { batchNormOps } from '../../../src/ops/aten/reductions/batch-norm.ts';
 import { normOps } from '../../../src/ops/aten/reductions/norm.ts';
 import { P, R, rule, ruleText, S } from '../../../src/ops/record/rule.ts';
 import { OperatorTable } from '../../../src/ops/record/table.ts';
+import { FULL } from '../../support/full.ts';
 import { makeCall, type TestArg } from '../support/calls.ts';
 import { draw } from '../support/draw.ts';
 import { shapeKernels } from '../support/kernels.ts';
@@ -17,8 +18,8 @@ import { admitted, judge } from '../support/ranks.ts';
 
 /**
  * Every rule of the shape, indexing, norm, attention and embedding records is run on simulated
- * ranks: worlds of 2, 3 and 4, and all pairs of rules on a (2,2) mesh, on even and uneven sizes,
- * against the unsharded result in float64.
+ * ranks: worlds of 2, 3 and 4, and pairs of rules on a (2,2) mesh, on even and uneven sizes,
+ * against the unsharded result in float64. Daily a third of the pairs, of one draw of the inputs.
  */
 const table = new OperatorTable([
   ...viewOps,
@@ -319,22 +320,21 @@ const title = ([op, args, kwargs]: Sample): string => {
   return `${op} ${args.map(text).join(' ')}${kwargs === undefined ? '' : ` ${Object.keys(kwargs).join()}`}`;
 };
 
+function pairsOf<T>(rules: readonly T[]): T[][] {
+  return rules.flatMap((a, i) =>
+    rules.flatMap((b, j) => (FULL || (i + j) % 3 === 0 ? [[a, b]] : [])),
+  );
+}
+
 describe('every rule gives the unsharded result', () => {
   test.each(samples.map((s) => [title(s), s] as const))('%s', (_, sample) => {
     const wrong: string[] = [];
     let run = 0;
-    for (const seed of [1, 2]) {
+    for (const seed of FULL ? [1, 2] : [1]) {
       const { ctx, inputs, kernel, rules } = load(sample, seed);
       const meshes: [number[], (typeof rules)[]][] = [
         ...[2, 3, 4].map((n): [number[], (typeof rules)[]] => [[n], rules.map((r) => [r])]),
-        ...(seed === 1
-          ? [
-              [[2, 2], rules.flatMap((a) => rules.map((b) => [a, b]))] as [
-                number[],
-                (typeof rules)[],
-              ],
-            ]
-          : []),
+        ...(seed === 1 ? [[[2, 2], pairsOf(rules)] as [number[], (typeof rules)[]]] : []),
       ];
       for (const [sizes, combinations] of meshes)
         for (const chosen of combinations) {

@@ -8,6 +8,7 @@ import { flat } from '../../../src/ndarray/array.ts';
 import { COMPOSITES } from '../../../src/ops/vjp/composite/composite.ts';
 import { VJPS } from '../../../src/ops/vjp/table.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
+import { FULL } from '../../support/full.ts';
 import { readGradients, wrongAgainstKept } from '../gradient-record.ts';
 import {
   type GradientSample,
@@ -21,6 +22,14 @@ import {
   table,
   tangentsOf,
 } from '../vjp-samples.ts';
+
+/**
+ * Daily of each operator the first and the last call, and those that PyTorch does not judge.
+ */
+const daily = (samples: readonly GradientSample[]): readonly GradientSample[] =>
+  samples.filter(
+    (s, i) => FULL || i === 0 || i === samples.length - 1 || recording.calls[s.text] === 'refused',
+  );
 
 /** Difference quotients and our gradients of one sample, where they disagree. */
 function wrongGradients(s: GradientSample): string[] {
@@ -81,7 +90,8 @@ describe('gradients against those that PyTorch gave', () => {
 describe('gradients against central differences', () => {
   const compared = [...byTarget].filter(([target]) => !OF_ONE_TRIANGLE.test(target));
   test.each(compared)('%s', (_target, samples) => {
-    expect(samples.filter((s) => !NO_QUOTIENT.has(s.text)).flatMap(wrongGradients)).toEqual([]);
+    const judged = daily(samples).filter((s) => !NO_QUOTIENT.has(s.text));
+    expect(judged.flatMap(wrongGradients)).toEqual([]);
   });
 
   test('every operator with a derivative is tried', () => {
@@ -100,7 +110,7 @@ describe('gradients against central differences', () => {
   });
 
   test('in bf16 every gradient has the dtype and shape of its tensor', () => {
-    for (const s of gradientSamples) {
+    for (const s of [...byTarget.values()].flatMap(daily)) {
       const narrow = new Map(
         [...s.arrays].map(([name, x]) => [name, x.dtype === 'f64' ? x.as('bf16') : x]),
       );

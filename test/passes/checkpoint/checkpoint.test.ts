@@ -626,12 +626,12 @@ function leastByTrying(stages: readonly ChainStage[], slots: number): number {
   return Infinity;
 }
 
-test('the recurrence equals trying every order of steps on 60 random chains', () => {
+test('the recurrence equals trying every order of steps on random chains', () => {
   let seed = 777;
   const random = (n: number): number => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) % n;
   let feasible = 0;
   let infeasible = 0;
-  for (let trial = 0; trial < 60; trial++) {
+  for (let trial = 0; trial < (FULL ? 60 : 20); trial++) {
     const length = 1 + random(5);
     const inputs = Array.from({ length }, () => 1 + random(3));
     const stages = inputs.map((inputSlots, i) => ({
@@ -650,8 +650,9 @@ test('the recurrence equals trying every order of steps on 60 random chains', ()
       else infeasible++;
     }
   }
-  expect(feasible).toBeGreaterThan(60);
-  expect(infeasible).toBeGreaterThan(60);
+  const least = FULL ? 60 : 20;
+  expect(feasible).toBeGreaterThan(least);
+  expect(infeasible).toBeGreaterThan(least);
 });
 
 const CHECKMATE: readonly (readonly [n: number, evaluations: readonly number[]])[] = [
@@ -673,7 +674,7 @@ describe('Checkmate on the mirrored chain', () => {
     expect(evaluations.at(-1)).toBe(2 * n + 1);
   });
 
-  test.each(CHECKMATE.filter(([n]) => n <= (FULL ? 5 : 4)))(
+  test.each(CHECKMATE.filter(([n]) => n <= (FULL ? 5 : 3)))(
     'by the integer program, n = %i',
     async (n, evaluations) => {
       const graph = mirroredChain(n);
@@ -749,7 +750,7 @@ describe('Checkmate on the mirrored chain', () => {
 
   test('on graphs of any sizes and times: within the limit, never below the search, infeasible only where it is', async () => {
     let [solved, refused] = [0, 0];
-    for (let seed = 1; seed <= 12; seed++) {
+    for (let seed = 1; seed <= (FULL ? 12 : 4); seed++) {
       let state = seed * 7919;
       const draw = (most: number): number => (state = (state * 48271) % 2147483647) % most;
       const nodes = Array.from({ length: 6 }, (_, k) => ({
@@ -774,8 +775,8 @@ describe('Checkmate on the mirrored chain', () => {
         seconds: nodes.reduce((sum, v) => sum + v.seconds, 0),
       });
     }
-    expect(solved).toBeGreaterThan(5);
-    expect(refused).toBeGreaterThan(5);
+    expect(solved).toBeGreaterThan(FULL ? 5 : 1);
+    expect(refused).toBeGreaterThan(FULL ? 5 : 1);
   });
 
   test('what is no such graph is refused', async () => {

@@ -9,6 +9,7 @@ import { shrinkGraph } from '../../../src/passes/sizes/shrink.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../../src/simulate/inputs.ts';
 import { load, TABLE } from '../../plan/support.ts';
+import { FULL } from '../../support/full.ts';
 
 const graphOf = (body: string): Graph => parseGraph(`swgraph 1\ngraph @g {\n${body}\n}\n`);
 const lines = (graph: Graph): string[] =>
@@ -312,12 +313,9 @@ describe('real graphs', () => {
     'mlp-loss',
     'llama-tiny',
     'gpt2-2l',
-    'bert-base',
-    'llama3-8b-2l',
     'convnet',
-    'resnet18',
-    'vit-tiny',
     'mixtral-tiny',
+    ...(FULL ? ['bert-base', 'llama3-8b-2l', 'resnet18', 'vit-tiny'] : []),
   ])(
     '%s: the reduced graph runs, and is the same program',
     (model) => {
