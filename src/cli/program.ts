@@ -13,7 +13,7 @@ import { registerComplete, registerCompletion } from './commands/completion/regi
 import type { AddCommand } from './commands/flags/add-command.ts';
 import { groupedHelp } from './commands/flags/help-groups.ts';
 import type { CliSession } from './commands/flags/session.ts';
-import { usageError } from './commands/flags/usage-errors.ts';
+import { unknownCommand, usageError } from './commands/flags/usage-errors.ts';
 import {
   registerAudit,
   registerCompare,
@@ -152,6 +152,8 @@ export async function runCli(
   registerComplete(program, session);
 
   try {
+    const unknown = unknownCommand(program, argv);
+    if (unknown !== undefined) throw unknown;
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {
     if (error instanceof CommanderError) {

@@ -3,6 +3,7 @@
 import type { OperatorTable } from '../ops/record/table.ts';
 import { DEFAULT_RISK } from '../recipes/compare/best-plan.ts';
 import { planName } from '../step/layout.ts';
+import { countedText } from '../units.ts';
 import type { SweepQuestion } from './model/question.ts';
 import { type CoreCost, coreKey, type CoreRequest, coreRequest, routedKey } from './model/types.ts';
 import { repriced } from './repriced.ts';
@@ -40,7 +41,7 @@ export async function withOptima(
       : [];
   const list = freePrograms([...usual, result.priced]);
   if (list.length === 0) return result;
-  onProgress?.(`solving the optimum of ${list.length} programs`);
+  onProgress?.(`solving the optimum of ${countedText(list.length, 'program')}`);
   const answers = await pool.run(list.map(({ request }) => ({ kind: 'core', request })));
   const cores = new Map<string, CoreCost>(result.cores);
   const late = answers.filter((answer) => answer === undefined).length;

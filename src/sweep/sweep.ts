@@ -11,6 +11,7 @@ import { dtypeNamed } from '../models/build.ts';
 import type { ModelConfig } from '../models/families.ts';
 import { Deadline } from '../plan/request/deadline.ts';
 import type { RoutedCosts } from '../step/read/moe.ts';
+import { countedText, secondsText } from '../units.ts';
 import { meshOutcome, refusedBySizes, type RefusedPlan, type SweepMesh } from './mesh-outcomes.ts';
 import { microbatchSizes } from './model/microbatch-sizes.ts';
 import type { SweepQuestion } from './model/question.ts';
@@ -211,9 +212,9 @@ class Sweep {
       done += wave.length;
       if (this.pricer.best.size > 0) this.options.onPlan?.();
       this.options.onProgress?.(
-        `${done} programs priced, ${beaten.size} beaten by their bound, ` +
-          `${this.pricer.best.size} plans; best ` +
-          `${(this.pricer.incumbent * 1e3).toPrecision(4)} ms`,
+        `${countedText(done, 'program')} priced, ${beaten.size} beaten by their bound, ` +
+          countedText(this.pricer.best.size, 'plan') +
+          (this.pricer.best.size > 0 ? `; best ${secondsText(this.pricer.incumbent)}` : ''),
       );
     }
     return { beaten, late: [...late, ...open.map(({ request }) => request)] };

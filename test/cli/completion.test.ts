@@ -6,7 +6,11 @@ import { fileURLToPath } from 'node:url';
 
 import { afterAll, describe, expect, it } from 'vitest';
 
-import { clusterNames } from '../../src/cost/hardware/load-cluster.ts';
+import {
+  acceleratorNames,
+  clusterNames,
+  loadCluster,
+} from '../../src/cost/hardware/load-cluster.ts';
 import { cli } from './support.ts';
 
 /** The words that may come next, and the scripts, each run by its shell. */
@@ -62,13 +66,17 @@ describe('what may come next', () => {
       ['bash', 'zsh', 'fish'],
     ],
     [['export', 'plan', '--target', 'torch-'], ['torch-dtensor']],
+    [['plan', 'gpt2', '--devices', '16xH1'], ['16xH100']],
+    [['compare', 'gpt2', '--devices', '8xmi325'], ['8xmi325x']],
+    [['plan', 'gpt2', '--devices', '16'], []],
   ])('after %j is %j', async (words, wanted) => {
     expect(await next(...words)).toEqual(wanted);
   });
 
-  it('after --cluster is every cluster, or a file', async () => {
+  it('after --cluster is every cluster, every accelerator that is a name of one, or a file', async () => {
     const all = await next('plan', 'gpt2', '--cluster', '');
-    expect(all).toEqual([...clusterNames(), ':files']);
+    expect(all).toEqual([...clusterNames(), ...acceleratorNames(), ':files']);
+    for (const name of acceleratorNames()) expect(() => loadCluster(name)).not.toThrow();
   });
 });
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
+import { FULL } from '../support/full.ts';
 import { cli } from './support.ts';
 
 /** Help texts are lists that a person can read: short, or in groups. */
@@ -18,6 +19,10 @@ async function lists(...words: readonly string[]): Promise<ReadonlyMap<string, r
   return found;
 }
 
+function flagsOf(groups: ReadonlyMap<string, readonly string[]>): string[] {
+  return [...groups].flatMap(([heading, items]) => (heading.startsWith('Example') ? [] : items));
+}
+
 describe('help', () => {
   it('of the program lists its commands in groups', async () => {
     const groups = await lists('--help');
@@ -30,8 +35,7 @@ describe('help', () => {
   it.each(['plan', 'verify', 'audit', 'compare', 'inspect', 'recipes lint'])(
     'of %s has its flags in groups of at most 12, each flag in one',
     async (command) => {
-      const all = ['plan', 'verify', 'audit', 'compare'].includes(command) ? '-all' : '';
-      const groups = await lists(...command.split(' '), `--help${all}`);
+      const groups = await lists(...command.split(' '), '--help-all');
       expect(
         groups.get('Options:') ?? [],
         'without a heading in src/cli/commands/flags/help-groups.ts',
@@ -72,20 +76,45 @@ describe('help', () => {
     expect([...(await lists('report', '--help')).keys()]).toEqual(['Examples:', 'Options:']);
   });
 
-  it.each(['plan', 'compare', 'audit', 'verify'])(
-    'of %s is one list of at most 17 flags and says how many more --help-all has',
+  it.each([
+    ...['plan', 'compare', 'audit', 'verify', 'tune', 'inference', 'inspect', 'check'],
+    'recipes lint',
+  ])(
+    'of %s is one list of at most 15 flags besides --help and --help-all, which has the others',
     async (command) => {
-      const some = (await lists(command, '--help')).get('Options:')!;
-      const all = [...(await lists(command, '--help-all'))].flatMap(([heading, items]) =>
-        heading.startsWith('Example') ? [] : items,
-      );
+      const words = command.split(' ');
+      const some = (await lists(...words, '--help')).get('Options:')!;
+      const all = flagsOf(await lists(...words, '--help-all'));
       expect(some.length).toBeLessThanOrEqual(17);
       expect(all).toEqual(expect.arrayContaining([...some]));
-      expect(all.length).toBeGreaterThan(40);
-      const { out } = await cli(command, '--help');
+      const { out } = await cli(...words, '--help');
       expect(out).toContain(
         `\n${all.length - some.length} more flags: shardwright ${command} --help-all\n`,
       );
     },
   );
+
+  it.runIf(FULL)('of every other command needs no --help-all', async () => {
+    const long = /^ {2}(?:plan|compare|audit|verify|tune|inference|inspect|check|help) /;
+    const { out } = await cli('--help');
+    const others = out
+      .split('\n')
+      .filter((line) => /^ {2}[a-z-]+ {2}|^ {2}[a-z-]+ \[/.test(line) && !long.test(line))
+      .map((line) => /[a-z-]+/.exec(line)![0]);
+    expect(others.length).toBeGreaterThan(15);
+    for (const command of others)
+      expect(flagsOf(await lists(command, '--help')).length, command).toBeLessThanOrEqual(17);
+  });
+
+  it.each([
+    [['help', 'pln'], "unknown command 'pln'", "did you mean 'plan'?"],
+    [['sweeep', '--help'], "unknown command 'sweeep'", '`shardwright --help` lists the commands.'],
+    [['models', 'shwo', '--help'], "models has no command 'shwo'", "did you mean 'show'?"],
+    [['help', 'hardware', 'buy'], "hardware has no command 'buy'", 'its commands are '],
+  ])('of %j is an error that names what there is', async (words, what, hint) => {
+    const { code, err } = await cli(...words);
+    expect(code).toBe(2);
+    expect(err).toContain(`E_USAGE ${what}\n`);
+    expect(err).toContain(hint);
+  });
 });

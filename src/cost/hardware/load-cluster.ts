@@ -78,7 +78,7 @@ export function loadCluster(nameOrJson: string): Cluster {
   const names = [...clusterNames(), ...everydayNames(facts)];
   const known = didYouMean(text, names).length > 0 ? names : clusterNames();
   throw new ShardwrightError('E_CLUSTER', `unknown cluster '${shown(text)}'`, {
-    hint: `${suggestion(text, known, 'clusters')}; or give a JSON file`,
+    hint: `${suggestion(text, known, 'clusters').replace(/([^?])$/, '$1.')} Or give a JSON file.`,
   });
 }
 
@@ -144,7 +144,11 @@ function sliceOfPod(text: string, facts: Hardware): Cluster | undefined {
   return { ...cluster, assumptions: [...cluster.assumptions, taken] };
 }
 
-/** `h100`, `mi300x`, `v5e`: what people call the accelerators of node designs. */
+/** The accelerators of node designs as people call them: `h100`, `mi300x`, `v5e`. */
+export function acceleratorNames(): string[] {
+  return everydayNames(hardware());
+}
+
 function everydayNames({ nodes }: Hardware): string[] {
   const names = nodes.map(({ accelerator }) =>
     accelerator

@@ -7,7 +7,7 @@ import { interrupted, ShardwrightError } from '../../errors.ts';
 import { printGraph } from '../../graph/text/write.ts';
 import { evaluate } from '../../solver/check/verify.ts';
 import type { Solution } from '../../solver/types.ts';
-import { bytesText } from '../../units.ts';
+import { bytesText, countedText } from '../../units.ts';
 import { feasible, type Impossible, planned, type PlannedResult } from '../choice/result.ts';
 import { choicePeakBytes, planMemoryTimeline } from '../choice/timeline.ts';
 import type { Prepared } from '../prepare/prepared.ts';
@@ -126,7 +126,7 @@ function evidenceOf(
 ): string[] {
   const { request } = prepared.question;
   return [
-    `${seen.rounds} problems solved for the peak ` +
+    `${countedText(seen.rounds, 'problem')} solved for the peak ` +
       `memory${proven.certified ? '; the bound was replayed' : ''}`,
     `a gap of ${(100 * gapUnderMemory(request)).toPrecision(2)} % is good ` +
       `enough${isGapGiven(request) ? '' : ' under a peak memory budget, the default'} (--gap)`,

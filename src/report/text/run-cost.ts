@@ -1,7 +1,7 @@
 /** Prints what a run takes: time, device-hours, money, energy, failures. */
 
 import type { Band, RunCost } from '../../cost/training/run-cost.ts';
-import { countText, durationText, percentText, secondsText } from '../../units.ts';
+import { countedText, countText, durationText, percentText, secondsText } from '../../units.ts';
 
 /** The lines of a run below the answer. */
 export function runLines(run: RunCost): string[] {
@@ -15,7 +15,7 @@ export function runLines(run: RunCost): string[] {
       : `, ${countText(Math.round(each))} for 1 ${price.currency}`;
   const hours = `${amountText(run.deviceHours)} device-hours`;
   return [
-    `run       ${tokensText(run.tokens)} tokens in ${countText(run.steps)} steps: ` +
+    `run       ${tokensText(run.tokens)} tokens in ${countedText(run.steps, 'step')}: ` +
       [wallText(run), hours, ...money, ...power].join(', '),
     `          ${countText(Math.round(run.tokensPerSecond))} tokens/s with failures${worth}`,
     `          goodput ${percentText(run.goodput)}: a failure every ` +

@@ -20,8 +20,10 @@ interface Candidates {
 }
 
 type Names = () => Promise<readonly string[]>;
-const clusters: Names = async () =>
-  (await import('../../../cost/hardware/load-cluster.ts')).clusterNames();
+const clusters: Names = async () => {
+  const { acceleratorNames, clusterNames } = await import('../../../cost/hardware/load-cluster.ts');
+  return [...clusterNames(), ...acceleratorNames()];
+};
 const models: Names = async () =>
   (await import('../../../models/registry.ts')).modelEntries().map(({ name }) => name);
 const recipes: Names = async () =>
@@ -62,7 +64,7 @@ export async function candidatesFor(
     words: all.filter(({ word }) => word.startsWith(begun)),
     files,
   });
-  if (open !== undefined) return starts(await valuesOf(open, flags));
+  if (open !== undefined) return starts(await valuesOf(open, flags, begun));
   if (begun.startsWith('-'))
     return starts({ words: flagWords(command, flags, given), files: false });
   const members = command.createHelp().visibleCommands(command);
@@ -130,11 +132,23 @@ function flagWords(command: Command, flags: Flags, given: ReadonlySet<string>): 
 }
 
 /** The words that a flag takes: of a fixed list, names of what is built in, or files. */
-async function valuesOf(key: string, flags: Flags): Promise<Candidates> {
+async function valuesOf(key: string, flags: Flags, begun: string): Promise<Candidates> {
   const { usage = '', read } = flags[key] ?? {};
+  if (key === 'devices') return { words: await devicesOfKind(begun), files: false };
   const words = read?.words ?? (await NAMES[key]?.()) ?? [];
   return {
     words: words.map((word) => ({ word, about: key })),
     files: key === 'cluster' || /<(file|dir|[\w-]+\.\w+)>/.test(usage),
   };
+}
+
+/** The accelerators that may follow `16x`, in the letters that were begun: `16xH100`. */
+async function devicesOfKind(begun: string): Promise<Candidate[]> {
+  const [, amount, letters = ''] = /^(\d+x)(.*)$/.exec(begun) ?? [];
+  if (amount === undefined) return [];
+  const { acceleratorNames } = await import('../../../cost/hardware/load-cluster.ts');
+  return acceleratorNames().map((name) => ({
+    word: amount + (/[a-z]/.test(letters) ? name : name.toUpperCase()),
+    about: 'devices',
+  }));
 }

@@ -4,6 +4,8 @@
  */
 import { type Command, CommanderError, Help, Option } from 'commander';
 
+import { nameOf } from './usage-errors.ts';
+
 /** Headings in their order, with the flags below them. */
 const GROUPS: Readonly<Record<string, string>> = {
   'Devices and their prices':
@@ -25,17 +27,20 @@ const GROUPS: Readonly<Record<string, string>> = {
   Output: 'program emit verbose recipes cache emit-ilp output keep json quiet help help-all',
 };
 /** The flags that `--help` lists for a command with too many for one screen. */
-const OFTEN = new Set(
-  (
-    'mesh cluster devices for recipe overlap layout plan plans edits max-regret pin ' +
-    'memory pp tokens price batch seq global-batch tolerance time-limit verbose output json help ' +
-    'help-all'
-  )
-    .split(' ')
-    .map((name) => `--${name}`),
-);
-/** The most flags that `--help` lists in full. */
-const SCREEN = 24;
+const OFTEN =
+  'mesh cluster devices for recipe overlap layout plan plans edits max-regret pin ' +
+  'memory pp tokens price batch seq global-batch tolerance time-limit verbose output json help ' +
+  'help-all';
+/** The flags that `--help` also lists for some commands. */
+const ALSO: Readonly<Record<string, string>> = {
+  tune: 'model run',
+  inference: 'prompt generate requests first-token each-token weights kv-cache',
+  inspect: 'format input ops select size dtype layers training forward',
+  check: 'mode type format input ops size',
+  lint: 'format ops',
+};
+/** The most flags that `--help` lists, besides `--help` and `--help-all`. */
+const SCREEN = 15;
 /** Commands that were called with `--help-all`. */
 const full = new WeakSet<Command>();
 
@@ -63,9 +68,16 @@ export function addFullHelp(command: Command): void {
   });
   command.addHelpText('after', () => {
     if (full.has(command)) return '';
-    const left = command.options.filter(({ long }) => !OFTEN.has(long ?? '')).length;
-    return `\n${left} more flags: shardwright ${command.name()} --help-all\n`;
+    const often = oftenOf(command);
+    const left = command.options.filter((option) => !often(option)).length;
+    return `\n${left} more flags: shardwright ${nameOf(command)} --help-all\n`;
   });
+}
+
+/** Tells whether the long help text of a command lists an option in its short form, too. */
+function oftenOf(command: Command): (option: Option) => boolean {
+  const names = new Set(`${OFTEN} ${ALSO[command.name()] ?? ''}`.split(' '));
+  return ({ long }) => names.has((long ?? '').replace(/^--/, ''));
 }
 
 /** Gives the command, and those that are added to it, help texts in groups. */
@@ -75,7 +87,7 @@ export function groupedHelp(program: Command): Command {
     visibleOptions(command) {
       const all = plain.visibleOptions(command);
       if (command.options.length <= SCREEN || full.has(command)) return all;
-      return all.filter(({ long }) => OFTEN.has(long ?? ''));
+      return all.filter(oftenOf(command));
     },
     groupItems<T extends Command | Option>(
       unsorted: T[],

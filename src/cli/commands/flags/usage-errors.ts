@@ -82,16 +82,7 @@ function exampleWith(
 export function excessError(command: Command, isDefault: boolean): ShardwrightError {
   const { args, registeredArguments: taken } = command;
   const [first = ''] = args;
-  if (isDefault && command.parent !== null) {
-    const names = command.parent.commands.map((sibling) => sibling.name());
-    const near = didYouMean(first, names);
-    return new ShardwrightError('E_USAGE', `${nameOf(command.parent)} has no command '${first}'`, {
-      hint:
-        near.length > 0
-          ? `did you mean ${near.map((name) => `'${name}'`).join(' or ')}?`
-          : `its commands are ${names.join(', ')}.`,
-    });
-  }
+  if (isDefault && command.parent !== null) return noCommand(command.parent, first);
   const names = taken.map((argument) => `<${argument.name()}>`).join(' ');
   const takes = taken.length === 0 ? 'no argument' : `${names} alone`;
   const more = args.slice(taken.length).map((arg) => `'${arg}'`);
@@ -101,8 +92,44 @@ export function excessError(command: Command, isDefault: boolean): ShardwrightEr
   });
 }
 
+/**
+ * The error for a first word, or a word behind the name of a group, that names no command: also
+ * where help is asked for, which the parser would answer with the help of all commands.
+ */
+export function unknownCommand(
+  program: Command,
+  argv: readonly string[],
+): ShardwrightError | undefined {
+  let group = program;
+  for (const word of argv[0] === 'help' ? argv.slice(1) : argv) {
+    if (word.startsWith('-') || group.commands.length === 0) return undefined;
+    const named = group.commands.find(
+      (member) => member.name() === word || member.aliases().includes(word),
+    );
+    if (named === undefined) return word === 'help' ? undefined : noCommand(group, word);
+    group = named;
+  }
+  return undefined;
+}
+
+function noCommand(group: Command, word: string): ShardwrightError {
+  const names = group.commands.map((member) => member.name());
+  const near = didYouMean(word, names);
+  const isTop = group.parent === null;
+  const all = isTop
+    ? `\`${group.name()} --help\` lists the commands.`
+    : `its commands are ${names.join(', ')}.`;
+  return new ShardwrightError(
+    'E_USAGE',
+    isTop ? `unknown command '${word}'` : `${nameOf(group)} has no command '${word}'`,
+    {
+      hint: near.length > 0 ? `did you mean ${near.map((name) => `'${name}'`).join(' or ')}?` : all,
+    },
+  );
+}
+
 /** The name of a command with those of the groups that it is in: `models show`. */
-function nameOf(command: Command): string {
+export function nameOf(command: Command): string {
   const { parent } = command;
   const isTop = parent === null || parent.parent === null;
   return isTop ? command.name() : `${nameOf(parent)} ${command.name()}`;

@@ -444,5 +444,11 @@ export const INFERENCE_COMMAND = {
 };
 export type InferenceOptions = Given<typeof INFERENCE_COMMAND>;
 
-export const DEMO_COMMAND = { program: PROGRAM, ...VERBOSE, output: PLAN_FOLDER, ...JSON_FLAG };
+export const DEMO_COMMAND = {
+  program: PROGRAM,
+  ...VERBOSE,
+  output: PLAN_FOLDER,
+  ...JSON_FLAG,
+  ...QUIET,
+};
 export type DemoOptions = Given<typeof DEMO_COMMAND>;

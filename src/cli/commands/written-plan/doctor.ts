@@ -18,7 +18,7 @@ import { itemAt } from '../../../item-at.ts';
 import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import { readFileText } from '../../../platform/read-file.ts';
 import { planSchedule } from '../../../simulate/timeline/from-plan.ts';
-import { percentText, secondsText, tableText } from '../../../units.ts';
+import { countedText, percentText, secondsText, tableText } from '../../../units.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { answer, type CliIo, EXIT } from '../../output/io.ts';
@@ -144,7 +144,7 @@ function textOf(report: DoctorAnswer): string {
   const kernels = report.timed === 'kernels' ? '; times are those of kernels on the device' : '';
   const matched =
     `${report.calls.length} calls and collectives matched by name and order, in the last of ` +
-    `${report.steps} steps${kernels}`;
+    `${countedText(report.steps, 'step')}${kernels}`;
   return [totals, lostText(report), ops, misses, matched].join('\n\n');
 }
 

@@ -92,11 +92,9 @@ export function parseSeconds(text: string, flag: string): number {
 export function parseCount(text: string, flag: string, hint?: string): number {
   const value = Number(text);
   if (text.trim() === '' || !Number.isSafeInteger(value) || value < 0)
-    throw new ShardwrightError(
-      'E_USAGE',
-      `${flag} '${text}' is not a whole number of 0 or more`,
-      hint === undefined ? {} : { hint },
-    );
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a whole number of 0 or more`, {
+      hint: hint ?? `write digits alone, such as ${flag} 8.`,
+    });
   return value;
 }
 
